@@ -1,0 +1,95 @@
+//! Runs cargo-hyperlight on `guest/runtime`, with the chosen tools and nothing else from the environment.
+
+use crate::toolchain::{Toolchain, command};
+use anyhow::{Context, Result, bail, ensure};
+use std::env;
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+/// First argument of the builder when it runs itself: cargo-hyperlight reads the tools from its own environment.
+pub const STAGE: &str = "--stage-compile";
+const NAME: &str = "hyperlight-mcp-guest";
+
+/// Builds the guest and returns where its ELF is.
+pub fn compile(tools: &Toolchain, guest: &Path, target: &Path) -> Result<PathBuf> {
+    let bin = target.join("bin");
+    link_tools(tools, &bin)?;
+    let mut path = vec![bin];
+    path.extend(env::split_paths(&env::var_os("PATH").unwrap_or_default()));
+
+    let mut child = command(&env::current_exe()?);
+    for (name, _) in env::vars_os() {
+        if is_foreign(&name.to_string_lossy()) {
+            child.env_remove(name);
+        }
+    }
+    let status = child
+        .arg(STAGE)
+        .arg(guest.join("runtime/Cargo.toml"))
+        .current_dir(guest)
+        .env("PATH", env::join_paths(path)?)
+        .env("CARGO", &tools.cargo)
+        .env("RUSTC", &tools.rustc)
+        .env("LIBCLANG_PATH", &tools.libclang)
+        .env("CARGO_TARGET_DIR", target)
+        .env("RUSTFLAGS", remap(guest))
+        // What hyperlight-js builds its own guest with: QuickJS takes the functions that picolibc has.
+        .env("HYPERLIGHT_CFLAGS", "-D__wasi__=1 -D_POSIX_MONOTONIC_CLOCK")
+        .status()?;
+    ensure!(status.success(), "the guest does not compile: see above");
+    let elf = target.join("x86_64-hyperlight-none/release").join(NAME);
+    ensure!(elf.is_file(), "cargo succeeded, but {} is not there", elf.display());
+    Ok(elf)
+}
+
+/// The part that runs in the child.
+pub fn stage(manifest: OsString) -> Result<()> {
+    let mut cargo = cargo_hyperlight::cargo()?;
+    cargo.args(["build", "--release", "--locked", "--manifest-path"]).arg(manifest);
+    // cargo has said what is wrong: its command line, with the whole environment, would bury that.
+    if cargo.status().is_err() {
+        std::process::exit(1);
+    }
+    Ok(())
+}
+
+/// Variables of the surrounding build, which must not reach this one.
+fn is_foreign(name: &str) -> bool {
+    const FLAGS: [&str; 8] = [
+        "RUSTFLAGS",
+        "RUSTC_WRAPPER",
+        "RUSTC_WORKSPACE_WRAPPER",
+        "RUSTDOC",
+        "CFLAGS",
+        "TARGET_CFLAGS",
+        "BINDGEN_EXTRA_CLANG_ARGS",
+        "CLANG_PATH",
+    ];
+    const CARGO_KEEPS: [&str; 6] = ["CARGO_HOME", "CARGO_REGISTR", "CARGO_HTTP_", "CARGO_NET_", "CARGO_SOURCE_", "CARGO_TERM_"];
+    let of_cargo = name.starts_with("CARGO") && !CARGO_KEEPS.iter().any(|kept| name.starts_with(kept));
+    of_cargo || FLAGS.contains(&name)
+}
+
+/// The names under which rustc, cargo-hyperlight and cc look for the tools.
+fn link_tools(tools: &Toolchain, bin: &Path) -> Result<()> {
+    fs::create_dir_all(bin)?;
+    for (name, tool) in [("rust-lld", &tools.lld), ("clang", &tools.clang), ("rustc", &tools.rustc), ("cargo", &tools.cargo)] {
+        let link = bin.join(name);
+        match fs::remove_file(&link) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => bail!("{}: {error}", link.display()),
+            _ => symlink(tool, &link).with_context(|| format!("cannot link {}", link.display()))?,
+        }
+    }
+    Ok(())
+}
+
+/// Panic messages name source files: without the folders of whoever built the guest, so that it is the same everywhere.
+fn remap(guest: &Path) -> String {
+    let home = env::var_os("HOME").map(PathBuf::from).unwrap_or_default();
+    let cargo = env::var_os("CARGO_HOME").map_or_else(|| home.join(".cargo"), PathBuf::from);
+    let pairs = [(cargo, "/cargo"), (guest.to_path_buf(), "/guest")];
+    let flags = pairs.iter().filter(|(from, _)| !from.to_string_lossy().contains([' ', '=']));
+    flags.map(|(from, to)| format!("--remap-path-prefix={}={to}", from.display())).collect::<Vec<_>>().join(" ")
+}

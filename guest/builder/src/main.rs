@@ -1,0 +1,146 @@
+//! Builds the guest: `cargo run --release --manifest-path guest/builder/Cargo.toml -- [--check] [--out FOLDER]`.
+//!
+//! Two guests come out: `standard`, for a processor's own virtualisation, and `ring3`, the same with a shim for KVM-PVM,
+//! which runs ring-0 code by emulation only. See `ring3/README.md`.
+
+mod cache;
+mod compile;
+mod image;
+mod shim;
+mod toolchain;
+mod upstream;
+
+/// `upstream.rs` compiles a file of hyperlight-guest-bin that refers to this module of that crate.
+mod paging {
+    pub unsafe fn map_region(_physical: u64, _virtual: *mut u8, _length: u64, _kind: hyperlight_common::vmem::MappingKind) {
+        unreachable!("only constants are taken from hyperlight-guest-bin")
+    }
+    pub mod barrier {
+        pub fn first_valid_same_ctx() {}
+    }
+}
+
+use anyhow::{Context, Result, bail};
+use cache::{Guest, Manifest};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Instant;
+use std::{env, fs};
+use toolchain::Toolchain;
+
+const USAGE: &str = "usage: hyperlight-mcp-guest-builder [--check] [--out FOLDER]
+  --check   build nothing; succeed if the guests are current
+  --out     where the guests go (guest/out)";
+
+struct Options {
+    check: bool,
+    out: PathBuf,
+}
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("guest: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Result<ExitCode> {
+    let guest = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("the builder lies in guest/")?;
+    let mut arguments = env::args_os().skip(1);
+    let mut options = Options { check: false, out: guest.join("out") };
+    while let Some(argument) = arguments.next() {
+        match argument.to_str() {
+            Some("--check") => options.check = true,
+            Some("--out") => options.out = arguments.next().context("--out wants a folder")?.into(),
+            Some(compile::STAGE) => {
+                compile::stage(arguments.next().context("a manifest is missing")?)?;
+                return Ok(ExitCode::SUCCESS);
+            }
+            _ => bail!("unknown argument {argument:?}\n{USAGE}"),
+        }
+    }
+    check_locks(guest)?;
+    let sources = cache::sources_digest(guest)?;
+    let current = cache::load(&options.out);
+    let tools = match Toolchain::find() {
+        Ok(tools) => tools,
+        Err(_) if current.as_ref().is_some_and(|manifest| manifest.sources == sources) => {
+            eprintln!("guest: current, by its sources (there is no toolchain here to build another)");
+            return Ok(ExitCode::SUCCESS);
+        }
+        Err(error) => return Err(error),
+    };
+    let digest = cache::digest(&sources, &tools);
+    if current.is_some_and(|manifest| manifest.digest == digest) {
+        eprintln!("guest: current ({})", &digest[..12]);
+        return Ok(ExitCode::SUCCESS);
+    }
+    if options.check {
+        eprintln!("guest: not built, or not from these sources with this toolchain; scripts/setup builds it");
+        return Ok(ExitCode::FAILURE);
+    }
+    produce(guest, &tools, sources, digest, &options.out)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The guest's own lock, and the addon's beside it, which holds the host's half.
+fn check_locks(guest: &Path) -> Result<()> {
+    for lock in ["Cargo.lock", "../Cargo.lock"] {
+        if let Ok(text) = fs::read_to_string(guest.join(lock)) {
+            upstream::check_reviewed(&text).with_context(|| format!("guest/{lock}"))?;
+        }
+    }
+    Ok(())
+}
+
+fn produce(guest: &Path, tools: &Toolchain, sources: String, digest: String, out: &Path) -> Result<()> {
+    let kept = cache::folder(&digest)?;
+    if let Some(manifest) = cache::load(&kept) {
+        let standard = fs::read(kept.join(cache::STANDARD))?;
+        let ring3 = fs::read(kept.join(cache::RING3))?;
+        cache::store(out, &manifest, &[(cache::STANDARD, &standard), (cache::RING3, &ring3)])?;
+        eprintln!("guest: taken from {}", kept.display());
+        return Ok(());
+    }
+    let start = Instant::now();
+    eprintln!("guest: compiling for the micro-VM, as its sources or the toolchain changed (one to four minutes)");
+    eprintln!("guest: with {}", tools.summary());
+    // A target folder for each toolchain: cargo-hyperlight's own library is not rebuilt when the compiler changes.
+    let key = &cache::digest("", tools)[..8];
+    let elf = compile::compile(tools, guest, &guest.join("target/micro-vm").join(key))?;
+    let symbols = fs::read(elf)?;
+    let version = upstream::REVIEWED[0].1;
+    image::check(&symbols, version)?;
+    let standard = image::strip(&symbols)?;
+    let layout = image::check(&standard, version).context("after stripping")?;
+
+    eprintln!("guest: compiling the ring-3 shim, for machines that emulate ring 0 (KVM-PVM)");
+    let shim = shim::build(tools, &guest.join("ring3"), &layout)?;
+    let ring3 = image::with_shim(&standard, &shim, layout.end)?;
+    image::check(&ring3, version).context("with the shim")?;
+
+    let manifest = Manifest {
+        digest,
+        sources,
+        toolchain: tools.versions.clone(),
+        hyperlight: version.to_string(),
+        standard: Guest::of(&standard),
+        ring3: Guest::of(&ring3),
+    };
+    let files = [(cache::STANDARD, standard.as_slice()), (cache::RING3, ring3.as_slice())];
+    cache::store(&kept, &manifest, &[files[0], files[1], (cache::SYMBOLS, &symbols)])?;
+    cache::store(out, &manifest, &files)?;
+    eprintln!(
+        "guest: built in {} s: standard {} KiB, ring3 {} KiB (its shim {} bytes at {:#x}); {}",
+        start.elapsed().as_secs(),
+        standard.len() / 1024,
+        ring3.len() / 1024,
+        shim.bytes.len(),
+        layout.end,
+        out.display()
+    );
+    Ok(())
+}

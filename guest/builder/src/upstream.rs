@@ -1,0 +1,249 @@
+//! Everything that the ring-3 shim relies on in Hyperlight, taken from Hyperlight's own crates, in one place.
+//!
+//! Four kinds of source, strongest first:
+//! 1. public constants, and constants of `hyperlight-guest-bin`'s private files, which are compiled in here: `const`;
+//! 2. page-table entries: made by Hyperlight's own mapping code when the builder runs, and read ([`Entries::made_by_upstream`]);
+//! 3. public functions, called when the builder runs and compared ([`check_functions`]);
+//! 4. literals inside function bodies (the allocator's limit, the load base, CR0 and CR4, the rules of the page-fault
+//!    handler): read once by a person in the sources with the checksums in [`REVIEWED`], and the shim stops the guest's
+//!    first boot with a message if the load base or the IDT is not where it was linked for.
+//!
+//! If an assertion fails, Hyperlight has changed: read its new code beside `ring3/`, then correct both.
+
+use anyhow::{Result, bail, ensure};
+use hyperlight_common::flatbuffer_wrappers::guest_error::ErrorCode;
+use hyperlight_common::layout::{
+    SCRATCH_TOP_ALLOCATOR_OFFSET, SCRATCH_TOP_EXN_STACK_OFFSET, SCRATCH_TOP_GPA, SCRATCH_TOP_GVA, SCRATCH_TOP_SIZE_OFFSET,
+    scratch_base_gpa, scratch_base_gva,
+};
+use hyperlight_common::outb::{OutBAction, VmAction};
+use hyperlight_common::vmem::{
+    BasicMapping, CowMapping, Mapping, MappingKind, MayNotMoveTable, PAGE_PRESENT, PAGE_SIZE, PAGE_TABLE_ENTRIES_PER_TABLE, PTE_ADDR_MASK,
+    TableOps, TableReadOps, Void, map,
+};
+use hyperlight_guest::layout::{MAIN_STACK_LIMIT_GVA, MAIN_STACK_TOP_GVA};
+use std::cell::RefCell;
+
+/// The versions whose sources were read when the shim was written, with the checksums that cargo holds them to.
+pub const REVIEWED: [(&str, &str, &str); 4] = [
+    ("hyperlight-common", "0.17.0", "3ad5576d6ef947dc2822c2f5038ddff8325c158ddef4cbabf9d0b125294cdb0f"),
+    ("hyperlight-guest", "0.17.0", "816f673f3f8ef6d5703796bf92927b85177ad1baac6f391551a88451a9e46a7e"),
+    ("hyperlight-guest-bin", "0.17.0", "9c2d0ea739be89822992706da9dc6812ce359b654b328efd6141ba1549751907"),
+    ("hyperlight-host", "0.17.0", "d85dcf5ae7a578e1b09bdeb76cc3b3ca8e6e57d6395d2f57204aec45c1bbbde9"),
+];
+
+/// `hyperlight-guest-bin`'s own files.
+#[allow(dead_code, clippy::all)]
+mod guest_bin {
+    include!(concat!(env!("OUT_DIR"), "/guest_bin.rs"));
+
+    use std::mem::{offset_of, size_of};
+
+    pub const IDT: u64 = layout::PROC_CONTROL_GVA + offset_of!(machine::ProcCtrl, idt) as u64;
+    /// An exception frame is pushed as six words, the error code first.
+    const _: () = assert!(size_of::<machine::ExceptionInfo>() == 48);
+    const _: () = assert!(offset_of!(machine::ExceptionInfo, error_code) == 0);
+    const _: () = assert!(offset_of!(machine::ExceptionInfo, rip) == 8);
+    const _: () = assert!(offset_of!(machine::ExceptionInfo, rflags) == 24);
+    /// A gate is sixteen bytes (the shim shifts by four); its handler's address is split.
+    const _: () = assert!(size_of::<machine::IdtEntry>() == 16);
+}
+
+/// Where `hyperlight-host` loads the first byte of the image: `SandboxMemoryLayout::BASE_ADDRESS`, private; that crate
+/// asserts it itself (`snapshot/tripwires.rs`), and `shim_entry` compares.
+pub const LOAD_BASE: u64 = 0x4000;
+
+const PAGE: u64 = PAGE_SIZE as u64;
+const TOP_GVA: u64 = SCRATCH_TOP_GVA as u64 + 1;
+/// What `alloc_phys_pages` keeps back at the top of scratch memory: the exception stack with the metadata, and a page
+/// below it, which nothing uses as long as the exception stack is not overrun. That page is the shim's.
+const RESERVED_PAGES: u64 = 2;
+const ALLOCATOR_LIMIT: u64 = SCRATCH_TOP_GPA as u64 - RESERVED_PAGES * PAGE;
+const PHYS_TO_VIRT: u64 = SCRATCH_TOP_GVA as u64 - SCRATCH_TOP_GPA as u64;
+const EXN_STACK_TOP: u64 = TOP_GVA - SCRATCH_TOP_EXN_STACK_OFFSET;
+
+/// The shim's page, from below: three words; the ring-0 stack, of one frame and six registers; the ring-3 stack, of one
+/// frame, all registers and C frames that the compiler holds under 256 bytes each. More than half of the page is left
+/// to an exception stack that outgrows its own page.
+const SHIM_VARS: u64 = TOP_GVA - RESERVED_PAGES * PAGE;
+const SHIM_RING0_STACK: u64 = SHIM_VARS + 0x200;
+const SHIM_RING3_STACK: u64 = SHIM_VARS + 0x600;
+
+/// Ports that the I/O permission bitmap opens.
+const IO_PORTS: u64 = 128;
+
+const _: () = assert!(PAGE == 4096 && PAGE_TABLE_ENTRIES_PER_TABLE == 512, "the shim walks four-level tables of 4 KiB");
+const _: () = assert!(SCRATCH_TOP_GVA as u64 & (PAGE - 1) == PAGE - 1, "scratch memory ends with a page");
+const _: () = assert!(SCRATCH_TOP_GPA as u64 & (PAGE - 1) == PAGE - 1, "in physical memory too");
+const _: () = assert!(SHIM_VARS >> 31 == (1 << 33) - 1, "the shim's page is addressed by sign-extended 32 bits");
+const _: () = assert!(SHIM_VARS & (PAGE - 1) == 0 && SHIM_RING3_STACK < SHIM_VARS + PAGE, "all of the shim's in its page");
+const _: () = assert!(SHIM_RING0_STACK.is_multiple_of(16) && SHIM_RING3_STACK.is_multiple_of(16), "stacks are aligned");
+const _: () = assert!(SHIM_VARS - PHYS_TO_VIRT + PAGE > ALLOCATOR_LIMIT, "no allocated page is the shim's");
+const _: () = assert!(EXN_STACK_TOP.is_multiple_of(16), "the exception stack is aligned");
+const _: () = assert!(EXN_STACK_TOP > SHIM_VARS + PAGE && EXN_STACK_TOP < TOP_GVA, "it is in the last page");
+const _: () = assert!(EXN_STACK_TOP - SHIM_RING3_STACK >= 6 * 1024, "and has room down to the shim's");
+const _: () = assert!(SCRATCH_TOP_ALLOCATOR_OFFSET < SCRATCH_TOP_EXN_STACK_OFFSET, "the allocator's word is above it");
+const _: () = assert!(SCRATCH_TOP_SIZE_OFFSET < SCRATCH_TOP_EXN_STACK_OFFSET, "and so is the size");
+const _: () = assert!(MAIN_STACK_LIMIT_GVA < MAIN_STACK_TOP_GVA && MAIN_STACK_TOP_GVA < SHIM_VARS, "a range");
+const _: () = assert!(guest_bin::IDT & (PAGE - 1) == 0, "the IDT has a page");
+const _: () = assert!(PAGE_PRESENT == 1 && PTE_ADDR_MASK == 0x000f_ffff_ffff_f000, "x86 entries");
+const _: () = assert!((OutBAction::Log as u64) < IO_PORTS && (OutBAction::DebugPrint as u64) < IO_PORTS);
+const _: () = assert!((OutBAction::CallFunction as u64) < IO_PORTS && (OutBAction::Abort as u64) < IO_PORTS);
+const _: () = assert!((VmAction::Halt as u64) < IO_PORTS && (VmAction::PvTimerConfig as u64) < IO_PORTS);
+
+/// What the shim is compiled with: `-DNAME=value`.
+pub fn definitions() -> Result<Vec<(&'static str, u64)>> {
+    check_functions()?;
+    let entries = Entries::made_by_upstream()?;
+    Ok(vec![
+        ("SHIM_VARS", SHIM_VARS),
+        ("SHIM_RING0_STACK", SHIM_RING0_STACK),
+        ("SHIM_RING3_STACK", SHIM_RING3_STACK),
+        ("EXN_STACK_TOP", EXN_STACK_TOP),
+        ("UPSTREAM_IDT", guest_bin::IDT),
+        ("GATE_OFFSET_LOW", 0),
+        ("GATE_OFFSET_MID", 6),
+        ("STACK_LIMIT", MAIN_STACK_LIMIT_GVA),
+        ("STACK_TOP", MAIN_STACK_TOP_GVA),
+        ("ALLOCATOR", TOP_GVA - SCRATCH_TOP_ALLOCATOR_OFFSET),
+        ("ALLOCATOR_LIMIT", ALLOCATOR_LIMIT),
+        ("PHYS_TO_VIRT", PHYS_TO_VIRT),
+        ("PAGE_SIZE", PAGE),
+        ("TABLE_ENTRIES", PAGE_TABLE_ENTRIES_PER_TABLE as u64),
+        ("PTE_ADDR_MASK", PTE_ADDR_MASK),
+        ("PTE_PRESENT", PAGE_PRESENT),
+        ("PTE_WRITABLE", entries.writable),
+        ("PTE_NO_EXECUTE", entries.no_execute),
+        ("PTE_COPY_ON_WRITE", entries.copy_on_write),
+        ("PTE_SOFTWARE_MASK", SOFTWARE_MASK),
+        ("PTE_PAGE_FLAGS", entries.page_flags),
+        ("PORT_ABORT", OutBAction::Abort as u64),
+        ("ABORT_CODE", ErrorCode::GuestError as u64),
+        ("IO_PORTS", IO_PORTS),
+        // Of hyperlight-host's `CommonSpecialRegisters::standard_64bit_defaults`. The guest writes back what it reads,
+        // and such writes are dropped, so a wrong value here would be seen by nobody.
+        ("CR0_VALUE", 0x8005_0033),
+        ("CR4_VALUE", 0x620),
+        ("CR4_GLOBAL_PAGES", 0x80),
+        ("CALL_SET_CR3", 1),
+        ("CALL_ALLOW_IO", 2),
+    ])
+}
+
+/// Is the sandbox memory's layout what the constants above say, for every size of it?
+fn check_functions() -> Result<()> {
+    for size in [0x2_0000, 0x10_0000, 0x400_0000, 0x4000_0000] {
+        let offset = scratch_base_gva(size).wrapping_sub(scratch_base_gpa(size));
+        ensure!(offset == PHYS_TO_VIRT, "scratch memory of {size:#x} bytes is mapped at another offset: {offset:#x}");
+    }
+    let allocator = hyperlight_guest::layout::allocator_gva() as u64;
+    ensure!(allocator == TOP_GVA - SCRATCH_TOP_ALLOCATOR_OFFSET, "the allocator's word is at {allocator:#x}");
+    Ok(())
+}
+
+/// Does `lock` (a Cargo.lock's text) hold these crates to the sources that were reviewed? A crate that it does not name
+/// is no concern of it.
+pub fn check_reviewed(lock: &str) -> Result<()> {
+    for package in lock.split("[[package]]") {
+        let field = |name: &str| {
+            let line = package.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(" = \""));
+            line.and_then(|rest| rest.strip_suffix('"'))
+        };
+        let Some((name, version, checksum)) = REVIEWED.iter().find(|reviewed| field("name") == Some(reviewed.0)) else {
+            continue;
+        };
+        if field("version") != Some(version) || field("checksum") != Some(checksum) {
+            bail!(
+                "{name} {} is not the {version} that guest/ring3 was written for: the shim relies on what that crate \
+                 keeps to itself. Read its new code beside guest/ring3, then put its version and checksum into \
+                 REVIEWED in guest/builder/src/upstream.rs.",
+                field("version").unwrap_or("of unknown version")
+            );
+        }
+    }
+    Ok(())
+}
+
+/// The bits that x86 leaves to software.
+const SOFTWARE_MASK: u64 = 0xe00;
+const USER: u64 = 4;
+
+/// Flags of the page-table entries that Hyperlight's own code makes.
+struct Entries {
+    writable: u64,
+    no_execute: u64,
+    copy_on_write: u64,
+    /// Of a page that may be read and written, and not executed: without no-execute.
+    page_flags: u64,
+}
+
+impl Entries {
+    fn made_by_upstream() -> Result<Self> {
+        let basic = |writable, executable| leaf(MappingKind::Basic(BasicMapping { readable: true, writable, executable }));
+        let copied = leaf(MappingKind::Cow(CowMapping { readable: true, executable: true }));
+        let no_execute = basic(true, false) ^ basic(true, true);
+        let writable = basic(true, true) ^ basic(false, true);
+        let entries = Entries { writable, no_execute, copy_on_write: copied & SOFTWARE_MASK, page_flags: basic(true, true) };
+        ensure!(writable == 2 && no_execute == 1 << 63, "not x86's bits: {writable:#x}, {no_execute:#x}");
+        ensure!(entries.page_flags == 0x63, "a page's entry is {:#x}: the shim knows of no such bits", entries.page_flags);
+        ensure!(entries.copy_on_write != 0, "pages to be copied on write are not marked in the bits for software");
+        ensure!(copied & writable == 0, "pages to be copied on write are writable");
+        ensure!(basic(false, true) & SOFTWARE_MASK == 0, "pages that are read-only for good are marked as well");
+        ensure!((copied | entries.page_flags) & USER == 0, "pages are already open to ring 3: the shim has no point");
+        Ok(entries)
+    }
+}
+
+/// Maps one page with Hyperlight's own code, in tables of ours, and returns its entry's flags.
+fn leaf(kind: MappingKind) -> u64 {
+    let tables = Tables(RefCell::new(vec![0; PAGE_TABLE_ENTRIES_PER_TABLE]));
+    let mapping = Mapping { phys_base: 0x1_0000, virt_base: 0x1_0000, len: PAGE, kind };
+    // SAFETY: the tables are plain memory of ours; `map` is unsafe as it usually changes the tables in use.
+    unsafe { map(&tables, mapping) };
+    let entries = tables.0.borrow();
+    let entry = entries.iter().find(|entry| *entry & PTE_ADDR_MASK == 0x1_0000);
+    entry.map_or(0, |entry| entry & !PTE_ADDR_MASK)
+}
+
+/// Page tables in a vector, the root first.
+struct Tables(RefCell<Vec<u64>>);
+
+/// Physical address of the root: far from the page that is mapped.
+const ROOT: u64 = 0x10_0000;
+
+impl TableReadOps for Tables {
+    type TableAddr = u64;
+    fn entry_addr(address: u64, offset: u64) -> u64 {
+        address + offset
+    }
+    unsafe fn read_entry(&self, address: u64) -> u64 {
+        self.0.borrow()[(address - ROOT) as usize / 8]
+    }
+    fn to_phys(address: u64) -> u64 {
+        address
+    }
+    fn from_phys(address: u64) -> u64 {
+        address
+    }
+    fn root_table(&self) -> u64 {
+        ROOT
+    }
+}
+
+impl TableOps for Tables {
+    type TableMovability = MayNotMoveTable;
+    unsafe fn alloc_table(&self) -> u64 {
+        let mut entries = self.0.borrow_mut();
+        let address = ROOT + entries.len() as u64 * 8;
+        let longer = entries.len() + PAGE_TABLE_ENTRIES_PER_TABLE;
+        entries.resize(longer, 0);
+        address
+    }
+    unsafe fn write_entry(&self, address: u64, entry: u64) -> Option<Void> {
+        self.0.borrow_mut()[(address - ROOT) as usize / 8] = entry;
+        None
+    }
+    unsafe fn update_root(&self, new_root: Void) {
+        match new_root {}
+    }
+}

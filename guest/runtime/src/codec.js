@@ -1,0 +1,39 @@
+// How values cross between JavaScript and Rust: one JSON text, and the bytes beside it. The guest and the Node glue
+// run this same file; `src/sandbox/value.rs` is its counterpart. Bytes stand in the JSON as { "$bytes": index };
+// an object that has such a key of its own is written as { "$bytes": [[key, value], …] }, so nothing is ambiguous.
+(() => {
+  "use strict";
+  const { parse, stringify } = JSON;
+  const { hasOwn, entries, fromEntries } = Object;
+  const isArray = Array.isArray;
+  const MARK = "$bytes";
+
+  function isBytes(value) {
+    // The tag works across realms and for Node's Buffer, whose toJSON must not run.
+    return typeof value === "object" && value !== null && value[Symbol.toStringTag] === "Uint8Array" && ArrayBuffer.isView(value);
+  }
+
+  /** Value → [json, blobs]. `json` is undefined where JSON has no word for the value. Throws on cycles and BigInt. */
+  function encode(value) {
+    const blobs = [];
+    const json = stringify(value, function (key, converted) {
+      const original = this[key];
+      if (isBytes(original)) return { [MARK]: blobs.push(original) - 1 };
+      if (typeof converted === "string") return converted.isWellFormed() ? converted : converted.toWellFormed();
+      if (typeof converted !== "object" || converted === null || isArray(converted)) return converted;
+      // What a replacer returns is not handed to it again, only what is inside: a placeholder is never escaped.
+      return hasOwn(converted, MARK) ? { [MARK]: entries(converted) } : converted;
+    });
+    return [json, blobs];
+  }
+
+  /** (json, blobs) → value. */
+  function decode(json, blobs) {
+    if (!json.includes(MARK)) return parse(json);
+    return parse(json, (_key, value) => {
+      if (typeof value !== "object" || value === null || isArray(value) || !hasOwn(value, MARK)) return value;
+      return isArray(value[MARK]) ? fromEntries(value[MARK]) : blobs[value[MARK]];
+    });
+  }
+  return { encode, decode };
+})()

@@ -1,0 +1,31 @@
+// Loads the prebuilt addon of this platform: from its package, or, in the repository, from where `npm run build` puts it.
+'use strict'
+const { existsSync } = require('node:fs')
+const { join } = require('node:path')
+
+const PLATFORMS = ['linux-x64-gnu']
+
+/** musl has no glibc version in Node's own report. */
+function platform() {
+  if (process.platform !== 'linux') return `${process.platform}-${process.arch}`
+  const glibc = process.report.getReport().header.glibcVersionRuntime !== undefined
+  return `linux-${process.arch}-${glibc ? 'gnu' : 'musl'}`
+}
+
+function load() {
+  const name = platform()
+  if (!PLATFORMS.includes(name)) {
+    throw new Error(`hyperlight-mcp has no prebuilt addon for ${name}; there is one for: ${PLATFORMS.join(', ')}.`)
+  }
+  const local = join(__dirname, 'npm', name, `hyperlight-mcp.${name}.node`)
+  if (existsSync(local)) return require(local)
+  try {
+    return require(`hyperlight-mcp-${name}`)
+  } catch (cause) {
+    throw new Error(`hyperlight-mcp's package for this platform, hyperlight-mcp-${name}, is not installed: install without --omit=optional, or, in the repository, run: npm run build`, { cause })
+  }
+}
+
+const { Gateway, Sandbox } = load()
+module.exports.Gateway = Gateway
+module.exports.Sandbox = Sandbox

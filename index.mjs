@@ -1,0 +1,5 @@
+// The same for `import`: one instance, whichever way it is loaded.
+import binding from './index.js'
+
+export const { Gateway, Sandbox } = binding
+export default binding

@@ -1,0 +1,336 @@
+//! `hyperlight-mcp-watchdog`: ends the MCP servers when Node has ended, in whatever way.
+//!
+//! The addon starts one for each gateway's process, holds the only writing end of its stdin, and tells it which process
+//! groups live:
+//!
+//! ```text
+//! +PGID\n   a server's process group exists from now on
+//! -PGID\n   it is gone
+//! ```
+//!
+//! Each line is answered by `ok\n` once it is recorded, so that the addon can hold a server's start back until its end is
+//! certain, or by `error …\n`, which changes nothing. End of file on stdin is the one sign that cannot be missed: the kernel
+//! closes the pipe on exit, throw, `SIGINT`, `SIGTERM` and `SIGKILL` alike. Then every recorded group gets `SIGTERM`, at
+//! most [`GRACE`] to act on it, and `SIGKILL`; after another [`CONFIRM`] at most, this program is gone as well.
+//!
+//! # Why not parent-death signals
+//! `prctl(PR_SET_PDEATHSIG)` fires when the *thread* that spawned the child ends, and servers are spawned from the threads
+//! of a pool; it reaches the child alone, while `npx` and `docker` start grandchildren that do the work; it is cleared when
+//! a set-user-ID program is executed; and a parent that dies before the call is missed.
+//!
+//! # Why a process of its own
+//! No code in Node runs after `SIGKILL`. This process keeps away from all that ends Node: it has a session and process
+//! group of its own, ignores the signals of a terminal, and holds no descriptor but its three.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{self, BufRead, Read, Write};
+use std::time::{Duration, Instant};
+
+/// How long a group may take to end after `SIGTERM`.
+const GRACE: Duration = Duration::from_millis(700);
+/// How long to wait for the groups to be gone after `SIGKILL`. Only a process that nobody reaps takes all of it.
+const CONFIRM: Duration = Duration::from_millis(300);
+const POLL: Duration = Duration::from_millis(10);
+/// A line of this length is invalid, and no more of it is kept: what is read stays bounded.
+const MAX_LINE: usize = 32;
+
+fn main() {
+    // Taken before leaving the group that Node may have passed on.
+    let inherited = own_group();
+    detach();
+    let refused = [own_group(), inherited, parents_group()];
+    let groups = listen(&mut io::stdin().lock(), &mut io::stdout().lock(), &refused);
+    end(&groups);
+}
+
+// ---- Decisions -------------------------------------------------------------------------------------------------------
+
+/// What a line of the addon says.
+#[derive(Debug, PartialEq, Eq)]
+enum Order {
+    Watch(i32),
+    Forget(i32),
+}
+
+/// When a process began, in clock ticks since boot: together with its id, its identity.
+type StartTime = u64;
+
+/// The recorded groups, each with the start of its leader (`None`: the leader had died already).
+type Groups = BTreeMap<i32, Option<StartTime>>;
+
+#[derive(Debug, PartialEq, Eq)]
+enum Verdict {
+    Signal,
+    /// The id belongs to somebody else by now.
+    Skip,
+}
+
+/// Reads one line, without its line feed. `refused` are groups that must never be signalled: ours and Node's.
+fn parse(line: &[u8], refused: &[i32]) -> Result<Order, &'static str> {
+    if line.len() >= MAX_LINE {
+        return Err("the line is too long");
+    }
+    let (sign, digits) = line.split_first().ok_or("an empty line")?;
+    if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
+        return Err("expected +PGID or -PGID");
+    }
+    let group = std::str::from_utf8(digits).ok().and_then(|text| text.parse::<i32>().ok()).ok_or("not a process group id")?;
+    // killpg(0) is the own group, and killpg(1) is kill(-1): every process of the user.
+    if group <= 1 || refused.contains(&group) {
+        return Err("this group is refused");
+    }
+    match sign {
+        b'+' => Ok(Order::Watch(group)),
+        b'-' => Ok(Order::Forget(group)),
+        _ => Err("expected +PGID or -PGID"),
+    }
+}
+
+/// Whether a recorded group may still be signalled, from its leader's start when it was recorded and now.
+///
+/// An id is not given to a new process while a group of that id exists. So a dead leader proves nothing, and members may
+/// well be left; but a leader with another start is a stranger, and the recorded group is gone.
+fn verdict(recorded: Option<StartTime>, now: Option<StartTime>) -> Verdict {
+    match now {
+        Some(_) if now != recorded => Verdict::Skip,
+        _ => Verdict::Signal,
+    }
+}
+
+/// Field 22 of `/proc/PID/stat`. Counted from the last parenthesis: field 2 is the program's name, which may hold anything.
+fn start_time(stat: &[u8]) -> Option<StartTime> {
+    let after_name = stat.iter().rposition(|byte| *byte == b')')? + 1;
+    let rest = std::str::from_utf8(&stat[after_name..]).ok()?;
+    rest.split_ascii_whitespace().nth(19)?.parse().ok()
+}
+
+// ---- Effects ---------------------------------------------------------------------------------------------------------
+
+/// Obeys lines until the end of file; returns the groups that are left then.
+fn listen(input: &mut impl BufRead, output: &mut impl Write, refused: &[i32]) -> Groups {
+    let mut groups = Groups::new();
+    while let Some(line) = next_line(input) {
+        let answer = match parse(&line, refused) {
+            Ok(Order::Watch(group)) => {
+                groups.remove(&group);
+                // A group that is gone already must not be recorded: its id is free for a stranger.
+                if group_exists(group) {
+                    groups.insert(group, leader_start(group));
+                }
+                "ok\n".to_owned()
+            }
+            Ok(Order::Forget(group)) => {
+                groups.remove(&group);
+                "ok\n".to_owned()
+            }
+            Err(reason) => format!("error {reason}\n"),
+        };
+        // Nobody may be reading any more; the end of file is still to come, and counts.
+        let _ = output.write_all(answer.as_bytes()).and_then(|()| output.flush());
+    }
+    groups
+}
+
+/// The next whole line without its line feed. One that is cut off by the end of file is dropped: half of an id is another
+/// group's id. One that is too long is cut to [`MAX_LINE`].
+fn next_line(input: &mut impl BufRead) -> Option<Vec<u8>> {
+    let mut line = Vec::new();
+    let mut part = Vec::new();
+    loop {
+        part.clear();
+        let read = input.by_ref().take(MAX_LINE as u64).read_until(b'\n', &mut part);
+        if !matches!(read, Ok(1..)) {
+            return None;
+        }
+        let whole = part.pop_if(|byte| *byte == b'\n').is_some();
+        line.extend_from_slice(&part);
+        line.truncate(MAX_LINE);
+        if whole {
+            return Some(line);
+        }
+    }
+}
+
+/// Ends all groups: politely, then by force.
+fn end(groups: &Groups) {
+    let signalled = signal_all(groups, libc::SIGTERM);
+    if !wait_gone(&signalled, GRACE) {
+        let killed = signal_all(&signalled, libc::SIGKILL);
+        wait_gone(&killed, CONFIRM);
+    }
+}
+
+/// Signals every group that is still the recorded one; returns those.
+fn signal_all(groups: &Groups, signal: libc::c_int) -> Groups {
+    let ours = |(group, start): &(&i32, &Option<StartTime>)| verdict(**start, leader_start(**group)) == Verdict::Signal;
+    let signalled: Groups = groups.iter().filter(ours).map(|(group, start)| (*group, *start)).collect();
+    for group in signalled.keys() {
+        kill_group(*group, signal);
+    }
+    signalled
+}
+
+/// Waits until no group exists any more; false if that took too long.
+fn wait_gone(groups: &Groups, limit: Duration) -> bool {
+    let deadline = Instant::now() + limit;
+    while groups.keys().any(|group| group_exists(*group)) {
+        if Instant::now() >= deadline {
+            return false;
+        }
+        std::thread::sleep(POLL);
+    }
+    true
+}
+
+fn leader_start(group: i32) -> Option<StartTime> {
+    start_time(&fs::read(format!("/proc/{group}/stat")).ok()?)
+}
+
+fn group_exists(group: i32) -> bool {
+    // EPERM says that it exists, and that none of its members is ours to signal.
+    kill_group(group, 0) || io::Error::last_os_error().raw_os_error() == Some(libc::EPERM)
+}
+
+/// Signals a group (0: only asks whether it exists); false, with `errno` set, if that failed.
+fn kill_group(group: i32, signal: libc::c_int) -> bool {
+    debug_assert!(group > 1);
+    // SAFETY: takes two integers, touches no memory of this process; `parse` lets no group <= 1 through.
+    unsafe { libc::killpg(group, signal) == 0 }
+}
+
+fn own_group() -> i32 {
+    // SAFETY: takes nothing, returns an integer, cannot fail.
+    unsafe { libc::getpgrp() }
+}
+
+fn parents_group() -> i32 {
+    // SAFETY: both take and return integers; a parent that has died by now yields -1 or the reaper's group.
+    unsafe { libc::getpgid(libc::getppid()) }
+}
+
+/// Leaves everything that could end this process together with Node, or keep something of Node's open.
+fn detach() {
+    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGPIPE, libc::SIGQUIT] {
+        // SAFETY: the signal numbers are valid, and SIG_IGN installs no handler that could run.
+        unsafe { libc::signal(signal, libc::SIG_IGN) };
+    }
+    // SAFETY: takes nothing. It fails with EPERM where the addon has given us a group of our own already, which will do.
+    unsafe { libc::setsid() };
+    close_inherited();
+    // A directory that is in use cannot be unmounted. `/` exists; were it unreadable, staying would be no harm.
+    let _ = std::env::set_current_dir("/");
+}
+
+/// Closes all descriptors above 2.
+fn close_inherited() {
+    // SAFETY: takes integers. Nothing in this process owns a descriptor above 2: this runs first in `main`, and std opens none.
+    let closed = unsafe {
+        let (first, last, flags): (libc::c_ulong, libc::c_ulong, libc::c_ulong) = (3, libc::c_uint::MAX.into(), 0);
+        libc::syscall(libc::SYS_close_range, first, last, flags) == 0
+    };
+    if closed {
+        return;
+    }
+    // Kernels before 5.9, and sandboxes that filter the call.
+    let listed: Vec<i32> = fs::read_dir("/proc/self/fd").map_or_else(
+        |_| (3..1024).collect(),
+        |entries| {
+            let names = entries.flatten().map(|entry| entry.file_name());
+            names.filter_map(|name| name.to_str()?.parse().ok()).collect()
+        },
+    );
+    for descriptor in listed.into_iter().filter(|descriptor| *descriptor > 2) {
+        // SAFETY: as above; the listing's own descriptor is closed by now, and closing it again only fails with EBADF.
+        unsafe { libc::close(descriptor) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const REFUSED: [i32; 3] = [100, 200, -1];
+
+    #[test]
+    fn orders_are_read() {
+        assert_eq!(parse(b"+4711", &REFUSED), Ok(Order::Watch(4711)));
+        assert_eq!(parse(b"-4711", &REFUSED), Ok(Order::Forget(4711)));
+        assert_eq!(parse(b"+2147483647", &REFUSED), Ok(Order::Watch(i32::MAX)));
+    }
+
+    #[test]
+    fn bad_lines_are_errors() {
+        let bad = "|+|-|4711|+47 11|+4711\r|++4711|+-4711|*4711|+0x10|+2147483648|+99999999999999999999|\u{fc}4711|+\u{fc}";
+        for line in bad.split('|') {
+            assert!(parse(line.as_bytes(), &REFUSED).is_err(), "{line:?}");
+        }
+        assert!(parse(b"+\xff", &REFUSED).is_err());
+    }
+
+    #[test]
+    fn dangerous_groups_are_refused() {
+        for line in ["+0", "+1", "-0", "-1", "+100", "-200", "+00001"] {
+            assert!(parse(line.as_bytes(), &REFUSED).is_err(), "{line}");
+        }
+    }
+
+    #[test]
+    fn only_a_leader_with_another_start_saves_a_group() {
+        assert_eq!(verdict(Some(5), Some(5)), Verdict::Signal);
+        assert_eq!(verdict(Some(5), None), Verdict::Signal);
+        assert_eq!(verdict(None, None), Verdict::Signal);
+        assert_eq!(verdict(Some(5), Some(6)), Verdict::Skip);
+        assert_eq!(verdict(None, Some(6)), Verdict::Skip);
+    }
+
+    #[test]
+    fn the_start_time_is_found_behind_any_name() {
+        let after = "S 1 42 42 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 1 0 987654 10 11";
+        for name in ["node", "a b", "x) S 1 1", ") R 2 (", "\u{e9}"] {
+            let stat = format!("42 ({name}) {after}");
+            assert_eq!(start_time(stat.as_bytes()), Some(987_654), "{name}");
+        }
+        assert_eq!(start_time(b"42 (\xff) S 1"), None);
+        assert_eq!(start_time(b""), None);
+    }
+
+    #[test]
+    fn our_own_start_time_is_readable() {
+        let pid = i32::try_from(std::process::id()).unwrap();
+        assert!(leader_start(pid).is_some_and(|ticks| ticks > 0));
+    }
+
+    #[test]
+    fn a_line_without_its_end_is_dropped() {
+        let mut input: &[u8] = b"+12\n-3\n\n+45";
+        assert_eq!(next_line(&mut input).unwrap(), b"+12");
+        assert_eq!(next_line(&mut input).unwrap(), b"-3");
+        assert_eq!(next_line(&mut input).unwrap(), b"");
+        assert_eq!(next_line(&mut input), None);
+    }
+
+    #[test]
+    fn an_endless_line_is_one_error_and_stays_small() {
+        // Cut to the limit, it would be an order about group 4711.
+        let (before, after) = ("0".repeat(MAX_LINE - 5), "0".repeat(100_000));
+        let mut bytes = format!("+{before}4711{after}").into_bytes();
+        bytes.extend_from_slice(b"\n+12\n");
+        let mut input = &bytes[..];
+        let long = next_line(&mut input).unwrap();
+        assert_eq!(long.len(), MAX_LINE);
+        assert!(parse(&long, &[]).is_err());
+        assert_eq!(next_line(&mut input).unwrap(), b"+12");
+    }
+
+    #[test]
+    fn each_line_gets_one_answer_and_a_dead_group_is_not_recorded() {
+        // No process can have this id: the kernel's highest is 2^22.
+        let mut input: &[u8] = b"+2000000000\n?\n-2000000000\n";
+        let mut output = Vec::new();
+        let groups = listen(&mut input, &mut output, &[]);
+        assert!(groups.is_empty());
+        let answers = String::from_utf8(output).unwrap();
+        assert_eq!(answers, "ok\nerror expected +PGID or -PGID\nok\n");
+    }
+}

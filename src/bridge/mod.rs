@@ -1,0 +1,16 @@
+//! A server is a host module: guest value → tool call → guest value.
+//!
+//! This room alone knows both the sandbox and MCP. A call comes off the run's thread, finds its tool in the approved
+//! manifest, goes out under the run's deadline, and its result is shaped and capped before it enters the guest.
+
+mod arguments;
+mod modules;
+mod server_calls;
+mod shape;
+
+pub(crate) use arguments::check_size as check_arguments_size;
+pub use arguments::tool_arguments;
+pub use modules::{CatalogEntry, MCP_MODULE, module_name, server_module};
+pub use server_calls::{ServerCalls, ToolCaller};
+pub(crate) use shape::tool_result;
+pub use shape::{Shaped, ToolErrors, shape};

@@ -1,0 +1,72 @@
+//! A server's approved tools as a module of the guest, and the module `host:mcp`.
+
+use serde::Serialize;
+use serde_json::Value as Json;
+
+use crate::catalog::{Manifest, assign_identifiers};
+use crate::sandbox::{GuestModule, ModuleFunction};
+
+/// `host:mcp`: any tool by its raw name, and the list of tools.
+pub const MCP_MODULE: &str = "mcp";
+const MODULE_PREFIX: &str = "mcp-";
+
+/// The module of a server, without `host:`.
+///
+/// ```
+/// assert_eq!(hyperlight_mcp::bridge::module_name("weather"), "mcp-weather");
+/// ```
+#[must_use]
+pub fn module_name(server: &str) -> String {
+    format!("{MODULE_PREFIX}{server}")
+}
+
+/// The server whose module this is.
+pub(super) fn server_of(module: &str) -> Option<&str> {
+    module.strip_prefix(MODULE_PREFIX)
+}
+
+/// The module of a server: one function a tool, named by the rule of `catalog`.
+#[must_use]
+pub fn server_module(server: &str, manifest: &Manifest) -> GuestModule {
+    let functions = assign_identifiers(manifest.tools.iter().map(|tool| tool.name.as_str()))
+        .into_iter()
+        .map(|(target, name)| ModuleFunction { name, target })
+        .collect();
+    GuestModule { name: module_name(server), functions }
+}
+
+/// The module `host:mcp`.
+pub(crate) fn mcp_module() -> GuestModule {
+    let function = |name: &str| ModuleFunction { name: name.to_owned(), target: name.to_owned() };
+    GuestModule { name: MCP_MODULE.to_owned(), functions: vec![function("call"), function("tools")] }
+}
+
+/// A tool as `tools()` lists it for agent code.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CatalogEntry {
+    pub server: String,
+    /// The raw name, for `call`.
+    pub name: String,
+    /// What the server's module exports.
+    pub identifier: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    pub input_schema: Json,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output_schema: Option<Json>,
+}
+
+/// A server's tools, in its own order.
+pub(super) fn catalog_entries(server: &str, manifest: &Manifest, max_description_chars: usize) -> Vec<CatalogEntry> {
+    let identifiers = assign_identifiers(manifest.tools.iter().map(|tool| tool.name.as_str()));
+    let entry = |tool: &crate::catalog::Tool| CatalogEntry {
+        server: server.to_owned(),
+        name: tool.name.clone(),
+        identifier: identifiers.get(&tool.name).cloned().unwrap_or_default(),
+        description: tool.description.as_ref().map(|text| text.chars().take(max_description_chars).collect()),
+        input_schema: tool.input_schema.clone(),
+        output_schema: tool.output_schema.clone(),
+    };
+    manifest.tools.iter().map(entry).collect()
+}

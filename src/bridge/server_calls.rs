@@ -1,0 +1,144 @@
+//! Answers a guest's calls to `host:mcp-…` and `host:mcp`.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde_json::{Map, Value as Json};
+
+use super::arguments::tool_arguments;
+use super::modules::{MCP_MODULE, catalog_entries, mcp_module, server_module, server_of};
+use super::shape::{ToolErrors, shape, tool_result};
+use crate::catalog::Manifest;
+use crate::error::{Error, Result};
+use crate::limits::Limits;
+use crate::sandbox::{Arguments, GuestModule, HostCall, HostReply, RunControl, Value};
+
+/// Sends a call to a server. What is beneath (approval, connection, time-out) is the caller's.
+pub trait ToolCaller: Send + Sync {
+    /// The server's result, unparsed. Dropping the future cancels the call.
+    fn call(&self, server: String, tool: String, arguments: Map<String, Json>) -> Pin<Box<dyn Future<Output = Result<Json>> + Send>>;
+}
+
+/// The servers that one run sees, as they were approved when it started.
+pub struct ServerCalls {
+    manifests: BTreeMap<String, Manifest>,
+    caller: Arc<dyn ToolCaller>,
+    limits: Arc<Limits>,
+    errors: ToolErrors,
+    warnings: Mutex<Vec<String>>,
+}
+
+impl ServerCalls {
+    #[must_use]
+    pub fn new(manifests: BTreeMap<String, Manifest>, caller: Arc<dyn ToolCaller>, limits: Arc<Limits>, errors: ToolErrors) -> Self {
+        Self { manifests, caller, limits, errors, warnings: Mutex::default() }
+    }
+
+    /// The modules that the run can import.
+    #[must_use]
+    pub fn modules(&self) -> Vec<GuestModule> {
+        let servers = self.manifests.iter().map(|(server, manifest)| server_module(server, manifest));
+        servers.chain([mcp_module()]).collect()
+    }
+
+    /// What the run should be told besides its value.
+    #[must_use]
+    pub fn take_warnings(&self) -> Vec<String> {
+        std::mem::take(&mut self.warnings.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Whether a module is one of a server's, or `mcp`.
+    #[must_use]
+    pub fn owns(&self, module: &str) -> bool {
+        module == MCP_MODULE || server_of(module).is_some()
+    }
+
+    /// Answers a call. Nothing that the guest says is trusted: module and tool are looked up again.
+    #[must_use]
+    pub fn answer(&self, call: HostCall, control: &RunControl) -> HostReply {
+        let HostCall { module, function, arguments } = call;
+        if module == MCP_MODULE {
+            return match function.as_str() {
+                "call" => self.call_raw(arguments, control),
+                "tools" => self.tools(arguments),
+                other => throw(&Error::UnknownTool { server: MCP_MODULE.to_owned(), tool: other.to_owned(), known: vec!["call".to_owned(), "tools".to_owned()] }),
+            };
+        }
+        let server = server_of(&module).unwrap_or(&module).to_owned();
+        match self.call_tool(&server, &function, arguments, control) {
+            Ok(result) => {
+                let shaped = shape(&format!("{server}.{function}"), &result, self.limits.max_response_bytes, self.errors);
+                self.warnings.lock().unwrap_or_else(PoisonError::into_inner).extend(shaped.warning);
+                shaped.reply
+            }
+            Err(error) => self.errors.reply(&error),
+        }
+    }
+
+    fn call_tool(&self, server: &str, tool: &str, arguments: Arguments, control: &RunControl) -> Result<Json> {
+        let manifest = self.manifest(server)?;
+        if manifest.tool(tool).is_none() {
+            return Err(Error::UnknownTool { server: server.to_owned(), tool: tool.to_owned(), known: manifest.tool_names() });
+        }
+        let arguments = tool_arguments(&format!("{server}.{tool}"), arguments, self.limits.max_argument_bytes)?;
+        // The run has ended: the guest is ended as well, nobody reads this.
+        control.wait(self.caller.call(server.to_owned(), tool.to_owned(), arguments)).unwrap_or(Err(Error::Aborted { what: "run" }))
+    }
+
+    /// `call(server, tool, arguments?)`: a `ToolResult`, or an exception with a code.
+    fn call_raw(&self, arguments: Arguments, control: &RunControl) -> HostReply {
+        let (server, tool, rest) = match raw_call(arguments, self.limits.max_argument_bytes) {
+            Ok(parts) => parts,
+            Err(error) => return throw(&error),
+        };
+        let result = self.call_tool(&server, &tool, rest, control).and_then(|result| {
+            let (result, limit) = (tool_result(&result), self.limits.max_response_bytes);
+            let size = serde_json::to_vec(&result).map_or(0, |json| json.len());
+            let too_large = || Error::ResponseTooLarge { what: format!("the result of {server}.{tool}"), size: size.to_string(), limit, limit_name: "limits.maxResponseBytes" };
+            if size > limit { Err(too_large()) } else { Ok(result) }
+        });
+        match result {
+            Ok(result) => HostReply::Value(Value::from(result)),
+            Err(error) => throw(&error),
+        }
+    }
+
+    /// `tools(server?)`: what can be called.
+    fn tools(&self, arguments: Arguments) -> HostReply {
+        let wanted = match arguments {
+            Arguments::Given(given) => match <[Value; 1]>::try_from(given) {
+                Ok([Value::Text(server)]) => Some(server),
+                Err(given) if given.is_empty() => None,
+                _ => return throw(&Error::InvalidArguments { what: "tools".to_owned(), problem: "or a server's name, or nothing".to_owned() }),
+            },
+            Arguments::Oversize(_) => None,
+        };
+        if let Some(error) = wanted.as_ref().and_then(|server| self.manifest(server).err()) {
+            return throw(&error);
+        }
+        let shown = self.manifests.iter().filter(|(server, _)| wanted.as_ref().is_none_or(|wanted| wanted == *server));
+        let entries: Vec<_> = shown.flat_map(|(server, manifest)| catalog_entries(server, manifest, self.limits.max_description_chars)).collect();
+        serde_json::to_value(entries).map_or_else(|error| throw(&Error::Internal(error.to_string())), |json| HostReply::Value(Value::from(json)))
+    }
+
+    fn manifest(&self, server: &str) -> Result<&Manifest> {
+        self.manifests.get(server).ok_or_else(|| Error::UnknownServer { server: server.to_owned(), known: self.manifests.keys().cloned().collect() })
+    }
+}
+
+fn raw_call(arguments: Arguments, limit: usize) -> Result<(String, String, Arguments)> {
+    let mut given = match arguments {
+        Arguments::Given(given) => given.into_iter(),
+        Arguments::Oversize(size) => return Err(Error::ArgumentsTooLarge { what: "call".to_owned(), size, limit }),
+    };
+    match (given.next(), given.next()) {
+        (Some(Value::Text(server)), Some(Value::Text(tool))) => Ok((server, tool, Arguments::Given(given.collect()))),
+        _ => Err(Error::InvalidArguments { what: "call".to_owned(), problem: "after a server's and a tool's name: call(server, tool, { … })".to_owned() }),
+    }
+}
+
+fn throw(error: &Error) -> HostReply {
+    ToolErrors::Throw.reply(error)
+}

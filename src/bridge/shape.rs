@@ -1,0 +1,302 @@
+//! From a tool's result to a guest's value: the table of the contract, as one pure function.
+
+use base64::Engine as _;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value as Json};
+
+use crate::error::Error;
+use crate::sandbox::{HostReply, Value};
+
+/// What a tool's error becomes in the guest: `toolErrors`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ToolErrors {
+    /// `{ error, code? }` is returned.
+    #[default]
+    Return,
+    /// An `Error` is thrown.
+    Throw,
+}
+
+impl ToolErrors {
+    /// An error of ours: time-outs, crashes, refusals, limits.
+    #[must_use]
+    pub fn reply(self, error: &Error) -> HostReply {
+        self.report(error.to_string(), Some(error.code()))
+    }
+
+    /// A server's own error has no code.
+    fn report(self, message: String, code: Option<&str>) -> HostReply {
+        match self {
+            Self::Throw => HostReply::Throw { name: None, message, code: code.map(ToOwned::to_owned) },
+            Self::Return => {
+                let mut fields = vec![("error".to_owned(), Value::Text(message))];
+                fields.extend(code.map(|code| ("code".to_owned(), Value::from(code))));
+                HostReply::Value(Value::Record(fields))
+            }
+        }
+    }
+}
+
+/// A shaped result.
+#[derive(Debug, PartialEq)]
+pub struct Shaped {
+    pub reply: HostReply,
+    /// What the run should be told: text that was cut.
+    pub warning: Option<String>,
+}
+
+/// Shapes a result of `tools/call`. `what` names the tool in errors, as `server.tool`; `limit` is `maxResponseBytes`.
+#[must_use]
+pub fn shape(what: &str, result: &Json, limit: usize, errors: ToolErrors) -> Shaped {
+    let mut shaper = Shaper { what, limit, left: limit, cut: None };
+    let reply = match shaper.shape(result, errors) {
+        Ok(reply) => reply,
+        Err(error) => errors.reply(&error),
+    };
+    let warning = shaper.cut.map(|bytes| {
+        format!("the text of {what} was cut from {bytes} to {limit} bytes (limits.maxResponseBytes)")
+    });
+    Shaped { reply, warning }
+}
+
+struct Shaper<'a> {
+    what: &'a str,
+    limit: usize,
+    /// What is left of the limit.
+    left: usize,
+    /// The size of the text that was cut.
+    cut: Option<usize>,
+}
+
+impl Shaper<'_> {
+    fn shape(&mut self, result: &Json, errors: ToolErrors) -> Result<HostReply, Error> {
+        let blocks = result.get("content").and_then(Json::as_array).map(Vec::as_slice).unwrap_or_default();
+        if result.get("isError").and_then(Json::as_bool) == Some(true) {
+            return Ok(errors.report(self.error_text(blocks, result.get("structuredContent")), None));
+        }
+        if let Some(structured) = result.get("structuredContent") {
+            self.take_json(structured)?;
+            return Ok(HostReply::Value(Value::from(structured.clone())));
+        }
+        Ok(HostReply::Value(match blocks {
+            [] => Value::Null,
+            [block] => self.block(block)?,
+            blocks => self.blocks(blocks)?,
+        }))
+    }
+
+    fn error_text(&mut self, blocks: &[Json], structured: Option<&Json>) -> String {
+        let texts: Vec<&str> = blocks.iter().filter_map(|block| block.get("text").and_then(Json::as_str)).collect();
+        let text = match (texts.is_empty(), structured) {
+            (false, _) => texts.join("\n"),
+            (true, Some(structured)) => structured.to_string(),
+            (true, None) => "the tool failed without saying why".to_owned(),
+        };
+        self.take_text(&text)
+    }
+
+    fn blocks(&mut self, blocks: &[Json]) -> Result<Value, Error> {
+        Ok(Value::List(blocks.iter().map(|block| self.block(block)).collect::<Result<_, _>>()?))
+    }
+
+    fn block(&mut self, block: &Json) -> Result<Value, Error> {
+        match block.get("type").and_then(Json::as_str) {
+            Some("text") => Ok(self.text(block.get("text").and_then(Json::as_str).unwrap_or_default())),
+            Some("image" | "audio") => {
+                let data = self.bytes(block.get("data"))?;
+                Ok(Value::record([("mimeType", string(block.get("mimeType"))), ("data", data)]))
+            }
+            Some("resource") => self.resource(block.get("resource").unwrap_or(&Json::Null)),
+            // A link, or a kind of block that is not known here: its fields, as they are.
+            kind => {
+                self.take_json(block)?;
+                let mut fields = block.as_object().cloned().unwrap_or_default();
+                if kind == Some("resource_link") {
+                    fields.shift_remove("type");
+                }
+                Ok(Value::from(Json::Object(fields)))
+            }
+        }
+    }
+
+    /// A text that is a JSON object or array as a whole is that value; prose that only starts like one stays text.
+    fn text(&mut self, text: &str) -> Value {
+        let fits = text.len() <= self.left;
+        if fits
+            && text.trim_start().starts_with(['{', '['])
+            && let Ok(json) = serde_json::from_str::<Json>(text)
+        {
+            self.left -= text.len();
+            return Value::from(json);
+        }
+        Value::Text(self.take_text(text))
+    }
+
+    fn resource(&mut self, resource: &Json) -> Result<Value, Error> {
+        let mut fields = vec![("uri".to_owned(), string(resource.get("uri")))];
+        if let Some(kind) = resource.get("mimeType") {
+            fields.push(("mimeType".to_owned(), string(Some(kind))));
+        }
+        match resource.get("blob") {
+            Some(blob) => fields.push(("data".to_owned(), self.bytes(Some(blob))?)),
+            None => fields.push(("text".to_owned(), Value::Text(self.take_text(resource.get("text").and_then(Json::as_str).unwrap_or_default())))),
+        }
+        Ok(Value::Record(fields))
+    }
+
+    fn bytes(&mut self, data: Option<&Json>) -> Result<Value, Error> {
+        let text = data.and_then(Json::as_str).unwrap_or_default();
+        let bytes = base64::engine::general_purpose::STANDARD.decode(text).map_err(|error| {
+            let (server, tool) = self.what.split_once('.').unwrap_or((self.what, ""));
+            Error::Protocol { server: server.to_owned(), tool: tool.to_owned(), code: 0, message: format!("its bytes are no base64: {error}") }
+        })?;
+        self.take(bytes.len())?;
+        Ok(Value::Bytes(bytes))
+    }
+
+    fn take_json(&mut self, json: &Json) -> Result<(), Error> {
+        self.take(serde_json::to_vec(json).map_or(0, |json| json.len()))
+    }
+
+    fn take(&mut self, size: usize) -> Result<(), Error> {
+        if size > self.left {
+            let total = self.limit - self.left + size;
+            let what = format!("the result of {}", self.what);
+            return Err(Error::ResponseTooLarge { what, size: total.to_string(), limit: self.limit, limit_name: "limits.maxResponseBytes" });
+        }
+        self.left -= size;
+        Ok(())
+    }
+
+    /// Cuts on a character boundary, so that text and mark together stay within what is left.
+    fn take_text(&mut self, text: &str) -> String {
+        if text.len() <= self.left {
+            self.left -= text.len();
+            return text.to_owned();
+        }
+        self.cut = Some(self.cut.unwrap_or_default() + text.len());
+        let mark = format!("\n[cut: {} of {} bytes, limits.maxResponseBytes]", self.left, text.len());
+        let kept = &text[..text.floor_char_boundary(self.left.saturating_sub(mark.len()))];
+        let cut = if mark.len() <= self.left { format!("{kept}{mark}") } else { String::new() };
+        self.left -= cut.len();
+        cut
+    }
+}
+
+fn string(json: Option<&Json>) -> Value {
+    Value::from(json.and_then(Json::as_str).unwrap_or_default())
+}
+
+/// A `ToolResult` as `call` and `callTool` give it.
+#[must_use]
+pub(crate) fn tool_result(result: &Json) -> Json {
+    let mut output = Map::new();
+    output.insert("content".to_owned(), result.get("content").cloned().unwrap_or_else(|| Json::Array(Vec::new())));
+    if let Some(structured) = result.get("structuredContent") {
+        output.insert("structuredContent".to_owned(), structured.clone());
+    }
+    output.insert("isError".to_owned(), Json::Bool(result.get("isError").and_then(Json::as_bool) == Some(true)));
+    if let Some(meta) = result.get("_meta") {
+        output.insert("meta".to_owned(), meta.clone());
+    }
+    Json::Object(output)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn value(result: &Json, limit: usize) -> Value {
+        match shape("s.t", result, limit, ToolErrors::Return).reply {
+            HostReply::Value(value) => value,
+            HostReply::Throw { .. } => panic!("thrown"),
+        }
+    }
+
+    fn text(text: &str) -> Json {
+        json!({ "content": [{ "type": "text", "text": text }] })
+    }
+
+    #[test]
+    fn one_text_is_a_string_and_whole_json_is_its_value() {
+        assert_eq!(value(&text("plain"), 99), Value::from("plain"));
+        assert_eq!(value(&text(" {\"a\":[1]} "), 99), Value::from(json!({ "a": [1] })));
+        assert_eq!(value(&text("[1] is a footnote"), 99), Value::from("[1] is a footnote"));
+        assert_eq!(value(&text("42"), 99), Value::from("42"));
+        assert_eq!(value(&text("\"quoted\""), 99), Value::from("\"quoted\""));
+    }
+
+    #[test]
+    fn structured_content_is_taken_as_it_is_even_null() {
+        let result = json!({ "content": [{ "type": "text", "text": "x" }], "structuredContent": { "b": 1, "a": 2 } });
+        assert_eq!(value(&result, 99), Value::from(json!({ "b": 1, "a": 2 })));
+        assert_eq!(value(&json!({ "content": [], "structuredContent": null }), 99), Value::Null);
+    }
+
+    #[test]
+    fn bytes_stay_bytes_with_their_type() {
+        let result = json!({ "content": [{ "type": "image", "mimeType": "image/png", "data": "AAEC" }] });
+        assert_eq!(value(&result, 3), Value::record([("mimeType", Value::from("image/png")), ("data", Value::Bytes(vec![0, 1, 2]))]));
+        let resource = json!({ "content": [{ "type": "resource", "resource": { "uri": "x:1", "mimeType": "a/b", "blob": "AAEC" } }] });
+        let expected = [("uri", Value::from("x:1")), ("mimeType", Value::from("a/b")), ("data", Value::Bytes(vec![0, 1, 2]))];
+        assert_eq!(value(&resource, 3), Value::record(expected));
+    }
+
+    #[test]
+    fn several_blocks_are_a_list_and_none_is_null() {
+        let result = json!({ "content": [{ "type": "text", "text": "a" }, { "type": "resource_link", "uri": "x:1", "name": "n" }, { "type": "hologram", "x": 1 }] });
+        let link = Value::from(json!({ "uri": "x:1", "name": "n" }));
+        assert_eq!(value(&result, 999), Value::List(vec![Value::from("a"), link, Value::from(json!({ "type": "hologram", "x": 1 }))]));
+        assert_eq!(value(&json!({ "content": [] }), 9), Value::Null);
+        assert_eq!(value(&json!({}), 9), Value::Null);
+    }
+
+    #[test]
+    fn a_tools_error_is_returned_without_a_code_or_thrown() {
+        let result = json!({ "isError": true, "content": [{ "type": "text", "text": "no such city" }] });
+        assert_eq!(value(&result, 99), Value::record([("error", Value::from("no such city"))]));
+        let thrown = shape("s.t", &result, 99, ToolErrors::Throw).reply;
+        assert_eq!(thrown, HostReply::Throw { name: None, message: "no such city".into(), code: None });
+    }
+
+    #[test]
+    fn text_at_the_limit_is_whole_and_over_it_is_cut_within_the_limit() {
+        for unit in ["a", "ß", "\u{1f600}"] {
+            let whole = unit.repeat(400 / unit.len());
+            let limit = whole.len();
+            assert_eq!(shape("s.t", &text(&whole), limit, ToolErrors::Return).warning, None);
+            let shaped = shape("s.t", &text(&format!("{whole}{unit}")), limit, ToolErrors::Return);
+            let HostReply::Value(Value::Text(cut)) = shaped.reply else { panic!("no text") };
+            assert!(cut.len() <= limit && cut.len() > limit - 8, "{} {limit}", cut.len());
+            assert!(cut.ends_with("limits.maxResponseBytes]"));
+            assert!(shaped.warning.is_some());
+        }
+    }
+
+    #[test]
+    fn structured_or_binary_content_over_the_limit_is_an_error_with_both_sizes() {
+        let structured = json!({ "structuredContent": { "x": "y".repeat(92) } });
+        assert!(matches!(value(&structured, 100), Value::Record(_)));
+        for result in [structured, json!({ "content": [{ "type": "image", "data": "A".repeat(136), "mimeType": "x/y" }] })] {
+            let Value::Record(fields) = value(&result, 99) else { panic!("no record") };
+            assert_eq!(fields[1], ("code".to_owned(), Value::from("ERR_RESPONSE_TOO_LARGE")));
+            let Value::Text(message) = &fields[0].1 else { panic!("no text") };
+            assert!(message.contains("99") && (message.contains("100") || message.contains("102")), "{message}");
+        }
+    }
+
+    #[test]
+    fn json_text_that_would_be_cut_stays_text() {
+        let long = json!({ "x": "y".repeat(200) }).to_string();
+        assert!(matches!(value(&text(&long), 120), Value::Text(_)));
+    }
+
+    #[test]
+    fn bytes_that_are_no_base64_are_an_error() {
+        let result = json!({ "content": [{ "type": "image", "mimeType": "image/png", "data": "###" }] });
+        let Value::Record(fields) = value(&result, 99) else { panic!("no record") };
+        assert_eq!(fields[1].1, Value::from("ERR_PROTOCOL"));
+    }
+}

@@ -1,0 +1,178 @@
+//! A server's process: started in a group of its own, watched, and ended with all that it started.
+
+use std::collections::VecDeque;
+use std::process::{ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
+use secrecy::ExposeSecret as _;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
+use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
+use tokio::sync::watch;
+
+use super::watchdog::Watchdog;
+use crate::config::ResolvedCommand;
+use crate::error::{Error, Result};
+
+/// How long a server has to end by itself, and then to obey SIGTERM.
+const GRACE: Duration = Duration::from_secs(2);
+/// Lines of standard error that are kept, and what a line may have.
+const STDERR_LINES: usize = 20;
+const STDERR_LINE_BYTES: u64 = 4096;
+const POLL: Duration = Duration::from_millis(5);
+
+/// What to start, with nothing left to replace.
+#[derive(Debug)]
+pub struct Launch {
+    pub server: String,
+    pub command: ResolvedCommand,
+}
+
+/// A running server, and how it is ended.
+pub(super) struct ServerProcess {
+    group: Pid,
+    /// `None` while it runs.
+    exit: watch::Receiver<Option<String>>,
+    stderr: StderrTail,
+    watchdog: Arc<Watchdog>,
+}
+
+/// The process's pipes, for the transport.
+pub(super) struct Pipes {
+    pub(super) stdin: ChildStdin,
+    pub(super) stdout: ChildStdout,
+}
+
+type StderrTail = Arc<Mutex<VecDeque<String>>>;
+
+impl ServerProcess {
+    pub(super) async fn start(launch: &Launch, watchdog: &Arc<Watchdog>) -> Result<(Self, Pipes)> {
+        // Ready before there is anything to guard: no server is ever alive without its watchdog knowing.
+        watchdog.ready().await?;
+        let mut child = spawn(launch)?;
+        let missing = || Error::Internal("a child without pipes".to_owned());
+        let pid = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw).ok_or_else(missing)?;
+        let pipes = Pipes { stdin: child.stdin.take().ok_or_else(missing)?, stdout: child.stdout.take().ok_or_else(missing)? };
+        let stderr = StderrTail::default();
+        tokio::spawn(keep_tail(child.stderr.take().ok_or_else(missing)?, Arc::clone(&stderr), launch.server.clone()));
+        let (sender, exit) = watch::channel(None);
+        tokio::spawn(reap(child, pid, sender, Arc::clone(watchdog)));
+        let process = Self { group: pid, exit, stderr, watchdog: Arc::clone(watchdog) };
+        if let Err(error) = process.watchdog.guard(pid).await {
+            process.kill();
+            return Err(error);
+        }
+        Ok((process, pipes))
+    }
+
+    /// Resolves with how the process ended, once it has.
+    pub(super) async fn exited(&self) -> String {
+        let mut exit = self.exit.clone();
+        let ended = exit.wait_for(Option::is_some).await;
+        // The sender goes away without a word only when the runtime does.
+        ended.ok().and_then(|status| status.clone()).unwrap_or_else(|| "it was ended".to_owned())
+    }
+
+    pub(super) fn has_exited(&self) -> bool {
+        self.exit.borrow().is_some()
+    }
+
+    /// The last lines of standard error, as part of a message; empty where there are none.
+    pub(super) fn stderr_text(&self) -> String {
+        let lines = self.stderr.lock().unwrap_or_else(PoisonError::into_inner);
+        if lines.is_empty() { String::new() } else { format!("; its last words: {}", lines.iter().cloned().collect::<Vec<_>>().join(" | ")) }
+    }
+
+    /// Ends the group: after its input was closed, 2 s, then SIGTERM, 2 s, then SIGKILL. Its grandchildren too.
+    pub(super) async fn end(&self) {
+        for signal in [None, Some(Signal::TERM), Some(Signal::KILL)] {
+            if let Some(signal) = signal {
+                let _ = kill_process_group(self.group, signal);
+            }
+            if tokio::time::timeout(GRACE, self.gone()).await.is_ok() {
+                break;
+            }
+        }
+        self.watchdog.release(self.group).await;
+    }
+
+    /// SIGKILL to the group, at once.
+    pub(super) fn kill(&self) {
+        let _ = kill_process_group(self.group, Signal::KILL);
+    }
+
+    async fn gone(&self) {
+        self.exited().await;
+        // The leader is reaped; what it started may linger.
+        while test_kill_process_group(self.group).is_ok() {
+            tokio::time::sleep(POLL).await;
+        }
+    }
+}
+
+impl Drop for ServerProcess {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+fn spawn(launch: &Launch) -> Result<Child> {
+    let Launch { server, command } = launch;
+    let mut process = Command::new(&command.command);
+    process
+        .args(&command.arguments)
+        .current_dir(&command.working_directory)
+        .env_clear()
+        .envs(command.environment.iter().map(|(name, value)| (name.as_str(), value.expose_secret())))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .process_group(0)
+        .kill_on_drop(true);
+    process.spawn().map_err(|error| Error::SpawnFailed {
+        server: server.clone(),
+        command: command.command.clone(),
+        problem: error.to_string(),
+    })
+}
+
+async fn reap(mut child: Child, group: Pid, exit: watch::Sender<Option<String>>, watchdog: Arc<Watchdog>) {
+    let status = child.wait().await;
+    // A server that has ended leaves nothing behind. The group's id cannot have been given away: it is in use as long as
+    // a member lives, and without one the signal finds nobody.
+    let _ = kill_process_group(group, Signal::KILL);
+    exit.send_replace(Some(status.map_or_else(|error| error.to_string(), describe)));
+    watchdog.release(group).await;
+}
+
+fn describe(status: ExitStatus) -> String {
+    use std::os::unix::process::ExitStatusExt as _;
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("it exited with code {code}"),
+        (None, Some(signal)) => format!("it was ended by signal {signal}"),
+        (None, None) => "it ended".to_owned(),
+    }
+}
+
+async fn keep_tail(stderr: ChildStderr, tail: StderrTail, server: String) {
+    let mut reader = BufReader::new(stderr);
+    loop {
+        let mut line = Vec::new();
+        // A line without an end is taken in pieces: the pipe is always emptied, and never more than a piece is held.
+        match (&mut reader).take(STDERR_LINE_BYTES).read_until(b'\n', &mut line).await {
+            Ok(0) | Err(_) => return,
+            Ok(_) => {}
+        }
+        let text = String::from_utf8_lossy(&line).trim().to_owned();
+        if text.is_empty() {
+            continue;
+        }
+        tracing::debug!(server, text, "stderr");
+        let mut tail = tail.lock().unwrap_or_else(PoisonError::into_inner);
+        if tail.len() == STDERR_LINES {
+            tail.pop_front();
+        }
+        tail.push_back(text);
+    }
+}

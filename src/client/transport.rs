@@ -1,0 +1,291 @@
+//! stdio as MCP frames it, one JSON-RPC message a line, for rmcp.
+//!
+//! Ours and not rmcp's, for three reasons. Results of tools come through unparsed: rmcp's result type is an untagged
+//! union that takes an unknown content block, or an extra key, for something else. A line over the limit fails the call
+//! that waits for it instead of vanishing. And a server that no longer reads its input cannot hold up a close.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rmcp::RoleClient;
+use rmcp::model::{CustomResult, ErrorCode, ErrorData, JsonRpcError, JsonRpcMessage, JsonRpcResponse, JsonRpcVersion2_0, RequestId, ServerResult};
+use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
+use rmcp::transport::Transport;
+use serde_json::{Value as Json, json};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+
+/// Messages that wait to be handled or written; a server that sends more is slowed down, not buffered.
+const QUEUE: usize = 64;
+/// How much of a message that is not kept is looked at for its id, at either end.
+const ID_WINDOW: usize = 512;
+/// Marks, in an error's data, what this transport made itself.
+pub(super) const OVERSIZE_MARK: &str = "hyperlight-mcp/oversize";
+pub(super) const MALFORMED_MARK: &str = "hyperlight-mcp/malformed";
+
+/// Requests whose results come through as they are.
+type RawRequests = Arc<Mutex<HashSet<RequestId>>>;
+
+pub(super) struct StdioTransport {
+    incoming: mpsc::Receiver<RxJsonRpcMessage<RoleClient>>,
+    outgoing: Option<mpsc::Sender<Vec<u8>>>,
+    raw: RawRequests,
+    tasks: [JoinHandle<()>; 2],
+}
+
+impl StdioTransport {
+    pub(super) fn new<R, W>(read: R, write: W, max_message_bytes: usize) -> Self
+    where
+        R: AsyncRead + Send + Unpin + 'static,
+        W: AsyncWrite + Send + Unpin + 'static,
+    {
+        let (message_sender, incoming) = mpsc::channel(QUEUE);
+        let (outgoing, line_receiver) = mpsc::channel(QUEUE);
+        let raw = RawRequests::default();
+        let reader = Reader { lines: BufReader::new(read), max_message_bytes, raw: Arc::clone(&raw), messages: message_sender };
+        let tasks = [tokio::spawn(reader.run()), tokio::spawn(write_lines(write, line_receiver))];
+        Self { incoming, outgoing: Some(outgoing), raw, tasks }
+    }
+}
+
+impl Drop for StdioTransport {
+    fn drop(&mut self) {
+        self.tasks.iter().for_each(JoinHandle::abort);
+    }
+}
+
+impl Transport<RoleClient> for StdioTransport {
+    type Error = std::io::Error;
+
+    fn send(&mut self, message: TxJsonRpcMessage<RoleClient>) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
+        if let JsonRpcMessage::Request(request) = &message
+            && matches!(request.request.method(), "tools/call" | "tools/list")
+        {
+            lock(&self.raw).insert(request.id.clone());
+        }
+        let outgoing = self.outgoing.clone();
+        async move {
+            let mut line = serde_json::to_vec(&message)?;
+            line.push(b'\n');
+            let closed = || std::io::Error::from(std::io::ErrorKind::BrokenPipe);
+            outgoing.ok_or_else(closed)?.send(line).await.map_err(|_| closed())
+        }
+    }
+
+    async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
+        self.incoming.recv().await
+    }
+
+    async fn close(&mut self) -> Result<(), Self::Error> {
+        // The writer ends when what is queued is written, or with the task; the server then sees the end of its input.
+        self.outgoing = None;
+        Ok(())
+    }
+}
+
+async fn write_lines<W: AsyncWrite + Unpin>(mut write: W, mut lines: mpsc::Receiver<Vec<u8>>) {
+    while let Some(line) = lines.recv().await {
+        if write.write_all(&line).await.is_err() || write.flush().await.is_err() {
+            break;
+        }
+    }
+}
+
+struct Reader<R> {
+    lines: BufReader<R>,
+    max_message_bytes: usize,
+    raw: RawRequests,
+    messages: mpsc::Sender<RxJsonRpcMessage<RoleClient>>,
+}
+
+/// A line that was read.
+enum Line {
+    Whole(Vec<u8>),
+    /// Too long: its ends, and how long it was.
+    Oversize { head: Vec<u8>, tail: Vec<u8>, bytes: usize },
+}
+
+impl<R: AsyncRead + Unpin> Reader<R> {
+    async fn run(mut self) {
+        while let Some(line) = self.read_line().await {
+            for message in self.messages_of(line) {
+                if self.messages.send(message).await.is_err() {
+                    return;
+                }
+            }
+        }
+    }
+
+    /// `None` at the end of the stream. A last line without its end is no message.
+    async fn read_line(&mut self) -> Option<Line> {
+        let mut line = Vec::new();
+        let mut tail = Vec::new();
+        let mut bytes = 0;
+        loop {
+            let available = self.lines.fill_buf().await.ok()?;
+            if available.is_empty() {
+                return None;
+            }
+            let end = available.iter().position(|&byte| byte == b'\n');
+            let part = &available[..end.unwrap_or(available.len())];
+            bytes += part.len();
+            if bytes <= self.max_message_bytes {
+                line.extend_from_slice(part);
+            } else {
+                line.truncate(ID_WINDOW);
+                line.shrink_to_fit();
+                tail.extend_from_slice(part);
+                tail.drain(..tail.len().saturating_sub(ID_WINDOW));
+            }
+            let consumed = part.len() + usize::from(end.is_some());
+            self.lines.consume(consumed);
+            if end.is_some() {
+                break;
+            }
+        }
+        Some(if bytes <= self.max_message_bytes { Line::Whole(line) } else { Line::Oversize { head: line, tail, bytes } })
+    }
+
+    fn messages_of(&self, line: Line) -> Vec<RxJsonRpcMessage<RoleClient>> {
+        match line {
+            Line::Oversize { head, tail, bytes } => {
+                tracing::warn!(bytes, limit = self.max_message_bytes, "a message over the limit was dropped");
+                self.fail(&head, &tail, json!({ OVERSIZE_MARK: bytes, "limit": self.max_message_bytes }))
+            }
+            Line::Whole(line) => {
+                let text = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&line).trim_ascii();
+                if text.is_empty() {
+                    return Vec::new();
+                }
+                match serde_json::from_slice::<Json>(text) {
+                    // Batches existed in the protocol of 2025-03-26.
+                    Ok(Json::Array(batch)) => batch.into_iter().filter_map(|message| self.message(message)).collect(),
+                    Ok(message) => self.message(message).into_iter().collect(),
+                    Err(error) => {
+                        tracing::debug!(%error, bytes = text.len(), "a line that is no JSON was skipped");
+                        let tail = &text[text.len().saturating_sub(ID_WINDOW)..];
+                        if text[0] == b'{' { self.fail(text, tail, json!({ MALFORMED_MARK: error.to_string() })) } else { Vec::new() }
+                    }
+                }
+            }
+        }
+    }
+
+    fn message(&self, message: Json) -> Option<RxJsonRpcMessage<RoleClient>> {
+        if let Some((id, result)) = self.raw_result(&message) {
+            return Some(response(id, result));
+        }
+        match serde_json::from_value::<RxJsonRpcMessage<RoleClient>>(message) {
+            Ok(message) => {
+                if let JsonRpcMessage::Error(JsonRpcError { id: Some(id), .. }) = &message {
+                    lock(&self.raw).remove(id);
+                }
+                Some(message)
+            }
+            Err(error) => {
+                tracing::debug!(%error, "JSON that is no message was skipped");
+                None
+            }
+        }
+    }
+
+    fn raw_result(&self, message: &Json) -> Option<(RequestId, Json)> {
+        let result = message.get("result")?;
+        let id: RequestId = serde_json::from_value(message.get("id")?.clone()).ok()?;
+        lock(&self.raw).remove(&id).then(|| (id, result.clone()))
+    }
+
+    /// An answer that cannot be used fails the call it belongs to. Where its id cannot be made out, all calls that
+    /// wait fail: each of them may have waited for it.
+    fn fail(&self, head: &[u8], tail: &[u8], data: Json) -> Vec<RxJsonRpcMessage<RoleClient>> {
+        let mut raw = lock(&self.raw);
+        let found = [find_id(tail), find_id(&head[..head.len().min(ID_WINDOW)])].into_iter().flatten().find(|id| raw.contains(id));
+        let failed: Vec<RequestId> = match found {
+            Some(id) => raw.take(&id).into_iter().collect(),
+            None => raw.drain().collect(),
+        };
+        let error = |id| {
+            let error = ErrorData::new(ErrorCode::INTERNAL_ERROR, "the answer cannot be used", Some(data.clone()));
+            JsonRpcMessage::Error(JsonRpcError { jsonrpc: JsonRpcVersion2_0, id: Some(id), error })
+        };
+        failed.into_iter().map(error).collect()
+    }
+}
+
+fn response(id: RequestId, result: Json) -> RxJsonRpcMessage<RoleClient> {
+    let result = ServerResult::CustomResult(CustomResult::new(result));
+    JsonRpcMessage::Response(JsonRpcResponse { jsonrpc: JsonRpcVersion2_0, id, result })
+}
+
+/// The last numeric `"id"` in a piece of a message. Our own request ids are numbers.
+fn find_id(piece: &[u8]) -> Option<RequestId> {
+    let text = String::from_utf8_lossy(piece);
+    let after = text.rsplit_once("\"id\"")?.1.trim_start().strip_prefix(':')?.trim_start();
+    let digits = &after[..after.find(|character: char| !character.is_ascii_digit())?];
+    digits.parse().ok().map(RequestId::Number)
+}
+
+fn lock(raw: &RawRequests) -> std::sync::MutexGuard<'_, HashSet<RequestId>> {
+    raw.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn receive(bytes: &[u8], waiting: &[i64], limit: usize) -> Vec<Json> {
+        let mut transport = StdioTransport::new(std::io::Cursor::new(bytes.to_vec()), tokio::io::sink(), limit);
+        lock(&transport.raw).extend(waiting.iter().map(|&id| RequestId::Number(id)));
+        let mut messages = Vec::new();
+        while let Some(message) = transport.receive().await {
+            messages.push(serde_json::to_value(&message).unwrap());
+        }
+        messages
+    }
+
+    #[tokio::test]
+    async fn noise_blank_lines_a_bom_and_carriage_returns_are_survived() {
+        let bytes = b"hello\n\n\xef\xbb\xbf{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"x\":1}}\r\n[]\n{\"a\":\n\xff\xfe\n{\"jsonrpc\":\"2.0\",\"method\":\"ping\",\"id\":9}\n";
+        let messages = receive(bytes, &[1], 1000).await;
+        assert_eq!(messages.len(), 2, "{messages:?}");
+        assert_eq!(messages[0]["result"], json!({ "x": 1 }));
+        assert_eq!(messages[1]["method"], "ping");
+    }
+
+    #[tokio::test]
+    async fn a_tools_result_comes_through_as_it_is() {
+        let result = json!({ "tools": [], "content": [{ "type": "hologram", "x": 1 }], "vendor": true });
+        let line = format!("{}\n", json!({ "jsonrpc": "2.0", "id": 7, "result": result }));
+        assert_eq!(receive(line.as_bytes(), &[7], 1000).await[0]["result"], result);
+    }
+
+    #[tokio::test]
+    async fn a_line_over_the_limit_fails_the_call_that_waits_for_it_and_no_other() {
+        for line in [
+            format!(r#"{{"result":{{"text":"{}"}},"jsonrpc":"2.0","id":5}}"#, "x".repeat(5000)),
+            format!(r#"{{"jsonrpc":"2.0","id":5,"result":{{"text":"{}"}}}}"#, "x".repeat(5000)),
+        ] {
+            let messages = receive(format!("{line}\n").as_bytes(), &[4, 5], 1000).await;
+            assert_eq!(messages.len(), 1);
+            assert_eq!(messages[0]["id"], 5);
+            assert_eq!(messages[0]["error"]["data"][OVERSIZE_MARK], line.len());
+        }
+    }
+
+    #[tokio::test]
+    async fn a_line_of_just_the_limit_is_a_message() {
+        let line = r#"{"jsonrpc":"2.0","id":5,"result":{}}"#;
+        let both = format!("{line}\n{line} \n");
+        let messages = receive(both.as_bytes(), &[5], line.len()).await;
+        assert!(messages[0].get("result").is_some());
+        assert_eq!(messages.len(), 1, "the second is over the limit, and nothing waits for it");
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_is_nested_too_deep_fails_its_call_at_once() {
+        let line = format!("{{\"jsonrpc\":\"2.0\",\"id\":3,\"result\":{}{}}}\n", "[".repeat(10_000), "]".repeat(10_000));
+        let messages = receive(line.as_bytes(), &[3], 100_000).await;
+        assert!(messages[0]["error"]["data"][MALFORMED_MARK].is_string());
+    }
+}

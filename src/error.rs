@@ -1,0 +1,268 @@
+//! One error for the whole crate: a stable code a variant, and a message that names the server, tool, field or limit,
+//! and the way out. `Error::code` is what Node sees as `error.code`.
+
+use std::path::PathBuf;
+
+/// What can go wrong, as the agent's author sees it.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// An option that the API does not know, or one of the wrong type or range.
+    #[error("{method}: {problem}")]
+    InvalidOption { method: &'static str, problem: String },
+
+    /// The config file that was named does not exist or cannot be read.
+    #[error("the config file {} cannot be read: {problem}. Create it, or leave out configPath", .path.display())]
+    ConfigUnreadable { path: PathBuf, problem: String },
+
+    /// The config is no JSON (with comments and trailing commas).
+    #[error("{file}:{line}:{column}: {problem}")]
+    ConfigSyntax { file: String, line: usize, column: usize, problem: String },
+
+    /// A field of the config has a wrong value.
+    #[error("{file}: {field}: {problem}")]
+    ConfigInvalid { file: String, field: String, problem: String },
+
+    /// More servers than the limit allows.
+    #[error("{count} servers are configured; the limit maxServers is {limit}. Remove some, or raise limits.maxServers")]
+    TooManyServers { count: usize, limit: usize },
+
+    /// No server has this name.
+    #[error("there is no server \"{server}\" in the config{}", known_names(.known))]
+    UnknownServer { server: String, known: Vec<String> },
+
+    /// The server may not run yet.
+    #[error("server \"{server}\" is not approved: show approvalRequest(\"{server}\") to a person, then call approve(\"{server}\", digest)")]
+    NotApproved { server: String },
+
+    /// The server is approved, but this gateway has not enabled it.
+    #[error("server \"{server}\" is approved but not enabled: call enable(\"{server}\"), or open the gateway with enable: [\"{server}\"]")]
+    NotEnabled { server: String },
+
+    /// The config says `disabled: true`.
+    #[error("server \"{server}\" is disabled in the config: remove \"disabled\": true there to use it")]
+    ServerDisabled { server: String },
+
+    /// What was shown is no longer what there is.
+    #[error("what was approved for server \"{server}\" is no longer what there is: show approvalRequest(\"{server}\") again and approve its new digest")]
+    DigestChanged { server: String },
+
+    /// The server has no such tool, or its filters hide it.
+    #[error("server \"{server}\" has no approved tool \"{tool}\"{}", known_names(.known))]
+    UnknownTool { server: String, tool: String, known: Vec<String> },
+
+    /// The transport is known, but not built in.
+    #[error("server \"{server}\": {problem}")]
+    UnsupportedTransport { server: String, problem: String },
+
+    /// The server's process could not be started.
+    #[error("server \"{server}\": \"{command}\" could not be started: {problem}. Check command, args and cwd in the config, and PATH")]
+    SpawnFailed { server: String, command: String, problem: String },
+
+    /// The server was started, but did not get through the handshake or its list of tools.
+    #[error("server \"{server}\" could not be connected: {problem}")]
+    ConnectFailed { server: String, problem: String },
+
+    /// The server did not get through the handshake in time.
+    #[error("server \"{server}\" was not ready within {limit_ms} ms (connectTimeoutMs){hint}; its process was ended")]
+    ConnectTimeout { server: String, limit_ms: u64, hint: String },
+
+    /// All connections are in use.
+    #[error("server \"{server}\" cannot be connected: {limit} connections are open (limits.maxConnections), held by {}", .holders.join(", "))]
+    TooManyConnections { server: String, limit: usize, holders: Vec<String> },
+
+    /// The process ended, or its pipe did, with a call pending.
+    #[error("server \"{server}\" ended {during}: {status}{stderr}. The next call starts it again")]
+    ServerExited { server: String, during: String, status: String, stderr: String },
+
+    /// The server did not answer a call in time.
+    #[error("{server}.{tool} did not answer within {limit_ms} ms (callTimeoutMs); the call was cancelled")]
+    CallTimeout { server: String, tool: String, limit_ms: u64 },
+
+    /// The server answered with a JSON-RPC error.
+    #[error("{server}.{tool}: the server refused the call: {message} (JSON-RPC {code})")]
+    Protocol { server: String, tool: String, code: i64, message: String },
+
+    /// The answer is larger than what may reach the guest, or the wire.
+    #[error("{what} has {size} bytes; the limit is {limit} ({limit_name})")]
+    ResponseTooLarge { what: String, size: String, limit: usize, limit_name: &'static str },
+
+    /// The arguments of a call are too large.
+    #[error("the arguments of {what} have {size} bytes; the limit maxArgumentBytes is {limit}")]
+    ArgumentsTooLarge { what: String, size: usize, limit: usize },
+
+    /// The arguments of a call are no object.
+    #[error("the arguments of {what} must be one object, {problem}")]
+    InvalidArguments { what: String, problem: String },
+
+    /// The run's input is too large.
+    #[error("the input has {size} bytes; the limit maxInputBytes is {limit}")]
+    InputTooLarge { size: usize, limit: usize },
+
+    /// The run's value is too large.
+    #[error("the value that the handler returned has {size} bytes; the limit maxValueBytes is {limit}. Return less, or raise limits.maxValueBytes")]
+    ValueTooLarge { size: usize, limit: usize },
+
+    /// The run's code is too large.
+    #[error("the code has {size} bytes; the limit maxCodeBytes is {limit}")]
+    CodeTooLarge { size: usize, limit: usize },
+
+    /// The run's code does not parse, or imports what is not there.
+    #[error("the code does not load{}: {message}", at(*.line, *.column))]
+    CodeSyntax { message: String, line: Option<u32>, column: Option<u32> },
+
+    /// The run's code has no handler.
+    #[error("the code has no handler: define a function handler(input), or export one by default")]
+    NoHandler,
+
+    /// The run's code threw.
+    #[error("{name}: {message}{}", at(*.line, *.column))]
+    GuestThrew { name: String, message: String, stack: String, line: Option<u32>, column: Option<u32> },
+
+    /// The handler's value is none that can leave the guest.
+    #[error("the handler's value cannot leave the sandbox: {problem}. Return plain data: JSON values and Uint8Array")]
+    InvalidValue { problem: String },
+
+    /// The handler's promise can never settle: there are no timers in the guest.
+    #[error("the handler's promise never settles: nothing in the guest can resolve it (there are no timers and no events there)")]
+    NeverSettles,
+
+    /// The run took too long.
+    #[error("the run did not end within {limit_ms} ms (timeoutMs, limits.runTimeoutMs)")]
+    RunTimeout { limit_ms: u64 },
+
+    /// The caller's signal was aborted.
+    #[error("the {what} was aborted")]
+    Aborted { what: &'static str },
+
+    /// The gateway or sandbox was closed.
+    #[error("the {what} is closed")]
+    Closed { what: &'static str },
+
+    /// The guest ran out of memory or stack.
+    #[error("the code needs more memory than the guest has: limits.guestHeapBytes is {limit}")]
+    GuestMemory { limit: u64 },
+
+    /// The guest ended in a way that agent code should not be able to cause.
+    #[error("the guest ended unexpectedly: {problem}. The sandbox stays usable")]
+    GuestCrashed { problem: String },
+
+    /// Neither guest boots here.
+    #[error("no micro-VM can run here: {problem}. {remedy}")]
+    NoHypervisor { problem: String, remedy: String },
+
+    /// A host module cannot have this name.
+    #[error("a host module cannot be named \"{name}\": {problem}")]
+    NameTaken { name: String, problem: String },
+
+    /// A function of the agent's own host module threw.
+    #[error("{function}: {message}")]
+    HostFunction { function: String, message: String },
+
+    /// The approvals cannot be read or written.
+    #[error("the approvals in {} cannot be used: {problem}", .path.display())]
+    ApprovalStore { path: PathBuf, problem: String },
+
+    /// The operating system refused something.
+    #[error("{what}: {problem}")]
+    Io { what: String, problem: String },
+
+    /// A defect of this crate.
+    #[error("hyperlight-mcp has a defect: {0}. Please report it")]
+    Internal(String),
+}
+
+/// The result of everything in this crate that can fail.
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    /// The stable code, as documented in `docs/ERRORS.md`.
+    ///
+    /// ```
+    /// let error = hyperlight_mcp::Error::NoHandler;
+    /// assert_eq!(error.code(), "ERR_NO_HANDLER");
+    /// ```
+    #[must_use]
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::InvalidOption { .. } => "ERR_INVALID_OPTION",
+            Self::ConfigUnreadable { .. } => "ERR_CONFIG_UNREADABLE",
+            Self::ConfigSyntax { .. } => "ERR_CONFIG_SYNTAX",
+            Self::ConfigInvalid { .. } => "ERR_CONFIG_INVALID",
+            Self::TooManyServers { .. } => "ERR_TOO_MANY_SERVERS",
+            Self::UnknownServer { .. } => "ERR_UNKNOWN_SERVER",
+            Self::NotApproved { .. } => "ERR_NOT_APPROVED",
+            Self::NotEnabled { .. } => "ERR_NOT_ENABLED",
+            Self::ServerDisabled { .. } => "ERR_SERVER_DISABLED",
+            Self::DigestChanged { .. } => "ERR_DIGEST_CHANGED",
+            Self::UnknownTool { .. } => "ERR_UNKNOWN_TOOL",
+            Self::UnsupportedTransport { .. } => "ERR_UNSUPPORTED_TRANSPORT",
+            Self::SpawnFailed { .. } => "ERR_SPAWN_FAILED",
+            Self::ConnectFailed { .. } => "ERR_CONNECT_FAILED",
+            Self::ConnectTimeout { .. } => "ERR_CONNECT_TIMEOUT",
+            Self::TooManyConnections { .. } => "ERR_TOO_MANY_CONNECTIONS",
+            Self::ServerExited { .. } => "ERR_SERVER_EXITED",
+            Self::CallTimeout { .. } => "ERR_CALL_TIMEOUT",
+            Self::Protocol { .. } => "ERR_PROTOCOL",
+            Self::ResponseTooLarge { .. } => "ERR_RESPONSE_TOO_LARGE",
+            Self::ArgumentsTooLarge { .. } => "ERR_ARGUMENTS_TOO_LARGE",
+            Self::InvalidArguments { .. } => "ERR_INVALID_ARGUMENTS",
+            Self::InputTooLarge { .. } => "ERR_INPUT_TOO_LARGE",
+            Self::ValueTooLarge { .. } => "ERR_VALUE_TOO_LARGE",
+            Self::CodeTooLarge { .. } => "ERR_CODE_TOO_LARGE",
+            Self::CodeSyntax { .. } => "ERR_CODE_SYNTAX",
+            Self::NoHandler => "ERR_NO_HANDLER",
+            Self::GuestThrew { .. } => "ERR_GUEST_THREW",
+            Self::InvalidValue { .. } => "ERR_INVALID_VALUE",
+            Self::NeverSettles => "ERR_NEVER_SETTLES",
+            Self::RunTimeout { .. } => "ERR_RUN_TIMEOUT",
+            Self::Aborted { .. } => "ERR_ABORTED",
+            Self::Closed { .. } => "ERR_CLOSED",
+            Self::GuestMemory { .. } => "ERR_GUEST_MEMORY",
+            Self::GuestCrashed { .. } => "ERR_GUEST_CRASHED",
+            Self::NoHypervisor { .. } => "ERR_NO_HYPERVISOR",
+            Self::NameTaken { .. } => "ERR_NAME_TAKEN",
+            Self::HostFunction { .. } => "ERR_HOST_FUNCTION",
+            Self::ApprovalStore { .. } => "ERR_APPROVAL_STORE",
+            Self::Io { .. } => "ERR_IO",
+            Self::Internal(_) => "ERR_INTERNAL",
+        }
+    }
+
+    /// An operating system error, with what was being done.
+    #[must_use]
+    pub fn io(what: impl Into<String>, error: &std::io::Error) -> Self {
+        Self::Io { what: what.into(), problem: error.to_string() }
+    }
+}
+
+fn known_names(known: &[String]) -> String {
+    if known.is_empty() { "; there are none".to_owned() } else { format!("; there are: {}", known.join(", ")) }
+}
+
+fn at(line: Option<u32>, column: Option<u32>) -> String {
+    match (line, column) {
+        (Some(line), Some(column)) => format!(" (line {line}, column {column})"),
+        (Some(line), None) => format!(" (line {line})"),
+        _ => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_names_the_server_and_the_way_out() {
+        let error = Error::NotApproved { server: "weather".into() };
+        assert!(error.to_string().contains("\"weather\""));
+        assert!(error.to_string().contains("approvalRequest"));
+    }
+
+    #[test]
+    fn a_position_is_shown_as_far_as_it_is_known() {
+        assert_eq!(at(Some(3), Some(5)), " (line 3, column 5)");
+        assert_eq!(at(Some(3), None), " (line 3)");
+        assert_eq!(at(None, None), "");
+    }
+}

@@ -1,0 +1,101 @@
+//! The agent's own host modules, beside those of the servers.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use crate::bridge::{ServerCalls, ToolErrors};
+use crate::catalog::is_identifier;
+use crate::error::{Error, Result};
+use crate::sandbox::{Arguments, GuestModule, HostCall, HostFunctions, HostReply, ModuleFunction, RunControl, Value};
+
+/// A module that the agent answers itself.
+pub trait AgentModule: Send + Sync {
+    /// The names that agent code imports.
+    fn functions(&self) -> Vec<String>;
+
+    /// Answers a call. Dropping the future gives up on it.
+    fn call(&self, function: &str, arguments: Vec<Value>) -> Pin<Box<dyn Future<Output = Result<Value>> + Send>>;
+}
+
+/// All modules of the agent, by name.
+pub(super) type AgentModules = BTreeMap<String, Arc<dyn AgentModule>>;
+
+/// Refuses a module that could be taken for another, or that agent code could not import.
+pub(super) fn check(name: &str, module: &dyn AgentModule, known: &AgentModules) -> Result<()> {
+    let taken = |problem: &str| Err(Error::NameTaken { name: name.to_owned(), problem: problem.to_owned() });
+    if name == "mcp" || name.starts_with("mcp-") {
+        return taken("mcp and mcp-… are the servers' modules");
+    }
+    if known.contains_key(name) {
+        return taken("this sandbox has such a module already");
+    }
+    let invalid = |problem: String| Err(Error::InvalidOption { method: "Sandbox.hostModule", problem });
+    let mut characters = name.chars();
+    let well_formed = characters.next().is_some_and(|first| first.is_ascii_alphabetic())
+        && characters.all(|next| next.is_ascii_alphanumeric() || next == '-' || next == '_')
+        && name.len() <= 64;
+    if !well_formed {
+        return invalid(format!("a module's name must match ^[A-Za-z][A-Za-z0-9_-]*$ and have at most 64 characters, not \"{name}\""));
+    }
+    let functions = module.functions();
+    if functions.is_empty() {
+        return invalid(format!("the module \"{name}\" has no functions"));
+    }
+    match functions.iter().find(|function| !is_identifier(function)) {
+        Some(function) => invalid(format!("\"{function}\" cannot be exported: a function's name must be an identifier and no reserved word")),
+        None => Ok(()),
+    }
+}
+
+/// Who answers one run's calls: the servers, or the agent.
+pub(super) struct RunHost {
+    pub(super) servers: ServerCalls,
+    pub(super) agent: AgentModules,
+    pub(super) max_argument_bytes: usize,
+    pub(super) max_response_bytes: usize,
+}
+
+impl RunHost {
+    pub(super) fn modules(&self) -> Vec<GuestModule> {
+        let agent = self.agent.iter().map(|(name, module)| {
+            let function = |name: String| ModuleFunction { target: name.clone(), name };
+            GuestModule { name: name.clone(), functions: module.functions().into_iter().map(function).collect() }
+        });
+        self.servers.modules().into_iter().chain(agent).collect()
+    }
+
+    fn agent_call(&self, module: &dyn AgentModule, call: HostCall, control: &RunControl) -> Result<Value> {
+        let what = format!("{}.{}", call.module, call.function);
+        let limit = self.max_argument_bytes;
+        let arguments = match call.arguments {
+            Arguments::Given(arguments) => arguments,
+            Arguments::Oversize(size) => return Err(Error::ArgumentsTooLarge { what, size, limit }),
+        };
+        let size = arguments.iter().map(|argument| argument.to_wire().size()).sum();
+        if size > limit {
+            return Err(Error::ArgumentsTooLarge { what, size, limit });
+        }
+        let value = control.wait(module.call(&call.function, arguments)).unwrap_or(Err(Error::Aborted { what: "run" }))?;
+        let (size, limit) = (value.to_wire().size(), self.max_response_bytes);
+        if size > limit {
+            return Err(Error::ResponseTooLarge { what: format!("the result of {what}"), size: size.to_string(), limit, limit_name: "limits.maxResponseBytes" });
+        }
+        Ok(value)
+    }
+}
+
+impl HostFunctions for RunHost {
+    fn call(&self, call: HostCall, control: &RunControl) -> HostReply {
+        if self.servers.owns(&call.module) {
+            return self.servers.answer(call, control);
+        }
+        let outcome = match self.agent.get(&call.module) {
+            Some(module) => self.agent_call(module.as_ref(), call, control),
+            None => Err(Error::HostFunction { function: call.module, message: "there is no such module".to_owned() }),
+        };
+        // What the agent's own function throws is thrown in the guest, as any function's exception would be.
+        outcome.map_or_else(|error| ToolErrors::Throw.reply(&error), HostReply::Value)
+    }
+}

@@ -1,0 +1,109 @@
+//! What a gateway is opened with, and what follows from it.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value as Json;
+use tokio::runtime::Handle;
+
+use crate::config::{Config, Surroundings, parse_object, parse_text};
+use crate::error::{Error, Result};
+use crate::limits::Limits;
+use crate::sandbox::GuestChoice;
+
+/// Servers that are enabled at once, where their approval holds.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum EnableAtOpen {
+    #[default]
+    None,
+    Named(Vec<String>),
+    /// All that are approved.
+    Approved,
+}
+
+/// What [`super::Gateway::open`] takes.
+#[derive(Debug, Clone)]
+pub struct GatewayOptions {
+    /// Default `~/.hyperagent/config.json`; missing there: no servers.
+    pub config_path: Option<PathBuf>,
+    /// The same content, instead of a file.
+    pub config: Option<Json>,
+    /// Default `~/.hyperagent/hyperlight-mcp`.
+    pub state_dir: Option<PathBuf>,
+    /// Default: the working directory.
+    pub workspace_folder: Option<PathBuf>,
+    pub enable: EnableAtOpen,
+    pub limits: Limits,
+    pub guest: GuestChoice,
+    /// The program `hyperlight-mcp-watchdog`.
+    pub watchdog: PathBuf,
+    /// Our own environment, from which placeholders are replaced.
+    pub environment: BTreeMap<String, String>,
+    /// Where everything asynchronous runs.
+    pub runtime: Handle,
+}
+
+impl GatewayOptions {
+    /// Defaults for all that has one.
+    ///
+    /// ```no_run
+    /// # async fn open() -> hyperlight_mcp::Result<()> {
+    /// use hyperlight_mcp::{Gateway, GatewayOptions};
+    /// let options = GatewayOptions::new("/opt/agent/hyperlight-mcp-watchdog", tokio::runtime::Handle::current());
+    /// let gateway = Gateway::open(options).await?;
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn new(watchdog: impl Into<PathBuf>, runtime: Handle) -> Self {
+        Self {
+            config_path: None,
+            config: None,
+            state_dir: None,
+            workspace_folder: None,
+            enable: EnableAtOpen::None,
+            limits: Limits::default(),
+            guest: GuestChoice::default(),
+            watchdog: watchdog.into(),
+            // Values that are no UTF-8 cannot stand in a config, and are of no use to a placeholder.
+            environment: std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?))).collect(),
+            runtime,
+        }
+    }
+
+    pub(super) fn read_config(&self) -> Result<Config> {
+        let max_servers = self.limits.max_servers;
+        if let Some(config) = &self.config {
+            if self.config_path.is_some() {
+                let problem = "config and configPath exclude each other".to_owned();
+                return Err(Error::InvalidOption { method: "Gateway.open", problem });
+            }
+            return parse_object(config, "config", max_servers);
+        }
+        let path = self.config_path.clone().unwrap_or_else(|| self.agent_folder().join("config.json"));
+        match fs::read_to_string(&path) {
+            Ok(text) => parse_text(&text, &path.display().to_string(), max_servers),
+            Err(error) if error.kind() == ErrorKind::NotFound && self.config_path.is_none() => Ok(Config::default()),
+            Err(error) => Err(Error::ConfigUnreadable { path, problem: error.to_string() }),
+        }
+    }
+
+    pub(super) fn state_folder(&self) -> PathBuf {
+        self.state_dir.clone().unwrap_or_else(|| self.agent_folder().join("hyperlight-mcp"))
+    }
+
+    pub(super) fn surroundings(&self) -> Result<Surroundings> {
+        let folder = self.workspace_folder.as_deref().unwrap_or(Path::new("."));
+        let workspace_folder = std::path::absolute(folder).map_err(|error| Error::io("the workspace folder", &error))?;
+        Ok(Surroundings { environment: self.environment.clone(), workspace_folder, user_home: self.home() })
+    }
+
+    fn agent_folder(&self) -> PathBuf {
+        self.home().join(".hyperagent")
+    }
+
+    fn home(&self) -> PathBuf {
+        self.environment.get("HOME").map_or_else(|| PathBuf::from("/"), PathBuf::from)
+    }
+}

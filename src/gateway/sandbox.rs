@@ -1,0 +1,143 @@
+//! A sandbox as an agent holds it: its own host modules, a queue of runs, and nothing that one run leaves for the next.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use super::agent_modules::{AgentModule, AgentModules, RunHost, check};
+use super::core::Core;
+use crate::bridge::{ServerCalls, ToolErrors};
+use crate::error::{Error, Result};
+use crate::sandbox::{LogListener, RunOutcome, RunRequest, RunStats, Stop, StopReason, Wire};
+
+/// What one run is given.
+#[derive(Default)]
+pub struct RunOptions {
+    /// Default: `null`.
+    pub input: Option<Wire>,
+    /// Default and most: `limits.runTimeoutMs`.
+    pub timeout_ms: Option<u64>,
+    /// Default: the sandbox's.
+    pub tool_errors: Option<ToolErrors>,
+    /// Ends the run from outside.
+    pub stop: Stop,
+    /// Told each entry of the log as it comes.
+    pub on_log: Option<LogListener>,
+}
+
+/// A run's outcome, its log, and what is worth knowing besides.
+#[derive(Debug)]
+pub struct RunReport {
+    pub outcome: RunOutcome,
+    pub warnings: Vec<String>,
+}
+
+/// Runs agent code, each run in a VM of its own.
+pub struct Sandbox {
+    core: Arc<Core>,
+    tool_errors: ToolErrors,
+    modules: Mutex<AgentModules>,
+    /// Runs take their turn in the order they came: the lock is fair.
+    turn: tokio::sync::Mutex<()>,
+    closed: CancellationToken,
+}
+
+impl Sandbox {
+    pub(super) fn new(core: Arc<Core>, tool_errors: ToolErrors) -> Self {
+        let closed = core.closed.child_token();
+        Self { core, tool_errors, modules: Mutex::default(), turn: tokio::sync::Mutex::new(()), closed }
+    }
+
+    /// Adds a module of the agent's own, as `host:<name>`, for the runs that start after this.
+    ///
+    /// # Errors
+    /// `ERR_NAME_TAKEN`; `ERR_INVALID_OPTION` for names that cannot be imported.
+    pub fn host_module(&self, name: &str, module: Arc<dyn AgentModule>) -> Result<()> {
+        let mut modules = self.modules();
+        check(name, module.as_ref(), &modules)?;
+        modules.insert(name.to_owned(), module);
+        Ok(())
+    }
+
+    /// Runs code. Waits its turn, then takes a thread of its own until the outcome.
+    pub async fn run(&self, code: String, options: RunOptions) -> RunReport {
+        let stop = options.stop.clone();
+        let turn = tokio::select! {
+            biased;
+            () = self.closed.cancelled() => return failed(Error::Closed { what: "sandbox" }),
+            () = stop.stopped() => return failed(stop.error("run", 0)),
+            turn = self.turn.lock() => turn,
+        };
+        let host = match self.prepare(options.tool_errors) {
+            Ok(host) => Arc::new(host),
+            Err(error) => return failed(error),
+        };
+        let limit_ms = self.core.limits.run_timeout_ms;
+        let request = RunRequest {
+            code,
+            input: options.input.unwrap_or_else(Wire::null),
+            modules: host.modules(),
+            host: Arc::clone(&host) as Arc<_>,
+            timeout: Duration::from_millis(options.timeout_ms.unwrap_or(limit_ms).min(limit_ms)),
+            stop: stop.clone(),
+            on_log: options.on_log,
+        };
+        let (sender, receiver) = tokio::sync::oneshot::channel();
+        let core = Arc::clone(&self.core);
+        let thread = std::thread::Builder::new().name("hyperlight-mcp-run".to_owned()).spawn(move || {
+            // The receiver is gone only if the caller is.
+            let _ = sender.send(core.sandboxes.run(request));
+        });
+        if let Err(error) = thread {
+            return failed(Error::io("a thread for the run", &error));
+        }
+        let outcome = self.outcome(receiver, &stop).await;
+        drop(turn);
+        RunReport { outcome, warnings: host.servers.take_warnings() }
+    }
+
+    /// Ends what is pending with `ERR_CLOSED`, and waits for that.
+    pub async fn close(&self) {
+        self.closed.cancel();
+        drop(self.turn.lock().await);
+    }
+
+    async fn outcome(&self, receiver: tokio::sync::oneshot::Receiver<RunOutcome>, stop: &Stop) -> RunOutcome {
+        let mut receiver = receiver;
+        let outcome = tokio::select! {
+            outcome = &mut receiver => outcome,
+            () = self.closed.cancelled() => {
+                stop.stop(StopReason::Closed);
+                receiver.await
+            }
+        };
+        outcome.unwrap_or_else(|_| outcome_of(Error::Internal("a run's thread ended without an outcome".to_owned())))
+    }
+
+    /// What the run sees is settled when it starts.
+    fn prepare(&self, tool_errors: Option<ToolErrors>) -> Result<RunHost> {
+        let manifests: BTreeMap<_, _> = self.core.visible_servers()?;
+        let errors = tool_errors.unwrap_or(self.tool_errors);
+        let limits = &self.core.limits;
+        Ok(RunHost {
+            servers: ServerCalls::new(manifests, Arc::clone(&self.core) as Arc<_>, Arc::clone(limits), errors),
+            agent: self.modules().clone(),
+            max_argument_bytes: limits.max_argument_bytes,
+            max_response_bytes: limits.max_response_bytes,
+        })
+    }
+
+    fn modules(&self) -> MutexGuard<'_, AgentModules> {
+        self.modules.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn failed(error: Error) -> RunReport {
+    RunReport { outcome: outcome_of(error), warnings: Vec::new() }
+}
+
+fn outcome_of(error: Error) -> RunOutcome {
+    RunOutcome { value: Err(error), logs: Vec::new(), stats: RunStats::default() }
+}

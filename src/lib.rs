@@ -1,0 +1,34 @@
+//! MCP servers as synchronous modules inside a Hyperlight micro-VM.
+//!
+//! Agent-written JavaScript runs in a VM of its own; each approved MCP server is a module `host:mcp-<name>` there, and
+//! its tools are plain functions. A call goes guest → [`sandbox`] → [`bridge`] → [`client`] → server and back, on a
+//! thread of the run's own and a tokio runtime of ours: never through Node's main thread.
+//!
+//! The rooms, and what each may know, are described in `docs/ARCHITECTURE.md`:
+//!
+//! - [`config`]: what the operator wrote
+//! - [`registry`]: which servers exist now
+//! - [`trust`]: may it run, may a model read it
+//! - [`catalog`]: tools as a guest and a model see them
+//! - [`client`]: live connections; knows rmcp
+//! - [`sandbox`]: the micro-VM; knows nothing of MCP
+//! - [`bridge`]: a server is a host module
+//! - [`gateway`]: the one object an agent holds
+//! - `node`: the classes for Node; the only room that knows napi
+
+pub mod bridge;
+pub mod catalog;
+pub mod client;
+pub mod config;
+pub mod error;
+pub mod gateway;
+pub mod limits;
+#[cfg(feature = "node")]
+mod node;
+pub mod registry;
+pub mod sandbox;
+pub mod trust;
+
+pub use error::{Error, Result};
+pub use gateway::{Gateway, GatewayOptions};
+pub use limits::Limits;

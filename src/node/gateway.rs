@@ -1,0 +1,261 @@
+//! The class `Gateway`.
+
+use std::path::PathBuf;
+
+use napi::Env;
+use napi::bindgen_prelude::{Either, FnArgs, Object, Unknown};
+use napi_derive::napi;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value as Json};
+
+use super::reply::{Parts, Reply, promise, promise_of};
+use super::runtime::Core;
+use super::sandbox::{EventSink, Sandbox, event_sink, started};
+use super::{glue, options};
+use crate::error::{Error, Result};
+use crate::sandbox::Stop;
+
+const WATCHDOG: &str = "hyperlight-mcp-watchdog";
+
+/// MCP servers, their approvals, and sandboxes in which agent code calls their tools.
+///
+/// ```js
+/// const { Gateway } = require('hyperlight-mcp')
+/// const gateway = await Gateway.open({ config: { mcpServers: {} } })
+/// gateway.servers() // []
+/// await gateway.close()
+/// ```
+#[napi]
+pub struct Gateway {
+    core: Core,
+    inner: crate::gateway::Gateway,
+    events: Option<EventSink>,
+}
+
+#[napi]
+impl Gateway {
+    /// Reads the config and the approvals. Starts no process, and needs no hypervisor.
+    ///
+    /// Rejects with `ERR_INVALID_OPTION`, `ERR_CONFIG_UNREADABLE`, `ERR_CONFIG_SYNTAX`, `ERR_CONFIG_INVALID`,
+    /// `ERR_TOO_MANY_SERVERS`, `ERR_UNKNOWN_SERVER` for a name in `enable`, `ERR_APPROVAL_STORE`.
+    #[napi(ts_args_type = "options?: GatewayOptions", ts_return_type = "Promise<Gateway>")]
+    pub fn open<'env>(env: &'env Env, options: Option<Unknown<'env>>) -> napi::Result<Object<'env>> {
+        let watchdog = watchdog(env)?;
+        let start = env.create_function_from_closure::<(), Object<'static>, _>("open", move |context| {
+            let env = Env::from_raw(context.env.raw());
+            let read = options::read::<options::OpenOptions>("Gateway.open", &context.get::<String>(0)?, &context.get::<String>(1)?);
+            let events = event_sink(context.get(2)?)?;
+            let core = Core::start().map_err(|error| glue::thrown(&env, &error))?;
+            let opening = read.map(|options| options.into_gateway_options(watchdog.clone(), core.handle().clone()));
+            let runtime = core.clone();
+            let work = async move { opening.and_then(crate::gateway::Gateway::open) };
+            let native = promise_of(&env, &runtime, work, move |opened, env| match opened {
+                Ok(inner) => {
+                    guard_environment(&env, &inner)?;
+                    Ok(Either::B(Gateway { core, inner, events }))
+                }
+                Err(error) => {
+                    core.shut_down();
+                    Ok(Either::A(Reply::failure(&error, Json::Object(Map::new())).into_parts()))
+                }
+            })?;
+            glue::detached(native)
+        })?;
+        glue::call(env, "open", FnArgs::from((start, "Gateway.open", options)))
+    }
+
+    /// Can this machine run a guest, and if not, why. Boots one to find out, once.
+    #[napi(ts_return_type = "Promise<HypervisorReport>")]
+    pub fn hypervisor<'env>(&self, env: &'env Env) -> napi::Result<Object<'env>> {
+        self.method(env, "Gateway.hypervisor", [], |gateway, []: [(); 0]| async move {
+            blocking(move || Ok(gateway.hypervisor())).await
+        })
+    }
+
+    /// All servers, in the config's order, as they are now. Throws `ERR_APPROVAL_STORE`.
+    #[napi(ts_return_type = "ServerStatus[]")]
+    pub fn servers<'env>(&self, env: &'env Env) -> napi::Result<Unknown<'env>> {
+        let servers = self.inner.servers().map_err(|error| glue::thrown(env, &error))?;
+        let json = serde_json::to_string(&servers).map_err(|error| napi::Error::from_reason(error.to_string()))?;
+        glue::call(env, "decode", FnArgs::from((json,)))
+    }
+
+    /// All that a person must see before yes. At stage `command` nothing has been started; once the command is approved,
+    /// stage `manifest` starts the server and reads its tools.
+    ///
+    /// Rejects with `ERR_UNKNOWN_SERVER`, and at stage `manifest` with what connecting gives.
+    #[napi(ts_args_type = "name: string", ts_return_type = "Promise<ApprovalRequest>")]
+    pub fn approval_request<'env>(&self, env: &'env Env, name: Unknown<'env>) -> napi::Result<Object<'env>> {
+        self.method(env, "Gateway.approvalRequest", [Some(name)], |gateway, (name,): (String,)| async move { gateway.approval_request(&name).await })
+    }
+
+    /// Says yes. With a digest: to exactly what that digest was shown for, starting nothing; `ERR_DIGEST_CHANGED` if it is
+    /// no longer so. Without: to both stages as they stand, which reads the tools.
+    ///
+    /// ```js
+    /// const request = await gateway.approvalRequest('files')
+    /// // … a person looks at it …
+    /// await gateway.approve('files', request.digest)
+    /// ```
+    #[napi(ts_args_type = "name: string, digest?: string", ts_return_type = "Promise<void>")]
+    pub fn approve<'env>(&self, env: &'env Env, name: Unknown<'env>, digest: Option<Unknown<'env>>) -> napi::Result<Object<'env>> {
+        self.method(env, "Gateway.approve", [Some(name), digest], |gateway, (name, digest): (String, Option<String>)| async move {
+            gateway.approve(&name, digest.as_deref()).await
+        })
+    }
+
+    /// Takes the approval back, for every process, and ends what is live here.
+    #[napi(ts_args_type = "name: string", ts_return_type = "Promise<void>")]
+    pub fn revoke<'env>(&self, env: &'env Env, name: Unknown<'env>) -> napi::Result<Object<'env>> {
+        self.method(env, "Gateway.revoke", [Some(name)], |gateway, (name,): (String,)| async move { gateway.revoke(&name).await })
+    }
+
+    /// Lets runs that start from now on see the server. Rejects with `ERR_NOT_APPROVED`, or `ERR_SERVER_DISABLED` where the
+    /// config says `disabled: true`.
+    #[napi(ts_args_type = "name: string", ts_return_type = "Promise<void>")]
+    pub fn enable<'env>(&self, env: &'env Env, name: Unknown<'env>) -> napi::Result<Object<'env>> {
+        self.method(env, "Gateway.enable", [Some(name)], |gateway, (name,): (String,)| async move { gateway.enable(&name) })
+    }
+
+    /// Hides the server from runs that start from now on, and ends what is live.
+    #[napi(ts_args_type = "name: string", ts_return_type = "Promise<void>")]
+    pub fn disable<'env>(&self, env: &'env Env, name: Unknown<'env>) -> napi::Result<Object<'env>> {
+        self.method(env, "Gateway.disable", [Some(name)], |gateway, (name,): (String,)| async move { gateway.disable(&name).await })
+    }
+
+    /// Connects anew and reports. Rejects with `ERR_NOT_APPROVED`, and with what connecting gives.
+    #[napi(ts_args_type = "name: string", ts_return_type = "Promise<ConnectionReport>")]
+    pub fn test<'env>(&self, env: &'env Env, name: Unknown<'env>) -> napi::Result<Object<'env>> {
+        self.method(env, "Gateway.test", [Some(name)], |gateway, (name,): (String,)| async move { gateway.test(&name).await })
+    }
+
+    /// A sandbox. Boots the guest, the first time; `ERR_NO_HYPERVISOR` where none boots says which case it is.
+    #[napi(ts_args_type = "options?: SandboxOptions", ts_return_type = "Promise<Sandbox>")]
+    pub fn sandbox<'env>(&self, env: &'env Env, options: Option<Unknown<'env>>) -> napi::Result<Object<'env>> {
+        let (core, inner, events) = (self.core.clone(), self.inner.clone(), self.events.clone());
+        let start = env.create_function_from_closure::<(), Object<'static>, _>("sandbox", move |context| {
+            let env = Env::from_raw(context.env.raw());
+            let read = options::read::<options::SandboxOptions>("Gateway.sandbox", &context.get::<String>(0)?, &context.get::<String>(1)?);
+            let events = event_sink(context.get(2)?)?.or_else(|| events.clone());
+            let (gateway, owner) = (inner.clone(), core.clone());
+            let work = async move {
+                let options = read?;
+                blocking(move || gateway.sandbox(options.tool_errors)).await
+            };
+            let native = promise_of(&env, &core, work, move |made, _| {
+                Ok(match made {
+                    Ok(inner) => Either::B(Sandbox::new(owner, inner, events)),
+                    Err(error) => Either::<Parts, _>::A(Reply::failure(&error, Json::Object(Map::new())).into_parts()),
+                })
+            })?;
+            glue::detached(native)
+        })?;
+        glue::call(env, "open", FnArgs::from((start, "Gateway.sandbox", options)))
+    }
+
+    /// Calls a tool without a guest: a `ToolResult` for whatever the server answered, `isError` included. Everything else
+    /// (time-out, crash, refusal, protocol error) rejects.
+    ///
+    /// ```js
+    /// const { content } = await gateway.callTool('everything', 'echo', { message: 'hi' })
+    /// ```
+    #[napi(ts_args_type = "server: string, tool: string, args?: Record<string, unknown>, options?: CallOptions", ts_return_type = "Promise<ToolResult>")]
+    pub fn call_tool<'env>(
+        &self,
+        env: &'env Env,
+        server: Unknown<'env>,
+        tool: Unknown<'env>,
+        args: Option<Unknown<'env>>,
+        options: Option<Unknown<'env>>,
+    ) -> napi::Result<Object<'env>> {
+        let (core, inner) = (self.core.clone(), self.inner.clone());
+        let start = env.create_function_from_closure::<(), Vec<Object<'static>>, _>("callTool", move |context| {
+            let env = Env::from_raw(context.env.raw());
+            let (json, data, callbacks) = (context.get::<String>(0)?, context.get::<String>(1)?, context.get::<String>(2)?);
+            let (gateway, stop) = (inner.clone(), Stop::new());
+            let stopped = stop.clone();
+            let native = promise(&env, &core, async move { Reply::new(call_tool(&gateway, &json, &data, &callbacks, &stopped).await) })?;
+            started(&env, native, stop)
+        })?;
+        glue::call(env, "callTool", FnArgs::from((start, "Gateway.callTool", server, tool, args, options)))
+    }
+
+    /// Ends everything: runs, calls, connections, processes. What is pending rejects with `ERR_CLOSED`.
+    #[napi(ts_return_type = "Promise<void>")]
+    pub fn close<'env>(&self, env: &'env Env) -> napi::Result<Object<'env>> {
+        let (core, inner) = (self.core.clone(), self.inner.clone());
+        let start = env.create_function_from_closure::<(), Object<'static>, _>("close", move |context| {
+            let env = Env::from_raw(context.env.raw());
+            let (gateway, owner) = (inner.clone(), core.clone());
+            let work = async move { gateway.close().await };
+            let native = promise_of(&env, &core, work, move |(), _| {
+                owner.shut_down();
+                Ok(Reply::new(Ok(())).into_parts())
+            })?;
+            glue::detached(native)
+        })?;
+        glue::call(env, "method", FnArgs::from((start, "Gateway.close", Vec::<Unknown>::new())))
+    }
+}
+
+impl Gateway {
+    /// A method whose arguments and result are plain data.
+    fn method<'env, const N: usize, A, T, F, W>(&self, env: &'env Env, name: &'static str, args: [Option<Unknown<'env>>; N], work: F) -> napi::Result<Object<'env>>
+    where
+        A: DeserializeOwned + Send + 'static,
+        T: Serialize,
+        F: Fn(crate::gateway::Gateway, A) -> W + Send + Clone + 'static,
+        W: Future<Output = Result<T>> + Send + 'static,
+    {
+        let (core, inner) = (self.core.clone(), self.inner.clone());
+        let start = env.create_function_from_closure::<(), Object<'static>, _>(name, move |context| {
+            let env = Env::from_raw(context.env.raw());
+            let json: String = context.get(0)?;
+            let (gateway, work) = (inner.clone(), work.clone());
+            let native = promise(&env, &core, async move {
+                match options::arguments::<A>(name, &json) {
+                    Ok(arguments) => Reply::new(work(gateway, arguments).await),
+                    Err(error) => Reply::new::<T>(Err(error)),
+                }
+            })?;
+            glue::detached(native)
+        })?;
+        glue::call(env, "method", FnArgs::from((start, name, Vec::from(args))))
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        // The environment is gone, or nobody can reach the gateway any more.
+        self.inner.kill();
+        self.core.shut_down();
+    }
+}
+
+async fn call_tool(gateway: &crate::gateway::Gateway, json: &str, data: &str, callbacks: &str, stop: &Stop) -> Result<Json> {
+    const METHOD: &str = "Gateway.callTool";
+    let (server, tool, arguments): (String, String, Json) = options::arguments(METHOD, json)?;
+    let options: options::CallOptions = options::read(METHOD, data, callbacks)?;
+    let Json::Object(arguments) = arguments else {
+        return Err(Error::InvalidArguments { what: format!("{server}.{tool}"), problem: "or be left out".to_owned() });
+    };
+    gateway.call_tool(&server, &tool, arguments, options.timeout_ms.map(std::num::NonZeroU64::get), stop).await
+}
+
+/// What blocks does so on a thread for that.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+    tokio::task::spawn_blocking(work).await.map_err(|error| Error::Internal(error.to_string()))?
+}
+
+/// An environment that is torn down with a gateway open (a worker that is terminated) takes the servers with it.
+fn guard_environment(env: &Env, gateway: &crate::gateway::Gateway) -> napi::Result<()> {
+    env.add_env_cleanup_hook(gateway.clone(), |gateway| gateway.kill())?;
+    Ok(())
+}
+
+/// The watchdog lies beside the addon.
+fn watchdog(env: &Env) -> napi::Result<PathBuf> {
+    let addon: String = glue::call(env, "path", FnArgs::from((env.get_module_file_name()?,)))?;
+    Ok(PathBuf::from(addon).with_file_name(WATCHDOG))
+}

@@ -1,0 +1,190 @@
+// What only JavaScript can do well, in one place: values in and out, promises, AbortSignal, the user's callbacks.
+// Evaluated once in each environment with the codec that the guest uses as well. Returns the functions that Rust calls.
+((codec) => {
+  "use strict";
+  const { encode, decode } = codec;
+
+  function failure(code, message) {
+    const error = new Error(message);
+    error.code = code;
+    return error;
+  }
+  const invalid = (method, problem) => failure("ERR_INVALID_OPTION", `${method}: ${problem}`);
+
+  function toError(described, trace, signal) {
+    const { code, message, ...rest } = described;
+    const error = Object.assign(new Error(message), { code }, rest);
+    if (code === "ERR_ABORTED") {
+      error.name = "AbortError";
+      if (signal !== undefined) error.cause = signal.reason;
+    }
+    // The stack of the call, not of the event loop's turn in which the answer came.
+    const stack = `${error.name}: ${message}${trace.stack.slice(trace.stack.indexOf("\n"))}`;
+    Object.defineProperty(error, "stack", { value: stack, configurable: true, writable: true });
+    return error;
+  }
+
+  /** A native promise gives [json, …blobs], the JSON being { ok } or { error }; or an instance of a class. */
+  async function settle(native, trace, signal) {
+    const reply = await native;
+    if (!Array.isArray(reply)) return reply;
+    const [json, ...blobs] = reply;
+    const outcome = decode(json, blobs);
+    if ("error" in outcome) throw toError(outcome.error, trace, signal);
+    return outcome.ok;
+  }
+
+  function traceOf() {
+    const trace = {};
+    Error.captureStackTrace(trace, traceOf);
+    return trace;
+  }
+
+  /** Options apart: plain data as JSON, functions, and what must not be turned into JSON. */
+  function split(options, method) {
+    const parts = { data: {}, callbacks: {}, signal: undefined, input: undefined };
+    if (options === undefined || options === null) return parts;
+    if (typeof options !== "object" || Array.isArray(options)) throw invalid(method, "options must be an object");
+    for (const [key, value] of Object.entries(options)) {
+      if (value === undefined) continue;
+      if (key === "signal") parts.signal = checkSignal(value, method);
+      else if (key === "input") parts.input = value;
+      else if (typeof value === "function") parts.callbacks[key] = value;
+      else parts.data[key] = value;
+    }
+    return parts;
+  }
+
+  function checkSignal(value, method) {
+    if (!(value instanceof AbortSignal)) throw invalid(method, "signal must be an AbortSignal");
+    return value;
+  }
+
+  function json(value, method) {
+    try {
+      return JSON.stringify(value);
+    } catch (error) {
+      throw invalid(method, error.message);
+    }
+  }
+
+  /** Calls `stop` when the signal is aborted, or at once if it was. Returns how to stop watching. */
+  function watch(signal, stop) {
+    if (signal === undefined) return () => {};
+    if (signal.aborted) {
+      stop();
+      return () => {};
+    }
+    signal.addEventListener("abort", stop, { once: true });
+    return () => signal.removeEventListener("abort", stop);
+  }
+
+  /** A listener's exception must not end the process, nor vanish. */
+  function sink(onEvent) {
+    if (onEvent === undefined) return undefined;
+    return (event) => {
+      try {
+        onEvent(JSON.parse(event));
+      } catch (error) {
+        process.emitWarning(`onEvent threw: ${error?.stack ?? error}`, "HyperlightMcpWarning");
+      }
+    };
+  }
+
+  return {
+    error: failure,
+
+    decode: (text) => decode(text, []),
+
+    path: (url) => decodeURIComponent(new URL(url).pathname),
+
+    /** A method whose arguments are plain data. `start(json)` gives a native promise. */
+    async method(start, name, args) {
+      return settle(start(json(args, name)), traceOf(), undefined);
+    },
+
+    /** A factory: `start(data, callbackNames, sink)` gives a native promise. */
+    async open(start, name, options) {
+      const trace = traceOf();
+      const { data, callbacks, signal, input } = split(options, name);
+      if (signal !== undefined) data.signal = true;
+      if (input !== undefined) data.input = true;
+      return settle(start(json(data, name), json(Object.keys(callbacks), name), sink(callbacks.onEvent)), trace, undefined);
+    },
+
+    /** `start(code, data, callbackNames, sink, inputJson, …inputBlobs)` gives [native promise, stop]. */
+    async run(start, name, code, options) {
+      const trace = traceOf();
+      if (typeof code !== "string") throw invalid(name, "code must be a string");
+      const { data, callbacks, signal, input } = split(options, name);
+      let encoded;
+      try {
+        encoded = encode(input ?? null);
+      } catch (error) {
+        throw failure("ERR_INVALID_VALUE", `the input cannot enter the sandbox: ${error.message}`);
+      }
+      if (encoded[0] === undefined) throw failure("ERR_INVALID_VALUE", `the input cannot enter the sandbox: it is a ${typeof input}`);
+      const [native, stop] = start(code, json(data, name), json(Object.keys(callbacks), name), sink(callbacks.onEvent), encoded[0], ...encoded[1]);
+      const release = watch(signal, stop);
+      try {
+        return await settle(native, trace, signal);
+      } finally {
+        release();
+        // Events and the outcome come by different queues; those that were sent before it have arrived after this turn.
+        await new Promise((resolve) => setImmediate(resolve));
+      }
+    },
+
+    /** `start(json, data, callbackNames)` gives [native promise, stop]. */
+    async callTool(start, name, server, tool, args, options) {
+      const trace = traceOf();
+      const { data, callbacks, signal, input } = split(options, name);
+      if (input !== undefined) data.input = true;
+      const [encoded, blobs] = encode(args ?? {});
+      const plain = blobs.length > 0 ? JSON.parse(encoded, base64(blobs)) : args ?? {};
+      const [native, stop] = start(json([server, tool, plain], name), json(data, name), json(Object.keys(callbacks), name));
+      const release = watch(signal, stop);
+      try {
+        return await settle(native, trace, signal);
+      } finally {
+        release();
+      }
+    },
+
+    /** The agent's functions behind one dispatcher. `reply(id, json, …blobs)` hands an answer back. */
+    hostModule(functions, reply) {
+      const name = "Sandbox.hostModule";
+      if (typeof functions !== "object" || functions === null) throw invalid(name, "functions must be an object of functions");
+      const known = new Map(Object.entries(functions));
+      for (const [key, value] of known) if (typeof value !== "function") throw invalid(name, `${key} must be a function`);
+      async function dispatch([id, key, text, ...blobs]) {
+        let answer;
+        try {
+          const value = await known.get(key)(...decode(text, blobs));
+          answer = encode({ ok: value ?? null });
+        } catch (error) {
+          answer = encode({ error: { message: String(error?.message ?? error) } });
+        }
+        reply(id, answer[0], ...answer[1]);
+      }
+      return [dispatch, ...known.keys()];
+    },
+
+    /** `await using` for the classes. */
+    install(exports) {
+      for (const name of ["Gateway", "Sandbox"]) {
+        const close = { configurable: true, writable: true, value() { return this.close(); } };
+        if (Symbol.asyncDispose !== undefined) Object.defineProperty(exports[name].prototype, Symbol.asyncDispose, close);
+      }
+    },
+  };
+
+  /** A reviver that puts base64 text where the placeholders are: what an MCP server can read. */
+  function base64(blobs) {
+    return (_key, value) => {
+      if (typeof value !== "object" || value === null || !Object.hasOwn(value, "$bytes")) return value;
+      if (Array.isArray(value.$bytes)) return Object.fromEntries(value.$bytes);
+      return Buffer.from(blobs[value.$bytes]).toString("base64");
+    };
+  }
+})

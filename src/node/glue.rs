@@ -1,0 +1,66 @@
+//! `glue.js`, evaluated once in each environment.
+
+use std::cell::Cell;
+
+use napi::bindgen_prelude::{FnArgs, Function, JsObjectValue, JsValuesTupleIntoVec, Object, ObjectRef, Unknown};
+use napi::{Env, JsValue};
+
+use crate::error::Error;
+
+thread_local! {
+    // A thread has one environment at a time: Node's main thread, or a worker's.
+    // The reference is never released: the environment frees it with all else at its end, and a release from this
+    // thread's own end would come too late.
+    static GLUE: Cell<Option<(usize, &'static ObjectRef)>> = const { Cell::new(None) };
+}
+
+/// Evaluates the glue and finishes the classes.
+pub(super) fn install(env: &Env, exports: Object) -> napi::Result<()> {
+    call::<_, Unknown>(env, "install", FnArgs::from((exports,)))?;
+    Ok(())
+}
+
+/// Calls a function of the glue.
+pub(super) fn call<'env, Args, Return>(env: &'env Env, name: &str, args: Args) -> napi::Result<Return>
+where
+    Args: JsValuesTupleIntoVec,
+    Return: napi::bindgen_prelude::FromNapiValue,
+{
+    let glue = object(env)?;
+    let function: Function<'env, Args, Return> = glue.get_named_property(name)?;
+    function.call(args)
+}
+
+/// Throws one of our errors, code included.
+pub(super) fn thrown(env: &Env, error: &Error) -> napi::Error {
+    match call::<_, Unknown>(env, "error", FnArgs::from((error.code(), error.to_string()))) {
+        Ok(value) => napi::Error::from(value),
+        Err(error) => error,
+    }
+}
+
+fn object<'env>(env: &'env Env) -> napi::Result<Object<'env>> {
+    let key = env.raw() as usize;
+    if let Some((known, object)) = GLUE.get()
+        && known == key
+    {
+        return object.get_value(env);
+    }
+    let codec: Unknown = env.run_script(include_str!("../../guest/runtime/src/codec.js"))?;
+    let setup: Function<FnArgs<(Unknown,)>, Object> = env.run_script(include_str!("glue.js"))?;
+    let object = setup.call(FnArgs::from((codec,)))?;
+    GLUE.set(Some((key, Box::leak(Box::new(object.create_ref()?)))));
+    Ok(Object::from_raw(env.raw(), object.raw()))
+}
+
+/// A string, and nothing that could be turned into one.
+pub(super) fn string(value: Unknown) -> Option<String> {
+    (value.get_type().ok()? == napi::ValueType::String).then(|| value.coerce_to_string().ok()?.into_utf8().ok()?.into_owned().ok())?
+}
+
+/// An object whose lifetime napi's closures cannot express. It is handed straight back to JavaScript, within the same
+/// callback and so the same handle scope.
+pub(super) fn detached<'env>(object: impl JsValue<'env>) -> napi::Result<Object<'static>> {
+    let value = object.value();
+    Ok(Object::from_raw(value.env, value.value))
+}

@@ -1,0 +1,22 @@
+//! The classes for Node, over the crate's own gateway: options in, promises out. The only room that knows napi.
+//!
+//! Every asynchronous method starts its work on a tokio runtime of ours and settles a promise from there. What crosses is
+//! JSON and bytes; `glue.js` turns it into values and errors on Node's side.
+
+mod gateway;
+mod glue;
+mod host_module;
+mod options;
+mod reply;
+mod runtime;
+mod sandbox;
+
+use napi::Env;
+use napi::bindgen_prelude::Object;
+use napi_derive::napi;
+
+/// Runs once in each environment that loads the addon.
+#[napi(module_exports)]
+pub fn install(exports: Object, env: Env) -> napi::Result<()> {
+    glue::install(&env, exports)
+}

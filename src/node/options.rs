@@ -1,0 +1,138 @@
+//! Options from JavaScript: plain data and the names of callbacks, checked before anything else happens.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value as Json;
+use tokio::runtime::Handle;
+
+use crate::bridge::ToolErrors;
+use crate::error::{Error, Result};
+use crate::gateway::{EnableAtOpen, GatewayOptions};
+use crate::limits::Limits;
+use crate::sandbox::GuestChoice;
+
+const CALLBACKS: [&str; 6] = ["onApproval", "onElicit", "onSample", "onInput", "onAuthorize", "onEvent"];
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub(super) struct OpenOptions {
+    config_path: Option<PathBuf>,
+    config: Option<BTreeMap<String, Json>>,
+    state_dir: Option<PathBuf>,
+    workspace_folder: Option<PathBuf>,
+    enable: Option<Enable>,
+    limits: Limits,
+    guest: GuestChoice,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(untagged, expecting = "must be a list of names, or \"approved\"")]
+enum Enable {
+    Names(Vec<String>),
+    Word(EnableWord),
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum EnableWord {
+    Approved,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub(super) struct SandboxOptions {
+    pub(super) tool_errors: ToolErrors,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub(super) struct RunOptions {
+    pub(super) timeout_ms: Option<std::num::NonZeroU64>,
+    pub(super) tool_errors: Option<ToolErrors>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub(super) struct CallOptions {
+    pub(super) timeout_ms: Option<std::num::NonZeroU64>,
+}
+
+impl OpenOptions {
+    pub(super) fn into_gateway_options(self, watchdog: PathBuf, runtime: Handle) -> GatewayOptions {
+        GatewayOptions {
+            config_path: self.config_path,
+            config: self.config.map(|config| Json::Object(config.into_iter().collect())),
+            state_dir: self.state_dir,
+            workspace_folder: self.workspace_folder,
+            enable: match self.enable {
+                None => EnableAtOpen::None,
+                Some(Enable::Names(names)) => EnableAtOpen::Named(names),
+                Some(Enable::Word(EnableWord::Approved)) => EnableAtOpen::Approved,
+            },
+            limits: self.limits,
+            guest: self.guest,
+            ..GatewayOptions::new(watchdog, runtime)
+        }
+    }
+}
+
+/// Reads the options of a method, and checks the names of its callbacks.
+pub(super) fn read<T: DeserializeOwned>(method: &'static str, data: &str, callbacks: &str) -> Result<T> {
+    let callbacks: Vec<String> = serde_json::from_str(callbacks).map_err(|error| Error::Internal(error.to_string()))?;
+    if let Some(unknown) = callbacks.iter().find(|name| !CALLBACKS.contains(&name.as_str())) {
+        let problem = format!("{unknown}: unknown option, or a function where a value belongs; callbacks are {}", CALLBACKS.join(", "));
+        return Err(Error::InvalidOption { method, problem });
+    }
+    from_json(method, data)
+}
+
+/// Reads the arguments of a method, given as a list.
+pub(super) fn arguments<T: DeserializeOwned>(method: &'static str, json: &str) -> Result<T> {
+    from_json(method, json)
+}
+
+fn from_json<T: DeserializeOwned>(method: &'static str, json: &str) -> Result<T> {
+    let mut deserializer = serde_json::Deserializer::from_str(json);
+    serde_path_to_error::deserialize(&mut deserializer).map_err(|error| {
+        let path = error.path().to_string();
+        let text = error.into_inner().to_string();
+        // The position in our own JSON means nothing to the caller.
+        let problem = text.split(" at line ").next().unwrap_or(&text);
+        let field = match path.as_str() {
+            "." => String::new(),
+            // A position in the list of arguments.
+            path if path.starts_with('[') => format!("argument {}: ", path.trim_matches(['[', ']']).parse().map_or(0, |index: usize| index + 1)),
+            path => format!("{path}: "),
+        };
+        Error::InvalidOption { method, problem: format!("{field}{problem}") }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn problem(data: &str) -> String {
+        read::<OpenOptions>("Gateway.open", data, "[]").unwrap_err().to_string()
+    }
+
+    #[test]
+    fn an_unknown_key_is_an_error_that_names_it() {
+        assert!(problem(r#"{ "confgPath": "x" }"#).contains("confgPath"));
+        assert!(problem(r#"{ "limits": { "maxServer": 1 } }"#).contains("maxServer"));
+        let error = read::<OpenOptions>("Gateway.open", "{}", r#"["onAproval"]"#).unwrap_err();
+        assert!(error.to_string().contains("onAproval"));
+    }
+
+    #[test]
+    fn a_wrong_type_names_its_field() {
+        assert!(problem(r#"{ "limits": { "maxServers": -1 } }"#).contains("limits.maxServers"));
+        assert!(problem(r#"{ "enable": 5 }"#).contains("list of names"));
+        assert!(problem(r#"{ "guest": "ring0" }"#).contains("guest"));
+        let error = arguments::<(String, Option<String>)>("Gateway.approve", "[5]").unwrap_err();
+        assert!(error.to_string().starts_with("Gateway.approve: argument 1: "), "{error}");
+    }
+}

@@ -1,0 +1,79 @@
+//! What a native promise gives to the glue: one JSON text, `{ ok }` or `{ error }`, and the bytes beside it.
+
+use napi::bindgen_prelude::{Either, Object, Uint8Array};
+use napi::Env;
+use serde::Serialize;
+use serde_json::{Value as Json, json};
+
+use super::runtime::Core;
+use crate::error::{Error, Result};
+use crate::sandbox::{Value, Wire};
+
+/// The wire form of an outcome.
+pub(super) struct Reply(Wire);
+
+/// `[json, …blobs]` for JavaScript.
+pub(super) type Parts = Vec<Either<String, Uint8Array>>;
+
+impl Reply {
+    /// A plain value, or an error.
+    pub(super) fn new<T: Serialize>(outcome: Result<T>) -> Self {
+        match outcome.and_then(|value| serde_json::to_value(value).map_err(|error| Error::Internal(error.to_string()))) {
+            // Through `Value`, so that nothing in a server's own JSON is taken for bytes.
+            Ok(json) => Self(Value::record([("ok", Value::from(json))]).to_wire()),
+            Err(error) => Self::failure(&error, json!({})),
+        }
+    }
+
+    /// An error, with more fields of its own.
+    pub(super) fn failure(error: &Error, more: Json) -> Self {
+        let mut fields = more;
+        fields["code"] = error.code().into();
+        fields["message"] = error.to_string().into();
+        if let Error::GuestThrew { name, stack, line, column, .. } = error {
+            fields["guest"] = json!({ "name": name, "stack": stack, "line": line, "column": column });
+        }
+        if let Error::CodeSyntax { line, column, .. } = error {
+            fields["line"] = json!(line);
+            fields["column"] = json!(column);
+        }
+        Self(Value::record([("error", Value::from(fields))]).to_wire())
+    }
+
+    /// A value as it left the guest, beside fields of ours. `value` is `{"value":…}`.
+    pub(super) fn with_guest_value(value: Wire, fields: &Json) -> Self {
+        let fields = fields.to_string();
+        // Two objects become one: the closing brace of the value's, the opening one of ours.
+        let json = format!("{{\"ok\":{},{}}}", &value.json[..value.json.len() - 1], &fields[1..]);
+        Self(Wire { json, blobs: value.blobs })
+    }
+
+    pub(super) fn into_parts(self) -> Parts {
+        let blobs = self.0.blobs.into_iter().map(|blob| Either::B(Uint8Array::from(blob)));
+        std::iter::once(Either::A(self.0.json)).chain(blobs).collect()
+    }
+}
+
+/// A promise of a reply, settled from the runtime.
+pub(super) fn promise<'env>(env: &'env Env, core: &Core, work: impl Future<Output = Reply> + Send + 'static) -> napi::Result<Object<'env>> {
+    promise_of(env, core, work, |reply, _| Ok(reply.into_parts()))
+}
+
+/// A promise of anything. `convert` runs on JavaScript's thread.
+pub(super) fn promise_of<'env, T, V>(
+    env: &'env Env,
+    core: &Core,
+    work: impl Future<Output = T> + Send + 'static,
+    convert: impl FnOnce(T, Env) -> napi::Result<V> + Send + 'static,
+) -> napi::Result<Object<'env>>
+where
+    T: Send + 'static,
+    V: napi::bindgen_prelude::ToNapiValue + 'static,
+{
+    let (deferred, promise) = env.create_deferred()?;
+    core.spawn(async move {
+        let outcome = work.await;
+        deferred.resolve(move |env| convert(outcome, env));
+    });
+    Ok(promise)
+}

@@ -1,0 +1,164 @@
+//! The class `Sandbox`.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use napi::bindgen_prelude::{FnArgs, Function, FunctionCallContext, Object, Unknown};
+use napi::threadsafe_function::{ThreadsafeFunction, ThreadsafeFunctionCallMode};
+use napi::{Env, Status};
+use napi_derive::napi;
+use serde_json::json;
+
+use super::host_module::{JavaScriptModule, blobs};
+use super::reply::{Reply, promise};
+use super::runtime::Core;
+use super::{glue, options};
+use crate::error::Error;
+use crate::gateway::{RunOptions, RunReport};
+use crate::sandbox::{LogEntry, LogListener, Stop, StopReason, Wire};
+
+/// Told events as JSON; weak, so that it does not keep Node from exiting.
+pub(super) type EventSink = Arc<ThreadsafeFunction<String, (), String, Status, false, true>>;
+
+/// Runs are counted within the process, for their events.
+static RUNS: AtomicU64 = AtomicU64::new(1);
+
+/// Runs agent code, each run in a micro-VM of its own. Runs of one sandbox queue in order; several sandboxes run side by side.
+///
+/// ```js
+/// const sandbox = await gateway.sandbox()
+/// const { value } = await sandbox.run('export const handler = ({ n }) => n * 2', { input: { n: 21 } })
+/// // value === 42
+/// ```
+#[napi]
+pub struct Sandbox {
+    core: Core,
+    inner: Arc<crate::gateway::Sandbox>,
+    events: Option<EventSink>,
+}
+
+impl Sandbox {
+    pub(super) fn new(core: Core, inner: crate::gateway::Sandbox, events: Option<EventSink>) -> Self {
+        Self { core, inner: Arc::new(inner), events }
+    }
+}
+
+#[napi]
+impl Sandbox {
+    /// Adds a module of the agent's own, as `host:<name>`, for the runs that start after this. Its functions may be
+    /// synchronous or give a promise; to the guest they are synchronous. They get and give values: JSON and `Uint8Array`.
+    ///
+    /// Throws `ERR_NAME_TAKEN` for `mcp`, `mcp-…` and names in use; `ERR_INVALID_OPTION` for names that cannot be imported.
+    ///
+    /// ```js
+    /// sandbox.hostModule('clock', { now: () => Date.now() })
+    /// await sandbox.run('import { now } from "host:clock"; export const handler = () => now()')
+    /// ```
+    #[napi(ts_args_type = "name: string, functions: { [name: string]: (...args: any[]) => unknown }")]
+    pub fn host_module(&self, env: Env, name: Unknown, functions: Unknown) -> napi::Result<()> {
+        let problem = || Error::InvalidOption { method: "Sandbox.hostModule", problem: "name must be a string".to_owned() };
+        let name = glue::string(name).ok_or_else(|| glue::thrown(&env, &problem()))?;
+        let module = JavaScriptModule::new(&env, name.clone(), functions)?;
+        self.inner.host_module(&name, Arc::new(module)).map_err(|error| glue::thrown(&env, &error))
+    }
+
+    /// Runs an ES module (or plain script) that has a function `handler(input)`, exported or not, or a default export; it
+    /// may be async. Nothing of one run is there for the next. Where it fails, the error has `logs`, `warnings` and `stats`.
+    ///
+    /// Rejects with `ERR_CODE_SYNTAX`, `ERR_NO_HANDLER`, `ERR_GUEST_THREW`, `ERR_INVALID_VALUE`, `ERR_NEVER_SETTLES`,
+    /// `ERR_RUN_TIMEOUT`, `ERR_ABORTED`, `ERR_CLOSED`, `ERR_GUEST_MEMORY`, and where a limit is exceeded with its code.
+    ///
+    /// ```js
+    /// const { value, logs } = await sandbox.run(`
+    ///   import { echo } from "host:mcp-everything";
+    ///   export const handler = ({ message }) => echo({ message });
+    /// `, { input: { message: 'hi' }, timeoutMs: 5000 })
+    /// ```
+    #[napi(ts_args_type = "code: string, options?: RunOptions", ts_return_type = "Promise<RunResult>")]
+    pub fn run<'env>(&self, env: &'env Env, code: Unknown<'env>, options: Option<Unknown<'env>>) -> napi::Result<Object<'env>> {
+        let (core, inner, events) = (self.core.clone(), Arc::clone(&self.inner), self.events.clone());
+        let start = env.create_function_from_closure::<(), Vec<Object<'static>>, _>("run", move |context| {
+            let stop = Stop::new();
+            let work = prepare(&context, &events, &stop)?;
+            let inner = Arc::clone(&inner);
+            let env = Env::from_raw(context.env.raw());
+            let native = promise(context.env, &core, async move {
+                match work {
+                    Ok((code, options)) => reply(inner.run(code, options).await),
+                    Err(error) => Reply::failure(&error, json!({ "logs": [], "warnings": [] })),
+                }
+            })?;
+            started(&env, native, stop)
+        })?;
+        glue::call(env, "run", FnArgs::from((start, "Sandbox.run", code, options)))
+    }
+
+    /// Ends what is pending with `ERR_CLOSED`, and waits for that.
+    #[napi(ts_return_type = "Promise<void>")]
+    pub fn close<'env>(&self, env: &'env Env) -> napi::Result<Object<'env>> {
+        let (core, inner) = (self.core.clone(), Arc::clone(&self.inner));
+        let start = env.create_function_from_closure::<(), Object<'static>, _>("close", move |context| {
+            let inner = Arc::clone(&inner);
+            let env = Env::from_raw(context.env.raw());
+            let native = promise(&env, &core, async move {
+                inner.close().await;
+                Reply::new(Ok(()))
+            })?;
+            glue::detached(native)
+        })?;
+        glue::call(env, "method", FnArgs::from((start, "Sandbox.close", Vec::<Unknown>::new())))
+    }
+}
+
+type Prepared = crate::error::Result<(String, RunOptions)>;
+
+/// `(code, data, callbackNames, sink, inputJson, …inputBlobs)`
+fn prepare(context: &FunctionCallContext, outer: &Option<EventSink>, stop: &Stop) -> napi::Result<Prepared> {
+    let events = event_sink(context.get(3)?)?.or_else(|| outer.clone());
+    let input = Wire { json: context.get(4)?, blobs: blobs(context, 5)? };
+    let code: String = context.get(0)?;
+    let read = options::read::<options::RunOptions>("Sandbox.run", &context.get::<String>(1)?, &context.get::<String>(2)?);
+    Ok(read.map(|given| {
+        let options = RunOptions {
+            input: Some(input),
+            timeout_ms: given.timeout_ms.map(std::num::NonZeroU64::get),
+            tool_errors: given.tool_errors,
+            stop: stop.clone(),
+            on_log: events.map(log_listener),
+        };
+        (code, options)
+    }))
+}
+
+/// `[promise, stop]`, as the glue takes it.
+pub(super) fn started(env: &Env, native: Object, stop: Stop) -> napi::Result<Vec<Object<'static>>> {
+    let stop = env.create_function_from_closure::<(), (), _>("stop", move |_| {
+        stop.stop(StopReason::Aborted);
+        Ok(())
+    })?;
+    Ok(vec![glue::detached(native)?, glue::detached(stop)?])
+}
+
+fn reply(report: RunReport) -> Reply {
+    let RunReport { outcome, warnings } = report;
+    let fields = json!({ "logs": outcome.logs, "warnings": warnings, "stats": outcome.stats });
+    match outcome.value {
+        Ok(value) => Reply::with_guest_value(value, &fields),
+        Err(error) => Reply::failure(&error, fields),
+    }
+}
+
+/// The listener behind a sink of the glue, where one was given.
+pub(super) fn event_sink(listener: Option<Function<String, ()>>) -> napi::Result<Option<EventSink>> {
+    let build = |listener: Function<String, ()>| listener.build_threadsafe_function::<String>().weak::<true>().callee_handled::<false>().build();
+    listener.map(|listener| build(listener).map(Arc::new)).transpose()
+}
+
+fn log_listener(events: EventSink) -> LogListener {
+    let run = RUNS.fetch_add(1, Ordering::Relaxed);
+    Arc::new(move |entry: &LogEntry| {
+        let event = json!({ "type": "log", "runId": run, "level": entry.level, "text": entry.text });
+        // An environment that is being torn down takes no more events.
+        let _ = events.call(event.to_string(), ThreadsafeFunctionCallMode::NonBlocking);
+    })
+}

@@ -1,0 +1,89 @@
+//! What a run's guest can call: the host's side of `host:` modules, without knowing who answers.
+
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::time::Instant;
+
+use super::stop::Stop;
+use super::value::Value;
+
+/// A call that left the guest.
+#[derive(Debug)]
+pub struct HostCall {
+    /// The module without its prefix: `mcp-weather` for `host:mcp-weather`.
+    pub module: String,
+    pub function: String,
+    pub arguments: Arguments,
+}
+
+/// A call's arguments, or how large they were where they could not leave the guest.
+#[derive(Debug)]
+pub enum Arguments {
+    Given(Vec<Value>),
+    Oversize(usize),
+}
+
+/// What goes back into the guest.
+#[derive(Debug, Clone, PartialEq)]
+pub enum HostReply {
+    Value(Value),
+    /// Becomes an `Error` in the guest.
+    Throw { name: Option<String>, message: String, code: Option<String> },
+}
+
+/// Answers a run's calls. Called on the run's own thread, which it may block by [`RunControl::wait`].
+pub trait HostFunctions: Send + Sync {
+    fn call(&self, call: HostCall, control: &RunControl) -> HostReply;
+}
+
+/// The run was ended while something was waited for; the guest is ended as well.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stopped;
+
+/// A run's deadline and its end from outside.
+#[derive(Debug, Clone)]
+pub struct RunControl {
+    stop: Stop,
+    deadline: Instant,
+    runtime: Handle,
+}
+
+impl RunControl {
+    pub(super) fn new(stop: Stop, deadline: Instant, runtime: Handle) -> Self {
+        Self { stop, deadline, runtime }
+    }
+
+    /// What is left of the run.
+    #[must_use]
+    pub fn remaining(&self) -> Duration {
+        self.deadline.saturating_duration_since(Instant::now())
+    }
+
+    /// Waits on the run's thread for what happens on the runtime, until the run's end at most. The future is dropped
+    /// when the run ends, which is how a pending call is cancelled.
+    ///
+    /// # Errors
+    /// [`Stopped`] when the run ended first.
+    pub fn wait<F>(&self, future: F) -> Result<F::Output, Stopped>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        let (sender, receiver) = tokio::sync::oneshot::channel();
+        let stop = self.stop.clone();
+        let deadline = self.deadline;
+        self.runtime.spawn(async move {
+            let output = tokio::select! {
+                biased;
+                () = stop.stopped() => return,
+                () = tokio::time::sleep_until(deadline) => return,
+                output = future => output,
+            };
+            // The receiver is gone only if the run's thread is.
+            let _ = sender.send(output);
+        });
+        // Not `Handle::block_on`: that panics when the runtime shuts down, this ends with an error.
+        receiver.blocking_recv().map_err(|_| Stopped)
+    }
+}

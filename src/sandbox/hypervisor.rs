@@ -1,0 +1,183 @@
+//! Can this machine run a guest, and which one? Only booting one tells: a `/dev/kvm` that opens may still be unable to
+//! run ring-0 guest code.
+
+use std::fs::OpenOptions;
+use std::io::ErrorKind;
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+
+use hyperlight_host::HyperlightError;
+use serde::Serialize;
+
+use super::guest::{GuestChoice, GuestKind};
+use super::image::GuestImage;
+use crate::error::{Error, Result};
+use crate::limits::Limits;
+
+const DEVICE: &str = "/dev/kvm";
+
+/// What `hypervisor()` reports.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HypervisorReport {
+    /// Whether a guest boots here.
+    pub available: bool,
+    /// The guest that runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub guest: Option<GuestKind>,
+    /// How long booting it and taking its snapshot took, in milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub boot_ms: Option<f64>,
+    /// Which case it is, where none boots.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
+    /// What to do about it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub remedy: Option<String>,
+    /// What is worth knowing about the guest that runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub warning: Option<String>,
+}
+
+const RING3_WARNING: &str = "this machine's KVM cannot run ring-0 guests, so the ring-3 guest is used: \
+isolation from the host is the same, agent code shares its privilege level with the guest's own kernel";
+
+/// How the standard guest failed in this process, if it was tried: it is tried once.
+static STANDARD_FAILS: Mutex<Option<Failure>> = Mutex::new(None);
+
+/// Why a guest does not boot.
+#[derive(Debug, Clone, PartialEq)]
+enum Failure {
+    NoDevice,
+    NoPermission(String),
+    /// KVM answers, but cannot run ring-0 guest code: the known way in which KVM-PVM fails.
+    CannotRunRing0,
+    Other(String),
+}
+
+/// Boots the first guest of the choice that runs here.
+pub(super) fn boot(choice: GuestChoice, limits: &Limits) -> Result<GuestImage> {
+    check_device().map_err(no_hypervisor)?;
+    let mut failure = Failure::Other("no guest was tried".to_owned());
+    for &kind in choice.candidates() {
+        match boot_one(kind, choice, limits) {
+            Ok(image) => {
+                announce(&image);
+                return Ok(image);
+            }
+            Err(found) => failure = found,
+        }
+        // Only the known failure is a reason to try the other guest; anything else must be seen.
+        if failure != Failure::CannotRunRing0 {
+            break;
+        }
+    }
+    Err(no_hypervisor(failure))
+}
+
+fn boot_one(kind: GuestKind, choice: GuestChoice, limits: &Limits) -> std::result::Result<GuestImage, Failure> {
+    let remembered = || STANDARD_FAILS.lock().unwrap_or_else(PoisonError::into_inner);
+    if kind == GuestKind::Standard
+        && choice == GuestChoice::Auto
+        && let Some(failure) = remembered().clone()
+    {
+        return Err(failure);
+    }
+    let image = GuestImage::boot(kind, limits).map_err(|error| classify(&error));
+    if let (GuestKind::Standard, Err(Failure::CannotRunRing0)) = (kind, &image) {
+        *remembered() = Some(Failure::CannotRunRing0);
+    }
+    image
+}
+
+fn announce(image: &GuestImage) {
+    let boot_ms = image.boot_time().as_secs_f64() * 1000.0;
+    match image.kind() {
+        GuestKind::Standard => tracing::info!(guest = "standard", boot_ms, "guest booted"),
+        GuestKind::Ring3 => tracing::warn!(guest = "ring3", boot_ms, "guest booted: {RING3_WARNING}"),
+    }
+}
+
+/// The report on what [`boot`] gave.
+pub(super) fn report(booted: &Result<GuestImage>) -> HypervisorReport {
+    match booted {
+        Ok(image) => HypervisorReport {
+            available: true,
+            guest: Some(image.kind()),
+            boot_ms: Some(image.boot_time().as_secs_f64() * 1000.0),
+            problem: None,
+            remedy: None,
+            warning: (image.kind() == GuestKind::Ring3).then(|| RING3_WARNING.to_owned()),
+        },
+        Err(error) => {
+            let (problem, remedy) = match error {
+                Error::NoHypervisor { problem, remedy } => (problem.clone(), Some(remedy.clone())),
+                other => (other.to_string(), None),
+            };
+            HypervisorReport { available: false, guest: None, boot_ms: None, problem: Some(problem), remedy, warning: None }
+        }
+    }
+}
+
+fn check_device() -> std::result::Result<(), Failure> {
+    match OpenOptions::new().read(true).write(true).open(Path::new(DEVICE)) {
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => Err(Failure::NoPermission(error.to_string())),
+        Err(error) if error.kind() == ErrorKind::NotFound => Err(Failure::NoDevice),
+        Err(error) => Err(Failure::Other(format!("{DEVICE} cannot be opened: {error}"))),
+    }
+}
+
+fn classify(error: &HyperlightError) -> Failure {
+    // Hyperlight gives no variant of its own for this: the first instruction of the guest ends in KVM's internal error.
+    let text = format!("{error:?}");
+    if text.contains("UnexpectedVmExit") && text.contains("InternalError") { Failure::CannotRunRing0 } else { Failure::Other(text) }
+}
+
+fn no_hypervisor(failure: Failure) -> Error {
+    let (problem, remedy) = match failure {
+        Failure::NoDevice => (
+            format!("there is no {DEVICE}"),
+            "Enable virtualisation in the firmware and load the module kvm_intel or kvm_amd; in a virtual machine, \
+             enable nested virtualisation; in a container, pass --device /dev/kvm"
+                .to_owned(),
+        ),
+        Failure::NoPermission(problem) => (
+            format!("{DEVICE} may not be opened for reading and writing ({problem})"),
+            "Add the user to the group kvm (sudo usermod -aG kvm \"$USER\", then log in again)".to_owned(),
+        ),
+        Failure::CannotRunRing0 => (
+            format!("{DEVICE} is there, but its KVM cannot run the guest"),
+            "Leave out the option guest, so that the ring-3 guest is tried as well; where that fails too, use a machine with nested virtualisation, or run \
+             the program by scripts/with-hypervisor"
+                .to_owned(),
+        ),
+        Failure::Other(problem) => (format!("the guest does not boot: {problem}"), "See docs/HYPERVISOR.md".to_owned()),
+    };
+    Error::NoHypervisor { problem, remedy }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_case_says_what_to_do() {
+        for (failure, words) in [
+            (Failure::NoDevice, "nested virtualisation"),
+            (Failure::NoPermission("Permission denied".into()), "group kvm"),
+            (Failure::CannotRunRing0, "with-hypervisor"),
+            (Failure::Other("strange".into()), "strange"),
+        ] {
+            let error = no_hypervisor(failure);
+            assert_eq!(error.code(), "ERR_NO_HYPERVISOR");
+            assert!(error.to_string().contains(words), "{error}");
+        }
+    }
+
+    #[test]
+    fn only_the_known_failure_lets_the_other_guest_be_tried() {
+        let other = HyperlightError::Error("out of memory".into());
+        assert!(matches!(classify(&other), Failure::Other(_)));
+    }
+}

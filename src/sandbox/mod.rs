@@ -1,0 +1,71 @@
+//! The micro-VM: JavaScript in, a value out, with calls in between that somebody else answers.
+//!
+//! This room knows nothing of MCP. A [`Sandboxes`] boots a guest once and gives every run a new VM from its snapshot,
+//! so nothing of one run can be found by another.
+
+mod guest;
+mod host;
+mod hypervisor;
+mod image;
+mod module;
+mod run;
+mod stop;
+mod value;
+
+use std::sync::{Arc, OnceLock};
+
+use tokio::runtime::Handle;
+
+pub use guest::{GuestChoice, GuestKind};
+pub use host::{Arguments, HostCall, HostFunctions, HostReply, RunControl, Stopped};
+pub use hypervisor::HypervisorReport;
+pub use module::{GuestModule, ModuleFunction};
+pub use run::{LogEntry, LogListener, RunOutcome, RunRequest, RunStats};
+pub use stop::{Stop, StopReason};
+pub use value::{Value, Wire};
+
+use crate::error::Result;
+use crate::limits::Limits;
+use image::GuestImage;
+
+/// Boots the guest when it is first needed, and runs code in VMs of their own.
+pub struct Sandboxes {
+    choice: GuestChoice,
+    limits: Arc<Limits>,
+    runtime: Handle,
+    image: OnceLock<Result<GuestImage>>,
+}
+
+impl Sandboxes {
+    #[must_use]
+    pub fn new(choice: GuestChoice, limits: Arc<Limits>, runtime: Handle) -> Self {
+        Self { choice, limits, runtime, image: OnceLock::new() }
+    }
+
+    /// Boots the guest unless that has been done. Blocks for 20 to 60 ms the first time.
+    ///
+    /// # Errors
+    /// `ERR_NO_HYPERVISOR` where no guest of the choice boots here.
+    pub fn boot(&self) -> Result<GuestKind> {
+        self.image().map(GuestImage::kind)
+    }
+
+    /// Whether a guest boots here, and if not, why. Boots it to find out.
+    #[must_use]
+    pub fn report(&self) -> HypervisorReport {
+        hypervisor::report(self.image.get_or_init(|| hypervisor::boot(self.choice, &self.limits)))
+    }
+
+    /// Runs on the calling thread until the outcome.
+    #[must_use]
+    pub fn run(&self, request: RunRequest) -> RunOutcome {
+        match self.image() {
+            Ok(image) => run::run(image, &self.limits, &self.runtime, request),
+            Err(error) => RunOutcome { value: Err(error), logs: Vec::new(), stats: RunStats::default() },
+        }
+    }
+
+    fn image(&self) -> Result<&GuestImage> {
+        self.image.get_or_init(|| hypervisor::boot(self.choice, &self.limits)).as_ref().map_err(Clone::clone)
+    }
+}

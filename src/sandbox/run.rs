@@ -1,0 +1,435 @@
+//! One run: a new VM from the snapshot, one thread, one deadline, one outcome.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use hyperlight_host::HyperlightError;
+use hyperlight_host::MultiUseSandbox;
+use hyperlight_host::hypervisor::InterruptHandle;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use tokio::runtime::Handle;
+use tokio_util::sync::CancellationToken;
+
+use super::host::{Arguments, HostCall, HostFunctions, HostReply, RunControl};
+use super::image::{GuestCalls, GuestImage, HANDLER};
+use super::module::GuestModule;
+use super::stop::{Stop, StopReason};
+use super::value::{Value, Wire};
+use crate::error::{Error, Result};
+use crate::limits::Limits;
+
+/// The name under which the guest imports the agent's code.
+const CODE_MODULE: &str = "agent:code";
+/// Hands the handler over, exported or not. Behind the code, so that its lines keep their numbers.
+const CODE_EPILOGUE: &str = "\n;globalThis[Symbol.for(\"hyperlight-mcp\")].register(typeof handler === \"undefined\" ? undefined : handler);";
+/// Between two attempts to end a guest that is just being entered.
+const KILL_INTERVAL: Duration = Duration::from_millis(2);
+const CUT_MARK: &str = "… [log cut: limits.maxLogBytes]";
+
+/// Hyperlight's code for an allocation that failed: it aborts the guest.
+const MALLOC_FAILED: u8 = 13;
+
+/// One entry of a run's log.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct LogEntry {
+    /// `log`, `info`, `warn`, `error` or `debug`.
+    pub level: String,
+    pub text: String,
+}
+
+/// Called with each entry as it comes, on the run's thread.
+pub type LogListener = Arc<dyn Fn(&LogEntry) + Send + Sync>;
+
+/// What to run.
+pub struct RunRequest {
+    /// An ES module or plain script with a `handler(input)`.
+    pub code: String,
+    pub input: Wire,
+    /// The modules that exist in this run.
+    pub modules: Vec<GuestModule>,
+    /// Who answers their calls.
+    pub host: Arc<dyn HostFunctions>,
+    pub timeout: Duration,
+    pub stop: Stop,
+    pub on_log: Option<LogListener>,
+}
+
+/// What a run took.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RunStats {
+    /// From the run's start to its outcome.
+    pub duration_ms: f64,
+    /// Making the VM and loading the modules.
+    pub start_ms: f64,
+    /// Host calls, and the time spent in them.
+    pub calls: u64,
+    pub call_ms: f64,
+    /// Bytes that crossed: arguments out of the guest, replies into it.
+    pub bytes_out: u64,
+    pub bytes_in: u64,
+}
+
+/// A run's outcome. The log and the figures are there whether it succeeded or not.
+#[derive(Debug)]
+pub struct RunOutcome {
+    /// `{"value": …}`, as it left the guest.
+    pub value: Result<Wire>,
+    pub logs: Vec<LogEntry>,
+    pub stats: RunStats,
+}
+
+/// Runs on the calling thread until the outcome.
+pub(super) fn run(image: &GuestImage, limits: &Arc<Limits>, runtime: &Handle, request: RunRequest) -> RunOutcome {
+    let started = Instant::now();
+    let deadline = tokio::time::Instant::now() + request.timeout;
+    let limit_ms = u64::try_from(request.timeout.as_millis()).unwrap_or(u64::MAX);
+    let state = Arc::new(RunState {
+        control: RunControl::new(request.stop.clone(), deadline, runtime.clone()),
+        host: request.host,
+        limits: Arc::clone(limits),
+        input: request.input,
+        on_log: request.on_log,
+        log: Mutex::default(),
+        finished: Mutex::default(),
+        counters: Counters::default(),
+    });
+    let value = execute(image, &state, &request.code, &request.modules, runtime, &request.stop, deadline)
+        .map_err(|failure| failure.into_error(&state, &request.stop, limit_ms));
+    let logs = std::mem::take(&mut lock(&state.log).entries);
+    let mut stats = state.counters.stats();
+    stats.duration_ms = milliseconds(started.elapsed());
+    RunOutcome { value, logs, stats }
+}
+
+/// A run that gave no value: for a reason that is known, or because the VM's call failed.
+enum Failure {
+    Known(Error),
+    Guest(HyperlightError),
+}
+
+fn execute(
+    image: &GuestImage,
+    state: &Arc<RunState>,
+    code: &str,
+    modules: &[GuestModule],
+    runtime: &Handle,
+    stop: &Stop,
+    deadline: tokio::time::Instant,
+) -> std::result::Result<Wire, Failure> {
+    check_sizes(&state.limits, code, &state.input).map_err(Failure::Known)?;
+    let started = Instant::now();
+    let mut guest = image.start(state).map_err(Failure::Guest)?;
+    let watch = Watch::start(&guest, runtime, stop.clone(), deadline);
+    let outcome = (|| {
+        for module in modules {
+            guest.call::<()>("register_module", (module.specifier(), module.source()))?;
+        }
+        guest.call::<()>("register_module", (CODE_MODULE.to_owned(), format!("{code}{CODE_EPILOGUE}")))?;
+        state.counters.start_us.store(microseconds(started.elapsed()), Ordering::Relaxed);
+        // The outcome comes by `HostFinish`; what the call itself returns is `undefined`.
+        guest.call::<String>("RunHandler", (HANDLER.to_owned(), "null".to_owned(), false))
+    })();
+    drop(watch);
+    // A run that has finished has its outcome, even if its end came from outside at the same moment.
+    match (lock(&state.finished).take(), outcome) {
+        (Some(frame), _) => finish(&state.limits, &frame).map_err(Failure::Known),
+        (None, Err(error)) => Err(Failure::Guest(error)),
+        (None, Ok(_)) => Err(Failure::Known(Error::NeverSettles)),
+    }
+}
+
+fn check_sizes(limits: &Limits, code: &str, input: &Wire) -> Result<()> {
+    if code.len() > limits.max_code_bytes {
+        return Err(Error::CodeTooLarge { size: code.len(), limit: limits.max_code_bytes });
+    }
+    if input.size() > limits.max_input_bytes {
+        return Err(Error::InputTooLarge { size: input.size(), limit: limits.max_input_bytes });
+    }
+    Ok(())
+}
+
+impl Failure {
+    fn into_error(self, state: &RunState, stop: &Stop, limit_ms: u64) -> Error {
+        let error = match self {
+            Self::Known(error) => return error,
+            Self::Guest(error) => error,
+        };
+        if stop.reason().is_some() {
+            return stop.error("run", limit_ms);
+        }
+        let text = format!("{error:?}");
+        tracing::debug!(error = text, "the guest ended without an outcome");
+        if let HyperlightError::GuestAborted(code, message) = &error
+            && (*code == MALLOC_FAILED || message.contains("memory"))
+        {
+            return Error::GuestMemory { limit: state.limits.guest_heap_bytes };
+        }
+        if text.contains("WouldBlock") {
+            return Error::NeverSettles;
+        }
+        Error::GuestCrashed { problem: text.chars().take(500).collect() }
+    }
+}
+
+// ---- the guest's outcome ---------------------------------------------------------------------------------------------
+
+const VALUE_PREFIX: &str = "{\"value\":";
+
+/// How the guest describes a failure; see `prelude.js`.
+#[derive(Deserialize)]
+struct GuestFailure {
+    kind: FailureKind,
+    #[serde(default)]
+    name: String,
+    #[serde(default)]
+    message: String,
+    #[serde(default)]
+    stack: String,
+    line: Option<u32>,
+    column: Option<u32>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum FailureKind {
+    /// The code did not load: it does not parse, imports what is not there, or threw at its top level.
+    Load,
+    Handler,
+    Throw,
+    Value,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum GuestOutcome {
+    Failure(GuestFailure),
+    Oversize(usize),
+}
+
+fn finish(limits: &Limits, frame: &[u8]) -> Result<Wire> {
+    let wire = Wire::from_frame(frame)?;
+    if wire.json.starts_with(VALUE_PREFIX) {
+        let size = wire.size() - VALUE_PREFIX.len() - 1;
+        if size > limits.max_value_bytes {
+            return Err(Error::ValueTooLarge { size, limit: limits.max_value_bytes });
+        }
+        return Ok(wire);
+    }
+    let outcome: GuestOutcome = serde_json::from_str(&wire.json).map_err(|error| Error::GuestCrashed { problem: error.to_string() })?;
+    Err(match outcome {
+        GuestOutcome::Oversize(size) => Error::ValueTooLarge { size, limit: limits.max_value_bytes },
+        GuestOutcome::Failure(failure) => failure.into_error(limits),
+    })
+}
+
+impl GuestFailure {
+    fn into_error(self, limits: &Limits) -> Error {
+        let Self { kind, name, message, stack, line, column } = self;
+        // QuickJS throws this where an allocation of its own fails.
+        if name == "InternalError" && message == "out of memory" {
+            return Error::GuestMemory { limit: limits.guest_heap_bytes };
+        }
+        match kind {
+            FailureKind::Handler => Error::NoHandler,
+            FailureKind::Value => Error::InvalidValue { problem: message },
+            // A frame of a function in the stack means that the code ran: it threw at its top level.
+            FailureKind::Load if name == "SyntaxError" || is_resolution(&message) => Error::CodeSyntax { message, line, column },
+            FailureKind::Load | FailureKind::Throw => Error::GuestThrew { name, message, stack, line, column },
+        }
+    }
+}
+
+/// QuickJS's words for a module that is not there.
+fn is_resolution(message: &str) -> bool {
+    message.starts_with("Error resolving module") || message.starts_with("Could not load module")
+}
+
+// ---- the guest's calls -----------------------------------------------------------------------------------------------
+
+struct RunState {
+    control: RunControl,
+    host: Arc<dyn HostFunctions>,
+    limits: Arc<Limits>,
+    input: Wire,
+    on_log: Option<LogListener>,
+    log: Mutex<Log>,
+    finished: Mutex<Option<Vec<u8>>>,
+    counters: Counters,
+}
+
+#[derive(Default)]
+struct Log {
+    entries: Vec<LogEntry>,
+    bytes: usize,
+    full: bool,
+}
+
+#[derive(Default)]
+struct Counters {
+    start_us: AtomicU64,
+    calls: AtomicU64,
+    call_us: AtomicU64,
+    bytes_out: AtomicUsize,
+    bytes_in: AtomicUsize,
+}
+
+impl Counters {
+    fn stats(&self) -> RunStats {
+        #[allow(clippy::cast_precision_loss, reason = "microseconds of a run fit into 52 bits")]
+        let milliseconds = |micros: &AtomicU64| micros.load(Ordering::Relaxed) as f64 / 1000.0;
+        RunStats {
+            duration_ms: 0.0,
+            start_ms: milliseconds(&self.start_us),
+            calls: self.calls.load(Ordering::Relaxed),
+            call_ms: milliseconds(&self.call_us),
+            bytes_out: self.bytes_out.load(Ordering::Relaxed) as u64,
+            bytes_in: self.bytes_in.load(Ordering::Relaxed) as u64,
+        }
+    }
+}
+
+impl RunState {
+    fn answer(&self, module: String, function: String, frame: &[u8]) -> HostReply {
+        match parse_arguments(frame) {
+            Ok(arguments) => self.host.call(HostCall { module, function, arguments }, &self.control),
+            Err(error) => HostReply::Throw { name: None, message: error.to_string(), code: Some(error.code().to_owned()) },
+        }
+    }
+}
+
+fn parse_arguments(frame: &[u8]) -> Result<Arguments> {
+    let wire = Wire::from_frame(frame)?;
+    if let Ok(GuestOutcome::Oversize(size)) = serde_json::from_str(&wire.json) {
+        return Ok(Arguments::Oversize(size));
+    }
+    match Value::from_wire(wire)? {
+        Value::List(arguments) => Ok(Arguments::Given(arguments)),
+        _ => Err(Error::InvalidValue { problem: "a host call's arguments are no list".to_owned() }),
+    }
+}
+
+fn encode_reply(reply: HostReply) -> Vec<u8> {
+    let value = match reply {
+        HostReply::Value(value) => Value::Record(vec![("value".to_owned(), value)]),
+        HostReply::Throw { name, message, code } => {
+            let mut thrown = json!({ "message": message });
+            if let Some(name) = name {
+                thrown["name"] = name.into();
+            }
+            if let Some(code) = code {
+                thrown["code"] = code.into();
+            }
+            Value::record([("thrown", Value::from(thrown))])
+        }
+    };
+    // A frame fails only beyond 4 GiB; the bridge has capped the reply long before.
+    value.to_wire().to_frame().unwrap_or_default()
+}
+
+impl GuestCalls for RunState {
+    fn call(&self, module: String, function: String, frame: &[u8]) -> Vec<u8> {
+        let started = Instant::now();
+        let reply = encode_reply(self.answer(module, function, frame));
+        self.counters.calls.fetch_add(1, Ordering::Relaxed);
+        self.counters.call_us.fetch_add(microseconds(started.elapsed()), Ordering::Relaxed);
+        self.counters.bytes_out.fetch_add(frame.len(), Ordering::Relaxed);
+        self.counters.bytes_in.fetch_add(reply.len(), Ordering::Relaxed);
+        reply
+    }
+
+    fn log(&self, level: &str, text: String) {
+        let mut log = lock(&self.log);
+        if log.full {
+            return;
+        }
+        let room = self.limits.max_log_bytes - log.bytes;
+        log.full = text.len() > room;
+        let text = if log.full { format!("{}{CUT_MARK}", &text[..text.floor_char_boundary(room)]) } else { text };
+        log.bytes += text.len();
+        let entry = LogEntry { level: level.to_owned(), text };
+        log.entries.push(entry.clone());
+        drop(log);
+        if let Some(listener) = &self.on_log {
+            listener(&entry);
+        }
+    }
+
+    fn input(&self) -> Vec<u8> {
+        self.input.to_frame().unwrap_or_default()
+    }
+
+    fn finish(&self, frame: Vec<u8>) {
+        // Agent code could call this as well; the first outcome counts, and it is the agent's own.
+        lock(&self.finished).get_or_insert(frame);
+    }
+}
+
+// ---- the run's end from outside --------------------------------------------------------------------------------------
+
+/// Ends the guest at the deadline or on request, until it is dropped.
+struct Watch {
+    done: CancellationToken,
+}
+
+impl Watch {
+    fn start(guest: &MultiUseSandbox, runtime: &Handle, stop: Stop, deadline: tokio::time::Instant) -> Self {
+        let done = CancellationToken::new();
+        let killer = Killer { guest: guest.interrupt_handle(), done: done.clone() };
+        runtime.spawn(async move {
+            tokio::select! {
+                () = killer.done.cancelled() => {}
+                () = stop.stopped() => {}
+                () = tokio::time::sleep_until(deadline) => stop.stop(StopReason::Deadline),
+            }
+            // `killer` acts as it is dropped: here, or with the runtime, after which nobody would end the guest.
+        });
+        Self { done }
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.done.cancel();
+    }
+}
+
+struct Killer {
+    guest: Arc<dyn InterruptHandle>,
+    done: CancellationToken,
+}
+
+impl Drop for Killer {
+    fn drop(&mut self) {
+        if self.done.is_cancelled() {
+            return;
+        }
+        let (guest, done) = (Arc::clone(&self.guest), self.done.clone());
+        // `kill` waits for the virtual CPU, so it has a thread. One that comes before the guest is entered is forgotten on
+        // entry: it is repeated until the run's end.
+        let thread = std::thread::Builder::new().name("hyperlight-mcp-kill".to_owned()).spawn(move || {
+            while !done.is_cancelled() {
+                guest.kill();
+                std::thread::sleep(KILL_INTERVAL);
+            }
+        });
+        if let Err(error) = thread {
+            tracing::error!(%error, "no thread to end the guest with");
+            self.guest.kill();
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn microseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
+
+fn milliseconds(duration: Duration) -> f64 {
+    duration.as_secs_f64() * 1000.0
+}

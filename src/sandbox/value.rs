@@ -1,0 +1,273 @@
+//! Values as they cross into the guest and out of it: JSON, with bytes kept as bytes.
+//!
+//! On the wire a value is one JSON text and a list of blobs. Bytes stand in the JSON as `{"$bytes": index}`; an object
+//! that has such a key of its own is written as `{"$bytes": [[key, value], …]}`, so nothing a server or an agent can
+//! send is taken for bytes. `guest/runtime/src/codec.js` is the counterpart.
+
+use serde_json::{Map, Number, Value as Json};
+
+use crate::error::{Error, Result};
+
+const MARK: &str = "$bytes";
+
+/// A value: what JSON has, and bytes. The order of an object's keys is kept.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Value {
+    Null,
+    Bool(bool),
+    Number(Number),
+    Text(String),
+    /// A `Uint8Array` in the guest and in Node.
+    Bytes(Vec<u8>),
+    List(Vec<Value>),
+    Record(Vec<(String, Value)>),
+}
+
+/// A value as it crosses: one JSON text, and the blobs that it refers to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Wire {
+    pub json: String,
+    pub blobs: Vec<Vec<u8>>,
+}
+
+impl Value {
+    /// A record of named fields.
+    ///
+    /// ```
+    /// use hyperlight_mcp::sandbox::Value;
+    /// let error = Value::record([("error", Value::from("no such city"))]);
+    /// assert_eq!(error.to_wire().json, r#"{"error":"no such city"}"#);
+    /// ```
+    pub fn record<const N: usize>(fields: [(&str, Self); N]) -> Self {
+        Self::Record(fields.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
+    }
+
+    /// The value as it crosses.
+    #[must_use]
+    pub fn to_wire(&self) -> Wire {
+        let mut wire = Wire { json: String::new(), blobs: Vec::new() };
+        write(self, &mut wire);
+        wire
+    }
+
+    /// Reads a value that has crossed.
+    ///
+    /// # Errors
+    /// `ERR_INVALID_VALUE` where the JSON does not parse (lone surrogates, more than 128 levels) or names a blob that is not there.
+    pub fn from_wire(wire: Wire) -> Result<Self> {
+        let json: Json = serde_json::from_str(&wire.json).map_err(|error| invalid(&error.to_string()))?;
+        let mut blobs: Vec<Option<Vec<u8>>> = wire.blobs.into_iter().map(Some).collect();
+        read(json, &mut blobs)
+    }
+
+    /// The value as plain JSON, bytes as base64 text: what an MCP server can read.
+    #[must_use]
+    pub fn into_json(self) -> Json {
+        use base64::Engine as _;
+        match self {
+            Self::Null => Json::Null,
+            Self::Bool(value) => Json::Bool(value),
+            Self::Number(value) => Json::Number(value),
+            Self::Text(value) => Json::String(value),
+            Self::Bytes(bytes) => Json::String(base64::engine::general_purpose::STANDARD.encode(bytes)),
+            Self::List(items) => Json::Array(items.into_iter().map(Self::into_json).collect()),
+            Self::Record(fields) => Json::Object(fields.into_iter().map(|(key, value)| (key, value.into_json())).collect()),
+        }
+    }
+}
+
+impl From<Json> for Value {
+    fn from(json: Json) -> Self {
+        match json {
+            Json::Null => Self::Null,
+            Json::Bool(value) => Self::Bool(value),
+            Json::Number(value) => Self::Number(value),
+            Json::String(value) => Self::Text(value),
+            Json::Array(items) => Self::List(items.into_iter().map(Self::from).collect()),
+            Json::Object(fields) => Self::Record(fields.into_iter().map(|(key, value)| (key, Self::from(value))).collect()),
+        }
+    }
+}
+
+impl From<&str> for Value {
+    fn from(text: &str) -> Self {
+        Self::Text(text.to_owned())
+    }
+}
+
+impl From<String> for Value {
+    fn from(text: String) -> Self {
+        Self::Text(text)
+    }
+}
+
+impl Wire {
+    /// The wire form of `null`.
+    #[must_use]
+    pub fn null() -> Self {
+        Self { json: "null".to_owned(), blobs: Vec::new() }
+    }
+
+    /// What it counts against a limit: JSON bytes and blob bytes.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.json.len() + self.blobs.iter().map(Vec::len).sum::<usize>()
+    }
+
+    /// One list of byte strings, the JSON first.
+    pub(crate) fn to_frame(&self) -> Result<Vec<u8>> {
+        let mut parts: Vec<&[u8]> = Vec::with_capacity(self.blobs.len() + 1);
+        parts.push(self.json.as_bytes());
+        parts.extend(self.blobs.iter().map(Vec::as_slice));
+        hyperlight_js_common::encode_binaries(&parts).map_err(|error| Error::Internal(error.to_string()))
+    }
+
+    pub(crate) fn from_frame(frame: &[u8]) -> Result<Self> {
+        let mut parts = hyperlight_js_common::decode_binaries(frame).map_err(|error| invalid(&error.to_string()))?.into_iter();
+        let json = parts.next().ok_or_else(|| invalid("an empty frame"))?;
+        let json = String::from_utf8(json).map_err(|error| invalid(&error.to_string()))?;
+        Ok(Self { json, blobs: parts.collect() })
+    }
+}
+
+fn invalid(problem: &str) -> Error {
+    Error::InvalidValue { problem: problem.to_owned() }
+}
+
+/// JSON's own quoting. Writing a `str` cannot fail.
+fn quote(text: &str) -> String {
+    Json::String(text.to_owned()).to_string()
+}
+
+fn write(value: &Value, wire: &mut Wire) {
+    match value {
+        Value::Null => wire.json.push_str("null"),
+        Value::Bool(value) => wire.json.push_str(if *value { "true" } else { "false" }),
+        Value::Number(value) => wire.json.push_str(&value.to_string()),
+        Value::Text(value) => wire.json.push_str(&quote(value)),
+        Value::Bytes(bytes) => {
+            wire.json.push_str(&format!("{{\"{MARK}\":{}}}", wire.blobs.len()));
+            wire.blobs.push(bytes.clone());
+        }
+        Value::List(items) => {
+            wire.json.push('[');
+            for (index, item) in items.iter().enumerate() {
+                separate(index, wire);
+                write(item, wire);
+            }
+            wire.json.push(']');
+        }
+        Value::Record(fields) if fields.iter().any(|(key, _)| key == MARK) => write_escaped(fields, wire),
+        Value::Record(fields) => {
+            wire.json.push('{');
+            for (index, (key, value)) in fields.iter().enumerate() {
+                separate(index, wire);
+                wire.json.push_str(&quote(key));
+                wire.json.push(':');
+                write(value, wire);
+            }
+            wire.json.push('}');
+        }
+    }
+}
+
+fn write_escaped(fields: &[(String, Value)], wire: &mut Wire) {
+    wire.json.push_str(&format!("{{\"{MARK}\":["));
+    for (index, (key, value)) in fields.iter().enumerate() {
+        separate(index, wire);
+        wire.json.push('[');
+        wire.json.push_str(&quote(key));
+        wire.json.push(',');
+        write(value, wire);
+        wire.json.push(']');
+    }
+    wire.json.push_str("]}");
+}
+
+fn separate(index: usize, wire: &mut Wire) {
+    if index > 0 {
+        wire.json.push(',');
+    }
+}
+
+fn read(json: Json, blobs: &mut [Option<Vec<u8>>]) -> Result<Value> {
+    Ok(match json {
+        Json::Array(items) => Value::List(items.into_iter().map(|item| read(item, blobs)).collect::<Result<_>>()?),
+        Json::Object(fields) => match fields.get(MARK) {
+            Some(Json::Number(index)) if fields.len() == 1 => read_blob(index, blobs)?,
+            Some(Json::Array(_)) if fields.len() == 1 => read_escaped(fields, blobs)?,
+            Some(_) => return Err(invalid("a malformed placeholder for bytes")),
+            None => Value::Record(fields.into_iter().map(|(key, value)| Ok((key, read(value, blobs)?))).collect::<Result<_>>()?),
+        },
+        other => Value::from(other),
+    })
+}
+
+fn read_blob(index: &Number, blobs: &mut [Option<Vec<u8>>]) -> Result<Value> {
+    let slot = index.as_u64().and_then(|index| usize::try_from(index).ok()).and_then(|index| blobs.get_mut(index));
+    slot.and_then(Option::take).map(Value::Bytes).ok_or_else(|| invalid(&format!("there is no blob {index}")))
+}
+
+fn read_escaped(mut fields: Map<String, Json>, blobs: &mut [Option<Vec<u8>>]) -> Result<Value> {
+    let Some(Json::Array(entries)) = fields.remove(MARK) else {
+        return Err(invalid("a malformed escaped object"));
+    };
+    let mut record = Vec::with_capacity(entries.len());
+    for entry in entries {
+        let Json::Array(pair) = entry else { return Err(invalid("a malformed escaped object")) };
+        let [Json::String(key), value] = <[Json; 2]>::try_from(pair).map_err(|_| invalid("a malformed escaped object"))? else {
+            return Err(invalid("a malformed escaped object"));
+        };
+        record.push((key, read(value, blobs)?));
+    }
+    Ok(Value::Record(record))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn round_trip(value: &Value) -> Value {
+        let frame = value.to_wire().to_frame().unwrap();
+        Value::from_wire(Wire::from_frame(&frame).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn every_kind_of_value_survives_the_crossing() {
+        let value = Value::record([
+            ("list", Value::List(vec![Value::Null, Value::Bool(true), Value::from("ß\u{1}\"")])),
+            ("number", Value::Number(Number::from_f64(0.1).unwrap())),
+            ("bytes", Value::Bytes(vec![0, 255, 7])),
+            ("more", Value::Bytes(Vec::new())),
+        ]);
+        assert_eq!(round_trip(&value), value);
+    }
+
+    #[test]
+    fn an_object_that_looks_like_bytes_stays_an_object() {
+        let forged = Value::from(serde_json::json!({ "$bytes": 0, "x": { "$bytes": [["a", 1]] } }));
+        let both = Value::List(vec![forged, Value::Bytes(vec![1])]);
+        assert_eq!(round_trip(&both), both);
+    }
+
+    #[test]
+    fn a_placeholder_for_a_blob_that_is_not_there_is_an_error() {
+        for json in [r#"{"$bytes":0}"#, r#"{"$bytes":-1}"#, r#"{"$bytes":"x"}"#, r#"{"$bytes":[[1,2]]}"#, r#"{"$bytes":[1]}"#] {
+            let error = Value::from_wire(Wire { json: json.into(), blobs: Vec::new() }).unwrap_err();
+            assert_eq!(error.code(), "ERR_INVALID_VALUE", "{json}");
+        }
+    }
+
+    #[test]
+    fn bytes_become_base64_where_only_json_can_go() {
+        assert_eq!(Value::Bytes(b"hello".to_vec()).into_json(), serde_json::json!("aGVsbG8="));
+    }
+
+    #[test]
+    fn a_truncated_frame_is_an_error() {
+        let frame = Value::Bytes(vec![9; 10]).to_wire().to_frame().unwrap();
+        for end in 0..frame.len() {
+            assert!(Wire::from_frame(&frame[..end]).is_err(), "{end}");
+        }
+    }
+}

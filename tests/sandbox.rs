@@ -1,0 +1,192 @@
+//! The micro-VM through the crate's own API: real guests, no MCP.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use hyperlight_mcp::sandbox::{
+    Arguments, GuestChoice, GuestModule, HostCall, HostFunctions, HostReply, ModuleFunction, RunControl, RunOutcome, RunRequest, Sandboxes, Stop, StopReason,
+    Value, Wire,
+};
+use hyperlight_mcp::{Error, Limits};
+use serde_json::{Value as Json, json};
+
+/// Echoes its arguments, and can wait for longer than any run lasts.
+struct Echo;
+
+impl HostFunctions for Echo {
+    fn call(&self, call: HostCall, control: &RunControl) -> HostReply {
+        let Arguments::Given(arguments) = call.arguments else {
+            return HostReply::Throw { name: None, message: "oversize".into(), code: Some("ERR_ARGUMENTS_TOO_LARGE".into()) };
+        };
+        match call.function.as_str() {
+            "echo" => HostReply::Value(Value::List(arguments)),
+            "wait" => match control.wait(tokio::time::sleep(Duration::from_secs(3600))) {
+                Ok(()) => HostReply::Value(Value::Null),
+                Err(_) => HostReply::Value(Value::from("stopped")),
+            },
+            other => HostReply::Throw { name: Some("TypeError".into()), message: format!("no {other}"), code: Some("ERR_X".into()) },
+        }
+    }
+}
+
+fn sandboxes() -> Sandboxes {
+    let choice = match std::env::var("HYPERLIGHT_MCP_GUEST").as_deref() {
+        Ok("standard") => GuestChoice::Standard,
+        Ok("ring3") => GuestChoice::Ring3,
+        _ => GuestChoice::Auto,
+    };
+    Sandboxes::new(choice, Arc::new(Limits::default()), tokio::runtime::Handle::current())
+}
+
+fn request(code: &str) -> RunRequest {
+    let functions = ["echo", "wait", "fail"].map(|name| ModuleFunction { name: name.into(), target: name.into() });
+    RunRequest {
+        code: code.to_owned(),
+        input: Wire::null(),
+        modules: vec![GuestModule { name: "test".into(), functions: functions.into() }],
+        host: Arc::new(Echo),
+        timeout: Duration::from_secs(30),
+        stop: Stop::new(),
+        on_log: None,
+    }
+}
+
+async fn run(sandboxes: &Arc<Sandboxes>, request: RunRequest) -> RunOutcome {
+    let sandboxes = Arc::clone(sandboxes);
+    tokio::task::spawn_blocking(move || sandboxes.run(request)).await.unwrap()
+}
+
+fn value(outcome: RunOutcome) -> Json {
+    let Value::Record(mut fields) = Value::from_wire(outcome.value.unwrap()).unwrap() else { panic!("no record") };
+    fields.remove(0).1.into_json()
+}
+
+async fn evaluate(code: &str) -> RunOutcome {
+    run(&Arc::new(sandboxes()), request(code)).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_handler_gets_its_input_and_its_value_comes_back() {
+    let mut request = request("function handler({ n }) { return { double: n * 2, text: 'ß\\u0000\\ud83d\\ude00', at: new Date(0) }; }");
+    request.input = Value::from(json!({ "n": 21 })).to_wire();
+    let outcome = run(&Arc::new(sandboxes()), request).await;
+    assert_eq!(value(outcome), json!({ "double": 42, "text": "ß\u{0}😀", "at": "1970-01-01T00:00:00.000Z" }));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_handler_may_be_exported_or_not_by_name_or_by_default_and_async() {
+    for code in [
+        "const handler = () => 1",
+        "export const handler = () => 1",
+        "export default () => 1",
+        "export default async function () { return await Promise.resolve(1); }",
+        "const x = () => 1; export { x as handler }",
+        "export function handler() { return 1 } // the end",
+    ] {
+        assert_eq!(value(evaluate(code).await), json!(1), "{code}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_host_call_is_synchronous_and_carries_bytes_both_ways() {
+    let code = r#"
+        import { echo } from "host:test";
+        import test from "host:test";
+        export const handler = () => {
+            const [object, bytes] = echo({ "$bytes": 0, a: [1, "x"] }, new Uint8Array([1, 2, 255]));
+            return { object, isBytes: bytes instanceof Uint8Array, bytes, same: test.echo === echo, name: echo.name, required: require("host:test").echo === echo };
+        };"#;
+    let expected = json!({ "object": { "$bytes": 0, "a": [1, "x"] }, "isBytes": true, "bytes": "AQL/", "same": true, "name": "echo", "required": true });
+    assert_eq!(value(evaluate(code).await), expected);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_host_function_throws_is_thrown_in_the_guest() {
+    let code = r#"import { fail } from "host:test"; export const handler = () => { try { fail(); } catch (e) { return [e instanceof Error, e.name, e.message, e.code]; } };"#;
+    assert_eq!(value(evaluate(code).await), json!([true, "TypeError", "no fail", "ERR_X"]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_way_to_fail_has_its_code_and_the_sandbox_stays_usable() {
+    let sandboxes = Arc::new(sandboxes());
+    for (code, expected) in [
+        ("export const handler = (", "ERR_CODE_SYNTAX"),
+        ("import { x } from 'host:nope'; export const handler = () => 1", "ERR_CODE_SYNTAX"),
+        ("import { nope } from 'host:test'; export const handler = () => 1", "ERR_CODE_SYNTAX"),
+        ("const x = 1", "ERR_NO_HANDLER"),
+        ("export const handler = 5", "ERR_NO_HANDLER"),
+        ("throw new Error('top')", "ERR_GUEST_THREW"),
+        ("export const handler = () => { throw new RangeError('inner') }", "ERR_GUEST_THREW"),
+        ("export const handler = () => { throw 'text' }", "ERR_GUEST_THREW"),
+        ("export const handler = async () => { JSON.parse('{') }", "ERR_GUEST_THREW"),
+        ("export const handler = () => () => 1", "ERR_INVALID_VALUE"),
+        ("export const handler = () => { const a = {}; a.a = a; return a }", "ERR_INVALID_VALUE"),
+        ("export const handler = () => 5n", "ERR_INVALID_VALUE"),
+        ("export const handler = () => new Promise(() => {})", "ERR_NEVER_SETTLES"),
+        ("export const handler = () => { const f = () => f() + 1; return f() }", "ERR_GUEST_THREW"),
+        ("export const handler = () => { const a = []; for (;;) a.push('x'.repeat(1 << 20) + a.length) }", "ERR_GUEST_MEMORY"),
+        ("export const handler = () => 'x'.repeat(4 * 1024 * 1024 + 1)", "ERR_VALUE_TOO_LARGE"),
+        ("export const handler = () => 'x'.repeat(8 * 1024 * 1024)", "ERR_VALUE_TOO_LARGE"),
+    ] {
+        let error = run(&sandboxes, request(code)).await.value.unwrap_err();
+        assert_eq!(error.code(), expected, "{code}: {error}");
+        assert_eq!(value(run(&sandboxes, request("export const handler = () => 1")).await), json!(1), "after {code}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_syntax_error_names_its_line_and_column() {
+    let error = evaluate("const a = 1;\nconst b = 2;\n  const = 3;\n").await.value.unwrap_err();
+    let Error::CodeSyntax { line, column, .. } = error else { panic!("{error}") };
+    assert_eq!((line, column.is_some()), (Some(3), true));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_endless_loop_ends_at_its_deadline_and_a_pending_call_on_request() {
+    let sandboxes = Arc::new(sandboxes());
+    let mut looping = request("export const handler = () => { while (true) {} }");
+    looping.timeout = Duration::from_millis(300);
+    assert_eq!(run(&sandboxes, looping).await.value.unwrap_err().code(), "ERR_RUN_TIMEOUT");
+
+    let waiting = request("import { wait } from 'host:test'; export const handler = () => { for (;;) wait() }");
+    let stop = waiting.stop.clone();
+    let running = run(&sandboxes, waiting);
+    let stopping = async {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        stop.stop(StopReason::Aborted);
+    };
+    assert_eq!(tokio::join!(running, stopping).0.value.unwrap_err().code(), "ERR_ABORTED");
+    assert_eq!(value(run(&sandboxes, request("export const handler = () => 1")).await), json!(1));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_carried_over_from_one_run_to_the_next() {
+    let sandboxes = Arc::new(sandboxes());
+    let code = "globalThis.count = (globalThis.count ?? 0) + 1; Array.prototype.evil = 1; export const handler = () => [count, Object.keys(Array.prototype).length]";
+    for _ in 0..20 {
+        assert_eq!(value(run(&sandboxes, request(code)).await), json!([1, 1]));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_console_is_logged_in_order_by_level_and_cut_at_its_limit() {
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let listener = Arc::clone(&seen);
+    let mut logging = request(
+        "export const handler = () => { console.log('a', { b: [1] }); console.warn('ß'); console.error(new Error('x').message); console.info(1); console.debug(null); print('p'); console.log('y'.repeat(300 * 1024)); console.log('late') }",
+    );
+    logging.on_log = Some(Arc::new(move |entry| listener.lock().unwrap().push(entry.clone())));
+    let outcome = run(&Arc::new(sandboxes()), logging).await;
+    let logs: Vec<_> = outcome.logs.iter().map(|entry| (entry.level.as_str(), entry.text.as_str())).collect();
+    let expected = [("log", "a { b: [1] }"), ("warn", "ß"), ("error", "x"), ("info", "1"), ("debug", "null"), ("log", "p")];
+    assert_eq!(logs[..6], expected);
+    assert_eq!(logs.len(), 7);
+    assert!(logs[6].1.ends_with("[log cut: limits.maxLogBytes]"));
+    assert_eq!(*seen.lock().unwrap(), outcome.logs);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn arguments_too_large_for_the_buffer_are_an_error_and_the_guest_goes_on() {
+    let code = "import { echo } from 'host:test'; export const handler = () => { try { echo('x'.repeat(6 << 20)) } catch (e) { return [e.code, echo(1)] } }";
+    assert_eq!(value(evaluate(code).await), json!(["ERR_ARGUMENTS_TOO_LARGE", [1]]));
+}
