@@ -6,7 +6,9 @@ fn main() {
     for guest in ["guest/out/hyperlight-mcp-guest.standard", "guest/out/hyperlight-mcp-guest.ring3"] {
         println!("cargo::rerun-if-changed={guest}");
         if !Path::new(guest).is_file() {
-            println!("cargo::error={guest} is missing. Build it with: npm run build:guest (or scripts/setup, which does all that is needed)");
+            println!(
+                "cargo::error={guest} is missing. Build it with: npm run build:guest (or scripts/setup, which does all that is needed)"
+            );
         }
     }
     if std::env::var_os("CARGO_FEATURE_NODE").is_some() {

@@ -1,5 +1,5 @@
 // Loads the prebuilt addon of this platform: from its package, or, in the repository, from where `npm run build` puts it.
-'use strict'
+
 const { existsSync } = require('node:fs')
 const { join } = require('node:path')
 
@@ -22,7 +22,10 @@ function load() {
   try {
     return require(`hyperlight-mcp-${name}`)
   } catch (cause) {
-    throw new Error(`hyperlight-mcp's package for this platform, hyperlight-mcp-${name}, is not installed: install without --omit=optional, or, in the repository, run: npm run build`, { cause })
+    throw new Error(
+      `hyperlight-mcp's package for this platform, hyperlight-mcp-${name}, is not installed: install without --omit=optional, or, in the repository, run: npm run build`,
+      { cause },
+    )
   }
 }
 

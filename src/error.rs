@@ -44,7 +44,9 @@ pub enum Error {
     ServerDisabled { server: String },
 
     /// What was shown is no longer what there is.
-    #[error("what was approved for server \"{server}\" is no longer what there is: show approvalRequest(\"{server}\") again and approve its new digest")]
+    #[error(
+        "what was approved for server \"{server}\" is no longer what there is: show approvalRequest(\"{server}\") again and approve its new digest"
+    )]
     DigestChanged { server: String },
 
     /// The server has no such tool, or its filters hide it.
@@ -100,7 +102,9 @@ pub enum Error {
     InputTooLarge { size: usize, limit: usize },
 
     /// The run's value is too large.
-    #[error("the value that the handler returned has {size} bytes; the limit maxValueBytes is {limit}. Return less, or raise limits.maxValueBytes")]
+    #[error(
+        "the value that the handler returned has {size} bytes; the limit maxValueBytes is {limit}. Return less, or raise limits.maxValueBytes"
+    )]
     ValueTooLarge { size: usize, limit: usize },
 
     /// The run's code is too large.

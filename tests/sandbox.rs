@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use hyperlight_mcp::sandbox::{
-    Arguments, GuestChoice, GuestModule, HostCall, HostFunctions, HostReply, ModuleFunction, RunControl, RunOutcome, RunRequest, Sandboxes, Stop, StopReason,
-    Value, Wire,
+    Arguments, GuestChoice, GuestModule, HostCall, HostFunctions, HostReply, ModuleFunction, RunControl, RunOutcome, RunRequest, Sandboxes,
+    Stop, StopReason, Value, Wire,
 };
 use hyperlight_mcp::{Error, Limits};
 use serde_json::{Value as Json, json};
@@ -20,7 +20,7 @@ impl HostFunctions for Echo {
         };
         match call.function.as_str() {
             "echo" => HostReply::Value(Value::List(arguments)),
-            "wait" => match control.wait(tokio::time::sleep(Duration::from_secs(3600))) {
+            "wait" => match control.wait(tokio::time::sleep(Duration::from_hours(1))) {
                 Ok(()) => HostReply::Value(Value::Null),
                 Err(_) => HostReply::Value(Value::from("stopped")),
             },

@@ -17,7 +17,9 @@ const TYPED = ['SIGINT', 'SIGQUIT'] // a terminal sends these to the command too
 function look(pid) {
   try {
     // The program's name, in brackets, may hold anything; what follows are words.
-    const words = readFileSync(`/proc/${pid}/stat`, 'latin1').replace(/^.*\) /s, '').split(' ')
+    const words = readFileSync(`/proc/${pid}/stat`, 'latin1')
+      .replace(/^.*\) /s, '')
+      .split(' ')
     return { parent: Number(words[1]), began: words[19] }
   } catch {
     return undefined // it has ended
@@ -34,7 +36,9 @@ class Family {
 
   /** Looks for new members, and returns them. */
   grow() {
-    const all = readdirSync('/proc').filter((name) => /^\d+$/.test(name)).map((pid) => [Number(pid), look(pid)])
+    const all = readdirSync('/proc')
+      .filter((name) => /^\d+$/.test(name))
+      .map((pid) => [Number(pid), look(pid)])
     const fresh = []
     for (let more = true; more; ) {
       more = false

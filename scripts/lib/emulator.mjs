@@ -42,12 +42,24 @@ function commandScript({ mark, results, ignored }) {
   // env would take a name with "=" for a variable and one with "-" for an option; nice takes what follows "--" as it is.
   const shield = /^-|=/.test(command[0]) ? ['nice', '-n', '0', '--'] : []
   const words = [
-    'setsid', 'chroot', '.',
+    'setsid',
+    'chroot',
+    '.',
     '/usr/bin/setpriv', // by its path, or busybox would take its own
-    `--reuid=${uid}`, `--regid=${gid}`, groups ? `--groups=${groups}` : '--clear-groups', '--',
-    'env', '-i', `--chdir=${bytes(readlinkSync('/proc/self/cwd', 'buffer'))}`, '--default-signal',
-    ...ignored.map((name) => `--ignore-signal=${name}`), '--',
-    ...environment, 'HYPERLIGHT_MCP_EMULATED=1', ...shield, ...command,
+    `--reuid=${uid}`,
+    `--regid=${gid}`,
+    groups ? `--groups=${groups}` : '--clear-groups',
+    '--',
+    'env',
+    '-i',
+    `--chdir=${bytes(readlinkSync('/proc/self/cwd', 'buffer'))}`,
+    '--default-signal',
+    ...ignored.map((name) => `--ignore-signal=${name}`),
+    '--',
+    ...environment,
+    'HYPERLIGHT_MCP_EMULATED=1',
+    ...shield,
+    ...command,
   ]
   // COMMAND may open its streams again (/dev/stderr), so they must be its user's.
   const prepare = [`owner=${uid}:${gid}`]
@@ -69,21 +81,46 @@ function commandScript({ mark, results, ignored }) {
 }
 
 function qemuArguments({ kernel, initrd, memory, results }) {
-  const folder = (tag, path, more) =>
-    `local,path=${path.replaceAll(',', ',,')},mount_tag=${tag},security_model=none,multidevs=remap${more}`
+  const folder = (tag, path, more) => `local,path=${path.replaceAll(',', ',,')},mount_tag=${tag},security_model=none,multidevs=remap${more}`
   return [
-    '-nodefaults', '-no-user-config', '-no-reboot', '-display', 'none',
-    '-machine', 'pc', '-accel', 'tcg,thread=multi', '-cpu', 'max,+svm', '-smp', '2', '-m', memory,
-    '-kernel', kernel, '-initrd', initrd,
+    '-nodefaults',
+    '-no-user-config',
+    '-no-reboot',
+    '-display',
+    'none',
+    '-machine',
+    'pc',
+    '-accel',
+    'tcg,thread=multi',
+    '-cpu',
+    'max,+svm',
+    '-smp',
+    '2',
+    '-m',
+    memory,
+    '-kernel',
+    kernel,
+    '-initrd',
+    initrd,
     // Mitigations protect nothing here and cost a fifth of the boot; the clocks are known to be good; panic=-1 ends QEMU at once.
-    '-append', 'console=ttyS0 loglevel=4 panic=-1 mitigations=off nokaslr random.trust_cpu=on tsc=reliable no_timer_check cryptomgr.notests',
-    '-device', 'virtio-rng-pci', '-device', 'virtio-serial-pci,max_ports=8',
-    '-chardev', 'socket,id=console,fd=3', '-serial', 'chardev:console',
+    '-append',
+    'console=ttyS0 loglevel=4 panic=-1 mitigations=off nokaslr random.trust_cpu=on tsc=reliable no_timer_check cryptomgr.notests',
+    '-device',
+    'virtio-rng-pci',
+    '-device',
+    'virtio-serial-pci,max_ports=8',
+    '-chardev',
+    'socket,id=console,fd=3',
+    '-serial',
+    'chardev:console',
     ...PORTS.flatMap((name, index) => [
-      '-chardev', `socket,id=${name},fd=${4 + index}`,
-      '-device', `virtserialport,chardev=${name},nr=${1 + index}`,
+      '-chardev',
+      `socket,id=${name},fd=${4 + index}`,
+      '-device',
+      `virtserialport,chardev=${name},nr=${1 + index}`,
     ]),
-    '-virtfs', folder('root', '/', ',readonly=on'),
+    '-virtfs',
+    folder('root', '/', ',readonly=on'),
     ...(results ? ['-virtfs', folder('results', results, '')] : []),
   ]
 }

@@ -63,7 +63,11 @@ impl ServerCalls {
             return match function.as_str() {
                 "call" => self.call_raw(arguments, control),
                 "tools" => self.tools(arguments),
-                other => throw(&Error::UnknownTool { server: MCP_MODULE.to_owned(), tool: other.to_owned(), known: vec!["call".to_owned(), "tools".to_owned()] }),
+                other => throw(&Error::UnknownTool {
+                    server: MCP_MODULE.to_owned(),
+                    tool: other.to_owned(),
+                    known: vec!["call".to_owned(), "tools".to_owned()],
+                }),
             };
         }
         let server = server_of(&module).unwrap_or(&module).to_owned();
@@ -96,7 +100,12 @@ impl ServerCalls {
         let result = self.call_tool(&server, &tool, rest, control).and_then(|result| {
             let (result, limit) = (tool_result(&result), self.limits.max_response_bytes);
             let size = serde_json::to_vec(&result).map_or(0, |json| json.len());
-            let too_large = || Error::ResponseTooLarge { what: format!("the result of {server}.{tool}"), size: size.to_string(), limit, limit_name: "limits.maxResponseBytes" };
+            let too_large = || Error::ResponseTooLarge {
+                what: format!("the result of {server}.{tool}"),
+                size: size.to_string(),
+                limit,
+                limit_name: "limits.maxResponseBytes",
+            };
             if size > limit { Err(too_large()) } else { Ok(result) }
         });
         match result {
@@ -111,7 +120,12 @@ impl ServerCalls {
             Arguments::Given(given) => match <[Value; 1]>::try_from(given) {
                 Ok([Value::Text(server)]) => Some(server),
                 Err(given) if given.is_empty() => None,
-                _ => return throw(&Error::InvalidArguments { what: "tools".to_owned(), problem: "or a server's name, or nothing".to_owned() }),
+                _ => {
+                    return throw(&Error::InvalidArguments {
+                        what: "tools".to_owned(),
+                        problem: "or a server's name, or nothing".to_owned(),
+                    });
+                }
             },
             Arguments::Oversize(_) => None,
         };
@@ -119,12 +133,16 @@ impl ServerCalls {
             return throw(&error);
         }
         let shown = self.manifests.iter().filter(|(server, _)| wanted.as_ref().is_none_or(|wanted| wanted == *server));
-        let entries: Vec<_> = shown.flat_map(|(server, manifest)| catalog_entries(server, manifest, self.limits.max_description_chars)).collect();
-        serde_json::to_value(entries).map_or_else(|error| throw(&Error::Internal(error.to_string())), |json| HostReply::Value(Value::from(json)))
+        let entries: Vec<_> =
+            shown.flat_map(|(server, manifest)| catalog_entries(server, manifest, self.limits.max_description_chars)).collect();
+        serde_json::to_value(entries)
+            .map_or_else(|error| throw(&Error::Internal(error.to_string())), |json| HostReply::Value(Value::from(json)))
     }
 
     fn manifest(&self, server: &str) -> Result<&Manifest> {
-        self.manifests.get(server).ok_or_else(|| Error::UnknownServer { server: server.to_owned(), known: self.manifests.keys().cloned().collect() })
+        self.manifests
+            .get(server)
+            .ok_or_else(|| Error::UnknownServer { server: server.to_owned(), known: self.manifests.keys().cloned().collect() })
     }
 }
 
@@ -135,7 +153,10 @@ fn raw_call(arguments: Arguments, limit: usize) -> Result<(String, String, Argum
     };
     match (given.next(), given.next()) {
         (Some(Value::Text(server)), Some(Value::Text(tool))) => Ok((server, tool, Arguments::Given(given.collect()))),
-        _ => Err(Error::InvalidArguments { what: "call".to_owned(), problem: "after a server's and a tool's name: call(server, tool, { … })".to_owned() }),
+        _ => Err(Error::InvalidArguments {
+            what: "call".to_owned(),
+            problem: "after a server's and a tool's name: call(server, tool, { … })".to_owned(),
+        }),
     }
 }
 

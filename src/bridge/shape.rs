@@ -54,9 +54,7 @@ pub fn shape(what: &str, result: &Json, limit: usize, errors: ToolErrors) -> Sha
         Ok(reply) => reply,
         Err(error) => errors.reply(&error),
     };
-    let warning = shaper.cut.map(|bytes| {
-        format!("the text of {what} was cut from {bytes} to {limit} bytes (limits.maxResponseBytes)")
-    });
+    let warning = shaper.cut.map(|bytes| format!("the text of {what} was cut from {bytes} to {limit} bytes (limits.maxResponseBytes)"));
     Shaped { reply, warning }
 }
 
@@ -140,7 +138,8 @@ impl Shaper<'_> {
         }
         match resource.get("blob") {
             Some(blob) => fields.push(("data".to_owned(), self.bytes(Some(blob))?)),
-            None => fields.push(("text".to_owned(), Value::Text(self.take_text(resource.get("text").and_then(Json::as_str).unwrap_or_default())))),
+            None => fields
+                .push(("text".to_owned(), Value::Text(self.take_text(resource.get("text").and_then(Json::as_str).unwrap_or_default())))),
         }
         Ok(Value::Record(fields))
     }
@@ -149,7 +148,12 @@ impl Shaper<'_> {
         let text = data.and_then(Json::as_str).unwrap_or_default();
         let bytes = base64::engine::general_purpose::STANDARD.decode(text).map_err(|error| {
             let (server, tool) = self.what.split_once('.').unwrap_or((self.what, ""));
-            Error::Protocol { server: server.to_owned(), tool: tool.to_owned(), code: 0, message: format!("its bytes are no base64: {error}") }
+            Error::Protocol {
+                server: server.to_owned(),
+                tool: tool.to_owned(),
+                code: 0,
+                message: format!("its bytes are no base64: {error}"),
+            }
         })?;
         self.take(bytes.len())?;
         Ok(Value::Bytes(bytes))
@@ -163,7 +167,12 @@ impl Shaper<'_> {
         if size > self.left {
             let total = self.limit - self.left + size;
             let what = format!("the result of {}", self.what);
-            return Err(Error::ResponseTooLarge { what, size: total.to_string(), limit: self.limit, limit_name: "limits.maxResponseBytes" });
+            return Err(Error::ResponseTooLarge {
+                what,
+                size: total.to_string(),
+                limit: self.limit,
+                limit_name: "limits.maxResponseBytes",
+            });
         }
         self.left -= size;
         Ok(())

@@ -143,7 +143,12 @@ impl Connection {
         let ServiceError::McpError(error) = error else { return self.ended(&tool).await };
         if let Some(bytes) = error.data.as_ref().and_then(|data| data.get(OVERSIZE_MARK)) {
             let what = format!("the answer of {server}.{tool}");
-            return Error::ResponseTooLarge { what, size: bytes.to_string(), limit: MAX_WIRE_MESSAGE_BYTES, limit_name: "one message on the wire" };
+            return Error::ResponseTooLarge {
+                what,
+                size: bytes.to_string(),
+                limit: MAX_WIRE_MESSAGE_BYTES,
+                limit_name: "one message on the wire",
+            };
         }
         let malformed = error.data.as_ref().and_then(|data| data.get(MALFORMED_MARK)).and_then(Json::as_str);
         let message = malformed.map_or_else(|| error.message.to_string(), |problem| format!("its answer is no valid JSON: {problem}"));
@@ -296,7 +301,7 @@ mod tests {
 
     #[test]
     fn a_package_runner_gets_more_time_unless_the_config_says_otherwise() {
-        assert_eq!(connect_timeout("/usr/bin/npx", None, 10_000), Duration::from_secs(120));
+        assert_eq!(connect_timeout("/usr/bin/npx", None, 10_000), Duration::from_mins(2));
         assert_eq!(connect_timeout("node", None, 10_000), Duration::from_secs(10));
         assert_eq!(connect_timeout("npx", Some(50), 10_000), Duration::from_millis(50));
     }

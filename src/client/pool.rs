@@ -21,14 +21,14 @@ pub struct Connections {
     slots: Mutex<HashMap<String, Arc<Slot>>>,
     watchdog: Arc<Watchdog>,
     clock: AtomicU64,
-    max_connections: usize,
+    limit: usize,
     connect_timeout_ms: u64,
 }
 
 impl Connections {
     #[must_use]
     pub fn new(watchdog: Watchdog, max_connections: usize, connect_timeout_ms: u64) -> Self {
-        Self { slots: Mutex::default(), watchdog: Arc::new(watchdog), clock: AtomicU64::new(0), max_connections, connect_timeout_ms }
+        Self { slots: Mutex::default(), watchdog: Arc::new(watchdog), clock: AtomicU64::new(0), limit: max_connections, connect_timeout_ms }
     }
 
     /// The live connection of a server; a new one where there is none. `launch` is asked only then.
@@ -98,22 +98,24 @@ impl Connections {
 
     /// Where the limit is reached, the connection that has been idle for longest gives way.
     async fn make_room(&self, server: &str) -> Result<()> {
-        let others: Vec<_> = self.locked().iter().filter(|(name, _)| *name != server).map(|(name, slot)| (name.clone(), Arc::clone(slot))).collect();
+        let others: Vec<_> =
+            self.locked().iter().filter(|(name, _)| *name != server).map(|(name, slot)| (name.clone(), Arc::clone(slot))).collect();
         let mut live = Vec::new();
         for (name, slot) in others {
             // A place that is locked is being connected: it counts, and is not idle.
-            let idle = slot.connection.try_lock().map_or(Some(false), |place| place.as_ref().map(|connection| Arc::strong_count(connection) == 1));
+            let idle =
+                slot.connection.try_lock().map_or(Some(false), |place| place.as_ref().map(|connection| Arc::strong_count(connection) == 1));
             if let Some(idle) = idle {
                 live.push((slot.last_used.load(Ordering::Relaxed), idle, name));
             }
         }
-        if live.len() < self.max_connections {
+        if live.len() < self.limit {
             return Ok(());
         }
         live.sort();
         let Some((_, _, oldest)) = live.iter().find(|(_, idle, _)| *idle) else {
             let holders = live.into_iter().map(|(_, _, name)| name).collect();
-            return Err(Error::TooManyConnections { server: server.to_owned(), limit: self.max_connections, holders });
+            return Err(Error::TooManyConnections { server: server.to_owned(), limit: self.limit, holders });
         };
         tracing::info!(server = oldest, "connection closed to make room");
         self.close(oldest).await;

@@ -81,7 +81,11 @@ impl ServerProcess {
     /// The last lines of standard error, as part of a message; empty where there are none.
     pub(super) fn stderr_text(&self) -> String {
         let lines = self.stderr.lock().unwrap_or_else(PoisonError::into_inner);
-        if lines.is_empty() { String::new() } else { format!("; its last words: {}", lines.iter().cloned().collect::<Vec<_>>().join(" | ")) }
+        if lines.is_empty() {
+            String::new()
+        } else {
+            format!("; its last words: {}", lines.iter().cloned().collect::<Vec<_>>().join(" | "))
+        }
     }
 
     /// Ends the group: after its input was closed, 2 s, then SIGTERM, 2 s, then SIGKILL. Its grandchildren too.

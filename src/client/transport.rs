@@ -8,7 +8,9 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rmcp::RoleClient;
-use rmcp::model::{CustomResult, ErrorCode, ErrorData, JsonRpcError, JsonRpcMessage, JsonRpcResponse, JsonRpcVersion2_0, RequestId, ServerResult};
+use rmcp::model::{
+    CustomResult, ErrorCode, ErrorData, JsonRpcError, JsonRpcMessage, JsonRpcResponse, JsonRpcVersion2_0, RequestId, ServerResult,
+};
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use serde_json::{Value as Json, json};
@@ -103,7 +105,11 @@ struct Reader<R> {
 enum Line {
     Whole(Vec<u8>),
     /// Too long: its ends, and how long it was.
-    Oversize { head: Vec<u8>, tail: Vec<u8>, bytes: usize },
+    Oversize {
+        head: Vec<u8>,
+        tail: Vec<u8>,
+        bytes: usize,
+    },
 }
 
 impl<R: AsyncRead + Unpin> Reader<R> {
@@ -133,6 +139,8 @@ impl<R: AsyncRead + Unpin> Reader<R> {
             if bytes <= self.max_message_bytes {
                 line.extend_from_slice(part);
             } else {
+                let missing = ID_WINDOW.saturating_sub(line.len());
+                line.extend(part.iter().take(missing));
                 line.truncate(ID_WINDOW);
                 line.shrink_to_fit();
                 tail.extend_from_slice(part);
@@ -151,7 +159,7 @@ impl<R: AsyncRead + Unpin> Reader<R> {
         match line {
             Line::Oversize { head, tail, bytes } => {
                 tracing::warn!(bytes, limit = self.max_message_bytes, "a message over the limit was dropped");
-                self.fail(&head, &tail, json!({ OVERSIZE_MARK: bytes, "limit": self.max_message_bytes }))
+                self.fail(&head, &tail, &json!({ OVERSIZE_MARK: bytes, "limit": self.max_message_bytes }))
             }
             Line::Whole(line) => {
                 let text = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&line).trim_ascii();
@@ -165,7 +173,7 @@ impl<R: AsyncRead + Unpin> Reader<R> {
                     Err(error) => {
                         tracing::debug!(%error, bytes = text.len(), "a line that is no JSON was skipped");
                         let tail = &text[text.len().saturating_sub(ID_WINDOW)..];
-                        if text[0] == b'{' { self.fail(text, tail, json!({ MALFORMED_MARK: error.to_string() })) } else { Vec::new() }
+                        if text[0] == b'{' { self.fail(text, tail, &json!({ MALFORMED_MARK: error.to_string() })) } else { Vec::new() }
                     }
                 }
             }
@@ -198,7 +206,7 @@ impl<R: AsyncRead + Unpin> Reader<R> {
 
     /// An answer that cannot be used fails the call it belongs to. Where its id cannot be made out, all calls that
     /// wait fail: each of them may have waited for it.
-    fn fail(&self, head: &[u8], tail: &[u8], data: Json) -> Vec<RxJsonRpcMessage<RoleClient>> {
+    fn fail(&self, head: &[u8], tail: &[u8], data: &Json) -> Vec<RxJsonRpcMessage<RoleClient>> {
         let mut raw = lock(&self.raw);
         let found = [find_id(tail), find_id(&head[..head.len().min(ID_WINDOW)])].into_iter().flatten().find(|id| raw.contains(id));
         let failed: Vec<RequestId> = match found {

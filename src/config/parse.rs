@@ -1,4 +1,4 @@
-//! The config's shapes: `mcpServers` (Claude Desktop, HyperAgent) and `servers` (VS Code), with comments and trailing commas.
+//! The config's shapes: `mcpServers` (Claude Desktop, `HyperAgent`) and `servers` (VS Code), with comments and trailing commas.
 
 use jsonc_parser::ParseOptions;
 use secrecy::SecretString;
@@ -10,8 +10,20 @@ use crate::error::{Error, Result};
 const MAX_NAME_CHARS: usize = 64;
 const RESERVED_NAMES: [&str; 5] = ["fs-read", "fs-write", "fetch", "mcp", "gateway"];
 const KNOWN_KEYS: [&str; 14] = [
-    "command", "args", "env", "cwd", "envFile", "type", "url", "headers", "allowTools", "denyTools", "timeoutMs", "connectTimeoutMs",
-    "disabled", "confirm",
+    "command",
+    "args",
+    "env",
+    "cwd",
+    "envFile",
+    "type",
+    "url",
+    "headers",
+    "allowTools",
+    "denyTools",
+    "timeoutMs",
+    "connectTimeoutMs",
+    "disabled",
+    "confirm",
 ];
 
 /// A config that was read.
@@ -117,9 +129,8 @@ impl Reader<'_> {
         let deny = server.get("denyTools").map_or(Ok(Vec::new()), |list| self.strings(list, &at("denyTools")))?;
         let confirm = match server.get("confirm") {
             None => Confirm::default(),
-            Some(value) => {
-                serde_json::from_value(value.clone()).map_err(|_| self.invalid(&at("confirm"), "must be \"never\", \"writes\" or \"always\""))?
-            }
+            Some(value) => serde_json::from_value(value.clone())
+                .map_err(|_| self.invalid(&at("confirm"), "must be \"never\", \"writes\" or \"always\""))?,
         };
         Ok(ServerDefinition {
             name: name.to_owned(),
@@ -208,7 +219,9 @@ impl Reader<'_> {
     }
 
     fn boolean(&self, server: &Map<String, Json>, field: &str, key: &str) -> Result<bool> {
-        server.get(key).map_or(Ok(false), |value| value.as_bool().ok_or_else(|| self.invalid(&format!("{field}.{key}"), "must be true or false")))
+        server
+            .get(key)
+            .map_or(Ok(false), |value| value.as_bool().ok_or_else(|| self.invalid(&format!("{field}.{key}"), "must be true or false")))
     }
 
     fn milliseconds(&self, server: &Map<String, Json>, field: &str, key: &str) -> Result<Option<u64>> {
@@ -231,7 +244,8 @@ mod tests {
 
     #[test]
     fn both_sections_are_read_and_merged() {
-        let config = parse(r#"{ "mcpServers": { "a": { "command": "x" } }, "servers": { "b": { "type": "stdio", "command": "y", } } }"#).unwrap();
+        let config =
+            parse(r#"{ "mcpServers": { "a": { "command": "x" } }, "servers": { "b": { "type": "stdio", "command": "y", } } }"#).unwrap();
         let names: Vec<_> = config.servers.iter().map(|server| server.name.as_str()).collect();
         assert_eq!(names, ["a", "b"]);
     }

@@ -41,7 +41,8 @@ pub fn resolve_command(server: &str, transport: &Transport, surroundings: &Surro
         return Err(invalid(&format!("{server}.envFile"), "is not read by this version; write the variables into env".to_owned()));
     }
     let plain = |field: String, text: &str| replace(text, &field, surroundings, Variables::Folders);
-    let arguments = arguments.iter().enumerate().map(|(index, text)| plain(format!("{server}.args[{index}]"), text)).collect::<Result<_>>()?;
+    let arguments =
+        arguments.iter().enumerate().map(|(index, text)| plain(format!("{server}.args[{index}]"), text)).collect::<Result<_>>()?;
     let mut resolved: Vec<(String, SecretString)> = INHERITED
         .iter()
         .filter_map(|name| surroundings.environment.get(*name).map(|value| ((*name).to_owned(), SecretString::from(value.clone()))))
@@ -89,7 +90,11 @@ fn look_up(name: &str, field: &str, surroundings: &Surroundings, variables: Vari
         "userHome" => path(&surroundings.user_home),
         _ if variables == Variables::All => {
             let variable = name.strip_prefix("env:").unwrap_or(name);
-            surroundings.environment.get(variable).cloned().ok_or_else(|| invalid(field, format!("the environment variable {variable} is not set")))
+            surroundings
+                .environment
+                .get(variable)
+                .cloned()
+                .ok_or_else(|| invalid(field, format!("the environment variable {variable} is not set")))
         }
         _ => Err(invalid(field, format!("${{{name}}} is not replaced here; ${{workspaceFolder}} and ${{userHome}} are"))),
     }
@@ -129,7 +134,8 @@ mod tests {
         assert_eq!(resolved.command, "/home/ada/bin/server");
         assert_eq!(resolved.arguments, ["/work space/x"]);
         assert_eq!(resolved.working_directory, Path::new("/work space/sub"));
-        let value = |name: &str| resolved.environment.iter().find(|(known, _)| known == name).map(|(_, value)| value.expose_secret().to_owned());
+        let value =
+            |name: &str| resolved.environment.iter().find(|(known, _)| known == name).map(|(_, value)| value.expose_secret().to_owned());
         assert_eq!(value("A").as_deref(), Some("t0k-t0k"));
         assert_eq!(value("B").as_deref(), Some("t0k"));
     }

@@ -44,7 +44,9 @@ pub(super) fn check(name: &str, module: &dyn AgentModule, known: &AgentModules) 
         return invalid(format!("the module \"{name}\" has no functions"));
     }
     match functions.iter().find(|function| !is_identifier(function)) {
-        Some(function) => invalid(format!("\"{function}\" cannot be exported: a function's name must be an identifier and no reserved word")),
+        Some(function) => {
+            invalid(format!("\"{function}\" cannot be exported: a function's name must be an identifier and no reserved word"))
+        }
         None => Ok(()),
     }
 }
@@ -80,7 +82,12 @@ impl RunHost {
         let value = control.wait(module.call(&call.function, arguments)).unwrap_or(Err(Error::Aborted { what: "run" }))?;
         let (size, limit) = (value.to_wire().size(), self.max_response_bytes);
         if size > limit {
-            return Err(Error::ResponseTooLarge { what: format!("the result of {what}"), size: size.to_string(), limit, limit_name: "limits.maxResponseBytes" });
+            return Err(Error::ResponseTooLarge {
+                what: format!("the result of {what}"),
+                size: size.to_string(),
+                limit,
+                limit_name: "limits.maxResponseBytes",
+            });
         }
         Ok(value)
     }

@@ -205,7 +205,14 @@ impl Gateway {
     ///
     /// # Errors
     /// Everything but an answer: refusals, time-outs, crashes, protocol errors.
-    pub async fn call_tool(&self, name: &str, tool: &str, arguments: Map<String, Json>, timeout_ms: Option<u64>, stop: &Stop) -> Result<Json> {
+    pub async fn call_tool(
+        &self,
+        name: &str,
+        tool: &str,
+        arguments: Map<String, Json>,
+        timeout_ms: Option<u64>,
+        stop: &Stop,
+    ) -> Result<Json> {
         self.core.check_open()?;
         let server = self.core.registry.server(name)?;
         check_arguments_size(&format!("{name}.{tool}"), &arguments, self.core.limits.max_argument_bytes)?;

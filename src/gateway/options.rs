@@ -67,7 +67,9 @@ impl GatewayOptions {
             guest: GuestChoice::default(),
             watchdog: watchdog.into(),
             // Values that are no UTF-8 cannot stand in a config, and are of no use to a placeholder.
-            environment: std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?))).collect(),
+            environment: std::env::vars_os()
+                .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+                .collect(),
             runtime,
         }
     }

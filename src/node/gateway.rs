@@ -60,7 +60,7 @@ impl Gateway {
                     Ok(Either::A(Reply::failure(&error, Json::Object(Map::new())).into_parts()))
                 }
             })?;
-            glue::detached(native)
+            Ok(glue::detached(&native))
         })?;
         glue::call(env, "open", FnArgs::from((start, "Gateway.open", options)))
     }
@@ -68,9 +68,7 @@ impl Gateway {
     /// Can this machine run a guest, and if not, why. Boots one to find out, once.
     #[napi(ts_return_type = "Promise<HypervisorReport>")]
     pub fn hypervisor<'env>(&self, env: &'env Env) -> napi::Result<Object<'env>> {
-        self.method(env, "Gateway.hypervisor", [], |gateway, []: [(); 0]| async move {
-            blocking(move || Ok(gateway.hypervisor())).await
-        })
+        self.method(env, "Gateway.hypervisor", [], |gateway, []: [(); 0]| async move { blocking(move || Ok(gateway.hypervisor())).await })
     }
 
     /// All servers, in the config's order, as they are now. Throws `ERR_APPROVAL_STORE`.
@@ -87,7 +85,9 @@ impl Gateway {
     /// Rejects with `ERR_UNKNOWN_SERVER`, and at stage `manifest` with what connecting gives.
     #[napi(ts_args_type = "name: string", ts_return_type = "Promise<ApprovalRequest>")]
     pub fn approval_request<'env>(&self, env: &'env Env, name: Unknown<'env>) -> napi::Result<Object<'env>> {
-        self.method(env, "Gateway.approvalRequest", [Some(name)], |gateway, (name,): (String,)| async move { gateway.approval_request(&name).await })
+        self.method(env, "Gateway.approvalRequest", [Some(name)], |gateway, (name,): (String,)| async move {
+            gateway.approval_request(&name).await
+        })
     }
 
     /// Says yes. With a digest: to exactly what that digest was shown for, starting nothing; `ERR_DIGEST_CHANGED` if it is
@@ -149,7 +149,7 @@ impl Gateway {
                     Err(error) => Either::<Parts, _>::A(Reply::failure(&error, Json::Object(Map::new())).into_parts()),
                 })
             })?;
-            glue::detached(native)
+            Ok(glue::detached(&native))
         })?;
         glue::call(env, "open", FnArgs::from((start, "Gateway.sandbox", options)))
     }
@@ -160,7 +160,10 @@ impl Gateway {
     /// ```js
     /// const { content } = await gateway.callTool('everything', 'echo', { message: 'hi' })
     /// ```
-    #[napi(ts_args_type = "server: string, tool: string, args?: Record<string, unknown>, options?: CallOptions", ts_return_type = "Promise<ToolResult>")]
+    #[napi(
+        ts_args_type = "server: string, tool: string, args?: Record<string, unknown>, options?: CallOptions",
+        ts_return_type = "Promise<ToolResult>"
+    )]
     pub fn call_tool<'env>(
         &self,
         env: &'env Env,
@@ -193,7 +196,7 @@ impl Gateway {
                 owner.shut_down();
                 Ok(Reply::new(Ok(())).into_parts())
             })?;
-            glue::detached(native)
+            Ok(glue::detached(&native))
         })?;
         glue::call(env, "method", FnArgs::from((start, "Gateway.close", Vec::<Unknown>::new())))
     }
@@ -201,7 +204,13 @@ impl Gateway {
 
 impl Gateway {
     /// A method whose arguments and result are plain data.
-    fn method<'env, const N: usize, A, T, F, W>(&self, env: &'env Env, name: &'static str, args: [Option<Unknown<'env>>; N], work: F) -> napi::Result<Object<'env>>
+    fn method<'env, const N: usize, A, T, F, W>(
+        &self,
+        env: &'env Env,
+        name: &'static str,
+        args: [Option<Unknown<'env>>; N],
+        work: F,
+    ) -> napi::Result<Object<'env>>
     where
         A: DeserializeOwned + Send + 'static,
         T: Serialize,
@@ -219,7 +228,7 @@ impl Gateway {
                     Err(error) => Reply::new::<T>(Err(error)),
                 }
             })?;
-            glue::detached(native)
+            Ok(glue::detached(&native))
         })?;
         glue::call(env, "method", FnArgs::from((start, name, Vec::from(args))))
     }

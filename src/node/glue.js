@@ -1,7 +1,6 @@
 // What only JavaScript can do well, in one place: values in and out, promises, AbortSignal, the user's callbacks.
 // Evaluated once in each environment with the codec that the guest uses as well. Returns the functions that Rust calls.
-((codec) => {
-  "use strict";
+(codec) => {
   const { encode, decode } = codec;
 
   function failure(code, message) {
@@ -124,7 +123,14 @@
         throw failure("ERR_INVALID_VALUE", `the input cannot enter the sandbox: ${error.message}`);
       }
       if (encoded[0] === undefined) throw failure("ERR_INVALID_VALUE", `the input cannot enter the sandbox: it is a ${typeof input}`);
-      const [native, stop] = start(code, json(data, name), json(Object.keys(callbacks), name), sink(callbacks.onEvent), encoded[0], ...encoded[1]);
+      const [native, stop] = start(
+        code,
+        json(data, name),
+        json(Object.keys(callbacks), name),
+        sink(callbacks.onEvent),
+        encoded[0],
+        ...encoded[1],
+      );
       const release = watch(signal, stop);
       try {
         return await settle(native, trace, signal);
@@ -140,9 +146,8 @@
       const trace = traceOf();
       const { data, callbacks, signal, input } = split(options, name);
       if (input !== undefined) data.input = true;
-      const [encoded, blobs] = encode(args ?? {});
-      const plain = blobs.length > 0 ? JSON.parse(encoded, base64(blobs)) : args ?? {};
-      const [native, stop] = start(json([server, tool, plain], name), json(data, name), json(Object.keys(callbacks), name));
+      const names = json([server, tool], name).slice(0, -1);
+      const [native, stop] = start(`${names},${toolArguments(args, server, tool)}]`, json(data, name), json(Object.keys(callbacks), name));
       const release = watch(signal, stop);
       try {
         return await settle(native, trace, signal);
@@ -173,11 +178,27 @@
     /** `await using` for the classes. */
     install(exports) {
       for (const name of ["Gateway", "Sandbox"]) {
-        const close = { configurable: true, writable: true, value() { return this.close(); } };
+        const close = {
+          configurable: true,
+          writable: true,
+          value() {
+            return this.close();
+          },
+        };
         if (Symbol.asyncDispose !== undefined) Object.defineProperty(exports[name].prototype, Symbol.asyncDispose, close);
       }
     },
   };
+
+  /** A tool's arguments as JSON, with base64 text for bytes: what an MCP server can read. */
+  function toolArguments(args, server, tool) {
+    try {
+      const [encoded, blobs] = encode(args ?? {});
+      return blobs.length > 0 ? JSON.stringify(JSON.parse(encoded, base64(blobs))) : JSON.stringify(args ?? {});
+    } catch (error) {
+      throw failure("ERR_INVALID_ARGUMENTS", `the arguments of ${server}.${tool} must be plain data: ${error.message}`);
+    }
+  }
 
   /** A reviver that puts base64 text where the placeholders are: what an MCP server can read. */
   function base64(blobs) {
@@ -187,4 +208,4 @@
       return Buffer.from(blobs[value.$bytes]).toString("base64");
     };
   }
-})
+};

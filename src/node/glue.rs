@@ -39,7 +39,7 @@ pub(super) fn thrown(env: &Env, error: &Error) -> napi::Error {
     }
 }
 
-fn object<'env>(env: &'env Env) -> napi::Result<Object<'env>> {
+fn object(env: &Env) -> napi::Result<Object<'_>> {
     let key = env.raw() as usize;
     if let Some((known, object)) = GLUE.get()
         && known == key
@@ -54,13 +54,13 @@ fn object<'env>(env: &'env Env) -> napi::Result<Object<'env>> {
 }
 
 /// A string, and nothing that could be turned into one.
-pub(super) fn string(value: Unknown) -> Option<String> {
+pub(super) fn string(value: &Unknown) -> Option<String> {
     (value.get_type().ok()? == napi::ValueType::String).then(|| value.coerce_to_string().ok()?.into_utf8().ok()?.into_owned().ok())?
 }
 
 /// An object whose lifetime napi's closures cannot express. It is handed straight back to JavaScript, within the same
 /// callback and so the same handle scope.
-pub(super) fn detached<'env>(object: impl JsValue<'env>) -> napi::Result<Object<'static>> {
+pub(super) fn detached<'env>(object: &impl JsValue<'env>) -> Object<'static> {
     let value = object.value();
-    Ok(Object::from_raw(value.env, value.value))
+    Object::from_raw(value.env, value.value)
 }

@@ -15,7 +15,8 @@ use napi::Env;
 use napi::bindgen_prelude::Object;
 use napi_derive::napi;
 
-/// Runs once in each environment that loads the addon.
+/// Runs once in each environment that loads the addon. (In a test there is no Node to call it.)
+#[cfg_attr(test, allow(dead_code))]
 #[napi(module_exports)]
 pub fn install(exports: Object, env: Env) -> napi::Result<()> {
     glue::install(&env, exports)

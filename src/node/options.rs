@@ -104,7 +104,9 @@ fn from_json<T: DeserializeOwned>(method: &'static str, json: &str) -> Result<T>
         let field = match path.as_str() {
             "." => String::new(),
             // A position in the list of arguments.
-            path if path.starts_with('[') => format!("argument {}: ", path.trim_matches(['[', ']']).parse().map_or(0, |index: usize| index + 1)),
+            path if path.starts_with('[') => {
+                format!("argument {}: ", path.trim_matches(['[', ']']).parse().map_or(0, |index: usize| index + 1))
+            }
             path => format!("{path}: "),
         };
         Error::InvalidOption { method, problem: format!("{field}{problem}") }

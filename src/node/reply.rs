@@ -1,7 +1,7 @@
 //! What a native promise gives to the glue: one JSON text, `{ ok }` or `{ error }`, and the bytes beside it.
 
-use napi::bindgen_prelude::{Either, Object, Uint8Array};
 use napi::Env;
+use napi::bindgen_prelude::{Either, Object, Uint8Array};
 use serde::Serialize;
 use serde_json::{Value as Json, json};
 

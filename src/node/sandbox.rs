@@ -57,7 +57,7 @@ impl Sandbox {
     #[napi(ts_args_type = "name: string, functions: { [name: string]: (...args: any[]) => unknown }")]
     pub fn host_module(&self, env: Env, name: Unknown, functions: Unknown) -> napi::Result<()> {
         let problem = || Error::InvalidOption { method: "Sandbox.hostModule", problem: "name must be a string".to_owned() };
-        let name = glue::string(name).ok_or_else(|| glue::thrown(&env, &problem()))?;
+        let name = glue::string(&name).ok_or_else(|| glue::thrown(&env, &problem()))?;
         let module = JavaScriptModule::new(&env, name.clone(), functions)?;
         self.inner.host_module(&name, Arc::new(module)).map_err(|error| glue::thrown(&env, &error))
     }
@@ -79,7 +79,7 @@ impl Sandbox {
         let (core, inner, events) = (self.core.clone(), Arc::clone(&self.inner), self.events.clone());
         let start = env.create_function_from_closure::<(), Vec<Object<'static>>, _>("run", move |context| {
             let stop = Stop::new();
-            let work = prepare(&context, &events, &stop)?;
+            let work = prepare(&context, events.as_ref(), &stop)?;
             let inner = Arc::clone(&inner);
             let env = Env::from_raw(context.env.raw());
             let native = promise(context.env, &core, async move {
@@ -104,7 +104,7 @@ impl Sandbox {
                 inner.close().await;
                 Reply::new(Ok(()))
             })?;
-            glue::detached(native)
+            Ok(glue::detached(&native))
         })?;
         glue::call(env, "method", FnArgs::from((start, "Sandbox.close", Vec::<Unknown>::new())))
     }
@@ -113,8 +113,8 @@ impl Sandbox {
 type Prepared = crate::error::Result<(String, RunOptions)>;
 
 /// `(code, data, callbackNames, sink, inputJson, …inputBlobs)`
-fn prepare(context: &FunctionCallContext, outer: &Option<EventSink>, stop: &Stop) -> napi::Result<Prepared> {
-    let events = event_sink(context.get(3)?)?.or_else(|| outer.clone());
+fn prepare(context: &FunctionCallContext, outer: Option<&EventSink>, stop: &Stop) -> napi::Result<Prepared> {
+    let events = event_sink(context.get(3)?)?.or_else(|| outer.cloned());
     let input = Wire { json: context.get(4)?, blobs: blobs(context, 5)? };
     let code: String = context.get(0)?;
     let read = options::read::<options::RunOptions>("Sandbox.run", &context.get::<String>(1)?, &context.get::<String>(2)?);
@@ -136,7 +136,7 @@ pub(super) fn started(env: &Env, native: Object, stop: Stop) -> napi::Result<Vec
         stop.stop(StopReason::Aborted);
         Ok(())
     })?;
-    Ok(vec![glue::detached(native)?, glue::detached(stop)?])
+    Ok(vec![glue::detached(&native), glue::detached(&stop)])
 }
 
 fn reply(report: RunReport) -> Reply {
@@ -150,7 +150,8 @@ fn reply(report: RunReport) -> Reply {
 
 /// The listener behind a sink of the glue, where one was given.
 pub(super) fn event_sink(listener: Option<Function<String, ()>>) -> napi::Result<Option<EventSink>> {
-    let build = |listener: Function<String, ()>| listener.build_threadsafe_function::<String>().weak::<true>().callee_handled::<false>().build();
+    let build =
+        |listener: Function<String, ()>| listener.build_threadsafe_function::<String>().weak::<true>().callee_handled::<false>().build();
     listener.map(|listener| build(listener).map(Arc::new)).transpose()
 }
 

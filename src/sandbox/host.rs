@@ -29,7 +29,11 @@ pub enum Arguments {
 pub enum HostReply {
     Value(Value),
     /// Becomes an `Error` in the guest.
-    Throw { name: Option<String>, message: String, code: Option<String> },
+    Throw {
+        name: Option<String>,
+        message: String,
+        code: Option<String>,
+    },
 }
 
 /// Answers a run's calls. Called on the run's own thread, which it may block by [`RunControl::wait`].

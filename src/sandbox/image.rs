@@ -110,9 +110,12 @@ fn register(target: &mut impl Registerable, calls: &Arc<impl GuestCalls>) -> Res
     })?;
     target.register_host_function("CurrentTimeMicros", || Ok(current_time_micros()))?;
     // No host module is registered with the runtime itself and no file can be loaded; the names must be known.
-    target.register_host_function("CallHostJsFunction", |_: String, _: String, _: String, _: Vec<u8>| -> Result<Vec<u8>, HyperlightError> {
-        Err(HyperlightError::Error("there is no such host function".to_owned()))
-    })?;
+    target.register_host_function(
+        "CallHostJsFunction",
+        |_: String, _: String, _: String, _: Vec<u8>| -> Result<Vec<u8>, HyperlightError> {
+            Err(HyperlightError::Error("there is no such host function".to_owned()))
+        },
+    )?;
     target.register_host_function("ResolveModule", |_: String, name: String| -> Result<String, HyperlightError> {
         Err(HyperlightError::Error(format!("there is no module {name}")))
     })?;

@@ -23,7 +23,8 @@ use crate::limits::Limits;
 /// The name under which the guest imports the agent's code.
 const CODE_MODULE: &str = "agent:code";
 /// Hands the handler over, exported or not. Behind the code, so that its lines keep their numbers.
-const CODE_EPILOGUE: &str = "\n;globalThis[Symbol.for(\"hyperlight-mcp\")].register(typeof handler === \"undefined\" ? undefined : handler);";
+const CODE_EPILOGUE: &str =
+    "\n;globalThis[Symbol.for(\"hyperlight-mcp\")].register(typeof handler === \"undefined\" ? undefined : handler);";
 /// Between two attempts to end a guest that is just being entered.
 const KILL_INTERVAL: Duration = Duration::from_millis(2);
 const CUT_MARK: &str = "… [log cut: limits.maxLogBytes]";
@@ -242,7 +243,7 @@ impl GuestFailure {
     }
 }
 
-/// QuickJS's words for a module that is not there.
+/// `QuickJS`'s words for a module that is not there.
 fn is_resolution(message: &str) -> bool {
     message.starts_with("Error resolving module") || message.starts_with("Could not load module")
 }

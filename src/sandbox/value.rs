@@ -146,7 +146,8 @@ fn write(value: &Value, wire: &mut Wire) {
         Value::Number(value) => wire.json.push_str(&value.to_string()),
         Value::Text(value) => wire.json.push_str(&quote(value)),
         Value::Bytes(bytes) => {
-            wire.json.push_str(&format!("{{\"{MARK}\":{}}}", wire.blobs.len()));
+            let index = wire.blobs.len();
+            wire.json.extend(["{\"", MARK, "\":", &index.to_string(), "}"]);
             wire.blobs.push(bytes.clone());
         }
         Value::List(items) => {
@@ -172,7 +173,7 @@ fn write(value: &Value, wire: &mut Wire) {
 }
 
 fn write_escaped(fields: &[(String, Value)], wire: &mut Wire) {
-    wire.json.push_str(&format!("{{\"{MARK}\":["));
+    wire.json.extend(["{\"", MARK, "\":["]);
     for (index, (key, value)) in fields.iter().enumerate() {
         separate(index, wire);
         wire.json.push('[');

@@ -136,7 +136,8 @@ impl ApprovalStore {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Document { version: VERSION, servers: BTreeMap::new() }),
             Err(error) => return Err(self.problem(&error.to_string())),
         };
-        let document: Document = serde_json::from_str(&text).map_err(|error| self.problem(&format!("it is damaged ({error}); nothing is approved until it is moved away")))?;
+        let document: Document = serde_json::from_str(&text)
+            .map_err(|error| self.problem(&format!("it is damaged ({error}); nothing is approved until it is moved away")))?;
         if document.version != VERSION {
             return Err(self.problem(&format!("it has version {}; this program reads version {VERSION}", document.version)));
         }
@@ -176,7 +177,13 @@ mod tests {
     }
 
     fn manifest() -> Manifest {
-        Manifest { protocol_version: "2025-11-25".into(), server_name: "s".into(), server_version: "1".into(), instructions: None, tools: Vec::new() }
+        Manifest {
+            protocol_version: "2025-11-25".into(),
+            server_name: "s".into(),
+            server_version: "1".into(),
+            instructions: None,
+            tools: Vec::new(),
+        }
     }
 
     #[test]

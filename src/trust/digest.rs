@@ -57,7 +57,9 @@ fn hash_json(json: &Json, hash: &mut Sha256) {
         Json::Array(items) => {
             hash.update([b'a']);
             hash.update((items.len() as u64).to_be_bytes());
-            items.iter().for_each(|item| hash_json(item, hash));
+            for item in items {
+                hash_json(item, hash);
+            }
         }
         Json::Object(fields) => {
             hash.update([b'o']);
@@ -81,7 +83,13 @@ mod tests {
 
     fn manifest(schema: Json) -> Manifest {
         let tool = Tool { name: "t".into(), title: None, description: None, input_schema: schema, output_schema: None, annotations: None };
-        Manifest { protocol_version: "2025-11-25".into(), server_name: "s".into(), server_version: "1".into(), instructions: None, tools: vec![tool] }
+        Manifest {
+            protocol_version: "2025-11-25".into(),
+            server_name: "s".into(),
+            server_version: "1".into(),
+            instructions: None,
+            tools: vec![tool],
+        }
     }
 
     #[test]

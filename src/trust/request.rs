@@ -8,7 +8,8 @@ use super::digest::{command_digest, manifest_digest};
 use crate::catalog::{Manifest, assign_identifiers};
 use crate::config::{Confirm, ServerDefinition, Transport};
 
-const FULL_RIGHTS_WARNING: &str = "the server's process runs with your full permissions, outside of the sandbox: it can read, change and send what you can";
+const FULL_RIGHTS_WARNING: &str =
+    "the server's process runs with your full permissions, outside of the sandbox: it can read, change and send what you can";
 
 /// Everything that a person must see, at one of the two stages.
 #[derive(Debug, Clone, Serialize)]

@@ -2,7 +2,6 @@
 // run this same file; `src/sandbox/value.rs` is its counterpart. Bytes stand in the JSON as { "$bytes": index };
 // an object that has such a key of its own is written as { "$bytes": [[key, value], …] }, so nothing is ambiguous.
 (() => {
-  "use strict";
   const { parse, stringify } = JSON;
   const { hasOwn, entries, fromEntries } = Object;
   const isArray = Array.isArray;
@@ -36,4 +35,4 @@
     });
   }
   return { encode, decode };
-})()
+})();

@@ -1,7 +1,6 @@
 // Runs once, when the guest boots, before the snapshot: what every run finds in place.
 // `host` is the native module of src/host.rs, `codec` is codec.js. Returns nothing; the host calls `run` by a handler.
-((host, codec) => {
-  "use strict";
+(host, codec) => {
   const { encode, decode } = codec;
   const { freeze, defineProperty, create, keys } = Object;
   const CODE = "agent:code";
@@ -95,7 +94,8 @@
     const result = await outcome();
     if ("failure" in result) return host.finish(encode(result)[0], []);
     try {
-      if (typeof result.value === "function" || typeof result.value === "symbol") throw new TypeError(`a ${typeof result.value} cannot leave the sandbox`);
+      if (typeof result.value === "function" || typeof result.value === "symbol")
+        throw new TypeError(`a ${typeof result.value} cannot leave the sandbox`);
       const [json, blobs] = encode({ value: result.value ?? null });
       return host.finish(json, blobs);
     } catch (error) {
@@ -107,4 +107,4 @@
     registered = handler;
   };
   defineProperty(globalThis, Symbol.for("hyperlight-mcp"), { value: freeze({ bind, register, run }) });
-})
+};

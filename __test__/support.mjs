@@ -1,0 +1,94 @@
+// What the tests share: fixture servers, gateways that clean up after themselves, waiting on conditions, and the one place
+// where deadlines are scaled.
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { dirname, join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { Gateway } from '../index.mjs'
+
+export const root = dirname(dirname(fileURLToPath(import.meta.url)))
+
+/** Inside the emulated machine everything takes longer; limits that users see hold there, tests' own deadlines are scaled. */
+export const emulated = process.env.HYPERLIGHT_MCP_EMULATED === '1'
+export const scale = emulated ? 8 : 1
+export const ms = (natively) => natively * scale
+
+/** Which guest the whole suite runs on: the one that boots here, unless the environment forces one. */
+export const guest = process.env.HYPERLIGHT_MCP_GUEST ?? 'auto'
+
+export const fixtureProgram = join(root, 'target/release/fixture-server')
+/** A fixture server's entry in the config; see tests/fixtures/server/main.rs for the flags. */
+export const fixture = (...args) => ({ command: fixtureProgram, args })
+
+/** A folder that is removed after the test. */
+export function folder(t) {
+  const path = mkdtempSync(join(tmpdir(), 'hyperlight-mcp-test-'))
+  t.after(() => rmSync(path, { recursive: true, force: true }))
+  return path
+}
+
+/** A gateway on these servers, none approved, closed after the test. */
+export async function openGateway(t, servers = {}, options = {}) {
+  const gateway = await Gateway.open({ config: { mcpServers: servers }, stateDir: join(folder(t), 'state'), guest, ...options })
+  t.after(() => gateway.close())
+  return gateway
+}
+
+/** The same with every server approved and enabled. */
+export async function openApproved(t, servers, options) {
+  const gateway = await openGateway(t, servers, options)
+  for (const name of Object.keys(servers)) {
+    await gateway.approve(name)
+    await gateway.enable(name)
+  }
+  return gateway
+}
+
+/** A sandbox on one fixture server named `fixture`. */
+export async function openSandbox(t, { args = [], options = {}, sandbox = {} } = {}) {
+  const gateway = await openApproved(t, { fixture: fixture(...args) }, options)
+  return { gateway, sandbox: await gateway.sandbox(sandbox) }
+}
+
+/** The value of an expression in the guest, where `fixture` is the fixture server's module. */
+export async function evaluate(sandbox, expression, options) {
+  const code = `import * as fixture from "host:mcp-fixture"; import { call, tools } from "host:mcp"; export const handler = (input) => (${expression});`
+  return sandbox.run(code, options)
+}
+
+export function isAlive(pid) {
+  try {
+    process.kill(pid, 0)
+  } catch (error) {
+    return error.code === 'EPERM'
+  }
+  // A zombie has ended; only its parent has not looked yet.
+  try {
+    return !/^\d+ \(.*\) Z/s.test(readFileSync(`/proc/${pid}/stat`, 'utf8'))
+  } catch {
+    return false
+  }
+}
+
+/** Waits until a condition holds; fails with what was waited for. */
+export async function waitFor(what, condition, timeout = ms(5000)) {
+  const deadline = performance.now() + timeout
+  for (;;) {
+    const value = await condition()
+    if (value) return value
+    if (performance.now() > deadline) throw new Error(`waited ${timeout} ms in vain for: ${what}`)
+    await new Promise((resolve) => setTimeout(resolve, 5))
+  }
+}
+
+/** The lines that a fixture server wrote by --log. */
+export function logLines(path) {
+  try {
+    return readFileSync(path, 'utf8')
+      .split('\n')
+      .filter(Boolean)
+      .map((line) => JSON.parse(line))
+  } catch {
+    return []
+  }
+}
