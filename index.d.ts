@@ -39,13 +39,21 @@ export interface Limits {
 }
 
 /** Something that happened, as it happens. */
-export type GatewayEvent = {
-  /** The guest wrote to its console. */
+export type GatewayEvent = LogEvent | WarningEvent
+
+/** The guest wrote to its console. */
+export interface LogEvent {
   type: 'log'
   /** Which run of this process, counted from 1. */
   runId: number
   level: LogLevel
   text: string
+}
+
+/** What an operator should know: something odd in the config (at `open`), or that the ring-3 guest is in use (at `sandbox`). */
+export interface WarningEvent {
+  type: 'warning'
+  message: string
 }
 
 /** A level of the guest's console. */

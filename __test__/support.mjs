@@ -1,8 +1,10 @@
 // What the tests share: fixture servers, gateways that clean up after themselves, waiting on conditions, and the one place
 // where deadlines are scaled.
+import assert from 'node:assert/strict'
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
+import { after } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { Gateway } from '../index.mjs'
 
@@ -19,6 +21,26 @@ export const guest = process.env.HYPERLIGHT_MCP_GUEST ?? 'auto'
 export const fixtureProgram = join(root, 'target/release/fixture-server')
 /** A fixture server's entry in the config; see tests/fixtures/server/main.rs for the flags. */
 export const fixture = (...args) => ({ command: fixtureProgram, args })
+
+/** A server whose one tool, `give`, answers with exactly its arguments as the result: for results that no well-behaved server gives. */
+export const mirror = {
+  command: process.execPath,
+  args: [
+    '-e',
+    `const answers = {
+      initialize: ({ protocolVersion }) => ({ protocolVersion, capabilities: { tools: {} }, serverInfo: { name: 'mirror', version: '1' } }),
+      'tools/list': () => ({ tools: [{ name: 'give', inputSchema: { type: 'object' } }] }),
+      'tools/call': (params) => params.arguments,
+    }
+    require('node:readline').createInterface(process.stdin).on('line', (line) => {
+      const { id, method, params } = JSON.parse(line)
+      if (id !== undefined) console.log(JSON.stringify({ jsonrpc: '2.0', id, result: answers[method](params) }))
+    })`,
+  ],
+}
+
+/** Stands in for a test's context where a whole file shares something: cleaned up after the file's last test. */
+export const wholeFile = { after }
 
 /** A folder that is removed after the test. */
 export function folder(t) {
@@ -56,6 +78,20 @@ export async function evaluate(sandbox, expression, options) {
   return sandbox.run(code, options)
 }
 
+/** What a promise rejects with, or a function throws: an `Error` with this stable code. */
+export async function failure(attempt, code) {
+  let outcome
+  try {
+    outcome = await (typeof attempt === 'function' ? attempt() : attempt)
+  } catch (error) {
+    assert.ok(error instanceof Error, `not an Error: ${error}`)
+    assert.match(String(error.code), /^ERR_[A-Z_]+$/, `without a stable code: ${error.stack}`)
+    assert.equal(error.code, code, error.message)
+    return error
+  }
+  assert.fail(`${code} was expected, and this came: ${JSON.stringify(outcome)?.slice(0, 300)}`)
+}
+
 export function isAlive(pid) {
   try {
     process.kill(pid, 0)
@@ -91,4 +127,24 @@ export function logLines(path) {
   } catch {
     return []
   }
+}
+
+/** Passes if one of three attempts was fast enough: what else this machine does can only make an attempt slower. */
+export async function promptly(limit, attempt) {
+  const times = []
+  while (times.length < 3) {
+    times.push(await attempt())
+    if (times.at(-1) <= limit) return
+  }
+  throw new Error(`expected at most ${limit} ms, but it took ${times.map((time) => Math.round(time)).join(', ')} ms`)
+}
+
+/** The calls of a tool that have arrived at a fixture server with --log. */
+export const arrived = (log, tool) => logLines(log).filter((line) => line.event === 'request' && line.name === tool)
+
+/** A promise, and how to settle it. */
+export function deferred() {
+  const made = {}
+  made.promise = new Promise((resolve, reject) => Object.assign(made, { resolve, reject }))
+  return made
 }

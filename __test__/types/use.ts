@@ -7,7 +7,7 @@ export async function use(): Promise<void> {
     enable: 'approved',
     limits: { maxServers: 5 },
     onApproval: async ({ server, tool }) => (server === tool ? 'deny' : 'run'),
-    onEvent: (event) => console.log(event.type, event.level, event.text),
+    onEvent: (event) => console.log(event.type === 'log' ? event.text : event.message),
   })
   const request: ApprovalRequest = await gateway.approvalRequest('files')
   if (request.stage === 'command') console.log(request.command, request.args)

@@ -29,6 +29,8 @@ pub(super) struct Core {
     /// Manifests that a person was shown, until they are approved.
     pub(super) shown: Mutex<HashMap<String, Manifest>>,
     pub(super) closed: CancellationToken,
+    /// What was odd about the config.
+    pub(super) warnings: Vec<String>,
     /// For calls that a run's thread sends off.
     pub(super) this: std::sync::Weak<Core>,
 }

@@ -6,7 +6,7 @@ mod options;
 mod sandbox;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use serde::Serialize;
 use serde_json::{Map, Value as Json};
@@ -47,6 +47,17 @@ pub struct Gateway {
     core: Arc<Core>,
 }
 
+/// A gateway that may be gone.
+pub struct WeakGateway(Weak<Core>);
+
+impl WeakGateway {
+    /// The gateway, if it is still there.
+    #[must_use]
+    pub fn upgrade(&self) -> Option<Gateway> {
+        self.0.upgrade().map(|core| Gateway { core })
+    }
+}
+
 impl Gateway {
     /// Reads the config and the approvals. Starts nothing.
     ///
@@ -61,7 +72,9 @@ impl Gateway {
         let limits = Arc::new(options.limits.clone());
         let approvals = ApprovalStore::open(&options.state_folder())?;
         let surroundings = options.surroundings()?;
+        let warnings = config.warnings.clone();
         let core = Arc::new_cyclic(|this| Core {
+            warnings,
             registry: Registry::new(config),
             approvals,
             connections: Connections::new(Watchdog::new(options.watchdog), limits.max_connections, limits.connect_timeout_ms),
@@ -81,6 +94,18 @@ impl Gateway {
     #[must_use]
     pub fn hypervisor(&self) -> HypervisorReport {
         self.core.sandboxes.report()
+    }
+
+    /// What was odd about the config, but no error.
+    #[must_use]
+    pub fn warnings(&self) -> &[String] {
+        &self.core.warnings
+    }
+
+    /// A handle that does not keep the gateway.
+    #[must_use]
+    pub fn downgrade(&self) -> WeakGateway {
+        WeakGateway(Arc::downgrade(&self.core))
     }
 
     /// All servers, in the config's order.

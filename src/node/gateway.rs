@@ -11,7 +11,7 @@ use serde_json::{Map, Value as Json};
 
 use super::reply::{Parts, Reply, promise, promise_of};
 use super::runtime::Core;
-use super::sandbox::{EventSink, Sandbox, event_sink, started};
+use super::sandbox::{EventSink, Sandbox, event_sink, started, warn};
 use super::{glue, options};
 use crate::error::{Error, Result};
 use crate::sandbox::Stop;
@@ -39,7 +39,7 @@ impl Gateway {
     ///
     /// Rejects with `ERR_INVALID_OPTION`, `ERR_CONFIG_UNREADABLE`, `ERR_CONFIG_SYNTAX`, `ERR_CONFIG_INVALID`,
     /// `ERR_TOO_MANY_SERVERS`, `ERR_UNKNOWN_SERVER` for a name in `enable`, `ERR_APPROVAL_STORE`.
-    #[napi(ts_args_type = "options?: GatewayOptions", ts_return_type = "Promise<Gateway>")]
+    #[napi(catch_unwind, ts_args_type = "options?: GatewayOptions", ts_return_type = "Promise<Gateway>")]
     pub fn open<'env>(env: &'env Env, options: Option<Unknown<'env>>) -> napi::Result<Object<'env>> {
         let watchdog = watchdog(env)?;
         let start = env.create_function_from_closure::<(), Object<'static>, _>("open", move |context| {
@@ -53,6 +53,8 @@ impl Gateway {
             let native = promise_of(&env, &runtime, work, move |opened, env| match opened {
                 Ok(inner) => {
                     guard_environment(&env, &inner)?;
+                    core.own(inner.clone());
+                    inner.warnings().iter().for_each(|warning| warn(events.as_ref(), warning));
                     Ok(Either::B(Gateway { core, inner, events }))
                 }
                 Err(error) => {
@@ -66,13 +68,13 @@ impl Gateway {
     }
 
     /// Can this machine run a guest, and if not, why. Boots one to find out, once.
-    #[napi(ts_return_type = "Promise<HypervisorReport>")]
+    #[napi(catch_unwind, ts_return_type = "Promise<HypervisorReport>")]
     pub fn hypervisor<'env>(&self, env: &'env Env) -> napi::Result<Object<'env>> {
         self.method(env, "Gateway.hypervisor", [], |gateway, []: [(); 0]| async move { blocking(move || Ok(gateway.hypervisor())).await })
     }
 
     /// All servers, in the config's order, as they are now. Throws `ERR_APPROVAL_STORE`.
-    #[napi(ts_return_type = "ServerStatus[]")]
+    #[napi(catch_unwind, ts_return_type = "ServerStatus[]")]
     pub fn servers<'env>(&self, env: &'env Env) -> napi::Result<Unknown<'env>> {
         let servers = self.inner.servers().map_err(|error| glue::thrown(env, &error))?;
         let json = serde_json::to_string(&servers).map_err(|error| napi::Error::from_reason(error.to_string()))?;
@@ -83,7 +85,7 @@ impl Gateway {
     /// stage `manifest` starts the server and reads its tools.
     ///
     /// Rejects with `ERR_UNKNOWN_SERVER`, and at stage `manifest` with what connecting gives.
-    #[napi(ts_args_type = "name: string", ts_return_type = "Promise<ApprovalRequest>")]
+    #[napi(catch_unwind, ts_args_type = "name: string", ts_return_type = "Promise<ApprovalRequest>")]
     pub fn approval_request<'env>(&self, env: &'env Env, name: Unknown<'env>) -> napi::Result<Object<'env>> {
         self.method(env, "Gateway.approvalRequest", [Some(name)], |gateway, (name,): (String,)| async move {
             gateway.approval_request(&name).await
@@ -98,7 +100,7 @@ impl Gateway {
     /// // … a person looks at it …
     /// await gateway.approve('files', request.digest)
     /// ```
-    #[napi(ts_args_type = "name: string, digest?: string", ts_return_type = "Promise<void>")]
+    #[napi(catch_unwind, ts_args_type = "name: string, digest?: string", ts_return_type = "Promise<void>")]
     pub fn approve<'env>(&self, env: &'env Env, name: Unknown<'env>, digest: Option<Unknown<'env>>) -> napi::Result<Object<'env>> {
         self.method(env, "Gateway.approve", [Some(name), digest], |gateway, (name, digest): (String, Option<String>)| async move {
             gateway.approve(&name, digest.as_deref()).await
@@ -106,32 +108,32 @@ impl Gateway {
     }
 
     /// Takes the approval back, for every process, and ends what is live here.
-    #[napi(ts_args_type = "name: string", ts_return_type = "Promise<void>")]
+    #[napi(catch_unwind, ts_args_type = "name: string", ts_return_type = "Promise<void>")]
     pub fn revoke<'env>(&self, env: &'env Env, name: Unknown<'env>) -> napi::Result<Object<'env>> {
         self.method(env, "Gateway.revoke", [Some(name)], |gateway, (name,): (String,)| async move { gateway.revoke(&name).await })
     }
 
     /// Lets runs that start from now on see the server. Rejects with `ERR_NOT_APPROVED`, or `ERR_SERVER_DISABLED` where the
     /// config says `disabled: true`.
-    #[napi(ts_args_type = "name: string", ts_return_type = "Promise<void>")]
+    #[napi(catch_unwind, ts_args_type = "name: string", ts_return_type = "Promise<void>")]
     pub fn enable<'env>(&self, env: &'env Env, name: Unknown<'env>) -> napi::Result<Object<'env>> {
         self.method(env, "Gateway.enable", [Some(name)], |gateway, (name,): (String,)| async move { gateway.enable(&name) })
     }
 
     /// Hides the server from runs that start from now on, and ends what is live.
-    #[napi(ts_args_type = "name: string", ts_return_type = "Promise<void>")]
+    #[napi(catch_unwind, ts_args_type = "name: string", ts_return_type = "Promise<void>")]
     pub fn disable<'env>(&self, env: &'env Env, name: Unknown<'env>) -> napi::Result<Object<'env>> {
         self.method(env, "Gateway.disable", [Some(name)], |gateway, (name,): (String,)| async move { gateway.disable(&name).await })
     }
 
     /// Connects anew and reports. Rejects with `ERR_NOT_APPROVED`, and with what connecting gives.
-    #[napi(ts_args_type = "name: string", ts_return_type = "Promise<ConnectionReport>")]
+    #[napi(catch_unwind, ts_args_type = "name: string", ts_return_type = "Promise<ConnectionReport>")]
     pub fn test<'env>(&self, env: &'env Env, name: Unknown<'env>) -> napi::Result<Object<'env>> {
         self.method(env, "Gateway.test", [Some(name)], |gateway, (name,): (String,)| async move { gateway.test(&name).await })
     }
 
     /// A sandbox. Boots the guest, the first time; `ERR_NO_HYPERVISOR` where none boots says which case it is.
-    #[napi(ts_args_type = "options?: SandboxOptions", ts_return_type = "Promise<Sandbox>")]
+    #[napi(catch_unwind, ts_args_type = "options?: SandboxOptions", ts_return_type = "Promise<Sandbox>")]
     pub fn sandbox<'env>(&self, env: &'env Env, options: Option<Unknown<'env>>) -> napi::Result<Object<'env>> {
         let (core, inner, events) = (self.core.clone(), self.inner.clone(), self.events.clone());
         let start = env.create_function_from_closure::<(), Object<'static>, _>("sandbox", move |context| {
@@ -141,11 +143,16 @@ impl Gateway {
             let (gateway, owner) = (inner.clone(), core.clone());
             let work = async move {
                 let options = read?;
-                blocking(move || gateway.sandbox(options.tool_errors)).await
+                blocking(move || Ok((gateway.sandbox(options.tool_errors)?, gateway.hypervisor().warning))).await
             };
             let native = promise_of(&env, &core, work, move |made, _| {
                 Ok(match made {
-                    Ok(inner) => Either::B(Sandbox::new(owner, inner, events)),
+                    Ok((inner, warning)) => {
+                        if let Some(warning) = warning {
+                            warn(events.as_ref(), &warning);
+                        }
+                        Either::B(Sandbox::new(owner, inner, events))
+                    }
                     Err(error) => Either::<Parts, _>::A(Reply::failure(&error, Json::Object(Map::new())).into_parts()),
                 })
             })?;
@@ -185,7 +192,7 @@ impl Gateway {
     }
 
     /// Ends everything: runs, calls, connections, processes. What is pending rejects with `ERR_CLOSED`.
-    #[napi(ts_return_type = "Promise<void>")]
+    #[napi(catch_unwind, ts_return_type = "Promise<void>")]
     pub fn close<'env>(&self, env: &'env Env) -> napi::Result<Object<'env>> {
         let (core, inner) = (self.core.clone(), self.inner.clone());
         let start = env.create_function_from_closure::<(), Object<'static>, _>("close", move |context| {
@@ -234,14 +241,6 @@ impl Gateway {
     }
 }
 
-impl Drop for Gateway {
-    fn drop(&mut self) {
-        // The environment is gone, or nobody can reach the gateway any more.
-        self.inner.kill();
-        self.core.shut_down();
-    }
-}
-
 async fn call_tool(gateway: &crate::gateway::Gateway, json: &str, data: &str, callbacks: &str, stop: &Stop) -> Result<Json> {
     const METHOD: &str = "Gateway.callTool";
     let (server, tool, arguments): (String, String, Json) = options::arguments(METHOD, json)?;
@@ -259,7 +258,12 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + '
 
 /// An environment that is torn down with a gateway open (a worker that is terminated) takes the servers with it.
 fn guard_environment(env: &Env, gateway: &crate::gateway::Gateway) -> napi::Result<()> {
-    env.add_env_cleanup_hook(gateway.clone(), |gateway| gateway.kill())?;
+    // Weak: the hook lives as long as the environment, the gateway need not.
+    env.add_env_cleanup_hook(gateway.downgrade(), |gateway| {
+        if let Some(gateway) = gateway.upgrade() {
+            gateway.kill();
+        }
+    })?;
     Ok(())
 }
 

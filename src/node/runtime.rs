@@ -1,37 +1,48 @@
-//! The tokio runtime of one gateway, and its end.
+//! What a gateway's JavaScript objects share: its tokio runtime, and the end of it all.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use tokio::runtime::{Builder, Handle, Runtime};
 
 use crate::error::{Error, Result};
+use crate::gateway::Gateway;
 
 /// Threads that resolve calls. Each guest has one of its own besides.
 const WORKERS: usize = 2;
 
-/// A gateway's runtime. Never napi's: that one holds up Node's exit.
+/// Held by the gateway's object, its sandboxes and the promises that are pending. When the last of them is gone, nobody can
+/// reach the gateway any more, and it is ended. Its runtime is never napi's: that one holds up Node's exit.
 #[derive(Clone)]
-pub(super) struct Core {
-    runtime: Arc<Mutex<Option<Runtime>>>,
+pub(super) struct Core(Arc<Shared>);
+
+struct Shared {
+    runtime: Mutex<Option<Runtime>>,
     handle: Handle,
+    gateway: OnceLock<Gateway>,
 }
 
 impl Core {
     pub(super) fn start() -> Result<Self> {
         let runtime = Builder::new_multi_thread().worker_threads(WORKERS).thread_name("hyperlight-mcp").enable_all().build();
         let runtime = runtime.map_err(|error| Error::io("a runtime", &error))?;
-        Ok(Self { handle: runtime.handle().clone(), runtime: Arc::new(Mutex::new(Some(runtime))) })
+        let handle = runtime.handle().clone();
+        Ok(Self(Arc::new(Shared { handle, runtime: Mutex::new(Some(runtime)), gateway: OnceLock::new() })))
+    }
+
+    /// Makes the gateway end with the last of its objects.
+    pub(super) fn own(&self, gateway: Gateway) {
+        let _ = self.0.gateway.set(gateway);
     }
 
     pub(super) fn handle(&self) -> &Handle {
-        &self.handle
+        &self.0.handle
     }
 
     /// Runs on the runtime; after its end, on a thread of its own: all that is left then is to say that it is closed.
     pub(super) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
-        let runtime = self.runtime.lock().unwrap_or_else(PoisonError::into_inner);
+        let runtime = self.0.runtime.lock().unwrap_or_else(PoisonError::into_inner);
         if runtime.is_some() {
-            self.handle.spawn(work);
+            self.0.handle.spawn(work);
             return;
         }
         drop(runtime);
@@ -44,8 +55,23 @@ impl Core {
 
     /// Ends the threads without waiting for them.
     pub(super) fn shut_down(&self) {
+        self.0.shut_down();
+    }
+}
+
+impl Shared {
+    fn shut_down(&self) {
         if let Some(runtime) = self.runtime.lock().unwrap_or_else(PoisonError::into_inner).take() {
             runtime.shutdown_background();
         }
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        if let Some(gateway) = self.gateway.get() {
+            gateway.kill();
+        }
+        self.shut_down();
     }
 }

@@ -54,7 +54,7 @@ impl Sandbox {
     /// sandbox.hostModule('clock', { now: () => Date.now() })
     /// await sandbox.run('import { now } from "host:clock"; export const handler = () => now()')
     /// ```
-    #[napi(ts_args_type = "name: string, functions: { [name: string]: (...args: any[]) => unknown }")]
+    #[napi(catch_unwind, ts_args_type = "name: string, functions: { [name: string]: (...args: any[]) => unknown }")]
     pub fn host_module(&self, env: Env, name: Unknown, functions: Unknown) -> napi::Result<()> {
         let problem = || Error::InvalidOption { method: "Sandbox.hostModule", problem: "name must be a string".to_owned() };
         let name = glue::string(&name).ok_or_else(|| glue::thrown(&env, &problem()))?;
@@ -74,7 +74,7 @@ impl Sandbox {
     ///   export const handler = ({ message }) => echo({ message });
     /// `, { input: { message: 'hi' }, timeoutMs: 5000 })
     /// ```
-    #[napi(ts_args_type = "code: string, options?: RunOptions", ts_return_type = "Promise<RunResult>")]
+    #[napi(catch_unwind, ts_args_type = "code: string, options?: RunOptions", ts_return_type = "Promise<RunResult>")]
     pub fn run<'env>(&self, env: &'env Env, code: Unknown<'env>, options: Option<Unknown<'env>>) -> napi::Result<Object<'env>> {
         let (core, inner, events) = (self.core.clone(), Arc::clone(&self.inner), self.events.clone());
         let start = env.create_function_from_closure::<(), Vec<Object<'static>>, _>("run", move |context| {
@@ -94,7 +94,7 @@ impl Sandbox {
     }
 
     /// Ends what is pending with `ERR_CLOSED`, and waits for that.
-    #[napi(ts_return_type = "Promise<void>")]
+    #[napi(catch_unwind, ts_return_type = "Promise<void>")]
     pub fn close<'env>(&self, env: &'env Env) -> napi::Result<Object<'env>> {
         let (core, inner) = (self.core.clone(), Arc::clone(&self.inner));
         let start = env.create_function_from_closure::<(), Object<'static>, _>("close", move |context| {
@@ -162,4 +162,12 @@ fn log_listener(events: EventSink) -> LogListener {
         // An environment that is being torn down takes no more events.
         let _ = events.call(event.to_string(), ThreadsafeFunctionCallMode::NonBlocking);
     })
+}
+
+/// What an operator should know.
+pub(super) fn warn(events: Option<&EventSink>, message: &str) {
+    if let Some(events) = events {
+        let event = json!({ "type": "warning", "message": message });
+        let _ = events.call(event.to_string(), ThreadsafeFunctionCallMode::NonBlocking);
+    }
 }

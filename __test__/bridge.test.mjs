@@ -1,0 +1,435 @@
+// What agent code sees of a server: names, arguments, and every row of the contract's table from a tool's result to a guest's value.
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { evaluate, failure, fixture, mirror, ms, openApproved, openGateway, openSandbox, wholeFile } from './support.mjs'
+
+const EXTRA = ['then', '__proto__', 'default', '3d', 'größe', 'a-b', 'a.b'].flatMap((name) => ['--extra-tool', name])
+const servers = { fixture: fixture(...EXTRA), mirror }
+const gateway = await openApproved(wholeFile, servers)
+const sandbox = await gateway.sandbox()
+const throwing = await gateway.sandbox({ toolErrors: 'throw' })
+
+const bytes = (length) => Uint8Array.from({ length }, (_, index) => (index * 7) % 256)
+const valueOf = async (expression, options) => (await evaluate(sandbox, expression, options)).value
+/** The guest's value for exactly this result of a server. */
+const shaped = async (result) => {
+  const code = 'import { give } from "host:mcp-mirror"; export const handler = (result) => give(result)'
+  return (await sandbox.run(code, { input: result })).value
+}
+const text = (text) => ({ type: 'text', text })
+/** What an exception in the guest says of itself. */
+const caught = (expression) => `(() => { try { return { returned: ${expression} } } catch (error) {
+  return { isError: error instanceof Error, message: error.message, code: error.code } } })()`
+
+// ---- from a tool's result to a guest's value
+
+test('structured content is the value, as it is, and comes before any text', async () => {
+  assert.deepEqual(await valueOf('fixture.structured({ name: "x", tags: ["a", "b"] })'), {
+    name: 'x',
+    count: 1,
+    tags: ['a', 'b'],
+    nested: { ok: true },
+  })
+  assert.deepEqual(await shaped({ content: [text('{"not":"this"}')], structuredContent: { b: [1.5, null], a: '' } }), {
+    b: [1.5, null],
+    a: '',
+  })
+  assert.equal(await shaped({ content: [text('x')], structuredContent: null }), null)
+  const order = await evaluate(sandbox, 'Object.keys(fixture.echo({ value: { z: 1, a: 2, m: 3 } }).value)')
+  assert.deepEqual(order.value, ['z', 'a', 'm'])
+})
+
+test('one text is a string', async () => {
+  for (const plain of ['plain', '', 'two\nlines', 'größer als 😀', '\u0000\u2028"\\']) {
+    assert.equal(await valueOf('fixture.echo_text(input)', { input: { text: plain } }), plain)
+  }
+})
+
+test('a text that as a whole is a JSON object or array is that value', async () => {
+  const json = async (json) => valueOf('fixture.json_text(input)', { input: { json } })
+  assert.deepEqual(await json('{"a":[1,{"b":null}]}'), { a: [1, { b: null }] })
+  assert.deepEqual(await json(' [1, 2]\n'), [1, 2])
+  assert.deepEqual(await json('[]'), [])
+})
+
+test('prose that starts like JSON, and JSON scalars, stay text', async () => {
+  for (const prose of [
+    '[1] is a footnote',
+    '{"a":1} and more',
+    '{"a":1}{"b":2}',
+    '[1,',
+    '{a: 1}',
+    '42',
+    '"quoted"',
+    'true',
+    'null',
+    '-0.5',
+  ]) {
+    assert.equal(await valueOf('fixture.json_text(input)', { input: { json: prose } }), prose)
+  }
+})
+
+test('an image and a sound are their type and bytes', async () => {
+  assert.deepEqual(await valueOf('fixture.image()'), { mimeType: 'image/png', data: bytes(16) })
+  assert.deepEqual(await valueOf('fixture.audio({ bytes: 300 })'), { mimeType: 'audio/wav', data: bytes(300) })
+  assert.deepEqual(await valueOf('fixture.image({ bytes: 0 })'), { mimeType: 'image/png', data: bytes(0) })
+  assert.deepEqual(await valueOf('((data) => [data instanceof Uint8Array, data.length, data[3]])(fixture.image().data)'), [true, 16, 21])
+})
+
+test('an embedded resource is its address, type, and text or bytes', async () => {
+  const blob = { uri: 'fixture://blob', mimeType: 'application/octet-stream', data: bytes(16) }
+  assert.deepEqual(await valueOf('fixture.blob_resource()'), blob)
+  const note = { uri: 'fixture://note.txt', mimeType: 'text/plain', text: 'a note' }
+  assert.deepEqual(await valueOf('fixture.text_resource()'), note)
+})
+
+test('a link is its fields', async () => {
+  const { type, ...link } = { type: 0, ...(await valueOf('fixture.resource_link()')) }
+  assert.equal(type, 0)
+  assert.equal(link.uri, 'fixture://report')
+  assert.equal(link.name, 'report')
+  assert.equal(link.size, 42)
+})
+
+test('several blocks are an array of what each would be', async () => {
+  assert.deepEqual(await valueOf('fixture.several()'), ['before', { mimeType: 'image/png', data: bytes(16) }, 'after'])
+  const link = { type: 'resource_link', uri: 'x:1', name: 'n' }
+  assert.deepEqual(await shaped({ content: [text('{"a":1}'), text('[1] note'), link] }), [{ a: 1 }, '[1] note', { uri: 'x:1', name: 'n' }])
+})
+
+test('nothing is null', async () => {
+  assert.equal(await valueOf('fixture.empty()'), null)
+  assert.equal(await shaped({ content: [] }), null)
+})
+
+test('a block of an unknown type is its fields, and extra keys of a result change nothing', async () => {
+  const hologram = { type: 'hologram', depth: 3, payload: { frames: [1, 2] } }
+  assert.deepEqual(await valueOf('fixture.unknown_block()'), hologram)
+  assert.equal(await valueOf('fixture.extra_keys()'), 'fine')
+  assert.equal(await shaped({ content: [text('x')], isError: false, prompts: [], resources: [], messages: [] }), 'x')
+})
+
+test("a server's own error is { error } without a code", async () => {
+  assert.deepEqual(await valueOf('fixture.error({ message: "no such city" })'), { error: 'no such city' })
+  assert.deepEqual(await valueOf('fixture.error_structured({ message: "busy" })'), { error: 'busy' })
+  assert.deepEqual(await shaped({ isError: true, content: [text('{"json":1}')] }), { error: '{"json":1}' })
+})
+
+test('with toolErrors "throw" an exception is thrown instead, for a sandbox or for one run', async () => {
+  const expression = caught('fixture.error({ message: "no such city" })')
+  const thrown = { isError: true, message: 'no such city' }
+  const returned = { returned: { error: 'no such city' } }
+  assert.deepEqual((await evaluate(throwing, expression)).value, thrown)
+  assert.deepEqual((await evaluate(throwing, expression, { toolErrors: 'return' })).value, returned)
+  assert.deepEqual((await evaluate(sandbox, expression, { toolErrors: 'throw' })).value, thrown)
+  assert.deepEqual((await evaluate(sandbox, expression)).value, returned)
+})
+
+test('bytes that are no base64 are a protocol error', async () => {
+  const answer = await shaped({ content: [{ type: 'image', mimeType: 'image/png', data: '###' }] })
+  assert.equal(answer.code, 'ERR_PROTOCOL')
+  assert.match(answer.error, /mirror\.give/)
+})
+
+test('a time-out, a crash, a refusal and a protocol error are { error, code }, or thrown with the code, and the run goes on', async (t) => {
+  const cases = [
+    ['fixture.hang()', 'ERR_CALL_TIMEOUT', /fixture\.hang/],
+    ['fixture.crash({ code: 7 })', 'ERR_SERVER_EXITED', /fixture\.crash/],
+    ['fixture.echo_text("no object")', 'ERR_INVALID_ARGUMENTS', /fixture\.echo_text/],
+    ['fixture.protocol_error({ message: "not today" })', 'ERR_PROTOCOL', /fixture\.protocol_error.*not today/],
+  ]
+  const quick = await openSandbox(t, { options: { limits: { callTimeoutMs: ms(400) } } })
+  for (const [expression, code, message] of cases) {
+    const { value } = await evaluate(quick.sandbox, `[${expression}, fixture.echo_text({ text: "goes on" })]`)
+    assert.deepEqual(Object.keys(value[0]), ['error', 'code'], expression)
+    assert.equal(value[0].code, code)
+    assert.match(value[0].error, message)
+    assert.equal(value[1], 'goes on')
+    const thrown = (await evaluate(quick.sandbox, caught(expression), { toolErrors: 'throw' })).value
+    assert.deepEqual({ ...thrown, message: '' }, { isError: true, message: '', code })
+  }
+})
+
+test('a crashed server is started again by the next call', async () => {
+  const [first, crash, second] = await valueOf('[fixture.pid().pid, fixture.crash(), fixture.pid().pid]')
+  assert.equal(crash.code, 'ERR_SERVER_EXITED')
+  assert.notEqual(first, second)
+})
+
+test('a server that is hidden or revoked during a run refuses the calls that come after', async (t) => {
+  const { gateway, sandbox } = await openSandbox(t)
+  sandbox.hostModule('agent', { disable: () => gateway.disable('fixture'), revoke: () => gateway.revoke('fixture') })
+  const code = (act) => `import { pid } from "host:mcp-fixture"; import { ${act} } from "host:agent";
+    export const handler = () => { const before = pid(); ${act}(); return { before, after: pid() } }`
+  const { value } = await sandbox.run(code('disable'))
+  assert.equal(typeof value.before.pid, 'number')
+  assert.equal(value.after.code, 'ERR_NOT_ENABLED')
+  await gateway.enable('fixture')
+  assert.equal((await sandbox.run(code('revoke'))).value.after.code, 'ERR_NOT_APPROVED')
+})
+
+// ---- names
+
+test('a tool whose name is an identifier keeps it, and every other gets one', async () => {
+  const names = await valueOf('Object.keys(fixture)')
+  const rest = { 'get-forecast': 'get_forecast', class: '_class', then: '_then', __proto__: undefined, default: '_default', '3d': '_3d' }
+  for (const name of ['echo', 'write_note', ...Object.values(rest).filter(Boolean), '___proto__', 'gr__e'])
+    assert.ok(names.includes(name), name)
+  for (const name of ['get-forecast', 'class', 'then', '__proto__', '3d']) assert.ok(!names.includes(name), name)
+  assert.deepEqual(await valueOf('fixture.get_forecast({ location: "Austin, TX" })'), { temperature: 93, conditions: 'sunny' })
+  const called = await valueOf(
+    '[fixture._class(), fixture._then(), fixture.___proto__(), fixture._default(), fixture._3d(), fixture.gr__e()]',
+  )
+  assert.deepEqual(
+    called,
+    ['class', 'then', '__proto__', 'default', '3d', 'größe'].map((name) => `called ${name}`),
+  )
+})
+
+test('of two tools that would get the same name, the kept one keeps it and the other gets six digits of its digest', async () => {
+  assert.deepEqual(await valueOf('[fixture.delete_all(), fixture.delete_all_bd4d1b()]'), ['called delete_all', 'called delete-all'])
+  const both = await valueOf('Object.keys(fixture).filter((name) => name.startsWith("a_b")).map((name) => [name, fixture[name]()])')
+  assert.deepEqual(both.map(([, answer]) => answer).sort(), ['called a-b', 'called a.b'])
+  assert.ok(both.some(([name]) => name === 'a_b') && both.some(([name]) => /^a_b_[0-9a-f]{6}$/.test(name)), JSON.stringify(both))
+})
+
+test('a module is there by names, as a namespace, by default export, by import() and by require()', async () => {
+  const { value } = await sandbox.run(`
+    import { echo_text, echo_text as renamed } from "host:mcp-fixture"
+    import * as namespace from "host:mcp-fixture"
+    import fixture from "host:mcp-fixture"
+    export async function handler() {
+      const required = require("host:mcp-fixture"), imported = await import("host:mcp-fixture")
+      return [echo_text, renamed, namespace.echo_text, fixture.echo_text, required.echo_text, imported.echo_text, required.default.echo_text]
+        .map((f, index) => f({ text: String(index) }))
+    }`)
+  assert.deepEqual(value, ['0', '1', '2', '3', '4', '5', '6'])
+})
+
+test('plain scripts can require a module', async () => {
+  const { value } = await sandbox.run('function handler(text) { return require("host:mcp-fixture").echo_text({ text }) }', { input: 'hi' })
+  assert.equal(value, 'hi')
+})
+
+test('call takes raw names and gives a ToolResult, whatever the server answered', async () => {
+  const forecast = { temperature: 93, conditions: 'sunny' }
+  const result = await valueOf('call("fixture", "get-forecast", { location: "x" })')
+  assert.deepEqual(result, { content: [text(JSON.stringify(forecast))], structuredContent: forecast, isError: false })
+  const called = await valueOf('["delete-all", "delete_all", "class", "__proto__"].map((name) => call("fixture", name).content[0].text)')
+  assert.deepEqual(called, ['called delete-all', 'called delete_all', 'called class', 'called __proto__'])
+  for (const box of [sandbox, throwing]) {
+    const { value } = await evaluate(box, 'call("fixture", "error", { message: "m" })')
+    assert.deepEqual(value, { content: [text('m')], isError: true })
+  }
+  const { value } = await sandbox.run(
+    'import { call } from "host:mcp"; export const handler = (result) => call("mirror", "give", result)',
+    {
+      input: { content: [], _meta: { trace: 7 }, vendor: 1 },
+    },
+  )
+  assert.deepEqual(value, { content: [], isError: false, meta: { trace: 7 } })
+})
+
+test('call throws everything else, with a code', async () => {
+  const cases = {
+    'call("nobody", "x")': 'ERR_UNKNOWN_SERVER',
+    'call("fixture", "get_forecast")': 'ERR_UNKNOWN_TOOL',
+    'call("fixture", "protocol_error")': 'ERR_PROTOCOL',
+    'call("fixture", "crash")': 'ERR_SERVER_EXITED',
+    'call("fixture", "echo", [])': 'ERR_INVALID_ARGUMENTS',
+    'call("fixture", "echo", {}, {})': 'ERR_INVALID_ARGUMENTS',
+    'call("fixture")': 'ERR_INVALID_ARGUMENTS',
+    'call()': 'ERR_INVALID_ARGUMENTS',
+    'call({}, "echo")': 'ERR_INVALID_ARGUMENTS',
+    'tools("nobody")': 'ERR_UNKNOWN_SERVER',
+    'tools(1)': 'ERR_INVALID_ARGUMENTS',
+  }
+  const list = await valueOf(`[${Object.keys(cases).map(caught)}]`)
+  for (const [index, [expression, code]] of Object.entries(cases).entries()) {
+    assert.equal(list[index].code, code, `${expression}: ${JSON.stringify(list[index])}`)
+    assert.equal(list[index].isError, true)
+  }
+})
+
+test('tools lists what a run can call', async () => {
+  const all = await valueOf('tools()')
+  assert.deepEqual([...new Set(all.map((tool) => tool.server))].sort(), ['fixture', 'mirror'])
+  const listed = await valueOf('tools("fixture")')
+  assert.ok(listed.every((tool) => tool.server === 'fixture'))
+  const forecast = listed.find((tool) => tool.name === 'get-forecast')
+  assert.equal(forecast.identifier, 'get_forecast')
+  assert.equal(forecast.description, 'Forecast for a place')
+  assert.deepEqual(forecast.inputSchema.required, ['location'])
+  assert.deepEqual(Object.keys(forecast.outputSchema.properties), ['temperature', 'conditions'])
+  assert.deepEqual(await valueOf('tools("fixture").every(({ identifier }) => typeof fixture[identifier] === "function")'), true)
+})
+
+// ---- arguments
+
+test('a tool gets the object that it was called with', async () => {
+  const input = { a: [1, 2.5, { b: null }], 'c-d': 'ß', e: true, f: {}, __proto: 0 }
+  assert.deepEqual(await valueOf('fixture.args(input).arguments', { input }), input)
+  assert.deepEqual(await valueOf('[fixture.args().arguments, fixture.args(undefined).arguments, fixture.args({}).arguments]'), [{}, {}, {}])
+  assert.deepEqual(await valueOf('fixture.args({ gone: undefined, f() {}, kept: 1 }).arguments'), { kept: 1 })
+})
+
+test('arguments that are no object are refused with a code', async () => {
+  const wrong = ['null', '1', '"x"', 'true', '[]', 'new Uint8Array(2)', '{}, {}', '() => 1']
+  const answers = await valueOf(`[${wrong.map((argument) => `fixture.args(${argument})`)}]`)
+  for (const [index, answer] of answers.entries())
+    assert.equal(answer.code, 'ERR_INVALID_ARGUMENTS', `${wrong[index]}: ${JSON.stringify(answer)}`)
+})
+
+test('arguments that no JSON can hold throw in the guest, and the run goes on', async () => {
+  const cycle = 'const cycle = {}; cycle.self = cycle;'
+  const { value } = await evaluate(
+    sandbox,
+    `(() => { ${cycle} return [${caught('fixture.args(cycle)')}, ${caught('fixture.args({ n: 1n })')},
+    fixture.echo_text({ text: "goes on" })] })()`,
+  )
+  assert.ok(value[0].isError && value[1].isError, JSON.stringify(value))
+  assert.equal(value[2], 'goes on')
+})
+
+test('bytes reach a tool as base64', async () => {
+  const answer = await valueOf('fixture.args({ data: new Uint8Array([1, 2, 255]), deep: [{ x: input }] }).arguments', {
+    input: Buffer.from('hi'),
+  })
+  assert.deepEqual(answer, { data: 'AQL/', deep: [{ x: 'aGk=' }] })
+  const direct = await gateway.callTool('fixture', 'args', { data: new Uint8Array([1, 2, 255]), $bytes: 0 })
+  assert.deepEqual(direct.structuredContent, { arguments: { data: 'AQL/', $bytes: 0 } })
+})
+
+// ---- bytes, and what only looks like them
+
+test('bytes go into a run and come out of it as Uint8Array, however deep', async () => {
+  const input = { top: bytes(5), list: [bytes(0), { deep: bytes(70_000) }], buffer: Buffer.from('abc') }
+  const { value } = await sandbox.run(
+    `export const handler = (input) => ({
+      kinds: [input.top, input.list[0], input.list[1].deep, input.buffer].map((data) => data instanceof Uint8Array),
+      input, made: Uint8Array.from(input.top, (byte) => byte + 1), slice: input.top.subarray(1, 3),
+    })`,
+    { input },
+  )
+  assert.deepEqual(value.kinds, [true, true, true, true])
+  assert.deepEqual(value.input, { ...input, buffer: new Uint8Array(Buffer.from('abc')) })
+  assert.deepEqual(
+    value.made,
+    bytes(5).map((byte) => byte + 1),
+  )
+  assert.deepEqual(value.slice, bytes(5).subarray(1, 3))
+  assert.deepEqual((await sandbox.run('export default (data) => data', { input: bytes(9) })).value, bytes(9))
+})
+
+test('user data that looks like the mark of bytes stays data in every direction', async () => {
+  const forged = { $bytes: 0, list: [{ $bytes: [['a', 1]] }, { $bytes: { $bytes: 1 } }, { $bytes: 'x' }, { $bytes: [] }], real: bytes(3) }
+  const json = { ...forged, real: 'AAcO' }
+  const box = await gateway.sandbox()
+  const seen = []
+  box.hostModule('agent', { echo: (value) => seen.push(value) && value })
+  const { value } = await box.run(
+    `import * as fixture from "host:mcp-fixture"; import { call } from "host:mcp"; import { echo } from "host:agent"
+    export const handler = (input) => ({ input, agent: echo(input), args: fixture.args(input).arguments,
+      structured: fixture.echo({ value: input }).value, text: fixture.json_text({ json: JSON.stringify({ ...input, real: "AAcO" }) }),
+      raw: call("fixture", "echo", { value: input }).structuredContent.value, own: { $bytes: 0 } })`,
+    { input: forged },
+  )
+  assert.deepEqual(value.own, { $bytes: 0 })
+  for (const [way, got] of Object.entries({ input: value.input, agent: value.agent, seen: seen[0] })) assert.deepEqual(got, forged, way)
+  for (const way of ['args', 'structured', 'text', 'raw']) assert.deepEqual(value[way], json, way)
+  const direct = await gateway.callTool('fixture', 'echo', { value: forged })
+  assert.deepEqual(direct.structuredContent.value, json)
+  assert.deepEqual((await box.run('export default () => ({ $bytes: 0 })')).value, { $bytes: 0 })
+})
+
+// ---- the agent's own modules
+
+test('host modules are synchronous in the guest, whether their functions are so or not', async () => {
+  const box = await gateway.sandbox()
+  const got = []
+  box.hostModule('agent', {
+    add: (a, b) => a + b,
+    later: async (text) => text.toUpperCase(),
+    thenable: () => ({ then: (resolve) => resolve([1]) }),
+    nothing: () => {},
+    record: (...args) => got.push(args),
+    bytes: (data) => ({ reversed: Uint8Array.from(data).reverse(), kind: data instanceof Uint8Array }),
+  })
+  box.hostModule('agent2', { name: () => 'second' })
+  const { value } = await box.run(`import * as agent from "host:agent"; import { name } from "host:agent2"
+    export const handler = () => [agent.add(2, 3), agent.later("up"), agent.thenable(), agent.nothing(),
+      agent.bytes(new Uint8Array([1, 2, 3])), agent.record("x", null, { y: [new Uint8Array([9])] }), agent.record(), name(),
+      agent.default.add(1, 1), require("host:agent").add(4, 4)]`)
+  assert.deepEqual(value.slice(0, 5), [5, 'UP', [1], null, { reversed: new Uint8Array([3, 2, 1]), kind: true }])
+  assert.deepEqual(value.slice(7), ['second', 2, 8])
+  assert.deepEqual(got, [['x', null, { y: [new Uint8Array([9])] }], []])
+})
+
+test('what a host module throws is an exception in the guest, in whichever way tools report errors', async () => {
+  for (const toolErrors of ['return', 'throw']) {
+    const box = await gateway.sandbox({ toolErrors })
+    const cycle = {}
+    cycle.self = cycle
+    const raise = (value) => {
+      throw value
+    }
+    box.hostModule('agent', {
+      error: () => raise(new RangeError('out of range')),
+      rejects: () => Promise.reject(new Error('later')),
+      text: () => raise('just text'),
+      nothing: () => raise(undefined),
+      cycle: () => cycle,
+      fine: () => 'fine',
+    })
+    const calls = ['error', 'rejects', 'text', 'nothing', 'cycle', 'fine'].map((name) => caught(`agent.${name}()`))
+    const { value } = await box.run(`import * as agent from "host:agent"; export const handler = () => [${calls}]`)
+    for (const [index, message] of [/out of range/, /later/, /just text/, /./, /./].entries()) {
+      assert.equal(value[index].isError, true, JSON.stringify(value[index]))
+      assert.equal(value[index].code, 'ERR_HOST_FUNCTION')
+      assert.match(value[index].message, message)
+    }
+    assert.deepEqual(value[5], { returned: 'fine' })
+  }
+})
+
+test('a host module belongs to its sandbox, and is there from the next run on', async () => {
+  const box = await gateway.sandbox()
+  const code = 'import { one } from "host:late"; export const handler = () => one()'
+  await failure(box.run(code), 'ERR_CODE_SYNTAX')
+  box.hostModule('late', { one: () => 1 })
+  assert.equal((await box.run(code)).value, 1)
+  await failure(sandbox.run(code), 'ERR_CODE_SYNTAX')
+})
+
+test("a host module cannot take a server's name, or one in use", async () => {
+  const box = await gateway.sandbox()
+  box.hostModule('mine', { f: () => 1 })
+  for (const name of ['mcp', 'mcp-fixture', 'mcp-x', 'mcp-', 'mine']) {
+    const error = await failure(() => box.hostModule(name, { f: () => 2 }), 'ERR_NAME_TAKEN')
+    assert.ok(error.message.includes(`"${name}"`), error.message)
+  }
+  assert.equal((await box.run('import { f } from "host:mine"; export const handler = () => f()')).value, 1)
+})
+
+// ---- what does not exist
+
+test('the module of a server that is not approved, or not enabled, does not exist', async (t) => {
+  const own = await openGateway(t, { fixture: fixture(), idle: fixture() })
+  const box = await own.sandbox()
+  await own.approve('idle')
+  for (const name of ['fixture', 'idle', 'nobody']) {
+    const error = await failure(box.run(`import "host:mcp-${name}"; export const handler = () => 1`), 'ERR_CODE_SYNTAX')
+    assert.ok(error.message.includes(`host:mcp-${name}`), error.message)
+    const code = (load) => `import { call, tools } from "host:mcp"; export async function handler() {
+      const gone = await ${load}.then(() => "there", () => "not there")
+      try { return call("${name}", "pid") } catch (error) { return [gone, error.code, tools()] } }`
+    for (const load of [`import("host:mcp-${name}")`, `(async () => require("host:mcp-${name}"))()`]) {
+      assert.deepEqual((await box.run(code(load))).value, ['not there', 'ERR_UNKNOWN_SERVER', []])
+    }
+  }
+  await own.enable('idle')
+  assert.equal(
+    (await box.run('import { echo_text } from "host:mcp-idle"; export const handler = () => echo_text({ text: "now" })')).value,
+    'now',
+  )
+})

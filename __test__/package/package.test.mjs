@@ -1,0 +1,85 @@
+// What would be published, installed into an empty folder with no Rust, no clang and no repository in reach.
+import assert from 'node:assert/strict'
+import { execFileSync, spawnSync } from 'node:child_process'
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { dirname, join } from 'node:path'
+import { after, before, describe, it } from 'node:test'
+import { fileURLToPath } from 'node:url'
+
+const root = dirname(dirname(dirname(fileURLToPath(import.meta.url))))
+const work = mkdtempSync(join(tmpdir(), 'hyperlight-mcp-package-'))
+const app = join(work, 'app')
+const bin = join(work, 'bin')
+// Nothing of the machine's but what npm and a shell script need.
+const environment = { PATH: bin, HOME: join(work, 'home'), NODE_ENV: 'test' }
+const version = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')).version
+const tarballs = [`hyperlight-mcp-${version}.tgz`, `hyperlight-mcp-linux-x64-gnu-${version}.tgz`].map((name) => join(root, 'dist', name))
+
+/** The ten lines that the README shows. */
+function readmeExample() {
+  const [, code] = /```js\n(import \{ Gateway \}[\s\S]*?)```/.exec(readFileSync(join(root, 'README.md'), 'utf8'))
+  return code
+}
+
+function node(...args) {
+  return spawnSync(process.execPath, args, { cwd: app, env: environment, encoding: 'utf8', timeout: 120_000 })
+}
+
+before(() => {
+  for (const folder of [app, bin, environment.HOME]) mkdirSync(folder, { recursive: true })
+  symlinkSync(process.execPath, join(bin, 'node'))
+  symlinkSync('/bin/sh', join(bin, 'sh'))
+  execFileSync(join(root, 'scripts/pack'), { stdio: 'inherit' })
+  writeFileSync(join(app, 'package.json'), '{ "private": true }')
+  // npm itself comes from here, and so does its cache; what is installed sees neither.
+  const install = ['install', '--no-audit', '--no-fund', '--prefer-offline', ...tarballs, '@modelcontextprotocol/server-everything@2026.8.31']
+  execFileSync('npm', install, { cwd: app, stdio: 'inherit' })
+})
+
+after(() => rmSync(work, { recursive: true, force: true }))
+
+describe('the published packages', () => {
+  it('hold what users need and nothing else', () => {
+    const list = (name) => readdirSync(join(app, 'node_modules', name)).sort()
+    assert.deepEqual(list('hyperlight-mcp'), ['CHANGELOG.md', 'LICENSE', 'README.md', 'index.d.ts', 'index.js', 'index.mjs', 'package.json'])
+    const platform = ['LICENSE', 'README.md', 'hyperlight-mcp-watchdog', 'hyperlight-mcp.linux-x64-gnu.node', 'package.json']
+    assert.deepEqual(list('hyperlight-mcp-linux-x64-gnu'), platform)
+  })
+
+  it('say which machines they are for', () => {
+    const read = (name) => JSON.parse(readFileSync(join(app, 'node_modules', name, 'package.json'), 'utf8'))
+    const [main, platform] = [read('hyperlight-mcp'), read('hyperlight-mcp-linux-x64-gnu')]
+    assert.deepEqual(main.optionalDependencies, { 'hyperlight-mcp-linux-x64-gnu': version })
+    assert.equal(platform.version, version)
+    assert.deepEqual([platform.os, platform.cpu, platform.libc], [['linux'], ['x64'], ['glibc']])
+    assert.equal(main.engines.node, '>=20')
+    assert.equal(main.scripts, undefined)
+  })
+
+  it("run the README's example", () => {
+    writeFileSync(join(app, 'example.mjs'), readmeExample())
+    const { status, stdout, stderr } = node('example.mjs')
+    assert.equal(status, 0, stderr)
+    assert.match(stdout, /Echo: hello/)
+  })
+
+  it('load by require and by import as one module', () => {
+    const code = `import { createRequire } from 'node:module'; import * as esm from 'hyperlight-mcp'
+      const cjs = createRequire(import.meta.url)('hyperlight-mcp'); console.log(cjs.Gateway === esm.Gateway && cjs.Sandbox === esm.Sandbox)`
+    assert.equal(node('--input-type=module', '--eval', code).stdout.trim(), 'true')
+  })
+
+  it('refuse a platform without a prebuilt addon in one sentence that names those there are', () => {
+    const code = `Object.defineProperty(process, 'platform', { value: 'win32' }); require('hyperlight-mcp')`
+    const { status, stderr } = node('--eval', code)
+    assert.notEqual(status, 0)
+    assert.match(stderr, /Error: hyperlight-mcp has no prebuilt addon for win32-x64; there is one for: linux-x64-gnu\.\n/)
+  })
+
+  it('say what is missing where the platform package was left out', () => {
+    rmSync(join(app, 'node_modules/hyperlight-mcp-linux-x64-gnu'), { recursive: true })
+    const { stderr } = node('--eval', `require('hyperlight-mcp')`)
+    assert.match(stderr, /hyperlight-mcp-linux-x64-gnu, is not installed/)
+  })
+})

@@ -1,0 +1,93 @@
+// Approves MCP servers from a terminal: shows all that a person must see, at both stages, and asks.
+//
+//   node examples/approve.mjs CONFIG [--state FOLDER] [--yes] [SERVER…]
+//
+//   --state FOLDER   where approvals are kept (default: ~/.hyperagent/hyperlight-mcp)
+//   --yes            says yes to all that is shown, for scripts; then what is shown belongs in their log
+//   SERVER…          only these (default: all that are not approved yet)
+//
+// Exit code 0: all of them are approved; 1: not all; 2: it could not be tried.
+import { once } from 'node:events'
+import { createInterface } from 'node:readline/promises'
+import { parseArgs, stripVTControlCharacters } from 'node:util'
+import { Gateway } from 'hyperlight-mcp'
+
+// What a server says of itself is a stranger's text: no colours, no cursor movements, no line breaks of its own.
+// biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is taken out
+const plain = (text) => stripVTControlCharacters(String(text)).replace(/[\u0000-\u001f\u007f-\u009f]+/g, ' ')
+const quoted = (word) => (/^[\w@%+=:,./-]+$/.test(word) ? word : JSON.stringify(word))
+
+function showCommand(request) {
+  if (request.url) console.log(`  connects to     ${plain(request.url)}`)
+  else console.log(`  runs            ${plain([request.command, ...request.args].map(quoted).join(' '))}`)
+  if (request.cwd) console.log(`  in the folder   ${plain(request.cwd)}`)
+  console.log(`  environment     ${request.environment.map(plain).join(', ') || '(nothing of yours)'}`)
+  if (request.allowTools) console.log(`  only its tools  ${request.allowTools.map(plain).join(', ')}`)
+  if (request.denyTools.length > 0) console.log(`  never its tools ${request.denyTools.map(plain).join(', ')}`)
+  console.log(`  asks            ${{ never: 'never', writes: 'before writes', always: 'before every call' }[request.confirm]}`)
+  console.log(`  warning         ${request.warning}`)
+}
+
+function showManifest(request) {
+  console.log(`  calls itself    ${plain(request.serverName)} ${plain(request.serverVersion)}`)
+  if (request.instructions) console.log(`  tells the model ${plain(request.instructions)}`)
+  for (const tool of request.tools) {
+    const kind = tool.annotations?.readOnlyHint ? 'reads ' : 'WRITES' // what it does not say of itself is taken for a write
+    console.log(`  ${kind} ${plain(tool.name)}: ${plain(tool.description ?? '(no description)')}`)
+  }
+  for (const [change, names] of Object.entries(request.changes ?? {})) {
+    if (names.length > 0) console.log(`  ${change} since you last said yes: ${names.map(plain).join(', ')}`)
+  }
+}
+
+/** Both stages of one server; whether it is approved at the end. */
+async function review(gateway, name, ask) {
+  for (;;) {
+    const request = await gateway.approvalRequest(name)
+    if (request.approved) return true
+    const isCommand = request.stage === 'command'
+    console.log(`\n${name}: ${isCommand ? 'may this run?' : 'may a model read and call this?'}`)
+    if (isCommand) showCommand(request)
+    else showManifest(request)
+    if (!(await ask(`approve the ${isCommand ? 'command' : 'tools'} of ${name}? [y/N] `))) return false
+    // The digest says yes to what was shown; if it has changed meanwhile, this fails.
+    await gateway.approve(name, request.digest)
+  }
+}
+
+async function main() {
+  const { values, positionals } = parseArgs({ allowPositionals: true, options: { state: { type: 'string' }, yes: { type: 'boolean' } } })
+  const [configPath, ...wanted] = positionals
+  if (!configPath) throw new Error('usage: approve.mjs CONFIG [--state FOLDER] [--yes] [SERVER…]')
+  if (!values.yes && !process.stdin.isTTY) throw new Error('nobody to ask: stdin is no terminal (--yes says yes to everything)')
+  const terminal = values.yes ? undefined : createInterface({ input: process.stdin, output: process.stdout })
+  const hungUp = terminal && once(terminal, 'close').then(() => 'no')
+  const ask = async (question) => !terminal || /^y(es)?$/i.test((await Promise.race([terminal.question(question), hungUp])).trim())
+
+  const gateway = await Gateway.open({ configPath, ...(values.state && { stateDir: values.state }) })
+  let all = true
+  try {
+    const names = wanted.length > 0 ? wanted : gateway.servers().map(({ name }) => name)
+    for (const name of names) {
+      try {
+        const approved = await review(gateway, name, ask)
+        console.log(`${name}: ${approved ? 'approved' : 'not approved'}`)
+        all &&= approved
+      } catch (error) {
+        console.log(`${name}: ${error.code}: ${plain(error.message)}`)
+        all = false
+      }
+    }
+  } finally {
+    terminal?.close()
+    await gateway.close()
+  }
+  return all ? 0 : 1
+}
+
+try {
+  process.exitCode = await main()
+} catch (error) {
+  console.error(`approve: ${error.message}`)
+  process.exitCode = 2
+}

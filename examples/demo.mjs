@@ -1,0 +1,146 @@
+// The demo (`npm start`): an agent's script calls three real MCP servers from inside a Hyperlight micro-VM.
+//
+// Read it from top to bottom: it is what a program of yours would do. The script that the agent "wrote" is in demo-agent.js; it
+// is read as text and never runs in this process. Where no guest boots on this machine: scripts/with-hypervisor node examples/demo.mjs
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { createRequire } from 'node:module'
+import { tmpdir } from 'node:os'
+import { dirname, join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { Gateway } from 'hyperlight-mcp'
+import { attempts } from './demo-attempts.mjs'
+import { agentLine, bytes, field, heading, ms, note, paint, shorten, table } from './demo-print.mjs'
+
+const repository = dirname(dirname(fileURLToPath(import.meta.url)))
+const temporary = mkdtempSync(join(tmpdir(), 'hyperlight-mcp-demo-'))
+process.on('exit', () => rmSync(temporary, { recursive: true, force: true }))
+
+// 1. The servers, as VS Code, Claude Desktop and HyperAgent write them. `configPath` would name such a file instead.
+
+/** The program of an npm package that is installed here. With `npx` as the command it would be fetched at its first start. */
+function program(name) {
+  const require = createRequire(import.meta.url)
+  const manifest = require.resolve(`${name}/package.json`)
+  return join(dirname(manifest), Object.values(require(manifest).bin)[0])
+}
+
+const node = process.execPath
+const config = {
+  mcpServers: {
+    files: { command: node, args: [program('@modelcontextprotocol/server-filesystem'), repository] },
+    memory: { command: node, args: [program('@modelcontextprotocol/server-memory')], env: { MEMORY_FILE_PATH: join(temporary, 'memory.jsonl') } },
+    everything: { command: node, args: [program('@modelcontextprotocol/server-everything')] },
+    // This one is in the config as well, but nobody will approve it.
+    secrets: { command: node, args: [program('@modelcontextprotocol/server-everything')], env: { API_KEY: 'a-secret' } },
+  },
+}
+
+// 2. A person's part: what may run, what a model may call, and what it may change.
+
+/** Shows a request in short, and says yes for you. A real agent shows it to a person, and waits. (See approve.mjs.) */
+async function approve(gateway, name) {
+  for (;;) {
+    // First the command: nothing has been started for it. Once that is approved the server is started, and tells its tools.
+    const request = await gateway.approvalRequest(name)
+    if (request.approved) return
+    if (request.stage === 'command') {
+      field(`${name}: command`, [request.command, ...request.args].map((word) => shorten(word, repository)).join(' '))
+      field('environment', request.environment.map((entry) => entry.split('=')[0]).join(', ') || 'nothing of yours')
+      field('warning', request.warning, 'yellow')
+    } else {
+      field(`${name}: tools`, `${request.serverName} ${request.serverVersion} has ${request.tools.length}; * may write`)
+      field('', request.tools.map((tool) => tool.name + (tool.annotations?.readOnlyHint ? '' : '*')).join(', '), 'dim')
+    }
+    // The digest stands for exactly what was shown. If it has changed meanwhile, this fails instead.
+    await gateway.approve(name, request.digest)
+    field('approved', `digest ${request.digest.slice(0, 12)}…`, 'green')
+  }
+}
+
+/** Asked before a tool that may write: once, for this run, for as long as the gateway lives, or not at all. */
+function onApproval({ server, tool, args, reason }) {
+  note(`write: ${server}.${tool} ${JSON.stringify(args).slice(0, 60)}… (${reason}): allowed for this run`, 'yellow')
+  return 'run'
+}
+
+/** Told what happens while it happens; here, what the guest writes to its console. */
+function onEvent(event) {
+  if (event.type === 'log') agentLine(event.level, event.text)
+}
+
+// 3. The agent's part: one script, one run.
+
+function printReport(report) {
+  heading('What the model gets: the value that the script returned')
+  console.log(`  ${report.files} files, ${report.lines} lines, ${report.characters} characters\n`)
+  const rows = (totals) => Object.entries(totals).sort(([, a], [, b]) => b.lines - a.lines)
+  table(['folder', 'files', 'lines'], rows(report.byFolder).map(([name, { files, lines }]) => [name, files, lines]))
+  table(['kind', 'files', 'lines'], rows(report.byKind).map(([name, { files, lines }]) => [name, files, lines]))
+  table(['largest', '', 'lines'], report.largest.map(({ path, lines }) => [path, '', lines]))
+  field('graph', `${report.graph.entities} entities, ${report.graph.relations} relations`)
+  for (const [question, answer] of Object.entries(report.answers)) field(question, answer.join(', ') || '(none)')
+  const { mimeType, bytes: size, isPng, width, height } = report.image
+  field('image', `${mimeType}, ${size} bytes, ${isPng ? 'with' : 'WITHOUT'} PNG's signature, ${width}x${height}`)
+}
+
+function printCosts(stats, value, startToResult) {
+  heading('What it took')
+  const crossed = stats.bytesIn + stats.bytesOut
+  const returned = Buffer.byteLength(JSON.stringify(value))
+  field('calls', `${stats.calls} calls of tools in ${ms(stats.callMs)}, ${ms(stats.callMs / stats.calls)} each`)
+  field('run', `${ms(stats.durationMs)}, of which ${ms(stats.startMs)} to make its micro-VM`)
+  field('bridge', `${bytes(crossed)} crossed it: ${bytes(stats.bytesOut)} out of the VM, ${bytes(stats.bytesIn)} into it`)
+  field('model', `${bytes(returned)} of it: ${((1 - returned / crossed) * 100).toFixed(1)} % was kept out of its context`, 'green')
+  field('start to result', `${ms(startToResult)}, the start of Node and of three servers included`, 'bold')
+}
+
+/** What agent code cannot do. Each attempt is a run of its own; what it prints is the real error. */
+async function printRefusals(sandbox) {
+  heading('What the guest cannot do')
+  for (const { aim, code } of attempts) {
+    const outcome = await sandbox.run(code, { toolErrors: 'throw' }).catch((error) => error)
+    console.log(`  ${paint('bold', aim)}\n    ${paint('dim', code.split('\n').at(-1))}`)
+    if (!(outcome instanceof Error)) throw new Error(`the guest could: ${aim}`)
+    console.log(`    ${paint('red', outcome.code)} ${outcome.message}`)
+  }
+}
+
+async function main() {
+  heading('A gateway, and a sandbox')
+  // `stateDir` is where approvals are kept: in a demo, only for now.
+  const gateway = await Gateway.open({ config, stateDir: join(temporary, 'state'), workspaceFolder: repository, onApproval, onEvent })
+  try {
+    // The only step that needs a hypervisor. Where there is none, the error says which case it is and what to do.
+    const sandbox = await gateway.sandbox()
+    const { guest, bootMs, warning } = await gateway.hypervisor()
+    field('guest', `the ${guest} one, booted in ${ms(bootMs)}; each run gets a micro-VM of its own from that snapshot`)
+    if (warning) field('warning', warning, 'yellow')
+
+    heading('Approvals: what a person sees before anything runs')
+    for (const name of ['files', 'memory', 'everything']) {
+      await approve(gateway, name)
+      await gateway.enable(name) // what is not enabled does not exist for a run, approved or not
+    }
+    for (const { name, state } of gateway.servers()) if (state === 'unapproved') field(name, 'not approved: no process, and no module in the guest', 'dim')
+
+    heading('The agent: one script in the micro-VM (examples/demo-agent.js)')
+    const code = readFileSync(join(repository, 'examples/demo-agent.js'), 'utf8')
+    const skip = ['.git', 'node_modules', 'target', 'guest/out', 'dist', 'bench-results', '**/*.node', '**/hyperlight-mcp-watchdog']
+    const input = { root: repository, skip, topic: 'approv', room: 'src/sandbox' }
+    const { value, stats, warnings } = await sandbox.run(code, { input, toolErrors: 'throw' })
+    const startToResult = performance.now() // counts from the start of this process
+    for (const text of warnings) note(`warning: ${text}`, 'yellow')
+    printReport(value)
+    printCosts(stats, value, startToResult)
+    await printRefusals(sandbox)
+  } finally {
+    await gateway.close() // ends the servers' processes; Node then exits by itself
+  }
+}
+
+try {
+  await main()
+} catch (error) {
+  console.error(paint('red', `\ndemo: ${error.code ? `${error.code}: ` : ''}${error.message}`))
+  process.exitCode = 1
+}

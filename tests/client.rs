@@ -1,0 +1,445 @@
+//! Connections against real processes: what answers, what fails and how soon, and what is left running.
+
+#![cfg(target_os = "linux")]
+
+mod support;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use hyperlight_mcp::Error;
+use hyperlight_mcp::client::{CallLimits, Connection, Connections, Watchdog};
+use secrecy::SecretString;
+use serde_json::{Value as Json, json};
+use tokio::task::JoinSet;
+
+use support::{Scene, object, patience, scaled, send, until, within, write_script};
+
+const WIRE_LIMIT: usize = 16 * 1024 * 1024;
+/// Closing takes a server's own time, SIGTERM's and SIGKILL's: at most 2 s for each of the first two.
+const CLOSE_LIMIT: Duration = Duration::from_millis(4500);
+
+async fn call(connection: &Connection, tool: &str, arguments: Json) -> hyperlight_mcp::Result<Json> {
+    connection.call(tool, object(arguments), CallLimits { timeout: patience() }).await
+}
+
+async fn call_for(connection: &Connection, tool: &str, arguments: Json, timeout: Duration) -> hyperlight_mcp::Result<Json> {
+    connection.call(tool, object(arguments), CallLimits { timeout }).await
+}
+
+async fn echoes(connection: &Connection) {
+    let value = json!({ "deep": [1, null, "ß"] });
+    assert_eq!(call(connection, "echo", json!({ "value": value })).await.unwrap()["structuredContent"]["value"], value);
+}
+
+fn connections(scene: &Scene, most: usize) -> Connections {
+    Connections::new(Watchdog::new(scene.watchdog_program()), most, u64::try_from(patience().as_millis()).unwrap())
+}
+
+async fn get(connections: &Connections, scene: &Scene, server: &str) -> hyperlight_mcp::Result<Arc<Connection>> {
+    connections.get(server, None, || Ok(scene.launch(server, &[]))).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_introduces_itself_and_its_answers_come_through_as_they_are() {
+    let scene = Scene::new();
+    let connection = scene.open(&[]).await.unwrap();
+    assert_eq!(connection.manifest().server_name, "fixture-server");
+    assert!(connection.manifest().tool("get-forecast").is_some());
+    assert!(connection.is_live() && connection.connect_time() > Duration::ZERO);
+    echoes(&connection).await;
+    for tool in ["unknown_block", "extra_keys"] {
+        assert_eq!(call(&connection, tool, json!({})).await.unwrap()["vendor"]["trace"], 7, "{tool}");
+    }
+    let error = call(&connection, "protocol_error", json!({ "message": "no such city" })).await.unwrap_err();
+    assert!(matches!(&error, Error::Protocol { code: -32602, message, .. } if message == "no such city"), "{error}");
+    connection.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_over_its_time_fails_and_is_cancelled_at_the_server() {
+    let scene = Scene::new();
+    let connection = scene.open(&[]).await.unwrap();
+    let error = call_for(&connection, "sleep", json!({ "ms": 3_600_000 }), Duration::from_millis(100)).await.unwrap_err();
+    assert!(matches!(&error, Error::CallTimeout { tool, limit_ms: 100, .. } if tool == "sleep"), "{error}");
+    scene.cancelled("s", &scene.called("s", "sleep").await).await;
+    echoes(&connection).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_that_nobody_waits_for_any_more_is_cancelled_at_the_server() {
+    let scene = Scene::new();
+    let connection = scene.open(&[]).await.unwrap();
+    let id = tokio::select! {
+        biased;
+        outcome = call(&connection, "hang", json!({})) => panic!("{outcome:?}"),
+        id = scene.called("s", "hang") => id,
+    };
+    scene.cancelled("s", &id).await;
+    echoes(&connection).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_that_was_answered_is_not_cancelled() {
+    let scene = Scene::new();
+    let connection = scene.open(&[]).await.unwrap();
+    echoes(&connection).await;
+    connection.close().await;
+    assert!(scene.events("s").iter().all(|entry| entry["method"] != "notifications/cancelled"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_crash_in_a_call_tells_the_exit_code_and_the_last_words() {
+    let scene = Scene::new();
+    let lines: Vec<_> = (1..=25).map(|line| format!("line {line}.")).collect();
+    let flags: Vec<_> = lines.iter().flat_map(|line| ["--stderr", line]).collect();
+    let connection = scene.open(&flags).await.unwrap();
+    let error = call(&connection, "crash", json!({ "code": 7 })).await.unwrap_err();
+    let Error::ServerExited { during, status, stderr, .. } = &error else { panic!("{error}") };
+    assert_eq!((during.as_str(), status.as_str()), ("during s.crash", "it exited with code 7"));
+    // The last twenty lines, in their order.
+    assert_eq!(stderr.as_str(), format!("; its last words: {}", lines[5..].join(" | ")));
+    assert!(!connection.is_live());
+    let error = call(&connection, "echo", json!({ "value": 1 })).await.unwrap_err();
+    assert_eq!(error.code(), "ERR_SERVER_EXITED", "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_exits_at_once_says_why_every_time() {
+    let scene = Scene::new();
+    for _ in 0..20 {
+        let error = scene.open(&["--stderr", "no licence found", "--exit-at-start", "4"]).await.err().unwrap();
+        let Error::ServerExited { during, status, stderr, .. } = &error else { panic!("{error}") };
+        assert_eq!((during.as_str(), status.as_str()), ("before it was ready", "it exited with code 4"));
+        assert!(stderr.contains("no licence found"), "{error}");
+    }
+    scene.all_servers_gone().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn noise_on_the_output_disturbs_nothing() {
+    let scene = Scene::new();
+    let connection = scene.open(&["--noise"]).await.unwrap();
+    for _ in 0..3 {
+        echoes(&connection).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_over_the_wires_limit_fails_its_call_at_once_and_no_other() {
+    let scene = Scene::new();
+    let connection = scene.open(&[]).await.unwrap();
+    let other = async {
+        let id = scene.called("s", "sleep").await;
+        let error = call(&connection, "big_text", json!({ "bytes": WIRE_LIMIT })).await.unwrap_err();
+        assert!(matches!(error, Error::ResponseTooLarge { limit: WIRE_LIMIT, .. }), "{error}");
+        echoes(&connection).await;
+        id
+    };
+    let id = tokio::select! {
+        biased;
+        outcome = call(&connection, "sleep", json!({ "ms": 3_600_000 })) => panic!("the other call ended: {outcome:?}"),
+        id = other => id,
+    };
+    scene.cancelled("s", &id).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_wires_limit_is_exact() {
+    for (bytes, fits) in [(WIRE_LIMIT, true), (WIRE_LIMIT + 1, false)] {
+        let scene = Scene::new();
+        let connection = scene.open(&["--oversized-line", &bytes.to_string()]).await.unwrap();
+        let outcome = call(&connection, "empty", json!({})).await;
+        assert_eq!(outcome.is_ok(), fits, "{bytes}: {:?}", outcome.err());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_never_answers_is_given_up_and_ended() {
+    let scene = Scene::new();
+    let launch = scene.launch("s", &["--never-answer", "--leave-child", "--ignore-sigterm", "--ignore-stdin-eof"]);
+    let watchdog = Arc::new(Watchdog::new(scene.watchdog_program()));
+    let limit = Duration::from_millis(500);
+    let opening = Connection::open(&launch, &watchdog, limit);
+    let error = within(limit + scaled(Duration::from_secs(2)), "the time-out", opening).await.err().unwrap();
+    assert_eq!(error.code(), "ERR_CONNECT_TIMEOUT", "{error}");
+    assert_eq!(scene.count("s", "spawn"), 1);
+    assert_eq!(scene.servers_running(), [""; 0], "after {error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_that_is_given_up_while_it_is_made_leaves_nothing_running() {
+    let scene = Scene::new();
+    tokio::select! {
+        outcome = scene.open(&["--never-answer", "--leave-child"]) => panic!("{:?}", outcome.err()),
+        _ = scene.logged("s", "linger", |_| true) => {}
+    }
+    scene.all_servers_gone().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_death_fails_all_pending_calls_at_once() {
+    // A busy machine may delay one round; what is slow by itself is slow in each.
+    let mut delays = Vec::new();
+    for _ in 0..5 {
+        let scene = Scene::new();
+        let connection = Arc::new(scene.open(&[]).await.unwrap());
+        let mut pending = JoinSet::new();
+        for _ in 0..8 {
+            let connection = Arc::clone(&connection);
+            pending.spawn(async move { call(&connection, "hang", json!({})).await });
+        }
+        let hanging = || scene.events("s").iter().filter(|entry| entry["name"] == "hang").count();
+        until("the calls", || (hanging() == 8).then_some(())).await;
+        let pid = scene.pid("s").await;
+        let death = Instant::now();
+        send(libc::SIGKILL, pid);
+        for outcome in pending.join_all().await {
+            let error = outcome.unwrap_err();
+            assert!(matches!(&error, Error::ServerExited { status, .. } if status == "it was ended by signal 9"), "{error}");
+        }
+        delays.push(death.elapsed());
+        if delays.last() <= Some(&scaled(Duration::from_millis(50))) {
+            return;
+        }
+    }
+    panic!("each time later than promised: {delays:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_server_leaves_behind_ends_with_the_connection() {
+    let scene = Scene::new();
+    let connection = scene.open(&["--leave-child"]).await.unwrap();
+    scene.logged("s", "linger", |_| true).await;
+    within(scaled(CLOSE_LIMIT), "close", connection.close()).await;
+    assert_eq!(scene.servers_running(), [""; 0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_server_leaves_behind_ends_with_the_server() {
+    let scene = Scene::new();
+    let connection = scene.open(&["--leave-child"]).await.unwrap();
+    scene.logged("s", "linger", |_| true).await;
+    // The child holds the server's pipes open: its end is seen by its exit alone.
+    let error = call(&connection, "crash", json!({ "code": 9 })).await.unwrap_err();
+    assert!(error.to_string().contains("it exited with code 9"), "{error}");
+    scene.all_servers_gone().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn servers_that_ignore_their_end_are_ended_side_by_side_and_the_watchdog_with_them() {
+    let scene = Scene::new();
+    let connections = connections(&scene, 5);
+    for server in ["a", "b", "c"] {
+        let launch = || Ok(scene.launch(server, &["--ignore-sigterm", "--ignore-stdin-eof"]));
+        connections.get(server, None, launch).await.unwrap();
+    }
+    assert_eq!(scene.servers_running().len(), 3);
+    within(scaled(CLOSE_LIMIT), "close", connections.close_all()).await;
+    assert_eq!(scene.running(), [""; 0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dropped_connection_leaves_nothing_running() {
+    let scene = Scene::new();
+    drop(scene.open(&["--leave-child", "--ignore-sigterm", "--ignore-stdin-eof"]).await.unwrap());
+    scene.all_servers_gone().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_reads_nothing_holds_up_neither_its_calls_time_nor_its_end() {
+    let scene = Scene::new();
+    let connection = Arc::new(scene.open(&[]).await.unwrap());
+    send(libc::SIGSTOP, scene.pid("s").await);
+    let mut pending = JoinSet::new();
+    // More than any queue on the way holds, and far more than a pipe.
+    for _ in 0..200 {
+        let connection = Arc::clone(&connection);
+        let arguments = json!({ "value": "x".repeat(100_000) });
+        pending.spawn(async move { call_for(&connection, "echo", arguments, Duration::from_millis(200)).await });
+    }
+    let outcomes = within(scaled(Duration::from_secs(3)), "the calls' time-outs", pending.join_all()).await;
+    for outcome in outcomes {
+        assert_eq!(outcome.unwrap_err().code(), "ERR_CALL_TIMEOUT");
+    }
+    within(scaled(CLOSE_LIMIT), "close", connection.close()).await;
+    assert_eq!(scene.servers_running(), [""; 0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn fifty_first_calls_at_once_start_one_process() {
+    let scene = Arc::new(Scene::new());
+    let connections = Arc::new(connections(&scene, 5));
+    let mut calls = JoinSet::new();
+    for _ in 0..50 {
+        let (scene, connections) = (Arc::clone(&scene), Arc::clone(&connections));
+        calls.spawn(async move {
+            let connection = get(&connections, &scene, "s").await.unwrap();
+            call(&connection, "count", json!({})).await.unwrap()["structuredContent"]["count"].as_u64().unwrap()
+        });
+    }
+    let mut counts = calls.join_all().await;
+    counts.sort_unstable();
+    assert_eq!(counts, (1..=50).collect::<Vec<_>>());
+    assert_eq!(scene.count("s", "spawn"), 1);
+    connections.close_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn concurrent_calls_share_a_connection_and_a_slow_one_holds_up_nothing() {
+    let scene = Scene::new();
+    let connections = connections(&scene, 5);
+    let (slow, quick) = (get(&connections, &scene, "s").await.unwrap(), get(&connections, &scene, "s").await.unwrap());
+    assert!(Arc::ptr_eq(&slow, &quick));
+    let quickly = async {
+        scene.called("s", "hang").await;
+        for _ in 0..20 {
+            echoes(&quick).await;
+        }
+    };
+    tokio::select! {
+        biased;
+        outcome = call(&slow, "hang", json!({})) => panic!("{outcome:?}"),
+        () = quickly => {}
+    }
+    assert_eq!(scene.count("s", "spawn"), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_call_after_a_crash_starts_the_server_again() {
+    let scene = Scene::new();
+    let connections = connections(&scene, 1);
+    let first = get(&connections, &scene, "s").await.unwrap();
+    call(&first, "crash", json!({})).await.unwrap_err();
+    assert!(!connections.is_connected("s"));
+    let second = get(&connections, &scene, "s").await.unwrap();
+    echoes(&second).await;
+    assert_eq!(scene.count("s", "spawn"), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn where_the_limit_is_reached_the_connection_idle_for_longest_gives_way() {
+    let scene = Scene::new();
+    let connections = connections(&scene, 2);
+    for server in ["a", "b", "a", "c"] {
+        echoes(&get(&connections, &scene, server).await.unwrap()).await;
+    }
+    assert_eq!(["a", "b", "c"].map(|server| connections.is_connected(server)), [true, false, true]);
+    assert_eq!(scene.servers_running().len(), 2);
+    connections.close_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_whose_server_has_died_gives_way_before_one_that_lives() {
+    let scene = Scene::new();
+    let connections = connections(&scene, 2);
+    get(&connections, &scene, "alive").await.unwrap();
+    call(&get(&connections, &scene, "dead").await.unwrap(), "crash", json!({})).await.unwrap_err();
+    get(&connections, &scene, "new").await.unwrap();
+    assert!(connections.is_connected("alive") && connections.is_connected("new"));
+    assert_eq!(scene.count("alive", "exit"), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn where_all_connections_are_busy_the_next_one_is_refused_and_names_them() {
+    let scene = Scene::new();
+    let connections = connections(&scene, 2);
+    let held = (get(&connections, &scene, "a").await.unwrap(), get(&connections, &scene, "b").await.unwrap());
+    let error = get(&connections, &scene, "c").await.err().unwrap();
+    let Error::TooManyConnections { server, limit, holders } = &error else { panic!("{error}") };
+    assert_eq!((server.as_str(), *limit, holders.join(",").as_str()), ("c", 2, "a,b"));
+    assert_eq!(scene.events("c"), Vec::<Json>::new());
+    drop(held.0);
+    echoes(&get(&connections, &scene, "c").await.unwrap()).await;
+    assert!(held.1.is_live());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_command_that_is_not_there_is_named() {
+    let scene = Scene::new();
+    let mut launch = scene.launch("s", &[]);
+    launch.command.command = "no-such-command-4711".to_owned();
+    let watchdog = Arc::new(Watchdog::new(scene.watchdog_program()));
+    let error = Connection::open(&launch, &watchdog, patience()).await.err().unwrap();
+    assert_eq!(error.code(), "ERR_SPAWN_FAILED");
+    assert!(error.to_string().contains("server \"s\": \"no-such-command-4711\""), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_its_watchdog_no_server_is_started() {
+    let scene = Scene::new();
+    let watchdog = Arc::new(Watchdog::new(scene.path("missing")));
+    let error = Connection::open(&scene.launch("s", &[]), &watchdog, patience()).await.err().unwrap();
+    assert!(matches!(&error, Error::SpawnFailed { command, .. } if command.ends_with("/missing")), "{error}");
+    assert_eq!(scene.events("s"), Vec::<Json>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_watchdog_that_had_to_be_started_again_knows_the_servers_that_live() {
+    let scene = Scene::new();
+    let orders = || std::fs::read_to_string(scene.path("orders")).unwrap();
+    let script = format!("while read -r order; do echo \"$$ $order\" >> {}; echo ok; done", scene.path("orders").display());
+    write_script(&scene.path("recorder"), &script);
+    let connections = Connections::new(Watchdog::new(scene.path("recorder")), 5, 60_000);
+    let first = get(&connections, &scene, "first").await.unwrap();
+    let recorder: i32 = orders().split(' ').next().unwrap().parse().unwrap();
+    send(libc::SIGKILL, recorder);
+    until("the recorder's end", || scene.running().iter().all(|line| !line.contains("recorder")).then_some(())).await;
+    get(&connections, &scene, "second").await.unwrap();
+    assert!(first.is_live());
+    let (order, former) = (format!(" +{}", scene.pid("first").await), recorder.to_string());
+    let told_anew = orders().lines().any(|line| line.ends_with(&order) && !line.starts_with(&former));
+    assert!(told_anew, "the new watchdog does not guard {order}: {:?}", orders());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_of_the_watchdog_that_nobody_waited_for_is_not_taken_for_the_next() {
+    let scene = Scene::new();
+    let [first, go] = ["first", "go"].map(|name| scene.path(name).display().to_string());
+    // Answers to the first group's orders late, and by an error.
+    let script = format!(
+        "while read -r order; do group=${{order#?}}; [ -s {first} ] || echo $group > {first}; read -r known < {first}
+        if [ $group = $known ]; then until [ -e {go} ]; do /bin/sleep 0.01; done; echo error; else echo ok; fi; done"
+    );
+    write_script(&scene.path("late"), &script);
+    let connections = Connections::new(Watchdog::new(scene.path("late")), 5, 60_000);
+    tokio::select! {
+        outcome = get(&connections, &scene, "first") => panic!("{:?}", outcome.err()),
+        () = until("the first order", || std::fs::read(&first).is_ok_and(|group| !group.is_empty()).then_some(())) => {}
+    }
+    std::fs::write(&go, "").unwrap();
+    echoes(&get(&connections, &scene, "second").await.unwrap()).await;
+}
+
+/// As in a container whose first process is Node: what a server leaves behind becomes a zombie for good.
+#[test]
+fn where_nobody_reaps_orphans_no_close_waits_for_them() {
+    const MARK: &str = "HYPERLIGHT_MCP_TEST_ADOPTS";
+    if std::env::var_os(MARK).is_none() {
+        // In a process of its own: the other tests' orphans are not to be adopted.
+        let mut command = std::process::Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "where_nobody_reaps_orphans_no_close_waits_for_them"]).env(MARK, "1");
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+        return;
+    }
+    rustix::process::set_child_subreaper(Some(rustix::process::getpid())).unwrap();
+    tokio::runtime::Runtime::new().unwrap().block_on(async {
+        let scene = Scene::new();
+        let connection = scene.open(&["--leave-child"]).await.unwrap();
+        scene.logged("s", "linger", |_| true).await;
+        within(scaled(Duration::from_millis(1500)), "close", connection.close()).await;
+        assert_eq!(scene.servers_running(), [""; 0]);
+    });
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_gets_the_environment_that_was_meant_for_it_and_no_more() {
+    let scene = Scene::new();
+    let mut launch = scene.launch("s", &["--env-dump"]);
+    launch.command.environment = vec![("TOKEN".to_owned(), SecretString::from("hush"))];
+    let watchdog = Arc::new(Watchdog::new(scene.watchdog_program()));
+    let connection = Connection::open(&launch, &watchdog, patience()).await.unwrap();
+    let names = call(&connection, "env", json!({})).await.unwrap()["structuredContent"]["names"].clone();
+    assert_eq!(names, json!(["TOKEN"]));
+}

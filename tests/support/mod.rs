@@ -1,0 +1,195 @@
+//! What the integration tests share: deadlines in one place, the fixture server with its log, and what still runs.
+
+#![allow(dead_code, reason = "each test program uses a part of it")]
+
+use std::fs;
+use std::future::Future;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::pin::pin;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use hyperlight_mcp::client::{Connection, Launch, Watchdog};
+use hyperlight_mcp::config::ResolvedCommand;
+use hyperlight_mcp::sandbox::GuestChoice;
+use serde_json::{Map, Value as Json};
+
+pub const FIXTURE: &str = env!("CARGO_BIN_EXE_fixture-server");
+const WATCHDOG: &str = env!("CARGO_BIN_EXE_hyperlight-mcp-watchdog");
+const POLL: Duration = Duration::from_millis(2);
+
+/// Whether the whole machine is emulated in software: `scripts/with-hypervisor` says so.
+pub fn emulated() -> bool {
+    std::env::var("HYPERLIGHT_MCP_EMULATED").is_ok_and(|value| value == "1")
+}
+
+/// A deadline, as long as it must be where the tests run.
+pub fn scaled(limit: Duration) -> Duration {
+    if emulated() { limit * 8 } else { limit }
+}
+
+/// For what promises no time of its own.
+pub fn patience() -> Duration {
+    scaled(Duration::from_secs(20))
+}
+
+/// The guest that the tests are run on.
+pub fn guest_choice() -> GuestChoice {
+    match std::env::var("HYPERLIGHT_MCP_GUEST").as_deref() {
+        Ok("standard") => GuestChoice::Standard,
+        Ok("ring3") => GuestChoice::Ring3,
+        _ => GuestChoice::Auto,
+    }
+}
+
+/// Polls until `ready` yields something.
+pub async fn until<T>(what: &str, mut ready: impl FnMut() -> Option<T>) -> T {
+    let polling = async {
+        loop {
+            if let Some(value) = ready() {
+                return value;
+            }
+            tokio::time::sleep(POLL).await;
+        }
+    };
+    within(patience(), what, polling).await
+}
+
+/// Fails the test where something does not end in time.
+pub async fn within<T>(limit: Duration, what: &str, future: impl Future<Output = T>) -> T {
+    let started = Instant::now();
+    let outcome = tokio::time::timeout(limit, pin!(future)).await;
+    outcome.unwrap_or_else(|_| panic!("waited in vain, for {:?}: {what}", started.elapsed()))
+}
+
+/// The fields of an object.
+pub fn object(json: Json) -> Map<String, Json> {
+    let Json::Object(fields) = json else { panic!("no object: {json}") };
+    fields
+}
+
+/// A folder of one test. Every program that the test starts has its path on the command line, which is how what still
+/// runs is found: by this test alone, whatever else runs on the machine.
+pub struct Scene {
+    folder: tempfile::TempDir,
+}
+
+impl Scene {
+    pub fn new() -> Self {
+        let folder = tempfile::Builder::new().prefix("hyperlight-mcp-test-").tempdir().unwrap();
+        symlink(WATCHDOG, folder.path().join("watchdog")).unwrap();
+        Self { folder }
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// The watchdog program, under a path of this test's own.
+    pub fn watchdog_program(&self) -> PathBuf {
+        self.path("watchdog")
+    }
+
+    /// The fixture's arguments for a server of that name.
+    pub fn arguments(&self, server: &str, flags: &[&str]) -> Vec<String> {
+        let log = self.log_path(server).display().to_string();
+        flags.iter().copied().chain(["--log", &log]).map(str::to_owned).collect()
+    }
+
+    pub fn launch(&self, server: &str, flags: &[&str]) -> Launch {
+        let command = ResolvedCommand {
+            command: FIXTURE.to_owned(),
+            arguments: self.arguments(server, flags),
+            environment: Vec::new(),
+            working_directory: self.folder.path().to_owned(),
+        };
+        Launch { server: server.to_owned(), command }
+    }
+
+    /// A connection to the fixture as server `s`.
+    pub async fn open(&self, flags: &[&str]) -> hyperlight_mcp::Result<Connection> {
+        Connection::open(&self.launch("s", flags), &Watchdog::new(self.watchdog_program()).into(), patience()).await
+    }
+
+    /// All that the fixture has logged for a server.
+    pub fn events(&self, server: &str) -> Vec<Json> {
+        let log = fs::read_to_string(self.log_path(server)).unwrap_or_default();
+        let whole = log.split_inclusive('\n').filter(|line| line.ends_with('\n'));
+        whole.map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    pub fn count(&self, server: &str, event: &str) -> usize {
+        self.events(server).iter().filter(|entry| entry["event"] == event).count()
+    }
+
+    /// Waits for an event that fits.
+    pub async fn logged(&self, server: &str, event: &str, fits: impl Fn(&Json) -> bool) -> Json {
+        until(event, || self.events(server).into_iter().find(|entry| entry["event"] == event && fits(entry))).await
+    }
+
+    /// Waits until a call of that tool has reached the server; its id.
+    pub async fn called(&self, server: &str, tool: &str) -> Json {
+        self.logged(server, "request", |entry| entry["name"] == tool).await["id"].clone()
+    }
+
+    /// Waits until the server was told that nobody waits for that call, and has stopped it.
+    pub async fn cancelled(&self, server: &str, id: &Json) {
+        self.logged(server, "notification", |entry| entry["method"] == "notifications/cancelled" && entry["params"]["requestId"] == *id)
+            .await;
+        self.logged(server, "cancelled", |entry| entry["id"] == *id).await;
+    }
+
+    /// The server's process, which leads its group.
+    pub async fn pid(&self, server: &str) -> i32 {
+        pid_of(&self.logged(server, "spawn", |_| true).await)
+    }
+
+    /// The command lines of all processes of this test: servers, what they left behind, watchdogs.
+    pub fn running(&self) -> Vec<String> {
+        let folder = self.folder.path().to_str().unwrap();
+        let processes = fs::read_dir("/proc").unwrap().filter_map(|entry| fs::read(entry.ok()?.path().join("cmdline")).ok());
+        let lines = processes.map(|line| String::from_utf8_lossy(&line).replace('\0', " "));
+        // A process that has ended and is not yet reaped has no command line.
+        lines.filter(|line| line.contains(folder)).collect()
+    }
+
+    /// The same, without watchdogs.
+    pub fn servers_running(&self) -> Vec<String> {
+        let log = self.folder.path().join("log-");
+        self.running().into_iter().filter(|line| line.contains(log.to_str().unwrap())).collect()
+    }
+
+    pub async fn all_servers_gone(&self) {
+        until("the servers' end", || self.servers_running().is_empty().then_some(())).await;
+    }
+
+    fn log_path(&self, server: &str) -> PathBuf {
+        self.path(&format!("log-{server}"))
+    }
+}
+
+pub fn pid_of(event: &Json) -> i32 {
+    i32::try_from(event["pid"].as_i64().unwrap()).unwrap()
+}
+
+/// Signals a process that the test has started.
+pub fn send(signal: i32, pid: i32) {
+    assert!(pid > 1, "{pid}");
+    // SAFETY: takes two integers; the id is of a process that this test has started.
+    unsafe { libc::kill(pid, signal) };
+}
+
+/// Milliseconds since 1970, as the fixture's log counts them.
+pub fn now_ms() -> u64 {
+    u64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis()).unwrap()
+}
+
+/// Writes a program that `sh` runs.
+pub fn write_script(path: &Path, script: &str) {
+    use std::os::unix::fs::PermissionsExt as _;
+    // Renamed into place: a file that is still open for writing cannot be run.
+    let new = path.with_extension("new");
+    fs::write(&new, format!("#!/bin/sh\n{script}\n")).unwrap();
+    fs::set_permissions(&new, fs::Permissions::from_mode(0o755)).unwrap();
+    fs::rename(&new, path).unwrap();
+}
