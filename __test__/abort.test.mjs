@@ -1,12 +1,25 @@
 // AbortSignal at every stage of a run and of a call, and close(), which ends all that is pending.
 import assert from 'node:assert/strict'
 import { getEventListeners } from 'node:events'
-import { rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, test } from 'node:test'
 import { Gateway } from '../index.mjs'
 import {
-  arrived, deferred, evaluate, fixture, fixtureProgram, folder, guest, isAlive, logLines, ms, openApproved, openGateway, openSandbox, promptly, waitFor,
+  arrived,
+  deferred,
+  evaluate,
+  fixture,
+  folder,
+  guest,
+  isAlive,
+  ms,
+  openApproved,
+  openGateway,
+  openSandbox,
+  openTurning,
+  promptly,
+  waitFor,
+  wholeFile,
 } from './support.mjs'
 
 const LOOP = 'export const handler = () => { console.log("started"); for (;;); }'
@@ -31,28 +44,12 @@ async function abortAndTime(pending, controller) {
   return performance.now() - started
 }
 const assertUsable = async (sandbox) => assert.equal((await sandbox.run(ANSWER)).value, 'fine')
-const openBare = async (t) => (await openGateway(t)).sandbox()
-
-/**
- * A server that connects normally while it is approved, and then, as its file is written, in a way of its own. Its process
- * is replaced by disabling it in between.
- */
-async function openTurning(t, ...args) {
-  const path = folder(t)
-  const [mode, log] = [join(path, 'mode'), join(path, 'log')]
-  const script = `if [ -e "$0" ]; then exec "$1" --log "$2" ${args.join(' ')}; else exec "$1" --log "$2"; fi`
-  const gateway = await openApproved(t, { fixture: { command: '/bin/sh', args: ['-c', script, mode, fixtureProgram, log] } })
-  await gateway.disable('fixture')
-  writeFileSync(mode, '')
-  await gateway.enable('fixture')
-  rmSync(log)
-  const spawned = () => logLines(log).filter((line) => line.event === 'spawn')
-  return { gateway, heal: () => rmSync(mode), connecting: (count = 1) => waitFor('the server to be started', () => spawned().length >= count && spawned()) }
-}
+// The guest boots once for all tests that need no gateway of their own.
+const bare = await openGateway(wholeFile)
 
 describe('An AbortSignal ends a run', () => {
-  test('that has not begun, if it is aborted already', async (t) => {
-    const sandbox = await openBare(t)
+  test('that has not begun, if it is aborted already', async () => {
+    const sandbox = await bare.sandbox()
     for (const reason of [undefined, 'a word', new Error('an error'), { an: 'object' }, null, 0]) {
       const signal = AbortSignal.abort(reason)
       const events = []
@@ -62,12 +59,14 @@ describe('An AbortSignal ends a run', () => {
     await assertUsable(sandbox)
   })
 
-  test('that waits behind another one, which goes on, as do those behind it', async (t) => {
-    const sandbox = await openBare(t)
+  test('that waits behind another one, which goes on, as do those behind it', async () => {
+    const sandbox = await bare.sandbox()
     const [held, entered] = [deferred(), deferred()]
-    sandbox.hostModule('agent', { hold: () => (entered.resolve(), held.promise) })
+    sandbox.hostModule('agent', { hold: () => entered.resolve() ?? held.promise })
     const order = []
-    const first = sandbox.run('import { hold } from "host:agent"; export const handler = () => hold()').then(({ value }) => order.push(value))
+    const first = sandbox
+      .run('import { hold } from "host:agent"; export const handler = () => hold()')
+      .then(({ value }) => order.push(value))
     const controller = new AbortController()
     const second = sandbox.run(LOOP, { signal: controller.signal })
     const third = sandbox.run(ANSWER).then(({ value }) => order.push(value))
@@ -79,8 +78,8 @@ describe('An AbortSignal ends a run', () => {
     assert.deepEqual(order, ['held', 'fine'])
   })
 
-  test('whose VM is being made, whenever that is', async (t) => {
-    const sandbox = await openBare(t)
+  test('whose VM is being made, whenever that is', async () => {
+    const sandbox = await bare.sandbox()
     const moments = [() => undefined, () => Promise.resolve(), () => new Promise((resolve) => setImmediate(resolve))]
     for (let wait = 1; wait <= 15; wait++) moments.push(() => new Promise((resolve) => setTimeout(resolve, wait)))
     for (const moment of moments) {
@@ -94,8 +93,8 @@ describe('An AbortSignal ends a run', () => {
     await assertUsable(sandbox)
   })
 
-  test('that loops, within 100 ms', async (t) => {
-    const sandbox = await openBare(t)
+  test('that loops, within 100 ms', async () => {
+    const sandbox = await bare.sandbox()
     await promptly(ms(100), async () => {
       const [controller, started] = [new AbortController(), deferred()]
       const pending = sandbox.run(LOOP, { signal: controller.signal, onEvent: started.resolve })
@@ -119,10 +118,10 @@ describe('An AbortSignal ends a run', () => {
     assert.equal((await evaluate(sandbox, 'fixture.echo({ value: 1 }).value')).value, 1)
   })
 
-  test('with a call of the agent\'s own module pending, within 100 ms', async (t) => {
-    const sandbox = await openBare(t)
+  test("with a call of the agent's own module pending, within 100 ms", async () => {
+    const sandbox = await bare.sandbox()
     let entered
-    sandbox.hostModule('agent', { never: () => (entered.resolve(), new Promise(() => {})) })
+    sandbox.hostModule('agent', { never: () => entered.resolve() ?? new Promise(() => {}) })
     await promptly(ms(100), async () => {
       const controller = new AbortController()
       entered = deferred()
@@ -152,8 +151,8 @@ describe('An AbortSignal ends a run', () => {
     })
   }
 
-  test('that is over no more, nor the one after it', async (t) => {
-    const sandbox = await openBare(t)
+  test('that is over no more, nor the one after it', async () => {
+    const sandbox = await bare.sandbox()
     const controller = new AbortController()
     const { value } = await sandbox.run(ANSWER, { signal: controller.signal })
     const next = sandbox.run(ANSWER)
@@ -162,8 +161,8 @@ describe('An AbortSignal ends a run', () => {
     assert.equal((await next).value, 'fine')
   })
 
-  test('with the log and the figures up to then in its error', async (t) => {
-    const sandbox = await openBare(t)
+  test('with the log and the figures up to then in its error', async () => {
+    const sandbox = await bare.sandbox()
     const [controller, started] = [new AbortController(), deferred()]
     const pending = sandbox.run(LOOP, { signal: controller.signal, onEvent: started.resolve })
     await started.promise
@@ -245,8 +244,8 @@ describe('The signal itself', () => {
     assert.equal(listeners(signal), 0)
   })
 
-  test('keeps its own onabort, which is called once', async (t) => {
-    const sandbox = await openBare(t)
+  test('keeps its own onabort, which is called once', async () => {
+    const sandbox = await bare.sandbox()
     const controller = new AbortController()
     let called = 0
     const onabort = () => {
@@ -259,10 +258,9 @@ describe('The signal itself', () => {
     assert.equal(called, 1)
   })
 
-  test('may end many runs at once', async (t) => {
-    const gateway = await openGateway(t)
+  test('may end many runs at once', async () => {
     const controller = new AbortController()
-    const sandboxes = await Promise.all(Array.from({ length: 3 }, () => gateway.sandbox()))
+    const sandboxes = await Promise.all(Array.from({ length: 3 }, () => bare.sandbox()))
     const pending = sandboxes.flatMap((sandbox) => [1, 2].map(() => sandbox.run(LOOP, { signal: controller.signal })))
     const ended = Promise.all(pending.map((run) => assert.rejects(run, { code: 'ERR_ABORTED', cause: 'enough' })))
     controller.abort('enough')
@@ -270,8 +268,8 @@ describe('The signal itself', () => {
     assert.equal(listeners(controller.signal), 0)
   })
 
-  test('may be a time-out, or any of several', async (t) => {
-    const sandbox = await openBare(t)
+  test('may be a time-out, or any of several', async () => {
+    const sandbox = await bare.sandbox()
     const error = await sandbox.run(LOOP, { signal: AbortSignal.timeout(20) }).catch((caught) => caught)
     assert.deepEqual([error.code, error.cause.name], ['ERR_ABORTED', 'TimeoutError'])
     const signal = AbortSignal.any([AbortSignal.abort('first'), new AbortController().signal])
@@ -305,7 +303,7 @@ describe('close()', () => {
   })
 
   test('of a gateway ends runs, queues and calls, every time', { timeout: ms(30_000) }, async (t) => {
-    for (let round = 0; round < 10; round++) {
+    for (let round = 0; round < 5; round++) {
       const log = join(folder(t), 'log')
       const { gateway, sandbox } = await openSandbox(t, { args: ['--log', log] })
       const other = await gateway.sandbox()
@@ -320,7 +318,7 @@ describe('close()', () => {
   })
 
   test('of a gateway without servers ends its runs, every time', { timeout: ms(20_000) }, async (t) => {
-    for (let round = 0; round < 10; round++) {
+    for (let round = 0; round < 5; round++) {
       const gateway = await openGateway(t)
       const [sandbox, started] = [await gateway.sandbox(), deferred()]
       const ended = closed(sandbox.run(LOOP, { onEvent: started.resolve }))
@@ -333,7 +331,12 @@ describe('close()', () => {
   test('of a gateway ends connecting, testing and reading tools', async (t) => {
     const { gateway, connecting } = await openTurning(t, '--never-answer')
     const sandbox = await gateway.sandbox()
-    const ended = [evaluate(sandbox, 'fixture.echo()'), gateway.callTool('fixture', 'echo', {}), gateway.test('fixture'), gateway.approvalRequest('fixture')].map(closed)
+    const ended = [
+      evaluate(sandbox, 'fixture.echo()'),
+      gateway.callTool('fixture', 'echo', {}),
+      gateway.test('fixture'),
+      gateway.approvalRequest('fixture'),
+    ].map(closed)
     const spawned = await connecting()
     await gateway.close()
     await Promise.all(ended)
@@ -344,8 +347,14 @@ describe('close()', () => {
     const { gateway, sandbox } = await openSandbox(t)
     await gateway.close()
     for (const [name, args] of Object.entries({
-      approvalRequest: ['fixture'], approve: ['fixture'], revoke: ['fixture'], enable: ['fixture'], disable: ['fixture'], test: ['fixture'],
-      sandbox: [], callTool: ['fixture', 'echo', {}],
+      approvalRequest: ['fixture'],
+      approve: ['fixture'],
+      revoke: ['fixture'],
+      enable: ['fixture'],
+      disable: ['fixture'],
+      test: ['fixture'],
+      sandbox: [],
+      callTool: ['fixture', 'echo', {}],
     })) {
       await assert.rejects(gateway[name](...args), { code: 'ERR_CLOSED' }, name)
     }

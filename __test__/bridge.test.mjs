@@ -1,7 +1,7 @@
 // What agent code sees of a server: names, arguments, and every row of the contract's table from a tool's result to a guest's value.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { evaluate, failure, fixture, mirror, ms, openApproved, openGateway, openSandbox, wholeFile } from './support.mjs'
+import { evaluate, failure, fixture, mirror, ms, openApproved, openSandbox, wholeFile } from './support.mjs'
 
 const EXTRA = ['then', '__proto__', 'default', '3d', 'größe', 'a-b', 'a.b'].flatMap((name) => ['--extra-tool', name])
 const servers = { fixture: fixture(...EXTRA), mirror }
@@ -10,7 +10,7 @@ const sandbox = await gateway.sandbox()
 const throwing = await gateway.sandbox({ toolErrors: 'throw' })
 
 const bytes = (length) => Uint8Array.from({ length }, (_, index) => (index * 7) % 256)
-const valueOf = async (expression, options) => (await evaluate(sandbox, expression, options)).value
+const evaluated = async (expression, options) => (await evaluate(sandbox, expression, options)).value
 /** The guest's value for exactly this result of a server. */
 const shaped = async (result) => {
   const code = 'import { give } from "host:mcp-mirror"; export const handler = (result) => give(result)'
@@ -24,7 +24,7 @@ const caught = (expression) => `(() => { try { return { returned: ${expression} 
 // ---- from a tool's result to a guest's value
 
 test('structured content is the value, as it is, and comes before any text', async () => {
-  assert.deepEqual(await valueOf('fixture.structured({ name: "x", tags: ["a", "b"] })'), {
+  assert.deepEqual(await evaluated('fixture.structured({ name: "x", tags: ["a", "b"] })'), {
     name: 'x',
     count: 1,
     tags: ['a', 'b'],
@@ -41,12 +41,12 @@ test('structured content is the value, as it is, and comes before any text', asy
 
 test('one text is a string', async () => {
   for (const plain of ['plain', '', 'two\nlines', 'größer als 😀', '\u0000\u2028"\\']) {
-    assert.equal(await valueOf('fixture.echo_text(input)', { input: { text: plain } }), plain)
+    assert.equal(await evaluated('fixture.echo_text(input)', { input: { text: plain } }), plain)
   }
 })
 
 test('a text that as a whole is a JSON object or array is that value', async () => {
-  const json = async (json) => valueOf('fixture.json_text(input)', { input: { json } })
+  const json = async (json) => evaluated('fixture.json_text(input)', { input: { json } })
   assert.deepEqual(await json('{"a":[1,{"b":null}]}'), { a: [1, { b: null }] })
   assert.deepEqual(await json(' [1, 2]\n'), [1, 2])
   assert.deepEqual(await json('[]'), [])
@@ -65,53 +65,51 @@ test('prose that starts like JSON, and JSON scalars, stay text', async () => {
     'null',
     '-0.5',
   ]) {
-    assert.equal(await valueOf('fixture.json_text(input)', { input: { json: prose } }), prose)
+    assert.equal(await evaluated('fixture.json_text(input)', { input: { json: prose } }), prose)
   }
 })
 
 test('an image and a sound are their type and bytes', async () => {
-  assert.deepEqual(await valueOf('fixture.image()'), { mimeType: 'image/png', data: bytes(16) })
-  assert.deepEqual(await valueOf('fixture.audio({ bytes: 300 })'), { mimeType: 'audio/wav', data: bytes(300) })
-  assert.deepEqual(await valueOf('fixture.image({ bytes: 0 })'), { mimeType: 'image/png', data: bytes(0) })
-  assert.deepEqual(await valueOf('((data) => [data instanceof Uint8Array, data.length, data[3]])(fixture.image().data)'), [true, 16, 21])
+  assert.deepEqual(await evaluated('fixture.image()'), { mimeType: 'image/png', data: bytes(16) })
+  assert.deepEqual(await evaluated('fixture.audio({ bytes: 300 })'), { mimeType: 'audio/wav', data: bytes(300) })
+  assert.deepEqual(await evaluated('fixture.image({ bytes: 0 })'), { mimeType: 'image/png', data: bytes(0) })
+  assert.equal((await shaped({ content: [{ type: 'image', mimeType: 'image/png', data: 'no base64' }] })).code, 'ERR_PROTOCOL')
+  assert.deepEqual(await evaluated('((data) => [data instanceof Uint8Array, data.length, data[3]])(fixture.image().data)'), [true, 16, 21])
 })
 
 test('an embedded resource is its address, type, and text or bytes', async () => {
   const blob = { uri: 'fixture://blob', mimeType: 'application/octet-stream', data: bytes(16) }
-  assert.deepEqual(await valueOf('fixture.blob_resource()'), blob)
+  assert.deepEqual(await evaluated('fixture.blob_resource()'), blob)
   const note = { uri: 'fixture://note.txt', mimeType: 'text/plain', text: 'a note' }
-  assert.deepEqual(await valueOf('fixture.text_resource()'), note)
+  assert.deepEqual(await evaluated('fixture.text_resource()'), note)
 })
 
 test('a link is its fields', async () => {
-  const { type, ...link } = { type: 0, ...(await valueOf('fixture.resource_link()')) }
-  assert.equal(type, 0)
-  assert.equal(link.uri, 'fixture://report')
-  assert.equal(link.name, 'report')
-  assert.equal(link.size, 42)
+  const link = { uri: 'fixture://report', name: 'report', title: 'The report', description: 'A report that is not embedded' }
+  assert.deepEqual(await evaluated('fixture.resource_link()'), { ...link, mimeType: 'text/markdown', size: 42 })
 })
 
 test('several blocks are an array of what each would be', async () => {
-  assert.deepEqual(await valueOf('fixture.several()'), ['before', { mimeType: 'image/png', data: bytes(16) }, 'after'])
+  assert.deepEqual(await evaluated('fixture.several()'), ['before', { mimeType: 'image/png', data: bytes(16) }, 'after'])
   const link = { type: 'resource_link', uri: 'x:1', name: 'n' }
   assert.deepEqual(await shaped({ content: [text('{"a":1}'), text('[1] note'), link] }), [{ a: 1 }, '[1] note', { uri: 'x:1', name: 'n' }])
 })
 
 test('nothing is null', async () => {
-  assert.equal(await valueOf('fixture.empty()'), null)
+  assert.equal(await evaluated('fixture.empty()'), null)
   assert.equal(await shaped({ content: [] }), null)
 })
 
 test('a block of an unknown type is its fields, and extra keys of a result change nothing', async () => {
   const hologram = { type: 'hologram', depth: 3, payload: { frames: [1, 2] } }
-  assert.deepEqual(await valueOf('fixture.unknown_block()'), hologram)
-  assert.equal(await valueOf('fixture.extra_keys()'), 'fine')
+  assert.deepEqual(await evaluated('fixture.unknown_block()'), hologram)
+  assert.equal(await evaluated('fixture.extra_keys()'), 'fine')
   assert.equal(await shaped({ content: [text('x')], isError: false, prompts: [], resources: [], messages: [] }), 'x')
 })
 
 test("a server's own error is { error } without a code", async () => {
-  assert.deepEqual(await valueOf('fixture.error({ message: "no such city" })'), { error: 'no such city' })
-  assert.deepEqual(await valueOf('fixture.error_structured({ message: "busy" })'), { error: 'busy' })
+  assert.deepEqual(await evaluated('fixture.error({ message: "no such city" })'), { error: 'no such city' })
+  assert.deepEqual(await evaluated('fixture.error_structured({ message: "busy" })'), { error: 'busy' })
   assert.deepEqual(await shaped({ isError: true, content: [text('{"json":1}')] }), { error: '{"json":1}' })
 })
 
@@ -123,12 +121,6 @@ test('with toolErrors "throw" an exception is thrown instead, for a sandbox or f
   assert.deepEqual((await evaluate(throwing, expression, { toolErrors: 'return' })).value, returned)
   assert.deepEqual((await evaluate(sandbox, expression, { toolErrors: 'throw' })).value, thrown)
   assert.deepEqual((await evaluate(sandbox, expression)).value, returned)
-})
-
-test('bytes that are no base64 are a protocol error', async () => {
-  const answer = await shaped({ content: [{ type: 'image', mimeType: 'image/png', data: '###' }] })
-  assert.equal(answer.code, 'ERR_PROTOCOL')
-  assert.match(answer.error, /mirror\.give/)
 })
 
 test('a time-out, a crash, a refusal and a protocol error are { error, code }, or thrown with the code, and the run goes on', async (t) => {
@@ -151,7 +143,7 @@ test('a time-out, a crash, a refusal and a protocol error are { error, code }, o
 })
 
 test('a crashed server is started again by the next call', async () => {
-  const [first, crash, second] = await valueOf('[fixture.pid().pid, fixture.crash(), fixture.pid().pid]')
+  const [first, crash, second] = await evaluated('[fixture.pid().pid, fixture.crash(), fixture.pid().pid]')
   assert.equal(crash.code, 'ERR_SERVER_EXITED')
   assert.notEqual(first, second)
 })
@@ -171,24 +163,21 @@ test('a server that is hidden or revoked during a run refuses the calls that com
 // ---- names
 
 test('a tool whose name is an identifier keeps it, and every other gets one', async () => {
-  const names = await valueOf('Object.keys(fixture)')
-  const rest = { 'get-forecast': 'get_forecast', class: '_class', then: '_then', __proto__: undefined, default: '_default', '3d': '_3d' }
-  for (const name of ['echo', 'write_note', ...Object.values(rest).filter(Boolean), '___proto__', 'gr__e'])
-    assert.ok(names.includes(name), name)
+  const names = await evaluated('Object.keys(fixture)')
+  for (const name of ['echo', 'write_note', 'pid']) assert.ok(names.includes(name), name)
   for (const name of ['get-forecast', 'class', 'then', '__proto__', '3d']) assert.ok(!names.includes(name), name)
-  assert.deepEqual(await valueOf('fixture.get_forecast({ location: "Austin, TX" })'), { temperature: 93, conditions: 'sunny' })
-  const called = await valueOf(
-    '[fixture._class(), fixture._then(), fixture.___proto__(), fixture._default(), fixture._3d(), fixture.gr__e()]',
-  )
+  assert.deepEqual(await evaluated('fixture.get_forecast({ location: "Austin, TX" })'), { temperature: 93, conditions: 'sunny' })
+  const given = { _class: 'class', _then: 'then', ___proto__: '__proto__', _default: 'default', _3d: '3d', gr__e: 'größe' }
+  const called = await evaluated(`${JSON.stringify(Object.keys(given))}.map((name) => fixture[name]())`)
   assert.deepEqual(
     called,
-    ['class', 'then', '__proto__', 'default', '3d', 'größe'].map((name) => `called ${name}`),
+    Object.values(given).map((raw) => `called ${raw}`),
   )
 })
 
 test('of two tools that would get the same name, the kept one keeps it and the other gets six digits of its digest', async () => {
-  assert.deepEqual(await valueOf('[fixture.delete_all(), fixture.delete_all_bd4d1b()]'), ['called delete_all', 'called delete-all'])
-  const both = await valueOf('Object.keys(fixture).filter((name) => name.startsWith("a_b")).map((name) => [name, fixture[name]()])')
+  assert.deepEqual(await evaluated('[fixture.delete_all(), fixture.delete_all_bd4d1b()]'), ['called delete_all', 'called delete-all'])
+  const both = await evaluated('Object.keys(fixture).filter((name) => name.startsWith("a_b")).map((name) => [name, fixture[name]()])')
   assert.deepEqual(both.map(([, answer]) => answer).sort(), ['called a-b', 'called a.b'])
   assert.ok(both.some(([name]) => name === 'a_b') && both.some(([name]) => /^a_b_[0-9a-f]{6}$/.test(name)), JSON.stringify(both))
 })
@@ -204,18 +193,15 @@ test('a module is there by names, as a namespace, by default export, by import()
         .map((f, index) => f({ text: String(index) }))
     }`)
   assert.deepEqual(value, ['0', '1', '2', '3', '4', '5', '6'])
-})
-
-test('plain scripts can require a module', async () => {
-  const { value } = await sandbox.run('function handler(text) { return require("host:mcp-fixture").echo_text({ text }) }', { input: 'hi' })
-  assert.equal(value, 'hi')
+  const script = 'function handler(text) { return require("host:mcp-fixture").echo_text({ text }) }'
+  assert.equal((await sandbox.run(script, { input: 'a plain script' })).value, 'a plain script')
 })
 
 test('call takes raw names and gives a ToolResult, whatever the server answered', async () => {
   const forecast = { temperature: 93, conditions: 'sunny' }
-  const result = await valueOf('call("fixture", "get-forecast", { location: "x" })')
+  const result = await evaluated('call("fixture", "get-forecast", { location: "x" })')
   assert.deepEqual(result, { content: [text(JSON.stringify(forecast))], structuredContent: forecast, isError: false })
-  const called = await valueOf('["delete-all", "delete_all", "class", "__proto__"].map((name) => call("fixture", name).content[0].text)')
+  const called = await evaluated('["delete-all", "delete_all", "class", "__proto__"].map((name) => call("fixture", name).content[0].text)')
   assert.deepEqual(called, ['called delete-all', 'called delete_all', 'called class', 'called __proto__'])
   for (const box of [sandbox, throwing]) {
     const { value } = await evaluate(box, 'call("fixture", "error", { message: "m" })')
@@ -244,7 +230,7 @@ test('call throws everything else, with a code', async () => {
     'tools("nobody")': 'ERR_UNKNOWN_SERVER',
     'tools(1)': 'ERR_INVALID_ARGUMENTS',
   }
-  const list = await valueOf(`[${Object.keys(cases).map(caught)}]`)
+  const list = await evaluated(`[${Object.keys(cases).map(caught)}]`)
   for (const [index, [expression, code]] of Object.entries(cases).entries()) {
     assert.equal(list[index].code, code, `${expression}: ${JSON.stringify(list[index])}`)
     assert.equal(list[index].isError, true)
@@ -252,30 +238,34 @@ test('call throws everything else, with a code', async () => {
 })
 
 test('tools lists what a run can call', async () => {
-  const all = await valueOf('tools()')
+  const all = await evaluated('tools()')
   assert.deepEqual([...new Set(all.map((tool) => tool.server))].sort(), ['fixture', 'mirror'])
-  const listed = await valueOf('tools("fixture")')
+  const listed = await evaluated('tools("fixture")')
   assert.ok(listed.every((tool) => tool.server === 'fixture'))
   const forecast = listed.find((tool) => tool.name === 'get-forecast')
   assert.equal(forecast.identifier, 'get_forecast')
   assert.equal(forecast.description, 'Forecast for a place')
   assert.deepEqual(forecast.inputSchema.required, ['location'])
   assert.deepEqual(Object.keys(forecast.outputSchema.properties), ['temperature', 'conditions'])
-  assert.deepEqual(await valueOf('tools("fixture").every(({ identifier }) => typeof fixture[identifier] === "function")'), true)
+  assert.deepEqual(await evaluated('tools("fixture").every(({ identifier }) => typeof fixture[identifier] === "function")'), true)
 })
 
 // ---- arguments
 
 test('a tool gets the object that it was called with', async () => {
   const input = { a: [1, 2.5, { b: null }], 'c-d': 'ß', e: true, f: {}, __proto: 0 }
-  assert.deepEqual(await valueOf('fixture.args(input).arguments', { input }), input)
-  assert.deepEqual(await valueOf('[fixture.args().arguments, fixture.args(undefined).arguments, fixture.args({}).arguments]'), [{}, {}, {}])
-  assert.deepEqual(await valueOf('fixture.args({ gone: undefined, f() {}, kept: 1 }).arguments'), { kept: 1 })
+  assert.deepEqual(await evaluated('fixture.args(input).arguments', { input }), input)
+  assert.deepEqual(await evaluated('[fixture.args().arguments, fixture.args(undefined).arguments, fixture.args({}).arguments]'), [
+    {},
+    {},
+    {},
+  ])
+  assert.deepEqual(await evaluated('fixture.args({ gone: undefined, f() {}, kept: 1 }).arguments'), { kept: 1 })
 })
 
 test('arguments that are no object are refused with a code', async () => {
   const wrong = ['null', '1', '"x"', 'true', '[]', 'new Uint8Array(2)', '{}, {}', '() => 1']
-  const answers = await valueOf(`[${wrong.map((argument) => `fixture.args(${argument})`)}]`)
+  const answers = await evaluated(`[${wrong.map((argument) => `fixture.args(${argument})`)}]`)
   for (const [index, answer] of answers.entries())
     assert.equal(answer.code, 'ERR_INVALID_ARGUMENTS', `${wrong[index]}: ${JSON.stringify(answer)}`)
 })
@@ -292,7 +282,7 @@ test('arguments that no JSON can hold throw in the guest, and the run goes on', 
 })
 
 test('bytes reach a tool as base64', async () => {
-  const answer = await valueOf('fixture.args({ data: new Uint8Array([1, 2, 255]), deep: [{ x: input }] }).arguments', {
+  const answer = await evaluated('fixture.args({ data: new Uint8Array([1, 2, 255]), deep: [{ x: input }] }).arguments', {
     input: Buffer.from('hi'),
   })
   assert.deepEqual(answer, { data: 'AQL/', deep: [{ x: 'aGk=' }] })
@@ -350,18 +340,17 @@ test('host modules are synchronous in the guest, whether their functions are so 
   box.hostModule('agent', {
     add: (a, b) => a + b,
     later: async (text) => text.toUpperCase(),
-    thenable: () => ({ then: (resolve) => resolve([1]) }),
     nothing: () => {},
     record: (...args) => got.push(args),
     bytes: (data) => ({ reversed: Uint8Array.from(data).reverse(), kind: data instanceof Uint8Array }),
   })
   box.hostModule('agent2', { name: () => 'second' })
   const { value } = await box.run(`import * as agent from "host:agent"; import { name } from "host:agent2"
-    export const handler = () => [agent.add(2, 3), agent.later("up"), agent.thenable(), agent.nothing(),
+    export const handler = () => [agent.add(2, 3), agent.later("up"), agent.nothing(),
       agent.bytes(new Uint8Array([1, 2, 3])), agent.record("x", null, { y: [new Uint8Array([9])] }), agent.record(), name(),
       agent.default.add(1, 1), require("host:agent").add(4, 4)]`)
-  assert.deepEqual(value.slice(0, 5), [5, 'UP', [1], null, { reversed: new Uint8Array([3, 2, 1]), kind: true }])
-  assert.deepEqual(value.slice(7), ['second', 2, 8])
+  assert.deepEqual(value.slice(0, 4), [5, 'UP', null, { reversed: new Uint8Array([3, 2, 1]), kind: true }])
+  assert.deepEqual(value.slice(6), ['second', 2, 8])
   assert.deepEqual(got, [['x', null, { y: [new Uint8Array([9])] }], []])
 })
 
@@ -409,27 +398,4 @@ test("a host module cannot take a server's name, or one in use", async () => {
     assert.ok(error.message.includes(`"${name}"`), error.message)
   }
   assert.equal((await box.run('import { f } from "host:mine"; export const handler = () => f()')).value, 1)
-})
-
-// ---- what does not exist
-
-test('the module of a server that is not approved, or not enabled, does not exist', async (t) => {
-  const own = await openGateway(t, { fixture: fixture(), idle: fixture() })
-  const box = await own.sandbox()
-  await own.approve('idle')
-  for (const name of ['fixture', 'idle', 'nobody']) {
-    const error = await failure(box.run(`import "host:mcp-${name}"; export const handler = () => 1`), 'ERR_CODE_SYNTAX')
-    assert.ok(error.message.includes(`host:mcp-${name}`), error.message)
-    const code = (load) => `import { call, tools } from "host:mcp"; export async function handler() {
-      const gone = await ${load}.then(() => "there", () => "not there")
-      try { return call("${name}", "pid") } catch (error) { return [gone, error.code, tools()] } }`
-    for (const load of [`import("host:mcp-${name}")`, `(async () => require("host:mcp-${name}"))()`]) {
-      assert.deepEqual((await box.run(code(load))).value, ['not there', 'ERR_UNKNOWN_SERVER', []])
-    }
-  }
-  await own.enable('idle')
-  assert.equal(
-    (await box.run('import { echo_text } from "host:mcp-idle"; export const handler = () => echo_text({ text: "now" })')).value,
-    'now',
-  )
 })

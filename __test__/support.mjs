@@ -1,7 +1,7 @@
 // What the tests share: fixture servers, gateways that clean up after themselves, waiting on conditions, and the one place
 // where deadlines are scaled.
 import assert from 'node:assert/strict'
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { after } from 'node:test'
@@ -147,4 +147,39 @@ export function deferred() {
   const made = {}
   made.promise = new Promise((resolve, reject) => Object.assign(made, { resolve, reject }))
   return made
+}
+
+/**
+ * A server that connects normally while it is approved, and then, as its file is written, in a way of its own. Its process
+ * is replaced by disabling it in between.
+ */
+export async function openTurning(t, ...args) {
+  const path = folder(t)
+  const [mode, log] = [join(path, 'mode'), join(path, 'log')]
+  const script = `if [ -e "$0" ]; then exec "$1" --log "$2" ${args.join(' ')}; else exec "$1" --log "$2"; fi`
+  const gateway = await openApproved(t, { fixture: { command: '/bin/sh', args: ['-c', script, mode, fixtureProgram, log] } })
+  await gateway.disable('fixture')
+  writeFileSync(mode, '')
+  await gateway.enable('fixture')
+  rmSync(log)
+  const spawned = () => logLines(log).filter((line) => line.event === 'spawn')
+  return {
+    gateway,
+    heal: () => rmSync(mode),
+    connecting: (count = 1) => waitFor('the server to be started', () => spawned().length >= count && spawned()),
+  }
+}
+
+/** The processes that a process has started and not yet reaped, zombies (state Z) included. */
+export function children(parent = process.pid) {
+  const found = []
+  for (const pid of readdirSync('/proc').filter((name) => /^\d+$/.test(name))) {
+    try {
+      const [, name, state, ppid] = /^\d+ \((.*)\) (\S) (\d+)/s.exec(readFileSync(`/proc/${pid}/stat`, 'utf8'))
+      if (Number(ppid) === parent) found.push({ pid: Number(pid), name, state })
+    } catch {
+      // It has ended meanwhile.
+    }
+  }
+  return found
 }

@@ -106,8 +106,9 @@ after(() => {
 function assertClean() {
   assert.deepEqual(processes(cache), [])
   assert.deepEqual(readdirSync(temporary), [])
+  const kept = [cache, folder('runtime')].flatMap((path) => readdirSync(path, { recursive: true }))
   assert.deepEqual(
-    readdirSync(work, { recursive: true }).filter((path) => /\/\.(boots|initrd|unpack)\./.test(path)),
+    kept.filter((path) => /(^|\/)\./.test(path)),
     [],
   )
 }

@@ -1,5 +1,6 @@
 //! `raw_rmcp COUNT SERVER [ARGUMENT…]`: what a tool call costs with rmcp alone, no guest and no gateway around it. Starts the server,
-//! calls its tool `echo_text` COUNT times, one after the other, and prints the microseconds of a call as a line of JSON.
+//! calls its tool `echo_text` COUNT times, one after the other, and prints the microseconds of a call as a line of JSON: each call's
+//! mean, median, min and max, and the median over batches of 20, which is how `bench.mjs` times a guest's calls.
 //! `bench.mjs` takes this off what the same call costs an agent's script: the rest is the bridge.
 //!
 //! The transport is the least that stdio needs, and the runtime the addon's own, so that rmcp is compared at its best.
@@ -21,6 +22,7 @@ type Failure = Box<dyn std::error::Error>;
 
 /// Calls that are not counted: the first ones find cold caches.
 const WARM_UP: usize = 50;
+const BATCH: usize = 20;
 
 struct Lines {
     lines: BufReader<ChildStdout>,
@@ -99,9 +101,15 @@ async fn measure(mut command: Command, count: usize) -> Result<Vec<f64>, Failure
 }
 
 fn report(mut microseconds: Vec<f64>) -> serde_json::Value {
+    let mut batches: Vec<f64> = microseconds.chunks(BATCH).map(mean).collect();
+    let all = mean(&microseconds);
+    batches.sort_by(f64::total_cmp);
     microseconds.sort_by(f64::total_cmp);
-    let calls = u32::try_from(microseconds.len()).unwrap_or(u32::MAX);
-    let mean = microseconds.iter().sum::<f64>() / f64::from(calls);
-    let (min, median) = (microseconds[0], microseconds[microseconds.len() / 2]);
-    json!({ "calls": calls, "mean": mean, "median": median, "min": min, "max": microseconds[microseconds.len() - 1] })
+    let (min, max) = (microseconds[0], microseconds[microseconds.len() - 1]);
+    let (median, batch) = (microseconds[microseconds.len() / 2], batches[batches.len() / 2]);
+    json!({ "calls": microseconds.len(), "mean": all, "median": median, "min": min, "max": max, "batch": batch })
+}
+
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / f64::from(u32::try_from(values.len()).unwrap_or(u32::MAX))
 }

@@ -7,7 +7,6 @@
 //   SERVER…          only these (default: all that are not approved yet)
 //
 // Exit code 0: all of them are approved; 1: not all; 2: it could not be tried.
-import { once } from 'node:events'
 import { createInterface } from 'node:readline/promises'
 import { parseArgs, stripVTControlCharacters } from 'node:util'
 import { Gateway } from 'hyperlight-mcp'
@@ -61,8 +60,9 @@ async function main() {
   if (!configPath) throw new Error('usage: approve.mjs CONFIG [--state FOLDER] [--yes] [SERVER…]')
   if (!values.yes && !process.stdin.isTTY) throw new Error('nobody to ask: stdin is no terminal (--yes says yes to everything)')
   const terminal = values.yes ? undefined : createInterface({ input: process.stdin, output: process.stdout })
-  const hungUp = terminal && once(terminal, 'close').then(() => 'no')
-  const ask = async (question) => !terminal || /^y(es)?$/i.test((await Promise.race([terminal.question(question), hungUp])).trim())
+  // Who hangs up (Ctrl+D) says no.
+  const answer = (question) => terminal.question(question).catch(() => 'no')
+  const ask = async (question) => !terminal || /^y(es)?$/i.test((await answer(question)).trim())
 
   const gateway = await Gateway.open({ configPath, ...(values.state && { stateDir: values.state }) })
   let all = true

@@ -6,7 +6,17 @@ import { get_tiny_image } from 'host:mcp-everything'
 import { directory_tree, read_text_file } from 'host:mcp-files'
 import { create_entities, create_relations, open_nodes, read_graph, search_nodes } from 'host:mcp-memory'
 
-const KINDS = { rs: 'Rust', js: 'JavaScript', mjs: 'JavaScript', cjs: 'JavaScript', ts: 'TypeScript', md: 'Markdown', json: 'JSON', toml: 'TOML' }
+const KINDS = {
+  rs: 'Rust',
+  js: 'JavaScript',
+  mjs: 'JavaScript',
+  cjs: 'JavaScript',
+  ts: 'TypeScript',
+  md: 'Markdown',
+  json: 'JSON',
+  toml: 'TOML',
+  lock: 'lock file',
+}
 const BATCH = 50
 
 // The demo passes `input`, and gets back what this returns.
@@ -21,7 +31,10 @@ export function handler({ root, skip, topic, room }) {
     characters: sum('characters'),
     byFolder: totals(files, (file) => file.path.split('/').slice(0, -1)[0] ?? '.'),
     byKind: totals(files, (file) => file.kind),
-    largest: [...files].sort((a, b) => b.lines - a.lines).slice(0, 5).map(({ path, lines }) => ({ path, lines })),
+    largest: [...files]
+      .sort((a, b) => b.lines - a.lines)
+      .slice(0, 5)
+      .map(({ path, lines }) => ({ path, lines })),
     graph,
     answers: { [`files about "${topic}"`]: filesAbout(topic), [`who uses ${room}`]: usersOf(room) },
     image: describeImage(),
@@ -56,7 +69,11 @@ function describe(path, text) {
   const extension = name.includes('.', 1) ? name.split('.').at(-1) : ''
   const kind = KINDS[extension] ?? (text.startsWith('#!') ? 'script' : 'other')
   // The first line of prose tells what a file is for.
-  const summary = text.split('\n').map((line) => line.replace(/^(\/\/!?|#+!?|\/\*+)\s*/, '')).find((line) => /^[A-Z`]\w+.* /.test(line)) ?? ''
+  const summary =
+    text
+      .split('\n')
+      .map((line) => line.replace(/^(\/\/!?|#+!?|\/\*+)\s*/, ''))
+      .find((line) => /^[A-Z`]\w+.* /.test(line)) ?? ''
   const uses = kind === 'Rust' ? [...new Set([...text.matchAll(/\bcrate::([a-z_]+)\b/g)].map(([, used]) => `src/${used}`))] : []
   return { path, kind, summary, uses, lines: text.split('\n').length - 1, characters: text.length }
 }
@@ -66,15 +83,17 @@ function buildGraph(files) {
   const folderOf = (path) => path.split('/').slice(0, -1).join('/') || '.'
   const folders = new Set(files.flatMap(({ path }) => ancestors(folderOf(path))))
   const entities = [...folders].map((name) => ({ name, entityType: 'folder', observations: [] }))
-  for (const { path, kind, summary, lines } of files) entities.push({ name: path, entityType: kind, observations: [summary, `${lines} lines`] })
+  for (const { path, kind, summary, lines } of files)
+    entities.push({ name: path, entityType: kind, observations: [summary, `${lines} lines`] })
 
   const relations = files.map(({ path }) => ({ from: path, to: folderOf(path), relationType: 'in' }))
   for (const folder of folders) if (folder !== '.') relations.push({ from: folder, to: folderOf(folder), relationType: 'in' })
-  for (const { path, uses } of files) {
-    const room = folderOf(path)
-    for (const used of uses) if (folders.has(used) && used !== room) relations.push({ from: room, to: used, relationType: 'uses' })
-  }
-  // Both are writes: the agent's `onApproval` is asked before the first one. The server ignores what it has already.
+  // One folder uses another where any of its files does.
+  const pairs = new Map(
+    files.flatMap(({ path, uses }) => uses.map((to) => [`${folderOf(path)} ${to}`, { from: folderOf(path), to, relationType: 'uses' }])),
+  )
+  for (const pair of pairs.values()) if (folders.has(pair.to) && pair.to !== pair.from) relations.push(pair)
+  // Both are writes: the agent's `onApproval` is asked before the first one.
   for (const batch of batches(entities)) create_entities({ entities: batch })
   for (const batch of batches(relations)) create_relations({ relations: batch })
   const stored = read_graph()
@@ -92,7 +111,10 @@ function batches(items) {
 }
 
 function filesAbout(topic) {
-  return search_nodes({ query: topic }).entities.filter(({ entityType }) => entityType !== 'folder').map(({ name }) => name).slice(0, 6)
+  return search_nodes({ query: topic })
+    .entities.filter(({ entityType }) => entityType !== 'folder')
+    .map(({ name }) => name)
+    .slice(0, 6)
 }
 
 function usersOf(room) {
@@ -114,13 +136,21 @@ function describeImage() {
   const { mimeType, data } = get_tiny_image().find((block) => block.mimeType)
   const signature = [0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a]
   const view = new DataView(data.buffer, data.byteOffset)
-  return { mimeType, bytes: data.length, isPng: signature.every((byte, index) => data[index] === byte), width: view.getUint32(16), height: view.getUint32(20) }
+  return {
+    mimeType,
+    bytes: data.length,
+    isPng: signature.every((byte, index) => data[index] === byte),
+    width: view.getUint32(16),
+    height: view.getUint32(20),
+  }
 }
 
 function totals(files, key) {
   const result = {}
   for (const file of files) {
-    const entry = (result[key(file)] ??= { files: 0, lines: 0 })
+    const name = key(file)
+    result[name] ??= { files: 0, lines: 0 }
+    const entry = result[name]
     entry.files += 1
     entry.lines += file.lines
   }

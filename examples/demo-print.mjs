@@ -30,7 +30,8 @@ export function field(name, text, style) {
 /** The first column is text, the others are numbers. */
 export function table(head, rows) {
   const widths = head.map((_, column) => Math.max(...[head, ...rows].map((row) => String(row[column]).length)))
-  const line = (row) => row.map((cell, column) => (column === 0 ? String(cell).padEnd(widths[0]) : String(cell).padStart(widths[column] + 2))).join('')
+  const line = (row) =>
+    row.map((cell, column) => (column === 0 ? String(cell).padEnd(widths[0]) : String(cell).padStart(widths[column] + 2))).join('')
   console.log(`  ${paint('dim', line(head))}`)
   for (const row of rows) console.log(`  ${line(row)}`)
   console.log()

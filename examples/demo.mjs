@@ -12,27 +12,30 @@ import { attempts } from './demo-attempts.mjs'
 import { agentLine, bytes, field, heading, ms, note, paint, shorten, table } from './demo-print.mjs'
 
 const repository = dirname(dirname(fileURLToPath(import.meta.url)))
-const temporary = mkdtempSync(join(tmpdir(), 'hyperlight-mcp-demo-'))
-process.on('exit', () => rmSync(temporary, { recursive: true, force: true }))
 
 // 1. The servers, as VS Code, Claude Desktop and HyperAgent write them. `configPath` would name such a file instead.
 
 /** The program of an npm package that is installed here. With `npx` as the command it would be fetched at its first start. */
 function program(name) {
   const require = createRequire(import.meta.url)
-  const manifest = require.resolve(`${name}/package.json`)
-  return join(dirname(manifest), Object.values(require(manifest).bin)[0])
+  try {
+    const manifest = require.resolve(`${name}/package.json`)
+    return join(dirname(manifest), Object.values(require(manifest).bin)[0])
+  } catch (cause) {
+    throw new Error(`${name} is not installed; run: npm ci`, { cause })
+  }
 }
 
-const node = process.execPath
-const config = {
-  mcpServers: {
+function servers(temporary) {
+  const node = process.execPath
+  const memoryFile = join(temporary, 'memory.jsonl')
+  return {
     files: { command: node, args: [program('@modelcontextprotocol/server-filesystem'), repository] },
-    memory: { command: node, args: [program('@modelcontextprotocol/server-memory')], env: { MEMORY_FILE_PATH: join(temporary, 'memory.jsonl') } },
+    memory: { command: node, args: [program('@modelcontextprotocol/server-memory')], env: { MEMORY_FILE_PATH: memoryFile } },
     everything: { command: node, args: [program('@modelcontextprotocol/server-everything')] },
     // This one is in the config as well, but nobody will approve it.
     secrets: { command: node, args: [program('@modelcontextprotocol/server-everything')], env: { API_KEY: 'a-secret' } },
-  },
+  }
 }
 
 // 2. A person's part: what may run, what a model may call, and what it may change.
@@ -70,13 +73,30 @@ function onEvent(event) {
 
 // 3. The agent's part: one script, one run.
 
+// What the script's `handler` is called with: here, where to look and what to ask the graph.
+const input = {
+  root: repository,
+  skip: ['.git', 'node_modules', 'target', 'guest/out', 'dist', 'bench-results', '**/*.node', '**/hyperlight-mcp-watchdog'],
+  topic: 'approv',
+  room: 'src/sandbox',
+}
+
 function printReport(report) {
   heading('What the model gets: the value that the script returned')
   console.log(`  ${report.files} files, ${report.lines} lines, ${report.characters} characters\n`)
   const rows = (totals) => Object.entries(totals).sort(([, a], [, b]) => b.lines - a.lines)
-  table(['folder', 'files', 'lines'], rows(report.byFolder).map(([name, { files, lines }]) => [name, files, lines]))
-  table(['kind', 'files', 'lines'], rows(report.byKind).map(([name, { files, lines }]) => [name, files, lines]))
-  table(['largest', '', 'lines'], report.largest.map(({ path, lines }) => [path, '', lines]))
+  table(
+    ['folder', 'files', 'lines'],
+    rows(report.byFolder).map(([name, { files, lines }]) => [name, files, lines]),
+  )
+  table(
+    ['kind', 'files', 'lines'],
+    rows(report.byKind).map(([name, { files, lines }]) => [name, files, lines]),
+  )
+  table(
+    ['largest', 'lines'],
+    report.largest.map(({ path, lines }) => [path, lines]),
+  )
   field('graph', `${report.graph.entities} entities, ${report.graph.relations} relations`)
   for (const [question, answer] of Object.entries(report.answers)) field(question, answer.join(', ') || '(none)')
   const { mimeType, bytes: size, isPng, width, height } = report.image
@@ -99,16 +119,25 @@ async function printRefusals(sandbox) {
   heading('What the guest cannot do')
   for (const { aim, code } of attempts) {
     const outcome = await sandbox.run(code, { toolErrors: 'throw' }).catch((error) => error)
-    console.log(`  ${paint('bold', aim)}\n    ${paint('dim', code.split('\n').at(-1))}`)
+    console.log(`  ${paint('bold', aim)}`)
+    for (const line of code.split('\n')) console.log(`    ${paint('dim', line)}`)
     if (!(outcome instanceof Error)) throw new Error(`the guest could: ${aim}`)
-    console.log(`    ${paint('red', outcome.code)} ${outcome.message}`)
+    console.log(`    ${paint('red', `-> ${outcome.code}`)} ${outcome.message}`)
   }
 }
 
-async function main() {
+async function main(temporary) {
   heading('A gateway, and a sandbox')
-  // `stateDir` is where approvals are kept: in a demo, only for now.
-  const gateway = await Gateway.open({ config, stateDir: join(temporary, 'state'), workspaceFolder: repository, onApproval, onEvent })
+  const gateway = await Gateway.open({
+    config: { mcpServers: servers(temporary) },
+    stateDir: join(temporary, 'state'), // where approvals are kept: in a demo, only for now
+    workspaceFolder: repository,
+    guest: process.env.HYPERLIGHT_MCP_GUEST ?? 'auto',
+    // Generous, for emulated machines. Every limit has a default: see `Limits` in index.d.ts.
+    limits: { connectTimeoutMs: 60_000, runTimeoutMs: 300_000 },
+    onApproval,
+    onEvent,
+  })
   try {
     // The only step that needs a hypervisor. Where there is none, the error says which case it is and what to do.
     const sandbox = await gateway.sandbox()
@@ -121,12 +150,12 @@ async function main() {
       await approve(gateway, name)
       await gateway.enable(name) // what is not enabled does not exist for a run, approved or not
     }
-    for (const { name, state } of gateway.servers()) if (state === 'unapproved') field(name, 'not approved: no process, and no module in the guest', 'dim')
+    for (const { name, state } of gateway.servers()) {
+      if (state === 'unapproved') field(name, 'not approved: no process, and no module in the guest', 'dim')
+    }
 
     heading('The agent: one script in the micro-VM (examples/demo-agent.js)')
     const code = readFileSync(join(repository, 'examples/demo-agent.js'), 'utf8')
-    const skip = ['.git', 'node_modules', 'target', 'guest/out', 'dist', 'bench-results', '**/*.node', '**/hyperlight-mcp-watchdog']
-    const input = { root: repository, skip, topic: 'approv', room: 'src/sandbox' }
     const { value, stats, warnings } = await sandbox.run(code, { input, toolErrors: 'throw' })
     const startToResult = performance.now() // counts from the start of this process
     for (const text of warnings) note(`warning: ${text}`, 'yellow')
@@ -138,9 +167,13 @@ async function main() {
   }
 }
 
+let temporary
 try {
-  await main()
+  temporary = mkdtempSync(join(tmpdir(), 'hyperlight-mcp-demo-'))
+  await main(temporary)
 } catch (error) {
   console.error(paint('red', `\ndemo: ${error.code ? `${error.code}: ` : ''}${error.message}`))
   process.exitCode = 1
+} finally {
+  if (temporary) rmSync(temporary, { recursive: true, force: true })
 }

@@ -254,15 +254,20 @@ impl Gateway {
         }
     }
 
+    /// Refuses what is new, and ends what is pending.
+    pub fn begin_close(&self) {
+        self.core.closed.cancel();
+    }
+
     /// Ends everything: runs, calls, connections, processes.
     pub async fn close(&self) {
-        self.core.closed.cancel();
+        self.begin_close();
         self.core.connections.close_all().await;
     }
 
     /// SIGKILL to every server, without waiting: for an environment that is being torn down.
     pub fn kill(&self) {
-        self.core.closed.cancel();
+        self.begin_close();
         self.core.connections.kill_all();
     }
 

@@ -198,7 +198,12 @@ impl Gateway {
         let start = env.create_function_from_closure::<(), Object<'static>, _>("close", move |context| {
             let env = Env::from_raw(context.env.raw());
             let (gateway, owner) = (inner.clone(), core.clone());
-            let work = async move { gateway.close().await };
+            gateway.begin_close();
+            let settled = core.begin_close();
+            let work = async move {
+                gateway.close().await;
+                settled.await;
+            };
             let native = promise_of(&env, &core, work, move |(), _| {
                 owner.shut_down();
                 Ok(Reply::new(Ok(())).into_parts())

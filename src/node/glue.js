@@ -30,7 +30,8 @@
     const [json, ...blobs] = reply;
     const outcome = decode(json, blobs);
     if ("error" in outcome) throw toError(outcome.error, trace, signal);
-    return outcome.ok;
+    // What has no value to give resolves with undefined.
+    return outcome.ok ?? undefined;
   }
 
   function traceOf() {

@@ -1,8 +1,10 @@
 //! What a gateway's JavaScript objects share: its tokio runtime, and the end of it all.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use tokio::runtime::{Builder, Handle, Runtime};
+use tokio_util::task::TaskTracker;
 
 use crate::error::{Error, Result};
 use crate::gateway::Gateway;
@@ -18,6 +20,9 @@ pub(super) struct Core(Arc<Shared>);
 struct Shared {
     runtime: Mutex<Option<Runtime>>,
     handle: Handle,
+    /// The tasks that each have a promise to settle: the runtime lives until they have.
+    tasks: TaskTracker,
+    closing: AtomicBool,
     gateway: OnceLock<Gateway>,
 }
 
@@ -26,7 +31,13 @@ impl Core {
         let runtime = Builder::new_multi_thread().worker_threads(WORKERS).thread_name("hyperlight-mcp").enable_all().build();
         let runtime = runtime.map_err(|error| Error::io("a runtime", &error))?;
         let handle = runtime.handle().clone();
-        Ok(Self(Arc::new(Shared { handle, runtime: Mutex::new(Some(runtime)), gateway: OnceLock::new() })))
+        Ok(Self(Arc::new(Shared {
+            handle,
+            runtime: Mutex::new(Some(runtime)),
+            tasks: TaskTracker::new(),
+            closing: AtomicBool::new(false),
+            gateway: OnceLock::new(),
+        })))
     }
 
     /// Makes the gateway end with the last of its objects.
@@ -38,19 +49,25 @@ impl Core {
         &self.0.handle
     }
 
-    /// Runs on the runtime; after its end, on a thread of its own: all that is left then is to say that it is closed.
+    /// Runs on the runtime; once that is being closed, on a thread of its own: all that is left then is to say so.
     pub(super) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
-        let runtime = self.0.runtime.lock().unwrap_or_else(PoisonError::into_inner);
-        if runtime.is_some() {
-            self.0.handle.spawn(work);
+        if !self.0.closing.load(Ordering::Acquire) {
+            self.0.tasks.spawn_on(work, &self.0.handle);
             return;
         }
-        drop(runtime);
         std::thread::spawn(|| {
             if let Ok(runtime) = Builder::new_current_thread().enable_all().build() {
                 runtime.block_on(work);
             }
         });
+    }
+
+    /// From now on nothing new starts on the runtime. Gives what resolves when all that runs there has settled its promise.
+    pub(super) fn begin_close(&self) -> impl Future<Output = ()> + Send + use<> {
+        self.0.closing.store(true, Ordering::Release);
+        self.0.tasks.close();
+        let tasks = self.0.tasks.clone();
+        async move { tasks.wait().await }
     }
 
     /// Ends the threads without waiting for them.

@@ -1,5 +1,7 @@
 //! What a run's guest can call: the host's side of `host:` modules, without knowing who answers.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
@@ -51,11 +53,12 @@ pub struct RunControl {
     stop: Stop,
     deadline: Instant,
     runtime: Handle,
+    gave_up: Arc<AtomicBool>,
 }
 
 impl RunControl {
     pub(super) fn new(stop: Stop, deadline: Instant, runtime: Handle) -> Self {
-        Self { stop, deadline, runtime }
+        Self { stop, deadline, runtime, gave_up: Arc::default() }
     }
 
     /// What is left of the run.
@@ -88,6 +91,14 @@ impl RunControl {
             let _ = sender.send(output);
         });
         // Not `Handle::block_on`: that panics when the runtime shuts down, this ends with an error.
-        receiver.blocking_recv().map_err(|_| Stopped)
+        receiver.blocking_recv().map_err(|_| {
+            self.gave_up.store(true, Ordering::Release);
+            Stopped
+        })
+    }
+
+    /// Whether something was given up because the run ended. Its guest may still say something: that no longer counts.
+    pub(super) fn gave_up(&self) -> bool {
+        self.gave_up.load(Ordering::Acquire)
     }
 }

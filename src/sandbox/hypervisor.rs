@@ -42,8 +42,17 @@ pub struct HypervisorReport {
 const RING3_WARNING: &str = "this machine's KVM cannot run ring-0 guests, so the ring-3 guest is used: \
 isolation from the host is the same, agent code shares its privilege level with the guest's own kernel";
 
-/// How the standard guest failed in this process, if it was tried: it is tried once.
-static STANDARD_FAILS: Mutex<Option<Failure>> = Mutex::new(None);
+/// What this process has learnt: both are facts of the machine and of the embedded guests, the same for every gateway.
+static KNOWN: Mutex<Known> = Mutex::new(Known { standard_fails: None, images: Vec::new() });
+
+/// Images that are kept, the last used one last. Gateways with the same limits share one, and its memory.
+const KEPT_IMAGES: usize = 2;
+
+struct Known {
+    /// How the standard guest failed: it is tried once.
+    standard_fails: Option<Failure>,
+    images: Vec<GuestImage>,
+}
 
 /// Why a guest does not boot.
 #[derive(Debug, Clone, PartialEq)]
@@ -61,10 +70,7 @@ pub(super) fn boot(choice: GuestChoice, limits: &Limits) -> Result<GuestImage> {
     let mut failure = Failure::Other("no guest was tried".to_owned());
     for &kind in choice.candidates() {
         match boot_one(kind, choice, limits) {
-            Ok(image) => {
-                announce(&image);
-                return Ok(image);
-            }
+            Ok(image) => return Ok(image),
             Err(found) => failure = found,
         }
         // Only the known failure is a reason to try the other guest; anything else must be seen.
@@ -76,18 +82,36 @@ pub(super) fn boot(choice: GuestChoice, limits: &Limits) -> Result<GuestImage> {
 }
 
 fn boot_one(kind: GuestKind, choice: GuestChoice, limits: &Limits) -> std::result::Result<GuestImage, Failure> {
-    let remembered = || STANDARD_FAILS.lock().unwrap_or_else(PoisonError::into_inner);
+    // Held while a guest boots: sandboxes that start at once wait for one boot instead of sharing the machine by many.
+    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(position) = known.images.iter().position(|image| image.is_for(kind, limits)) {
+        let image = known.images.remove(position);
+        known.images.push(image.clone());
+        return Ok(image);
+    }
     if kind == GuestKind::Standard
         && choice == GuestChoice::Auto
-        && let Some(failure) = remembered().clone()
+        && let Some(failure) = known.standard_fails.clone()
     {
         return Err(failure);
     }
-    let image = GuestImage::boot(kind, limits).map_err(|error| classify(&error));
-    if let (GuestKind::Standard, Err(Failure::CannotRunRing0)) = (kind, &image) {
-        *remembered() = Some(Failure::CannotRunRing0);
+    match GuestImage::boot(kind, limits) {
+        Ok(image) => {
+            announce(&image);
+            if known.images.len() == KEPT_IMAGES {
+                known.images.remove(0);
+            }
+            known.images.push(image.clone());
+            Ok(image)
+        }
+        Err(error) => {
+            let failure = classify(&error);
+            if (kind, &failure) == (GuestKind::Standard, &Failure::CannotRunRing0) {
+                known.standard_fails = Some(failure.clone());
+            }
+            Err(failure)
+        }
     }
-    image
 }
 
 fn announce(image: &GuestImage) {

@@ -35,6 +35,7 @@ pub(super) trait GuestCalls: Send + Sync + 'static {
 pub(super) struct GuestImage {
     snapshot: Arc<Snapshot>,
     kind: GuestKind,
+    configuration: SandboxConfiguration,
     boot_time: Duration,
 }
 
@@ -42,12 +43,18 @@ impl GuestImage {
     /// Boots the guest and takes the snapshot: 20 to 60 ms natively.
     pub(super) fn boot(kind: GuestKind, limits: &Limits) -> Result<Self, HyperlightError> {
         let started = Instant::now();
-        let mut guest = UninitializedSandbox::new(GuestBinary::Buffer(kind.binary().to_vec()), Some(configuration(limits)))?;
+        let configuration = configuration(limits);
+        let mut guest = UninitializedSandbox::new(GuestBinary::Buffer(kind.binary().to_vec()), Some(configuration))?;
         register(&mut guest, &Arc::new(Silent))?;
         let mut guest: MultiUseSandbox = guest.evolve()?;
         guest.call::<()>("register_handler", (HANDLER.to_owned(), HANDLER_SOURCE.to_owned(), String::new()))?;
         let snapshot = guest.snapshot()?;
-        Ok(Self { snapshot, kind, boot_time: started.elapsed() })
+        Ok(Self { snapshot, kind, configuration, boot_time: started.elapsed() })
+    }
+
+    /// Whether it is what booting with these limits would give.
+    pub(super) fn is_for(&self, kind: GuestKind, limits: &Limits) -> bool {
+        self.kind == kind && self.configuration == configuration(limits)
     }
 
     pub(super) fn kind(&self) -> GuestKind {

@@ -109,6 +109,8 @@ pub(super) fn run(image: &GuestImage, limits: &Arc<Limits>, runtime: &Handle, re
 enum Failure {
     Known(Error),
     Guest(HyperlightError),
+    /// It was ended while it waited for a call.
+    Stopped,
 }
 
 fn execute(
@@ -134,6 +136,9 @@ fn execute(
         guest.call::<String>("RunHandler", (HANDLER.to_owned(), "null".to_owned(), false))
     })();
     drop(watch);
+    if state.control.gave_up() {
+        return Err(Failure::Stopped);
+    }
     // A run that has finished has its outcome, even if its end came from outside at the same moment.
     match (lock(&state.finished).take(), outcome) {
         (Some(frame), _) => finish(&state.limits, &frame).map_err(Failure::Known),
@@ -156,6 +161,7 @@ impl Failure {
     fn into_error(self, state: &RunState, stop: &Stop, limit_ms: u64) -> Error {
         let error = match self {
             Self::Known(error) => return error,
+            Self::Stopped => return stop.error("run", limit_ms),
             Self::Guest(error) => error,
         };
         if stop.reason().is_some() {

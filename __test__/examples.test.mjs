@@ -1,0 +1,130 @@
+// Each example is run as a user runs it, in a process of its own: exit code and what it prints.
+import assert from 'node:assert/strict'
+import { spawn } from 'node:child_process'
+import { existsSync, readFileSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { describe, it } from 'node:test'
+import { fixture, folder, ms, root } from './support.mjs'
+
+const LIMIT = ms(60_000)
+
+/** What a program printed and how it ended. Its home and its temporary folder are the test's, so that it leaves nothing behind. */
+function run(t, [program, ...args], { stdin = 'ignore', env = {} } = {}) {
+  const home = folder(t)
+  const environment = { ...process.env, HOME: home, TMPDIR: home, NO_COLOR: '1', ...env }
+  // Given to a test's process, it would make a child report as a test.
+  delete environment.NODE_TEST_CONTEXT
+  const child = spawn(process.execPath, [join(root, program), ...args], { cwd: root, env: environment, stdio: [stdin, 'pipe', 'pipe'] })
+  const timer = setTimeout(() => child.kill('SIGKILL'), LIMIT)
+  const output = { home, stdout: '', stderr: '' }
+  for (const name of ['stdout', 'stderr']) child[name].setEncoding('utf8').on('data', (text) => (output[name] += text))
+  return new Promise((resolve, reject) => {
+    child.on('error', reject)
+    child.on('close', (code, signal) => {
+      clearTimeout(timer)
+      resolve({ ...output, code: code ?? signal })
+    })
+  })
+}
+
+function succeeded({ code, stdout, stderr }) {
+  assert.equal(code, 0, `${stdout}\n${stderr}`)
+  assert.equal(stderr, '')
+}
+
+describe('the examples', { timeout: 4 * LIMIT }, () => {
+  it('demo.mjs: the main job, from approvals to what the guest cannot do', async (t) => {
+    const result = await run(t, ['examples/demo.mjs'])
+    succeeded(result)
+    const { stdout } = result
+    for (const name of ['files', 'memory', 'everything']) {
+      assert.match(stdout, new RegExp(`^  ${name}: command  .*node.*server-`, 'm'))
+      assert.match(stdout, new RegExp(`^  ${name}: tools  .* has \\d+`, 'm'))
+    }
+    assert.match(stdout, /MEMORY_FILE_PATH$/m, 'names of the environment, not its values')
+    assert.match(stdout, /^ {2}secrets +not approved/m)
+    for (const level of ['log', 'info', 'debug', 'error']) assert.match(stdout, new RegExp(`\\[guest ${level}\\]`))
+    const [, files, lines] = /^ {2}(\d+) files, (\d+) lines/m.exec(stdout).map(Number)
+    assert.ok(files > 50 && lines > 5000, `${files} files, ${lines} lines`)
+    const [, entities, relations] = /graph +(\d+) entities, (\d+) relations/.exec(stdout).map(Number)
+    assert.ok(entities > files && relations > files, `${entities} entities, ${relations} relations`)
+    assert.match(stdout, /who uses src\/sandbox +.*src\/bridge/)
+    assert.match(stdout, /image +image\/png, 4033 bytes, with PNG's signature/)
+    assert.match(stdout, /calls +\d{2,} calls of tools/)
+    assert.match(stdout, /9\d\.\d % was kept out of its context/)
+    assert.match(stdout, /start to result +\d/)
+    const refusals = stdout.slice(stdout.indexOf('What the guest cannot do'))
+    assert.equal(refusals.match(/-> ERR_\w+ .+/g).length, 6, refusals)
+    assert.match(refusals, /fetch is not defined/)
+    assert.match(refusals, /host:mcp-secrets/)
+    assert.ok(!stdout.includes('a-secret') && !stdout.includes('\u001b'))
+  })
+
+  it('demo.mjs: a failure is one clear message, and exit code 1', async (t) => {
+    const result = await run(t, ['examples/demo.mjs'], { env: { HYPERLIGHT_MCP_GUEST: 'none' } })
+    assert.equal(result.code, 1)
+    assert.match(result.stderr, /^\ndemo: ERR_INVALID_OPTION: .*guest.*\n$/)
+  })
+
+  it('quickstart.mjs prints what a person approves, then the answer', async (t) => {
+    const result = await run(t, ['examples/quickstart.mjs'])
+    succeeded(result)
+    assert.match(result.stdout, /stage: 'command'/)
+    assert.match(result.stdout, /^Echo: hello, world$/m)
+    assert.ok(existsSync(join(result.home, '.hyperagent/hyperlight-mcp')), 'the approval is kept in its default folder')
+  })
+
+  it('quickstart.mjs is what the README shows, in at most 12 lines', () => {
+    const code = readFileSync(join(root, 'examples/quickstart.mjs'), 'utf8')
+    assert.ok(code.split('\n').filter(Boolean).length <= 12)
+    assert.ok(readFileSync(join(root, 'README.md'), 'utf8').includes(`\`\`\`js\n${code}\`\`\``))
+  })
+
+  it('own-module.cjs: functions of the agent, sync and async, with bytes', async (t) => {
+    const result = await run(t, ['examples/own-module.cjs'])
+    succeeded(result)
+    assert.match(result.stdout, /total: 216, of an unknown order: null/)
+    assert.match(result.stdout, /receipt: 11 bytes, signature: d49dfeea947161fc…/)
+    assert.match(result.stdout, /refused: .*order A-1 is paid out already/)
+  })
+
+  it('approve.mjs --yes shows both stages and approves; what fails is named', async (t) => {
+    const path = folder(t)
+    const config = join(path, 'config.json')
+    const state = join(path, 'state')
+    writeFileSync(
+      config,
+      JSON.stringify({ mcpServers: { good: fixture('--tools', 'echo,write_note'), bad: { command: '/nonexistent/server' } } }),
+    )
+    const both = await run(t, ['examples/approve.mjs', config, '--state', state, '--yes'])
+    assert.equal(both.code, 1, both.stderr)
+    assert.match(both.stdout, /good: may this run\?\n {2}runs +.*fixture-server --tools echo,write_note/)
+    assert.match(both.stdout, /good: may a model read and call this\?[\s\S]* {2}WRITES write_note:/)
+    assert.match(both.stdout, /^good: approved$/m)
+    assert.match(both.stdout, /^bad: ERR_SPAWN_FAILED: /m)
+    const again = await run(t, ['examples/approve.mjs', config, '--state', state, '--yes', 'good'])
+    succeeded(again)
+    assert.equal(again.stdout, 'good: approved\n', 'nothing is asked twice')
+  })
+
+  it('approve.mjs asks nobody where there is no terminal', async (t) => {
+    const config = join(folder(t), 'config.json')
+    writeFileSync(config, '{}')
+    const result = await run(t, ['examples/approve.mjs', config])
+    assert.equal(result.code, 2)
+    assert.match(result.stderr, /stdin is no terminal/)
+  })
+})
+
+describe('the benchmark', { timeout: LIMIT }, () => {
+  it('prints a table and writes JSON', async (t) => {
+    const json = join(folder(t), 'bench.json')
+    const result = await run(t, ['benches/bench.mjs', '--repetitions', '1', '--calls', '20', '--json', json])
+    succeeded(result)
+    assert.match(result.stdout, /^first run +ms +[\d.]+/m)
+    const { results, machine } = JSON.parse(readFileSync(json, 'utf8'))
+    assert.ok(['standard', 'ring3'].includes(machine.guest))
+    for (const key of ['sandboxFirst', 'runFirst', 'emptyCall', 'toolGuest', 'toolNode', 'memoryPeakOne'])
+      assert.ok(results[key].median > 0, key)
+  })
+})

@@ -1,0 +1,397 @@
+//! The gateway through the crate's own API: real servers, real guests; what may run, and when it no longer does.
+
+#![cfg(target_os = "linux")]
+
+mod support;
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use hyperlight_mcp::bridge::ToolErrors;
+use hyperlight_mcp::gateway::{AgentModule, EnableAtOpen, RunOptions, RunReport, Sandbox};
+use hyperlight_mcp::registry::ServerState;
+use hyperlight_mcp::sandbox::{Stop, StopReason, Value};
+use hyperlight_mcp::trust::{ApprovalRequest, ManifestRequest};
+use hyperlight_mcp::{Gateway, GatewayOptions, Result};
+use serde_json::{Value as Json, json};
+use tokio::sync::Notify;
+
+use support::{FIXTURE, Scene, emulated, guest_choice, object, scaled, within, write_script};
+
+/// A run's or call's end from outside takes no longer.
+const STOP_LIMIT: Duration = Duration::from_millis(100);
+
+fn options(scene: &Scene, servers: Json) -> GatewayOptions {
+    let mut options = GatewayOptions::new(scene.watchdog_program(), tokio::runtime::Handle::current());
+    options.config = Some(json!({ "mcpServers": servers }));
+    options.state_dir = Some(scene.path("state"));
+    options.workspace_folder = Some(scene.path(""));
+    options.guest = guest_choice();
+    if emulated() {
+        options.limits.connect_timeout_ms *= 8;
+    }
+    options
+}
+
+fn server(scene: &Scene, name: &str, flags: &[&str]) -> Json {
+    json!({ "command": FIXTURE, "args": scene.arguments(name, flags) })
+}
+
+/// A gateway with servers `one` and `two`.
+fn open(scene: &Scene) -> Gateway {
+    Gateway::open(options(scene, json!({ "one": server(scene, "one", &[]), "two": server(scene, "two", &[]) }))).unwrap()
+}
+
+/// The same, with `one` approved and enabled.
+async fn open_with_one(scene: &Scene) -> Gateway {
+    let gateway = open(scene);
+    gateway.approve("one", None).await.unwrap();
+    gateway.enable("one").unwrap();
+    gateway
+}
+
+async fn call(gateway: &Gateway, server: &str, tool: &str, arguments: Json) -> Result<Json> {
+    gateway.call_tool(server, tool, object(arguments), None, &Stop::new()).await
+}
+
+async fn code_of<T>(outcome: impl Future<Output = Result<T>>) -> &'static str {
+    outcome.await.err().map_or("no error", |error| error.code())
+}
+
+async fn run(sandbox: &Sandbox, code: &str) -> RunReport {
+    sandbox.run(code.to_owned(), RunOptions::default()).await
+}
+
+fn value(report: RunReport) -> Json {
+    let Value::Record(mut fields) = Value::from_wire(report.outcome.value.unwrap()).unwrap() else { panic!("no record") };
+    fields.remove(0).1.into_json()
+}
+
+fn state(gateway: &Gateway, server: &str) -> (ServerState, bool, bool) {
+    let status = gateway.servers().unwrap().into_iter().find(|status| status.name == server).unwrap();
+    (status.state, status.approved, status.enabled)
+}
+
+async fn command_digest(gateway: &Gateway, server: &str) -> String {
+    match gateway.approval_request(server).await.unwrap() {
+        ApprovalRequest::Command(request) => request.digest,
+        ApprovalRequest::Manifest(_) => panic!("stage manifest"),
+    }
+}
+
+async fn manifest_request(gateway: &Gateway, server: &str) -> ManifestRequest {
+    match gateway.approval_request(server).await.unwrap() {
+        ApprovalRequest::Manifest(request) => request,
+        ApprovalRequest::Command(_) => panic!("stage command"),
+    }
+}
+
+/// A module of the agent's that lets a test act in the middle of a run.
+#[derive(Clone, Default)]
+struct Gate {
+    reached: Arc<Notify>,
+    opened: Arc<Notify>,
+}
+
+impl AgentModule for Gate {
+    fn functions(&self) -> Vec<String> {
+        vec!["pass".to_owned()]
+    }
+
+    fn call(&self, _: &str, _: Vec<Value>) -> Pin<Box<dyn Future<Output = Result<Value>> + Send>> {
+        let Self { reached, opened } = self.clone();
+        Box::pin(async move {
+            reached.notify_one();
+            opened.notified().await;
+            Ok(Value::Null)
+        })
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_runs_before_its_command_is_approved() {
+    let scene = Scene::new();
+    let gateway = open(&scene);
+    let digest = command_digest(&gateway, "one").await;
+    assert_eq!(code_of(gateway.test("one")).await, "ERR_NOT_APPROVED");
+    assert_eq!(gateway.enable("one").unwrap_err().code(), "ERR_NOT_APPROVED");
+    assert_eq!(code_of(call(&gateway, "one", "echo", json!({ "value": 1 }))).await, "ERR_NOT_APPROVED");
+    let other = command_digest(&gateway, "two").await;
+    assert_ne!(digest, other);
+    for wrong in [other.as_str(), "", &digest.to_uppercase(), &digest[1..]] {
+        assert_eq!(code_of(gateway.approve("one", Some(wrong))).await, "ERR_DIGEST_CHANGED", "{wrong}");
+    }
+    let sandbox = gateway.sandbox(ToolErrors::Throw).unwrap();
+    let report = run(&sandbox, "import { echo } from 'host:mcp-one'; export const handler = () => echo({ value: 1 })").await;
+    assert_eq!(report.outcome.value.unwrap_err().code(), "ERR_CODE_SYNTAX");
+    let code = "import { call, tools } from 'host:mcp'; export const handler = () => { try { call('one', 'echo', { value: 1 }) } catch (e) { return [tools(), e.code] } }";
+    assert_eq!(value(run(&sandbox, code).await), json!([[], "ERR_UNKNOWN_SERVER"]));
+    assert_eq!(state(&gateway, "one"), (ServerState::Unapproved, false, false));
+    assert_eq!((scene.events("one"), scene.running()), (Vec::new(), Vec::new()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn approval_has_two_stages_and_a_digest_starts_nothing() {
+    let scene = Scene::new();
+    let gateway = open(&scene);
+    let command = command_digest(&gateway, "one").await;
+    gateway.approve("one", Some(&command)).await.unwrap();
+    assert_eq!(state(&gateway, "one"), (ServerState::CommandApproved, false, false));
+    assert_eq!(scene.events("one"), Vec::<Json>::new());
+
+    let request = manifest_request(&gateway, "one").await;
+    assert!(!request.approved && request.changes.is_none());
+    assert!(request.tools.iter().any(|tool| tool.name == "get-forecast" && tool.identifier == "get_forecast"));
+    assert_eq!(gateway.enable("one").unwrap_err().code(), "ERR_NOT_APPROVED");
+    assert_eq!(code_of(call(&gateway, "one", "echo", json!({ "value": 1 }))).await, "ERR_NOT_APPROVED");
+    gateway.approve("one", Some(&request.digest)).await.unwrap();
+    assert!(manifest_request(&gateway, "one").await.approved);
+
+    assert_eq!(code_of(call(&gateway, "one", "echo", json!({ "value": 1 }))).await, "ERR_NOT_ENABLED");
+    gateway.enable("one").unwrap();
+    assert_eq!(call(&gateway, "one", "echo", json!({ "value": 1 })).await.unwrap()["structuredContent"], json!({ "value": 1 }));
+    assert_eq!(state(&gateway, "one"), (ServerState::Connected, true, true));
+    assert_eq!((scene.count("one", "spawn"), scene.count("two", "spawn")), (1, 0));
+    gateway.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_approval_is_of_the_command_as_it_was_shown() {
+    let scene = Scene::new();
+    let before = open_with_one(&scene).await;
+    let shown = command_digest(&before, "two").await;
+    let changed = json!({ "one": server(&scene, "one", &["--noise"]), "two": server(&scene, "two", &["--noise"]) });
+    let after = Gateway::open(options(&scene, changed)).unwrap();
+    assert_eq!(state(&after, "one"), (ServerState::Unapproved, false, false));
+    assert_eq!(after.enable("one").unwrap_err().code(), "ERR_NOT_APPROVED");
+    assert_eq!(code_of(after.approve("two", Some(&shown))).await, "ERR_DIGEST_CHANGED");
+    assert_ne!(command_digest(&after, "two").await, shown);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn other_tools_than_those_approved_are_shown_as_changes() {
+    let scene = Scene::new();
+    let (program, log) = (scene.path("server"), scene.path("log-one"));
+    let serve = |flags: &str| write_script(&program, &format!("exec {FIXTURE} --log {} {flags}", log.display()));
+    serve("--tools echo,pid");
+    let gateway = Gateway::open(options(&scene, json!({ "one": { "command": program } }))).unwrap();
+    gateway.approve("one", None).await.unwrap();
+    let first = manifest_request(&gateway, "one").await;
+    assert!(first.approved);
+
+    serve("--tools echo,count");
+    gateway.test("one").await.unwrap();
+    let second = manifest_request(&gateway, "one").await;
+    let changes = second.changes.clone().unwrap();
+    assert!(!second.approved && second.digest != first.digest);
+    assert_eq!((changes.added, changes.removed, changes.changed.len()), (vec!["count".to_owned()], vec!["pid".to_owned()], 0));
+    assert_eq!(code_of(gateway.approve("one", Some(&first.digest))).await, "ERR_DIGEST_CHANGED");
+    gateway.enable("one").unwrap();
+    assert_eq!(code_of(call(&gateway, "one", "count", json!({}))).await, "ERR_UNKNOWN_TOOL");
+    gateway.approve("one", Some(&second.digest)).await.unwrap();
+    assert_eq!(call(&gateway, "one", "count", json!({})).await.unwrap()["structuredContent"], json!({ "count": 1 }));
+    gateway.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_approval_lasts_and_a_revocation_elsewhere_ends_it() {
+    let scene = Scene::new();
+    let elsewhere = open_with_one(&scene).await;
+    let mut options = options(&scene, json!({ "one": server(&scene, "one", &[]), "two": server(&scene, "two", &[]) }));
+    options.enable = EnableAtOpen::Approved;
+    let here = Gateway::open(options).unwrap();
+    assert_eq!(state(&here, "one"), (ServerState::Idle, true, true));
+    elsewhere.revoke("one").await.unwrap();
+    assert_eq!(state(&here, "one").0, ServerState::Unapproved);
+    assert_eq!(code_of(call(&here, "one", "echo", json!({ "value": 1 }))).await, "ERR_NOT_APPROVED");
+    let sandbox = here.sandbox(ToolErrors::Return).unwrap();
+    let code = "import { tools } from 'host:mcp'; export const handler = () => tools().length";
+    assert_eq!(value(run(&sandbox, code).await), json!(0));
+    scene.all_servers_gone().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_revocation_elsewhere_counts_while_a_connection_lives() {
+    let scene = Scene::new();
+    let here = open_with_one(&scene).await;
+    call(&here, "one", "echo", json!({ "value": 1 })).await.unwrap();
+    open(&scene).revoke("one").await.unwrap();
+    assert_eq!(code_of(call(&here, "one", "echo", json!({ "value": 1 }))).await, "ERR_NOT_APPROVED");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_approved_command_alone_lets_no_tool_be_called() {
+    let scene = Scene::new();
+    let (here, elsewhere) = (open_with_one(&scene).await, open(&scene));
+    elsewhere.revoke("one").await.unwrap();
+    elsewhere.approve("one", Some(&command_digest(&elsewhere, "one").await)).await.unwrap();
+    // Enabled here, when its tools were approved as well.
+    assert_eq!(state(&here, "one"), (ServerState::Connected, false, true));
+    assert_eq!(code_of(call(&here, "one", "echo", json!({ "value": 1 }))).await, "ERR_NOT_APPROVED");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn revoking_and_disabling_end_what_is_live() {
+    let scene = Scene::new();
+    let gateway = open_with_one(&scene).await;
+    for revoked in [false, true] {
+        let pending = call(&gateway, "one", "hang", json!({}));
+        let ending = async {
+            scene.called("one", "hang").await;
+            if revoked { gateway.revoke("one").await } else { gateway.disable("one").await }
+        };
+        let (outcome, ended) = within(scaled(Duration::from_secs(5)), "the end", async { tokio::join!(pending, ending) }).await;
+        ended.unwrap();
+        assert_eq!(outcome.unwrap_err().code(), "ERR_SERVER_EXITED");
+        assert_eq!(scene.servers_running(), [""; 0]);
+        let expected = if revoked { "ERR_NOT_APPROVED" } else { "ERR_NOT_ENABLED" };
+        assert_eq!(code_of(call(&gateway, "one", "hang", json!({}))).await, expected);
+        std::fs::remove_file(scene.path("log-one")).unwrap();
+        if !revoked {
+            gateway.enable("one").unwrap();
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_names_what_is_not_there() {
+    let scene = Scene::new();
+    let mut filtered = server(&scene, "one", &[]);
+    filtered["allowTools"] = json!(["echo", "pid"]);
+    filtered["denyTools"] = json!(["pid"]);
+    let gateway = Gateway::open(options(&scene, json!({ "one": filtered }))).unwrap();
+    gateway.approve("one", None).await.unwrap();
+    gateway.enable("one").unwrap();
+    assert_eq!(gateway.test("one").await.unwrap().tools, ["echo"]);
+    for tool in ["pid", "count", "nope"] {
+        let error = call(&gateway, "one", tool, json!({})).await.unwrap_err();
+        assert_eq!(error.code(), "ERR_UNKNOWN_TOOL");
+        assert!(error.to_string().contains(tool) && error.to_string().contains("echo"), "{error}");
+    }
+    let error = call(&gateway, "three", "echo", json!({})).await.unwrap_err();
+    assert!(error.code() == "ERR_UNKNOWN_SERVER" && error.to_string().contains("there are: one"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_program_uses_servers_as_modules_and_an_import_starts_nothing() {
+    let scene = Scene::new();
+    open_with_one(&scene).await.close().await;
+    let gateway = open(&scene);
+    gateway.enable("one").unwrap();
+    let sandbox = gateway.sandbox(ToolErrors::Return).unwrap();
+    let import = "import { get_forecast, image, error, crash } from 'host:mcp-one'; import { call, tools } from 'host:mcp';";
+    let idle = format!("{import} export const handler = () => [typeof get_forecast, tools('one').length > 20]");
+    assert_eq!(value(run(&sandbox, &idle).await), json!(["function", true]));
+    assert_eq!(scene.count("one", "spawn"), 1);
+    let code = format!(
+        "{import} export const handler = () => [get_forecast({{ location: 'Austin, TX' }}), image().data.length, error({{ message: 'no' }}),
+        call('one', 'get-forecast', {{ location: 'x' }}).isError, crash({{ code: 5 }}).code, get_forecast({{ location: 'again' }}).temperature]"
+    );
+    let report = run(&sandbox, &code).await;
+    assert_eq!(report.outcome.stats.calls, 6);
+    let sky = json!({ "temperature": 93, "conditions": "sunny" });
+    assert_eq!(value(report), json!([sky, 16, { "error": "no" }, false, "ERR_SERVER_EXITED", 93]));
+    assert_eq!(scene.count("one", "spawn"), 3);
+    gateway.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_sees_the_servers_that_were_approved_and_enabled_when_it_started() {
+    let scene = Scene::new();
+    let gateway = open_with_one(&scene).await;
+    let sandbox = gateway.sandbox(ToolErrors::Return).unwrap();
+    let gate = Gate::default();
+    sandbox.host_module("gate", Arc::new(gate.clone())).unwrap();
+    let code = "import { call, tools } from 'host:mcp'; import { pass } from 'host:gate';
+        const seen = () => [...new Set(tools().map((tool) => tool.server))].join();
+        const attempt = (server) => { try { return call(server, 'echo_text', { text: 'hi' }).content[0].text } catch (e) { return e.code } };
+        export const handler = () => { const before = seen(); pass(); return [before, seen(), attempt('one'), attempt('two')] }";
+    let meanwhile = async {
+        gate.reached.notified().await;
+        gateway.approve("two", None).await.unwrap();
+        gateway.enable("two").unwrap();
+        gate.opened.notify_one();
+    };
+    let (report, ()) = tokio::join!(run(&sandbox, code), meanwhile);
+    assert_eq!(value(report), json!(["one", "one", "hi", "ERR_UNKNOWN_SERVER"]));
+    gate.opened.notify_one();
+    assert_eq!(value(run(&sandbox, code).await), json!(["one,two", "one,two", "hi", "hi"]));
+    // What is taken away in the middle of a run can no longer be called.
+    let meanwhile = async {
+        gate.reached.notified().await;
+        gateway.revoke("one").await.unwrap();
+        gate.opened.notify_one();
+    };
+    let drained = gate.reached.notified();
+    drained.await;
+    let (report, ()) = tokio::join!(run(&sandbox, code), meanwhile);
+    assert_eq!(value(report), json!(["one,two", "one,two", "ERR_NOT_APPROVED", "hi"]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_abort_ends_a_call_at_once_and_the_server_is_told() {
+    let scene = Scene::new();
+    let gateway = open_with_one(&scene).await;
+    let stop = Stop::new();
+    let pending = async {
+        let outcome = gateway.call_tool("one", "hang", object(json!({})), None, &stop).await;
+        (outcome.unwrap_err().code(), Instant::now())
+    };
+    let aborting = async {
+        let id = scene.called("one", "hang").await;
+        stop.stop(StopReason::Aborted);
+        (id, Instant::now())
+    };
+    let ((code, ended), (id, aborted)) = tokio::join!(pending, aborting);
+    assert_eq!(code, "ERR_ABORTED");
+    assert!(ended.saturating_duration_since(aborted) < scaled(STOP_LIMIT));
+    scene.cancelled("one", &id).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_runs_end_ends_its_pending_call_and_the_sandbox_goes_on() {
+    let scene = Scene::new();
+    let gateway = open_with_one(&scene).await;
+    let sandbox = gateway.sandbox(ToolErrors::Return).unwrap();
+    let code = "import { hang } from 'host:mcp-one'; export const handler = () => hang({})";
+    let limit = scaled(Duration::from_millis(500));
+    let timeout_ms = u64::try_from(limit.as_millis()).ok();
+    let started = Instant::now();
+    let report = sandbox.run(code.to_owned(), RunOptions { timeout_ms, ..RunOptions::default() }).await;
+    assert_eq!(report.outcome.value.unwrap_err().code(), "ERR_RUN_TIMEOUT");
+    // The promise is 100 ms; the rest is for a machine that is busy with other tests.
+    assert!(started.elapsed() < limit + scaled(STOP_LIMIT * 3), "{:?}", started.elapsed());
+    scene.cancelled("one", &scene.called("one", "hang").await).await;
+    assert_eq!(value(run(&sandbox, "export const handler = () => 1").await), json!(1));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn closing_ends_everything_and_leaves_nothing_running() {
+    let scene = Scene::new();
+    let gateway = open_with_one(&scene).await;
+    gateway.approve("two", None).await.unwrap();
+    let sandbox = gateway.sandbox(ToolErrors::Return).unwrap();
+    let gate = Gate::default();
+    sandbox.host_module("gate", Arc::new(gate.clone())).unwrap();
+    let code = "import { pass } from 'host:gate'; export const handler = () => { pass(); for (;;) {} }";
+    let closing = async {
+        gate.reached.notified().await;
+        gate.opened.notify_one();
+        scene.called("one", "hang").await;
+        within(scaled(Duration::from_millis(4500)), "close", gateway.close()).await;
+    };
+    let pending = call(&gateway, "one", "hang", json!({}));
+    let (looping, queued, called, ()) =
+        tokio::join!(run(&sandbox, code), run(&sandbox, "export const handler = () => 1"), pending, closing);
+    for error in [looping.outcome.value.unwrap_err(), queued.outcome.value.unwrap_err(), called.unwrap_err()] {
+        assert_eq!(error.code(), "ERR_CLOSED", "{error}");
+    }
+    assert_eq!(scene.running(), [""; 0]);
+    assert_eq!(code_of(gateway.test("one")).await, "ERR_CLOSED");
+    assert_eq!(code_of(gateway.approve("one", None)).await, "ERR_CLOSED");
+    assert_eq!(code_of(call(&gateway, "one", "echo", json!({}))).await, "ERR_CLOSED");
+    assert_eq!(gateway.sandbox(ToolErrors::Return).err().unwrap().code(), "ERR_CLOSED");
+    assert_eq!(scene.running(), [""; 0]);
+}

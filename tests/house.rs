@@ -1,0 +1,283 @@
+//! The rules of the house, over the source itself: which room may know what, and how long things may get.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const MAX_FILE_LINES: usize = 500;
+const MAX_FUNCTION_LINES: usize = 60;
+/// A file whose function is longer says why in a comment that has this word.
+const REASON: &str = "long:";
+
+/// A source file without its comments, string contents and character literals; lines keep their numbers.
+struct Source {
+    /// Relative to the repository.
+    path: String,
+    text: String,
+    code: String,
+}
+
+impl Source {
+    /// `sandbox` for `src/sandbox/run.rs`, `error` for `src/error.rs`.
+    fn room(&self) -> &str {
+        let inside = self.path.strip_prefix("src/").unwrap_or(&self.path);
+        inside.split(['/', '.']).next().unwrap_or_default()
+    }
+
+    /// The rooms that the code names.
+    fn rooms_named(&self) -> BTreeSet<String> {
+        ["crate::", "hyperlight_mcp::"].into_iter().flat_map(|root| paths_after(&self.code, root)).collect()
+    }
+
+    fn names(&self, word: &str) -> bool {
+        words(&self.code).any(|found| found == word)
+    }
+}
+
+fn repository() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn sources(folder: &str) -> Vec<Source> {
+    let mut files = Vec::new();
+    collect(&repository().join(folder), &mut files);
+    files.sort();
+    let read = |file: PathBuf| {
+        let text = fs::read_to_string(&file).unwrap();
+        let path = file.strip_prefix(repository()).unwrap().display().to_string();
+        Source { code: bare(&text), path, text }
+    };
+    files.into_iter().map(read).collect()
+}
+
+fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            collect(&path, files);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            files.push(path);
+        }
+    }
+}
+
+/// Takes out what is no code.
+fn bare(text: &str) -> String {
+    let mut code = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(first) = rest.chars().next() {
+        let length = skipped(rest, code.chars().next_back());
+        if length == 0 {
+            code.push(first);
+            rest = &rest[first.len_utf8()..];
+        } else {
+            code.push(' ');
+            code.extend(rest[..length].chars().filter(|character| *character == '\n'));
+            rest = &rest[length..];
+        }
+    }
+    code
+}
+
+/// How many bytes of a comment or literal stand here; 0 for code.
+fn skipped(rest: &str, before: Option<char>) -> usize {
+    let up_to = |end: &str, from: usize| rest[from..].find(end).map_or(rest.len(), |at| from + at + end.len());
+    let in_word = before.is_some_and(|before| before.is_alphanumeric() || before == '_');
+    if rest.starts_with("//") {
+        return rest.find('\n').unwrap_or(rest.len());
+    }
+    if rest.starts_with("/*") {
+        return up_to("*/", 2);
+    }
+    if !in_word && (rest.starts_with("r\"") || rest.starts_with("r#")) {
+        let marks = rest[1..].bytes().take_while(|byte| *byte == b'#').count();
+        if rest[1 + marks..].starts_with('"') {
+            return up_to(&format!("\"{}", "#".repeat(marks)), marks + 2);
+        }
+    }
+    match rest.as_bytes() {
+        [b'"', ..] => end_of_literal(rest, '"'),
+        // A lifetime has no closing quote.
+        [b'\'', b'\\', ..] => end_of_literal(rest, '\''),
+        [b'\'', ..] => rest.chars().nth(2).filter(|third| *third == '\'').map_or(0, |_| rest.chars().take(3).map(char::len_utf8).sum()),
+        _ => 0,
+    }
+}
+
+fn end_of_literal(rest: &str, quote: char) -> usize {
+    let mut escaped = false;
+    for (index, character) in rest.char_indices().skip(1) {
+        match character {
+            _ if escaped => escaped = false,
+            '\\' => escaped = true,
+            _ if character == quote => return index + 1,
+            _ => {}
+        }
+    }
+    rest.len()
+}
+
+fn words(code: &str) -> impl Iterator<Item = &str> {
+    code.split(|character: char| !character.is_alphanumeric() && character != '_').filter(|word| !word.is_empty())
+}
+
+/// The first names after a root: `crate::a::B` gives `a`, `crate::{a::B, c}` gives `a` and `c`.
+fn paths_after(code: &str, root: &str) -> Vec<String> {
+    let mut names = Vec::new();
+    for (index, _) in code.match_indices(root) {
+        let rest = &code[index + root.len()..];
+        let name = |text: &str| words(text.trim_start()).next().unwrap_or_default().to_owned();
+        match rest.strip_prefix('{') {
+            None => names.push(name(rest)),
+            Some(group) => names.extend(top_level(group).into_iter().map(|item| name(&item))),
+        }
+    }
+    names
+}
+
+/// The items of a group up to its closing brace, without the groups inside.
+fn top_level(group: &str) -> Vec<String> {
+    let mut items = vec![String::new()];
+    let mut depth = 0;
+    for character in group.chars() {
+        match character {
+            '{' => depth += 1,
+            '}' if depth == 0 => break,
+            '}' => depth -= 1,
+            ',' if depth == 0 => items.push(String::new()),
+            _ if depth == 0 => items.last_mut().unwrap().push(character),
+            _ => {}
+        }
+    }
+    items.retain(|item| !item.trim().is_empty());
+    items
+}
+
+/// Each function's name, first line and length in lines, by counting braces.
+fn functions(code: &str) -> Vec<(String, usize, usize)> {
+    let mut found = Vec::new();
+    for (index, _) in code.match_indices("fn ") {
+        let in_word = code[..index].chars().next_back().is_some_and(|before| before.is_alphanumeric() || before == '_');
+        let Some(name) = words(&code[index + 3..]).next().filter(|_| !in_word) else { continue };
+        if let Some(length) = body_end(&code[index..]) {
+            let line = code[..index].matches('\n').count() + 1;
+            found.push((name.to_owned(), line, code[index..index + length].matches('\n').count() + 1));
+        }
+    }
+    found
+}
+
+/// Where a function's body ends; `None` for one without a body.
+fn body_end(code: &str) -> Option<usize> {
+    let (mut depth, mut brackets) = (0_usize, 0_usize);
+    for (index, character) in code.char_indices() {
+        match character {
+            '(' | '[' => brackets += 1,
+            ')' | ']' => brackets = brackets.checked_sub(1)?,
+            ';' | ',' if depth == 0 && brackets == 0 && character == ';' => return None,
+            '{' => depth += 1,
+            '}' => {
+                depth = depth.checked_sub(1)?;
+                if depth == 0 {
+                    return Some(index);
+                }
+            }
+            _ => {}
+        }
+    }
+    None
+}
+
+/// Fails with all that breaks a rule, not only the first.
+fn none(rule: &str, broken: &[String]) {
+    assert!(broken.is_empty(), "{rule}:\n  {}", broken.join("\n  "));
+}
+
+/// The files of a room that name one of these rooms.
+fn trespasses(room: &str, forbidden: &[&str]) -> Vec<String> {
+    let inside = sources("src").into_iter().filter(|source| source.room() == room);
+    inside
+        .flat_map(|source| {
+            let named = source.rooms_named();
+            forbidden
+                .iter()
+                .filter(|other| named.contains(**other))
+                .map(|other| format!("{} names {other}", source.path))
+                .collect::<Vec<_>>()
+        })
+        .collect()
+}
+
+/// The files outside of a room that name a crate.
+fn strangers(word: &str, room: &str) -> Vec<String> {
+    let all = sources("src").into_iter().chain(sources("tests"));
+    all.filter(|source| source.room() != room && source.names(word)).map(|source| source.path).collect()
+}
+
+#[test]
+fn the_sandbox_knows_nothing_of_mcp() {
+    none("sandbox", &trespasses("sandbox", &["client", "registry", "trust", "bridge", "gateway", "catalog", "config", "node"]));
+}
+
+#[test]
+fn the_client_knows_nothing_of_the_sandbox() {
+    none("client", &trespasses("client", &["sandbox", "bridge", "gateway", "registry", "trust", "node"]));
+}
+
+#[test]
+fn only_the_bridge_and_the_gateway_may_know_both_client_and_sandbox() {
+    let rooms: BTreeSet<_> = sources("src").iter().map(|source| source.room().to_owned()).collect();
+    let knows = |room: &str, other: &str| !trespasses(room, &[other]).is_empty();
+    let both = rooms.into_iter().filter(|room| !matches!(room.as_str(), "bridge" | "gateway"));
+    none("both", &both.filter(|room| knows(room, "client") && knows(room, "sandbox")).collect::<Vec<_>>());
+}
+
+#[test]
+fn nothing_imports_node() {
+    let outside = sources("src").into_iter().filter(|source| source.room() != "node");
+    let importing = outside.filter(|source| source.rooms_named().contains("node"));
+    none("node", &importing.map(|source| source.path).collect::<Vec<_>>());
+    // `lib.rs` declares it, and only for Node.
+    let lib = fs::read_to_string(repository().join("src/lib.rs")).unwrap();
+    assert!(lib.contains("#[cfg(feature = \"node\")]\nmod node;"), "the room is built without its feature, or is public");
+}
+
+#[test]
+fn each_foreign_crate_is_known_to_one_room() {
+    for (word, room) in
+        [("rmcp", "client"), ("napi", "node"), ("napi_derive", "node"), ("hyperlight_host", "sandbox"), ("hyperlight_js_common", "sandbox")]
+    {
+        none(&format!("{word} belongs to {room}"), &strangers(word, room));
+        assert!(sources("src").iter().any(|source| source.room() == room && source.names(word)), "nobody uses {word}");
+    }
+}
+
+#[test]
+fn no_file_is_too_long() {
+    let all = sources("src").into_iter().chain(sources("tests"));
+    let lengths = all.map(|source| (source.text.lines().count(), source.path)).filter(|(lines, _)| *lines > MAX_FILE_LINES);
+    none("too long", &lengths.map(|(lines, path)| format!("{path}: {lines} lines")).collect::<Vec<_>>());
+}
+
+#[test]
+fn no_function_is_too_long_without_a_reason() {
+    let mut long = Vec::new();
+    for source in sources("src").into_iter().chain(sources("tests")) {
+        let reason = source.text.lines().any(|line| line.trim_start().starts_with("//") && line.to_lowercase().contains(REASON));
+        let too_long = functions(&source.code).into_iter().filter(|(_, _, lines)| *lines > MAX_FUNCTION_LINES && !reason);
+        long.extend(too_long.map(|(name, line, lines)| format!("{}:{line}: {name} has {lines} lines", source.path)));
+    }
+    none("too long", &long);
+}
+
+#[test]
+fn these_rules_can_see() {
+    let text = "use crate::{a::{b, c}, d}; // crate::x\nfn f<'a>(x: &'a str) -> char { r#\"crate::y }\"#; '}' }\ntrait T { fn g(); }\n";
+    let code = bare(text);
+    assert_eq!(paths_after(&code, "crate::"), ["a", "d"]);
+    assert_eq!(functions(&code), [("f".to_owned(), 2, 1)]);
+    assert_eq!(code.lines().count(), text.lines().count());
+    assert!(trespasses("gateway", &["sandbox", "client"]).len() > 2);
+    let lengths: Vec<_> = sources("src").iter().flat_map(|source| functions(&source.code)).collect();
+    assert!(lengths.len() > 200 && lengths.iter().any(|(_, _, lines)| *lines > 30), "{}", lengths.len());
+}
