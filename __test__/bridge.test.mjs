@@ -49,7 +49,6 @@ test('a text that as a whole is a JSON object or array is that value', async () 
   const json = async (json) => evaluated('fixture.json_text(input)', { input: { json } })
   assert.deepEqual(await json('{"a":[1,{"b":null}]}'), { a: [1, { b: null }] })
   assert.deepEqual(await json(' [1, 2]\n'), [1, 2])
-  assert.deepEqual(await json('[]'), [])
 })
 
 test('prose that starts like JSON, and JSON scalars, stay text', async () => {
@@ -308,7 +307,6 @@ test('bytes go into a run and come out of it as Uint8Array, however deep', async
     bytes(5).map((byte) => byte + 1),
   )
   assert.deepEqual(value.slice, bytes(5).subarray(1, 3))
-  assert.deepEqual((await sandbox.run('export default (data) => data', { input: bytes(9) })).value, bytes(9))
 })
 
 test('user data that looks like the mark of bytes stays data in every direction', async () => {

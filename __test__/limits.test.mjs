@@ -54,7 +54,7 @@ test('text up to maxResponseBytes is whole; over it, it is cut on a character, m
       assert.equal(value, textOf(bytes, char))
       assert.deepEqual(warnings, [])
     }
-    for (const bytes of [LIMIT + 1, 2 * MIB]) {
+    for (const bytes of [LIMIT + 1, FAR]) {
       const { value, warnings } = await call('big_text', { bytes, char })
       assert.ok(utf8(value) <= LIMIT && utf8(value) > LIMIT - utf8(char), `${utf8(value)} bytes`)
       const [, kept, mark] = /^(.*?)(\n\[cut.*)$/s.exec(value)
@@ -86,7 +86,7 @@ test('structured content, and bytes, over maxResponseBytes are an error that nam
   const length = { big_structured: (value) => value.pad.length + 10, image: (value) => value.data.length }
   for (const tool of ['big_structured', 'image', 'audio', 'blob_resource']) {
     for (const bytes of [LIMIT - 1, LIMIT]) assert.equal((length[tool] ?? length.image)((await call(tool, { bytes })).value), bytes)
-    for (const bytes of [LIMIT + 1, 2 * MIB]) {
+    for (const bytes of [LIMIT + 1, FAR]) {
       const { value } = await call(tool, { bytes })
       assert.deepEqual(Object.keys(value), ['error', 'code'])
       assert.equal(value.code, 'ERR_RESPONSE_TOO_LARGE')

@@ -98,7 +98,7 @@ const digest = (data) => createHash('sha256').update(data).digest('hex')
 before(() => rmSync(folder('runtime'), { recursive: true }))
 after(() => {
   // Those of a test that has failed: they must not keep this process, and the machine, busy.
-  running.forEach((child) => child.kill('SIGKILL'))
+  for (const child of running) child.kill('SIGKILL')
   rmSync(work, { recursive: true, force: true })
 })
 

@@ -28,8 +28,8 @@ pub enum Error {
     TooManyServers { count: usize, limit: usize },
 
     /// No server has this name.
-    #[error("there is no server \"{server}\" in the config{}", known_names(.known))]
-    UnknownServer { server: String, known: Vec<String> },
+    #[error("there is no server \"{server}\" {place}{}", known_names(.known))]
+    UnknownServer { server: String, place: &'static str, known: Vec<String> },
 
     /// The server may not run yet.
     #[error("server \"{server}\" is not approved: show approvalRequest(\"{server}\") to a person, then call approve(\"{server}\", digest)")]

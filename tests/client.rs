@@ -161,7 +161,7 @@ async fn a_server_that_never_answers_is_given_up_and_ended() {
     let watchdog = Arc::new(Watchdog::new(scene.watchdog_program()));
     let limit = Duration::from_millis(500);
     let opening = Connection::open(&launch, &watchdog, limit);
-    let error = within(limit + scaled(Duration::from_secs(2)), "the time-out", opening).await.err().unwrap();
+    let error = within(limit + scaled(CLOSE_LIMIT), "the time-out", opening).await.err().unwrap();
     assert_eq!(error.code(), "ERR_CONNECT_TIMEOUT", "{error}");
     assert_eq!(scene.count("s", "spawn"), 1);
     assert_eq!(scene.servers_running(), [""; 0], "after {error}");

@@ -23,7 +23,7 @@ use support::{FIXTURE, Scene, emulated, guest_choice, object, scaled, within, wr
 /// A run's or call's end from outside takes no longer.
 const STOP_LIMIT: Duration = Duration::from_millis(100);
 
-fn options(scene: &Scene, servers: Json) -> GatewayOptions {
+fn options(scene: &Scene, servers: &Json) -> GatewayOptions {
     let mut options = GatewayOptions::new(scene.watchdog_program(), tokio::runtime::Handle::current());
     options.config = Some(json!({ "mcpServers": servers }));
     options.state_dir = Some(scene.path("state"));
@@ -41,7 +41,7 @@ fn server(scene: &Scene, name: &str, flags: &[&str]) -> Json {
 
 /// A gateway with servers `one` and `two`.
 fn open(scene: &Scene) -> Gateway {
-    Gateway::open(options(scene, json!({ "one": server(scene, "one", &[]), "two": server(scene, "two", &[]) }))).unwrap()
+    Gateway::open(options(scene, &json!({ "one": server(scene, "one", &[]), "two": server(scene, "two", &[]) }))).unwrap()
 }
 
 /// The same, with `one` approved and enabled.
@@ -60,7 +60,7 @@ async fn code_of<T>(outcome: impl Future<Output = Result<T>>) -> &'static str {
     outcome.await.err().map_or("no error", |error| error.code())
 }
 
-async fn run(sandbox: &Sandbox, code: &str) -> RunReport {
+async fn run(sandbox: &Arc<Sandbox>, code: &str) -> RunReport {
     sandbox.run(code.to_owned(), RunOptions::default()).await
 }
 
@@ -163,7 +163,7 @@ async fn an_approval_is_of_the_command_as_it_was_shown() {
     let before = open_with_one(&scene).await;
     let shown = command_digest(&before, "two").await;
     let changed = json!({ "one": server(&scene, "one", &["--noise"]), "two": server(&scene, "two", &["--noise"]) });
-    let after = Gateway::open(options(&scene, changed)).unwrap();
+    let after = Gateway::open(options(&scene, &changed)).unwrap();
     assert_eq!(state(&after, "one"), (ServerState::Unapproved, false, false));
     assert_eq!(after.enable("one").unwrap_err().code(), "ERR_NOT_APPROVED");
     assert_eq!(code_of(after.approve("two", Some(&shown))).await, "ERR_DIGEST_CHANGED");
@@ -176,7 +176,7 @@ async fn other_tools_than_those_approved_are_shown_as_changes() {
     let (program, log) = (scene.path("server"), scene.path("log-one"));
     let serve = |flags: &str| write_script(&program, &format!("exec {FIXTURE} --log {} {flags}", log.display()));
     serve("--tools echo,pid");
-    let gateway = Gateway::open(options(&scene, json!({ "one": { "command": program } }))).unwrap();
+    let gateway = Gateway::open(options(&scene, &json!({ "one": { "command": program } }))).unwrap();
     gateway.approve("one", None).await.unwrap();
     let first = manifest_request(&gateway, "one").await;
     assert!(first.approved);
@@ -199,7 +199,7 @@ async fn other_tools_than_those_approved_are_shown_as_changes() {
 async fn an_approval_lasts_and_a_revocation_elsewhere_ends_it() {
     let scene = Scene::new();
     let elsewhere = open_with_one(&scene).await;
-    let mut options = options(&scene, json!({ "one": server(&scene, "one", &[]), "two": server(&scene, "two", &[]) }));
+    let mut options = options(&scene, &json!({ "one": server(&scene, "one", &[]), "two": server(&scene, "two", &[]) }));
     options.enable = EnableAtOpen::Approved;
     let here = Gateway::open(options).unwrap();
     assert_eq!(state(&here, "one"), (ServerState::Idle, true, true));
@@ -242,7 +242,7 @@ async fn revoking_and_disabling_end_what_is_live() {
             scene.called("one", "hang").await;
             if revoked { gateway.revoke("one").await } else { gateway.disable("one").await }
         };
-        let (outcome, ended) = within(scaled(Duration::from_secs(5)), "the end", async { tokio::join!(pending, ending) }).await;
+        let (outcome, ended) = within(scaled(Duration::from_secs(5)), "the end", Box::pin(async { tokio::join!(pending, ending) })).await;
         ended.unwrap();
         assert_eq!(outcome.unwrap_err().code(), "ERR_SERVER_EXITED");
         assert_eq!(scene.servers_running(), [""; 0]);
@@ -261,7 +261,7 @@ async fn a_call_names_what_is_not_there() {
     let mut filtered = server(&scene, "one", &[]);
     filtered["allowTools"] = json!(["echo", "pid"]);
     filtered["denyTools"] = json!(["pid"]);
-    let gateway = Gateway::open(options(&scene, json!({ "one": filtered }))).unwrap();
+    let gateway = Gateway::open(options(&scene, &json!({ "one": filtered }))).unwrap();
     gateway.approve("one", None).await.unwrap();
     gateway.enable("one").unwrap();
     assert_eq!(gateway.test("one").await.unwrap().tools, ["echo"]);
@@ -318,14 +318,14 @@ async fn a_run_sees_the_servers_that_were_approved_and_enabled_when_it_started()
     assert_eq!(value(report), json!(["one", "one", "hi", "ERR_UNKNOWN_SERVER"]));
     gate.opened.notify_one();
     assert_eq!(value(run(&sandbox, code).await), json!(["one,two", "one,two", "hi", "hi"]));
+    // The second run's sign, which nobody waited for.
+    gate.reached.notified().await;
     // What is taken away in the middle of a run can no longer be called.
     let meanwhile = async {
         gate.reached.notified().await;
         gateway.revoke("one").await.unwrap();
         gate.opened.notify_one();
     };
-    let drained = gate.reached.notified();
-    drained.await;
     let (report, ()) = tokio::join!(run(&sandbox, code), meanwhile);
     assert_eq!(value(report), json!(["one,two", "one,two", "ERR_NOT_APPROVED", "hi"]));
 }

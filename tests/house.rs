@@ -174,7 +174,7 @@ fn body_end(code: &str) -> Option<usize> {
         match character {
             '(' | '[' => brackets += 1,
             ')' | ']' => brackets = brackets.checked_sub(1)?,
-            ';' | ',' if depth == 0 && brackets == 0 && character == ';' => return None,
+            ';' if depth == 0 && brackets == 0 => return None,
             '{' => depth += 1,
             '}' => {
                 depth = depth.checked_sub(1)?;

@@ -199,7 +199,7 @@ fn long_strings_cross_whole_both_ways() {
         if text.len() >= 200_000 {
             break;
         }
-        write!(text, "{index} ß € 😀 \"\\\u{1}\n").unwrap();
+        writeln!(text, "{index} ß € 😀 \"\\\u{1}").unwrap();
     }
     let code = "import { echo } from 'host:test'; export const handler = (text) => { const back = echo(text); return [back === text, back.length, back] }";
     let characters = text.encode_utf16().count();

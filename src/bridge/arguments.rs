@@ -13,6 +13,9 @@ pub fn tool_arguments(what: &str, arguments: Arguments, limit: usize) -> Result<
     let mut given = match arguments {
         Arguments::Given(given) => given,
         Arguments::Oversize(size) => return Err(too_large(what, size, limit)),
+        Arguments::Invalid(problem) => {
+            return Err(Error::InvalidArguments { what: what.to_owned(), problem: format!("which JSON can carry: {problem}") });
+        }
     };
     let invalid = |problem: String| Err(Error::InvalidArguments { what: what.to_owned(), problem });
     if given.len() > 1 {

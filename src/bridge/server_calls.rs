@@ -97,17 +97,8 @@ impl ServerCalls {
             Ok(parts) => parts,
             Err(error) => return throw(&error),
         };
-        let result = self.call_tool(&server, &tool, rest, control).and_then(|result| {
-            let (result, limit) = (tool_result(&result), self.limits.max_response_bytes);
-            let size = serde_json::to_vec(&result).map_or(0, |json| json.len());
-            let too_large = || Error::ResponseTooLarge {
-                what: format!("the result of {server}.{tool}"),
-                size: size.to_string(),
-                limit,
-                limit_name: "limits.maxResponseBytes",
-            };
-            if size > limit { Err(too_large()) } else { Ok(result) }
-        });
+        let result = self.call_tool(&server, &tool, rest, control);
+        let result = result.and_then(|result| self.capped(format!("the result of {server}.{tool}"), tool_result(&result)));
         match result {
             Ok(result) => HostReply::Value(Value::from(result)),
             Err(error) => throw(&error),
@@ -127,7 +118,9 @@ impl ServerCalls {
                     });
                 }
             },
-            Arguments::Oversize(_) => None,
+            Arguments::Oversize(_) | Arguments::Invalid(_) => {
+                return throw(&Error::InvalidArguments { what: "tools".to_owned(), problem: "or a server's name, or nothing".to_owned() });
+            }
         };
         if let Some(error) = wanted.as_ref().and_then(|server| self.manifest(server).err()) {
             return throw(&error);
@@ -135,14 +128,27 @@ impl ServerCalls {
         let shown = self.manifests.iter().filter(|(server, _)| wanted.as_ref().is_none_or(|wanted| wanted == *server));
         let entries: Vec<_> =
             shown.flat_map(|(server, manifest)| catalog_entries(server, manifest, self.limits.max_description_chars)).collect();
-        serde_json::to_value(entries)
-            .map_or_else(|error| throw(&Error::Internal(error.to_string())), |json| HostReply::Value(Value::from(json)))
+        let listed = serde_json::to_value(entries).map_err(|error| Error::Internal(error.to_string()));
+        match listed.and_then(|list| self.capped("the list of tools".to_owned(), list)) {
+            Ok(list) => HostReply::Value(Value::from(list)),
+            Err(error) => throw(&error),
+        }
+    }
+
+    fn capped(&self, what: String, json: Json) -> Result<Json> {
+        let (size, limit) = (serde_json::to_vec(&json).map_or(0, |json| json.len()), self.limits.max_response_bytes);
+        if size > limit {
+            return Err(Error::ResponseTooLarge { what, size: size.to_string(), limit, limit_name: "limits.maxResponseBytes" });
+        }
+        Ok(json)
     }
 
     fn manifest(&self, server: &str) -> Result<&Manifest> {
-        self.manifests
-            .get(server)
-            .ok_or_else(|| Error::UnknownServer { server: server.to_owned(), known: self.manifests.keys().cloned().collect() })
+        self.manifests.get(server).ok_or_else(|| Error::UnknownServer {
+            server: server.to_owned(),
+            place: "in this run, which sees those that were approved and enabled when it started",
+            known: self.manifests.keys().cloned().collect(),
+        })
     }
 }
 
@@ -150,6 +156,9 @@ fn raw_call(arguments: Arguments, limit: usize) -> Result<(String, String, Argum
     let mut given = match arguments {
         Arguments::Given(given) => given.into_iter(),
         Arguments::Oversize(size) => return Err(Error::ArgumentsTooLarge { what: "call".to_owned(), size, limit }),
+        Arguments::Invalid(problem) => {
+            return Err(Error::InvalidArguments { what: "call".to_owned(), problem: format!("which JSON can carry: {problem}") });
+        }
     };
     match (given.next(), given.next()) {
         (Some(Value::Text(server)), Some(Value::Text(tool))) => Ok((server, tool, Arguments::Given(given.collect()))),

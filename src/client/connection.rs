@@ -22,6 +22,9 @@ use crate::limits::{MAX_WIRE_MESSAGE_BYTES, PACKAGE_RUNNER_CONNECT_TIMEOUT_MS};
 /// A server that lists more is not listed at all.
 const MAX_PAGES: usize = 100;
 const MAX_TOOLS: usize = 2_000;
+/// A longer name is none; the protocol's own advice is 64 characters.
+const MAX_TOOL_NAME_BYTES: usize = 1_024;
+const MAX_ERROR_BYTES: usize = 4 * 1024;
 /// How long the process's end may take to be known, once its pipe is closed.
 const EXIT_NOTICE: Duration = Duration::from_millis(40);
 /// How long rmcp may take to let go of a connection that is being ended.
@@ -152,7 +155,7 @@ impl Connection {
         }
         let malformed = error.data.as_ref().and_then(|data| data.get(MALFORMED_MARK)).and_then(Json::as_str);
         let message = malformed.map_or_else(|| error.message.to_string(), |problem| format!("its answer is no valid JSON: {problem}"));
-        Error::Protocol { server, tool, code: i64::from(error.code.0), message }
+        Error::Protocol { server, tool, code: i64::from(error.code.0), message: cut(message) }
     }
 
     /// The connection is gone: says how the process ended, if that becomes known in time.
@@ -189,6 +192,12 @@ impl Drop for Pending {
             self.runtime.spawn(async move { handle.cancel(Some("the caller no longer waits".to_owned())).await });
         }
     }
+}
+
+/// A server's own words in an error of ours.
+fn cut(text: String) -> String {
+    let end = text.floor_char_boundary(MAX_ERROR_BYTES);
+    if end < text.len() { format!("{}… [cut]", &text[..end]) } else { text }
 }
 
 async fn discover(server: &str, service: &RunningService<RoleClient, Handler>) -> Result<Manifest> {
@@ -240,7 +249,9 @@ async fn list_page(server: &str, service: &RunningService<RoleClient, Handler>, 
 fn tools_of(server: &str, page: &Json) -> Vec<Tool> {
     let listed = page.get("tools").and_then(Json::as_array).map(Vec::as_slice).unwrap_or_default();
     let parse = |tool: &Json| {
-        let parsed = serde_json::from_value::<Tool>(tool.clone()).ok().filter(|tool| tool.input_schema.is_object());
+        let parsed = serde_json::from_value::<Tool>(tool.clone())
+            .ok()
+            .filter(|tool| tool.input_schema.is_object() && tool.name.len() <= MAX_TOOL_NAME_BYTES);
         if parsed.is_none() {
             tracing::warn!(server, "a malformed tool was left out");
         }

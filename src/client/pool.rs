@@ -98,27 +98,37 @@ impl Connections {
 
     /// Where the limit is reached, the connection that has been idle for longest gives way.
     async fn make_room(&self, server: &str) -> Result<()> {
-        let others: Vec<_> =
+        let mut others: Vec<_> =
             self.locked().iter().filter(|(name, _)| *name != server).map(|(name, slot)| (name.clone(), Arc::clone(slot))).collect();
-        let mut live = Vec::new();
+        others.sort_by_key(|(_, slot)| slot.last_used.load(Ordering::Relaxed));
+        let mut holders = Vec::new();
+        let mut idle = None;
         for (name, slot) in others {
             // A place that is locked is being connected: it counts, and is not idle.
-            let idle =
-                slot.connection.try_lock().map_or(Some(false), |place| place.as_ref().map(|connection| Arc::strong_count(connection) == 1));
-            if let Some(idle) = idle {
-                live.push((slot.last_used.load(Ordering::Relaxed), idle, name));
+            let Ok(place) = slot.connection.try_lock() else {
+                holders.push(name);
+                continue;
+            };
+            // A connection whose server has died holds nothing.
+            let Some(connection) = place.as_ref().filter(|connection| connection.is_live()) else { continue };
+            if idle.is_none() && Arc::strong_count(connection) == 1 {
+                idle = Some((name.clone(), Arc::clone(&slot)));
             }
+            holders.push(name);
         }
-        if live.len() < self.limit {
+        if holders.len() < self.limit {
             return Ok(());
         }
-        live.sort();
-        let Some((_, _, oldest)) = live.iter().find(|(_, idle, _)| *idle) else {
-            let holders = live.into_iter().map(|(_, _, name)| name).collect();
+        // Looked at again under its lock: nobody can be handed a connection that is being closed.
+        let given_up = match &idle {
+            Some((_, slot)) => slot.connection.lock().await.take_if(|connection| Arc::strong_count(connection) == 1),
+            None => None,
+        };
+        let (Some(connection), Some((name, _))) = (given_up, idle) else {
             return Err(Error::TooManyConnections { server: server.to_owned(), limit: self.limit, holders });
         };
-        tracing::info!(server = oldest, "connection closed to make room");
-        self.close(oldest).await;
+        tracing::info!(server = name, "connection closed to make room");
+        connection.close().await;
         Ok(())
     }
 

@@ -1,14 +1,15 @@
 //! A server's process: started in a group of its own, watched, and ended with all that it started.
 
 use std::collections::VecDeque;
-use std::process::{ExitStatus, Stdio};
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
 use secrecy::ExposeSecret as _;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
-use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
+use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 use tokio::sync::watch;
 
 use super::watchdog::Watchdog;
@@ -20,6 +21,8 @@ const GRACE: Duration = Duration::from_secs(2);
 /// Lines of standard error that are kept, and what a line may have.
 const STDERR_LINES: usize = 20;
 const STDERR_LINE_BYTES: u64 = 4096;
+/// How long what was killed may take to be gone.
+const DYING: Duration = Duration::from_millis(100);
 const POLL: Duration = Duration::from_millis(5);
 
 /// What to start, with nothing left to replace.
@@ -52,13 +55,17 @@ impl ServerProcess {
         watchdog.ready().await?;
         let mut child = spawn(launch)?;
         let missing = || Error::Internal("a child without pipes".to_owned());
-        let pid = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw).ok_or_else(missing)?;
-        let pipes = Pipes { stdin: child.stdin.take().ok_or_else(missing)?, stdout: child.stdout.take().ok_or_else(missing)? };
-        let stderr = StderrTail::default();
-        tokio::spawn(keep_tail(child.stderr.take().ok_or_else(missing)?, Arc::clone(&stderr), launch.server.clone()));
+        let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw).ok_or_else(missing)?;
+        let failed = |error: std::io::Error| Error::io(format!("the pipes of server \"{}\"", launch.server), &error);
+        let stdin = ChildStdin::from_std(child.stdin.take().ok_or_else(missing)?).map_err(failed)?;
+        let stdout = ChildStdout::from_std(child.stdout.take().ok_or_else(missing)?).map_err(failed)?;
+        let stderr = ChildStderr::from_std(child.stderr.take().ok_or_else(missing)?).map_err(failed)?;
+        let pipes = Pipes { stdin, stdout };
+        let tail = StderrTail::default();
+        tokio::spawn(keep_tail(stderr, Arc::clone(&tail), launch.server.clone()));
         let (sender, exit) = watch::channel(None);
-        tokio::spawn(reap(child, pid, sender, Arc::clone(watchdog)));
-        let process = Self { group: pid, exit, stderr, watchdog: Arc::clone(watchdog) };
+        reap(child, pid, sender)?;
+        let process = Self { group: pid, exit, stderr: tail, watchdog: Arc::clone(watchdog) };
         if let Err(error) = process.watchdog.guard(pid).await {
             process.kill();
             return Err(error);
@@ -108,10 +115,14 @@ impl ServerProcess {
 
     async fn gone(&self) {
         self.exited().await;
-        // The leader is reaped; what it started may linger.
-        while test_kill_process_group(self.group).is_ok() {
-            tokio::time::sleep(POLL).await;
-        }
+        // The leader is reaped, and SIGKILL went to what it started. What is left of that is dying, or a zombie whose own
+        // reaper takes its time: neither is worth more than a moment.
+        let _ = tokio::time::timeout(DYING, async {
+            while test_kill_process_group(self.group).is_ok() {
+                tokio::time::sleep(POLL).await;
+            }
+        })
+        .await;
     }
 }
 
@@ -132,8 +143,7 @@ fn spawn(launch: &Launch) -> Result<Child> {
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
-        .process_group(0)
-        .kill_on_drop(true);
+        .process_group(0);
     process.spawn().map_err(|error| Error::SpawnFailed {
         server: server.clone(),
         command: command.command.clone(),
@@ -141,13 +151,20 @@ fn spawn(launch: &Launch) -> Result<Child> {
     })
 }
 
-async fn reap(mut child: Child, group: Pid, exit: watch::Sender<Option<String>>, watchdog: Arc<Watchdog>) {
-    let status = child.wait().await;
-    // A server that has ended leaves nothing behind. The group's id cannot have been given away: it is in use as long as
-    // a member lives, and without one the signal finds nobody.
-    let _ = kill_process_group(group, Signal::KILL);
-    exit.send_replace(Some(status.map_or_else(|error| error.to_string(), describe)));
-    watchdog.release(group).await;
+/// Waits for the process on a thread of its own: not even the end of the runtime leaves a zombie behind.
+fn reap(mut child: Child, group: Pid, exit: watch::Sender<Option<String>>) -> Result<()> {
+    let wait = move || {
+        let status = child.wait();
+        // A server that has ended leaves nothing behind. The group's id cannot have been given away: it is in use as long
+        // as a member lives, and without one the signal finds nobody.
+        let _ = kill_process_group(group, Signal::KILL);
+        exit.send_replace(Some(status.map_or_else(|error| error.to_string(), describe)));
+    };
+    let thread = std::thread::Builder::new().name("hyperlight-mcp-wait".to_owned()).spawn(wait);
+    thread.map(drop).map_err(|error| {
+        let _ = kill_process_group(group, Signal::KILL);
+        Error::io("a thread that waits for a server", &error)
+    })
 }
 
 fn describe(status: ExitStatus) -> String {

@@ -74,6 +74,9 @@ impl RunHost {
         let arguments = match call.arguments {
             Arguments::Given(arguments) => arguments,
             Arguments::Oversize(size) => return Err(Error::ArgumentsTooLarge { what, size, limit }),
+            Arguments::Invalid(problem) => {
+                return Err(Error::InvalidArguments { what, problem: format!("which JSON can carry: {problem}") });
+            }
         };
         let size = arguments.iter().map(|argument| argument.to_wire().size()).sum();
         if size > limit {

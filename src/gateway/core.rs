@@ -60,12 +60,20 @@ impl Core {
         outcome
     }
 
+    /// How far the approval on disk holds, with the tools that the config's filter lets through now.
+    pub(super) fn standing(&self, server: &ServerDefinition) -> Result<Standing> {
+        Ok(match self.approvals.standing(server)? {
+            Standing::Full(manifest) => Standing::Full(Box::new(filtered(server, &manifest))),
+            other => other,
+        })
+    }
+
     /// The approved manifests that a run sees which starts now.
     pub(super) fn visible_servers(&self) -> Result<BTreeMap<String, Manifest>> {
         self.check_open()?;
         let mut visible = BTreeMap::new();
         for server in self.registry.servers().iter().filter(|server| self.registry.is_enabled(&server.name)) {
-            if let Standing::Full(manifest) = self.approvals.standing(server)? {
+            if let Standing::Full(manifest) = self.standing(server)? {
                 visible.insert(server.name.clone(), *manifest);
             }
         }
@@ -100,12 +108,26 @@ impl Core {
     }
 }
 
+/// A manifest without the tools that the config hides.
+pub(super) fn filtered(server: &ServerDefinition, manifest: &Manifest) -> Manifest {
+    let mut manifest = manifest.clone();
+    manifest.tools.retain(|tool| server.filter.admits(&tool.name));
+    manifest
+}
+
 impl ToolCaller for Core {
     fn call(&self, server: String, tool: String, arguments: Map<String, Json>) -> Pin<Box<dyn Future<Output = Result<Json>> + Send>> {
         let core = self.this.upgrade();
         Box::pin(async move {
-            let core = core.ok_or(Error::Closed { what: "gateway" })?;
-            core.call_tool(&server, &tool, arguments, None).await
+            let outcome = match core {
+                Some(core) => core.call_tool(&server, &tool, arguments, None).await,
+                None => Err(Error::Closed { what: "gateway" }),
+            };
+            match outcome {
+                // The run is being ended for the same reason: its guest must not have the last word.
+                Err(Error::Closed { .. }) => std::future::pending().await,
+                outcome => outcome,
+            }
         })
     }
 }

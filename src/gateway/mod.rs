@@ -16,7 +16,7 @@ pub use agent_modules::AgentModule;
 pub use options::{EnableAtOpen, GatewayOptions};
 pub use sandbox::{RunOptions, RunReport, Sandbox};
 
-use self::core::Core;
+use self::core::{Core, filtered};
 use crate::bridge::{ToolErrors, check_arguments_size, tool_result};
 use crate::catalog::Manifest;
 use crate::client::{Connections, Watchdog};
@@ -220,10 +220,10 @@ impl Gateway {
     ///
     /// # Errors
     /// `ERR_NO_HYPERVISOR`, `ERR_CLOSED`.
-    pub fn sandbox(&self, tool_errors: ToolErrors) -> Result<Sandbox> {
+    pub fn sandbox(&self, tool_errors: ToolErrors) -> Result<Arc<Sandbox>> {
         self.core.check_open()?;
         self.core.sandboxes.boot()?;
-        Ok(Sandbox::new(Arc::clone(&self.core), tool_errors))
+        Ok(Arc::new(Sandbox::new(Arc::clone(&self.core), tool_errors)))
     }
 
     /// Calls a tool without a guest: a `ToolResult`, whatever the server answered.
@@ -241,10 +241,13 @@ impl Gateway {
         self.core.check_open()?;
         let server = self.core.registry.server(name)?;
         check_arguments_size(&format!("{name}.{tool}"), &arguments, self.core.limits.max_argument_bytes)?;
-        if let Standing::Full(manifest) = self.core.approvals.standing(&server)?
-            && manifest.tool(tool).is_none()
-        {
-            return Err(Error::UnknownTool { server: name.to_owned(), tool: tool.to_owned(), known: manifest.tool_names() });
+        match self.core.standing(&server)? {
+            Standing::Full(manifest) if manifest.tool(tool).is_none() => {
+                return Err(Error::UnknownTool { server: name.to_owned(), tool: tool.to_owned(), known: manifest.tool_names() });
+            }
+            Standing::Full(_) => {}
+            // Another process may have taken it back while the connection lives.
+            _ => return Err(Error::NotApproved { server: name.to_owned() }),
         }
         tokio::select! {
             biased;
@@ -308,7 +311,7 @@ impl Gateway {
     }
 
     fn status(&self, server: &ServerDefinition) -> Result<ServerStatus> {
-        let standing = self.core.approvals.standing(server)?;
+        let standing = self.core.standing(server)?;
         let last_error = self.core.registry.last_error(&server.name);
         let state = match &standing {
             _ if server.disabled => ServerState::Disabled,
@@ -333,10 +336,4 @@ impl Gateway {
     fn shown(&self) -> MutexGuard<'_, HashMap<String, Manifest>> {
         self.core.shown.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-fn filtered(server: &ServerDefinition, manifest: &Manifest) -> Manifest {
-    let mut manifest = manifest.clone();
-    manifest.tools.retain(|tool| server.filter.admits(&tool.name));
-    manifest
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
@@ -40,14 +41,14 @@ pub struct Sandbox {
     tool_errors: ToolErrors,
     modules: Mutex<AgentModules>,
     /// Runs take their turn in the order they came: the lock is fair.
-    turn: tokio::sync::Mutex<()>,
+    turn: Arc<tokio::sync::Mutex<()>>,
     closed: CancellationToken,
 }
 
 impl Sandbox {
     pub(super) fn new(core: Arc<Core>, tool_errors: ToolErrors) -> Self {
         let closed = core.closed.child_token();
-        Self { core, tool_errors, modules: Mutex::default(), turn: tokio::sync::Mutex::new(()), closed }
+        Self { core, tool_errors, modules: Mutex::default(), turn: Arc::default(), closed }
     }
 
     /// Adds a module of the agent's own, as `host:<name>`, for the runs that start after this.
@@ -61,15 +62,37 @@ impl Sandbox {
         Ok(())
     }
 
-    /// Runs code. Waits its turn, then takes a thread of its own until the outcome.
-    pub async fn run(&self, code: String, options: RunOptions) -> RunReport {
-        let stop = options.stop.clone();
-        let turn = tokio::select! {
-            biased;
-            () = self.closed.cancelled() => return failed(Error::Closed { what: "sandbox" }),
-            () = stop.stopped() => return failed(stop.error("run", 0)),
-            turn = self.turn.lock() => turn,
+    /// Runs code. Takes its place in the queue at once, and, when its turn comes, a thread of its own until the outcome.
+    pub fn run(self: &Arc<Self>, code: String, options: RunOptions) -> impl Future<Output = RunReport> + Send + use<> {
+        let this = Arc::clone(self);
+        let mut turn = Box::pin(Arc::clone(&self.turn).lock_owned());
+        // Polled here, not when the task that awaits it happens to start: runs queue in the order in which they were asked for.
+        let taken = match turn.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(guard) => Some(guard),
+            Poll::Pending => None,
         };
+        async move {
+            let stop = options.stop.clone();
+            let turn = async {
+                match taken {
+                    Some(guard) => guard,
+                    None => turn.await,
+                }
+            };
+            tokio::select! {
+                biased;
+                () = this.closed.cancelled() => failed(Error::Closed { what: "sandbox" }),
+                () = stop.stopped() => failed(stop.error("run", 0)),
+                guard = turn => {
+                    let report = this.run_now(code, options, &stop).await;
+                    drop(guard);
+                    report
+                }
+            }
+        }
+    }
+
+    async fn run_now(&self, code: String, options: RunOptions, stop: &Stop) -> RunReport {
         let host = match self.prepare(options.tool_errors) {
             Ok(host) => Arc::new(host),
             Err(error) => return failed(error),
@@ -93,8 +116,7 @@ impl Sandbox {
         if let Err(error) = thread {
             return failed(Error::io("a thread for the run", &error));
         }
-        let outcome = self.outcome(receiver, &stop).await;
-        drop(turn);
+        let outcome = self.outcome(receiver, stop).await;
         RunReport { outcome, warnings: host.servers.take_warnings() }
     }
 

@@ -180,14 +180,18 @@ impl Gateway {
         options: Option<Unknown<'env>>,
     ) -> napi::Result<Object<'env>> {
         let (core, inner) = (self.core.clone(), self.inner.clone());
-        let start = env.create_function_from_closure::<(), Vec<Object<'static>>, _>("callTool", move |context| {
-            let env = Env::from_raw(context.env.raw());
-            let (json, data, callbacks) = (context.get::<String>(0)?, context.get::<String>(1)?, context.get::<String>(2)?);
-            let (gateway, stop) = (inner.clone(), Stop::new());
-            let stopped = stop.clone();
-            let native = promise(&env, &core, async move { Reply::new(call_tool(&gateway, &json, &data, &callbacks, &stopped).await) })?;
-            started(&env, native, stop)
-        })?;
+        let start =
+            env.create_function_from_closure::<(), Vec<Object<'static>>, _>("callTool", move |context| {
+                let env = Env::from_raw(context.env.raw());
+                let (names, arguments) = (context.get::<String>(0)?, context.get::<String>(1)?);
+                let (data, callbacks) = (context.get::<String>(2)?, context.get::<String>(3)?);
+                let (gateway, stop) = (inner.clone(), Stop::new());
+                let stopped = stop.clone();
+                let native = promise(&env, &core, async move {
+                    Reply::new(call_tool(&gateway, [&names, &arguments, &data, &callbacks], &stopped).await)
+                })?;
+                started(&env, native, stop)
+            })?;
         glue::call(env, "callTool", FnArgs::from((start, "Gateway.callTool", server, tool, args, options)))
     }
 
@@ -246,14 +250,18 @@ impl Gateway {
     }
 }
 
-async fn call_tool(gateway: &crate::gateway::Gateway, json: &str, data: &str, callbacks: &str, stop: &Stop) -> Result<Json> {
+async fn call_tool(gateway: &crate::gateway::Gateway, [names, arguments, data, callbacks]: [&str; 4], stop: &Stop) -> Result<Json> {
     const METHOD: &str = "Gateway.callTool";
-    let (server, tool, arguments): (String, String, Json) = options::arguments(METHOD, json)?;
+    let (server, tool): (String, String) = options::arguments(METHOD, names)?;
     let options: options::CallOptions = options::read(METHOD, data, callbacks)?;
-    let Json::Object(arguments) = arguments else {
-        return Err(Error::InvalidArguments { what: format!("{server}.{tool}"), problem: "or be left out".to_owned() });
-    };
-    gateway.call_tool(&server, &tool, arguments, options.timeout_ms.map(std::num::NonZeroU64::get), stop).await
+    let invalid = |problem: &str| Error::InvalidArguments { what: format!("{server}.{tool}"), problem: problem.to_owned() };
+    match serde_json::from_str(arguments) {
+        Ok(Json::Object(arguments)) => {
+            gateway.call_tool(&server, &tool, arguments, options.timeout_ms.map(std::num::NonZeroU64::get), stop).await
+        }
+        Ok(_) => Err(invalid("or be left out")),
+        Err(error) => Err(invalid(&format!("which JSON can carry: {error}"))),
+    }
 }
 
 /// What blocks does so on a thread for that.

@@ -47,6 +47,8 @@
     if (typeof options !== "object" || Array.isArray(options)) throw invalid(method, "options must be an object");
     for (const [key, value] of Object.entries(options)) {
       if (value === undefined) continue;
+      // JSON would make null of these, and null would be taken for a default.
+      if (key !== "input" && (value === null || (typeof value === "number" && !Number.isFinite(value)))) throw invalid(method, `${key}: must not be ${value}`);
       if (key === "signal") parts.signal = checkSignal(value, method);
       else if (key === "input") parts.input = value;
       else if (typeof value === "function") parts.callbacks[key] = value;
@@ -66,6 +68,11 @@
     } catch (error) {
       throw invalid(method, error.message);
     }
+  }
+
+  /** What is aborted already is not even started. */
+  function checkAborted(signal, what, trace, more) {
+    if (signal?.aborted) throw toError({ code: "ERR_ABORTED", message: `the ${what} was aborted`, ...more }, trace, signal);
   }
 
   /** Calls `stop` when the signal is aborted, or at once if it was. Returns how to stop watching. */
@@ -124,6 +131,7 @@
         throw failure("ERR_INVALID_VALUE", `the input cannot enter the sandbox: ${error.message}`);
       }
       if (encoded[0] === undefined) throw failure("ERR_INVALID_VALUE", `the input cannot enter the sandbox: it is a ${typeof input}`);
+      checkAborted(signal, "run", trace, { logs: [], warnings: [] });
       const [native, stop] = start(
         code,
         json(data, name),
@@ -142,13 +150,14 @@
       }
     },
 
-    /** `start(json, data, callbackNames)` gives [native promise, stop]. */
+    /** `start(names, args, data, callbackNames)` gives [native promise, stop]. */
     async callTool(start, name, server, tool, args, options) {
       const trace = traceOf();
       const { data, callbacks, signal, input } = split(options, name);
       if (input !== undefined) data.input = true;
-      const names = json([server, tool], name).slice(0, -1);
-      const [native, stop] = start(`${names},${toolArguments(args, server, tool)}]`, json(data, name), json(Object.keys(callbacks), name));
+      const parameters = [json([server, tool], name), toolArguments(args, server, tool), json(data, name), json(Object.keys(callbacks), name)];
+      checkAborted(signal, "call", trace, {});
+      const [native, stop] = start(...parameters);
       const release = watch(signal, stop);
       try {
         return await settle(native, trace, signal);
@@ -193,12 +202,16 @@
 
   /** A tool's arguments as JSON, with base64 text for bytes: what an MCP server can read. */
   function toolArguments(args, server, tool) {
+    const invalidArguments = (problem) => failure("ERR_INVALID_ARGUMENTS", `the arguments of ${server}.${tool} must be one object of plain data: ${problem}`);
+    let encoded;
     try {
-      const [encoded, blobs] = encode(args ?? {});
-      return blobs.length > 0 ? JSON.stringify(JSON.parse(encoded, base64(blobs))) : JSON.stringify(args ?? {});
+      encoded = encode(args ?? {});
     } catch (error) {
-      throw failure("ERR_INVALID_ARGUMENTS", `the arguments of ${server}.${tool} must be plain data: ${error.message}`);
+      throw invalidArguments(error.message);
     }
+    const [text, blobs] = encoded;
+    if (text === undefined) throw invalidArguments(`not a ${typeof args}`);
+    return text.includes("$bytes") ? JSON.stringify(JSON.parse(text, base64(blobs))) : text;
   }
 
   /** A reviver that puts base64 text where the placeholders are: what an MCP server can read. */

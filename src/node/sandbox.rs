@@ -38,8 +38,8 @@ pub struct Sandbox {
 }
 
 impl Sandbox {
-    pub(super) fn new(core: Core, inner: crate::gateway::Sandbox, events: Option<EventSink>) -> Self {
-        Self { core, inner: Arc::new(inner), events }
+    pub(super) fn new(core: Core, inner: Arc<crate::gateway::Sandbox>, events: Option<EventSink>) -> Self {
+        Self { core, inner, events }
     }
 }
 
@@ -80,11 +80,12 @@ impl Sandbox {
         let start = env.create_function_from_closure::<(), Vec<Object<'static>>, _>("run", move |context| {
             let stop = Stop::new();
             let work = prepare(&context, events.as_ref(), &stop)?;
-            let inner = Arc::clone(&inner);
+            // Asked for here, on JavaScript's thread: the queue's order is that of the calls.
+            let work = work.map(|(code, options)| inner.run(code, options));
             let env = Env::from_raw(context.env.raw());
             let native = promise(context.env, &core, async move {
                 match work {
-                    Ok((code, options)) => reply(inner.run(code, options).await),
+                    Ok(run) => reply(run.await),
                     Err(error) => Reply::failure(&error, json!({ "logs": [], "warnings": [] })),
                 }
             })?;

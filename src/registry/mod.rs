@@ -78,6 +78,7 @@ impl Registry {
         let found = self.servers.iter().find(|server| server.name == name);
         found.cloned().ok_or_else(|| Error::UnknownServer {
             server: name.to_owned(),
+            place: "in the config",
             known: self.servers.iter().map(|server| server.name.clone()).collect(),
         })
     }

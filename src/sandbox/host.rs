@@ -24,6 +24,8 @@ pub struct HostCall {
 pub enum Arguments {
     Given(Vec<Value>),
     Oversize(usize),
+    /// They cannot be read: more than 127 levels, for example.
+    Invalid(String),
 }
 
 /// What goes back into the guest.

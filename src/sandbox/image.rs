@@ -17,6 +17,8 @@ const HANDLER_SOURCE: &str = r#"export const handler = () => globalThis[Symbol.f
 
 /// Room for names and framing in the buffers, besides what the limits promise.
 const BUFFER_MARGIN: usize = 256 * 1024;
+/// What is around an answer in its buffer, generously.
+const FRAME_OVERHEAD: usize = 16 * 1024;
 /// The most that text grows when it is quoted as JSON: a control character takes six bytes.
 const JSON_GROWTH: usize = 6;
 /// Writable memory besides heap and buffers: stacks, page tables, the guest's own data.
@@ -36,6 +38,7 @@ pub(super) struct GuestImage {
     snapshot: Arc<Snapshot>,
     kind: GuestKind,
     configuration: SandboxConfiguration,
+    reply_capacity: usize,
     boot_time: Duration,
 }
 
@@ -49,12 +52,17 @@ impl GuestImage {
         let mut guest: MultiUseSandbox = guest.evolve()?;
         guest.call::<()>("register_handler", (HANDLER.to_owned(), HANDLER_SOURCE.to_owned(), String::new()))?;
         let snapshot = guest.snapshot()?;
-        Ok(Self { snapshot, kind, configuration, boot_time: started.elapsed() })
+        Ok(Self { snapshot, kind, configuration, reply_capacity: input_size(limits) - FRAME_OVERHEAD, boot_time: started.elapsed() })
     }
 
     /// Whether it is what booting with these limits would give.
     pub(super) fn is_for(&self, kind: GuestKind, limits: &Limits) -> bool {
         self.kind == kind && self.configuration == configuration(limits)
+    }
+
+    /// What an answer to the guest may have: the buffer less the framing around it.
+    pub(super) fn reply_capacity(&self) -> usize {
+        self.reply_capacity
     }
 
     pub(super) fn kind(&self) -> GuestKind {
@@ -74,7 +82,7 @@ impl GuestImage {
 }
 
 fn configuration(limits: &Limits) -> SandboxConfiguration {
-    let input = (limits.max_input_bytes).max(limits.max_code_bytes).max(limits.max_response_bytes * JSON_GROWTH) + BUFFER_MARGIN;
+    let input = input_size(limits);
     let output = (limits.max_value_bytes).max(limits.max_argument_bytes).max(limits.max_log_bytes) + BUFFER_MARGIN;
     let heap = limits.guest_heap_bytes;
     let mut configuration = SandboxConfiguration::default();
@@ -85,6 +93,11 @@ fn configuration(limits: &Limits) -> SandboxConfiguration {
     let scratch = page_align(input) + page_align(output) + usize::try_from(heap).unwrap_or(usize::MAX / 2) + SCRATCH_MARGIN;
     configuration.set_scratch_size(page_align(scratch));
     configuration
+}
+
+/// The buffer towards the guest.
+fn input_size(limits: &Limits) -> usize {
+    limits.max_input_bytes.max(limits.max_code_bytes).max(limits.max_response_bytes * JSON_GROWTH) + BUFFER_MARGIN
 }
 
 fn page_align(size: usize) -> usize {

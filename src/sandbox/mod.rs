@@ -10,6 +10,7 @@ mod image;
 mod module;
 mod run;
 mod stop;
+mod syntax;
 mod value;
 
 use std::sync::{Arc, OnceLock};

@@ -4,6 +4,9 @@ use std::fmt::Write as _;
 
 use serde_json::Value as Json;
 
+/// What one source may have, roughly. The smallest buffer of a guest has room for it twice.
+const MAX_PART_BYTES: usize = 100 * 1024;
+
 /// A function of a host module: what agent code writes, and what the host is asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ModuleFunction {
@@ -27,22 +30,58 @@ impl GuestModule {
         format!("host:{}", self.name)
     }
 
-    /// The module's source.
+    /// The module's sources, by the name that each is imported by. A module with very many functions comes in parts, as
+    /// one source must fit into the guest's buffer.
     ///
     /// ```
     /// use hyperlight_mcp::sandbox::{GuestModule, ModuleFunction};
     /// let add = ModuleFunction { name: "add".into(), target: "add".into() };
-    /// let source = GuestModule { name: "math".into(), functions: vec![add] }.source();
-    /// assert!(source.contains("export { f0 as add };"));
+    /// let sources = GuestModule { name: "math".into(), functions: vec![add] }.sources();
+    /// assert_eq!(sources[0].0, "host:math");
+    /// assert!(sources[0].1.contains("export { f0 as add };"));
     /// ```
     #[must_use]
-    pub fn source(&self) -> String {
+    pub fn sources(&self) -> Vec<(String, String)> {
+        let parts = self.parts();
+        if let [part] = parts[..] {
+            return vec![(self.specifier(), self.source(part))];
+        }
+        let mut main = String::new();
+        let mut sources = Vec::with_capacity(parts.len() + 1);
+        for (index, part) in parts.into_iter().enumerate() {
+            let specifier = format!("{}/part-{index}", self.specifier());
+            // Writing to a String cannot fail.
+            let _ = writeln!(main, "export * from \"{specifier}\"; import p{index} from \"{specifier}\";");
+            sources.push((specifier, self.source(part)));
+        }
+        let names: Vec<String> = (0..sources.len()).map(|index| format!("...p{index}")).collect();
+        let _ = writeln!(main, "export default {{ {} }};", names.join(", "));
+        sources.push((self.specifier(), main));
+        sources
+    }
+
+    /// The functions, so many at a time that their source stays small.
+    fn parts(&self) -> Vec<&[ModuleFunction]> {
+        let mut parts = Vec::new();
+        let (mut start, mut size) = (0, 0);
+        for (index, function) in self.functions.iter().enumerate() {
+            // Each name stands twice, and quoting may lengthen it; the rest of a function's lines is short.
+            size += 100 + function.name.len() * 2 + function.target.len() * 6;
+            if size > MAX_PART_BYTES && index > start {
+                parts.push(&self.functions[start..index]);
+                (start, size) = (index, 0);
+            }
+        }
+        parts.push(&self.functions[start..]);
+        parts
+    }
+
+    fn source(&self, functions: &[ModuleFunction]) -> String {
         let mut source = String::from("const { bind } = globalThis[Symbol.for(\"hyperlight-mcp\")];\n");
         let module = quote(&self.name);
-        let mut names = Vec::with_capacity(self.functions.len());
-        for (index, function) in self.functions.iter().enumerate() {
+        let mut names = Vec::with_capacity(functions.len());
+        for (index, function) in functions.iter().enumerate() {
             // The local names are ours, so that no tool's name can collide with `bind` or with another's.
-            // Writing to a String cannot fail.
             let _ = writeln!(source, "const f{index} = bind({module}, {});", quote(&function.target));
             let _ = writeln!(source, "export {{ f{index} as {} }};", function.name);
             names.push(format!("{}: f{index}", function.name));
@@ -64,8 +103,18 @@ mod tests {
     #[test]
     fn a_raw_name_cannot_leave_its_string() {
         let function = ModuleFunction { name: "evil".into(), target: "\"); throw 1; (\"\u{2028}".into() };
-        let source = GuestModule { name: "m".into(), functions: vec![function] }.source();
+        let module = GuestModule { name: "m".into(), functions: vec![function] };
+        let source = module.source(&module.functions);
         assert!(source.contains(r#"bind("m", "\"); throw 1; (\""#), "{source}");
         assert_eq!(source.lines().count(), 4);
+    }
+
+    #[test]
+    fn a_module_with_very_many_functions_comes_in_parts() {
+        let functions = (0..2000).map(|index| ModuleFunction { name: format!("f_{index}"), target: "x".repeat(100) }).collect();
+        let sources = GuestModule { name: "m".into(), functions }.sources();
+        assert!(sources.len() > 5);
+        assert!(sources.iter().all(|(_, source)| source.len() < 2 * MAX_PART_BYTES));
+        assert!(sources.last().is_some_and(|(name, _)| name == "host:m"));
     }
 }

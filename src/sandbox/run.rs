@@ -16,6 +16,7 @@ use super::host::{Arguments, HostCall, HostFunctions, HostReply, RunControl};
 use super::image::{GuestCalls, GuestImage, HANDLER};
 use super::module::GuestModule;
 use super::stop::{Stop, StopReason};
+use super::syntax::{declares_require, locate};
 use super::value::{Value, Wire};
 use crate::error::{Error, Result};
 use crate::limits::Limits;
@@ -25,12 +26,19 @@ const CODE_MODULE: &str = "agent:code";
 /// Hands the handler over, exported or not. Behind the code, so that its lines keep their numbers.
 const CODE_EPILOGUE: &str =
     "\n;globalThis[Symbol.for(\"hyperlight-mcp\")].register(typeof handler === \"undefined\" ? undefined : handler);";
+/// Makes `require` throw for what is not there. On the code's first line, so that its lines keep their numbers.
+const REQUIRE_PROLOGUE: &str = "import{require}from\"hyperlight-mcp:host\";";
 /// Between two attempts to end a guest that is just being entered.
 const KILL_INTERVAL: Duration = Duration::from_millis(2);
 const CUT_MARK: &str = "… [log cut: limits.maxLogBytes]";
 
 /// Hyperlight's code for an allocation that failed: it aborts the guest.
 const MALLOC_FAILED: u8 = 13;
+
+/// What an exception in the guest may say.
+const MAX_THROWN_BYTES: usize = 32 * 1024;
+/// Entries without text cost as well: a log has as many entries as its limit has room for this.
+const MIN_ENTRY_BYTES: usize = 8;
 
 /// One entry of a run's log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -93,6 +101,7 @@ pub(super) fn run(image: &GuestImage, limits: &Arc<Limits>, runtime: &Handle, re
         limits: Arc::clone(limits),
         input: request.input,
         on_log: request.on_log,
+        reply_capacity: image.reply_capacity(),
         log: Mutex::default(),
         finished: Mutex::default(),
         counters: Counters::default(),
@@ -127,10 +136,11 @@ fn execute(
     let mut guest = image.start(state).map_err(Failure::Guest)?;
     let watch = Watch::start(&guest, runtime, stop.clone(), deadline);
     let outcome = (|| {
-        for module in modules {
-            guest.call::<()>("register_module", (module.specifier(), module.source()))?;
+        for (specifier, source) in modules.iter().flat_map(GuestModule::sources) {
+            guest.call::<()>("register_module", (specifier, source))?;
         }
-        guest.call::<()>("register_module", (CODE_MODULE.to_owned(), format!("{code}{CODE_EPILOGUE}")))?;
+        let prologue = if declares_require(code) { "" } else { REQUIRE_PROLOGUE };
+        guest.call::<()>("register_module", (CODE_MODULE.to_owned(), format!("{prologue}{code}{CODE_EPILOGUE}")))?;
         state.counters.start_us.store(microseconds(started.elapsed()), Ordering::Relaxed);
         // The outcome comes by `HostFinish`; what the call itself returns is `undefined`.
         guest.call::<String>("RunHandler", (HANDLER.to_owned(), "null".to_owned(), false))
@@ -141,7 +151,7 @@ fn execute(
     }
     // A run that has finished has its outcome, even if its end came from outside at the same moment.
     match (lock(&state.finished).take(), outcome) {
-        (Some(frame), _) => finish(&state.limits, &frame).map_err(Failure::Known),
+        (Some(frame), _) => finish(&state.limits, &frame, code, modules).map_err(Failure::Known),
         (None, Err(error)) => Err(Failure::Guest(error)),
         (None, Ok(_)) => Err(Failure::Known(Error::NeverSettles)),
     }
@@ -216,7 +226,7 @@ enum GuestOutcome {
     Oversize(usize),
 }
 
-fn finish(limits: &Limits, frame: &[u8]) -> Result<Wire> {
+fn finish(limits: &Limits, frame: &[u8], code: &str, modules: &[GuestModule]) -> Result<Wire> {
     let wire = Wire::from_frame(frame)?;
     if wire.json.starts_with(VALUE_PREFIX) {
         let size = wire.size() - VALUE_PREFIX.len() - 1;
@@ -228,22 +238,29 @@ fn finish(limits: &Limits, frame: &[u8]) -> Result<Wire> {
     let outcome: GuestOutcome = serde_json::from_str(&wire.json).map_err(|error| Error::GuestCrashed { problem: error.to_string() })?;
     Err(match outcome {
         GuestOutcome::Oversize(size) => Error::ValueTooLarge { size, limit: limits.max_value_bytes },
-        GuestOutcome::Failure(failure) => failure.into_error(limits),
+        GuestOutcome::Failure(failure) => failure.into_error(limits, code, modules),
     })
 }
 
 impl GuestFailure {
-    fn into_error(self, limits: &Limits) -> Error {
-        let Self { kind, name, message, stack, line, column } = self;
+    fn into_error(self, limits: &Limits, code: &str, modules: &[GuestModule]) -> Error {
+        let Self { kind, name, message, stack, line, mut column } = self;
         // QuickJS throws this where an allocation of its own fails.
         if name == "InternalError" && message == "out of memory" {
             return Error::GuestMemory { limit: limits.guest_heap_bytes };
         }
+        // What stands before the code on its first line is not the agent's.
+        if line == Some(1) && !declares_require(code) {
+            column = column.map(|column| column.saturating_sub(u32::try_from(REQUIRE_PROLOGUE.len()).unwrap_or(0)).max(1));
+        }
         match kind {
             FailureKind::Handler => Error::NoHandler,
             FailureKind::Value => Error::InvalidValue { problem: message },
-            // A frame of a function in the stack means that the code ran: it threw at its top level.
-            FailureKind::Load if name == "SyntaxError" || is_resolution(&message) => Error::CodeSyntax { message, line, column },
+            FailureKind::Load if is_resolution(&message) => {
+                let known: Vec<_> = modules.iter().map(GuestModule::specifier).collect();
+                Error::CodeSyntax { message: format!("{message}; the modules here are: {}", known.join(", ")), line, column }
+            }
+            FailureKind::Load if name == "SyntaxError" => locate(code).unwrap_or(Error::CodeSyntax { message, line, column: None }),
             FailureKind::Load | FailureKind::Throw => Error::GuestThrew { name, message, stack, line, column },
         }
     }
@@ -262,6 +279,8 @@ struct RunState {
     limits: Arc<Limits>,
     input: Wire,
     on_log: Option<LogListener>,
+    /// What an answer to the guest may have.
+    reply_capacity: usize,
     log: Mutex<Log>,
     finished: Mutex<Option<Vec<u8>>>,
     counters: Counters,
@@ -300,21 +319,36 @@ impl Counters {
 
 impl RunState {
     fn answer(&self, module: String, function: String, frame: &[u8]) -> HostReply {
-        match parse_arguments(frame) {
-            Ok(arguments) => self.host.call(HostCall { module, function, arguments }, &self.control),
-            Err(error) => HostReply::Throw { name: None, message: error.to_string(), code: Some(error.code().to_owned()) },
+        let arguments = parse_arguments(frame).unwrap_or_else(Arguments::Invalid);
+        self.host.call(HostCall { module, function, arguments }, &self.control)
+    }
+
+    /// What goes back in, within what the guest's buffer can take: writing more would end the guest.
+    fn encode_reply(&self, reply: HostReply) -> Vec<u8> {
+        let encoded = encode_reply(reply);
+        if encoded.len() <= self.reply_capacity {
+            return encoded;
         }
+        let error = Error::ResponseTooLarge {
+            what: "an answer to the guest".to_owned(),
+            size: encoded.len().to_string(),
+            limit: self.reply_capacity,
+            limit_name: "the guest's buffer",
+        };
+        encode_reply(HostReply::Throw { name: None, message: error.to_string(), code: Some(error.code().to_owned()) })
     }
 }
 
-fn parse_arguments(frame: &[u8]) -> Result<Arguments> {
-    let wire = Wire::from_frame(frame)?;
+fn parse_arguments(frame: &[u8]) -> std::result::Result<Arguments, String> {
+    let wire = Wire::from_frame(frame).map_err(|error| error.to_string())?;
     if let Ok(GuestOutcome::Oversize(size)) = serde_json::from_str(&wire.json) {
         return Ok(Arguments::Oversize(size));
     }
-    match Value::from_wire(wire)? {
-        Value::List(arguments) => Ok(Arguments::Given(arguments)),
-        _ => Err(Error::InvalidValue { problem: "a host call's arguments are no list".to_owned() }),
+    match Value::from_wire(wire) {
+        Ok(Value::List(arguments)) => Ok(Arguments::Given(arguments)),
+        Ok(_) => Err("no list of arguments".to_owned()),
+        Err(Error::InvalidValue { problem }) => Err(problem),
+        Err(error) => Err(error.to_string()),
     }
 }
 
@@ -322,7 +356,8 @@ fn encode_reply(reply: HostReply) -> Vec<u8> {
     let value = match reply {
         HostReply::Value(value) => Value::Record(vec![("value".to_owned(), value)]),
         HostReply::Throw { name, message, code } => {
-            let mut thrown = json!({ "message": message });
+            let end = message.floor_char_boundary(MAX_THROWN_BYTES);
+            let mut thrown = json!({ "message": if end < message.len() { format!("{}… [cut]", &message[..end]) } else { message } });
             if let Some(name) = name {
                 thrown["name"] = name.into();
             }
@@ -339,7 +374,7 @@ fn encode_reply(reply: HostReply) -> Vec<u8> {
 impl GuestCalls for RunState {
     fn call(&self, module: String, function: String, frame: &[u8]) -> Vec<u8> {
         let started = Instant::now();
-        let reply = encode_reply(self.answer(module, function, frame));
+        let reply = self.encode_reply(self.answer(module, function, frame));
         self.counters.calls.fetch_add(1, Ordering::Relaxed);
         self.counters.call_us.fetch_add(microseconds(started.elapsed()), Ordering::Relaxed);
         self.counters.bytes_out.fetch_add(frame.len(), Ordering::Relaxed);
@@ -353,7 +388,7 @@ impl GuestCalls for RunState {
             return;
         }
         let room = self.limits.max_log_bytes - log.bytes;
-        log.full = text.len() > room;
+        log.full = text.len() > room || log.entries.len() >= self.limits.max_log_bytes / MIN_ENTRY_BYTES;
         let text = if log.full { format!("{}{CUT_MARK}", &text[..text.floor_char_boundary(room)]) } else { text };
         log.bytes += text.len();
         let entry = LogEntry { level: level.to_owned(), text };

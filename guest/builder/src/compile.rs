@@ -35,8 +35,10 @@ pub fn compile(tools: &Toolchain, guest: &Path, target: &Path) -> Result<PathBuf
         .env("LIBCLANG_PATH", &tools.libclang)
         .env("CARGO_TARGET_DIR", target)
         .env("RUSTFLAGS", remap(guest))
-        // What hyperlight-js builds its own guest with: QuickJS takes the functions that picolibc has.
-        .env("HYPERLIGHT_CFLAGS", "-D__wasi__=1 -D_POSIX_MONOTONIC_CLOCK")
+        // QuickJS takes the functions that picolibc has, as for the other systems without threads and atomics. Not `__wasi__`,
+        // by which hyperlight-js builds its own guest: that also switches off the limit of the stack, and recursion without
+        // end would take all memory instead of giving a RangeError.
+        .env("HYPERLIGHT_CFLAGS", "-D__DJGPP=1 -D_POSIX_MONOTONIC_CLOCK")
         .status()?;
     ensure!(status.success(), "the guest does not compile: see above");
     let elf = target.join("x86_64-hyperlight-none/release").join(NAME);

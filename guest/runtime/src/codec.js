@@ -6,6 +6,7 @@
   const { hasOwn, entries, fromEntries } = Object;
   const isArray = Array.isArray;
   const MARK = "$bytes";
+  const LONE_SURROGATE = /(?<=(?:^|[^\\])(?:\\\\)*)\\u[dD][89a-fA-F][\da-fA-F]{2}/g;
 
   function isBytes(value) {
     // The tag works across realms and for Node's Buffer, whose toJSON must not run.
@@ -18,12 +19,13 @@
     const json = stringify(value, function (key, converted) {
       const original = this[key];
       if (isBytes(original)) return { [MARK]: blobs.push(original) - 1 };
-      if (typeof converted === "string") return converted.isWellFormed() ? converted : converted.toWellFormed();
       if (typeof converted !== "object" || converted === null || isArray(converted)) return converted;
       // What a replacer returns is not handed to it again, only what is inside: a placeholder is never escaped.
       return hasOwn(converted, MARK) ? { [MARK]: entries(converted) } : converted;
     });
-    return [json, blobs];
+    if (json === undefined) return [undefined, blobs];
+    // Half a character, which no UTF-8 has: stringify escapes it, and escapes no surrogate but those.
+    return [json.includes("\\ud") ? json.replace(LONE_SURROGATE, "\ufffd") : json, blobs];
   }
 
   /** (json, blobs) → value. */

@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use hyperlight_guest_bin::error::Result as HostResult;
 use hyperlight_guest_bin::{GUEST_HANDLE, host_function};
 use hyperlight_js_common::{decode_binaries, encode_binaries};
-use hyperlight_js_runtime::rquickjs::{self, Array, Ctx, Exception, Result, String as JsString, TypedArray};
+use hyperlight_js_runtime::rquickjs::{self, Array, Ctx, Exception, Module, Object, Result, String as JsString, TypedArray};
 
 #[host_function("HostCall")]
 fn host_call(module: String, function: String, frame: Vec<u8>) -> HostResult<Vec<u8>>;
@@ -110,5 +110,15 @@ pub mod host {
     pub fn finish<'js>(ctx: Ctx<'js>, json: String, blobs: Vec<TypedArray<'js, u8>>) -> Result<()> {
         let outcome = frame(&ctx, &json, &blobs)?;
         host_finish(outcome).map_err(|error| throw(&ctx, &error.message))
+    }
+
+    /// `require(name)`: the module's namespace, synchronously; a failure to load is thrown. The runtime's own gives a
+    /// promise for a module that is not there.
+    #[rquickjs::function]
+    pub fn require<'js>(ctx: Ctx<'js>, name: String) -> Result<Object<'js>> {
+        match Module::import(&ctx, name.clone())?.finish::<Object<'js>>() {
+            Err(rquickjs::Error::WouldBlock) => Err(throw(&ctx, &format!("module \"{name}\" awaits at its top level: import it instead"))),
+            other => other,
+        }
     }
 }

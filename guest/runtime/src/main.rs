@@ -7,7 +7,7 @@ extern crate alloc;
 
 mod host;
 
-use hyperlight_js_runtime::rquickjs::{Ctx, Function, Module, Object, Result, Value, qjs};
+use hyperlight_js_runtime::rquickjs::{Ctx, Function, Module, Object, Result, Value};
 
 /// The name under which the prelude imports the host's functions.
 const HOST_MODULE: &str = "hyperlight-mcp:host";
@@ -20,14 +20,8 @@ hyperlight_js_runtime::custom_globals! {
     prelude,
 }
 
-/// How deep agent code may recurse before it gets a `RangeError`: some thousands of calls. The guest's own stack grows
-/// until memory ends, and that would end the guest.
-const MAX_STACK_BYTES: usize = 2 * 1024 * 1024;
-
 /// Evaluates the prelude once, at boot: the snapshot that every run starts from holds its result.
 fn prelude(ctx: &Ctx<'_>) -> Result<()> {
-    // SAFETY: the context is alive for the length of this call, and with it its runtime; the guest has one thread.
-    unsafe { qjs::JS_SetMaxStackSize(qjs::JS_GetRuntime(ctx.as_raw().as_ptr()), MAX_STACK_BYTES as _) };
     let host: Object = Module::import(ctx, HOST_MODULE)?.finish()?;
     let codec: Value = ctx.eval(include_str!("codec.js"))?;
     let setup: Function = ctx.eval(include_str!("prelude.js"))?;

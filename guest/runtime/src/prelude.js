@@ -64,11 +64,23 @@
     return found === null ? {} : { line: Number(found[1]), column: found[2] === undefined ? undefined : Number(found[2]) };
   }
 
+  /** What an error may say: more would be cut by the host, or not fit through to it. */
+  const MAX_TEXT = 16 * 1024;
+  const text = (value) => String(value ?? "").slice(0, MAX_TEXT);
+
+  function describeError(kind, error) {
+    if (!(error instanceof Error)) return { kind, name: typeof error, message: text(format([error])), stack: "" };
+    const stack = text(error.stack);
+    return { kind, name: text(error.name), message: text(error.message), stack, ...position(stack) };
+  }
+
+  /** Never throws: what was thrown may have getters and traps of its own. */
   function describe(kind, error) {
-    if (!(error instanceof Error)) return { kind, name: typeof error, message: format([error]), stack: "" };
-    const stack = String(error.stack ?? "");
-    const code = typeof error.code === "string" ? error.code : undefined;
-    return { kind, name: String(error.name), message: String(error.message), code, stack, ...position(stack) };
+    try {
+      return describeError(kind, error);
+    } catch {
+      return { kind, name: typeof error, message: "what was thrown throws while it is described", stack: "" };
+    }
   }
 
   async function outcome() {

@@ -1,0 +1,64 @@
+//! What a second look at the code tells: where it does not parse, and whether it has a `require` of its own.
+
+use oxc_allocator::Allocator;
+use oxc_parser::Parser;
+use oxc_span::SourceType;
+
+use crate::error::Error;
+
+/// Where code does not parse. The engine gives the line, but the column of an earlier token; it is asked first all the same,
+/// as this parser may accept what that one does not: then this is `None`.
+pub(super) fn locate(code: &str) -> Option<Error> {
+    let allocator = Allocator::default();
+    let errors = Parser::new(&allocator, code, SourceType::mjs()).parse().errors;
+    let first = errors.first()?;
+    let offset = first.labels.as_ref().and_then(|labels| labels.first()).map_or(0, oxc_diagnostics::LabeledSpan::offset);
+    let before = code.get(..offset)?;
+    let line = before.matches('\n').count() + 1;
+    // Columns count UTF-16 units from one, as JavaScript's own tools do.
+    let column = before.rsplit('\n').next().unwrap_or_default().encode_utf16().count() + 1;
+    Some(Error::CodeSyntax { message: first.message.to_string(), line: u32::try_from(line).ok(), column: u32::try_from(column).ok() })
+}
+
+/// Whether code may declare a name `require` itself. A guess that is wrong costs the better error of ours, nothing more.
+pub(super) fn declares_require(code: &str) -> bool {
+    let keywords = ["const", "let", "var", "function", "import", "class"];
+    code.match_indices("require").any(|(start, word)| {
+        let before = code[..start].trim_end();
+        let after = code[start + word.len()..].trim_start();
+        let declared = keywords.iter().any(|keyword| before.ends_with(keyword));
+        // In a list or a pattern: `import { createRequire as require }`, `const { require } = …`.
+        let listed = (before.ends_with(['{', ',']) || before.ends_with(" as")) && after.starts_with(['}', ',', '=']);
+        declared || listed
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(code: &str) -> (Option<u32>, Option<u32>) {
+        match locate(code) {
+            Some(Error::CodeSyntax { line, column, .. }) => (line, column),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_syntax_error_has_its_line_and_column() {
+        assert_eq!(place("let a = 1 +;"), (Some(1), Some(12)));
+        assert_eq!(place("export const handler = () => {\n  return 1 +;\n}"), (Some(2), Some(13)));
+        assert_eq!(place("const a = '\u{1f600}'; const = 1"), (Some(1), Some(24)));
+        assert!(locate("const a = 1").is_none());
+    }
+
+    #[test]
+    fn a_require_of_the_codes_own_is_seen() {
+        for code in ["const require = 1", "import { createRequire as require } from 'x'", "function require() {}", "let { require } = x"] {
+            assert!(declares_require(code), "{code}");
+        }
+        for code in ["const x = require('host:mcp')", "foo(require)", "// requires\nrequire ('x')", "[require('a'), require('b')]"] {
+            assert!(!declares_require(code), "{code}");
+        }
+    }
+}
