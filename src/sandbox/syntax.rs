@@ -2,6 +2,7 @@
 
 use oxc_allocator::Allocator;
 use oxc_parser::Parser;
+use oxc_semantic::SemanticBuilder;
 use oxc_span::SourceType;
 
 use crate::error::Error;
@@ -10,9 +11,12 @@ use crate::error::Error;
 /// as this parser may accept what that one does not: then this is `None`.
 pub(super) fn locate(code: &str) -> Option<Error> {
     let allocator = Allocator::default();
-    let errors = Parser::new(&allocator, code, SourceType::mjs()).parse().errors;
-    let first = errors.first()?;
-    let offset = first.labels.as_ref().and_then(|labels| labels.first()).map_or(0, oxc_diagnostics::LabeledSpan::offset);
+    let parsed = Parser::new(&allocator, code, SourceType::mjs()).parse();
+    // A name declared twice parses; it is an early error all the same.
+    let checked = SemanticBuilder::new().with_check_syntax_error(true).build(&parsed.program).errors;
+    let first = parsed.errors.first().or(checked.first())?;
+    // Of several places the last is where it was noticed; the others say what it contradicts.
+    let offset = first.labels.iter().flatten().map(oxc_diagnostics::LabeledSpan::offset).max().unwrap_or(0);
     let before = code.get(..offset)?;
     let line = before.matches('\n').count() + 1;
     // Columns count UTF-16 units from one, as JavaScript's own tools do.
@@ -48,7 +52,8 @@ mod tests {
     fn a_syntax_error_has_its_line_and_column() {
         assert_eq!(place("let a = 1 +;"), (Some(1), Some(12)));
         assert_eq!(place("export const handler = () => {\n  return 1 +;\n}"), (Some(2), Some(13)));
-        assert_eq!(place("const a = '\u{1f600}'; const = 1"), (Some(1), Some(24)));
+        assert_eq!(place("const a = '\u{1f600}'; const = 1"), (Some(1), Some(23)));
+        assert_eq!(place("let a = 1;\nlet a = 2;").0, Some(2));
         assert!(locate("const a = 1").is_none());
     }
 
