@@ -33,7 +33,14 @@ before(() => {
   execFileSync(join(root, 'scripts/pack'), { stdio: 'inherit' })
   writeFileSync(join(app, 'package.json'), '{ "private": true }')
   // npm itself comes from here, and so does its cache; what is installed sees neither.
-  const install = ['install', '--no-audit', '--no-fund', '--prefer-offline', ...tarballs, '@modelcontextprotocol/server-everything@2026.8.31']
+  const install = [
+    'install',
+    '--no-audit',
+    '--no-fund',
+    '--prefer-offline',
+    ...tarballs,
+    '@modelcontextprotocol/server-everything@2026.8.31',
+  ]
   execFileSync('npm', install, { cwd: app, stdio: 'inherit' })
 })
 
@@ -42,7 +49,15 @@ after(() => rmSync(work, { recursive: true, force: true }))
 describe('the published packages', () => {
   it('hold what users need and nothing else', () => {
     const list = (name) => readdirSync(join(app, 'node_modules', name)).sort()
-    assert.deepEqual(list('hyperlight-mcp'), ['CHANGELOG.md', 'LICENSE', 'README.md', 'index.d.ts', 'index.js', 'index.mjs', 'package.json'])
+    assert.deepEqual(list('hyperlight-mcp'), [
+      'CHANGELOG.md',
+      'LICENSE',
+      'README.md',
+      'index.d.ts',
+      'index.js',
+      'index.mjs',
+      'package.json',
+    ])
     const platform = ['LICENSE', 'README.md', 'hyperlight-mcp-watchdog', 'hyperlight-mcp.linux-x64-gnu.node', 'package.json']
     assert.deepEqual(list('hyperlight-mcp-linux-x64-gnu'), platform)
   })

@@ -48,7 +48,8 @@
     for (const [key, value] of Object.entries(options)) {
       if (value === undefined) continue;
       // JSON would make null of these, and null would be taken for a default.
-      if (key !== "input" && (value === null || (typeof value === "number" && !Number.isFinite(value)))) throw invalid(method, `${key}: must not be ${value}`);
+      if (key !== "input" && (value === null || (typeof value === "number" && !Number.isFinite(value))))
+        throw invalid(method, `${key}: must not be ${value}`);
       if (key === "signal") parts.signal = checkSignal(value, method);
       else if (key === "input") parts.input = value;
       else if (typeof value === "function") parts.callbacks[key] = value;
@@ -155,7 +156,12 @@
       const trace = traceOf();
       const { data, callbacks, signal, input } = split(options, name);
       if (input !== undefined) data.input = true;
-      const parameters = [json([server, tool], name), toolArguments(args, server, tool), json(data, name), json(Object.keys(callbacks), name)];
+      const parameters = [
+        json([server, tool], name),
+        toolArguments(args, server, tool),
+        json(data, name),
+        json(Object.keys(callbacks), name),
+      ];
       checkAborted(signal, "call", trace, {});
       const [native, stop] = start(...parameters);
       const release = watch(signal, stop);
@@ -202,7 +208,8 @@
 
   /** A tool's arguments as JSON, with base64 text for bytes: what an MCP server can read. */
   function toolArguments(args, server, tool) {
-    const invalidArguments = (problem) => failure("ERR_INVALID_ARGUMENTS", `the arguments of ${server}.${tool} must be one object of plain data: ${problem}`);
+    const invalidArguments = (problem) =>
+      failure("ERR_INVALID_ARGUMENTS", `the arguments of ${server}.${tool} must be one object of plain data: ${problem}`);
     let encoded;
     try {
       encoded = encode(args ?? {});

@@ -46,11 +46,7 @@ fn frame(ctx: &Ctx<'_>, json: &str, blobs: &[TypedArray<'_, u8>]) -> Result<Vec<
         parts.push(blob.as_bytes().ok_or_else(|| throw(ctx, "a Uint8Array was detached"))?);
     }
     let size: usize = parts.iter().map(|part| part.len() + 4).sum();
-    let encoded = if size > payload_limit() {
-        encode_binaries(&[format!("{{\"oversize\":{size}}}")])
-    } else {
-        encode_binaries(&parts)
-    };
+    let encoded = if size > payload_limit() { encode_binaries(&[format!("{{\"oversize\":{size}}}")]) } else { encode_binaries(&parts) };
     encoded.map_err(|error| throw(ctx, &error.to_string()))
 }
 
