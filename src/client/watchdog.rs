@@ -139,13 +139,13 @@ impl Keeper {
     }
 
     fn guard(&mut self, group: i32) -> Result<()> {
-        self.groups.insert(group);
-        let told = self.running.as_mut().map(|running| running.tell('+', group));
-        match told {
-            Some(Ok(())) => Ok(()),
-            // It has ended: a new one is told of this group with all others.
-            _ => self.restart(),
+        if self.running.as_mut().is_none_or(|running| running.child.try_wait().is_ok_and(|status| status.is_some())) {
+            self.restart()?;
         }
+        let Some(running) = self.running.as_mut() else { return Err(Error::Internal("the watchdog does not run".to_owned())) };
+        running.tell('+', group)?;
+        self.groups.insert(group);
+        Ok(())
     }
 
     fn ensure(&mut self) -> Result<()> {
