@@ -23,6 +23,8 @@ const STDERR_LINES: usize = 20;
 const STDERR_LINE_BYTES: u64 = 4096;
 /// How long what was killed may take to be gone.
 const DYING: Duration = Duration::from_millis(100);
+/// How long the last words of a process that has ended are waited for.
+const DRAINING: Duration = Duration::from_millis(20);
 const POLL: Duration = Duration::from_millis(5);
 
 /// What to start, with nothing left to replace.
@@ -38,6 +40,8 @@ pub(super) struct ServerProcess {
     /// `None` while it runs.
     exit: watch::Receiver<Option<String>>,
     stderr: StderrTail,
+    /// Its sender is gone once standard error has been read to its end.
+    drained: watch::Receiver<()>,
     watchdog: Arc<Watchdog>,
 }
 
@@ -62,10 +66,11 @@ impl ServerProcess {
         let stderr = ChildStderr::from_std(child.stderr.take().ok_or_else(missing)?).map_err(failed)?;
         let pipes = Pipes { stdin, stdout };
         let tail = StderrTail::default();
-        tokio::spawn(keep_tail(stderr, Arc::clone(&tail), launch.server.clone()));
+        let (reading, drained) = watch::channel(());
+        tokio::spawn(keep_tail(stderr, Arc::clone(&tail), launch.server.clone(), reading));
         let (sender, exit) = watch::channel(None);
         reap(child, pid, sender)?;
-        let process = Self { group: pid, exit, stderr: tail, watchdog: Arc::clone(watchdog) };
+        let process = Self { group: pid, exit, stderr: tail, drained, watchdog: Arc::clone(watchdog) };
         if let Err(error) = process.watchdog.guard(pid).await {
             process.kill();
             return Err(error);
@@ -76,9 +81,11 @@ impl ServerProcess {
     /// Resolves with how the process ended, once it has.
     pub(super) async fn exited(&self) -> String {
         let mut exit = self.exit.clone();
-        let ended = exit.wait_for(Option::is_some).await;
         // The sender goes away without a word only when the runtime does.
-        ended.ok().and_then(|status| status.clone()).unwrap_or_else(|| "it was ended".to_owned())
+        let status = exit.wait_for(Option::is_some).await.ok().and_then(|status| status.clone());
+        // What it said last may still be in the pipe.
+        let _ = tokio::time::timeout(DRAINING, self.drained.clone().changed()).await;
+        status.unwrap_or_else(|| "it was ended".to_owned())
     }
 
     pub(super) fn has_exited(&self) -> bool {
@@ -176,7 +183,7 @@ fn describe(status: ExitStatus) -> String {
     }
 }
 
-async fn keep_tail(stderr: ChildStderr, tail: StderrTail, server: String) {
+async fn keep_tail(stderr: ChildStderr, tail: StderrTail, server: String, _reading: watch::Sender<()>) {
     let mut reader = BufReader::new(stderr);
     loop {
         let mut line = Vec::new();
