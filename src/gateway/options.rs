@@ -49,10 +49,10 @@ impl GatewayOptions {
     /// Defaults for all that has one.
     ///
     /// ```no_run
-    /// # async fn open() -> hyperlight_mcp::Result<()> {
+    /// # fn open() -> hyperlight_mcp::Result<()> {
     /// use hyperlight_mcp::{Gateway, GatewayOptions};
     /// let options = GatewayOptions::new("/opt/agent/hyperlight-mcp-watchdog", tokio::runtime::Handle::current());
-    /// let gateway = Gateway::open(options).await?;
+    /// let gateway = Gateway::open(options)?;
     /// # Ok(()) }
     /// ```
     #[must_use]
