@@ -37,15 +37,16 @@ fn connections(scene: &Scene, most: usize) -> Connections {
 }
 
 async fn get(connections: &Connections, scene: &Scene, server: &str) -> hyperlight_mcp::Result<Arc<Connection>> {
-    connections.get(server, None, || Ok(scene.launch(server, &[]))).await
+    connections.get(server, None, async { Ok(scene.launch(server, &[])) }).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_introduces_itself_and_its_answers_come_through_as_they_are() {
     let scene = Scene::new();
     let connection = scene.open(&[]).await.unwrap();
-    assert_eq!(connection.manifest().server_name, "fixture-server");
-    assert!(connection.manifest().tool("get-forecast").is_some());
+    let manifest = connection.manifest().await.unwrap();
+    assert_eq!(manifest.server_name, "fixture-server");
+    assert!(manifest.tool("get-forecast").is_some());
     assert!(connection.is_live() && connection.connect_time() > Duration::ZERO);
     echoes(&connection).await;
     for tool in ["unknown_block", "extra_keys"] {
@@ -231,7 +232,7 @@ async fn servers_that_ignore_their_end_are_ended_side_by_side_and_the_watchdog_w
     let scene = Scene::new();
     let connections = connections(&scene, 5);
     for server in ["a", "b", "c"] {
-        let launch = || Ok(scene.launch(server, &["--ignore-sigterm", "--ignore-stdin-eof"]));
+        let launch = async { Ok(scene.launch(server, &["--ignore-sigterm", "--ignore-stdin-eof"])) };
         connections.get(server, None, launch).await.unwrap();
     }
     assert_eq!(scene.servers_running().len(), 3);

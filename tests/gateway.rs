@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hyperlight_mcp::bridge::ToolErrors;
-use hyperlight_mcp::gateway::{AgentModule, EnableAtOpen, RunOptions, RunReport, Sandbox};
+use hyperlight_mcp::gateway::{AgentModule, CallOptions, EnableAtOpen, RunOptions, RunReport, Sandbox};
 use hyperlight_mcp::registry::ServerState;
 use hyperlight_mcp::sandbox::{Stop, StopReason, Value};
 use hyperlight_mcp::trust::{ApprovalRequest, ManifestRequest};
@@ -36,7 +36,7 @@ fn options(scene: &Scene, servers: &Json) -> GatewayOptions {
 }
 
 fn server(scene: &Scene, name: &str, flags: &[&str]) -> Json {
-    json!({ "command": FIXTURE, "args": scene.arguments(name, flags) })
+    json!({ "command": FIXTURE, "args": scene.arguments(name, flags), "confirm": "never" })
 }
 
 /// A gateway with servers `one` and `two`.
@@ -47,13 +47,13 @@ fn open(scene: &Scene) -> Gateway {
 /// The same, with `one` approved and enabled.
 async fn open_with_one(scene: &Scene) -> Gateway {
     let gateway = open(scene);
-    gateway.approve("one", None).await.unwrap();
+    gateway.approve("one", None, None).await.unwrap();
     gateway.enable("one").unwrap();
     gateway
 }
 
 async fn call(gateway: &Gateway, server: &str, tool: &str, arguments: Json) -> Result<Json> {
-    gateway.call_tool(server, tool, object(arguments), None, &Stop::new()).await
+    gateway.call_tool(server, tool, object(arguments), CallOptions::default(), &Stop::new()).await
 }
 
 async fn code_of<T>(outcome: impl Future<Output = Result<T>>) -> &'static str {
@@ -83,7 +83,7 @@ async fn command_digest(gateway: &Gateway, server: &str) -> String {
 
 async fn manifest_request(gateway: &Gateway, server: &str) -> ManifestRequest {
     match gateway.approval_request(server).await.unwrap() {
-        ApprovalRequest::Manifest(request) => request,
+        ApprovalRequest::Manifest(request) => *request,
         ApprovalRequest::Command(_) => panic!("stage command"),
     }
 }
@@ -121,9 +121,9 @@ async fn nothing_runs_before_its_command_is_approved() {
     let other = command_digest(&gateway, "two").await;
     assert_ne!(digest, other);
     for wrong in [other.as_str(), "", &digest.to_uppercase(), &digest[1..]] {
-        assert_eq!(code_of(gateway.approve("one", Some(wrong))).await, "ERR_DIGEST_CHANGED", "{wrong}");
+        assert_eq!(code_of(gateway.approve("one", Some(wrong), None)).await, "ERR_DIGEST_CHANGED", "{wrong}");
     }
-    let sandbox = gateway.sandbox(ToolErrors::Throw).unwrap();
+    let sandbox = gateway.sandbox(ToolErrors::Throw, None).unwrap();
     let report = run(&sandbox, "import { echo } from 'host:mcp-one'; export const handler = () => echo({ value: 1 })").await;
     assert_eq!(report.outcome.value.unwrap_err().code(), "ERR_CODE_SYNTAX");
     let code = "import { call, tools } from 'host:mcp'; export const handler = () => { try { call('one', 'echo', { value: 1 }) } catch (e) { return [tools(), e.code] } }";
@@ -137,7 +137,7 @@ async fn approval_has_two_stages_and_a_digest_starts_nothing() {
     let scene = Scene::new();
     let gateway = open(&scene);
     let command = command_digest(&gateway, "one").await;
-    gateway.approve("one", Some(&command)).await.unwrap();
+    gateway.approve("one", Some(&command), None).await.unwrap();
     assert_eq!(state(&gateway, "one"), (ServerState::CommandApproved, false, false));
     assert_eq!(scene.events("one"), Vec::<Json>::new());
 
@@ -146,7 +146,7 @@ async fn approval_has_two_stages_and_a_digest_starts_nothing() {
     assert!(request.tools.iter().any(|tool| tool.name == "get-forecast" && tool.identifier == "get_forecast"));
     assert_eq!(gateway.enable("one").unwrap_err().code(), "ERR_NOT_APPROVED");
     assert_eq!(code_of(call(&gateway, "one", "echo", json!({ "value": 1 }))).await, "ERR_NOT_APPROVED");
-    gateway.approve("one", Some(&request.digest)).await.unwrap();
+    gateway.approve("one", Some(&request.digest), None).await.unwrap();
     assert!(manifest_request(&gateway, "one").await.approved);
 
     assert_eq!(code_of(call(&gateway, "one", "echo", json!({ "value": 1 }))).await, "ERR_NOT_ENABLED");
@@ -166,7 +166,7 @@ async fn an_approval_is_of_the_command_as_it_was_shown() {
     let after = Gateway::open(options(&scene, &changed)).unwrap();
     assert_eq!(state(&after, "one"), (ServerState::Unapproved, false, false));
     assert_eq!(after.enable("one").unwrap_err().code(), "ERR_NOT_APPROVED");
-    assert_eq!(code_of(after.approve("two", Some(&shown))).await, "ERR_DIGEST_CHANGED");
+    assert_eq!(code_of(after.approve("two", Some(&shown), None)).await, "ERR_DIGEST_CHANGED");
     assert_ne!(command_digest(&after, "two").await, shown);
 }
 
@@ -176,8 +176,8 @@ async fn other_tools_than_those_approved_are_shown_as_changes() {
     let (program, log) = (scene.path("server"), scene.path("log-one"));
     let serve = |flags: &str| write_script(&program, &format!("exec {FIXTURE} --log {} {flags}", log.display()));
     serve("--tools echo,pid");
-    let gateway = Gateway::open(options(&scene, &json!({ "one": { "command": program } }))).unwrap();
-    gateway.approve("one", None).await.unwrap();
+    let gateway = Gateway::open(options(&scene, &json!({ "one": { "command": program, "confirm": "never" } }))).unwrap();
+    gateway.approve("one", None, None).await.unwrap();
     let first = manifest_request(&gateway, "one").await;
     assert!(first.approved);
 
@@ -186,11 +186,12 @@ async fn other_tools_than_those_approved_are_shown_as_changes() {
     let second = manifest_request(&gateway, "one").await;
     let changes = second.changes.clone().unwrap();
     assert!(!second.approved && second.digest != first.digest);
-    assert_eq!((changes.added, changes.removed, changes.changed.len()), (vec!["count".to_owned()], vec!["pid".to_owned()], 0));
-    assert_eq!(code_of(gateway.approve("one", Some(&first.digest))).await, "ERR_DIGEST_CHANGED");
+    let drift = changes.drift;
+    assert_eq!((drift.added, drift.removed, drift.changed.len()), (vec!["count".to_owned()], vec!["pid".to_owned()], 0));
+    assert_eq!(code_of(gateway.approve("one", Some(&first.digest), None)).await, "ERR_DIGEST_CHANGED");
     gateway.enable("one").unwrap();
     assert_eq!(code_of(call(&gateway, "one", "count", json!({}))).await, "ERR_UNKNOWN_TOOL");
-    gateway.approve("one", Some(&second.digest)).await.unwrap();
+    gateway.approve("one", Some(&second.digest), None).await.unwrap();
     assert_eq!(call(&gateway, "one", "count", json!({})).await.unwrap()["structuredContent"], json!({ "count": 1 }));
     gateway.close().await;
 }
@@ -206,7 +207,7 @@ async fn an_approval_lasts_and_a_revocation_elsewhere_ends_it() {
     elsewhere.revoke("one").await.unwrap();
     assert_eq!(state(&here, "one").0, ServerState::Unapproved);
     assert_eq!(code_of(call(&here, "one", "echo", json!({ "value": 1 }))).await, "ERR_NOT_APPROVED");
-    let sandbox = here.sandbox(ToolErrors::Return).unwrap();
+    let sandbox = here.sandbox(ToolErrors::Return, None).unwrap();
     let code = "import { tools } from 'host:mcp'; export const handler = () => tools().length";
     assert_eq!(value(run(&sandbox, code).await), json!(0));
     scene.all_servers_gone().await;
@@ -226,7 +227,7 @@ async fn an_approved_command_alone_lets_no_tool_be_called() {
     let scene = Scene::new();
     let (here, elsewhere) = (open_with_one(&scene).await, open(&scene));
     elsewhere.revoke("one").await.unwrap();
-    elsewhere.approve("one", Some(&command_digest(&elsewhere, "one").await)).await.unwrap();
+    elsewhere.approve("one", Some(&command_digest(&elsewhere, "one").await), None).await.unwrap();
     // Enabled here, when its tools were approved as well.
     assert_eq!(state(&here, "one"), (ServerState::Connected, false, true));
     assert_eq!(code_of(call(&here, "one", "echo", json!({ "value": 1 }))).await, "ERR_NOT_APPROVED");
@@ -244,9 +245,9 @@ async fn revoking_and_disabling_end_what_is_live() {
         };
         let (outcome, ended) = within(scaled(Duration::from_secs(5)), "the end", Box::pin(async { tokio::join!(pending, ending) })).await;
         ended.unwrap();
-        assert_eq!(outcome.unwrap_err().code(), "ERR_SERVER_EXITED");
-        assert_eq!(scene.servers_running(), [""; 0]);
         let expected = if revoked { "ERR_NOT_APPROVED" } else { "ERR_NOT_ENABLED" };
+        assert_eq!(outcome.unwrap_err().code(), expected);
+        assert_eq!(scene.servers_running(), [""; 0]);
         assert_eq!(code_of(call(&gateway, "one", "hang", json!({}))).await, expected);
         std::fs::remove_file(scene.path("log-one")).unwrap();
         if !revoked {
@@ -262,7 +263,7 @@ async fn a_call_names_what_is_not_there() {
     filtered["allowTools"] = json!(["echo", "pid"]);
     filtered["denyTools"] = json!(["pid"]);
     let gateway = Gateway::open(options(&scene, &json!({ "one": filtered }))).unwrap();
-    gateway.approve("one", None).await.unwrap();
+    gateway.approve("one", None, None).await.unwrap();
     gateway.enable("one").unwrap();
     assert_eq!(gateway.test("one").await.unwrap().tools, ["echo"]);
     for tool in ["pid", "count", "nope"] {
@@ -280,7 +281,7 @@ async fn a_program_uses_servers_as_modules_and_an_import_starts_nothing() {
     open_with_one(&scene).await.close().await;
     let gateway = open(&scene);
     gateway.enable("one").unwrap();
-    let sandbox = gateway.sandbox(ToolErrors::Return).unwrap();
+    let sandbox = gateway.sandbox(ToolErrors::Return, None).unwrap();
     let import = "import { get_forecast, image, error, crash } from 'host:mcp-one'; import { call, tools } from 'host:mcp';";
     let idle = format!("{import} export const handler = () => [typeof get_forecast, tools('one').length > 20]");
     assert_eq!(value(run(&sandbox, &idle).await), json!(["function", true]));
@@ -301,7 +302,7 @@ async fn a_program_uses_servers_as_modules_and_an_import_starts_nothing() {
 async fn a_run_sees_the_servers_that_were_approved_and_enabled_when_it_started() {
     let scene = Scene::new();
     let gateway = open_with_one(&scene).await;
-    let sandbox = gateway.sandbox(ToolErrors::Return).unwrap();
+    let sandbox = gateway.sandbox(ToolErrors::Return, None).unwrap();
     let gate = Gate::default();
     sandbox.host_module("gate", Arc::new(gate.clone())).unwrap();
     let code = "import { call, tools } from 'host:mcp'; import { pass } from 'host:gate';
@@ -310,7 +311,7 @@ async fn a_run_sees_the_servers_that_were_approved_and_enabled_when_it_started()
         export const handler = () => { const before = seen(); pass(); return [before, seen(), attempt('one'), attempt('two')] }";
     let meanwhile = async {
         gate.reached.notified().await;
-        gateway.approve("two", None).await.unwrap();
+        gateway.approve("two", None, None).await.unwrap();
         gateway.enable("two").unwrap();
         gate.opened.notify_one();
     };
@@ -336,7 +337,7 @@ async fn an_abort_ends_a_call_at_once_and_the_server_is_told() {
     let gateway = open_with_one(&scene).await;
     let stop = Stop::new();
     let pending = async {
-        let outcome = gateway.call_tool("one", "hang", object(json!({})), None, &stop).await;
+        let outcome = gateway.call_tool("one", "hang", object(json!({})), CallOptions::default(), &stop).await;
         (outcome.unwrap_err().code(), Instant::now())
     };
     let aborting = async {
@@ -354,7 +355,7 @@ async fn an_abort_ends_a_call_at_once_and_the_server_is_told() {
 async fn a_runs_end_ends_its_pending_call_and_the_sandbox_goes_on() {
     let scene = Scene::new();
     let gateway = open_with_one(&scene).await;
-    let sandbox = gateway.sandbox(ToolErrors::Return).unwrap();
+    let sandbox = gateway.sandbox(ToolErrors::Return, None).unwrap();
     let code = "import { hang } from 'host:mcp-one'; export const handler = () => hang({})";
     let limit = scaled(Duration::from_millis(500));
     let timeout_ms = u64::try_from(limit.as_millis()).ok();
@@ -371,8 +372,8 @@ async fn a_runs_end_ends_its_pending_call_and_the_sandbox_goes_on() {
 async fn closing_ends_everything_and_leaves_nothing_running() {
     let scene = Scene::new();
     let gateway = open_with_one(&scene).await;
-    gateway.approve("two", None).await.unwrap();
-    let sandbox = gateway.sandbox(ToolErrors::Return).unwrap();
+    gateway.approve("two", None, None).await.unwrap();
+    let sandbox = gateway.sandbox(ToolErrors::Return, None).unwrap();
     let gate = Gate::default();
     sandbox.host_module("gate", Arc::new(gate.clone())).unwrap();
     let code = "import { pass } from 'host:gate'; export const handler = () => { pass(); for (;;) {} }";
@@ -390,8 +391,8 @@ async fn closing_ends_everything_and_leaves_nothing_running() {
     }
     assert_eq!(scene.running(), [""; 0]);
     assert_eq!(code_of(gateway.test("one")).await, "ERR_CLOSED");
-    assert_eq!(code_of(gateway.approve("one", None)).await, "ERR_CLOSED");
+    assert_eq!(code_of(gateway.approve("one", None, None)).await, "ERR_CLOSED");
     assert_eq!(code_of(call(&gateway, "one", "echo", json!({}))).await, "ERR_CLOSED");
-    assert_eq!(gateway.sandbox(ToolErrors::Return).err().unwrap().code(), "ERR_CLOSED");
+    assert_eq!(gateway.sandbox(ToolErrors::Return, None).err().unwrap().code(), "ERR_CLOSED");
     assert_eq!(scene.running(), [""; 0]);
 }

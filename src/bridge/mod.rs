@@ -11,6 +11,6 @@ mod shape;
 pub(crate) use arguments::check_size as check_arguments_size;
 pub use arguments::tool_arguments;
 pub use modules::{CatalogEntry, MCP_MODULE, module_name, server_module};
-pub use server_calls::{ServerCalls, ToolCaller};
+pub use server_calls::{ServerCalls, ToolCall, ToolCaller};
 pub(crate) use shape::tool_result;
 pub use shape::{Shaped, ToolErrors, shape};

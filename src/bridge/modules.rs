@@ -5,6 +5,7 @@ use serde_json::Value as Json;
 
 use crate::catalog::{Manifest, assign_identifiers};
 use crate::sandbox::{GuestModule, ModuleFunction};
+use crate::trust::{sanitise_json, sanitise_text};
 
 /// `host:mcp`: any tool by its raw name, and the list of tools.
 pub const MCP_MODULE: &str = "mcp";
@@ -64,9 +65,10 @@ pub(super) fn catalog_entries(server: &str, manifest: &Manifest, max_description
         server: server.to_owned(),
         name: tool.name.clone(),
         identifier: identifiers.get(&tool.name).cloned().unwrap_or_default(),
-        description: tool.description.as_ref().map(|text| text.chars().take(max_description_chars).collect()),
-        input_schema: tool.input_schema.clone(),
-        output_schema: tool.output_schema.clone(),
+        // A model reads this: what it cannot see, and what could pass for something else, is taken away.
+        description: tool.description.as_ref().map(|text| sanitise_text(text, max_description_chars)),
+        input_schema: sanitise_json(&tool.input_schema, max_description_chars),
+        output_schema: tool.output_schema.as_ref().map(|schema| sanitise_json(schema, max_description_chars)),
     };
     manifest.tools.iter().map(entry).collect()
 }

@@ -14,26 +14,39 @@ use crate::catalog::Manifest;
 use crate::error::{Error, Result};
 use crate::limits::Limits;
 use crate::sandbox::{Arguments, GuestModule, HostCall, HostReply, RunControl, Value};
+use crate::trust::Redactor;
+
+/// A call that is to be sent.
+#[derive(Debug)]
+pub struct ToolCall {
+    pub server: String,
+    /// The raw name.
+    pub tool: String,
+    pub arguments: Map<String, Json>,
+    /// The run that it belongs to, whose clock stands while a person is asked.
+    pub control: Option<RunControl>,
+}
 
 /// Sends a call to a server. What is beneath (approval, connection, time-out) is the caller's.
 pub trait ToolCaller: Send + Sync {
     /// The server's result, unparsed. Dropping the future cancels the call.
-    fn call(&self, server: String, tool: String, arguments: Map<String, Json>) -> Pin<Box<dyn Future<Output = Result<Json>> + Send>>;
+    fn call(&self, call: ToolCall) -> Pin<Box<dyn Future<Output = Result<Json>> + Send>>;
 }
 
 /// The servers that one run sees, as they were approved when it started.
 pub struct ServerCalls {
-    manifests: BTreeMap<String, Manifest>,
+    manifests: BTreeMap<String, Arc<Manifest>>,
     caller: Arc<dyn ToolCaller>,
     limits: Arc<Limits>,
     errors: ToolErrors,
+    redactor: Arc<Redactor>,
     warnings: Mutex<Vec<String>>,
 }
 
 impl ServerCalls {
     #[must_use]
-    pub fn new(manifests: BTreeMap<String, Manifest>, caller: Arc<dyn ToolCaller>, limits: Arc<Limits>, errors: ToolErrors) -> Self {
-        Self { manifests, caller, limits, errors, warnings: Mutex::default() }
+    pub fn new(manifests: BTreeMap<String, Arc<Manifest>>, caller: Arc<dyn ToolCaller>, limits: Arc<Limits>, errors: ToolErrors, redactor: Arc<Redactor>) -> Self {
+        Self { manifests, caller, limits, errors, redactor, warnings: Mutex::default() }
     }
 
     /// The modules that the run can import.
@@ -73,7 +86,7 @@ impl ServerCalls {
         let server = server_of(&module).unwrap_or(&module).to_owned();
         match self.call_tool(&server, &function, arguments, control) {
             Ok(result) => {
-                let shaped = shape(&format!("{server}.{function}"), &result, self.limits.max_response_bytes, self.errors);
+                let shaped = shape(&format!("{server}.{function}"), &self.redacted(result), self.limits.max_response_bytes, self.errors);
                 self.warnings.lock().unwrap_or_else(PoisonError::into_inner).extend(shaped.warning);
                 shaped.reply
             }
@@ -88,7 +101,8 @@ impl ServerCalls {
         }
         let arguments = tool_arguments(&format!("{server}.{tool}"), arguments, self.limits.max_argument_bytes)?;
         // The run has ended: the guest is ended as well, nobody reads this.
-        control.wait(self.caller.call(server.to_owned(), tool.to_owned(), arguments)).unwrap_or(Err(Error::Aborted { what: "run" }))
+        let call = ToolCall { server: server.to_owned(), tool: tool.to_owned(), arguments, control: Some(control.clone()) };
+        control.wait(self.caller.call(call)).unwrap_or(Err(Error::Aborted { what: "run" }))
     }
 
     /// `call(server, tool, arguments?)`: a `ToolResult`, or an exception with a code.
@@ -98,7 +112,7 @@ impl ServerCalls {
             Err(error) => return throw(&error),
         };
         let result = self.call_tool(&server, &tool, rest, control);
-        let result = result.and_then(|result| self.capped(format!("the result of {server}.{tool}"), tool_result(&result)));
+        let result = result.and_then(|result| self.capped(format!("the result of {server}.{tool}"), tool_result(&self.redacted(result))));
         match result {
             Ok(result) => HostReply::Value(Value::from(result)),
             Err(error) => throw(&error),
@@ -135,6 +149,11 @@ impl ServerCalls {
         }
     }
 
+    /// What a tool says of its failure is text about the host: it is redacted as any error is.
+    fn redacted(&self, result: Json) -> Json {
+        if result.get("isError").and_then(Json::as_bool) == Some(true) { self.redactor.redact_json(&result) } else { result }
+    }
+
     fn capped(&self, what: String, json: Json) -> Result<Json> {
         let (size, limit) = (serde_json::to_vec(&json).map_or(0, |json| json.len()), self.limits.max_response_bytes);
         if size > limit {
@@ -143,7 +162,7 @@ impl ServerCalls {
         Ok(json)
     }
 
-    fn manifest(&self, server: &str) -> Result<&Manifest> {
+    fn manifest(&self, server: &str) -> Result<&Arc<Manifest>> {
         self.manifests.get(server).ok_or_else(|| Error::UnknownServer {
             server: server.to_owned(),
             place: "in this run, which sees those that were approved and enabled when it started",

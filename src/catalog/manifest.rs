@@ -1,5 +1,7 @@
 //! What a server says of itself when it is asked: its manifest. Approved as it stands, and kept with the approval.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
@@ -40,6 +42,12 @@ impl Manifest {
     #[must_use]
     pub fn tool(&self, name: &str) -> Option<&Tool> {
         self.tools.iter().find(|tool| tool.name == name)
+    }
+
+    /// All tools by their raw names. Of two that share one, the first: it is the one that calls mean.
+    #[must_use]
+    pub fn tools_by_name(&self) -> BTreeMap<&str, &Tool> {
+        self.tools.iter().rev().map(|tool| (tool.name.as_str(), tool)).collect()
     }
 
     /// All raw names.

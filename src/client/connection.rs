@@ -1,7 +1,8 @@
 //! One live connection: its handshake, the discovery of its tools, its calls, its end.
 
 use std::collections::HashSet;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use rmcp::RoleClient;
@@ -42,7 +43,12 @@ pub struct Connection {
     peer: Peer<RoleClient>,
     service: Mutex<RunningService<RoleClient, Handler>>,
     process: ServerProcess,
-    manifest: Manifest,
+    /// As the server last told it.
+    manifest: RwLock<Arc<Manifest>>,
+    tools_changed: Arc<AtomicBool>,
+    /// Held while the tools are read again: calls wait for that.
+    reading: Mutex<()>,
+    read_timeout: Duration,
     connect_time: Duration,
     runtime: Handle,
 }
@@ -55,11 +61,13 @@ impl Connection {
     pub async fn open(launch: &Launch, watchdog: &Arc<Watchdog>, timeout: Duration) -> Result<Self> {
         let started = Instant::now();
         let (process, pipes) = ServerProcess::start(launch, watchdog).await?;
+        let handler = Handler::default();
+        let tools_changed = Arc::clone(&handler.tools_changed);
         let handshake = async {
             let transport = StdioTransport::new(pipes.stdout, pipes.stdin, MAX_WIRE_MESSAGE_BYTES);
-            let service = Handler.serve_with_lifecycle(transport, ClientLifecycleMode::Initialize).await;
+            let service = handler.serve_with_lifecycle(transport, ClientLifecycleMode::Initialize).await;
             let service = service.map_err(|error| connect_failed(&launch.server, &error.to_string()))?;
-            let manifest = discover(&launch.server, &service).await?;
+            let manifest = discover(&launch.server, service.peer()).await?;
             Ok((service, manifest))
         };
         let outcome = tokio::select! {
@@ -78,13 +86,39 @@ impl Connection {
         };
         let peer = service.peer().clone();
         let (server, service) = (launch.server.clone(), Mutex::new(service));
-        Ok(Self { server, peer, service, process, manifest, connect_time: started.elapsed(), runtime: Handle::current() })
+        Ok(Self {
+            server,
+            peer,
+            service,
+            process,
+            manifest: RwLock::new(Arc::new(manifest)),
+            tools_changed,
+            reading: Mutex::default(),
+            read_timeout: timeout,
+            connect_time: started.elapsed(),
+            runtime: Handle::current(),
+        })
     }
 
-    /// What the server said of itself when it was connected, unfiltered.
-    #[must_use]
-    pub fn manifest(&self) -> &Manifest {
-        &self.manifest
+    /// What the server says of itself, unfiltered. Where it has announced that its tools changed, they are read again first.
+    ///
+    /// # Errors
+    /// `ERR_CONNECT_FAILED`, `ERR_CONNECT_TIMEOUT` where they cannot be read: nothing is known of them then.
+    pub async fn manifest(&self) -> Result<Arc<Manifest>> {
+        if self.tools_changed.load(Ordering::Acquire) {
+            let _reading = self.reading.lock().await;
+            // Cleared before the reading: what is announced during it is read once more. A reading that is given up must not count.
+            if self.tools_changed.swap(false, Ordering::AcqRel) {
+                let unread = Unread(Some(&self.tools_changed));
+                let reading = tokio::time::timeout(self.read_timeout, discover(&self.server, &self.peer)).await;
+                let limit_ms = millis(self.read_timeout);
+                let hint = " when it was asked for its changed tools".to_owned();
+                let manifest = reading.map_err(|_| Error::ConnectTimeout { server: self.server.clone(), limit_ms, hint })??;
+                *self.manifest.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(manifest);
+                unread.settle();
+            }
+        }
+        Ok(Arc::clone(&self.manifest.read().unwrap_or_else(PoisonError::into_inner)))
     }
 
     /// From the process's start to its list of tools.
@@ -166,6 +200,23 @@ impl Connection {
     }
 }
 
+/// Tools that are being read again. Dropped before they were, they still have to be.
+struct Unread<'a>(Option<&'a AtomicBool>);
+
+impl Unread<'_> {
+    fn settle(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Unread<'_> {
+    fn drop(&mut self) {
+        if let Some(changed) = self.0 {
+            changed.store(true, Ordering::Release);
+        }
+    }
+}
+
 /// A call that was sent. Dropped before its answer, it is cancelled at the server.
 struct Pending {
     handle: Option<RequestHandle<RoleClient>>,
@@ -200,8 +251,8 @@ fn cut(text: String) -> String {
     if end < text.len() { format!("{}… [cut]", &text[..end]) } else { text }
 }
 
-async fn discover(server: &str, service: &RunningService<RoleClient, Handler>) -> Result<Manifest> {
-    let info = service.peer().peer_info().ok_or_else(|| connect_failed(server, "it did not introduce itself"))?;
+async fn discover(server: &str, peer: &Peer<RoleClient>) -> Result<Manifest> {
+    let info = peer.peer_info().ok_or_else(|| connect_failed(server, "it did not introduce itself"))?;
     let implementation = info.server_info.as_ref();
     let mut manifest = Manifest {
         protocol_version: info.protocol_version.to_string(),
@@ -216,7 +267,7 @@ async fn discover(server: &str, service: &RunningService<RoleClient, Handler>) -
     let mut cursors = HashSet::new();
     let mut cursor: Option<String> = None;
     for _ in 0..MAX_PAGES {
-        let page = list_page(server, service, cursor).await?;
+        let page = list_page(server, peer, cursor).await?;
         manifest.tools.extend(tools_of(server, &page));
         if manifest.tools.len() > MAX_TOOLS {
             return Err(connect_failed(server, &format!("it lists more than {MAX_TOOLS} tools")));
@@ -230,10 +281,10 @@ async fn discover(server: &str, service: &RunningService<RoleClient, Handler>) -
     Err(connect_failed(server, &format!("its list of tools has more than {MAX_PAGES} pages")))
 }
 
-async fn list_page(server: &str, service: &RunningService<RoleClient, Handler>, cursor: Option<String>) -> Result<Json> {
+async fn list_page(server: &str, peer: &Peer<RoleClient>, cursor: Option<String>) -> Result<Json> {
     let parameters = cursor.map(|cursor| PaginatedRequestParams::default().with_cursor(Some(cursor)));
     let request = ClientRequest::ListToolsRequest(ListToolsRequest { params: parameters, ..ListToolsRequest::default() });
-    let handle = service.peer().send_cancellable_request(request, PeerRequestOptions::no_options()).await;
+    let handle = peer.send_cancellable_request(request, PeerRequestOptions::no_options()).await;
     let answer = match handle {
         Ok(handle) => handle.await_response().await,
         Err(error) => Err(error),

@@ -9,5 +9,5 @@ mod watchdog;
 
 pub use connection::{CallLimits, Connection};
 pub use pool::Connections;
-pub use process::Launch;
+pub use process::{Launch, Redact};
 pub use watchdog::Watchdog;

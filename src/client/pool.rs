@@ -31,11 +31,11 @@ impl Connections {
         Self { slots: Mutex::default(), watchdog: Arc::new(watchdog), clock: AtomicU64::new(0), limit: max_connections, connect_timeout_ms }
     }
 
-    /// The live connection of a server; a new one where there is none. `launch` is asked only then.
+    /// The live connection of a server; a new one where there is none. `launch` is awaited only then: it may ask a person.
     ///
     /// # Errors
     /// What `launch` refuses; `ERR_TOO_MANY_CONNECTIONS`; what [`Connection::open`] gives.
-    pub async fn get(&self, server: &str, timeout_ms: Option<u64>, launch: impl FnOnce() -> Result<Launch>) -> Result<Arc<Connection>> {
+    pub async fn get(&self, server: &str, timeout_ms: Option<u64>, launch: impl Future<Output = Result<Launch>>) -> Result<Arc<Connection>> {
         let slot = self.slot(server);
         slot.last_used.store(self.clock.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
         let mut place = slot.connection.lock().await;
@@ -45,7 +45,7 @@ impl Connections {
         if let Some(dead) = place.take() {
             dead.close().await;
         }
-        let launch = launch()?;
+        let launch = launch.await?;
         self.make_room(server).await?;
         let timeout = connect_timeout(&launch.command.command, timeout_ms, self.connect_timeout_ms);
         let connection = Arc::new(Connection::open(&launch, &self.watchdog, timeout).await?);

@@ -20,7 +20,9 @@ use crate::error::{Error, Result};
 const GRACE: Duration = Duration::from_secs(2);
 /// Lines of standard error that are kept, and what a line may have.
 const STDERR_LINES: usize = 20;
-const STDERR_LINE_BYTES: u64 = 4096;
+const STDERR_LINE_BYTES: usize = 4096;
+/// What is read of a line at once.
+const STDERR_PIECE_BYTES: u64 = 64 * 1024;
 /// How long what was killed may take to be gone.
 const DYING: Duration = Duration::from_millis(100);
 /// How long the last words of a process that has ended are waited for.
@@ -28,11 +30,15 @@ const DRAINING: Duration = Duration::from_millis(20);
 const POLL: Duration = Duration::from_millis(5);
 
 /// What to start, with nothing left to replace.
-#[derive(Debug)]
 pub struct Launch {
     pub server: String,
     pub command: ResolvedCommand,
+    /// What the server says on its standard error passes through this before it is kept or logged.
+    pub redact: Redact,
 }
+
+/// Takes away what must not leave the crate.
+pub type Redact = Arc<dyn Fn(&str) -> String + Send + Sync>;
 
 /// A running server, and how it is ended.
 pub(super) struct ServerProcess {
@@ -67,7 +73,7 @@ impl ServerProcess {
         let pipes = Pipes { stdin, stdout };
         let tail = StderrTail::default();
         let (reading, drained) = watch::channel(());
-        tokio::spawn(keep_tail(stderr, Arc::clone(&tail), launch.server.clone(), reading));
+        tokio::spawn(keep_tail(stderr, Arc::clone(&tail), launch.server.clone(), Arc::clone(&launch.redact), reading));
         let (sender, exit) = watch::channel(None);
         reap(child, pid, sender)?;
         let process = Self { group: pid, exit, stderr: tail, drained, watchdog: Arc::clone(watchdog) };
@@ -140,7 +146,7 @@ impl Drop for ServerProcess {
 }
 
 fn spawn(launch: &Launch) -> Result<Child> {
-    let Launch { server, command } = launch;
+    let Launch { server, command, .. } = launch;
     let mut process = Command::new(&command.command);
     process
         .args(&command.arguments)
@@ -183,19 +189,24 @@ fn describe(status: ExitStatus) -> String {
     }
 }
 
-async fn keep_tail(stderr: ChildStderr, tail: StderrTail, server: String, _reading: watch::Sender<()>) {
+async fn keep_tail(stderr: ChildStderr, tail: StderrTail, server: String, redact: Redact, _reading: watch::Sender<()>) {
     let mut reader = BufReader::new(stderr);
+    let mut in_line = false;
     loop {
-        let mut line = Vec::new();
+        let mut piece = Vec::new();
         // A line without an end is taken in pieces: the pipe is always emptied, and never more than a piece is held.
-        match (&mut reader).take(STDERR_LINE_BYTES).read_until(b'\n', &mut line).await {
+        match (&mut reader).take(STDERR_PIECE_BYTES).read_until(b'\n', &mut piece).await {
             Ok(0) | Err(_) => return,
             Ok(_) => {}
         }
-        let text = String::from_utf8_lossy(&line).trim().to_owned();
-        if text.is_empty() {
+        // Of a long line its start is kept, redacted before it is cut: nothing that a cut would hide stays.
+        let (is_start, ends) = (!in_line, piece.ends_with(b"\n"));
+        in_line = !ends;
+        let text = redact(String::from_utf8_lossy(&piece).trim());
+        if !is_start || text.is_empty() {
             continue;
         }
+        let text = text[..text.floor_char_boundary(STDERR_LINE_BYTES)].to_owned();
         tracing::debug!(server, text, "stderr");
         let mut tail = tail.lock().unwrap_or_else(PoisonError::into_inner);
         if tail.len() == STDERR_LINES {

@@ -1,7 +1,13 @@
 //! A server as the config defines it: still with its `${…}` placeholders, which are replaced when it is started.
 
-use secrecy::SecretString;
+use std::collections::BTreeMap;
+
+use secrecy::{ExposeSecret, SecretString};
 use serde::{Deserialize, Serialize};
+
+use super::problem::{Position, Problem, displayed};
+use super::template::Template;
+use crate::error::Error;
 
 /// When a call asks a person first: `confirm` in the config.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -22,6 +28,8 @@ pub enum Transport {
         arguments: Vec<String>,
         /// Names and values as the config writes them. Values may be secrets.
         environment: Vec<(String, SecretString)>,
+        /// Written as `null`: the child gets none of these, wherever they would come from.
+        removed_environment: Vec<String>,
         working_directory: Option<String>,
         environment_file: Option<String>,
     },
@@ -55,6 +63,7 @@ impl ToolFilter {
 
 /// One server of the config.
 #[derive(Debug, Clone)]
+#[expect(clippy::struct_excessive_bools, reason = "they are the config's own, and no states of one thing")]
 pub struct ServerDefinition {
     pub name: String,
     pub transport: Transport,
@@ -65,4 +74,110 @@ pub struct ServerDefinition {
     pub connect_timeout_ms: Option<u64>,
     pub disabled: bool,
     pub confirm: Confirm,
+    /// The approval covers the executable's content too.
+    pub pin_executable: bool,
+    /// The approval covers the values of the environment and the headers too.
+    pub pin_values: bool,
+    /// Its connection is never given up to make room for another server's.
+    pub pinned: bool,
+    pub origin: Origin,
+}
+
+/// Where a server stands in its config, for problems that come up only when it is started.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Origin {
+    file: String,
+    field: String,
+    /// By field below the server: `env.TOKEN`, `args[1]`.
+    positions: BTreeMap<String, (usize, usize)>,
+}
+
+impl Origin {
+    /// The origin of a server that no file has, such as one that the agent gives: `file` and `field` name it in errors.
+    ///
+    /// ```
+    /// let origin = hyperlight_mcp::config::Origin::new("config", "mcpServers.weather");
+    /// assert_eq!(origin.field(), "mcpServers.weather");
+    /// ```
+    #[must_use]
+    pub fn new(file: impl Into<String>, field: impl Into<String>) -> Self {
+        Self { file: file.into(), field: field.into(), positions: BTreeMap::new() }
+    }
+
+    #[must_use]
+    pub fn file(&self) -> &str {
+        &self.file
+    }
+
+    /// The server's own path in its config.
+    #[must_use]
+    pub fn field(&self) -> &str {
+        &self.field
+    }
+
+    pub(super) fn place(&mut self, key: &str, position: Option<Position>) {
+        if let Some(position) = position {
+            self.positions.insert(key.to_owned(), (position.line, position.column));
+        }
+    }
+
+    pub(super) fn problem(&self, key: &str, problem: impl Into<String>) -> Problem {
+        let position = self.positions.get(key).map(|&(line, column)| Position { line, column });
+        Problem::new(format!("{}.{}", self.field, displayed(key)), position, problem)
+    }
+
+    pub(super) fn error(&self, problems: Vec<Problem>) -> Error {
+        Error::ConfigInvalid { file: self.file.clone(), problems }
+    }
+}
+
+/// A server whose entry is wrong: it is listed, and cannot run.
+#[derive(Debug, Clone)]
+pub struct InvalidServer {
+    /// For display: cut to 64 characters, with marks for what cannot be shown. Never the name of a valid server.
+    pub name: String,
+    /// `ERR_CONFIG_INVALID` with all that is wrong with it.
+    pub error: Error,
+}
+
+/// A value that a person is asked for: `${input:id}`.
+#[derive(Debug, Clone)]
+pub struct InputDefinition {
+    pub id: String,
+    pub description: Option<String>,
+    /// `password` in the config: not to be shown while it is typed.
+    pub secret: bool,
+    /// What the question starts with.
+    pub default: Option<SecretString>,
+}
+
+/// The inputs that a server needs when it is started: each id once, in the order of the config.
+///
+/// ```
+/// use hyperlight_mcp::config::{inputs_of, parse_text};
+/// let text = r#"{
+///     "inputs": [{ "type": "promptString", "id": "token", "description": "The API's token", "password": true }],
+///     "servers": { "a": { "url": "https://example.com/mcp", "headers": { "Authorization": "Bearer ${input:token}" } } }
+/// }"#;
+/// let config = parse_text(text, "mcp.json", 20).unwrap();
+/// assert_eq!(inputs_of(&config.servers[0]), ["token"]);
+/// assert!(config.inputs[0].secret);
+/// ```
+#[must_use]
+pub fn inputs_of(server: &ServerDefinition) -> Vec<String> {
+    let texts: Vec<&str> = match &server.transport {
+        Transport::Stdio { environment, .. } => environment.iter().map(|(_, value)| value.expose_secret()).collect(),
+        Transport::Http { url, headers } => {
+            [url.as_str()].into_iter().chain(headers.iter().map(|(_, value)| value.expose_secret())).collect()
+        }
+    };
+    let mut ids: Vec<String> = Vec::new();
+    for template in texts.into_iter().filter_map(|text| Template::parse(text).ok()) {
+        for id in template.inputs() {
+            if !ids.iter().any(|known| known == id) {
+                ids.push(id.to_owned());
+            }
+        }
+    }
+    ids
 }

@@ -1,9 +1,28 @@
-//! What the operator wrote: a config's bytes become [`ServerDefinition`]s, or an error that names the place.
+//! What the operator wrote: a config's bytes become [`ServerDefinition`]s, or errors that name file, line, column and field.
+//!
+//! Text becomes a tree that knows its places (`tree`); servers and inputs are read from it, each with all of its problems
+//! (`parse`, `server`, `inputs`, `rules`). Placeholders are recognised at once ([`Template`]) and replaced only when a
+//! server is started ([`resolve_command`], [`resolve_http`]).
 
 mod definition;
+mod env_file;
+mod inputs;
 mod parse;
+mod problem;
+mod rules;
+mod server;
 mod substitute;
+mod template;
+mod tree;
 
-pub use definition::{Confirm, ServerDefinition, ToolFilter, Transport};
+#[cfg(test)]
+mod env_file_tests;
+#[cfg(test)]
+mod properties;
+
+pub use definition::{Confirm, InputDefinition, InvalidServer, Origin, ServerDefinition, ToolFilter, Transport, inputs_of};
+pub use env_file::{MAX_ENV_FILE_BYTES, parse_env_file, read_env_file};
 pub use parse::{Config, parse_object, parse_text};
-pub use substitute::{ResolvedCommand, Surroundings, resolve_command};
+pub use problem::Problem;
+pub use substitute::{ResolvedCommand, ResolvedHttp, Surroundings, resolve_command, resolve_http};
+pub use template::{Part, Placeholder, Template};

@@ -1,12 +1,17 @@
 //! `${…}` in a config, replaced when a server is started: never earlier, so that no secret lies around resolved.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use secrecy::{ExposeSecret, SecretString};
 
-use super::definition::Transport;
-use crate::error::{Error, Result};
+use super::definition::{Origin, ServerDefinition, Transport};
+use super::env_file::{MAX_ENV_FILE_BYTES, parse_env_file};
+use super::problem::{Problem, displayed};
+use super::rules;
+use super::template::{Allowed, Part, Placeholder, Template};
+use crate::error::Result;
 
 /// What placeholders refer to, handed in so that tests need no environment of their own.
 #[derive(Debug, Clone)]
@@ -21,8 +26,21 @@ pub struct Surroundings {
 pub struct ResolvedCommand {
     pub command: String,
     pub arguments: Vec<String>,
+    /// All that the child gets, sorted by name.
     pub environment: Vec<(String, SecretString)>,
     pub working_directory: PathBuf,
+    /// What came from variables, inputs and the environment file, for redaction. None is empty; the same may stand twice.
+    pub secrets: Vec<SecretString>,
+}
+
+/// A Streamable HTTP address with nothing left to replace.
+#[derive(Debug)]
+pub struct ResolvedHttp {
+    /// May hold a secret, as a part of its query.
+    pub url: SecretString,
+    pub headers: Vec<(String, SecretString)>,
+    /// What came from variables and inputs, for redaction. None is empty; the same may stand twice.
+    pub secrets: Vec<SecretString>,
 }
 
 /// What a child gets of our environment besides what its config declares: the MCP SDKs' safe list, and where to put temporary files.
@@ -30,127 +48,221 @@ const INHERITED: [&str; 9] = ["PATH", "HOME", "LANG", "LC_ALL", "TERM", "TMPDIR"
 
 /// Replaces the placeholders of a stdio server. `None` for a server that has no command.
 ///
+/// `inputs` has what a person answered, by the ids of [`super::inputs_of`]; `read_file` reads the environment file
+/// ([`super::read_env_file`]). Of a variable's values, the config's own wins over the file's, and that over the inherited one.
+///
 /// # Errors
-/// `ERR_CONFIG_INVALID` for an unset variable or an unknown placeholder, with the field that has it.
-pub fn resolve_command(server: &str, transport: &Transport, surroundings: &Surroundings) -> Result<Option<ResolvedCommand>> {
-    let Transport::Stdio { command, arguments, environment, working_directory, environment_file } = transport else {
+/// `ERR_CONFIG_INVALID` with all that is missing or unusable: unset variables, inputs without a value, the environment file.
+///
+/// ```
+/// use hyperlight_mcp::config::{Surroundings, parse_text, read_env_file, resolve_command};
+/// let text = r#"{ "servers": { "a": { "command": "${userHome}/bin/a", "env": { "TOKEN": "${A_TOKEN}" } } } }"#;
+/// let config = parse_text(text, "config.json", 20).unwrap();
+/// let environment = [("A_TOKEN".to_owned(), "t0k".to_owned())].into();
+/// let surroundings = Surroundings { environment, workspace_folder: "/work".into(), user_home: "/home/ada".into() };
+/// let resolved = resolve_command(&config.servers[0], &surroundings, &Default::default(), read_env_file).unwrap().unwrap();
+/// assert_eq!(resolved.command, "/home/ada/bin/a");
+/// assert_eq!(resolved.secrets.len(), 1);
+/// ```
+pub fn resolve_command(
+    server: &ServerDefinition,
+    surroundings: &Surroundings,
+    inputs: &BTreeMap<String, SecretString>,
+    read_file: impl FnOnce(&Path) -> io::Result<Vec<u8>>,
+) -> Result<Option<ResolvedCommand>> {
+    let Transport::Stdio { command, arguments, environment, removed_environment, working_directory, environment_file } = &server.transport
+    else {
         return Ok(None);
     };
-    if environment_file.is_some() {
-        // Refused rather than ignored: the server would start without what it needs.
-        return Err(invalid(&format!("{server}.envFile"), "is not read by this version; write the variables into env".to_owned()));
-    }
-    let plain = |field: String, text: &str| replace(text, &field, surroundings, Variables::Folders);
-    let arguments =
-        arguments.iter().enumerate().map(|(index, text)| plain(format!("{server}.args[{index}]"), text)).collect::<Result<_>>()?;
-    let mut resolved: Vec<(String, SecretString)> = INHERITED
-        .iter()
-        .filter_map(|name| surroundings.environment.get(*name).map(|value| ((*name).to_owned(), SecretString::from(value.clone()))))
-        .collect();
-    for (name, value) in environment {
-        let value = replace(value.expose_secret(), &format!("{server}.env.{name}"), surroundings, Variables::All)?;
-        resolved.retain(|(known, _)| known != name);
-        resolved.push((name.clone(), SecretString::from(value)));
-    }
-    let working_directory = match working_directory {
-        Some(folder) => surroundings.workspace_folder.join(plain(format!("{server}.cwd"), folder)?),
-        None => surroundings.workspace_folder.clone(),
-    };
-    Ok(Some(ResolvedCommand { command: plain(format!("{server}.command"), command)?, arguments, environment: resolved, working_directory }))
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Variables {
-    /// `${workspaceFolder}` and `${userHome}` only.
-    Folders,
-    /// The environment's as well.
-    All,
-}
-
-fn replace(text: &str, field: &str, surroundings: &Surroundings, variables: Variables) -> Result<String> {
-    let mut output = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(start) = rest.find("${") {
-        let Some(length) = rest[start..].find('}') else { break };
-        let name = &rest[start + 2..start + length];
-        // `\${VAR}` means the same: the backslash keeps other programs from replacing it first.
-        let literal = rest[..start].strip_suffix('\\').unwrap_or(&rest[..start]);
-        output.push_str(literal);
-        output.push_str(&look_up(name, field, surroundings, variables)?);
-        rest = &rest[start + length + 1..];
-    }
-    output.push_str(rest);
-    Ok(output)
-}
-
-fn look_up(name: &str, field: &str, surroundings: &Surroundings, variables: Variables) -> Result<String> {
-    let path = |path: &Path| Ok(path.to_string_lossy().into_owned());
-    match name {
-        "workspaceFolder" => path(&surroundings.workspace_folder),
-        "userHome" => path(&surroundings.user_home),
-        _ if variables == Variables::All => {
-            let variable = name.strip_prefix("env:").unwrap_or(name);
-            surroundings
-                .environment
-                .get(variable)
-                .cloned()
-                .ok_or_else(|| invalid(field, format!("the environment variable {variable} is not set")))
+    let mut filler = Filler::new(&server.origin, surroundings, inputs);
+    let command = filler.plain("command", command);
+    let arguments = arguments.iter().enumerate().map(|(index, text)| filler.plain(&format!("args[{index}]"), text)).collect();
+    let folder = working_directory.as_ref().map_or_else(String::new, |folder| filler.plain("cwd", folder));
+    // Sorted and looked up by name: a file may have very many.
+    let mut variables: BTreeMap<String, SecretString> = inherited(surroundings);
+    if let Some(file) = environment_file {
+        let path = surroundings.workspace_folder.join(filler.plain("envFile", file));
+        for (name, value) in filler.environment_file(&path, read_file)? {
+            filler.keep(value.expose_secret());
+            variables.insert(name, value);
         }
-        _ => Err(invalid(field, format!("${{{name}}} is not replaced here; ${{workspaceFolder}} and ${{userHome}} are"))),
     }
+    for (name, value) in environment {
+        let key = format!("env.{name}");
+        let value = filler.fill(&key, value.expose_secret(), Allowed::All);
+        filler.check(&key, rules::check_no_nul(&value));
+        variables.insert(name.clone(), SecretString::from(value));
+    }
+    for name in removed_environment {
+        variables.remove(name);
+    }
+    let secrets = filler.finish()?;
+    let working_directory = surroundings.workspace_folder.join(folder);
+    Ok(Some(ResolvedCommand { command, arguments, environment: variables.into_iter().collect(), working_directory, secrets }))
 }
 
-fn invalid(field: &str, problem: String) -> Error {
-    Error::ConfigInvalid { file: "config".to_owned(), field: field.to_owned(), problem }
+/// Replaces the placeholders of a server over HTTP. `None` for a server that has a command.
+///
+/// # Errors
+/// `ERR_CONFIG_INVALID` with all that is missing, or what a value turns into that no URL or header can be.
+///
+/// ```
+/// use hyperlight_mcp::config::{Surroundings, parse_text, resolve_http};
+/// use secrecy::{ExposeSecret, SecretString};
+/// let text = r#"{
+///     "inputs": [{ "type": "promptString", "id": "token" }],
+///     "servers": { "a": { "url": "https://${HOST:-example.com}/mcp", "headers": { "Authorization": "Bearer ${input:token}" } } }
+/// }"#;
+/// let server = &parse_text(text, "mcp.json", 20).unwrap().servers[0];
+/// let surroundings = Surroundings { environment: [].into(), workspace_folder: "/work".into(), user_home: "/home/ada".into() };
+/// let answers = [("token".to_owned(), SecretString::from("t0k"))].into();
+/// let resolved = resolve_http(server, &surroundings, &answers).unwrap().unwrap();
+/// assert_eq!(resolved.url.expose_secret(), "https://example.com/mcp");
+/// assert_eq!(resolved.headers[0].1.expose_secret(), "Bearer t0k");
+/// assert!(resolve_http(server, &surroundings, &[].into()).unwrap_err().to_string().contains("onInput"));
+/// ```
+pub fn resolve_http(
+    server: &ServerDefinition,
+    surroundings: &Surroundings,
+    inputs: &BTreeMap<String, SecretString>,
+) -> Result<Option<ResolvedHttp>> {
+    let Transport::Http { url, headers } = &server.transport else { return Ok(None) };
+    let mut filler = Filler::new(&server.origin, surroundings, inputs);
+    let before = filler.problems.len();
+    let url = filler.fill("url", url, Allowed::All);
+    if filler.problems.len() == before {
+        filler.check("url", rules::check_url(&url));
+    }
+    let mut header = |(name, value): &(String, SecretString)| {
+        let key = format!("headers.{name}");
+        let value = filler.fill(&key, value.expose_secret(), Allowed::All);
+        filler.check(&key, rules::check_header_value(&value));
+        (name.clone(), SecretString::from(value))
+    };
+    let headers = headers.iter().map(&mut header).collect();
+    Ok(Some(ResolvedHttp { url: SecretString::from(url), headers, secrets: filler.finish()? }))
+}
+
+fn inherited(surroundings: &Surroundings) -> BTreeMap<String, SecretString> {
+    let pass = |name: &&str| surroundings.environment.get(*name).map(|value| ((*name).to_owned(), SecretString::from(value.clone())));
+    INHERITED.iter().filter_map(pass).collect()
+}
+
+/// Replaces placeholders, and collects what is wrong and what is secret.
+struct Filler<'a> {
+    origin: &'a Origin,
+    surroundings: &'a Surroundings,
+    inputs: &'a BTreeMap<String, SecretString>,
+    problems: Vec<Problem>,
+    secrets: Vec<SecretString>,
+}
+
+impl<'a> Filler<'a> {
+    fn new(origin: &'a Origin, surroundings: &'a Surroundings, inputs: &'a BTreeMap<String, SecretString>) -> Self {
+        Self { origin, surroundings, inputs, problems: Vec::new(), secrets: Vec::new() }
+    }
+
+    fn finish(self) -> Result<Vec<SecretString>> {
+        if self.problems.is_empty() { Ok(self.secrets) } else { Err(self.origin.error(self.problems)) }
+    }
+
+    /// What a person and other processes can see.
+    fn plain(&mut self, key: &str, text: &str) -> String {
+        self.fill(key, text, Allowed::Folders)
+    }
+
+    fn fill(&mut self, key: &str, text: &str, allowed: Allowed) -> String {
+        let checked = Template::parse(text).and_then(|template| template.check(allowed).map(|()| template));
+        let template = match checked {
+            Ok(template) => template,
+            Err(problems) => {
+                self.problems.extend(problems.into_iter().map(|problem| self.origin.problem(key, problem)));
+                return String::new();
+            }
+        };
+        let mut output = String::with_capacity(text.len());
+        for part in template.parts() {
+            match part {
+                Part::Literal(text) => output.push_str(text),
+                Part::Placeholder { meaning, .. } => match self.look_up(*meaning) {
+                    Ok(value) => output.push_str(&value),
+                    Err(problem) => self.problems.push(self.origin.problem(key, problem)),
+                },
+            }
+        }
+        output
+    }
+
+    fn look_up(&mut self, placeholder: Placeholder) -> std::result::Result<String, String> {
+        match placeholder {
+            Placeholder::WorkspaceFolder => Ok(self.surroundings.workspace_folder.to_string_lossy().into_owned()),
+            Placeholder::UserHome => Ok(self.surroundings.user_home.to_string_lossy().into_owned()),
+            Placeholder::Variable { name, default } => {
+                let value = self.surroundings.environment.get(name);
+                // As a shell has it: the default also stands in for an empty value.
+                match (value.filter(|value| default.is_none() || !value.is_empty()), default) {
+                    (Some(value), _) => {
+                        self.keep(value);
+                        Ok(value.clone())
+                    }
+                    (None, Some(default)) => Ok(default.to_owned()),
+                    (None, None) => {
+                        Err(format!("the environment variable {name} is not set. Set it, or write a default: ${{{name}:-default}}"))
+                    }
+                }
+            }
+            Placeholder::Input(id) => {
+                let missing = || format!("the input \"{}\" has no value: give onInput, a callback that is asked for it", displayed(id));
+                let value = self.inputs.get(id).ok_or_else(missing)?.expose_secret();
+                self.keep(value);
+                Ok(value.to_owned())
+            }
+        }
+    }
+
+    /// For redaction; of an empty text, nothing would be left.
+    fn keep(&mut self, value: &str) {
+        if !value.is_empty() {
+            self.secrets.push(SecretString::from(value));
+        }
+    }
+
+    fn check(&mut self, key: &str, verdict: std::result::Result<(), &'static str>) {
+        if let Err(problem) = verdict {
+            self.problems.push(self.origin.problem(key, problem));
+        }
+    }
+
+    /// The variables of the environment file. That it cannot be read is one problem of several; what is wrong inside of
+    /// it is an error of its own, as it is of another file.
+    fn environment_file(
+        &mut self,
+        path: &Path,
+        read_file: impl FnOnce(&Path) -> io::Result<Vec<u8>>,
+    ) -> Result<Vec<(String, SecretString)>> {
+        if !self.problems.is_empty() {
+            // Its path may be half replaced.
+            return Ok(Vec::new());
+        }
+        let file = path.display().to_string();
+        let unusable = match read_file(path).map(|bytes| (bytes.len(), String::from_utf8(bytes))) {
+            Ok((size, _)) if size > MAX_ENV_FILE_BYTES => {
+                format!("the file {file} is too large: the limit of an environment file is {MAX_ENV_FILE_BYTES} bytes")
+            }
+            Ok((_, Ok(text))) => return parse_env_file(&text, &file),
+            Ok((_, Err(error))) => {
+                let before = error.utf8_error().valid_up_to();
+                let line = error.as_bytes().iter().take(before).filter(|byte| **byte == b'\n').count() + 1;
+                format!("the file {file} is no UTF-8 text in line {line}")
+            }
+            Err(error) => format!("the file {file} cannot be read: {error}. Create it, or leave out envFile"),
+        };
+        let problem = self.origin.problem("envFile", unusable);
+        self.problems.push(problem);
+        Ok(Vec::new())
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn surroundings() -> Surroundings {
-        let environment = [("TOKEN", "t0k"), ("PATH", "/bin"), ("SECRET_OF_OURS", "x")];
-        Surroundings {
-            environment: environment.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
-            workspace_folder: "/work space".into(),
-            user_home: "/home/ada".into(),
-        }
-    }
-
-    fn stdio(arguments: &[&str], environment: &[(&str, &str)]) -> Transport {
-        Transport::Stdio {
-            command: "${userHome}/bin/server".into(),
-            arguments: arguments.iter().map(ToString::to_string).collect(),
-            environment: environment.iter().map(|(name, value)| ((*name).to_owned(), SecretString::from(*value))).collect(),
-            working_directory: Some("sub".into()),
-            environment_file: None,
-        }
-    }
-
-    #[test]
-    fn folders_are_replaced_everywhere_and_variables_in_env() {
-        let transport = stdio(&["${workspaceFolder}/x"], &[("A", "${TOKEN}-${env:TOKEN}"), ("B", "\\${TOKEN}")]);
-        let resolved = resolve_command("s", &transport, &surroundings()).unwrap().unwrap();
-        assert_eq!(resolved.command, "/home/ada/bin/server");
-        assert_eq!(resolved.arguments, ["/work space/x"]);
-        assert_eq!(resolved.working_directory, Path::new("/work space/sub"));
-        let value =
-            |name: &str| resolved.environment.iter().find(|(known, _)| known == name).map(|(_, value)| value.expose_secret().to_owned());
-        assert_eq!(value("A").as_deref(), Some("t0k-t0k"));
-        assert_eq!(value("B").as_deref(), Some("t0k"));
-    }
-
-    #[test]
-    fn a_child_gets_the_safe_list_and_nothing_else_of_ours() {
-        let resolved = resolve_command("s", &stdio(&[], &[]), &surroundings()).unwrap().unwrap();
-        let names: Vec<_> = resolved.environment.iter().map(|(name, _)| name.as_str()).collect();
-        assert_eq!(names, ["PATH"]);
-    }
-
-    #[test]
-    fn an_unset_variable_is_an_error_that_names_it_and_its_field() {
-        let error = resolve_command("s", &stdio(&[], &[("A", "${NOPE}")]), &surroundings()).unwrap_err();
-        assert!(error.to_string().contains("s.env.A") && error.to_string().contains("NOPE"), "{error}");
-        assert!(resolve_command("s", &stdio(&["${TOKEN}"], &[]), &surroundings()).unwrap_err().to_string().contains("s.args[0]"));
-    }
-}
+#[path = "substitute_tests.rs"]
+mod tests;

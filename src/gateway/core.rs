@@ -1,38 +1,47 @@
-//! What a gateway and its sandboxes share: the rooms, wired. Calls pass from here to the servers.
+//! What a gateway and its sandboxes share: the rooms, wired. Connections are made here.
 
 use std::collections::{BTreeMap, HashMap};
-use std::future::Future;
-use std::pin::Pin;
+use std::ffi::OsString;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
-use serde_json::{Map, Value as Json};
+use secrecy::{ExposeSecret as _, SecretString};
 use tokio_util::sync::CancellationToken;
 
-use crate::bridge::ToolCaller;
+use super::callbacks::{CallScope, CallbackChain, pause};
+use super::events::{Event, Events};
+use super::options::ConfigSource;
 use crate::catalog::Manifest;
-use crate::client::{CallLimits, Connection, Connections, Launch};
-use crate::config::{ServerDefinition, Surroundings, Transport, resolve_command};
+use crate::client::{Connection, Connections, Launch};
+use crate::config::{ResolvedCommand, ServerDefinition, Surroundings, Transport, inputs_of, read_env_file, resolve_command};
 use crate::error::{Error, Result};
 use crate::limits::Limits;
 use crate::registry::Registry;
-use crate::sandbox::Sandboxes;
-use crate::trust::{ApprovalStore, Standing};
+use crate::sandbox::{RunControl, Sandboxes};
+use crate::trust::{ApprovalStore, Executables, Redactor, Standing, Subject, is_redactable, is_secret};
+
+/// The values of inputs that have been asked for.
+type Inputs = BTreeMap<String, SecretString>;
 
 pub(super) struct Core {
     pub(super) registry: Registry,
+    /// Where the config comes from, to read it again.
+    pub(super) source: ConfigSource,
     pub(super) approvals: ApprovalStore,
+    pub(super) executables: Arc<Executables>,
     pub(super) connections: Connections,
     pub(super) sandboxes: Sandboxes,
     pub(super) limits: Arc<Limits>,
     pub(super) surroundings: Surroundings,
     /// Manifests that a person was shown, until they are approved.
-    pub(super) shown: Mutex<HashMap<String, Manifest>>,
+    pub(super) shown: Mutex<HashMap<String, Arc<Manifest>>>,
     pub(super) closed: CancellationToken,
-    /// What was odd about the config.
-    pub(super) warnings: Vec<String>,
-    /// For calls that a run's thread sends off.
-    pub(super) this: std::sync::Weak<Core>,
+    pub(super) redactor: Arc<Redactor>,
+    pub(super) events: Events,
+    pub(super) callbacks: CallbackChain,
+    /// What a person allowed as long as the gateway is open.
+    pub(super) session: CallScope,
+    /// Asked for once. The lock is held while a person answers: nobody is asked the same twice.
+    pub(super) inputs: tokio::sync::Mutex<Inputs>,
 }
 
 impl Core {
@@ -41,70 +50,162 @@ impl Core {
         if self.closed.is_cancelled() { Err(Error::Closed { what: "gateway" }) } else { Ok(()) }
     }
 
-    /// The live connection of a server whose command is approved. Reads the approval again before it starts a process.
-    pub(super) async fn connect(&self, server: &ServerDefinition) -> Result<Arc<Connection>> {
-        self.check_open()?;
-        let launch = || {
-            if self.approvals.standing(server)? == Standing::Unapproved {
-                return Err(Error::NotApproved { server: server.name.clone() });
-            }
-            self.launch(server)
-        };
-        let connecting = self.connections.get(&server.name, server.connect_timeout_ms, launch);
-        let outcome = tokio::select! {
-            biased;
-            () = self.closed.cancelled() => return Err(Error::Closed { what: "gateway" }),
-            outcome = connecting => outcome,
-        };
-        self.registry.record(&server.name, &outcome);
-        outcome
+    /// An error as it may leave the crate.
+    pub(super) fn redacted(&self, error: Error) -> Error {
+        error.map_text(|text| self.redactor.redact(text).into_owned())
     }
 
-    /// How far the approval on disk holds, with the tools that the config's filter lets through now.
+    /// The live connection of a server whose command is approved. Reads the approval again before it starts a process.
+    pub(super) async fn connect(
+        &self,
+        server: &Arc<ServerDefinition>,
+        callbacks: &CallbackChain,
+        control: Option<&RunControl>,
+    ) -> Result<Arc<Connection>> {
+        self.check_open()?;
+        let connecting = self.connections.get(&server.name, server.connect_timeout_ms, self.launch(server, callbacks, control));
+        let outcome = tokio::select! {
+            biased;
+            () = self.closed.cancelled() => Err(Error::Closed { what: "gateway" }),
+            outcome = connecting => outcome,
+        };
+        let outcome = outcome.map_err(|error| self.redacted(error));
+        // A refusal or a full house says nothing about the server.
+        if !matches!(outcome, Err(Error::Closed { .. } | Error::NotApproved { .. } | Error::TooManyConnections { .. })) {
+            self.registry.record(&server.name, &outcome);
+        }
+        let connection = outcome?;
+        let live = connection.manifest().await?;
+        self.report_drift(server, &live)?;
+        Ok(connection)
+    }
+
+    /// How far the approval on disk holds.
     pub(super) fn standing(&self, server: &ServerDefinition) -> Result<Standing> {
-        Ok(match self.approvals.standing(server)? {
-            Standing::Full(manifest) => Standing::Full(Box::new(filtered(server, &manifest))),
-            other => other,
-        })
+        self.approvals.standing(&self.subject(server)?)
+    }
+
+    /// What the approval of a server is about, as far as it decides now.
+    pub(super) fn subject(&self, server: &ServerDefinition) -> Result<Subject> {
+        let executable = if server.pin_executable { self.executable(server) } else { None };
+        self.subject_with(server, executable)
+    }
+
+    /// The same with the program that would be started: looked for on a thread that may block, as it may be large.
+    pub(super) async fn full_subject(self: &Arc<Self>, server: &Arc<ServerDefinition>) -> Result<Subject> {
+        let (core, definition) = (Arc::clone(self), Arc::clone(server));
+        let executable = tokio::task::spawn_blocking(move || core.executable(&definition)).await;
+        self.subject_with(server, executable.map_err(|error| Error::Internal(error.to_string()))?)
+    }
+
+    fn subject_with(&self, server: &ServerDefinition, executable: Option<crate::trust::Executable>) -> Result<Subject> {
+        let pinned = if server.pin_values { Some(self.pinned_values(server)) } else { None };
+        Ok(Subject::new(server, self.approvals.key(), executable, pinned.as_deref()))
+    }
+
+    /// The values of the environment as they are now. What a person is asked for is not among them.
+    fn pinned_values(&self, server: &ServerDefinition) -> Vec<(String, SecretString)> {
+        let inputs = inputs_of(server).into_iter().map(|id| (id, SecretString::from(""))).collect();
+        match resolve_command(server, &self.surroundings, &inputs, read_env_file) {
+            Ok(Some(command)) => command.environment,
+            // It cannot be started as it is: that is said when it is.
+            Ok(None) | Err(_) => Vec::new(),
+        }
+    }
+
+    fn executable(&self, server: &ServerDefinition) -> Option<crate::trust::Executable> {
+        let inputs = inputs_of(server).into_iter().map(|id| (id, SecretString::from(""))).collect();
+        let command = resolve_command(server, &self.surroundings, &inputs, read_env_file).ok()??;
+        let path = command.environment.iter().find(|(name, _)| name == "PATH").map(|(_, value)| OsString::from(value.expose_secret()));
+        self.executables.find(&command.command, &path.unwrap_or_default(), &command.working_directory)
     }
 
     /// The approved manifests that a run sees which starts now.
-    pub(super) fn visible_servers(&self) -> Result<BTreeMap<String, Manifest>> {
+    pub(super) fn visible_servers(&self) -> Result<BTreeMap<String, Arc<Manifest>>> {
         self.check_open()?;
         let mut visible = BTreeMap::new();
         for server in self.registry.servers().iter().filter(|server| self.registry.is_enabled(&server.name)) {
             if let Standing::Full(manifest) = self.standing(server)? {
-                visible.insert(server.name.clone(), *manifest);
+                visible.insert(server.name.clone(), manifest);
             }
         }
         Ok(visible)
     }
 
-    /// Calls a tool of an approved and enabled server.
-    pub(super) async fn call_tool(&self, name: &str, tool: &str, arguments: Map<String, Json>, timeout_ms: Option<u64>) -> Result<Json> {
-        let server = self.registry.server(name)?;
-        if !self.registry.is_enabled(name) {
-            return Err(match self.approvals.standing(&server)? {
-                Standing::Full(_) => Error::NotEnabled { server: name.to_owned() },
-                _ => Error::NotApproved { server: name.to_owned() },
-            });
+    /// What to start, where that is approved. Asks for inputs; tells where the program has changed.
+    async fn launch(&self, server: &Arc<ServerDefinition>, callbacks: &CallbackChain, control: Option<&RunControl>) -> Result<Launch> {
+        if let Standing::Unapproved(lack) = self.standing(server)? {
+            return Err(Error::NotApproved { server: server.name.clone(), reason: lack.to_string() });
         }
-        if !server.filter.admits(tool) {
-            return Err(Error::UnknownTool { server: name.to_owned(), tool: tool.to_owned(), known: Vec::new() });
+        if matches!(server.transport, Transport::Http { .. }) {
+            let problem = "servers over HTTP cannot be connected by this version; use one with a command".to_owned();
+            return Err(Error::UnsupportedTransport { server: server.name.clone(), problem });
         }
-        let limit_ms = server.call_timeout_ms.unwrap_or(self.limits.call_timeout_ms);
-        let timeout = Duration::from_millis(timeout_ms.unwrap_or(limit_ms).min(limit_ms));
-        let connection = self.connect(&server).await?;
-        tracing::debug!(server = name, tool, "call");
-        connection.call(tool, arguments, CallLimits { timeout }).await
+        self.ask_inputs(server, callbacks, control).await?;
+        let resolved = {
+            let inputs = self.inputs.lock().await;
+            resolve_command(server, &self.surroundings, &inputs, read_env_file)?
+        };
+        let missing = || Error::Internal(format!("server \"{}\" has no command", server.name));
+        let command = resolved.ok_or_else(missing)?;
+        self.learn_secrets(server, &command);
+        self.check_executable(server, &command).await?;
+        let redactor = Arc::clone(&self.redactor);
+        Ok(Launch { server: server.name.clone(), command, redact: Arc::new(move |text| redactor.redact(text).into_owned()) })
     }
 
-    fn launch(&self, server: &ServerDefinition) -> Result<Launch> {
-        let unsupported = |problem: &str| Error::UnsupportedTransport { server: server.name.clone(), problem: problem.to_owned() };
-        match (&server.transport, resolve_command(&server.name, &server.transport, &self.surroundings)?) {
-            (Transport::Stdio { .. }, Some(command)) => Ok(Launch { server: server.name.clone(), command }),
-            _ => Err(unsupported("servers over HTTP cannot be connected by this version; use one with a command")),
+    async fn ask_inputs(&self, server: &ServerDefinition, callbacks: &CallbackChain, control: Option<&RunControl>) -> Result<()> {
+        let needed = inputs_of(server);
+        if needed.is_empty() {
+            return Ok(());
         }
+        let clock = pause(control);
+        let mut inputs = self.inputs.lock().await;
+        for id in needed {
+            if inputs.contains_key(&id) {
+                continue;
+            }
+            let description = self.registry.input(&id).and_then(|input| input.description).unwrap_or_default();
+            let given = match callbacks.input(&id, &description) {
+                Some(answer) => Some(answer.await?),
+                None => self.registry.input(&id).and_then(|input| input.default),
+            };
+            if let Some(value) = given {
+                inputs.insert(id, value);
+            }
+        }
+        drop(clock);
+        Ok(())
+    }
+
+    /// From now on these are redacted: what came from elsewhere, and literals that look secret.
+    fn learn_secrets(&self, server: &ServerDefinition, command: &ResolvedCommand) {
+        self.redactor.add(command.secrets.iter().filter(|secret| is_redactable(secret.expose_secret())));
+        let values = match &server.transport {
+            Transport::Stdio { environment, .. } => environment,
+            Transport::Http { headers, .. } => headers,
+        };
+        let literals = values.iter().filter(|(name, value)| is_secret(name, value.expose_secret()));
+        self.redactor.add(literals.map(|(_, value)| value));
+    }
+
+    /// Tells where the program is not the one that was approved. Where that needs approval, the standing says so already.
+    async fn check_executable(&self, server: &ServerDefinition, command: &ResolvedCommand) -> Result<()> {
+        let Some(known) = self.approvals.approval(&server.name)?.and_then(|approval| approval.executable) else { return Ok(()) };
+        let path = command.environment.iter().find(|(name, _)| name == "PATH").map(|(_, value)| OsString::from(value.expose_secret()));
+        let (program, folder) = (command.command.clone(), command.working_directory.clone());
+        let executables = Arc::clone(&self.executables);
+        let found = tokio::task::spawn_blocking(move || executables.find(&program, &path.unwrap_or_default(), &folder)).await;
+        if let Some(found) = found.ok().flatten().filter(|found| *found != known) {
+            tracing::warn!(server = server.name, "the program changed since its command was approved");
+            self.events.send(&Event::ExecutableChanged {
+                server: server.name.clone(),
+                path: found.path.display().to_string(),
+                before: known.sha256,
+                now: found.sha256,
+            });
+        }
+        Ok(())
     }
 }
 
@@ -113,21 +214,4 @@ pub(super) fn filtered(server: &ServerDefinition, manifest: &Manifest) -> Manife
     let mut manifest = manifest.clone();
     manifest.tools.retain(|tool| server.filter.admits(&tool.name));
     manifest
-}
-
-impl ToolCaller for Core {
-    fn call(&self, server: String, tool: String, arguments: Map<String, Json>) -> Pin<Box<dyn Future<Output = Result<Json>> + Send>> {
-        let core = self.this.upgrade();
-        Box::pin(async move {
-            let outcome = match core {
-                Some(core) => core.call_tool(&server, &tool, arguments, None).await,
-                None => Err(Error::Closed { what: "gateway" }),
-            };
-            match outcome {
-                // The run is being ended for the same reason: its guest must not have the last word.
-                Err(Error::Closed { .. }) => std::future::pending().await,
-                outcome => outcome,
-            }
-        })
-    }
 }

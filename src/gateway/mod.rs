@@ -1,30 +1,42 @@
 //! The one object that an agent holds. It owns the rooms and wires them.
 
 mod agent_modules;
+mod approval;
+mod callbacks;
+mod calls;
 mod core;
+mod events;
 mod options;
+mod reload;
 mod sandbox;
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use serde::Serialize;
 use serde_json::{Map, Value as Json};
 use tokio_util::sync::CancellationToken;
 
 pub use agent_modules::AgentModule;
+pub use callbacks::{Answer, ApprovalQuestion, CallbackChain, Callbacks};
+pub use events::{Event, EventListener};
 pub use options::{EnableAtOpen, GatewayOptions};
+pub use reload::ReloadReport;
 pub use sandbox::{RunOptions, RunReport, Sandbox};
 
+use self::callbacks::CallScope;
 use self::core::{Core, filtered};
-use crate::bridge::{ToolErrors, check_arguments_size, tool_result};
-use crate::catalog::Manifest;
+use self::events::Events;
+use crate::bridge::{ToolCall, ToolErrors, check_arguments_size, tool_result};
 use crate::client::{Connections, Watchdog};
-use crate::config::ServerDefinition;
+use crate::config::{ServerDefinition, Surroundings};
 use crate::error::{Error, Result};
-use crate::registry::{Registry, ServerState, ServerStatus};
+use crate::registry::{Entry, LastError, Registry, ServerState, ServerStatus};
 use crate::sandbox::{HypervisorReport, Sandboxes, Stop};
-use crate::trust::{ApprovalRequest, ApprovalStore, Standing, command_digest, manifest_digest};
+use crate::trust::{ApprovalStore, Executables, Redactor, Standing, filter_warnings, sanitise_line};
+
+/// Where a server comes from.
+const SOURCE: &str = "config";
+const MAX_NAME_CHARS: usize = 200;
 
 /// What `test(name)` found.
 #[derive(Debug, Clone, Serialize)]
@@ -39,6 +51,17 @@ pub struct ConnectionReport {
     pub server_version: String,
     /// Raw names, filtered.
     pub tools: Vec<String>,
+    /// Names in the config's filters that the server does not have.
+    pub warnings: Vec<String>,
+}
+
+/// How a call without a guest is made.
+#[derive(Default)]
+pub struct CallOptions {
+    /// Default and most: the server's, or `limits.callTimeoutMs`.
+    pub timeout_ms: Option<u64>,
+    /// Asked before the gateway's.
+    pub callbacks: Option<Arc<dyn Callbacks>>,
 }
 
 /// MCP servers, approvals and sandboxes of one agent. Cheap to clone: all clones are one gateway.
@@ -64,28 +87,40 @@ impl Gateway {
     /// # Errors
     /// `ERR_CONFIG_…`, `ERR_INVALID_OPTION`, `ERR_UNKNOWN_SERVER` for a name in `enable`, `ERR_APPROVAL_STORE`.
     pub fn open(options: GatewayOptions) -> Result<Self> {
-        options.limits.validate()?;
-        let config = options.read_config()?;
-        for warning in &config.warnings {
-            tracing::warn!("{warning}");
-        }
-        let limits = Arc::new(options.limits.clone());
-        let approvals = ApprovalStore::open(&options.state_folder())?;
         let surroundings = options.surroundings()?;
+        let redactor = Arc::new(Redactor::new(Some(&surroundings.user_home), Some(&surroundings.workspace_folder)));
+        Self::open_with(options, surroundings, &redactor).map_err(|error| error.map_text(|text| redactor.redact(text).into_owned()))
+    }
+
+    fn open_with(options: GatewayOptions, surroundings: Surroundings, redactor: &Arc<Redactor>) -> Result<Self> {
+        options.limits.validate()?;
+        let source = options.source()?;
+        let config = source.read()?;
         let warnings = config.warnings.clone();
-        let core = Arc::new_cyclic(|this| Core {
-            warnings,
+        let limits = Arc::new(options.limits.clone());
+        let events = Events { listener: options.on_event.clone(), redactor: Arc::clone(redactor), trace: options.trace };
+        let incidents = events.clone();
+        let on_incident = Arc::new(move |message| incidents.send(&Event::ApprovalsDamaged { message }));
+        let approvals = ApprovalStore::open(&options.state_folder(), on_incident)?;
+        let core = Arc::new(Core {
             registry: Registry::new(config),
+            source,
             approvals,
+            executables: Arc::new(Executables::default()),
             connections: Connections::new(Watchdog::new(options.watchdog), limits.max_connections, limits.connect_timeout_ms),
             sandboxes: Sandboxes::new(options.guest, Arc::clone(&limits), options.runtime.clone()),
             limits,
             surroundings,
             shown: Mutex::default(),
             closed: CancellationToken::new(),
-            this: this.clone(),
+            redactor: Arc::clone(redactor),
+            events,
+            callbacks: CallbackChain::default().within(options.callbacks),
+            session: CallScope::default(),
+            inputs: tokio::sync::Mutex::default(),
         });
         let gateway = Self { core };
+        gateway.warn_at_open(warnings);
         gateway.enable_at_open(&options.enable)?;
         Ok(gateway)
     }
@@ -94,12 +129,6 @@ impl Gateway {
     #[must_use]
     pub fn hypervisor(&self) -> HypervisorReport {
         self.core.sandboxes.report()
-    }
-
-    /// What was odd about the config, but no error.
-    #[must_use]
-    pub fn warnings(&self) -> &[String] {
-        &self.core.warnings
     }
 
     /// A handle that does not keep the gateway.
@@ -113,85 +142,8 @@ impl Gateway {
     /// # Errors
     /// `ERR_APPROVAL_STORE`.
     pub fn servers(&self) -> Result<Vec<ServerStatus>> {
-        self.core.registry.servers().iter().map(|server| self.status(server)).collect()
-    }
-
-    /// All that a person must see before yes. At stage `manifest` the server is started and its tools are read.
-    ///
-    /// # Errors
-    /// `ERR_UNKNOWN_SERVER`, `ERR_APPROVAL_STORE`, and at stage `manifest` what connecting gives.
-    pub async fn approval_request(&self, name: &str) -> Result<ApprovalRequest> {
-        let server = self.server(name)?;
-        let standing = self.core.approvals.standing(&server)?;
-        if standing == Standing::Unapproved {
-            return Ok(ApprovalRequest::command(&server, false));
-        }
-        let manifest = self.discover(&server).await?;
-        let approved = matches!(&standing, Standing::Full(known) if manifest_digest(known) == manifest_digest(&manifest));
-        let before = self.core.approvals.approved_manifest(name)?;
-        let request = ApprovalRequest::manifest(name, &manifest, before.as_ref(), approved);
-        self.shown().insert(name.to_owned(), manifest);
-        Ok(request)
-    }
-
-    /// Says yes: with a digest to exactly what that was shown for, starting nothing; without, to both stages as they stand.
-    ///
-    /// # Errors
-    /// `ERR_DIGEST_CHANGED` where the digest is of nothing that was shown or is so still; without one, what connecting gives.
-    pub async fn approve(&self, name: &str, digest: Option<&str>) -> Result<()> {
-        let server = self.server(name)?;
-        let Some(digest) = digest else {
-            self.core.approvals.approve_command(&server)?;
-            let manifest = self.discover(&server).await?;
-            return self.core.approvals.approve_manifest(&server, &manifest);
-        };
-        if digest == command_digest(&server) {
-            return self.core.approvals.approve_command(&server);
-        }
-        let shown = self.shown().get(name).filter(|manifest| manifest_digest(manifest) == digest).cloned();
-        let command_holds = self.core.approvals.standing(&server)? != Standing::Unapproved;
-        match shown {
-            Some(manifest) if command_holds => self.core.approvals.approve_manifest(&server, &manifest),
-            _ => Err(Error::DigestChanged { server: name.to_owned() }),
-        }
-    }
-
-    /// Takes the approval back, and ends what is live.
-    ///
-    /// # Errors
-    /// `ERR_UNKNOWN_SERVER`, `ERR_APPROVAL_STORE`.
-    pub async fn revoke(&self, name: &str) -> Result<()> {
-        self.server(name)?;
-        self.core.approvals.revoke(name)?;
-        self.shown().remove(name);
-        self.end(name).await;
-        Ok(())
-    }
-
-    /// Lets runs that start from now on see the server.
-    ///
-    /// # Errors
-    /// `ERR_SERVER_DISABLED`, `ERR_NOT_APPROVED`.
-    pub fn enable(&self, name: &str) -> Result<()> {
-        let server = self.server(name)?;
-        if server.disabled {
-            return Err(Error::ServerDisabled { server: name.to_owned() });
-        }
-        match self.core.approvals.standing(&server)? {
-            Standing::Full(_) => self.core.registry.set_enabled(name, true),
-            _ => return Err(Error::NotApproved { server: name.to_owned() }),
-        }
-        Ok(())
-    }
-
-    /// Hides the server, and ends what is live.
-    ///
-    /// # Errors
-    /// `ERR_UNKNOWN_SERVER`.
-    pub async fn disable(&self, name: &str) -> Result<()> {
-        self.server(name)?;
-        self.end(name).await;
-        Ok(())
+        let statuses: Result<Vec<_>> = self.core.registry.entries().iter().map(|entry| self.status(entry)).collect();
+        statuses.map_err(|error| self.core.redacted(error))
     }
 
     /// Connects anew and reports.
@@ -199,20 +151,25 @@ impl Gateway {
     /// # Errors
     /// `ERR_NOT_APPROVED`, `ERR_SERVER_DISABLED`, and what connecting gives.
     pub async fn test(&self, name: &str) -> Result<ConnectionReport> {
+        self.connection_report(name).await.map_err(|error| self.core.redacted(error))
+    }
+
+    async fn connection_report(&self, name: &str) -> Result<ConnectionReport> {
         let server = self.server(name)?;
-        if self.core.approvals.standing(&server)? == Standing::Unapproved {
-            return Err(Error::NotApproved { server: name.to_owned() });
-        }
+        self.check_startable(&server)?;
         self.core.connections.close(name).await;
         let connection = self.connect(&server).await?;
-        let manifest = filtered(&server, connection.manifest());
+        let live = connection.manifest().await?;
+        let (all_tools, manifest) = (live.tool_names(), filtered(&server, &live));
+        let line = |text: &str| sanitise_line(text, MAX_NAME_CHARS);
         Ok(ConnectionReport {
             server: name.to_owned(),
             connect_ms: connection.connect_time().as_secs_f64() * 1000.0,
-            era: manifest.protocol_version.clone(),
-            server_name: manifest.server_name.clone(),
-            server_version: manifest.server_version.clone(),
+            era: line(&manifest.protocol_version),
+            server_name: line(&manifest.server_name),
+            server_version: line(&manifest.server_version),
             tools: manifest.tool_names(),
+            warnings: filter_warnings(&server, &all_tools),
         })
     }
 
@@ -220,41 +177,30 @@ impl Gateway {
     ///
     /// # Errors
     /// `ERR_NO_HYPERVISOR`, `ERR_CLOSED`.
-    pub fn sandbox(&self, tool_errors: ToolErrors) -> Result<Arc<Sandbox>> {
+    pub fn sandbox(&self, tool_errors: ToolErrors, callbacks: Option<Arc<dyn Callbacks>>) -> Result<Arc<Sandbox>> {
         self.core.check_open()?;
         self.core.sandboxes.boot()?;
-        Ok(Arc::new(Sandbox::new(Arc::clone(&self.core), tool_errors)))
+        Ok(Arc::new(Sandbox::new(Arc::clone(&self.core), tool_errors, callbacks)))
     }
 
     /// Calls a tool without a guest: a `ToolResult`, whatever the server answered.
     ///
     /// # Errors
     /// Everything but an answer: refusals, time-outs, crashes, protocol errors.
-    pub async fn call_tool(
-        &self,
-        name: &str,
-        tool: &str,
-        arguments: Map<String, Json>,
-        timeout_ms: Option<u64>,
-        stop: &Stop,
-    ) -> Result<Json> {
+    pub async fn call_tool(&self, name: &str, tool: &str, arguments: Map<String, Json>, options: CallOptions, stop: &Stop) -> Result<Json> {
         self.core.check_open()?;
-        let server = self.core.registry.server(name)?;
         check_arguments_size(&format!("{name}.{tool}"), &arguments, self.core.limits.max_argument_bytes)?;
-        match self.core.standing(&server)? {
-            Standing::Full(manifest) if manifest.tool(tool).is_none() => {
-                return Err(Error::UnknownTool { server: name.to_owned(), tool: tool.to_owned(), known: manifest.tool_names() });
-            }
-            Standing::Full(_) => {}
-            // Another process may have taken it back while the connection lives.
-            _ => return Err(Error::NotApproved { server: name.to_owned() }),
-        }
-        tokio::select! {
+        let scope = CallScope::new(self.core.callbacks.within(options.callbacks), None);
+        let call = ToolCall { server: name.to_owned(), tool: tool.to_owned(), arguments, control: None };
+        let result = tokio::select! {
             biased;
             () = stop.stopped() => Err(stop.error("call", 0)),
             () = self.core.closed.cancelled() => Err(Error::Closed { what: "gateway" }),
-            result = self.core.call_tool(name, tool, arguments, timeout_ms) => Ok(tool_result(&result?)),
-        }
+            result = self.core.call_tool(call, &scope, options.timeout_ms) => result,
+        }?;
+        let result = tool_result(&result);
+        let is_error = result.get("isError").and_then(Json::as_bool) == Some(true);
+        Ok(if is_error { self.core.redactor.redact_json(&result) } else { result })
     }
 
     /// Refuses what is new, and ends what is pending.
@@ -282,58 +228,72 @@ impl Gateway {
         };
         for name in names {
             match self.enable(&name) {
-                Err(error @ (Error::NotApproved { .. } | Error::ServerDisabled { .. })) => tracing::info!("{error}"),
+                Err(error @ (Error::NotApproved { .. } | Error::ServerDisabled { .. } | Error::ConfigInvalid { .. })) => tracing::info!("{error}"),
                 other => other?,
             }
         }
         Ok(())
     }
 
-    async fn connect(&self, server: &ServerDefinition) -> Result<Arc<crate::client::Connection>> {
+    /// What is odd about the config is said once, and does not keep the gateway from opening.
+    fn warn_at_open(&self, warnings: Vec<String>) {
+        let invalid = self.core.registry.entries().into_iter().filter_map(|entry| match entry {
+            Entry::Invalid(server) => Some(format!("server \"{}\" cannot be used: {}", server.name, server.error)),
+            Entry::Valid(_) => None,
+        });
+        warnings.into_iter().chain(invalid).for_each(|warning| self.core.events.warn(warning));
+    }
+
+    async fn connect(&self, server: &Arc<ServerDefinition>) -> Result<Arc<crate::client::Connection>> {
         if server.disabled {
             return Err(Error::ServerDisabled { server: server.name.clone() });
         }
-        self.core.connect(server).await
-    }
-
-    async fn discover(&self, server: &ServerDefinition) -> Result<Manifest> {
-        Ok(filtered(server, self.connect(server).await?.manifest()))
-    }
-
-    async fn end(&self, name: &str) {
-        self.core.registry.set_enabled(name, false);
-        self.core.connections.close(name).await;
+        self.core.connect(server, &self.core.callbacks, None).await
     }
 
     fn server(&self, name: &str) -> Result<Arc<ServerDefinition>> {
         self.core.check_open()?;
-        self.core.registry.server(name)
+        self.core.registry.server(name).map_err(|error| self.core.redacted(error))
     }
 
-    fn status(&self, server: &ServerDefinition) -> Result<ServerStatus> {
+    fn status(&self, entry: &Entry) -> Result<ServerStatus> {
+        let server = match entry {
+            Entry::Valid(server) => server,
+            Entry::Invalid(server) => return Ok(invalid_status(&server.name, &self.core.redacted(server.error.clone()))),
+        };
         let standing = self.core.standing(server)?;
-        let last_error = self.core.registry.last_error(&server.name);
+        let registry = &self.core.registry;
+        let last_error = registry.last_error(&server.name);
         let state = match &standing {
             _ if server.disabled => ServerState::Disabled,
             _ if self.core.connections.is_connected(&server.name) => ServerState::Connected,
             _ if last_error.is_some() => ServerState::Error,
-            Standing::Unapproved => ServerState::Unapproved,
+            Standing::Unapproved(_) => ServerState::Unapproved,
             Standing::Command => ServerState::CommandApproved,
             Standing::Full(_) => ServerState::Idle,
         };
-        let tools = if let Standing::Full(manifest) = &standing { manifest.tool_names() } else { Vec::new() };
         Ok(ServerStatus {
             name: server.name.clone(),
             state,
             approved: matches!(standing, Standing::Full(_)),
-            enabled: self.core.registry.is_enabled(&server.name),
-            source: "config",
-            tools,
+            enabled: registry.is_enabled(&server.name),
+            source: SOURCE,
+            tools: if let Standing::Full(manifest) = &standing { manifest.tool_names() } else { Vec::new() },
+            quarantined: registry.quarantined(&server.name),
             last_error,
         })
     }
+}
 
-    fn shown(&self) -> MutexGuard<'_, HashMap<String, Manifest>> {
-        self.core.shown.lock().unwrap_or_else(PoisonError::into_inner)
+fn invalid_status(name: &str, error: &Error) -> ServerStatus {
+    ServerStatus {
+        name: name.to_owned(),
+        state: ServerState::Invalid,
+        approved: false,
+        enabled: false,
+        source: SOURCE,
+        tools: Vec::new(),
+        quarantined: Vec::new(),
+        last_error: Some(LastError::from(error)),
     }
 }

@@ -4,10 +4,13 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde_json::Value as Json;
 use tokio::runtime::Handle;
 
+use super::callbacks::Callbacks;
+use super::events::EventListener;
 use crate::config::{Config, Surroundings, parse_object, parse_text};
 use crate::error::{Error, Result};
 use crate::limits::Limits;
@@ -24,7 +27,7 @@ pub enum EnableAtOpen {
 }
 
 /// What [`super::Gateway::open`] takes.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct GatewayOptions {
     /// Default `~/.hyperagent/config.json`; missing there: no servers.
     pub config_path: Option<PathBuf>,
@@ -43,6 +46,40 @@ pub struct GatewayOptions {
     pub environment: BTreeMap<String, String>,
     /// Where everything asynchronous runs.
     pub runtime: Handle,
+    /// Told what happens.
+    pub on_event: Option<EventListener>,
+    /// Whether each connection and call is an event as well.
+    pub trace: bool,
+    /// Asked where neither the run nor the sandbox has an answer.
+    pub callbacks: Option<Arc<dyn Callbacks>>,
+}
+
+/// Where the config comes from.
+pub(super) struct ConfigSource {
+    content: ConfigContent,
+    max_servers: usize,
+}
+
+enum ConfigContent {
+    Given(Json),
+    File(PathBuf),
+    /// Missing, it means no servers.
+    DefaultFile(PathBuf),
+}
+
+impl ConfigSource {
+    /// Reads the config as it is now.
+    pub(super) fn read(&self) -> Result<Config> {
+        let path = match &self.content {
+            ConfigContent::Given(config) => return parse_object(config, "config", self.max_servers),
+            ConfigContent::File(path) | ConfigContent::DefaultFile(path) => path,
+        };
+        match fs::read_to_string(path) {
+            Ok(text) => parse_text(&text, &path.display().to_string(), self.max_servers),
+            Err(error) if error.kind() == ErrorKind::NotFound && matches!(self.content, ConfigContent::DefaultFile(_)) => Ok(Config::default()),
+            Err(error) => Err(Error::ConfigUnreadable { path: path.clone(), problem: error.to_string() }),
+        }
+    }
 }
 
 impl GatewayOptions {
@@ -71,24 +108,24 @@ impl GatewayOptions {
                 .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
                 .collect(),
             runtime,
+            on_event: None,
+            trace: false,
+            callbacks: None,
         }
     }
 
-    pub(super) fn read_config(&self) -> Result<Config> {
+    pub(super) fn source(&self) -> Result<ConfigSource> {
         let max_servers = self.limits.max_servers;
-        if let Some(config) = &self.config {
-            if self.config_path.is_some() {
+        let content = match (&self.config, &self.config_path) {
+            (Some(_), Some(_)) => {
                 let problem = "config and configPath exclude each other".to_owned();
                 return Err(Error::InvalidOption { method: "Gateway.open", problem });
             }
-            return parse_object(config, "config", max_servers);
-        }
-        let path = self.config_path.clone().unwrap_or_else(|| self.agent_folder().join("config.json"));
-        match fs::read_to_string(&path) {
-            Ok(text) => parse_text(&text, &path.display().to_string(), max_servers),
-            Err(error) if error.kind() == ErrorKind::NotFound && self.config_path.is_none() => Ok(Config::default()),
-            Err(error) => Err(Error::ConfigUnreadable { path, problem: error.to_string() }),
-        }
+            (Some(config), None) => ConfigContent::Given(config.clone()),
+            (None, Some(path)) => ConfigContent::File(path.clone()),
+            (None, None) => ConfigContent::DefaultFile(self.agent_folder().join("config.json")),
+        };
+        Ok(ConfigSource { content, max_servers })
     }
 
     pub(super) fn state_folder(&self) -> PathBuf {

@@ -8,10 +8,12 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use super::agent_modules::{AgentModule, AgentModules, RunHost, check};
+use super::callbacks::{CallScope, CallbackChain, Callbacks};
+use super::calls::RunCaller;
 use super::core::Core;
 use crate::bridge::{ServerCalls, ToolErrors};
 use crate::error::{Error, Result};
-use crate::sandbox::{LogListener, RunOutcome, RunRequest, RunStats, Stop, StopReason, Wire};
+use crate::sandbox::{LogEntry, LogListener, RunOutcome, RunRequest, RunStats, Stop, StopReason, Wire};
 
 /// What one run is given.
 #[derive(Default)]
@@ -26,6 +28,10 @@ pub struct RunOptions {
     pub stop: Stop,
     /// Told each entry of the log as it comes.
     pub on_log: Option<LogListener>,
+    /// Asked before the sandbox's and the gateway's.
+    pub callbacks: Option<Arc<dyn Callbacks>>,
+    /// Names the run in what is asked.
+    pub run_id: Option<u64>,
 }
 
 /// A run's outcome, its log, and what is worth knowing besides.
@@ -39,6 +45,7 @@ pub struct RunReport {
 pub struct Sandbox {
     core: Arc<Core>,
     tool_errors: ToolErrors,
+    callbacks: CallbackChain,
     modules: Mutex<AgentModules>,
     /// Runs take their turn in the order they came: the lock is fair.
     turn: Arc<tokio::sync::Mutex<()>>,
@@ -46,9 +53,10 @@ pub struct Sandbox {
 }
 
 impl Sandbox {
-    pub(super) fn new(core: Arc<Core>, tool_errors: ToolErrors) -> Self {
+    pub(super) fn new(core: Arc<Core>, tool_errors: ToolErrors, callbacks: Option<Arc<dyn Callbacks>>) -> Self {
         let closed = core.closed.child_token();
-        Self { core, tool_errors, modules: Mutex::default(), turn: Arc::default(), closed }
+        let callbacks = core.callbacks.within(callbacks);
+        Self { core, tool_errors, callbacks, modules: Mutex::default(), turn: Arc::default(), closed }
     }
 
     /// Adds a module of the agent's own, as `host:<name>`, for the runs that start after this.
@@ -93,9 +101,10 @@ impl Sandbox {
     }
 
     async fn run_now(&self, code: String, options: RunOptions, stop: &Stop) -> RunReport {
-        let host = match self.prepare(options.tool_errors) {
+        let scope = CallScope::new(self.callbacks.within(options.callbacks), options.run_id);
+        let host = match self.prepare(options.tool_errors, scope) {
             Ok(host) => Arc::new(host),
-            Err(error) => return failed(error),
+            Err(error) => return failed(self.core.redacted(error)),
         };
         let limit_ms = self.core.limits.run_timeout_ms;
         let request = RunRequest {
@@ -105,7 +114,7 @@ impl Sandbox {
             host: Arc::clone(&host) as Arc<_>,
             timeout: Duration::from_millis(options.timeout_ms.unwrap_or(limit_ms).min(limit_ms)),
             stop: stop.clone(),
-            on_log: options.on_log,
+            on_log: options.on_log.map(|listener| self.redacting(listener)),
         };
         let (sender, receiver) = tokio::sync::oneshot::channel();
         let core = Arc::clone(&self.core);
@@ -116,8 +125,19 @@ impl Sandbox {
         if let Err(error) = thread {
             return failed(Error::io("a thread for the run", &error));
         }
-        let outcome = self.outcome(receiver, stop).await;
-        RunReport { outcome, warnings: host.servers.take_warnings() }
+        let mut outcome = self.outcome(receiver, stop).await;
+        let redact = |text: &str| self.core.redactor.redact(text).into_owned();
+        outcome.value = outcome.value.map_err(|error| self.core.redacted(error));
+        outcome.logs.iter_mut().for_each(|entry| entry.text = redact(&entry.text));
+        RunReport { outcome, warnings: host.servers.take_warnings().iter().map(|warning| redact(warning)).collect() }
+    }
+
+    /// A log leaves the crate: what a guest has learnt and prints is no exception.
+    fn redacting(&self, listener: LogListener) -> LogListener {
+        let redactor = Arc::clone(&self.core.redactor);
+        Arc::new(move |entry: &LogEntry| {
+            listener(&LogEntry { level: entry.level.clone(), text: redactor.redact(&entry.text).into_owned() });
+        })
     }
 
     /// Ends what is pending with `ERR_CLOSED`, and waits for that.
@@ -139,12 +159,14 @@ impl Sandbox {
     }
 
     /// What the run sees is settled when it starts.
-    fn prepare(&self, tool_errors: Option<ToolErrors>) -> Result<RunHost> {
+    fn prepare(&self, tool_errors: Option<ToolErrors>, scope: CallScope) -> Result<RunHost> {
         let manifests: BTreeMap<_, _> = self.core.visible_servers()?;
         let errors = tool_errors.unwrap_or(self.tool_errors);
         let limits = &self.core.limits;
+        let caller = RunCaller { core: Arc::downgrade(&self.core), scope: Arc::new(scope) };
+        let redactor = Arc::clone(&self.core.redactor);
         Ok(RunHost {
-            servers: ServerCalls::new(manifests, Arc::clone(&self.core) as Arc<_>, Arc::clone(limits), errors),
+            servers: ServerCalls::new(manifests, Arc::new(caller), Arc::clone(limits), errors, redactor),
             agent: self.modules().clone(),
             max_argument_bytes: limits.max_argument_bytes,
             max_response_bytes: limits.max_response_bytes,

@@ -1,6 +1,8 @@
 //! The class `Gateway`.
 
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
 
 use napi::Env;
 use napi::bindgen_prelude::{Either, FnArgs, Object, Unknown};
@@ -9,11 +11,13 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value as Json};
 
+use super::callbacks::callbacks;
 use super::reply::{Parts, Reply, promise, promise_of};
 use super::runtime::Core;
-use super::sandbox::{EventSink, Sandbox, event_sink, started, warn};
+use super::sandbox::{EventSink, Sandbox, event_listener, event_sink, started, warn};
 use super::{glue, options};
 use crate::error::{Error, Result};
+use crate::gateway::{CallOptions, Callbacks, GatewayOptions};
 use crate::sandbox::Stop;
 
 const WATCHDOG: &str = "hyperlight-mcp-watchdog";
@@ -46,15 +50,19 @@ impl Gateway {
             let env = Env::from_raw(context.env.raw());
             let read = options::read::<options::OpenOptions>("Gateway.open", &context.get::<String>(0)?, &context.get::<String>(1)?);
             let events = event_sink(context.get(2)?)?;
+            let asked = callbacks(&env, context.get(3)?)?;
             let core = Core::start().map_err(|error| glue::thrown(&env, &error))?;
-            let opening = read.map(|options| options.into_gateway_options(watchdog.clone(), core.handle().clone()));
+            let opening = read.map(|options| GatewayOptions {
+                on_event: events.clone().map(event_listener),
+                callbacks: asked,
+                ..options.into_gateway_options(watchdog.clone(), core.handle().clone())
+            });
             let runtime = core.clone();
             let work = async move { opening.and_then(crate::gateway::Gateway::open) };
             let native = promise_of(&env, &runtime, work, move |opened, env| match opened {
                 Ok(inner) => {
                     guard_environment(&env, &inner)?;
                     core.own(inner.clone());
-                    inner.warnings().iter().for_each(|warning| warn(events.as_ref(), warning));
                     Ok(Either::B(Gateway { core, inner, events }))
                 }
                 Err(error) => {
@@ -100,11 +108,36 @@ impl Gateway {
     /// // … a person looks at it …
     /// await gateway.approve('files', request.digest)
     /// ```
-    #[napi(catch_unwind, ts_args_type = "name: string, digest?: string", ts_return_type = "Promise<void>")]
-    pub fn approve<'env>(&self, env: &'env Env, name: Unknown<'env>, digest: Option<Unknown<'env>>) -> napi::Result<Object<'env>> {
-        self.method(env, "Gateway.approve", [Some(name), digest], |gateway, (name, digest): (String, Option<String>)| async move {
-            gateway.approve(&name, digest.as_deref()).await
+    #[napi(
+        catch_unwind,
+        ts_args_type = "name: string, digest?: string, options?: ApproveOptions",
+        ts_return_type = "Promise<void>"
+    )]
+    pub fn approve<'env>(
+        &self,
+        env: &'env Env,
+        name: Unknown<'env>,
+        digest: Option<Unknown<'env>>,
+        options: Option<Unknown<'env>>,
+    ) -> napi::Result<Object<'env>> {
+        type Arguments = (String, Option<String>, Option<options::ApproveOptions>);
+        self.method(env, "Gateway.approve", [Some(name), digest, options], |gateway, (name, digest, options): Arguments| async move {
+            let valid_for = options.unwrap_or_default().valid_for_ms.map(|time| Duration::from_millis(time.get()));
+            gateway.approve(&name, digest.as_deref(), valid_for).await
         })
+    }
+
+    /// Reads the config again. What changed loses its connection, and its approval where what would run changed; what did
+    /// not is not touched. Where the config cannot be read or is wrong as a whole, it rejects and all stays as it is.
+    ///
+    /// Rejects with `ERR_CONFIG_UNREADABLE`, `ERR_CONFIG_SYNTAX`, `ERR_CONFIG_INVALID`, `ERR_TOO_MANY_SERVERS`.
+    ///
+    /// ```js
+    /// const { changed, invalid } = await gateway.reload()
+    /// ```
+    #[napi(catch_unwind, ts_return_type = "Promise<ReloadReport>")]
+    pub fn reload<'env>(&self, env: &'env Env) -> napi::Result<Object<'env>> {
+        self.method(env, "Gateway.reload", [], |gateway, []: [(); 0]| async move { gateway.reload().await })
     }
 
     /// Takes the approval back, for every process, and ends what is live here.
@@ -140,10 +173,11 @@ impl Gateway {
             let env = Env::from_raw(context.env.raw());
             let read = options::read::<options::SandboxOptions>("Gateway.sandbox", &context.get::<String>(0)?, &context.get::<String>(1)?);
             let events = event_sink(context.get(2)?)?.or_else(|| events.clone());
+            let asked = callbacks(&env, context.get(3)?)?;
             let (gateway, owner) = (inner.clone(), core.clone());
             let work = async move {
                 let options = read?;
-                blocking(move || Ok((gateway.sandbox(options.tool_errors)?, gateway.hypervisor().warning))).await
+                blocking(move || Ok((gateway.sandbox(options.tool_errors, asked)?, gateway.hypervisor().warning))).await
             };
             let native = promise_of(&env, &core, work, move |made, _| {
                 Ok(match made {
@@ -184,11 +218,12 @@ impl Gateway {
             env.create_function_from_closure::<(), Vec<Object<'static>>, _>("callTool", move |context| {
                 let env = Env::from_raw(context.env.raw());
                 let (names, arguments) = (context.get::<String>(0)?, context.get::<String>(1)?);
-                let (data, callbacks) = (context.get::<String>(2)?, context.get::<String>(3)?);
+                let (data, names_of_callbacks) = (context.get::<String>(2)?, context.get::<String>(3)?);
+                let asked = callbacks(&env, context.get(4)?)?;
                 let (gateway, stop) = (inner.clone(), Stop::new());
                 let stopped = stop.clone();
                 let native = promise(&env, &core, async move {
-                    Reply::new(call_tool(&gateway, [&names, &arguments, &data, &callbacks], &stopped).await)
+                    Reply::new(call_tool(&gateway, [&names, &arguments, &data, &names_of_callbacks], asked, &stopped).await)
                 })?;
                 started(&env, native, stop)
             })?;
@@ -250,14 +285,20 @@ impl Gateway {
     }
 }
 
-async fn call_tool(gateway: &crate::gateway::Gateway, [names, arguments, data, callbacks]: [&str; 4], stop: &Stop) -> Result<Json> {
+async fn call_tool(
+    gateway: &crate::gateway::Gateway,
+    [names, arguments, data, names_of_callbacks]: [&str; 4],
+    asked: Option<Arc<dyn Callbacks>>,
+    stop: &Stop,
+) -> Result<Json> {
     const METHOD: &str = "Gateway.callTool";
     let (server, tool): (String, String) = options::arguments(METHOD, names)?;
-    let options: options::CallOptions = options::read(METHOD, data, callbacks)?;
+    let options: options::CallOptions = options::read(METHOD, data, names_of_callbacks)?;
     let invalid = |problem: &str| Error::InvalidArguments { what: format!("{server}.{tool}"), problem: problem.to_owned() };
     match serde_json::from_str(arguments) {
         Ok(Json::Object(arguments)) => {
-            gateway.call_tool(&server, &tool, arguments, options.timeout_ms.map(std::num::NonZeroU64::get), stop).await
+            let options = CallOptions { timeout_ms: options.timeout_ms.map(std::num::NonZeroU64::get), callbacks: asked };
+            gateway.call_tool(&server, &tool, arguments, options, stop).await
         }
         Ok(_) => Err(invalid("or be left out")),
         Err(error) => Err(invalid(&format!("which JSON can carry: {error}"))),

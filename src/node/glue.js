@@ -99,6 +99,11 @@
     };
   }
 
+  /** The callbacks that are asked something, apart from the one that is told. */
+  function asked({ onEvent, ...others }) {
+    return Object.keys(others).length > 0 ? others : undefined;
+  }
+
   return {
     error: failure,
 
@@ -111,16 +116,16 @@
       return settle(start(json(args, name)), traceOf(), undefined);
     },
 
-    /** A factory: `start(data, callbackNames, sink)` gives a native promise. */
+    /** A factory: `start(data, callbackNames, sink, asked)` gives a native promise. */
     async open(start, name, options) {
       const trace = traceOf();
       const { data, callbacks, signal, input } = split(options, name);
       if (signal !== undefined) data.signal = true;
       if (input !== undefined) data.input = true;
-      return settle(start(json(data, name), json(Object.keys(callbacks), name), sink(callbacks.onEvent)), trace, undefined);
+      return settle(start(json(data, name), json(Object.keys(callbacks), name), sink(callbacks.onEvent), asked(callbacks)), trace, undefined);
     },
 
-    /** `start(code, data, callbackNames, sink, inputJson, …inputBlobs)` gives [native promise, stop]. */
+    /** `start(code, data, callbackNames, sink, asked, inputJson, …inputBlobs)` gives [native promise, stop]. */
     async run(start, name, code, options) {
       const trace = traceOf();
       if (typeof code !== "string") throw invalid(name, "code must be a string");
@@ -138,6 +143,7 @@
         json(data, name),
         json(Object.keys(callbacks), name),
         sink(callbacks.onEvent),
+        asked(callbacks),
         encoded[0],
         ...encoded[1],
       );
@@ -151,7 +157,7 @@
       }
     },
 
-    /** `start(names, args, data, callbackNames)` gives [native promise, stop]. */
+    /** `start(names, args, data, callbackNames, asked)` gives [native promise, stop]. */
     async callTool(start, name, server, tool, args, options) {
       const trace = traceOf();
       const { data, callbacks, signal, input } = split(options, name);
@@ -161,6 +167,7 @@
         toolArguments(args, server, tool),
         json(data, name),
         json(Object.keys(callbacks), name),
+        asked(callbacks),
       ];
       checkAborted(signal, "call", trace, {});
       const [native, stop] = start(...parameters);

@@ -26,6 +26,7 @@ pub(super) struct OpenOptions {
     enable: Option<Enable>,
     limits: Limits,
     guest: GuestChoice,
+    trace: bool,
 }
 
 #[derive(Debug, Deserialize)]
@@ -39,6 +40,13 @@ enum Enable {
 #[serde(rename_all = "lowercase")]
 enum EnableWord {
     Approved,
+}
+
+/// What `approve` takes besides name and digest.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub(super) struct ApproveOptions {
+    pub(super) valid_for_ms: Option<std::num::NonZeroU64>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -74,6 +82,7 @@ impl OpenOptions {
             },
             limits: self.limits,
             guest: self.guest,
+            trace: self.trace,
             ..GatewayOptions::new(watchdog, runtime)
         }
     }

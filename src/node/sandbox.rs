@@ -9,12 +9,13 @@ use napi::{Env, Status};
 use napi_derive::napi;
 use serde_json::json;
 
+use super::callbacks::callbacks;
 use super::host_module::{JavaScriptModule, blobs};
 use super::reply::{Reply, promise};
 use super::runtime::Core;
 use super::{glue, options};
 use crate::error::Error;
-use crate::gateway::{RunOptions, RunReport};
+use crate::gateway::{EventListener, RunOptions, RunReport};
 use crate::sandbox::{LogEntry, LogListener, Stop, StopReason, Wire};
 
 /// Told events as JSON; weak, so that it does not keep Node from exiting.
@@ -113,19 +114,23 @@ impl Sandbox {
 
 type Prepared = crate::error::Result<(String, RunOptions)>;
 
-/// `(code, data, callbackNames, sink, inputJson, …inputBlobs)`
+/// `(code, data, callbackNames, sink, asked, inputJson, …inputBlobs)`
 fn prepare(context: &FunctionCallContext, outer: Option<&EventSink>, stop: &Stop) -> napi::Result<Prepared> {
     let events = event_sink(context.get(3)?)?.or_else(|| outer.cloned());
-    let input = Wire { json: context.get(4)?, blobs: blobs(context, 5)? };
+    let asked = callbacks(context.env, context.get(4)?)?;
+    let input = Wire { json: context.get(5)?, blobs: blobs(context, 6)? };
     let code: String = context.get(0)?;
     let read = options::read::<options::RunOptions>("Sandbox.run", &context.get::<String>(1)?, &context.get::<String>(2)?);
+    let run = RUNS.fetch_add(1, Ordering::Relaxed);
     Ok(read.map(|given| {
         let options = RunOptions {
             input: Some(input),
             timeout_ms: given.timeout_ms.map(std::num::NonZeroU64::get),
             tool_errors: given.tool_errors,
             stop: stop.clone(),
-            on_log: events.map(log_listener),
+            on_log: events.map(|events| log_listener(events, run)),
+            callbacks: asked,
+            run_id: Some(run),
         };
         (code, options)
     }))
@@ -156,11 +161,17 @@ pub(super) fn event_sink(listener: Option<Function<String, ()>>) -> napi::Result
     listener.map(|listener| build(listener).map(Arc::new)).transpose()
 }
 
-fn log_listener(events: EventSink) -> LogListener {
-    let run = RUNS.fetch_add(1, Ordering::Relaxed);
+fn log_listener(events: EventSink, run: u64) -> LogListener {
     Arc::new(move |entry: &LogEntry| {
         let event = json!({ "type": "log", "runId": run, "level": entry.level, "text": entry.text });
         // An environment that is being torn down takes no more events.
+        let _ = events.call(event.to_string(), ThreadsafeFunctionCallMode::NonBlocking);
+    })
+}
+
+/// The gateway's events, to a sink of the glue.
+pub(super) fn event_listener(events: EventSink) -> EventListener {
+    Arc::new(move |event| {
         let _ = events.call(event.to_string(), ThreadsafeFunctionCallMode::NonBlocking);
     })
 }

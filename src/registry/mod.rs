@@ -1,117 +1,190 @@
 //! Which servers exist now, which of them this gateway has enabled, and how they are.
 
+mod status;
+
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-use serde::Serialize;
+use tokio_util::sync::CancellationToken;
 
-use crate::config::{Config, ServerDefinition};
+pub use status::{LastError, ServerState, ServerStatus};
+
+use crate::catalog::Manifest;
+use crate::config::{Config, InputDefinition, InvalidServer, ServerDefinition};
 use crate::error::{Error, Result};
 
-/// A server as `servers()` reports it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct ServerStatus {
-    pub name: String,
-    pub state: ServerState,
-    /// Both stages, as the server is configured now.
-    pub approved: bool,
-    pub enabled: bool,
-    pub source: &'static str,
-    /// Raw names of the approved tools.
-    pub tools: Vec<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub last_error: Option<LastError>,
+/// A server, as the config has it.
+#[derive(Debug, Clone)]
+pub enum Entry {
+    Valid(Arc<ServerDefinition>),
+    /// It is listed, with its error, and can do nothing.
+    Invalid(Arc<InvalidServer>),
 }
 
-/// What a person would say of a server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum ServerState {
-    /// `disabled: true` in the config.
-    Disabled,
-    /// Nothing may run.
-    Unapproved,
-    /// The command is approved, its tools are not.
-    CommandApproved,
-    /// Both stages are; there is no process.
-    Idle,
-    /// There is a live connection.
-    Connected,
-    /// The last attempt to connect failed.
-    Error,
+impl Entry {
+    #[must_use]
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Valid(server) => &server.name,
+            Self::Invalid(server) => &server.name,
+        }
+    }
 }
 
-/// The last thing that went wrong with a server.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct LastError {
-    pub code: &'static str,
-    pub message: String,
+/// What the config says, as a whole: it is replaced as a whole.
+#[derive(Debug, Default)]
+struct Configured {
+    entries: Vec<Entry>,
+    inputs: Vec<InputDefinition>,
+}
+
+/// What is known of one server besides its definition.
+#[derive(Debug, Default)]
+struct Live {
+    enabled: bool,
+    last_error: Option<LastError>,
+    /// Cancelled when the server is revoked, disabled or configured in another way: pending calls end.
+    ended: CancellationToken,
+    /// The manifest that was last compared with the approved one.
+    compared: Option<Arc<Manifest>>,
+    /// Raw names of approved tools that are not what was approved.
+    quarantined: BTreeSet<String>,
 }
 
 /// The servers of one gateway.
 #[derive(Debug)]
 pub struct Registry {
-    servers: Vec<Arc<ServerDefinition>>,
-    enabled: Mutex<BTreeSet<String>>,
-    errors: Mutex<BTreeMap<String, LastError>>,
+    configured: RwLock<Arc<Configured>>,
+    live: Mutex<BTreeMap<String, Live>>,
 }
 
 impl Registry {
     #[must_use]
     pub fn new(config: Config) -> Self {
-        let servers = config.servers.into_iter().map(Arc::new).collect();
-        Self { servers, enabled: Mutex::default(), errors: Mutex::default() }
+        Self { configured: RwLock::new(Arc::new(configured(config))), live: Mutex::default() }
     }
 
-    /// All servers, in the config's order.
+    /// Puts another config in the place of the one before.
+    pub fn replace(&self, config: Config) {
+        *self.configured.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(configured(config));
+    }
+
+    /// All servers, in the config's order; those with an error come last.
     #[must_use]
-    pub fn servers(&self) -> &[Arc<ServerDefinition>] {
-        &self.servers
+    pub fn entries(&self) -> Vec<Entry> {
+        self.configured().entries.clone()
+    }
+
+    /// The servers that can be used, in the config's order.
+    #[must_use]
+    pub fn servers(&self) -> Vec<Arc<ServerDefinition>> {
+        let valid = |entry: &Entry| if let Entry::Valid(server) = entry { Some(Arc::clone(server)) } else { None };
+        self.configured().entries.iter().filter_map(valid).collect()
     }
 
     /// The server of this name.
     ///
     /// # Errors
-    /// `ERR_UNKNOWN_SERVER`, naming those that exist.
+    /// `ERR_UNKNOWN_SERVER`, naming those that exist; the error of an entry that has one.
     pub fn server(&self, name: &str) -> Result<Arc<ServerDefinition>> {
-        let found = self.servers.iter().find(|server| server.name == name);
-        found.cloned().ok_or_else(|| Error::UnknownServer {
-            server: name.to_owned(),
-            place: "in the config",
-            known: self.servers.iter().map(|server| server.name.clone()).collect(),
-        })
+        let configured = self.configured();
+        match configured.entries.iter().find(|entry| entry.name() == name) {
+            Some(Entry::Valid(server)) => Ok(Arc::clone(server)),
+            Some(Entry::Invalid(server)) => Err(server.error.clone()),
+            None => Err(Error::UnknownServer {
+                server: name.to_owned(),
+                place: "in the config",
+                known: configured.entries.iter().map(|entry| entry.name().to_owned()).collect(),
+            }),
+        }
     }
 
-    pub fn set_enabled(&self, name: &str, enabled: bool) {
-        let mut set = lock(&self.enabled);
-        if enabled {
-            set.insert(name.to_owned());
-        } else {
-            set.remove(name);
-        }
+    /// An `${input:…}` as the config describes it.
+    #[must_use]
+    pub fn input(&self, id: &str) -> Option<InputDefinition> {
+        self.configured().inputs.iter().find(|input| input.id == id).cloned()
+    }
+
+    pub fn enable(&self, name: &str) {
+        self.live().entry(name.to_owned()).or_default().enabled = true;
+    }
+
+    /// Ends what is pending. Runs no longer see the server.
+    pub fn disable(&self, name: &str) {
+        self.end(name, false);
+    }
+
+    /// Ends what is pending; whether the server is enabled stays.
+    pub fn interrupt(&self, name: &str) {
+        self.end(name, true);
+    }
+
+    fn end(&self, name: &str, keep_enabled: bool) {
+        let mut all = self.live();
+        let live = all.entry(name.to_owned()).or_default();
+        live.ended.cancel();
+        *live = Live { enabled: live.enabled && keep_enabled, last_error: live.last_error.take(), ..Live::default() };
     }
 
     #[must_use]
     pub fn is_enabled(&self, name: &str) -> bool {
-        lock(&self.enabled).contains(name)
+        self.live().get(name).is_some_and(|live| live.enabled)
+    }
+
+    /// Cancelled when the server is revoked, disabled or changed.
+    #[must_use]
+    pub fn ended(&self, name: &str) -> CancellationToken {
+        self.live().entry(name.to_owned()).or_default().ended.clone()
+    }
+
+    /// Whether a manifest has not been compared yet; from now on it has.
+    #[must_use]
+    pub fn is_new_manifest(&self, name: &str, manifest: &Arc<Manifest>) -> bool {
+        let mut all = self.live();
+        let live = all.entry(name.to_owned()).or_default();
+        let is_new = live.compared.as_ref().is_none_or(|known| !Arc::ptr_eq(known, manifest));
+        live.compared = Some(Arc::clone(manifest));
+        is_new
+    }
+
+    /// Forgets what was compared: something else is approved now.
+    pub fn approval_changed(&self, name: &str) {
+        let mut all = self.live();
+        let live = all.entry(name.to_owned()).or_default();
+        (live.compared, live.quarantined) = (None, BTreeSet::new());
+    }
+
+    pub fn set_quarantined(&self, name: &str, tools: BTreeSet<String>) {
+        self.live().entry(name.to_owned()).or_default().quarantined = tools;
+    }
+
+    #[must_use]
+    pub fn quarantined(&self, name: &str) -> Vec<String> {
+        self.live().get(name).map_or_else(Vec::new, |live| live.quarantined.iter().cloned().collect())
     }
 
     /// Remembers how the last attempt to reach a server went.
     pub fn record<T>(&self, name: &str, outcome: &Result<T>) {
-        let mut errors = lock(&self.errors);
-        match outcome {
-            Ok(_) => errors.remove(name),
-            Err(error) => errors.insert(name.to_owned(), LastError { code: error.code(), message: error.to_string() }),
-        };
+        let last_error = outcome.as_ref().err().map(LastError::from);
+        self.live().entry(name.to_owned()).or_default().last_error = last_error;
     }
 
     #[must_use]
     pub fn last_error(&self, name: &str) -> Option<LastError> {
-        lock(&self.errors).get(name).cloned()
+        self.live().get(name).and_then(|live| live.last_error.clone())
+    }
+
+    fn configured(&self) -> Arc<Configured> {
+        Arc::clone(&self.configured.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn live(&self) -> MutexGuard<'_, BTreeMap<String, Live>> {
+        self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+fn configured(config: Config) -> Configured {
+    let valid = config.servers.into_iter().map(|server| Entry::Valid(Arc::new(server)));
+    let invalid = config.invalid.into_iter().map(|server| Entry::Invalid(Arc::new(server)));
+    Configured { entries: valid.chain(invalid).collect(), inputs: config.inputs }
 }

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
-use tokio::time::Instant;
 
+use super::deadline::{Deadline, Pause};
 use super::stop::Stop;
 use super::value::Value;
 
@@ -53,20 +53,26 @@ pub struct Stopped;
 #[derive(Debug, Clone)]
 pub struct RunControl {
     stop: Stop,
-    deadline: Instant,
+    deadline: Deadline,
     runtime: Handle,
     gave_up: Arc<AtomicBool>,
 }
 
 impl RunControl {
-    pub(super) fn new(stop: Stop, deadline: Instant, runtime: Handle) -> Self {
+    pub(super) fn new(stop: Stop, deadline: Deadline, runtime: Handle) -> Self {
         Self { stop, deadline, runtime, gave_up: Arc::default() }
     }
 
     /// What is left of the run.
     #[must_use]
     pub fn remaining(&self) -> Duration {
-        self.deadline.saturating_duration_since(Instant::now())
+        self.deadline.remaining()
+    }
+
+    /// Stops the run's clock until the pause is dropped: while a person is asked, and the guest waits.
+    #[must_use]
+    pub fn pause(&self) -> Pause {
+        self.deadline.pause()
     }
 
     /// Waits on the run's thread for what happens on the runtime, until the run's end at most. The future is dropped
@@ -81,12 +87,12 @@ impl RunControl {
     {
         let (sender, receiver) = tokio::sync::oneshot::channel();
         let stop = self.stop.clone();
-        let deadline = self.deadline;
+        let deadline = self.deadline.clone();
         self.runtime.spawn(async move {
             let output = tokio::select! {
                 biased;
                 () = stop.stopped() => return,
-                () = tokio::time::sleep_until(deadline) => return,
+                () = deadline.passed() => return,
                 output = future => output,
             };
             // The receiver is gone only if the run's thread is.

@@ -3,6 +3,7 @@
 //! This room knows nothing of MCP. A [`Sandboxes`] boots a guest once and gives every run a new VM from its snapshot,
 //! so nothing of one run can be found by another.
 
+mod deadline;
 mod guest;
 mod host;
 mod hypervisor;
@@ -17,6 +18,7 @@ use std::sync::{Arc, OnceLock};
 
 use tokio::runtime::Handle;
 
+pub use deadline::{Deadline, Pause};
 pub use guest::{GuestChoice, GuestKind};
 pub use host::{Arguments, HostCall, HostFunctions, HostReply, RunControl, Stopped};
 pub use hypervisor::HypervisorReport;

@@ -12,6 +12,7 @@ use serde_json::json;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
+use super::deadline::Deadline;
 use super::host::{Arguments, HostCall, HostFunctions, HostReply, RunControl};
 use super::image::{GuestCalls, GuestImage, HANDLER};
 use super::module::GuestModule;
@@ -93,10 +94,10 @@ pub struct RunOutcome {
 /// Runs on the calling thread until the outcome.
 pub(super) fn run(image: &GuestImage, limits: &Arc<Limits>, runtime: &Handle, request: RunRequest) -> RunOutcome {
     let started = Instant::now();
-    let deadline = tokio::time::Instant::now() + request.timeout;
+    let deadline = Deadline::after(request.timeout);
     let limit_ms = u64::try_from(request.timeout.as_millis()).unwrap_or(u64::MAX);
     let state = Arc::new(RunState {
-        control: RunControl::new(request.stop.clone(), deadline, runtime.clone()),
+        control: RunControl::new(request.stop.clone(), deadline.clone(), runtime.clone()),
         host: request.host,
         limits: Arc::clone(limits),
         input: request.input,
@@ -129,7 +130,7 @@ fn execute(
     modules: &[GuestModule],
     runtime: &Handle,
     stop: &Stop,
-    deadline: tokio::time::Instant,
+    deadline: Deadline,
 ) -> std::result::Result<Wire, Failure> {
     check_sizes(&state.limits, code, &state.input).map_err(Failure::Known)?;
     let started = Instant::now();
@@ -417,14 +418,14 @@ struct Watch {
 }
 
 impl Watch {
-    fn start(guest: &MultiUseSandbox, runtime: &Handle, stop: Stop, deadline: tokio::time::Instant) -> Self {
+    fn start(guest: &MultiUseSandbox, runtime: &Handle, stop: Stop, deadline: Deadline) -> Self {
         let done = CancellationToken::new();
         let killer = Killer { guest: guest.interrupt_handle(), done: done.clone() };
         runtime.spawn(async move {
             tokio::select! {
                 () = killer.done.cancelled() => {}
                 () = stop.stopped() => {}
-                () = tokio::time::sleep_until(deadline) => stop.stop(StopReason::Deadline),
+                () = deadline.passed() => stop.stop(StopReason::Deadline),
             }
             // `killer` acts as it is dropped: here, or with the runtime, after which nobody would end the guest.
         });

@@ -1,85 +1,55 @@
 //! Digests of exactly what a person was shown.
 
-use serde_json::Value as Json;
-use sha2::{Digest, Sha256};
+use serde_json::{Value as Json, json};
+use sha2::{Digest as _, Sha256};
 
-use crate::catalog::Manifest;
-use crate::config::{ServerDefinition, Transport};
+use super::canonical::Canonical;
+use crate::catalog::{Manifest, Tool};
 
-/// SHA-256 over what would run: each part with its length before it, so that no two commands share a form.
-///
-/// ```
-/// use hyperlight_mcp::{config::parse_text, trust::command_digest};
-/// let config = |args: &str| parse_text(&format!(r#"{{ "servers": {{ "a": {{ "command": "x", "args": {args} }} }} }}"#), "c", 9).unwrap();
-/// let digest = |args: &str| command_digest(&config(args).servers[0]);
-/// assert_ne!(digest(r#"["a b"]"#), digest(r#"["a", "b"]"#));
-/// ```
+/// SHA-256 of a form, in hex.
 #[must_use]
-pub fn command_digest(server: &ServerDefinition) -> String {
-    let mut parts: Vec<&str> = vec!["hyperlight-mcp command 1", &server.name];
-    match &server.transport {
-        Transport::Stdio { command, arguments, .. } => {
-            parts.extend(["stdio", command]);
-            parts.extend(arguments.iter().map(String::as_str));
-        }
-        Transport::Http { url, .. } => parts.extend(["http", url]),
-    }
-    let mut hash = Sha256::new();
-    for part in parts {
-        hash.update((part.len() as u64).to_be_bytes());
-        hash.update(part.as_bytes());
-    }
-    hex::encode(hash.finalize())
+pub(super) fn digest(form: &Canonical) -> String {
+    hex::encode(Sha256::digest(form.as_bytes()))
 }
 
 /// SHA-256 over a manifest, whatever the order of its objects' keys.
+///
+/// ```
+/// use hyperlight_mcp::{catalog::Manifest, trust::manifest_digest};
+/// let manifest: Manifest = serde_json::from_str(
+///     r#"{ "protocolVersion": "2025-11-25", "serverName": "s", "serverVersion": "1", "tools": [] }"#,
+/// ).unwrap();
+/// assert_eq!(manifest_digest(&manifest).len(), 64);
+/// ```
 #[must_use]
 pub fn manifest_digest(manifest: &Manifest) -> String {
-    let json = serde_json::to_value(manifest).unwrap_or(Json::Null);
-    let mut hash = Sha256::new();
-    hash.update(b"hyperlight-mcp manifest 1");
-    hash_json(&json, &mut hash);
-    hex::encode(hash.finalize())
+    digest(&Canonical::new("hyperlight-mcp manifest 1").json(&json!(manifest)))
 }
 
-/// A tag and a length before every part: no two different values have one form.
-fn hash_json(json: &Json, hash: &mut Sha256) {
-    let mut part = |tag: u8, bytes: &[u8]| {
-        hash.update([tag]);
-        hash.update((bytes.len() as u64).to_be_bytes());
-        hash.update(bytes);
-    };
-    match json {
-        Json::Null => part(b'n', b""),
-        Json::Bool(value) => part(b'b', &[u8::from(*value)]),
-        Json::Number(value) => part(b'd', value.to_string().as_bytes()),
-        Json::String(value) => part(b's', value.as_bytes()),
-        Json::Array(items) => {
-            hash.update([b'a']);
-            hash.update((items.len() as u64).to_be_bytes());
-            for item in items {
-                hash_json(item, hash);
-            }
-        }
-        Json::Object(fields) => {
-            hash.update([b'o']);
-            hash.update((fields.len() as u64).to_be_bytes());
-            let mut fields: Vec<_> = fields.iter().collect();
-            fields.sort_by_key(|(key, _)| key.as_str());
-            for (key, value) in fields {
-                hash.update((key.len() as u64).to_be_bytes());
-                hash.update(key.as_bytes());
-                hash_json(value, hash);
-            }
-        }
-    }
+/// SHA-256 over all that a server says of one tool.
+///
+/// ```
+/// use hyperlight_mcp::trust::tool_digest;
+/// let tool = |text: &str| serde_json::from_str(text).unwrap();
+/// let (one, same) = (r#"{ "name": "a", "inputSchema": {} }"#, r#"{ "inputSchema": {}, "name": "a" }"#);
+/// assert_eq!(tool_digest(&tool(one)), tool_digest(&tool(same)));
+/// assert_ne!(tool_digest(&tool(one)), tool_digest(&tool(r#"{ "name": "a", "inputSchema": {}, "description": "new" }"#)));
+/// ```
+#[must_use]
+pub fn tool_digest(tool: &Tool) -> String {
+    // Field by field, without a copy of the schemas.
+    let optional = |form: Canonical, json: Option<&Json>| form.json(json.unwrap_or(&Json::Null)).flag(json.is_some());
+    let form = Canonical::new("hyperlight-mcp tool 1")
+        .text(&tool.name)
+        .optional(tool.title.as_deref())
+        .optional(tool.description.as_deref())
+        .json(&tool.input_schema);
+    digest(&optional(optional(form, tool.output_schema.as_ref()), tool.annotations.as_ref()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalog::Tool;
-    use serde_json::json;
 
     fn manifest(schema: Json) -> Manifest {
         let tool = Tool { name: "t".into(), title: None, description: None, input_schema: schema, output_schema: None, annotations: None };
@@ -93,10 +63,26 @@ mod tests {
     }
 
     #[test]
-    fn the_order_of_keys_does_not_change_a_manifests_digest_and_any_value_does() {
+    fn the_order_of_keys_does_not_change_a_digest_and_any_value_does() {
         let digest = |schema| manifest_digest(&manifest(schema));
         assert_eq!(digest(json!({ "a": 1, "b": 2 })), digest(json!({ "b": 2, "a": 1 })));
         assert_ne!(digest(json!({ "a": 1 })), digest(json!({ "a": "1" })));
-        assert_ne!(digest(json!([["a"], []])), digest(json!([[], ["a"]])));
+    }
+
+    #[test]
+    fn every_field_of_a_tool_has_its_part_in_the_digest() {
+        let tool = || manifest(json!({})).tools.remove(0);
+        let variants = [
+            tool(),
+            Tool { name: "u".into(), ..tool() },
+            Tool { title: Some("t".into()), ..tool() },
+            Tool { description: Some("t".into()), ..tool() },
+            Tool { input_schema: json!({ "a": 1 }), ..tool() },
+            Tool { output_schema: Some(json!({})), ..tool() },
+            Tool { output_schema: Some(Json::Null), ..tool() },
+            Tool { annotations: Some(json!({})), ..tool() },
+        ];
+        let digests: std::collections::BTreeSet<_> = variants.iter().map(tool_digest).collect();
+        assert_eq!(digests.len(), variants.len());
     }
 }

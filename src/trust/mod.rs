@@ -1,9 +1,33 @@
-//! May it run, and may a model read it: digests of what was shown, and the approvals that hold them.
+//! May it run, and may a model read it: digests, approvals, the write gate, the audit, and what is said of all that.
 
 mod approvals;
+mod audit;
+mod audit_rules;
+mod canonical;
 mod digest;
+mod document;
+mod drift;
+mod executable;
+mod gate;
+mod key;
+mod redact;
 mod request;
+mod sanitise;
+mod secret_rules;
+mod subject;
 
-pub use approvals::{Approval, ApprovalStore, Standing};
-pub use digest::{command_digest, manifest_digest};
-pub use request::{ApprovalRequest, CommandRequest, ManifestChanges, ManifestRequest, ToolSummary};
+pub use approvals::{ApprovalStore, IncidentListener, Lack, Standing};
+pub use audit::{Finding, audit_manifest, audit_text};
+pub use audit_rules::Severity;
+pub use canonical::Canonical;
+pub use digest::{manifest_digest, tool_digest};
+pub use document::{Approval, Content, read as read_approvals};
+pub use drift::{Difference, Drift, ToolStanding, differences, tool_standing};
+pub use executable::{Executable, Executables};
+pub use gate::{Decision, Gate, gate};
+pub use key::MachineKey;
+pub use redact::Redactor;
+pub use request::{ApprovalRequest, CommandRequest, ManifestChanges, ManifestRequest, ToolSummary, filter_warnings};
+pub use sanitise::{has_invisible, sanitise_json, sanitise_line, sanitise_text};
+pub use secret_rules::{is_redactable, is_secret};
+pub use subject::Subject;

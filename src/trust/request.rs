@@ -1,24 +1,34 @@
 //! What a person must see before yes.
 
-use secrecy::ExposeSecret as _;
+use secrecy::{ExposeSecret as _, SecretString};
 use serde::Serialize;
 use serde_json::Value as Json;
 
-use super::digest::{command_digest, manifest_digest};
-use crate::catalog::{Manifest, assign_identifiers};
+use super::approvals::Lack;
+use super::audit::{Finding, audit_manifest};
+use super::digest::{manifest_digest, tool_digest};
+use super::drift::{Difference, Drift, differences};
+use super::executable::Executable;
+use super::sanitise::{sanitise_json, sanitise_line, sanitise_text};
+use super::subject::Subject;
+use crate::catalog::{Manifest, Tool, assign_identifiers};
 use crate::config::{Confirm, ServerDefinition, Transport};
 
 const FULL_RIGHTS_WARNING: &str =
     "the server's process runs with your full permissions, outside of the sandbox: it can read, change and send what you can";
+const REMOTE_WARNING: &str = "what is sent to this address leaves your machine; its operator sees every argument and decides every answer";
+const MAX_NAME_CHARS: usize = 200;
+/// Where a server starts for which the config says nothing.
+const WORKSPACE: &str = "${workspaceFolder}";
 
 /// Everything that a person must see, at one of the two stages.
 #[derive(Debug, Clone, Serialize)]
 #[serde(tag = "stage", rename_all = "lowercase")]
 pub enum ApprovalRequest {
     /// Nothing has been started.
-    Command(CommandRequest),
+    Command(Box<CommandRequest>),
     /// The server was started, and its tools were read.
-    Manifest(ManifestRequest),
+    Manifest(Box<ManifestRequest>),
 }
 
 /// Stage 1: what would run.
@@ -29,24 +39,37 @@ pub struct CommandRequest {
     pub approved: bool,
     /// What `approve(server, digest)` says yes to.
     pub digest: String,
+    /// Why what was approved before no longer holds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lapsed: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub command: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub args: Option<Vec<String>>,
+    /// As the config writes it; the workspace folder where it does not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cwd: Option<String>,
+    /// The program that the command names now, and its content's SHA-256; missing where there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub executable: Option<Executable>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub env_file: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
-    /// Names only, with masked values.
+    /// Names with masked values, as the config writes them: `${TOKEN}` stays.
     pub environment: Vec<String>,
+    /// As `environment`.
+    pub headers: Vec<String>,
     pub confirm: Confirm,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allow_tools: Option<Vec<String>>,
     pub deny_tools: Vec<String>,
+    pub pin_executable: bool,
+    pub pin_values: bool,
     pub warning: &'static str,
 }
 
-/// Stage 2: what a model would read and call.
+/// Stage 2: what a model would read and call. All of it is sanitised; the digest is of what the server said.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ManifestRequest {
@@ -59,6 +82,10 @@ pub struct ManifestRequest {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub instructions: Option<String>,
     pub tools: Vec<ToolSummary>,
+    /// What looks like an attempt to talk to the model rather than to describe a tool.
+    pub findings: Vec<Finding>,
+    /// Names in `allowTools` and `denyTools` that the server does not have, for example.
+    pub warnings: Vec<String>,
     /// What is different from the manifest that was approved before, if one was.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub changes: Option<ManifestChanges>,
@@ -68,9 +95,12 @@ pub struct ManifestRequest {
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ToolSummary {
+    /// The raw name, with what cannot be seen in it taken away.
     pub name: String,
     /// What agent code writes.
     pub identifier: String,
+    /// Of this tool alone: it tells whether the tool has changed.
+    pub digest: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -82,81 +112,133 @@ pub struct ToolSummary {
     pub annotations: Option<Json>,
 }
 
-/// Raw names of tools.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+/// Raw names of tools, and what is different in those that changed.
+#[derive(Debug, Clone, Serialize)]
 pub struct ManifestChanges {
-    pub added: Vec<String>,
-    pub removed: Vec<String>,
-    pub changed: Vec<String>,
+    #[serde(flatten)]
+    pub drift: Drift,
+    pub differences: Vec<Difference>,
 }
 
-impl ApprovalRequest {
+impl CommandRequest {
     /// Stage 1 for a server.
     #[must_use]
-    pub fn command(server: &ServerDefinition, approved: bool) -> Self {
-        let digest = command_digest(server);
-        let (command, args, cwd, url, environment) = match &server.transport {
-            Transport::Stdio { command, arguments, environment, working_directory, .. } => {
-                (Some(command.clone()), Some(arguments.clone()), working_directory.clone(), None, environment)
+    pub fn new(server: &ServerDefinition, subject: &Subject, lack: Option<Lack>) -> Self {
+        let (mut command, mut args, mut cwd, mut url, mut env_file) = (None, None, None, None, None);
+        let (mut environment, mut headers) = (Vec::new(), Vec::new());
+        let warning = match &server.transport {
+            Transport::Stdio { command: program, arguments, environment: values, removed_environment, working_directory, environment_file } => {
+                (command, args) = (Some(program.clone()), Some(arguments.clone()));
+                cwd = Some(working_directory.clone().unwrap_or_else(|| WORKSPACE.to_owned()));
+                env_file.clone_from(environment_file);
+                environment = masked(values);
+                environment.extend(removed_environment.iter().map(|name| format!("{name} (not passed on)")));
+                FULL_RIGHTS_WARNING
             }
-            Transport::Http { url, headers } => (None, None, None, Some(url.clone()), headers),
+            Transport::Http { url: address, headers: values } => {
+                url = Some(mask_address(address));
+                headers = masked(values);
+                REMOTE_WARNING
+            }
         };
-        Self::Command(CommandRequest {
+        Self {
             server: server.name.clone(),
-            approved,
-            digest,
+            approved: lack.is_none(),
+            digest: subject.digest.clone(),
+            lapsed: lack.filter(|lack| *lack != Lack::Never).map(|lack| lack.to_string()),
             command,
             args,
             cwd,
+            executable: subject.executable.clone(),
+            env_file,
             url,
-            environment: environment.iter().map(|(name, value)| format!("{name}={}", mask(value.expose_secret()))).collect(),
+            environment,
+            headers,
             confirm: server.confirm,
             allow_tools: server.filter.allow.clone(),
             deny_tools: server.filter.deny.clone(),
-            warning: FULL_RIGHTS_WARNING,
-        })
+            pin_executable: server.pin_executable,
+            pin_values: server.pin_values,
+            warning,
+        }
     }
+}
 
-    /// Stage 2 for a server whose tools were just read.
+impl ManifestRequest {
+    /// Stage 2 for a server whose tools were just read. `all_tools` are the raw names before the config's filter.
     #[must_use]
-    pub fn manifest(server: &str, manifest: &Manifest, before: Option<&Manifest>, approved: bool) -> Self {
-        let identifiers = assign_identifiers(manifest.tools.iter().map(|tool| tool.name.as_str()));
-        let summary = |tool: &crate::catalog::Tool| ToolSummary {
-            name: tool.name.clone(),
-            identifier: identifiers.get(&tool.name).cloned().unwrap_or_default(),
-            title: tool.title.clone(),
-            description: tool.description.clone(),
-            input_schema: tool.input_schema.clone(),
-            output_schema: tool.output_schema.clone(),
-            annotations: tool.annotations.clone(),
-        };
-        Self::Manifest(ManifestRequest {
-            server: server.to_owned(),
-            approved,
-            digest: manifest_digest(manifest),
-            server_name: manifest.server_name.clone(),
-            server_version: manifest.server_version.clone(),
-            protocol_version: manifest.protocol_version.clone(),
-            instructions: manifest.instructions.clone(),
-            tools: manifest.tools.iter().map(summary).collect(),
-            changes: before.map(|before| compare(before, manifest)),
-        })
+    pub fn new(server: &ServerDefinition, manifest: &Manifest, all_tools: &[String], before: Option<&Manifest>, max_chars: usize) -> Self {
+        let text = |text: &String| sanitise_text(text, max_chars);
+        let digest = manifest_digest(manifest);
+        Self {
+            server: server.name.clone(),
+            approved: before.is_some_and(|before| manifest_digest(before) == digest),
+            digest,
+            server_name: sanitise_line(&manifest.server_name, MAX_NAME_CHARS),
+            server_version: sanitise_line(&manifest.server_version, MAX_NAME_CHARS),
+            protocol_version: sanitise_line(&manifest.protocol_version, MAX_NAME_CHARS),
+            instructions: manifest.instructions.as_ref().map(text),
+            tools: summaries(manifest, max_chars),
+            findings: audit_manifest(manifest),
+            warnings: filter_warnings(server, all_tools),
+            changes: before.map(|before| changes(before, manifest, max_chars)),
+        }
     }
 }
 
-fn compare(before: &Manifest, now: &Manifest) -> ManifestChanges {
-    let names = |list: Vec<&crate::catalog::Tool>| list.into_iter().map(|tool| tool.name.clone()).collect();
-    ManifestChanges {
-        added: names(now.tools.iter().filter(|tool| before.tool(&tool.name).is_none()).collect()),
-        removed: names(before.tools.iter().filter(|tool| now.tool(&tool.name).is_none()).collect()),
-        changed: names(now.tools.iter().filter(|tool| before.tool(&tool.name).is_some_and(|old| old != *tool)).collect()),
-    }
+fn summaries(manifest: &Manifest, max_chars: usize) -> Vec<ToolSummary> {
+    let identifiers = assign_identifiers(manifest.tools.iter().map(|tool| tool.name.as_str()));
+    let summary = |tool: &Tool| ToolSummary {
+        name: sanitise_line(&tool.name, MAX_NAME_CHARS),
+        identifier: identifiers.get(&tool.name).cloned().unwrap_or_default(),
+        digest: tool_digest(tool),
+        title: tool.title.as_ref().map(|title| sanitise_line(title, MAX_NAME_CHARS)),
+        description: tool.description.as_ref().map(|text| sanitise_text(text, max_chars)),
+        input_schema: sanitise_json(&tool.input_schema, max_chars),
+        output_schema: tool.output_schema.as_ref().map(|schema| sanitise_json(schema, max_chars)),
+        annotations: tool.annotations.as_ref().map(|hints| sanitise_json(hints, max_chars)),
+    };
+    manifest.tools.iter().map(summary).collect()
 }
 
-/// At most four characters, and never more than a quarter of the value.
+fn changes(before: &Manifest, now: &Manifest, max_chars: usize) -> ManifestChanges {
+    let json = |json: Option<Json>| json.map(|json| sanitise_json(&json, max_chars));
+    let shown = |difference: Difference| Difference { before: json(difference.before), after: json(difference.after), ..difference };
+    ManifestChanges { drift: Drift::between(before, now), differences: differences(before, now).into_iter().map(shown).collect() }
+}
+
+/// A name in a filter that no tool has is a typing error, or a tool that was renamed to get past it.
+pub fn filter_warnings(server: &ServerDefinition, tools: &[String]) -> Vec<String> {
+    let filter = &server.filter;
+    let lists = [("allowTools", filter.allow.as_deref().unwrap_or_default()), ("denyTools", filter.deny.as_slice())];
+    let missing = |(list, names): (&str, &[String])| -> Vec<String> {
+        let unknown = names.iter().filter(|name| !tools.contains(*name));
+        unknown.map(|name| format!("server \"{}\" has no tool \"{}\", which {list} names", server.name, sanitise_line(name, MAX_NAME_CHARS))).collect()
+    };
+    lists.into_iter().flat_map(missing).collect()
+}
+
+fn masked(values: &[(String, SecretString)]) -> Vec<String> {
+    values.iter().map(|(name, value)| format!("{name}={}", mask(value.expose_secret()))).collect()
+}
+
+/// At most four characters, and never more than a quarter of the value. What is only a placeholder is no secret.
 fn mask(value: &str) -> String {
+    let inner = value.strip_prefix('\\').unwrap_or(value).strip_prefix("${").and_then(|rest| rest.strip_suffix('}'));
+    if inner.is_some_and(|name| !name.is_empty() && name.chars().all(|character| character.is_ascii_alphanumeric() || "_:".contains(character))) {
+        return value.to_owned();
+    }
     let shown = (value.chars().count() / 4).min(4);
     format!("{}***", value.chars().take(shown).collect::<String>())
+}
+
+/// A user and a password in an address, and what follows its path, are not for a screen.
+fn mask_address(address: &str) -> String {
+    let (scheme, rest) = address.split_once("://").unwrap_or(("", address));
+    let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    let host = host.rsplit_once('@').map_or_else(|| host.to_owned(), |(_, host)| format!("***@{host}"));
+    let path = path.split_once(['?', '#']).map_or_else(|| path.to_owned(), |(path, _)| format!("{path}?***"));
+    format!("{scheme}://{host}{path}")
 }
 
 #[cfg(test)]
@@ -169,5 +251,18 @@ mod tests {
         assert_eq!(mask("12345678"), "12***");
         assert_eq!(mask("abc"), "***");
         assert_eq!(mask("éééééééé"), "éé***");
+    }
+
+    #[test]
+    fn a_placeholder_is_shown_by_its_name_and_its_default_is_not() {
+        assert_eq!(mask("${TOKEN}"), "${TOKEN}");
+        assert_eq!(mask("\\${env:TOKEN}"), "\\${env:TOKEN}");
+        assert_eq!(mask("${TOKEN:-hunter2hunter2}"), "${TO***");
+    }
+
+    #[test]
+    fn an_address_is_shown_without_what_may_be_secret_in_it() {
+        assert_eq!(mask_address("https://ada:pass@example.com/mcp?token=1"), "https://***@example.com/mcp?***");
+        assert_eq!(mask_address("https://example.com/mcp"), "https://example.com/mcp");
     }
 }

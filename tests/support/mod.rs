@@ -7,6 +7,7 @@ use std::future::Future;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use hyperlight_mcp::client::{Connection, Launch, Watchdog};
@@ -102,8 +103,9 @@ impl Scene {
             arguments: self.arguments(server, flags),
             environment: Vec::new(),
             working_directory: self.folder.path().to_owned(),
+            secrets: Vec::new(),
         };
-        Launch { server: server.to_owned(), command }
+        Launch { server: server.to_owned(), command, redact: Arc::new(str::to_owned) }
     }
 
     /// A connection to the fixture as server `s`.

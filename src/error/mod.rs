@@ -1,7 +1,11 @@
 //! One error for the whole crate: a stable code a variant, and a message that names the server, tool, field or limit,
 //! and the way out. `Error::code` is what Node sees as `error.code`.
 
+mod redaction;
+
 use std::path::PathBuf;
+
+use crate::config::Problem;
 
 /// What can go wrong, as the agent's author sees it.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -19,9 +23,9 @@ pub enum Error {
     #[error("{file}:{line}:{column}: {problem}")]
     ConfigSyntax { file: String, line: usize, column: usize, problem: String },
 
-    /// A field of the config has a wrong value.
-    #[error("{file}: {field}: {problem}")]
-    ConfigInvalid { file: String, field: String, problem: String },
+    /// Fields of the config, or lines of an environment file, are wrong: all of them at once.
+    #[error("{}", Problem::list(.file, .problems))]
+    ConfigInvalid { file: String, problems: Vec<Problem> },
 
     /// More servers than the limit allows.
     #[error("{count} servers are configured; the limit maxServers is {limit}. Remove some, or raise limits.maxServers")]
@@ -32,8 +36,8 @@ pub enum Error {
     UnknownServer { server: String, place: &'static str, known: Vec<String> },
 
     /// The server may not run yet.
-    #[error("server \"{server}\" is not approved: show approvalRequest(\"{server}\") to a person, then call approve(\"{server}\", digest)")]
-    NotApproved { server: String },
+    #[error("server \"{server}\" is not approved: {reason}. Show approvalRequest(\"{server}\") to a person, then call approve(\"{server}\", digest)")]
+    NotApproved { server: String, reason: String },
 
     /// The server is approved, but this gateway has not enabled it.
     #[error("server \"{server}\" is approved but not enabled: call enable(\"{server}\"), or open the gateway with enable: [\"{server}\"]")]
@@ -52,6 +56,18 @@ pub enum Error {
     /// The server has no such tool, or its filters hide it.
     #[error("server \"{server}\" has no approved tool \"{tool}\"{}", known_names(.known))]
     UnknownTool { server: String, tool: String, known: Vec<String> },
+
+    /// The server describes the tool in another way than the one that was approved: it is quarantined.
+    #[error("{server}.{tool} is not what was approved: the server has changed it. approvalRequest(\"{server}\") shows the difference; approve that, or revoke the server")]
+    ToolChanged { server: String, tool: String },
+
+    /// The server no longer has a tool that was approved.
+    #[error("{server}.{tool} was approved, but the server no longer has it: approvalRequest(\"{server}\") shows what it has now")]
+    ToolVanished { server: String, tool: String },
+
+    /// A person did not allow the call, or nobody could be asked.
+    #[error("{server}.{tool} was not called: {reason}")]
+    CallDenied { server: String, tool: String, reason: String },
 
     /// The transport is known, but not built in.
     #[error("server \"{server}\": {problem}")]
@@ -200,6 +216,9 @@ impl Error {
             Self::ServerDisabled { .. } => "ERR_SERVER_DISABLED",
             Self::DigestChanged { .. } => "ERR_DIGEST_CHANGED",
             Self::UnknownTool { .. } => "ERR_UNKNOWN_TOOL",
+            Self::ToolChanged { .. } => "ERR_TOOL_CHANGED",
+            Self::ToolVanished { .. } => "ERR_TOOL_VANISHED",
+            Self::CallDenied { .. } => "ERR_CALL_DENIED",
             Self::UnsupportedTransport { .. } => "ERR_UNSUPPORTED_TRANSPORT",
             Self::SpawnFailed { .. } => "ERR_SPAWN_FAILED",
             Self::ConnectFailed { .. } => "ERR_CONNECT_FAILED",
@@ -258,7 +277,7 @@ mod tests {
 
     #[test]
     fn a_message_names_the_server_and_the_way_out() {
-        let error = Error::NotApproved { server: "weather".into() };
+        let error = Error::NotApproved { server: "weather".into(), reason: "nobody has approved it".into() };
         assert!(error.to_string().contains("\"weather\""));
         assert!(error.to_string().contains("approvalRequest"));
     }

@@ -1,0 +1,95 @@
+//! `inputs`, as VS Code writes them: what a person is asked for when a server that uses them is started.
+
+use std::collections::BTreeMap;
+
+use secrecy::SecretString;
+
+use super::definition::InputDefinition;
+use super::problem::{Problem, displayed};
+use super::tree::{Node, Value};
+
+/// The inputs of one config.
+#[derive(Default)]
+pub(super) struct Inputs {
+    pub(super) usable: Vec<InputDefinition>,
+    /// What is wrong, by id: it makes the servers invalid that use the input, and no others.
+    broken: BTreeMap<String, Vec<Problem>>,
+    /// All that is wrong, also with inputs that no server uses.
+    pub(super) problems: Vec<Problem>,
+}
+
+impl Inputs {
+    /// Reads one list of definitions; `field` is its path.
+    pub(super) fn read(&mut self, field: &str, node: &Node) {
+        let Some(items) = node.items() else {
+            return self.problems.push(Problem::new(field, node.position, "must be a list; no input is read from it"));
+        };
+        for (index, item) in items.iter().enumerate() {
+            self.item(&format!("{field}[{index}]"), item);
+        }
+    }
+
+    /// Why a server cannot use an input: nothing, where it can. The first problem is of the place that refers to it.
+    pub(super) fn problems_of(&self, id: &str, reference: impl FnOnce(String) -> Problem) -> Vec<Problem> {
+        let shown = displayed(id);
+        if let Some(problems) = self.broken.get(id) {
+            let mut all = vec![reference(format!("the definition of the input \"{shown}\" is wrong"))];
+            all.extend(problems.iter().cloned());
+            return all;
+        }
+        if self.usable.iter().any(|input| input.id == id) {
+            return Vec::new();
+        }
+        let known: Vec<_> = self.usable.iter().map(|input| displayed(&input.id)).collect();
+        let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+        vec![reference(format!("no input \"{shown}\" is defined; inputs defines {known}"))]
+    }
+
+    fn item(&mut self, field: &str, item: &Node) {
+        let mut problems = Vec::new();
+        let mut wrong = |key: &str, node: Option<&Node>, problem: &str| {
+            let field = if key.is_empty() { field.to_owned() } else { format!("{field}.{key}") };
+            problems.push(Problem::new(field, node.unwrap_or(item).position, problem));
+        };
+        let text = |key: &str| item.get(key).and_then(Node::text);
+        if item.entries().is_none() {
+            wrong("", None, "must be an object");
+        } else {
+            match text("type") {
+                Some("promptString" | "pickString") => {}
+                Some("command") => wrong("type", item.get("type"), "\"command\" is not supported: it runs commands of an editor"),
+                _ => wrong("type", item.get("type"), "must be \"promptString\" or \"pickString\""),
+            }
+            if text("id").is_none_or(|id| id.is_empty() || id.contains('}')) {
+                wrong("id", item.get("id"), "must be a text, not empty and without \"}\"");
+            }
+            for key in ["description", "default"] {
+                if item.get(key).is_some_and(|node| node.text().is_none() && !matches!(node.value, Value::Null)) {
+                    wrong(key, item.get(key), "must be a string");
+                }
+            }
+            if item.get("password").is_some_and(|node| node.boolean().is_none()) {
+                wrong("password", item.get("password"), "must be true or false");
+            }
+        }
+        let id = text("id").unwrap_or_default().to_owned();
+        if self.broken.contains_key(&id) || self.usable.iter().any(|known| known.id == id) {
+            wrong("id", item.get("id"), "this id is used twice");
+            // Which of the two is meant cannot be known.
+            self.usable.retain(|known| known.id != id);
+        }
+        if problems.is_empty() {
+            let definition = InputDefinition {
+                id,
+                description: text("description").map(ToOwned::to_owned),
+                secret: item.get("password").and_then(Node::boolean).unwrap_or(false),
+                default: text("default").map(SecretString::from),
+            };
+            return self.usable.push(definition);
+        }
+        self.problems.extend(problems.iter().cloned());
+        if !id.is_empty() {
+            self.broken.entry(id).or_default().extend(problems);
+        }
+    }
+}

@@ -1,0 +1,337 @@
+//! What a config may say, and what each mistake is told.
+
+use secrecy::ExposeSecret as _;
+use serde_json::json;
+
+use super::super::definition::{Confirm, Transport, inputs_of};
+use super::*;
+
+fn parse(text: &str) -> Result<Config> {
+    parse_text(text, "c.json", 20)
+}
+
+/// The entry of one server `a`, from its text.
+fn server(entry: &str) -> Config {
+    parse(&format!(r#"{{ "mcpServers": {{ "a": {entry} }} }}"#)).unwrap()
+}
+
+fn valid(entry: &str) -> ServerDefinition {
+    let config = server(entry);
+    assert!(config.invalid.is_empty(), "{:?}", config.invalid);
+    config.servers[0].clone()
+}
+
+fn problems_of(error: &Error) -> Vec<Problem> {
+    if let Error::ConfigInvalid { problems, .. } = error { problems.clone() } else { panic!("{error:?}") }
+}
+
+/// `field: problem` of all that is wrong with the server `a`.
+fn problems(entry: &str) -> Vec<String> {
+    let config = server(entry);
+    assert!(config.servers.is_empty(), "{entry} is valid");
+    problems_of(&config.invalid[0].error).iter().map(|problem| format!("{}: {}", problem.field, problem.problem)).collect()
+}
+
+fn fatal(text: &str) -> String {
+    parse(text).unwrap_err().to_string()
+}
+
+fn names(config: &Config) -> Vec<&str> {
+    config.servers.iter().map(|server| server.name.as_str()).collect()
+}
+
+#[test]
+fn all_sections_are_read_and_merged_in_the_order_of_the_file() {
+    let text = r#"{
+        "servers": { "b": { "type": "stdio", "command": "y", } }, // VS Code
+        "mcpServers": { "a": { "command": "x" }, "c": { "url": "https://example.com/mcp" } },
+        "mcp": { "servers": { "d": { "command": "z" } }, "discovery": { "enabled": true } }, /* its settings */
+    }"#;
+    let config = parse(text).unwrap();
+    assert_eq!(names(&config), ["b", "a", "c", "d"]);
+    assert!(config.warnings.is_empty(), "{:?}", config.warnings);
+}
+
+#[test]
+fn claude_desktops_file_is_read() {
+    let text = r#"{ "globalShortcut": "", "mcpServers": { "filesystem": {
+        "command": "npx", "args": ["-y", "@modelcontextprotocol/server-filesystem", "${userHome}/Desktop"], "env": { "LOG": "1" } } } }"#;
+    let config = parse(text).unwrap();
+    let Transport::Stdio { command, arguments, environment, .. } = &config.servers[0].transport else { panic!() };
+    assert_eq!((command.as_str(), arguments.len(), environment[0].1.expose_secret()), ("npx", 3, "1"));
+}
+
+#[test]
+fn hyperagents_file_is_read_with_filters_and_limits() {
+    let entry = r#"{ "command": "x", "env": { "T": "${TOKEN}" }, "allowTools": ["get-a"], "denyTools": ["get-b"], "timeoutMs": 5,
+        "connectTimeoutMs": 6, "disabled": true, "confirm": "always", "pinExecutable": true, "pinValues": true, "pinned": true }"#;
+    let server = valid(entry);
+    assert_eq!((server.call_timeout_ms, server.connect_timeout_ms), (Some(5), Some(6)));
+    assert!(server.disabled && server.pin_executable && server.pin_values && server.pinned);
+    assert_eq!(server.confirm, Confirm::Always);
+    assert!(server.filter.admits("get-a") && !server.filter.admits("get-b") && !server.filter.admits("get_a"));
+    let server = valid(r#"{ "command": "x" }"#);
+    assert!(!server.disabled && !server.pin_executable && !server.pin_values && !server.pinned);
+}
+
+#[test]
+fn allow_selects_deny_removes_and_an_empty_allow_list_allows_nothing() {
+    let filter = |lists: &str| valid(&format!(r#"{{ "command": "x"{lists} }}"#)).filter;
+    assert!(filter("").admits("t"));
+    assert!(!filter(r#", "allowTools": []"#).admits("t"));
+    assert!(!filter(r#", "denyTools": ["t"]"#).admits("t") && filter(r#", "denyTools": ["t"]"#).admits("u"));
+    let both = filter(r#", "allowTools": ["t", "u"], "denyTools": ["t", "v"]"#);
+    assert_eq!(["t", "u", "v", "w"].map(|tool| both.admits(tool)), [false, true, false, false]);
+}
+
+#[test]
+fn one_bad_server_does_not_take_the_good_ones_down() {
+    let config = parse(
+        r#"{ "servers": {
+  "good": { "command": "x" },
+  "bad": { "command": 1, "args": ["y", 2],
+    "timeoutMs": 0 },
+  "fine": { "command": "z" }
+} }"#,
+    )
+    .unwrap();
+    assert_eq!(names(&config), ["good", "fine"]);
+    let InvalidServer { name, error } = &config.invalid[0];
+    assert_eq!((name.as_str(), error.code()), ("bad", "ERR_CONFIG_INVALID"));
+    let lines = [
+        "c.json has 3 problems:",
+        "c.json:3:23: servers.bad.command: must be a string",
+        "c.json:3:40: servers.bad.args[1]: must be a string",
+        "c.json:4:18: servers.bad.timeoutMs: must be a whole number of milliseconds, at least 1",
+    ];
+    assert_eq!(error.to_string(), lines.join("\n"));
+}
+
+#[test]
+fn a_config_that_is_an_object_has_the_same_problems_without_lines() {
+    let config = parse_object(&json!({ "mcpServers": { "a": { "command": 1 } } }), "config", 20).unwrap();
+    assert_eq!(config.invalid[0].error.to_string(), "config: mcpServers.a.command: must be a string");
+}
+
+#[test]
+fn every_field_of_a_wrong_type_or_value_is_named() {
+    let cases = [
+        (r#""x""#, "mcpServers.a: must be an object"),
+        ("{}", "mcpServers.a: needs a command or a url"),
+        (r#"{ "command": " " }"#, "mcpServers.a.command: is empty"),
+        (r#"{ "type": "stdio" }"#, "mcpServers.a.command: is missing"),
+        (r#"{ "type": "http", "command": "x" }"#, "mcpServers.a.url: is missing"),
+        (r#"{ "type": "pipe", "command": "x" }"#, "mcpServers.a.type: must be \"stdio\" or \"http\", not \"pipe\""),
+        (r#"{ "type": 1, "command": "x" }"#, "mcpServers.a.type: must be \"stdio\" or \"http\""),
+        (r#"{ "command": "x", "args": "y" }"#, "mcpServers.a.args: must be a list of strings"),
+        (r#"{ "command": "x", "env": ["A=1"] }"#, "mcpServers.a.env: must be an object"),
+        (r#"{ "command": "x", "env": { "A": {} } }"#, "mcpServers.a.env.A: must be a string"),
+        (r#"{ "command": "x", "cwd": 5 }"#, "mcpServers.a.cwd: must be a string"),
+        (r#"{ "command": "x", "envFile": null }"#, "mcpServers.a.envFile: must be a string"),
+        (r#"{ "command": "x", "disabled": "yes" }"#, "mcpServers.a.disabled: must be true or false"),
+        (r#"{ "command": "x", "pinned": 1 }"#, "mcpServers.a.pinned: must be true or false"),
+        (r#"{ "command": "x", "connectTimeoutMs": 1.5 }"#, "mcpServers.a.connectTimeoutMs: must be a whole number"),
+        (r#"{ "command": "x", "timeoutMs": -1 }"#, "mcpServers.a.timeoutMs: must be a whole number"),
+        (r#"{ "command": "x", "confirm": "maybe" }"#, "mcpServers.a.confirm: must be \"never\", \"writes\" or \"always\""),
+        (r#"{ "command": "x", "allowTools": "echo" }"#, "mcpServers.a.allowTools: must be a list of strings"),
+        (r#"{ "command": "x", "denyTools": [1] }"#, "mcpServers.a.denyTools[0]: must be a string"),
+        (r#"{ "url": "ftp://x" }"#, "mcpServers.a.url: must start with http:// or https://"),
+        (r#"{ "url": "https://x", "headers": { "A": null } }"#, "mcpServers.a.headers.A: must be a string"),
+    ];
+    for (entry, expected) in cases {
+        let problems = problems(entry);
+        assert!(problems.len() == 1 && problems[0].starts_with(expected), "{entry}: {problems:?}");
+    }
+}
+
+#[test]
+fn names_and_values_that_no_program_or_header_can_be_given_are_refused() {
+    let stdio = r#"{ "command": "x\u0000", "args": ["\u0000"], "cwd": "\u0000", "env": { "": "1", "A=B": "1", "C": "\u0000" } }"#;
+    let fields = ["command", "args[0]", "cwd", "env.", "env.A=B", "env.C"];
+    let found = problems(stdio);
+    assert_eq!(found.len(), fields.len(), "{found:?}");
+    for field in fields {
+        assert!(found.iter().any(|problem| problem.starts_with(&format!("mcpServers.a.{field}: "))), "{field}: {found:?}");
+    }
+    let http = r#"{ "url": "https://x y", "headers": { "A B": "1", "C": "1\r\nD: 2", "E": "1", "e": "2" } }"#;
+    assert_eq!(problems(http).len(), 4);
+}
+
+#[test]
+fn numbers_and_booleans_in_env_are_text_and_null_is_not_passed() {
+    let server = valid(r#"{ "command": "x", "env": { "A": 1.10, "B": true, "C": null } }"#);
+    let Transport::Stdio { environment, removed_environment, .. } = &server.transport else { panic!() };
+    let values: Vec<_> = environment.iter().map(|(name, value)| format!("{name}={}", value.expose_secret())).collect();
+    assert_eq!(values, ["A=1.10", "B=true"]);
+    assert_eq!(removed_environment, &["C"]);
+}
+
+#[test]
+fn invalid_names_are_listed_so_that_they_can_be_shown_and_taken_for_no_other() {
+    for name in ["A", "1a", "a_b", "", "mcp", "fs-read", "gateway", "ha:x", "host:x", "é"] {
+        let config = parse(&format!(r#"{{ "mcpServers": {{ "{name}": {{ "command": "x" }} }} }}"#)).unwrap();
+        assert_eq!((config.servers.len(), config.invalid[0].name.as_str()), (0, name));
+    }
+    let config = parse(&format!(r#"{{ "servers": {{ "{}": {{}}, "a\u001b\n": {{ "command": "x" }} }} }}"#, "x".repeat(99))).unwrap();
+    assert_eq!(config.invalid[0].name, format!("{}…", "x".repeat(63)));
+    assert_eq!(config.invalid[1].name, "a\u{fffd}\u{fffd}");
+    assert_eq!(problems_of(&config.invalid[0].error).len(), 2);
+    assert!(!config.invalid[1].error.to_string().contains(['\u{1b}', '\n']));
+}
+
+#[test]
+fn text_that_is_no_json_is_an_error_with_its_place() {
+    let error = parse("{\n  \"mcpServers\": {,}\n}").unwrap_err();
+    assert_eq!(error.code(), "ERR_CONFIG_SYNTAX");
+    assert!(error.to_string().starts_with("c.json:2:18: "), "{error}");
+    for text in ["{ 'a': 1 }", "{ a: 1 }", "{} {}", "{", "{ \"a\": 1 \"b\": 2 }", "[1, 0x1]", "{ \"a\": .5 }"] {
+        assert_eq!(parse(text).unwrap_err().code(), "ERR_CONFIG_SYNTAX", "{text}");
+    }
+}
+
+#[test]
+fn an_empty_config_has_no_servers() {
+    for text in ["", " // nothing\n", "null", "{}", r#"{ "mcpServers": {} }"#] {
+        assert!(parse(text).unwrap().servers.is_empty(), "{text}");
+    }
+}
+
+#[test]
+fn a_root_or_section_of_the_wrong_type_is_fatal() {
+    assert_eq!(fatal("[]"), "c.json:1:1: the config: must be an object");
+    assert_eq!(fatal(r#"{ "mcpServers": [] }"#), "c.json:1:17: mcpServers: must be an object");
+    assert_eq!(fatal(r#"{ "mcp": { "servers": null } }"#), "c.json:1:23: mcp.servers: must be an object");
+}
+
+#[test]
+fn all_that_is_fatal_is_reported_together_with_what_is_wrong_in_servers() {
+    let text = "{ \"servers\": 1,\n\"mcpServers\": { \"a\": { \"command\": 1 },\n\"b\": { \"command\": \"x\", \"command\": \"y\" },\n\"b\": { \"command\": \"z\" } } }";
+    let lines = [
+        "c.json has 4 problems:",
+        "c.json:1:14: servers: must be an object",
+        "c.json:2:35: mcpServers.a.command: must be a string",
+        "c.json:3:24: mcpServers.b.command: this key is used twice in its object",
+        "c.json:4:1: mcpServers.b: this key is used twice in its object",
+    ];
+    assert_eq!(fatal(text), lines.join("\n"));
+}
+
+#[test]
+fn duplicate_keys_are_errors_wherever_servers_and_inputs_are() {
+    for (text, field) in [
+        (r#"{ "mcpServers": {}, "mcpServers": {} }"#, "mcpServers"),
+        (r#"{ "theme": 1, "theme": 2 }"#, "theme"),
+        (r#"{ "mcp": { "servers": {}, "servers": {} } }"#, "mcp.servers"),
+        (r#"{ "servers": { "a": { "command": "x", "env": { "A": "1", "A": "2" } } } }"#, "servers.a.env.A"),
+        (r#"{ "inputs": [{ "id": "x", "id": "y" }] }"#, "inputs[0].id"),
+    ] {
+        let message = fatal(text);
+        assert!(message.contains(&format!(" {field}: this key is used twice")), "{message}");
+    }
+    assert!(parse(r#"{ "theme": { "a": 1, "a": 2 } }"#).is_ok());
+}
+
+#[test]
+fn the_same_name_in_two_sections_is_fatal() {
+    let text = r#"{ "mcpServers": { "a": { "command": "x" } }, "servers": { "a": { "command": "y" } } }"#;
+    assert_eq!(fatal(text), "c.json:1:59: servers.a: this name is used twice: mcpServers has it too");
+}
+
+#[test]
+fn one_server_over_the_limit_is_one_error_that_names_it_invalid_ones_counted() {
+    let servers = |count: usize| {
+        let list: Vec<_> =
+            (0..count).map(|index| format!(r#""s{index}": {{ "command": {} }}"#, if index == 0 { "1" } else { "\"x\"" })).collect();
+        format!(r#"{{ "mcpServers": {{ {} }} }}"#, list.join(","))
+    };
+    let config = parse(&servers(20)).unwrap();
+    assert_eq!((config.servers.len(), config.invalid.len()), (19, 1));
+    let error = parse(&servers(21)).unwrap_err();
+    assert_eq!(error.code(), "ERR_TOO_MANY_SERVERS");
+    assert!(error.to_string().contains("21 servers are configured; the limit maxServers is 20"), "{error}");
+}
+
+#[test]
+fn url_wins_over_command_with_a_warning_and_sse_has_an_error_of_its_own() {
+    let config = server(r#"{ "command": "x", "url": "https://example.com/mcp" }"#);
+    assert!(matches!(config.servers[0].transport, Transport::Http { .. }));
+    assert_eq!(config.warnings, ["c.json:1:19: mcpServers.a: has both url and command; url is used"]);
+    assert!(problems(r#"{ "type": "sse", "url": "https://example.com" }"#)[0].contains("Streamable HTTP"));
+}
+
+#[test]
+fn an_unknown_or_unused_key_of_a_server_is_a_warning_and_one_of_the_root_is_the_agents() {
+    let config = parse(r#"{ "theme": "dark", "mcpServers": { "a": { "command": "x", "comand": "y", "gallery": 1 } } }"#).unwrap();
+    let expected = ["c.json:1:59: mcpServers.a.comand: unknown, ignored", "c.json:1:74: mcpServers.a.gallery: unknown, ignored"];
+    assert_eq!(config.warnings, expected);
+    assert!(server(r#"{ "command": "x", "headers": {} }"#).warnings[0].contains("not used by a server of type stdio"));
+    assert!(server(r#"{ "url": "https://x", "env": {} }"#).warnings[0].contains("not used by a server of type http"));
+    assert!(parse(r#"{ "mcp": true }"#).unwrap().warnings[0].contains("no server is read from it"));
+}
+
+#[test]
+fn placeholders_are_checked_at_once_with_their_places() {
+    let config = server(
+        "{ \"command\": \"${TOKEN}\",\n\"args\": [\"-c\", \"${env:A}\"], \"cwd\": \"${input:x}\",\n\"env\": { \"A\": \"${command:pick}\", \"B\": \"${B:-x}\" } }",
+    );
+    let lines: Vec<_> =
+        config.invalid[0].error.to_string().lines().skip(1).map(|line| line[..=line.find('}').unwrap()].to_owned()).collect();
+    let expected = [
+        "c.json:1:37: mcpServers.a.command: ${TOKEN}",
+        "c.json:2:16: mcpServers.a.args[1]: ${A}",
+        "c.json:2:36: mcpServers.a.cwd: ${input:x}",
+        "c.json:3:15: mcpServers.a.env.A: ${command:…}",
+    ];
+    assert_eq!(lines, expected);
+}
+
+#[test]
+fn inputs_are_read_and_a_server_that_uses_one_that_is_not_defined_is_invalid() {
+    let text = r#"{ "inputs": [
+        { "type": "promptString", "id": "token", "description": "The token", "password": true },
+        { "type": "pickString", "id": "mode", "options": ["a", "b"], "default": "a" } ],
+      "servers": {
+        "a": { "command": "x", "env": { "T": "${input:token}-${input:mode}", "U": "${input:token}" } },
+        "b": { "url": "https://x/${input:nope}", "headers": { "H": "${input:nope}" } } } }"#;
+    let config = parse(text).unwrap();
+    let [token, mode] = config.inputs.as_slice() else { panic!() };
+    assert_eq!((token.id.as_str(), token.description.as_deref(), token.secret), ("token", Some("The token"), true));
+    assert_eq!((mode.secret, mode.default.as_ref().unwrap().expose_secret()), (false, "a"));
+    assert_eq!(inputs_of(&config.servers[0]), ["token", "mode"]);
+    let problems = problems_of(&config.invalid[0].error);
+    assert_eq!(problems.iter().map(|problem| problem.field.as_str()).collect::<Vec<_>>(), ["servers.b.url", "servers.b.headers.H"]);
+    assert_eq!(problems[0].problem, "no input \"nope\" is defined; inputs defines token, mode");
+}
+
+#[test]
+fn a_broken_input_makes_only_the_servers_invalid_that_use_it() {
+    let text = r#"{ "mcp": { "inputs": [{ "type": "command", "id": "x", "password": 1 }, 5, { "type": "promptString" }],
+        "servers": { "a": { "command": "y", "env": { "A": "${input:x}", "B": "${input:x}" } }, "b": { "command": "y" } } } }"#;
+    let config = parse(text).unwrap();
+    assert_eq!(names(&config), ["b"]);
+    let fields: Vec<_> = problems_of(&config.invalid[0].error).into_iter().map(|problem| problem.field).collect();
+    assert_eq!(fields, ["mcp.inputs[0].type", "mcp.inputs[0].password", "mcp.servers.a.env.A", "mcp.servers.a.env.B"]);
+    assert_eq!(config.warnings.len(), 4, "{:?}", config.warnings);
+    assert!(config.warnings[0].contains("\"command\" is not supported"));
+}
+
+#[test]
+fn an_input_that_is_defined_twice_cannot_be_used_and_a_list_that_is_none_is_a_warning() {
+    let input = r#"{ "type": "promptString", "id": "x" }"#;
+    let config =
+        parse(&format!(r#"{{ "inputs": [{input}, {input}], "servers": {{ "a": {{ "url": "https://x/${{input:x}}" }} }} }}"#)).unwrap();
+    assert!(config.inputs.is_empty() && config.invalid[0].error.to_string().contains("twice"));
+    assert!(parse(r#"{ "inputs": {} }"#).unwrap().warnings[0].contains("must be a list"));
+}
+
+#[test]
+fn no_message_holds_a_value_that_may_be_secret() {
+    let text = r#"{ "servers": {
+        "a": { "command": "x", "env": { "A": "s3cret\u0000", "B": ["s3cret"], "C": "${x:s3cret}", "D": "${a b:-s3cret}" } },
+        "b": { "url": "s3cret", "headers": { "H": "s3cret\n", "I": "${${s3cret" } } } }"#;
+    let config = parse(text).unwrap();
+    assert!(!format!("{config:?}").contains("s3cret\n"));
+    for invalid in &config.invalid {
+        assert!(!invalid.error.to_string().contains("s3cret"), "{}", invalid.error);
+    }
+}

@@ -1,0 +1,334 @@
+//! One server's entry: everything that is wrong with it is found at once.
+
+use std::collections::HashSet;
+
+use secrecy::SecretString;
+
+use super::definition::{Confirm, Origin, ServerDefinition, ToolFilter, Transport};
+use super::inputs::Inputs;
+use super::problem::{Position, Problem, displayed, displayed_within};
+use super::rules;
+use super::template::{Allowed, Template};
+use super::tree::{Entry, Node, Value};
+
+const STDIO_KEYS: [&str; 5] = ["command", "args", "env", "cwd", "envFile"];
+const HTTP_KEYS: [&str; 2] = ["url", "headers"];
+const COMMON_KEYS: [&str; 10] =
+    ["type", "allowTools", "denyTools", "timeoutMs", "connectTimeoutMs", "disabled", "confirm", "pinExecutable", "pinValues", "pinned"];
+const SSE: &str =
+    "the transport \"sse\" was replaced in the protocol of 2025-03-26: use \"type\": \"http\" with the server's Streamable HTTP address";
+
+/// What an entry is read with.
+pub(super) struct Context<'a> {
+    pub(super) file: &'a str,
+    pub(super) inputs: &'a Inputs,
+}
+
+/// Reads an entry of the section at `section`. Returns what is odd about it as well.
+pub(super) fn read(entry: &Entry, section: &str, context: &Context) -> (Result<ServerDefinition, Vec<Problem>>, Vec<Problem>) {
+    let field = format!("{section}.{}", displayed(&entry.name));
+    let mut reader = Reader {
+        node: &entry.node,
+        position: entry.position,
+        inputs: context.inputs,
+        origin: Origin::new(context.file, field.clone()),
+        field,
+        problems: Vec::new(),
+        warnings: Vec::new(),
+    };
+    if let Err(problem) = rules::check_server_name(&entry.name) {
+        reader.problems.push(Problem::new(&reader.field, entry.position, problem));
+    }
+    let server = reader.server(&entry.name);
+    let outcome = match server {
+        Some(server) if reader.problems.is_empty() => Ok(server),
+        _ => Err(reader.problems),
+    };
+    (outcome, reader.warnings)
+}
+
+struct Reader<'a> {
+    node: &'a Node,
+    /// Of the server's name.
+    position: Option<Position>,
+    field: String,
+    inputs: &'a Inputs,
+    origin: Origin,
+    problems: Vec<Problem>,
+    warnings: Vec<Problem>,
+}
+
+/// What `type` says.
+enum Kind {
+    Absent,
+    Stdio,
+    Http,
+    Wrong,
+}
+
+// A reader's methods return nothing usable only after they have noted a problem.
+impl<'a> Reader<'a> {
+    fn server(&mut self, name: &str) -> Option<ServerDefinition> {
+        let Some(entries) = self.node.entries() else {
+            let problem = Problem::new(&self.field, self.node.position, "must be an object");
+            self.problems.push(problem);
+            return None;
+        };
+        for entry in entries {
+            let key = entry.name.as_str();
+            if !STDIO_KEYS.contains(&key) && !HTTP_KEYS.contains(&key) && !COMMON_KEYS.contains(&key) {
+                self.warnings.push(Problem::new(self.path(key), entry.position, "unknown, ignored"));
+            }
+        }
+        let transport = self.transport();
+        let filter = ToolFilter {
+            allow: self.node.get("allowTools").map(|list| self.strings("allowTools", list)),
+            deny: self.node.get("denyTools").map(|list| self.strings("denyTools", list)).unwrap_or_default(),
+        };
+        let call_timeout_ms = self.milliseconds("timeoutMs");
+        let connect_timeout_ms = self.milliseconds("connectTimeoutMs");
+        let [disabled, pin_executable, pin_values, pinned] =
+            ["disabled", "pinExecutable", "pinValues", "pinned"].map(|key| self.boolean(key));
+        let confirm = self.confirm();
+        Some(ServerDefinition {
+            name: name.to_owned(),
+            transport: transport?,
+            filter,
+            call_timeout_ms,
+            connect_timeout_ms,
+            disabled,
+            confirm,
+            pin_executable,
+            pin_values,
+            pinned,
+            origin: std::mem::take(&mut self.origin),
+        })
+    }
+
+    fn transport(&mut self) -> Option<Transport> {
+        let [command, url] = ["command", "url"].map(|key| self.node.get(key).is_some());
+        let is_http = match self.kind() {
+            Kind::Http => true,
+            Kind::Stdio => false,
+            Kind::Absent | Kind::Wrong if url || command => url,
+            Kind::Absent => {
+                self.problems.push(Problem::new(&self.field, self.position, "needs a command or a url"));
+                return None;
+            }
+            Kind::Wrong => return None,
+        };
+        if is_http && command && url {
+            self.warnings.push(Problem::new(&self.field, self.position, "has both url and command; url is used"));
+        }
+        let unused: &[&str] = if is_http { &STDIO_KEYS[1..] } else { &HTTP_KEYS };
+        for key in unused {
+            if let Some(node) = self.node.get(key) {
+                let problem = format!("is not used by a server of type {}", if is_http { "http" } else { "stdio" });
+                self.warnings.push(Problem::new(self.path(key), node.position, problem));
+            }
+        }
+        if is_http { self.http() } else { self.stdio() }
+    }
+
+    fn kind(&mut self) -> Kind {
+        let Some(node) = self.node.get("type") else { return Kind::Absent };
+        let problem = match node.text() {
+            Some("stdio") => return Kind::Stdio,
+            Some("http") => return Kind::Http,
+            Some("sse") => SSE.to_owned(),
+            Some(other) => format!("must be \"stdio\" or \"http\", not \"{}\"", displayed_within(other, 32)),
+            None => "must be \"stdio\" or \"http\"".to_owned(),
+        };
+        self.wrong("type", node, problem);
+        Kind::Wrong
+    }
+
+    fn stdio(&mut self) -> Option<Transport> {
+        let command = self.required("command", Allowed::Folders);
+        let arguments = self.node.get("args").map(|list| self.arguments(list)).unwrap_or_default();
+        let (environment, removed_environment) = self.environment();
+        let working_directory = self.optional("cwd");
+        let environment_file = self.optional("envFile");
+        Some(Transport::Stdio { command: command?, arguments, environment, removed_environment, working_directory, environment_file })
+    }
+
+    fn http(&mut self) -> Option<Transport> {
+        let url = self.required("url", Allowed::All);
+        if let (Some(url), Some(node)) = (&url, self.node.get("url"))
+            && let Ok(template) = Template::parse(url)
+            && let Err(problem) = rules::check_url_template(&template)
+        {
+            self.wrong("url", node, problem);
+        }
+        let headers = self.headers();
+        Some(Transport::Http { url: url?, headers })
+    }
+
+    fn arguments(&mut self, list: &'a Node) -> Vec<String> {
+        let arguments = self.strings("args", list);
+        for (index, item) in list.items().unwrap_or_default().iter().enumerate() {
+            if let Some(text) = item.text() {
+                self.template(&format!("args[{index}]"), item, text, Allowed::Folders);
+            }
+        }
+        arguments
+    }
+
+    fn environment(&mut self) -> (Vec<(String, SecretString)>, Vec<String>) {
+        let (mut values, mut removed) = (Vec::new(), Vec::new());
+        for Entry { name, position, node } in self.object("env") {
+            let key = format!("env.{name}");
+            if let Err(problem) = rules::check_variable_name(name) {
+                self.problems.push(Problem::new(self.path(&key), *position, problem));
+            }
+            match node.scalar() {
+                Some(text) => {
+                    self.template(&key, node, &text, Allowed::All);
+                    values.push((name.clone(), SecretString::from(text)));
+                }
+                None if matches!(node.value, Value::Null) => removed.push(name.clone()),
+                None => self.wrong(&key, node, "must be a string, or null for a variable that is not passed"),
+            }
+        }
+        (values, removed)
+    }
+
+    fn headers(&mut self) -> Vec<(String, SecretString)> {
+        let mut headers = Vec::new();
+        let mut seen = HashSet::new();
+        for Entry { name, position, node } in self.object("headers") {
+            let key = format!("headers.{name}");
+            if let Err(problem) = rules::check_header_name(name) {
+                self.problems.push(Problem::new(self.path(&key), *position, problem));
+            } else if !seen.insert(name.to_ascii_lowercase()) {
+                self.problems.push(Problem::new(self.path(&key), *position, "is given twice: names of headers ignore case"));
+            }
+            let Some(text) = node.scalar() else {
+                self.wrong(&key, node, "must be a string");
+                continue;
+            };
+            if let Err(problem) = rules::check_header_value(&text) {
+                self.wrong(&key, node, problem);
+            }
+            self.template(&key, node, &text, Allowed::All);
+            headers.push((name.clone(), SecretString::from(text)));
+        }
+        headers
+    }
+
+    /// Checks a text's placeholders, and keeps its place for when they are replaced.
+    fn template(&mut self, key: &str, node: &Node, text: &str, allowed: Allowed) {
+        self.origin.place(key, node.position);
+        if let Err(problem) = rules::check_no_nul(text) {
+            self.wrong(key, node, problem);
+        }
+        let problems = match Template::parse(text) {
+            Ok(template) => {
+                if allowed == Allowed::All {
+                    self.references(key, node, &template);
+                }
+                template.check(allowed).err().unwrap_or_default()
+            }
+            Err(problems) => problems,
+        };
+        for problem in problems {
+            self.wrong(key, node, problem);
+        }
+    }
+
+    fn references(&mut self, key: &str, node: &Node, template: &Template) {
+        for id in template.inputs() {
+            let field = self.path(key);
+            for problem in self.inputs.problems_of(id, |problem| Problem::new(field, node.position, problem)) {
+                // An input that is used twice is still wrong only once.
+                if !self.problems.contains(&problem) {
+                    self.problems.push(problem);
+                }
+            }
+        }
+    }
+
+    fn required(&mut self, key: &str, allowed: Allowed) -> Option<String> {
+        let Some(node) = self.node.get(key) else {
+            self.problems.push(Problem::new(self.path(key), self.position, "is missing"));
+            return None;
+        };
+        let text = self.string(key, node)?;
+        if text.trim().is_empty() {
+            self.wrong(key, node, "is empty");
+            return None;
+        }
+        self.template(key, node, &text, allowed);
+        Some(text)
+    }
+
+    /// A path.
+    fn optional(&mut self, key: &str) -> Option<String> {
+        let node = self.node.get(key)?;
+        let text = self.string(key, node)?;
+        self.template(key, node, &text, Allowed::Folders);
+        Some(text)
+    }
+
+    fn string(&mut self, key: &str, node: &Node) -> Option<String> {
+        let text = node.text().map(ToOwned::to_owned);
+        if text.is_none() {
+            self.wrong(key, node, "must be a string");
+        }
+        text
+    }
+
+    fn strings(&mut self, key: &str, list: &Node) -> Vec<String> {
+        let Some(items) = list.items() else {
+            self.wrong(key, list, "must be a list of strings");
+            return Vec::new();
+        };
+        items.iter().enumerate().filter_map(|(index, item)| self.string(&format!("{key}[{index}]"), item)).collect()
+    }
+
+    fn object(&mut self, key: &str) -> &'a [Entry] {
+        let Some(node) = self.node.get(key) else { return &[] };
+        node.entries().unwrap_or_else(|| {
+            self.wrong(key, node, "must be an object");
+            &[]
+        })
+    }
+
+    fn boolean(&mut self, key: &str) -> bool {
+        let Some(node) = self.node.get(key) else { return false };
+        node.boolean().unwrap_or_else(|| {
+            self.wrong(key, node, "must be true or false");
+            false
+        })
+    }
+
+    fn milliseconds(&mut self, key: &str) -> Option<u64> {
+        let node = self.node.get(key)?;
+        let value = if let Value::Number(text) = &node.value { text.parse().ok().filter(|&value| value > 0) } else { None };
+        if value.is_none() {
+            self.wrong(key, node, "must be a whole number of milliseconds, at least 1");
+        }
+        value
+    }
+
+    fn confirm(&mut self) -> Confirm {
+        let Some(node) = self.node.get("confirm") else { return Confirm::default() };
+        match node.text() {
+            Some("never") => Confirm::Never,
+            Some("writes") => Confirm::Writes,
+            Some("always") => Confirm::Always,
+            _ => {
+                self.wrong("confirm", node, "must be \"never\", \"writes\" or \"always\"");
+                Confirm::default()
+            }
+        }
+    }
+
+    fn path(&self, key: &str) -> String {
+        format!("{}.{}", self.field, displayed(key))
+    }
+
+    fn wrong(&mut self, key: &str, node: &Node, problem: impl Into<String>) {
+        self.problems.push(Problem::new(self.path(key), node.position, problem));
+    }
+}

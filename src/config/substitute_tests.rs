@@ -1,0 +1,164 @@
+//! What a server is started with.
+
+use std::io::ErrorKind;
+
+use super::super::definition::inputs_of;
+use super::super::parse::parse_text;
+use super::*;
+use crate::error::Error;
+
+fn surroundings() -> Surroundings {
+    let environment = [("TOKEN", "t0k"), ("EMPTY", ""), ("PATH", "/bin"), ("LANG", "C"), ("SECRET_OF_OURS", "x")];
+    Surroundings {
+        environment: environment.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
+        workspace_folder: "/work space".into(),
+        user_home: "/home/ada".into(),
+    }
+}
+
+fn server(entry: &str) -> ServerDefinition {
+    let inputs = r#"[{ "type": "promptString", "id": "pin" }, { "type": "promptString", "id": "key" }]"#;
+    let config = parse_text(&format!("{{ \"inputs\": {inputs},\n\"servers\": {{ \"s\": {entry} }} }}"), "c.json", 20).unwrap();
+    config.servers.into_iter().next().unwrap_or_else(|| panic!("{}", config.invalid[0].error))
+}
+
+fn answers(answers: &[(&str, &str)]) -> BTreeMap<String, SecretString> {
+    answers.iter().map(|(id, answer)| ((*id).to_owned(), SecretString::from(*answer))).collect()
+}
+
+fn missing(_: &Path) -> io::Result<Vec<u8>> {
+    Err(ErrorKind::NotFound.into())
+}
+
+fn resolve(entry: &str) -> Result<ResolvedCommand> {
+    resolve_command(&server(entry), &surroundings(), &BTreeMap::new(), missing).map(Option::unwrap)
+}
+
+fn with_file(entry: &str, file: &[u8]) -> Result<ResolvedCommand> {
+    let file = file.to_vec();
+    resolve_command(&server(entry), &surroundings(), &BTreeMap::new(), |_| Ok(file)).map(Option::unwrap)
+}
+
+fn environment(resolved: &ResolvedCommand) -> Vec<String> {
+    resolved.environment.iter().map(|(name, value)| format!("{name}={}", value.expose_secret())).collect()
+}
+
+fn exposed(secrets: &[SecretString]) -> Vec<&str> {
+    secrets.iter().map(ExposeSecret::expose_secret).collect()
+}
+
+#[test]
+fn folders_are_replaced_everywhere_and_variables_in_env() {
+    let entry = r#"{ "command": "${userHome}/bin/server", "args": ["${workspaceFolder}/x", "\\${userHome}"], "cwd": "sub",
+        "env": { "A": "${TOKEN}-${env:TOKEN}", "B": "\\${TOKEN}", "C": "${userHome}" } }"#;
+    let resolved = resolve(entry).unwrap();
+    assert_eq!(resolved.command, "/home/ada/bin/server");
+    assert_eq!(resolved.arguments, ["/work space/x", "/home/ada"]);
+    assert_eq!(resolved.working_directory, Path::new("/work space/sub"));
+    assert_eq!(environment(&resolved), ["A=t0k-t0k", "B=t0k", "C=/home/ada", "LANG=C", "PATH=/bin"]);
+    assert_eq!(exposed(&resolved.secrets), ["t0k", "t0k", "t0k"]);
+}
+
+#[test]
+fn a_child_gets_the_safe_list_and_nothing_else_of_ours() {
+    assert_eq!(environment(&resolve(r#"{ "command": "x" }"#).unwrap()), ["LANG=C", "PATH=/bin"]);
+}
+
+#[test]
+fn a_null_removes_what_would_be_inherited_or_come_from_the_file() {
+    let resolved = with_file(r#"{ "command": "x", "envFile": ".env", "env": { "LANG": null, "B": null } }"#, b"A=1\nB=2").unwrap();
+    assert_eq!(environment(&resolved), ["A=1", "PATH=/bin"]);
+}
+
+#[test]
+fn a_default_stands_in_for_a_variable_that_is_unset_or_empty() {
+    let entry = r#"{ "command": "x", "env": { "A": "${NOPE:-a b}", "B": "${env:EMPTY:-b}", "C": "${TOKEN:-c}", "D": "${EMPTY}", "E": "${NOPE:-}" } }"#;
+    let resolved = resolve(entry).unwrap();
+    assert_eq!(environment(&resolved)[..5], ["A=a b", "B=b", "C=t0k", "D=", "E="]);
+    assert_eq!(exposed(&resolved.secrets), ["t0k"]);
+}
+
+#[test]
+fn all_that_is_missing_is_named_at_once_with_its_places() {
+    let entry = "{ \"command\": \"x\", \"envFile\": \"no.env\",\n\"env\": { \"A\": \"${NOPE}\", \"B\": \"${input:pin}\" } }";
+    let error = resolve(entry).unwrap_err();
+    assert_eq!(error.code(), "ERR_CONFIG_INVALID");
+    let text = error.to_string();
+    let lines: Vec<_> = text.lines().collect();
+    assert_eq!(lines.len(), 4, "{text}");
+    assert!(lines[1].starts_with("c.json:2:48: servers.s.envFile: the file /work space/no.env cannot be read: "), "{text}");
+    assert!(lines[2].starts_with("c.json:3:15: servers.s.env.A: the environment variable NOPE is not set"), "{text}");
+    assert!(lines[3].starts_with("c.json:3:31: servers.s.env.B: the input \"pin\" has no value: give onInput"), "{text}");
+}
+
+#[test]
+fn inputs_are_replaced_and_are_secrets() {
+    let server = server(r#"{ "command": "x", "env": { "A": "${input:pin}:${input:key}", "B": "${input:pin}" } }"#);
+    assert_eq!(inputs_of(&server), ["pin", "key"]);
+    let resolved = resolve_command(&server, &surroundings(), &answers(&[("pin", "1234"), ("key", "k")]), missing).unwrap().unwrap();
+    assert_eq!(environment(&resolved)[..2], ["A=1234:k", "B=1234"]);
+    assert_eq!(exposed(&resolved.secrets), ["1234", "k", "1234"]);
+}
+
+#[test]
+fn the_environment_file_wins_over_what_is_inherited_and_env_wins_over_it() {
+    let entry = r#"{ "command": "x", "envFile": "${userHome}/.env", "env": { "B": "mine" } }"#;
+    let path = std::cell::RefCell::new(PathBuf::new());
+    let read = |asked: &Path| {
+        asked.clone_into(&mut path.borrow_mut());
+        Ok(b"PATH=/opt\nB=file\nC='${TOKEN} $TOKEN'\nD=".to_vec())
+    };
+    let resolved = resolve_command(&server(entry), &surroundings(), &BTreeMap::new(), read).unwrap().unwrap();
+    assert_eq!(environment(&resolved), ["B=mine", "C=${TOKEN} $TOKEN", "D=", "LANG=C", "PATH=/opt"]);
+    assert_eq!(exposed(&resolved.secrets), ["/opt", "file", "${TOKEN} $TOKEN"]);
+    assert_eq!(*path.borrow(), Path::new("/home/ada/.env"));
+}
+
+#[test]
+fn an_environment_file_that_cannot_be_used_is_an_error_that_says_why() {
+    let entry = r#"{ "command": "x", "envFile": ".env" }"#;
+    let message = |file: &[u8]| with_file(entry, file).unwrap_err().to_string();
+    assert!(message(&vec![b'#'; MAX_ENV_FILE_BYTES + 1]).contains("too large: the limit of an environment file is 1048576 bytes"));
+    assert!(with_file(entry, &vec![b'#'; MAX_ENV_FILE_BYTES]).is_ok());
+    assert!(message(b"A=1\nB=\xff").contains("no UTF-8 text in line 2"));
+    assert_eq!(message(b"A=1\nnonsense"), "/work space/.env:2:1: must be NAME=value");
+}
+
+#[test]
+fn no_value_can_break_out_of_its_header_url_or_variable() {
+    let http = server(r#"{ "url": "https://x/${input:pin}", "headers": { "H": "${input:key}" } }"#);
+    let resolve = |pin, key| resolve_http(&http, &surroundings(), &answers(&[("pin", pin), ("key", key)]));
+    assert!(resolve("1", "k").is_ok());
+    for (pin, key) in [("a b", "k"), ("1", "k\r\nX: s3cret"), ("a\n", "s3cret\0")] {
+        let message = resolve(pin, key).unwrap_err().to_string();
+        assert!(message.contains("servers.s.") && !message.contains("s3cret"), "{message}");
+    }
+    let base = server(r#"{ "url": "${input:pin}/mcp" }"#);
+    assert!(resolve_http(&base, &surroundings(), &answers(&[("pin", "file:///etc")])).is_err());
+    let stdio = server(r#"{ "command": "x", "env": { "A": "${input:pin}" } }"#);
+    assert!(resolve_command(&stdio, &surroundings(), &answers(&[("pin", "a\0b")]), missing).is_err());
+}
+
+#[test]
+fn an_http_server_has_no_command_and_a_command_no_address() {
+    let (http, stdio) = (server(r#"{ "url": "https://x", "headers": { "N": 5 } }"#), server(r#"{ "command": "x" }"#));
+    assert!(resolve_command(&http, &surroundings(), &BTreeMap::new(), missing).unwrap().is_none());
+    assert!(resolve_http(&stdio, &surroundings(), &BTreeMap::new()).unwrap().is_none());
+    let resolved = resolve_http(&http, &surroundings(), &BTreeMap::new()).unwrap().unwrap();
+    assert_eq!(resolved.headers[0].1.expose_secret(), "5");
+    assert!(resolved.secrets.is_empty() && !format!("{resolved:?}").contains("https"));
+}
+
+#[test]
+fn a_server_that_no_file_has_is_checked_when_it_is_started() {
+    let mut made = server(r#"{ "command": "x" }"#);
+    made.origin = Origin::new("config", "made");
+    if let Transport::Stdio { command, arguments, .. } = &mut made.transport {
+        "${TOKEN}".clone_into(command);
+        arguments.push("${nope:x}".to_owned());
+    }
+    let error = resolve_command(&made, &surroundings(), &BTreeMap::new(), missing).unwrap_err();
+    let Error::ConfigInvalid { file, problems } = error else { panic!("{error:?}") };
+    let fields: Vec<_> = problems.iter().map(|problem| problem.field.as_str()).collect();
+    assert_eq!((file.as_str(), fields), ("config", vec!["made.command", "made.args[0]"]));
+}

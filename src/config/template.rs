@@ -1,0 +1,273 @@
+//! `${…}` in a config's values: what a text refers to, without replacing it.
+
+use std::fmt::{self, Debug, Formatter};
+
+use super::problem::displayed_within;
+
+const POSSIBLE: &str = "possible are ${VAR}, ${env:VAR}, ${VAR:-default}, ${input:id}, ${workspaceFolder} and ${userHome}";
+/// VS Code's own variables, which have no meaning outside of an editor. An environment variable with such a name needs `${env:…}`.
+const EDITOR_VARIABLES: [&str; 18] = [
+    "workspaceFolderBasename",
+    "file",
+    "fileWorkspaceFolder",
+    "fileWorkspaceFolderBasename",
+    "relativeFile",
+    "relativeFileDirname",
+    "fileBasename",
+    "fileBasenameNoExtension",
+    "fileExtname",
+    "fileDirname",
+    "fileDirnameBasename",
+    "cwd",
+    "execPath",
+    "defaultBuildTask",
+    "pathSeparator",
+    "lineNumber",
+    "columnNumber",
+    "selectedText",
+];
+
+/// A text with its placeholders recognised.
+///
+/// `${VAR}` and `${env:VAR}` are environment variables, with `${VAR:-default}` for one that is unset or empty;
+/// `${input:id}` is asked of a person; `${workspaceFolder}` and `${userHome}` are folders. `\${…}` means the same as
+/// `${…}`, and a `${` that is never closed is literal text.
+///
+/// ```
+/// use hyperlight_mcp::config::{Part, Placeholder, Template};
+/// let template = Template::parse("Bearer ${env:TOKEN:-none}").unwrap();
+/// let variable = Placeholder::Variable { name: "TOKEN", default: Some("none") };
+/// assert_eq!(template.parts()[1], Part::Placeholder { source: "${env:TOKEN:-none}", meaning: variable });
+/// assert!(Template::parse("${command:pick}").is_err());
+/// ```
+#[derive(Clone, PartialEq, Eq)]
+pub struct Template<'t> {
+    parts: Vec<Part<'t>>,
+}
+
+/// A piece of a [`Template`].
+// Not `Debug` without care: literal text may be a secret.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Part<'t> {
+    Literal(&'t str),
+    /// `source` is what was written, the backslash before it included.
+    Placeholder {
+        source: &'t str,
+        meaning: Placeholder<'t>,
+    },
+}
+
+/// What a `${…}` stands for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Placeholder<'t> {
+    Variable { name: &'t str, default: Option<&'t str> },
+    Input(&'t str),
+    WorkspaceFolder,
+    UserHome,
+}
+
+/// Which placeholders a field may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Allowed {
+    /// `${workspaceFolder}` and `${userHome}`: what is shown to a person, and to other processes, holds no secrets.
+    Folders,
+    All,
+}
+
+impl<'t> Template<'t> {
+    /// Recognises the placeholders of a text.
+    ///
+    /// # Errors
+    /// A sentence for each placeholder that is none.
+    pub fn parse(text: &'t str) -> Result<Self, Vec<String>> {
+        let mut parts = Vec::new();
+        let mut problems = Vec::new();
+        let mut rest = text;
+        while let Some(start) = rest.find("${") {
+            let Some(length) = rest[start..].find('}') else { break };
+            let end = start + length + 1;
+            // The backslash keeps other programs from replacing it first.
+            let before = rest[..start].strip_suffix('\\').unwrap_or(&rest[..start]);
+            if !before.is_empty() {
+                parts.push(Part::Literal(before));
+            }
+            match placeholder(&rest[start + 2..end - 1]) {
+                Ok(meaning) => parts.push(Part::Placeholder { source: &rest[before.len()..end], meaning }),
+                Err(problem) => problems.push(problem),
+            }
+            rest = &rest[end..];
+        }
+        if !rest.is_empty() {
+            parts.push(Part::Literal(rest));
+        }
+        if problems.is_empty() { Ok(Self { parts }) } else { Err(problems) }
+    }
+
+    /// In the order of the text; together they are the text again.
+    #[must_use]
+    pub fn parts(&self) -> &[Part<'t>] {
+        &self.parts
+    }
+
+    pub(super) fn placeholders(&self) -> impl Iterator<Item = Placeholder<'t>> {
+        self.parts.iter().filter_map(|part| match part {
+            Part::Literal(_) => None,
+            Part::Placeholder { meaning, .. } => Some(*meaning),
+        })
+    }
+
+    /// The ids of the inputs that it needs.
+    pub(super) fn inputs(&self) -> impl Iterator<Item = &'t str> {
+        self.placeholders().filter_map(|placeholder| if let Placeholder::Input(id) = placeholder { Some(id) } else { None })
+    }
+
+    /// Refuses each placeholder that a field may not have.
+    pub(super) fn check(&self, allowed: Allowed) -> Result<(), Vec<String>> {
+        let refused = |placeholder: Placeholder| match placeholder {
+            Placeholder::Variable { name, .. } => Some(format!("${{{name}}}")),
+            Placeholder::Input(id) => Some(format!("${{input:{}}}", short(id))),
+            Placeholder::WorkspaceFolder | Placeholder::UserHome => None,
+        };
+        let problem = |shown: String| {
+            format!("{shown} is not replaced here; ${{workspaceFolder}} and ${{userHome}} are. Hand it over in env (or headers)")
+        };
+        let problems: Vec<_> = match allowed {
+            Allowed::All => Vec::new(),
+            Allowed::Folders => self.placeholders().filter_map(refused).map(problem).collect(),
+        };
+        if problems.is_empty() { Ok(()) } else { Err(problems) }
+    }
+}
+
+impl Debug for Template<'_> {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+        formatter.debug_list().entries(&self.parts).finish()
+    }
+}
+
+impl Debug for Part<'_> {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Literal(text) => write!(formatter, "Literal({} bytes)", text.len()),
+            Self::Placeholder { meaning, .. } => meaning.fmt(formatter),
+        }
+    }
+}
+
+impl Debug for Placeholder<'_> {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Variable { name, default } => {
+                write!(formatter, "Variable({name}{})", if default.is_some() { ", with a default" } else { "" })
+            }
+            Self::Input(id) => write!(formatter, "Input({id})"),
+            Self::WorkspaceFolder => formatter.write_str("WorkspaceFolder"),
+            Self::UserHome => formatter.write_str("UserHome"),
+        }
+    }
+}
+
+/// What stands between the braces.
+fn placeholder(inside: &str) -> Result<Placeholder<'_>, String> {
+    if let Some(id) = inside.strip_prefix("input:") {
+        return if id.is_empty() { Err(format!("${{input:}} names no input; {POSSIBLE}")) } else { Ok(Placeholder::Input(id)) };
+    }
+    let (subject, default) = inside.split_once(":-").map_or((inside, None), |(subject, default)| (subject, Some(default)));
+    let folder = match subject {
+        "workspaceFolder" => Some(Placeholder::WorkspaceFolder),
+        "userHome" => Some(Placeholder::UserHome),
+        _ => None,
+    };
+    // The rest of `inside` may be part of a secret; these messages show the name or the prefix only.
+    match (folder, default) {
+        (Some(folder), None) => return Ok(folder),
+        (Some(_), Some(_)) => return Err(format!("${{{subject}}} is always known and takes no default")),
+        // The first brace would end it: silently wrong text, so rather an error.
+        (None, Some(default)) if default.contains("${") => {
+            return Err(format!("the default of ${{{}:-…}} is literal text and can hold no other placeholder", short(subject)));
+        }
+        (None, _) => {}
+    }
+    let name = subject.strip_prefix("env:").unwrap_or(subject);
+    if let Some((prefix, _)) = name.split_once(':') {
+        return Err(format!("${{{}:…}} is not known; {POSSIBLE}", short(prefix)));
+    }
+    if name == subject && EDITOR_VARIABLES.contains(&name) {
+        return Err(format!("${{{name}}} is a variable of the editor and not known here; {POSSIBLE}"));
+    }
+    if !is_variable_name(name) {
+        return Err(format!("${{{}}} is not known: a variable's name has letters, digits and _, no digit first; {POSSIBLE}", short(name)));
+    }
+    Ok(Placeholder::Variable { name, default })
+}
+
+fn is_variable_name(name: &str) -> bool {
+    let first = name.chars().next().is_some_and(|first| first.is_ascii_alphabetic() || first == '_');
+    first && name.chars().all(|next| next.is_ascii_alphanumeric() || next == '_')
+}
+
+fn short(text: &str) -> String {
+    displayed_within(text, 40)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn meanings(text: &str) -> Vec<Placeholder<'_>> {
+        Template::parse(text).unwrap().placeholders().collect()
+    }
+
+    fn problem(text: &str) -> String {
+        Template::parse(text).unwrap_err().join("; ")
+    }
+
+    #[test]
+    fn each_form_has_its_meaning_and_a_backslash_changes_nothing() {
+        let plain = Placeholder::Variable { name: "A", default: None };
+        assert_eq!(meanings("x${A}y${env:A}z\\${A}"), [plain, plain, plain]);
+        assert_eq!(meanings("${input:token}"), [Placeholder::Input("token")]);
+        assert_eq!(meanings("${workspaceFolder}${userHome}"), [Placeholder::WorkspaceFolder, Placeholder::UserHome]);
+        assert_eq!(meanings("${env:userHome}"), [Placeholder::Variable { name: "userHome", default: None }]);
+    }
+
+    #[test]
+    fn a_default_is_literal_text_up_to_the_brace() {
+        assert_eq!(meanings("${A:-b:-c}"), [Placeholder::Variable { name: "A", default: Some("b:-c") }]);
+        assert_eq!(meanings("${env:A:-}"), [Placeholder::Variable { name: "A", default: Some("") }]);
+        assert!(problem("${A:-${B}}").contains("no other placeholder"));
+    }
+
+    #[test]
+    fn what_is_never_closed_is_literal_text() {
+        assert_eq!(Template::parse("a${B").unwrap().parts(), [Part::Literal("a${B")]);
+        assert_eq!(Template::parse("$A $ {B} }").unwrap().parts(), [Part::Literal("$A $ {B} }")]);
+    }
+
+    #[test]
+    fn an_unknown_placeholder_is_named_with_what_is_possible() {
+        for (text, shown) in
+            [("${command:pick}", "${command:…}"), ("${file}", "${file}"), ("${}", "${}"), ("${1A}", "${1A}"), ("${A B}", "${A B}")]
+        {
+            let problem = problem(text);
+            assert!(problem.contains(shown) && problem.contains("${input:id}"), "{problem}");
+        }
+        assert!(problem("${userHome:-x}").contains("no default"));
+        assert_eq!(Template::parse("${} ${file}").unwrap_err().len(), 2);
+    }
+
+    #[test]
+    fn nothing_that_may_be_secret_is_in_a_problem_or_in_debug_output() {
+        assert!(!problem("${config:s3cret}").contains("s3cret"));
+        assert!(!problem("${a b:-s3cret}").contains("s3cret"));
+        assert!(!format!("{:?}", Template::parse("s3cret${A:-s3cret}").unwrap()).contains("s3cret"));
+    }
+
+    #[test]
+    fn only_folders_are_allowed_where_secrets_must_not_be() {
+        let check = |text| Template::parse(text).unwrap().check(Allowed::Folders);
+        assert!(check("${userHome}/x").is_ok());
+        assert!(check("${A}").unwrap_err()[0].contains("${A} is not replaced here; ${workspaceFolder} and ${userHome} are"));
+        assert_eq!(check("${A}${input:b}").unwrap_err().len(), 2);
+    }
+}

@@ -1,0 +1,141 @@
+//! The two stages of approval: what is shown, and what yes means.
+
+use std::collections::HashMap;
+use std::sync::{Arc, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::Gateway;
+use super::core::filtered;
+use crate::catalog::Manifest;
+use crate::config::ServerDefinition;
+use crate::error::{Error, Result};
+use crate::trust::{ApprovalRequest, CommandRequest, Lack, ManifestRequest, Standing, manifest_digest};
+
+impl Gateway {
+    /// All that a person must see before yes. At stage `manifest` the server is started and its tools are read.
+    ///
+    /// # Errors
+    /// `ERR_UNKNOWN_SERVER`, `ERR_CONFIG_INVALID`, `ERR_APPROVAL_STORE`, and at stage `manifest` what connecting gives.
+    pub async fn approval_request(&self, name: &str) -> Result<ApprovalRequest> {
+        self.request(name).await.map_err(|error| self.core.redacted(error))
+    }
+
+    async fn request(&self, name: &str) -> Result<ApprovalRequest> {
+        let server = self.server(name)?;
+        let subject = self.core.full_subject(&server).await?;
+        if let Standing::Unapproved(lack) = self.core.approvals.standing(&subject)? {
+            return Ok(ApprovalRequest::Command(Box::new(CommandRequest::new(&server, &subject, Some(lack)))));
+        }
+        let (all_tools, manifest) = self.discover(&server).await?;
+        let before = self.core.approvals.approval(name)?.and_then(|approval| approval.manifest);
+        let max_chars = self.core.limits.max_description_chars;
+        let request = ManifestRequest::new(&server, &manifest, &all_tools, before.as_deref(), max_chars);
+        self.shown().insert(name.to_owned(), manifest);
+        Ok(ApprovalRequest::Manifest(Box::new(request)))
+    }
+
+    /// Says yes: with a digest to exactly what that was shown for, starting nothing; without, to both stages as they stand.
+    /// `valid_for`: how long the approval holds; `None`: until it is revoked.
+    ///
+    /// # Errors
+    /// `ERR_DIGEST_CHANGED` where the digest is of nothing that was shown or is so still; without one, what connecting gives.
+    pub async fn approve(&self, name: &str, digest: Option<&str>, valid_for: Option<Duration>) -> Result<()> {
+        let outcome = self.say_yes(name, digest, valid_for).await;
+        self.core.registry.approval_changed(name);
+        outcome.map_err(|error| self.core.redacted(error))
+    }
+
+    async fn say_yes(&self, name: &str, digest: Option<&str>, valid_for: Option<Duration>) -> Result<()> {
+        let server = self.server(name)?;
+        let subject = self.core.full_subject(&server).await?;
+        let approvals = &self.core.approvals;
+        let Some(digest) = digest else {
+            approvals.approve_command(&subject, valid_for)?;
+            let (_, manifest) = self.discover(&server).await?;
+            return approvals.approve_manifest(&subject, manifest, valid_for);
+        };
+        if digest == subject.digest {
+            return approvals.approve_command(&subject, valid_for);
+        }
+        let shown = self.shown().get(name).filter(|manifest| manifest_digest(manifest) == digest).cloned();
+        let command_holds = !matches!(approvals.standing(&subject)?, Standing::Unapproved(_));
+        match shown {
+            Some(manifest) if command_holds => approvals.approve_manifest(&subject, manifest, valid_for),
+            _ => Err(Error::DigestChanged { server: name.to_owned() }),
+        }
+    }
+
+    /// Takes the approval back, and ends what is live: pending calls fail with `ERR_NOT_APPROVED`.
+    ///
+    /// # Errors
+    /// `ERR_UNKNOWN_SERVER`, `ERR_APPROVAL_STORE`.
+    pub async fn revoke(&self, name: &str) -> Result<()> {
+        self.core.check_open()?;
+        // An entry that has become invalid can still have an approval, which a person may want to be rid of.
+        match self.core.registry.server(name) {
+            Err(error @ Error::UnknownServer { .. }) => return Err(error),
+            Ok(_) | Err(_) => self.core.approvals.revoke(name).map_err(|error| self.core.redacted(error))?,
+        }
+        self.shown().remove(name);
+        self.end(name).await;
+        Ok(())
+    }
+
+    /// Lets runs that start from now on see the server.
+    ///
+    /// # Errors
+    /// `ERR_SERVER_DISABLED`, `ERR_NOT_APPROVED`.
+    pub fn enable(&self, name: &str) -> Result<()> {
+        let server = self.server(name)?;
+        if server.disabled {
+            return Err(Error::ServerDisabled { server: name.to_owned() });
+        }
+        let reason = match self.core.standing(&server).map_err(|error| self.core.redacted(error))? {
+            Standing::Full(_) => {
+                self.core.registry.enable(name);
+                return Ok(());
+            }
+            Standing::Command => "its tools are not".to_owned(),
+            Standing::Unapproved(lack) => lack.to_string(),
+        };
+        Err(Error::NotApproved { server: name.to_owned(), reason })
+    }
+
+    /// Hides the server, and ends what is live.
+    ///
+    /// # Errors
+    /// `ERR_UNKNOWN_SERVER`.
+    pub async fn disable(&self, name: &str) -> Result<()> {
+        self.server(name)?;
+        self.end(name).await;
+        Ok(())
+    }
+
+    /// Ends what is live of a server that a person no longer wants.
+    async fn end(&self, name: &str) {
+        self.core.registry.disable(name);
+        self.core.connections.close(name).await;
+    }
+
+    /// The raw names of all tools, and the manifest with those that the config lets through.
+    async fn discover(&self, server: &Arc<ServerDefinition>) -> Result<(Vec<String>, Arc<Manifest>)> {
+        let manifest = self.connect(server).await?.manifest().await?;
+        Ok((manifest.tool_names(), Arc::new(filtered(server, &manifest))))
+    }
+
+    /// Whether anything of a server may be started.
+    pub(super) fn check_startable(&self, server: &ServerDefinition) -> Result<()> {
+        match self.core.standing(server)? {
+            Standing::Unapproved(lack) => Err(not_approved(&server.name, lack)),
+            Standing::Command | Standing::Full(_) => Ok(()),
+        }
+    }
+
+    fn shown(&self) -> MutexGuard<'_, HashMap<String, Arc<Manifest>>> {
+        self.core.shown.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn not_approved(server: &str, lack: Lack) -> Error {
+    Error::NotApproved { server: server.to_owned(), reason: lack.to_string() }
+}

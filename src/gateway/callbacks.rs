@@ -1,0 +1,124 @@
+//! Whom a call asks: the innermost that is given, of the run's, the sandbox's and the gateway's callbacks.
+
+use std::collections::BTreeSet;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use secrecy::SecretString;
+use serde::Serialize;
+use serde_json::{Map, Value as Json};
+
+use crate::error::Result;
+use crate::sandbox::{Pause, RunControl};
+use crate::trust::Decision;
+
+/// What a person is asked before a call.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ApprovalQuestion {
+    pub server: String,
+    /// The raw name.
+    pub tool: String,
+    pub args: Map<String, Json>,
+    /// Why this call asks.
+    pub reason: String,
+    /// Missing for a call without a run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub run_id: Option<u64>,
+}
+
+/// An answer that may take a person's time.
+pub type Answer<T> = Pin<Box<dyn Future<Output = Result<T>> + Send>>;
+
+/// What an agent can be asked. `None`: it cannot, and the next one is.
+pub trait Callbacks: Send + Sync {
+    /// May this call be sent?
+    fn approve_call(&self, question: &ApprovalQuestion) -> Option<Answer<Decision>> {
+        let _ = question;
+        None
+    }
+
+    /// The value of `${input:id}`.
+    fn input(&self, id: &str, description: &str) -> Option<Answer<SecretString>> {
+        let _ = (id, description);
+        None
+    }
+}
+
+/// Callbacks, the innermost first.
+#[derive(Clone, Default)]
+pub struct CallbackChain(Vec<Arc<dyn Callbacks>>);
+
+impl CallbackChain {
+    /// This chain, with others that are asked before.
+    #[must_use]
+    pub fn within(&self, inner: Option<Arc<dyn Callbacks>>) -> Self {
+        Self(inner.into_iter().chain(self.0.iter().cloned()).collect())
+    }
+
+    pub(super) fn approve_call(&self, question: &ApprovalQuestion) -> Option<Answer<Decision>> {
+        self.0.iter().find_map(|callbacks| callbacks.approve_call(question))
+    }
+
+    pub(super) fn input(&self, id: &str, description: &str) -> Option<Answer<SecretString>> {
+        self.0.iter().find_map(|callbacks| callbacks.input(id, description))
+    }
+}
+
+/// What a call belongs to: whom it asks, and what was allowed for the whole of it.
+#[derive(Default)]
+pub(super) struct CallScope {
+    pub(super) callbacks: CallbackChain,
+    pub(super) run_id: Option<u64>,
+    /// Server and tool, allowed for the rest of the run.
+    allowed: Mutex<BTreeSet<(String, String)>>,
+}
+
+impl CallScope {
+    pub(super) fn new(callbacks: CallbackChain, run_id: Option<u64>) -> Self {
+        Self { callbacks, run_id, allowed: Mutex::default() }
+    }
+
+    pub(super) fn allow(&self, server: &str, tool: &str) {
+        self.allowed.lock().unwrap_or_else(PoisonError::into_inner).insert((server.to_owned(), tool.to_owned()));
+    }
+
+    pub(super) fn allows(&self, server: &str, tool: &str) -> bool {
+        self.allowed.lock().unwrap_or_else(PoisonError::into_inner).contains(&(server.to_owned(), tool.to_owned()))
+    }
+}
+
+/// Stops a run's clock, where there is a run.
+pub(super) fn pause(control: Option<&RunControl>) -> Option<Pause> {
+    control.map(RunControl::pause)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Says(Decision);
+
+    impl Callbacks for Says {
+        fn approve_call(&self, _question: &ApprovalQuestion) -> Option<Answer<Decision>> {
+            let decision = self.0;
+            Some(Box::pin(async move { Ok(decision) }))
+        }
+    }
+
+    struct Silent;
+    impl Callbacks for Silent {}
+
+    #[test]
+    fn the_innermost_that_can_answer_is_asked() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let question = ApprovalQuestion { server: "s".into(), tool: "t".into(), args: Map::new(), reason: "r".into(), run_id: None };
+        let ask = |chain: &CallbackChain| chain.approve_call(&question).map(|answer| runtime.block_on(answer).unwrap());
+        let gateway = CallbackChain::default().within(Some(Arc::new(Says(Decision::Deny))));
+        let run = gateway.within(None).within(Some(Arc::new(Says(Decision::Once))));
+        assert_eq!(ask(&run), Some(Decision::Once));
+        assert_eq!(ask(&gateway.within(Some(Arc::new(Silent)))), Some(Decision::Deny));
+        assert_eq!(ask(&CallbackChain::default()), None);
+    }
+}

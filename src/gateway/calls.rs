@@ -1,0 +1,180 @@
+//! A call on its way to a server: approved, unchanged, allowed, sent.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use serde_json::Value as Json;
+
+use super::callbacks::{ApprovalQuestion, CallScope, pause};
+use super::core::Core;
+use super::events::Event;
+use crate::bridge::{ToolCall, ToolCaller};
+use crate::catalog::{Manifest, Tool};
+use crate::client::{CallLimits, Connection};
+use crate::config::ServerDefinition;
+use crate::error::{Error, Result};
+use crate::trust::{Decision, Drift, Gate, Standing, ToolStanding, gate, tool_standing};
+
+impl Core {
+    /// Calls a tool of an approved and enabled server. Fails at once where the server is revoked or disabled meanwhile.
+    pub(super) async fn call_tool(&self, call: ToolCall, scope: &CallScope, timeout_ms: Option<u64>) -> Result<Json> {
+        let started = Instant::now();
+        let (server, tool) = (call.server.clone(), call.tool.clone());
+        let argument_bytes = serde_json::to_vec(&call.arguments).map_or(0, |json| json.len());
+        let ended = self.registry.ended(&server);
+        let outcome = tokio::select! {
+            biased;
+            () = ended.cancelled() => Err(self.refusal(&server)),
+            outcome = self.send(call, scope, timeout_ms) => outcome,
+        };
+        let outcome = outcome.map_err(|error| self.redacted(error));
+        let error = outcome.as_ref().err().map(Error::code);
+        tracing::debug!(server, tool, error, "call");
+        self.events.trace(|| Event::Call {
+            server,
+            tool,
+            duration_ms: started.elapsed().as_secs_f64() * 1000.0,
+            argument_bytes,
+            result_bytes: outcome.as_ref().ok().map(|result| serde_json::to_vec(result).map_or(0, |json| json.len())),
+            error,
+        });
+        outcome
+    }
+
+    async fn send(&self, call: ToolCall, scope: &CallScope, timeout_ms: Option<u64>) -> Result<Json> {
+        let ToolCall { server: name, tool: raw_name, arguments, control } = call;
+        let server = self.registry.server(&name)?;
+        let approved = self.callable(&server, &raw_name)?;
+        let control = control.as_ref();
+        let mut connection = self.connect(&server, &scope.callbacks, control).await?;
+        check_unchanged(&server, &approved, &connection).await?;
+        if let Gate::Ask(reason) = gate(server.confirm, &approved)
+            && !self.is_allowed(scope, &name, &raw_name)
+        {
+            let question = ApprovalQuestion {
+                server: name.clone(),
+                tool: raw_name.clone(),
+                args: arguments.clone(),
+                reason: reason.to_owned(),
+                run_id: scope.run_id,
+            };
+            let clock = pause(control);
+            self.ask(scope, question).await?;
+            drop(clock);
+            // Much can happen while a person thinks: all of it is looked at again.
+            let now = self.callable(&server, &raw_name)?;
+            if now != approved {
+                return Err(Error::ToolChanged { server: name, tool: raw_name });
+            }
+            connection = self.connect(&server, &scope.callbacks, control).await?;
+            check_unchanged(&server, &approved, &connection).await?;
+        }
+        let limit_ms = server.call_timeout_ms.unwrap_or(self.limits.call_timeout_ms);
+        let timeout = Duration::from_millis(timeout_ms.unwrap_or(limit_ms).min(limit_ms));
+        connection.call(&raw_name, arguments, CallLimits { timeout }).await
+    }
+
+    /// The tool, as it was approved, of a server that is enabled.
+    fn callable(&self, server: &ServerDefinition, tool: &str) -> Result<Tool> {
+        match self.standing(server)? {
+            Standing::Full(manifest) if self.registry.is_enabled(&server.name) => {
+                let found = manifest.tool(tool).filter(|_| server.filter.admits(tool)).cloned();
+                found.ok_or_else(|| Error::UnknownTool { server: server.name.clone(), tool: tool.to_owned(), known: manifest.tool_names() })
+            }
+            Standing::Full(_) => Err(Error::NotEnabled { server: server.name.clone() }),
+            Standing::Command => Err(Error::NotApproved { server: server.name.clone(), reason: "its tools are not".to_owned() }),
+            Standing::Unapproved(lack) => Err(Error::NotApproved { server: server.name.clone(), reason: lack.to_string() }),
+        }
+    }
+
+    fn is_allowed(&self, scope: &CallScope, server: &str, tool: &str) -> bool {
+        scope.allows(server, tool) || self.session.allows(server, tool)
+    }
+
+    /// Asks a person, and remembers what was said for more than this call.
+    async fn ask(&self, scope: &CallScope, question: ApprovalQuestion) -> Result<()> {
+        let (server, tool) = (question.server.clone(), question.tool.clone());
+        let denied = |reason: String| Err(Error::CallDenied { server: server.clone(), tool: tool.clone(), reason });
+        let Some(answer) = scope.callbacks.approve_call(&question) else {
+            return denied(format!(
+                "{}, and there is nobody to ask: give an onApproval callback, or set \"confirm\": \"never\" for the server in the config",
+                question.reason
+            ));
+        };
+        match answer.await {
+            Ok(Decision::Once) => Ok(()),
+            Ok(Decision::Run) => {
+                scope.allow(&server, &tool);
+                Ok(())
+            }
+            Ok(Decision::Session) => {
+                self.session.allow(&server, &tool);
+                Ok(())
+            }
+            Ok(Decision::Deny) => denied("it was denied by onApproval".to_owned()),
+            Err(error) => denied(format!("onApproval failed: {error}")),
+        }
+    }
+
+    /// Why a server that was live is so no longer.
+    fn refusal(&self, name: &str) -> Error {
+        let standing = self.registry.server(name).and_then(|server| self.standing(&server));
+        match standing {
+            Ok(Standing::Full(_)) => Error::NotEnabled { server: name.to_owned() },
+            Ok(Standing::Unapproved(lack)) => Error::NotApproved { server: name.to_owned(), reason: lack.to_string() },
+            Ok(Standing::Command) => Error::NotApproved { server: name.to_owned(), reason: "its tools are not".to_owned() },
+            Err(error) => error,
+        }
+    }
+
+    /// Says once for each manifest of a live server how it differs from what was approved.
+    pub(super) fn report_drift(&self, server: &ServerDefinition, live: &Arc<Manifest>) -> Result<()> {
+        if !self.registry.is_new_manifest(&server.name, live) {
+            return Ok(());
+        }
+        let Standing::Full(approved) = self.standing(server)? else { return Ok(()) };
+        let drift = Drift::between(&approved, &super::core::filtered(server, live));
+        self.registry.set_quarantined(&server.name, drift.changed.iter().chain(&drift.removed).cloned().collect());
+        if !drift.is_empty() {
+            tracing::warn!(server = server.name, ?drift, "tools differ from those that were approved");
+            self.events.send(&Event::ToolsChanged { server: server.name.clone(), drift });
+        }
+        Ok(())
+    }
+}
+
+/// Compares the live tool with the one that was approved.
+async fn check_unchanged(server: &ServerDefinition, approved: &Tool, connection: &Arc<Connection>) -> Result<()> {
+    let live = connection.manifest().await?;
+    let (server, tool) = (server.name.clone(), approved.name.clone());
+    match tool_standing(approved, &live) {
+        ToolStanding::Unchanged => Ok(()),
+        ToolStanding::Changed => Err(Error::ToolChanged { server, tool }),
+        ToolStanding::Vanished => Err(Error::ToolVanished { server, tool }),
+    }
+}
+
+/// Sends the calls of one run.
+pub(super) struct RunCaller {
+    pub(super) core: Weak<Core>,
+    pub(super) scope: Arc<CallScope>,
+}
+
+impl ToolCaller for RunCaller {
+    fn call(&self, call: ToolCall) -> Pin<Box<dyn Future<Output = Result<Json>> + Send>> {
+        let (core, scope) = (self.core.upgrade(), Arc::clone(&self.scope));
+        Box::pin(async move {
+            let outcome = match core {
+                Some(core) => core.call_tool(call, &scope, None).await,
+                None => Err(Error::Closed { what: "gateway" }),
+            };
+            match outcome {
+                // The run is being ended for the same reason: its guest must not have the last word.
+                Err(Error::Closed { .. }) => std::future::pending().await,
+                outcome => outcome,
+            }
+        })
+    }
+}

@@ -1,0 +1,73 @@
+//! What an operator may want to know, as it happens.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use crate::trust::{Drift, Redactor};
+
+/// Something that happened. Its texts are redacted before it is handed on.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(tag = "type", rename_all = "kebab-case", rename_all_fields = "camelCase")]
+pub enum Event {
+    /// Something odd, but no error.
+    Warning { message: String },
+    /// The approval file was damaged or tampered with: it was kept aside.
+    ApprovalsDamaged { message: String },
+    /// A server's program is not the one that was there when its command was approved.
+    ExecutableChanged { server: String, path: String, before: String, now: String },
+    /// A server's tools are not as they were approved.
+    ToolsChanged {
+        server: String,
+        #[serde(flatten)]
+        drift: Drift,
+    },
+    /// With `trace`: a server was connected.
+    Connected { server: String, connect_ms: f64 },
+    /// With `trace`: a call has ended. Sizes, never contents.
+    Call {
+        server: String,
+        tool: String,
+        duration_ms: f64,
+        argument_bytes: usize,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        result_bytes: Option<usize>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        error: Option<&'static str>,
+    },
+}
+
+/// Told each event as JSON, on whatever thread it happens.
+pub type EventListener = Arc<dyn Fn(serde_json::Value) + Send + Sync>;
+
+/// Hands events on, redacted.
+#[derive(Clone)]
+pub(super) struct Events {
+    pub(super) listener: Option<EventListener>,
+    pub(super) redactor: Arc<Redactor>,
+    /// Whether each connection and call is an event as well.
+    pub(super) trace: bool,
+}
+
+impl Events {
+    pub(super) fn send(&self, event: &Event) {
+        if let Some(listener) = &self.listener {
+            match serde_json::to_value(event) {
+                Ok(json) => listener(self.redactor.redact_json(&json)),
+                Err(error) => tracing::error!(%error, "an event without a form"),
+            }
+        }
+    }
+
+    pub(super) fn warn(&self, message: impl Into<String>) {
+        let message = message.into();
+        tracing::warn!("{}", self.redactor.redact(&message));
+        self.send(&Event::Warning { message });
+    }
+
+    pub(super) fn trace(&self, event: impl FnOnce() -> Event) {
+        if self.trace && self.listener.is_some() {
+            self.send(&event());
+        }
+    }
+}

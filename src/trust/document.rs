@@ -1,0 +1,200 @@
+//! The approval file's content: bytes → approvals, or what is wrong with them. Pure.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value as Json;
+
+use super::canonical::Canonical;
+use super::executable::Executable;
+use super::key::MachineKey;
+use crate::catalog::Manifest;
+
+/// Tells a file of ours from any other: only the former is ever moved or written over.
+const FORMAT: &str = "hyperlight-mcp approvals";
+const VERSION: u32 = 2;
+
+/// What a person approved of one server.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Approval {
+    pub command_digest: String,
+    /// The program that the command named then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub executable: Option<Executable>,
+    /// The tools, once they were approved as well.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub manifest: Option<Arc<Manifest>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub manifest_digest: Option<String>,
+    /// Seconds since 1970.
+    pub approved_at: u64,
+    /// Seconds since 1970; from then on nothing is approved. Missing: it holds until it is revoked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<u64>,
+}
+
+impl Approval {
+    /// Whether its time is over.
+    #[must_use]
+    pub fn is_expired(&self, now: SystemTime) -> bool {
+        self.expires_at.is_some_and(|end| now >= UNIX_EPOCH + Duration::from_secs(end))
+    }
+}
+
+/// All approvals, by server.
+pub(super) type Approvals = BTreeMap<String, Approval>;
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    format: String,
+    version: u32,
+    servers: Approvals,
+    /// HMAC-SHA-256 under this machine's key over all the above.
+    mac: String,
+}
+
+/// What a file's bytes are.
+#[derive(Debug, PartialEq)]
+pub enum Content {
+    /// Written by us, and as we wrote it.
+    Sound(BTreeMap<String, Approval>),
+    /// Ours, but cut, changed or of another machine: it approves nothing, and is kept aside.
+    Damaged(String),
+    /// Not ours, or of a later version: it is never touched.
+    Foreign(String),
+}
+
+/// Reads a file's bytes.
+///
+/// ```
+/// use hyperlight_mcp::trust::{Content, MachineKey, read_approvals};
+/// let folder = tempfile::tempdir().unwrap();
+/// let key = MachineKey::open(folder.path()).unwrap();
+/// assert!(matches!(read_approvals(b"a shopping list", &key), Content::Foreign(_)));
+/// ```
+#[must_use]
+pub fn read(bytes: &[u8], key: &MachineKey) -> Content {
+    let marked = bytes.windows(FORMAT.len()).any(|part| part == FORMAT.as_bytes());
+    let unreadable = |problem: String| if marked { Content::Damaged(problem) } else { Content::Foreign(format!("it is not ours: {problem}")) };
+    let json: Json = match serde_json::from_slice(bytes) {
+        Ok(json) => json,
+        Err(error) => return unreadable(error.to_string()),
+    };
+    if json.get("format").and_then(Json::as_str) != Some(FORMAT) {
+        return Content::Foreign(format!("it is not ours: its format is not \"{FORMAT}\""));
+    }
+    let version = json.get("version").and_then(Json::as_u64).unwrap_or_default();
+    if version > u64::from(VERSION) {
+        return Content::Foreign(format!("it has version {version}; this program reads version {VERSION}"));
+    }
+    // From the bytes and not from the value: a key that stands twice must not hide behind the other.
+    let file: File = match serde_json::from_slice(bytes) {
+        Ok(file) => file,
+        Err(error) => return Content::Damaged(error.to_string()),
+    };
+    if file.version != VERSION || !form(&file.servers).is_some_and(|form| key.verify(&form, &file.mac)) {
+        return Content::Damaged("it was changed by something else, or comes from another machine".to_owned());
+    }
+    Content::Sound(file.servers)
+}
+
+/// The bytes that [`read`] takes for sound.
+pub(super) fn write(servers: Approvals, key: &MachineKey) -> Result<Vec<u8>, String> {
+    let form = form(&servers).ok_or("the approvals cannot be written as JSON")?;
+    let file = File { format: FORMAT.to_owned(), version: VERSION, servers, mac: key.authenticate(&form) };
+    serde_json::to_vec_pretty(&file).map_err(|error| error.to_string())
+}
+
+fn form(servers: &Approvals) -> Option<Canonical> {
+    let json = serde_json::to_value(servers).ok()?;
+    Some(Canonical::new("hyperlight-mcp approvals 2").json(&json))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn approval() -> Approval {
+        Approval {
+            command_digest: "abc".into(),
+            executable: None,
+            manifest: None,
+            manifest_digest: None,
+            approved_at: 1_700_000_000,
+            expires_at: None,
+        }
+    }
+
+    fn key() -> (tempfile::TempDir, MachineKey) {
+        let folder = tempfile::tempdir().unwrap();
+        let key = MachineKey::open(folder.path()).unwrap();
+        (folder, key)
+    }
+
+    fn written(key: &MachineKey) -> Vec<u8> {
+        write([("a".to_owned(), approval())].into(), key).unwrap()
+    }
+
+    #[test]
+    fn what_was_written_is_read_again() {
+        let (_folder, key) = key();
+        assert_eq!(read(&written(&key), &key), Content::Sound([("a".to_owned(), approval())].into()));
+    }
+
+    #[test]
+    fn a_changed_value_an_added_server_and_another_machines_file_approve_nothing() {
+        let (_folder, ours) = key();
+        let (_other_folder, other) = key();
+        let text = String::from_utf8(written(&ours)).unwrap();
+        for changed in [text.replace("abc", "abd"), text.replace("\"a\": {", "\"b\": {"), text.replace("\"version\": 2", "\"version\": 1")] {
+            assert!(matches!(read(changed.as_bytes(), &ours), Content::Damaged(_)), "{changed}");
+        }
+        assert!(matches!(read(text.as_bytes(), &other), Content::Damaged(_)));
+        assert!(matches!(read(&text.as_bytes()[..text.len() / 2], &ours), Content::Damaged(_)));
+    }
+
+    #[test]
+    fn a_key_that_stands_twice_hides_nothing() {
+        let (_folder, key) = key();
+        let text = String::from_utf8(written(&key)).unwrap();
+        let doubled = text.replacen("\"servers\": {", "\"servers\": {}, \"servers\": {", 1);
+        assert!(matches!(read(doubled.as_bytes(), &key), Content::Damaged(_)));
+    }
+
+    #[test]
+    fn a_file_of_another_program_or_a_later_version_is_foreign() {
+        let (_folder, key) = key();
+        for text in ["", "{", "[]", r#"{ "servers": {} }"#, r#"{ "version": 1, "approved": ["x"] }"#] {
+            assert!(matches!(read(text.as_bytes(), &key), Content::Foreign(_)), "{text}");
+        }
+        let later = String::from_utf8(written(&key)).unwrap().replace("\"version\": 2", "\"version\": 3");
+        assert!(matches!(read(later.as_bytes(), &key), Content::Foreign(problem) if problem.contains("version 3")));
+    }
+
+    #[test]
+    fn an_approval_ends_at_its_time() {
+        let approval = Approval { expires_at: Some(100), ..approval() };
+        assert!(!approval.is_expired(UNIX_EPOCH + Duration::from_secs(99)));
+        assert!(approval.is_expired(UNIX_EPOCH + Duration::from_secs(100)));
+    }
+
+    proptest! {
+        #[test]
+        fn one_changed_byte_is_never_taken_for_sound(position in any::<prop::sample::Index>(), byte in any::<u8>()) {
+            let (_folder, key) = key();
+            let good = written(&key);
+            let mut bytes = good.clone();
+            let position = position.index(bytes.len());
+            bytes[position] = byte;
+            if let Content::Sound(servers) = read(&bytes, &key) {
+                // Only where it says the same: another blank, for example.
+                prop_assert_eq!(servers, BTreeMap::from([("a".to_owned(), approval())]));
+            }
+        }
+    }
+}

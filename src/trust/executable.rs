@@ -1,0 +1,147 @@
+//! The program that a command names: where it is, and what it contains. A server that was swapped on disk is seen by this.
+
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::fs::{self, File, Metadata};
+use std::io::Read as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+const BUFFER_BYTES: usize = 256 * 1024;
+/// Programs whose digests are remembered.
+const REMEMBERED: usize = 64;
+
+/// A program on disk.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Executable {
+    /// With symbolic links followed.
+    pub path: PathBuf,
+    /// SHA-256 of its content, in hex.
+    pub sha256: String,
+}
+
+/// Tells one state of a file from another without reading it. A file's change time cannot be set by its owner.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Stamp {
+    device: u64,
+    inode: u64,
+    size: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+impl Stamp {
+    fn of(metadata: &Metadata) -> Self {
+        Self {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            size: metadata.size(),
+            modified: (metadata.mtime(), metadata.mtime_nsec()),
+            changed: (metadata.ctime(), metadata.ctime_nsec()),
+        }
+    }
+}
+
+/// Finds programs and digests them, each content once.
+#[derive(Debug, Default)]
+pub struct Executables {
+    known: Mutex<HashMap<PathBuf, (Stamp, String)>>,
+}
+
+impl Executables {
+    /// The program that a command would start, or `None` where there is none that can be read.
+    ///
+    /// ```
+    /// let executables = hyperlight_mcp::trust::Executables::default();
+    /// let shell = executables.find("sh", "/bin:/usr/bin".as_ref(), "/".as_ref()).unwrap();
+    /// assert_eq!(shell.sha256.len(), 64);
+    /// ```
+    #[must_use]
+    pub fn find(&self, command: &str, search_path: &OsStr, working_directory: &Path) -> Option<Executable> {
+        let path = fs::canonicalize(locate(command, search_path, working_directory)?).ok()?;
+        let stamp = Stamp::of(&fs::metadata(&path).ok()?);
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, sha256)) = known.get(&path).filter(|(known, _)| *known == stamp) {
+            return Some(Executable { sha256: sha256.clone(), path });
+        }
+        let sha256 = digest(&path).ok()?;
+        if known.len() >= REMEMBERED {
+            known.clear();
+        }
+        known.insert(path.clone(), (stamp, sha256.clone()));
+        Some(Executable { path, sha256 })
+    }
+}
+
+/// As `execvp` does: a name with a slash is a path, any other is looked for in the search path.
+fn locate(command: &str, search_path: &OsStr, working_directory: &Path) -> Option<PathBuf> {
+    if command.contains('/') {
+        return Some(working_directory.join(command));
+    }
+    std::env::split_paths(search_path).map(|folder| working_directory.join(folder).join(command)).find(|path| is_program(path))
+}
+
+fn is_program(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
+}
+
+fn digest(path: &Path) -> std::io::Result<String> {
+    let mut file = File::open(path)?;
+    let mut hash = Sha256::new();
+    let mut buffer = vec![0; BUFFER_BYTES];
+    loop {
+        let count = file.read(&mut buffer)?;
+        if count == 0 {
+            return Ok(hex::encode(hash.finalize()));
+        }
+        hash.update(&buffer[..count]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn program(folder: &Path, name: &str, text: &str) -> PathBuf {
+        let path = folder.join(name);
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        path
+    }
+
+    #[test]
+    fn a_program_is_found_as_the_system_would_find_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let here = folder.path().canonicalize().unwrap();
+        let (first, second) = (here.join("first"), here.join("second"));
+        fs::create_dir(&first).unwrap();
+        fs::create_dir(&second).unwrap();
+        fs::write(first.join("tool"), "not executable").unwrap();
+        let tool = program(&second, "tool", "a");
+        let search = std::env::join_paths([&first, &second]).unwrap();
+        let find = |command: &str| Executables::default().find(command, &search, &here).map(|found| found.path);
+        assert_eq!(find("tool"), Some(tool.clone()));
+        assert_eq!(find("./second/tool"), Some(tool));
+        assert_eq!(find("other"), None);
+    }
+
+    #[test]
+    fn a_program_that_was_swapped_has_another_digest_though_size_and_time_are_the_same() {
+        let folder = tempfile::tempdir().unwrap();
+        let executables = Executables::default();
+        let path = program(folder.path(), "tool", "good");
+        let modified = fs::metadata(&path).unwrap().modified().unwrap();
+        let find = || executables.find(&path.to_string_lossy(), OsStr::new(""), folder.path()).unwrap().sha256;
+        let before = find();
+        assert_eq!(find(), before);
+        let swapped = program(folder.path(), "other", "evil");
+        File::open(&swapped).unwrap().set_modified(modified).unwrap();
+        fs::rename(&swapped, &path).unwrap();
+        assert_ne!(find(), before);
+    }
+}

@@ -1,0 +1,79 @@
+//! The write gate: whether a call asks a person first. Decided by the config and the approved manifest alone: neither a tool's
+//! name nor a guest's argument has a say.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value as Json;
+
+use crate::catalog::Tool;
+use crate::config::Confirm;
+
+/// What a call must pass.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Gate {
+    /// It may be sent.
+    Open,
+    /// A person is asked, for this reason.
+    Ask(&'static str),
+}
+
+/// What a person says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Decision {
+    /// This call.
+    Once,
+    /// Calls of this tool in this run.
+    Run,
+    /// Calls of this tool as long as the gateway is open.
+    Session,
+    Deny,
+}
+
+/// Whether a call of an approved tool asks first.
+///
+/// A tool is a read only where its approved annotation `readOnlyHint` is `true` (MCP 2025-11-25, `ToolAnnotations`; its default is
+/// false). The annotation is the server's own claim: a person has seen it at approval, and it cannot change without one.
+///
+/// ```
+/// use hyperlight_mcp::{config::Confirm, trust::{Gate, gate}};
+/// let tool = |text: &str| serde_json::from_str(text).unwrap();
+/// let read = tool(r#"{ "name": "a", "inputSchema": {}, "annotations": { "readOnlyHint": true } }"#);
+/// assert_eq!(gate(Confirm::Writes, &read), Gate::Open);
+/// assert_ne!(gate(Confirm::Writes, &tool(r#"{ "name": "read_only", "inputSchema": {} }"#)), Gate::Open);
+/// ```
+#[must_use]
+pub fn gate(confirm: Confirm, tool: &Tool) -> Gate {
+    let hint = |name: &str| tool.annotations.as_ref().and_then(|hints| hints.get(name)).and_then(Json::as_bool);
+    match confirm {
+        Confirm::Never => Gate::Open,
+        Confirm::Always => Gate::Ask("the server's calls are always confirmed (confirm: \"always\")"),
+        Confirm::Writes if hint("readOnlyHint") == Some(true) => Gate::Open,
+        Confirm::Writes if hint("destructiveHint") == Some(true) => Gate::Ask("the tool says that it can destroy data"),
+        Confirm::Writes => Gate::Ask("the tool is not approved as read-only"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn tool(name: &str, annotations: Option<Json>) -> Tool {
+        Tool { name: name.into(), title: None, description: None, input_schema: json!({}), output_schema: None, annotations }
+    }
+
+    #[test]
+    fn only_a_hint_that_is_true_makes_a_read() {
+        for annotations in [None, Some(json!({})), Some(json!({ "readOnlyHint": false })), Some(json!({ "readOnlyHint": "true" })), Some(json!([true]))] {
+            assert!(matches!(gate(Confirm::Writes, &tool("read", annotations)), Gate::Ask(_)));
+        }
+        assert_eq!(gate(Confirm::Writes, &tool("write", Some(json!({ "readOnlyHint": true })))), Gate::Open);
+    }
+
+    #[test]
+    fn always_asks_for_reads_too_and_never_for_nothing() {
+        let read = tool("read", Some(json!({ "readOnlyHint": true })));
+        assert!(matches!(gate(Confirm::Always, &read), Gate::Ask(_)));
+        assert_eq!(gate(Confirm::Never, &tool("drop_everything", None)), Gate::Open);
+    }
+}

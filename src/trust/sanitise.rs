@@ -1,0 +1,471 @@
+//! What a model or a person may read of a server's text: nothing invisible, nothing that drives a terminal, nothing
+//! that leaves the comment or the code span it is shown in.
+//!
+//! Every function here is pure, reads its text once and is idempotent. The output holds no ESC and no C1 character, so
+//! whatever is taken out, what remains cannot join to an escape sequence; a comment's end is looked for in what is
+//! *written*, so it cannot join either.
+
+use std::collections::{HashMap, HashSet};
+use std::iter::Peekable;
+use std::str::Chars;
+
+use serde_json::{Map, Value as Json};
+use unicode_segmentation::UnicodeSegmentation as _;
+
+/// Deeper schemas are cut; serde's own limit for a text is 128.
+const MAX_LEVELS: usize = 64;
+/// A key is never cut shorter: the number that keeps two keys apart must find room.
+const MIN_KEY_CHARS: usize = 32;
+const ELLIPSIS: char = '…';
+
+/// What cannot be seen in a text, by what it can be used for.
+// Five findings, not one state: they are found independently.
+#[allow(clippy::struct_excessive_bools)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Hidden {
+    /// ANSI escape sequences, 7-bit or 8-bit.
+    pub escapes: bool,
+    /// Other control characters.
+    pub controls: bool,
+    /// Characters that change the order in which others are shown.
+    pub directions: bool,
+    /// Zero-width characters, fillers and variation selectors where no writing or emoji needs them.
+    pub zero_width: bool,
+    /// Tag characters: an invisible copy of ASCII.
+    pub tags: bool,
+}
+
+/// Removes what cannot be seen or drives a terminal, makes comment ends and backticks harmless, and cuts to `max_chars`.
+///
+/// Line breaks of every kind become `\n`; `\n` and tabs stay.
+///
+/// ```
+/// use hyperlight_mcp::trust::sanitise_text;
+///
+/// assert_eq!(sanitise_text("a\u{1b}[31mred\u{1b}[0m\r\nline", 100), "ared\nline");
+/// assert_eq!(sanitise_text("end *\u{200b}/ `code`", 100), "end * / 'code'");
+/// assert_eq!(sanitise_text("a long sentence", 7), "a long…");
+/// ```
+#[must_use]
+pub fn sanitise_text(text: &str, max_chars: usize) -> String {
+    cut(clean(text, false), max_chars)
+}
+
+/// Like [`sanitise_text`], in one line: for names and titles. A run of line breaks and tabs becomes one blank.
+///
+/// ```
+/// use hyperlight_mcp::trust::sanitise_line;
+///
+/// assert_eq!(sanitise_line("get\n\tforecast\u{202e}", 100), "get forecast");
+/// ```
+#[must_use]
+pub fn sanitise_line(text: &str, max_chars: usize) -> String {
+    cut(clean(text, true), max_chars)
+}
+
+/// Sanitises every string and every key within. What lies deeper than 64 levels becomes `true`, the widest schema.
+///
+/// A key that becomes the same as another gets a number; a key that needed no change always keeps its name. Keys are
+/// cut to `max_chars` too, but never below 32 characters.
+///
+/// ```
+/// use hyperlight_mcp::trust::sanitise_json;
+/// use serde_json::json;
+///
+/// let schema = json!({ "pa\u{200b}th": 1, "path": { "description": "x\u{7}y" } });
+/// assert_eq!(sanitise_json(&schema, 100), json!({ "path_2": 1, "path": { "description": "xy" } }));
+/// ```
+#[must_use]
+pub fn sanitise_json(value: &Json, max_chars: usize) -> Json {
+    sanitise_level(value, max_chars, 0)
+}
+
+/// Whether a text has characters that a reader cannot see and that no writing or emoji needs.
+///
+/// ```
+/// use hyperlight_mcp::trust::has_invisible;
+///
+/// assert!(has_invisible("ign\u{200b}ore"));
+/// assert!(!has_invisible("a family: 👨\u{200d}👩\u{200d}👧, a heart: ❤\u{fe0f}"));
+/// ```
+#[must_use]
+pub fn has_invisible(text: &str) -> bool {
+    hidden(text) != Hidden::default()
+}
+
+/// Which kinds of invisible characters a text has. What an emoji or a script needs is none.
+#[must_use]
+pub fn hidden(text: &str) -> Hidden {
+    let mut found = Hidden::default();
+    let mut before = '\n';
+    let mut characters = text.chars().peekable();
+    while let Some(character) = characters.next() {
+        let next = characters.peek().copied().unwrap_or('\n');
+        match character {
+            '\u{1b}' | '\u{9b}' | '\u{9d}' | '\u{90}' | '\u{98}' | '\u{9e}' | '\u{9f}' => found.escapes = true,
+            '\n' | '\t' | '\r' | '\u{85}' => {}
+            _ if character.is_control() => found.controls = true,
+            _ if is_direction(character) => found.directions = true,
+            _ if is_tag(character) => found.tags = true,
+            _ if is_invisible(character) => found.zero_width |= !is_needed(before, character, next),
+            _ => {}
+        }
+        before = character;
+    }
+    found
+}
+
+/// Whether an invisible character does what it was made for: joins emoji or letters, or picks a form of what precedes it.
+fn is_needed(before: char, character: char, next: char) -> bool {
+    match character {
+        '\u{fe0e}' | '\u{fe0f}' => is_pictograph(before) || next == '\u{20e3}',
+        '\u{200d}' => (is_pictograph(before) || before == '\u{fe0f}') && is_pictograph(next) || is_joining_letter(before),
+        '\u{200c}' => is_joining_letter(before) && is_joining_letter(next),
+        _ => false,
+    }
+}
+
+fn is_pictograph(character: char) -> bool {
+    matches!(character, '\u{a9}' | '\u{ae}' | '\u{203c}'..='\u{3299}' | '\u{1f000}'..='\u{1faff}') && !is_invisible(character)
+}
+
+/// Arabic, Syriac and the Indic scripts, whose letters join.
+fn is_joining_letter(character: char) -> bool {
+    matches!(character, '\u{620}'..='\u{74f}' | '\u{900}'..='\u{dff}' | '\u{1000}'..='\u{109f}' | '\u{1780}'..='\u{17ff}')
+}
+
+/// Marks, embeddings, overrides and isolates of the bidirectional algorithm.
+fn is_direction(character: char) -> bool {
+    matches!(character, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}' | '\u{61c}')
+}
+
+pub(super) fn is_tag(character: char) -> bool {
+    matches!(character, '\u{e0000}'..='\u{e007f}')
+}
+
+/// Zero-width characters, fillers, annotations and variation selectors.
+fn is_invisible(character: char) -> bool {
+    matches!(character,
+        '\u{200b}'..='\u{200d}' | '\u{2060}'..='\u{2065}' | '\u{206a}'..='\u{206f}' | '\u{feff}' | '\u{ad}' | '\u{34f}'
+        | '\u{180b}'..='\u{180f}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{3164}' | '\u{ffa0}'
+        | '\u{fff9}'..='\u{fffb}' | '\u{fe00}'..='\u{fe0f}' | '\u{e0100}'..='\u{e01ef}')
+}
+
+/// One pass over the text; `one_line` makes blanks of what breaks a line.
+fn clean(text: &str, one_line: bool) -> String {
+    let mut out = String::with_capacity(text.len());
+    // What was written last: what is removed in between must not hide a comment's end.
+    let mut last = '\0';
+    let mut broke = false;
+    let mut characters = text.chars().peekable();
+    while let Some(character) = characters.next() {
+        let Some(mut visible) = next_visible(character, &mut characters) else { continue };
+        let breaks = one_line && matches!(visible, '\n' | '\t');
+        if breaks {
+            if broke {
+                continue;
+            }
+            visible = ' ';
+        }
+        broke = breaks;
+        if visible == '/' && last == '*' {
+            out.push(' ');
+        }
+        out.push(visible);
+        last = visible;
+    }
+    out
+}
+
+/// What is shown of a character, if anything; takes the rest of an escape sequence with it.
+fn next_visible(character: char, rest: &mut Peekable<Chars<'_>>) -> Option<char> {
+    match character {
+        '\u{1b}' => {
+            skip_escape(rest);
+            None
+        }
+        '\u{9b}' => {
+            skip_control_sequence(rest);
+            None
+        }
+        '\u{90}' | '\u{98}' | '\u{9d}' | '\u{9e}' | '\u{9f}' => {
+            skip_control_string(rest);
+            None
+        }
+        '\r' => {
+            // `\r\n` is one line break: its `\n` follows.
+            if rest.peek() == Some(&'\n') { None } else { Some('\n') }
+        }
+        '\u{85}' | '\u{2028}' | '\u{2029}' => Some('\n'),
+        '\n' | '\t' => Some(character),
+        '`' => Some('\''),
+        _ if character.is_control() || is_direction(character) || is_invisible(character) || is_tag(character) => None,
+        _ => Some(character),
+    }
+}
+
+/// After ESC. What does not belong to a sequence is left to be read as text.
+fn skip_escape(rest: &mut Peekable<Chars<'_>>) {
+    match rest.peek() {
+        Some('[') => {
+            rest.next();
+            skip_control_sequence(rest);
+        }
+        Some(']' | 'P' | 'X' | '^' | '_') => {
+            rest.next();
+            skip_control_string(rest);
+        }
+        _ => {
+            while rest.next_if(|next| matches!(next, ' '..='/')).is_some() {}
+            rest.next_if(|next| matches!(next, '0'..='~'));
+        }
+    }
+}
+
+/// After CSI: parameters, intermediates and one final character.
+fn skip_control_sequence(rest: &mut Peekable<Chars<'_>>) {
+    while rest.next_if(|next| matches!(next, '0'..='?')).is_some() {}
+    while rest.next_if(|next| matches!(next, ' '..='/')).is_some() {}
+    rest.next_if(|next| matches!(next, '@'..='~'));
+}
+
+/// After OSC, DCS, APC, PM or SOS: up to its end, or to the line's where it has none, so that it cannot swallow a whole text.
+fn skip_control_string(rest: &mut Peekable<Chars<'_>>) {
+    let ends = |next: &char| {
+        matches!(next, '\u{7}' | '\u{18}' | '\u{1a}' | '\u{1b}' | '\n' | '\r' | '\u{80}'..='\u{9f}' | '\u{2028}' | '\u{2029}')
+    };
+    while rest.next_if(|next| !ends(next)).is_some() {}
+    // An ESC stays: `ESC \` ends the string, anything else begins a sequence, and both are removed as one.
+    rest.next_if(|next| matches!(next, '\u{7}' | '\u{18}' | '\u{1a}' | '\u{9c}'));
+}
+
+/// Whole graphemes, and the ellipsis within the limit.
+fn cut(mut text: String, max_chars: usize) -> String {
+    if text.len() <= max_chars || text.chars().nth(max_chars).is_none() {
+        return text;
+    }
+    if max_chars == 0 {
+        return String::new();
+    }
+    let (mut end, mut count) = (0, 0);
+    for grapheme in text.graphemes(true) {
+        count += grapheme.chars().count();
+        if count >= max_chars {
+            break;
+        }
+        end += grapheme.len();
+    }
+    text.truncate(end);
+    text.truncate(text.trim_end().len());
+    text.push(ELLIPSIS);
+    text
+}
+
+fn sanitise_level(value: &Json, max_chars: usize, level: usize) -> Json {
+    match value {
+        Json::String(text) => Json::String(sanitise_text(text, max_chars)),
+        Json::Array(_) | Json::Object(_) if level >= MAX_LEVELS => Json::Bool(true),
+        Json::Array(items) => Json::Array(items.iter().map(|item| sanitise_level(item, max_chars, level + 1)).collect()),
+        Json::Object(object) => {
+            let keys = sanitise_keys(object, max_chars.max(MIN_KEY_CHARS));
+            let values = object.values().map(|item| sanitise_level(item, max_chars, level + 1));
+            Json::Object(keys.into_iter().zip(values).collect())
+        }
+        _ => value.clone(),
+    }
+}
+
+/// The keys in their order, all different.
+fn sanitise_keys(object: &Map<String, Json>, max_chars: usize) -> Vec<String> {
+    let clean: Vec<String> = object.keys().map(|key| sanitise_line(key, max_chars)).collect();
+    let mut taken: HashSet<String> =
+        object.keys().zip(&clean).filter(|(key, clean)| key == clean).map(|(_, clean)| clean.clone()).collect();
+    // Where to go on counting, so that many equal keys cost no more than many different ones.
+    let mut counts: HashMap<String, usize> = HashMap::new();
+    let unique = |(key, clean): (&String, String)| {
+        if *key == clean || taken.insert(clean.clone()) {
+            return clean;
+        }
+        let count = counts.entry(clean.clone()).or_insert(1);
+        loop {
+            *count += 1;
+            let suffix = format!("_{count}");
+            let numbered = cut(clean.clone(), max_chars - suffix.len()) + &suffix;
+            if taken.insert(numbered.clone()) {
+                return numbered;
+            }
+        }
+    };
+    object.keys().zip(clean).map(unique).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    fn text(input: &str) -> String {
+        sanitise_text(input, 1000)
+    }
+
+    #[test]
+    fn every_form_of_escape_sequence_is_removed() {
+        for input in [
+            "a\u{1b}[1;31mb",
+            "a\u{1b}[?25lb",
+            "a\u{9b}2Jb",
+            "a\u{1b}]0;title\u{7}b",
+            "a\u{1b}]8;;http://x\u{1b}\\b",
+            "a\u{9d}8;;x\u{9c}b",
+            "a\u{1b}Pq#0\u{1b}\\b",
+            "a\u{1b}_hi\u{1b}\\b",
+            "a\u{1b}^hi\u{1b}\\b",
+            "a\u{1b}Xhi\u{1b}\\b",
+            "a\u{1b}cb",
+            "a\u{1b}(Bb",
+            "a\u{90}x\u{9c}b",
+            "a\u{8d}b",
+            "a\u{1b}]x\u{18}b",
+        ] {
+            assert_eq!(text(input), "ab", "{input:?}");
+        }
+    }
+
+    #[test]
+    fn an_unterminated_string_sequence_takes_no_more_than_its_line() {
+        assert_eq!(text("a\u{1b}]0;hidden\nshown"), "a\nshown");
+        assert_eq!(text("a\u{1b}Phidden"), "a");
+        assert_eq!(text("a\u{1b}"), "a");
+        assert_eq!(text("a\u{1b}["), "a");
+        assert_eq!(text("a\u{1b}\u{1b}[31mb"), "ab");
+    }
+
+    #[test]
+    fn line_breaks_become_one_kind() {
+        assert_eq!(text("a\r\nb\rc\u{2028}d\u{2029}e\u{85}f"), "a\nb\nc\nd\ne\nf");
+        assert_eq!(sanitise_line("a\r\n\tb\u{2028}c", 100), "a b c");
+    }
+
+    #[test]
+    fn what_cannot_be_seen_is_removed() {
+        let invisible = "\u{202e}\u{2066}\u{200f}\u{61c}\u{200b}\u{2060}\u{feff}\u{ad}\u{180e}\u{115f}\u{3164}\u{ffa0}\u{fffa}\u{fe0f}\u{e0100}\u{e0041}\0\u{7f}";
+        for character in invisible.chars() {
+            assert_eq!(text(&format!("a{character}b")), "ab", "{character:?}");
+            assert!(has_invisible(&format!("a{character}b")), "{character:?}");
+        }
+    }
+
+    #[test]
+    fn writing_that_needs_joiners_is_not_called_invisible() {
+        for ordinary in ["⚠\u{fe0f} careful", "1\u{fe0f}\u{20e3}", "می\u{200c}خواهم", "क्\u{200d}ष", "tab\tand\r\nline", "naïve, 東京"]
+        {
+            assert_eq!(hidden(ordinary), Hidden::default(), "{ordinary:?}");
+        }
+    }
+
+    #[test]
+    fn no_comment_end_and_no_backtick_is_left() {
+        assert_eq!(text("*/ **/ *\u{200b}/ *\u{1b}[0m/ /*/ `x`"), "* / ** / * / * / /* / 'x'");
+        assert_eq!(sanitise_line("*\n/", 9), "* /");
+    }
+
+    #[test]
+    fn a_cut_keeps_graphemes_whole_and_ends_in_an_ellipsis_within_the_limit() {
+        assert_eq!(sanitise_text("e\u{301}e\u{301}e\u{301}", 4), "e\u{301}…");
+        assert_eq!(sanitise_text("abc", 3), "abc");
+        assert_eq!(sanitise_text("abcd", 3), "ab…");
+        assert_eq!(sanitise_text("abcd", 1), "…");
+        assert_eq!(sanitise_text("abcd", 0), "");
+    }
+
+    #[test]
+    fn equal_keys_get_numbers_and_none_is_lost() {
+        let object = json!({ "a\u{200b}": 1, "a\u{200c}": 2, "a_2": 3, "a": 4 });
+        assert_eq!(sanitise_json(&object, 100), json!({ "a_3": 1, "a_4": 2, "a_2": 3, "a": 4 }));
+        let long = |end: &str| format!("{}{end}", "k".repeat(100));
+        let object = json!({ long("1"): 1, long("2"): 2 });
+        let keys: Vec<usize> = sanitise_json(&object, 40).as_object().unwrap().keys().map(|key| key.chars().count()).collect();
+        assert_eq!(keys, [40, 40]);
+    }
+
+    #[test]
+    fn too_deep_a_schema_ends_in_true() {
+        let mut value = json!("deep");
+        for _ in 0..200 {
+            value = json!([value]);
+        }
+        let mut level = &sanitise_json(&value, 10);
+        for _ in 0..MAX_LEVELS {
+            level = &level[0];
+        }
+        assert_eq!(level, &json!(true));
+    }
+
+    /// Much of what the sanitiser treats apart, and some letters.
+    fn hostile() -> impl Strategy<Value = String> {
+        let pieces = prop::sample::select(vec![
+            "a",
+            "Z",
+            "*",
+            "/",
+            "`",
+            " ",
+            "\n",
+            "\r",
+            "\t",
+            "\u{1b}",
+            "[",
+            "]",
+            "P",
+            "\\",
+            "3",
+            ";",
+            "m",
+            "\u{7}",
+            "\u{9b}",
+            "\u{9d}",
+            "\u{9c}",
+            "\u{18}",
+            "\u{200b}",
+            "\u{202e}",
+            "\u{e0041}",
+            "\u{2028}",
+            "e\u{301}",
+            "👩\u{200d}👧",
+            "…",
+            "_2",
+            "\0",
+            "(",
+        ]);
+        prop::collection::vec(prop_oneof![4 => pieces.prop_map(str::to_owned), 1 => any::<char>().prop_map(String::from)], 0..40)
+            .prop_map(|parts| parts.concat())
+    }
+
+    proptest! {
+        #[test]
+        fn sanitised_text_is_safe_short_and_stable(input in hostile(), max_chars in 0_usize..50) {
+            for (sanitise, line) in [(sanitise_text as fn(&str, usize) -> String, false), (sanitise_line, true)] {
+                let output = sanitise(&input, max_chars);
+                prop_assert!(output.chars().count() <= max_chars);
+                prop_assert!(!output.contains("*/") && !output.contains('`'));
+                prop_assert!(!output.chars().any(|character| character.is_control() && (line || !matches!(character, '\n' | '\t'))));
+                prop_assert!(!output.chars().any(|character| is_invisible(character) || is_direction(character) || is_tag(character)));
+                prop_assert_eq!(sanitise(&output, max_chars), output.clone());
+            }
+        }
+
+        #[test]
+        fn ordinary_text_is_left_as_it_is(input in "[ -)+-.0-_a-~\n]{0,60}") {
+            prop_assert_eq!(sanitise_text(&input, 60), input);
+        }
+
+        #[test]
+        fn no_key_is_lost_and_a_second_pass_changes_nothing(keys in prop::collection::hash_set(hostile(), 0..8), max_chars in 0_usize..40) {
+            let object = Json::Object(keys.iter().map(|key| (key.clone(), json!(key))).collect());
+            let output = sanitise_json(&object, max_chars);
+            prop_assert_eq!(output.as_object().map(Map::len), Some(keys.len()));
+            prop_assert_eq!(sanitise_json(&output, max_chars), output.clone());
+        }
+    }
+}

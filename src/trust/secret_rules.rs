@@ -1,0 +1,497 @@
+//! Which values are secrets: one table of rules, and the first rule that applies decides.
+//!
+//! A rule that is too eager blanks half of every message; one that is too lax lets a token through. Both are tested.
+
+/// Nothing shorter is ever blanked: it would be found by chance in any text.
+pub(super) const FEWEST_CHARACTERS: usize = 8;
+
+/// What a rule says of a value.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Verdict {
+    /// Blanked wherever it came from.
+    Secret,
+    /// Not blanked as a literal of the config; blanked when it came from a variable, an input or a file.
+    Literal,
+    /// Never blanked: blanking it would spoil text that has nothing to do with it.
+    Plain,
+}
+
+struct Rule {
+    verdict: Verdict,
+    applies: fn(name: &str, value: &str) -> bool,
+}
+
+const fn rule(verdict: Verdict, applies: fn(&str, &str) -> bool) -> Rule {
+    Rule { verdict, applies }
+}
+
+/// In this order: what is certainly a secret comes before what merely looks plain, and a name before what a value looks like.
+const RULES: &[Rule] = &[
+    rule(Verdict::Plain, |_, value| value.chars().count() < FEWEST_CHARACTERS),
+    rule(Verdict::Secret, |_, value| is_known_token(value)),
+    rule(Verdict::Secret, |_, value| has_credentials(value)),
+    rule(Verdict::Secret, |_, value| assigns_a_secret(value)),
+    rule(Verdict::Plain, |_, value| is_boolean(value)),
+    rule(Verdict::Plain, |_, value| is_a_line_or_mask(value)),
+    rule(Verdict::Plain, |_, value| is_number(value)),
+    rule(Verdict::Plain, |_, value| value.split(':').all(is_locale)),
+    rule(Verdict::Plain, |_, value| is_path(value)),
+    rule(Verdict::Plain, |_, value| is_a_word_or_two(value)),
+    // `TOKEN_URL` names where tokens come from; a URL with a secret inside was caught above or by its own parts.
+    rule(Verdict::Secret, |_, value| {
+        is_url(value) && value.split(['/', '?', '&', '=', '#']).any(|part| is_known_token(part) || is_random(part))
+    }),
+    rule(Verdict::Literal, |_, value| is_url(value)),
+    rule(Verdict::Secret, |name, _| is_secret_name(name)),
+    // An identifier far more often than a key. With a secret's name it was caught above.
+    rule(Verdict::Literal, |_, value| is_uuid(value)),
+    // An address of a person is private, but it is what error messages are about; no login works with it alone.
+    rule(Verdict::Literal, |_, value| is_email(value)),
+    // Model names, hosts, versions, regions: long and of mixed classes, but readable.
+    rule(Verdict::Literal, |_, value| parts(value).all(|part| is_word(part) || is_short_tag(part))),
+    rule(Verdict::Secret, |_, value| is_random(value)),
+];
+
+fn verdict(name: &str, value: &str) -> Verdict {
+    let value = value.trim();
+    RULES.iter().find(|rule| (rule.applies)(name, value)).map_or(Verdict::Literal, |rule| rule.verdict)
+}
+
+/// Whether a literal of a config (an environment variable, a header) looks like a secret: by its name, its shape or its entropy.
+///
+/// ```
+/// use hyperlight_mcp::trust::is_secret;
+/// assert!(is_secret("API_KEY", "correct-horse-battery-staple"));
+/// assert!(is_secret("X", "ghp_16C7e42F292c6912E7710c838347Ae178B4a"));
+/// assert!(!is_secret("DEBUG", "1"));
+/// assert!(!is_secret("TOKEN_FILE", "/run/secrets/token"));
+/// ```
+#[must_use]
+pub fn is_secret(name: &str, value: &str) -> bool {
+    verdict(name, value) == Verdict::Secret
+}
+
+/// Whether a value that came from a variable, an input or a file is worth blanking: all are, except for what any text contains
+/// (short values, one word or two, numbers, booleans, paths, locales).
+///
+/// ```
+/// use hyperlight_mcp::trust::is_redactable;
+/// assert!(is_redactable("https://internal.example.com"));
+/// assert!(!is_redactable("/home/someone"));
+/// assert!(!is_redactable("en_US.UTF-8"));
+/// ```
+#[must_use]
+pub fn is_redactable(value: &str) -> bool {
+    verdict("", value) != Verdict::Plain
+}
+
+/// Words that make a name a secret's, wherever they stand in it.
+const SECRET_WORDS: &str = "apikey auth authorization bearer cookie cookies credential credentials dsn jwt otp pass passphrase passwd password passwords \
+    pat pwd salt secret secrets session token tokens";
+
+/// Two words that do so next to each other. A key alone may be public, or one to sort by.
+const SECRET_PAIRS: &[(&str, &str)] = &[
+    ("access account api encryption license master private service shared signing subscription", "key keys"),
+    ("connection conn", "string str url uri"),
+];
+
+fn is_one_of(list: &str, word: &str) -> bool {
+    list.split(' ').any(|one| one == word)
+}
+
+fn is_secret_name(name: &str) -> bool {
+    let words: Vec<String> = name.split(|character: char| !character.is_alphanumeric()).flat_map(humps).map(str::to_lowercase).collect();
+    // A trailing number only counts the variables: `TOKEN2`.
+    let words: Vec<&str> = words.iter().map(|word| word.trim_end_matches(|character: char| character.is_ascii_digit())).collect();
+    words.iter().any(|word| is_one_of(SECRET_WORDS, word))
+        || words.windows(2).any(|pair| SECRET_PAIRS.iter().any(|(first, second)| is_one_of(first, pair[0]) && is_one_of(second, pair[1])))
+}
+
+/// Splits `clientSecret` and `APIToken` where a new word begins.
+fn humps(text: &str) -> Vec<&str> {
+    let characters: Vec<(usize, char)> = text.char_indices().collect();
+    let mut words = Vec::new();
+    let mut start = 0;
+    for (index, &(position, character)) in characters.iter().enumerate().skip(1) {
+        let after_lower = characters[index - 1].1.is_lowercase() || characters[index - 1].1.is_ascii_digit();
+        let before_lower = characters.get(index + 1).is_some_and(|(_, next)| next.is_lowercase());
+        if character.is_uppercase() && (after_lower || before_lower) {
+            words.push(&text[start..position]);
+            start = position;
+        }
+    }
+    words.push(&text[start..]);
+    words
+}
+
+/// How well-known tokens begin, and how long they are at least: a word may begin alike.
+const TOKEN_PREFIXES: &[(usize, &str)] = &[
+    (16, "gho_ ghp_ ghr_ ghs_ ghu_ github_pat_ glpat- rk_live_ rk_test_ sk- sk_live_ sk_test_ xapp- xoxa- xoxb- xoxp- xoxr- xoxs-"),
+    (20, "-----BEGIN AGE-SECRET-KEY- AKIA ASIA dop_v1_ eyJ figd_ gsk_ hvs. lin_api_ shpat_ ya29."),
+    (30, "AIza SG. hf_ ntn_ pypi-"),
+    (36, "npm_"),
+];
+
+fn is_known_token(value: &str) -> bool {
+    let one_word = !value.contains(char::is_whitespace) || value.starts_with("-----BEGIN");
+    one_word
+        && TOKEN_PREFIXES
+            .iter()
+            .any(|(least, prefixes)| value.len() >= *least && prefixes.split(' ').any(|prefix| value.starts_with(prefix)))
+}
+
+/// An `Authorization` header's value, or a URL that holds a password or a token before its host.
+fn has_credentials(value: &str) -> bool {
+    if after_scheme(value).is_some() {
+        return true;
+    }
+    let Some((_, rest)) = value.split_once("://") else { return false };
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let Some((user, _)) = authority.rsplit_once('@') else { return false };
+    // `ssh://git@host` names a user; a password, or a long name that no person has, is a credential.
+    user.split_once(':').is_some_and(|(_, password)| !password.is_empty()) || is_known_token(user) || is_random(user)
+}
+
+/// The credentials in `Bearer xyz` and `Basic xyz`, and whether they are those of Basic.
+pub(super) fn after_scheme(value: &str) -> Option<(&str, bool)> {
+    let (scheme, rest) = value.trim().split_once(' ')?;
+    let rest = rest.trim();
+    let known = ["basic", "bearer", "token", "apikey"].iter().any(|known| scheme.eq_ignore_ascii_case(known));
+    // A sentence may begin with such a word as well.
+    (known && !rest.is_empty() && !rest.contains(' ')).then(|| (rest, scheme.eq_ignore_ascii_case("basic")))
+}
+
+/// `Server=x;Password=y`, `https://host/?api_key=y`, `--token=y`.
+fn assigns_a_secret(value: &str) -> bool {
+    value.split([';', '&', '?', '#', ',']).flat_map(str::split_whitespace).any(|part| {
+        part.split_once('=').is_some_and(|(name, value)| {
+            is_secret_name(name) && value.len() >= 4 && !is_number(value) && !is_boolean(value) && !is_path(value)
+        })
+    })
+}
+
+fn is_boolean(value: &str) -> bool {
+    ["true", "false", "yes", "no", "on", "off", "enabled", "disabled"].iter().any(|known| value.eq_ignore_ascii_case(known))
+}
+
+/// `--------`, `********`: no secret, and all over any text.
+fn is_a_line_or_mask(value: &str) -> bool {
+    value.chars().next().is_some_and(|first| !first.is_alphanumeric() && value.chars().all(|character| character == first))
+}
+
+/// Numbers, with a unit too (`60000ms`), dates, times, versions of numbers only, addresses of the network.
+fn is_number(value: &str) -> bool {
+    let digits = value.trim_end_matches(|character: char| character.is_ascii_alphabetic() || character == '%');
+    let hexadecimal = value.strip_prefix("0x").is_some_and(|rest| rest.len() <= 16 && rest.bytes().all(|byte| byte.is_ascii_hexdigit()));
+    let of_numbers = |character: char| character.is_ascii_digit() || " .,_:+-/T".contains(character);
+    hexadecimal
+        || (value.len() - digits.len() <= 3
+            && digits.contains(|character: char| character.is_ascii_digit())
+            && digits.trim_start_matches('v').chars().all(of_numbers))
+}
+
+/// `en_US.UTF-8`, `de_DE@euro`.
+fn is_locale(value: &str) -> bool {
+    let (value, modifier) = value.split_once('@').unwrap_or((value, ""));
+    let (language, encoding) = value.split_once('.').unwrap_or((value, ""));
+    let (language, country) = language.split_once(['_', '-']).unwrap_or((language, ""));
+    let encoding = encoding.to_ascii_lowercase();
+    let language_is_known_form =
+        matches!(language, "C" | "POSIX") || (matches!(language.len(), 2 | 3) && language.bytes().all(|byte| byte.is_ascii_lowercase()));
+    language_is_known_form
+        && matches!(country.len(), 0 | 2)
+        && country.bytes().all(|byte| byte.is_ascii_uppercase())
+        && (encoding.is_empty()
+            || ["utf", "iso", "cp", "koi", "euc", "gb", "big5", "ansi"].iter().any(|known| encoding.starts_with(known))
+                && encoding.len() <= 12)
+        && modifier.len() <= 10
+        && modifier.bytes().all(|byte| byte.is_ascii_lowercase())
+}
+
+/// Endings that make a bare name a file's.
+const FILE_ENDINGS: &str = "cfg cjs conf crt db env html ini js json jsonc key log md mjs pem py sh sock sqlite toml ts txt xml yaml yml";
+
+/// Absolute and relative paths, lists of them, file names, and what is written like a path: `owner/name`, `Europe/Berlin`.
+fn is_path(value: &str) -> bool {
+    let one = |value: &str| {
+        let readable = |path: &str| path.split('/').all(|part| parts(part).all(|piece| is_word(piece) || is_short_tag(piece)));
+        // A key in base64 may begin with a slash or hold several: hence a look at the folders' names.
+        let rooted = value.strip_prefix('/').map(|rest| rest.split('/').next().unwrap_or_default());
+        rooted.is_some_and(|root| {
+            let lowercase = root.len() > 1 && root.bytes().all(|byte| byte.is_ascii_lowercase() || b"-_.0123456789".contains(&byte));
+            ["Users", "Volumes", "Applications", "Library"].contains(&root) || lowercase && (value[1..].contains('/') || readable(root))
+        }) || ["~/", "./", "../", "file:/"].iter().any(|start| value.starts_with(start))
+            || value.get(1..3).is_some_and(|drive| matches!(drive, ":\\" | ":/") && value.as_bytes()[0].is_ascii_alphabetic())
+            || (value.contains('/') && !value.contains("//") && !value.contains(char::is_whitespace) && readable(value))
+            || value
+                .rsplit_once('.')
+                .is_some_and(|(name, ending)| is_one_of(FILE_ENDINGS, ending) && !name.contains(char::is_whitespace) && readable(name))
+    };
+    one(value) || (value.contains(':') && !value.contains("://") && value.split(':').all(|part| part.is_empty() || one(part)))
+}
+
+/// Three words and more under a secret's name are a pass phrase.
+fn is_a_word_or_two(value: &str) -> bool {
+    let words: Vec<&str> = parts(value).flat_map(humps).collect();
+    let joined = value.chars().all(|character| character.is_alphabetic() || "-_. ".contains(character));
+    joined && !words.is_empty() && words.len() <= 2 && words.into_iter().all(is_word)
+}
+
+fn parts(value: &str) -> impl Iterator<Item = &str> {
+    value.split(|character: char| !character.is_alphanumeric()).filter(|part| !part.is_empty())
+}
+
+/// Something to pronounce, in one case: letters at random rarely are.
+fn is_word(text: &str) -> bool {
+    let mut consonants = 0;
+    let mut vowels = 0;
+    let mut longest_run = 0;
+    for character in text.chars() {
+        let vowel = !character.is_ascii() || "aeiouyAEIOUY".contains(character);
+        vowels += usize::from(vowel);
+        consonants = if vowel { 0 } else { consonants + 1 };
+        longest_run = longest_run.max(consonants);
+    }
+    let rest_is_lower = text.chars().skip(1).all(char::is_lowercase);
+    let length = text.chars().count();
+    let one_case = rest_is_lower || text.chars().all(char::is_uppercase);
+    text.chars().all(char::is_alphabetic) && one_case && (length <= 4 || vowels * 6 >= length) && longest_run <= 5 && length <= 24
+}
+
+/// What stands between words in names of versions and models: `4o`, `v2`, `20250929`.
+fn is_short_tag(text: &str) -> bool {
+    text.len() <= 3
+        || (text.len() <= 8 && text.bytes().all(|byte| byte.is_ascii_digit()))
+        || (text.len() <= 5 && text.trim_end_matches(|digit: char| digit.is_ascii_digit()).chars().all(char::is_alphabetic))
+}
+
+fn is_url(value: &str) -> bool {
+    value.split_once("://").is_some_and(|(scheme, rest)| {
+        !rest.is_empty()
+            && !value.contains(char::is_whitespace)
+            && scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte))
+    })
+}
+
+fn is_uuid(value: &str) -> bool {
+    let groups: Vec<usize> = value.split('-').map(str::len).collect();
+    groups == [8, 4, 4, 4, 12] && value.bytes().all(|byte| byte == b'-' || byte.is_ascii_hexdigit())
+}
+
+fn is_email(value: &str) -> bool {
+    value.split_once('@').is_some_and(|(user, host)| {
+        let plain =
+            |text: &str| !text.is_empty() && text.chars().all(|character| character.is_alphanumeric() || "._+-".contains(character));
+        plain(user) && plain(host) && host.contains('.') && !is_random(user)
+    })
+}
+
+/// At least twenty characters of two classes, too evenly spread for prose.
+fn is_random(value: &str) -> bool {
+    let of_tokens = value.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+/=_-.~!@#$%^&*:".contains(&byte));
+    let classes = [u8::is_ascii_lowercase, u8::is_ascii_uppercase, u8::is_ascii_digit]
+        .iter()
+        .filter(|class| value.bytes().any(|byte| class(&byte)))
+        .count();
+    let readable = parts(value).all(|part| is_word(part) || is_short_tag(part));
+    let hexadecimal = value.len() >= 32 && value.bytes().all(|byte| byte.is_ascii_hexdigit());
+    // Sixteen different digits cannot reach what sixty-four different letters do.
+    value.len() >= 20 && of_tokens && classes >= 2 && !readable && entropy(value) >= if hexadecimal { 3.0 } else { 3.5 }
+}
+
+/// Shannon's entropy in bits a byte.
+fn entropy(value: &str) -> f64 {
+    let mut counts = [0_u32; 256];
+    for byte in value.bytes() {
+        counts[usize::from(byte)] += 1;
+    }
+    let length: f64 = counts.iter().copied().map(f64::from).sum();
+    counts.iter().filter(|count| **count > 0).map(|count| f64::from(*count) / length).map(|share| -share * share.log2()).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECRETS: &[(&str, &str)] = &[
+        ("GITHUB_TOKEN", "abcd1234"),
+        ("token", "zq8-kk3-pp1"),
+        ("apiKey", "k3yk3yk3y"),
+        ("API_KEY", "correct-horse-battery-staple"),
+        ("api-key", "12ab34cd"),
+        ("OPENAI_APIKEY", "a1b2c3d4e5"),
+        ("clientSecret", "s3cr3tv4lue"),
+        ("APIToken", "s3cr3tv4lue"),
+        ("DB_PASSWORD", "hunter2hunter2"),
+        ("PGPASSWORD_PASSWD", "pässwörd1"),
+        ("MYSQL_PWD", "tr0ub4dor&3"),
+        ("MAIL_PASSWORD", "abcd efgh ijkl mnop"),
+        ("PASSWORD", "xkcdqwzjvbpt"),
+        ("PASSPHRASE", "the quick brown fox"),
+        ("Authorization", "Custom abc-123-def"),
+        ("Proxy-Authorization", "Digest username=x1, nonce=y2"),
+        ("GOOGLE_CREDENTIALS", "{\"type\": \"service_account\"}"),
+        ("PRIVATE_KEY", "0123456789abcdef"),
+        ("signingKey", "abc123def456"),
+        ("AWS_ACCESS_KEY_ID", "EXAMPLE12KEY34"),
+        ("AWS_SECRET_ACCESS_KEY", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"),
+        ("AWS_SECRET_ACCESS_KEY", "/JalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"),
+        ("Cookie", "sid=31d4d96e407aad42"),
+        ("SESSION_ID", "b7Gk0-f31"),
+        ("SENTRY_DSN", "abc123:9000/7x"),
+        ("CONNECTION_STRING", "Server=db1;Uid=x9;"),
+        ("TOKEN", "123e4567-e89b-12d3-a456-426614174000"),
+        ("TOKEN2", "abcd1234"),
+        ("X", "sk-proj-Ab3dEf6hIj9kLmN0pQrS"),
+        ("X", "sk-test-planted-secret-value"),
+        ("X", "ghp_16C7e42F292c6912E7710c838347Ae178B4a"),
+        ("X", "github_pat_11ABCDEFG0abcdefghij_KLMNOP"),
+        ("X", "glpat-abcdefghij1234567890"),
+        ("X", "xoxb-123456789012-abcdefGHIJKL"),
+        ("X", "AKIAIOSFODNN7EXAMPLE"),
+        ("X", "AIzaSyA-1234567890abcdefghijklmnopqrstu"),
+        ("X", "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2ln"),
+        ("X", "-----BEGIN PRIVATE KEY-----\nMIIE\n-----END PRIVATE KEY-----"),
+        ("X", "Bearer abcdefgh"),
+        ("X", "Basic dXNlcjpwYXNzd29yZA=="),
+        ("X", "postgres://user:pw@db.example.com/app"),
+        ("X", "https://ghp_16C7e42F292c6912E7710c838347@github.com/a/b"),
+        ("X", "https://api.example.com/v1?api_key=abcd"),
+        ("X", "https://hooks.example.com/services/T00000/B00000/q8Jd0sKx92LmZpQ4vT7wYbRn"),
+        ("X", "Server=db;User=me;Password=short1;"),
+        ("X", "--verbose --token=abc123"),
+        ("X", "q8Jd0sKx92LmZpQ4vT7wYbRn"),
+        ("X", "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b"),
+        ("X", "kR9+xT/2mQ8vLz4NbW7cYp1sDf6gHj3a=="),
+    ];
+
+    const PLAIN: &[(&str, &str)] = &[
+        ("DEBUG", "1"),
+        ("TOKEN", "short"),
+        ("MAX_TOKENS", "100000000"),
+        ("SESSION_TIMEOUT", "3600000ms"),
+        ("PASSWORD", "disabled"),
+        ("AUTH_TYPE", "client_credentials"),
+        ("TOKEN_STORE", "keychain"),
+        ("TOKEN_FILE", "/run/secrets/token"),
+        ("CREDENTIALS_FILE", "service-account-key.json"),
+        ("SECRET_PATH", "~/.config/app/secret"),
+        ("COOKIE_JAR", "./cookies.txt"),
+        ("PWD", "/home/someone/project"),
+        ("TOKEN_URL", "https://auth.example.com/oauth/token"),
+        ("NODE_ENV", "production"),
+        ("MODE", "development-mode"),
+        ("TOKENIZER", "cl100k_base"),
+        ("KEYBOARD", "qwertz-de-nodeadkeys"),
+        ("COMPASS", "north12345"),
+        ("MONKEY", "banana123"),
+        ("PUBLIC_KEY", "abc123def456"),
+        ("MODEL", "text-embedding-3-small"),
+        ("MODEL", "claude-sonnet-4-5-20250929"),
+        ("MODEL", "anthropic/claude-sonnet-4"),
+        ("AWS_REGION", "us-east-1"),
+        ("LANG", "en_US.UTF-8"),
+        ("LANGUAGE", "en_GB:en_US:en"),
+        ("LC_ALL", "de_DE@euro"),
+        ("TZ", "America/Argentina/Buenos_Aires"),
+        ("VERSION", "v1.2.3-beta.1"),
+        ("DATE", "2024-01-02T03:04:05Z"),
+        ("BIND", "192.168.100.200"),
+        ("HOST", "localhost:8080"),
+        ("HOST", "database.internal.example.com"),
+        ("URL", "https://api.example.com/v1/models?limit=100"),
+        ("USER_EMAIL", "first.last@example.com"),
+        ("PROJECT", "123e4567-e89b-12d3-a456-426614174000"),
+        ("REPOSITORY", "modelcontextprotocol/servers"),
+        ("Accept", "application/json, text/event-stream"),
+        ("PATH", "/usr/local/bin:/usr/bin:/bin"),
+        ("CACHE", "/var/lib/docker/overlay2/9f86d081884c7d659a2feaa0c55ad015/merged"),
+        ("SCRIPT", "C:\\Users\\someone\\server.js"),
+        ("NODE_OPTIONS", "--max-old-space-size=4096"),
+        ("ARGS", "--max-tokens=4096 --verbose"),
+        ("MASK", "0xffffffff"),
+        ("PASSWORD", "********"),
+        ("FLAG", "ENABLE_EXPERIMENTAL_FEATURES_BY_DEFAULT"),
+    ];
+
+    #[test]
+    fn a_secret_is_known_by_its_name_its_shape_or_its_entropy() {
+        let missed: Vec<_> = SECRETS.iter().filter(|(name, value)| !is_secret(name, value)).collect();
+        assert!(missed.is_empty(), "{missed:?}");
+    }
+
+    #[test]
+    fn what_is_plain_is_not_taken_for_a_secret_whatever_its_name() {
+        let mistaken: Vec<_> = PLAIN.iter().filter(|(name, value)| is_secret(name, value)).collect();
+        assert!(mistaken.is_empty(), "{mistaken:?}");
+    }
+
+    #[test]
+    fn whatever_is_a_secret_as_a_literal_is_one_when_it_came_from_a_variable() {
+        let lost: Vec<_> = SECRETS.iter().filter(|(_, value)| !is_redactable(value)).collect();
+        assert!(lost.is_empty(), "{lost:?}");
+    }
+
+    #[test]
+    fn a_value_from_a_variable_is_blanked_unless_any_text_contains_it() {
+        for kept in [
+            "",
+            "1",
+            "true",
+            "disabled",
+            "production",
+            "development-mode",
+            "100000000",
+            "3600000ms",
+            "18.19.0",
+            "2024-01-02",
+            "/home/someone",
+            "/bin/bash",
+            "~/projects/x",
+            "./relative/folder",
+            "/usr/local/bin:/usr/bin:/bin",
+            "/srv/q8Jd0sKx92LmZpQ4vT7wYbRn",
+            "en_US.UTF-8",
+            "C.UTF-8",
+            "Europe/Berlin",
+            "service-account.json",
+            "localhost",
+            "--------",
+            "Jane Smith",
+        ] {
+            assert!(!is_redactable(kept), "{kept}");
+        }
+        for blanked in [
+            "hunter2hunter2",
+            "123e4567-e89b-12d3-a456-426614174000",
+            "first.last@example.com",
+            "https://api.example.com",
+            "db.internal:5432",
+            "us-east-1",
+            "correct-horse-battery-staple",
+            "xkcdqwzjvbpt",
+            "/JalrXUtnFEMI/K7MDENG",
+            "two words9",
+            "aGVsbG8gd29ybGQ=",
+        ] {
+            assert!(is_redactable(blanked), "{blanked}");
+        }
+    }
+
+    #[test]
+    fn a_name_is_split_where_a_person_would_split_it() {
+        assert_eq!(humps("clientSecret"), ["client", "Secret"]);
+        assert_eq!(humps("APIToken"), ["API", "Token"]);
+        assert_eq!(humps("ÄußereÜberschrift"), ["Äußere", "Überschrift"]);
+        assert!(!is_secret_name("passenger_tokenizer"));
+    }
+
+    #[test]
+    fn no_text_makes_a_rule_panic() {
+        for value in
+            ["é", "ééé", "éé:/aaaaa", "🦀:\\🦀🦀🦀🦀🦀🦀", "://@:@://@", "=;=;=;=;=", "        ", "/", "////////", "::::::::", "@@@@@@@@"]
+        {
+            let _ = (is_secret(value, value), is_redactable(value));
+        }
+    }
+}

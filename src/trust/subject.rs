@@ -1,0 +1,134 @@
+//! What an approval is about: a server as its config defines it, in one form.
+
+use secrecy::{ExposeSecret as _, SecretString};
+
+use super::canonical::Canonical;
+use super::digest::digest;
+use super::executable::Executable;
+use super::key::MachineKey;
+use crate::config::{Confirm, ServerDefinition, Transport};
+
+/// A server, as far as its approval is concerned.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Subject {
+    pub server: String,
+    /// Of all that a person is shown before anything is started.
+    pub digest: String,
+    /// The program that would be started now, where it was looked for.
+    pub executable: Option<Executable>,
+    /// Whether another program needs approval.
+    pub pin_executable: bool,
+}
+
+impl Subject {
+    /// Takes the digest. `pinned` are the values of variables and the environment file as they are now, for `pinValues`.
+    #[must_use]
+    pub fn new(server: &ServerDefinition, key: &MachineKey, executable: Option<Executable>, pinned: Option<&[(String, SecretString)]>) -> Self {
+        let form = form(server, key);
+        let form = match pinned {
+            None => form.flag(false),
+            // Keyed: the digest must not help to guess them.
+            Some(values) => values.iter().fold(form.flag(true), |form, (name, value)| {
+                let value = Canonical::new("pinned value").text(name).text(value.expose_secret());
+                form.text(name).text(&key.authenticate(&value))
+            }),
+        };
+        Self { server: server.name.clone(), digest: digest(&form), executable, pin_executable: server.pin_executable }
+    }
+}
+
+/// Everything that a person is shown, values under the key of this machine.
+fn form(server: &ServerDefinition, key: &MachineKey) -> Canonical {
+    let form = Canonical::new("hyperlight-mcp command 2").text(&server.name);
+    let form = match &server.transport {
+        Transport::Stdio { command, arguments, environment, removed_environment, working_directory, environment_file } => {
+            let form = form.text("stdio").text(command).list(arguments.iter().map(String::as_str));
+            let form = form.list(removed_environment.iter().map(String::as_str)).optional(working_directory.as_deref()).optional(environment_file.as_deref());
+            keyed(form, key, "environment", environment)
+        }
+        Transport::Http { url, headers } => keyed(form.text("http").text(url), key, "header", headers),
+    };
+    let filter = &server.filter;
+    let form = form.flag(filter.allow.is_some()).list(filter.allow.as_deref().unwrap_or_default().iter().map(String::as_str));
+    let confirm = match server.confirm {
+        Confirm::Never => "never",
+        Confirm::Writes => "writes",
+        Confirm::Always => "always",
+    };
+    form.list(filter.deny.iter().map(String::as_str)).text(confirm).flag(server.pin_executable).flag(server.pin_values)
+}
+
+/// Names and values as the config writes them: a variable by its name, so that a token that was rotated does not ask again.
+fn keyed(form: Canonical, key: &MachineKey, kind: &str, values: &[(String, SecretString)]) -> Canonical {
+    values.iter().fold(form.text(&values.len().to_string()), |form, (name, value)| {
+        let value = Canonical::new(kind).text(name).text(value.expose_secret());
+        form.text(name).text(&key.authenticate(&value))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::parse_text;
+
+    fn key() -> MachineKey {
+        MachineKey::open(tempfile::tempdir().unwrap().path()).unwrap()
+    }
+
+    fn server(fields: &str) -> ServerDefinition {
+        parse_text(&format!(r#"{{ "mcpServers": {{ "a": {{ {fields} }} }} }}"#), "c", 9).unwrap().servers.remove(0)
+    }
+
+    fn of(fields: &str, key: &MachineKey) -> String {
+        Subject::new(&server(fields), key, None, None).digest
+    }
+
+    #[test]
+    fn everything_that_is_shown_has_its_part_in_the_digest() {
+        let key = key();
+        let variants = [
+            r#""command": "x""#,
+            r#""command": "y""#,
+            r#""command": "x", "args": ["a b"]"#,
+            r#""command": "x", "args": ["a", "b"]"#,
+            r#""command": "x", "cwd": "a""#,
+            r#""command": "x", "envFile": "a""#,
+            r#""command": "x", "env": { "A": "1" }"#,
+            r#""command": "x", "env": { "A": "2" }"#,
+            r#""command": "x", "env": { "A": "${A}" }"#,
+            r#""command": "x", "env": { "B": "1" }"#,
+            r#""command": "x", "env": { "B": null }"#,
+            r#""command": "x", "allowTools": []"#,
+            r#""command": "x", "allowTools": ["a"]"#,
+            r#""command": "x", "denyTools": ["a"]"#,
+            r#""command": "x", "confirm": "never""#,
+            r#""command": "x", "confirm": "always""#,
+            r#""command": "x", "pinExecutable": true"#,
+            r#""command": "x", "pinValues": true"#,
+            r#""url": "https://example.com/x""#,
+            r#""url": "https://example.com/x", "headers": { "A": "1" }"#,
+            r#""url": "https://example.com/x", "headers": { "A": "2" }"#,
+        ];
+        let digests: std::collections::BTreeSet<_> = variants.iter().map(|fields| of(fields, &key)).collect();
+        assert_eq!(digests.len(), variants.len());
+    }
+
+    #[test]
+    fn what_a_person_does_not_decide_changes_nothing() {
+        let key = key();
+        assert_eq!(of(r#""command": "x""#, &key), of(r#""command": "x", "timeoutMs": 5, "disabled": true"#, &key));
+    }
+
+    #[test]
+    fn a_value_cannot_be_guessed_from_a_digest_of_another_machine() {
+        assert_ne!(of(r#""command": "x", "env": { "A": "1" }"#, &key()), of(r#""command": "x", "env": { "A": "1" }"#, &key()));
+    }
+
+    #[test]
+    fn pinned_values_have_their_part() {
+        let (key, server) = (key(), server(r#""command": "x", "env": { "A": "${A}" }, "pinValues": true"#));
+        let pinned = |value: &str| Subject::new(&server, &key, None, Some(&[("A".to_owned(), SecretString::from(value))])).digest;
+        assert_eq!(pinned("1"), pinned("1"));
+        assert_ne!(pinned("1"), pinned("2"));
+    }
+}

@@ -1,0 +1,317 @@
+//! What approval means while servers run: rug pulls, revocations, the write gate, secrets. Through the crate's own API.
+
+#![cfg(target_os = "linux")]
+
+mod support;
+
+use std::sync::{Arc, Mutex};
+
+use hyperlight_mcp::bridge::ToolErrors;
+use hyperlight_mcp::gateway::{Answer, ApprovalQuestion, CallOptions, Callbacks, RunOptions};
+use hyperlight_mcp::sandbox::{Stop, Value};
+use hyperlight_mcp::trust::{ApprovalRequest, CommandRequest, Decision, ManifestRequest};
+use hyperlight_mcp::{Error, Gateway, GatewayOptions, Result};
+use secrecy::SecretString;
+use serde_json::{Value as Json, json};
+
+use support::{FIXTURE, Scene, emulated, guest_choice, object, write_script};
+
+/// All that a gateway said of itself.
+type Heard = Arc<Mutex<Vec<Json>>>;
+
+struct Case {
+    scene: Scene,
+    heard: Heard,
+}
+
+impl Case {
+    fn new() -> Self {
+        Self { scene: Scene::new(), heard: Heard::default() }
+    }
+
+    fn options(&self, config: &Json) -> GatewayOptions {
+        let mut options = GatewayOptions::new(self.scene.watchdog_program(), tokio::runtime::Handle::current());
+        options.config = Some(config.clone());
+        options.state_dir = Some(self.scene.path("state"));
+        options.workspace_folder = Some(self.scene.path(""));
+        options.guest = guest_choice();
+        options.trace = true;
+        let heard = Arc::clone(&self.heard);
+        options.on_event = Some(Arc::new(move |event| heard.lock().unwrap().push(event)));
+        if emulated() {
+            options.limits.connect_timeout_ms *= 8;
+        }
+        options
+    }
+
+    fn server(&self, name: &str, more: Json) -> Json {
+        let mut server = json!({ "command": FIXTURE, "args": self.scene.arguments(name, &[]) });
+        server.as_object_mut().unwrap().extend(object(more));
+        server
+    }
+
+    /// A gateway with one server, approved as it stands and enabled.
+    async fn open(&self, more: Json) -> Gateway {
+        let gateway = Gateway::open(self.options(&json!({ "mcpServers": { "one": self.server("one", more) } }))).unwrap();
+        gateway.approve("one", None, None).await.unwrap();
+        gateway.enable("one").unwrap();
+        gateway
+    }
+
+    fn events(&self, kind: &str) -> Vec<Json> {
+        self.heard.lock().unwrap().iter().filter(|event| event["type"] == kind).cloned().collect()
+    }
+}
+
+async fn call(gateway: &Gateway, tool: &str, arguments: Json) -> Result<Json> {
+    gateway.call_tool("one", tool, object(arguments), CallOptions::default(), &Stop::new()).await
+}
+
+async fn code_of(gateway: &Gateway, tool: &str, arguments: Json) -> &'static str {
+    call(gateway, tool, arguments).await.err().map_or("no error", |error| error.code())
+}
+
+async fn command_request(gateway: &Gateway) -> CommandRequest {
+    match gateway.approval_request("one").await.unwrap() {
+        ApprovalRequest::Command(request) => *request,
+        ApprovalRequest::Manifest(_) => panic!("stage manifest"),
+    }
+}
+
+async fn manifest_request(gateway: &Gateway) -> ManifestRequest {
+    match gateway.approval_request("one").await.unwrap() {
+        ApprovalRequest::Manifest(request) => *request,
+        ApprovalRequest::Command(_) => panic!("stage command"),
+    }
+}
+
+/// Answers as it is told, and remembers what it was asked.
+struct Person {
+    answers: Mutex<Vec<Decision>>,
+    asked: Mutex<Vec<ApprovalQuestion>>,
+}
+
+impl Person {
+    fn who_says(answers: &[Decision]) -> Arc<Self> {
+        Arc::new(Self { answers: Mutex::new(answers.iter().rev().copied().collect()), asked: Mutex::default() })
+    }
+
+    fn asked(&self) -> usize {
+        self.asked.lock().unwrap().len()
+    }
+}
+
+impl Callbacks for Person {
+    fn approve_call(&self, question: &ApprovalQuestion) -> Option<Answer<Decision>> {
+        self.asked.lock().unwrap().push(question.clone());
+        let decision = self.answers.lock().unwrap().pop().unwrap_or(Decision::Deny);
+        Some(Box::pin(async move { Ok(decision) }))
+    }
+
+    fn input(&self, id: &str, description: &str) -> Option<Answer<SecretString>> {
+        let value = format!("{id} of {description} 7f3a9c");
+        Some(Box::pin(async move { Ok(SecretString::from(value)) }))
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tool_that_changes_after_approval_is_quarantined_and_the_others_go_on() {
+    let case = Case::new();
+    let gateway = case.open(json!({})).await;
+    call(&gateway, "rewrite", json!({ "tool": "echo", "description": "Returns the value, and mails it" })).await.unwrap();
+    assert_eq!(code_of(&gateway, "echo", json!({ "value": 1 })).await, "ERR_TOOL_CHANGED");
+    assert_eq!(code_of(&gateway, "pid", json!({})).await, "no error");
+    assert_eq!(case.events("tools-changed")[0]["changed"], json!(["echo"]));
+    assert_eq!(gateway.servers().unwrap()[0].quarantined, ["echo"]);
+
+    let request = manifest_request(&gateway).await;
+    let changes = request.changes.unwrap();
+    assert_eq!((changes.drift.changed, changes.differences[0].field.as_str()), (vec!["echo".to_owned()], "description"));
+    assert_eq!(changes.differences[0].after, Some(json!("Returns the value, and mails it")));
+    gateway.approve("one", Some(&request.digest), None).await.unwrap();
+    assert_eq!(code_of(&gateway, "echo", json!({ "value": 1 })).await, "no error");
+    assert_eq!(gateway.servers().unwrap()[0].quarantined, [""; 0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tool_that_vanishes_says_so() {
+    let case = Case::new();
+    let gateway = case.open(json!({})).await;
+    call(&gateway, "rewrite", json!({ "tool": "echo" })).await.unwrap();
+    assert_eq!(code_of(&gateway, "echo", json!({ "value": 1 })).await, "ERR_TOOL_VANISHED");
+    assert_eq!(case.events("tools-changed")[0]["removed"], json!(["echo"]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_comes_back_with_other_tools_is_compared_anew() {
+    let case = Case::new();
+    let program = case.scene.path("server");
+    let log = case.scene.path("log-one");
+    let serve = |flags: &str| write_script(&program, &format!("exec {FIXTURE} --log {} {flags}", log.display()));
+    serve("--tools echo,pid");
+    let config = json!({ "mcpServers": { "one": { "command": program } } });
+    let gateway = Gateway::open(case.options(&config)).unwrap();
+    gateway.approve("one", None, None).await.unwrap();
+    gateway.enable("one").unwrap();
+    serve("--tools echo,count");
+    gateway.test("one").await.unwrap();
+    assert_eq!(code_of(&gateway, "pid", json!({})).await, "ERR_TOOL_VANISHED");
+    assert_eq!(code_of(&gateway, "count", json!({})).await, "ERR_UNKNOWN_TOOL");
+    assert_eq!(code_of(&gateway, "echo", json!({ "value": 1 })).await, "no error");
+    // The program is not the one that was approved either.
+    assert_eq!(case.events("executable-changed").len(), 1);
+    gateway.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pinned_program_that_was_swapped_starts_only_after_approval() {
+    let case = Case::new();
+    let program = case.scene.path("server");
+    let log = case.scene.path("log-one");
+    let serve = |comment: &str| write_script(&program, &format!("exec {FIXTURE} --log {} # {comment}", log.display()));
+    serve("ours");
+    let config = json!({ "mcpServers": { "one": { "command": program, "pinExecutable": true } } });
+    let gateway = Gateway::open(case.options(&config)).unwrap();
+    gateway.approve("one", None, None).await.unwrap();
+    gateway.enable("one").unwrap();
+    assert_eq!(code_of(&gateway, "pid", json!({})).await, "no error");
+    serve("somebody else's");
+    let error = call(&gateway, "pid", json!({})).await.unwrap_err();
+    assert!(error.code() == "ERR_NOT_APPROVED" && error.to_string().contains("pinExecutable"), "{error}");
+    let request = command_request(&gateway).await;
+    assert!(request.lapsed.unwrap().contains("changed on disk"));
+    gateway.approve("one", Some(&request.digest), None).await.unwrap();
+    assert_eq!(code_of(&gateway, "pid", json!({})).await, "no error");
+    gateway.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_approval_that_was_given_for_a_time_ends() {
+    let case = Case::new();
+    let gateway = Gateway::open(case.options(&json!({ "mcpServers": { "one": case.server("one", json!({})) } }))).unwrap();
+    gateway.approve("one", None, Some(std::time::Duration::ZERO)).await.unwrap_err();
+    let error = gateway.enable("one").unwrap_err();
+    assert!(error.to_string().contains("expired"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_write_asks_a_person_and_without_one_it_is_denied() {
+    let case = Case::new();
+    let gateway = case.open(json!({})).await;
+    assert_eq!(code_of(&gateway, "echo", json!({ "value": 1 })).await, "no error");
+    let error = call(&gateway, "write_note", json!({ "text": "x" })).await.unwrap_err();
+    assert_eq!(error.code(), "ERR_CALL_DENIED");
+    assert!(error.to_string().contains("onApproval") && error.to_string().contains("\"confirm\""), "{error}");
+    assert_eq!(case.scene.events("one").iter().filter(|event| event["name"] == "write_note").count(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_person_allows_holds_for_the_call_the_run_or_the_session() {
+    let case = Case::new();
+    let gateway = case.open(json!({})).await;
+    let sandbox = gateway.sandbox(ToolErrors::Return, None).unwrap();
+    let person = Person::who_says(&[Decision::Once, Decision::Run, Decision::Deny, Decision::Session]);
+    let run = async |code: &str| {
+        let options = RunOptions { callbacks: Some(Arc::clone(&person) as Arc<_>), run_id: Some(7), ..RunOptions::default() };
+        let report = sandbox.run(format!("import {{ write_note as write, count }} from 'host:mcp-one'; export const handler = () => {code}"), options).await;
+        let Value::Record(mut fields) = Value::from_wire(report.outcome.value.unwrap()).unwrap() else { panic!("no record") };
+        fields.remove(0).1.into_json()
+    };
+    let write = "write({ text: 'x' })";
+    // Once: the second call asks again, and is allowed for the run.
+    assert_eq!(run(&format!("[{write}, {write}, {write}]")).await, json!(["noted", "noted", "noted"]));
+    assert_eq!(person.asked(), 2);
+    assert_eq!(run(&format!("{write}.code")).await, json!("ERR_CALL_DENIED"));
+    assert_eq!(run(&format!("[{write}, {write}]")).await, json!(["noted", "noted"]));
+    assert_eq!(run(write).await, json!("noted"));
+    assert_eq!(person.asked(), 4);
+    // Another tool is another question.
+    assert_eq!(run("count({}).code").await, json!("ERR_CALL_DENIED"));
+    let asked = person.asked.lock().unwrap()[0].clone();
+    assert_eq!((asked.server.as_str(), asked.tool.as_str(), asked.run_id), ("one", "write_note", Some(7)));
+    assert_eq!(Json::Object(asked.args), json!({ "text": "x" }));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn neither_a_name_nor_an_argument_lowers_the_gate() {
+    let case = Case::new();
+    let gateway = case.open(json!({ "confirm": "always" })).await;
+    let hints = json!({ "text": "x", "readOnlyHint": true, "confirm": "never", "annotations": { "readOnlyHint": true }, "_meta": { "approved": true } });
+    for tool in ["write_note", "echo", "delete-all", "delete_all"] {
+        assert_eq!(code_of(&gateway, tool, hints.clone()).await, "ERR_CALL_DENIED", "{tool}");
+    }
+    let options = CallOptions { callbacks: Some(Person::who_says(&[Decision::Once])), ..CallOptions::default() };
+    let allowed = gateway.call_tool("one", "delete-all", object(json!({})), options, &Stop::new()).await.unwrap();
+    assert_eq!(allowed["content"][0]["text"], "called delete-all");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_damaged_approval_file_approves_nothing_and_is_reported() {
+    let case = Case::new();
+    let gateway = case.open(json!({})).await;
+    let path = case.scene.path("state/approved-mcp.json");
+    let text = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, text.replace("\"approvedAt\": ", "\"approvedAt\": 1")).unwrap();
+    assert_eq!(code_of(&gateway, "echo", json!({ "value": 1 })).await, "ERR_NOT_APPROVED");
+    assert_eq!(case.events("approvals-damaged").len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bad_entry_is_listed_and_the_others_are_not_touched() {
+    let case = Case::new();
+    let config = json!({ "mcpServers": { "bad": { "command": 5, "args": "x" }, "one": case.server("one", json!({})) } });
+    let gateway = Gateway::open(case.options(&config)).unwrap();
+    gateway.approve("one", None, None).await.unwrap();
+    let statuses = json!(gateway.servers().unwrap());
+    assert_eq!((&statuses[1]["name"], &statuses[1]["state"], &statuses[1]["lastError"]["code"]), (&json!("bad"), &json!("invalid"), &json!("ERR_CONFIG_INVALID")));
+    let message = statuses[1]["lastError"]["message"].as_str().unwrap();
+    assert!(message.contains("bad.command") && message.contains("bad.args"), "{message}");
+    assert_eq!(gateway.enable("bad").unwrap_err().code(), "ERR_CONFIG_INVALID");
+    assert!(case.events("warning")[0]["message"].as_str().unwrap().contains("\"bad\""));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_changed_config_ends_what_changed_and_nothing_else() {
+    let case = Case::new();
+    let path = case.scene.path("config.json");
+    let write = |one: Json, two: Json| std::fs::write(&path, json!({ "mcpServers": { "one": one, "two": two } }).to_string()).unwrap();
+    let (one, two) = (case.server("one", json!({})), case.server("two", json!({})));
+    write(one.clone(), two.clone());
+    let options = GatewayOptions { config: None, config_path: Some(path.clone()), ..case.options(&json!({})) };
+    let gateway = Gateway::open(options).unwrap();
+    for name in ["one", "two"] {
+        gateway.approve(name, None, None).await.unwrap();
+        gateway.enable(name).unwrap();
+    }
+    let pid = call(&gateway, "pid", json!({})).await.unwrap();
+    assert_eq!(gateway.reload().await.unwrap(), hyperlight_mcp::gateway::ReloadReport::default());
+    write(one, case.server("two", json!({ "env": { "X": "1" } })));
+    let report = gateway.reload().await.unwrap();
+    assert_eq!((report.changed, report.added.len() + report.removed.len()), (vec!["two".to_owned()], 0));
+    assert_eq!(call(&gateway, "pid", json!({})).await.unwrap(), pid);
+    let error = gateway.call_tool("two", "pid", object(json!({})), CallOptions::default(), &Stop::new()).await.unwrap_err();
+    assert!(matches!(&error, Error::NotApproved { reason, .. } if reason.contains("changed")), "{error}");
+    // What cannot be read changes nothing.
+    std::fs::write(&path, "{ \"mcpServers\": {}, \"mcpServers\": {} }").unwrap();
+    assert_eq!(gateway.reload().await.unwrap_err().code(), "ERR_CONFIG_INVALID");
+    assert_eq!(call(&gateway, "pid", json!({})).await.unwrap(), pid);
+    gateway.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_input_is_asked_for_when_its_server_starts_and_once() {
+    let case = Case::new();
+    let config = json!({
+        "inputs": [{ "type": "promptString", "id": "token", "description": "the token" }],
+        "mcpServers": { "one": case.server("one", json!({ "env": { "TOKEN": "${input:token}" } })) },
+    });
+    let without = Gateway::open(case.options(&config)).unwrap();
+    let error = without.approve("one", None, None).await.unwrap_err();
+    assert!(error.to_string().contains("onInput"), "{error}");
+    let options = GatewayOptions { callbacks: Some(Person::who_says(&[])), ..case.options(&config) };
+    let gateway = Gateway::open(options).unwrap();
+    gateway.approve("one", None, None).await.unwrap();
+    gateway.enable("one").unwrap();
+    let error = call(&gateway, "leak", json!({ "name": "TOKEN", "how": "protocol" })).await.unwrap_err();
+    assert!(!error.to_string().contains("7f3a9c") && error.to_string().contains("[redacted]"), "{error}");
+}
