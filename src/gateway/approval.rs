@@ -42,6 +42,7 @@ impl Gateway {
     pub async fn approve(&self, name: &str, digest: Option<&str>, valid_for: Option<Duration>) -> Result<()> {
         let outcome = self.say_yes(name, digest, valid_for).await;
         self.core.registry.approval_changed(name);
+        self.core.session.forget(name);
         outcome.map_err(|error| self.core.redacted(error))
     }
 
@@ -54,7 +55,7 @@ impl Gateway {
             let (_, manifest) = self.discover(&server).await?;
             return approvals.approve_manifest(&subject, manifest, valid_for);
         };
-        if digest == subject.digest {
+        if digest == subject.shown_digest {
             return approvals.approve_command(&subject, valid_for);
         }
         let shown = self.shown().get(name).filter(|manifest| manifest_digest(manifest) == digest).cloned();
@@ -114,6 +115,7 @@ impl Gateway {
     /// Ends what is live of a server that a person no longer wants.
     async fn end(&self, name: &str) {
         self.core.registry.disable(name);
+        self.core.session.forget(name);
         self.core.connections.close(name).await;
     }
 

@@ -84,6 +84,11 @@ impl CallScope {
         self.allowed.lock().unwrap_or_else(PoisonError::into_inner).insert((server.to_owned(), tool.to_owned()));
     }
 
+    /// What was allowed for a server holds for what it was then.
+    pub(super) fn forget(&self, server: &str) {
+        self.allowed.lock().unwrap_or_else(PoisonError::into_inner).retain(|(known, _)| known != server);
+    }
+
     pub(super) fn allows(&self, server: &str, tool: &str) -> bool {
         self.allowed.lock().unwrap_or_else(PoisonError::into_inner).contains(&(server.to_owned(), tool.to_owned()))
     }

@@ -29,6 +29,10 @@ impl Core {
             () = ended.cancelled() => Err(self.refusal(&server)),
             outcome = self.send(call, scope, timeout_ms) => outcome,
         };
+        if matches!(outcome, Err(Error::NotApproved { .. })) {
+            // Somebody else took the approval back: what is still live here ends.
+            self.connections.close(&server).await;
+        }
         let outcome = outcome.map_err(|error| self.redacted(error));
         let error = outcome.as_ref().err().map(Error::code);
         tracing::debug!(server, tool, error, "call");

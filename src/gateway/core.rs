@@ -12,7 +12,7 @@ use super::events::{Event, Events};
 use super::options::ConfigSource;
 use crate::catalog::Manifest;
 use crate::client::{Connection, Connections, Launch};
-use crate::config::{ResolvedCommand, ServerDefinition, Surroundings, Transport, inputs_of, read_env_file, resolve_command};
+use crate::config::{ResolvedCommand, ServerDefinition, Surroundings, Transport, inputs_of, read_env_file, resolve_command, resolve_http};
 use crate::error::{Error, Result};
 use crate::limits::Limits;
 use crate::registry::Registry;
@@ -106,6 +106,9 @@ impl Core {
     /// The values of the environment as they are now. What a person is asked for is not among them.
     fn pinned_values(&self, server: &ServerDefinition) -> Vec<(String, SecretString)> {
         let inputs = inputs_of(server).into_iter().map(|id| (id, SecretString::from(""))).collect();
+        if let Ok(Some(remote)) = resolve_http(server, &self.surroundings, &inputs) {
+            return remote.headers.into_iter().chain([("url".to_owned(), remote.url)]).collect();
+        }
         match resolve_command(server, &self.surroundings, &inputs, read_env_file) {
             Ok(Some(command)) => command.environment,
             // It cannot be started as it is: that is said when it is.
@@ -116,8 +119,7 @@ impl Core {
     fn executable(&self, server: &ServerDefinition) -> Option<crate::trust::Executable> {
         let inputs = inputs_of(server).into_iter().map(|id| (id, SecretString::from(""))).collect();
         let command = resolve_command(server, &self.surroundings, &inputs, read_env_file).ok()??;
-        let path = command.environment.iter().find(|(name, _)| name == "PATH").map(|(_, value)| OsString::from(value.expose_secret()));
-        self.executables.find(&command.command, &path.unwrap_or_default(), &command.working_directory)
+        self.executables.find(&command.command, &search_path(&command), &command.working_directory)
     }
 
     /// The approved manifests that a run sees which starts now.
@@ -134,14 +136,15 @@ impl Core {
 
     /// What to start, where that is approved. Asks for inputs; tells where the program has changed.
     async fn launch(&self, server: &Arc<ServerDefinition>, callbacks: &CallbackChain, control: Option<&RunControl>) -> Result<Launch> {
-        if let Standing::Unapproved(lack) = self.standing(server)? {
-            return Err(Error::NotApproved { server: server.name.clone(), reason: lack.to_string() });
-        }
+        self.check_approved(server)?;
         if matches!(server.transport, Transport::Http { .. }) {
             let problem = "servers over HTTP cannot be connected by this version; use one with a command".to_owned();
             return Err(Error::UnsupportedTransport { server: server.name.clone(), problem });
         }
-        self.ask_inputs(server, callbacks, control).await?;
+        if self.ask_inputs(server, callbacks, control).await? {
+            // While a person typed, another may have taken the approval back.
+            self.check_approved(server)?;
+        }
         let resolved = {
             let inputs = self.inputs.lock().await;
             resolve_command(server, &self.surroundings, &inputs, read_env_file)?
@@ -154,10 +157,18 @@ impl Core {
         Ok(Launch { server: server.name.clone(), command, redact: Arc::new(move |text| redactor.redact(text).into_owned()) })
     }
 
-    async fn ask_inputs(&self, server: &ServerDefinition, callbacks: &CallbackChain, control: Option<&RunControl>) -> Result<()> {
+    fn check_approved(&self, server: &ServerDefinition) -> Result<()> {
+        match self.standing(server)? {
+            Standing::Unapproved(lack) => Err(Error::NotApproved { server: server.name.clone(), reason: lack.to_string() }),
+            Standing::Command | Standing::Full(_) => Ok(()),
+        }
+    }
+
+    /// Whether there was anything to ask for.
+    async fn ask_inputs(&self, server: &ServerDefinition, callbacks: &CallbackChain, control: Option<&RunControl>) -> Result<bool> {
         let needed = inputs_of(server);
         if needed.is_empty() {
-            return Ok(());
+            return Ok(false);
         }
         let clock = pause(control);
         let mut inputs = self.inputs.lock().await;
@@ -175,7 +186,7 @@ impl Core {
             }
         }
         drop(clock);
-        Ok(())
+        Ok(true)
     }
 
     /// From now on these are redacted: what came from elsewhere, and literals that look secret.
@@ -192,10 +203,10 @@ impl Core {
     /// Tells where the program is not the one that was approved. Where that needs approval, the standing says so already.
     async fn check_executable(&self, server: &ServerDefinition, command: &ResolvedCommand) -> Result<()> {
         let Some(known) = self.approvals.approval(&server.name)?.and_then(|approval| approval.executable) else { return Ok(()) };
-        let path = command.environment.iter().find(|(name, _)| name == "PATH").map(|(_, value)| OsString::from(value.expose_secret()));
+        let path = search_path(command);
         let (program, folder) = (command.command.clone(), command.working_directory.clone());
         let executables = Arc::clone(&self.executables);
-        let found = tokio::task::spawn_blocking(move || executables.find(&program, &path.unwrap_or_default(), &folder)).await;
+        let found = tokio::task::spawn_blocking(move || executables.find(&program, &path, &folder)).await;
         if let Some(found) = found.ok().flatten().filter(|found| *found != known) {
             tracing::warn!(server = server.name, "the program changed since its command was approved");
             self.events.send(&Event::ExecutableChanged {
@@ -207,6 +218,12 @@ impl Core {
         }
         Ok(())
     }
+}
+
+/// Where the child's program is looked for: in its own PATH; without one, where execvp(3) looks then.
+fn search_path(command: &ResolvedCommand) -> OsString {
+    let own = command.environment.iter().find(|(name, _)| name == "PATH");
+    own.map_or_else(|| OsString::from("/bin:/usr/bin"), |(_, value)| OsString::from(value.expose_secret()))
 }
 
 /// A manifest without the tools that the config hides.

@@ -134,8 +134,13 @@ impl ApprovalStore {
     /// As [`Self::approve_command`].
     pub fn approve_manifest(&self, subject: &Subject, manifest: Arc<Manifest>, valid_for: Option<Duration>) -> Result<()> {
         let digest = manifest_digest(&manifest);
-        let fresh = Approval { manifest: Some(manifest), manifest_digest: Some(digest), ..approval(subject, valid_for) };
+        let mut fresh = Approval { manifest: Some(manifest), manifest_digest: Some(digest), ..approval(subject, valid_for) };
         self.change(|servers| {
+            // What was said of the command stays: which program it is, and until when.
+            if let Some(known) = servers.get(&subject.server).filter(|known| known.command_digest == subject.digest) {
+                fresh.executable.clone_from(&known.executable);
+                fresh.expires_at = fresh.expires_at.or(known.expires_at);
+            }
             servers.insert(subject.server.clone(), fresh);
         })
     }
@@ -263,7 +268,8 @@ fn standing(approval: Option<&Approval>, subject: &Subject, now: SystemTime) -> 
     if approval.is_expired(now) {
         return Standing::Unapproved(Lack::Expired);
     }
-    if subject.pin_executable && approval.executable != subject.executable {
+    // A program that cannot be read cannot be compared.
+    if subject.pin_executable && (subject.executable.is_none() || approval.executable != subject.executable) {
         return Standing::Unapproved(Lack::Executable);
     }
     match (&approval.manifest, &approval.manifest_digest) {
@@ -294,7 +300,7 @@ mod tests {
     use crate::trust::Executable;
 
     fn subject(digest: &str) -> Subject {
-        Subject { server: "a".into(), digest: digest.into(), executable: None, pin_executable: false }
+        Subject { server: "a".into(), digest: digest.into(), shown_digest: digest.into(), executable: None, pin_executable: false }
     }
 
     fn manifest() -> Arc<Manifest> {
@@ -343,6 +349,21 @@ mod tests {
         assert_eq!(store.standing(&now("evil", true)).unwrap(), Standing::Unapproved(Lack::Executable));
         assert_eq!(store.standing(&now("evil", false)).unwrap(), Standing::Command);
         assert_eq!(store.standing(&now("good", true)).unwrap(), Standing::Command);
+        let unreadable = Subject { pin_executable: true, ..subject("1") };
+        assert_eq!(store.standing(&unreadable).unwrap(), Standing::Unapproved(Lack::Executable));
+    }
+
+    #[test]
+    fn a_yes_to_the_tools_keeps_what_was_said_of_the_command() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = open(folder.path());
+        let program = |sha256: &str| Some(Executable { path: "/bin/x".into(), sha256: sha256.into() });
+        let first = Subject { executable: program("first"), ..subject("1") };
+        store.approve_command(&first, Some(Duration::from_hours(1))).unwrap();
+        let second = Subject { executable: program("second"), ..subject("1") };
+        store.approve_manifest(&second, manifest(), None).unwrap();
+        let approval = store.approval("a").unwrap().unwrap();
+        assert!(approval.executable == program("first") && approval.expires_at.is_some());
     }
 
     #[test]

@@ -54,6 +54,13 @@ impl Drift {
         drift
     }
 
+    /// The same with other names: as a person may read them.
+    #[must_use]
+    pub fn map_names(self, change: impl Fn(&String) -> String) -> Self {
+        let all = |names: Vec<String>| names.iter().map(&change).collect();
+        Self { added: all(self.added), removed: all(self.removed), changed: all(self.changed) }
+    }
+
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.added.is_empty() && self.removed.is_empty() && self.changed.is_empty()

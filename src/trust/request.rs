@@ -144,7 +144,7 @@ impl CommandRequest {
         Self {
             server: server.name.clone(),
             approved: lack.is_none(),
-            digest: subject.digest.clone(),
+            digest: subject.shown_digest.clone(),
             lapsed: lack.filter(|lack| *lack != Lack::Never).map(|lack| lack.to_string()),
             command,
             args,
@@ -203,8 +203,14 @@ fn summaries(manifest: &Manifest, max_chars: usize) -> Vec<ToolSummary> {
 
 fn changes(before: &Manifest, now: &Manifest, max_chars: usize) -> ManifestChanges {
     let json = |json: Option<Json>| json.map(|json| sanitise_json(&json, max_chars));
-    let shown = |difference: Difference| Difference { before: json(difference.before), after: json(difference.after), ..difference };
-    ManifestChanges { drift: Drift::between(before, now), differences: differences(before, now).into_iter().map(shown).collect() }
+    let line = |text: &String| sanitise_line(text, MAX_NAME_CHARS);
+    let shown = |difference: Difference| Difference {
+        tool: line(&difference.tool),
+        before: json(difference.before),
+        after: json(difference.after),
+        ..difference
+    };
+    ManifestChanges { drift: Drift::between(before, now).map_names(line), differences: differences(before, now).into_iter().map(shown).collect() }
 }
 
 /// A name in a filter that no tool has is a typing error, or a tool that was renamed to get past it.
@@ -235,10 +241,10 @@ fn mask(value: &str) -> String {
 /// A user and a password in an address, and what follows its path, are not for a screen.
 fn mask_address(address: &str) -> String {
     let (scheme, rest) = address.split_once("://").unwrap_or(("", address));
+    let (rest, query) = rest.split_once(['?', '#']).map_or((rest, ""), |(rest, _)| (rest, "?***"));
     let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
     let host = host.rsplit_once('@').map_or_else(|| host.to_owned(), |(_, host)| format!("***@{host}"));
-    let path = path.split_once(['?', '#']).map_or_else(|| path.to_owned(), |(path, _)| format!("{path}?***"));
-    format!("{scheme}://{host}{path}")
+    format!("{scheme}://{host}{path}{query}")
 }
 
 #[cfg(test)]
@@ -264,5 +270,6 @@ mod tests {
     fn an_address_is_shown_without_what_may_be_secret_in_it() {
         assert_eq!(mask_address("https://ada:pass@example.com/mcp?token=1"), "https://***@example.com/mcp?***");
         assert_eq!(mask_address("https://example.com/mcp"), "https://example.com/mcp");
+        assert_eq!(mask_address("https://example.com?key=secret"), "https://example.com?***");
     }
 }

@@ -12,8 +12,10 @@ use crate::config::{Confirm, ServerDefinition, Transport};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Subject {
     pub server: String,
-    /// Of all that a person is shown before anything is started.
+    /// Of all that a person decides on before anything is started.
     pub digest: String,
+    /// The same with the program as it is now: what `approve` says yes to is what was shown.
+    pub shown_digest: String,
     /// The program that would be started now, where it was looked for.
     pub executable: Option<Executable>,
     /// Whether another program needs approval.
@@ -33,7 +35,17 @@ impl Subject {
                 form.text(name).text(&key.authenticate(&value))
             }),
         };
-        Self { server: server.name.clone(), digest: digest(&form), executable, pin_executable: server.pin_executable }
+        let decided = digest(&form);
+        let shown = executable.as_ref().map(|program| (program.path.to_string_lossy().into_owned(), program.sha256.clone()));
+        let form = Canonical::new("hyperlight-mcp request 1").text(&decided);
+        let form = form.optional(shown.as_ref().map(|(path, _)| path.as_str())).optional(shown.as_ref().map(|(_, sha256)| sha256.as_str()));
+        Self {
+            server: server.name.clone(),
+            shown_digest: digest(&form),
+            digest: decided,
+            executable,
+            pin_executable: server.pin_executable,
+        }
     }
 }
 
@@ -122,6 +134,16 @@ mod tests {
     #[test]
     fn a_value_cannot_be_guessed_from_a_digest_of_another_machine() {
         assert_ne!(of(r#""command": "x", "env": { "A": "1" }"#, &key()), of(r#""command": "x", "env": { "A": "1" }"#, &key()));
+    }
+
+    #[test]
+    fn another_program_is_another_request_under_the_same_decision() {
+        let (key, server) = (key(), server(r#""command": "x""#));
+        let program = |sha256: &str| Some(Executable { path: "/bin/x".into(), sha256: sha256.into() });
+        let subject = |executable| Subject::new(&server, &key, executable, None);
+        let (one, other, none) = (subject(program("1")), subject(program("2")), subject(None));
+        assert!(one.digest == other.digest && one.digest == none.digest);
+        assert!(one.shown_digest != other.shown_digest && one.shown_digest != none.shown_digest);
     }
 
     #[test]
