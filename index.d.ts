@@ -39,7 +39,14 @@ export interface Limits {
 }
 
 /** Something that happened, as it happens. */
-export type GatewayEvent = LogEvent | WarningEvent
+export type GatewayEvent =
+  | LogEvent
+  | WarningEvent
+  | ApprovalsDamagedEvent
+  | ExecutableChangedEvent
+  | ToolsChangedEvent
+  | ConnectedEvent
+  | CallEvent
 
 /** The guest wrote to its console. */
 export interface LogEvent {
@@ -50,36 +57,91 @@ export interface LogEvent {
   text: string
 }
 
-/** What an operator should know: something odd in the config (at `open`), or that the ring-3 guest is in use (at `sandbox`). */
+/** What an operator should know: something odd in the config (at `open` and `reload`), or that the ring-3 guest is in use (at `sandbox`). */
 export interface WarningEvent {
   type: 'warning'
   message: string
 }
 
+/** The approval file was damaged or tampered with: it was kept aside, and every server needs approval again. */
+export interface ApprovalsDamagedEvent {
+  type: 'approvals-damaged'
+  message: string
+}
+
+/** A server's program is not the one that was there when its command was approved. With `pinExecutable` it needs approval. */
+export interface ExecutableChangedEvent {
+  type: 'executable-changed'
+  server: string
+  path: string
+  /** SHA-256 of its content. */
+  before: string
+  now: string
+}
+
+/** A server's tools are not as they were approved: those that are new do not exist, the others cannot be called. */
+export interface ToolsChangedEvent {
+  type: 'tools-changed'
+  server: string
+  /** Raw names. */
+  added: string[]
+  removed: string[]
+  changed: string[]
+}
+
+/** With `trace`: a server was connected. */
+export interface ConnectedEvent {
+  type: 'connected'
+  server: string
+  connectMs: number
+}
+
+/** With `trace`: a call has ended. Sizes in bytes of JSON, never contents. */
+export interface CallEvent {
+  type: 'call'
+  server: string
+  tool: string
+  durationMs: number
+  argumentBytes: number
+  resultBytes?: number
+  /** The code of its error, where it failed. */
+  error?: string
+}
+
 /** A level of the guest's console. */
 export type LogLevel = 'log' | 'info' | 'warn' | 'error' | 'debug'
 
-/** What a person is asked before a write. */
+/** What a person is asked before a call. */
 export interface ApprovalQuestion {
   server: string
+  /** The raw name. */
   tool: string
   args: Record<string, Value>
+  /** Why this call asks. */
   reason: string
+  /** Missing for a `callTool`. */
   runId?: number
 }
 
+/** What a person says: this call, this tool in this run, this tool as long as the gateway is open, or no. */
+export type Decision = 'once' | 'run' | 'session' | 'deny'
+
 /**
- * Callbacks; the innermost that is given is asked: the run's, the sandbox's, the gateway's. This version calls `onEvent`;
- * the others are accepted, and are called from the versions on that ask.
+ * Callbacks; the innermost that is given is asked: the run's, the sandbox's, the gateway's. This version calls `onApproval`,
+ * `onInput` and `onEvent`; the others are accepted, and are called from the versions on that ask.
  */
 export interface Callbacks {
-  /** Asked before a tool that is not approved as read-only is called. */
-  onApproval?(question: ApprovalQuestion): 'once' | 'run' | 'session' | 'deny' | Promise<'once' | 'run' | 'session' | 'deny'>
+  /**
+   * Asked before a tool is called that is not approved as read-only, or any tool of a server with `confirm: "always"`. Without it,
+   * such a call fails with `ERR_CALL_DENIED`. The time that the answer takes is not counted against the call or the run. What
+   * throws, or returns anything else, denies.
+   */
+  onApproval?(question: ApprovalQuestion): Decision | Promise<Decision>
   /** Asked by a server that needs input from a person. */
   onElicit?(request: unknown): unknown
   /** Asked by a server that needs a model. */
   onSample?(request: unknown): unknown
-  /** Asked for an `${input:id}` of the config. */
+  /** Asked for an `${input:id}` of the config when a server that uses it is started, once a gateway. */
   onInput?(id: string, description?: string): string | Promise<string>
   /** Handed the address at which a person signs in. */
   onAuthorize?(url: string): void | Promise<void>
@@ -103,6 +165,25 @@ export interface GatewayOptions extends Callbacks {
   limits?: Partial<Limits>
   /** Which guest runs. Default `auto`: the standard one, or the ring-3 one on a KVM that cannot run that. */
   guest?: 'auto' | 'standard' | 'ring3'
+  /** Whether `onEvent` is told of each connection and call as well. Default false. */
+  trace?: boolean
+}
+
+/** What `Gateway.approve` takes besides name and digest. */
+export interface ApproveOptions {
+  /** In milliseconds, rounded down to seconds: how long the approval holds. Default: until it is revoked. */
+  validForMs?: number
+}
+
+/** What `Gateway.reload` found. Names of servers. */
+export interface ReloadReport {
+  added: string[]
+  removed: string[]
+  /** Their connections were ended. Where what would run has changed, they need approval again. */
+  changed: string[]
+  /** Listed with an error: `servers()` tells which. */
+  invalid: string[]
+  warnings: string[]
 }
 
 /** What `Gateway.sandbox` takes. */
@@ -179,13 +260,16 @@ export interface HypervisorReport {
 /** A server of the config. */
 export interface ServerStatus {
   name: string
-  state: 'disabled' | 'unapproved' | 'command-approved' | 'idle' | 'connected' | 'error'
+  /** `invalid`: its entry in the config has an error, which `lastError` tells. */
+  state: 'invalid' | 'disabled' | 'unapproved' | 'command-approved' | 'idle' | 'connected' | 'error'
   /** Both stages, as it is configured now. */
   approved: boolean
   enabled: boolean
   source: 'config'
   /** Raw names of the approved tools. */
   tools: string[]
+  /** Those of them that the server has changed or taken away since they were approved: calls of them fail. */
+  quarantined: string[]
   lastError?: { code: string; message: string }
 }
 
@@ -199,15 +283,27 @@ export interface CommandRequest {
   approved: boolean
   /** What `approve(server, digest)` says yes to. */
   digest: string
+  /** Why what was approved before no longer holds. */
+  lapsed?: string
   command?: string
+  /** Verbatim. */
   args?: string[]
+  /** As the config writes it. */
   cwd?: string
+  /** The program that the command names now, and its content's SHA-256; missing where there is none. */
+  executable?: { path: string; sha256: string }
+  envFile?: string
+  /** Without user, password and query. */
   url?: string
-  /** Names with masked values. */
+  /** `NAME=value`, the value masked: at most four characters of it, never more than a quarter. `${VAR}` stays. */
   environment: string[]
+  /** As `environment`. */
+  headers: string[]
   confirm: 'never' | 'writes' | 'always'
   allowTools?: string[]
   denyTools: string[]
+  pinExecutable: boolean
+  pinValues: boolean
   warning: string
 }
 
@@ -222,8 +318,30 @@ export interface ManifestRequest {
   protocolVersion: string
   instructions?: string
   tools: ToolSummary[]
-  /** Raw names of the tools that differ from those approved before, if any were. */
-  changes?: { added: string[]; removed: string[]; changed: string[] }
+  /** What looks like an attempt to talk to the model rather than to describe a tool. */
+  findings: Finding[]
+  /** Names in `allowTools` and `denyTools` that the server does not have. */
+  warnings: string[]
+  /** What differs from what was approved before, if anything was: raw names, and field by field in those that changed. */
+  changes?: {
+    added: string[]
+    removed: string[]
+    changed: string[]
+    differences: { tool: string; field: string; before?: unknown; after?: unknown }[]
+  }
+}
+
+/** What the audit for prompt injection found in a server's texts. A finding is a reason to look, not a verdict. */
+export interface Finding {
+  /** The rule's stable name. */
+  rule: string
+  severity: 'low' | 'medium' | 'high'
+  reason: string
+  /** Missing for what is not said of one tool. */
+  tool?: string
+  /** `description`, for example, or `inputSchema.properties.path.description`. */
+  field: string
+  excerpt: string
 }
 
 /** A tool, as a person is shown it. */
@@ -232,6 +350,8 @@ export interface ToolSummary {
   name: string
   /** What agent code writes. */
   identifier: string
+  /** Of this tool alone: it tells whether the tool has changed. */
+  digest: string
   title?: string
   description?: string
   inputSchema: unknown
@@ -249,6 +369,8 @@ export interface ConnectionReport {
   serverName: string
   serverVersion: string
   tools: string[]
+  /** Names in `allowTools` and `denyTools` that the server does not have. */
+  warnings: string[]
 }
 
 /** `await using gateway = await Gateway.open()`. */
@@ -300,7 +422,18 @@ export declare class Gateway {
    * await gateway.approve('files', request.digest)
    * ```
    */
-  approve(name: string, digest?: string): Promise<void>
+  approve(name: string, digest?: string, options?: ApproveOptions): Promise<void>
+  /**
+   * Reads the config again. What changed loses its connection, and its approval where what would run changed; what did
+   * not is not touched. Where the config cannot be read or is wrong as a whole, it rejects and all stays as it is.
+   *
+   * Rejects with `ERR_CONFIG_UNREADABLE`, `ERR_CONFIG_SYNTAX`, `ERR_CONFIG_INVALID`, `ERR_TOO_MANY_SERVERS`.
+   *
+   * ```js
+   * const { changed, invalid } = await gateway.reload()
+   * ```
+   */
+  reload(): Promise<ReloadReport>
   /** Takes the approval back, for every process, and ends what is live here. */
   revoke(name: string): Promise<void>
   /**

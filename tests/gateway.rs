@@ -220,6 +220,7 @@ async fn a_revocation_elsewhere_counts_while_a_connection_lives() {
     call(&here, "one", "echo", json!({ "value": 1 })).await.unwrap();
     open(&scene).revoke("one").await.unwrap();
     assert_eq!(code_of(call(&here, "one", "echo", json!({ "value": 1 }))).await, "ERR_NOT_APPROVED");
+    assert_eq!(scene.servers_running(), [""; 0]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

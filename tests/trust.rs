@@ -213,7 +213,9 @@ async fn what_a_person_allows_holds_for_the_call_the_run_or_the_session() {
     let person = Person::who_says(&[Decision::Once, Decision::Run, Decision::Deny, Decision::Session]);
     let run = async |code: &str| {
         let options = RunOptions { callbacks: Some(Arc::clone(&person) as Arc<_>), run_id: Some(7), ..RunOptions::default() };
-        let report = sandbox.run(format!("import {{ write_note as write, count }} from 'host:mcp-one'; export const handler = () => {code}"), options).await;
+        let report = sandbox
+            .run(format!("import {{ write_note as write, count }} from 'host:mcp-one'; export const handler = () => {code}"), options)
+            .await;
         let Value::Record(mut fields) = Value::from_wire(report.outcome.value.unwrap()).unwrap() else { panic!("no record") };
         fields.remove(0).1.into_json()
     };
@@ -263,7 +265,10 @@ async fn a_bad_entry_is_listed_and_the_others_are_not_touched() {
     let gateway = Gateway::open(case.options(&config)).unwrap();
     gateway.approve("one", None, None).await.unwrap();
     let statuses = json!(gateway.servers().unwrap());
-    assert_eq!((&statuses[1]["name"], &statuses[1]["state"], &statuses[1]["lastError"]["code"]), (&json!("bad"), &json!("invalid"), &json!("ERR_CONFIG_INVALID")));
+    assert_eq!(
+        (&statuses[1]["name"], &statuses[1]["state"], &statuses[1]["lastError"]["code"]),
+        (&json!("bad"), &json!("invalid"), &json!("ERR_CONFIG_INVALID"))
+    );
     let message = statuses[1]["lastError"]["message"].as_str().unwrap();
     assert!(message.contains("bad.command") && message.contains("bad.args"), "{message}");
     assert_eq!(gateway.enable("bad").unwrap_err().code(), "ERR_CONFIG_INVALID");

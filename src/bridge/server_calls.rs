@@ -45,7 +45,13 @@ pub struct ServerCalls {
 
 impl ServerCalls {
     #[must_use]
-    pub fn new(manifests: BTreeMap<String, Arc<Manifest>>, caller: Arc<dyn ToolCaller>, limits: Arc<Limits>, errors: ToolErrors, redactor: Arc<Redactor>) -> Self {
+    pub fn new(
+        manifests: BTreeMap<String, Arc<Manifest>>,
+        caller: Arc<dyn ToolCaller>,
+        limits: Arc<Limits>,
+        errors: ToolErrors,
+        redactor: Arc<Redactor>,
+    ) -> Self {
         Self { manifests, caller, limits, errors, redactor, warnings: Mutex::default() }
     }
 

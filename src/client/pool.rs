@@ -35,7 +35,12 @@ impl Connections {
     ///
     /// # Errors
     /// What `launch` refuses; `ERR_TOO_MANY_CONNECTIONS`; what [`Connection::open`] gives.
-    pub async fn get(&self, server: &str, timeout_ms: Option<u64>, launch: impl Future<Output = Result<Launch>>) -> Result<Arc<Connection>> {
+    pub async fn get(
+        &self,
+        server: &str,
+        timeout_ms: Option<u64>,
+        launch: impl Future<Output = Result<Launch>>,
+    ) -> Result<Arc<Connection>> {
         let slot = self.slot(server);
         slot.last_used.store(self.clock.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
         let mut place = slot.connection.lock().await;

@@ -36,7 +36,9 @@ pub enum Error {
     UnknownServer { server: String, place: &'static str, known: Vec<String> },
 
     /// The server may not run yet.
-    #[error("server \"{server}\" is not approved: {reason}. Show approvalRequest(\"{server}\") to a person, then call approve(\"{server}\", digest)")]
+    #[error(
+        "server \"{server}\" is not approved: {reason}. Show approvalRequest(\"{server}\") to a person, then call approve(\"{server}\", digest)"
+    )]
     NotApproved { server: String, reason: String },
 
     /// The server is approved, but this gateway has not enabled it.
@@ -58,7 +60,9 @@ pub enum Error {
     UnknownTool { server: String, tool: String, known: Vec<String> },
 
     /// The server describes the tool in another way than the one that was approved: it is quarantined.
-    #[error("{server}.{tool} is not what was approved: the server has changed it. approvalRequest(\"{server}\") shows the difference; approve that, or revoke the server")]
+    #[error(
+        "{server}.{tool} is not what was approved: the server has changed it. approvalRequest(\"{server}\") shows the difference; approve that, or revoke the server"
+    )]
     ToolChanged { server: String, tool: String },
 
     /// The server no longer has a tool that was approved.

@@ -30,8 +30,7 @@ impl Core {
             outcome = self.send(call, scope, timeout_ms) => outcome,
         };
         if matches!(outcome, Err(Error::NotApproved { .. })) {
-            // Somebody else took the approval back: what is still live here ends.
-            self.connections.close(&server).await;
+            self.end_unapproved(&server).await;
         }
         let outcome = outcome.map_err(|error| self.redacted(error));
         let error = outcome.as_ref().err().map(Error::code);
@@ -119,6 +118,14 @@ impl Core {
             }
             Ok(Decision::Deny) => denied("it was denied by onApproval".to_owned()),
             Err(error) => denied(format!("onApproval failed: {error}")),
+        }
+    }
+
+    /// Where another process took an approval back, or its time is over, what is still live here ends.
+    async fn end_unapproved(&self, name: &str) {
+        let standing = self.registry.server(name).and_then(|server| self.standing(&server));
+        if matches!(standing, Ok(Standing::Unapproved(_))) {
+            self.connections.close(name).await;
         }
     }
 

@@ -63,7 +63,8 @@ impl Core {
         control: Option<&RunControl>,
     ) -> Result<Arc<Connection>> {
         self.check_open()?;
-        let connecting = self.connections.get(&server.name, server.connect_timeout_ms, self.launch(server, callbacks, control));
+        // Boxed: it is large, and every call has one.
+        let connecting = Box::pin(self.connections.get(&server.name, server.connect_timeout_ms, self.launch(server, callbacks, control)));
         let outcome = tokio::select! {
             biased;
             () = self.closed.cancelled() => Err(Error::Closed { what: "gateway" }),
@@ -82,11 +83,11 @@ impl Core {
 
     /// How far the approval on disk holds.
     pub(super) fn standing(&self, server: &ServerDefinition) -> Result<Standing> {
-        self.approvals.standing(&self.subject(server)?)
+        self.approvals.standing(&self.subject(server))
     }
 
     /// What the approval of a server is about, as far as it decides now.
-    pub(super) fn subject(&self, server: &ServerDefinition) -> Result<Subject> {
+    fn subject(&self, server: &ServerDefinition) -> Subject {
         let executable = if server.pin_executable { self.executable(server) } else { None };
         self.subject_with(server, executable)
     }
@@ -95,12 +96,12 @@ impl Core {
     pub(super) async fn full_subject(self: &Arc<Self>, server: &Arc<ServerDefinition>) -> Result<Subject> {
         let (core, definition) = (Arc::clone(self), Arc::clone(server));
         let executable = tokio::task::spawn_blocking(move || core.executable(&definition)).await;
-        self.subject_with(server, executable.map_err(|error| Error::Internal(error.to_string()))?)
+        Ok(self.subject_with(server, executable.map_err(|error| Error::Internal(error.to_string()))?))
     }
 
-    fn subject_with(&self, server: &ServerDefinition, executable: Option<crate::trust::Executable>) -> Result<Subject> {
+    fn subject_with(&self, server: &ServerDefinition, executable: Option<crate::trust::Executable>) -> Subject {
         let pinned = if server.pin_values { Some(self.pinned_values(server)) } else { None };
-        Ok(Subject::new(server, self.approvals.key(), executable, pinned.as_deref()))
+        Subject::new(server, self.approvals.key(), executable, pinned.as_deref())
     }
 
     /// The values of the environment as they are now. What a person is asked for is not among them.

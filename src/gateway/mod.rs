@@ -228,7 +228,9 @@ impl Gateway {
         };
         for name in names {
             match self.enable(&name) {
-                Err(error @ (Error::NotApproved { .. } | Error::ServerDisabled { .. } | Error::ConfigInvalid { .. })) => tracing::info!("{error}"),
+                Err(error @ (Error::NotApproved { .. } | Error::ServerDisabled { .. } | Error::ConfigInvalid { .. })) => {
+                    tracing::info!("{error}");
+                }
                 other => other?,
             }
         }

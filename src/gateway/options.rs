@@ -76,7 +76,9 @@ impl ConfigSource {
         };
         match fs::read_to_string(path) {
             Ok(text) => parse_text(&text, &path.display().to_string(), self.max_servers),
-            Err(error) if error.kind() == ErrorKind::NotFound && matches!(self.content, ConfigContent::DefaultFile(_)) => Ok(Config::default()),
+            Err(error) if error.kind() == ErrorKind::NotFound && matches!(self.content, ConfigContent::DefaultFile(_)) => {
+                Ok(Config::default())
+            }
             Err(error) => Err(Error::ConfigUnreadable { path: path.clone(), problem: error.to_string() }),
         }
     }

@@ -36,8 +36,19 @@ impl Gateway {
         let report = ReloadReport {
             added: now.keys().filter(|name| !before.contains_key(*name)).cloned().collect(),
             removed: before.keys().filter(|name| !now.contains_key(*name)).cloned().collect(),
-            changed: now.iter().filter(|(name, form)| before.get(*name).is_some_and(|old| old != *form)).map(|(name, _)| name.clone()).collect(),
-            invalid: self.core.registry.entries().iter().filter(|entry| matches!(entry, Entry::Invalid(_))).map(|entry| entry.name().to_owned()).collect(),
+            changed: now
+                .iter()
+                .filter(|(name, form)| before.get(*name).is_some_and(|old| old != *form))
+                .map(|(name, _)| name.clone())
+                .collect(),
+            invalid: self
+                .core
+                .registry
+                .entries()
+                .iter()
+                .filter(|entry| matches!(entry, Entry::Invalid(_)))
+                .map(|entry| entry.name().to_owned())
+                .collect(),
             warnings: warnings.iter().map(|warning| self.core.redactor.redact(warning).into_owned()).collect(),
         };
         for name in &report.changed {

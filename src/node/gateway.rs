@@ -108,11 +108,7 @@ impl Gateway {
     /// // … a person looks at it …
     /// await gateway.approve('files', request.digest)
     /// ```
-    #[napi(
-        catch_unwind,
-        ts_args_type = "name: string, digest?: string, options?: ApproveOptions",
-        ts_return_type = "Promise<void>"
-    )]
+    #[napi(catch_unwind, ts_args_type = "name: string, digest?: string, options?: ApproveOptions", ts_return_type = "Promise<void>")]
     pub fn approve<'env>(
         &self,
         env: &'env Env,
@@ -214,19 +210,18 @@ impl Gateway {
         options: Option<Unknown<'env>>,
     ) -> napi::Result<Object<'env>> {
         let (core, inner) = (self.core.clone(), self.inner.clone());
-        let start =
-            env.create_function_from_closure::<(), Vec<Object<'static>>, _>("callTool", move |context| {
-                let env = Env::from_raw(context.env.raw());
-                let (names, arguments) = (context.get::<String>(0)?, context.get::<String>(1)?);
-                let (data, names_of_callbacks) = (context.get::<String>(2)?, context.get::<String>(3)?);
-                let asked = callbacks(&env, context.get(4)?)?;
-                let (gateway, stop) = (inner.clone(), Stop::new());
-                let stopped = stop.clone();
-                let native = promise(&env, &core, async move {
-                    Reply::new(call_tool(&gateway, [&names, &arguments, &data, &names_of_callbacks], asked, &stopped).await)
-                })?;
-                started(&env, native, stop)
+        let start = env.create_function_from_closure::<(), Vec<Object<'static>>, _>("callTool", move |context| {
+            let env = Env::from_raw(context.env.raw());
+            let (names, arguments) = (context.get::<String>(0)?, context.get::<String>(1)?);
+            let (data, names_of_callbacks) = (context.get::<String>(2)?, context.get::<String>(3)?);
+            let asked = callbacks(&env, context.get(4)?)?;
+            let (gateway, stop) = (inner.clone(), Stop::new());
+            let stopped = stop.clone();
+            let native = promise(&env, &core, async move {
+                Reply::new(call_tool(&gateway, [&names, &arguments, &data, &names_of_callbacks], asked, &stopped).await)
             })?;
+            started(&env, native, stop)
+        })?;
         glue::call(env, "callTool", FnArgs::from((start, "Gateway.callTool", server, tool, args, options)))
     }
 

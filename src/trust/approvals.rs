@@ -84,7 +84,10 @@ impl ApprovalStore {
         // Whoever may write to the folder could put another file in the place of ours.
         let mode = fs::metadata(folder).map_err(|error| problem(error.to_string()))?.permissions().mode();
         if mode & 0o022 != 0 {
-            return Err(problem(format!("others may write to the folder (mode {:o}): chmod 700 it, or choose another stateDir", mode & 0o7777)));
+            return Err(problem(format!(
+                "others may write to the folder (mode {:o}): chmod 700 it, or choose another stateDir",
+                mode & 0o7777
+            )));
         }
         let key = MachineKey::open(folder)?;
         Ok(Self { folder: folder.to_owned(), key, cached: Mutex::default(), on_incident })
@@ -159,7 +162,9 @@ impl ApprovalStore {
         let path = self.folder.join(FILE_NAME);
         // The stamp comes first: a file that is put in place meanwhile is read, and read again the next time.
         let stamp = match fs::metadata(&path) {
-            Ok(metadata) => Stamp(metadata.dev(), metadata.ino(), metadata.mtime(), metadata.mtime_nsec(), metadata.ctime(), metadata.ctime_nsec()),
+            Ok(metadata) => {
+                Stamp(metadata.dev(), metadata.ino(), metadata.mtime(), metadata.mtime_nsec(), metadata.ctime(), metadata.ctime_nsec())
+            }
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Arc::default()),
             Err(error) => return Err(self.problem(&error.to_string())),
         };
@@ -204,7 +209,8 @@ impl ApprovalStore {
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
                 linked => {
                     linked.and_then(|()| fs::remove_file(&path)).map_err(|error| self.problem(&error.to_string()))?;
-                    let message = format!("the approvals were damaged ({problem}): they are kept as {name}, and every server needs approval again");
+                    let message =
+                        format!("the approvals were damaged ({problem}): they are kept as {name}, and every server needs approval again");
                     tracing::warn!("{message}");
                     (self.on_incident)(message);
                     return Ok(());
@@ -387,7 +393,11 @@ mod tests {
         let tampered = fs::read_to_string(&path).unwrap().replace("\"1\"", "\"2\"");
         fs::write(&path, &tampered).unwrap();
         assert_eq!(store.standing(&subject("2")).unwrap(), Standing::Unapproved(Lack::Never));
-        let kept: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.to_string_lossy().contains("damaged")).collect();
+        let kept: Vec<_> = fs::read_dir(folder.path())
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+            .filter(|path| path.to_string_lossy().contains("damaged"))
+            .collect();
         assert_eq!(kept.len(), 1);
         assert_eq!(fs::read_to_string(&kept[0]).unwrap(), tampered);
         assert!(incidents.lock().unwrap()[0].contains("approval again"));

@@ -79,7 +79,8 @@ pub enum Content {
 #[must_use]
 pub fn read(bytes: &[u8], key: &MachineKey) -> Content {
     let marked = bytes.windows(FORMAT.len()).any(|part| part == FORMAT.as_bytes());
-    let unreadable = |problem: String| if marked { Content::Damaged(problem) } else { Content::Foreign(format!("it is not ours: {problem}")) };
+    let unreadable =
+        |problem: String| if marked { Content::Damaged(problem) } else { Content::Foreign(format!("it is not ours: {problem}")) };
     let json: Json = match serde_json::from_slice(bytes) {
         Ok(json) => json,
         Err(error) => return unreadable(error.to_string()),
@@ -151,7 +152,8 @@ mod tests {
         let (_folder, ours) = key();
         let (_other_folder, other) = key();
         let text = String::from_utf8(written(&ours)).unwrap();
-        for changed in [text.replace("abc", "abd"), text.replace("\"a\": {", "\"b\": {"), text.replace("\"version\": 2", "\"version\": 1")] {
+        for changed in [text.replace("abc", "abd"), text.replace("\"a\": {", "\"b\": {"), text.replace("\"version\": 2", "\"version\": 1")]
+        {
             assert!(matches!(read(changed.as_bytes(), &ours), Content::Damaged(_)), "{changed}");
         }
         assert!(matches!(read(text.as_bytes(), &other), Content::Damaged(_)));

@@ -64,7 +64,9 @@ mod tests {
 
     #[test]
     fn only_a_hint_that_is_true_makes_a_read() {
-        for annotations in [None, Some(json!({})), Some(json!({ "readOnlyHint": false })), Some(json!({ "readOnlyHint": "true" })), Some(json!([true]))] {
+        for annotations in
+            [None, Some(json!({})), Some(json!({ "readOnlyHint": false })), Some(json!({ "readOnlyHint": "true" })), Some(json!([true]))]
+        {
             assert!(matches!(gate(Confirm::Writes, &tool("read", annotations)), Gate::Ask(_)));
         }
         assert_eq!(gate(Confirm::Writes, &tool("write", Some(json!({ "readOnlyHint": true })))), Gate::Open);

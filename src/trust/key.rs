@@ -35,7 +35,9 @@ impl MachineKey {
                 Ok(bytes) => {
                     let key = <[u8; KEY_BYTES]>::try_from(bytes.as_slice());
                     let key = key.map_err(|_| {
-                        problem(format!("it is no key of {KEY_BYTES} bytes. Move it away: a new one is made, and all servers need approval again"))
+                        problem(format!(
+                            "it is no key of {KEY_BYTES} bytes. Move it away: a new one is made, and all servers need approval again"
+                        ))
                     })?;
                     return Ok(Self(SecretBox::new(Box::new(key))));
                 }

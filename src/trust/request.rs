@@ -127,7 +127,14 @@ impl CommandRequest {
         let (mut command, mut args, mut cwd, mut url, mut env_file) = (None, None, None, None, None);
         let (mut environment, mut headers) = (Vec::new(), Vec::new());
         let warning = match &server.transport {
-            Transport::Stdio { command: program, arguments, environment: values, removed_environment, working_directory, environment_file } => {
+            Transport::Stdio {
+                command: program,
+                arguments,
+                environment: values,
+                removed_environment,
+                working_directory,
+                environment_file,
+            } => {
                 (command, args) = (Some(program.clone()), Some(arguments.clone()));
                 cwd = Some(working_directory.clone().unwrap_or_else(|| WORKSPACE.to_owned()));
                 env_file.clone_from(environment_file);
@@ -210,7 +217,10 @@ fn changes(before: &Manifest, now: &Manifest, max_chars: usize) -> ManifestChang
         after: json(difference.after),
         ..difference
     };
-    ManifestChanges { drift: Drift::between(before, now).map_names(line), differences: differences(before, now).into_iter().map(shown).collect() }
+    ManifestChanges {
+        drift: Drift::between(before, now).map_names(line),
+        differences: differences(before, now).into_iter().map(shown).collect(),
+    }
 }
 
 /// A name in a filter that no tool has is a typing error, or a tool that was renamed to get past it.
@@ -219,7 +229,9 @@ pub fn filter_warnings(server: &ServerDefinition, tools: &[String]) -> Vec<Strin
     let lists = [("allowTools", filter.allow.as_deref().unwrap_or_default()), ("denyTools", filter.deny.as_slice())];
     let missing = |(list, names): (&str, &[String])| -> Vec<String> {
         let unknown = names.iter().filter(|name| !tools.contains(*name));
-        unknown.map(|name| format!("server \"{}\" has no tool \"{}\", which {list} names", server.name, sanitise_line(name, MAX_NAME_CHARS))).collect()
+        unknown
+            .map(|name| format!("server \"{}\" has no tool \"{}\", which {list} names", server.name, sanitise_line(name, MAX_NAME_CHARS)))
+            .collect()
     };
     lists.into_iter().flat_map(missing).collect()
 }
@@ -231,7 +243,9 @@ fn masked(values: &[(String, SecretString)]) -> Vec<String> {
 /// At most four characters, and never more than a quarter of the value. What is only a placeholder is no secret.
 fn mask(value: &str) -> String {
     let inner = value.strip_prefix('\\').unwrap_or(value).strip_prefix("${").and_then(|rest| rest.strip_suffix('}'));
-    if inner.is_some_and(|name| !name.is_empty() && name.chars().all(|character| character.is_ascii_alphanumeric() || "_:".contains(character))) {
+    if inner
+        .is_some_and(|name| !name.is_empty() && name.chars().all(|character| character.is_ascii_alphanumeric() || "_:".contains(character)))
+    {
         return value.to_owned();
     }
     let shown = (value.chars().count() / 4).min(4);

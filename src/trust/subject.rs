@@ -25,7 +25,12 @@ pub struct Subject {
 impl Subject {
     /// Takes the digest. `pinned` are the values of variables and the environment file as they are now, for `pinValues`.
     #[must_use]
-    pub fn new(server: &ServerDefinition, key: &MachineKey, executable: Option<Executable>, pinned: Option<&[(String, SecretString)]>) -> Self {
+    pub fn new(
+        server: &ServerDefinition,
+        key: &MachineKey,
+        executable: Option<Executable>,
+        pinned: Option<&[(String, SecretString)]>,
+    ) -> Self {
         let form = form(server, key);
         let form = match pinned {
             None => form.flag(false),
@@ -55,7 +60,10 @@ fn form(server: &ServerDefinition, key: &MachineKey) -> Canonical {
     let form = match &server.transport {
         Transport::Stdio { command, arguments, environment, removed_environment, working_directory, environment_file } => {
             let form = form.text("stdio").text(command).list(arguments.iter().map(String::as_str));
-            let form = form.list(removed_environment.iter().map(String::as_str)).optional(working_directory.as_deref()).optional(environment_file.as_deref());
+            let form = form
+                .list(removed_environment.iter().map(String::as_str))
+                .optional(working_directory.as_deref())
+                .optional(environment_file.as_deref());
             keyed(form, key, "environment", environment)
         }
         Transport::Http { url, headers } => keyed(form.text("http").text(url), key, "header", headers),

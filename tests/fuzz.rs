@@ -1,0 +1,57 @@
+//! The fuzz targets over their corpus, and over some thousands of inputs made from it, the same ones each time.
+
+#[path = "fuzz/mutate.rs"]
+mod mutate;
+#[path = "fuzz/targets.rs"]
+mod targets;
+
+use mutate::{Random, corpus, mutate};
+
+const ROUNDS: usize = 3_000;
+
+fn replay(name: &str) {
+    assert!(targets::TARGETS.iter().any(|(known, _)| *known == name));
+    let seeds = corpus(name);
+    for seed in &seeds {
+        targets::run(name, seed);
+    }
+    let mut random = Random::new(0x9E37_79B9);
+    for _ in 0..ROUNDS {
+        targets::run(name, &mutate(&mut random, &seeds));
+    }
+}
+
+#[test]
+fn any_config_is_read_or_refused() {
+    replay("config");
+}
+
+#[test]
+fn a_template_loses_nothing() {
+    replay("substitution");
+}
+
+#[test]
+fn any_environment_file_is_read_or_refused() {
+    replay("environment_file");
+}
+
+#[test]
+fn what_is_sanitised_holds_nothing_that_hides() {
+    replay("sanitiser");
+}
+
+#[test]
+fn no_two_things_share_a_form() {
+    replay("canonical");
+}
+
+#[test]
+fn no_file_is_sound_that_was_not_written_here() {
+    replay("approvals");
+}
+
+#[test]
+fn every_target_has_a_test() {
+    assert_eq!(targets::TARGETS.len(), 6);
+}
