@@ -276,6 +276,19 @@ async fn a_bad_entry_is_listed_and_the_others_are_not_touched() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_filter_that_names_a_tool_that_is_not_there_is_a_warning() {
+    let case = Case::new();
+    let gateway = case.open(json!({ "allowTools": ["echo", "ecko"], "denyTools": ["nope"] })).await;
+    let expected = ["has no tool \"ecko\", which allowTools names", "has no tool \"nope\", which denyTools names"];
+    for warnings in [
+        manifest_request(&gateway).await.warnings,
+        case.events("warning").iter().map(|event| event["message"].to_string().replace('\\', "")).collect(),
+    ] {
+        assert!(expected.iter().all(|text| warnings.iter().any(|warning| warning.contains(text))), "{warnings:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_changed_config_ends_what_changed_and_nothing_else() {
     let case = Case::new();
     let path = case.scene.path("config.json");

@@ -6,6 +6,9 @@ mod redaction;
 use std::path::PathBuf;
 
 use crate::config::Problem;
+use crate::trust::sanitise_line;
+
+const MAX_NAME_CHARS: usize = 128;
 
 /// What can go wrong, as the agent's author sees it.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -263,8 +266,10 @@ impl Error {
     }
 }
 
+/// Names may be a server's own words: a model reads them as they can be read.
 fn known_names(known: &[String]) -> String {
-    if known.is_empty() { "; there are none".to_owned() } else { format!("; there are: {}", known.join(", ")) }
+    let names: Vec<_> = known.iter().map(|name| sanitise_line(name, MAX_NAME_CHARS)).collect();
+    if names.is_empty() { "; there are none".to_owned() } else { format!("; there are: {}", names.join(", ")) }
 }
 
 fn at(line: Option<u32>, column: Option<u32>) -> String {

@@ -15,7 +15,7 @@ use crate::catalog::{Manifest, Tool};
 use crate::client::{CallLimits, Connection};
 use crate::config::ServerDefinition;
 use crate::error::{Error, Result};
-use crate::trust::{Decision, Drift, Gate, Standing, ToolStanding, gate, tool_standing};
+use crate::trust::{Decision, Drift, Gate, Standing, ToolStanding, filter_warnings, gate, tool_standing};
 
 impl Core {
     /// Calls a tool of an approved and enabled server. Fails at once where the server is revoked or disabled meanwhile.
@@ -144,6 +144,9 @@ impl Core {
     pub(super) fn report_drift(&self, server: &ServerDefinition, live: &Arc<Manifest>) -> Result<()> {
         if !self.registry.is_new_manifest(&server.name, live) {
             return Ok(());
+        }
+        for warning in filter_warnings(server, &live.tool_names()) {
+            self.events.warn(warning);
         }
         let Standing::Full(approved) = self.standing(server)? else { return Ok(()) };
         let drift = Drift::between(&approved, &super::core::filtered(server, live));
