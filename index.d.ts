@@ -403,7 +403,7 @@ export declare class Gateway {
   static open(options?: GatewayOptions): Promise<Gateway>
   /** Can this machine run a guest, and if not, why. Boots one to find out, once. */
   hypervisor(): Promise<HypervisorReport>
-  /** All servers, in the config's order, as they are now. Throws `ERR_APPROVAL_STORE`. */
+  /** All servers as they are now: in the config's order, those whose entry has an error last. Throws `ERR_APPROVAL_STORE`. */
   servers(): ServerStatus[]
   /**
    * All that a person must see before yes. At stage `command` nothing has been started; once the command is approved,

@@ -1,6 +1,6 @@
 // Nothing runs that a person has not seen and approved, exactly as it was shown; and no process starts before it is needed.
 import assert from 'node:assert/strict'
-import { readFileSync, statSync, writeFileSync } from 'node:fs'
+import { readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import { evaluate, failure, fixture, fixtureProgram, folder, isAlive, logLines, openApproved, openGateway, waitFor } from './support.mjs'
@@ -34,7 +34,8 @@ test('before its command is approved, a server has no process, whatever is asked
   await failure(sandbox.run(importOnly), 'ERR_CODE_SYNTAX')
   const request = await gateway.approvalRequest('fixture')
   assert.equal(request.stage, 'command')
-  assert.deepEqual(status(gateway), { name: 'fixture', state: 'unapproved', approved: false, enabled: false, source: 'config', tools: [] })
+  const nothing = { approved: false, enabled: false, source: 'config', tools: [], quarantined: [] }
+  assert.deepEqual(status(gateway), { name: 'fixture', state: 'unapproved', ...nothing })
   assert.equal(starts(), 0)
 })
 
@@ -159,13 +160,13 @@ test('tools that change are shown as changes, and the digest shown before no lon
   const gateway = await open({}, servers)
   await gateway.approve('fixture')
   const known = await gateway.approvalRequest('fixture')
-  assert.deepEqual([known.approved, known.changes], [true, { added: [], removed: [], changed: [] }])
+  assert.deepEqual([known.approved, known.changes], [true, { added: [], removed: [], changed: [], differences: [] }])
   writeFileSync(list, 'echo,count')
   await gateway.test('fixture')
   const request = await gateway.approvalRequest('fixture')
   assert.deepEqual(
     [request.stage, request.approved, request.changes],
-    ['manifest', false, { added: ['count'], removed: ['pid'], changed: [] }],
+    ['manifest', false, { added: ['count'], removed: ['pid'], changed: [], differences: [] }],
   )
   await failure(gateway.approve('fixture', known.digest), 'ERR_DIGEST_CHANGED')
   assert.deepEqual(status(gateway).tools, ['echo', 'pid'])
@@ -214,19 +215,40 @@ test('the approvals are a file of mode 0600 in a folder of mode 0700, without se
   assert.ok(!readFileSync(file, 'utf8').includes('sk-live'))
 })
 
-test('approvals that are damaged approve nothing, and are an error that names the file', async (t) => {
+test("a file in the approvals' place that is not ours is an error that names it, and stays as it is", async (t) => {
   const { open, stateDir, starts } = setUp(t)
   const gateway = await open()
   const path = join(stateDir, 'approved-mcp.json')
-  writeFileSync(path, '{ "version": 1, "servers": ')
+  const theirs = '{ "version": 1, "servers": '
+  writeFileSync(path, theirs)
   for (const attempt of [
     () => gateway.servers(),
     () => gateway.approve('fixture'),
     () => gateway.enable('fixture'),
     () => gateway.test('fixture'),
   ])
-    assert.ok((await failure(attempt, 'ERR_APPROVAL_STORE')).message.includes(path))
+    assert.match((await failure(attempt, 'ERR_APPROVAL_STORE')).message, /…\/state\/approved-mcp\.json/)
+  assert.equal(readFileSync(path, 'utf8'), theirs)
   assert.equal(starts(), 0)
+})
+
+test('approvals of ours that were tampered with approve nothing, are kept aside, and are an event', async (t) => {
+  const { open, stateDir } = setUp(t)
+  await (await open()).approve('fixture')
+  const path = join(stateDir, 'approved-mcp.json')
+  const tampered = readFileSync(path, 'utf8').replace('"approvedAt": ', '"approvedAt": 1')
+  writeFileSync(path, tampered)
+  const events = []
+  const gateway = await open({ enable: 'approved', onEvent: (event) => events.push(event) })
+  assert.deepEqual([status(gateway).approved, status(gateway).enabled], [false, false])
+  await failure(gateway.callTool('fixture', 'pid'), 'ERR_NOT_APPROVED')
+  const [event] = await waitFor('the event', () => events.length > 0 && events)
+  assert.deepEqual([event.type, typeof event.message], ['approvals-damaged', 'string'])
+  const kept = readdirSync(stateDir).filter((name) => /^approved-mcp\.damaged-\d+-\d+\.json$/.test(name))
+  assert.deepEqual(
+    kept.map((name) => readFileSync(join(stateDir, name), 'utf8')),
+    [tampered],
+  )
 })
 
 // ---- enabling, disabling, revoking
@@ -317,19 +339,30 @@ test('allowTools and denyTools decide which tools there are', async (t) => {
   assert.deepEqual(value, [['default', 'echo', 'get_forecast'], ['default'], 'ERR_UNKNOWN_TOOL', ['echo', 'pid']])
 })
 
-test('a filter that changes later hides at once, and shows no tool that was not approved', async (t) => {
-  const { open, servers } = setUp(t)
-  const narrow = await open({}, { fixture: { ...servers.fixture, allowTools: ['echo'] } })
-  await narrow.approve('fixture')
-  const wide = await open({ enable: 'approved' })
-  assert.deepEqual(status(wide).tools, ['echo'])
-  await failure(wide.callTool('fixture', 'pid'), 'ERR_UNKNOWN_TOOL')
-  const all = await open()
-  await all.approve('fixture')
-  const narrowed = await open({ enable: 'approved' }, { fixture: { ...servers.fixture, denyTools: ['pid'] } })
-  await failure(narrowed.callTool('fixture', 'pid'), 'ERR_UNKNOWN_TOOL')
-  assert.ok(!status(narrowed).tools.includes('pid'))
-  await failure((await narrowed.sandbox()).run(callPid), 'ERR_CODE_SYNTAX')
+test('what a filter, a variable, the folder, confirm or a pin says is part of the approval', async (t) => {
+  const { open, servers, starts } = setUp(t)
+  const approved = await open()
+  await approved.approve('fixture')
+  for (const change of [
+    { allowTools: ['echo'] },
+    { denyTools: ['pid'] },
+    { env: { X: '1' } },
+    { cwd: '/' },
+    { confirm: 'always' },
+    { pinValues: true },
+  ]) {
+    const field = Object.keys(change)[0]
+    const changed = await open({ enable: 'approved' }, { fixture: { ...servers.fixture, ...change } })
+    assert.deepEqual([status(changed).state, status(changed).enabled, status(changed).tools], ['unapproved', false, []], field)
+    const error = await failure(changed.callTool('fixture', 'echo', { value: 1 }), 'ERR_NOT_APPROVED')
+    assert.match(error.message, /changed/, field)
+    const request = await changed.approvalRequest('fixture')
+    assert.deepEqual([request.stage, request.approved], ['command', false], field)
+    assert.match(request.lapsed, /changed/, field)
+    await failure((await changed.sandbox()).run(importOnly), 'ERR_CODE_SYNTAX')
+  }
+  assert.equal(status(approved).approved, true)
+  assert.equal(starts(), 1)
 })
 
 test('servers tells what each is and what last went wrong', async (t) => {

@@ -43,6 +43,12 @@ describe('the examples', { timeout: 4 * LIMIT }, () => {
     }
     assert.match(stdout, /MEMORY_FILE_PATH$/m, 'names of the environment, not its values')
     assert.match(stdout, /^ {2}secrets +not approved/m)
+    const asked = stdout.match(/^ {2}may it be called\? +memory\.\w+ .*$/gm)
+    assert.deepEqual(
+      asked.map((line) => /memory\.(\w+)/.exec(line)[1]),
+      ['create_entities', 'create_relations'],
+    )
+    assert.equal(stdout.match(/^ {2}answer +session: yes/gm).length, 2)
     for (const level of ['log', 'info', 'debug', 'error']) assert.match(stdout, new RegExp(`\\[guest ${level}\\]`))
     const [, files, lines] = /^ {2}(\d+) files, (\d+) lines/m.exec(stdout).map(Number)
     assert.ok(files > 50 && lines > 5000, `${files} files, ${lines} lines`)
@@ -54,9 +60,10 @@ describe('the examples', { timeout: 4 * LIMIT }, () => {
     assert.match(stdout, /9\d\.\d % was kept out of its context/)
     assert.match(stdout, /start to result +\d/)
     const refusals = stdout.slice(stdout.indexOf('What the guest cannot do'))
-    assert.equal(refusals.match(/-> ERR_\w+ .+/g).length, 6, refusals)
+    assert.equal(refusals.match(/-> ERR_\w+ .+/g).length, 7, refusals)
     assert.match(refusals, /fetch is not defined/)
     assert.match(refusals, /host:mcp-secrets/)
+    assert.match(refusals, /memory\.delete_entities was not called: it was denied by onApproval/)
     assert.ok(!stdout.includes('a-secret') && !stdout.includes('\u001b'))
   })
 

@@ -69,7 +69,7 @@ test('without a device nothing that needs no guest fails, and a sandbox says wha
 })
 
 test('every error code is documented', () => {
-  const codes = new Set(readFileSync(join(root, 'src/error.rs'), 'utf8').match(/ERR_[A-Z_]+/g))
+  const codes = new Set(readFileSync(join(root, 'src/error/mod.rs'), 'utf8').match(/ERR_[A-Z_]+/g))
   const documented = readFileSync(join(root, 'docs/ERRORS.md'), 'utf8')
   assert.deepEqual(
     [...codes].filter((code) => !documented.includes(`\`${code}\``)),

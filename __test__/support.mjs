@@ -19,12 +19,15 @@ export const ms = (natively) => natively * scale
 export const guest = process.env.HYPERLIGHT_MCP_GUEST ?? 'auto'
 
 export const fixtureProgram = join(root, 'target/release/fixture-server')
-/** A fixture server's entry in the config; see tests/fixtures/server/main.rs for the flags. */
-export const fixture = (...args) => ({ command: fixtureProgram, args })
+/** A fixture server's entry in the config, whose calls ask nobody; see tests/fixtures/server/main.rs for the flags. */
+export const fixture = (...args) => ({ command: fixtureProgram, args, confirm: 'never' })
+/** The same, whose calls ask as they do by default. */
+export const gated = (...args) => ({ command: fixtureProgram, args })
 
 /** A server whose one tool, `give`, answers with exactly its arguments as the result: for results that no well-behaved server gives. */
 export const mirror = {
   command: process.execPath,
+  confirm: 'never',
   args: [
     '-e',
     `const answers = {
@@ -157,7 +160,9 @@ export async function openTurning(t, ...args) {
   const path = folder(t)
   const [mode, log] = [join(path, 'mode'), join(path, 'log')]
   const script = `if [ -e "$0" ]; then exec "$1" --log "$2" ${args.join(' ')}; else exec "$1" --log "$2"; fi`
-  const gateway = await openApproved(t, { fixture: { command: '/bin/sh', args: ['-c', script, mode, fixtureProgram, log] } })
+  const gateway = await openApproved(t, {
+    fixture: { command: '/bin/sh', args: ['-c', script, mode, fixtureProgram, log], confirm: 'never' },
+  })
   await gateway.disable('fixture')
   writeFileSync(mode, '')
   await gateway.enable('fixture')

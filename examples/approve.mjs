@@ -17,9 +17,14 @@ const plain = (text) => stripVTControlCharacters(String(text)).replace(/[\u0000-
 const quoted = (word) => (/^[\w@%+=:,./-]+$/.test(word) ? word : JSON.stringify(word))
 
 function showCommand(request) {
+  if (request.lapsed) console.log(`  asked again     ${plain(request.lapsed)}`)
   if (request.url) console.log(`  connects to     ${plain(request.url)}`)
   else console.log(`  runs            ${plain([request.command, ...request.args].map(quoted).join(' '))}`)
   if (request.cwd) console.log(`  in the folder   ${plain(request.cwd)}`)
+  if (request.executable)
+    console.log(`  the program     ${plain(request.executable.path)} (SHA-256 ${request.executable.sha256.slice(0, 16)}…)`)
+  if (request.envFile) console.log(`  variables from  ${plain(request.envFile)}`)
+  if (request.headers.length > 0) console.log(`  headers         ${request.headers.map(plain).join(', ')}`)
   console.log(`  environment     ${request.environment.map(plain).join(', ') || '(nothing of yours)'}`)
   if (request.allowTools) console.log(`  only its tools  ${request.allowTools.map(plain).join(', ')}`)
   if (request.denyTools.length > 0) console.log(`  never its tools ${request.denyTools.map(plain).join(', ')}`)
@@ -34,16 +39,29 @@ function showManifest(request) {
     const kind = tool.annotations?.readOnlyHint ? 'reads ' : 'WRITES' // what it does not say of itself is taken for a write
     console.log(`  ${kind} ${plain(tool.name)}: ${plain(tool.description ?? '(no description)')}`)
   }
-  for (const [change, names] of Object.entries(request.changes ?? {})) {
+  for (const warning of request.warnings) console.log(`  note            ${plain(warning)}`)
+  for (const { severity, reason, tool, field, excerpt } of request.findings) {
+    console.log(`  LOOK (${severity})   ${plain(reason)} ${plain(tool ?? 'the server')}, ${plain(field)}: ${plain(excerpt)}`)
+  }
+  if (!request.changes) return
+  const { differences, ...changes } = request.changes
+  for (const [change, names] of Object.entries(changes)) {
     if (names.length > 0) console.log(`  ${change} since you last said yes: ${names.map(plain).join(', ')}`)
+  }
+  for (const { tool, field, before, after } of differences) {
+    console.log(`  ${plain(tool)}, ${plain(field)}: was ${plain(JSON.stringify(before))}, is ${plain(JSON.stringify(after))}`)
   }
 }
 
 /** Both stages of one server; whether it is approved at the end. */
 async function review(gateway, name, ask) {
+  const seen = new Set()
   for (;;) {
     const request = await gateway.approvalRequest(name)
     if (request.approved) return true
+    // What was approved a moment ago and does not hold is not asked for again.
+    if (seen.has(request.digest)) throw new Error(`its approval does not hold: ${request.lapsed ?? 'nothing says why'}`)
+    seen.add(request.digest)
     const isCommand = request.stage === 'command'
     console.log(`\n${name}: ${isCommand ? 'may this run?' : 'may a model read and call this?'}`)
     if (isCommand) showCommand(request)
@@ -74,7 +92,7 @@ async function main() {
         console.log(`${name}: ${approved ? 'approved' : 'not approved'}`)
         all &&= approved
       } catch (error) {
-        console.log(`${name}: ${error.code}: ${plain(error.message)}`)
+        console.log(`${name}: ${error.code ? `${error.code}: ` : ''}${plain(error.message)}`)
         all = false
       }
     }

@@ -12,4 +12,8 @@ export const attempts = [
     aim: 'call a server that is not approved',
     code: `import { call } from 'host:mcp'\nexport const handler = () => call('secrets', 'get-env', {})`,
   },
+  {
+    aim: 'call a tool that may write, where a person says no',
+    code: `import { delete_entities } from 'host:mcp-memory'\nexport const handler = () => delete_entities({ entityNames: ['src'] })`,
+  },
 ]

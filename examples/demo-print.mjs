@@ -44,3 +44,8 @@ export const bytes = (count) => (count < 10_000 ? `${count} bytes` : `${Math.rou
 export function shorten(path, folder) {
   return path.startsWith(folder + sep) ? `./${path.slice(folder.length + 1)}` : path
 }
+
+/** The beginning of a long text. */
+export function shortened(text, length) {
+  return text.length > length ? `${text.slice(0, length)}…` : text
+}

@@ -9,7 +9,7 @@ import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { Gateway } from 'hyperlight-mcp'
 import { attempts } from './demo-attempts.mjs'
-import { agentLine, bytes, field, heading, ms, note, paint, shorten, table } from './demo-print.mjs'
+import { agentLine, bytes, field, heading, ms, note, paint, shorten, shortened, table } from './demo-print.mjs'
 
 const repository = dirname(dirname(fileURLToPath(import.meta.url)))
 
@@ -38,6 +38,9 @@ function servers(temporary) {
   }
 }
 
+/** Those that the demo says yes to. */
+const approved = ['files', 'memory', 'everything']
+
 // 2. A person's part: what may run, what a model may call, and what it may change.
 
 /** Shows a request in short, and says yes for you. A real agent shows it to a person, and waits. (See approve.mjs.) */
@@ -60,10 +63,15 @@ async function approve(gateway, name) {
   }
 }
 
-/** Asked before a tool that may write: once, for this run, for as long as the gateway lives, or not at all. */
+/**
+ * Asked before a tool is called that is not approved as read-only. A real agent shows this to a person, and waits: no deadline
+ * runs meanwhile. `deny`, or an exception, and nothing is sent.
+ */
 function onApproval({ server, tool, args, reason }) {
-  note(`write: ${server}.${tool} ${JSON.stringify(args).slice(0, 60)}… (${reason}): allowed for this run`, 'yellow')
-  return 'run'
+  const answer = approved.includes(server) ? 'session' : 'deny'
+  field('may it be called?', `${server}.${tool} ${shortened(JSON.stringify(args), 60)}: ${reason}`, 'yellow')
+  field('answer', `${answer}: ${answer === 'session' ? 'yes, and not asked again of this tool' : 'no'}`, 'green')
+  return answer
 }
 
 /** Told what happens while it happens; here, what the guest writes to its console. */
@@ -118,7 +126,8 @@ function printCosts(stats, value, startToResult) {
 async function printRefusals(sandbox) {
   heading('What the guest cannot do')
   for (const { aim, code } of attempts) {
-    const outcome = await sandbox.run(code, { toolErrors: 'throw' }).catch((error) => error)
+    // Whoever is asked now says no. What was allowed for the session still is.
+    const outcome = await sandbox.run(code, { toolErrors: 'throw', onApproval: () => 'deny' }).catch((error) => error)
     console.log(`  ${paint('bold', aim)}`)
     for (const line of code.split('\n')) console.log(`    ${paint('dim', line)}`)
     if (!(outcome instanceof Error)) throw new Error(`the guest could: ${aim}`)
@@ -146,7 +155,7 @@ async function main(temporary) {
     if (warning) field('warning', warning, 'yellow')
 
     heading('Approvals: what a person sees before anything runs')
-    for (const name of ['files', 'memory', 'everything']) {
+    for (const name of approved) {
       await approve(gateway, name)
       await gateway.enable(name) // what is not enabled does not exist for a run, approved or not
     }

@@ -122,6 +122,9 @@ async fn a_tool_that_changes_after_approval_is_quarantined_and_the_others_go_on(
     assert_eq!(code_of(&gateway, "echo", json!({ "value": 1 })).await, "ERR_TOOL_CHANGED");
     assert_eq!(code_of(&gateway, "pid", json!({})).await, "no error");
     assert_eq!(case.events("tools-changed")[0]["changed"], json!(["echo"]));
+    assert_eq!(case.events("connected").len(), 1);
+    let calls: Vec<_> = case.events("call").iter().map(|call| (call["tool"].clone(), call["error"].clone())).collect();
+    assert_eq!(calls, [("rewrite".into(), Json::Null), ("echo".into(), "ERR_TOOL_CHANGED".into()), ("pid".into(), Json::Null)]);
     assert_eq!(gateway.servers().unwrap()[0].quarantined, ["echo"]);
 
     let request = manifest_request(&gateway).await;

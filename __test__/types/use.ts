@@ -1,29 +1,104 @@
 // Compiled, never run: the types say what the contract says, and refuse what it refuses.
-import { Gateway, type ApprovalRequest, type RunResult, type Sandbox, type ToolResult } from 'hyperlight-mcp'
+import {
+  Gateway,
+  type ApprovalQuestion,
+  type ApprovalRequest,
+  type CommandRequest,
+  type Decision,
+  type Finding,
+  type GatewayEvent,
+  type ManifestRequest,
+  type ReloadReport,
+  type RunResult,
+  type Sandbox,
+  type ServerStatus,
+  type ToolResult,
+} from 'hyperlight-mcp'
+
+/** Every event has its own fields, and there is no other. */
+function told(event: GatewayEvent): string {
+  switch (event.type) {
+    case 'log':
+      return `${event.runId} ${event.level} ${event.text}`
+    case 'warning':
+    case 'approvals-damaged':
+      return event.message
+    case 'executable-changed':
+      return `${event.server} ${event.path} ${event.before} ${event.now}`
+    case 'tools-changed':
+      return [event.server, ...event.added, ...event.removed, ...event.changed].join()
+    case 'connected':
+      return `${event.server} ${event.connectMs.toFixed()}`
+    case 'call':
+      return `${event.server}.${event.tool} ${event.durationMs + event.argumentBytes + (event.resultBytes ?? 0)} ${event.error ?? 'fine'}`
+    default: {
+      const none: never = event
+      return none
+    }
+  }
+}
+
+function asked({ server, tool, args, reason, runId }: ApprovalQuestion): Decision {
+  const answers: Decision[] = ['once', 'run', 'session', 'deny']
+  const inRun: number | undefined = runId
+  return inRun === undefined || reason === server || tool in args ? 'deny' : (answers[0] ?? 'deny')
+}
+
+function shownCommand(request: CommandRequest): unknown[] {
+  const { path, sha256 }: { path: string; sha256: string } = request.executable ?? { path: '', sha256: '' }
+  const confirm: 'never' | 'writes' | 'always' = request.confirm
+  const pins: boolean = request.pinExecutable || request.pinValues
+  const texts: (string | undefined)[] = [request.lapsed, request.command, request.cwd, request.envFile, request.url, request.warning]
+  return [path, sha256, confirm, pins, texts, request.args, request.environment, request.headers, request.allowTools, request.denyTools]
+}
+
+function shownTools(request: ManifestRequest): string[] {
+  const worst: Finding | undefined = request.findings.find(({ severity }) => severity === 'high')
+  const differences = request.changes?.differences.map(({ tool, field, before, after }) => `${tool} ${field} ${before} ${after}`)
+  const names = request.tools.map(({ name, identifier, digest, title, description }) => [name, identifier, digest, title, description].join())
+  return [request.instructions ?? '', ...(worst ? [worst.rule, worst.reason, worst.field, worst.excerpt, worst.tool ?? ''] : []), ...(differences ?? []), ...names, ...request.warnings]
+}
 
 export async function use(): Promise<void> {
   await using gateway: Gateway = await Gateway.open({
     config: { mcpServers: {} },
     enable: 'approved',
     limits: { maxServers: 5 },
+    trace: true,
     onApproval: async ({ server, tool }) => (server === tool ? 'deny' : 'run'),
-    onEvent: (event) => console.log(event.type === 'log' ? event.text : event.message),
+    onInput: (id, description) => `${id} ${description ?? ''}`,
+    onEvent: (event) => console.log(told(event)),
   })
   const request: ApprovalRequest = await gateway.approvalRequest('files')
-  if (request.stage === 'command') console.log(request.command, request.args)
-  else console.log(request.tools.map((tool) => tool.identifier))
+  console.log(request.stage === 'command' ? shownCommand(request) : shownTools(request))
+  await gateway.approve('files')
   await gateway.approve('files', request.digest)
-  const states: string[] = gateway.servers().map((server) => server.state)
-  const sandbox: Sandbox = await gateway.sandbox({ toolErrors: 'throw' })
+  await gateway.approve('files', request.digest, { validForMs: 60_000 })
+  await gateway.approve('files', undefined, { validForMs: 60_000 })
+  const statuses: ServerStatus[] = gateway.servers()
+  const states = statuses.map(({ state, quarantined, lastError }) => [state === 'invalid', quarantined.length, lastError?.code ?? null])
+  const { added, removed, changed, invalid, warnings }: ReloadReport = await gateway.reload()
+  console.log([added, removed, changed, invalid, warnings].flat().join())
+  const sandbox: Sandbox = await gateway.sandbox({ toolErrors: 'throw', onApproval: asked })
   sandbox.hostModule('clock', { now: () => Date.now(), later: async (bytes: Uint8Array) => bytes })
-  const run: RunResult = await sandbox.run('', { input: { states }, timeoutMs: 5, signal: AbortSignal.timeout(5) })
-  const result: ToolResult = await gateway.callTool('files', 'read', { path: '.' }, { timeoutMs: 5 })
+  const run: RunResult = await sandbox.run('', { input: { states }, timeoutMs: 5, signal: AbortSignal.timeout(5), onApproval: () => 'once' })
+  const result: ToolResult = await gateway.callTool('files', 'read', { path: '.' }, { timeoutMs: 5, onApproval: async ({ reason }) => (reason ? 'session' : 'deny') })
   console.log(run.stats.durationMs, run.logs[0]?.level, result.isError)
 
   // @ts-expect-error an unknown option
   await Gateway.open({ confgPath: 'x' })
   // @ts-expect-error a wrong word
   await gateway.sandbox({ toolErrors: 'ignore' })
+  // @ts-expect-error an answer that is none
+  await gateway.sandbox({ onApproval: () => 'yes' })
+  // @ts-expect-error an answer that may be missing
+  await gateway.sandbox({ onApproval: () => undefined })
+  // @ts-expect-error what is typed is text
+  await Gateway.open({ onInput: () => 5 })
+  // @ts-expect-error a time is a number
+  await gateway.approve('files', undefined, { validForMs: '1h' })
+  // @ts-expect-error an event that there is not
+  await Gateway.open({ onEvent: (event) => event.type === 'connection' })
   // @ts-expect-error code is text
   await sandbox.run(5)
   await sandbox.close()

@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsString;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use secrecy::{ExposeSecret as _, SecretString};
@@ -64,7 +66,12 @@ impl Core {
     ) -> Result<Arc<Connection>> {
         self.check_open()?;
         // Boxed: it is large, and every call has one.
-        let connecting = Box::pin(self.connections.get(&server.name, server.connect_timeout_ms, self.launch(server, callbacks, control)));
+        let launched = AtomicBool::new(false);
+        let launch = async {
+            launched.store(true, Ordering::Relaxed);
+            self.launch(server, callbacks, control).await
+        };
+        let connecting = Box::pin(self.connections.get(&server.name, server.connect_timeout_ms, launch));
         let outcome = tokio::select! {
             biased;
             () = self.closed.cancelled() => Err(Error::Closed { what: "gateway" }),
@@ -76,6 +83,10 @@ impl Core {
             self.registry.record(&server.name, &outcome);
         }
         let connection = outcome?;
+        if launched.into_inner() {
+            let connect_ms = connection.connect_time().as_secs_f64() * 1000.0;
+            self.events.trace(|| Event::Connected { server: server.name.clone(), connect_ms });
+        }
         let live = connection.manifest().await?;
         self.report_drift(server, &live)?;
         Ok(connection)
@@ -119,7 +130,9 @@ impl Core {
 
     fn executable(&self, server: &ServerDefinition) -> Option<crate::trust::Executable> {
         let inputs = inputs_of(server).into_iter().map(|id| (id, SecretString::from(""))).collect();
-        let command = resolve_command(server, &self.surroundings, &inputs, read_env_file).ok()??;
+        // A file that cannot be read keeps the server from starting, and says so then; the program is there all the same.
+        let resolve = |read: fn(&Path) -> std::io::Result<Vec<u8>>| resolve_command(server, &self.surroundings, &inputs, read);
+        let command = resolve(read_env_file).or_else(|_| resolve(|_| Ok(Vec::new()))).ok()??;
         self.executables.find(&command.command, &search_path(&command), &command.working_directory)
     }
 

@@ -137,7 +137,7 @@ impl Gateway {
         WeakGateway(Arc::downgrade(&self.core))
     }
 
-    /// All servers, in the config's order.
+    /// All servers: in the config's order, those whose entry has an error last.
     ///
     /// # Errors
     /// `ERR_APPROVAL_STORE`.

@@ -81,7 +81,7 @@ impl Gateway {
         self.method(env, "Gateway.hypervisor", [], |gateway, []: [(); 0]| async move { blocking(move || Ok(gateway.hypervisor())).await })
     }
 
-    /// All servers, in the config's order, as they are now. Throws `ERR_APPROVAL_STORE`.
+    /// All servers as they are now: in the config's order, those whose entry has an error last. Throws `ERR_APPROVAL_STORE`.
     #[napi(catch_unwind, ts_return_type = "ServerStatus[]")]
     pub fn servers<'env>(&self, env: &'env Env) -> napi::Result<Unknown<'env>> {
         let servers = self.inner.servers().map_err(|error| glue::thrown(env, &error))?;

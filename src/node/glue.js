@@ -122,7 +122,11 @@
       const { data, callbacks, signal, input } = split(options, name);
       if (signal !== undefined) data.signal = true;
       if (input !== undefined) data.input = true;
-      return settle(start(json(data, name), json(Object.keys(callbacks), name), sink(callbacks.onEvent), asked(callbacks)), trace, undefined);
+      return settle(
+        start(json(data, name), json(Object.keys(callbacks), name), sink(callbacks.onEvent), asked(callbacks)),
+        trace,
+        undefined,
+      );
     },
 
     /** `start(code, data, callbackNames, sink, asked, inputJson, …inputBlobs)` gives [native promise, stop]. */

@@ -435,7 +435,11 @@ fn encodings(plain: &str) -> BTreeSet<String> {
     forms.extend(once);
     base64_forms(plain.as_bytes(), &mut forms);
     let hex = |upper: bool| plain.bytes().map(|byte| if upper { format!("{byte:02X}") } else { format!("{byte:02x}") }).collect::<String>();
-    forms.extend([hex(false), hex(true)]);
+    let percent = |digits: &str| digits.as_bytes().chunks(2).flat_map(|pair| [b'%', pair[0], pair[1]]).map(char::from).collect::<String>();
+    forms.extend([hex(false), hex(true), percent(&hex(false)), percent(&hex(true))]);
+    // A log line of a message of a document: what most writers make of it.
+    let quoted = |text: &str| json_form(text, |_| false, false, false);
+    forms.insert(quoted(&quoted(&quoted(plain))));
     forms
 }
 

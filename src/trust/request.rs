@@ -248,6 +248,9 @@ fn mask(value: &str) -> String {
     {
         return value.to_owned();
     }
+    if let Some((name, _)) = value.split_once(":-").filter(|_| value.starts_with("${") && value.ends_with('}')) {
+        return format!("{name}:-***}}");
+    }
     let shown = (value.chars().count() / 4).min(4);
     format!("{}***", value.chars().take(shown).collect::<String>())
 }
@@ -277,7 +280,7 @@ mod tests {
     fn a_placeholder_is_shown_by_its_name_and_its_default_is_not() {
         assert_eq!(mask("${TOKEN}"), "${TOKEN}");
         assert_eq!(mask("\\${env:TOKEN}"), "\\${env:TOKEN}");
-        assert_eq!(mask("${TOKEN:-hunter2hunter2}"), "${TO***");
+        assert_eq!(mask("${TOKEN:-hunter2hunter2}"), "${TOKEN:-***}");
     }
 
     #[test]
