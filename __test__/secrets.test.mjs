@@ -210,8 +210,7 @@ describe('A server that tells its secrets', () => {
     const tell = `const all = ['VARIABLE', 'FILE', 'INPUT', 'API_KEY'].map((name) => process.env[name]).join(' and ')`
     const node = (code) => ({ command: process.execPath, args: ['-e', `${tell}; ${code}`] })
     const answer = `require('node:readline').createInterface(process.stdin).on('line', (line) =>
-      console.log(JSON.stringify({ jsonrpc: '2.0', id: JSON.parse(line).id, error: { code: -32000, message: all, data: { all } } })))
-      setInterval(() => {}, 1000)`
+      console.log(JSON.stringify({ jsonrpc: '2.0', id: JSON.parse(line).id, error: { code: -32000, message: all, data: { all } } })))`
     const { gateway, assertAllClean } = await setUp(t, {
       dies: node('console.error(all); process.exitCode = 3'),
       refuses: node(answer),

@@ -7,7 +7,10 @@ use std::time::{Duration, Instant};
 
 use rmcp::RoleClient;
 use rmcp::model::{CallToolRequestParams, ClientRequest, ListToolsRequest, PaginatedRequestParams, Request, ServerResult};
-use rmcp::service::{ClientLifecycleMode, ClientServiceExt as _, Peer, PeerRequestOptions, RequestHandle, RunningService, ServiceError};
+use rmcp::service::{
+    ClientInitializeError, ClientLifecycleMode, ClientServiceExt as _, Peer, PeerRequestOptions, RequestHandle, RunningService,
+    ServiceError,
+};
 use serde_json::{Map, Value as Json};
 use tokio::runtime::Handle;
 use tokio::sync::Mutex;
@@ -66,18 +69,18 @@ impl Connection {
         let handshake = async {
             let transport = StdioTransport::new(pipes.stdout, pipes.stdin, MAX_WIRE_MESSAGE_BYTES);
             let service = handler.serve_with_lifecycle(transport, ClientLifecycleMode::Initialize).await;
-            let service = service.map_err(|error| connect_failed(&launch.server, &error.to_string()))?;
-            let manifest = discover(&launch.server, service.peer()).await?;
+            let service = service.map_err(|error| Failure::of_handshake(&launch.server, &error))?;
+            let manifest = discover(&launch.server, service.peer()).await.map_err(Failure::Lost)?;
             Ok((service, manifest))
         };
         let outcome = tokio::select! {
             biased;
             outcome = tokio::time::timeout(timeout, handshake) => outcome,
-            status = process.exited() => Ok(Err(exited(&launch.server, "before it was ready", status, &process))),
+            status = process.exited() => Ok(Err(Failure::Told(exited(&launch.server, "before it was ready", status, &process)))),
         };
         let (service, manifest) = match outcome {
             Ok(Ok(connected)) => connected,
-            Ok(Err(error)) => return Err(failed_to_connect(&launch.server, error, &process).await),
+            Ok(Err(failure)) => return Err(failed_to_connect(&launch.server, failure, &process).await),
             Err(_) => {
                 process.kill();
                 process.end().await;
@@ -311,14 +314,32 @@ fn tools_of(server: &str, page: &Json) -> Vec<Tool> {
     listed.iter().filter_map(parse).collect()
 }
 
-async fn failed_to_connect(server: &str, error: Error, process: &ServerProcess) -> Error {
-    // A handshake that broke off because the process ended says how it ended.
+/// Why a server was not connected.
+enum Failure {
+    /// The pipe closed, or nothing came of it: how the process ended says more, where it has.
+    Lost(Error),
+    /// This says it.
+    Told(Error),
+}
+
+impl Failure {
+    fn of_handshake(server: &str, error: &ClientInitializeError) -> Self {
+        let described = connect_failed(server, &error.to_string());
+        match error {
+            ClientInitializeError::ConnectionClosed(_) | ClientInitializeError::TransportError { .. } => Self::Lost(described),
+            // A server that refuses mostly ends as well: its own words are the reason.
+            _ => Self::Told(described),
+        }
+    }
+}
+
+async fn failed_to_connect(server: &str, failure: Failure, process: &ServerProcess) -> Error {
     let status = tokio::time::timeout(EXIT_NOTICE, process.exited()).await;
     process.kill();
     process.end().await;
-    match (error, status) {
-        (error @ Error::ServerExited { .. }, _) | (error, Err(_)) => error,
-        (_, Ok(status)) => exited(server, "before it was ready", status, process),
+    match (failure, status) {
+        (Failure::Told(error), _) | (Failure::Lost(error), Err(_)) => error,
+        (Failure::Lost(_), Ok(status)) => exited(server, "before it was ready", status, process),
     }
 }
 

@@ -22,7 +22,8 @@ impl Core {
     pub(super) async fn call_tool(&self, call: ToolCall, scope: &CallScope, timeout_ms: Option<u64>) -> Result<Json> {
         let started = Instant::now();
         let (server, tool) = (call.server.clone(), call.tool.clone());
-        let argument_bytes = serde_json::to_vec(&call.arguments).map_or(0, |json| json.len());
+        // Large arguments are not written out again where nobody is told their size.
+        let argument_bytes = if self.events.traces() { serde_json::to_vec(&call.arguments).map_or(0, |json| json.len()) } else { 0 };
         let ended = self.registry.ended(&server);
         let outcome = tokio::select! {
             biased;

@@ -65,8 +65,13 @@ impl Events {
         self.send(&Event::Warning { message });
     }
 
+    /// Whether somebody is told of each connection and call.
+    pub(super) fn traces(&self) -> bool {
+        self.trace && self.listener.is_some()
+    }
+
     pub(super) fn trace(&self, event: impl FnOnce() -> Event) {
-        if self.trace && self.listener.is_some() {
+        if self.traces() {
             self.send(&event());
         }
     }
