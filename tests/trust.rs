@@ -14,7 +14,7 @@ use hyperlight_mcp::{Error, Gateway, GatewayOptions, Result};
 use secrecy::SecretString;
 use serde_json::{Value as Json, json};
 
-use support::{FIXTURE, Scene, emulated, guest_choice, object, write_script};
+use support::{FIXTURE, Scene, emulated, guest_choice, object, patience, within, write_script};
 
 /// All that a gateway said of itself.
 type Heard = Arc<Mutex<Vec<Json>>>;
@@ -335,4 +335,34 @@ async fn an_input_is_asked_for_when_its_server_starts_and_once() {
     gateway.enable("one").unwrap();
     let error = call(&gateway, "leak", json!({ "name": "TOKEN", "how": "protocol" })).await.unwrap_err();
     assert!(!error.to_string().contains("7f3a9c") && error.to_string().contains("[redacted]"), "{error}");
+}
+
+/// Thinks for good.
+struct Silent;
+
+impl Callbacks for Silent {
+    fn input(&self, _id: &str, _description: &str) -> Option<Answer<SecretString>> {
+        Some(Box::pin(std::future::pending()))
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_question_that_nobody_has_answered_holds_up_no_other_server() {
+    let case = Case::new();
+    let config = json!({
+        "inputs": [{ "type": "promptString", "id": "token" }],
+        "mcpServers": { "asks": case.server("asks", json!({ "env": { "TOKEN": "${input:token}" } })), "one": case.server("one", json!({})) },
+    });
+    let gateway = Gateway::open(GatewayOptions { callbacks: Some(Arc::new(Silent)), ..case.options(&config) }).unwrap();
+    let other = async {
+        gateway.approve("one", None, None).await.unwrap();
+        gateway.enable("one").unwrap();
+        code_of(&gateway, "pid", json!({})).await
+    };
+    tokio::select! {
+        biased;
+        _ = gateway.approve("asks", None, None) => panic!("nobody has answered"),
+        code = within(patience(), "the other server", other) => assert_eq!(code, "no error"),
+    }
+    gateway.close().await;
 }

@@ -155,14 +155,10 @@ impl Core {
             let problem = "servers over HTTP cannot be connected by this version; use one with a command".to_owned();
             return Err(Error::UnsupportedTransport { server: server.name.clone(), problem });
         }
-        if self.ask_inputs(server, callbacks, control).await? {
-            // While a person typed, another may have taken the approval back.
-            self.check_approved(server)?;
-        }
-        let resolved = {
-            let inputs = self.inputs.lock().await;
-            resolve_command(server, &self.surroundings, &inputs, read_env_file)?
-        };
+        let inputs = self.ask_inputs(server, callbacks, control).await?;
+        // While a person typed, another may have taken the approval back.
+        self.check_approved(server)?;
+        let resolved = resolve_command(server, &self.surroundings, &inputs, read_env_file)?;
         let missing = || Error::Internal(format!("server \"{}\" has no command", server.name));
         let command = resolved.ok_or_else(missing)?;
         self.learn_secrets(server, &command);
@@ -178,11 +174,11 @@ impl Core {
         }
     }
 
-    /// Whether there was anything to ask for.
-    async fn ask_inputs(&self, server: &ServerDefinition, callbacks: &CallbackChain, control: Option<&RunControl>) -> Result<bool> {
+    /// The values of the inputs that a server uses. One that uses none waits for nobody's answer.
+    async fn ask_inputs(&self, server: &ServerDefinition, callbacks: &CallbackChain, control: Option<&RunControl>) -> Result<Inputs> {
         let needed = inputs_of(server);
         if needed.is_empty() {
-            return Ok(false);
+            return Ok(Inputs::new());
         }
         let clock = pause(control);
         let mut inputs = self.inputs.lock().await;
@@ -200,7 +196,7 @@ impl Core {
             }
         }
         drop(clock);
-        Ok(true)
+        Ok(inputs.clone())
     }
 
     /// From now on these are redacted: what came from elsewhere, and literals that look secret.
