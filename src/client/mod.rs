@@ -2,12 +2,15 @@
 
 mod connection;
 mod handler;
+mod http;
 mod pool;
 mod process;
+mod tap;
 mod transport;
 mod watchdog;
 
 pub use connection::{CallLimits, Connection};
+pub use http::{TokenFuture, TokenSource};
 pub use pool::Connections;
 pub use process::{Launch, Redact};
 pub use watchdog::Watchdog;

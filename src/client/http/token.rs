@@ -1,0 +1,21 @@
+//! Where a server's bearer tokens come from.
+
+use std::future::Future;
+use std::pin::Pin;
+
+use secrecy::SecretString;
+
+use crate::error::Result;
+
+/// Something that may take a person's time.
+pub type TokenFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'a>>;
+
+/// The tokens of one server.
+pub trait TokenSource: Send + Sync {
+    /// The token to send now, renewed if it is about to expire; `None`: send none. Without `Bearer `.
+    fn token(&self) -> TokenFuture<'_, Option<SecretString>>;
+
+    /// The server refused a request that was sent with `used`: 401, or 403 for a missing scope, with the header
+    /// `WWW-Authenticate` as it came. `true`: there is another token now, and the request may be sent once more.
+    fn challenged<'a>(&'a self, status: u16, challenge: &'a str, used: Option<&'a SecretString>) -> TokenFuture<'a, bool>;
+}
