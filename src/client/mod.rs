@@ -1,6 +1,7 @@
 //! Live connections to MCP servers: the only room that knows rmcp, and the only one that starts processes.
 
 mod connection;
+mod form;
 mod handler;
 mod http;
 mod pool;
@@ -10,6 +11,7 @@ mod transport;
 mod watchdog;
 
 pub use connection::{CallLimits, Connection};
+pub use form::{Form, FormProblem};
 pub use http::{TokenFuture, TokenSource};
 pub use pool::Connections;
 pub use process::{Launch, Redact};
