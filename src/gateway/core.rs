@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::callbacks::{CallScope, CallbackChain, pause};
 use super::events::{Event, Events};
 use super::options::ConfigSource;
+use super::results::Results;
 use crate::catalog::Manifest;
 use crate::client::{Connection, Connections, Launch};
 use crate::config::{ResolvedCommand, ServerDefinition, Surroundings, Transport, inputs_of, read_env_file, resolve_command, resolve_http};
@@ -38,6 +39,7 @@ pub(super) struct Core {
     pub(super) shown: Mutex<HashMap<String, Arc<Manifest>>>,
     pub(super) closed: CancellationToken,
     pub(super) redactor: Arc<Redactor>,
+    pub(super) results: Results,
     pub(super) events: Events,
     pub(super) callbacks: CallbackChain,
     /// What a person allowed as long as the gateway is open.

@@ -8,6 +8,7 @@ mod core;
 mod events;
 mod options;
 mod reload;
+mod results;
 mod sandbox;
 
 use std::sync::{Arc, Mutex, Weak};
@@ -26,6 +27,7 @@ pub use sandbox::{RunOptions, RunReport, Sandbox};
 use self::callbacks::CallScope;
 use self::core::{Core, filtered};
 use self::events::Events;
+use self::results::Results;
 use crate::bridge::{ToolCall, ToolErrors, check_arguments_size, tool_result};
 use crate::client::{Connections, Watchdog};
 use crate::config::{ServerDefinition, Surroundings};
@@ -114,6 +116,7 @@ impl Gateway {
             shown: Mutex::default(),
             closed: CancellationToken::new(),
             redactor: Arc::clone(redactor),
+            results: Results::new(options.schema_violations),
             events,
             callbacks: CallbackChain::default().within(options.callbacks),
             session: CallScope::default(),
@@ -198,6 +201,7 @@ impl Gateway {
             () = self.core.closed.cancelled() => Err(Error::Closed { what: "gateway" }),
             result = self.core.call_tool(call, &scope, options.timeout_ms) => result,
         }?;
+        self.core.check_result(name, tool, &result)?;
         let result = tool_result(&result);
         let is_error = result.get("isError").and_then(Json::as_bool) == Some(true);
         Ok(if is_error { self.core.redactor.redact_json(&result) } else { result })
