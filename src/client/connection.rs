@@ -262,7 +262,7 @@ async fn discover(server: &str, peer: &Peer<RoleClient>) -> Result<Manifest> {
         server_name: implementation.map(|about| about.name.clone()).unwrap_or_default(),
         server_version: implementation.map(|about| about.version.clone()).unwrap_or_default(),
         instructions: info.instructions.clone(),
-        tools: Vec::new(),
+        ..Manifest::default()
     };
     if info.capabilities.tools.is_none() {
         return Ok(manifest);

@@ -53,6 +53,10 @@ impl Error {
             | Self::UnknownTool { .. }
             | Self::ToolChanged { .. }
             | Self::ToolVanished { .. }
+            | Self::UnknownResource { .. }
+            | Self::ResourceChanged { .. }
+            | Self::UnknownPrompt { .. }
+            | Self::PromptChanged { .. }
             | Self::TooManyConnections { .. }
             | Self::CallTimeout { .. }
             | Self::ResponseTooLarge { .. }

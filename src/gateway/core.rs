@@ -238,9 +238,4 @@ fn search_path(command: &ResolvedCommand) -> OsString {
     own.map_or_else(|| OsString::from("/bin:/usr/bin"), |(_, value)| OsString::from(value.expose_secret()))
 }
 
-/// A manifest without the tools that the config hides.
-pub(super) fn filtered(server: &ServerDefinition, manifest: &Manifest) -> Manifest {
-    let mut manifest = manifest.clone();
-    manifest.tools.retain(|tool| server.filter.admits(&tool.name));
-    manifest
-}
+pub(super) use crate::trust::filter_manifest as filtered;

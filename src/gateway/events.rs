@@ -20,7 +20,7 @@ pub enum Event {
     ToolsChanged {
         server: String,
         #[serde(flatten)]
-        drift: Drift,
+        drift: Box<Drift>,
     },
     /// With `trace`: a server was connected.
     Connected { server: String, connect_ms: f64 },
