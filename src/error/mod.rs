@@ -89,20 +89,26 @@ pub enum Error {
     ConnectFailed { server: String, problem: String },
 
     /// The server did not get through the handshake in time.
-    #[error("server \"{server}\" was not ready within {limit_ms} ms (connectTimeoutMs){hint}; its process was ended")]
+    #[error("server \"{server}\" was not ready within {limit_ms} ms (connectTimeoutMs){hint}")]
     ConnectTimeout { server: String, limit_ms: u64, hint: String },
 
     /// All connections are in use.
     #[error("server \"{server}\" cannot be connected: {limit} connections are open (limits.maxConnections), held by {}", .holders.join(", "))]
     TooManyConnections { server: String, limit: usize, holders: Vec<String> },
 
+    /// The server has failed too often: it is left alone for a while.
+    #[error(
+        "server \"{server}\" could not be connected {failures} times in a row (limits.maxReconnects); it is tried again in {retry_in_ms} ms, or at once by test(\"{server}\")"
+    )]
+    ServerUnavailable { server: String, failures: u32, retry_in_ms: u64 },
+
     /// The process ended, or its pipe did, with a call pending.
     #[error("server \"{server}\" ended {during}: {status}{stderr}. The next call starts it again")]
     ServerExited { server: String, during: String, status: String, stderr: String },
 
     /// The server did not answer a call in time.
-    #[error("{server}.{tool} did not answer within {limit_ms} ms (callTimeoutMs); the call was cancelled")]
-    CallTimeout { server: String, tool: String, limit_ms: u64 },
+    #[error("{server}.{tool} did not answer within {limit_ms} ms ({limit_name}); the call was cancelled")]
+    CallTimeout { server: String, tool: String, limit_ms: u64, limit_name: &'static str },
 
     /// The server answered with a JSON-RPC error.
     #[error("{server}.{tool}: the server refused the call: {message} (JSON-RPC {code})")]
@@ -231,6 +237,7 @@ impl Error {
             Self::ConnectFailed { .. } => "ERR_CONNECT_FAILED",
             Self::ConnectTimeout { .. } => "ERR_CONNECT_TIMEOUT",
             Self::TooManyConnections { .. } => "ERR_TOO_MANY_CONNECTIONS",
+            Self::ServerUnavailable { .. } => "ERR_SERVER_UNAVAILABLE",
             Self::ServerExited { .. } => "ERR_SERVER_EXITED",
             Self::CallTimeout { .. } => "ERR_CALL_TIMEOUT",
             Self::Protocol { .. } => "ERR_PROTOCOL",

@@ -53,6 +53,7 @@ impl Error {
             | Self::ToolChanged { .. }
             | Self::ToolVanished { .. }
             | Self::TooManyConnections { .. }
+            | Self::ServerUnavailable { .. }
             | Self::CallTimeout { .. }
             | Self::ResponseTooLarge { .. }
             | Self::ArgumentsTooLarge { .. }

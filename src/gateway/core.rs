@@ -3,17 +3,18 @@
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsString;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use secrecy::{ExposeSecret as _, SecretString};
 use tokio_util::sync::CancellationToken;
 
 use super::callbacks::{CallScope, CallbackChain, pause};
 use super::events::{Event, Events};
+use super::learnt::LearntServers;
 use super::options::ConfigSource;
 use crate::catalog::Manifest;
-use crate::client::{Connection, Connections, Launch};
+use crate::client::{Closed, ConnectClock, Connections, Launch, Lease, Target, Wanted};
 use crate::config::{ResolvedCommand, ServerDefinition, Surroundings, Transport, inputs_of, read_env_file, resolve_command, resolve_http};
 use crate::error::{Error, Result};
 use crate::limits::Limits;
@@ -41,7 +42,8 @@ pub(super) struct Core {
     pub(super) events: Events,
     pub(super) callbacks: CallbackChain,
     /// What a person allowed as long as the gateway is open.
-    pub(super) session: CallScope,
+    pub(super) session: Arc<CallScope>,
+    pub(super) learnt: LearntServers,
     /// Asked for once. The lock is held while a person answers: nobody is asked the same twice.
     pub(super) inputs: tokio::sync::Mutex<Inputs>,
 }
@@ -61,17 +63,14 @@ impl Core {
     pub(super) async fn connect(
         &self,
         server: &Arc<ServerDefinition>,
-        callbacks: &CallbackChain,
+        scope: &CallScope,
         control: Option<&RunControl>,
-    ) -> Result<Arc<Connection>> {
+        patience: Duration,
+    ) -> Result<Lease> {
         self.check_open()?;
+        let wanted = wanted(server, patience);
         // Boxed: it is large, and every call has one.
-        let launched = AtomicBool::new(false);
-        let launch = async {
-            launched.store(true, Ordering::Relaxed);
-            self.launch(server, callbacks, control).await
-        };
-        let connecting = Box::pin(self.connections.get(&server.name, server.connect_timeout_ms, launch));
+        let connecting = Box::pin(self.connections.get(&wanted, self.launch(server, &scope.callbacks, control)));
         let outcome = tokio::select! {
             biased;
             () = self.closed.cancelled() => Err(Error::Closed { what: "gateway" }),
@@ -83,13 +82,34 @@ impl Core {
             self.registry.record(&server.name, &outcome);
         }
         let connection = outcome?;
-        if launched.into_inner() {
-            let connect_ms = connection.connect_time().as_secs_f64() * 1000.0;
-            self.events.trace(|| Event::Connected { server: server.name.clone(), connect_ms });
+        if let Some(before) = connection.renewed() {
+            self.connected(server, &connection, scope, before);
         }
         let live = connection.manifest().await?;
         self.report_drift(server, &live)?;
         Ok(connection)
+    }
+
+    /// A connection was made: what is to be remembered of it, and who should know.
+    fn connected(&self, server: &ServerDefinition, connection: &Lease, scope: &CallScope, before: Option<Closed>) {
+        let connect_ms = connection.connect_time().as_secs_f64() * 1000.0;
+        self.events.trace(|| Event::Connected { server: server.name.clone(), connect_ms });
+        self.learnt.note(&server.name, &self.subject(server).digest, |learnt| learnt.era = Some(connection.era()));
+        let why = match before {
+            None | Some(Closed::Ended) => return,
+            Some(Closed::Lost) => "it had ended",
+            Some(Closed::Evicted) => "its connection had given way to another server's (limits.maxConnections)",
+            Some(Closed::IdledOut) => "its connection had been idle for too long (idleTimeoutMs)",
+        };
+        scope.warn(format!("server \"{}\" was connected anew, since {why}: what it knew of this session is gone", server.name));
+    }
+
+    /// From now on a server's callers are kept apart, in later processes as well.
+    pub(super) fn remember_elicits(&self, name: &str) {
+        if let Ok(server) = self.registry.server(name) {
+            self.learnt.note(name, &self.subject(&server).digest, |learnt| learnt.elicits = true);
+        }
+        self.connections.keep_callers_apart(name);
     }
 
     /// How far the approval on disk holds.
@@ -163,8 +183,23 @@ impl Core {
         let command = resolved.ok_or_else(missing)?;
         self.learn_secrets(server, &command);
         self.check_executable(server, &command).await?;
+        let clock = ConnectClock::start(Some(&command.command), server.connect_timeout_ms, self.limits.connect_timeout_ms);
+        Ok(self.launch_of(server, Target::Process(command), clock))
+    }
+
+    fn launch_of(&self, server: &ServerDefinition, target: Target, clock: ConnectClock) -> Launch {
         let redactor = Arc::clone(&self.redactor);
-        Ok(Launch { server: server.name.clone(), command, redact: Arc::new(move |text| redactor.redact(text).into_owned()) })
+        let learnt = self.learnt.get(&server.name, &self.subject(server).digest);
+        Launch {
+            server: server.name.clone(),
+            target,
+            redact: Arc::new(move |text| redactor.redact(text).into_owned()),
+            clock,
+            protocol_version: None,
+            era: learnt.era,
+            roots: Vec::new(),
+            elicits: learnt.elicits,
+        }
     }
 
     fn check_approved(&self, server: &ServerDefinition) -> Result<()> {
@@ -228,6 +263,10 @@ impl Core {
         }
         Ok(())
     }
+}
+
+fn wanted(server: &ServerDefinition, patience: Duration) -> Wanted {
+    Wanted { server: server.name.clone(), pinned: server.pinned, idle_timeout: None, keep_alive: None, patience }
 }
 
 /// Where the child's program is looked for: in its own PATH; without one, where execvp(3) looks then.
