@@ -10,7 +10,7 @@ mod transport;
 mod watchdog;
 
 pub use connection::{CallLimits, Connection};
-pub use http::{TokenFuture, TokenSource};
+pub use http::{HttpTarget, TokenFuture, TokenSource};
 pub use pool::Connections;
 pub use process::{Launch, Redact};
 pub use watchdog::Watchdog;

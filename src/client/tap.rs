@@ -6,5 +6,4 @@ use std::sync::Arc;
 use serde_json::Value as Json;
 
 /// Shown each message before rmcp is. `true`: it was taken, and rmcp never sees it. Must not block.
-#[expect(dead_code, reason = "the transports are given it")]
 pub(in crate::client) type Tap = Arc<dyn Fn(&Json) -> bool + Send + Sync>;

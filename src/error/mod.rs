@@ -80,6 +80,13 @@ pub enum Error {
     #[error("server \"{server}\": {problem}")]
     UnsupportedTransport { server: String, problem: String },
 
+    /// Plain HTTP to another machine.
+    #[error(
+        "server \"{server}\": {origin} is another machine, and plain http:// lets everybody on the way read and change what is sent. \
+         Use https://, or set allowInsecureHttp for this server"
+    )]
+    InsecureUrl { server: String, origin: String },
+
     /// The server's process could not be started.
     #[error("server \"{server}\": \"{command}\" could not be started: {problem}. Check command, args and cwd in the config, and PATH")]
     SpawnFailed { server: String, command: String, problem: String },
@@ -227,6 +234,7 @@ impl Error {
             Self::ToolVanished { .. } => "ERR_TOOL_VANISHED",
             Self::CallDenied { .. } => "ERR_CALL_DENIED",
             Self::UnsupportedTransport { .. } => "ERR_UNSUPPORTED_TRANSPORT",
+            Self::InsecureUrl { .. } => "ERR_INSECURE_URL",
             Self::SpawnFailed { .. } => "ERR_SPAWN_FAILED",
             Self::ConnectFailed { .. } => "ERR_CONNECT_FAILED",
             Self::ConnectTimeout { .. } => "ERR_CONNECT_TIMEOUT",

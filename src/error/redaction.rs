@@ -23,6 +23,7 @@ impl Error {
             },
             Self::CallDenied { server, tool, reason } => Self::CallDenied { server, tool, reason: change(&reason) },
             Self::UnsupportedTransport { server, problem } => Self::UnsupportedTransport { server, problem: change(&problem) },
+            Self::InsecureUrl { server, origin } => Self::InsecureUrl { server, origin: change(&origin) },
             Self::SpawnFailed { server, command, problem } => {
                 Self::SpawnFailed { server, command: change(&command), problem: change(&problem) }
             }
