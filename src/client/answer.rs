@@ -1,11 +1,11 @@
 //! What came of a request: the server's own words as they are, or a failure and whether the request may have been carried out.
 
-use rmcp::model::{ErrorData, ServerResult};
+use rmcp::model::ErrorData;
 use rmcp::service::ServiceError;
 use serde_json::Value as Json;
 
 use super::transport::{MALFORMED_MARK, OVERSIZE_MARK};
-use crate::error::{Error, Result};
+use crate::error::Error;
 use crate::limits::MAX_WIRE_MESSAGE_BYTES;
 
 const MAX_ERROR_BYTES: usize = 4 * 1024;
@@ -35,14 +35,6 @@ impl CallFailure {
 impl From<Error> for CallFailure {
     fn from(error: Error) -> Self {
         Self { error, sent: Sent::Maybe }
-    }
-}
-
-/// The result, as the server wrote it.
-pub(super) fn raw_result(result: ServerResult) -> Result<Json> {
-    match result {
-        ServerResult::CustomResult(result) => Ok(result.0),
-        other => serde_json::to_value(&other).map_err(|error| Error::Internal(error.to_string())),
     }
 }
 

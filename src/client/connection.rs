@@ -11,13 +11,14 @@ use serde_json::Value as Json;
 use tokio::runtime::Handle;
 use tokio::sync::{Mutex, Notify, OwnedRwLockReadGuard, OwnedRwLockWriteGuard};
 
-use super::answer::{CallFailure, error_data, protocol_error, raw_result};
+use super::answer::{CallFailure, Sent, error_data, protocol_error};
 use super::caller::Caller;
 use super::calls::{Calls, Place};
 use super::clock::{CallClock, CallLimits, Expired};
 use super::discovery::discover;
 use super::era::Era;
 use super::handler::Handler;
+use super::http::raw_result;
 use super::link::Link;
 use super::questions::Questions;
 use crate::catalog::Manifest;
@@ -184,9 +185,9 @@ impl Connection {
         };
         pending.settle();
         match answer {
-            Ok(Ok(result)) => raw_result(result).map_err(CallFailure::from),
+            Ok(Ok(result)) => Ok(raw_result(result)),
             Ok(Err(error)) => Err(self.failure(what, &error).await),
-            Err(error) => Err(CallFailure { sent: super::answer::Sent::No, ..self.failure(what, &error).await }),
+            Err(error) => Err(CallFailure { sent: Sent::No, ..self.failure(what, &error).await }),
         }
     }
 
@@ -234,13 +235,13 @@ impl Connection {
     }
 
     async fn failure(&self, what: &str, error: &ServiceError) -> CallFailure {
+        if let Some(failure) = self.link.failure(&self.server, what, error) {
+            return failure;
+        }
         if let Some(error) = error_data(error) {
             return protocol_error(&self.server, what, error).into();
         }
-        match self.link.failure(&self.server, what, error) {
-            Some(failure) => failure,
-            None => self.lost(&self.during(what)).await.into(),
-        }
+        self.lost(&self.during(what)).await.into()
     }
 
     fn during(&self, what: &str) -> String {

@@ -5,7 +5,7 @@ use rmcp::model::{ClientRequest, ListToolsRequest, PaginatedRequestParams};
 use rmcp::service::{Peer, PeerRequestOptions};
 use serde_json::Value as Json;
 
-use super::answer::raw_result;
+use super::http::raw_result;
 use super::paging;
 use crate::catalog::{Manifest, Tool};
 use crate::error::{Error, Result};
@@ -40,7 +40,7 @@ async fn list_tools(server: &str, peer: &Peer<RoleClient>, cursor: Option<String
         Err(error) => Err(error),
     };
     let unlisted = |error: rmcp::service::ServiceError| connect_failed(server, &format!("its tools cannot be listed: {error}"));
-    raw_result(answer.map_err(unlisted)?)
+    Ok(raw_result(answer.map_err(unlisted)?))
 }
 
 /// A malformed tool is left out; the others stay.

@@ -5,7 +5,8 @@ use std::time::Duration;
 use rmcp::RoleClient;
 use rmcp::service::{Peer, ServiceError};
 
-use super::answer::CallFailure;
+use super::answer::{CallFailure, Sent};
+use super::http::{HttpFailure, failure_of};
 use super::process::ServerProcess;
 use crate::error::Error;
 
@@ -72,9 +73,15 @@ impl Link {
     }
 
     /// What the transport itself says of a request that failed.
-    #[expect(clippy::unused_self, reason = "HTTP has much to say")]
-    pub(super) fn failure(&self, _server: &str, _what: &str, _error: &ServiceError) -> Option<CallFailure> {
-        None
+    pub(super) fn failure(&self, server: &str, what: &str, error: &ServiceError) -> Option<CallFailure> {
+        match self {
+            Self::Process(_) => None,
+            Self::Remote => {
+                let failure = failure_of(error)?;
+                let sent = if failure.never_acted_on() { Sent::No } else { Sent::Maybe };
+                Some(CallFailure { error: http_error(server, what, failure)?, sent })
+            }
+        }
     }
 
     pub(super) async fn end(&self) {
@@ -90,4 +97,23 @@ impl Link {
             Self::Remote => {}
         }
     }
+}
+
+/// `None`: the connection is gone, and there is no more to say.
+fn http_error(server: &str, what: &str, failure: HttpFailure) -> Option<Error> {
+    let (server, tool) = (server.to_owned(), what.to_owned());
+    Some(match failure {
+        HttpFailure::Closed => return None,
+        HttpFailure::Token(error) => *error,
+        HttpFailure::TooLarge { bytes, limit } => Error::ResponseTooLarge {
+            what: format!("the answer of {server}.{tool}"),
+            size: bytes.to_string(),
+            limit,
+            limit_name: "one message on the wire",
+        },
+        HttpFailure::Malformed(problem) => {
+            Error::Protocol { server, tool, code: 0, message: format!("its answer cannot be used: {problem}") }
+        }
+        other => Error::RequestFailed { server, tool, problem: other.to_string() },
+    })
 }

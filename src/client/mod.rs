@@ -33,7 +33,7 @@ pub use clock::CallLimits;
 pub use connection::Connection;
 pub use era::Era;
 pub use form::{Form, FormProblem};
-pub use http::{TokenFuture, TokenSource};
+pub use http::{HttpTarget, TokenFuture, TokenSource};
 pub use lifecycle::{Closed, ConnectionState, Lifecycle, Permit, Transition};
 pub use open::{ConnectClock, Launch, Redact, Target};
 pub use pool::{Connections, Lease, Wanted};

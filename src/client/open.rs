@@ -18,6 +18,7 @@ use super::connection::{Connection, Lists, millis};
 use super::discovery::{connect_failed, discover};
 use super::era::{Era, Plan, Refusal};
 use super::handler::Handler;
+use super::http::{HttpLimits, HttpTarget, SESSION_RENEWED, failure_of_start, http_transport};
 use super::link::Link;
 use super::listen;
 use super::observed::Observed;
@@ -57,6 +58,8 @@ pub struct Launch {
 /// Where the server is.
 pub enum Target {
     Process(ResolvedCommand),
+    /// Streamable HTTP.
+    Http(HttpTarget),
 }
 
 /// Takes away what must not leave the crate.
@@ -161,7 +164,23 @@ impl Opening<'_> {
     async fn attempt(&self, plan: &Plan) -> std::result::Result<Begun, Failed> {
         match &self.launch.target {
             Target::Process(command) => self.attempt_process(command, plan).await,
+            Target::Http(target) => self.attempt_http(target, plan).await,
         }
+    }
+
+    async fn attempt_http(&self, target: &HttpTarget, plan: &Plan) -> std::result::Result<Begun, Failed> {
+        let unrelated = |error| Failed { error, refusal: Refusal::Unrelated };
+        let Launch { server, clock, .. } = self.launch;
+        let transport = http_transport(target, self.tap(), HttpLimits::default()).map_err(unrelated)?;
+        let (service, manifest) = tokio::select! {
+            biased;
+            outcome = self.begin(transport, plan) => outcome?,
+            _ = clock.clock.expired() => {
+                let (server, limit_ms) = (server.clone(), millis(clock.limit));
+                return Err(unrelated(Error::ConnectTimeout { server, limit_ms, hint: String::new() }));
+            }
+        };
+        Ok(Begun { service, manifest, link: Link::Remote })
     }
 
     async fn attempt_process(&self, command: &ResolvedCommand, plan: &Plan) -> std::result::Result<Begun, Failed> {
@@ -215,6 +234,11 @@ impl Opening<'_> {
     fn tap(&self) -> Tap {
         let (calls, lists, questions) = (Arc::clone(&self.calls), Arc::clone(&self.lists), self.questions.clone());
         Arc::new(move |message: &Json| {
+            if message["method"] == SESSION_RENEWED {
+                // The lists of a new session may be others.
+                lists.changed();
+                return true;
+            }
             let Some(told) = tap::read(message) else { return false };
             let Questions { server, observer, .. } = &questions;
             match told {
@@ -246,6 +270,10 @@ impl Opening<'_> {
 
 /// What a failed handshake says about the plan.
 fn refused(server: &str, error: &ClientInitializeError) -> Failed {
+    if let Some(failure) = failure_of_start(error) {
+        // Over HTTP each request stands for itself: one that was refused says nothing about another beginning.
+        return Failed { error: failure.connect_error(server), refusal: Refusal::Unrelated };
+    }
     let refusal = match error {
         ClientInitializeError::ConnectionClosed(_) | ClientInitializeError::TransportError { .. } => Refusal::Ended,
         ClientInitializeError::Cancelled => Refusal::Unrelated,

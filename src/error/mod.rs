@@ -80,6 +80,13 @@ pub enum Error {
     #[error("server \"{server}\": {problem}")]
     UnsupportedTransport { server: String, problem: String },
 
+    /// Plain HTTP to another machine.
+    #[error(
+        "server \"{server}\": {origin} is another machine, and plain http:// lets everybody on the way read and change what is sent. \
+         Use https://, or set allowInsecureHttp for this server"
+    )]
+    InsecureUrl { server: String, origin: String },
+
     /// The server's process could not be started.
     #[error("server \"{server}\": \"{command}\" could not be started: {problem}. Check command, args and cwd in the config, and PATH")]
     SpawnFailed { server: String, command: String, problem: String },
@@ -105,6 +112,10 @@ pub enum Error {
     /// The process ended, or its pipe did, with a call pending.
     #[error("server \"{server}\" ended {during}: {status}{stderr}. The next call starts it again")]
     ServerExited { server: String, during: String, status: String, stderr: String },
+
+    /// A request over HTTP has no answer that can be used.
+    #[error("{server}.{tool} failed: {problem}")]
+    RequestFailed { server: String, tool: String, problem: String },
 
     /// The server did not answer a call in time.
     #[error("{server}.{tool} did not answer within {limit_ms} ms ({limit_name}); the call was cancelled")]
@@ -233,12 +244,14 @@ impl Error {
             Self::ToolVanished { .. } => "ERR_TOOL_VANISHED",
             Self::CallDenied { .. } => "ERR_CALL_DENIED",
             Self::UnsupportedTransport { .. } => "ERR_UNSUPPORTED_TRANSPORT",
+            Self::InsecureUrl { .. } => "ERR_INSECURE_URL",
             Self::SpawnFailed { .. } => "ERR_SPAWN_FAILED",
             Self::ConnectFailed { .. } => "ERR_CONNECT_FAILED",
             Self::ConnectTimeout { .. } => "ERR_CONNECT_TIMEOUT",
             Self::TooManyConnections { .. } => "ERR_TOO_MANY_CONNECTIONS",
             Self::ServerUnavailable { .. } => "ERR_SERVER_UNAVAILABLE",
             Self::ServerExited { .. } => "ERR_SERVER_EXITED",
+            Self::RequestFailed { .. } => "ERR_REQUEST_FAILED",
             Self::CallTimeout { .. } => "ERR_CALL_TIMEOUT",
             Self::Protocol { .. } => "ERR_PROTOCOL",
             Self::ResponseTooLarge { .. } => "ERR_RESPONSE_TOO_LARGE",

@@ -23,12 +23,14 @@ impl Error {
             },
             Self::CallDenied { server, tool, reason } => Self::CallDenied { server, tool, reason: change(&reason) },
             Self::UnsupportedTransport { server, problem } => Self::UnsupportedTransport { server, problem: change(&problem) },
+            Self::InsecureUrl { server, origin } => Self::InsecureUrl { server, origin: change(&origin) },
             Self::SpawnFailed { server, command, problem } => {
                 Self::SpawnFailed { server, command: change(&command), problem: change(&problem) }
             }
             Self::ConnectFailed { server, problem } => Self::ConnectFailed { server, problem: change(&problem) },
             Self::ConnectTimeout { server, limit_ms, hint } => Self::ConnectTimeout { server, limit_ms, hint: change(&hint) },
             Self::ServerExited { server, during, status, stderr } => Self::ServerExited { server, during, status, stderr: change(&stderr) },
+            Self::RequestFailed { server, tool, problem } => Self::RequestFailed { server, tool, problem: change(&problem) },
             Self::Protocol { server, tool, code, message } => Self::Protocol { server, tool, code, message: change(&message) },
             Self::InvalidArguments { what, problem } => Self::InvalidArguments { what, problem: change(&problem) },
             Self::CodeSyntax { message, line, column } => Self::CodeSyntax { message: change(&message), line, column },
