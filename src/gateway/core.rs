@@ -14,7 +14,9 @@ use super::events::{Event, Events};
 use super::options::ConfigSource;
 use crate::catalog::Manifest;
 use crate::client::{Connection, Connections, Launch};
-use crate::config::{ResolvedCommand, ServerDefinition, Surroundings, Transport, inputs_of, read_env_file, resolve_command, resolve_http};
+use crate::config::{
+    OAuthSettings, ResolvedCommand, ServerDefinition, Surroundings, Transport, inputs_of, read_env_file, resolve_command, resolve_http,
+};
 use crate::error::{Error, Result};
 use crate::limits::Limits;
 use crate::registry::Registry;
@@ -119,7 +121,8 @@ impl Core {
     fn pinned_values(&self, server: &ServerDefinition) -> Vec<(String, SecretString)> {
         let inputs = inputs_of(server).into_iter().map(|id| (id, SecretString::from(""))).collect();
         if let Ok(Some(remote)) = resolve_http(server, &self.surroundings, &inputs) {
-            return remote.headers.into_iter().chain([("url".to_owned(), remote.url)]).collect();
+            let oauth = remote.oauth.iter().flat_map(OAuthSettings::values);
+            return oauth.chain(remote.headers).chain([("url".to_owned(), remote.url)]).collect();
         }
         match resolve_command(server, &self.surroundings, &inputs, read_env_file) {
             Ok(Some(command)) => command.environment,
