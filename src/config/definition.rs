@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use secrecy::{ExposeSecret, SecretString};
 use serde::{Deserialize, Serialize};
 
+use super::oauth::OAuthDefinition;
 use super::problem::{Position, Problem, displayed};
 use super::template::Template;
 use crate::error::Error;
@@ -34,7 +35,12 @@ pub enum Transport {
         environment_file: Option<String>,
     },
     /// Streamable HTTP.
-    Http { url: String, headers: Vec<(String, SecretString)> },
+    Http {
+        url: String,
+        headers: Vec<(String, SecretString)>,
+        /// How tokens are got, where the config says so.
+        oauth: Option<Box<OAuthDefinition>>,
+    },
 }
 
 /// Which of a server's tools exist, by their raw names.
@@ -167,8 +173,10 @@ pub struct InputDefinition {
 pub fn inputs_of(server: &ServerDefinition) -> Vec<String> {
     let texts: Vec<&str> = match &server.transport {
         Transport::Stdio { environment, .. } => environment.iter().map(|(_, value)| value.expose_secret()).collect(),
-        Transport::Http { url, headers } => {
-            [url.as_str()].into_iter().chain(headers.iter().map(|(_, value)| value.expose_secret())).collect()
+        Transport::Http { url, headers, oauth } => {
+            let headers = headers.iter().map(|(_, value)| value.expose_secret());
+            let oauth = oauth.iter().flat_map(|oauth| oauth.texts());
+            [url.as_str()].into_iter().chain(headers).chain(oauth).collect()
         }
     };
     let mut ids: Vec<String> = Vec::new();

@@ -7,6 +7,7 @@
 mod definition;
 mod env_file;
 mod inputs;
+mod oauth;
 mod parse;
 mod problem;
 mod rules;
@@ -18,10 +19,13 @@ mod tree;
 #[cfg(test)]
 mod env_file_tests;
 #[cfg(test)]
+mod oauth_tests;
+#[cfg(test)]
 mod properties;
 
 pub use definition::{Confirm, InputDefinition, InvalidServer, Origin, ServerDefinition, ToolFilter, Transport, inputs_of};
 pub use env_file::{MAX_ENV_FILE_BYTES, parse_env_file, read_env_file};
+pub use oauth::{Grant, OAuthDefinition, OAuthSettings, SigningAlgorithm};
 pub use parse::{Config, parse_object, parse_text};
 pub use problem::Problem;
 pub use substitute::{ResolvedCommand, ResolvedHttp, Surroundings, resolve_command, resolve_http};

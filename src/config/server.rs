@@ -12,7 +12,7 @@ use super::template::{Allowed, Template};
 use super::tree::{Entry, Node, Value};
 
 const STDIO_KEYS: [&str; 5] = ["command", "args", "env", "cwd", "envFile"];
-const HTTP_KEYS: [&str; 2] = ["url", "headers"];
+const HTTP_KEYS: [&str; 3] = ["url", "headers", "oauth"];
 const COMMON_KEYS: [&str; 10] =
     ["type", "allowTools", "denyTools", "timeoutMs", "connectTimeoutMs", "disabled", "confirm", "pinExecutable", "pinValues", "pinned"];
 const SSE: &str =
@@ -47,15 +47,15 @@ pub(super) fn read(entry: &Entry, section: &str, context: &Context) -> (Result<S
     (outcome, reader.warnings)
 }
 
-struct Reader<'a> {
-    node: &'a Node,
+pub(super) struct Reader<'a> {
+    pub(super) node: &'a Node,
     /// Of the server's name.
     position: Option<Position>,
     field: String,
     inputs: &'a Inputs,
     origin: Origin,
     problems: Vec<Problem>,
-    warnings: Vec<Problem>,
+    pub(super) warnings: Vec<Problem>,
 }
 
 /// What `type` says.
@@ -161,7 +161,8 @@ impl<'a> Reader<'a> {
             self.wrong("url", node, problem);
         }
         let headers = self.headers();
-        Some(Transport::Http { url: url?, headers })
+        let oauth = self.oauth().map(Box::new);
+        Some(Transport::Http { url: url?, headers, oauth })
     }
 
     fn arguments(&mut self, list: &'a Node) -> Vec<String> {
@@ -217,7 +218,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Checks a text's placeholders, and keeps its place for when they are replaced.
-    fn template(&mut self, key: &str, node: &Node, text: &str, allowed: Allowed) {
+    pub(super) fn template(&mut self, key: &str, node: &Node, text: &str, allowed: Allowed) {
         self.origin.place(key, node.position);
         if let Err(problem) = rules::check_no_nul(text) {
             self.wrong(key, node, problem);
@@ -270,7 +271,7 @@ impl<'a> Reader<'a> {
         Some(text)
     }
 
-    fn string(&mut self, key: &str, node: &Node) -> Option<String> {
+    pub(super) fn string(&mut self, key: &str, node: &Node) -> Option<String> {
         let text = node.text().map(ToOwned::to_owned);
         if text.is_none() {
             self.wrong(key, node, "must be a string");
@@ -278,7 +279,7 @@ impl<'a> Reader<'a> {
         text
     }
 
-    fn strings(&mut self, key: &str, list: &Node) -> Vec<String> {
+    pub(super) fn strings(&mut self, key: &str, list: &Node) -> Vec<String> {
         let Some(items) = list.items() else {
             self.wrong(key, list, "must be a list of strings");
             return Vec::new();
@@ -324,11 +325,11 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn path(&self, key: &str) -> String {
+    pub(super) fn path(&self, key: &str) -> String {
         format!("{}.{}", self.field, displayed(key))
     }
 
-    fn wrong(&mut self, key: &str, node: &Node, problem: impl Into<String>) {
+    pub(super) fn wrong(&mut self, key: &str, node: &Node, problem: impl Into<String>) {
         self.problems.push(Problem::new(self.path(key), node.position, problem));
     }
 }

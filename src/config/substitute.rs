@@ -8,6 +8,7 @@ use secrecy::{ExposeSecret, SecretString};
 
 use super::definition::{Origin, ServerDefinition, Transport};
 use super::env_file::{MAX_ENV_FILE_BYTES, parse_env_file};
+use super::oauth::{self, OAuthSettings};
 use super::problem::{Problem, displayed};
 use super::rules;
 use super::template::{Allowed, Part, Placeholder, Template};
@@ -39,7 +40,8 @@ pub struct ResolvedHttp {
     /// May hold a secret, as a part of its query.
     pub url: SecretString,
     pub headers: Vec<(String, SecretString)>,
-    /// What came from variables and inputs, for redaction. None is empty; the same may stand twice.
+    pub oauth: Option<OAuthSettings>,
+    /// What came from variables and inputs, and the secrets of `oauth`, for redaction. None is empty; the same may stand twice.
     pub secrets: Vec<SecretString>,
 }
 
@@ -126,7 +128,7 @@ pub fn resolve_http(
     surroundings: &Surroundings,
     inputs: &BTreeMap<String, SecretString>,
 ) -> Result<Option<ResolvedHttp>> {
-    let Transport::Http { url, headers } = &server.transport else { return Ok(None) };
+    let Transport::Http { url, headers, oauth } = &server.transport else { return Ok(None) };
     let mut filler = Filler::new(&server.origin, surroundings, inputs);
     let before = filler.problems.len();
     let url = filler.fill("url", url, Allowed::All);
@@ -140,7 +142,8 @@ pub fn resolve_http(
         (name.clone(), SecretString::from(value))
     };
     let headers = headers.iter().map(&mut header).collect();
-    Ok(Some(ResolvedHttp { url: SecretString::from(url), headers, secrets: filler.finish()? }))
+    let oauth = oauth.as_ref().map(|definition| oauth::resolve(definition, &mut filler));
+    Ok(Some(ResolvedHttp { url: SecretString::from(url), headers, oauth, secrets: filler.finish()? }))
 }
 
 fn inherited(surroundings: &Surroundings) -> BTreeMap<String, SecretString> {
@@ -149,7 +152,7 @@ fn inherited(surroundings: &Surroundings) -> BTreeMap<String, SecretString> {
 }
 
 /// Replaces placeholders, and collects what is wrong and what is secret.
-struct Filler<'a> {
+pub(super) struct Filler<'a> {
     origin: &'a Origin,
     surroundings: &'a Surroundings,
     inputs: &'a BTreeMap<String, SecretString>,
@@ -171,7 +174,7 @@ impl<'a> Filler<'a> {
         self.fill(key, text, Allowed::Folders)
     }
 
-    fn fill(&mut self, key: &str, text: &str, allowed: Allowed) -> String {
+    pub(super) fn fill(&mut self, key: &str, text: &str, allowed: Allowed) -> String {
         let checked = Template::parse(text).and_then(|template| template.check(allowed).map(|()| template));
         let template = match checked {
             Ok(template) => template,
@@ -221,13 +224,13 @@ impl<'a> Filler<'a> {
     }
 
     /// For redaction; of an empty text, nothing would be left.
-    fn keep(&mut self, value: &str) {
+    pub(super) fn keep(&mut self, value: &str) {
         if !value.is_empty() {
             self.secrets.push(SecretString::from(value));
         }
     }
 
-    fn check(&mut self, key: &str, verdict: std::result::Result<(), &'static str>) {
+    pub(super) fn check(&mut self, key: &str, verdict: std::result::Result<(), &'static str>) {
         if let Err(problem) = verdict {
             self.problems.push(self.origin.problem(key, problem));
         }

@@ -7,6 +7,7 @@ mod caller;
 mod calls;
 mod core;
 mod events;
+mod launch;
 mod learnt;
 mod observer;
 mod options;
