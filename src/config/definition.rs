@@ -20,6 +20,17 @@ pub enum Confirm {
     Always,
 }
 
+/// What becomes of a result that breaks its tool's own outputSchema: `schemaViolations` in the config.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SchemaViolations {
+    /// It is returned, with a warning.
+    #[default]
+    Warn,
+    /// It is refused: `ERR_OUTPUT_SCHEMA`.
+    Error,
+}
+
 /// How a server is reached.
 #[derive(Debug, Clone)]
 pub enum Transport {
@@ -86,6 +97,8 @@ pub struct ServerDefinition {
     pub pin_values: bool,
     /// Its connection is never given up to make room for another server's.
     pub pinned: bool,
+    /// Overrides the gateway's `schemaViolations`.
+    pub schema_violations: Option<SchemaViolations>,
     pub origin: Origin,
 }
 

@@ -23,7 +23,9 @@ mod oauth_tests;
 #[cfg(test)]
 mod properties;
 
-pub use definition::{Confirm, InputDefinition, InvalidServer, Origin, ServerDefinition, ToolFilter, Transport, inputs_of};
+pub use definition::{
+    Confirm, InputDefinition, InvalidServer, Origin, SchemaViolations, ServerDefinition, ToolFilter, Transport, inputs_of,
+};
 pub use env_file::{MAX_ENV_FILE_BYTES, parse_env_file, read_env_file};
 pub use oauth::{Grant, OAuthDefinition, OAuthSettings, SigningAlgorithm};
 pub use parse::{Config, parse_object, parse_text};

@@ -3,7 +3,7 @@
 use secrecy::ExposeSecret as _;
 use serde_json::json;
 
-use super::super::definition::{Confirm, Transport, inputs_of};
+use super::super::definition::{Confirm, SchemaViolations, Transport, inputs_of};
 use super::*;
 
 fn parse(text: &str) -> Result<Config> {
@@ -64,11 +64,12 @@ fn claude_desktops_file_is_read() {
 #[test]
 fn hyperagents_file_is_read_with_filters_and_limits() {
     let entry = r#"{ "command": "x", "env": { "T": "${TOKEN}" }, "allowTools": ["get-a"], "denyTools": ["get-b"], "timeoutMs": 5,
-        "connectTimeoutMs": 6, "disabled": true, "confirm": "always", "pinExecutable": true, "pinValues": true, "pinned": true }"#;
+        "connectTimeoutMs": 6, "disabled": true, "confirm": "always", "pinExecutable": true, "pinValues": true, "pinned": true,
+        "schemaViolations": "error" }"#;
     let server = valid(entry);
     assert_eq!((server.call_timeout_ms, server.connect_timeout_ms), (Some(5), Some(6)));
     assert!(server.disabled && server.pin_executable && server.pin_values && server.pinned);
-    assert_eq!(server.confirm, Confirm::Always);
+    assert_eq!((server.confirm, server.schema_violations), (Confirm::Always, Some(SchemaViolations::Error)));
     assert!(server.filter.admits("get-a") && !server.filter.admits("get-b") && !server.filter.admits("get_a"));
     let server = valid(r#"{ "command": "x" }"#);
     assert!(!server.disabled && !server.pin_executable && !server.pin_values && !server.pinned);
@@ -133,6 +134,7 @@ fn every_field_of_a_wrong_type_or_value_is_named() {
         (r#"{ "command": "x", "connectTimeoutMs": 1.5 }"#, "mcpServers.a.connectTimeoutMs: must be a whole number"),
         (r#"{ "command": "x", "timeoutMs": -1 }"#, "mcpServers.a.timeoutMs: must be a whole number"),
         (r#"{ "command": "x", "confirm": "maybe" }"#, "mcpServers.a.confirm: must be \"never\", \"writes\" or \"always\""),
+        (r#"{ "command": "x", "schemaViolations": "Warn" }"#, "mcpServers.a.schemaViolations: must be \"warn\" or \"error\""),
         (r#"{ "command": "x", "allowTools": "echo" }"#, "mcpServers.a.allowTools: must be a list of strings"),
         (r#"{ "command": "x", "denyTools": [1] }"#, "mcpServers.a.denyTools[0]: must be a string"),
         (r#"{ "url": "ftp://x" }"#, "mcpServers.a.url: must start with http:// or https://"),

@@ -3,8 +3,10 @@
 use std::collections::HashSet;
 
 use secrecy::SecretString;
+use serde::de::value::Error as WordError;
+use serde::de::{DeserializeOwned, IntoDeserializer as _};
 
-use super::definition::{Confirm, Origin, ServerDefinition, ToolFilter, Transport};
+use super::definition::{Origin, ServerDefinition, ToolFilter, Transport};
 use super::inputs::Inputs;
 use super::problem::{Position, Problem, displayed, displayed_within};
 use super::rules;
@@ -13,8 +15,19 @@ use super::tree::{Entry, Node, Value};
 
 const STDIO_KEYS: [&str; 5] = ["command", "args", "env", "cwd", "envFile"];
 const HTTP_KEYS: [&str; 3] = ["url", "headers", "oauth"];
-const COMMON_KEYS: [&str; 10] =
-    ["type", "allowTools", "denyTools", "timeoutMs", "connectTimeoutMs", "disabled", "confirm", "pinExecutable", "pinValues", "pinned"];
+const COMMON_KEYS: [&str; 11] = [
+    "type",
+    "allowTools",
+    "denyTools",
+    "timeoutMs",
+    "connectTimeoutMs",
+    "disabled",
+    "confirm",
+    "pinExecutable",
+    "pinValues",
+    "pinned",
+    "schemaViolations",
+];
 const SSE: &str =
     "the transport \"sse\" was replaced in the protocol of 2025-03-26: use \"type\": \"http\" with the server's Streamable HTTP address";
 
@@ -89,7 +102,8 @@ impl<'a> Reader<'a> {
         let connect_timeout_ms = self.milliseconds("connectTimeoutMs");
         let [disabled, pin_executable, pin_values, pinned] =
             ["disabled", "pinExecutable", "pinValues", "pinned"].map(|key| self.boolean(key));
-        let confirm = self.confirm();
+        let confirm = self.word("confirm", "\"never\", \"writes\" or \"always\"").unwrap_or_default();
+        let schema_violations = self.word("schemaViolations", "\"warn\" or \"error\"");
         Some(ServerDefinition {
             name: name.to_owned(),
             transport: transport?,
@@ -101,6 +115,7 @@ impl<'a> Reader<'a> {
             pin_executable,
             pin_values,
             pinned,
+            schema_violations,
             origin: std::mem::take(&mut self.origin),
         })
     }
@@ -312,17 +327,14 @@ impl<'a> Reader<'a> {
         value
     }
 
-    fn confirm(&mut self) -> Confirm {
-        let Some(node) = self.node.get("confirm") else { return Confirm::default() };
-        match node.text() {
-            Some("never") => Confirm::Never,
-            Some("writes") => Confirm::Writes,
-            Some("always") => Confirm::Always,
-            _ => {
-                self.wrong("confirm", node, "must be \"never\", \"writes\" or \"always\"");
-                Confirm::default()
-            }
+    /// One of some words, as serde knows them.
+    fn word<T: DeserializeOwned>(&mut self, key: &str, expected: &str) -> Option<T> {
+        let node = self.node.get(key)?;
+        let word = node.text().and_then(|text| T::deserialize(text.into_deserializer()).map_err(|_: WordError| ()).ok());
+        if word.is_none() {
+            self.wrong(key, node, format!("must be {expected}"));
         }
+        word
     }
 
     pub(super) fn path(&self, key: &str) -> String {

@@ -129,6 +129,12 @@ pub enum Error {
     #[error("{what} has {size} bytes; the limit is {limit} ({limit_name})")]
     ResponseTooLarge { what: String, size: String, limit: usize, limit_name: &'static str },
 
+    /// A result breaks the schema that its tool was approved with, and the config wants none such.
+    #[error(
+        "the result of {server}.{tool} breaks the tool's own outputSchema: {problem}. To get such results all the same, set \"schemaViolations\": \"warn\" for the server"
+    )]
+    OutputSchema { server: String, tool: String, problem: String },
+
     /// The arguments of a call are too large.
     #[error("the arguments of {what} have {size} bytes; the limit maxArgumentBytes is {limit}")]
     ArgumentsTooLarge { what: String, size: usize, limit: usize },
@@ -255,6 +261,7 @@ impl Error {
             Self::CallTimeout { .. } => "ERR_CALL_TIMEOUT",
             Self::Protocol { .. } => "ERR_PROTOCOL",
             Self::ResponseTooLarge { .. } => "ERR_RESPONSE_TOO_LARGE",
+            Self::OutputSchema { .. } => "ERR_OUTPUT_SCHEMA",
             Self::ArgumentsTooLarge { .. } => "ERR_ARGUMENTS_TOO_LARGE",
             Self::InvalidArguments { .. } => "ERR_INVALID_ARGUMENTS",
             Self::InputTooLarge { .. } => "ERR_INPUT_TOO_LARGE",

@@ -32,6 +32,7 @@ impl Error {
             Self::ServerExited { server, during, status, stderr } => Self::ServerExited { server, during, status, stderr: change(&stderr) },
             Self::RequestFailed { server, tool, problem } => Self::RequestFailed { server, tool, problem: change(&problem) },
             Self::Protocol { server, tool, code, message } => Self::Protocol { server, tool, code, message: change(&message) },
+            Self::OutputSchema { server, tool, problem } => Self::OutputSchema { server, tool, problem: change(&problem) },
             Self::InvalidArguments { what, problem } => Self::InvalidArguments { what, problem: change(&problem) },
             Self::CodeSyntax { message, line, column } => Self::CodeSyntax { message: change(&message), line, column },
             Self::GuestThrew { name, message, stack, line, column } => {

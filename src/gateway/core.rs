@@ -13,6 +13,7 @@ use super::events::{Event, Events};
 use super::launch::search_path;
 use super::learnt::LearntServers;
 use super::options::ConfigSource;
+use super::results::Results;
 use crate::catalog::Manifest;
 use crate::client::{Closed, Connections, Lease, Wanted};
 use crate::config::{OAuthSettings, ServerDefinition, Surroundings, inputs_of, read_env_file, resolve_command, resolve_http};
@@ -39,6 +40,7 @@ pub(super) struct Core {
     pub(super) shown: Mutex<HashMap<String, Arc<Manifest>>>,
     pub(super) closed: CancellationToken,
     pub(super) redactor: Arc<Redactor>,
+    pub(super) results: Results,
     pub(super) events: Events,
     pub(super) callbacks: CallbackChain,
     /// What a person allowed as long as the gateway is open.

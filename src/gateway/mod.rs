@@ -12,6 +12,7 @@ mod learnt;
 mod observer;
 mod options;
 mod reload;
+mod results;
 mod sandbox;
 
 use std::sync::{Arc, Mutex, Weak};
@@ -33,6 +34,7 @@ use self::core::{Core, filtered};
 use self::events::Events;
 use self::learnt::LearntServers;
 use self::observer::{CoreObserver, session};
+use self::results::Results;
 use crate::bridge::{ToolCall, ToolErrors, check_arguments_size, tool_result};
 use crate::client::{ConnectionState, Connections, Lease, Watchdog};
 use crate::config::{ServerDefinition, Surroundings};
@@ -130,6 +132,7 @@ impl Gateway {
             shown: Mutex::default(),
             closed: CancellationToken::new(),
             redactor: Arc::clone(redactor),
+            results: Results::new(options.schema_violations),
             events,
             session: session(&callbacks),
             callbacks,
@@ -216,7 +219,9 @@ impl Gateway {
             result = self.core.call_tool(call, &scope, options.timeout_ms) => result,
         };
         scope.take_warnings().into_iter().for_each(|warning| self.core.events.warn(warning));
-        let result = tool_result(&result?);
+        let result = result?;
+        self.core.check_result(name, tool, &result)?;
+        let result = tool_result(&result);
         let is_error = result.get("isError").and_then(Json::as_bool) == Some(true);
         Ok(if is_error { self.core.redactor.redact_json(&result) } else { result })
     }

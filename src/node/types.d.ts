@@ -6,6 +6,9 @@ export type Value = null | boolean | number | string | Uint8Array | Value[] | { 
 /** What a tool's own error becomes in the guest: a value `{ error }`, or an exception. */
 export type ToolErrors = 'return' | 'throw'
 
+/** What becomes of a result that breaks its tool's own `outputSchema`: it is returned with a warning, or refused (`ERR_OUTPUT_SCHEMA`). */
+export type SchemaViolations = 'warn' | 'error'
+
 /** Limits of one gateway. Sizes in bytes, times in milliseconds. Beyond one, an error names it and the size. */
 export interface Limits {
   /** Servers in the config. Default 20. */
@@ -64,7 +67,10 @@ export interface LogEvent {
   text: string
 }
 
-/** What an operator should know: something odd in the config (at `open` and `reload`), or that the ring-3 guest is in use (at `sandbox`). */
+/**
+ * What an operator should know: something odd in the config (at `open` and `reload`), that the ring-3 guest is in use (at `sandbox`), or
+ * a result that breaks its tool's own `outputSchema` (at `callTool`).
+ */
 export interface WarningEvent {
   type: 'warning'
   message: string
@@ -279,6 +285,8 @@ export interface GatewayOptions extends Callbacks {
   limits?: Partial<Limits>
   /** Which guest runs. Default `auto`: the standard one, or the ring-3 one on a KVM that cannot run that. */
   guest?: 'auto' | 'standard' | 'ring3'
+  /** For servers whose config does not say. Default `warn`: a warning of the run, or, for `callTool`, an event `warning`. */
+  schemaViolations?: SchemaViolations
   /** Whether `onEvent` is told of each connection and call as well. Default false. */
   trace?: boolean
 }

@@ -29,7 +29,7 @@ mod testing;
 mod tests;
 
 pub(in crate::client) use client::SESSION_RENEWED;
-pub(in crate::client) use failure::{Credentials, HttpFailure, failure_of, failure_of_start, failure_of_transport};
+pub(in crate::client) use failure::{HttpFailure, failure_of, failure_of_start};
 pub(in crate::client) use raw::raw_result;
 pub(in crate::client) use target::HttpLimits;
 pub(in crate::client) use transport::http_transport;
