@@ -1,26 +1,22 @@
 //! Servers that refuse, redirect, or are not there.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use std::sync::Arc;
-
-use rmcp::service::{ClientInitializeError, ClientLifecycleMode, ClientServiceExt as _};
+use rmcp::service::ClientLifecycleMode;
 use secrecy::{ExposeSecret, SecretString};
+use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpListener;
 
-use crate::client::handler::Handler;
 use crate::client::http::testing::*;
-use crate::client::http::{HttpFailure, HttpLimits, HttpTarget, TokenFuture, TokenSource, failure_of_start, http_transport};
+use crate::client::http::{HttpFailure, HttpLimits, HttpTarget, TokenFuture, TokenSource, failure_of_start};
 
 const LATER: [(&str, &str); 1] = [("retry-after", "1")];
 
 /// How a connection does not come to be.
 async fn refused(target: &HttpTarget, limits: HttpLimits) -> HttpFailure {
-    let transport = http_transport(target, no_tap(), limits).unwrap();
-    let error: ClientInitializeError =
-        patiently(Handler::default().serve_with_lifecycle(transport, ClientLifecycleMode::Initialize)).await.expect_err("it is refused");
+    let error = start(target, no_tap(), limits, ClientLifecycleMode::Initialize).await.expect_err("it is refused");
     failure_of_start(&error).unwrap_or_else(|| panic!("{error} has a reason of the transport"))
 }
 
@@ -246,8 +242,15 @@ async fn a_wrong_address_is_not_taken_for_the_older_transport() {
 }
 
 #[tokio::test]
-async fn a_certificate_problem_is_a_connection_that_never_was() {
-    let server = Server::start(|_, _| answer(200, &[], "")).await;
-    let failure = refused(&target(&server.url.replace("http://", "https://")), quick()).await;
+async fn a_handshake_that_fails_is_a_connection_that_never_was() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("https://{}/mcp", listener.local_addr().unwrap());
+    let serving = tokio::spawn(async move {
+        while let Ok((mut socket, _)) = listener.accept().await {
+            let _ = socket.write_all(b"HTTP/1.1 400 this is no TLS\r\n\r\n").await;
+        }
+    });
+    let failure = refused(&target(&url), quick()).await;
     assert!(matches!(failure, HttpFailure::NotSent { .. }), "{failure}");
+    serving.abort();
 }
