@@ -233,7 +233,7 @@ impl HttpClient {
     async fn delete(&self, session: &str, headers: &HashMap<HeaderName, HeaderValue>) -> Result<(), HttpFailure> {
         let headers = protocol_headers(BOTH, Some(session), headers);
         let request = Outgoing { method: Method::DELETE, body: None, headers, again: Again::Unsent, within: None };
-        let response = self.exchange(&request).await?;
+        let response = self.send_once(&request).await?;
         let status = response.status();
         // A server need not offer this, and may have forgotten the session before.
         if status.is_success() || matches!(status.as_u16(), 404 | 405) { Ok(()) } else { Err(status_failure(&response)) }
@@ -314,7 +314,9 @@ fn at_once(awaited: &Awaited, failure: HttpFailure) -> Result<StreamableHttpPost
     let error = match failure {
         HttpFailure::TimedOut { .. } if awaited.kind == Kind::Discover => unknown_method(),
         // The older handshake follows, and says better what is wrong.
-        HttpFailure::Status { .. } if awaited.kind == Kind::Discover => rmcp::model::ErrorData::invalid_request(failure.to_string(), None),
+        HttpFailure::Status { .. } | HttpFailure::Interrupted { .. } if awaited.kind == Kind::Discover => {
+            rmcp::model::ErrorData::invalid_request(failure.to_string(), None)
+        }
         HttpFailure::TooLarge { .. } | HttpFailure::Malformed(_) => failure.to_error_data(),
         other => return Err(Failed::Client(other)),
     };

@@ -88,11 +88,11 @@ impl Events {
                     self.phase = Phase::Ended;
                     Ok(())
                 }
-                step = self.step() => step,
                 () = passed(deadline) => {
                     self.give_up();
                     Ok(())
                 }
+                step = self.step() => step,
             };
             if let Err(failure) = step {
                 self.fail(&failure);
@@ -180,6 +180,7 @@ impl Events {
             Inbound::Answer(answer) => {
                 self.ready.push_back(answer.into_text());
                 self.phase = Phase::Draining;
+                self.deadline = None;
             }
             Inbound::Other => self.ready.push_back(text.map_or_else(|| message.to_string(), str::to_owned)),
             Inbound::Foreign => tracing::debug!("an answer to nothing was skipped"),

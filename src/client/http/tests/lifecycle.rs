@@ -103,10 +103,12 @@ async fn a_server_that_says_nothing_to_discover_counts_as_an_older_one_soon() {
 
 #[tokio::test]
 async fn a_server_that_refuses_discover_in_any_way_is_initialized() {
-    for status in [400, 404, 405, 422, 500, 502] {
-        let server = Server::mcp(move |seen, _| (seen.what() == "server/discover").then(|| answer(status, &[], "<html>"))).await;
+    let refusals = [400, 404, 405, 422, 500, 502].map(|status| answer(status, &[], "<html>"));
+    for refusal in refusals.into_iter().chain([vec![Piece::Close], stream([Piece::Close]), answer(200, &[], "")]) {
+        let said = format!("{refusal:?}");
+        let server = Server::mcp(move |seen, _| (seen.what() == "server/discover").then(|| refusal.clone())).await;
         let service = start(&target(&server.url), no_tap(), quick(), auto()).await.unwrap();
-        assert_eq!(service.peer().peer_info().unwrap().protocol_version, ProtocolVersion::V_2025_11_25, "{status}");
+        assert_eq!(service.peer().peer_info().unwrap().protocol_version, ProtocolVersion::V_2025_11_25, "{said}");
     }
 }
 

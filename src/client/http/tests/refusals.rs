@@ -254,3 +254,44 @@ async fn a_handshake_that_fails_is_a_connection_that_never_was() {
     assert!(matches!(failure, HttpFailure::NotSent { .. }), "{failure}");
     serving.abort();
 }
+
+#[tokio::test]
+async fn what_nobody_waits_for_asks_no_person() {
+    let challenge = [("www-authenticate", "Bearer error=\"insufficient_scope\"")];
+    let server = Server::mcp(move |seen, _| match seen.what() {
+        "GET" => Some(answer(403, &challenge, "")),
+        "DELETE" => Some(answer(401, &challenge, "")),
+        _ => None,
+    })
+    .await;
+    let tokens = Arc::new(Tokens::default());
+    let mut client = Client::with(&HttpTarget { tokens: Some(tokens.clone()), ..target(&server.url) }, no_tap(), quick()).await;
+    server.until_seen("GET").await;
+    client.call("t").await.unwrap();
+    patiently(client.service.close()).await.unwrap();
+    server.until_seen("DELETE").await;
+    assert!(tokens.challenges.lock().unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_token_that_cannot_be_had_fails_the_call_with_its_own_error() {
+    struct Without(AtomicUsize);
+    impl TokenSource for Without {
+        fn token(&self) -> TokenFuture<'_, Option<SecretString>> {
+            let broken = self.0.fetch_add(1, Ordering::Relaxed) > 4;
+            Box::pin(async move { if broken { Err(crate::Error::NoHandler) } else { Ok(None) } })
+        }
+        fn challenged<'a>(&'a self, _: u16, _: &'a str, _: Option<&'a SecretString>) -> TokenFuture<'a, bool> {
+            Box::pin(async { Ok(false) })
+        }
+    }
+    let server = Server::mcp(|_, _| None).await;
+    let target = HttpTarget { tokens: Some(Arc::new(Without(AtomicUsize::new(0)))), ..target(&server.url) };
+    let client = Client::with(&target, no_tap(), quick()).await;
+    let failure = loop {
+        if let Err(error) = client.call("t").await {
+            break crate::client::http::failure_of(&error).unwrap();
+        }
+    };
+    assert_eq!(failure.connect_error("remote").code(), "ERR_NO_HANDLER");
+}
