@@ -1,8 +1,7 @@
 //! rmcp's trait for a client of Streamable HTTP, done by ourselves.
 
 use std::collections::HashMap;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use futures::stream::BoxStream;
@@ -45,7 +44,15 @@ pub(super) struct Shared {
     pub(super) limits: HttpLimits,
     /// Ends all that is under way. rmcp's own worker does not look for an end while it starts.
     pub(super) stop: CancellationToken,
-    has_session: AtomicBool,
+    session: Mutex<Session>,
+}
+
+/// What is known of the server's session. rmcp forgets one that it has not yet begun to use.
+#[derive(Default)]
+struct Session {
+    begun: bool,
+    /// What is still to be said goodbye to.
+    open: Option<Arc<str>>,
 }
 
 impl std::ops::Deref for HttpClient {
@@ -58,7 +65,7 @@ impl std::ops::Deref for HttpClient {
 
 impl HttpClient {
     pub(super) fn new(endpoint: Endpoint, web: reqwest::Client, tap: Tap, limits: HttpLimits, stop: CancellationToken) -> Self {
-        Self(Arc::new(Shared { endpoint, web, tap, limits, stop, has_session: AtomicBool::new(false) }))
+        Self(Arc::new(Shared { endpoint, web, tap, limits, stop, session: Mutex::default() }))
     }
 
     async fn unless_stopped<T>(&self, work: impl Future<Output = Result<T, Failed>>) -> Result<T, Failed> {
@@ -85,10 +92,27 @@ impl HttpClient {
             Err(Failed::Client(failure)) => at_once(&awaited, failure)?,
             other => other?,
         };
-        if awaited.kind == Kind::Initialize && self.has_session.swap(true, Ordering::AcqRel) {
-            (self.tap)(&json!({ "jsonrpc": "2.0", "method": SESSION_RENEWED }));
+        if awaited.kind == Kind::Initialize {
+            self.begin_session(&answer);
         }
         Ok(answer)
+    }
+
+    fn begin_session(&self, answer: &StreamableHttpPostResponse) {
+        let open = match answer {
+            StreamableHttpPostResponse::Json(JsonRpcMessage::Response(_), id) | StreamableHttpPostResponse::Sse(_, id) => {
+                id.as_deref().map(Arc::from)
+            }
+            _ => return,
+        };
+        let begun = std::mem::replace(&mut *self.session(), Session { begun: true, open }).begun;
+        if begun {
+            (self.tap)(&json!({ "jsonrpc": "2.0", "method": SESSION_RENEWED }));
+        }
+    }
+
+    fn session(&self) -> std::sync::MutexGuard<'_, Session> {
+        self.session.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Sends what has no answer.
@@ -198,10 +222,18 @@ impl HttpClient {
         Err(Failed::Client(failure.with_detail(detail_of(&body))))
     }
 
-    async fn bye(&self, session: &str, headers: &HashMap<HeaderName, HeaderValue>) -> Result<(), HttpFailure> {
+    /// Says goodbye to the session, if nobody has done so.
+    pub(super) async fn bye(&self, headers: &HashMap<HeaderName, HeaderValue>) -> Result<(), HttpFailure> {
+        let Some(session) = self.session().open.take() else { return Ok(()) };
+        let after = self.limits.delete;
+        let said = tokio::time::timeout(after, self.delete(&session, headers)).await;
+        said.unwrap_or(Err(HttpFailure::TimedOut { waiting_for: "the end of the session", after }))
+    }
+
+    async fn delete(&self, session: &str, headers: &HashMap<HeaderName, HeaderValue>) -> Result<(), HttpFailure> {
         let headers = protocol_headers(BOTH, Some(session), headers);
         let request = Outgoing { method: Method::DELETE, body: None, headers, again: Again::Unsent, within: None };
-        let response = self.exchange(&request).await?;
+        let response = self.send_once(&request).await?;
         let status = response.status();
         // A server need not offer this, and may have forgotten the session before.
         if status.is_success() || matches!(status.as_u16(), 404 | 405) { Ok(()) } else { Err(status_failure(&response)) }
@@ -225,13 +257,11 @@ impl StreamableHttpClient for HttpClient {
     async fn delete_session(
         &self,
         _uri: Arc<str>,
-        session: Arc<str>,
+        _session: Arc<str>,
         _auth_header: Option<String>,
         headers: HashMap<HeaderName, HeaderValue>,
     ) -> Result<(), Failed> {
-        let after = self.limits.delete;
-        let said = tokio::time::timeout(after, self.bye(&session, &headers)).await;
-        said.unwrap_or(Err(HttpFailure::TimedOut { waiting_for: "the end of the session", after })).map_err(Failed::Client)
+        self.bye(&headers).await.map_err(Failed::Client)
     }
 
     async fn get_stream(
@@ -284,7 +314,9 @@ fn at_once(awaited: &Awaited, failure: HttpFailure) -> Result<StreamableHttpPost
     let error = match failure {
         HttpFailure::TimedOut { .. } if awaited.kind == Kind::Discover => unknown_method(),
         // The older handshake follows, and says better what is wrong.
-        HttpFailure::Status { .. } if awaited.kind == Kind::Discover => rmcp::model::ErrorData::invalid_request(failure.to_string(), None),
+        HttpFailure::Status { .. } | HttpFailure::Interrupted { .. } if awaited.kind == Kind::Discover => {
+            rmcp::model::ErrorData::invalid_request(failure.to_string(), None)
+        }
         HttpFailure::TooLarge { .. } | HttpFailure::Malformed(_) => failure.to_error_data(),
         other => return Err(Failed::Client(other)),
     };

@@ -17,7 +17,7 @@ impl HttpClient {
         let headers = protocol_headers(EVENT_STREAM, None, &std::collections::HashMap::new());
         let request = Outgoing { method: Method::GET, body: None, headers, again: Again::Unsent, within: None };
         let asking = async {
-            let mut response = self.exchange(&request).await.ok()?;
+            let mut response = self.send_once(&request).await.ok()?;
             if response.status() != StatusCode::OK || content_type(&response) != EVENT_STREAM {
                 return None;
             }

@@ -88,11 +88,11 @@ impl Events {
                     self.phase = Phase::Ended;
                     Ok(())
                 }
-                step = self.step() => step,
                 () = passed(deadline) => {
                     self.give_up();
                     Ok(())
                 }
+                step = self.step() => step,
             };
             if let Err(failure) = step {
                 self.fail(&failure);
@@ -152,25 +152,27 @@ impl Events {
 
     fn take(&mut self, event: Event) {
         self.position.note(&event);
-        if !matches!(event.kind.as_str(), "" | "message") || event.data.trim().is_empty() || self.phase != Phase::Reading {
+        let Event { kind, data, .. } = event;
+        let text = data.trim_start_matches('\u{feff}').trim();
+        if !matches!(kind.as_str(), "" | "message") || text.is_empty() || self.phase != Phase::Reading {
             return;
         }
-        match serde_json::from_str::<Json>(&event.data) {
+        match serde_json::from_str::<Json>(text) {
             // Batches existed in the protocol of 2025-03-26.
             Ok(Json::Array(batch)) => {
                 for message in batch {
                     self.take_message(message, None);
                 }
             }
-            Ok(message) => self.take_message(message, Some(event.data)),
-            Err(error) if self.awaited.is_some() && is_answer_like(&event.data) => {
+            Ok(message) => self.take_message(message, Some(text)),
+            Err(error) if self.awaited.is_some() && is_answer_like(text) => {
                 self.fail(&HttpFailure::Malformed(format!("its answer is no valid JSON: {error}")));
             }
             Err(error) => tracing::debug!(%error, "an event that is no JSON was skipped"),
         }
     }
 
-    fn take_message(&mut self, mut message: Json, text: Option<String>) {
+    fn take_message(&mut self, mut message: Json, text: Option<&str>) {
         if (self.http.tap)(&message) || self.phase != Phase::Reading {
             return;
         }
@@ -178,8 +180,9 @@ impl Events {
             Inbound::Answer(answer) => {
                 self.ready.push_back(answer.into_text());
                 self.phase = Phase::Draining;
+                self.deadline = None;
             }
-            Inbound::Other => self.ready.push_back(text.unwrap_or_else(|| message.to_string())),
+            Inbound::Other => self.ready.push_back(text.map_or_else(|| message.to_string(), str::to_owned)),
             Inbound::Foreign => tracing::debug!("an answer to nothing was skipped"),
             Inbound::Noise => tracing::debug!("JSON that is no message was skipped"),
         }

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use rmcp::RoleClient;
 use rmcp::model::{CallToolRequestParams, ClientRequest, Request};
-use rmcp::service::{ClientLifecycleMode, ClientServiceExt as _, Peer, PeerRequestOptions, RunningService, ServiceError};
+use rmcp::service::{
+    ClientInitializeError, ClientLifecycleMode, ClientServiceExt as _, Peer, PeerRequestOptions, RunningService, ServiceError,
+};
 use serde_json::{Value as Json, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -63,11 +65,9 @@ pub(in crate::client) type Reply = Vec<Piece>;
 
 /// A whole answer, after which the connection can be used again.
 pub(in crate::client) fn answer(status: u16, headers: &[(&str, &str)], body: impl AsRef<[u8]>) -> Reply {
-    let mut text = format!("HTTP/1.1 {status} Status\r\ncontent-length: {}\r\n", body.as_ref().len());
-    for (name, value) in headers {
-        text += &format!("{name}: {value}\r\n");
-    }
-    let mut bytes = (text + "\r\n").into_bytes();
+    let headers: Vec<_> = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+    let head = format!("HTTP/1.1 {status} Status\r\ncontent-length: {}\r\n{}\r\n", body.as_ref().len(), headers.concat());
+    let mut bytes = head.into_bytes();
     bytes.extend_from_slice(body.as_ref());
     vec![Piece::Bytes(bytes)]
 }
@@ -257,6 +257,14 @@ pub(in crate::client) fn quick() -> HttpLimits {
     }
 }
 
+/// A connection's beginning.
+pub(in crate::client) async fn start(target: &HttpTarget, tap: Tap, limits: HttpLimits, era: ClientLifecycleMode) -> Started {
+    let transport = http_transport(target, tap, limits).unwrap();
+    Box::pin(patiently(Handler::default().serve_with_lifecycle(transport, era))).await
+}
+
+type Started = Result<RunningService<RoleClient, Handler>, ClientInitializeError>;
+
 pub(in crate::client) fn no_tap() -> Tap {
     Arc::new(|_| false)
 }
@@ -282,9 +290,7 @@ impl Client {
     }
 
     pub(in crate::client) async fn with(target: &HttpTarget, tap: Tap, limits: HttpLimits) -> Self {
-        let transport = http_transport(target, tap, limits).unwrap();
-        let serving = Handler::default().serve_with_lifecycle(transport, ClientLifecycleMode::Initialize);
-        Self { service: patiently(serving).await.unwrap() }
+        Self { service: start(target, tap, limits, ClientLifecycleMode::Initialize).await.unwrap() }
     }
 
     pub(in crate::client) fn peer(&self) -> &Peer<RoleClient> {

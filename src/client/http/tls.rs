@@ -10,7 +10,7 @@ use url::Url;
 use super::target::{HttpLimits, is_loopback};
 
 /// Connections kept open for the next request.
-const IDLE_CONNECTIONS: usize = 4;
+const IDLE_CONNECTIONS: usize = 16;
 const IDLE: Duration = Duration::from_secs(30);
 
 /// A client for one server. It follows no redirect and tries nothing twice: that is decided here.

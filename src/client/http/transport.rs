@@ -1,5 +1,6 @@
 //! The whole: our client beneath rmcp's worker, and an end to both.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use rmcp::RoleClient;
@@ -40,12 +41,13 @@ pub(in crate::client) fn http_transport(target: &HttpTarget, tap: Tap, limits: H
     config.channel_buffer_capacity = QUEUE;
     config.retry_config = Arc::new(NeverRetry::default());
     let client = HttpClient::new(endpoint, web, tap, limits, stop.clone());
-    let inner = StreamableHttpClientTransport::with_client(client, config);
-    Ok(HttpTransport { inner, discovering: None, overtaken: None, stop })
+    let inner = StreamableHttpClientTransport::with_client(client.clone(), config);
+    Ok(HttpTransport { inner, client, discovering: None, overtaken: None, stop })
 }
 
 struct HttpTransport {
     inner: StreamableHttpClientTransport<HttpClient>,
+    client: HttpClient,
     /// The last `server/discover`, and the one that rmcp no longer waited for when it began the older handshake.
     discovering: Option<RequestId>,
     overtaken: Option<RequestId>,
@@ -55,6 +57,11 @@ struct HttpTransport {
 impl Drop for HttpTransport {
     fn drop(&mut self) {
         self.stop.cancel();
+        // A start that was given up leaves a session that rmcp does not end. After a close there is none.
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            let client = self.client.clone();
+            runtime.spawn(async move { client.bye(&HashMap::new()).await });
+        }
     }
 }
 

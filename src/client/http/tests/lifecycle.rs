@@ -3,12 +3,11 @@
 use std::time::{Duration, Instant};
 
 use rmcp::model::{ClientRequest, ListToolsRequest, ProtocolVersion};
-use rmcp::service::{ClientLifecycleMode, ClientServiceExt as _};
+use rmcp::service::ClientLifecycleMode;
 use serde_json::json;
 
-use crate::client::handler::Handler;
 use crate::client::http::testing::*;
-use crate::client::http::{HttpFailure, SESSION_RENEWED, http_transport};
+use crate::client::http::{HttpFailure, SESSION_RENEWED};
 
 fn auto() -> ClientLifecycleMode {
     ClientLifecycleMode::Auto {
@@ -96,8 +95,7 @@ async fn a_server_that_says_nothing_to_discover_counts_as_an_older_one_soon() {
     for reply in silent {
         let server = Server::mcp(move |seen, _| (seen.what() == "server/discover").then(reply)).await;
         let started = Instant::now();
-        let transport = http_transport(&target(&server.url), no_tap(), quick()).unwrap();
-        let service = patiently(Handler::default().serve_with_lifecycle(transport, auto())).await.unwrap();
+        let service = start(&target(&server.url), no_tap(), quick(), auto()).await.unwrap();
         assert!(started.elapsed() < Duration::from_secs(5), "rmcp alone waits for ten");
         assert_eq!(service.peer().peer_info().unwrap().protocol_version, ProtocolVersion::V_2025_11_25);
     }
@@ -105,21 +103,18 @@ async fn a_server_that_says_nothing_to_discover_counts_as_an_older_one_soon() {
 
 #[tokio::test]
 async fn a_server_that_refuses_discover_in_any_way_is_initialized() {
-    for status in [400, 404, 405, 422, 500, 502] {
-        let server = Server::mcp(move |seen, _| (seen.what() == "server/discover").then(|| answer(status, &[], "<html>"))).await;
-        let transport = http_transport(&target(&server.url), no_tap(), quick()).unwrap();
-        let service = patiently(Handler::default().serve_with_lifecycle(transport, auto())).await.unwrap();
-        assert_eq!(service.peer().peer_info().unwrap().protocol_version, ProtocolVersion::V_2025_11_25, "{status}");
+    let refusals = [400, 404, 405, 422, 500, 502].map(|status| answer(status, &[], "<html>"));
+    for refusal in refusals.into_iter().chain([vec![Piece::Close], stream([Piece::Close]), answer(200, &[], "")]) {
+        let said = format!("{refusal:?}");
+        let server = Server::mcp(move |seen, _| (seen.what() == "server/discover").then(|| refusal.clone())).await;
+        let service = start(&target(&server.url), no_tap(), quick(), auto()).await.unwrap();
+        assert_eq!(service.peer().peer_info().unwrap().protocol_version, ProtocolVersion::V_2025_11_25, "{said}");
     }
 }
 
 #[tokio::test]
 async fn a_stateless_server_gets_the_headers_that_its_tools_ask_for() {
     let server = Server::mcp(|seen, _| match seen.what() {
-        "server/discover" => Some(json_answer(&seen.result(&json!({
-            "resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": { "tools": {} },
-            "serverInfo": { "name": "n", "version": "1" }, "ttlMs": 0, "cacheScope": "private"
-        })))),
         "tools/list" => Some(json_answer(&seen.result(&json!({
             "resultType": "complete", "ttlMs": 0, "cacheScope": "private",
             "tools": [
@@ -128,11 +123,10 @@ async fn a_stateless_server_gets_the_headers_that_its_tools_ask_for() {
                 { "name": 3 },
             ]
         })))),
-        _ => None,
+        _ => modern(seen),
     })
     .await;
-    let transport = http_transport(&target(&server.url), no_tap(), quick()).unwrap();
-    let client = Client { service: patiently(Handler::default().serve_with_lifecycle(transport, auto())).await.unwrap() };
+    let client = Client { service: start(&target(&server.url), no_tap(), quick(), auto()).await.unwrap() };
     let page = client.ask(ClientRequest::ListToolsRequest(ListToolsRequest::default())).await.unwrap();
     assert_eq!(page["tools"].as_array().unwrap().len(), 1, "{page}");
     client.ask(tool_call("t", json!({ "where": "here" }))).await.unwrap();
@@ -148,10 +142,9 @@ async fn a_start_that_is_given_up_leaves_nothing_open() {
     let hanging: [fn() -> Reply; 2] = [|| vec![Piece::Hold], || stream([Piece::Forever(b": drip\n\n".into())])];
     for reply in hanging {
         let server = Server::mcp(move |seen, _| (seen.what() == "initialize").then(reply)).await;
-        let transport = http_transport(&target(&server.url), no_tap(), quick()).unwrap();
-        let start = Handler::default().serve_with_lifecycle(transport, ClientLifecycleMode::Initialize);
+        let target = target(&server.url);
         tokio::select! {
-            _ = start => panic!("it cannot start"),
+            _ = start(&target, no_tap(), quick(), ClientLifecycleMode::Initialize) => panic!("it cannot start"),
             () = server.until_seen("initialize") => {}
         }
         server.until_left(1).await;
@@ -162,4 +155,52 @@ async fn a_start_that_is_given_up_leaves_nothing_open() {
 async fn a_refused_notification_of_the_handshake_does_not_end_the_connection() {
     let server = Server::mcp(|seen, _| (seen.what() == "notifications/initialized").then(|| answer(500, &[], ""))).await;
     Client::of(&server).await.call("t").await.unwrap();
+}
+
+#[tokio::test]
+async fn a_session_whose_start_is_given_up_is_ended() {
+    let server = Server::mcp(|seen, _| (seen.what() == "notifications/initialized").then(|| vec![Piece::Hold])).await;
+    let target = target(&server.url);
+    tokio::select! {
+        _ = start(&target, no_tap(), quick(), ClientLifecycleMode::Initialize) => panic!("it cannot start"),
+        () = server.until_seen("notifications/initialized") => {}
+    }
+    server.until_seen("DELETE").await;
+    assert_eq!(server.seen("DELETE")[0].header("mcp-session-id"), Some("s1"));
+}
+
+fn modern(seen: &Seen) -> Option<Reply> {
+    (seen.what() == "server/discover").then(|| {
+        json_answer(&seen.result(&json!({
+            "resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": { "tools": { "listChanged": true } },
+            "serverInfo": { "name": "n", "version": "1" }, "ttlMs": 0, "cacheScope": "private"
+        })))
+    })
+}
+
+#[tokio::test]
+async fn a_subscription_hears_the_server_and_ends_with_its_stream() {
+    let server = Server::mcp(|seen, _| match seen.what() {
+        "subscriptions/listen" => {
+            let about = |method: &str, more: serde_json::Value| {
+                let mut params = json!({ "_meta": { "io.modelcontextprotocol/subscriptionId": seen.body["id"] } });
+                params.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+                data(&json!({ "jsonrpc": "2.0", "method": method, "params": params }))
+            };
+            Some(stream([
+                about("notifications/subscriptions/acknowledged", json!({ "notifications": { "toolsListChanged": true } })),
+                about("notifications/tools/list_changed", json!({})),
+                Piece::Close,
+            ]))
+        }
+        _ => modern(seen),
+    })
+    .await;
+    let client = Client { service: start(&target(&server.url), no_tap(), quick(), auto()).await.unwrap() };
+    let filter = serde_json::from_value(json!({ "toolsListChanged": true })).unwrap();
+    let mut subscription = patiently(client.peer().listen(filter)).await.unwrap();
+    assert!(patiently(subscription.next()).await.unwrap().is_some());
+    assert!(patiently(subscription.next()).await.unwrap().is_none());
+    assert_eq!(subscription.end(), Some(&rmcp::service::SubscriptionEnd::Abrupt));
+    assert!(server.seen("GET").is_empty(), "a subscription is not resumed");
 }

@@ -1,26 +1,22 @@
 //! Servers that refuse, redirect, or are not there.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use std::sync::Arc;
-
-use rmcp::service::{ClientInitializeError, ClientLifecycleMode, ClientServiceExt as _};
+use rmcp::service::ClientLifecycleMode;
 use secrecy::{ExposeSecret, SecretString};
+use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpListener;
 
-use crate::client::handler::Handler;
 use crate::client::http::testing::*;
-use crate::client::http::{HttpFailure, HttpLimits, HttpTarget, TokenFuture, TokenSource, failure_of_start, http_transport};
+use crate::client::http::{HttpFailure, HttpLimits, HttpTarget, TokenFuture, TokenSource, failure_of_start};
 
 const LATER: [(&str, &str); 1] = [("retry-after", "1")];
 
 /// How a connection does not come to be.
 async fn refused(target: &HttpTarget, limits: HttpLimits) -> HttpFailure {
-    let transport = http_transport(target, no_tap(), limits).unwrap();
-    let error: ClientInitializeError =
-        patiently(Handler::default().serve_with_lifecycle(transport, ClientLifecycleMode::Initialize)).await.expect_err("it is refused");
+    let error = start(target, no_tap(), limits, ClientLifecycleMode::Initialize).await.expect_err("it is refused");
     failure_of_start(&error).unwrap_or_else(|| panic!("{error} has a reason of the transport"))
 }
 
@@ -246,8 +242,56 @@ async fn a_wrong_address_is_not_taken_for_the_older_transport() {
 }
 
 #[tokio::test]
-async fn a_certificate_problem_is_a_connection_that_never_was() {
-    let server = Server::start(|_, _| answer(200, &[], "")).await;
-    let failure = refused(&target(&server.url.replace("http://", "https://")), quick()).await;
+async fn a_handshake_that_fails_is_a_connection_that_never_was() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("https://{}/mcp", listener.local_addr().unwrap());
+    let serving = tokio::spawn(async move {
+        while let Ok((mut socket, _)) = listener.accept().await {
+            let _ = socket.write_all(b"HTTP/1.1 400 this is no TLS\r\n\r\n").await;
+        }
+    });
+    let failure = refused(&target(&url), quick()).await;
     assert!(matches!(failure, HttpFailure::NotSent { .. }), "{failure}");
+    serving.abort();
+}
+
+#[tokio::test]
+async fn what_nobody_waits_for_asks_no_person() {
+    let challenge = [("www-authenticate", "Bearer error=\"insufficient_scope\"")];
+    let server = Server::mcp(move |seen, _| match seen.what() {
+        "GET" => Some(answer(403, &challenge, "")),
+        "DELETE" => Some(answer(401, &challenge, "")),
+        _ => None,
+    })
+    .await;
+    let tokens = Arc::new(Tokens::default());
+    let mut client = Client::with(&HttpTarget { tokens: Some(tokens.clone()), ..target(&server.url) }, no_tap(), quick()).await;
+    server.until_seen("GET").await;
+    client.call("t").await.unwrap();
+    patiently(client.service.close()).await.unwrap();
+    server.until_seen("DELETE").await;
+    assert!(tokens.challenges.lock().unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_token_that_cannot_be_had_fails_the_call_with_its_own_error() {
+    struct Without(AtomicUsize);
+    impl TokenSource for Without {
+        fn token(&self) -> TokenFuture<'_, Option<SecretString>> {
+            let broken = self.0.fetch_add(1, Ordering::Relaxed) > 4;
+            Box::pin(async move { if broken { Err(crate::Error::NoHandler) } else { Ok(None) } })
+        }
+        fn challenged<'a>(&'a self, _: u16, _: &'a str, _: Option<&'a SecretString>) -> TokenFuture<'a, bool> {
+            Box::pin(async { Ok(false) })
+        }
+    }
+    let server = Server::mcp(|_, _| None).await;
+    let target = HttpTarget { tokens: Some(Arc::new(Without(AtomicUsize::new(0)))), ..target(&server.url) };
+    let client = Client::with(&target, no_tap(), quick()).await;
+    let failure = loop {
+        if let Err(error) = client.call("t").await {
+            break crate::client::http::failure_of(&error).unwrap();
+        }
+    };
+    assert_eq!(failure.connect_error("remote").code(), "ERR_NO_HANDLER");
 }

@@ -131,7 +131,10 @@ async fn a_batch_in_an_event_is_understood() {
 
 #[tokio::test]
 async fn a_stream_that_never_ends_holds_up_nothing_but_its_own_call_and_ends_with_it() {
-    let endless: [Reply; 3] = [
+    let dripping = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n";
+    let endless: [Reply; 5] = [
+        vec![Piece::Hold],
+        vec![Piece::Bytes(dripping.into()), event("{"), Piece::Hold],
         stream([Piece::Hold]),
         stream([Piece::Forever(b": drip\n\n".into())]),
         stream([Piece::Forever(
