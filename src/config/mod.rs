@@ -6,6 +6,7 @@
 
 mod definition;
 mod env_file;
+mod filters;
 mod inputs;
 mod oauth;
 mod parse;
@@ -24,9 +25,10 @@ mod oauth_tests;
 mod properties;
 
 pub use definition::{
-    Confirm, InputDefinition, InvalidServer, Origin, SchemaViolations, ServerDefinition, ToolFilter, Transport, inputs_of,
+    Confirm, InputDefinition, InvalidServer, Origin, ProtocolVersion, SchemaViolations, ServerDefinition, ToolFilter, Transport, inputs_of,
 };
 pub use env_file::{MAX_ENV_FILE_BYTES, parse_env_file, read_env_file};
+pub use filters::{UriFilter, covers};
 pub use oauth::{Grant, OAuthDefinition, OAuthSettings, SigningAlgorithm};
 pub use parse::{Config, parse_object, parse_text};
 pub use problem::Problem;

@@ -7,6 +7,7 @@ use serde::de::value::Error as WordError;
 use serde::de::{DeserializeOwned, IntoDeserializer as _};
 
 use super::definition::{Origin, ServerDefinition, ToolFilter, Transport};
+use super::filters::{UriFilter, check_pattern};
 use super::inputs::Inputs;
 use super::problem::{Position, Problem, displayed, displayed_within};
 use super::rules;
@@ -14,8 +15,8 @@ use super::template::{Allowed, Template};
 use super::tree::{Entry, Node, Value};
 
 const STDIO_KEYS: [&str; 5] = ["command", "args", "env", "cwd", "envFile"];
-const HTTP_KEYS: [&str; 3] = ["url", "headers", "oauth"];
-const COMMON_KEYS: [&str; 11] = [
+const HTTP_KEYS: [&str; 4] = ["url", "headers", "allowInsecureHttp", "oauth"];
+const COMMON_KEYS: [&str; 20] = [
     "type",
     "allowTools",
     "denyTools",
@@ -27,7 +28,17 @@ const COMMON_KEYS: [&str; 11] = [
     "pinValues",
     "pinned",
     "schemaViolations",
+    "allowResources",
+    "denyResources",
+    "allowPrompts",
+    "denyPrompts",
+    "elicits",
+    "idleTimeoutMs",
+    "keepAliveMs",
+    "maxCallTimeoutMs",
+    "protocolVersion",
 ];
+const PROTOCOL_VERSIONS: &str = "\"2024-11-05\", \"2025-03-26\", \"2025-06-18\", \"2025-11-25\" or \"2026-07-28\"";
 const SSE: &str =
     "the transport \"sse\" was replaced in the protocol of 2025-03-26: use \"type\": \"http\" with the server's Streamable HTTP address";
 
@@ -94,12 +105,15 @@ impl<'a> Reader<'a> {
             }
         }
         let transport = self.transport();
-        let filter = ToolFilter {
-            allow: self.node.get("allowTools").map(|list| self.strings("allowTools", list)),
-            deny: self.node.get("denyTools").map(|list| self.strings("denyTools", list)).unwrap_or_default(),
-        };
+        let filter = self.names("allowTools", "denyTools");
+        let prompt_filter = self.names("allowPrompts", "denyPrompts");
+        let resource_filter = self.uris("allowResources", "denyResources");
         let call_timeout_ms = self.milliseconds("timeoutMs");
         let connect_timeout_ms = self.milliseconds("connectTimeoutMs");
+        let [idle_timeout_ms, keep_alive_ms, max_call_timeout_ms] =
+            ["idleTimeoutMs", "keepAliveMs", "maxCallTimeoutMs"].map(|key| self.milliseconds(key));
+        let [allow_insecure_http, elicits] = ["allowInsecureHttp", "elicits"].map(|key| self.boolean(key));
+        let protocol_version = self.word("protocolVersion", PROTOCOL_VERSIONS);
         let [disabled, pin_executable, pin_values, pinned] =
             ["disabled", "pinExecutable", "pinValues", "pinned"].map(|key| self.boolean(key));
         let confirm = self.word("confirm", "\"never\", \"writes\" or \"always\"").unwrap_or_default();
@@ -116,6 +130,14 @@ impl<'a> Reader<'a> {
             pin_values,
             pinned,
             schema_violations,
+            resource_filter,
+            prompt_filter,
+            allow_insecure_http,
+            elicits,
+            idle_timeout_ms,
+            keep_alive_ms,
+            max_call_timeout_ms,
+            protocol_version,
             origin: std::mem::take(&mut self.origin),
         })
     }
@@ -300,6 +322,25 @@ impl<'a> Reader<'a> {
             return Vec::new();
         };
         items.iter().enumerate().filter_map(|(index, item)| self.string(&format!("{key}[{index}]"), item)).collect()
+    }
+
+    fn names(&mut self, allow: &str, deny: &str) -> ToolFilter {
+        ToolFilter {
+            allow: self.node.get(allow).map(|list| self.strings(allow, list)),
+            deny: self.node.get(deny).map(|list| self.strings(deny, list)).unwrap_or_default(),
+        }
+    }
+
+    fn uris(&mut self, allow: &str, deny: &str) -> UriFilter {
+        for key in [allow, deny] {
+            for (index, item) in self.node.get(key).and_then(Node::items).unwrap_or_default().iter().enumerate() {
+                if let Some(problem) = item.text().and_then(|pattern| check_pattern(pattern).err()) {
+                    self.wrong(&format!("{key}[{index}]"), item, problem);
+                }
+            }
+        }
+        let ToolFilter { allow, deny } = self.names(allow, deny);
+        UriFilter { allow, deny }
     }
 
     fn object(&mut self, key: &str) -> &'a [Entry] {

@@ -103,7 +103,9 @@ impl Core {
 
     fn call_limits(&self, server: &ServerDefinition, timeout_ms: Option<u64>) -> CallLimits {
         let limit_ms = server.call_timeout_ms.unwrap_or(self.limits.call_timeout_ms);
-        CallLimits::fixed(Duration::from_millis(timeout_ms.unwrap_or(limit_ms).min(limit_ms)))
+        let most_ms = server.max_call_timeout_ms.unwrap_or(self.limits.max_call_timeout_ms);
+        let timeout = Duration::from_millis(timeout_ms.unwrap_or(limit_ms).min(limit_ms));
+        CallLimits { timeout, most: Duration::from_millis(most_ms).max(timeout) }
     }
 
     /// The tool, as it was approved, of a server that is enabled.

@@ -173,7 +173,8 @@ impl Core {
 }
 
 fn wanted(server: &ServerDefinition, patience: Duration) -> Wanted {
-    Wanted { server: server.name.clone(), pinned: server.pinned, idle_timeout: None, keep_alive: None, patience }
+    let (idle_timeout, keep_alive) = (server.idle_timeout_ms.map(Duration::from_millis), server.keep_alive_ms.map(Duration::from_millis));
+    Wanted { server: server.name.clone(), pinned: server.pinned, idle_timeout, keep_alive, patience }
 }
 
 /// A manifest without the tools that the config hides.

@@ -43,7 +43,7 @@ impl Core {
         let values = headers.iter().map(|(_, value)| value).filter(|value| is_redactable(value.expose_secret()));
         self.redactor.add(values.chain(secrets.iter().filter(|secret| is_redactable(secret.expose_secret()))));
         let clock = ConnectClock::start(None, server.connect_timeout_ms, self.limits.connect_timeout_ms);
-        let target = HttpTarget { server: server.name.clone(), url, headers, allow_insecure: false, tokens: None };
+        let target = HttpTarget { server: server.name.clone(), url, headers, allow_insecure: server.allow_insecure_http, tokens: None };
         self.launch_of(server, Target::Http(target), clock)
     }
 
@@ -55,10 +55,10 @@ impl Core {
             target,
             redact: Arc::new(move |text| redactor.redact(text).into_owned()),
             clock,
-            protocol_version: None,
+            protocol_version: server.protocol_version.map(|version| version.as_str().to_owned()),
             era: learnt.era,
             roots: Vec::new(),
-            elicits: learnt.elicits,
+            elicits: server.elicits || learnt.elicits,
         }
     }
 

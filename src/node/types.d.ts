@@ -19,6 +19,8 @@ export interface Limits {
   connectTimeoutMs: number
   /** One tool call; less where less is left of the run. Default 30,000. */
   callTimeoutMs: number
+  /** One tool call whose server reports progress: each report gives it `callTimeoutMs` anew, up to this. Default 300,000. */
+  maxCallTimeoutMs: number
   /** One run, from its own start. Default 60,000. */
   runTimeoutMs: number
   /** Failed reconnects in a row, a server. Default 3. */
@@ -424,6 +426,13 @@ export interface CommandRequest {
   confirm: 'never' | 'writes' | 'always'
   allowTools?: string[]
   denyTools: string[]
+  /** URIs, exact or with `*` at their end. */
+  allowResources?: string[]
+  denyResources: string[]
+  allowPrompts?: string[]
+  denyPrompts: string[]
+  /** `http://` to more than this machine. */
+  allowInsecureHttp: boolean
   pinExecutable: boolean
   pinValues: boolean
   warning: string
