@@ -9,7 +9,9 @@ use super::callbacks::{CallbackChain, pause};
 use super::core::{Core, Inputs};
 use super::events::Event;
 use crate::client::{ConnectClock, HttpTarget, Launch, Target};
-use crate::config::{ResolvedCommand, ResolvedHttp, ServerDefinition, Transport, inputs_of, read_env_file, resolve_command, resolve_http};
+use crate::config::{
+    ResolvedCommand, ResolvedHttp, ServerDefinition, Transport, inputs_of, read_env_file, resolve_command, resolve_http, resolve_roots,
+};
 use crate::error::{Error, Result};
 use crate::sandbox::RunControl;
 use crate::trust::{Standing, is_redactable, is_secret};
@@ -27,17 +29,17 @@ impl Core {
         // While a person typed, another may have taken the approval back.
         self.check_approved(server)?;
         if let Some(remote) = resolve_http(server, &self.surroundings, &inputs)? {
-            return Ok(self.launch_http(server, remote));
+            return self.launch_http(server, remote);
         }
         let missing = || Error::Internal(format!("server \"{}\" has neither a command nor a url", server.name));
         let command = resolve_command(server, &self.surroundings, &inputs, read_env_file)?.ok_or_else(missing)?;
         self.learn_secrets(server, &command);
         self.check_executable(server, &command).await?;
         let clock = ConnectClock::start(Some(&command.command), server.connect_timeout_ms, self.limits.connect_timeout_ms);
-        Ok(self.launch_of(server, Target::Process(command), clock))
+        self.launch_of(server, Target::Process(command), clock)
     }
 
-    fn launch_http(&self, server: &ServerDefinition, remote: ResolvedHttp) -> Launch {
+    fn launch_http(&self, server: &ServerDefinition, remote: ResolvedHttp) -> Result<Launch> {
         let ResolvedHttp { url, headers, oauth: _, secrets } = remote;
         // Every value of a header may be a credential, whatever its name.
         let values = headers.iter().map(|(_, value)| value).filter(|value| is_redactable(value.expose_secret()));
@@ -47,19 +49,20 @@ impl Core {
         self.launch_of(server, Target::Http(target), clock)
     }
 
-    fn launch_of(&self, server: &ServerDefinition, target: Target, clock: ConnectClock) -> Launch {
+    fn launch_of(&self, server: &ServerDefinition, target: Target, clock: ConnectClock) -> Result<Launch> {
+        let roots = resolve_roots(server, &self.surroundings)?;
         let redactor = Arc::clone(&self.redactor);
         let learnt = self.learnt.get(&server.name, &self.subject(server).digest);
-        Launch {
+        Ok(Launch {
             server: server.name.clone(),
             target,
             redact: Arc::new(move |text| redactor.redact(text).into_owned()),
             clock,
             protocol_version: server.protocol_version.map(|version| version.as_str().to_owned()),
             era: learnt.era,
-            roots: Vec::new(),
+            roots,
             elicits: server.elicits || learnt.elicits,
-        }
+        })
     }
 
     fn check_approved(&self, server: &ServerDefinition) -> Result<()> {

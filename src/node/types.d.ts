@@ -433,6 +433,8 @@ export interface CommandRequest {
   denyPrompts: string[]
   /** `http://` to more than this machine. */
   allowInsecureHttp: boolean
+  /** Folders that the server is told of when it asks for roots; it may take them for all that it may touch. */
+  roots: string[]
   pinExecutable: boolean
   pinValues: boolean
   warning: string
