@@ -3,6 +3,7 @@
 mod connection;
 mod handler;
 mod http;
+mod oauth;
 mod pool;
 mod process;
 mod tap;
@@ -11,6 +12,9 @@ mod watchdog;
 
 pub use connection::{CallLimits, Connection};
 pub use http::{TokenFuture, TokenSource};
+pub use oauth::{
+    Authorization, AuthorizationPrompt, Authorize, Grant, OAuth, OAuthContext, OAuthSettings, OnSecret, SigningAlgorithm, TokenStore,
+};
 pub use pool::Connections;
 pub use process::{Launch, Redact};
 pub use watchdog::Watchdog;

@@ -30,6 +30,12 @@ impl Error {
             Self::ConnectTimeout { server, limit_ms, hint } => Self::ConnectTimeout { server, limit_ms, hint: change(&hint) },
             Self::ServerExited { server, during, status, stderr } => Self::ServerExited { server, during, status, stderr: change(&stderr) },
             Self::Protocol { server, tool, code, message } => Self::Protocol { server, tool, code, message: change(&message) },
+            Self::AuthorizationRequired { server, issuer } => {
+                Self::AuthorizationRequired { server, issuer: issuer.map(|issuer| change(&issuer)) }
+            }
+            Self::AuthorizationFailed { server, issuer, problem } => {
+                Self::AuthorizationFailed { server, issuer: issuer.map(|issuer| change(&issuer)), problem: change(&problem) }
+            }
             Self::InvalidArguments { what, problem } => Self::InvalidArguments { what, problem: change(&problem) },
             Self::CodeSyntax { message, line, column } => Self::CodeSyntax { message: change(&message), line, column },
             Self::GuestThrew { name, message, stack, line, column } => {
