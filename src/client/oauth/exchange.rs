@@ -50,7 +50,8 @@ impl Granted {
         Some(Self {
             access: text("access_token").filter(|_| bearer)?.into(),
             refresh: text("refresh_token").map(SecretString::from),
-            lifetime: body.get("expires_in").and_then(seconds),
+            // Some mean by 0 that it has no end.
+            lifetime: body.get("expires_in").and_then(seconds).filter(|lifetime| *lifetime > 0),
             scopes: body.get("scope").and_then(Json::as_str).map(|scopes| scopes.split_whitespace().map(ToOwned::to_owned).collect()),
         })
     }
@@ -148,7 +149,11 @@ mod tests {
         let full = json!({ "access_token": "t", "token_type": "Bearer", "expires_in": "60", "refresh_token": "r", "scope": "a b" });
         let granted = Granted::read(&full).unwrap();
         assert_eq!((granted.lifetime, granted.scopes.unwrap()), (Some(60), vec!["a".to_owned(), "b".to_owned()]));
-        assert_eq!(Granted::read(&json!({ "access_token": "t", "expires_in": 59.9 })).unwrap().lifetime, Some(59));
+        for (expires_in, lifetime) in
+            [(json!(59.9), Some(59)), (json!(0), None), (json!(-1), None), (json!("soon"), None), (json!(null), None)]
+        {
+            assert_eq!(Granted::read(&json!({ "access_token": "t", "expires_in": expires_in })).unwrap().lifetime, lifetime);
+        }
         for body in
             [json!({}), json!({ "access_token": "" }), json!({ "access_token": 1 }), json!({ "access_token": "t", "token_type": "DPoP" })]
         {

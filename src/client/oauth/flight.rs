@@ -20,6 +20,8 @@ use crate::error::Error;
 
 /// How long a person may take.
 pub(super) const PERSON_TIME: Duration = Duration::from_mins(5);
+/// After a person said no, or nothing, nobody is asked again for this long: an agent that calls in a loop must not ask in one.
+const QUIET_SECONDS: u64 = 30;
 /// After a renewal that did not work, the old token is used for as long as it holds, and this long without another try.
 const PAUSE_SECONDS: u64 = 10;
 
@@ -59,6 +61,8 @@ struct State {
     issuer: Option<Issuer>,
     /// No renewal of a token that still holds before this.
     renew_after: u64,
+    /// What came of the last question, and until when that is the answer to the next.
+    refused: Option<(u64, Problem)>,
 }
 
 /// What a request can be sent with.
@@ -108,7 +112,7 @@ impl Desk {
             context,
             timing,
             http: OnceLock::new(),
-            state: Mutex::new(State { held: Held::Unread, issuer: None, renew_after: 0 }),
+            state: Mutex::new(State { held: Held::Unread, issuer: None, renew_after: 0, refused: None }),
         })
     }
 
@@ -266,6 +270,11 @@ impl Desk {
 
     async fn ask_a_person(&self, found: Discovery, scopes: Vec<String>, past: Past) -> Result<(), Problem> {
         let authorize = self.context.authorize.as_ref().ok_or(Problem::NobodyToAsk)?;
+        if let Some((until, problem)) = self.state().refused.clone()
+            && self.now() < until
+        {
+            return Err(problem);
+        }
         let (http, slot) = (self.http()?, self.slot(&found.issuer));
         let known = slot.read().client.filter(|client| client.registered_for.is_some());
         let question = Question {
@@ -277,7 +286,8 @@ impl Desk {
             scopes,
             time: self.timing.person,
         };
-        let authorized = question.ask(found).await.inspect_err(|_| {
+        let authorized = question.ask(found).await.inspect_err(|problem| {
+            self.state().refused = Some((self.now() + QUIET_SECONDS, problem.clone()));
             // An authorization server that has forgotten this program shows the person an error, and nobody comes back.
             if known.is_some() {
                 self.save(&slot, &Kept { client: None, token: slot.read().token });
@@ -361,6 +371,7 @@ impl Desk {
         let mut state = self.state();
         state.held = Held::Token(Arc::new(Possession { token, client, past }));
         state.renew_after = 0;
+        state.refused = None;
     }
 
     /// What can be of no more use. The registration stays.

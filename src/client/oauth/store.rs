@@ -4,12 +4,16 @@ use std::fs::{self, DirBuilder, File, Permissions};
 use std::io::{self, ErrorKind, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use secrecy::zeroize::Zeroizing;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sha2::{Digest as _, Sha256};
+use tokio::time::timeout;
 
+/// Who holds a lock renews, which takes seconds; one that holds it for longer was stopped.
+const LOCK_TIME: Duration = Duration::from_secs(15);
 /// Tells a file of ours from any other.
 const FORMAT: &str = "hyperlight-mcp token 1";
 const HEX_CHARS: usize = 32;
@@ -176,7 +180,8 @@ impl Slot {
             file.lock()?;
             Ok(file)
         };
-        tokio::task::spawn_blocking(lock).await.map_err(io::Error::other)?
+        let locked = timeout(LOCK_TIME, tokio::task::spawn_blocking(lock)).await;
+        locked.map_err(io::Error::other)?.map_err(io::Error::other)?
     }
 
     fn path(&self, extension: &str) -> PathBuf {

@@ -56,6 +56,7 @@ async fn a_registration_that_the_authorization_server_has_forgotten_is_not_used_
     let oauth = agent.oauth(&world, settings());
     assert!(refusal(&world, &oauth).await.to_string().contains("nobody answered"));
     agent.set_person(Person::Opens);
+    agent.pass(30);
     assert_eq!(call(&world, &oauth).await.unwrap(), 200);
     assert_eq!(world.seen("/register").len(), 2);
 }
@@ -154,6 +155,22 @@ async fn no_is_an_answer() {
     let error = refusal(&world, &Agent::new(Person::Opens).oauth(&world, settings())).await;
     assert_eq!(error.code(), "ERR_AUTHORIZATION_FAILED");
     assert!(error.to_string().contains("access_denied: not today") && error.to_string().contains(&world.base), "{error}");
+}
+
+#[tokio::test]
+async fn who_has_just_said_no_is_not_asked_for_every_call() {
+    let world = World::new().await;
+    world.set(|rules| rules.person_says = Some("access_denied"));
+    let agent = Agent::new(Person::Opens);
+    let oauth = agent.oauth(&world, settings());
+    for _ in 0..5 {
+        assert!(refusal(&world, &oauth).await.to_string().contains("access_denied"));
+    }
+    assert_eq!(agent.prompts(), 1);
+    agent.pass(30);
+    world.set(|rules| rules.person_says = None);
+    assert_eq!(call(&world, &oauth).await.unwrap(), 200);
+    assert_eq!(agent.prompts(), 2);
 }
 
 #[tokio::test]
