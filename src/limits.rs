@@ -29,6 +29,8 @@ pub struct Limits {
     pub connect_timeout_ms: u64,
     /// One tool call; less where less is left of the run.
     pub call_timeout_ms: u64,
+    /// One tool call whose server reports progress: each report gives it `call_timeout_ms` anew, up to this.
+    pub max_call_timeout_ms: u64,
     /// One run, from its own start.
     pub run_timeout_ms: u64,
     /// Failed reconnects in a row, a server.
@@ -58,6 +60,7 @@ impl Default for Limits {
             max_connections: 5,
             connect_timeout_ms: 10_000,
             call_timeout_ms: 30_000,
+            max_call_timeout_ms: 300_000,
             run_timeout_ms: 60_000,
             max_reconnects: 3,
             max_response_bytes: MIB,
@@ -96,7 +99,7 @@ impl Limits {
         Ok(())
     }
 
-    fn ranges(&self) -> [Range; 14] {
+    fn ranges(&self) -> [Range; 15] {
         const DAY: u64 = 24 * 60 * 60 * 1000;
         // Sizes end where a buffer of the guest would no longer be sensible.
         const BUFFER: u64 = 64 * MIB as u64;
@@ -105,6 +108,7 @@ impl Limits {
             ("maxConnections", self.max_connections as u64, 1, 1000),
             ("connectTimeoutMs", self.connect_timeout_ms, 1, DAY),
             ("callTimeoutMs", self.call_timeout_ms, 1, DAY),
+            ("maxCallTimeoutMs", self.max_call_timeout_ms, 1, DAY),
             ("runTimeoutMs", self.run_timeout_ms, 1, DAY),
             ("maxReconnects", u64::from(self.max_reconnects), 0, 1000),
             ("maxResponseBytes", self.max_response_bytes as u64, 256, MAX_WIRE_MESSAGE_BYTES as u64),

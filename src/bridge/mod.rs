@@ -5,12 +5,14 @@
 
 mod arguments;
 mod modules;
+mod output_schema;
 mod server_calls;
 mod shape;
 
 pub(crate) use arguments::check_size as check_arguments_size;
 pub use arguments::tool_arguments;
 pub use modules::{CatalogEntry, MCP_MODULE, module_name, server_module};
+pub use output_schema::{OutputChecks, OutputProblem, OutputSchemas};
 pub use server_calls::{ServerCalls, ToolCall, ToolCaller};
 pub(crate) use shape::tool_result;
 pub use shape::{Shaped, ToolErrors, shape};

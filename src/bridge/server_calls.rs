@@ -9,6 +9,7 @@ use serde_json::{Map, Value as Json};
 
 use super::arguments::tool_arguments;
 use super::modules::{MCP_MODULE, catalog_entries, mcp_module, server_module, server_of};
+use super::output_schema::OutputChecks;
 use super::shape::{ToolErrors, shape, tool_result};
 use crate::catalog::Manifest;
 use crate::error::{Error, Result};
@@ -40,6 +41,7 @@ pub struct ServerCalls {
     limits: Arc<Limits>,
     errors: ToolErrors,
     redactor: Arc<Redactor>,
+    checks: OutputChecks,
     warnings: Mutex<Vec<String>>,
 }
 
@@ -51,8 +53,9 @@ impl ServerCalls {
         limits: Arc<Limits>,
         errors: ToolErrors,
         redactor: Arc<Redactor>,
+        checks: OutputChecks,
     ) -> Self {
-        Self { manifests, caller, limits, errors, redactor, warnings: Mutex::default() }
+        Self { manifests, caller, limits, errors, redactor, checks, warnings: Mutex::default() }
     }
 
     /// The modules that the run can import.
@@ -93,7 +96,7 @@ impl ServerCalls {
         match self.call_tool(&server, &function, arguments, control) {
             Ok(result) => {
                 let shaped = shape(&format!("{server}.{function}"), &self.redacted(result), self.limits.max_response_bytes, self.errors);
-                self.warnings.lock().unwrap_or_else(PoisonError::into_inner).extend(shaped.warning);
+                self.warn(shaped.warning);
                 shaped.reply
             }
             Err(error) => self.errors.reply(&error),
@@ -108,7 +111,13 @@ impl ServerCalls {
         let arguments = tool_arguments(&format!("{server}.{tool}"), arguments, self.limits.max_argument_bytes)?;
         // The run has ended: the guest is ended as well, nobody reads this.
         let call = ToolCall { server: server.to_owned(), tool: tool.to_owned(), arguments, control: Some(control.clone()) };
-        control.wait(self.caller.call(call)).unwrap_or(Err(Error::Aborted { what: "run" }))
+        let result = control.wait(self.caller.call(call)).unwrap_or(Err(Error::Aborted { what: "run" }))?;
+        self.warn(self.checks.check(server, manifest, tool, &result)?);
+        Ok(result)
+    }
+
+    fn warn(&self, warning: Option<String>) {
+        self.warnings.lock().unwrap_or_else(PoisonError::into_inner).extend(warning);
     }
 
     /// `call(server, tool, arguments?)`: a `ToolResult`, or an exception with a code.

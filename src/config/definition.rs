@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use secrecy::{ExposeSecret, SecretString};
 use serde::{Deserialize, Serialize};
 
+use super::filters::UriFilter;
 use super::oauth::OAuthDefinition;
 use super::problem::{Position, Problem, displayed};
 use super::template::Template;
@@ -18,6 +19,50 @@ pub enum Confirm {
     #[default]
     Writes,
     Always,
+}
+
+/// What becomes of a result that breaks its tool's own outputSchema: `schemaViolations` in the config.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SchemaViolations {
+    /// It is returned, with a warning.
+    #[default]
+    Warn,
+    /// It is refused: `ERR_OUTPUT_SCHEMA`.
+    Error,
+}
+
+/// A version of the protocol: `protocolVersion` in the config.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum ProtocolVersion {
+    #[serde(rename = "2024-11-05")]
+    V2024_11_05,
+    #[serde(rename = "2025-03-26")]
+    V2025_03_26,
+    #[serde(rename = "2025-06-18")]
+    V2025_06_18,
+    #[serde(rename = "2025-11-25")]
+    V2025_11_25,
+    #[serde(rename = "2026-07-28")]
+    V2026_07_28,
+}
+
+impl ProtocolVersion {
+    /// As it is written on the wire.
+    ///
+    /// ```
+    /// assert_eq!(hyperlight_mcp::config::ProtocolVersion::V2025_11_25.as_str(), "2025-11-25");
+    /// ```
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::V2024_11_05 => "2024-11-05",
+            Self::V2025_03_26 => "2025-03-26",
+            Self::V2025_06_18 => "2025-06-18",
+            Self::V2025_11_25 => "2025-11-25",
+            Self::V2026_07_28 => "2026-07-28",
+        }
+    }
 }
 
 /// How a server is reached.
@@ -43,7 +88,7 @@ pub enum Transport {
     },
 }
 
-/// Which of a server's tools exist, by their raw names.
+/// Which of a server's tools, or prompts, exist, by their raw names.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ToolFilter {
     /// With a list, only these; an empty one allows nothing.
@@ -64,6 +109,12 @@ impl ToolFilter {
     pub fn admits(&self, tool: &str) -> bool {
         let allowed = self.allow.as_ref().is_none_or(|allow| allow.iter().any(|name| name == tool));
         allowed && !self.deny.iter().any(|name| name == tool)
+    }
+
+    /// Whether it lets everything through.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        self.allow.is_none() && self.deny.is_empty()
     }
 }
 
@@ -86,6 +137,24 @@ pub struct ServerDefinition {
     pub pin_values: bool,
     /// Its connection is never given up to make room for another server's.
     pub pinned: bool,
+    /// Overrides the gateway's `schemaViolations`.
+    pub schema_violations: Option<SchemaViolations>,
+    pub resource_filter: UriFilter,
+    pub prompt_filter: ToolFilter,
+    /// `http://` to more than this machine.
+    pub allow_insecure_http: bool,
+    /// It asks people: whoever can answer has the connection to itself while it calls.
+    pub elicits: bool,
+    /// After this long without a call its connection is closed. Missing: it stays as long as the gateway.
+    pub idle_timeout_ms: Option<u64>,
+    /// How often it is asked whether it is still there. Missing: never.
+    pub keep_alive_ms: Option<u64>,
+    /// Overrides `limits.maxCallTimeoutMs`.
+    pub max_call_timeout_ms: Option<u64>,
+    /// Missing: it is negotiated.
+    pub protocol_version: Option<ProtocolVersion>,
+    /// Folders that the server is told of when it asks for roots. None: it is told that there are no such.
+    pub roots: Vec<String>,
     pub origin: Origin,
 }
 

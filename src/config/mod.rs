@@ -6,6 +6,7 @@
 
 mod definition;
 mod env_file;
+mod filters;
 mod inputs;
 mod oauth;
 mod parse;
@@ -23,10 +24,13 @@ mod oauth_tests;
 #[cfg(test)]
 mod properties;
 
-pub use definition::{Confirm, InputDefinition, InvalidServer, Origin, ServerDefinition, ToolFilter, Transport, inputs_of};
+pub use definition::{
+    Confirm, InputDefinition, InvalidServer, Origin, ProtocolVersion, SchemaViolations, ServerDefinition, ToolFilter, Transport, inputs_of,
+};
 pub use env_file::{MAX_ENV_FILE_BYTES, parse_env_file, read_env_file};
+pub use filters::{UriFilter, covers};
 pub use oauth::{Grant, OAuthDefinition, OAuthSettings, SigningAlgorithm};
 pub use parse::{Config, parse_object, parse_text};
 pub use problem::Problem;
-pub use substitute::{ResolvedCommand, ResolvedHttp, Surroundings, resolve_command, resolve_http};
+pub use substitute::{ResolvedCommand, ResolvedHttp, Surroundings, resolve_command, resolve_http, resolve_roots};
 pub use template::{Part, Placeholder, Template};

@@ -3,7 +3,7 @@
 use secrecy::ExposeSecret as _;
 use serde_json::json;
 
-use super::super::definition::{Confirm, Transport, inputs_of};
+use super::super::definition::{Confirm, ProtocolVersion, SchemaViolations, Transport, inputs_of};
 use super::*;
 
 fn parse(text: &str) -> Result<Config> {
@@ -64,11 +64,12 @@ fn claude_desktops_file_is_read() {
 #[test]
 fn hyperagents_file_is_read_with_filters_and_limits() {
     let entry = r#"{ "command": "x", "env": { "T": "${TOKEN}" }, "allowTools": ["get-a"], "denyTools": ["get-b"], "timeoutMs": 5,
-        "connectTimeoutMs": 6, "disabled": true, "confirm": "always", "pinExecutable": true, "pinValues": true, "pinned": true }"#;
+        "connectTimeoutMs": 6, "disabled": true, "confirm": "always", "pinExecutable": true, "pinValues": true, "pinned": true,
+        "schemaViolations": "error" }"#;
     let server = valid(entry);
     assert_eq!((server.call_timeout_ms, server.connect_timeout_ms), (Some(5), Some(6)));
     assert!(server.disabled && server.pin_executable && server.pin_values && server.pinned);
-    assert_eq!(server.confirm, Confirm::Always);
+    assert_eq!((server.confirm, server.schema_violations), (Confirm::Always, Some(SchemaViolations::Error)));
     assert!(server.filter.admits("get-a") && !server.filter.admits("get-b") && !server.filter.admits("get_a"));
     let server = valid(r#"{ "command": "x" }"#);
     assert!(!server.disabled && !server.pin_executable && !server.pin_values && !server.pinned);
@@ -82,6 +83,29 @@ fn allow_selects_deny_removes_and_an_empty_allow_list_allows_nothing() {
     assert!(!filter(r#", "denyTools": ["t"]"#).admits("t") && filter(r#", "denyTools": ["t"]"#).admits("u"));
     let both = filter(r#", "allowTools": ["t", "u"], "denyTools": ["t", "v"]"#);
     assert_eq!(["t", "u", "v", "w"].map(|tool| both.admits(tool)), [false, true, false, false]);
+}
+
+#[test]
+fn connections_resources_and_prompts_have_their_settings() {
+    let entry = r#"{ "url": "http://10.0.0.1/mcp", "allowInsecureHttp": true, "elicits": true, "idleTimeoutMs": 1, "keepAliveMs": 2,
+        "maxCallTimeoutMs": 3, "protocolVersion": "2026-07-28", "allowResources": ["a:*"], "denyResources": ["a:b"], "denyPrompts": ["p"] }"#;
+    let server = valid(entry);
+    assert!(server.allow_insecure_http && server.elicits);
+    assert_eq!((server.idle_timeout_ms, server.keep_alive_ms, server.max_call_timeout_ms), (Some(1), Some(2), Some(3)));
+    assert_eq!(server.protocol_version, Some(ProtocolVersion::V2026_07_28));
+    assert!(server.resource_filter.admits("a:c") && !server.resource_filter.admits("a:b") && !server.resource_filter.admits("b:c"));
+    assert!(server.prompt_filter.admits("q") && !server.prompt_filter.admits("p"));
+    let server = valid(r#"{ "command": "x" }"#);
+    assert!(!server.allow_insecure_http && !server.elicits && server.resource_filter.is_open() && server.prompt_filter.is_open());
+    assert_eq!((server.protocol_version, server.keep_alive_ms, server.schema_violations), (None, None, None));
+}
+
+#[test]
+fn each_version_is_written_as_the_wire_has_it() {
+    for version in ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"] {
+        let server = valid(&format!(r#"{{ "command": "x", "protocolVersion": "{version}" }}"#));
+        assert_eq!(server.protocol_version.map(ProtocolVersion::as_str), Some(version));
+    }
 }
 
 #[test]
@@ -133,6 +157,16 @@ fn every_field_of_a_wrong_type_or_value_is_named() {
         (r#"{ "command": "x", "connectTimeoutMs": 1.5 }"#, "mcpServers.a.connectTimeoutMs: must be a whole number"),
         (r#"{ "command": "x", "timeoutMs": -1 }"#, "mcpServers.a.timeoutMs: must be a whole number"),
         (r#"{ "command": "x", "confirm": "maybe" }"#, "mcpServers.a.confirm: must be \"never\", \"writes\" or \"always\""),
+        (r#"{ "command": "x", "elicits": 1 }"#, "mcpServers.a.elicits: must be true or false"),
+        (r#"{ "url": "https://x", "allowInsecureHttp": "yes" }"#, "mcpServers.a.allowInsecureHttp: must be true or false"),
+        (r#"{ "command": "x", "idleTimeoutMs": 0 }"#, "mcpServers.a.idleTimeoutMs: must be a whole number"),
+        (r#"{ "command": "x", "keepAliveMs": "5" }"#, "mcpServers.a.keepAliveMs: must be a whole number"),
+        (r#"{ "command": "x", "maxCallTimeoutMs": 1.5 }"#, "mcpServers.a.maxCallTimeoutMs: must be a whole number"),
+        (r#"{ "command": "x", "protocolVersion": "2025-01-01" }"#, "mcpServers.a.protocolVersion: must be \"2024-11-05\", "),
+        (r#"{ "command": "x", "allowResources": "a:b" }"#, "mcpServers.a.allowResources: must be a list of strings"),
+        (r#"{ "command": "x", "denyResources": ["a:b", "a:*/b"] }"#, "mcpServers.a.denyResources[1]: can have \"*\" only at its end"),
+        (r#"{ "command": "x", "denyPrompts": [1] }"#, "mcpServers.a.denyPrompts[0]: must be a string"),
+        (r#"{ "command": "x", "schemaViolations": "Warn" }"#, "mcpServers.a.schemaViolations: must be \"warn\" or \"error\""),
         (r#"{ "command": "x", "allowTools": "echo" }"#, "mcpServers.a.allowTools: must be a list of strings"),
         (r#"{ "command": "x", "denyTools": [1] }"#, "mcpServers.a.denyTools[0]: must be a string"),
         (r#"{ "url": "ftp://x" }"#, "mcpServers.a.url: must start with http:// or https://"),

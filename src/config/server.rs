@@ -3,8 +3,11 @@
 use std::collections::HashSet;
 
 use secrecy::SecretString;
+use serde::de::value::Error as WordError;
+use serde::de::{DeserializeOwned, IntoDeserializer as _};
 
-use super::definition::{Confirm, Origin, ServerDefinition, ToolFilter, Transport};
+use super::definition::{Origin, ServerDefinition, ToolFilter, Transport};
+use super::filters::{UriFilter, check_pattern};
 use super::inputs::Inputs;
 use super::problem::{Position, Problem, displayed, displayed_within};
 use super::rules;
@@ -12,9 +15,31 @@ use super::template::{Allowed, Template};
 use super::tree::{Entry, Node, Value};
 
 const STDIO_KEYS: [&str; 5] = ["command", "args", "env", "cwd", "envFile"];
-const HTTP_KEYS: [&str; 3] = ["url", "headers", "oauth"];
-const COMMON_KEYS: [&str; 10] =
-    ["type", "allowTools", "denyTools", "timeoutMs", "connectTimeoutMs", "disabled", "confirm", "pinExecutable", "pinValues", "pinned"];
+const HTTP_KEYS: [&str; 4] = ["url", "headers", "allowInsecureHttp", "oauth"];
+const COMMON_KEYS: [&str; 21] = [
+    "roots",
+    "type",
+    "allowTools",
+    "denyTools",
+    "timeoutMs",
+    "connectTimeoutMs",
+    "disabled",
+    "confirm",
+    "pinExecutable",
+    "pinValues",
+    "pinned",
+    "schemaViolations",
+    "allowResources",
+    "denyResources",
+    "allowPrompts",
+    "denyPrompts",
+    "elicits",
+    "idleTimeoutMs",
+    "keepAliveMs",
+    "maxCallTimeoutMs",
+    "protocolVersion",
+];
+const PROTOCOL_VERSIONS: &str = "\"2024-11-05\", \"2025-03-26\", \"2025-06-18\", \"2025-11-25\" or \"2026-07-28\"";
 const SSE: &str =
     "the transport \"sse\" was replaced in the protocol of 2025-03-26: use \"type\": \"http\" with the server's Streamable HTTP address";
 
@@ -81,15 +106,20 @@ impl<'a> Reader<'a> {
             }
         }
         let transport = self.transport();
-        let filter = ToolFilter {
-            allow: self.node.get("allowTools").map(|list| self.strings("allowTools", list)),
-            deny: self.node.get("denyTools").map(|list| self.strings("denyTools", list)).unwrap_or_default(),
-        };
+        let filter = self.names("allowTools", "denyTools");
+        let prompt_filter = self.names("allowPrompts", "denyPrompts");
+        let resource_filter = self.uris("allowResources", "denyResources");
         let call_timeout_ms = self.milliseconds("timeoutMs");
         let connect_timeout_ms = self.milliseconds("connectTimeoutMs");
+        let [idle_timeout_ms, keep_alive_ms, max_call_timeout_ms] =
+            ["idleTimeoutMs", "keepAliveMs", "maxCallTimeoutMs"].map(|key| self.milliseconds(key));
+        let [allow_insecure_http, elicits] = ["allowInsecureHttp", "elicits"].map(|key| self.boolean(key));
+        let protocol_version = self.word("protocolVersion", PROTOCOL_VERSIONS);
         let [disabled, pin_executable, pin_values, pinned] =
             ["disabled", "pinExecutable", "pinValues", "pinned"].map(|key| self.boolean(key));
-        let confirm = self.confirm();
+        let confirm = self.word("confirm", "\"never\", \"writes\" or \"always\"").unwrap_or_default();
+        let roots = self.node.get("roots").map(|list| self.folders("roots", list)).unwrap_or_default();
+        let schema_violations = self.word("schemaViolations", "\"warn\" or \"error\"");
         Some(ServerDefinition {
             name: name.to_owned(),
             transport: transport?,
@@ -101,6 +131,16 @@ impl<'a> Reader<'a> {
             pin_executable,
             pin_values,
             pinned,
+            schema_violations,
+            resource_filter,
+            prompt_filter,
+            allow_insecure_http,
+            elicits,
+            idle_timeout_ms,
+            keep_alive_ms,
+            max_call_timeout_ms,
+            protocol_version,
+            roots,
             origin: std::mem::take(&mut self.origin),
         })
     }
@@ -166,13 +206,18 @@ impl<'a> Reader<'a> {
     }
 
     fn arguments(&mut self, list: &'a Node) -> Vec<String> {
-        let arguments = self.strings("args", list);
+        self.folders("args", list)
+    }
+
+    /// Texts in which folders may stand.
+    fn folders(&mut self, key: &str, list: &'a Node) -> Vec<String> {
+        let texts = self.strings(key, list);
         for (index, item) in list.items().unwrap_or_default().iter().enumerate() {
             if let Some(text) = item.text() {
-                self.template(&format!("args[{index}]"), item, text, Allowed::Folders);
+                self.template(&format!("{key}[{index}]"), item, text, Allowed::Folders);
             }
         }
-        arguments
+        texts
     }
 
     fn environment(&mut self) -> (Vec<(String, SecretString)>, Vec<String>) {
@@ -287,6 +332,25 @@ impl<'a> Reader<'a> {
         items.iter().enumerate().filter_map(|(index, item)| self.string(&format!("{key}[{index}]"), item)).collect()
     }
 
+    fn names(&mut self, allow: &str, deny: &str) -> ToolFilter {
+        ToolFilter {
+            allow: self.node.get(allow).map(|list| self.strings(allow, list)),
+            deny: self.node.get(deny).map(|list| self.strings(deny, list)).unwrap_or_default(),
+        }
+    }
+
+    fn uris(&mut self, allow: &str, deny: &str) -> UriFilter {
+        for key in [allow, deny] {
+            for (index, item) in self.node.get(key).and_then(Node::items).unwrap_or_default().iter().enumerate() {
+                if let Some(problem) = item.text().and_then(|pattern| check_pattern(pattern).err()) {
+                    self.wrong(&format!("{key}[{index}]"), item, problem);
+                }
+            }
+        }
+        let ToolFilter { allow, deny } = self.names(allow, deny);
+        UriFilter { allow, deny }
+    }
+
     fn object(&mut self, key: &str) -> &'a [Entry] {
         let Some(node) = self.node.get(key) else { return &[] };
         node.entries().unwrap_or_else(|| {
@@ -312,17 +376,14 @@ impl<'a> Reader<'a> {
         value
     }
 
-    fn confirm(&mut self) -> Confirm {
-        let Some(node) = self.node.get("confirm") else { return Confirm::default() };
-        match node.text() {
-            Some("never") => Confirm::Never,
-            Some("writes") => Confirm::Writes,
-            Some("always") => Confirm::Always,
-            _ => {
-                self.wrong("confirm", node, "must be \"never\", \"writes\" or \"always\"");
-                Confirm::default()
-            }
+    /// One of some words, as serde knows them.
+    fn word<T: DeserializeOwned>(&mut self, key: &str, expected: &str) -> Option<T> {
+        let node = self.node.get(key)?;
+        let word = node.text().and_then(|text| T::deserialize(text.into_deserializer()).map_err(|_: WordError| ()).ok());
+        if word.is_none() {
+            self.wrong(key, node, format!("must be {expected}"));
         }
+        word
     }
 
     pub(super) fn path(&self, key: &str) -> String {

@@ -82,6 +82,13 @@ pub enum Error {
     #[error("server \"{server}\": {problem}")]
     UnsupportedTransport { server: String, problem: String },
 
+    /// Plain HTTP to another machine.
+    #[error(
+        "server \"{server}\": {origin} is another machine, and plain http:// lets everybody on the way read and change what is sent. \
+         Use https://, or set allowInsecureHttp for this server"
+    )]
+    InsecureUrl { server: String, origin: String },
+
     /// The server's process could not be started.
     #[error("server \"{server}\": \"{command}\" could not be started: {problem}. Check command, args and cwd in the config, and PATH")]
     SpawnFailed { server: String, command: String, problem: String },
@@ -91,20 +98,30 @@ pub enum Error {
     ConnectFailed { server: String, problem: String },
 
     /// The server did not get through the handshake in time.
-    #[error("server \"{server}\" was not ready within {limit_ms} ms (connectTimeoutMs){hint}; its process was ended")]
+    #[error("server \"{server}\" was not ready within {limit_ms} ms (connectTimeoutMs){hint}")]
     ConnectTimeout { server: String, limit_ms: u64, hint: String },
 
     /// All connections are in use.
     #[error("server \"{server}\" cannot be connected: {limit} connections are open (limits.maxConnections), held by {}", .holders.join(", "))]
     TooManyConnections { server: String, limit: usize, holders: Vec<String> },
 
+    /// The server has failed too often: it is left alone for a while.
+    #[error(
+        "server \"{server}\" could not be connected {failures} times in a row (limits.maxReconnects); it is tried again in {retry_in_ms} ms, or at once by test(\"{server}\")"
+    )]
+    ServerUnavailable { server: String, failures: u32, retry_in_ms: u64 },
+
     /// The process ended, or its pipe did, with a call pending.
     #[error("server \"{server}\" ended {during}: {status}{stderr}. The next call starts it again")]
     ServerExited { server: String, during: String, status: String, stderr: String },
 
+    /// A request over HTTP has no answer that can be used.
+    #[error("{server}.{tool} failed: {problem}")]
+    RequestFailed { server: String, tool: String, problem: String },
+
     /// The server did not answer a call in time.
-    #[error("{server}.{tool} did not answer within {limit_ms} ms (callTimeoutMs); the call was cancelled")]
-    CallTimeout { server: String, tool: String, limit_ms: u64 },
+    #[error("{server}.{tool} did not answer within {limit_ms} ms ({limit_name}); the call was cancelled")]
+    CallTimeout { server: String, tool: String, limit_ms: u64, limit_name: &'static str },
 
     /// The server wants an authorization, and there is nobody who could give it.
     #[error(
@@ -124,6 +141,12 @@ pub enum Error {
     /// The answer is larger than what may reach the guest, or the wire.
     #[error("{what} has {size} bytes; the limit is {limit} ({limit_name})")]
     ResponseTooLarge { what: String, size: String, limit: usize, limit_name: &'static str },
+
+    /// A result breaks the schema that its tool was approved with, and the config wants none such.
+    #[error(
+        "the result of {server}.{tool} breaks the tool's own outputSchema: {problem}. To get such results all the same, set \"schemaViolations\": \"warn\" for the server"
+    )]
+    OutputSchema { server: String, tool: String, problem: String },
 
     /// The arguments of a call are too large.
     #[error("the arguments of {what} have {size} bytes; the limit maxArgumentBytes is {limit}")]
@@ -240,16 +263,20 @@ impl Error {
             Self::ToolVanished { .. } => "ERR_TOOL_VANISHED",
             Self::CallDenied { .. } => "ERR_CALL_DENIED",
             Self::UnsupportedTransport { .. } => "ERR_UNSUPPORTED_TRANSPORT",
+            Self::InsecureUrl { .. } => "ERR_INSECURE_URL",
             Self::SpawnFailed { .. } => "ERR_SPAWN_FAILED",
             Self::ConnectFailed { .. } => "ERR_CONNECT_FAILED",
             Self::ConnectTimeout { .. } => "ERR_CONNECT_TIMEOUT",
             Self::TooManyConnections { .. } => "ERR_TOO_MANY_CONNECTIONS",
+            Self::ServerUnavailable { .. } => "ERR_SERVER_UNAVAILABLE",
             Self::ServerExited { .. } => "ERR_SERVER_EXITED",
+            Self::RequestFailed { .. } => "ERR_REQUEST_FAILED",
             Self::CallTimeout { .. } => "ERR_CALL_TIMEOUT",
             Self::AuthorizationRequired { .. } => "ERR_AUTHORIZATION_REQUIRED",
             Self::AuthorizationFailed { .. } => "ERR_AUTHORIZATION_FAILED",
             Self::Protocol { .. } => "ERR_PROTOCOL",
             Self::ResponseTooLarge { .. } => "ERR_RESPONSE_TOO_LARGE",
+            Self::OutputSchema { .. } => "ERR_OUTPUT_SCHEMA",
             Self::ArgumentsTooLarge { .. } => "ERR_ARGUMENTS_TOO_LARGE",
             Self::InvalidArguments { .. } => "ERR_INVALID_ARGUMENTS",
             Self::InputTooLarge { .. } => "ERR_INPUT_TOO_LARGE",

@@ -11,7 +11,7 @@ use tokio::runtime::Handle;
 
 use super::callbacks::Callbacks;
 use super::events::EventListener;
-use crate::config::{Config, Surroundings, parse_object, parse_text};
+use crate::config::{Config, SchemaViolations, Surroundings, parse_object, parse_text};
 use crate::error::{Error, Result};
 use crate::limits::Limits;
 use crate::sandbox::GuestChoice;
@@ -48,6 +48,8 @@ pub struct GatewayOptions {
     pub runtime: Handle,
     /// Told what happens.
     pub on_event: Option<EventListener>,
+    /// What becomes of results that break their tool's outputSchema, of servers whose config does not say.
+    pub schema_violations: SchemaViolations,
     /// Whether each connection and call is an event as well.
     pub trace: bool,
     /// Asked where neither the run nor the sandbox has an answer.
@@ -111,6 +113,7 @@ impl GatewayOptions {
                 .collect(),
             runtime,
             on_event: None,
+            schema_violations: SchemaViolations::default(),
             trace: false,
             callbacks: None,
         }

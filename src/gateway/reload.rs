@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::Gateway;
+use crate::config::{ProtocolVersion, SchemaViolations};
 use crate::error::Result;
 use crate::registry::Entry;
 use crate::trust::Canonical;
@@ -80,6 +81,12 @@ impl Gateway {
                     .optional(number(server.connect_timeout_ms).as_deref())
                     .flag(server.disabled)
                     .flag(server.pinned)
+                    .flag(server.elicits)
+                    .optional(number(server.idle_timeout_ms).as_deref())
+                    .optional(number(server.keep_alive_ms).as_deref())
+                    .optional(number(server.max_call_timeout_ms).as_deref())
+                    .optional(server.protocol_version.map(ProtocolVersion::as_str))
+                    .optional(server.schema_violations.map(|mode| if mode == SchemaViolations::Warn { "warn" } else { "error" }))
             }
         };
         self.core.registry.entries().iter().map(|entry| (entry.name().to_owned(), key.authenticate(&form(entry)))).collect()

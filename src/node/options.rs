@@ -9,6 +9,7 @@ use serde_json::Value as Json;
 use tokio::runtime::Handle;
 
 use crate::bridge::ToolErrors;
+use crate::config::SchemaViolations;
 use crate::error::{Error, Result};
 use crate::gateway::{EnableAtOpen, GatewayOptions};
 use crate::limits::Limits;
@@ -26,6 +27,7 @@ pub(super) struct OpenOptions {
     enable: Option<Enable>,
     limits: Limits,
     guest: GuestChoice,
+    schema_violations: SchemaViolations,
     trace: bool,
 }
 
@@ -82,6 +84,7 @@ impl OpenOptions {
             },
             limits: self.limits,
             guest: self.guest,
+            schema_violations: self.schema_violations,
             trace: self.trace,
             ..GatewayOptions::new(watchdog, runtime)
         }

@@ -34,6 +34,7 @@ pub enum ApprovalRequest {
 /// Stage 1: what would run.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
+#[expect(clippy::struct_excessive_bools, reason = "they are the config's own, and no states of one thing")]
 pub struct CommandRequest {
     pub server: String,
     pub approved: bool,
@@ -67,6 +68,17 @@ pub struct CommandRequest {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allow_tools: Option<Vec<String>>,
     pub deny_tools: Vec<String>,
+    /// URIs, exact or with `*` at their end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub allow_resources: Option<Vec<String>>,
+    pub deny_resources: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub allow_prompts: Option<Vec<String>>,
+    pub deny_prompts: Vec<String>,
+    /// `http://` to more than this machine.
+    pub allow_insecure_http: bool,
+    /// Folders that the server is told of.
+    pub roots: Vec<String>,
     pub pin_executable: bool,
     pub pin_values: bool,
     pub warning: &'static str,
@@ -169,6 +181,12 @@ impl CommandRequest {
             confirm: server.confirm,
             allow_tools: server.filter.allow.clone(),
             deny_tools: server.filter.deny.clone(),
+            allow_resources: server.resource_filter.allow.clone(),
+            deny_resources: server.resource_filter.deny.clone(),
+            allow_prompts: server.prompt_filter.allow.clone(),
+            deny_prompts: server.prompt_filter.deny.clone(),
+            allow_insecure_http: server.allow_insecure_http,
+            roots: server.roots.clone(),
             pin_executable: server.pin_executable,
             pin_values: server.pin_values,
             warning,

@@ -79,7 +79,21 @@ fn form(server: &ServerDefinition, key: &MachineKey) -> Canonical {
         Confirm::Writes => "writes",
         Confirm::Always => "always",
     };
-    form.list(filter.deny.iter().map(String::as_str)).text(confirm).flag(server.pin_executable).flag(server.pin_values)
+    let form = form.list(filter.deny.iter().map(String::as_str)).text(confirm).flag(server.pin_executable).flag(server.pin_values);
+    // Where the config says nothing of these, the form is what it was before they existed: approvals of then still hold.
+    let form = if server.allow_insecure_http { form.text("allowInsecureHttp") } else { form };
+    let form = if server.roots.is_empty() { form } else { form.text("roots").list(server.roots.iter().map(String::as_str)) };
+    let (resources, prompts) = (&server.resource_filter, &server.prompt_filter);
+    let form = filtered(form, "resources", resources.allow.as_deref(), &resources.deny);
+    filtered(form, "prompts", prompts.allow.as_deref(), &prompts.deny)
+}
+
+fn filtered(form: Canonical, kind: &str, allow: Option<&[String]>, deny: &[String]) -> Canonical {
+    if allow.is_none() && deny.is_empty() {
+        return form;
+    }
+    let form = form.text(kind).flag(allow.is_some()).list(allow.unwrap_or_default().iter().map(String::as_str));
+    form.list(deny.iter().map(String::as_str))
 }
 
 /// For whom tokens are asked, and with what.
@@ -144,6 +158,13 @@ mod tests {
             r#""command": "x", "confirm": "always""#,
             r#""command": "x", "pinExecutable": true"#,
             r#""command": "x", "pinValues": true"#,
+            r#""command": "x", "allowResources": []"#,
+            r#""command": "x", "allowResources": ["a:*"]"#,
+            r#""command": "x", "denyResources": ["a:*"]"#,
+            r#""command": "x", "allowPrompts": ["a:*"]"#,
+            r#""command": "x", "denyPrompts": ["a:*"]"#,
+            r#""command": "x", "denyResources": ["a"], "denyPrompts": ["b"]"#,
+            r#""url": "https://example.com/x", "allowInsecureHttp": true"#,
             r#""url": "https://example.com/x""#,
             r#""url": "https://example.com/x", "headers": { "A": "1" }"#,
             r#""url": "https://example.com/x", "headers": { "A": "2" }"#,
@@ -166,7 +187,8 @@ mod tests {
     #[test]
     fn what_a_person_does_not_decide_changes_nothing() {
         let key = key();
-        assert_eq!(of(r#""command": "x""#, &key), of(r#""command": "x", "timeoutMs": 5, "disabled": true"#, &key));
+        let more = r#""timeoutMs": 5, "disabled": true, "elicits": true, "idleTimeoutMs": 5, "protocolVersion": "2025-11-25""#;
+        assert_eq!(of(r#""command": "x""#, &key), of(&format!(r#""command": "x", {more}"#), &key));
     }
 
     #[test]

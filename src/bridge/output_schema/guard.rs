@@ -1,0 +1,320 @@
+//! What keeps a server's schema from costing more than it is worth.
+//!
+//! The validator remembers much, and still a few lines of JSON make it compile or compare for hours, or overflow its stack. So
+//! a schema is measured before it is compiled, and how much a comparison can cost is known before it is made: an upper bound,
+//! whatever the validator does and in which order.
+
+use std::collections::HashMap;
+
+use percent_encoding::percent_decode_str;
+use serde_json::{Map, Value as Json};
+
+/// Larger schemas are not checked against.
+pub(super) const MAX_SCHEMA_BYTES: usize = 256 * 1024;
+const MAX_PARTS: usize = 5_000;
+const MAX_PATTERNS: usize = 64;
+/// Parts that apply to one and the same value, one within the other or by reference.
+const MAX_CHAIN: usize = 100;
+/// Parts that apply to one value, by all ways through the schema: the validator may compile that many.
+const MAX_WAYS: u64 = 2_000;
+/// As deep as JSON is read.
+const MAX_LEVELS: usize = 128;
+/// Bytes of a value, or of what a part says, that cost as much as one comparison.
+const BYTES_A_UNIT: usize = 64;
+
+/// How a keyword holds parts.
+#[derive(Clone, Copy)]
+enum Shape {
+    One,
+    List,
+    OneOrList,
+    Map,
+}
+
+/// What a keyword's parts are compared with.
+#[derive(Clone, Copy)]
+enum Applies {
+    /// The value that their parent is compared with.
+    Here,
+    /// Values inside of that one, all parts with each.
+    Inside,
+    /// The same, but at most one of them with each.
+    OneInside,
+    /// None, unless something refers to them.
+    Nowhere,
+}
+
+const KEYWORDS: [(&str, Shape, Applies); 22] = [
+    ("allOf", Shape::List, Applies::Here),
+    ("anyOf", Shape::List, Applies::Here),
+    ("oneOf", Shape::List, Applies::Here),
+    ("not", Shape::One, Applies::Here),
+    ("if", Shape::One, Applies::Here),
+    ("then", Shape::One, Applies::Here),
+    ("else", Shape::One, Applies::Here),
+    ("dependentSchemas", Shape::Map, Applies::Here),
+    ("dependencies", Shape::Map, Applies::Here),
+    ("properties", Shape::Map, Applies::OneInside),
+    ("patternProperties", Shape::Map, Applies::Inside),
+    ("additionalProperties", Shape::One, Applies::Inside),
+    ("unevaluatedProperties", Shape::One, Applies::Inside),
+    ("propertyNames", Shape::One, Applies::Inside),
+    ("items", Shape::OneOrList, Applies::OneInside),
+    ("prefixItems", Shape::List, Applies::OneInside),
+    ("additionalItems", Shape::One, Applies::Inside),
+    ("unevaluatedItems", Shape::One, Applies::Inside),
+    ("contains", Shape::One, Applies::Inside),
+    ("contentSchema", Shape::One, Applies::Nowhere),
+    ("$defs", Shape::Map, Applies::Nowhere),
+    ("definitions", Shape::Map, Applies::Nowhere),
+];
+
+/// A schema that may be compiled.
+#[derive(Debug)]
+pub(super) struct Guarded {
+    pub(super) schema: Json,
+    pub(super) bound: Bound,
+}
+
+/// What a comparison can cost at most.
+#[derive(Debug)]
+pub(super) struct Bound {
+    /// For each level of the content: comparisons with one value there.
+    a_value: Vec<u64>,
+    chain: usize,
+}
+
+/// What comparing a certain content can take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Cost {
+    pub(super) comparisons: u64,
+    /// Parts that are compared one within the other: what a stack must hold.
+    pub(super) nesting: usize,
+}
+
+impl Bound {
+    pub(super) fn of(&self, content: &Json) -> Cost {
+        // Not recursive: how deep it is nested is what is being found out.
+        let (mut open, mut comparisons, mut levels) = (vec![(content, 0)], 0_u64, 0);
+        while let Some((value, level)) = open.pop() {
+            levels = levels.max(level + 1);
+            let at = |level: usize| self.a_value.get(level).copied().unwrap_or(u64::MAX);
+            let mut add = |level: usize, bytes: usize| {
+                comparisons = comparisons.saturating_add(at(level).saturating_mul(units(bytes)));
+            };
+            match value {
+                Json::String(text) => add(level, text.len()),
+                Json::Array(items) => {
+                    add(level, items.len());
+                    open.extend(items.iter().map(|item| (item, level + 1)));
+                }
+                Json::Object(fields) => {
+                    add(level, fields.len());
+                    // Names are compared as well (`propertyNames`).
+                    fields.keys().for_each(|name| add(level + 1, name.len()));
+                    open.extend(fields.values().map(|item| (item, level + 1)));
+                }
+                Json::Null | Json::Bool(_) | Json::Number(_) => add(level, 0),
+            }
+        }
+        Cost { comparisons, nesting: levels.saturating_mul(self.chain + 1) }
+    }
+}
+
+fn units(bytes: usize) -> u64 {
+    1 + (bytes / BYTES_A_UNIT) as u64
+}
+
+/// Looks at a schema before the validator does. `knows` tells which patterns that can match: others are left out.
+///
+/// # Errors
+/// Why it is not to be compared with.
+pub(super) fn guard(schema: &Json, knows: &dyn Fn(&str) -> bool) -> Result<Guarded, String> {
+    let bytes = serde_json::to_vec(schema).map_or(usize::MAX, |json| json.len());
+    if bytes > MAX_SCHEMA_BYTES {
+        return Err(format!("it has {bytes} bytes; the limit is {MAX_SCHEMA_BYTES}"));
+    }
+    let mut parts = Parts { root: schema, ids: HashMap::new(), all: Vec::new(), references: Vec::new(), patterns: 0 };
+    parts.collect(schema)?;
+    parts.link()?;
+    if parts.patterns > MAX_PATTERNS {
+        return Err(format!("it has {} patterns; the limit is {MAX_PATTERNS}", parts.patterns));
+    }
+    let bound = parts.bound()?;
+    Ok(Guarded { schema: with_known_patterns(schema, knows), bound })
+}
+
+/// A part of a schema, and where comparing a value with it leads.
+#[derive(Default)]
+struct Part {
+    /// What it says itself.
+    units: u64,
+    /// For the same value.
+    here: Vec<usize>,
+    /// For each value inside.
+    inside: Vec<usize>,
+    /// For each value inside one of each list.
+    one_inside: Vec<Vec<usize>>,
+    /// What it says of the rest is found by comparing all once more.
+    compares_twice: bool,
+}
+
+struct Parts<'a> {
+    root: &'a Json,
+    /// By address: each part stands in one place.
+    ids: HashMap<*const Json, usize>,
+    all: Vec<Part>,
+    references: Vec<(usize, &'a str)>,
+    patterns: usize,
+}
+
+impl<'a> Parts<'a> {
+    fn collect(&mut self, part: &'a Json) -> Result<usize, String> {
+        let id = self.all.len();
+        if id >= MAX_PARTS {
+            return Err(format!("it has more than {MAX_PARTS} parts"));
+        }
+        self.ids.insert(std::ptr::from_ref(part), id);
+        self.all.push(Part::default());
+        let Json::Object(fields) = part else {
+            self.all[id].units = 1;
+            return Ok(id);
+        };
+        check_references(fields, id == 0)?;
+        if let Some(reference) = fields.get("$ref") {
+            self.references.push((id, reference.as_str().ok_or("it has a $ref that is no string")?));
+        }
+        self.patterns += usize::from(fields.contains_key("pattern"));
+        self.patterns += fields.get("patternProperties").and_then(Json::as_object).map_or(0, Map::len);
+        let own = fields.iter().filter(|(key, _)| shape_of(key).is_none());
+        let own_bytes = own.map(|(key, value)| key.len() + serde_json::to_vec(value).map_or(0, |json| json.len())).sum();
+        self.all[id].units = units(own_bytes);
+        self.all[id].compares_twice = fields.keys().any(|key| key.starts_with("unevaluated"));
+        for (key, shape, applies) in KEYWORDS {
+            let Some(value) = fields.get(key) else { continue };
+            let children = parts_of(value, shape).into_iter().map(|part| self.collect(part)).collect::<Result<Vec<_>, _>>()?;
+            let part = &mut self.all[id];
+            match applies {
+                Applies::Here => part.here.extend(children),
+                Applies::Inside => part.inside.extend(children),
+                Applies::OneInside => part.one_inside.push(children),
+                Applies::Nowhere => {}
+            }
+        }
+        Ok(id)
+    }
+
+    /// References lead to what they refer to: a part of this schema, and nothing else.
+    fn link(&mut self) -> Result<(), String> {
+        for (id, reference) in std::mem::take(&mut self.references) {
+            let target = reference
+                .strip_prefix('#')
+                .and_then(|pointer| percent_decode_str(pointer).decode_utf8().ok())
+                .and_then(|pointer| self.root.pointer(&pointer))
+                .and_then(|part| self.ids.get(&std::ptr::from_ref(part)));
+            let target = *target.ok_or_else(|| format!("its reference {reference:?} leads to no part of it"))?;
+            self.all[id].here.push(target);
+        }
+        Ok(())
+    }
+
+    /// What comparing can cost, level by level.
+    fn bound(&self) -> Result<Bound, String> {
+        let order = self.order()?;
+        let mut chains = vec![1_usize; self.all.len()];
+        let mut ways = vec![1_u64; self.all.len()];
+        for &id in &order {
+            let here = &self.all[id].here;
+            chains[id] = 1 + here.iter().map(|&child| chains[child]).max().unwrap_or_default();
+            ways[id] = here.iter().fold(1, |sum: u64, &child| sum.saturating_add(ways[child]));
+        }
+        let chain = chains.iter().copied().max().unwrap_or_default();
+        if chain > MAX_CHAIN || ways.iter().any(|&ways| ways > MAX_WAYS) {
+            return Err(format!("too many of its parts apply to one value: more than {MAX_WAYS}, or {MAX_CHAIN} one within the other"));
+        }
+        // Comparisons with a value some levels inside of the one that a part is compared with, for each part.
+        let mut a_value = Vec::new();
+        let mut before: Vec<u64> = Vec::new();
+        for level in 0..MAX_LEVELS {
+            let mut now = vec![0_u64; self.all.len()];
+            for &id in &order {
+                let part = &self.all[id];
+                let inside = |child: &usize| before[*child];
+                let own = if level == 0 {
+                    part.units
+                } else {
+                    let one_each = part.one_inside.iter().filter_map(|list| list.iter().map(inside).max());
+                    part.inside.iter().map(inside).chain(one_each).fold(0, u64::saturating_add)
+                };
+                let all = part.here.iter().fold(own, |sum, &child| sum.saturating_add(now[child]));
+                now[id] = if part.compares_twice { all.saturating_mul(2) } else { all };
+            }
+            a_value.push(now[0]);
+            before = now;
+        }
+        Ok(Bound { a_value, chain })
+    }
+
+    /// All parts, each after those that apply to the same value.
+    fn order(&self) -> Result<Vec<usize>, String> {
+        let mut waiting = vec![0_usize; self.all.len()];
+        let mut parents = vec![Vec::new(); self.all.len()];
+        for (id, part) in self.all.iter().enumerate() {
+            waiting[id] = part.here.len();
+            part.here.iter().for_each(|&child| parents[child].push(id));
+        }
+        let mut order: Vec<usize> = (0..self.all.len()).filter(|&id| waiting[id] == 0).collect();
+        let mut next = 0;
+        while let Some(&id) = order.get(next) {
+            next += 1;
+            for &parent in &parents[id] {
+                waiting[parent] -= 1;
+                if waiting[parent] == 0 {
+                    order.push(parent);
+                }
+            }
+        }
+        if order.len() < self.all.len() { Err("its references go in a circle".to_owned()) } else { Ok(order) }
+    }
+}
+
+/// What could lead elsewhere than it seems.
+fn check_references(fields: &Map<String, Json>, is_root: bool) -> Result<(), String> {
+    let dynamic = ["$dynamicRef", "$recursiveRef"].into_iter().find(|key| fields.contains_key(*key));
+    let renamed = ["$id", "id"].into_iter().find(|key| !is_root && fields.get(*key).is_some_and(Json::is_string));
+    match dynamic.or(renamed) {
+        Some(key) => Err(format!("it uses {key}, which is not followed")),
+        None => Ok(()),
+    }
+}
+
+fn shape_of(key: &str) -> Option<Shape> {
+    KEYWORDS.iter().find(|(known, ..)| *known == key).map(|(_, shape, _)| *shape)
+}
+
+fn parts_of(value: &Json, shape: Shape) -> Vec<&Json> {
+    let is_part = |value: &&Json| value.is_object() || value.is_boolean();
+    match (shape, value) {
+        (Shape::One | Shape::OneOrList, Json::Object(_) | Json::Bool(_)) => vec![value],
+        (Shape::List | Shape::OneOrList, Json::Array(items)) => items.iter().filter(is_part).collect(),
+        (Shape::Map, Json::Object(fields)) => fields.values().filter(is_part).collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// The same schema without the patterns that are not known: the rest of it still says something.
+fn with_known_patterns(part: &Json, knows: &dyn Fn(&str) -> bool) -> Json {
+    let Json::Object(fields) = part else { return part.clone() };
+    let known = |(key, value): &(&String, &Json)| key.as_str() != "pattern" || value.as_str().is_none_or(knows);
+    let inner = |value: &Json| with_known_patterns(value, knows);
+    let copy = |(key, value): (&String, &Json)| {
+        let value = match (shape_of(key), value) {
+            (Some(Shape::One | Shape::OneOrList), Json::Object(_)) => inner(value),
+            (Some(Shape::List | Shape::OneOrList), Json::Array(items)) => Json::Array(items.iter().map(inner).collect()),
+            (Some(Shape::Map), Json::Object(map)) => Json::Object(map.iter().map(|(name, value)| (name.clone(), inner(value))).collect()),
+            _ => value.clone(),
+        };
+        (key.clone(), value)
+    };
+    Json::Object(fields.iter().filter(known).map(copy).collect())
+}

@@ -1,0 +1,224 @@
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use super::*;
+
+/// What slow machines may take; what these tests guard against takes years.
+const AT_ONCE: Duration = Duration::from_secs(20);
+
+#[expect(clippy::needless_pass_by_value, reason = "literals read better without a reference")]
+fn manifest(schema: Json) -> Arc<Manifest> {
+    let tool = json!({ "name": "t", "inputSchema": {}, "outputSchema": schema });
+    Arc::new(serde_json::from_value(json!({ "protocolVersion": "", "serverName": "", "serverVersion": "", "tools": [tool] })).unwrap())
+}
+
+fn check(schema: Json, content: &Json) -> Option<OutputProblem> {
+    OutputSchemas::default().check("s", &manifest(schema), "t", &json!({ "content": [], "structuredContent": content }))
+}
+
+fn broken(schema: Json, content: &Json) -> String {
+    match check(schema, content) {
+        Some(OutputProblem::Broken(problem)) => problem,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn unchecked(schema: Json, content: &Json) -> String {
+    match check(schema, content) {
+        Some(OutputProblem::Unchecked(problem)) => problem,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn nested(levels: usize, leaf: Json) -> Json {
+    (0..levels).fold(leaf, |inner, _| json!({ "x": inner }))
+}
+
+/// Definitions `a0` to `a{count}`, each made from the reference to the next, the last one as given.
+fn chained(count: usize, link: impl Fn(Json) -> Json, last: Json) -> Json {
+    let reference = |number: usize| json!({ "$ref": format!("#/$defs/a{number}") });
+    let mut definitions: serde_json::Map<_, _> = (0..count).map(|number| (format!("a{number}"), link(reference(number + 1)))).collect();
+    definitions.insert(format!("a{count}"), last);
+    json!({ "$ref": "#/$defs/a0", "$defs": definitions })
+}
+
+#[test]
+fn a_result_that_fits_is_nothing_to_speak_of() {
+    let schema = json!({ "type": "object", "properties": { "n": { "type": "integer", "minimum": 1 } }, "required": ["n"] });
+    assert_eq!(check(schema.clone(), &json!({ "n": 1, "more": true })), None);
+    assert_eq!(broken(schema.clone(), &json!({ "n": "1" })), "structuredContent/n: value is not of type \"integer\"");
+    assert!(broken(schema.clone(), &json!({})).starts_with("structuredContent: \"n\" is a required property"));
+    assert!(broken(schema, &Json::Null).starts_with("structuredContent: "));
+}
+
+#[test]
+fn a_few_violations_are_told_in_a_few_words() {
+    let schema = json!({ "additionalProperties": { "type": "string" } });
+    let told = broken(schema.clone(), &json!({ "a": 1, "b": 2, "c": 3, "d": 4 }));
+    assert_eq!(told.matches("structuredContent/").count(), TOLD);
+    let told = broken(schema, &json!({ "x".repeat(5_000): 1 }));
+    assert!(told.chars().count() <= MAX_TEXT_CHARS && told.ends_with('…'));
+}
+
+#[test]
+fn a_violation_does_not_tell_the_value() {
+    assert!(!broken(json!({ "type": "integer" }), &json!("hunter2")).contains("hunter2"));
+}
+
+#[test]
+fn a_missing_structured_content_is_a_violation_and_a_failure_is_none() {
+    let (schemas, manifest) = (OutputSchemas::default(), manifest(json!({ "type": "object" })));
+    let check = |result: Json| schemas.check("s", &manifest, "t", &result);
+    assert!(matches!(check(json!({ "content": [] })), Some(OutputProblem::Broken(problem)) if problem.contains("missing")));
+    assert_eq!(check(json!({ "content": [], "isError": true })), None);
+    assert_eq!(check(json!({ "structuredContent": 1, "isError": true })), None);
+}
+
+#[test]
+fn references_within_the_schema_are_followed_and_recursion_is_fine() {
+    let schema = json!({
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "$ref": "#/definitions/a~1b%20c",
+        "definitions": { "a/b c": { "type": "object", "properties": { "x": { "$ref": "#/definitions/a~1b%20c" } } } },
+    });
+    assert_eq!(check(schema.clone(), &nested(60, json!({}))), None);
+    assert!(broken(schema, &nested(60, json!(1))).contains("not of type \"object\""));
+}
+
+#[test]
+fn nothing_is_fetched_for_a_schema() {
+    for reference in ["https://example.com/a.json", "file:///etc/passwd", "/etc/passwd", "other.json#/x", "#anchor", "#/properties"] {
+        let told = unchecked(json!({ "properties": { "x": { "$ref": reference } } }), &json!({ "x": 1 }));
+        assert!(told.contains("leads to no part"), "{told}");
+    }
+    let elsewhere = json!({ "$id": "https://example.com/a", "properties": { "x": { "$id": "https://example.com/b", "type": "string" } } });
+    assert!(unchecked(elsewhere, &json!({ "x": 1 })).contains("$id"));
+    // The root's own name leads nowhere.
+    assert_eq!(check(json!({ "$id": "https://example.com/a", "type": "object" }), &json!({})), None);
+}
+
+#[test]
+fn an_invalid_or_absurd_schema_is_skipped_and_that_is_said_once() {
+    let schemas = OutputSchemas::default();
+    for schema in [
+        json!({ "type": "no such type" }),
+        json!({ "type": "object", "description": "x".repeat(MAX_SCHEMA) }),
+        json!({ "properties": (0..6_000).map(|number| (number.to_string(), json!(true))).collect::<serde_json::Map<_, _>>() }),
+        json!({ "properties": (0..65).map(|number| (number.to_string(), json!({ "pattern": "a" }))).collect::<serde_json::Map<_, _>>() }),
+        json!({ "$dynamicRef": "#x" }),
+    ] {
+        let manifest = manifest(schema);
+        let check = || schemas.check("s", &manifest, "t", &json!({ "structuredContent": 1 }));
+        assert!(matches!(check(), Some(OutputProblem::Unchecked(problem)) if problem.starts_with("the outputSchema cannot be used: ")));
+        assert_eq!(check(), None);
+    }
+}
+
+const MAX_SCHEMA: usize = guard::MAX_SCHEMA_BYTES;
+
+#[test]
+fn a_schema_that_would_compile_or_compare_for_ever_is_refused_or_given_up() {
+    let started = Instant::now();
+    let circle = json!({ "$ref": "#/$defs/a", "$defs": { "a": { "$ref": "#/$defs/b" }, "b": { "allOf": [{ "$ref": "#/$defs/a" }] } } });
+    assert!(unchecked(circle, &json!(1)).contains("circle"));
+    for keyword in ["allOf", "anyOf"] {
+        let twice = |next: Json| json!({ keyword: [next.clone(), next], "unevaluatedProperties": false });
+        assert!(unchecked(chained(40, twice, json!({ "type": "string" })), &json!({})).contains("too many"));
+    }
+    let far = chained(3_000, |next| next, json!({ "type": "object" }));
+    assert!(unchecked(far, &json!({})).contains("one within the other"));
+    // Twice as many comparisons a level: far more than there are seconds.
+    let twice = json!({ "properties": { "x": { "$ref": "#/$defs/r" } } });
+    let doubling = json!({ "$ref": "#/$defs/r", "$defs": { "r": { "type": "object", "allOf": [twice, twice] } } });
+    for leaf in [json!({}), json!(1)] {
+        assert!(unchecked(doubling.clone(), &nested(60, leaf)).contains("too long"));
+    }
+    assert_eq!(check(doubling.clone(), &nested(10, json!({}))), None);
+    let kinds: Vec<_> = (0..1_500).rev().map(|least| json!({ "minimum": least })).collect();
+    let wide = json!({ "items": { "anyOf": kinds } });
+    assert!(unchecked(wide.clone(), &json!(vec![1; 20_000])).contains("too long"));
+    assert_eq!(check(wide, &json!(vec![1; 1_000])), None);
+    assert!(started.elapsed() < AT_ONCE, "{:?}", started.elapsed());
+}
+
+#[test]
+fn deep_content_and_deep_schemas_do_not_overflow_a_small_stack() {
+    let through = |next: Json| json!({ "allOf": [next] });
+    let recursive = json!({ "type": "object", "properties": { "x": { "$ref": "#/$defs/a0" } } });
+    let deepest = [chained(3, through, recursive.clone()), chained(45, through, recursive)];
+    let thread = std::thread::Builder::new().stack_size(2 * 1024 * 1024).spawn(move || {
+        let [shallow, deep] = deepest;
+        assert_eq!(check(shallow.clone(), &nested(90, json!({}))), None);
+        assert!(matches!(check(shallow, &nested(90, json!(1))), Some(OutputProblem::Broken(_))));
+        assert!(unchecked(deep, &nested(90, json!({}))).contains("nested too deep"));
+    });
+    thread.unwrap().join().unwrap();
+}
+
+#[test]
+fn ordinary_results_of_some_size_are_checked() {
+    let row = json!({ "type": "object", "properties": { "id": { "type": "integer" }, "name": { "type": "string" } }, "required": ["id"] });
+    let schema = json!({ "type": "object", "properties": { "rows": { "type": "array", "items": row } } });
+    let rows = |last: Json| (0..10_000).map(|id| json!({ "id": id, "name": "n" })).chain([last]).collect::<Vec<_>>();
+    assert_eq!(check(schema.clone(), &json!({ "rows": rows(json!({ "id": 1 })) })), None);
+    assert_eq!(
+        broken(schema, &json!({ "rows": rows(json!({ "id": "1" })) })),
+        "structuredContent/rows/10000/id: value is not of type \"integer\""
+    );
+}
+
+#[test]
+fn a_pattern_takes_time_that_is_linear_in_the_text() {
+    let text = "a".repeat(100_000) + "!";
+    let started = Instant::now();
+    assert!(broken(json!({ "pattern": "^(a+)+$" }), &json!(text)).contains("does not match"));
+    assert!(started.elapsed() < AT_ONCE);
+    // What only a backtracking engine can match is left out; the rest of the schema counts.
+    let lookahead = json!({ "type": "string", "pattern": "^(?!b)a" });
+    assert_eq!(check(lookahead.clone(), &json!("b")), None);
+    assert!(broken(lookahead, &json!(1)).contains("type"));
+    assert!(check(json!({ "pattern": "((a{99}){99}){99}" }), &json!("b")).is_none(), "a pattern that is too large counts as unknown");
+}
+
+#[test]
+fn a_property_that_is_called_like_a_keyword_is_a_property() {
+    let schema =
+        json!({ "properties": { "$ref": { "type": "string" }, "allOf": { "type": "integer" }, "enum": { "const": { "type": 1 } } } });
+    assert_eq!(check(schema.clone(), &json!({ "$ref": "x", "allOf": 1, "enum": { "type": 1 } })), None);
+    assert!(broken(schema, &json!({ "enum": { "type": 2 } })).starts_with("structuredContent/enum: "));
+}
+
+#[test]
+fn a_schema_is_compiled_once_and_anew_when_it_is_another() {
+    let schemas = OutputSchemas::default();
+    let compiled = |manifest: &Arc<Manifest>| schemas.compiled("s", manifest, &manifest.tools[0]);
+    let (one, same, other) = (manifest(json!({ "type": "object" })), manifest(json!({ "type": "object" })), manifest(json!({})));
+    let first = compiled(&one);
+    assert!(Arc::ptr_eq(&first, &compiled(&one)) && Arc::ptr_eq(&first, &compiled(&same)));
+    assert!(!Arc::ptr_eq(&first, &compiled(&other)));
+    assert_eq!(schemas.kept.lock().unwrap().entries.len(), 1);
+}
+
+#[test]
+fn what_is_kept_is_bounded() {
+    let schemas = OutputSchemas::default();
+    let large = manifest(json!({ "description": "x".repeat(MAX_KEPT_BYTES / 4) }));
+    for server in 0..10 {
+        let _ = schemas.compiled(&server.to_string(), &large, &large.tools[0]);
+        let kept = schemas.kept.lock().unwrap();
+        assert!(kept.bytes <= MAX_KEPT_BYTES && kept.entries.len() == kept.order.len() && kept.entries.len() <= 3);
+    }
+}
+
+#[test]
+fn a_server_can_be_strict_and_others_only_warn() {
+    let checks = OutputChecks::new(Arc::default(), [("strict".to_owned(), SchemaViolations::Error)].into());
+    let (manifest, result) = (manifest(json!({ "type": "object" })), json!({ "structuredContent": 1 }));
+    let warning = checks.check("other", &manifest, "t", &result).unwrap().unwrap();
+    assert!(warning.contains("other.t") && warning.contains("structuredContent: "), "{warning}");
+    let error = checks.check("strict", &manifest, "t", &result).unwrap_err();
+    assert_eq!(error.code(), "ERR_OUTPUT_SCHEMA");
+    assert!(error.to_string().contains("strict.t"), "{error}");
+    assert_eq!(checks.check("strict", &manifest, "t", &json!({ "structuredContent": {} })).unwrap(), None);
+}
