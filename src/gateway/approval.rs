@@ -80,7 +80,8 @@ impl Gateway {
         }
         self.shown().remove(name);
         self.end(name).await;
-        Ok(())
+        // Whoever is no longer trusted keeps no access in this person's name here.
+        self.core.tokens.forget(name).map_err(|error| Error::io(format!("the tokens of server \"{name}\""), &error))
     }
 
     /// Lets runs that start from now on see the server.

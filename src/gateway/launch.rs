@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use secrecy::ExposeSecret as _;
 
-use super::callbacks::{CallbackChain, pause};
+use super::callbacks::{AuthorizationQuestion, CallbackChain, pause};
 use super::core::{Core, Inputs};
 use super::events::Event;
-use crate::client::{ConnectClock, HttpTarget, Launch, Target};
+use crate::client::{AuthorizationPrompt, Authorize, ConnectClock, HttpTarget, Launch, OAuth, OAuthContext, OnSecret, Target};
 use crate::config::{
     ResolvedCommand, ResolvedHttp, ServerDefinition, Transport, inputs_of, read_env_file, resolve_command, resolve_http, resolve_roots,
 };
@@ -29,7 +29,7 @@ impl Core {
         // While a person typed, another may have taken the approval back.
         self.check_approved(server)?;
         if let Some(remote) = resolve_http(server, &self.surroundings, &inputs)? {
-            return self.launch_http(server, remote);
+            return self.launch_http(server, remote, callbacks, control);
         }
         let missing = || Error::Internal(format!("server \"{}\" has neither a command nor a url", server.name));
         let command = resolve_command(server, &self.surroundings, &inputs, read_env_file)?.ok_or_else(missing)?;
@@ -39,14 +39,34 @@ impl Core {
         self.launch_of(server, Target::Process(command), clock)
     }
 
-    fn launch_http(&self, server: &ServerDefinition, remote: ResolvedHttp) -> Result<Launch> {
-        let ResolvedHttp { url, headers, oauth: _, secrets } = remote;
+    fn launch_http(
+        &self,
+        server: &ServerDefinition,
+        remote: ResolvedHttp,
+        callbacks: &CallbackChain,
+        control: Option<&RunControl>,
+    ) -> Result<Launch> {
+        let ResolvedHttp { url, headers, oauth, secrets } = remote;
         // Every value of a header may be a credential, whatever its name.
         let values = headers.iter().map(|(_, value)| value).filter(|value| is_redactable(value.expose_secret()));
         self.redactor.add(values.chain(secrets.iter().filter(|secret| is_redactable(secret.expose_secret()))));
         let clock = ConnectClock::start(None, server.connect_timeout_ms, self.limits.connect_timeout_ms);
-        let target = HttpTarget { server: server.name.clone(), url, headers, allow_insecure: server.allow_insecure_http, tokens: None };
+        let context = OAuthContext {
+            store: self.tokens.clone(),
+            authorize: callbacks.can_authorize().then(|| authorizer(callbacks, &clock, control)),
+            on_secret: self.learn_token(),
+            allow_insecure: server.allow_insecure_http,
+        };
+        let tokens = OAuth::new(&server.name, url.expose_secret(), oauth.unwrap_or_default(), context)?;
+        let target =
+            HttpTarget { server: server.name.clone(), url, headers, allow_insecure: server.allow_insecure_http, tokens: Some(tokens) };
         self.launch_of(server, Target::Http(target), clock)
+    }
+
+    /// Each new token is redacted from the moment it is there.
+    fn learn_token(&self) -> OnSecret {
+        let redactor = Arc::clone(&self.redactor);
+        Arc::new(move |secret| redactor.add(Some(secret).filter(|secret| is_redactable(secret.expose_secret()))))
     }
 
     fn launch_of(&self, server: &ServerDefinition, target: Target, clock: ConnectClock) -> Result<Launch> {
@@ -123,6 +143,25 @@ impl Core {
         }
         Ok(())
     }
+}
+
+/// Shows the page at which a person allows the access. No clock runs while they read it.
+fn authorizer(callbacks: &CallbackChain, clock: &ConnectClock, control: Option<&RunControl>) -> Authorize {
+    let (callbacks, clock, control) = (callbacks.clone(), clock.clone(), control.cloned());
+    Arc::new(move |prompt: AuthorizationPrompt| {
+        let AuthorizationPrompt { server, url, issuer } = prompt;
+        let question = AuthorizationQuestion { server, issuer };
+        let answer = callbacks.authorize(&url, &question);
+        let clocks = (clock.pause(), pause(control.as_ref()));
+        Box::pin(async move {
+            let answer = match answer {
+                Some(answer) => answer.await,
+                None => Ok(None),
+            };
+            drop(clocks);
+            answer
+        })
+    })
 }
 
 /// Where the child's program is looked for: in its own PATH; without one, where execvp(3) looks then.
