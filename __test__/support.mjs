@@ -19,7 +19,7 @@ export const ms = (natively) => natively * scale
 export const guest = process.env.HYPERLIGHT_MCP_GUEST ?? 'auto'
 
 export const fixtureProgram = join(root, 'target/release/fixture-server')
-/** A fixture server's entry in the config, whose calls ask nobody; see tests/fixtures/server/main.rs for the flags. */
+/** A fixture server's entry in the config, whose calls ask nobody; see tests/fixtures/server/README.md for the flags. */
 export const fixture = (...args) => ({ command: fixtureProgram, args, confirm: 'never' })
 /** The same, whose calls ask as they do by default. */
 export const gated = (...args) => ({ command: fixtureProgram, args })

@@ -1,16 +1,17 @@
-//! `raw_rmcp COUNT SERVER [ARGUMENT…]`: what a tool call costs with rmcp alone, no guest and no gateway around it. Starts the server,
-//! calls its tool `echo_text` COUNT times, one after the other, and prints the microseconds of a call as a line of JSON: each call's
-//! mean, median, min and max, and the median over batches of 20, which is how `bench.mjs` times a guest's calls.
-//! `bench.mjs` takes this off what the same call costs an agent's script: the rest is the bridge.
+//! `raw_rmcp [--at-once N] COUNT SERVER [ARGUMENT…]`: what a tool call costs with rmcp alone, no guest and no gateway around it. Starts
+//! the server, calls its tool `echo_text` COUNT times, one after the other or N at once, and prints as a line of JSON the calls a second
+//! and the microseconds of a call: mean, median, p99, min and max, and the median over batches of 20, which is how `bench.mjs` times a
+//! guest's calls. `bench.mjs` takes this off what the same call costs an agent's script: the rest is the bridge.
+//! `connections.mjs` compares it with what other clients make of the same server.
 //!
 //! The transport is the least that stdio needs, and the runtime the addon's own, so that rmcp is compared at its best.
 
 use std::process::Stdio;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rmcp::model::{CallToolRequestParams, ClientCapabilities, ClientConfig, Implementation, ProtocolVersion};
-use rmcp::service::{ClientLifecycleMode, ClientServiceExt as _, RxJsonRpcMessage, TxJsonRpcMessage};
+use rmcp::service::{ClientLifecycleMode, ClientServiceExt as _, RunningService, RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use rmcp::{ClientHandler, RoleClient};
 use serde_json::json;
@@ -65,51 +66,74 @@ impl ClientHandler for Client {
 }
 
 fn main() -> Result<(), Failure> {
-    let mut arguments = std::env::args().skip(1);
-    let usage = "usage: raw_rmcp COUNT SERVER [ARGUMENT…]";
+    let mut arguments = std::env::args().skip(1).peekable();
+    let usage = "usage: raw_rmcp [--at-once N] COUNT SERVER [ARGUMENT…]";
+    let at_once: usize = match arguments.next_if_eq("--at-once") {
+        Some(_) => arguments.next().ok_or(usage)?.parse()?,
+        None => 1,
+    };
     let count: usize = arguments.next().ok_or(usage)?.parse()?;
     let server = arguments.next().ok_or(usage)?;
     let mut command = Command::new(server);
     command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-    let microseconds = runtime.block_on(measure(command, count.max(1)))?;
-    println!("{}", report(microseconds));
+    println!("{}", runtime.block_on(measure(command, count.max(1), at_once.max(1)))?);
     Ok(())
 }
 
-async fn measure(mut command: Command, count: usize) -> Result<Vec<f64>, Failure> {
+async fn measure(mut command: Command, count: usize, at_once: usize) -> Result<serde_json::Value, Failure> {
     let mut process = command.spawn()?;
     let (Some(input), Some(output)) = (process.stdin.take(), process.stdout.take()) else { return Err("no pipes".into()) };
     let transport = Lines { lines: BufReader::new(output), input: Arc::new(Mutex::new(Some(input))) };
-    let service = Client.serve_with_lifecycle(transport, ClientLifecycleMode::Initialize).await?;
+    let service = Arc::new(Client.serve_with_lifecycle(transport, ClientLifecycleMode::Initialize).await?);
+    calls(&service, WARM_UP).await?;
+    let started = Instant::now();
+    let callers: Vec<_> = (0..at_once)
+        .map(|_| {
+            let service = Arc::clone(&service);
+            tokio::spawn(async move { calls(&service, count.div_ceil(at_once)).await.map_err(|failure| failure.to_string()) })
+        })
+        .collect();
     let mut microseconds = Vec::with_capacity(count);
-    for index in 0..WARM_UP + count {
+    for caller in callers {
+        microseconds.extend(caller.await??);
+    }
+    let elapsed = started.elapsed();
+    Arc::into_inner(service).ok_or("the service is still in use")?.cancel().await?;
+    process.wait().await?;
+    Ok(report(microseconds, elapsed))
+}
+
+/// So many calls, one after the other: the microseconds of each.
+async fn calls(service: &RunningService<RoleClient, Client>, count: usize) -> Result<Vec<f64>, Failure> {
+    let mut microseconds = Vec::with_capacity(count);
+    for _ in 0..count {
         let arguments = json!({ "text": "hello" }).as_object().cloned().unwrap_or_default();
         let started = Instant::now();
         let result = service.call_tool(CallToolRequestParams::new("echo_text").with_arguments(arguments)).await?;
-        let elapsed = started.elapsed();
+        microseconds.push(started.elapsed().as_secs_f64() * 1e6);
         if result.is_error == Some(true) || result.content.len() != 1 {
             return Err("echo_text answered something else".into());
         }
-        if index >= WARM_UP {
-            microseconds.push(elapsed.as_secs_f64() * 1e6);
-        }
     }
-    service.cancel().await?;
-    process.wait().await?;
     Ok(microseconds)
 }
 
-fn report(mut microseconds: Vec<f64>) -> serde_json::Value {
+fn report(mut microseconds: Vec<f64>, elapsed: Duration) -> serde_json::Value {
     let mut batches: Vec<f64> = microseconds.chunks(BATCH).map(mean).collect();
-    let all = mean(&microseconds);
+    let (all, calls) = (mean(&microseconds), microseconds.len());
     batches.sort_by(f64::total_cmp);
     microseconds.sort_by(f64::total_cmp);
-    let (min, max) = (microseconds[0], microseconds[microseconds.len() - 1]);
-    let (median, batch) = (microseconds[microseconds.len() / 2], batches[batches.len() / 2]);
-    json!({ "calls": microseconds.len(), "mean": all, "median": median, "min": min, "max": max, "batch": batch })
+    let (min, max, batch) = (microseconds[0], microseconds[calls - 1], batches[batches.len() / 2]);
+    let (median, p99) = (microseconds[calls / 2], microseconds[calls * 99 / 100]);
+    let per_second = count(calls) / elapsed.as_secs_f64();
+    json!({ "calls": calls, "perSecond": per_second, "mean": all, "median": median, "p99": p99, "min": min, "max": max, "batch": batch })
 }
 
 fn mean(values: &[f64]) -> f64 {
-    values.iter().sum::<f64>() / f64::from(u32::try_from(values.len()).unwrap_or(u32::MAX))
+    values.iter().sum::<f64>() / count(values.len())
+}
+
+fn count(number: usize) -> f64 {
+    f64::from(u32::try_from(number).unwrap_or(u32::MAX))
 }

@@ -8,23 +8,26 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hyperlight_mcp::Error;
-use hyperlight_mcp::client::{CallLimits, Connection, Connections, Watchdog};
+use hyperlight_mcp::client::{CallLimits, Connection, ConnectionState, Connections, Lease, ToolRequest, Wanted, Watchdog};
+use hyperlight_mcp::config::ResolvedCommand;
 use secrecy::SecretString;
 use serde_json::{Value as Json, json};
 use tokio::task::JoinSet;
 
-use support::{Scene, object, patience, scaled, send, until, within, write_script};
+use support::{Quiet, Scene, object, patience, scaled, send, until, within, write_script};
 
 const WIRE_LIMIT: usize = 16 * 1024 * 1024;
 /// Closing takes a server's own time, SIGTERM's and SIGKILL's: at most 2 s for each of the first two.
 const CLOSE_LIMIT: Duration = Duration::from_millis(4500);
 
 async fn call(connection: &Connection, tool: &str, arguments: Json) -> hyperlight_mcp::Result<Json> {
-    connection.call(tool, object(arguments), CallLimits { timeout: patience() }).await
+    call_for(connection, tool, arguments, patience()).await
 }
 
 async fn call_for(connection: &Connection, tool: &str, arguments: Json, timeout: Duration) -> hyperlight_mcp::Result<Json> {
-    connection.call(tool, object(arguments), CallLimits { timeout }).await
+    let (tool, arguments, limits) = (tool.to_owned(), object(arguments), CallLimits::fixed(timeout));
+    let request = ToolRequest { tool, arguments, as_task: false, limits, caller: Arc::new(Quiet) };
+    connection.call(request).await.map_err(|failure| failure.error)
 }
 
 async fn echoes(connection: &Connection) {
@@ -33,11 +36,19 @@ async fn echoes(connection: &Connection) {
 }
 
 fn connections(scene: &Scene, most: usize) -> Connections {
-    Connections::new(Watchdog::new(scene.watchdog_program()), most, u64::try_from(patience().as_millis()).unwrap())
+    Connections::new(Watchdog::new(scene.watchdog_program()), Arc::new(Quiet), most, 3)
 }
 
-async fn get(connections: &Connections, scene: &Scene, server: &str) -> hyperlight_mcp::Result<Arc<Connection>> {
-    connections.get(server, None, async { Ok(scene.launch(server, &[])) }).await
+fn wanted(server: &str) -> Wanted {
+    Wanted { server: server.to_owned(), pinned: false, idle_timeout: None, keep_alive: None, patience: patience() }
+}
+
+async fn get(connections: &Connections, scene: &Scene, server: &str) -> hyperlight_mcp::Result<Lease> {
+    connections.get(&wanted(server), async { Ok(scene.launch(server, &[])) }).await
+}
+
+fn is_connected(connections: &Connections, server: &str) -> bool {
+    connections.state(server) == ConnectionState::Connected
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -158,10 +169,10 @@ async fn the_wires_limit_is_exact() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_never_answers_is_given_up_and_ended() {
     let scene = Scene::new();
-    let launch = scene.launch("s", &["--never-answer", "--leave-child", "--ignore-sigterm", "--ignore-stdin-eof"]);
-    let watchdog = Arc::new(Watchdog::new(scene.watchdog_program()));
     let limit = Duration::from_millis(500);
-    let opening = Connection::open(&launch, &watchdog, limit);
+    let command = scene.command("s", &["--never-answer", "--leave-child", "--ignore-sigterm", "--ignore-stdin-eof"]);
+    let launch = scene.launch_command("s", command, limit);
+    let opening = scene.open_launch(&launch);
     let error = within(limit + scaled(CLOSE_LIMIT), "the time-out", opening).await.err().unwrap();
     assert_eq!(error.code(), "ERR_CONNECT_TIMEOUT", "{error}");
     assert_eq!(scene.count("s", "spawn"), 1);
@@ -233,7 +244,7 @@ async fn servers_that_ignore_their_end_are_ended_side_by_side_and_the_watchdog_w
     let connections = connections(&scene, 5);
     for server in ["a", "b", "c"] {
         let launch = async { Ok(scene.launch(server, &["--ignore-sigterm", "--ignore-stdin-eof"])) };
-        connections.get(server, None, launch).await.unwrap();
+        connections.get(&wanted(server), launch).await.unwrap();
     }
     assert_eq!(scene.servers_running().len(), 3);
     within(scaled(CLOSE_LIMIT), "close", connections.close_all()).await;
@@ -291,7 +302,7 @@ async fn concurrent_calls_share_a_connection_and_a_slow_one_holds_up_nothing() {
     let scene = Scene::new();
     let connections = connections(&scene, 5);
     let (slow, quick) = (get(&connections, &scene, "s").await.unwrap(), get(&connections, &scene, "s").await.unwrap());
-    assert!(Arc::ptr_eq(&slow, &quick));
+    assert!(std::ptr::eq(&raw const *slow, &raw const *quick));
     let quickly = async {
         scene.called("s", "hang").await;
         for _ in 0..20 {
@@ -312,7 +323,7 @@ async fn the_call_after_a_crash_starts_the_server_again() {
     let connections = connections(&scene, 1);
     let first = get(&connections, &scene, "s").await.unwrap();
     call(&first, "crash", json!({})).await.unwrap_err();
-    assert!(!connections.is_connected("s"));
+    assert!(!is_connected(&connections, "s"));
     let second = get(&connections, &scene, "s").await.unwrap();
     echoes(&second).await;
     assert_eq!(scene.count("s", "spawn"), 2);
@@ -325,7 +336,7 @@ async fn where_the_limit_is_reached_the_connection_idle_for_longest_gives_way() 
     for server in ["a", "b", "a", "c"] {
         echoes(&get(&connections, &scene, server).await.unwrap()).await;
     }
-    assert_eq!(["a", "b", "c"].map(|server| connections.is_connected(server)), [true, false, true]);
+    assert_eq!(["a", "b", "c"].map(|server| is_connected(&connections, server)), [true, false, true]);
     assert_eq!(scene.servers_running().len(), 2);
     connections.close_all().await;
 }
@@ -337,7 +348,7 @@ async fn a_connection_whose_server_has_died_gives_way_before_one_that_lives() {
     get(&connections, &scene, "alive").await.unwrap();
     call(&get(&connections, &scene, "dead").await.unwrap(), "crash", json!({})).await.unwrap_err();
     get(&connections, &scene, "new").await.unwrap();
-    assert!(connections.is_connected("alive") && connections.is_connected("new"));
+    assert!(is_connected(&connections, "alive") && is_connected(&connections, "new"));
     assert_eq!(scene.count("alive", "exit"), 0);
 }
 
@@ -358,10 +369,8 @@ async fn where_all_connections_are_busy_the_next_one_is_refused_and_names_them()
 #[tokio::test(flavor = "multi_thread")]
 async fn a_command_that_is_not_there_is_named() {
     let scene = Scene::new();
-    let mut launch = scene.launch("s", &[]);
-    launch.command.command = "no-such-command-4711".to_owned();
-    let watchdog = Arc::new(Watchdog::new(scene.watchdog_program()));
-    let error = Connection::open(&launch, &watchdog, patience()).await.err().unwrap();
+    let command = ResolvedCommand { command: "no-such-command-4711".to_owned(), ..scene.command("s", &[]) };
+    let error = scene.open_launch(&scene.launch_command("s", command, patience())).await.err().unwrap();
     assert_eq!(error.code(), "ERR_SPAWN_FAILED");
     assert!(error.to_string().contains("server \"s\": \"no-such-command-4711\""), "{error}");
 }
@@ -370,7 +379,7 @@ async fn a_command_that_is_not_there_is_named() {
 async fn without_its_watchdog_no_server_is_started() {
     let scene = Scene::new();
     let watchdog = Arc::new(Watchdog::new(scene.path("missing")));
-    let error = Connection::open(&scene.launch("s", &[]), &watchdog, patience()).await.err().unwrap();
+    let error = Connection::open(&scene.launch("s", &[]), &watchdog, Arc::new(Quiet)).await.err().unwrap();
     assert!(matches!(&error, Error::SpawnFailed { command, .. } if command.ends_with("/missing")), "{error}");
     assert_eq!(scene.events("s"), Vec::<Json>::new());
 }
@@ -381,7 +390,7 @@ async fn a_watchdog_that_had_to_be_started_again_knows_the_servers_that_live() {
     let orders = || std::fs::read_to_string(scene.path("orders")).unwrap();
     let script = format!("while read -r order; do echo \"$$ $order\" >> {}; echo ok; done", scene.path("orders").display());
     write_script(&scene.path("recorder"), &script);
-    let connections = Connections::new(Watchdog::new(scene.path("recorder")), 5, 60_000);
+    let connections = Connections::new(Watchdog::new(scene.path("recorder")), Arc::new(Quiet), 5, 3);
     let first = get(&connections, &scene, "first").await.unwrap();
     let recorder: i32 = orders().split(' ').next().unwrap().parse().unwrap();
     send(libc::SIGKILL, recorder);
@@ -403,7 +412,7 @@ async fn an_answer_of_the_watchdog_that_nobody_waited_for_is_not_taken_for_the_n
         if [ $group = $known ]; then until [ -e {go} ]; do /bin/sleep 0.01; done; echo error; else echo ok; fi; done"
     );
     write_script(&scene.path("late"), &script);
-    let connections = Connections::new(Watchdog::new(scene.path("late")), 5, 60_000);
+    let connections = Connections::new(Watchdog::new(scene.path("late")), Arc::new(Quiet), 5, 3);
     tokio::select! {
         outcome = get(&connections, &scene, "first") => panic!("{:?}", outcome.err()),
         () = until("the first order", || std::fs::read(&first).is_ok_and(|group| !group.is_empty()).then_some(())) => {}
@@ -437,10 +446,9 @@ fn where_nobody_reaps_orphans_no_close_waits_for_them() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_gets_the_environment_that_was_meant_for_it_and_no_more() {
     let scene = Scene::new();
-    let mut launch = scene.launch("s", &["--env-dump"]);
-    launch.command.environment = vec![("TOKEN".to_owned(), SecretString::from("hush"))];
-    let watchdog = Arc::new(Watchdog::new(scene.watchdog_program()));
-    let connection = Connection::open(&launch, &watchdog, patience()).await.unwrap();
+    let environment = vec![("TOKEN".to_owned(), SecretString::from("hush"))];
+    let command = ResolvedCommand { environment, ..scene.command("s", &["--env-dump"]) };
+    let connection = scene.open_launch(&scene.launch_command("s", command, patience())).await.unwrap();
     let names = call(&connection, "env", json!({})).await.unwrap()["structuredContent"]["names"].clone();
     assert_eq!(names, json!(["TOKEN"]));
 }

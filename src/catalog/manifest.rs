@@ -23,6 +23,9 @@ pub struct Tool {
     pub output_schema: Option<Json>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub annotations: Option<Json>,
+    /// How it is run: `{ "taskSupport": "required" }` (MCP 2025-11-25).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub execution: Option<Json>,
 }
 
 /// A server's tools, and what else a model may read of it.

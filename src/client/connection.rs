@@ -1,121 +1,91 @@
-//! One live connection: its handshake, the discovery of its tools, its calls, its end.
+//! One live connection: its requests, what is asked while they last, its end.
 
-use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rmcp::RoleClient;
-use rmcp::model::{CallToolRequestParams, ClientRequest, ListToolsRequest, PaginatedRequestParams, Request, ServerResult};
-use rmcp::service::{
-    ClientInitializeError, ClientLifecycleMode, ClientServiceExt as _, Peer, PeerRequestOptions, RequestHandle, RunningService,
-    ServiceError,
-};
-use serde_json::{Map, Value as Json};
+use rmcp::model::{ClientRequest, GetExtensions as _, PingRequest, ServerResult};
+use rmcp::service::{Peer, PeerRequestOptions, RequestHandle, RunningService, ServiceError};
+use serde_json::Value as Json;
 use tokio::runtime::Handle;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, Notify, OwnedRwLockReadGuard, OwnedRwLockWriteGuard};
 
+use super::answer::{CallFailure, Sent, error_data, protocol_error};
+use super::caller::Caller;
+use super::calls::{Calls, Place};
+use super::clock::{CallClock, CallLimits, Expired};
+use super::discovery::discover;
+use super::era::Era;
 use super::handler::Handler;
-use super::process::{Launch, ServerProcess};
-use super::transport::{MALFORMED_MARK, OVERSIZE_MARK, StdioTransport};
-use super::watchdog::Watchdog;
-use crate::catalog::{Manifest, Tool};
+use super::http::raw_result;
+use super::link::Link;
+use super::questions::Questions;
+use crate::catalog::Manifest;
 use crate::error::{Error, Result};
-use crate::limits::{MAX_WIRE_MESSAGE_BYTES, PACKAGE_RUNNER_CONNECT_TIMEOUT_MS};
 
-/// A server that lists more is not listed at all.
-const MAX_PAGES: usize = 100;
-const MAX_TOOLS: usize = 2_000;
-/// A longer name is none; the protocol's own advice is 64 characters.
-const MAX_TOOL_NAME_BYTES: usize = 1_024;
-const MAX_ERROR_BYTES: usize = 4 * 1024;
 /// How long the process's end may take to be known, once its pipe is closed.
 const EXIT_NOTICE: Duration = Duration::from_millis(40);
-/// How long rmcp may take to let go of a connection that is being ended.
-const SERVICE_CLOSE: Duration = Duration::from_millis(200);
-
-/// How long one call may take.
-#[derive(Debug, Clone, Copy)]
-pub struct CallLimits {
-    pub timeout: Duration,
-}
+const PING_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A connected server.
 pub struct Connection {
-    server: String,
-    peer: Peer<RoleClient>,
-    service: Mutex<RunningService<RoleClient, Handler>>,
-    process: ServerProcess,
+    pub(super) server: String,
+    pub(super) peer: Peer<RoleClient>,
+    pub(super) service: Mutex<RunningService<RoleClient, Handler>>,
+    pub(super) link: Link,
+    pub(super) era: Era,
+    pub(super) calls: Arc<Calls>,
+    pub(super) questions: Questions,
+    pub(super) lists: Arc<Lists>,
     /// As the server last told it.
-    manifest: RwLock<Arc<Manifest>>,
-    tools_changed: Arc<AtomicBool>,
-    /// Held while the tools are read again: calls wait for that.
-    reading: Mutex<()>,
-    read_timeout: Duration,
-    connect_time: Duration,
-    runtime: Handle,
+    pub(super) manifest: RwLock<Arc<Manifest>>,
+    /// Held while the lists are read again: calls wait for that.
+    pub(super) reading: Mutex<()>,
+    pub(super) read_timeout: Duration,
+    pub(super) connect_time: Duration,
+    /// Whether the server asks questions of which nothing says whose they are: then its callers take turns.
+    pub(super) elicits: AtomicBool,
+    pub(super) turns: Arc<tokio::sync::RwLock<()>>,
+    pub(super) runtime: Handle,
+}
+
+/// Whether what the server lists is still as it was read.
+#[derive(Debug, Default)]
+pub(super) struct Lists {
+    changed: AtomicBool,
+    /// Wakes whoever reads them again without waiting for a call.
+    pub(super) news: Notify,
+}
+
+impl Lists {
+    pub(super) fn changed(&self) {
+        self.changed.store(true, Ordering::Release);
+        self.news.notify_one();
+    }
+}
+
+/// A caller's turn at a server that asks questions.
+enum Turn {
+    /// Nobody here can be meant: those who cannot be asked share the connection.
+    Shared(#[expect(dead_code, reason = "held")] OwnedRwLockReadGuard<()>),
+    Alone(#[expect(dead_code, reason = "held")] OwnedRwLockWriteGuard<()>),
 }
 
 impl Connection {
-    /// Starts the server and reads its tools. When that fails, nothing is left running.
-    ///
-    /// # Errors
-    /// `ERR_SPAWN_FAILED`, `ERR_CONNECT_TIMEOUT`, `ERR_CONNECT_FAILED`, `ERR_SERVER_EXITED`.
-    pub async fn open(launch: &Launch, watchdog: &Arc<Watchdog>, timeout: Duration) -> Result<Self> {
-        let started = Instant::now();
-        let (process, pipes) = ServerProcess::start(launch, watchdog).await?;
-        let handler = Handler::default();
-        let tools_changed = Arc::clone(&handler.tools_changed);
-        let handshake = async {
-            let transport = StdioTransport::new(pipes.stdout, pipes.stdin, MAX_WIRE_MESSAGE_BYTES);
-            let service = handler.serve_with_lifecycle(transport, ClientLifecycleMode::Initialize).await;
-            let service = service.map_err(|error| Failure::of_handshake(&launch.server, &error))?;
-            let manifest = discover(&launch.server, service.peer()).await.map_err(Failure::Lost)?;
-            Ok((service, manifest))
-        };
-        let outcome = tokio::select! {
-            biased;
-            outcome = tokio::time::timeout(timeout, handshake) => outcome,
-            status = process.exited() => Ok(Err(Failure::Told(exited(&launch.server, "before it was ready", status, &process)))),
-        };
-        let (service, manifest) = match outcome {
-            Ok(Ok(connected)) => connected,
-            Ok(Err(failure)) => return Err(failed_to_connect(&launch.server, failure, &process).await),
-            Err(_) => {
-                process.kill();
-                process.end().await;
-                return Err(Error::ConnectTimeout { server: launch.server.clone(), limit_ms: millis(timeout), hint: runner_hint(launch) });
-            }
-        };
-        let peer = service.peer().clone();
-        let (server, service) = (launch.server.clone(), Mutex::new(service));
-        Ok(Self {
-            server,
-            peer,
-            service,
-            process,
-            manifest: RwLock::new(Arc::new(manifest)),
-            tools_changed,
-            reading: Mutex::default(),
-            read_timeout: timeout,
-            connect_time: started.elapsed(),
-            runtime: Handle::current(),
-        })
-    }
-
-    /// What the server says of itself, unfiltered. Where it has announced that its tools changed, they are read again first.
+    /// What the server says of itself, unfiltered. Where it has announced that its lists changed, they are read again first.
     ///
     /// # Errors
     /// `ERR_CONNECT_FAILED`, `ERR_CONNECT_TIMEOUT` where they cannot be read: nothing is known of them then.
     pub async fn manifest(&self) -> Result<Arc<Manifest>> {
-        if self.tools_changed.load(Ordering::Acquire) {
+        if self.lists.changed.load(Ordering::Acquire) {
             let _reading = self.reading.lock().await;
             // Cleared before the reading: what is announced during it is read once more. A reading that is given up must not count.
-            if self.tools_changed.swap(false, Ordering::AcqRel) {
-                let unread = Unread(Some(&self.tools_changed));
+            if self.lists.changed.swap(false, Ordering::AcqRel) {
+                let unread = Unread(Some(&self.lists.changed));
                 let reading = tokio::time::timeout(self.read_timeout, discover(&self.server, &self.peer)).await;
                 let limit_ms = millis(self.read_timeout);
-                let hint = " when it was asked for its changed tools".to_owned();
+                let hint = " when it was asked for its changed lists".to_owned();
                 let manifest = reading.map_err(|_| Error::ConnectTimeout { server: self.server.clone(), limit_ms, hint })??;
                 *self.manifest.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(manifest);
                 unread.settle();
@@ -124,86 +94,175 @@ impl Connection {
         Ok(Arc::clone(&self.manifest.read().unwrap_or_else(PoisonError::into_inner)))
     }
 
-    /// From the process's start to its list of tools.
+    /// From the first attempt to the complete lists.
     #[must_use]
     pub fn connect_time(&self) -> Duration {
         self.connect_time
     }
 
-    /// Whether calls can still be sent.
+    /// How the server begins.
     #[must_use]
-    pub fn is_live(&self) -> bool {
-        !self.process.has_exited() && !self.peer.is_transport_closed()
+    pub fn era(&self) -> Era {
+        self.era
     }
 
-    /// Calls a tool by its raw name. The result is the server's, unparsed. Dropping the future cancels the call.
+    /// Whether requests can still be sent.
+    #[must_use]
+    pub fn is_live(&self) -> bool {
+        !self.link.has_ended() && !self.peer.is_transport_closed()
+    }
+
+    /// From now on callers that can be asked take turns.
+    pub fn keep_callers_apart(&self) {
+        self.elicits.store(true, Ordering::Relaxed);
+    }
+
+    /// Sends a request for a caller, and gives the result as the server wrote it. `what` names it in errors: a tool's raw name,
+    /// `resources/read`. Dropping the future cancels the request at the server.
     ///
     /// # Errors
-    /// `ERR_CALL_TIMEOUT`, `ERR_SERVER_EXITED`, `ERR_PROTOCOL`, `ERR_RESPONSE_TOO_LARGE`.
-    pub async fn call(&self, tool: &str, arguments: Map<String, Json>, limits: CallLimits) -> Result<Json> {
-        let parameters = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
-        let request = ClientRequest::CallToolRequest(Request::new(parameters));
-        let sent = self.peer.send_cancellable_request(request, PeerRequestOptions::no_options()).await;
-        let Ok(handle) = sent else { return Err(self.ended(tool).await) };
-        let mut pending = Pending { handle: Some(handle), runtime: self.runtime.clone() };
+    /// `ERR_CALL_TIMEOUT`, `ERR_SERVER_EXITED`, `ERR_PROTOCOL`, `ERR_RESPONSE_TOO_LARGE`, and what HTTP gives.
+    pub(crate) async fn request(
+        &self,
+        what: &str,
+        request: ClientRequest,
+        limits: CallLimits,
+        caller: &Arc<dyn Caller>,
+    ) -> std::result::Result<Json, CallFailure> {
+        let visit = self.enter(what, limits, caller).await?;
+        self.exchange(&visit, request).await
+    }
+
+    /// A caller's place among those that have a request in flight: it may have to wait for its turn.
+    pub(super) async fn enter<'a>(
+        &self,
+        what: &'a str,
+        limits: CallLimits,
+        caller: &Arc<dyn Caller>,
+    ) -> std::result::Result<Visit<'a>, CallFailure> {
+        let clock = CallClock::start(limits);
+        let turn = tokio::select! {
+            biased;
+            turn = self.turn(caller.as_ref()) => turn,
+            expired = clock.expired() => return Err(CallFailure::unsent(self.expired(what, expired))),
+        };
+        let place = self.calls.enter(what, caller, &clock);
+        Ok(Visit { what, clock, place, _turn: turn })
+    }
+
+    async fn turn(&self, caller: &dyn Caller) -> Option<Turn> {
+        // Where the transport or the protocol tells whose question it is, nobody has to wait.
+        if !self.elicits.load(Ordering::Relaxed) || self.era == Era::Discover || self.link.has_streams() {
+            return None;
+        }
+        let turns = Arc::clone(&self.turns);
+        Some(if caller.can_elicit() { Turn::Alone(turns.write_owned().await) } else { Turn::Shared(turns.read_owned().await) })
+    }
+
+    /// One request and its answer.
+    pub(super) async fn exchange(&self, visit: &Visit<'_>, mut request: ClientRequest) -> std::result::Result<Json, CallFailure> {
+        let what = visit.what;
+        request.extensions_mut().insert(visit.place.key());
+        let mut pending = Pending { handle: None, runtime: self.runtime.clone() };
+        let answer = async {
+            let sent = self.peer.send_cancellable_request(request, PeerRequestOptions::no_options()).await;
+            match sent {
+                Ok(handle) => Ok(pending.answer(handle).await),
+                Err(error) => Err(error),
+            }
+        };
         let answer = tokio::select! {
             biased;
-            answer = pending.answer() => answer,
-            status = self.process.exited() => {
+            answer = answer => answer,
+            status = self.link.ended() => {
                 pending.settle();
-                return Err(exited(&self.server, &format!("during {}.{tool}", self.server), status, &self.process));
+                return Err(self.link.exited(&self.server, &self.during(what), status).into());
             }
-            () = tokio::time::sleep(limits.timeout) => {
-                // Dropping `pending` tells the server.
-                return Err(Error::CallTimeout { server: self.server.clone(), tool: tool.to_owned(), limit_ms: millis(limits.timeout) });
-            }
+            // Dropping `pending` tells the server.
+            expired = visit.clock.expired() => return Err(self.expired(what, expired).into()),
         };
         pending.settle();
         match answer {
-            Ok(ServerResult::CustomResult(result)) => Ok(result.0),
-            Ok(other) => serde_json::to_value(&other).map_err(|error| Error::Internal(error.to_string())),
-            Err(error) => Err(self.call_error(tool, error).await),
+            Ok(Ok(result)) => Ok(raw_result(result)),
+            Ok(Err(error)) => Err(self.failure(what, &error).await),
+            Err(error) => Err(CallFailure { sent: Sent::No, ..self.failure(what, &error).await }),
+        }
+    }
+
+    /// Whether the server still answers.
+    ///
+    /// # Errors
+    /// What keeps it from that.
+    pub async fn ping(&self) -> Result<()> {
+        // Since 2026-07-28 there is none; that the transport stands is all that can be known.
+        if self.era == Era::Discover {
+            return if self.is_live() { Ok(()) } else { Err(self.lost("between calls").await) };
+        }
+        let request = ClientRequest::PingRequest(PingRequest::default());
+        let caller = self.questions.observer.nobody_in_particular();
+        match self.request("ping", request, CallLimits::fixed(PING_TIMEOUT), &caller).await {
+            // An error is an answer, too.
+            Ok(_) | Err(CallFailure { error: Error::Protocol { .. }, .. }) => Ok(()),
+            Err(failure) => Err(failure.error),
         }
     }
 
     /// Ends the connection and its process, with all that it started.
     pub async fn close(&self) {
         let mut service = self.service.lock().await;
-        let _ = service.close_with_timeout(SERVICE_CLOSE).await;
-        self.process.end().await;
+        let _ = service.close_with_timeout(self.link.goodbye()).await;
+        self.link.end().await;
     }
 
     /// SIGKILL to the server's process group, at once.
     pub fn kill(&self) {
-        self.process.kill();
+        self.link.kill();
     }
 
-    async fn call_error(&self, tool: &str, error: ServiceError) -> Error {
-        let (server, tool) = (self.server.clone(), tool.to_owned());
-        let ServiceError::McpError(error) = error else { return self.ended(&tool).await };
-        if let Some(bytes) = error.data.as_ref().and_then(|data| data.get(OVERSIZE_MARK)) {
-            let what = format!("the answer of {server}.{tool}");
-            return Error::ResponseTooLarge {
-                what,
-                size: bytes.to_string(),
-                limit: MAX_WIRE_MESSAGE_BYTES,
-                limit_name: "one message on the wire",
-            };
+    /// Resolves with the reason once the connection is of no more use.
+    pub(super) async fn ended(&self) -> String {
+        self.link.lost(&self.peer).await
+    }
+
+    pub(super) fn expired(&self, what: &str, expired: Expired) -> Error {
+        let (limit, limit_name) = match expired {
+            Expired::Idle(limit) => (limit, "callTimeoutMs"),
+            Expired::Total(limit) => (limit, "maxCallTimeoutMs, however much progress it reports"),
+        };
+        Error::CallTimeout { server: self.server.clone(), tool: what.to_owned(), limit_ms: millis(limit), limit_name }
+    }
+
+    async fn failure(&self, what: &str, error: &ServiceError) -> CallFailure {
+        if let Some(failure) = self.link.failure(&self.server, what, error) {
+            return failure;
         }
-        let malformed = error.data.as_ref().and_then(|data| data.get(MALFORMED_MARK)).and_then(Json::as_str);
-        let message = malformed.map_or_else(|| error.message.to_string(), |problem| format!("its answer is no valid JSON: {problem}"));
-        Error::Protocol { server, tool, code: i64::from(error.code.0), message: cut(message) }
+        if let Some(error) = error_data(error) {
+            return protocol_error(&self.server, what, error).into();
+        }
+        self.lost(&self.during(what)).await.into()
+    }
+
+    fn during(&self, what: &str) -> String {
+        format!("during {}.{what}", self.server)
     }
 
     /// The connection is gone: says how the process ended, if that becomes known in time.
-    async fn ended(&self, tool: &str) -> Error {
-        let exit = tokio::time::timeout(EXIT_NOTICE, self.process.exited()).await;
+    async fn lost(&self, during: &str) -> Error {
+        let exit = tokio::time::timeout(EXIT_NOTICE, self.link.ended()).await;
         let status = exit.unwrap_or_else(|_| "it closed its output, but still runs".to_owned());
-        exited(&self.server, &format!("during {}.{tool}", self.server), status, &self.process)
+        self.link.exited(&self.server, during, status)
     }
 }
 
-/// Tools that are being read again. Dropped before they were, they still have to be.
+/// A caller's place at a connection, for one request or the rounds of one.
+pub(super) struct Visit<'a> {
+    pub(super) what: &'a str,
+    pub(super) clock: CallClock,
+    pub(super) place: Place,
+    _turn: Option<Turn>,
+}
+
+/// Lists that are being read again. Dropped before they were, they still have to be.
 struct Unread<'a>(Option<&'a AtomicBool>);
 
 impl Unread<'_> {
@@ -220,18 +279,15 @@ impl Drop for Unread<'_> {
     }
 }
 
-/// A call that was sent. Dropped before its answer, it is cancelled at the server.
+/// A request that was sent. Dropped before its answer, it is cancelled at the server.
 struct Pending {
     handle: Option<RequestHandle<RoleClient>>,
     runtime: Handle,
 }
 
 impl Pending {
-    async fn answer(&mut self) -> std::result::Result<ServerResult, ServiceError> {
-        match &mut self.handle {
-            Some(handle) => (&mut handle.rx).await.map_err(|_| ServiceError::TransportClosed)?,
-            None => Err(ServiceError::TransportClosed),
-        }
+    async fn answer(&mut self, handle: RequestHandle<RoleClient>) -> std::result::Result<ServerResult, ServiceError> {
+        (&mut self.handle.insert(handle).rx).await.map_err(|_| ServiceError::TransportClosed)?
     }
 
     /// There is nothing left to cancel.
@@ -248,151 +304,6 @@ impl Drop for Pending {
     }
 }
 
-/// A server's own words in an error of ours.
-fn cut(text: String) -> String {
-    let end = text.floor_char_boundary(MAX_ERROR_BYTES);
-    if end < text.len() { format!("{}… [cut]", &text[..end]) } else { text }
-}
-
-async fn discover(server: &str, peer: &Peer<RoleClient>) -> Result<Manifest> {
-    let info = peer.peer_info().ok_or_else(|| connect_failed(server, "it did not introduce itself"))?;
-    let implementation = info.server_info.as_ref();
-    let mut manifest = Manifest {
-        protocol_version: info.protocol_version.to_string(),
-        server_name: implementation.map(|about| about.name.clone()).unwrap_or_default(),
-        server_version: implementation.map(|about| about.version.clone()).unwrap_or_default(),
-        instructions: info.instructions.clone(),
-        ..Manifest::default()
-    };
-    if info.capabilities.tools.is_none() {
-        return Ok(manifest);
-    }
-    let mut cursors = HashSet::new();
-    let mut cursor: Option<String> = None;
-    for _ in 0..MAX_PAGES {
-        let page = list_page(server, peer, cursor).await?;
-        manifest.tools.extend(tools_of(server, &page));
-        if manifest.tools.len() > MAX_TOOLS {
-            return Err(connect_failed(server, &format!("it lists more than {MAX_TOOLS} tools")));
-        }
-        let Some(next) = page.get("nextCursor").and_then(Json::as_str) else { return Ok(manifest) };
-        if !cursors.insert(next.to_owned()) {
-            return Err(connect_failed(server, "its list of tools repeats a cursor, so it has no end"));
-        }
-        cursor = Some(next.to_owned());
-    }
-    Err(connect_failed(server, &format!("its list of tools has more than {MAX_PAGES} pages")))
-}
-
-async fn list_page(server: &str, peer: &Peer<RoleClient>, cursor: Option<String>) -> Result<Json> {
-    let parameters = cursor.map(|cursor| PaginatedRequestParams::default().with_cursor(Some(cursor)));
-    let request = ClientRequest::ListToolsRequest(ListToolsRequest { params: parameters, ..ListToolsRequest::default() });
-    let handle = peer.send_cancellable_request(request, PeerRequestOptions::no_options()).await;
-    let answer = match handle {
-        Ok(handle) => handle.await_response().await,
-        Err(error) => Err(error),
-    };
-    match answer {
-        Ok(ServerResult::CustomResult(page)) => Ok(page.0),
-        Ok(other) => serde_json::to_value(&other).map_err(|error| Error::Internal(error.to_string())),
-        Err(error) => Err(connect_failed(server, &format!("its tools cannot be listed: {error}"))),
-    }
-}
-
-/// A malformed tool is left out; the others stay.
-fn tools_of(server: &str, page: &Json) -> Vec<Tool> {
-    let listed = page.get("tools").and_then(Json::as_array).map(Vec::as_slice).unwrap_or_default();
-    let parse = |tool: &Json| {
-        let parsed = serde_json::from_value::<Tool>(tool.clone())
-            .ok()
-            .filter(|tool| tool.input_schema.is_object() && tool.name.len() <= MAX_TOOL_NAME_BYTES);
-        if parsed.is_none() {
-            tracing::warn!(server, "a malformed tool was left out");
-        }
-        parsed
-    };
-    listed.iter().filter_map(parse).collect()
-}
-
-/// Why a server was not connected.
-enum Failure {
-    /// The pipe closed, or nothing came of it: how the process ended says more, where it has.
-    Lost(Error),
-    /// This says it.
-    Told(Error),
-}
-
-impl Failure {
-    fn of_handshake(server: &str, error: &ClientInitializeError) -> Self {
-        let described = connect_failed(server, &error.to_string());
-        match error {
-            ClientInitializeError::ConnectionClosed(_) | ClientInitializeError::TransportError { .. } => Self::Lost(described),
-            // A server that refuses mostly ends as well: its own words are the reason.
-            _ => Self::Told(described),
-        }
-    }
-}
-
-async fn failed_to_connect(server: &str, failure: Failure, process: &ServerProcess) -> Error {
-    let status = tokio::time::timeout(EXIT_NOTICE, process.exited()).await;
-    process.kill();
-    process.end().await;
-    match (failure, status) {
-        (Failure::Told(error), _) | (Failure::Lost(error), Err(_)) => error,
-        (Failure::Lost(_), Ok(status)) => exited(server, "before it was ready", status, process),
-    }
-}
-
-fn exited(server: &str, during: &str, status: String, process: &ServerProcess) -> Error {
-    Error::ServerExited { server: server.to_owned(), during: during.to_owned(), status, stderr: process.stderr_text() }
-}
-
-fn connect_failed(server: &str, problem: &str) -> Error {
-    Error::ConnectFailed { server: server.to_owned(), problem: problem.to_owned() }
-}
-
-fn millis(duration: Duration) -> u64 {
+pub(super) fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
-}
-
-/// The time-out of a server's connection: longer for a command that may have to fetch a package first.
-pub(super) fn connect_timeout(command: &str, configured: Option<u64>, default_ms: u64) -> Duration {
-    let default = if is_package_runner(command) { PACKAGE_RUNNER_CONNECT_TIMEOUT_MS.max(default_ms) } else { default_ms };
-    Duration::from_millis(configured.unwrap_or(default))
-}
-
-fn is_package_runner(command: &str) -> bool {
-    let name = command.rsplit('/').next().unwrap_or(command);
-    matches!(name, "npx" | "uvx" | "pipx" | "bunx" | "docker" | "podman")
-}
-
-fn runner_hint(launch: &Launch) -> String {
-    let command = &launch.command.command;
-    let package = launch.command.arguments.iter().find(|argument| !argument.starts_with('-'));
-    match (command.rsplit('/').next(), package) {
-        (Some("npx"), Some(package)) => format!("; install the package first: npm install --global {package}"),
-        (Some("uvx"), Some(package)) => format!("; install the package first: uv tool install {package}"),
-        (Some("docker" | "podman"), _) => format!("; pull the image first: {command} pull IMAGE"),
-        _ => String::new(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    #[test]
-    fn a_package_runner_gets_more_time_unless_the_config_says_otherwise() {
-        assert_eq!(connect_timeout("/usr/bin/npx", None, 10_000), Duration::from_mins(2));
-        assert_eq!(connect_timeout("node", None, 10_000), Duration::from_secs(10));
-        assert_eq!(connect_timeout("npx", Some(50), 10_000), Duration::from_millis(50));
-    }
-
-    #[test]
-    fn a_malformed_tool_is_left_out_and_the_others_stay() {
-        let page = json!({ "tools": [{ "name": 1 }, { "name": "ok", "inputSchema": {} }, { "name": "no-schema" }, { "name": "x", "inputSchema": 3 }] });
-        let names: Vec<_> = tools_of("s", &page).into_iter().map(|tool| tool.name).collect();
-        assert_eq!(names, ["ok"]);
-    }
 }

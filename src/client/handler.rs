@@ -1,26 +1,125 @@
-//! What a server may ask of us, and is told of us.
+//! What a server may ask of us in requests of its own, and what rmcp tells it of us.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
-use rmcp::model::{ClientCapabilities, ClientConfig, Implementation, ProtocolVersion};
-use rmcp::service::NotificationContext;
-use rmcp::{ClientHandler, RoleClient};
+use rmcp::RoleClient;
+use rmcp::model::{
+    ClientCapabilities, ClientConfig, ClientResult, CustomResult, ErrorCode, ErrorData, Implementation, ProtocolVersion,
+    ServerNotification, ServerRequest,
+};
+use rmcp::service::{InboundStreamOrigin, NotificationContext, RequestContext, Service};
+use serde_json::{Value as Json, json};
 
-/// Answers a server's own requests: pings, and nothing else yet. What rmcp declines by default stays declined.
-#[derive(Debug, Clone, Default)]
+use super::calls::{Asked, Calls};
+use super::questions::Questions;
+use super::routing::Origin;
+
+/// Answers a server's requests. Notifications of interest have been taken before rmcp sees them.
 pub(super) struct Handler {
-    /// Set when the server says that its tools are others now; they are read again before the next call.
-    pub(super) tools_changed: Arc<AtomicBool>,
+    pub(super) questions: Questions,
+    pub(super) calls: Arc<Calls>,
+    pub(super) version: ProtocolVersion,
 }
 
-impl ClientHandler for Handler {
-    fn get_info(&self) -> ClientConfig {
-        let implementation = Implementation::new("hyperlight-mcp", env!("CARGO_PKG_VERSION"));
-        ClientConfig::new(ClientCapabilities::default(), implementation).with_protocol_version(ProtocolVersion::V_2025_11_25)
+impl Handler {
+    fn origin(&self, context: &RequestContext<RoleClient>) -> Origin {
+        match context.extensions.get::<InboundStreamOrigin>() {
+            Some(InboundStreamOrigin::OutboundRequest(id)) => self.calls.origin(id),
+            // Servers of the older era use the stream of no call for their calls' questions, too.
+            Some(InboundStreamOrigin::Unassociated) | None => Origin::Unknown,
+        }
     }
 
-    async fn on_tool_list_changed(&self, _context: NotificationContext<RoleClient>) {
-        self.tools_changed.store(true, Ordering::Release);
+    async fn elicit(&self, params: Json, context: &RequestContext<RoleClient>) -> Json {
+        let questions = &self.questions;
+        match self.calls.ask(self.origin(context)) {
+            Asked::Ambiguous => questions.ambiguous(),
+            Asked::TooMany(call) => questions.cancelled(&format!("{} has asked too many questions in one call", call.tool)),
+            Asked::Outside => questions.elicit(None, &params, &context.ct).await,
+            Asked::Call(call) => {
+                questions.observer.elicited(&questions.server);
+                questions.elicit(Some(call), &params, &context.ct).await
+            }
+        }
+    }
+
+    async fn sample(&self, params: Json, context: &RequestContext<RoleClient>) -> Result<Json, ErrorData> {
+        let call = match self.calls.ask(self.origin(context)) {
+            Asked::Call(call) => Some(call),
+            Asked::Outside => None,
+            Asked::TooMany(_) => return Err(refused("this call has asked too often".to_owned())),
+            Asked::Ambiguous => {
+                self.questions.ambiguous();
+                return Err(refused("it is not certain which call asks".to_owned()));
+            }
+        };
+        self.questions.sample(call, params, &context.ct).await.map_err(refused)
+    }
+}
+
+impl Service<RoleClient> for Handler {
+    async fn handle_request(&self, request: ServerRequest, context: RequestContext<RoleClient>) -> Result<ClientResult, ErrorData> {
+        let answer = match request {
+            ServerRequest::PingRequest(_) => json!({}),
+            ServerRequest::ElicitRequest(request) => self.elicit(json!(request.params), &context).await,
+            ServerRequest::CreateMessageRequest(request) => self.sample(json!(request.params), &context).await?,
+            ServerRequest::ListRootsRequest(_) => self.questions.roots(),
+            // What rmcp's types do not take may still be a question that can be put.
+            ServerRequest::CustomRequest(request) if request.method == "elicitation/create" => {
+                self.elicit(request.params.unwrap_or_default(), &context).await
+            }
+            ServerRequest::CustomRequest(request) if request.method == "sampling/createMessage" => {
+                self.sample(request.params.unwrap_or_default(), &context).await?
+            }
+            ServerRequest::CustomRequest(request) => return Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, request.method, None)),
+            _ => return Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, "not known", None)),
+        };
+        Ok(ClientResult::CustomResult(CustomResult::new(answer)))
+    }
+
+    async fn handle_notification(
+        &self,
+        _notification: ServerNotification,
+        _context: NotificationContext<RoleClient>,
+    ) -> Result<(), ErrorData> {
+        Ok(())
+    }
+
+    fn get_info(&self) -> ClientConfig {
+        let implementation = Implementation::new("hyperlight-mcp", env!("CARGO_PKG_VERSION"));
+        ClientConfig::new(capabilities(!self.questions.roots.is_empty()), implementation).with_protocol_version(self.version.clone())
+    }
+}
+
+/// The same for every caller, whoever can answer: a server's tools may depend on it, and what was approved must stay the same.
+/// Roots only where the config has some: a server may take them for all that it may touch, in place of what its command says.
+fn capabilities(has_roots: bool) -> ClientCapabilities {
+    let mut wire = json!({
+        "sampling": {},
+        "elicitation": { "form": { "schemaValidation": true }, "url": {} },
+        "extensions": { rmcp::model::TASKS_EXTENSION_ID: {} },
+    });
+    if has_roots {
+        wire["roots"] = json!({});
+    }
+    // Its own form, read back: a capability that rmcp names in another way would be missing from the first connection on.
+    serde_json::from_value(wire).unwrap_or_default()
+}
+
+fn refused(reason: String) -> ErrorData {
+    ErrorData::new(ErrorCode::INVALID_REQUEST, reason, None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_offered_is_told_and_roots_only_where_there_are_some() {
+        let told = json!(capabilities(false));
+        assert!(told["elicitation"]["form"].is_object() && told["elicitation"]["url"].is_object(), "{told}");
+        assert!(told["sampling"].is_object() && told.get("roots").is_none(), "{told}");
+        assert!(told["extensions"][rmcp::model::TASKS_EXTENSION_ID].is_object(), "{told}");
+        assert!(json!(capabilities(true))["roots"].is_object());
     }
 }

@@ -1,18 +1,46 @@
 //! Live connections to MCP servers: the only room that knows rmcp, and the only one that starts processes.
 
+mod answer;
+mod caller;
+mod calls;
+mod clock;
 mod connection;
+mod discovery;
+mod era;
 mod form;
 mod handler;
 mod http;
+mod keeper;
+mod lifecycle;
+mod link;
+mod listen;
+mod oauth;
+mod observed;
+mod open;
+mod paging;
 mod pool;
 mod process;
+mod questions;
+mod routing;
 mod tap;
+mod tasks;
+mod tools;
 mod transport;
 mod watchdog;
 
-pub use connection::{CallLimits, Connection};
+pub use answer::{CallFailure, Sent};
+pub use caller::{Caller, Elicitation, ElicitationAnswer, Observer, Question, Reply, Sampling};
+pub use clock::CallLimits;
+pub use connection::Connection;
+pub use era::Era;
 pub use form::{Form, FormProblem};
-pub use http::{TokenFuture, TokenSource};
-pub use pool::Connections;
-pub use process::{Launch, Redact};
+pub use http::{HttpTarget, TokenFuture, TokenSource};
+pub use lifecycle::{Closed, ConnectionState, Lifecycle, Permit, Transition};
+pub use oauth::{
+    Authorization, AuthorizationPrompt, Authorize, Grant, OAuth, OAuthContext, OAuthSettings, OnSecret, SigningAlgorithm, TokenStore,
+};
+pub use open::{ConnectClock, Launch, Redact, Target};
+pub use pool::{Connections, Lease, Wanted};
+pub use tap::Notice;
+pub use tools::ToolRequest;
 pub use watchdog::Watchdog;

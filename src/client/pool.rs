@@ -1,147 +1,452 @@
 //! The live connections: one a server, made when it is first needed, and at most as many as the limit says.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::ops::Deref;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use super::connection::{Connection, connect_timeout};
-use super::process::Launch;
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::task::AbortHandle;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::caller::Observer;
+use super::connection::Connection;
+use super::keeper;
+use super::lifecycle::{Closed, ConnectionState, Lifecycle, Permit, Transition};
+use super::open::Launch;
 use super::watchdog::Watchdog;
 use crate::error::{Error, Result};
 
-/// A server's place: whoever holds its lock connects, so that fifty first calls start one process.
-#[derive(Default)]
-struct Slot {
-    connection: tokio::sync::Mutex<Option<Arc<Connection>>>,
-    last_used: AtomicU64,
+/// What is wanted of a server's connection.
+#[derive(Debug, Clone)]
+pub struct Wanted {
+    pub server: String,
+    /// Its connection is never given up to make room for another server's.
+    pub pinned: bool,
+    /// Closed after so long without use; `None`: it stays as long as the gateway.
+    pub idle_timeout: Option<Duration>,
+    /// Asked for a sign of life so often; `None`: never.
+    pub keep_alive: Option<Duration>,
+    /// How long to wait for a place where all are taken.
+    pub patience: Duration,
 }
 
 /// All connections of a gateway.
 pub struct Connections {
+    pub(super) shared: Arc<Shared>,
+}
+
+pub(super) struct Shared {
     slots: Mutex<HashMap<String, Arc<Slot>>>,
     watchdog: Arc<Watchdog>,
-    clock: AtomicU64,
+    pub(super) observer: Arc<dyn Observer>,
     limit: usize,
-    connect_timeout_ms: u64,
+    max_reconnects: u32,
+    /// First come, first served.
+    places: Arc<Semaphore>,
+    waiting: AtomicUsize,
+    /// Connections that are giving way.
+    giving_way: AtomicUsize,
+    /// A connection has become idle, or is gone.
+    freed: Notify,
+    /// Closings that nobody waits for.
+    pub(super) closings: TaskTracker,
+    clock: AtomicU64,
+}
+
+/// A server's place.
+pub(super) struct Slot {
+    pub(super) server: String,
+    /// Whoever holds the lock connects, so that fifty first calls start one process.
+    held: tokio::sync::Mutex<Option<Held>>,
+    lifecycle: Mutex<Lifecycle>,
+    /// Leases, and those who wait for one.
+    uses: AtomicUsize,
+    last_used: AtomicU64,
+    /// The number of uses has changed.
+    pub(super) used: Notify,
+    /// Ends whoever is connecting.
+    interrupt: Mutex<CancellationToken>,
+}
+
+/// A live connection in its place.
+struct Held {
+    connection: Arc<Connection>,
+    pinned: bool,
+    keeper: AbortHandle,
+    _place: OwnedSemaphorePermit,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.keeper.abort();
+    }
+}
+
+/// A connection in use: it is not closed to make room for another.
+pub struct Lease {
+    connection: Arc<Connection>,
+    /// Why the one before it was closed, where this one is new.
+    renewed: Option<Option<Closed>>,
+    _use: Use,
+}
+
+impl Lease {
+    /// `Some`: the connection was made for this lease; the reason why the one before it ended, if there was one.
+    #[must_use]
+    pub fn renewed(&self) -> Option<Option<Closed>> {
+        self.renewed
+    }
+}
+
+impl Deref for Lease {
+    type Target = Connection;
+
+    fn deref(&self) -> &Connection {
+        &self.connection
+    }
+}
+
+/// One of a slot's uses.
+struct Use {
+    slot: Arc<Slot>,
+    shared: Arc<Shared>,
+}
+
+impl Use {
+    fn new(slot: &Arc<Slot>, shared: &Arc<Shared>) -> Self {
+        slot.uses.fetch_add(1, Ordering::AcqRel);
+        Self { slot: Arc::clone(slot), shared: Arc::clone(shared) }
+    }
+}
+
+impl Drop for Use {
+    fn drop(&mut self) {
+        let now = self.shared.clock.fetch_add(1, Ordering::Relaxed);
+        self.slot.last_used.store(now, Ordering::Relaxed);
+        if self.slot.uses.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.slot.used.notify_one();
+            self.shared.freed.notify_waiters();
+        }
+    }
+}
+
+/// An attempt that may be given up: dropped without an outcome, it leaves no trace.
+struct Attempt<'a>(&'a Slot);
+
+impl Drop for Attempt<'_> {
+    fn drop(&mut self) {
+        if self.0.state() == ConnectionState::Connecting {
+            self.0.on(Transition::GivenUp);
+        }
+    }
+}
+
+/// Counts as long as it lives.
+struct Counted<'a>(&'a AtomicUsize);
+
+impl<'a> Counted<'a> {
+    fn new(counter: &'a AtomicUsize) -> Self {
+        counter.fetch_add(1, Ordering::AcqRel);
+        Self(counter)
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+impl Slot {
+    pub(super) fn is_idle(&self) -> bool {
+        self.uses.load(Ordering::Acquire) == 0
+    }
+
+    fn state(&self) -> ConnectionState {
+        self.lifecycle().state()
+    }
+
+    fn on(&self, transition: Transition) {
+        self.lifecycle().on(transition, Instant::now());
+    }
+
+    fn lifecycle(&self) -> MutexGuard<'_, Lifecycle> {
+        self.lifecycle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn interrupted(&self) -> CancellationToken {
+        self.interrupt.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn interrupt(&self) {
+        std::mem::take(&mut *self.interrupt.lock().unwrap_or_else(PoisonError::into_inner)).cancel();
+    }
+
+    /// Waits as long as the failures before demand it.
+    async fn permit(&self) -> Result<()> {
+        loop {
+            let (permit, failures) = {
+                let lifecycle = self.lifecycle();
+                (lifecycle.permit(Instant::now()), lifecycle.failures())
+            };
+            match permit {
+                Permit::Now => return Ok(()),
+                Permit::Wait(left) => tokio::time::sleep(left).await,
+                Permit::Refused(left) => {
+                    return Err(Error::ServerUnavailable {
+                        server: self.server.clone(),
+                        failures,
+                        retry_in_ms: super::connection::millis(left),
+                    });
+                }
+            }
+        }
+    }
 }
 
 impl Connections {
     #[must_use]
-    pub fn new(watchdog: Watchdog, max_connections: usize, connect_timeout_ms: u64) -> Self {
-        Self { slots: Mutex::default(), watchdog: Arc::new(watchdog), clock: AtomicU64::new(0), limit: max_connections, connect_timeout_ms }
+    pub fn new(watchdog: Watchdog, observer: Arc<dyn Observer>, max_connections: usize, max_reconnects: u32) -> Self {
+        let shared = Shared {
+            slots: Mutex::default(),
+            watchdog: Arc::new(watchdog),
+            observer,
+            limit: max_connections,
+            max_reconnects,
+            places: Arc::new(Semaphore::new(max_connections)),
+            waiting: AtomicUsize::new(0),
+            giving_way: AtomicUsize::new(0),
+            freed: Notify::new(),
+            closings: TaskTracker::new(),
+            clock: AtomicU64::new(0),
+        };
+        Self { shared: Arc::new(shared) }
     }
 
     /// The live connection of a server; a new one where there is none. `launch` is awaited only then: it may ask a person.
     ///
     /// # Errors
-    /// What `launch` refuses; `ERR_TOO_MANY_CONNECTIONS`; what [`Connection::open`] gives.
-    pub async fn get(
-        &self,
-        server: &str,
-        timeout_ms: Option<u64>,
-        launch: impl Future<Output = Result<Launch>>,
-    ) -> Result<Arc<Connection>> {
-        let slot = self.slot(server);
-        slot.last_used.store(self.clock.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
-        let mut place = slot.connection.lock().await;
-        if let Some(connection) = place.as_ref().filter(|connection| connection.is_live()) {
-            return Ok(Arc::clone(connection));
+    /// What `launch` refuses; `ERR_TOO_MANY_CONNECTIONS`; `ERR_SERVER_UNAVAILABLE`; what [`Connection::open`] gives.
+    pub async fn get(&self, wanted: &Wanted, launch: impl Future<Output = Result<Launch>>) -> Result<Lease> {
+        let slot = self.slot(&wanted.server);
+        let in_use = Use::new(&slot, &self.shared);
+        let mut place = slot.held.lock().await;
+        if let Some(held) = place.as_ref().filter(|held| held.connection.is_live()) {
+            return Ok(Lease { connection: Arc::clone(&held.connection), renewed: None, _use: in_use });
         }
         if let Some(dead) = place.take() {
-            dead.close().await;
+            slot.on(Transition::Close(Closed::Lost));
+            dead.connection.close().await;
         }
-        let launch = launch.await?;
-        self.make_room(server).await?;
-        let timeout = connect_timeout(&launch.command.command, timeout_ms, self.connect_timeout_ms);
-        let connection = Arc::new(Connection::open(&launch, &self.watchdog, timeout).await?);
-        *place = Some(Arc::clone(&connection));
-        Ok(connection)
+        let interrupted = slot.interrupted();
+        let held = tokio::select! {
+            biased;
+            () = interrupted.cancelled() => {
+                let problem = "it was revoked, disabled or changed meanwhile".to_owned();
+                return Err(Error::ConnectFailed { server: wanted.server.clone(), problem });
+            }
+            held = self.connect(&slot, wanted, launch) => held?,
+        };
+        let (held, before) = held;
+        let connection = Arc::clone(&held.connection);
+        *place = Some(held);
+        Ok(Lease { connection, renewed: Some(before), _use: in_use })
     }
 
-    /// Ends a server's connection, if it has one.
-    pub async fn close(&self, server: &str) {
-        let slot = self.slot(server);
-        let connection = slot.connection.lock().await.take();
-        if let Some(connection) = connection {
-            connection.close().await;
+    async fn connect(
+        &self,
+        slot: &Arc<Slot>,
+        wanted: &Wanted,
+        launch: impl Future<Output = Result<Launch>>,
+    ) -> Result<(Held, Option<Closed>)> {
+        slot.permit().await?;
+        let before = if let ConnectionState::Closed(reason) = slot.state() { Some(reason) } else { None };
+        let launch = launch.await?;
+        let place = self.place(wanted).await?;
+        slot.on(Transition::Connect);
+        let attempt = Attempt(slot);
+        launch.clock.restart();
+        let opened = Connection::open(&launch, &self.shared.watchdog, Arc::clone(&self.shared.observer)).await;
+        slot.on(if opened.is_ok() { Transition::Ready } else { Transition::Failed });
+        drop(attempt);
+        let connection = Arc::new(opened?);
+        let keeper =
+            tokio::spawn(keeper::keep(Arc::downgrade(slot), Arc::downgrade(&self.shared), Arc::clone(&connection), wanted.clone()));
+        Ok((Held { connection, pinned: wanted.pinned, keeper: keeper.abort_handle(), _place: place }, before))
+    }
+
+    /// A place among the connections that may be open at once.
+    async fn place(&self, wanted: &Wanted) -> Result<OwnedSemaphorePermit> {
+        let shared = &self.shared;
+        let closed = |_| Error::Closed { what: "gateway" };
+        if let Ok(place) = Arc::clone(&shared.places).try_acquire_owned() {
+            return Ok(place);
         }
+        let _waiting = Counted::new(&shared.waiting);
+        let place = Arc::clone(&shared.places).acquire_owned();
+        let too_late = tokio::time::sleep(wanted.patience);
+        tokio::pin!(place, too_late);
+        loop {
+            // Enabled before anybody is looked at: what becomes idle in between is not missed.
+            let freed = shared.freed.notified();
+            tokio::pin!(freed);
+            freed.as_mut().enable();
+            shared.make_room(&wanted.server);
+            tokio::select! {
+                biased;
+                place = &mut place => return place.map_err(closed),
+                () = &mut freed => {}
+                () = &mut too_late => {
+                    let holders = shared.holders();
+                    return Err(Error::TooManyConnections { server: wanted.server.clone(), limit: shared.limit, holders });
+                }
+            }
+        }
+    }
+
+    /// Ends a server's connection, if it has one, and whoever is connecting it.
+    pub async fn close(&self, server: &str) {
+        let Some(slot) = self.shared.slots().get(server).cloned() else { return };
+        slot.interrupt();
+        let held = slot.held.lock().await.take();
+        if let Some(held) = held {
+            slot.on(Transition::Close(Closed::Ended));
+            held.connection.close().await;
+        }
+        slot.lifecycle().reset();
     }
 
     /// Ends all connections, at the same time, and the watchdog with them.
     pub async fn close_all(&self) {
-        let slots: Vec<_> = self.locked().drain().map(|(_, slot)| slot).collect();
-        let mut closing = tokio::task::JoinSet::new();
+        let slots: Vec<_> = self.shared.slots().drain().map(|(_, slot)| slot).collect();
         for slot in slots {
-            closing.spawn(async move {
-                let connection = slot.connection.lock().await.take();
-                if let Some(connection) = connection {
-                    connection.close().await;
+            slot.interrupt();
+            self.shared.closings.spawn(async move {
+                let held = slot.held.lock().await.take();
+                if let Some(held) = held {
+                    slot.on(Transition::Close(Closed::Ended));
+                    held.connection.close().await;
                 }
             });
         }
-        closing.join_all().await;
-        self.watchdog.close().await;
+        self.shared.closings.close();
+        self.shared.closings.wait().await;
+        self.shared.watchdog.close().await;
     }
 
     /// SIGKILL to every server that can be reached without waiting: for the end of an environment.
     pub fn kill_all(&self) {
-        for slot in self.locked().values() {
-            if let Ok(place) = slot.connection.try_lock()
-                && let Some(connection) = place.as_ref()
+        for slot in self.shared.slots().values() {
+            if let Ok(place) = slot.held.try_lock()
+                && let Some(held) = place.as_ref()
             {
-                connection.kill();
+                held.connection.kill();
             }
         }
     }
 
-    /// Whether a server has a live connection. While it is being made, it has none.
+    /// A person wants the server tried at once, however often it has failed.
+    pub fn forget_failures(&self, server: &str) {
+        if let Some(slot) = self.shared.slots().get(server) {
+            slot.lifecycle().reset();
+        }
+    }
+
+    /// From now on callers of this server that can be asked take turns.
+    pub fn keep_callers_apart(&self, server: &str) {
+        let slot = self.shared.slots().get(server).cloned();
+        // Where it is being connected, whoever does that is told by what was learnt.
+        if let Some(slot) = slot
+            && let Ok(place) = slot.held.try_lock()
+            && let Some(held) = place.as_ref()
+        {
+            held.connection.keep_callers_apart();
+        }
+    }
+
+    /// How a server's connection stands.
     #[must_use]
-    pub fn is_connected(&self, server: &str) -> bool {
-        let slot = self.locked().get(server).cloned();
-        slot.is_some_and(|slot| slot.connection.try_lock().is_ok_and(|place| place.as_ref().is_some_and(|live| live.is_live())))
-    }
-
-    /// Where the limit is reached, the connection that has been idle for longest gives way.
-    async fn make_room(&self, server: &str) -> Result<()> {
-        let mut others: Vec<_> =
-            self.locked().iter().filter(|(name, _)| *name != server).map(|(name, slot)| (name.clone(), Arc::clone(slot))).collect();
-        others.sort_by_key(|(_, slot)| slot.last_used.load(Ordering::Relaxed));
-        let mut holders = Vec::new();
-        let mut idle = None;
-        for (name, slot) in others {
-            // A place that is locked is being connected: it counts, and is not idle.
-            let Ok(place) = slot.connection.try_lock() else {
-                holders.push(name);
-                continue;
-            };
-            // A connection whose server has died holds nothing.
-            let Some(connection) = place.as_ref().filter(|connection| connection.is_live()) else { continue };
-            if idle.is_none() && Arc::strong_count(connection) == 1 {
-                idle = Some((name.clone(), Arc::clone(&slot)));
-            }
-            holders.push(name);
-        }
-        if holders.len() < self.limit {
-            return Ok(());
-        }
-        // Looked at again under its lock: nobody can be handed a connection that is being closed.
-        let given_up = match &idle {
-            Some((_, slot)) => slot.connection.lock().await.take_if(|connection| Arc::strong_count(connection) == 1),
-            None => None,
-        };
-        let (Some(connection), Some((name, _))) = (given_up, idle) else {
-            return Err(Error::TooManyConnections { server: server.to_owned(), limit: self.limit, holders });
-        };
-        tracing::info!(server = name, "connection closed to make room");
-        connection.close().await;
-        Ok(())
+    pub fn state(&self, server: &str) -> ConnectionState {
+        let slot = self.shared.slots().get(server).cloned();
+        slot.map_or(ConnectionState::Idle, |slot| slot.state())
     }
 
     fn slot(&self, server: &str) -> Arc<Slot> {
-        Arc::clone(self.locked().entry(server.to_owned()).or_default())
+        let mut slots = self.shared.slots();
+        let new = || {
+            Arc::new(Slot {
+                server: server.to_owned(),
+                held: tokio::sync::Mutex::default(),
+                lifecycle: Mutex::new(Lifecycle::new(self.shared.max_reconnects)),
+                uses: AtomicUsize::new(0),
+                last_used: AtomicU64::new(0),
+                used: Notify::new(),
+                interrupt: Mutex::default(),
+            })
+        };
+        Arc::clone(slots.entry(server.to_owned()).or_insert_with(new))
+    }
+}
+
+impl Shared {
+    /// Where the limit is reached, the connection that has been idle for longest gives way: one for each that waits.
+    fn make_room(self: &Arc<Self>, server: &str) {
+        if self.giving_way.load(Ordering::Acquire) >= self.waiting.load(Ordering::Acquire) {
+            return;
+        }
+        let mut idle: Vec<_> = self.slots().values().filter(|slot| slot.server != server && slot.is_idle()).cloned().collect();
+        idle.sort_by_key(|slot| slot.last_used.load(Ordering::Relaxed));
+        for slot in idle {
+            let Ok(mut place) = slot.held.try_lock() else { continue };
+            // Looked at again under its lock: nobody can be handed a connection that is being closed.
+            let Some(held) = place.take_if(|held| !held.pinned && slot.is_idle()) else { continue };
+            drop(place);
+            slot.on(Transition::Close(Closed::Evicted));
+            tracing::info!(server = slot.server, made_room_for = server, "connection closed to make room");
+            self.observer.evicted(&slot.server, server);
+            self.giving_way.fetch_add(1, Ordering::AcqRel);
+            let shared = Arc::clone(self);
+            self.closings.spawn(async move {
+                held.connection.close().await;
+                drop(held);
+                shared.giving_way.fetch_sub(1, Ordering::AcqRel);
+                shared.freed.notify_waiters();
+            });
+            return;
+        }
     }
 
-    fn locked(&self) -> std::sync::MutexGuard<'_, HashMap<String, Arc<Slot>>> {
+    /// Takes a connection out of its place because of what became of it, and ends it.
+    pub(super) async fn retire(self: &Arc<Self>, slot: &Slot, connection: &Arc<Connection>, reason: Closed) -> bool {
+        let held = slot.held.lock().await.take_if(|held| {
+            // In use again: it is no longer idle.
+            Arc::ptr_eq(&held.connection, connection) && (reason != Closed::IdledOut || slot.is_idle())
+        });
+        let Some(held) = held else { return false };
+        slot.on(Transition::Close(reason));
+        let shared = Arc::clone(self);
+        // On a task of its own: the keeper that asks for this ends with what is held.
+        self.closings.spawn(async move {
+            held.connection.close().await;
+            drop(held);
+            shared.freed.notify_waiters();
+        });
+        true
+    }
+
+    /// The servers that have a connection, or are being connected.
+    fn holders(&self) -> Vec<String> {
+        let holds = |slot: &&Arc<Slot>| matches!(slot.state(), ConnectionState::Connected | ConnectionState::Connecting);
+        let mut holders: Vec<_> = self.slots().values().filter(holds).map(|slot| slot.server.clone()).collect();
+        holders.sort();
+        holders
+    }
+
+    fn slots(&self) -> MutexGuard<'_, HashMap<String, Arc<Slot>>> {
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

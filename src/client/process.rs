@@ -12,6 +12,7 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 use tokio::sync::watch;
 
+use super::open::Redact;
 use super::watchdog::Watchdog;
 use crate::config::ResolvedCommand;
 use crate::error::{Error, Result};
@@ -28,17 +29,6 @@ const DYING: Duration = Duration::from_millis(100);
 /// How long the last words of a process that has ended are waited for.
 const DRAINING: Duration = Duration::from_millis(20);
 const POLL: Duration = Duration::from_millis(5);
-
-/// What to start, with nothing left to replace.
-pub struct Launch {
-    pub server: String,
-    pub command: ResolvedCommand,
-    /// What the server says on its standard error passes through this before it is kept or logged.
-    pub redact: Redact,
-}
-
-/// Takes away what must not leave the crate.
-pub type Redact = Arc<dyn Fn(&str) -> String + Send + Sync>;
 
 /// A running server, and how it is ended.
 pub(super) struct ServerProcess {
@@ -60,20 +50,20 @@ pub(super) struct Pipes {
 type StderrTail = Arc<Mutex<VecDeque<String>>>;
 
 impl ServerProcess {
-    pub(super) async fn start(launch: &Launch, watchdog: &Arc<Watchdog>) -> Result<(Self, Pipes)> {
+    pub(super) async fn start(server: &str, command: &ResolvedCommand, redact: &Redact, watchdog: &Arc<Watchdog>) -> Result<(Self, Pipes)> {
         // Ready before there is anything to guard: no server is ever alive without its watchdog knowing.
         watchdog.ready().await?;
-        let mut child = spawn(launch)?;
+        let mut child = spawn(server, command)?;
         let missing = || Error::Internal("a child without pipes".to_owned());
         let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw).ok_or_else(missing)?;
-        let failed = |error: std::io::Error| Error::io(format!("the pipes of server \"{}\"", launch.server), &error);
+        let failed = |error: std::io::Error| Error::io(format!("the pipes of server \"{server}\""), &error);
         let stdin = ChildStdin::from_std(child.stdin.take().ok_or_else(missing)?).map_err(failed)?;
         let stdout = ChildStdout::from_std(child.stdout.take().ok_or_else(missing)?).map_err(failed)?;
         let stderr = ChildStderr::from_std(child.stderr.take().ok_or_else(missing)?).map_err(failed)?;
         let pipes = Pipes { stdin, stdout };
         let tail = StderrTail::default();
         let (reading, drained) = watch::channel(());
-        tokio::spawn(keep_tail(stderr, Arc::clone(&tail), launch.server.clone(), Arc::clone(&launch.redact), reading));
+        tokio::spawn(keep_tail(stderr, Arc::clone(&tail), server.to_owned(), Arc::clone(redact), reading));
         let (sender, exit) = watch::channel(None);
         reap(child, pid, sender)?;
         let process = Self { group: pid, exit, stderr: tail, drained, watchdog: Arc::clone(watchdog) };
@@ -145,8 +135,7 @@ impl Drop for ServerProcess {
     }
 }
 
-fn spawn(launch: &Launch) -> Result<Child> {
-    let Launch { server, command, .. } = launch;
+fn spawn(server: &str, command: &ResolvedCommand) -> Result<Child> {
     let mut process = Command::new(&command.command);
     process
         .args(&command.arguments)
@@ -158,7 +147,7 @@ fn spawn(launch: &Launch) -> Result<Child> {
         .stderr(Stdio::piped())
         .process_group(0);
     process.spawn().map_err(|error| Error::SpawnFailed {
-        server: server.clone(),
+        server: server.to_owned(),
         command: command.command.clone(),
         problem: error.to_string(),
     })

@@ -1,10 +1,168 @@
 //! A look at what a server sends, in the order in which it sends it. rmcp handles each notification in a task of its own,
-//! so that two of them can change places.
+//! so that two of them can change places, and nothing bounds their number.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::Value as Json;
+use tokio::time::Instant;
 
 /// Shown each message before rmcp is. `true`: it was taken, and rmcp never sees it. Must not block.
-#[expect(dead_code, reason = "the transports are given it")]
 pub(in crate::client) type Tap = Arc<dyn Fn(&Json) -> bool + Send + Sync>;
+
+/// Text of a server's log line that is kept.
+const MAX_LOG_BYTES: usize = 8 * 1024;
+const MAX_MESSAGE_BYTES: usize = 1024;
+/// What a server may tell at once, and each second after that.
+const BURST: u32 = 4_096;
+const PER_SECOND: u32 = 500;
+
+/// What a server tells of itself while it works.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Notice {
+    Progress {
+        progress: f64,
+        total: Option<f64>,
+        message: Option<String>,
+    },
+    Log {
+        level: String,
+        logger: Option<String>,
+        data: Json,
+    },
+    /// So many notices more than anybody could read were left out.
+    Dropped(u64),
+}
+
+/// A notification of interest.
+#[derive(Debug, PartialEq)]
+pub(super) enum Told {
+    Progress {
+        token: Json,
+        notice: Notice,
+    },
+    Log(Notice),
+    ListChanged,
+    ResourceUpdated(String),
+    /// One of these, but malformed.
+    Nothing,
+}
+
+/// Reads the notifications that are taken here; `None` for all other messages.
+pub(super) fn read(message: &Json) -> Option<Told> {
+    if message.get("id").is_some() {
+        return None;
+    }
+    let params = message.get("params").unwrap_or(&Json::Null);
+    let text = |key: &str| params.get(key).and_then(Json::as_str);
+    Some(match message.get("method")?.as_str()? {
+        "notifications/progress" => match (params.get("progressToken"), params.get("progress").and_then(Json::as_f64)) {
+            (Some(token), Some(progress)) => {
+                let total = params.get("total").and_then(Json::as_f64);
+                let message = text("message").map(|text| cut(text, MAX_MESSAGE_BYTES));
+                Told::Progress { token: token.clone(), notice: Notice::Progress { progress, total, message } }
+            }
+            _ => Told::Nothing,
+        },
+        "notifications/message" => match (text("level"), params.get("data")) {
+            (Some(level), Some(data)) => {
+                Told::Log(Notice::Log { level: cut(level, 32), logger: text("logger").map(|name| cut(name, 128)), data: bounded(data) })
+            }
+            _ => Told::Nothing,
+        },
+        "notifications/tools/list_changed" | "notifications/resources/list_changed" | "notifications/prompts/list_changed" => {
+            Told::ListChanged
+        }
+        "notifications/resources/updated" => text("uri").map_or(Told::Nothing, |uri| Told::ResourceUpdated(cut(uri, MAX_LOG_BYTES))),
+        _ => return None,
+    })
+}
+
+/// Data as it is, or the start of its text where it is large.
+fn bounded(data: &Json) -> Json {
+    match data {
+        Json::String(text) => Json::String(cut(text, MAX_LOG_BYTES)),
+        other => {
+            let text = other.to_string();
+            if text.len() <= MAX_LOG_BYTES { other.clone() } else { Json::String(cut(&text, MAX_LOG_BYTES)) }
+        }
+    }
+}
+
+fn cut(text: &str, most: usize) -> String {
+    let end = text.floor_char_boundary(most);
+    if end < text.len() { format!("{}… [cut]", &text[..end]) } else { text.to_owned() }
+}
+
+/// How many notices may pass: a server that floods must not fill the agent's memory.
+#[derive(Debug)]
+pub(super) struct NoticeBudget {
+    left: u32,
+    filled: Instant,
+    dropped: u64,
+}
+
+/// What is to be done with a notice.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Passage {
+    /// So many were dropped before it.
+    Pass(u64),
+    Drop,
+}
+
+impl NoticeBudget {
+    pub(super) fn new(now: Instant) -> Self {
+        Self { left: BURST, filled: now, dropped: 0 }
+    }
+
+    pub(super) fn next(&mut self, now: Instant) -> Passage {
+        let seconds = now.saturating_duration_since(self.filled).as_secs();
+        if seconds > 0 {
+            let gained = u32::try_from(seconds).unwrap_or(u32::MAX).saturating_mul(PER_SECOND);
+            self.left = self.left.saturating_add(gained).min(BURST);
+            self.filled += Duration::from_secs(seconds);
+        }
+        if self.left == 0 {
+            self.dropped += 1;
+            return Passage::Drop;
+        }
+        self.left -= 1;
+        Passage::Pass(std::mem::take(&mut self.dropped))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_flood_is_thinned_and_what_was_left_out_is_counted() {
+        let start = Instant::now();
+        let mut budget = NoticeBudget::new(start);
+        let passed = (0..10_000).filter(|_| budget.next(start) != Passage::Drop).count();
+        assert_eq!(passed, BURST as usize);
+        assert_eq!(budget.next(start + Duration::from_secs(1)), Passage::Pass(10_000 - u64::from(BURST)));
+        assert_eq!(budget.next(start + Duration::from_secs(1)), Passage::Pass(0));
+    }
+
+    #[test]
+    fn requests_and_other_notifications_are_left_to_rmcp() {
+        assert_eq!(read(&json!({ "id": 1, "method": "notifications/progress" })), None);
+        assert_eq!(read(&json!({ "method": "notifications/cancelled" })), None);
+        assert_eq!(read(&json!({ "result": {} })), None);
+    }
+
+    #[test]
+    fn a_malformed_notification_is_taken_and_says_nothing() {
+        assert_eq!(read(&json!({ "method": "notifications/progress", "params": { "progress": "half" } })), Some(Told::Nothing));
+        assert_eq!(read(&json!({ "method": "notifications/message" })), Some(Told::Nothing));
+    }
+
+    #[test]
+    fn a_huge_log_line_is_cut() {
+        let told = read(&json!({ "method": "notifications/message", "params": { "level": "info", "data": [ "x".repeat(100_000) ] } }));
+        let Some(Told::Log(Notice::Log { data: Json::String(text), .. })) = told else { panic!("{told:?}") };
+        assert!(text.len() < MAX_LOG_BYTES + 20);
+    }
+}

@@ -6,6 +6,7 @@
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use rmcp::RoleClient;
 use rmcp::model::{
@@ -18,6 +19,8 @@ use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
+use super::tap::Tap;
+
 /// Messages that wait to be handled or written; a server that sends more is slowed down, not buffered.
 const QUEUE: usize = 64;
 /// How much of a message that is not kept is looked at for its id, at either end.
@@ -26,28 +29,43 @@ const ID_WINDOW: usize = 512;
 pub(super) const OVERSIZE_MARK: &str = "hyperlight-mcp/oversize";
 pub(super) const MALFORMED_MARK: &str = "hyperlight-mcp/malformed";
 
-/// Requests whose results come through as they are.
-type RawRequests = Arc<Mutex<HashSet<RequestId>>>;
+/// What is known of the requests that were sent.
+#[derive(Default)]
+struct Requests {
+    /// Their results come through as they are.
+    raw: HashSet<RequestId>,
+    /// `server/discover`, while its answer is waited for.
+    probe: Option<RequestId>,
+    /// It was answered in the server's place: what comes of it now comes too late.
+    given_up: Option<RequestId>,
+}
+
+type SharedRequests = Arc<Mutex<Requests>>;
 
 pub(super) struct StdioTransport {
     incoming: mpsc::Receiver<RxJsonRpcMessage<RoleClient>>,
     outgoing: Option<mpsc::Sender<Vec<u8>>>,
-    raw: RawRequests,
+    requests: SharedRequests,
+    messages: mpsc::WeakSender<RxJsonRpcMessage<RoleClient>>,
+    /// How long `server/discover` may stay unanswered; `None`: as long as it takes.
+    patience: Option<Duration>,
     tasks: [JoinHandle<()>; 2],
 }
 
 impl StdioTransport {
-    pub(super) fn new<R, W>(read: R, write: W, max_message_bytes: usize) -> Self
+    pub(super) fn new<R, W>(read: R, write: W, max_message_bytes: usize, tap: Tap, patience: Option<Duration>) -> Self
     where
         R: AsyncRead + Send + Unpin + 'static,
         W: AsyncWrite + Send + Unpin + 'static,
     {
         let (message_sender, incoming) = mpsc::channel(QUEUE);
         let (outgoing, line_receiver) = mpsc::channel(QUEUE);
-        let raw = RawRequests::default();
-        let reader = Reader { lines: BufReader::new(read), max_message_bytes, raw: Arc::clone(&raw), messages: message_sender };
+        let requests = SharedRequests::default();
+        let messages = message_sender.downgrade();
+        let reader =
+            Reader { lines: BufReader::new(read), max_message_bytes, requests: Arc::clone(&requests), tap, messages: message_sender };
         let tasks = [tokio::spawn(reader.run()), tokio::spawn(write_lines(write, line_receiver))];
-        Self { incoming, outgoing: Some(outgoing), raw, tasks }
+        Self { incoming, outgoing: Some(outgoing), requests, messages, patience, tasks }
     }
 }
 
@@ -61,10 +79,15 @@ impl Transport<RoleClient> for StdioTransport {
     type Error = std::io::Error;
 
     fn send(&mut self, message: TxJsonRpcMessage<RoleClient>) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
-        if let JsonRpcMessage::Request(request) = &message
-            && matches!(request.request.method(), "tools/call" | "tools/list")
-        {
-            lock(&self.raw).insert(request.id.clone());
+        if let JsonRpcMessage::Request(request) = &message {
+            match request.request.method() {
+                "server/discover" => self.probe(&request.id),
+                // rmcp's own handshake reads these.
+                "initialize" | "ping" | "subscriptions/listen" => {}
+                _ => {
+                    lock(&self.requests).raw.insert(request.id.clone());
+                }
+            }
         }
         let outgoing = self.outgoing.clone();
         async move {
@@ -86,6 +109,30 @@ impl Transport<RoleClient> for StdioTransport {
     }
 }
 
+impl StdioTransport {
+    /// Answers `server/discover` in the server's place when its patience is over: a server that never heard of it may be silent,
+    /// and rmcp would wait for 10 s.
+    fn probe(&self, id: &RequestId) {
+        let Some(patience) = self.patience else { return };
+        lock(&self.requests).probe = Some(id.clone());
+        let (id, requests, messages) = (id.clone(), Arc::clone(&self.requests), self.messages.clone());
+        tokio::spawn(async move {
+            tokio::time::sleep(patience).await;
+            {
+                let mut requests = lock(&requests);
+                if requests.probe.take_if(|probe| *probe == id).is_none() {
+                    return;
+                }
+                requests.given_up = Some(id.clone());
+            }
+            let error = ErrorData::new(ErrorCode::METHOD_NOT_FOUND, "server/discover was not answered", None);
+            if let Some(messages) = messages.upgrade() {
+                let _ = messages.send(JsonRpcMessage::Error(JsonRpcError { jsonrpc: JsonRpcVersion2_0, id: Some(id), error })).await;
+            }
+        });
+    }
+}
+
 async fn write_lines<W: AsyncWrite + Unpin>(mut write: W, mut lines: mpsc::Receiver<Vec<u8>>) {
     while let Some(line) = lines.recv().await {
         if write.write_all(&line).await.is_err() || write.flush().await.is_err() {
@@ -97,7 +144,8 @@ async fn write_lines<W: AsyncWrite + Unpin>(mut write: W, mut lines: mpsc::Recei
 struct Reader<R> {
     lines: BufReader<R>,
     max_message_bytes: usize,
-    raw: RawRequests,
+    requests: SharedRequests,
+    tap: Tap,
     messages: mpsc::Sender<RxJsonRpcMessage<RoleClient>>,
 }
 
@@ -180,14 +228,18 @@ impl<R: AsyncRead + Unpin> Reader<R> {
         }
     }
 
-    fn message(&self, message: Json) -> Option<RxJsonRpcMessage<RoleClient>> {
-        if let Some((id, result)) = self.raw_result(&message) {
+    fn message(&self, mut message: Json) -> Option<RxJsonRpcMessage<RoleClient>> {
+        if (self.tap)(&message) || self.is_late(&message) {
+            return None;
+        }
+        if let Some(id) = self.raw_id(&message) {
+            let result = message.get_mut("result").map(Json::take).unwrap_or_default();
             return Some(response(id, result));
         }
         match serde_json::from_value::<RxJsonRpcMessage<RoleClient>>(message) {
             Ok(message) => {
                 if let JsonRpcMessage::Error(JsonRpcError { id: Some(id), .. }) = &message {
-                    lock(&self.raw).remove(id);
+                    lock(&self.requests).raw.remove(id);
                 }
                 Some(message)
             }
@@ -198,16 +250,25 @@ impl<R: AsyncRead + Unpin> Reader<R> {
         }
     }
 
-    fn raw_result(&self, message: &Json) -> Option<(RequestId, Json)> {
-        let result = message.get("result")?;
-        let id: RequestId = serde_json::from_value(message.get("id")?.clone()).ok()?;
-        lock(&self.raw).remove(&id).then(|| (id, result.clone()))
+    /// Whether a message answers `server/discover` after that was given up. Any answer ends the patience.
+    fn is_late(&self, message: &Json) -> bool {
+        let Some(id) = answered(message) else { return false };
+        let mut requests = lock(&self.requests);
+        requests.probe.take_if(|probe| *probe == id);
+        requests.given_up.take_if(|late| *late == id).is_some()
+    }
+
+    /// The request that a message answers, where its result is to come through as it is.
+    fn raw_id(&self, message: &Json) -> Option<RequestId> {
+        message.get("result")?;
+        let id = answered(message)?;
+        lock(&self.requests).raw.remove(&id).then_some(id)
     }
 
     /// An answer that cannot be used fails the call it belongs to. Where its id cannot be made out, all calls that
     /// wait fail: each of them may have waited for it.
     fn fail(&self, head: &[u8], tail: &[u8], data: &Json) -> Vec<RxJsonRpcMessage<RoleClient>> {
-        let mut raw = lock(&self.raw);
+        let raw = &mut lock(&self.requests).raw;
         let found = [find_id(tail), find_id(&head[..head.len().min(ID_WINDOW)])].into_iter().flatten().find(|id| raw.contains(id));
         let failed: Vec<RequestId> = match found {
             Some(id) => raw.take(&id).into_iter().collect(),
@@ -226,6 +287,14 @@ fn response(id: RequestId, result: Json) -> RxJsonRpcMessage<RoleClient> {
     JsonRpcMessage::Response(JsonRpcResponse { jsonrpc: JsonRpcVersion2_0, id, result })
 }
 
+/// The id of the request that a message answers.
+fn answered(message: &Json) -> Option<RequestId> {
+    if message.get("method").is_some() {
+        return None;
+    }
+    serde_json::from_value(message.get("id")?.clone()).ok()
+}
+
 /// The last numeric `"id"` in a piece of a message. Our own request ids are numbers.
 fn find_id(piece: &[u8]) -> Option<RequestId> {
     let text = String::from_utf8_lossy(piece);
@@ -234,8 +303,8 @@ fn find_id(piece: &[u8]) -> Option<RequestId> {
     digits.parse().ok().map(RequestId::Number)
 }
 
-fn lock(raw: &RawRequests) -> std::sync::MutexGuard<'_, HashSet<RequestId>> {
-    raw.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock(requests: &SharedRequests) -> std::sync::MutexGuard<'_, Requests> {
+    requests.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -243,8 +312,9 @@ mod tests {
     use super::*;
 
     async fn receive(bytes: &[u8], waiting: &[i64], limit: usize) -> Vec<Json> {
-        let mut transport = StdioTransport::new(std::io::Cursor::new(bytes.to_vec()), tokio::io::sink(), limit);
-        lock(&transport.raw).extend(waiting.iter().map(|&id| RequestId::Number(id)));
+        let input = std::io::Cursor::new(bytes.to_vec());
+        let mut transport = StdioTransport::new(input, tokio::io::sink(), limit, Arc::new(|_| false), None);
+        lock(&transport.requests).raw.extend(waiting.iter().map(|&id| RequestId::Number(id)));
         let mut messages = Vec::new();
         while let Some(message) = transport.receive().await {
             messages.push(serde_json::to_value(&message).unwrap());

@@ -6,6 +6,7 @@ use secrecy::{ExposeSecret, SecretString};
 use serde::{Deserialize, Serialize};
 
 use super::filters::UriFilter;
+use super::oauth::OAuthDefinition;
 use super::problem::{Position, Problem, displayed};
 use super::template::Template;
 use crate::error::Error;
@@ -79,7 +80,12 @@ pub enum Transport {
         environment_file: Option<String>,
     },
     /// Streamable HTTP.
-    Http { url: String, headers: Vec<(String, SecretString)> },
+    Http {
+        url: String,
+        headers: Vec<(String, SecretString)>,
+        /// How tokens are got, where the config says so.
+        oauth: Option<Box<OAuthDefinition>>,
+    },
 }
 
 /// Which of a server's tools, or prompts, exist, by their raw names.
@@ -147,6 +153,8 @@ pub struct ServerDefinition {
     pub max_call_timeout_ms: Option<u64>,
     /// Missing: it is negotiated.
     pub protocol_version: Option<ProtocolVersion>,
+    /// Folders that the server is told of when it asks for roots. None: it is told that there are no such.
+    pub roots: Vec<String>,
     pub origin: Origin,
 }
 
@@ -234,8 +242,10 @@ pub struct InputDefinition {
 pub fn inputs_of(server: &ServerDefinition) -> Vec<String> {
     let texts: Vec<&str> = match &server.transport {
         Transport::Stdio { environment, .. } => environment.iter().map(|(_, value)| value.expose_secret()).collect(),
-        Transport::Http { url, headers } => {
-            [url.as_str()].into_iter().chain(headers.iter().map(|(_, value)| value.expose_secret())).collect()
+        Transport::Http { url, headers, oauth } => {
+            let headers = headers.iter().map(|(_, value)| value.expose_secret());
+            let oauth = oauth.iter().flat_map(|oauth| oauth.texts());
+            [url.as_str()].into_iter().chain(headers).chain(oauth).collect()
         }
     };
     let mut ids: Vec<String> = Vec::new();

@@ -8,6 +8,7 @@ mod definition;
 mod env_file;
 mod filters;
 mod inputs;
+mod oauth;
 mod parse;
 mod problem;
 mod rules;
@@ -19,6 +20,8 @@ mod tree;
 #[cfg(test)]
 mod env_file_tests;
 #[cfg(test)]
+mod oauth_tests;
+#[cfg(test)]
 mod properties;
 
 pub use definition::{
@@ -26,7 +29,8 @@ pub use definition::{
 };
 pub use env_file::{MAX_ENV_FILE_BYTES, parse_env_file, read_env_file};
 pub use filters::{UriFilter, covers};
+pub use oauth::{Grant, OAuthDefinition, OAuthSettings, SigningAlgorithm};
 pub use parse::{Config, parse_object, parse_text};
 pub use problem::Problem;
-pub use substitute::{ResolvedCommand, ResolvedHttp, Surroundings, resolve_command, resolve_http};
+pub use substitute::{ResolvedCommand, ResolvedHttp, Surroundings, resolve_command, resolve_http, resolve_roots};
 pub use template::{Part, Placeholder, Template};

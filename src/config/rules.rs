@@ -41,6 +41,22 @@ pub(super) fn check_header_value(value: &str) -> Verdict {
     if value.contains(forbidden) { Err("has a line end or another control character, which no header can have") } else { Ok(()) }
 }
 
+/// RFC 6749's `scope-token`.
+pub(super) fn check_scope(scope: &str) -> Verdict {
+    let fits = |next: char| matches!(next, '!' | '#'..='[' | ']'..='~');
+    if scope.is_empty() || !scope.chars().all(fits) { Err("is no scope: one word a scope, without quotes and backslashes") } else { Ok(()) }
+}
+
+/// SEP-991: it is fetched by others, and is a name.
+pub(super) fn check_client_metadata_url(url: &str) -> Verdict {
+    check_url(url)?;
+    let rest = strip_start(url, "https://").ok_or("must start with https://")?;
+    match rest.split_once('/') {
+        Some((_, path)) if !path.is_empty() => Ok(()),
+        _ => Err("must have a path: it names one document"),
+    }
+}
+
 /// Of a URL with nothing left to replace.
 pub(super) fn check_url(url: &str) -> Verdict {
     let after = URL_STARTS.iter().find_map(|start| strip_start(url, start));
@@ -127,6 +143,24 @@ mod tests {
         assert!(check_header_value("Bearer é\tx").is_ok());
         for value in ["a\r\nb: c", "a\nb", "a\0"] {
             assert!(check_header_value(value).is_err(), "{value:?}");
+        }
+    }
+
+    #[test]
+    fn a_scope_is_one_word() {
+        for scope in ["read", "repo:status", "https://example.com/scope", "!"] {
+            assert!(check_scope(scope).is_ok(), "{scope}");
+        }
+        for scope in ["", "a b", "a\"", "a\\", "é", "a\n"] {
+            assert!(check_scope(scope).is_err(), "{scope:?}");
+        }
+    }
+
+    #[test]
+    fn a_clients_document_is_on_https_and_has_a_path() {
+        assert!(check_client_metadata_url("https://example.com/client.json").is_ok());
+        for url in ["http://example.com/client.json", "https://example.com", "https://example.com/", "client.json", ""] {
+            assert!(check_client_metadata_url(url).is_err(), "{url}");
         }
     }
 

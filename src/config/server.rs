@@ -15,8 +15,9 @@ use super::template::{Allowed, Template};
 use super::tree::{Entry, Node, Value};
 
 const STDIO_KEYS: [&str; 5] = ["command", "args", "env", "cwd", "envFile"];
-const HTTP_KEYS: [&str; 3] = ["url", "headers", "allowInsecureHttp"];
-const COMMON_KEYS: [&str; 20] = [
+const HTTP_KEYS: [&str; 4] = ["url", "headers", "allowInsecureHttp", "oauth"];
+const COMMON_KEYS: [&str; 21] = [
+    "roots",
     "type",
     "allowTools",
     "denyTools",
@@ -71,15 +72,15 @@ pub(super) fn read(entry: &Entry, section: &str, context: &Context) -> (Result<S
     (outcome, reader.warnings)
 }
 
-struct Reader<'a> {
-    node: &'a Node,
+pub(super) struct Reader<'a> {
+    pub(super) node: &'a Node,
     /// Of the server's name.
     position: Option<Position>,
     field: String,
     inputs: &'a Inputs,
     origin: Origin,
     problems: Vec<Problem>,
-    warnings: Vec<Problem>,
+    pub(super) warnings: Vec<Problem>,
 }
 
 /// What `type` says.
@@ -117,6 +118,7 @@ impl<'a> Reader<'a> {
         let [disabled, pin_executable, pin_values, pinned] =
             ["disabled", "pinExecutable", "pinValues", "pinned"].map(|key| self.boolean(key));
         let confirm = self.word("confirm", "\"never\", \"writes\" or \"always\"").unwrap_or_default();
+        let roots = self.node.get("roots").map(|list| self.folders("roots", list)).unwrap_or_default();
         let schema_violations = self.word("schemaViolations", "\"warn\" or \"error\"");
         Some(ServerDefinition {
             name: name.to_owned(),
@@ -138,6 +140,7 @@ impl<'a> Reader<'a> {
             keep_alive_ms,
             max_call_timeout_ms,
             protocol_version,
+            roots,
             origin: std::mem::take(&mut self.origin),
         })
     }
@@ -198,17 +201,23 @@ impl<'a> Reader<'a> {
             self.wrong("url", node, problem);
         }
         let headers = self.headers();
-        Some(Transport::Http { url: url?, headers })
+        let oauth = self.oauth().map(Box::new);
+        Some(Transport::Http { url: url?, headers, oauth })
     }
 
     fn arguments(&mut self, list: &'a Node) -> Vec<String> {
-        let arguments = self.strings("args", list);
+        self.folders("args", list)
+    }
+
+    /// Texts in which folders may stand.
+    fn folders(&mut self, key: &str, list: &'a Node) -> Vec<String> {
+        let texts = self.strings(key, list);
         for (index, item) in list.items().unwrap_or_default().iter().enumerate() {
             if let Some(text) = item.text() {
-                self.template(&format!("args[{index}]"), item, text, Allowed::Folders);
+                self.template(&format!("{key}[{index}]"), item, text, Allowed::Folders);
             }
         }
-        arguments
+        texts
     }
 
     fn environment(&mut self) -> (Vec<(String, SecretString)>, Vec<String>) {
@@ -254,7 +263,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Checks a text's placeholders, and keeps its place for when they are replaced.
-    fn template(&mut self, key: &str, node: &Node, text: &str, allowed: Allowed) {
+    pub(super) fn template(&mut self, key: &str, node: &Node, text: &str, allowed: Allowed) {
         self.origin.place(key, node.position);
         if let Err(problem) = rules::check_no_nul(text) {
             self.wrong(key, node, problem);
@@ -307,7 +316,7 @@ impl<'a> Reader<'a> {
         Some(text)
     }
 
-    fn string(&mut self, key: &str, node: &Node) -> Option<String> {
+    pub(super) fn string(&mut self, key: &str, node: &Node) -> Option<String> {
         let text = node.text().map(ToOwned::to_owned);
         if text.is_none() {
             self.wrong(key, node, "must be a string");
@@ -315,7 +324,7 @@ impl<'a> Reader<'a> {
         text
     }
 
-    fn strings(&mut self, key: &str, list: &Node) -> Vec<String> {
+    pub(super) fn strings(&mut self, key: &str, list: &Node) -> Vec<String> {
         let Some(items) = list.items() else {
             self.wrong(key, list, "must be a list of strings");
             return Vec::new();
@@ -377,11 +386,11 @@ impl<'a> Reader<'a> {
         word
     }
 
-    fn path(&self, key: &str) -> String {
+    pub(super) fn path(&self, key: &str) -> String {
         format!("{}.{}", self.field, displayed(key))
     }
 
-    fn wrong(&mut self, key: &str, node: &Node, problem: impl Into<String>) {
+    pub(super) fn wrong(&mut self, key: &str, node: &Node, problem: impl Into<String>) {
         self.problems.push(Problem::new(self.path(key), node.position, problem));
     }
 }

@@ -8,6 +8,7 @@ use secrecy::{ExposeSecret, SecretString};
 
 use super::definition::{Origin, ServerDefinition, Transport};
 use super::env_file::{MAX_ENV_FILE_BYTES, parse_env_file};
+use super::oauth::{self, OAuthSettings};
 use super::problem::{Problem, displayed};
 use super::rules;
 use super::template::{Allowed, Part, Placeholder, Template};
@@ -39,7 +40,8 @@ pub struct ResolvedHttp {
     /// May hold a secret, as a part of its query.
     pub url: SecretString,
     pub headers: Vec<(String, SecretString)>,
-    /// What came from variables and inputs, for redaction. None is empty; the same may stand twice.
+    pub oauth: Option<OAuthSettings>,
+    /// What came from variables and inputs, and the secrets of `oauth`, for redaction. None is empty; the same may stand twice.
     pub secrets: Vec<SecretString>,
 }
 
@@ -101,6 +103,28 @@ pub fn resolve_command(
     Ok(Some(ResolvedCommand { command, arguments, environment: variables.into_iter().collect(), working_directory, secrets }))
 }
 
+/// The folders of `roots`, as URIs; a relative one is in the workspace.
+///
+/// # Errors
+/// `ERR_CONFIG_INVALID` for a placeholder that has no value.
+///
+/// ```
+/// use hyperlight_mcp::config::{Surroundings, parse_text, resolve_roots};
+/// let text = r#"{ "servers": { "a": { "command": "a", "roots": ["${workspaceFolder}", "src", "/data"] } } }"#;
+/// let server = &parse_text(text, "config.json", 20).unwrap().servers[0];
+/// let surroundings = Surroundings { environment: [].into(), workspace_folder: "/work".into(), user_home: "/home/ada".into() };
+/// assert_eq!(resolve_roots(server, &surroundings).unwrap(), ["file:///work", "file:///work/src", "file:///data"]);
+/// ```
+pub fn resolve_roots(server: &ServerDefinition, surroundings: &Surroundings) -> Result<Vec<String>> {
+    let inputs = BTreeMap::new();
+    let mut filler = Filler::new(&server.origin, surroundings, &inputs);
+    let fill = |(index, text): (usize, &String)| surroundings.workspace_folder.join(filler.plain(&format!("roots[{index}]"), text));
+    let folders: Vec<_> = server.roots.iter().enumerate().map(fill).collect();
+    filler.finish()?;
+    // The workspace folder is absolute, and so is what is joined to it.
+    Ok(folders.iter().filter_map(|folder| url::Url::from_file_path(folder).ok()).map(String::from).collect())
+}
+
 /// Replaces the placeholders of a server over HTTP. `None` for a server that has a command.
 ///
 /// # Errors
@@ -126,7 +150,7 @@ pub fn resolve_http(
     surroundings: &Surroundings,
     inputs: &BTreeMap<String, SecretString>,
 ) -> Result<Option<ResolvedHttp>> {
-    let Transport::Http { url, headers } = &server.transport else { return Ok(None) };
+    let Transport::Http { url, headers, oauth } = &server.transport else { return Ok(None) };
     let mut filler = Filler::new(&server.origin, surroundings, inputs);
     let before = filler.problems.len();
     let url = filler.fill("url", url, Allowed::All);
@@ -140,7 +164,8 @@ pub fn resolve_http(
         (name.clone(), SecretString::from(value))
     };
     let headers = headers.iter().map(&mut header).collect();
-    Ok(Some(ResolvedHttp { url: SecretString::from(url), headers, secrets: filler.finish()? }))
+    let oauth = oauth.as_ref().map(|definition| oauth::resolve(definition, &mut filler));
+    Ok(Some(ResolvedHttp { url: SecretString::from(url), headers, oauth, secrets: filler.finish()? }))
 }
 
 fn inherited(surroundings: &Surroundings) -> BTreeMap<String, SecretString> {
@@ -149,7 +174,7 @@ fn inherited(surroundings: &Surroundings) -> BTreeMap<String, SecretString> {
 }
 
 /// Replaces placeholders, and collects what is wrong and what is secret.
-struct Filler<'a> {
+pub(super) struct Filler<'a> {
     origin: &'a Origin,
     surroundings: &'a Surroundings,
     inputs: &'a BTreeMap<String, SecretString>,
@@ -171,7 +196,7 @@ impl<'a> Filler<'a> {
         self.fill(key, text, Allowed::Folders)
     }
 
-    fn fill(&mut self, key: &str, text: &str, allowed: Allowed) -> String {
+    pub(super) fn fill(&mut self, key: &str, text: &str, allowed: Allowed) -> String {
         let checked = Template::parse(text).and_then(|template| template.check(allowed).map(|()| template));
         let template = match checked {
             Ok(template) => template,
@@ -221,13 +246,13 @@ impl<'a> Filler<'a> {
     }
 
     /// For redaction; of an empty text, nothing would be left.
-    fn keep(&mut self, value: &str) {
+    pub(super) fn keep(&mut self, value: &str) {
         if !value.is_empty() {
             self.secrets.push(SecretString::from(value));
         }
     }
 
-    fn check(&mut self, key: &str, verdict: std::result::Result<(), &'static str>) {
+    pub(super) fn check(&mut self, key: &str, verdict: std::result::Result<(), &'static str>) {
         if let Err(problem) = verdict {
             self.problems.push(self.origin.problem(key, problem));
         }

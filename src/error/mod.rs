@@ -11,6 +11,8 @@ use crate::trust::sanitise_line;
 const MAX_NAME_CHARS: usize = 128;
 /// Of names that a message lists.
 const MAX_NAMES: usize = 50;
+const MAX_ISSUER_CHARS: usize = 200;
+const MAX_PROBLEM_CHARS: usize = 500;
 
 /// What can go wrong, as the agent's author sees it.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -108,6 +110,13 @@ pub enum Error {
     #[error("server \"{server}\": {problem}")]
     UnsupportedTransport { server: String, problem: String },
 
+    /// Plain HTTP to another machine.
+    #[error(
+        "server \"{server}\": {origin} is another machine, and plain http:// lets everybody on the way read and change what is sent. \
+         Use https://, or set allowInsecureHttp for this server"
+    )]
+    InsecureUrl { server: String, origin: String },
+
     /// The server's process could not be started.
     #[error("server \"{server}\": \"{command}\" could not be started: {problem}. Check command, args and cwd in the config, and PATH")]
     SpawnFailed { server: String, command: String, problem: String },
@@ -117,20 +126,41 @@ pub enum Error {
     ConnectFailed { server: String, problem: String },
 
     /// The server did not get through the handshake in time.
-    #[error("server \"{server}\" was not ready within {limit_ms} ms (connectTimeoutMs){hint}; its process was ended")]
+    #[error("server \"{server}\" was not ready within {limit_ms} ms (connectTimeoutMs){hint}")]
     ConnectTimeout { server: String, limit_ms: u64, hint: String },
 
     /// All connections are in use.
     #[error("server \"{server}\" cannot be connected: {limit} connections are open (limits.maxConnections), held by {}", .holders.join(", "))]
     TooManyConnections { server: String, limit: usize, holders: Vec<String> },
 
+    /// The server has failed too often: it is left alone for a while.
+    #[error(
+        "server \"{server}\" could not be connected {failures} times in a row (limits.maxReconnects); it is tried again in {retry_in_ms} ms, or at once by test(\"{server}\")"
+    )]
+    ServerUnavailable { server: String, failures: u32, retry_in_ms: u64 },
+
     /// The process ended, or its pipe did, with a call pending.
     #[error("server \"{server}\" ended {during}: {status}{stderr}. The next call starts it again")]
     ServerExited { server: String, during: String, status: String, stderr: String },
 
+    /// A request over HTTP has no answer that can be used.
+    #[error("{server}.{tool} failed: {problem}")]
+    RequestFailed { server: String, tool: String, problem: String },
+
     /// The server did not answer a call in time.
-    #[error("{server}.{tool} did not answer within {limit_ms} ms (callTimeoutMs); the call was cancelled")]
-    CallTimeout { server: String, tool: String, limit_ms: u64 },
+    #[error("{server}.{tool} did not answer within {limit_ms} ms ({limit_name}); the call was cancelled")]
+    CallTimeout { server: String, tool: String, limit_ms: u64, limit_name: &'static str },
+
+    /// The server wants an authorization, and there is nobody who could give it.
+    #[error(
+        "server \"{server}\" needs an authorization{}, and there is nobody to ask. Give onAuthorize(url): it shows the URL to a person, and where no browser runs on this machine it returns the URL to which the browser was redirected. Without a person: put a token into the config's headers.Authorization, or set oauth.grant to \"client_credentials\" with oauth.clientId and oauth.clientSecret or oauth.privateKey",
+        of_issuer(.issuer.as_deref())
+    )]
+    AuthorizationRequired { server: String, issuer: Option<String> },
+
+    /// No token could be got for the server.
+    #[error("server \"{server}\" could not be authorized{}: {problem}", of_issuer(.issuer.as_deref()))]
+    AuthorizationFailed { server: String, issuer: Option<String>, problem: String },
 
     /// The server answered with a JSON-RPC error.
     #[error("{server}.{tool}: the server refused the call: {message} (JSON-RPC {code})")]
@@ -265,12 +295,17 @@ impl Error {
             Self::PromptChanged { .. } => "ERR_PROMPT_CHANGED",
             Self::CallDenied { .. } => "ERR_CALL_DENIED",
             Self::UnsupportedTransport { .. } => "ERR_UNSUPPORTED_TRANSPORT",
+            Self::InsecureUrl { .. } => "ERR_INSECURE_URL",
             Self::SpawnFailed { .. } => "ERR_SPAWN_FAILED",
             Self::ConnectFailed { .. } => "ERR_CONNECT_FAILED",
             Self::ConnectTimeout { .. } => "ERR_CONNECT_TIMEOUT",
             Self::TooManyConnections { .. } => "ERR_TOO_MANY_CONNECTIONS",
+            Self::ServerUnavailable { .. } => "ERR_SERVER_UNAVAILABLE",
             Self::ServerExited { .. } => "ERR_SERVER_EXITED",
+            Self::RequestFailed { .. } => "ERR_REQUEST_FAILED",
             Self::CallTimeout { .. } => "ERR_CALL_TIMEOUT",
+            Self::AuthorizationRequired { .. } => "ERR_AUTHORIZATION_REQUIRED",
+            Self::AuthorizationFailed { .. } => "ERR_AUTHORIZATION_FAILED",
             Self::Protocol { .. } => "ERR_PROTOCOL",
             Self::ResponseTooLarge { .. } => "ERR_RESPONSE_TOO_LARGE",
             Self::OutputSchema { .. } => "ERR_OUTPUT_SCHEMA",
@@ -298,6 +333,19 @@ impl Error {
         }
     }
 
+    pub(crate) fn authorization_required(server: &str, issuer: Option<&str>) -> Self {
+        Self::AuthorizationRequired { server: server.to_owned(), issuer: issuer.map(|issuer| sanitise_line(issuer, MAX_ISSUER_CHARS)) }
+    }
+
+    /// `problem` may be the words of an authorization server: they are cut, and show as they are.
+    pub(crate) fn authorization_failed(server: &str, issuer: Option<&str>, problem: &str) -> Self {
+        Self::AuthorizationFailed {
+            server: server.to_owned(),
+            issuer: issuer.map(|issuer| sanitise_line(issuer, MAX_ISSUER_CHARS)),
+            problem: sanitise_line(problem, MAX_PROBLEM_CHARS),
+        }
+    }
+
     /// An operating system error, with what was being done.
     #[must_use]
     pub fn io(what: impl Into<String>, error: &std::io::Error) -> Self {
@@ -314,6 +362,10 @@ fn known_names(known: &[String]) -> String {
         (false, 0) => format!("; there are: {}", names.join(", ")),
         (false, more) => format!("; there are: {} and {more} more", names.join(", ")),
     }
+}
+
+fn of_issuer(issuer: Option<&str>) -> String {
+    issuer.map(|issuer| format!(" by {issuer}")).unwrap_or_default()
 }
 
 fn at(line: Option<u32>, column: Option<u32>) -> String {

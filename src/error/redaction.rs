@@ -23,13 +23,21 @@ impl Error {
             },
             Self::CallDenied { server, tool, reason } => Self::CallDenied { server, tool, reason: change(&reason) },
             Self::UnsupportedTransport { server, problem } => Self::UnsupportedTransport { server, problem: change(&problem) },
+            Self::InsecureUrl { server, origin } => Self::InsecureUrl { server, origin: change(&origin) },
             Self::SpawnFailed { server, command, problem } => {
                 Self::SpawnFailed { server, command: change(&command), problem: change(&problem) }
             }
             Self::ConnectFailed { server, problem } => Self::ConnectFailed { server, problem: change(&problem) },
             Self::ConnectTimeout { server, limit_ms, hint } => Self::ConnectTimeout { server, limit_ms, hint: change(&hint) },
             Self::ServerExited { server, during, status, stderr } => Self::ServerExited { server, during, status, stderr: change(&stderr) },
+            Self::RequestFailed { server, tool, problem } => Self::RequestFailed { server, tool, problem: change(&problem) },
             Self::Protocol { server, tool, code, message } => Self::Protocol { server, tool, code, message: change(&message) },
+            Self::AuthorizationRequired { server, issuer } => {
+                Self::AuthorizationRequired { server, issuer: issuer.map(|issuer| change(&issuer)) }
+            }
+            Self::AuthorizationFailed { server, issuer, problem } => {
+                Self::AuthorizationFailed { server, issuer: issuer.map(|issuer| change(&issuer)), problem: change(&problem) }
+            }
             Self::OutputSchema { server, tool, problem } => Self::OutputSchema { server, tool, problem: change(&problem) },
             Self::InvalidArguments { what, problem } => Self::InvalidArguments { what, problem: change(&problem) },
             Self::CodeSyntax { message, line, column } => Self::CodeSyntax { message: change(&message), line, column },
@@ -58,6 +66,7 @@ impl Error {
             | Self::UnknownPrompt { .. }
             | Self::PromptChanged { .. }
             | Self::TooManyConnections { .. }
+            | Self::ServerUnavailable { .. }
             | Self::CallTimeout { .. }
             | Self::ResponseTooLarge { .. }
             | Self::ArgumentsTooLarge { .. }

@@ -3,12 +3,15 @@
 use std::collections::BTreeSet;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use secrecy::SecretString;
 use serde::Serialize;
 use serde_json::{Map, Value as Json};
 
+use super::events::EventListener;
+use crate::client::{Elicitation, ElicitationAnswer, Sampling};
 use crate::error::Result;
 use crate::sandbox::{Pause, RunControl};
 use crate::trust::Decision;
@@ -28,6 +31,36 @@ pub struct ApprovalQuestion {
     pub run_id: Option<u64>,
 }
 
+/// A server's question to a person, as the agent gets it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ElicitationQuestion {
+    #[serde(flatten)]
+    pub elicitation: Elicitation,
+    /// Missing for a call without a run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub run_id: Option<u64>,
+}
+
+/// A server's question to a model, as the agent gets it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SamplingQuestion {
+    #[serde(flatten)]
+    pub sampling: Sampling,
+    /// Missing for a call without a run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub run_id: Option<u64>,
+}
+
+/// A person has to allow this program to act for them at a server.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct AuthorizationQuestion {
+    pub server: String,
+    /// Who will ask the person for their password.
+    pub issuer: String,
+}
+
 /// An answer that may take a person's time.
 pub type Answer<T> = Pin<Box<dyn Future<Output = Result<T>> + Send>>;
 
@@ -36,6 +69,35 @@ pub trait Callbacks: Send + Sync {
     /// May this call be sent?
     fn approve_call(&self, question: &ApprovalQuestion) -> Option<Answer<Decision>> {
         let _ = question;
+        None
+    }
+
+    /// Whether [`Callbacks::elicit`] would ask anybody.
+    fn can_elicit(&self) -> bool {
+        false
+    }
+
+    /// A server asks a person something.
+    fn elicit(&self, question: &ElicitationQuestion) -> Option<Answer<ElicitationAnswer>> {
+        let _ = question;
+        None
+    }
+
+    /// A server asks a model something.
+    fn sample(&self, question: &SamplingQuestion) -> Option<Answer<Json>> {
+        let _ = question;
+        None
+    }
+
+    /// Whether [`Callbacks::authorize`] would ask anybody.
+    fn can_authorize(&self) -> bool {
+        false
+    }
+
+    /// A page is to be opened at which a person allows the access. Gives the URL to which the browser was sent at the end, where
+    /// the agent has it; `None`: the browser runs on this machine, and our own listener will hear of it.
+    fn authorize(&self, url: &str, question: &AuthorizationQuestion) -> Option<Answer<Option<String>>> {
+        let _ = (url, question);
         None
     }
 
@@ -61,23 +123,62 @@ impl CallbackChain {
         self.0.iter().find_map(|callbacks| callbacks.approve_call(question))
     }
 
+    pub(super) fn can_elicit(&self) -> bool {
+        self.0.iter().any(|callbacks| callbacks.can_elicit())
+    }
+
+    pub(super) fn elicit(&self, question: &ElicitationQuestion) -> Option<Answer<ElicitationAnswer>> {
+        self.0.iter().find_map(|callbacks| callbacks.elicit(question))
+    }
+
+    pub(super) fn sample(&self, question: &SamplingQuestion) -> Option<Answer<Json>> {
+        self.0.iter().find_map(|callbacks| callbacks.sample(question))
+    }
+
+    pub(super) fn can_authorize(&self) -> bool {
+        self.0.iter().any(|callbacks| callbacks.can_authorize())
+    }
+
+    pub(super) fn authorize(&self, url: &str, question: &AuthorizationQuestion) -> Option<Answer<Option<String>>> {
+        self.0.iter().find_map(|callbacks| callbacks.authorize(url, question))
+    }
+
     pub(super) fn input(&self, id: &str, description: &str) -> Option<Answer<SecretString>> {
         self.0.iter().find_map(|callbacks| callbacks.input(id, description))
     }
 }
 
-/// What a call belongs to: whom it asks, and what was allowed for the whole of it.
-#[derive(Default)]
+/// Scopes are told apart by number: what one asks must not reach another.
+static SCOPES: AtomicU64 = AtomicU64::new(1);
+
+/// What a call belongs to: whom it asks and tells, and what was allowed for the whole of it.
 pub(super) struct CallScope {
+    pub(super) number: u64,
     pub(super) callbacks: CallbackChain,
     pub(super) run_id: Option<u64>,
+    /// Told of the call's progress; without it, the gateway's is.
+    pub(super) listener: Option<EventListener>,
     /// Server and tool, allowed for the rest of the run.
     allowed: Mutex<BTreeSet<(String, String)>>,
+    warnings: Mutex<Vec<String>>,
 }
 
 impl CallScope {
-    pub(super) fn new(callbacks: CallbackChain, run_id: Option<u64>) -> Self {
-        Self { callbacks, run_id, allowed: Mutex::default() }
+    pub(super) fn new(callbacks: CallbackChain, run_id: Option<u64>, listener: Option<EventListener>) -> Self {
+        let number = SCOPES.fetch_add(1, Ordering::Relaxed);
+        Self { number, callbacks, run_id, listener, allowed: Mutex::default(), warnings: Mutex::default() }
+    }
+
+    /// Something that whoever reads the outcome should know; once.
+    pub(super) fn warn(&self, warning: String) {
+        let mut warnings = self.warnings.lock().unwrap_or_else(PoisonError::into_inner);
+        if !warnings.contains(&warning) {
+            warnings.push(warning);
+        }
+    }
+
+    pub(super) fn take_warnings(&self) -> Vec<String> {
+        std::mem::take(&mut self.warnings.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     pub(super) fn allow(&self, server: &str, tool: &str) {

@@ -8,18 +8,19 @@ use std::time::{Duration, Instant};
 use serde_json::Value as Json;
 
 use super::callbacks::{ApprovalQuestion, CallScope, pause};
+use super::caller::ScopeCaller;
 use super::core::Core;
 use super::events::Event;
 use crate::bridge::{ToolCall, ToolCaller};
 use crate::catalog::{Manifest, Tool};
-use crate::client::{CallLimits, Connection};
+use crate::client::{CallFailure, CallLimits, Caller, Connection, Sent, ToolRequest};
 use crate::config::ServerDefinition;
 use crate::error::{Error, Result};
 use crate::trust::{Decision, Drift, Gate, Standing, ToolStanding, filter_warnings, gate, tool_standing};
 
 impl Core {
     /// Calls a tool of an approved and enabled server. Fails at once where the server is revoked or disabled meanwhile.
-    pub(super) async fn call_tool(&self, call: ToolCall, scope: &CallScope, timeout_ms: Option<u64>) -> Result<Json> {
+    pub(super) async fn call_tool(&self, call: ToolCall, scope: &Arc<CallScope>, timeout_ms: Option<u64>) -> Result<Json> {
         let started = Instant::now();
         let (server, tool) = (call.server.clone(), call.tool.clone());
         // Large arguments are not written out again where nobody is told their size.
@@ -47,16 +48,18 @@ impl Core {
         outcome
     }
 
-    async fn send(&self, call: ToolCall, scope: &CallScope, timeout_ms: Option<u64>) -> Result<Json> {
+    async fn send(&self, call: ToolCall, scope: &Arc<CallScope>, timeout_ms: Option<u64>) -> Result<Json> {
         let ToolCall { server: name, tool: raw_name, arguments, control } = call;
         let server = self.registry.server(&name)?;
         let approved = self.callable(&server, &raw_name)?;
-        let control = control.as_ref();
-        let mut connection = self.connect(&server, &scope.callbacks, control).await?;
+        let limits = self.call_limits(&server, timeout_ms);
+        let mut connection = self.connect(&server, scope, control.as_ref(), limits.timeout).await?;
         check_unchanged(&server, &approved, &connection).await?;
         if let Gate::Ask(reason) = gate(server.confirm, &approved)
             && !self.is_allowed(scope, &name, &raw_name)
         {
+            // While a person thinks, nobody else has to wait for the connection.
+            drop(connection);
             let question = ApprovalQuestion {
                 server: name.clone(),
                 tool: raw_name.clone(),
@@ -64,20 +67,45 @@ impl Core {
                 reason: reason.to_owned(),
                 run_id: scope.run_id,
             };
-            let clock = pause(control);
+            let clock = pause(control.as_ref());
             self.ask(scope, question).await?;
             drop(clock);
-            // Much can happen while a person thinks: all of it is looked at again.
+            // Much can happen meanwhile: all of it is looked at again.
             let now = self.callable(&server, &raw_name)?;
             if now != approved {
                 return Err(Error::ToolChanged { server: name, tool: raw_name });
             }
-            connection = self.connect(&server, &scope.callbacks, control).await?;
+            connection = self.connect(&server, scope, control.as_ref(), limits.timeout).await?;
             check_unchanged(&server, &approved, &connection).await?;
         }
+        let caller: Arc<dyn Caller> =
+            Arc::new(ScopeCaller { scope: Arc::clone(scope), events: self.events.clone(), control: control.clone() });
+        let request = |arguments| ToolRequest {
+            tool: raw_name.clone(),
+            arguments,
+            as_task: runs_as_task(&approved),
+            limits,
+            caller: Arc::clone(&caller),
+        };
+        let failure = match connection.call(request(arguments.clone())).await {
+            Ok(result) => return Ok(result),
+            Err(failure) if may_repeat(&approved, &failure) => failure,
+            Err(failure) => return Err(failure.error),
+        };
+        // Once more: it never left, or its server promises that twice is as good as once.
+        tracing::info!(server = name, tool = raw_name, error = %failure.error, "the call is sent once more");
+        drop(connection);
+        self.callable(&server, &raw_name)?;
+        let connection = self.connect(&server, scope, control.as_ref(), limits.timeout).await.map_err(|_| failure.error)?;
+        check_unchanged(&server, &approved, &connection).await?;
+        connection.call(request(arguments)).await.map_err(|failure| failure.error)
+    }
+
+    fn call_limits(&self, server: &ServerDefinition, timeout_ms: Option<u64>) -> CallLimits {
         let limit_ms = server.call_timeout_ms.unwrap_or(self.limits.call_timeout_ms);
+        let most_ms = server.max_call_timeout_ms.unwrap_or(self.limits.max_call_timeout_ms);
         let timeout = Duration::from_millis(timeout_ms.unwrap_or(limit_ms).min(limit_ms));
-        connection.call(&raw_name, arguments, CallLimits { timeout }).await
+        CallLimits { timeout, most: Duration::from_millis(most_ms).max(timeout) }
     }
 
     /// The tool, as it was approved, of a server that is enabled.
@@ -160,8 +188,25 @@ impl Core {
     }
 }
 
+/// Whether a call that failed may be sent a second time: never one that may have been carried out, unless a person approved it as one
+/// that changes nothing, or nothing more.
+fn may_repeat(approved: &Tool, failure: &CallFailure) -> bool {
+    let hint = |name: &str| approved.annotations.as_ref().and_then(|hints| hints.get(name)).and_then(Json::as_bool) == Some(true);
+    match (failure.sent, &failure.error) {
+        (Sent::No, Error::ServerExited { .. }) => true,
+        (Sent::Maybe, Error::ServerExited { .. }) => hint("readOnlyHint") || hint("idempotentHint"),
+        _ => false,
+    }
+}
+
+/// Whether a tool can be run as a task only (MCP 2025-11-25, tasks).
+fn runs_as_task(approved: &Tool) -> bool {
+    let support = approved.execution.as_ref().and_then(|execution| execution.get("taskSupport"));
+    support.and_then(Json::as_str) == Some("required")
+}
+
 /// Compares the live tool with the one that was approved.
-async fn check_unchanged(server: &ServerDefinition, approved: &Tool, connection: &Arc<Connection>) -> Result<()> {
+async fn check_unchanged(server: &ServerDefinition, approved: &Tool, connection: &Connection) -> Result<()> {
     let live = connection.manifest().await?;
     let (server, tool) = (server.name.clone(), approved.name.clone());
     match tool_standing(approved, &live) {

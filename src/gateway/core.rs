@@ -1,29 +1,30 @@
 //! What a gateway and its sandboxes share: the rooms, wired. Connections are made here.
 
 use std::collections::{BTreeMap, HashMap};
-use std::ffi::OsString;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
-use secrecy::{ExposeSecret as _, SecretString};
+use secrecy::SecretString;
 use tokio_util::sync::CancellationToken;
 
-use super::callbacks::{CallScope, CallbackChain, pause};
+use super::callbacks::{CallScope, CallbackChain};
 use super::events::{Event, Events};
+use super::launch::search_path;
+use super::learnt::LearntServers;
 use super::options::ConfigSource;
 use super::results::Results;
 use crate::catalog::Manifest;
-use crate::client::{Connection, Connections, Launch};
-use crate::config::{ResolvedCommand, ServerDefinition, Surroundings, Transport, inputs_of, read_env_file, resolve_command, resolve_http};
+use crate::client::{Closed, Connections, Lease, TokenStore, Wanted};
+use crate::config::{OAuthSettings, ServerDefinition, Surroundings, inputs_of, read_env_file, resolve_command, resolve_http};
 use crate::error::{Error, Result};
 use crate::limits::Limits;
 use crate::registry::Registry;
 use crate::sandbox::{RunControl, Sandboxes};
-use crate::trust::{ApprovalStore, Executables, Redactor, Standing, Subject, is_redactable, is_secret};
+use crate::trust::{ApprovalStore, Executables, Redactor, Standing, Subject};
 
 /// The values of inputs that have been asked for.
-type Inputs = BTreeMap<String, SecretString>;
+pub(super) type Inputs = BTreeMap<String, SecretString>;
 
 pub(super) struct Core {
     pub(super) registry: Registry,
@@ -43,7 +44,9 @@ pub(super) struct Core {
     pub(super) events: Events,
     pub(super) callbacks: CallbackChain,
     /// What a person allowed as long as the gateway is open.
-    pub(super) session: CallScope,
+    pub(super) session: Arc<CallScope>,
+    pub(super) learnt: LearntServers,
+    pub(super) tokens: TokenStore,
     /// Asked for once. The lock is held while a person answers: nobody is asked the same twice.
     pub(super) inputs: tokio::sync::Mutex<Inputs>,
 }
@@ -63,17 +66,14 @@ impl Core {
     pub(super) async fn connect(
         &self,
         server: &Arc<ServerDefinition>,
-        callbacks: &CallbackChain,
+        scope: &CallScope,
         control: Option<&RunControl>,
-    ) -> Result<Arc<Connection>> {
+        patience: Duration,
+    ) -> Result<Lease> {
         self.check_open()?;
+        let wanted = wanted(server, patience);
         // Boxed: it is large, and every call has one.
-        let launched = AtomicBool::new(false);
-        let launch = async {
-            launched.store(true, Ordering::Relaxed);
-            self.launch(server, callbacks, control).await
-        };
-        let connecting = Box::pin(self.connections.get(&server.name, server.connect_timeout_ms, launch));
+        let connecting = Box::pin(self.connections.get(&wanted, self.launch(server, &scope.callbacks, control)));
         let outcome = tokio::select! {
             biased;
             () = self.closed.cancelled() => Err(Error::Closed { what: "gateway" }),
@@ -85,13 +85,34 @@ impl Core {
             self.registry.record(&server.name, &outcome);
         }
         let connection = outcome?;
-        if launched.into_inner() {
-            let connect_ms = connection.connect_time().as_secs_f64() * 1000.0;
-            self.events.trace(|| Event::Connected { server: server.name.clone(), connect_ms });
+        if let Some(before) = connection.renewed() {
+            self.connected(server, &connection, scope, before);
         }
         let live = connection.manifest().await?;
         self.report_drift(server, &live)?;
         Ok(connection)
+    }
+
+    /// A connection was made: what is to be remembered of it, and who should know.
+    fn connected(&self, server: &ServerDefinition, connection: &Lease, scope: &CallScope, before: Option<Closed>) {
+        let connect_ms = connection.connect_time().as_secs_f64() * 1000.0;
+        self.events.trace(|| Event::Connected { server: server.name.clone(), connect_ms });
+        self.learnt.note(&server.name, &self.subject(server).digest, |learnt| learnt.era = Some(connection.era()));
+        let why = match before {
+            None | Some(Closed::Ended) => return,
+            Some(Closed::Lost) => "it had ended",
+            Some(Closed::Evicted) => "its connection had given way to another server's (limits.maxConnections)",
+            Some(Closed::IdledOut) => "its connection had been idle for too long (idleTimeoutMs)",
+        };
+        scope.warn(format!("server \"{}\" was connected anew, since {why}: what it knew of this session is gone", server.name));
+    }
+
+    /// From now on a server's callers are kept apart, in later processes as well.
+    pub(super) fn remember_elicits(&self, name: &str) {
+        if let Ok(server) = self.registry.server(name) {
+            self.learnt.note(name, &self.subject(&server).digest, |learnt| learnt.elicits = true);
+        }
+        self.connections.keep_callers_apart(name);
     }
 
     /// How far the approval on disk holds.
@@ -100,7 +121,7 @@ impl Core {
     }
 
     /// What the approval of a server is about, as far as it decides now.
-    fn subject(&self, server: &ServerDefinition) -> Subject {
+    pub(super) fn subject(&self, server: &ServerDefinition) -> Subject {
         let executable = if server.pin_executable { self.executable(server) } else { None };
         self.subject_with(server, executable)
     }
@@ -121,7 +142,8 @@ impl Core {
     fn pinned_values(&self, server: &ServerDefinition) -> Vec<(String, SecretString)> {
         let inputs = inputs_of(server).into_iter().map(|id| (id, SecretString::from(""))).collect();
         if let Ok(Some(remote)) = resolve_http(server, &self.surroundings, &inputs) {
-            return remote.headers.into_iter().chain([("url".to_owned(), remote.url)]).collect();
+            let oauth = remote.oauth.iter().flat_map(OAuthSettings::values);
+            return oauth.chain(remote.headers).chain([("url".to_owned(), remote.url)]).collect();
         }
         match resolve_command(server, &self.surroundings, &inputs, read_env_file) {
             Ok(Some(command)) => command.environment,
@@ -149,93 +171,11 @@ impl Core {
         }
         Ok(visible)
     }
-
-    /// What to start, where that is approved. Asks for inputs; tells where the program has changed.
-    async fn launch(&self, server: &Arc<ServerDefinition>, callbacks: &CallbackChain, control: Option<&RunControl>) -> Result<Launch> {
-        self.check_approved(server)?;
-        if matches!(server.transport, Transport::Http { .. }) {
-            let problem = "servers over HTTP cannot be connected by this version; use one with a command".to_owned();
-            return Err(Error::UnsupportedTransport { server: server.name.clone(), problem });
-        }
-        let inputs = self.ask_inputs(server, callbacks, control).await?;
-        // While a person typed, another may have taken the approval back.
-        self.check_approved(server)?;
-        let resolved = resolve_command(server, &self.surroundings, &inputs, read_env_file)?;
-        let missing = || Error::Internal(format!("server \"{}\" has no command", server.name));
-        let command = resolved.ok_or_else(missing)?;
-        self.learn_secrets(server, &command);
-        self.check_executable(server, &command).await?;
-        let redactor = Arc::clone(&self.redactor);
-        Ok(Launch { server: server.name.clone(), command, redact: Arc::new(move |text| redactor.redact(text).into_owned()) })
-    }
-
-    fn check_approved(&self, server: &ServerDefinition) -> Result<()> {
-        match self.standing(server)? {
-            Standing::Unapproved(lack) => Err(Error::NotApproved { server: server.name.clone(), reason: lack.to_string() }),
-            Standing::Command | Standing::Full(_) => Ok(()),
-        }
-    }
-
-    /// The values of the inputs that a server uses. One that uses none waits for nobody's answer.
-    async fn ask_inputs(&self, server: &ServerDefinition, callbacks: &CallbackChain, control: Option<&RunControl>) -> Result<Inputs> {
-        let needed = inputs_of(server);
-        if needed.is_empty() {
-            return Ok(Inputs::new());
-        }
-        let clock = pause(control);
-        let mut inputs = self.inputs.lock().await;
-        for id in needed {
-            if inputs.contains_key(&id) {
-                continue;
-            }
-            let description = self.registry.input(&id).and_then(|input| input.description).unwrap_or_default();
-            let given = match callbacks.input(&id, &description) {
-                Some(answer) => Some(answer.await?),
-                None => self.registry.input(&id).and_then(|input| input.default),
-            };
-            if let Some(value) = given {
-                inputs.insert(id, value);
-            }
-        }
-        drop(clock);
-        Ok(inputs.clone())
-    }
-
-    /// From now on these are redacted: what came from elsewhere, and literals that look secret.
-    fn learn_secrets(&self, server: &ServerDefinition, command: &ResolvedCommand) {
-        self.redactor.add(command.secrets.iter().filter(|secret| is_redactable(secret.expose_secret())));
-        let values = match &server.transport {
-            Transport::Stdio { environment, .. } => environment,
-            Transport::Http { headers, .. } => headers,
-        };
-        let literals = values.iter().filter(|(name, value)| is_secret(name, value.expose_secret()));
-        self.redactor.add(literals.map(|(_, value)| value));
-    }
-
-    /// Tells where the program is not the one that was approved. Where that needs approval, the standing says so already.
-    async fn check_executable(&self, server: &ServerDefinition, command: &ResolvedCommand) -> Result<()> {
-        let Some(known) = self.approvals.approval(&server.name)?.and_then(|approval| approval.executable) else { return Ok(()) };
-        let path = search_path(command);
-        let (program, folder) = (command.command.clone(), command.working_directory.clone());
-        let executables = Arc::clone(&self.executables);
-        let found = tokio::task::spawn_blocking(move || executables.find(&program, &path, &folder)).await;
-        if let Some(found) = found.ok().flatten().filter(|found| *found != known) {
-            tracing::warn!(server = server.name, "the program changed since its command was approved");
-            self.events.send(&Event::ExecutableChanged {
-                server: server.name.clone(),
-                path: found.path.display().to_string(),
-                before: known.sha256,
-                now: found.sha256,
-            });
-        }
-        Ok(())
-    }
 }
 
-/// Where the child's program is looked for: in its own PATH; without one, where execvp(3) looks then.
-fn search_path(command: &ResolvedCommand) -> OsString {
-    let own = command.environment.iter().find(|(name, _)| name == "PATH");
-    own.map_or_else(|| OsString::from("/bin:/usr/bin"), |(_, value)| OsString::from(value.expose_secret()))
+fn wanted(server: &ServerDefinition, patience: Duration) -> Wanted {
+    let (idle_timeout, keep_alive) = (server.idle_timeout_ms.map(Duration::from_millis), server.keep_alive_ms.map(Duration::from_millis));
+    Wanted { server: server.name.clone(), pinned: server.pinned, idle_timeout, keep_alive, patience }
 }
 
 pub(super) use crate::trust::filter_manifest as filtered;

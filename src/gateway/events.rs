@@ -22,6 +22,39 @@ pub enum Event {
         #[serde(flatten)]
         drift: Box<Drift>,
     },
+    /// A server tells how far a call is.
+    #[serde(rename = "progress")]
+    Progress {
+        server: String,
+        tool: String,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        run_id: Option<u64>,
+        progress: f64,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        total: Option<f64>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        message: Option<String>,
+    },
+    /// A server's own log.
+    ServerLog {
+        server: String,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        run_id: Option<u64>,
+        level: String,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        logger: Option<String>,
+        data: serde_json::Value,
+    },
+    /// A connection gave way to another server's: what the server knew of this session is gone.
+    ConnectionEvicted { server: String, made_room_for: String },
+    /// A connection was not used for as long as `idleTimeoutMs` says.
+    ConnectionIdle { server: String },
+    /// A connection ended without anybody having asked for it.
+    ConnectionLost { server: String, reason: String },
+    /// A server's question reached nobody.
+    ElicitationCancelled { server: String, reason: String },
+    /// A resource that was subscribed to has changed.
+    ResourceUpdated { server: String, uri: String },
     /// With `trace`: a server was connected.
     Connected { server: String, connect_ms: f64 },
     /// With `trace`: a call has ended. Sizes, never contents.
@@ -51,7 +84,12 @@ pub(super) struct Events {
 
 impl Events {
     pub(super) fn send(&self, event: &Event) {
-        if let Some(listener) = &self.listener {
+        self.send_to(None, event);
+    }
+
+    /// To this listener, or the gateway's where there is none.
+    pub(super) fn send_to(&self, listener: Option<&EventListener>, event: &Event) {
+        if let Some(listener) = listener.or(self.listener.as_ref()) {
             match serde_json::to_value(event) {
                 Ok(json) => listener(self.redactor.redact_json(&json)),
                 Err(error) => tracing::error!(%error, "an event without a form"),

@@ -3,22 +3,27 @@
 mod agent_modules;
 mod approval;
 mod callbacks;
+mod caller;
 mod calls;
 mod core;
 mod events;
+mod launch;
+mod learnt;
+mod observer;
 mod options;
 mod reload;
 mod results;
 mod sandbox;
 
 use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
 
 use serde::Serialize;
 use serde_json::{Map, Value as Json};
 use tokio_util::sync::CancellationToken;
 
 pub use agent_modules::AgentModule;
-pub use callbacks::{Answer, ApprovalQuestion, CallbackChain, Callbacks};
+pub use callbacks::{Answer, ApprovalQuestion, AuthorizationQuestion, CallbackChain, Callbacks, ElicitationQuestion, SamplingQuestion};
 pub use events::{Event, EventListener};
 pub use options::{EnableAtOpen, GatewayOptions};
 pub use reload::ReloadReport;
@@ -27,9 +32,11 @@ pub use sandbox::{RunOptions, RunReport, Sandbox};
 use self::callbacks::CallScope;
 use self::core::{Core, filtered};
 use self::events::Events;
+use self::learnt::LearntServers;
+use self::observer::{CoreObserver, session};
 use self::results::Results;
 use crate::bridge::{ToolCall, ToolErrors, check_arguments_size, tool_result};
-use crate::client::{Connections, Watchdog};
+use crate::client::{ConnectionState, Connections, Lease, TokenStore, Watchdog};
 use crate::config::{ServerDefinition, Surroundings};
 use crate::error::{Error, Result};
 use crate::registry::{Entry, LastError, Registry, ServerState, ServerStatus};
@@ -39,6 +46,8 @@ use crate::trust::{ApprovalStore, Executables, Redactor, Standing, filter_warnin
 /// Where a server comes from.
 const SOURCE: &str = "config";
 const MAX_NAME_CHARS: usize = 200;
+/// The folder of tokens in the state folder.
+const TOKENS: &str = "tokens";
 
 /// What `test(name)` found.
 #[derive(Debug, Clone, Serialize)]
@@ -64,6 +73,8 @@ pub struct CallOptions {
     pub timeout_ms: Option<u64>,
     /// Asked before the gateway's.
     pub callbacks: Option<Arc<dyn Callbacks>>,
+    /// Told of the call's progress, in the place of the gateway's listener.
+    pub on_event: Option<EventListener>,
 }
 
 /// MCP servers, approvals and sandboxes of one agent. Cheap to clone: all clones are one gateway.
@@ -104,12 +115,19 @@ impl Gateway {
         let incidents = events.clone();
         let on_incident = Arc::new(move |message| incidents.send(&Event::ApprovalsDamaged { message }));
         let approvals = ApprovalStore::open(&options.state_folder(), on_incident)?;
-        let core = Arc::new(Core {
+        let callbacks = CallbackChain::default().within(options.callbacks.clone());
+        let learnt = LearntServers::open(&options.state_folder());
+        let core = Arc::new_cyclic(|core| Core {
             registry: Registry::new(config),
             source,
             approvals,
             executables: Arc::new(Executables::default()),
-            connections: Connections::new(Watchdog::new(options.watchdog), limits.max_connections, limits.connect_timeout_ms),
+            connections: Connections::new(
+                Watchdog::new(options.watchdog.clone()),
+                Arc::new(CoreObserver(Weak::clone(core))),
+                limits.max_connections,
+                limits.max_reconnects,
+            ),
             sandboxes: Sandboxes::new(options.guest, Arc::clone(&limits), options.runtime.clone()),
             limits,
             surroundings,
@@ -118,8 +136,10 @@ impl Gateway {
             redactor: Arc::clone(redactor),
             results: Results::new(options.schema_violations),
             events,
-            callbacks: CallbackChain::default().within(options.callbacks),
-            session: CallScope::default(),
+            session: session(&callbacks),
+            callbacks,
+            learnt,
+            tokens: TokenStore::new(options.state_folder().join(TOKENS)),
             inputs: tokio::sync::Mutex::default(),
         });
         let gateway = Self { core };
@@ -193,14 +213,16 @@ impl Gateway {
     pub async fn call_tool(&self, name: &str, tool: &str, arguments: Map<String, Json>, options: CallOptions, stop: &Stop) -> Result<Json> {
         self.core.check_open()?;
         check_arguments_size(&format!("{name}.{tool}"), &arguments, self.core.limits.max_argument_bytes)?;
-        let scope = CallScope::new(self.core.callbacks.within(options.callbacks), None);
+        let scope = Arc::new(CallScope::new(self.core.callbacks.within(options.callbacks), None, options.on_event));
         let call = ToolCall { server: name.to_owned(), tool: tool.to_owned(), arguments, control: None };
         let result = tokio::select! {
             biased;
             () = stop.stopped() => Err(stop.error("call", 0)),
             () = self.core.closed.cancelled() => Err(Error::Closed { what: "gateway" }),
             result = self.core.call_tool(call, &scope, options.timeout_ms) => result,
-        }?;
+        };
+        scope.take_warnings().into_iter().for_each(|warning| self.core.events.warn(warning));
+        let result = result?;
         self.core.check_result(name, tool, &result)?;
         let result = tool_result(&result);
         let is_error = result.get("isError").and_then(Json::as_bool) == Some(true);
@@ -250,11 +272,12 @@ impl Gateway {
         warnings.into_iter().chain(invalid).for_each(|warning| self.core.events.warn(warning));
     }
 
-    async fn connect(&self, server: &Arc<ServerDefinition>) -> Result<Arc<crate::client::Connection>> {
+    async fn connect(&self, server: &Arc<ServerDefinition>) -> Result<Lease> {
         if server.disabled {
             return Err(Error::ServerDisabled { server: server.name.clone() });
         }
-        self.core.connect(server, &self.core.callbacks, None).await
+        let patience = Duration::from_millis(self.core.limits.call_timeout_ms);
+        self.core.connect(server, &self.core.session, None, patience).await
     }
 
     fn server(&self, name: &str) -> Result<Arc<ServerDefinition>> {
@@ -270,9 +293,11 @@ impl Gateway {
         let standing = self.core.standing(server)?;
         let registry = &self.core.registry;
         let last_error = registry.last_error(&server.name);
+        let connection = self.core.connections.state(&server.name);
         let state = match &standing {
             _ if server.disabled => ServerState::Disabled,
-            _ if self.core.connections.is_connected(&server.name) => ServerState::Connected,
+            _ if connection == ConnectionState::Connected => ServerState::Connected,
+            _ if connection == ConnectionState::Connecting => ServerState::Connecting,
             _ if last_error.is_some() => ServerState::Error,
             Standing::Unapproved(_) => ServerState::Unapproved,
             Standing::Command => ServerState::CommandApproved,

@@ -11,6 +11,7 @@ use super::agent_modules::{AgentModule, AgentModules, RunHost, check};
 use super::callbacks::{CallScope, CallbackChain, Callbacks};
 use super::calls::RunCaller;
 use super::core::Core;
+use super::events::EventListener;
 use crate::bridge::{ServerCalls, ToolErrors};
 use crate::error::{Error, Result};
 use crate::sandbox::{LogEntry, LogListener, RunOutcome, RunRequest, RunStats, Stop, StopReason, Wire};
@@ -28,6 +29,8 @@ pub struct RunOptions {
     pub stop: Stop,
     /// Told each entry of the log as it comes.
     pub on_log: Option<LogListener>,
+    /// Told what its calls' servers tell, in the place of the gateway's listener.
+    pub on_event: Option<EventListener>,
     /// Asked before the sandbox's and the gateway's.
     pub callbacks: Option<Arc<dyn Callbacks>>,
     /// Names the run in what is asked.
@@ -101,8 +104,8 @@ impl Sandbox {
     }
 
     async fn run_now(&self, code: String, options: RunOptions, stop: &Stop) -> RunReport {
-        let scope = CallScope::new(self.callbacks.within(options.callbacks), options.run_id);
-        let host = match self.prepare(options.tool_errors, scope) {
+        let scope = Arc::new(CallScope::new(self.callbacks.within(options.callbacks), options.run_id, options.on_event));
+        let host = match self.prepare(options.tool_errors, &scope) {
             Ok(host) => Arc::new(host),
             Err(error) => return failed(self.core.redacted(error)),
         };
@@ -129,7 +132,8 @@ impl Sandbox {
         let redact = |text: &str| self.core.redactor.redact(text).into_owned();
         outcome.value = outcome.value.map_err(|error| self.core.redacted(error));
         outcome.logs.iter_mut().for_each(|entry| entry.text = redact(&entry.text));
-        RunReport { outcome, warnings: host.servers.take_warnings().iter().map(|warning| redact(warning)).collect() }
+        let warnings = scope.take_warnings().into_iter().chain(host.servers.take_warnings());
+        RunReport { outcome, warnings: warnings.map(|warning| redact(&warning)).collect() }
     }
 
     /// A log leaves the crate: what a guest has learnt and prints is no exception.
@@ -159,11 +163,11 @@ impl Sandbox {
     }
 
     /// What the run sees is settled when it starts.
-    fn prepare(&self, tool_errors: Option<ToolErrors>, scope: CallScope) -> Result<RunHost> {
+    fn prepare(&self, tool_errors: Option<ToolErrors>, scope: &Arc<CallScope>) -> Result<RunHost> {
         let manifests: BTreeMap<_, _> = self.core.visible_servers()?;
         let errors = tool_errors.unwrap_or(self.tool_errors);
         let limits = &self.core.limits;
-        let caller = RunCaller { core: Arc::downgrade(&self.core), scope: Arc::new(scope) };
+        let caller = RunCaller { core: Arc::downgrade(&self.core), scope: Arc::clone(scope) };
         let redactor = Arc::clone(&self.core.redactor);
         Ok(RunHost {
             servers: ServerCalls::new(manifests, Arc::new(caller), Arc::clone(limits), errors, redactor, self.core.output_checks()),

@@ -8,13 +8,17 @@ use secrecy::SecretString;
 use serde_json::{Value as Json, json};
 
 use super::host_module::JavaScriptModule;
-use crate::error::Error;
-use crate::gateway::{AgentModule, Answer, ApprovalQuestion, Callbacks};
+use crate::client::ElicitationAnswer;
+use crate::error::{Error, Result};
+use crate::gateway::{AgentModule, Answer, ApprovalQuestion, AuthorizationQuestion, Callbacks, ElicitationQuestion, SamplingQuestion};
 use crate::sandbox::Value;
 use crate::trust::Decision;
 
 const ON_APPROVAL: &str = "onApproval";
 const ON_INPUT: &str = "onInput";
+const ON_ELICIT: &str = "onElicit";
+const ON_SAMPLE: &str = "onSample";
+const ON_AUTHORIZE: &str = "onAuthorize";
 
 /// Callbacks that stand in JavaScript. Main thread or worker: they are called where they were given.
 struct JavaScriptCallbacks {
@@ -29,9 +33,12 @@ pub(super) fn callbacks(env: &Env, functions: Option<Unknown>) -> napi::Result<O
 }
 
 impl JavaScriptCallbacks {
+    fn has(&self, name: &str) -> bool {
+        self.module.functions().iter().any(|known| known == name)
+    }
+
     fn ask(&self, name: &str, arguments: Vec<Json>) -> Option<Answer<Value>> {
-        let given = self.module.functions().iter().any(|known| known == name);
-        given.then(|| self.module.call(name, arguments.into_iter().map(Value::from).collect()))
+        self.has(name).then(|| self.module.call(name, arguments.into_iter().map(Value::from).collect()))
     }
 }
 
@@ -44,6 +51,39 @@ impl Callbacks for JavaScriptCallbacks {
         }))
     }
 
+    fn can_elicit(&self) -> bool {
+        self.has(ON_ELICIT)
+    }
+
+    fn elicit(&self, question: &ElicitationQuestion) -> Option<Answer<ElicitationAnswer>> {
+        let answer = self.ask(ON_ELICIT, vec![json!(question)])?;
+        Some(Box::pin(async move { elicitation_answer(answer.await?.into_json()) }))
+    }
+
+    fn sample(&self, question: &SamplingQuestion) -> Option<Answer<Json>> {
+        let answer = self.ask(ON_SAMPLE, vec![json!(question)])?;
+        Some(Box::pin(async move {
+            let given = answer.await?.into_json();
+            let is_message = given["role"].is_string() && given["model"].is_string() && !given["content"].is_null();
+            if is_message { Ok(given) } else { Err(wrong(ON_SAMPLE, "{ role, content, model }")) }
+        }))
+    }
+
+    fn can_authorize(&self) -> bool {
+        self.has(ON_AUTHORIZE)
+    }
+
+    fn authorize(&self, url: &str, question: &AuthorizationQuestion) -> Option<Answer<Option<String>>> {
+        let answer = self.ask(ON_AUTHORIZE, vec![json!(url), json!(question)])?;
+        Some(Box::pin(async move {
+            match answer.await?.into_json() {
+                Json::String(url) => Ok(Some(url)),
+                Json::Null => Ok(None),
+                _ => Err(wrong(ON_AUTHORIZE, "nothing, or the URL to which the browser was redirected")),
+            }
+        }))
+    }
+
     fn input(&self, id: &str, description: &str) -> Option<Answer<SecretString>> {
         let answer = self.ask(ON_INPUT, vec![json!(id), json!(description)])?;
         Some(Box::pin(async move {
@@ -52,6 +92,15 @@ impl Callbacks for JavaScriptCallbacks {
                 _ => Err(wrong(ON_INPUT, "a string")),
             }
         }))
+    }
+}
+
+fn elicitation_answer(mut given: Json) -> Result<ElicitationAnswer> {
+    match given["action"].as_str() {
+        Some("accept") => Ok(ElicitationAnswer::Accept(given.get_mut("content").map(Json::take).filter(|content| !content.is_null()))),
+        Some("decline") => Ok(ElicitationAnswer::Decline),
+        Some("cancel") => Ok(ElicitationAnswer::Cancel),
+        _ => Err(wrong(ON_ELICIT, "{ action: 'accept', content } or { action: 'decline' | 'cancel' }")),
     }
 }
 

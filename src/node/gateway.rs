@@ -1,7 +1,6 @@
 //! The class `Gateway`.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
 use napi::Env;
@@ -17,7 +16,7 @@ use super::runtime::Core;
 use super::sandbox::{EventSink, Sandbox, event_listener, event_sink, started, warn};
 use super::{glue, options};
 use crate::error::{Error, Result};
-use crate::gateway::{CallOptions, Callbacks, GatewayOptions};
+use crate::gateway::{CallOptions, GatewayOptions};
 use crate::sandbox::Stop;
 
 const WATCHDOG: &str = "hyperlight-mcp-watchdog";
@@ -215,10 +214,12 @@ impl Gateway {
             let (names, arguments) = (context.get::<String>(0)?, context.get::<String>(1)?);
             let (data, names_of_callbacks) = (context.get::<String>(2)?, context.get::<String>(3)?);
             let asked = callbacks(&env, context.get(4)?)?;
+            let on_event = event_sink(context.get(5)?)?.map(event_listener);
             let (gateway, stop) = (inner.clone(), Stop::new());
             let stopped = stop.clone();
             let native = promise(&env, &core, async move {
-                Reply::new(call_tool(&gateway, [&names, &arguments, &data, &names_of_callbacks], asked, &stopped).await)
+                let listeners = CallOptions { callbacks: asked, on_event, timeout_ms: None };
+                Reply::new(call_tool(&gateway, [&names, &arguments, &data, &names_of_callbacks], listeners, &stopped).await)
             })?;
             started(&env, native, stop)
         })?;
@@ -283,7 +284,8 @@ impl Gateway {
 async fn call_tool(
     gateway: &crate::gateway::Gateway,
     [names, arguments, data, names_of_callbacks]: [&str; 4],
-    asked: Option<Arc<dyn Callbacks>>,
+    // Who is asked and told; the rest is read here.
+    listeners: CallOptions,
     stop: &Stop,
 ) -> Result<Json> {
     const METHOD: &str = "Gateway.callTool";
@@ -292,7 +294,7 @@ async fn call_tool(
     let invalid = |problem: &str| Error::InvalidArguments { what: format!("{server}.{tool}"), problem: problem.to_owned() };
     match serde_json::from_str(arguments) {
         Ok(Json::Object(arguments)) => {
-            let options = CallOptions { timeout_ms: options.timeout_ms.map(std::num::NonZeroU64::get), callbacks: asked };
+            let options = CallOptions { timeout_ms: options.timeout_ms.map(std::num::NonZeroU64::get), ..listeners };
             gateway.call_tool(&server, &tool, arguments, options, stop).await
         }
         Ok(_) => Err(invalid("or be left out")),

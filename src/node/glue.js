@@ -161,7 +161,7 @@
       }
     },
 
-    /** `start(names, args, data, callbackNames, asked)` gives [native promise, stop]. */
+    /** `start(names, args, data, callbackNames, asked, sink)` gives [native promise, stop]. */
     async callTool(start, name, server, tool, args, options) {
       const trace = traceOf();
       const { data, callbacks, signal, input } = split(options, name);
@@ -172,6 +172,7 @@
         json(data, name),
         json(Object.keys(callbacks), name),
         asked(callbacks),
+        sink(callbacks.onEvent),
       ];
       checkAborted(signal, "call", trace, {});
       const [native, stop] = start(...parameters);

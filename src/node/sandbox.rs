@@ -128,6 +128,7 @@ fn prepare(context: &FunctionCallContext, outer: Option<&EventSink>, stop: &Stop
             timeout_ms: given.timeout_ms.map(std::num::NonZeroU64::get),
             tool_errors: given.tool_errors,
             stop: stop.clone(),
+            on_event: events.clone().map(event_listener),
             on_log: events.map(|events| log_listener(events, run)),
             callbacks: asked,
             run_id: Some(run),

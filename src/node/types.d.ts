@@ -50,6 +50,13 @@ export type GatewayEvent =
   | ApprovalsDamagedEvent
   | ExecutableChangedEvent
   | ToolsChangedEvent
+  | ProgressEvent
+  | ServerLogEvent
+  | ConnectionEvictedEvent
+  | ConnectionIdleEvent
+  | ConnectionLostEvent
+  | ElicitationCancelledEvent
+  | ResourceUpdatedEvent
   | ConnectedEvent
   | CallEvent
 
@@ -108,6 +115,62 @@ export interface Changes {
   changed: string[]
 }
 
+/** A server tells how far a call is: in the server's order. To the `onEvent` of the run or call, else the gateway's. */
+export interface ProgressEvent {
+  type: 'progress'
+  server: string
+  tool: string
+  runId?: number
+  progress: number
+  total?: number
+  message?: string
+}
+
+/** A server's own log, in its order. To the `onEvent` of the run, where only one has calls in flight there, else the gateway's. */
+export interface ServerLogEvent {
+  type: 'server-log'
+  server: string
+  runId?: number
+  level: string
+  logger?: string
+  data: unknown
+}
+
+/** A connection gave way to another server's (`limits.maxConnections`): what the server knew of this session is gone. */
+export interface ConnectionEvictedEvent {
+  type: 'connection-evicted'
+  server: string
+  madeRoomFor: string
+}
+
+/** A connection was closed, as nobody had used it for `idleTimeoutMs`. The next call connects again. */
+export interface ConnectionIdleEvent {
+  type: 'connection-idle'
+  server: string
+}
+
+/** A connection ended by itself: the server crashed, or closed it. The next call connects again. */
+export interface ConnectionLostEvent {
+  type: 'connection-lost'
+  server: string
+  /** How the process ended, and its last words. */
+  reason: string
+}
+
+/** A server's question reached nobody: it could not be shown, or it was not certain whose it was. */
+export interface ElicitationCancelledEvent {
+  type: 'elicitation-cancelled'
+  server: string
+  reason: string
+}
+
+/** A resource that was subscribed to has changed. */
+export interface ResourceUpdatedEvent {
+  type: 'resource-updated'
+  server: string
+  uri: string
+}
+
 /** With `trace`: a server was connected. */
 export interface ConnectedEvent {
   type: 'connected'
@@ -145,10 +208,55 @@ export interface ApprovalQuestion {
 /** What a person says: this call, this tool in this run, this tool as long as the gateway is open, or no. */
 export type Decision = 'once' | 'run' | 'session' | 'deny'
 
+/** A server asks a person something while it is called. */
+export type ElicitationQuestion = {
+  server: string
+  /** The raw name of the tool that is being called; missing outside a call. */
+  tool?: string
+  /** Missing for a `callTool`. */
+  runId?: number
+  /** The server's own words, sanitised. */
+  message: string
+} & (
+  | {
+      mode: 'form'
+      /** A flat object of strings, numbers, booleans and choices (JSON Schema, as MCP 2025-11-25 restricts it). */
+      requestedSchema: { type?: 'object'; properties?: Record<string, any>; required?: string[]; [key: string]: unknown }
+    }
+  | {
+      mode: 'url'
+      /** A page to open; what happens there stays between the person and the server. Always `https:` or `http:`. */
+      url: string
+      elicitationId?: string
+    }
+)
+
 /**
- * Callbacks; the innermost that is given is asked: the run's, the sandbox's, the gateway's. This version calls `onApproval`,
- * `onInput` and `onEvent`; the others are accepted, and are called from the versions on that ask.
+ * What the person said. Fields that are left out get their defaults; content that does not fit the form is not sent: the server
+ * is told `cancel`, and an event `elicitation-cancelled` says why.
  */
+export type ElicitationAnswer =
+  | { action: 'accept'; content?: Record<string, string | number | boolean | string[]> }
+  | { action: 'decline' | 'cancel' }
+
+/** A server asks a model something. */
+export interface SamplingQuestion {
+  server: string
+  tool?: string
+  runId?: number
+  /** Of `sampling/createMessage`, as the server sent them: `messages`, `systemPrompt`, `maxTokens`, … */
+  params: { messages: unknown[]; maxTokens?: number; systemPrompt?: string; [key: string]: unknown }
+}
+
+/** What the model said. */
+export interface SamplingAnswer {
+  role: 'assistant' | 'user'
+  content: unknown
+  model: string
+  stopReason?: string
+}
+
+/** Callbacks; the innermost that is given is asked: the run's, the sandbox's, the gateway's. */
 export interface Callbacks {
   /**
    * Asked before a tool is called that is not approved as read-only, or any tool of a server with `confirm: "always"`. Without it,
@@ -156,14 +264,20 @@ export interface Callbacks {
    * throws, or returns anything else, denies.
    */
   onApproval?(question: ApprovalQuestion): Decision | Promise<Decision>
-  /** Asked by a server that needs input from a person. */
-  onElicit?(request: unknown): unknown
-  /** Asked by a server that needs a model. */
-  onSample?(request: unknown): unknown
+  /**
+   * A server that is being called asks the person of that very run or call, never another's. Without it, the server is told
+   * `decline`. No clock runs meanwhile; an abort ends the question. What throws cancels it.
+   */
+  onElicit?(question: ElicitationQuestion): ElicitationAnswer | Promise<ElicitationAnswer>
+  /** A server that is being called asks a model. Without it, the server gets an error. What throws refuses. */
+  onSample?(question: SamplingQuestion): SamplingAnswer | Promise<SamplingAnswer>
   /** Asked for an `${input:id}` of the config when a server that uses it is started, once a gateway. */
   onInput?(id: string, description?: string): string | Promise<string>
-  /** Handed the address at which a person signs in. */
-  onAuthorize?(url: string): void | Promise<void>
+  /**
+   * Handed the address at which a person allows the access to a server. Where the browser runs on this machine, return nothing: a
+   * listener on loopback hears of the end. Elsewhere, return the URL to which the browser was redirected at the end.
+   */
+  onAuthorize?(url: string, question: { server: string; issuer: string }): void | string | Promise<void | string>
   /** Told what happens. An exception in it becomes a process warning. */
   onEvent?(event: GatewayEvent): void
 }
@@ -282,7 +396,7 @@ export interface HypervisorReport {
 export interface ServerStatus {
   name: string
   /** `invalid`: its entry in the config has an error, which `lastError` tells. */
-  state: 'invalid' | 'disabled' | 'unapproved' | 'command-approved' | 'idle' | 'connected' | 'error'
+  state: 'invalid' | 'disabled' | 'unapproved' | 'command-approved' | 'idle' | 'connecting' | 'connected' | 'error'
   /** Both stages, as it is configured now. */
   approved: boolean
   enabled: boolean
@@ -320,6 +434,8 @@ export interface CommandRequest {
   environment: string[]
   /** As `environment`. */
   headers: string[]
+  /** How tokens are got for the server: `name=value`, the secret ones masked. Missing where the config says nothing of it. */
+  oauth?: string[]
   confirm: 'never' | 'writes' | 'always'
   allowTools?: string[]
   denyTools: string[]
@@ -330,6 +446,8 @@ export interface CommandRequest {
   denyPrompts: string[]
   /** `http://` to more than this machine. */
   allowInsecureHttp: boolean
+  /** Folders that the server is told of when it asks for roots; it may take them for all that it may touch. */
+  roots: string[]
   pinExecutable: boolean
   pinValues: boolean
   warning: string

@@ -36,6 +36,8 @@ pub enum ServerState {
     CommandApproved,
     /// Both stages are; there is no process.
     Idle,
+    /// Its process is being started, or its address reached.
+    Connecting,
     /// There is a live connection.
     Connected,
     /// The last attempt to connect failed.

@@ -45,7 +45,9 @@ pub fn tool_digest(tool: &Tool) -> String {
         .optional(tool.title.as_deref())
         .optional(tool.description.as_deref())
         .json(&tool.input_schema);
-    digest(&optional(optional(form, tool.output_schema.as_ref()), tool.annotations.as_ref()))
+    let form = optional(optional(form, tool.output_schema.as_ref()), tool.annotations.as_ref());
+    // Only where it is there: tools that were approved before it was known stay as they are.
+    digest(&if tool.execution.is_some() { optional(form, tool.execution.as_ref()) } else { form })
 }
 
 /// SHA-256 over all that a server says of a resource, a template or a prompt. `kind` keeps their digests apart.
@@ -59,7 +61,16 @@ mod tests {
     use super::*;
 
     fn manifest(schema: Json) -> Manifest {
-        let tool = Tool { name: "t".into(), title: None, description: None, input_schema: schema, output_schema: None, annotations: None };
+        let tool = Tool {
+            name: "t".into(),
+            title: None,
+            description: None,
+            input_schema: schema,
+            output_schema: None,
+            annotations: None,
+            execution: None,
+            execution: None,
+        };
         Manifest {
             protocol_version: "2025-11-25".into(),
             server_name: "s".into(),

@@ -59,7 +59,15 @@ mod tests {
     use serde_json::json;
 
     fn tool(name: &str, annotations: Option<Json>) -> Tool {
-        Tool { name: name.into(), title: None, description: None, input_schema: json!({}), output_schema: None, annotations }
+        Tool {
+            name: name.into(),
+            title: None,
+            description: None,
+            input_schema: json!({}),
+            output_schema: None,
+            annotations,
+            execution: None,
+        }
     }
 
     #[test]

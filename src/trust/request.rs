@@ -16,7 +16,7 @@ use super::offers::{
 use super::sanitise::{sanitise_json, sanitise_line, sanitise_text};
 use super::subject::Subject;
 use crate::catalog::{Manifest, Tool, assign_identifiers};
-use crate::config::{Confirm, ServerDefinition, Transport};
+use crate::config::{Confirm, OAuthDefinition, ServerDefinition, Transport};
 
 const FULL_RIGHTS_WARNING: &str =
     "the server's process runs with your full permissions, outside of the sandbox: it can read, change and send what you can";
@@ -64,6 +64,9 @@ pub struct CommandRequest {
     pub environment: Vec<String>,
     /// As `environment`.
     pub headers: Vec<String>,
+    /// How tokens are got for the server: names and values, the secret ones masked. Missing where the config says nothing of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub oauth: Option<Vec<String>>,
     pub confirm: Confirm,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allow_tools: Option<Vec<String>>,
@@ -77,6 +80,8 @@ pub struct CommandRequest {
     pub deny_prompts: Vec<String>,
     /// `http://` to more than this machine.
     pub allow_insecure_http: bool,
+    /// Folders that the server is told of.
+    pub roots: Vec<String>,
     pub pin_executable: bool,
     pub pin_values: bool,
     pub warning: &'static str,
@@ -141,7 +146,7 @@ impl CommandRequest {
     #[must_use]
     pub fn new(server: &ServerDefinition, subject: &Subject, lack: Option<Lack>) -> Self {
         let (mut command, mut args, mut cwd, mut url, mut env_file) = (None, None, None, None, None);
-        let (mut environment, mut headers) = (Vec::new(), Vec::new());
+        let (mut environment, mut headers, mut oauth) = (Vec::new(), Vec::new(), None);
         let warning = match &server.transport {
             Transport::Stdio {
                 command: program,
@@ -158,8 +163,9 @@ impl CommandRequest {
                 environment.extend(removed_environment.iter().map(|name| format!("{name} (not passed on)")));
                 FULL_RIGHTS_WARNING
             }
-            Transport::Http { url: address, headers: values } => {
+            Transport::Http { url: address, headers: values, oauth: settings } => {
                 url = Some(mask_address(address));
+                oauth = settings.as_deref().map(oauth_lines);
                 headers = masked(values);
                 REMOTE_WARNING
             }
@@ -177,6 +183,7 @@ impl CommandRequest {
             url,
             environment,
             headers,
+            oauth,
             confirm: server.confirm,
             allow_tools: server.filter.allow.clone(),
             deny_tools: server.filter.deny.clone(),
@@ -185,6 +192,7 @@ impl CommandRequest {
             allow_prompts: server.prompt_filter.allow.clone(),
             deny_prompts: server.prompt_filter.deny.clone(),
             allow_insecure_http: server.allow_insecure_http,
+            roots: server.roots.clone(),
             pin_executable: server.pin_executable,
             pin_values: server.pin_values,
             warning,
@@ -251,6 +259,28 @@ fn masked(values: &[(String, SecretString)]) -> Vec<String> {
     values.iter().map(|(name, value)| format!("{name}={}", mask(value.expose_secret()))).collect()
 }
 
+fn oauth_lines(oauth: &OAuthDefinition) -> Vec<String> {
+    let secret = |value: &Option<SecretString>| value.as_ref().map(|value| mask(value.expose_secret()));
+    let lines = [
+        ("grant", Some(oauth.grant.name().to_owned())),
+        ("clientId", oauth.client_id.clone()),
+        ("clientSecret", secret(&oauth.client_secret)),
+        // Its first characters would only say that it is a key.
+        (
+            "privateKey",
+            oauth
+                .private_key
+                .as_ref()
+                .map(|key| if key.expose_secret().contains("-----") { "***".to_owned() } else { mask(key.expose_secret()) }),
+        ),
+        ("signingAlgorithm", oauth.signing_algorithm.map(|algorithm| algorithm.name().to_owned())),
+        ("scopes", (!oauth.scopes.is_empty()).then(|| oauth.scopes.join(" "))),
+        ("clientMetadataUrl", oauth.client_metadata_url.as_deref().map(mask_address)),
+        ("callbackPort", oauth.callback_port.map(|port| port.to_string())),
+    ];
+    lines.into_iter().filter_map(|(name, value)| Some(format!("{name}={}", value?))).collect()
+}
+
 /// At most four characters, and never more than a quarter of the value. What is only a placeholder is no secret.
 fn mask(value: &str) -> String {
     let inner = value.strip_prefix('\\').unwrap_or(value).strip_prefix("${").and_then(|rest| rest.strip_suffix('}'));
@@ -292,6 +322,21 @@ mod tests {
         assert_eq!(mask("${TOKEN}"), "${TOKEN}");
         assert_eq!(mask("\\${env:TOKEN}"), "\\${env:TOKEN}");
         assert_eq!(mask("${TOKEN:-hunter2hunter2}"), "${TOKEN:-***}");
+    }
+
+    #[test]
+    fn what_oauth_is_given_is_shown_and_its_secrets_are_masked() {
+        let text = r#"{ "servers": { "a": { "url": "https://example.com/mcp", "oauth": {
+            "clientId": "me", "clientSecret": "hunter2hunter2", "scopes": ["a", "b"], "callbackPort": 7 } },
+            "b": { "url": "https://example.com/mcp", "oauth": { "grant": "client_credentials", "clientId": "${ID}",
+            "privateKey": "-----BEGIN PRIVATE KEY-----x", "signingAlgorithm": "ES256" } } } }"#;
+        let shown = |index: usize| match &crate::config::parse_text(text, "c", 9).unwrap().servers[index].transport {
+            Transport::Http { oauth, .. } => oauth_lines(oauth.as_ref().unwrap()),
+            Transport::Stdio { .. } => panic!(),
+        };
+        let lines = ["grant=authorization_code", "clientId=me", "clientSecret=hun***", "scopes=a b", "callbackPort=7"];
+        assert_eq!(shown(0), lines);
+        assert_eq!(shown(1), ["grant=client_credentials", "clientId=${ID}", "privateKey=***", "signingAlgorithm=ES256"]);
     }
 
     #[test]

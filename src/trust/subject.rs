@@ -6,7 +6,7 @@ use super::canonical::Canonical;
 use super::digest::digest;
 use super::executable::Executable;
 use super::key::MachineKey;
-use crate::config::{Confirm, ServerDefinition, Transport};
+use crate::config::{Confirm, OAuthDefinition, ServerDefinition, SigningAlgorithm, Transport};
 
 /// A server, as far as its approval is concerned.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,7 +66,11 @@ fn form(server: &ServerDefinition, key: &MachineKey) -> Canonical {
                 .optional(environment_file.as_deref());
             keyed(form, key, "environment", environment)
         }
-        Transport::Http { url, headers } => keyed(form.text("http").text(url), key, "header", headers),
+        Transport::Http { url, headers, oauth } => {
+            let form = keyed(form.text("http").text(url), key, "header", headers);
+            // Without it, the form is as it was before there was any.
+            oauth.iter().fold(form, |form, oauth| with_oauth(form, key, oauth))
+        }
     };
     let filter = &server.filter;
     let form = form.flag(filter.allow.is_some()).list(filter.allow.as_deref().unwrap_or_default().iter().map(String::as_str));
@@ -78,6 +82,7 @@ fn form(server: &ServerDefinition, key: &MachineKey) -> Canonical {
     let form = form.list(filter.deny.iter().map(String::as_str)).text(confirm).flag(server.pin_executable).flag(server.pin_values);
     // Where the config says nothing of these, the form is what it was before they existed: approvals of then still hold.
     let form = if server.allow_insecure_http { form.text("allowInsecureHttp") } else { form };
+    let form = if server.roots.is_empty() { form } else { form.text("roots").list(server.roots.iter().map(String::as_str)) };
     let (resources, prompts) = (&server.resource_filter, &server.prompt_filter);
     let form = filtered(form, "resources", resources.allow.as_deref(), &resources.deny);
     filtered(form, "prompts", prompts.allow.as_deref(), &prompts.deny)
@@ -89,6 +94,21 @@ fn filtered(form: Canonical, kind: &str, allow: Option<&[String]>, deny: &[Strin
     }
     let form = form.text(kind).flag(allow.is_some()).list(allow.unwrap_or_default().iter().map(String::as_str));
     form.list(deny.iter().map(String::as_str))
+}
+
+/// For whom tokens are asked, and with what.
+fn with_oauth(form: Canonical, key: &MachineKey, oauth: &OAuthDefinition) -> Canonical {
+    let secrets = [("clientSecret", &oauth.client_secret), ("privateKey", &oauth.private_key)];
+    let secrets: Vec<_> = secrets.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value.clone()?))).collect();
+    let form = form
+        .text("oauth")
+        .optional(oauth.client_id.as_deref())
+        .list(oauth.scopes.iter().map(String::as_str))
+        .optional(oauth.client_metadata_url.as_deref())
+        .optional(oauth.callback_port.map(|port| port.to_string()).as_deref())
+        .text(oauth.grant.name())
+        .optional(oauth.signing_algorithm.map(SigningAlgorithm::name));
+    keyed(form, key, "oauth", &secrets)
 }
 
 /// Names and values as the config writes them: a variable by its name, so that a token that was rotated does not ask again.
@@ -148,6 +168,17 @@ mod tests {
             r#""url": "https://example.com/x""#,
             r#""url": "https://example.com/x", "headers": { "A": "1" }"#,
             r#""url": "https://example.com/x", "headers": { "A": "2" }"#,
+            r#""url": "https://example.com/x", "oauth": {}"#,
+            r#""url": "https://example.com/x", "oauth": { "clientId": "1" }"#,
+            r#""url": "https://example.com/x", "oauth": { "clientId": "1", "clientSecret": "1" }"#,
+            r#""url": "https://example.com/x", "oauth": { "clientId": "1", "clientSecret": "2" }"#,
+            r#""url": "https://example.com/x", "oauth": { "clientId": "1", "clientSecret": "1", "grant": "client_credentials" }"#,
+            r#""url": "https://example.com/x", "oauth": { "clientId": "1", "privateKey": "1", "grant": "client_credentials" }"#,
+            r#""url": "https://example.com/x", "oauth": { "clientId": "1", "privateKey": "1", "grant": "client_credentials", "signingAlgorithm": "ES256" }"#,
+            r#""url": "https://example.com/x", "oauth": { "scopes": ["a", "b"] }"#,
+            r#""url": "https://example.com/x", "oauth": { "scopes": ["a"] }"#,
+            r#""url": "https://example.com/x", "oauth": { "callbackPort": 1 }"#,
+            r#""url": "https://example.com/x", "oauth": { "clientMetadataUrl": "https://example.com/c" }"#,
         ];
         let digests: std::collections::BTreeSet<_> = variants.iter().map(|fields| of(fields, &key)).collect();
         assert_eq!(digests.len(), variants.len());

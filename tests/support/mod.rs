@@ -10,7 +10,10 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use hyperlight_mcp::client::{Connection, Launch, Watchdog};
+use hyperlight_mcp::catalog::Manifest;
+use hyperlight_mcp::client::{
+    Caller, ConnectClock, Connection, Elicitation, ElicitationAnswer, Launch, Notice, Observer, Reply, Sampling, Target, Watchdog,
+};
 use hyperlight_mcp::config::ResolvedCommand;
 use hyperlight_mcp::sandbox::GuestChoice;
 use serde_json::{Map, Value as Json};
@@ -97,20 +100,40 @@ impl Scene {
         flags.iter().copied().chain(["--log", &log]).map(str::to_owned).collect()
     }
 
-    pub fn launch(&self, server: &str, flags: &[&str]) -> Launch {
-        let command = ResolvedCommand {
+    pub fn command(&self, server: &str, flags: &[&str]) -> ResolvedCommand {
+        ResolvedCommand {
             command: FIXTURE.to_owned(),
             arguments: self.arguments(server, flags),
             environment: Vec::new(),
             working_directory: self.folder.path().to_owned(),
             secrets: Vec::new(),
-        };
-        Launch { server: server.to_owned(), command, redact: Arc::new(str::to_owned) }
+        }
+    }
+
+    pub fn launch(&self, server: &str, flags: &[&str]) -> Launch {
+        self.launch_command(server, self.command(server, flags), patience())
+    }
+
+    pub fn launch_command(&self, server: &str, command: ResolvedCommand, limit: Duration) -> Launch {
+        Launch {
+            server: server.to_owned(),
+            target: Target::Process(command),
+            redact: Arc::new(str::to_owned),
+            clock: ConnectClock::start(None, Some(u64::try_from(limit.as_millis()).unwrap()), 0),
+            protocol_version: None,
+            era: Some(hyperlight_mcp::client::Era::Initialize),
+            roots: Vec::new(),
+            elicits: false,
+        }
     }
 
     /// A connection to the fixture as server `s`.
     pub async fn open(&self, flags: &[&str]) -> hyperlight_mcp::Result<Connection> {
-        Connection::open(&self.launch("s", flags), &Watchdog::new(self.watchdog_program()).into(), patience()).await
+        self.open_launch(&self.launch("s", flags)).await
+    }
+
+    pub async fn open_launch(&self, launch: &Launch) -> hyperlight_mcp::Result<Connection> {
+        Connection::open(launch, &Watchdog::new(self.watchdog_program()).into(), Arc::new(Quiet)).await
     }
 
     /// All that the fixture has logged for a server.
@@ -194,4 +217,46 @@ pub fn write_script(path: &Path, script: &str) {
     fs::write(&new, format!("#!/bin/sh\n{script}\n")).unwrap();
     fs::set_permissions(&new, fs::Permissions::from_mode(0o755)).unwrap();
     fs::rename(&new, path).unwrap();
+}
+
+/// Nobody: asked nothing, told nothing.
+pub struct Quiet;
+
+impl Caller for Quiet {
+    fn identity(&self) -> u64 {
+        0
+    }
+
+    fn can_elicit(&self) -> bool {
+        false
+    }
+
+    fn elicit(&self, _elicitation: Elicitation) -> Option<Reply<ElicitationAnswer>> {
+        None
+    }
+
+    fn sample(&self, _sampling: Sampling) -> Option<Reply<Json>> {
+        None
+    }
+
+    fn notice(&self, _server: &str, _tool: &str, _notice: &Notice) {}
+
+    fn pause(&self) -> Option<Box<dyn Send + Sync>> {
+        None
+    }
+}
+
+impl Observer for Quiet {
+    fn lost(&self, _server: &str, _reason: &str) {}
+    fn evicted(&self, _server: &str, _made_room_for: &str) {}
+    fn idled_out(&self, _server: &str) {}
+    fn manifest_read(&self, _server: &str, _manifest: &Arc<Manifest>) {}
+    fn notice(&self, _server: &str, _notice: &Notice) {}
+    fn resource_updated(&self, _server: &str, _uri: &str) {}
+    fn elicited(&self, _server: &str) {}
+    fn question_cancelled(&self, _server: &str, _reason: &str) {}
+
+    fn nobody_in_particular(&self) -> Arc<dyn Caller> {
+        Arc::new(Quiet)
+    }
 }

@@ -1,0 +1,237 @@
+// Servers that others wrote, as they are published: three in TypeScript (one of them over HTTP as well), one in Python that speaks both
+// eras of the protocol. Each is approved, lists, answers as its documentation says, and is gone with its gateway.
+import assert from 'node:assert/strict'
+import { execFileSync, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { mkdirSync, readFileSync, realpathSync, writeFileSync } from 'node:fs'
+import { createServer } from 'node:net'
+import { join } from 'node:path'
+import { createInterface } from 'node:readline'
+import { describe, test } from 'node:test'
+import { pathToFileURL } from 'node:url'
+import { gitServer } from '../scripts/lib/tools.mjs'
+import { children, folder, ms, openApproved, root, waitFor } from './support.mjs'
+
+const TIMEOUT = { timeout: ms(60_000) }
+const program = (name) => join(root, `node_modules/@modelcontextprotocol/server-${name}/dist/index.js`)
+const node = (name, ...args) => ({ command: process.execPath, args: [program(name), ...args], confirm: 'never' })
+/** Emulated, Python takes longer to start than users' servers may. */
+const limits = { connectTimeoutMs: ms(10_000) }
+
+/** A gateway on one server, named `it`, and what a test does with it. When it is closed, no process of its is left. */
+async function open(t, server, options) {
+  const before = children().map(({ pid }) => pid)
+  const gateway = await openApproved(t, { it: server }, { limits, ...options })
+  t.after(() => {
+    const left = children().filter(({ pid }) => !before.includes(pid))
+    assert.deepEqual(left, [], 'left after close()')
+  })
+  return {
+    gateway,
+    report: await gateway.test('it'),
+    call: (tool, args, callOptions) => gateway.callTool('it', tool, args, callOptions),
+    text: async (tool, args, callOptions) => textOf(await gateway.callTool('it', tool, args, callOptions)),
+  }
+}
+
+function textOf({ content, isError }) {
+  const text = content.map((block) => block.text ?? `(${block.type})`).join('\n')
+  assert.equal(isError, false, text)
+  return text
+}
+
+describe('server-filesystem', TIMEOUT, () => {
+  test('reads, writes and edits within its folder, in structured content too, and nowhere else', async (t) => {
+    const path = realpathSync(folder(t))
+    writeFileSync(join(path, 'a.txt'), 'first\nsecond\n')
+    const { report, call, text } = await open(t, node('filesystem', path))
+    assert.equal(report.tools.length, 14)
+    assert.equal(report.serverName, 'secure-filesystem-server')
+    const { content, structuredContent } = await call('read_text_file', { path: join(path, 'a.txt'), head: 1 })
+    assert.deepEqual(content, [{ type: 'text', text: 'first' }])
+    assert.deepEqual(structuredContent, { content: 'first' })
+    await text('write_file', { path: join(path, 'b.txt'), content: 'ä€😀' })
+    assert.equal(readFileSync(join(path, 'b.txt'), 'utf8'), 'ä€😀')
+    const edited = await text('edit_file', { path: join(path, 'a.txt'), edits: [{ oldText: 'second', newText: 'third' }] })
+    assert.match(edited, /-second\n\+third/)
+    assert.equal(await text('list_directory', { path }), '[FILE] a.txt\n[FILE] b.txt')
+    const refused = await call('read_text_file', { path: '/etc/hostname' })
+    assert.equal(refused.isError, true)
+    assert.match(refused.content[0].text, /^Access denied/)
+  })
+})
+
+describe('server-memory', TIMEOUT, () => {
+  test('keeps a graph from one connection to the next', async (t) => {
+    const file = join(folder(t), 'memory.jsonl')
+    const { gateway, report, call } = await open(t, { ...node('memory'), env: { MEMORY_FILE_PATH: file } })
+    assert.equal(report.tools.length, 9)
+    const entities = [
+      { name: 'Ada', entityType: 'person', observations: ['counts'] },
+      { name: 'Engine', entityType: 'machine', observations: [] },
+    ]
+    const relations = [{ from: 'Ada', to: 'Engine', relationType: 'programs' }]
+    assert.deepEqual((await call('create_entities', { entities })).structuredContent, { entities })
+    await call('create_relations', { relations })
+    await call('add_observations', { observations: [{ entityName: 'Engine', contents: ['was never built'] }] })
+    await gateway.test('it') // connects anew
+    const { structuredContent } = await call('search_nodes', { query: 'never built' })
+    assert.deepEqual(structuredContent.entities, [{ ...entities[1], observations: ['was never built'] }])
+    assert.deepEqual((await call('read_graph')).structuredContent.relations, relations)
+    assert.equal((await call('add_observations', { observations: [{ entityName: 'Nobody', contents: ['x'] }] })).isError, true)
+  })
+})
+
+/** What server-everything does on either transport. */
+function everything(server) {
+  test('lists its tools; text, numbers, structured content, images, links and annotations arrive as they were sent', async (t) => {
+    const { report, call, text } = await open(t, await server(t))
+    assert.equal(report.serverName, 'mcp-servers/everything')
+    assert.ok(report.tools.length >= 12, report.tools.join())
+    assert.equal(await text('echo', { message: 'ä€😀' }), 'Echo: ä€😀')
+    assert.equal(await text('get-sum', { a: 2, b: 3 }), 'The sum of 2 and 3 is 5.')
+    const structured = await call('get-structured-content', { location: 'New York' })
+    assert.deepEqual(structured.structuredContent, { temperature: 33, conditions: 'Cloudy', humidity: 82 })
+    const [, image] = (await call('get-tiny-image')).content
+    assert.equal(image.mimeType, 'image/png')
+    assert.match(Buffer.from(image.data, 'base64').toString('latin1'), /^\x89PNG/)
+    const [, link] = (await call('get-resource-links', { count: 1 })).content
+    assert.deepEqual([link.type, link.mimeType], ['resource_link', 'text/plain'])
+    const [, { resource }] = (await call('get-resource-reference', { resourceType: 'Text', resourceId: 7 })).content
+    assert.equal(resource.uri, 'demo://resource/dynamic/text/7')
+    const [annotated] = (await call('get-annotated-message', { messageType: 'error', includeImage: false })).content
+    assert.deepEqual(annotated.annotations, { priority: 1, audience: ['user', 'assistant'] })
+    const bad = await call('get-sum', { a: 'two', b: 3 })
+    assert.equal(bad.isError, true, 'its own complaint about an argument is a result')
+  })
+
+  test('reports the progress of a long call, in order', async (t) => {
+    const events = []
+    const { text } = await open(t, await server(t), { onEvent: (event) => event.type === 'progress' && events.push(event) })
+    await text('trigger-long-running-operation', { duration: 0.3, steps: 6 })
+    assert.deepEqual(
+      events.map(({ server, tool, progress, total }) => [server, tool, progress, total]),
+      [1, 2, 3, 4, 5, 6].map((step) => ['it', 'trigger-long-running-operation', step, 6]),
+    )
+  })
+
+  test('asks a person (form, address), a model, and for the folder, and hears their answers', async (t) => {
+    const asked = []
+    const onElicit = (request) => {
+      asked.push(request)
+      return request.mode === 'url' ? { action: 'accept' } : { action: 'accept', content: { name: 'Ada', check: true } }
+    }
+    const onSample = ({ params }) => {
+      const { text } = [params.messages[0].content].flat()[0]
+      return { role: 'assistant', content: { type: 'text', text: `to "${text}": 42` }, model: 'a-model', stopReason: 'endTurn' }
+    }
+    const workspaceFolder = folder(t)
+    const { text } = await open(t, await server(t), { onElicit, onSample, workspaceFolder })
+    const form = await text('trigger-elicitation-request')
+    assert.match(form, /Name: Ada\n- Agreed to terms: true\n/)
+    assert.match(form, /Favorite Integer: 42\n- Favorite Number: 3\.14/, 'the defaults of what was left out')
+    assert.deepEqual([asked[0].server, asked[0].tool, asked[0].mode], ['it', 'trigger-elicitation-request', 'form'])
+    await text('trigger-url-elicitation', { url: 'https://example.com/pay', elicitationId: 'e1' })
+    assert.deepEqual([asked[1].mode, asked[1].url, asked[1].elicitationId], ['url', 'https://example.com/pay', 'e1'])
+    assert.match(await text('trigger-sampling-request', { prompt: 'six times seven' }), /to \\?".*six times seven\\?": 42/)
+    assert.ok((await text('get-roots-list')).includes(pathToFileURL(workspaceFolder).href))
+  })
+
+  test('has its tasks polled to their end', async (t) => {
+    const { report, text } = await open(t, await server(t))
+    assert.ok(report.tools.includes('simulate-research-query'))
+    assert.match(await text('simulate-research-query', { topic: 'tides' }), /^# Research Report: tides/)
+  })
+
+  test('gives resources, templates, prompts and completions', async (t) => {
+    const { gateway } = await open(t, await server(t))
+    const resources = await gateway.resources('it')
+    assert.ok(resources.length > 0)
+    const read = await gateway.readResource('it', 'demo://resource/dynamic/text/3')
+    assert.match(read.contents[0].text, /^Resource 3: This is a plaintext resource/)
+    const blob = await gateway.readResource('it', 'demo://resource/dynamic/blob/3')
+    assert.match(Buffer.from(blob.contents[0].blob, 'base64').toString(), /^Resource 3: This is a base64 blob/)
+    const prompts = (await gateway.prompts('it')).map(({ name }) => name)
+    assert.deepEqual(prompts.toSorted(), ['args-prompt', 'completable-prompt', 'resource-prompt', 'simple-prompt'])
+    const { messages } = await gateway.getPrompt('it', 'args-prompt', { city: 'Austin', state: 'Texas' })
+    assert.deepEqual(messages, [{ role: 'user', content: { type: 'text', text: "What's weather in Austin, Texas?" } }])
+    const ref = { type: 'ref/prompt', name: 'completable-prompt' }
+    const { completion } = await gateway.complete('it', ref, { name: 'department', value: 'E' })
+    assert.deepEqual(completion.values, ['Engineering'])
+  })
+}
+
+describe('server-everything over stdio', TIMEOUT, () => everything(() => node('everything')))
+
+describe('server-everything over HTTP', TIMEOUT, () => {
+  everything(async (t) => (await startHttp(t)).config)
+
+  test('has its session ended by us, and outlives the gateway', async (t) => {
+    const { config, child, said } = await startHttp(t)
+    const { gateway, text } = await open(t, config)
+    assert.equal(await text('echo', { message: 'hi' }), 'Echo: hi')
+    await gateway.close()
+    await waitFor('the end of the session', () => said().includes('Received session termination request'))
+    assert.equal(child.exitCode, null)
+  })
+})
+
+/** server-everything in its HTTP mode, on a free port, ended after the test. */
+async function startHttp(t) {
+  const port = await freePort()
+  const env = { ...process.env, PORT: String(port) }
+  delete env.NODE_TEST_CONTEXT
+  const child = spawn(process.execPath, [program('everything'), 'streamableHttp'], { env, stdio: ['ignore', 'pipe', 'pipe'] })
+  t.after(async () => {
+    child.kill('SIGKILL')
+    if (child.exitCode === null && child.signalCode === null) await once(child, 'exit')
+  })
+  let said = ''
+  child.stdout.on('data', (text) => {
+    said += text
+  })
+  for await (const line of createInterface({ input: child.stderr })) if (line.includes('listening')) break
+  child.stderr.resume()
+  return { config: { type: 'http', url: `http://127.0.0.1:${port}/mcp`, confirm: 'never' }, child, said: () => said }
+}
+
+async function freePort() {
+  const server = createServer().listen(0)
+  await once(server, 'listening')
+  const { port } = server.address()
+  server.close()
+  await once(server, 'close')
+  return port
+}
+
+describe('mcp-server-git', TIMEOUT, () => {
+  for (const protocolVersion of ['2025-11-25', '2026-07-28']) {
+    test(`works on a repository, in the era of ${protocolVersion}`, async (t) => {
+      const repo = join(realpathSync(folder(t)), 'repo')
+      mkdirSync(repo)
+      const identity = {
+        GIT_AUTHOR_NAME: 'Ada',
+        GIT_AUTHOR_EMAIL: 'ada@example.com',
+        GIT_COMMITTER_NAME: 'Ada',
+        GIT_COMMITTER_EMAIL: 'ada@example.com',
+      }
+      const git = (...args) => execFileSync('git', ['-C', repo, ...args], { encoding: 'utf8', env: { ...process.env, ...identity } })
+      git('init', '--quiet', '--initial-branch', 'main')
+      writeFileSync(join(repo, 'a.txt'), 'first\n')
+      const server = { command: gitServer(), args: ['--repository', repo], env: identity, protocolVersion, confirm: 'never' }
+      const { report, call, text } = await open(t, server)
+      assert.deepEqual([report.serverName, report.era, report.tools.length], ['mcp-git', protocolVersion, 12])
+      const repo_path = repo
+      assert.match(await text('git_status', { repo_path }), /Untracked files:\n.*\n\ta\.txt/s)
+      await text('git_add', { repo_path, files: ['a.txt'] })
+      assert.match(await text('git_diff_staged', { repo_path }), /\+first/)
+      assert.match(await text('git_commit', { repo_path, message: 'Begin' }), /committed/i)
+      assert.equal(git('log', '--format=%an: %s'), 'Ada: Begin\n')
+      assert.match(await text('git_log', { repo_path }), /Message: ['"]?Begin/)
+      await text('git_create_branch', { repo_path, branch_name: 'next' })
+      assert.equal(await text('git_branch', { repo_path, branch_type: 'local' }), '* main\n  next')
+      const elsewhere = await call('git_status', { repo_path: '/' })
+      assert.equal(elsewhere.isError, true)
+    })
+  }
+})

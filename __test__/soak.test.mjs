@@ -1,0 +1,26 @@
+// The short form of `npm run soak`, in a process of its own, since it counts what the process holds.
+import assert from 'node:assert/strict'
+import { execFile } from 'node:child_process'
+import { test } from 'node:test'
+import { promisify } from 'node:util'
+import { emulated, ms, root } from './support.mjs'
+
+const LIMIT = { timeout: ms(60_000) }
+
+test(
+  'while servers are killed every second, each call ends in its result or a named error, at most once, and nothing grows',
+  LIMIT,
+  async (t) => {
+    // Emulated, eight guests at once are slow enough for the calls to last longer by themselves.
+    const args = ['--calls', emulated ? '100' : '300', '--seconds', '10', '--json']
+    const environment = { ...process.env }
+    delete environment.NODE_TEST_CONTEXT
+    const started = promisify(execFile)(process.execPath, ['--expose-gc', 'scripts/lib/soak.mjs', ...args], { cwd: root, env: environment })
+    const { stdout, stderr } = await started.catch((failed) => failed)
+    assert.notEqual(stdout, '', stderr)
+    const { problems, ...figures } = JSON.parse(stdout)
+    t.diagnostic(JSON.stringify(figures))
+    assert.deepEqual(problems, [], JSON.stringify(figures))
+    assert.ok(figures.kills > 0 && figures.succeeded > figures.calls / 2, JSON.stringify(figures))
+  },
+)

@@ -1,0 +1,221 @@
+// scripts/soak: what must hold however often servers die under their calls.
+//
+// - Every call ends, in its own result or in an error with a code that says so, and soon.
+// - A call is executed at most once, and exactly once where it gave a result: the servers' tool `counted` writes each execution down.
+// - Memory, threads, descriptors and processes are the same at the end as after the warm-up, and all processes are gone at last.
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join, resolve } from 'node:path'
+import { parseArgs } from 'node:util'
+import { Gateway } from '../../index.mjs'
+
+const { values: options } = parseArgs({
+  options: {
+    calls: { type: 'string', default: '10000' },
+    seconds: { type: 'string', default: '60' },
+    seed: { type: 'string', default: String(Date.now() % 1_000_000) },
+    json: { type: 'boolean', default: false },
+  },
+})
+const [calls, seconds, seed] = [options.calls, options.seconds, options.seed].map(Number)
+const FIXTURE = resolve('target/release/fixture-server')
+const SERVERS = 5
+const SANDBOXES = 8
+/** Calls of one run, and callers without a sandbox beside those with one. */
+const [BATCH, DIRECT] = [8, 2]
+/** How a call may end where its server was killed. */
+const EXPECTED = new Set(['ERR_SERVER_EXITED', 'ERR_CONNECT_FAILED'])
+/** A call takes as long as its server was told to, and then a reconnection may be due. */
+const [LIMIT_MS, GROWTH_MIB] = [10_000, 12]
+
+const GUEST = `
+  import { call } from "host:mcp";
+  export const handler = (calls) => calls.map(({ server, key, ms }) => {
+    const started = performance.now();
+    const ended = (outcome) => ({ server, key, ms, took: performance.now() - started, ...outcome });
+    try { return ended({ result: call(server, "counted", { key, ms }).structuredContent }) }
+    catch ({ code, message }) { return ended({ code, message }) }
+  });`
+
+/** Numbers from 0 to 1 that are the same with the same seed (mulberry32). */
+function random(seed) {
+  let state = seed
+  return () => {
+    state = (state + 0x6d2b79f5) | 0
+    let mixed = Math.imul(state ^ (state >>> 15), 1 | state)
+    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 4_294_967_296
+  }
+}
+
+/** This process's children, the watchdog included. */
+function children() {
+  const found = []
+  for (const pid of readdirSync('/proc').filter((name) => /^\d+$/.test(name))) {
+    try {
+      const [, name, parent] = /^\d+ \((.*)\) \S (\d+)/s.exec(readFileSync(`/proc/${pid}/stat`, 'utf8'))
+      if (Number(parent) === process.pid) found.push({ pid: Number(pid), name })
+    } catch {
+      // It has ended meanwhile.
+    }
+  }
+  return found
+}
+
+const sleep = (ms) => new Promise((done) => setTimeout(done, ms))
+
+/** What this process holds. A run's thread and a server's pipes go a moment after its end, so it is asked until it stays the same. */
+async function resources() {
+  const now = () => {
+    globalThis.gc()
+    const status = readFileSync('/proc/self/status', 'utf8')
+    const kib = [...status.matchAll(/Rss(?:Anon|Shmem):\s+(\d+)/g)].reduce((sum, [, size]) => sum + Number(size), 0)
+    const count = (path) => readdirSync(path).length
+    return { mib: kib / 1024, threads: count('/proc/self/task'), descriptors: count('/proc/self/fd'), processes: children().length }
+  }
+  let last = now()
+  for (let same = 0; same < 5; ) {
+    await sleep(50)
+    const next = now()
+    same = ['threads', 'descriptors', 'processes'].every((what) => next[what] === last[what]) ? same + 1 : 0
+    last = next
+  }
+  return last
+}
+
+/** Kills a server each second until it is stopped; then says how many it were. */
+function startKilling(chance) {
+  let kills = 0
+  const timer = setInterval(() => {
+    const servers = children().filter(({ name }) => name === 'fixture-server')
+    if (servers.length === 0) return
+    process.kill(servers[Math.floor(chance() * servers.length)].pid, 'SIGKILL')
+    kills += 1
+  }, 1000)
+  return () => {
+    clearInterval(timer)
+    return kills
+  }
+}
+
+/** The calls of one lane: of a sandbox, in runs of several, or direct ones. */
+async function* batches(lane, count) {
+  const chance = random(seed * 1000 + lane)
+  const mean = (seconds * 1000 * (SANDBOXES + DIRECT)) / calls
+  const one = (index) => ({ server: `s${Math.floor(chance() * SERVERS)}`, key: `${lane}-${index}`, ms: Math.round(chance() * 2 * mean) })
+  for (let index = 0; index < count; index += BATCH) {
+    yield Array.from({ length: Math.min(BATCH, count - index) }, (_, offset) => one(`${count}-${index + offset}`))
+  }
+}
+
+async function direct(gateway, { server, key, ms }) {
+  const started = performance.now()
+  const outcome = await gateway.callTool(server, 'counted', { key, ms }).then(
+    ({ structuredContent }) => ({ result: structuredContent }),
+    ({ code, message }) => ({ code, message }),
+  )
+  return { server, key, ms, took: performance.now() - started, ...outcome }
+}
+
+/** So many calls on all lanes at once, under fire: their outcomes, and how many servers were killed. */
+async function phase(gateway, sandboxes, count) {
+  const stop = startKilling(random(seed + count))
+  const each = Math.ceil(count / (SANDBOXES + DIRECT))
+  const outcomes = []
+  const lane = async (number) => {
+    for await (const batch of batches(number, each)) {
+      if (number < SANDBOXES) outcomes.push(...(await sandboxes[number].run(GUEST, { input: batch })).value)
+      else for (const call of batch) outcomes.push(await direct(gateway, call))
+    }
+  }
+  await Promise.all(Array.from({ length: SANDBOXES + DIRECT }, (_, number) => lane(number)))
+  return { outcomes, kills: stop() }
+}
+
+/** One call of each server that succeeds: all are connected then, whoever was killed last. */
+async function wake(gateway, names) {
+  for (const name of names) {
+    for (let attempt = 0; (await direct(gateway, { server: name, key: `wake-${Math.random()}`, ms: 0 })).code; attempt += 1) {
+      if (attempt === 20) throw new Error(`${name} does not come back`)
+      await sleep(500)
+    }
+  }
+}
+
+/** What is wrong with these outcomes, seen against what the servers wrote down. */
+function judge(outcomes, ledgers) {
+  const executed = new Map()
+  for (const key of ledgers.flatMap((path) => readFileSync(path, 'utf8').split('\n').filter(Boolean))) {
+    executed.set(key, (executed.get(key) ?? 0) + 1)
+  }
+  const problems = [...executed].filter(([, times]) => times > 1).map(([key, times]) => `call ${key} was executed ${times} times`)
+  for (const { key, ms, took, result, code, message } of outcomes) {
+    if (code ? !EXPECTED.has(code) : result?.key !== key)
+      problems.push(`call ${key} ended as none should: ${code} ${message} ${JSON.stringify(result)}`)
+    if (!code && executed.get(key) !== 1) problems.push(`call ${key} gave a result and was executed ${executed.get(key) ?? 0} times`)
+    if (took > ms + LIMIT_MS) problems.push(`call ${key} took ${Math.round(took)} ms instead of ${ms}`)
+  }
+  return problems
+}
+
+function growth(before, after) {
+  const problems = ['threads', 'descriptors', 'processes']
+    .filter((what) => after[what] > before[what])
+    .map((what) => `${before[what]} ${what} became ${after[what]}`)
+  if (after.mib - before.mib > GROWTH_MIB) problems.push(`${Math.round(before.mib)} MiB became ${Math.round(after.mib)}`)
+  return problems
+}
+
+async function soak(folder) {
+  const names = Array.from({ length: SERVERS }, (_, index) => `s${index}`)
+  const ledgers = names.map((name) => join(folder, `${name}.ledger`))
+  const config = {
+    mcpServers: Object.fromEntries(
+      names.map((name, at) => [name, { command: FIXTURE, args: ['--ledger', ledgers[at]], confirm: 'never' }]),
+    ),
+  }
+  const gateway = await Gateway.open({
+    config,
+    stateDir: join(folder, 'state'),
+    limits: { maxConnections: SERVERS },
+    guest: process.env.HYPERLIGHT_MCP_GUEST ?? 'auto',
+  })
+  for (const name of names) await gateway.approve(name)
+  for (const name of names) await gateway.enable(name)
+  const sandboxes = []
+  for (let index = 0; index < SANDBOXES; index += 1) sandboxes.push(await gateway.sandbox())
+  const warm = await phase(gateway, sandboxes, Math.ceil(calls / 5))
+  await wake(gateway, names)
+  const before = await resources()
+  const main = await phase(gateway, sandboxes, calls - warm.outcomes.length)
+  await wake(gateway, names)
+  const after = await resources()
+  await gateway.close()
+  const outcomes = [...warm.outcomes, ...main.outcomes]
+  const problems = [...judge(outcomes, ledgers), ...growth(before, after)]
+  if (children().length > 0) problems.push(`left after close(): ${children().map(({ name }) => name)}`)
+  return { seed, ...figures(outcomes), kills: warm.kills + main.kills, before, after, problems }
+}
+
+function figures(outcomes) {
+  const codes = {}
+  for (const { code } of outcomes) if (code) codes[code] = (codes[code] ?? 0) + 1
+  const succeeded = outcomes.filter(({ code }) => !code).length
+  const latestMs = Math.round(Math.max(...outcomes.map(({ ms, took }) => took - ms)))
+  return { calls: outcomes.length, succeeded, codes, latestMs }
+}
+
+const folder = mkdtempSync(join(tmpdir(), 'hyperlight-mcp-soak-'))
+try {
+  const report = await soak(folder)
+  if (options.json) console.log(JSON.stringify(report))
+  else {
+    const { problems, ...rest } = report
+    console.log(rest)
+    for (const problem of problems.slice(0, 20)) console.log(`FAILED: ${problem}`)
+    if (problems.length > 20) console.log(`and ${problems.length - 20} more`)
+  }
+  process.exitCode = report.problems.length > 0 ? 1 : 0
+} finally {
+  rmSync(folder, { recursive: true, force: true })
+}

@@ -1,0 +1,67 @@
+//! What came of a request: the server's own words as they are, or a failure and whether the request may have been carried out.
+
+use rmcp::model::ErrorData;
+use rmcp::service::ServiceError;
+use serde_json::Value as Json;
+
+use super::transport::{MALFORMED_MARK, OVERSIZE_MARK};
+use crate::error::Error;
+use crate::limits::MAX_WIRE_MESSAGE_BYTES;
+
+const MAX_ERROR_BYTES: usize = 4 * 1024;
+
+/// Whether a request reached its server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sent {
+    /// It certainly never left: it may be sent again.
+    No,
+    /// It may have been carried out.
+    Maybe,
+}
+
+/// A request without an answer that can be used.
+#[derive(Debug)]
+pub struct CallFailure {
+    pub error: Error,
+    pub sent: Sent,
+}
+
+impl CallFailure {
+    pub(super) fn unsent(error: Error) -> Self {
+        Self { error, sent: Sent::No }
+    }
+}
+
+impl From<Error> for CallFailure {
+    fn from(error: Error) -> Self {
+        Self { error, sent: Sent::Maybe }
+    }
+}
+
+/// An answer that is an error: the server's own, or one that the transport put in the place of what cannot be used.
+pub(super) fn protocol_error(server: &str, what: &str, error: &ErrorData) -> Error {
+    let mark = |name: &str| error.data.as_ref().and_then(|data| data.get(name));
+    if let Some(bytes) = mark(OVERSIZE_MARK) {
+        let what = format!("the answer of {server}.{what}");
+        return Error::ResponseTooLarge {
+            what,
+            size: bytes.to_string(),
+            limit: MAX_WIRE_MESSAGE_BYTES,
+            limit_name: "one message on the wire",
+        };
+    }
+    let malformed = mark(MALFORMED_MARK).and_then(Json::as_str);
+    let message = malformed.map_or_else(|| error.message.to_string(), |problem| format!("its answer is no valid JSON: {problem}"));
+    Error::Protocol { server: server.to_owned(), tool: what.to_owned(), code: i64::from(error.code.0), message: cut(message) }
+}
+
+/// The JSON-RPC error, if the server answered with one.
+pub(super) fn error_data(error: &ServiceError) -> Option<&ErrorData> {
+    if let ServiceError::McpError(error) = error { Some(error) } else { None }
+}
+
+/// A server's own words in an error of ours.
+pub(super) fn cut(text: String) -> String {
+    let end = text.floor_char_boundary(MAX_ERROR_BYTES);
+    if end < text.len() { format!("{}… [cut]", &text[..end]) } else { text }
+}

@@ -1,0 +1,103 @@
+//! Whom a server reaches while it is called: what it asks and what it tells goes to the call's own caller.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde_json::Value as Json;
+
+use super::tap::Notice;
+use crate::catalog::Manifest;
+use crate::error::Result;
+
+/// An answer that may take a person's time.
+pub type Reply<T> = Pin<Box<dyn Future<Output = Result<T>> + Send>>;
+
+/// What a server asks a person.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Elicitation {
+    pub server: String,
+    /// The raw name of the tool that is being called; missing outside a call.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool: Option<String>,
+    #[serde(flatten)]
+    pub question: Question,
+}
+
+/// The two forms of a question (MCP 2025-11-25, client/elicitation).
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(tag = "mode", rename_all = "lowercase", rename_all_fields = "camelCase")]
+pub enum Question {
+    /// Fields to fill in, described by a schema of primitives.
+    Form { message: String, requested_schema: Json },
+    /// A page to be opened; what happens there stays between the person and the server.
+    Url {
+        message: String,
+        url: String,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        elicitation_id: Option<String>,
+    },
+}
+
+/// What the person said.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ElicitationAnswer {
+    /// With the fields, where there were any.
+    Accept(Option<Json>),
+    Decline,
+    Cancel,
+}
+
+/// A server that wants a model's answer: the parameters of `sampling/createMessage`.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Sampling {
+    pub server: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool: Option<String>,
+    pub params: Json,
+}
+
+/// Whoever made a call.
+pub trait Caller: Send + Sync {
+    /// Calls of one identity ask the same person.
+    fn identity(&self) -> u64;
+
+    /// Whether anybody would be asked.
+    fn can_elicit(&self) -> bool;
+
+    /// `None`: nobody can be asked.
+    fn elicit(&self, elicitation: Elicitation) -> Option<Reply<ElicitationAnswer>>;
+
+    /// `None`: there is no model to ask.
+    fn sample(&self, sampling: Sampling) -> Option<Reply<Json>>;
+
+    /// Must not block.
+    fn notice(&self, server: &str, tool: &str, notice: &Notice);
+
+    /// Stops whatever clock runs above the call's own, as long as the value lives.
+    fn pause(&self) -> Option<Box<dyn Send + Sync>>;
+}
+
+/// What becomes of connections, told as it happens. Must not block.
+pub trait Observer: Send + Sync {
+    /// A connection ended without anybody having asked for it.
+    fn lost(&self, server: &str, reason: &str);
+    /// It gave way to another server's.
+    fn evicted(&self, server: &str, made_room_for: &str);
+    /// Nobody had used it for as long as its `idleTimeoutMs` says.
+    fn idled_out(&self, server: &str);
+    /// The server's lists were read again after it had said that they changed.
+    fn manifest_read(&self, server: &str, manifest: &Arc<Manifest>);
+    /// Something that belongs to no call, or to no certain one.
+    fn notice(&self, server: &str, notice: &Notice);
+    /// A resource that was subscribed to has changed.
+    fn resource_updated(&self, server: &str, uri: &str);
+    /// The server asked a person something: from now on its callers are told apart.
+    fn elicited(&self, server: &str);
+    /// A question that reached nobody.
+    fn question_cancelled(&self, server: &str, reason: &str);
+    /// Who is asked outside any call.
+    fn nobody_in_particular(&self) -> Arc<dyn Caller>;
+}

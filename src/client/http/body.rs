@@ -1,0 +1,69 @@
+//! Bodies, read no further than they may be.
+
+use std::time::Duration;
+
+use reqwest::Response;
+
+use super::failure::HttpFailure;
+use super::target::HttpLimits;
+
+/// How much of a refusal is read, and for how long.
+const REFUSAL_BYTES: usize = 64 * 1024;
+const REFUSAL_TIME: Duration = Duration::from_secs(3);
+
+/// A whole JSON answer.
+pub(super) async fn read_answer(mut response: Response, limits: &HttpLimits) -> Result<Vec<u8>, HttpFailure> {
+    let limit = limits.message_bytes;
+    if let Some(bytes) = response.content_length().filter(|bytes| *bytes > limit as u64) {
+        return Err(HttpFailure::TooLarge { bytes, limit });
+    }
+    let mut body = Vec::new();
+    loop {
+        let waiting_for = "the rest of the answer";
+        let chunk = tokio::time::timeout(limits.body_idle, response.chunk()).await;
+        match chunk.map_err(|_| HttpFailure::TimedOut { waiting_for, after: limits.body_idle })? {
+            Ok(None) => return Ok(body),
+            Ok(Some(chunk)) if chunk.len() > limit - body.len() => {
+                return Err(HttpFailure::TooLarge { bytes: (body.len() + chunk.len()) as u64, limit });
+            }
+            Ok(Some(chunk)) => body.extend_from_slice(&chunk),
+            Err(error) => return Err(HttpFailure::Interrupted { problem: format!("its answer broke off: {}", reason(&error)) }),
+        }
+    }
+}
+
+/// What a refusal says, as far as it comes.
+pub(super) async fn read_refusal(mut response: Response) -> Vec<u8> {
+    let mut body = Vec::new();
+    let reading = async {
+        while let Ok(Some(chunk)) = response.chunk().await {
+            body.extend_from_slice(&chunk[..chunk.len().min(REFUSAL_BYTES - body.len())]);
+            if body.len() == REFUSAL_BYTES {
+                break;
+            }
+        }
+    };
+    let _ = tokio::time::timeout(REFUSAL_TIME, reading).await;
+    body
+}
+
+/// What happened, without the URL, which may hold a secret.
+pub(super) fn reason(error: &reqwest::Error) -> String {
+    let mut innermost: &dyn std::error::Error = error;
+    while let Some(source) = innermost.source() {
+        innermost = source;
+    }
+    if innermost.is::<reqwest::Error>() { "the request failed".to_owned() } else { innermost.to_string() }
+}
+
+/// The kind of a body, without its parameters: `application/json`.
+pub(super) fn content_type(response: &Response) -> String {
+    let header = response.headers().get(http::header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    header.unwrap_or_default().split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
+}
+
+pub(super) fn is_json(content_type: &str) -> bool {
+    content_type == "application/json" || (content_type.starts_with("application/") && content_type.ends_with("+json"))
+}
+
+pub(super) const EVENT_STREAM: &str = "text/event-stream";

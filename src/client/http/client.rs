@@ -1,0 +1,358 @@
+//! rmcp's trait for a client of Streamable HTTP, done by ourselves.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use futures::stream::BoxStream;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use reqwest::Response;
+use rmcp::model::{ClientJsonRpcMessage, JsonRpcMessage};
+use rmcp::transport::streamable_http_client::{SseError, StreamableHttpClient, StreamableHttpError, StreamableHttpPostResponse};
+use serde_json::{Value as Json, json};
+use sse_stream::Sse;
+use tokio_util::sync::CancellationToken;
+
+use super::body::{EVENT_STREAM, content_type, is_json, read_answer, read_refusal};
+use super::exchange::Outgoing;
+use super::failure::HttpFailure;
+use super::raw::{Answer, Awaited, Inbound, Kind, cut, error_in, sort};
+use super::retry::{Again, retry_after};
+use super::stream::{Events, Route, event_of, unknown_method};
+use super::target::{CONTROL_TIMEOUT, Endpoint, HttpLimits};
+use crate::client::tap::Tap;
+
+/// What the tap is shown, and only it, when a session has ended and another one took its place: the server has
+/// forgotten subscriptions and log levels.
+pub(in crate::client) const SESSION_RENEWED: &str = "notifications/hyperlight-mcp/session_renewed";
+
+const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
+const BOTH: &str = "application/json, text/event-stream";
+/// How much of a server's refusal is repeated.
+const DETAIL_BYTES: usize = 300;
+
+type Failed = StreamableHttpError<HttpFailure>;
+
+/// One server's client. Its sockets close with the last of its clones.
+#[derive(Clone)]
+pub(super) struct HttpClient(Arc<Shared>);
+
+pub(super) struct Shared {
+    pub(super) endpoint: Endpoint,
+    pub(super) web: reqwest::Client,
+    pub(super) tap: Tap,
+    pub(super) limits: HttpLimits,
+    /// Ends all that is under way. rmcp's own worker does not look for an end while it starts.
+    pub(super) stop: CancellationToken,
+    session: Mutex<Session>,
+}
+
+/// What is known of the server's session. rmcp forgets one that it has not yet begun to use.
+#[derive(Default)]
+struct Session {
+    begun: bool,
+    /// What is still to be said goodbye to.
+    open: Option<Arc<str>>,
+}
+
+impl std::ops::Deref for HttpClient {
+    type Target = Shared;
+
+    fn deref(&self) -> &Shared {
+        &self.0
+    }
+}
+
+impl HttpClient {
+    pub(super) fn new(endpoint: Endpoint, web: reqwest::Client, tap: Tap, limits: HttpLimits, stop: CancellationToken) -> Self {
+        Self(Arc::new(Shared { endpoint, web, tap, limits, stop, session: Mutex::default() }))
+    }
+
+    async fn unless_stopped<T>(&self, work: impl Future<Output = Result<T, Failed>>) -> Result<T, Failed> {
+        tokio::select! {
+            biased;
+            () = self.stop.cancelled() => Err(Failed::Client(HttpFailure::Closed)),
+            done = work => done,
+        }
+    }
+
+    async fn post(&self, message: ClientJsonRpcMessage, route: Route) -> Result<StreamableHttpPostResponse, Failed> {
+        let Some(awaited) = Awaited::of(&message) else { return self.notify(&message, &route).await };
+        let within = if awaited.kind == Kind::Discover { self.limits.discover } else { self.limits.headers };
+        let again = if awaited.is_safe() { Again::Refused } else { Again::Unsent };
+        let answered = async {
+            let response = self.exchange(&post_of(&message, &route, again, within)?).await?;
+            if response.status().is_success() {
+                self.read(response, &awaited, &route).await
+            } else {
+                self.refused(response, &awaited, &route).await
+            }
+        };
+        let answer = match answered.await {
+            Err(Failed::Client(failure)) => at_once(&awaited, failure)?,
+            other => other?,
+        };
+        if awaited.kind == Kind::Initialize {
+            self.begin_session(&answer);
+        }
+        Ok(answer)
+    }
+
+    fn begin_session(&self, answer: &StreamableHttpPostResponse) {
+        let open = match answer {
+            StreamableHttpPostResponse::Json(JsonRpcMessage::Response(_), id) | StreamableHttpPostResponse::Sse(_, id) => {
+                id.as_deref().map(Arc::from)
+            }
+            _ => return,
+        };
+        let begun = std::mem::replace(&mut *self.session(), Session { begun: true, open }).begun;
+        if begun {
+            (self.tap)(&json!({ "jsonrpc": "2.0", "method": SESSION_RENEWED }));
+        }
+    }
+
+    fn session(&self) -> std::sync::MutexGuard<'_, Session> {
+        self.session.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sends what has no answer.
+    async fn notify(&self, message: &ClientJsonRpcMessage, route: &Route) -> Result<StreamableHttpPostResponse, Failed> {
+        let sent = async {
+            let request = post_of(message, route, Again::Unsent, CONTROL_TIMEOUT.min(self.limits.headers))?;
+            let response = self.exchange(&request).await?;
+            if response.status().is_success() {
+                return Ok(StreamableHttpPostResponse::Accepted);
+            }
+            let status = response.status();
+            let failure = status_failure(&response);
+            if route.session.is_some() && status == StatusCode::NOT_FOUND {
+                Err(Failed::SessionExpired)
+            } else {
+                Err(Failed::Client(failure))
+            }
+        };
+        let is_initialized = matches!(message, JsonRpcMessage::Notification(sent) if matches!(sent.notification, rmcp::model::ClientNotification::InitializedNotification(_)));
+        match sent.await {
+            // rmcp would end without a reason. If the server is really out of order, the next request says in which way.
+            Err(failure) if is_initialized => {
+                tracing::warn!(%failure, "notifications/initialized was not accepted");
+                Ok(StreamableHttpPostResponse::Accepted)
+            }
+            sent => sent,
+        }
+    }
+
+    /// A 2xx answer to a request.
+    async fn read(&self, response: Response, awaited: &Awaited, route: &Route) -> Result<StreamableHttpPostResponse, Failed> {
+        let session = session_of(&response);
+        let (status, kind) = (response.status(), content_type(&response));
+        if kind == EVENT_STREAM {
+            let events = Events::new(self.clone(), route.clone(), Some(awaited.clone()), response);
+            return Ok(StreamableHttpPostResponse::Sse(events.into_stream(), session));
+        }
+        if !is_json(&kind) {
+            let shown = if kind.is_empty() { "an answer without a content type".to_owned() } else { format!("\"{}\"", cut(&kind, 100)) };
+            return Err(malformed(format!(
+                "it answered with HTTP {} and {shown}, which is neither JSON nor a stream of events; check that url is the address of its MCP endpoint",
+                status.as_u16()
+            )));
+        }
+        let reading = read_answer(response, &self.limits);
+        let body = match awaited.kind {
+            Kind::Discover => tokio::time::timeout(self.limits.discover, reading)
+                .await
+                .unwrap_or_else(|_| Err(HttpFailure::TimedOut { waiting_for: "the rest of the answer", after: self.limits.discover })),
+            _ => reading.await,
+        };
+        let body = body.map_err(Failed::Client)?;
+        self.sort_all(&body, awaited).map(|(answer, others)| response_of(*answer, others, session))
+    }
+
+    /// The answer in a JSON body, and what else is there.
+    fn sort_all(&self, body: &[u8], awaited: &Awaited) -> Result<(Box<Answer>, Vec<String>), Failed> {
+        let text = body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body).trim_ascii();
+        if text.is_empty() {
+            return Err(malformed("its answer is empty".to_owned()));
+        }
+        let parsed = serde_json::from_slice::<Json>(text).map_err(|error| malformed(format!("its answer is no valid JSON: {error}")))?;
+        // Batches existed in the protocol of 2025-03-26.
+        let messages = match parsed {
+            Json::Array(batch) => batch,
+            message => vec![message],
+        };
+        let (mut answer, mut others) = (None, Vec::new());
+        for mut message in messages {
+            if (self.tap)(&message) {
+                continue;
+            }
+            match sort(&mut message, Some(awaited)) {
+                Inbound::Answer(found) => answer = answer.or(Some(found)),
+                Inbound::Other => others.push(message.to_string()),
+                Inbound::Foreign | Inbound::Noise => {}
+            }
+        }
+        let answer = answer.ok_or_else(|| malformed("it answered with JSON that is no answer to this request".to_owned()))?;
+        Ok((answer, others))
+    }
+
+    /// An answer to a request that is no 2xx.
+    async fn refused(&self, response: Response, awaited: &Awaited, route: &Route) -> Result<StreamableHttpPostResponse, Failed> {
+        let status = response.status();
+        if status == StatusCode::NOT_FOUND && route.session.is_some() {
+            return Err(Failed::SessionExpired);
+        }
+        let failure = status_failure(&response);
+        if status == StatusCode::TOO_MANY_REQUESTS {
+            return Err(Failed::Client(failure));
+        }
+        let session = session_of(&response);
+        let body = read_refusal(response).await;
+        if route.session.is_some() && status == StatusCode::BAD_REQUEST && names_a_session(&body) {
+            return Err(Failed::SessionExpired);
+        }
+        if let Some(error) = error_in(&body).filter(|_| status != StatusCode::FORBIDDEN) {
+            if let Ok(message) = serde_json::from_slice(&body) {
+                (self.tap)(&message);
+            }
+            return Ok(StreamableHttpPostResponse::Json(awaited.error(error).into_message(), session));
+        }
+        if awaited.kind == Kind::Initialize && status.is_client_error() && self.is_legacy().await {
+            return Err(Failed::Client(HttpFailure::LegacySse));
+        }
+        Err(Failed::Client(failure.with_detail(detail_of(&body))))
+    }
+
+    /// Says goodbye to the session, if nobody has done so.
+    pub(super) async fn bye(&self, headers: &HashMap<HeaderName, HeaderValue>) -> Result<(), HttpFailure> {
+        let Some(session) = self.session().open.take() else { return Ok(()) };
+        let after = self.limits.delete;
+        let said = tokio::time::timeout(after, self.delete(&session, headers)).await;
+        said.unwrap_or(Err(HttpFailure::TimedOut { waiting_for: "the end of the session", after }))
+    }
+
+    async fn delete(&self, session: &str, headers: &HashMap<HeaderName, HeaderValue>) -> Result<(), HttpFailure> {
+        let headers = protocol_headers(BOTH, Some(session), headers);
+        let request = Outgoing { method: Method::DELETE, body: None, headers, again: Again::Unsent, within: None };
+        let response = self.send_once(&request).await?;
+        let status = response.status();
+        // A server need not offer this, and may have forgotten the session before.
+        if status.is_success() || matches!(status.as_u16(), 404 | 405) { Ok(()) } else { Err(status_failure(&response)) }
+    }
+}
+
+impl StreamableHttpClient for HttpClient {
+    type Error = HttpFailure;
+
+    async fn post_message(
+        &self,
+        _uri: Arc<str>,
+        message: ClientJsonRpcMessage,
+        session: Option<Arc<str>>,
+        _auth_header: Option<String>,
+        headers: HashMap<HeaderName, HeaderValue>,
+    ) -> Result<StreamableHttpPostResponse, Failed> {
+        self.unless_stopped(self.post(message, Route { session, headers })).await
+    }
+
+    async fn delete_session(
+        &self,
+        _uri: Arc<str>,
+        _session: Arc<str>,
+        _auth_header: Option<String>,
+        headers: HashMap<HeaderName, HeaderValue>,
+    ) -> Result<(), Failed> {
+        self.bye(&headers).await.map_err(Failed::Client)
+    }
+
+    async fn get_stream(
+        &self,
+        _uri: Arc<str>,
+        session: Option<Arc<str>>,
+        last_event_id: Option<String>,
+        _auth_header: Option<String>,
+        headers: HashMap<HeaderName, HeaderValue>,
+    ) -> Result<BoxStream<'static, Result<Sse, SseError>>, Failed> {
+        let route = Route { session, headers };
+        // Some servers send not even the headers before they have something to say.
+        let opening = async { self.open_stream(&route, last_event_id.as_deref(), None).await.map_err(Failed::Client) };
+        match self.unless_stopped(opening).await {
+            Ok(response) => Ok(Events::new(self.clone(), route, None, response).into_stream()),
+            Err(Failed::Client(HttpFailure::Status { status: 400 | 404 | 405 | 406 | 501, .. })) => Err(Failed::ServerDoesNotSupportSse),
+            Err(failure) => Err(failure),
+        }
+    }
+}
+
+/// The headers that the protocol sets.
+pub(super) fn protocol_headers(accept: &'static str, session: Option<&str>, others: &HashMap<HeaderName, HeaderValue>) -> HeaderMap {
+    let mut headers: HeaderMap = others.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
+    headers.insert(header::ACCEPT, HeaderValue::from_static(accept));
+    if let Some(mut session) = session.and_then(|session| HeaderValue::from_str(session).ok()) {
+        session.set_sensitive(true);
+        headers.insert(SESSION, session);
+    }
+    headers
+}
+
+fn post_of(message: &ClientJsonRpcMessage, route: &Route, again: Again, within: Duration) -> Result<Outgoing, Failed> {
+    let body = serde_json::to_vec(message).map_err(Failed::Deserialize)?;
+    let mut headers = protocol_headers(BOTH, route.session.as_deref(), &route.headers);
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    Ok(Outgoing { method: Method::POST, body: Some(body.into()), headers, again, within: Some(within) })
+}
+
+fn response_of(answer: Answer, others: Vec<String>, session: Option<String>) -> StreamableHttpPostResponse {
+    if others.is_empty() {
+        return StreamableHttpPostResponse::Json(answer.into_message(), session);
+    }
+    let events = others.into_iter().chain([answer.into_text()]).map(|message| Ok(event_of(message)));
+    StreamableHttpPostResponse::Sse(Box::pin(futures::stream::iter(events.collect::<Vec<_>>())), session)
+}
+
+/// Failures that are answers: those that are marked, and the silence of older servers.
+fn at_once(awaited: &Awaited, failure: HttpFailure) -> Result<StreamableHttpPostResponse, Failed> {
+    let error = match failure {
+        HttpFailure::TimedOut { .. } if awaited.kind == Kind::Discover => unknown_method(),
+        // The older handshake follows, and says better what is wrong.
+        HttpFailure::Status { .. } | HttpFailure::Interrupted { .. } if awaited.kind == Kind::Discover => {
+            rmcp::model::ErrorData::invalid_request(failure.to_string(), None)
+        }
+        HttpFailure::TooLarge { .. } | HttpFailure::Malformed(_) => failure.to_error_data(),
+        other => return Err(Failed::Client(other)),
+    };
+    Ok(StreamableHttpPostResponse::Json(awaited.error(error).into_message(), None))
+}
+
+fn malformed(problem: String) -> Failed {
+    Failed::Client(HttpFailure::Malformed(problem))
+}
+
+/// A refusal, without its own words.
+pub(super) fn status_failure(response: &Response) -> HttpFailure {
+    let retry_after = retry_after(response.headers(), SystemTime::now());
+    HttpFailure::Status { status: response.status().as_u16(), retry_after, detail: String::new() }
+}
+
+/// A refusal's own words, if they are any for people.
+fn detail_of(body: &[u8]) -> String {
+    let text = String::from_utf8_lossy(body);
+    let text = text.trim();
+    if text.starts_with('<') { String::new() } else { cut(&text.split_whitespace().collect::<Vec<_>>().join(" "), DETAIL_BYTES) }
+}
+
+/// Some servers refuse an unknown session with 400 instead of 404, and cannot say which request that was for.
+fn names_a_session(body: &[u8]) -> bool {
+    let Ok(message) = serde_json::from_slice::<Json>(body) else { return false };
+    let says = message.pointer("/error/message").and_then(Json::as_str).unwrap_or_default();
+    message.get("id").is_none_or(Json::is_null) && says.to_ascii_lowercase().contains("session")
+}
+
+fn session_of(response: &Response) -> Option<String> {
+    response.headers().get(SESSION).and_then(|session| session.to_str().ok()).map(str::to_owned)
+}
+
+impl From<HttpFailure> for Failed {
+    fn from(failure: HttpFailure) -> Self {
+        Failed::Client(failure)
+    }
+}

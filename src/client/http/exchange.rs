@@ -1,0 +1,206 @@
+//! One request on its way to an answer: tokens, redirects, and tries.
+
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use reqwest::Response;
+use secrecy::{ExposeSecret, SecretString};
+use url::Url;
+
+use super::body::reason;
+use super::client::HttpClient;
+use super::failure::HttpFailure;
+use super::redirect::{Redirected, Trail, is_redirect};
+use super::retry::{Again, Outcome, Tries, retry_after};
+use super::target::origin;
+
+/// How often a refusal leads to another token, for one request.
+const NEW_TOKENS: u32 = 1;
+const MORE_SCOPES: u32 = 2;
+
+/// A request, as often as it goes out.
+pub(super) struct Outgoing {
+    pub(super) method: Method,
+    pub(super) body: Option<Bytes>,
+    /// The protocol's own headers.
+    pub(super) headers: HeaderMap,
+    pub(super) again: Again,
+    /// How long the answer's beginning may take.
+    pub(super) within: Option<Duration>,
+}
+
+impl Outgoing {
+    fn redirected(&self) -> Redirected {
+        if self.method == Method::GET { Redirected::Get } else { Redirected::Post }
+    }
+}
+
+/// What is known of a request that may go out several times.
+struct Course {
+    trail: Trail,
+    tries: Tries,
+    new_tokens: u32,
+    more_scopes: u32,
+}
+
+/// One try's end.
+enum Step {
+    Done(Response),
+    Again(Duration),
+}
+
+impl HttpClient {
+    /// Sends a request until it has an answer that is neither a redirect nor a challenge.
+    pub(super) async fn exchange(&self, request: &Outgoing) -> Result<Response, HttpFailure> {
+        let mut course = Course { trail: Trail::from(self.endpoint.url.clone()), tries: Tries::default(), new_tokens: 0, more_scopes: 0 };
+        loop {
+            let token = self.token().await?;
+            let step = match self.send(request, course.trail.here(), token.as_ref()).await {
+                Ok(response) => self.after_answer(request, &mut course, response, token.as_ref()).await?,
+                Err(failure) => self.after_failure(request, &mut course, failure)?,
+            };
+            match step {
+                Step::Done(response) => return Ok(response),
+                Step::Again(delay) => tokio::time::sleep(delay).await,
+            }
+        }
+    }
+
+    /// Sends what nobody waits for: no challenge to it may lead to a person being asked.
+    pub(super) async fn send_once(&self, request: &Outgoing) -> Result<Response, HttpFailure> {
+        let token = self.token().await?;
+        self.send(request, &self.endpoint.url, token.as_ref()).await
+    }
+
+    /// One try. What it says of a failure is what decides whether there may be another.
+    async fn send(&self, request: &Outgoing, url: &Url, token: Option<&SecretString>) -> Result<Response, HttpFailure> {
+        let mut headers = self.endpoint.headers.clone();
+        headers.extend(request.headers.clone());
+        if let Some(token) = token {
+            let value = HeaderValue::try_from(format!("Bearer {}", token.expose_secret()));
+            let mut value = value.map_err(|_| HttpFailure::Malformed("its token has characters that a header cannot have".to_owned()))?;
+            value.set_sensitive(true);
+            headers.insert(header::AUTHORIZATION, value);
+        }
+        let mut builder = self.web.request(request.method.clone(), url.clone()).headers(headers);
+        if let Some(body) = &request.body {
+            builder = builder.body(body.clone());
+        }
+        let sending = builder.send();
+        let answer = match request.within {
+            Some(after) => {
+                let waiting_for = "an answer";
+                tokio::time::timeout(after, sending).await.map_err(|_| HttpFailure::TimedOut { waiting_for, after })?
+            }
+            None => sending.await,
+        };
+        answer.map_err(|error| failure_of_try(&error, url))
+    }
+
+    async fn token(&self) -> Result<Option<SecretString>, HttpFailure> {
+        match &self.endpoint.tokens {
+            Some(tokens) => tokens.token().await.map_err(|error| HttpFailure::Token(Box::new(error))),
+            None => Ok(None),
+        }
+    }
+
+    async fn after_answer(
+        &self,
+        request: &Outgoing,
+        course: &mut Course,
+        response: Response,
+        token: Option<&SecretString>,
+    ) -> Result<Step, HttpFailure> {
+        let status = response.status();
+        let challenge = challenge_of(&response);
+        match status {
+            StatusCode::UNAUTHORIZED => {
+                let left = NEW_TOKENS.checked_sub(course.new_tokens + 1);
+                course.new_tokens += 1;
+                self.challenged(status, challenge.unwrap_or_default(), left.is_some(), token).await
+            }
+            // A stream needs no permission that its messages do not.
+            StatusCode::FORBIDDEN if challenge.is_some() && request.method != Method::GET => {
+                let left = MORE_SCOPES.checked_sub(course.more_scopes + 1);
+                course.more_scopes += 1;
+                self.challenged(status, challenge.unwrap_or_default(), left.is_some(), token).await
+            }
+            StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
+                let asked = retry_after(response.headers(), SystemTime::now());
+                let next = self.next_try(request, course, Outcome::TooEarly(asked));
+                Ok(next.map_or(Step::Done(response), Step::Again))
+            }
+            _ if is_redirect(status.as_u16()) => {
+                let location = response.headers().get(header::LOCATION).and_then(|value| value.to_str().ok());
+                let followed = course.trail.follow(request.redirected(), status.as_u16(), location);
+                followed.map(|()| Step::Again(Duration::ZERO)).map_err(|problem| HttpFailure::Redirect { problem })
+            }
+            _ => Ok(Step::Done(response)),
+        }
+    }
+
+    async fn challenged(
+        &self,
+        status: StatusCode,
+        challenge: String,
+        may_ask: bool,
+        used: Option<&SecretString>,
+    ) -> Result<Step, HttpFailure> {
+        let status = status.as_u16();
+        let given = self.endpoint.credentials();
+        if let Some(tokens) = self.endpoint.tokens.as_ref().filter(|_| may_ask)
+            && tokens.challenged(status, &challenge, used).await.map_err(|error| HttpFailure::Token(Box::new(error)))?
+        {
+            return Ok(Step::Again(Duration::ZERO));
+        }
+        Err(HttpFailure::Unauthorized { status, challenge, given })
+    }
+
+    fn after_failure(&self, request: &Outgoing, course: &mut Course, failure: HttpFailure) -> Result<Step, HttpFailure> {
+        let outcome = match &failure {
+            HttpFailure::NotSent { problem, .. } if is_lasting(problem) => return Err(failure),
+            HttpFailure::NotSent { .. } => Outcome::Unsent,
+            HttpFailure::Interrupted { .. } => Outcome::Broken,
+            _ => return Err(failure),
+        };
+        self.next_try(request, course, outcome).map(Step::Again).ok_or(failure)
+    }
+
+    fn next_try(&self, request: &Outgoing, course: &mut Course, outcome: Outcome) -> Option<Duration> {
+        course.tries.next(request.again, outcome, self.limits.retry, self.limits.longest_wait, random())
+    }
+}
+
+const TIMED_OUT: &str = "no connection came about in time";
+const DISTRUSTED: &str = "its certificate is not trusted";
+
+/// Trying again at once would cost the same time, or end the same.
+fn is_lasting(problem: &str) -> bool {
+    problem.starts_with(TIMED_OUT) || problem.starts_with(DISTRUSTED)
+}
+
+fn failure_of_try(error: &reqwest::Error, url: &Url) -> HttpFailure {
+    let reason = reason(error);
+    if !error.is_connect() {
+        return HttpFailure::Interrupted { problem: format!("the connection to {} broke before an answer came: {reason}", origin(url)) };
+    }
+    let problem = match () {
+        () if error.is_timeout() => TIMED_OUT.to_owned(),
+        () if reason.contains("certificate") => format!("{DISTRUSTED} ({reason})"),
+        () => reason,
+    };
+    HttpFailure::NotSent { origin: origin(url), problem }
+}
+
+/// All of `WWW-Authenticate`.
+fn challenge_of(response: &Response) -> Option<String> {
+    let values = response.headers().get_all(header::WWW_AUTHENTICATE);
+    let challenges: Vec<_> = values.iter().filter_map(|value| value.to_str().ok()).collect();
+    (!challenges.is_empty()).then(|| challenges.join(", "))
+}
+
+/// Spreads tries. Without randomness, they are not spread.
+pub(super) fn random() -> u32 {
+    getrandom::u32().unwrap_or(u32::MAX / 2)
+}

@@ -1,0 +1,258 @@
+//! What can go wrong with a request over HTTP, in words that name what happened and the way out.
+
+use std::fmt;
+use std::time::Duration;
+
+use rmcp::model::ErrorData;
+use rmcp::service::{ClientInitializeError, ServiceError};
+use rmcp::transport::DynamicTransportError;
+use rmcp::transport::streamable_http_client::StreamableHttpError;
+use serde_json::Value as Json;
+
+use crate::client::transport::{MALFORMED_MARK, OVERSIZE_MARK};
+use crate::error::Error;
+
+/// Marks, in an error's data, that the answer's stream broke off.
+pub(super) const INTERRUPTED_MARK: &str = "hyperlight-mcp/interrupted";
+/// All marks begin so; no server can set one.
+pub(super) const MARKS: &str = "hyperlight-mcp/";
+
+/// Why a request over HTTP has no usable answer.
+#[derive(Debug, Clone)]
+pub(in crate::client) enum HttpFailure {
+    /// No connection: the request certainly never left.
+    NotSent { origin: String, problem: String },
+    /// The connection broke with the request on its way: the server may have acted on it.
+    Interrupted { problem: String },
+    /// The server refused, and said no more than this.
+    Status { status: u16, retry_after: Option<Duration>, detail: String },
+    /// The answer is larger than a message may be. `bytes` as far as it is known.
+    TooLarge { bytes: u64, limit: usize },
+    /// Nothing came in time.
+    TimedOut { waiting_for: &'static str, after: Duration },
+    /// The server wants an authorization that it has not got.
+    Unauthorized { status: u16, challenge: String, given: Credentials },
+    /// A token could not be had. The error is its source's own.
+    Token(Box<Error>),
+    /// The server sent the request elsewhere, to where it does not go.
+    Redirect { problem: String },
+    /// The session ended, and could not be renewed. `sent`: the server may have acted on the request.
+    SessionLost { problem: String, sent: bool },
+    /// What came is no answer.
+    Malformed(String),
+    /// The server speaks the HTTP+SSE transport of 2024-11-05.
+    LegacySse,
+    /// The connection was closed by us.
+    Closed,
+}
+
+/// What was sent to show who asks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::client) enum Credentials {
+    Nothing,
+    /// A header of the config.
+    Configured,
+    /// A token of the server's `TokenSource`.
+    Token,
+}
+
+impl HttpFailure {
+    /// Whether the server certainly did nothing with the request.
+    pub(in crate::client) fn never_acted_on(&self) -> bool {
+        match self {
+            Self::NotSent { .. } | Self::Unauthorized { .. } | Self::Token(_) | Self::Redirect { .. } | Self::LegacySse => true,
+            Self::SessionLost { sent, .. } => !sent,
+            Self::Status { status, .. } => matches!(status, 404 | 405 | 429),
+            _ => false,
+        }
+    }
+
+    /// With what the server said about it.
+    pub(super) fn with_detail(self, detail: String) -> Self {
+        match self {
+            Self::Status { status, retry_after, .. } => Self::Status { status, retry_after, detail },
+            other => other,
+        }
+    }
+
+    /// As the error of a server's connection.
+    pub(in crate::client) fn connect_error(self, server: &str) -> Error {
+        let server = server.to_owned();
+        match self {
+            Self::Token(error) => *error,
+            Self::LegacySse => Error::UnsupportedTransport { server, problem: self.to_string() },
+            other => Error::ConnectFailed { server, problem: other.to_string() },
+        }
+    }
+
+    /// The same as a JSON-RPC error, for answers that are already under way.
+    pub(super) fn to_error_data(&self) -> ErrorData {
+        let data = match self {
+            Self::TooLarge { bytes, limit } => serde_json::json!({ OVERSIZE_MARK: bytes, "limit": limit }),
+            Self::Malformed(problem) => serde_json::json!({ MALFORMED_MARK: problem }),
+            other => serde_json::json!({ INTERRUPTED_MARK: other.to_string() }),
+        };
+        ErrorData::internal_error(self.to_string(), Some(data))
+    }
+
+    fn of_error_data(error: &ErrorData) -> Option<Self> {
+        // rmcp says these two in words only.
+        match error.message.as_ref() {
+            "streamable HTTP session was re-initialized before the response arrived" => {
+                return Some(Self::SessionLost { problem: "it ended with this request under way, and was renewed".into(), sent: true });
+            }
+            "streamable HTTP response stream closed before its final response" => {
+                return Some(Self::Interrupted { problem: "the stream ended before the answer came".into() });
+            }
+            _ => {}
+        }
+        let data = error.data.as_ref()?;
+        let text = |mark| data.get(mark).and_then(Json::as_str).map(str::to_owned);
+        if let Some(bytes) = data.get(OVERSIZE_MARK).and_then(Json::as_u64) {
+            let limit = data.get("limit").and_then(Json::as_u64).and_then(|limit| usize::try_from(limit).ok());
+            return Some(Self::TooLarge { bytes, limit: limit.unwrap_or(crate::limits::MAX_WIRE_MESSAGE_BYTES) });
+        }
+        if let Some(problem) = text(MALFORMED_MARK) {
+            return Some(Self::Malformed(problem));
+        }
+        text(INTERRUPTED_MARK).map(|problem| Self::Interrupted { problem })
+    }
+}
+
+impl fmt::Display for HttpFailure {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotSent { origin, problem } => {
+                write!(out, "{origin} cannot be reached: {problem}. Nothing was sent; check that the server runs, and its url")
+            }
+            Self::Interrupted { problem } => write!(out, "{problem}. The server may have acted on the request, so it was not sent again"),
+            Self::Status { status, retry_after, detail } => write_status(out, *status, *retry_after, detail),
+            Self::TooLarge { bytes, limit } => write!(out, "its answer has {bytes} bytes or more; one message may have {limit}"),
+            Self::TimedOut { waiting_for, after } => write!(out, "{waiting_for} did not come within {} ms", after.as_millis()),
+            Self::Unauthorized { status, given, .. } => write_unauthorized(out, *status, *given),
+            Self::Token(error) => error.fmt(out),
+            Self::Redirect { problem } | Self::Malformed(problem) => out.write_str(problem),
+            Self::SessionLost { problem, sent } => {
+                let acted = if *sent { ". The server may have acted on the request, so it was not sent again" } else { "" };
+                write!(out, "its session is lost: {problem}{acted}")
+            }
+            Self::LegacySse => out.write_str(
+                "it speaks HTTP+SSE of 2024-11-05, which is no longer built in. Give the server's Streamable HTTP address as url: \
+                 often the same one that ends in /mcp instead of /sse",
+            ),
+            Self::Closed => out.write_str("the connection was closed"),
+        }
+    }
+}
+
+impl std::error::Error for HttpFailure {}
+
+fn write_status(out: &mut fmt::Formatter<'_>, status: u16, retry_after: Option<Duration>, detail: &str) -> fmt::Result {
+    let reason = http::StatusCode::from_u16(status).ok().and_then(|status| status.canonical_reason()).unwrap_or("");
+    write!(out, "it answered with HTTP {status} {reason}")?;
+    if !detail.is_empty() {
+        write!(out, ": {detail}")?;
+    }
+    match (status, retry_after) {
+        (_, Some(delay)) => write!(out, "; it asks to wait {} s (Retry-After) before the next request", delay.as_secs()),
+        (404 | 405, None) => out.write_str("; check that url is the address of its MCP endpoint"),
+        _ => Ok(()),
+    }
+}
+
+fn write_unauthorized(out: &mut fmt::Formatter<'_>, status: u16, given: Credentials) -> fmt::Result {
+    match (given, status) {
+        (Credentials::Nothing, _) => write!(
+            out,
+            "it wants authorization (HTTP {status}): put a token into headers.Authorization of this server's config, or oauth, where it has that"
+        ),
+        (Credentials::Configured, _) => {
+            write!(
+                out,
+                "it refused the Authorization that headers has for it (HTTP {status}): check the token, its age and its permissions"
+            )
+        }
+        (Credentials::Token, 403) => {
+            write!(out, "its token lacks a permission that this request needs, and asking for more did not help (HTTP 403)")
+        }
+        (Credentials::Token, _) => write!(out, "it refused the token that was got for it (HTTP {status}): authorize it anew"),
+    }
+}
+
+impl From<StreamableHttpError<HttpFailure>> for HttpFailure {
+    fn from(error: StreamableHttpError<HttpFailure>) -> Self {
+        match error {
+            StreamableHttpError::Client(failure) => failure,
+            StreamableHttpError::SessionExpired => {
+                Self::SessionLost { problem: "it has expired, and the renewed one is not accepted either".into(), sent: false }
+            }
+            StreamableHttpError::SessionRecoveryTimeout => {
+                Self::SessionLost { problem: "it has expired, and was not renewed in time".into(), sent: true }
+            }
+            StreamableHttpError::ReinitializationFailed(error) => {
+                Self::SessionLost { problem: format!("it has expired, and the server refused a new one: {}", error.message), sent: false }
+            }
+            StreamableHttpError::ControlRequestTimeout => {
+                Self::TimedOut { waiting_for: "the answer to a notification", after: super::target::CONTROL_TIMEOUT }
+            }
+            StreamableHttpError::TransportChannelClosed | StreamableHttpError::TokioJoinError(_) => Self::Closed,
+            other => Self::Malformed(other.to_string()),
+        }
+    }
+}
+
+/// What this transport knows of a failed request; `None` where the server itself answered with an error.
+pub(in crate::client) fn failure_of(error: &ServiceError) -> Option<HttpFailure> {
+    match error {
+        ServiceError::TransportSend(error) => failure_of_transport(error),
+        ServiceError::McpError(error) => HttpFailure::of_error_data(error),
+        _ => None,
+    }
+}
+
+/// The same for what a transport's own error hides.
+pub(in crate::client) fn failure_of_transport(error: &DynamicTransportError) -> Option<HttpFailure> {
+    error.error.downcast_ref::<HttpFailure>().cloned()
+}
+
+/// The same for a connection that did not come to be.
+pub(in crate::client) fn failure_of_start(error: &ClientInitializeError) -> Option<HttpFailure> {
+    match error {
+        ClientInitializeError::TransportError { error, .. } => failure_of_transport(error),
+        ClientInitializeError::JsonRpcError(error) => HttpFailure::of_error_data(error),
+        ClientInitializeError::LegacyFallbackFailed { discover, fallback } => {
+            failure_of_start(fallback).or_else(|| failure_of_start(discover))
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_survives_its_way_through_a_json_rpc_error() {
+        for failure in [
+            HttpFailure::TooLarge { bytes: 17, limit: 16 },
+            HttpFailure::Malformed("no JSON".into()),
+            HttpFailure::Interrupted { problem: "gone".into() },
+        ] {
+            let back = HttpFailure::of_error_data(&failure.to_error_data()).unwrap();
+            assert_eq!(std::mem::discriminant(&back), std::mem::discriminant(&failure));
+        }
+    }
+
+    #[test]
+    fn a_refused_request_tells_how_long_to_wait() {
+        let failure = HttpFailure::Status { status: 429, retry_after: Some(Duration::from_secs(40)), detail: String::new() };
+        assert!(failure.to_string().contains("wait 40 s (Retry-After)"), "{failure}");
+    }
+
+    #[test]
+    fn whoever_has_no_credentials_is_told_where_to_put_them() {
+        let failure = HttpFailure::Unauthorized { status: 401, challenge: String::new(), given: Credentials::Nothing };
+        let text = failure.to_string();
+        assert!(text.contains("headers.Authorization") && text.contains("oauth"), "{text}");
+    }
+}

@@ -1,0 +1,34 @@
+//! Servers of 2024-11-05 offer HTTP+SSE: a GET brings a stream whose first event names the address for messages.
+
+use http::{Method, StatusCode};
+
+use super::body::{EVENT_STREAM, content_type};
+use super::client::{HttpClient, protocol_headers};
+use super::exchange::Outgoing;
+use super::retry::Again;
+use super::sse::Parser;
+
+/// That event is one line.
+const FIRST_EVENT_BYTES: usize = 64 * 1024;
+
+impl HttpClient {
+    /// Whether the server speaks that instead. Asked only once it has refused to initialize.
+    pub(super) async fn is_legacy(&self) -> bool {
+        let headers = protocol_headers(EVENT_STREAM, None, &std::collections::HashMap::new());
+        let request = Outgoing { method: Method::GET, body: None, headers, again: Again::Unsent, within: None };
+        let asking = async {
+            let mut response = self.send_once(&request).await.ok()?;
+            if response.status() != StatusCode::OK || content_type(&response) != EVENT_STREAM {
+                return None;
+            }
+            let mut parser = Parser::new(FIRST_EVENT_BYTES);
+            while let Some(chunk) = response.chunk().await.ok()? {
+                if let Some(event) = parser.push(&chunk).ok()?.first() {
+                    return Some(event.kind == "endpoint");
+                }
+            }
+            None
+        };
+        matches!(tokio::time::timeout(self.limits.discover, asking).await, Ok(Some(true)))
+    }
+}

@@ -1,0 +1,373 @@
+//! What a server sends, sorted, and its results brought past rmcp as they are.
+//!
+//! rmcp's result type is an untagged union: it takes an unknown content block, or an extra key, for something else. So
+//! results travel as text under a key of ours, which none of its variants knows: `CustomResult` keeps it, and
+//! [`raw_result`] takes it out. Where rmcp itself needs to understand a result, it gets one that it surely does.
+
+use rmcp::model::{
+    ClientJsonRpcMessage, ClientRequest, CustomResult, ErrorCode, ErrorData, InitializeResult, JsonRpcError, JsonRpcMessage,
+    JsonRpcResponse, JsonRpcVersion2_0, RequestId, ServerJsonRpcMessage, ServerResult, Tool,
+};
+use serde_json::{Map, Value as Json, json};
+
+use super::failure::{HttpFailure, MARKS};
+
+/// The key under which a result travels as text.
+const RAW: &str = "hyperlight-mcp/raw";
+
+/// What becomes of a request's result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// It reaches the caller as it is.
+    Raw,
+    /// rmcp needs it as it is.
+    Typed,
+    /// The same, and it must be one.
+    Initialize,
+    /// The stream that brings it is the subscription: its end is no failure.
+    Listen,
+    /// rmcp needs the tools, for the headers that their schemas ask for; the caller gets it as it is.
+    Tools,
+    /// As `Typed`, but it must not keep anybody waiting.
+    Discover,
+}
+
+/// The request that an answer belongs to.
+#[derive(Debug, Clone)]
+pub(super) struct Awaited {
+    pub(super) id: RequestId,
+    pub(super) kind: Kind,
+    pub(super) method: String,
+}
+
+impl Awaited {
+    pub(super) fn of(message: &ClientJsonRpcMessage) -> Option<Self> {
+        let JsonRpcMessage::Request(request) = message else { return None };
+        let method = request.request.method().to_owned();
+        Some(Self { id: request.id.clone(), kind: kind_of(&request.request, &method), method })
+    }
+
+    /// Whether the request may go out again when the server says that it came too early.
+    pub(super) fn is_safe(&self) -> bool {
+        matches!(self.method.as_str(), "initialize" | "server/discover" | "ping") || self.method.ends_with("/list")
+    }
+
+    pub(super) fn fail(&self, failure: &HttpFailure) -> Answer {
+        self.error(failure.to_error_data())
+    }
+
+    pub(super) fn error(&self, error: ErrorData) -> Answer {
+        Answer { id: self.id.clone(), content: Content::Error(error) }
+    }
+
+    /// The answer in a JSON-RPC message that has a result or an error.
+    fn answer(&self, message: &mut Json) -> Answer {
+        if let Some(error) = message.get("error").filter(|error| !error.is_null()) {
+            return self.error(error_of(error));
+        }
+        let result = message.get_mut("result").map(Json::take).unwrap_or_default();
+        let content = match self.kind {
+            Kind::Raw => Content::Raw(result),
+            Kind::Typed | Kind::Listen | Kind::Discover => Content::Typed(result),
+            Kind::Tools => tools_page(result),
+            Kind::Initialize => match serde_json::from_value::<InitializeResult>(result.clone()) {
+                Ok(_) => Content::Typed(result),
+                Err(error) => return self.fail(&HttpFailure::Malformed(format!("its answer to initialize is none: {error}"))),
+            },
+        };
+        Answer { id: self.id.clone(), content }
+    }
+}
+
+fn kind_of(request: &ClientRequest, method: &str) -> Kind {
+    match (request, method) {
+        (ClientRequest::InitializeRequest(_), _) => Kind::Initialize,
+        (ClientRequest::DiscoverRequest(_), _) => Kind::Discover,
+        (ClientRequest::SubscriptionsListenRequest(_), _) => Kind::Listen,
+        (ClientRequest::ListToolsRequest(_), _) => Kind::Tools,
+        (_, "ping" | "logging/setLevel" | "resources/subscribe" | "resources/unsubscribe" | "tasks/cancel" | "tasks/update") => Kind::Typed,
+        _ => Kind::Raw,
+    }
+}
+
+/// What a message from the server is.
+pub(super) enum Inbound {
+    /// The answer that is waited for.
+    Answer(Box<Answer>),
+    /// A notification, or a request of the server's own.
+    Other,
+    /// An answer to something else.
+    Foreign,
+    /// No message.
+    Noise,
+}
+
+/// Sorts a message; an answer is taken out of it.
+pub(super) fn sort(message: &mut Json, awaited: Option<&Awaited>) -> Inbound {
+    let Some(fields) = message.as_object() else { return Inbound::Noise };
+    if fields.get("method").is_some_and(Json::is_string) {
+        return Inbound::Other;
+    }
+    let is_error = fields.get("error").is_some_and(|error| !error.is_null());
+    if !is_error && !fields.contains_key("result") {
+        return Inbound::Noise;
+    }
+    // A server that could not read the request cannot repeat its id: on this request's own stream, nothing else can be meant.
+    let unnamed = is_error && fields.get("id").is_none_or(Json::is_null);
+    match awaited {
+        Some(awaited) if unnamed || is_same(&awaited.id, fields.get("id")) => Inbound::Answer(Box::new(awaited.answer(message))),
+        _ => Inbound::Foreign,
+    }
+}
+
+/// Some servers make a text of a number.
+fn is_same(id: &RequestId, found: Option<&Json>) -> bool {
+    match (id, found) {
+        (RequestId::Number(id), Some(Json::Number(found))) => found.as_i64() == Some(*id),
+        (RequestId::Number(id), Some(Json::String(found))) => found.parse() == Ok(*id),
+        (RequestId::String(id), Some(Json::String(found))) => id.as_ref() == found,
+        _ => false,
+    }
+}
+
+/// Any error, as well as it can be understood.
+fn error_of(error: &Json) -> ErrorData {
+    let code = error.get("code").and_then(Json::as_i64).and_then(|code| i32::try_from(code).ok());
+    let message = match error.get("message") {
+        Some(Json::String(message)) => message.clone(),
+        _ => cut(&error.to_string(), 1_000),
+    };
+    let mut data = error.get("data").cloned().filter(|data| !data.is_null());
+    if let Some(Json::Object(fields)) = &mut data {
+        fields.retain(|key, _| !key.starts_with(MARKS));
+    }
+    ErrorData::new(code.map_or(ErrorCode::INTERNAL_ERROR, ErrorCode), message, data)
+}
+
+/// The error in the body of a refusal, whatever its id.
+pub(super) fn error_in(body: &[u8]) -> Option<ErrorData> {
+    let message = serde_json::from_slice::<Json>(body).ok()?;
+    message.get("error").filter(|error| error.is_object()).map(error_of)
+}
+
+/// A malformed tool is left out; the others stay.
+fn tools_page(result: Json) -> Content {
+    let Some(listed) = result.get("tools").and_then(Json::as_array) else { return Content::Raw(result) };
+    let is_tool = |tool: &&Json| {
+        let known = serde_json::from_value::<Tool>((*tool).clone());
+        if let Err(error) = &known {
+            tracing::warn!(%error, "a malformed tool was left out");
+        }
+        known.is_ok()
+    };
+    let tools: Vec<Json> = listed.iter().filter(is_tool).cloned().collect();
+    let mut typed = Map::from_iter([("tools".to_owned(), Json::Array(tools)), ("_meta".to_owned(), json!({ RAW: result.to_string() }))]);
+    if let Some(cursor) = result.get("nextCursor").filter(|cursor| cursor.is_string()) {
+        typed.insert("nextCursor".to_owned(), cursor.clone());
+    }
+    Content::Typed(Json::Object(typed))
+}
+
+/// An answer, ready for rmcp.
+pub(super) struct Answer {
+    id: RequestId,
+    content: Content,
+}
+
+enum Content {
+    Raw(Json),
+    Typed(Json),
+    Error(ErrorData),
+}
+
+impl Answer {
+    pub(super) fn is_error(&self) -> bool {
+        matches!(self.content, Content::Error(_))
+    }
+
+    /// As rmcp's own type.
+    pub(super) fn into_message(self) -> ServerJsonRpcMessage {
+        let result = match self.content {
+            Content::Error(error) => {
+                return JsonRpcMessage::Error(JsonRpcError { jsonrpc: JsonRpcVersion2_0, id: Some(self.id), error });
+            }
+            // One that looks like ours is wrapped, so that it is not unwrapped.
+            Content::Raw(result) if wrapped(&result).is_some() => ServerResult::CustomResult(CustomResult::new(wrap(&result))),
+            Content::Raw(result) => ServerResult::CustomResult(CustomResult::new(result)),
+            Content::Typed(result) => {
+                serde_json::from_value(result).unwrap_or_else(|_| ServerResult::CustomResult(CustomResult::new(Json::Null)))
+            }
+        };
+        JsonRpcMessage::Response(JsonRpcResponse { jsonrpc: JsonRpcVersion2_0, id: self.id, result })
+    }
+
+    /// As text, which rmcp reads.
+    pub(super) fn into_text(self) -> String {
+        let message = match self.content {
+            Content::Raw(result) => json!({ "jsonrpc": "2.0", "id": self.id, "result": wrap(&result) }),
+            Content::Typed(result) => json!({ "jsonrpc": "2.0", "id": self.id, "result": result }),
+            Content::Error(error) => json!({ "jsonrpc": "2.0", "id": self.id, "error": error }),
+        };
+        message.to_string()
+    }
+}
+
+/// As text: rmcp tries it against twenty types, and it must not become nested deeper than can be read.
+fn wrap(result: &Json) -> Json {
+    json!({ RAW: result.to_string() })
+}
+
+fn wrapped(result: &Json) -> Option<&str> {
+    let fields = result.as_object().filter(|fields| fields.len() == 1)?;
+    fields.get(RAW)?.as_str()
+}
+
+/// A result as its server sent it.
+pub(in crate::client) fn raw_result(result: ServerResult) -> Json {
+    match result {
+        ServerResult::CustomResult(CustomResult(result)) => match wrapped(&result) {
+            Some(text) => serde_json::from_str(text).unwrap_or_default(),
+            None => result,
+        },
+        ServerResult::ListToolsResult(page) => {
+            let raw = page.meta.as_ref().and_then(|meta| meta.0.get(RAW)).and_then(Json::as_str);
+            let raw = raw.and_then(|text| serde_json::from_str::<Json>(text).ok());
+            let Some(mut raw) = raw else { return serde_json::to_value(page).unwrap_or_default() };
+            // rmcp takes out tools whose schemas ask for impossible headers.
+            let known = |tool: &Json| page.tools.iter().any(|known| tool.get("name").and_then(Json::as_str) == Some(known.name.as_ref()));
+            if let Some(tools) = raw.get_mut("tools").and_then(Json::as_array_mut) {
+                tools.retain(known);
+            }
+            raw
+        }
+        typed => serde_json::to_value(typed).unwrap_or_default(),
+    }
+}
+
+/// A server's own words in an error of ours.
+pub(super) fn cut(text: &str, bytes: usize) -> String {
+    let end = text.floor_char_boundary(bytes);
+    if end < text.len() { format!("{}… [cut]", &text[..end]) } else { text.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn awaited(kind: Kind) -> Awaited {
+        Awaited { id: RequestId::Number(7), kind, method: "tools/call".into() }
+    }
+
+    /// Through rmcp in both ways: what arrives at the caller.
+    fn through(kind: Kind, result: &Json) -> [Json; 2] {
+        let answer = || match sort(&mut json!({ "jsonrpc": "2.0", "id": 7, "result": result }), Some(&awaited(kind))) {
+            Inbound::Answer(answer) => *answer,
+            _ => panic!("{result} is an answer"),
+        };
+        let read = serde_json::from_str::<ServerJsonRpcMessage>(&answer().into_text()).unwrap();
+        [answer().into_message(), read].map(|message| match message {
+            JsonRpcMessage::Response(response) => raw_result(response.result),
+            other => panic!("{other:?} is a result"),
+        })
+    }
+
+    #[test]
+    fn every_result_reaches_its_caller_as_it_was_sent() {
+        let results = [
+            json!({ "content": [{ "type": "hologram", "x": 1 }], "vendor": { "a": [1, 2.5, null] } }),
+            json!({ "tools": [], "content": [] }),
+            json!({ "content": [{ "type": "text", "text": "a", "extra": true }], "isError": true, "structuredContent": null }),
+            json!({ "contents": [{ "uri": "a:b", "text": "x", "odd": 1 }] }),
+            json!({ "messages": [], "description": "d" }),
+            json!({ "completion": { "values": ["a"], "total": 3 } }),
+            json!({ "task": { "taskId": "1", "status": "working" } }),
+            json!({ "resultType": "complete" }),
+            json!({ "resultType": "input_required", "inputRequests": {}, "requestState": "s" }),
+            json!({ "_meta": { "io.modelcontextprotocol/subscriptionId": 3 } }),
+            json!({ "action": "accept", "content": {} }),
+            json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": { "name": "a", "version": "1" } }),
+            json!({}),
+            json!(null),
+            json!("text"),
+            json!([1, 2]),
+            json!({ RAW: "{\"not\":\"ours\"}" }),
+            json!({ RAW: 3, "other": 1 }),
+        ];
+        for result in results {
+            assert_eq!(through(Kind::Raw, &result), [result.clone(), result], "unchanged");
+        }
+    }
+
+    #[test]
+    fn a_result_as_deep_as_can_be_read_arrives_over_a_stream_too() {
+        let deep: Json = serde_json::from_str(&format!("{}{}", "[".repeat(125), "]".repeat(125))).unwrap();
+        assert_eq!(through(Kind::Raw, &deep), [deep.clone(), deep]);
+    }
+
+    #[test]
+    fn rmcp_understands_a_list_of_tools_and_the_caller_gets_it_whole_but_for_malformed_ones() {
+        let page = json!({
+            "tools": [
+                { "name": "ok", "inputSchema": { "type": "object" }, "vendor": 1 },
+                { "name": 3, "inputSchema": {} },
+                { "name": "none" },
+            ],
+            "nextCursor": "2", "vendor": true,
+        });
+        let expected = json!({ "tools": [page["tools"][0]], "nextCursor": "2", "vendor": true });
+        assert_eq!(through(Kind::Tools, &page), [expected.clone(), expected]);
+        let Inbound::Answer(answer) = sort(&mut json!({ "id": 7, "result": page }), Some(&awaited(Kind::Tools))) else { panic!() };
+        let JsonRpcMessage::Response(response) = answer.into_message() else { panic!() };
+        let ServerResult::ListToolsResult(typed) = response.result else { panic!("{:?}", response.result) };
+        assert_eq!((typed.tools.len(), typed.next_cursor.as_deref()), (1, Some("2")));
+    }
+
+    #[test]
+    fn a_list_of_tools_that_is_none_reaches_the_caller() {
+        for page in [json!({ "tools": 3 }), json!({}), json!(null)] {
+            assert_eq!(through(Kind::Tools, &page), [page.clone(), page]);
+        }
+    }
+
+    #[test]
+    fn results_of_other_transports_are_left_alone() {
+        let plain = json!({ "content": [], "x": 1 });
+        assert_eq!(raw_result(ServerResult::CustomResult(CustomResult::new(plain.clone()))), plain);
+        assert_eq!(raw_result(ServerResult::empty(())), json!({}));
+    }
+
+    #[test]
+    fn a_message_is_told_from_an_answer_and_from_noise() {
+        let sorted = |mut message: Json| match sort(&mut message, Some(&awaited(Kind::Raw))) {
+            Inbound::Answer(answer) if answer.is_error() => "error",
+            Inbound::Answer(_) => "answer",
+            Inbound::Other => "other",
+            Inbound::Foreign => "foreign",
+            Inbound::Noise => "noise",
+        };
+        assert_eq!(sorted(json!({ "id": 7, "result": null })), "answer");
+        assert_eq!(sorted(json!({ "id": "7", "result": {} })), "answer");
+        assert_eq!(sorted(json!({ "id": 8, "result": {} })), "foreign");
+        assert_eq!(sorted(json!({ "id": null, "error": { "code": -32700, "message": "?" } })), "error");
+        assert_eq!(sorted(json!({ "id": 7, "error": "no object" })), "error");
+        assert_eq!(sorted(json!({ "method": "notifications/progress", "params": {} })), "other");
+        assert_eq!(sorted(json!({ "id": 7, "method": "ping" })), "other");
+        for noise in [json!(3), json!({}), json!([]), json!({ "id": 7 })] {
+            assert_eq!(sorted(noise), "noise");
+        }
+    }
+
+    #[test]
+    fn a_server_cannot_set_a_mark_of_ours() {
+        let error = error_of(&json!({ "code": 1, "message": "m", "data": { "hyperlight-mcp/oversize": 1, "own": 2 } }));
+        assert_eq!(error.data, Some(json!({ "own": 2 })));
+    }
+
+    #[test]
+    fn an_answer_to_initialize_that_is_none_says_what_is_missing() {
+        let mut message = json!({ "id": 7, "result": { "capabilities": {} } });
+        let Inbound::Answer(answer) = sort(&mut message, Some(&awaited(Kind::Initialize))) else { panic!() };
+        let JsonRpcMessage::Error(error) = answer.into_message() else { panic!() };
+        assert!(error.error.message.contains("protocolVersion"), "{}", error.error.message);
+    }
+}

@@ -1,0 +1,150 @@
+//! Which requests go out again, and when.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use http::HeaderMap;
+use http::header::RETRY_AFTER;
+
+/// How often one request goes out again, for each kind of failure.
+const MORE_TRIES: u32 = 2;
+
+/// When a request may go out again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Again {
+    /// Only where it certainly never left: it may change something.
+    Unsent,
+    /// Also where the server says that it comes too early: it changes nothing.
+    Refused,
+    /// Also where the connection broke.
+    Broken,
+}
+
+/// What came of one try.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// No connection.
+    Unsent,
+    /// The connection broke before an answer.
+    Broken,
+    /// 429 or 503, with the delay that the server asked for.
+    TooEarly(Option<Duration>),
+}
+
+/// The tries of one request.
+#[derive(Debug, Default)]
+pub(super) struct Tries {
+    made: u32,
+}
+
+impl Tries {
+    /// The delay before the next try; `None`: there is none. `random` spreads what many clients do at once.
+    pub(super) fn next(&mut self, again: Again, outcome: Outcome, base: Duration, longest: Duration, random: u32) -> Option<Duration> {
+        let delay = match (outcome, again) {
+            (Outcome::Unsent, _) | (Outcome::Broken, Again::Broken) => backoff(base, self.made, longest, random),
+            (Outcome::TooEarly(Some(delay)), Again::Refused | Again::Broken) if delay <= longest => delay,
+            _ => return None,
+        };
+        if self.made >= MORE_TRIES {
+            return None;
+        }
+        self.made += 1;
+        Some(delay)
+    }
+}
+
+/// Doubles with each try, and varies by a quarter either way.
+pub(super) fn backoff(base: Duration, tries: u32, longest: Duration, random: u32) -> Duration {
+    let delay = base.saturating_mul(2_u32.saturating_pow(tries)).min(longest);
+    let share = 0.75 + f64::from(random) / f64::from(u32::MAX) * 0.5;
+    delay.mul_f64(share)
+}
+
+/// The delay that an answer asks for.
+pub(super) fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
+    let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
+    if let Ok(seconds) = text.parse::<u32>() {
+        return Some(Duration::from_secs(seconds.into()));
+    }
+    // A date that has passed means: now.
+    parse_date(text).map(|date| date.duration_since(now).unwrap_or_default())
+}
+
+/// `Sun, 06 Nov 1994 08:49:37 GMT`, the one form that servers may send today.
+fn parse_date(text: &str) -> Option<SystemTime> {
+    const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+    let mut parts = text.split_once(", ")?.1.split(' ');
+    let day: u64 = parts.next()?.parse().ok().filter(|day| (1..=31).contains(day))?;
+    let name = parts.next()?;
+    let month = MONTHS.iter().position(|month| *month == name)? as u64 + 1;
+    let year: u64 = parts.next()?.parse().ok().filter(|year| (1970..=9999).contains(year))?;
+    let mut clock = parts.next()?.split(':').map(|part| part.parse::<u64>().ok());
+    let (hour, minute, second) = (clock.next()??, clock.next()??, clock.next()??);
+    if parts.next() != Some("GMT") || hour > 23 || minute > 59 || second > 60 {
+        return None;
+    }
+    // Days since 1970, counting years from March, so that a leap day ends its year.
+    let (shifted_year, shifted_month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
+    let days = 365 * shifted_year + shifted_year / 4 - shifted_year / 100 + shifted_year / 400 + (153 * shifted_month + 2) / 5 + day - 1;
+    let seconds = days.checked_sub(719_468)? * 86_400 + hour * 3_600 + minute * 60 + second;
+    Some(UNIX_EPOCH + Duration::from_secs(seconds))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BASE: Duration = Duration::from_millis(100);
+    const LONGEST: Duration = Duration::from_secs(5);
+    const MIDDLE: u32 = u32::MAX / 2;
+
+    fn asked(value: &str) -> Option<Duration> {
+        let headers = HeaderMap::from_iter([(RETRY_AFTER, value.parse().unwrap())]);
+        retry_after(&headers, UNIX_EPOCH + Duration::from_secs(784_111_777 - 30))
+    }
+
+    #[test]
+    fn a_delay_is_understood_in_seconds_and_as_a_date() {
+        assert_eq!(asked("7"), Some(Duration::from_secs(7)));
+        assert_eq!(asked("Sun, 06 Nov 1994 08:49:37 GMT"), Some(Duration::from_secs(30)));
+        assert_eq!(asked("Sat, 05 Nov 1994 08:49:37 GMT"), Some(Duration::ZERO));
+        for nonsense in ["soon", "-3", "Sun, 06 Nov 1994 08:49:37 PST", "Sun, 99 Nov 1994 08:49:37 GMT", "99999999999"] {
+            assert_eq!(asked(nonsense), None, "{nonsense}");
+        }
+    }
+
+    #[test]
+    fn dates_are_counted_over_leap_years() {
+        let date = |text| parse_date(text).unwrap().duration_since(UNIX_EPOCH).unwrap().as_secs();
+        assert_eq!(date("Thu, 01 Jan 1970 00:00:00 GMT"), 0);
+        assert_eq!(date("Tue, 29 Feb 2000 12:00:00 GMT"), 951_825_600);
+        assert_eq!(date("Wed, 31 Dec 2025 23:59:59 GMT"), 1_767_225_599);
+    }
+
+    #[test]
+    fn what_may_change_something_goes_out_again_only_if_it_never_left() {
+        let next = |again, outcome| Tries::default().next(again, outcome, BASE, LONGEST, MIDDLE);
+        let soon = Some(Duration::from_secs(1));
+        assert!(next(Again::Unsent, Outcome::Unsent).is_some());
+        assert_eq!(next(Again::Unsent, Outcome::Broken), None);
+        assert_eq!(next(Again::Unsent, Outcome::TooEarly(soon)), None);
+        assert_eq!(next(Again::Refused, Outcome::TooEarly(soon)), soon);
+        assert_eq!(next(Again::Refused, Outcome::Broken), None);
+        assert!(next(Again::Broken, Outcome::Broken).is_some());
+    }
+
+    #[test]
+    fn a_long_delay_is_not_waited_for_and_one_that_nobody_named_is_not_guessed() {
+        let next = |delay| Tries::default().next(Again::Broken, Outcome::TooEarly(delay), BASE, LONGEST, MIDDLE);
+        assert_eq!(next(Some(Duration::from_secs(6))), None);
+        assert_eq!(next(None), None);
+    }
+
+    #[test]
+    fn there_are_two_more_tries_with_growing_delays() {
+        let mut tries = Tries::default();
+        let mut next = || tries.next(Again::Unsent, Outcome::Unsent, BASE, LONGEST, MIDDLE);
+        let (first, second) = (next().unwrap(), next().unwrap());
+        assert!(first >= BASE.mul_f64(0.75) && second > first, "{first:?} {second:?}");
+        assert_eq!(next(), None);
+    }
+}

@@ -1,0 +1,264 @@
+//! A stream of events: read with a cap, shown to the tap, and resumed here. rmcp sees only whole messages, none of the
+//! streams' breaks: its own resumption has no bound that a server could not reset.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use futures::stream::BoxStream;
+use http::{HeaderName, HeaderValue, Method, StatusCode};
+use reqwest::Response;
+use rmcp::model::{ErrorCode, ErrorData};
+use rmcp::transport::streamable_http_client::SseError;
+use serde_json::Value as Json;
+use sse_stream::Sse;
+use tokio::time::Instant;
+
+use super::body::{EVENT_STREAM, content_type, reason};
+use super::client::{HttpClient, protocol_headers, status_failure};
+use super::exchange::{Outgoing, random};
+use super::failure::HttpFailure;
+use super::raw::{Awaited, Inbound, Kind, sort};
+use super::resume::{Position, Purpose};
+use super::retry::Again;
+use super::sse::{Event, Parser};
+
+/// How far into a broken message its method may stand.
+const METHOD_WINDOW: usize = 512;
+
+/// What a resumed stream must say to belong to the one before.
+#[derive(Clone)]
+pub(super) struct Route {
+    pub(super) session: Option<Arc<str>>,
+    pub(super) headers: HashMap<HeaderName, HeaderValue>,
+}
+
+pub(super) struct Events {
+    http: HttpClient,
+    route: Route,
+    awaited: Option<Awaited>,
+    open: Option<Open>,
+    position: Position,
+    /// Messages for rmcp.
+    ready: VecDeque<String>,
+    phase: Phase,
+    deadline: Option<Instant>,
+}
+
+struct Open {
+    response: Response,
+    parser: Parser,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Reading,
+    /// The answer has come. The rest is read so that the connection can be used again, as long as rmcp waits for that.
+    Draining,
+    Ended,
+}
+
+impl Events {
+    pub(super) fn new(http: HttpClient, route: Route, awaited: Option<Awaited>, response: Response) -> Self {
+        let purpose = if awaited.is_some() { Purpose::Answer } else { Purpose::Common };
+        let discover = awaited.as_ref().is_some_and(|awaited| awaited.kind == Kind::Discover);
+        let deadline = discover.then(|| Instant::now() + http.limits.discover);
+        let parser = Parser::new(http.limits.message_bytes);
+        let (open, position) = (Some(Open { response, parser }), Position::start(purpose));
+        Self { http, route, awaited, open, position, ready: VecDeque::new(), phase: Phase::Reading, deadline }
+    }
+
+    pub(super) fn into_stream(self) -> BoxStream<'static, Result<Sse, SseError>> {
+        futures::stream::unfold(self, async |mut events| events.next().await.map(|event| (Ok(event), events))).boxed()
+    }
+
+    async fn next(&mut self) -> Option<Sse> {
+        loop {
+            if let Some(message) = self.ready.pop_front() {
+                return Some(event_of(message));
+            }
+            if self.phase == Phase::Ended {
+                return None;
+            }
+            let (stop, deadline) = (self.http.stop.clone(), self.deadline);
+            let step = tokio::select! {
+                biased;
+                () = stop.cancelled() => {
+                    self.phase = Phase::Ended;
+                    Ok(())
+                }
+                () = passed(deadline) => {
+                    self.give_up();
+                    Ok(())
+                }
+                step = self.step() => step,
+            };
+            if let Err(failure) = step {
+                self.fail(&failure);
+            }
+        }
+    }
+
+    async fn step(&mut self) -> Result<(), HttpFailure> {
+        let Some(open) = &mut self.open else { return Err(ended("")) };
+        let problem = match open.response.chunk().await {
+            Ok(Some(_)) if self.phase == Phase::Draining => return Ok(()),
+            Ok(Some(chunk)) => {
+                let limit = self.http.limits.message_bytes;
+                let events = open.parser.push(&chunk).map_err(|large| HttpFailure::TooLarge { bytes: large.bytes, limit })?;
+                for event in events {
+                    self.take(event);
+                }
+                return Ok(());
+            }
+            Ok(None) => String::new(),
+            Err(error) => reason(&error),
+        };
+        self.open = None;
+        let is_listen = self.awaited.as_ref().is_some_and(|awaited| awaited.kind == Kind::Listen);
+        if self.phase == Phase::Draining || is_listen {
+            self.phase = Phase::Ended;
+            return Ok(());
+        }
+        let delay = self.position.after_end(&self.http.limits, random()).ok_or_else(|| ended(&problem))?;
+        self.resume(delay).await
+    }
+
+    /// Asks for the stream again, until it comes or that is hopeless.
+    async fn resume(&mut self, mut delay: Duration) -> Result<(), HttpFailure> {
+        loop {
+            tokio::time::sleep(delay).await;
+            let failure = match self.reopen().await {
+                Ok(response) => {
+                    self.open = Some(Open { response, parser: Parser::new(self.http.limits.message_bytes) });
+                    return Ok(());
+                }
+                Err(failure) => failure,
+            };
+            let asked = match &failure {
+                HttpFailure::Status { status: 429 | 500.., retry_after, .. } => *retry_after,
+                HttpFailure::NotSent { .. } | HttpFailure::Interrupted { .. } | HttpFailure::TimedOut { .. } => None,
+                _ => return Err(ended(&format!("it cannot be resumed: {failure}"))),
+            };
+            let next = self.position.after_failure(asked, &self.http.limits, random());
+            delay = next.ok_or_else(|| ended(&format!("it cannot be resumed: {failure}")))?;
+        }
+    }
+
+    async fn reopen(&self) -> Result<Response, HttpFailure> {
+        self.http.open_stream(&self.route, self.position.last_id.as_deref(), Some(self.http.limits.headers)).await
+    }
+
+    fn take(&mut self, event: Event) {
+        self.position.note(&event);
+        let Event { kind, data, .. } = event;
+        let text = data.trim_start_matches('\u{feff}').trim();
+        if !matches!(kind.as_str(), "" | "message") || text.is_empty() || self.phase != Phase::Reading {
+            return;
+        }
+        match serde_json::from_str::<Json>(text) {
+            // Batches existed in the protocol of 2025-03-26.
+            Ok(Json::Array(batch)) => {
+                for message in batch {
+                    self.take_message(message, None);
+                }
+            }
+            Ok(message) => self.take_message(message, Some(text)),
+            Err(error) if self.awaited.is_some() && is_answer_like(text) => {
+                self.fail(&HttpFailure::Malformed(format!("its answer is no valid JSON: {error}")));
+            }
+            Err(error) => tracing::debug!(%error, "an event that is no JSON was skipped"),
+        }
+    }
+
+    fn take_message(&mut self, mut message: Json, text: Option<&str>) {
+        if (self.http.tap)(&message) || self.phase != Phase::Reading {
+            return;
+        }
+        match sort(&mut message, self.awaited.as_ref()) {
+            Inbound::Answer(answer) => {
+                self.ready.push_back(answer.into_text());
+                self.phase = Phase::Draining;
+                self.deadline = None;
+            }
+            Inbound::Other => self.ready.push_back(text.map_or_else(|| message.to_string(), str::to_owned)),
+            Inbound::Foreign => tracing::debug!("an answer to nothing was skipped"),
+            Inbound::Noise => tracing::debug!("JSON that is no message was skipped"),
+        }
+    }
+
+    fn fail(&mut self, failure: &HttpFailure) {
+        self.end();
+        match &self.awaited {
+            // rmcp tells the subscriber.
+            Some(awaited) if awaited.kind == Kind::Listen => {}
+            Some(awaited) => self.ready.push_back(awaited.fail(failure).into_text()),
+            None => tracing::warn!(%failure, "what the server says of its own accord is no longer heard"),
+        }
+    }
+
+    /// No answer to `server/discover` in time: it is an older server.
+    fn give_up(&mut self) {
+        self.end();
+        if let Some(awaited) = &self.awaited {
+            self.ready.push_back(awaited.error(unknown_method()).into_text());
+        }
+    }
+
+    fn end(&mut self) {
+        self.phase = Phase::Ended;
+        self.open = None;
+    }
+}
+
+impl HttpClient {
+    pub(super) async fn open_stream(
+        &self,
+        route: &Route,
+        last_id: Option<&str>,
+        within: Option<Duration>,
+    ) -> Result<Response, HttpFailure> {
+        let mut headers = protocol_headers(EVENT_STREAM, route.session.as_deref(), &route.headers);
+        if let Some(id) = last_id.and_then(|id| HeaderValue::from_str(id).ok()) {
+            headers.insert("last-event-id", id);
+        }
+        let request = Outgoing { method: Method::GET, body: None, headers, again: Again::Broken, within };
+        let response = self.exchange(&request).await?;
+        let (status, kind) = (response.status(), content_type(&response));
+        if status != StatusCode::OK {
+            return Err(status_failure(&response));
+        }
+        if kind != EVENT_STREAM {
+            return Err(HttpFailure::Malformed(format!("it answered with \"{kind}\" where a stream of events was asked for")));
+        }
+        Ok(response)
+    }
+}
+
+/// A message as rmcp reads it. It gets no ids and no delays: resuming is not its business.
+pub(super) fn event_of(message: String) -> Sse {
+    Sse::default().data(message)
+}
+
+pub(super) fn unknown_method() -> ErrorData {
+    ErrorData::new(ErrorCode::METHOD_NOT_FOUND, "the server did not answer server/discover in time, so it counts as an older one", None)
+}
+
+fn ended(problem: &str) -> HttpFailure {
+    let because = if problem.is_empty() { String::new() } else { format!(": {problem}") };
+    HttpFailure::Interrupted { problem: format!("the stream of its answer ended before the answer came{because}") }
+}
+
+/// Whether broken JSON was meant as an answer: a notification that cannot be read fails no call.
+fn is_answer_like(text: &str) -> bool {
+    let start = &text[..text.floor_char_boundary(METHOD_WINDOW)];
+    text.trim_start().starts_with('{') && !start.contains("\"method\"")
+}
+
+async fn passed(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => tokio::time::sleep_until(deadline).await,
+        None => std::future::pending().await,
+    }
+}

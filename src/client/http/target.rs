@@ -1,0 +1,247 @@
+//! Where a server is, and what is sent to it: checked once, before anything is.
+
+use std::fmt;
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::Engine as _;
+use http::{HeaderMap, HeaderName, HeaderValue, header};
+use secrecy::{ExposeSecret, SecretString};
+use url::{Host, Url};
+
+use super::failure::Credentials;
+use super::token::TokenSource;
+use crate::error::{Error, Result};
+
+/// How long the answer to a notification may take: there is nothing to wait for but its receipt.
+pub(super) const CONTROL_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What the protocol, or HTTP itself, sets.
+const RESERVED: [&str; 19] = [
+    "accept",
+    "accept-encoding",
+    "connection",
+    "content-encoding",
+    "content-length",
+    "content-type",
+    "expect",
+    "host",
+    "keep-alive",
+    "last-event-id",
+    "mcp-method",
+    "mcp-name",
+    "mcp-protocol-version",
+    "mcp-session-id",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+const RESERVED_START: &str = "mcp-param-";
+
+/// A server that is reached over HTTP.
+#[derive(Clone)]
+pub struct HttpTarget {
+    /// The server's name.
+    pub server: String,
+    /// Its MCP endpoint. Secret, since `${VAR}` may stand in it.
+    pub url: SecretString,
+    /// Sent with each request.
+    pub headers: Vec<(String, SecretString)>,
+    /// Whether `http://` may leave this machine.
+    pub allow_insecure: bool,
+    /// Where its bearer tokens come from; unused where `headers` has an Authorization.
+    pub tokens: Option<Arc<dyn TokenSource>>,
+}
+
+impl fmt::Debug for HttpTarget {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("HttpTarget").field("server", &self.server).finish_non_exhaustive()
+    }
+}
+
+/// Times and sizes of one connection. A call's own time is its caller's.
+#[derive(Debug, Clone)]
+pub(in crate::client) struct HttpLimits {
+    /// Until a connection stands, TLS included.
+    pub(in crate::client) connect: Duration,
+    /// Until an answer begins. A server that answers in JSON begins only when the tool is done: at least the longest call.
+    pub(in crate::client) headers: Duration,
+    /// Between two pieces of a JSON answer.
+    pub(in crate::client) body_idle: Duration,
+    /// Until `server/discover` counts as unknown to the server.
+    pub(in crate::client) discover: Duration,
+    /// For the goodbye to a session.
+    pub(in crate::client) delete: Duration,
+    /// The first delay before a request goes out again; the later ones grow.
+    pub(in crate::client) retry: Duration,
+    /// A longer `Retry-After` is not waited for.
+    pub(in crate::client) longest_wait: Duration,
+    /// The first delay before a stream is resumed, where the server names none; the later ones grow.
+    pub(in crate::client) resume: Duration,
+    /// The longest of them, a server's own `retry:` included.
+    pub(in crate::client) longest_resume: Duration,
+    /// One JSON answer, or one event.
+    pub(in crate::client) message_bytes: usize,
+}
+
+impl Default for HttpLimits {
+    fn default() -> Self {
+        Self {
+            connect: Duration::from_secs(10),
+            headers: Duration::from_mins(5),
+            body_idle: Duration::from_secs(30),
+            discover: Duration::from_secs(2),
+            delete: Duration::from_secs(2),
+            retry: Duration::from_millis(200),
+            longest_wait: Duration::from_secs(5),
+            resume: Duration::from_secs(1),
+            longest_resume: Duration::from_secs(30),
+            message_bytes: crate::limits::MAX_WIRE_MESSAGE_BYTES,
+        }
+    }
+}
+
+/// A target that was checked.
+pub(super) struct Endpoint {
+    pub(super) url: Url,
+    /// The config's own, marked as secret.
+    pub(super) headers: HeaderMap,
+    pub(super) tokens: Option<Arc<dyn TokenSource>>,
+}
+
+impl Endpoint {
+    pub(super) fn of(target: &HttpTarget) -> Result<Self> {
+        let invalid = |problem: String| Error::ConnectFailed { server: target.server.clone(), problem };
+        let mut url = Url::parse(target.url.expose_secret().trim()).map_err(|error| invalid(format!("its url is none: {error}")))?;
+        if url.scheme() != "https" && url.scheme() != "http" {
+            return Err(invalid("its url must start with http:// or https://".to_owned()));
+        }
+        if url.scheme() == "http" && !is_loopback(&url) && !target.allow_insecure {
+            return Err(Error::InsecureUrl { server: target.server.clone(), origin: origin(&url) });
+        }
+        let mut headers = HeaderMap::new();
+        if let Some(credentials) = take_credentials(&mut url) {
+            headers.insert(header::AUTHORIZATION, credentials);
+        }
+        for (name, value) in &target.headers {
+            let name = header_name(name).map_err(invalid)?;
+            let mut value = HeaderValue::from_str(value.expose_secret().trim())
+                .map_err(|_| invalid(format!("the value of its header \"{name}\" has characters that a header cannot have")))?;
+            value.set_sensitive(true);
+            headers.append(name, value);
+        }
+        url.set_fragment(None);
+        let tokens = target.tokens.clone().filter(|_| !headers.contains_key(header::AUTHORIZATION));
+        Ok(Self { url, headers, tokens })
+    }
+
+    pub(super) fn credentials(&self) -> Credentials {
+        match &self.tokens {
+            Some(_) => Credentials::Token,
+            None if self.headers.contains_key(header::AUTHORIZATION) => Credentials::Configured,
+            None => Credentials::Nothing,
+        }
+    }
+}
+
+fn header_name(name: &str) -> std::result::Result<HeaderName, String> {
+    let parsed = HeaderName::from_bytes(name.trim().as_bytes()).map_err(|_| format!("its header \"{name}\" has no valid name"))?;
+    if RESERVED.contains(&parsed.as_str()) || parsed.as_str().starts_with(RESERVED_START) {
+        return Err(format!("its header \"{name}\" is one that the protocol sets itself: take it out of headers"));
+    }
+    Ok(parsed)
+}
+
+/// `https://user:password@host` as a header. It must not stay in the URL, which errors and redirects build on.
+fn take_credentials(url: &mut Url) -> Option<HeaderValue> {
+    if url.username().is_empty() && url.password().is_none() {
+        return None;
+    }
+    let decode = |text: &str| percent_encoding::percent_decode_str(text).collect::<Vec<u8>>();
+    let mut pair = decode(url.username());
+    pair.push(b':');
+    pair.extend(decode(url.password().unwrap_or_default()));
+    // Neither can fail: the URL has a host.
+    let _ = url.set_username("");
+    let _ = url.set_password(None);
+    let mut value = HeaderValue::try_from(format!("Basic {}", base64::engine::general_purpose::STANDARD.encode(pair))).ok()?;
+    value.set_sensitive(true);
+    Some(value)
+}
+
+/// What may be said of a URL: its path and query may hold secrets.
+pub(super) fn origin(url: &Url) -> String {
+    url.origin().ascii_serialization()
+}
+
+pub(super) fn is_loopback(url: &Url) -> bool {
+    match url.host() {
+        Some(Host::Domain(name)) => name.eq_ignore_ascii_case("localhost"),
+        Some(Host::Ipv4(address)) => address.is_loopback(),
+        Some(Host::Ipv6(address)) => {
+            address == Ipv6Addr::LOCALHOST || address.to_ipv4_mapped().is_some_and(|v4: Ipv4Addr| v4.is_loopback())
+        }
+        None => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn target(url: &str, headers: &[(&str, &str)]) -> HttpTarget {
+        HttpTarget {
+            server: "remote".into(),
+            url: url.to_owned().into(),
+            headers: headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned().into())).collect(),
+            allow_insecure: false,
+            tokens: None,
+        }
+    }
+
+    fn problem(target: &HttpTarget) -> Error {
+        Endpoint::of(target).err().expect("the target is refused")
+    }
+
+    #[test]
+    fn plain_http_goes_to_this_machine_only_unless_the_config_allows_more() {
+        for url in ["http://localhost:1/mcp", "http://127.0.0.1/", "http://127.8.9.10/", "http://[::1]:9/", "https://example.com/"] {
+            assert!(Endpoint::of(&target(url, &[])).is_ok(), "{url}");
+        }
+        for url in ["http://example.com/mcp", "http://10.0.0.1/", "http://localhost.example.com/", "http://127.0.0.1.example.com/"] {
+            let error = problem(&target(url, &[]));
+            assert_eq!(error.code(), "ERR_INSECURE_URL", "{url}");
+            assert!(error.to_string().contains("allowInsecureHttp"), "{error}");
+            assert!(Endpoint::of(&HttpTarget { allow_insecure: true, ..target(url, &[]) }).is_ok());
+        }
+    }
+
+    #[test]
+    fn headers_of_the_protocol_cannot_be_configured() {
+        for name in ["Accept", "Mcp-Session-Id", "MCP-Protocol-Version", "Last-Event-ID", "Host", "Content-Length", "Mcp-Param-X"] {
+            let error = problem(&target("https://example.com", &[(name, "x")])).to_string();
+            assert!(error.contains(name) && error.contains("headers"), "{error}");
+        }
+    }
+
+    #[test]
+    fn an_error_never_shows_a_headers_value_or_the_urls_path() {
+        let error = problem(&target("https://example.com", &[("X-Key", "sec\nret")])).to_string();
+        assert!(!error.contains("ret"), "{error}");
+        let error = problem(&target("http://example.com/s3cret?key=s3cret", &[])).to_string();
+        assert!(!error.contains("s3cret"), "{error}");
+        let shown = format!("{:?}", target("https://u:s3cret@example.com/", &[("X-Key", "s3cret")]));
+        assert!(!shown.contains("s3cret"), "{shown}");
+    }
+
+    #[test]
+    fn a_password_in_the_url_becomes_a_header() {
+        let endpoint = Endpoint::of(&target("https://me:p%40ss@example.com/mcp#part", &[])).unwrap();
+        assert_eq!(endpoint.url.as_str(), "https://example.com/mcp");
+        assert_eq!(endpoint.headers[header::AUTHORIZATION], "Basic bWU6cEBzcw==");
+        assert!(endpoint.headers[header::AUTHORIZATION].is_sensitive());
+    }
+}

@@ -1,0 +1,6 @@
+//! The client against servers that answer in every way they should not.
+
+mod answers;
+mod lifecycle;
+mod refusals;
+mod streams;

@@ -1,0 +1,53 @@
+//! The HTTP client of one connection: its TLS, and no habits of its own.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use rustls::crypto::ring;
+use rustls_platform_verifier::BuilderVerifierExt as _;
+use url::Url;
+
+use super::target::{HttpLimits, is_loopback};
+
+/// Connections kept open for the next request.
+const IDLE_CONNECTIONS: usize = 16;
+const IDLE: Duration = Duration::from_secs(30);
+
+/// A client for one server. It follows no redirect and tries nothing twice: that is decided here.
+pub(super) fn client_for(url: &Url, limits: &HttpLimits) -> Result<reqwest::Client, String> {
+    // A machine without certificates can still speak to itself.
+    let tls = if url.scheme() == "https" { verifying()? } else { distrusting()? };
+    let builder = reqwest::Client::builder()
+        .tls_backend_preconfigured(tls)
+        .redirect(reqwest::redirect::Policy::none())
+        .retry(reqwest::retry::never())
+        .referer(false)
+        .connect_timeout(limits.connect)
+        .pool_max_idle_per_host(IDLE_CONNECTIONS)
+        .pool_idle_timeout(IDLE)
+        .user_agent(concat!("hyperlight-mcp/", env!("CARGO_PKG_VERSION")));
+    // What stays on this machine is no proxy's business.
+    let builder = if is_loopback(url) { builder.no_proxy() } else { builder };
+    builder.build().map_err(|error| format!("no HTTP client can be made: {error}"))
+}
+
+fn builder() -> Result<rustls::ConfigBuilder<rustls::ClientConfig, rustls::WantsVerifier>, String> {
+    rustls::ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .map_err(|error| format!("TLS cannot be set up: {error}"))
+}
+
+/// Trusts whom this machine trusts. Read once: a system has hundreds of certificates.
+fn verifying() -> Result<rustls::ClientConfig, String> {
+    static CONFIG: OnceLock<rustls::ClientConfig> = OnceLock::new();
+    if let Some(config) = CONFIG.get() {
+        return Ok(config.clone());
+    }
+    let verified = builder()?.with_platform_verifier().map_err(|error| format!("this machine's certificates cannot be read: {error}"))?;
+    Ok(CONFIG.get_or_init(|| verified.with_no_client_auth()).clone())
+}
+
+/// Trusts nobody: for servers that have no certificate to show.
+fn distrusting() -> Result<rustls::ClientConfig, String> {
+    Ok(builder()?.with_root_certificates(rustls::RootCertStore::empty()).with_no_client_auth())
+}

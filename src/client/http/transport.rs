@@ -1,0 +1,106 @@
+//! The whole: our client beneath rmcp's worker, and an end to both.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use rmcp::RoleClient;
+use rmcp::model::{ClientRequest, JsonRpcMessage, RequestId};
+use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
+use rmcp::transport::Transport;
+use rmcp::transport::common::client_side_sse::NeverRetry;
+use rmcp::transport::streamable_http_client::{StreamableHttpClientTransport, StreamableHttpClientTransportConfig};
+use tokio_util::sync::CancellationToken;
+
+use super::client::HttpClient;
+use super::failure::HttpFailure;
+use super::target::{CONTROL_TIMEOUT, Endpoint, HttpLimits, HttpTarget};
+use super::tls::client_for;
+use crate::client::tap::Tap;
+use crate::error::{Error, Result};
+
+/// Requests under way at once; a call that waits for its answer counts.
+const CONCURRENT_REQUESTS: usize = 1_024;
+/// Messages that wait to be handled; a server that sends more is slowed down.
+const QUEUE: usize = 64;
+
+/// Makes the connection's transport; it connects with the first message. Must be called within a tokio runtime.
+///
+/// # Errors
+/// `ERR_INSECURE_URL`, `ERR_CONNECT_FAILED` for a url or header that cannot be.
+pub(in crate::client) fn http_transport(target: &HttpTarget, tap: Tap, limits: HttpLimits) -> Result<impl Transport<RoleClient> + use<>> {
+    let endpoint = Endpoint::of(target)?;
+    let web = client_for(&endpoint.url, &limits).map_err(|problem| Error::ConnectFailed { server: target.server.clone(), problem })?;
+    let stop = CancellationToken::new();
+    // The address stays with us: rmcp would write it to its log.
+    let mut config = StreamableHttpClientTransportConfig::with_uri("http:")
+        .max_concurrent_requests(CONCURRENT_REQUESTS)
+        .control_request_timeout(CONTROL_TIMEOUT)
+        .session_recovery_timeout(limits.connect)
+        .max_sse_event_size(limits.message_bytes)
+        .reinit_on_expired_session(true);
+    config.channel_buffer_capacity = QUEUE;
+    config.retry_config = Arc::new(NeverRetry::default());
+    let client = HttpClient::new(endpoint, web, tap, limits, stop.clone());
+    let inner = StreamableHttpClientTransport::with_client(client.clone(), config);
+    Ok(HttpTransport { inner, client, discovering: None, overtaken: None, stop })
+}
+
+struct HttpTransport {
+    inner: StreamableHttpClientTransport<HttpClient>,
+    client: HttpClient,
+    /// The last `server/discover`, and the one that rmcp no longer waited for when it began the older handshake.
+    discovering: Option<RequestId>,
+    overtaken: Option<RequestId>,
+    stop: CancellationToken,
+}
+
+impl Drop for HttpTransport {
+    fn drop(&mut self) {
+        self.stop.cancel();
+        // A start that was given up leaves a session that rmcp does not end. After a close there is none.
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            let client = self.client.clone();
+            runtime.spawn(async move { client.bye(&HashMap::new()).await });
+        }
+    }
+}
+
+impl Transport<RoleClient> for HttpTransport {
+    type Error = HttpFailure;
+
+    fn send(
+        &mut self,
+        message: TxJsonRpcMessage<RoleClient>,
+    ) -> impl Future<Output = std::result::Result<(), HttpFailure>> + Send + 'static {
+        if let JsonRpcMessage::Request(request) = &message {
+            match &request.request {
+                ClientRequest::DiscoverRequest(_) => self.discovering = Some(request.id.clone()),
+                ClientRequest::InitializeRequest(_) => self.overtaken = self.discovering.take(),
+                _ => {}
+            }
+        }
+        let sending = self.inner.send(message);
+        async move { sending.await.map_err(HttpFailure::from) }
+    }
+
+    async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
+        loop {
+            let message = self.inner.receive().await?;
+            let id = match &message {
+                JsonRpcMessage::Response(response) => Some(&response.id),
+                JsonRpcMessage::Error(error) => error.id.as_ref(),
+                _ => None,
+            };
+            // rmcp would take it for an answer to `initialize`, and fail.
+            if id.is_none() || id != self.overtaken.as_ref() {
+                return Some(message);
+            }
+        }
+    }
+
+    async fn close(&mut self) -> std::result::Result<(), HttpFailure> {
+        // First what is under way, so that the worker is free to say goodbye to the session.
+        self.stop.cancel();
+        self.inner.close().await.map_err(HttpFailure::from)
+    }
+}

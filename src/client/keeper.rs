@@ -1,0 +1,103 @@
+//! Whoever looks after a connection while nobody calls: its end, its changed lists, its idleness, its signs of life.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep_until};
+
+use super::connection::Connection;
+use super::lifecycle::Closed;
+use super::pool::{Shared, Slot, Wanted};
+
+/// A server that changes its lists changes several at once: they are read once for all of it.
+const SETTLE: Duration = Duration::from_millis(200);
+/// Between two readings, whatever the server announces.
+const LEAST_BETWEEN: Duration = Duration::from_secs(1);
+/// What stands for never.
+const FAR: Duration = Duration::from_hours(24 * 365);
+
+enum Due {
+    Ended(String),
+    ListsChanged,
+    Read,
+    Idle,
+    SignOfLife,
+    Used,
+}
+
+/// Runs until the connection is given up.
+pub(super) async fn keep(slot: Weak<Slot>, shared: Weak<Shared>, connection: Arc<Connection>, wanted: Wanted) {
+    let mut times = Times::new(&wanted);
+    loop {
+        let Some(place) = slot.upgrade() else { return };
+        let is_idle = place.is_idle();
+        let due = tokio::select! {
+            biased;
+            reason = connection.ended() => Due::Ended(reason),
+            () = connection.lists.news.notified() => Due::ListsChanged,
+            () = sleep_until(times.read) => Due::Read,
+            () = sleep_until(times.idle), if is_idle => Due::Idle,
+            () = sleep_until(times.sign_of_life), if is_idle => Due::SignOfLife,
+            () = place.used.notified() => Due::Used,
+        };
+        let Some(shared) = shared.upgrade() else { return };
+        let now = Instant::now();
+        match due {
+            Due::Ended(reason) => return lose(&shared, &place, &connection, &reason).await,
+            Due::ListsChanged => times.read = times.read.min(times.earliest_read.max(now + SETTLE)),
+            Due::Read => {
+                times.read = now + FAR;
+                // A call may have read them already; then nothing is sent.
+                match connection.manifest().await {
+                    Ok(manifest) => shared.observer.manifest_read(&place.server, &manifest),
+                    Err(error) => tracing::warn!(server = place.server, %error, "changed lists could not be read"),
+                }
+                times.earliest_read = Instant::now() + LEAST_BETWEEN;
+            }
+            Due::Idle => {
+                if shared.retire(&place, &connection, Closed::IdledOut).await {
+                    return shared.observer.idled_out(&place.server);
+                }
+                times.used(&wanted);
+            }
+            Due::SignOfLife => match connection.ping().await {
+                Ok(()) => times.alive(&wanted),
+                Err(error) => return lose(&shared, &place, &connection, &format!("it gave no sign of life: {error}")).await,
+            },
+            Due::Used => times.used(&wanted),
+        }
+    }
+}
+
+async fn lose(shared: &Arc<Shared>, slot: &Slot, connection: &Arc<Connection>, reason: &str) {
+    // Otherwise a call found it dead before, and says so itself.
+    if shared.retire(slot, connection, Closed::Lost).await {
+        shared.observer.lost(&slot.server, reason);
+    }
+}
+
+/// When what is due.
+struct Times {
+    read: Instant,
+    earliest_read: Instant,
+    idle: Instant,
+    sign_of_life: Instant,
+}
+
+impl Times {
+    fn new(wanted: &Wanted) -> Self {
+        let now = Instant::now();
+        let mut times = Self { read: now + FAR, earliest_read: now, idle: now, sign_of_life: now };
+        times.used(wanted);
+        times.alive(wanted);
+        times
+    }
+
+    fn used(&mut self, wanted: &Wanted) {
+        self.idle = Instant::now() + wanted.idle_timeout.unwrap_or(FAR);
+    }
+
+    fn alive(&mut self, wanted: &Wanted) {
+        self.sign_of_life = Instant::now() + wanted.keep_alive.unwrap_or(FAR);
+    }
+}

@@ -1,0 +1,216 @@
+//! How a server's connection stands, and whether it may be made again: a state machine and a circuit breaker, without effects.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// The first wait after a failure; it doubles with each further one.
+const FIRST_BACKOFF: Duration = Duration::from_millis(200);
+const LONGEST_BACKOFF: Duration = Duration::from_secs(5);
+/// How long a server is left alone once it has failed too often.
+const BREAKER_OPEN: Duration = Duration::from_secs(30);
+
+/// How a server's connection stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ConnectionState {
+    /// Nobody has needed it yet.
+    Idle,
+    Connecting,
+    Connected,
+    /// It ended, and comes back on the next call.
+    Closed(Closed),
+    /// The last attempt failed.
+    Error,
+}
+
+/// Why a connection ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Closed {
+    /// The server crashed, or closed its pipe.
+    Lost,
+    /// Nobody used it for long enough.
+    IdledOut,
+    /// Another server needed its place.
+    Evicted,
+    /// A person or the gateway ended it. What brings it back is not decided here: it is no longer asked for.
+    Ended,
+}
+
+/// What happens to a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Transition {
+    Connect,
+    Ready,
+    Failed,
+    /// Whoever was connecting gave up before there was an outcome.
+    GivenUp,
+    Close(Closed),
+}
+
+impl ConnectionState {
+    /// The state after a transition; `None` where it cannot happen.
+    ///
+    /// ```
+    /// use hyperlight_mcp::client::{ConnectionState, Transition};
+    /// assert_eq!(ConnectionState::Idle.after(Transition::Connect), Some(ConnectionState::Connecting));
+    /// assert_eq!(ConnectionState::Idle.after(Transition::Ready), None);
+    /// ```
+    #[must_use]
+    pub fn after(self, transition: Transition) -> Option<Self> {
+        match (self, transition) {
+            (Self::Idle | Self::Closed(_) | Self::Error, Transition::Connect) => Some(Self::Connecting),
+            (Self::Connecting, Transition::Ready) => Some(Self::Connected),
+            (Self::Connecting, Transition::Failed) => Some(Self::Error),
+            (Self::Connecting, Transition::GivenUp) => Some(Self::Idle),
+            (Self::Connected, Transition::Close(reason)) => Some(Self::Closed(reason)),
+            _ => None,
+        }
+    }
+}
+
+/// Whether a server may be connected now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Permit {
+    Now,
+    /// After this.
+    Wait(Duration),
+    /// Not before this has passed: it has failed too often.
+    Refused(Duration),
+}
+
+/// A server's state, and its failures in a row.
+#[derive(Debug)]
+pub struct Lifecycle {
+    state: ConnectionState,
+    failures: u32,
+    failed_at: Option<Instant>,
+    /// Failures in a row after which the breaker opens.
+    most_failures: u32,
+}
+
+impl Lifecycle {
+    /// `max_reconnects`: failed ones in a row; with 0, the first failure opens the breaker.
+    #[must_use]
+    pub fn new(max_reconnects: u32) -> Self {
+        Self { state: ConnectionState::Idle, failures: 0, failed_at: None, most_failures: max_reconnects.max(1) }
+    }
+
+    #[must_use]
+    pub fn state(&self) -> ConnectionState {
+        self.state
+    }
+
+    #[must_use]
+    pub fn failures(&self) -> u32 {
+        self.failures
+    }
+
+    /// Takes a transition. One that cannot happen changes nothing: it was overtaken by another.
+    pub fn on(&mut self, transition: Transition, now: Instant) {
+        let Some(next) = self.state.after(transition) else {
+            tracing::debug!(state = ?self.state, ?transition, "a transition that was overtaken");
+            return;
+        };
+        match next {
+            ConnectionState::Error => {
+                self.failures = self.failures.saturating_add(1);
+                self.failed_at = Some(now);
+            }
+            ConnectionState::Connected => self.reset(),
+            ConnectionState::Idle | ConnectionState::Connecting | ConnectionState::Closed(_) => {}
+        }
+        self.state = next;
+    }
+
+    /// Forgets the failures: a person wants it tried at once.
+    pub fn reset(&mut self) {
+        (self.failures, self.failed_at) = (0, None);
+    }
+
+    /// Whether the server may be connected now.
+    #[must_use]
+    pub fn permit(&self, now: Instant) -> Permit {
+        let Some(failed_at) = self.failed_at else { return Permit::Now };
+        let passed = now.saturating_duration_since(failed_at);
+        if self.failures >= self.most_failures {
+            // One attempt is let through then; if it fails, the breaker is open for as long again.
+            let left = BREAKER_OPEN.saturating_sub(passed);
+            return if left.is_zero() { Permit::Now } else { Permit::Refused(left) };
+        }
+        let doublings = self.failures.saturating_sub(1).min(16);
+        let left = (FIRST_BACKOFF * (1 << doublings)).min(LONGEST_BACKOFF).saturating_sub(passed);
+        if left.is_zero() { Permit::Now } else { Permit::Wait(left) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ConnectionState as State;
+    use Transition::{Close, Connect, Failed, GivenUp, Ready};
+
+    const CLOSED: [Closed; 4] = [Closed::Lost, Closed::IdledOut, Closed::Evicted, Closed::Ended];
+
+    #[test]
+    fn every_transition_is_as_drawn_and_no_other_happens() {
+        let states = [State::Idle, State::Connecting, State::Connected, State::Error].into_iter().chain(CLOSED.map(State::Closed));
+        for state in states {
+            for transition in [Connect, Ready, Failed, GivenUp].into_iter().chain(CLOSED.map(Close)) {
+                let expected = match (state, transition) {
+                    (State::Idle | State::Error | State::Closed(_), Connect) => Some(State::Connecting),
+                    (State::Connecting, Ready) => Some(State::Connected),
+                    (State::Connecting, Failed) => Some(State::Error),
+                    (State::Connecting, GivenUp) => Some(State::Idle),
+                    (State::Connected, Close(reason)) => Some(State::Closed(reason)),
+                    _ => None,
+                };
+                assert_eq!(state.after(transition), expected, "{state:?} {transition:?}");
+            }
+        }
+    }
+
+    fn fail(lifecycle: &mut Lifecycle, now: Instant) {
+        lifecycle.on(Connect, now);
+        lifecycle.on(Failed, now);
+    }
+
+    #[test]
+    fn each_failure_doubles_the_wait_and_too_many_open_the_breaker() {
+        let start = Instant::now();
+        let mut lifecycle = Lifecycle::new(3);
+        assert_eq!(lifecycle.permit(start), Permit::Now);
+        fail(&mut lifecycle, start);
+        assert_eq!(lifecycle.permit(start), Permit::Wait(FIRST_BACKOFF));
+        assert_eq!(lifecycle.permit(start + FIRST_BACKOFF), Permit::Now);
+        fail(&mut lifecycle, start);
+        assert_eq!(lifecycle.permit(start), Permit::Wait(FIRST_BACKOFF * 2));
+        fail(&mut lifecycle, start);
+        assert_eq!(lifecycle.permit(start), Permit::Refused(BREAKER_OPEN));
+    }
+
+    #[test]
+    fn an_open_breaker_lets_one_attempt_through_and_opens_again() {
+        let start = Instant::now();
+        let mut lifecycle = Lifecycle::new(1);
+        fail(&mut lifecycle, start);
+        let later = start + BREAKER_OPEN;
+        assert_eq!(lifecycle.permit(later), Permit::Now);
+        fail(&mut lifecycle, later);
+        assert_eq!(lifecycle.permit(later), Permit::Refused(BREAKER_OPEN));
+    }
+
+    #[test]
+    fn a_success_forgets_the_failures_and_so_does_a_person() {
+        let now = Instant::now();
+        let mut lifecycle = Lifecycle::new(3);
+        fail(&mut lifecycle, now);
+        lifecycle.on(Connect, now);
+        lifecycle.on(Ready, now);
+        assert_eq!((lifecycle.failures(), lifecycle.permit(now)), (0, Permit::Now));
+        lifecycle.on(Close(Closed::Lost), now);
+        assert_eq!(lifecycle.permit(now), Permit::Now, "a crash is no failed reconnect");
+        fail(&mut lifecycle, now);
+        lifecycle.reset();
+        assert_eq!(lifecycle.permit(now), Permit::Now);
+    }
+}

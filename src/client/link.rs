@@ -1,0 +1,130 @@
+//! What a connection hangs on: a process of ours, or an address.
+
+use std::time::Duration;
+
+use rmcp::RoleClient;
+use rmcp::service::{Peer, ServiceError};
+
+use super::answer::{CallFailure, Sent};
+use super::http::{HttpFailure, failure_of};
+use super::process::ServerProcess;
+use crate::error::Error;
+
+/// For rmcp to let go of what it holds; and for the session at the server to be ended, too.
+const SERVICE_CLOSE: Duration = Duration::from_millis(200);
+const SESSION_CLOSE: Duration = Duration::from_millis(2_500);
+/// How often a transport without a process is looked at.
+const LOOK: Duration = Duration::from_millis(500);
+
+pub(super) enum Link {
+    Process(ServerProcess),
+    /// Streamable HTTP.
+    Remote,
+}
+
+impl Link {
+    /// Whether the server's requests say to which call they belong.
+    pub(super) fn has_streams(&self) -> bool {
+        false
+    }
+
+    /// How long the end of a connection may take before what it hangs on is ended.
+    pub(super) fn goodbye(&self) -> Duration {
+        match self {
+            Self::Process(_) => SERVICE_CLOSE,
+            Self::Remote => SESSION_CLOSE,
+        }
+    }
+
+    /// Resolves with how the process ended, once it has.
+    pub(super) async fn ended(&self) -> String {
+        match self {
+            Self::Process(process) => process.exited().await,
+            Self::Remote => std::future::pending().await,
+        }
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        match self {
+            Self::Process(process) => process.has_exited(),
+            Self::Remote => false,
+        }
+    }
+
+    /// Resolves with the reason once nothing can be sent any more.
+    pub(super) async fn lost(&self, peer: &Peer<RoleClient>) -> String {
+        let closed = async {
+            while !peer.is_transport_closed() {
+                tokio::time::sleep(LOOK).await;
+            }
+        };
+        match self {
+            Self::Process(process) => {
+                let status = tokio::select! {
+                    biased;
+                    status = process.exited() => status,
+                    () = closed => "it closed its output".to_owned(),
+                };
+                format!("{status}{}", process.stderr_text())
+            }
+            Self::Remote => {
+                closed.await;
+                "its connection ended".to_owned()
+            }
+        }
+    }
+
+    /// The error of a server that is gone.
+    pub(super) fn exited(&self, server: &str, during: &str, status: String) -> Error {
+        let stderr = match self {
+            Self::Process(process) => process.stderr_text(),
+            Self::Remote => String::new(),
+        };
+        Error::ServerExited { server: server.to_owned(), during: during.to_owned(), status, stderr }
+    }
+
+    /// What the transport itself says of a request that failed.
+    pub(super) fn failure(&self, server: &str, what: &str, error: &ServiceError) -> Option<CallFailure> {
+        match self {
+            Self::Process(_) => None,
+            Self::Remote => {
+                let failure = failure_of(error)?;
+                let sent = if failure.never_acted_on() { Sent::No } else { Sent::Maybe };
+                Some(CallFailure { error: http_error(server, what, failure)?, sent })
+            }
+        }
+    }
+
+    pub(super) async fn end(&self) {
+        match self {
+            Self::Process(process) => process.end().await,
+            Self::Remote => {}
+        }
+    }
+
+    pub(super) fn kill(&self) {
+        match self {
+            Self::Process(process) => process.kill(),
+            Self::Remote => {}
+        }
+    }
+}
+
+/// `None`: the connection is gone, and there is no more to say.
+fn http_error(server: &str, what: &str, failure: HttpFailure) -> Option<Error> {
+    let (server, tool) = (server.to_owned(), what.to_owned());
+    Some(match failure {
+        HttpFailure::Closed => return None,
+        HttpFailure::Token(error) => *error,
+        HttpFailure::TooLarge { bytes, limit } => Error::ResponseTooLarge {
+            what: format!("the answer of {server}.{tool}"),
+            size: bytes.to_string(),
+            limit,
+            limit_name: "one message on the wire",
+        },
+        HttpFailure::Malformed(problem) => {
+            Error::Protocol { server, tool, code: 0, message: format!("its answer cannot be used: {problem}") }
+        }
+        other => Error::RequestFailed { server, tool, problem: other.to_string() },
+    })
+}

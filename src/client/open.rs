@@ -1,0 +1,323 @@
+//! How a connection begins: the process or the address, the era, the handshake, the lists. When that fails, nothing is left running.
+
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, RwLock};
+use std::time::{Duration, Instant};
+
+use rmcp::RoleClient;
+use rmcp::service::{ClientInitializeError, ClientServiceExt as _, RunningService};
+use rmcp::transport::Transport;
+use serde_json::Value as Json;
+use tokio::runtime::Handle;
+use tokio::sync::Mutex;
+
+use super::caller::Observer;
+use super::calls::Calls;
+use super::clock::{CallClock, CallLimits};
+use super::connection::{Connection, Lists, millis};
+use super::discovery::{connect_failed, discover};
+use super::era::{Era, Plan, Refusal};
+use super::handler::Handler;
+use super::http::{HttpLimits, HttpTarget, SESSION_RENEWED, failure_of_start, http_transport};
+use super::link::Link;
+use super::listen;
+use super::observed::Observed;
+use super::process::ServerProcess;
+use super::questions::Questions;
+use super::tap::{self, Notice, Tap, Told};
+use super::transport::StdioTransport;
+use super::watchdog::Watchdog;
+use crate::catalog::Manifest;
+use crate::config::ResolvedCommand;
+use crate::error::{Error, Result};
+use crate::limits::{MAX_WIRE_MESSAGE_BYTES, PACKAGE_RUNNER_CONNECT_TIMEOUT_MS};
+
+/// How long the process's end may take to be known, once its pipe is closed.
+const EXIT_NOTICE: Duration = Duration::from_millis(40);
+/// How long a server that was never heard of may be silent about `server/discover`: then it is asked in the older way.
+const DISCOVER_PATIENCE: Duration = Duration::from_secs(1);
+
+const CALLS_OWN_AFFAIR: Duration = Duration::from_hours(24);
+
+/// What to connect, with nothing left to replace.
+pub struct Launch {
+    pub server: String,
+    pub target: Target,
+    /// What the server says on its standard error passes through this before it is kept or logged.
+    pub redact: Redact,
+    /// Runs from here on; stands while a person is asked.
+    pub clock: ConnectClock,
+    /// The protocol version that the config fixes.
+    pub protocol_version: Option<String>,
+    /// How the server began the last time.
+    pub era: Option<Era>,
+    /// Folders that the server may know, as URIs.
+    pub roots: Vec<String>,
+    /// Whether the server is known to ask questions.
+    pub elicits: bool,
+}
+
+/// Where the server is.
+pub enum Target {
+    Process(ResolvedCommand),
+    /// Streamable HTTP.
+    Http(HttpTarget),
+}
+
+/// Takes away what must not leave the crate.
+pub type Redact = Arc<dyn Fn(&str) -> String + Send + Sync>;
+
+/// The time that a connection may take.
+#[derive(Clone)]
+pub struct ConnectClock {
+    clock: CallClock,
+    limit: Duration,
+}
+
+impl ConnectClock {
+    /// `configured`: the server's own `connectTimeoutMs`. Without it, a command that may have to fetch a package first gets
+    /// more than others.
+    #[must_use]
+    pub fn start(command: Option<&str>, configured: Option<u64>, default_ms: u64) -> Self {
+        let default = if command.is_some_and(is_package_runner) { PACKAGE_RUNNER_CONNECT_TIMEOUT_MS.max(default_ms) } else { default_ms };
+        let limit = Duration::from_millis(configured.unwrap_or(default));
+        Self { clock: CallClock::start(CallLimits::fixed(limit)), limit }
+    }
+
+    /// From now on: what came before was spent waiting for a place.
+    pub(super) fn restart(&self) {
+        self.clock.restart();
+    }
+
+    /// Stands as long as the value lives: a person is being asked.
+    #[must_use]
+    pub fn pause(&self) -> impl Send + Sync + use<> {
+        self.clock.pause()
+    }
+}
+
+/// A begun connection, before it is one.
+struct Begun {
+    service: RunningService<RoleClient, Handler>,
+    manifest: Manifest,
+    link: Link,
+}
+
+/// Why an attempt failed, and what that says about the plan.
+struct Failed {
+    error: Error,
+    refusal: Refusal,
+}
+
+/// What all attempts of one connection share.
+struct Opening<'a> {
+    launch: &'a Launch,
+    watchdog: &'a Arc<Watchdog>,
+    calls: Arc<Calls>,
+    lists: Arc<Lists>,
+    questions: Questions,
+}
+
+impl Connection {
+    /// Connects and reads all lists. When that fails, nothing is left running.
+    ///
+    /// # Errors
+    /// `ERR_SPAWN_FAILED`, `ERR_CONNECT_TIMEOUT`, `ERR_CONNECT_FAILED`, `ERR_SERVER_EXITED`, and what HTTP and authorization give.
+    pub async fn open(launch: &Launch, watchdog: &Arc<Watchdog>, observer: Arc<dyn Observer>) -> Result<Self> {
+        let started = Instant::now();
+        let questions = Questions { server: launch.server.clone(), observer, roots: launch.roots.clone() };
+        let opening = Opening { launch, watchdog, calls: Arc::new(Calls::new()), lists: Arc::default(), questions };
+        let is_remote = matches!(launch.target, Target::Http(_));
+        let plan = Plan::new(launch.protocol_version.as_deref(), launch.era);
+        let mut plan = if is_remote { plan.over_http() } else { plan };
+        let begun = loop {
+            match opening.attempt(&plan).await {
+                Ok(begun) => break begun,
+                Err(Failed { error, refusal }) => match plan.after(refusal) {
+                    Some(next) => {
+                        let next = if is_remote { next.over_http() } else { next };
+                        tracing::debug!(server = launch.server, ?plan, %error, "another beginning is tried");
+                        plan = next;
+                    }
+                    None => return Err(error),
+                },
+            }
+        };
+        let peer = begun.service.peer().clone();
+        let Opening { calls, lists, questions, .. } = opening;
+        Ok(Self {
+            server: launch.server.clone(),
+            peer,
+            service: Mutex::new(begun.service),
+            link: begun.link,
+            era: Era::of(&begun.manifest.protocol_version),
+            calls,
+            questions,
+            lists,
+            manifest: RwLock::new(Arc::new(begun.manifest)),
+            reading: Mutex::default(),
+            read_timeout: launch.clock.limit,
+            connect_time: started.elapsed(),
+            elicits: AtomicBool::new(launch.elicits),
+            turns: Arc::default(),
+            runtime: Handle::current(),
+        })
+    }
+}
+
+impl Opening<'_> {
+    async fn attempt(&self, plan: &Plan) -> std::result::Result<Begun, Failed> {
+        match &self.launch.target {
+            Target::Process(command) => self.attempt_process(command, plan).await,
+            Target::Http(target) => self.attempt_http(target, plan).await,
+        }
+    }
+
+    async fn attempt_http(&self, target: &HttpTarget, plan: &Plan) -> std::result::Result<Begun, Failed> {
+        let unrelated = |error| Failed { error, refusal: Refusal::Unrelated };
+        let Launch { server, clock, .. } = self.launch;
+        // A server that answers in JSON sends nothing before its tool is done: how long that may take is the call's own affair.
+        let limits = HttpLimits { headers: CALLS_OWN_AFFAIR, ..HttpLimits::default() };
+        let transport = http_transport(target, self.tap(), limits).map_err(unrelated)?;
+        let (service, manifest) = tokio::select! {
+            biased;
+            outcome = self.begin(transport, plan) => outcome?,
+            _ = clock.clock.expired() => {
+                let (server, limit_ms) = (server.clone(), millis(clock.limit));
+                return Err(unrelated(Error::ConnectTimeout { server, limit_ms, hint: String::new() }));
+            }
+        };
+        Ok(Begun { service, manifest, link: Link::Remote })
+    }
+
+    async fn attempt_process(&self, command: &ResolvedCommand, plan: &Plan) -> std::result::Result<Begun, Failed> {
+        let unrelated = |error| Failed { error, refusal: Refusal::Unrelated };
+        let Launch { server, redact, clock, .. } = self.launch;
+        let (process, pipes) = ServerProcess::start(server, command, redact, self.watchdog).await.map_err(unrelated)?;
+        let patience = plan.probes().then_some(DISCOVER_PATIENCE);
+        let transport = StdioTransport::new(pipes.stdout, pipes.stdin, MAX_WIRE_MESSAGE_BYTES, self.tap(), patience);
+        let outcome = tokio::select! {
+            biased;
+            outcome = self.begin(transport, plan) => Ok(outcome),
+            status = process.exited() => {
+                Err(Failed { error: exited(server, status, &process), refusal: Refusal::Ended })
+            }
+            _ = clock.clock.expired() => Err(unrelated(self.timeout(command))),
+        };
+        let (error, refusal) = match outcome {
+            Ok(Ok((service, manifest))) => return Ok(Begun { service, manifest, link: Link::Process(process) }),
+            Ok(Err(failed)) => {
+                let status = tokio::time::timeout(EXIT_NOTICE, process.exited()).await;
+                match (failed.refusal, status) {
+                    // The pipe closed: how the process ended says more.
+                    (Refusal::Ended | Refusal::Unlisted, Ok(status)) => (exited(server, status, &process), failed.refusal),
+                    _ => (failed.error, failed.refusal),
+                }
+            }
+            Err(failed) => (failed.error, failed.refusal),
+        };
+        process.kill();
+        process.end().await;
+        Err(Failed { error, refusal })
+    }
+
+    async fn begin<T>(&self, transport: T, plan: &Plan) -> std::result::Result<(RunningService<RoleClient, Handler>, Manifest), Failed>
+    where
+        T: Transport<RoleClient> + 'static,
+    {
+        let server = &self.launch.server;
+        let handler = Handler { questions: self.questions.clone(), calls: Arc::clone(&self.calls), version: plan.version() };
+        let transport = Observed { transport, calls: Arc::clone(&self.calls) };
+        let service = handler.serve_with_lifecycle(transport, plan.lifecycle()).await.map_err(|error| refused(server, &error))?;
+        // It serves stale answers when a fresh one cannot be had.
+        service.peer().set_response_cache_config(rmcp::service::ClientCacheConfig::disabled()).await;
+        let unlisted = |error| Failed { error, refusal: Refusal::Unlisted };
+        let manifest = discover(server, service.peer()).await.map_err(unlisted)?;
+        listen::keep_listening(service.peer());
+        Ok((service, manifest))
+    }
+
+    /// Takes the notifications that must keep their order, or that a server must not flood us with.
+    fn tap(&self) -> Tap {
+        let (calls, lists, questions) = (Arc::clone(&self.calls), Arc::clone(&self.lists), self.questions.clone());
+        Arc::new(move |message: &Json| {
+            if message["method"] == SESSION_RENEWED {
+                // The lists of a new session may be others.
+                lists.changed();
+                return true;
+            }
+            let Some(told) = tap::read(message) else { return false };
+            let Questions { server, observer, .. } = &questions;
+            match told {
+                Told::Progress { token, notice } => {
+                    if let Some(call) = calls.with_token(&token) {
+                        call.clock.progress();
+                        calls.tell(notice, |notice| call.caller.notice(server, &call.tool, notice));
+                    }
+                }
+                Told::Log(notice) => calls.tell(notice, |notice| match calls.only_caller() {
+                    Some(call) => call.caller.notice(server, &call.tool, notice),
+                    None => observer.notice(server, notice),
+                }),
+                Told::ListChanged => lists.changed(),
+                Told::ResourceUpdated(uri) => {
+                    calls.tell(Notice::Dropped(0), |_| observer.resource_updated(server, &uri));
+                }
+                Told::Nothing => {}
+            }
+            true
+        })
+    }
+
+    fn timeout(&self, command: &ResolvedCommand) -> Error {
+        let (server, limit_ms) = (self.launch.server.clone(), millis(self.launch.clock.limit));
+        Error::ConnectTimeout { server, limit_ms, hint: format!("{}; its process was ended", runner_hint(command)) }
+    }
+}
+
+/// What a failed handshake says about the plan.
+fn refused(server: &str, error: &ClientInitializeError) -> Failed {
+    if let Some(failure) = failure_of_start(error) {
+        // Over HTTP each request stands for itself: one that was refused says nothing about another beginning.
+        return Failed { error: failure.connect_error(server), refusal: Refusal::Unrelated };
+    }
+    let refusal = match error {
+        ClientInitializeError::ConnectionClosed(_) | ClientInitializeError::TransportError { .. } => Refusal::Ended,
+        ClientInitializeError::Cancelled => Refusal::Unrelated,
+        // A server that refuses mostly ends as well: its own words are the reason.
+        _ => Refusal::Answered,
+    };
+    Failed { error: connect_failed(server, &super::answer::cut(error.to_string())), refusal }
+}
+
+fn exited(server: &str, status: String, process: &ServerProcess) -> Error {
+    Error::ServerExited { server: server.to_owned(), during: "before it was ready".to_owned(), status, stderr: process.stderr_text() }
+}
+
+fn is_package_runner(command: &str) -> bool {
+    let name = command.rsplit('/').next().unwrap_or(command);
+    matches!(name, "npx" | "uvx" | "pipx" | "bunx" | "docker" | "podman")
+}
+
+fn runner_hint(command: &ResolvedCommand) -> String {
+    let package = command.arguments.iter().find(|argument| !argument.starts_with('-'));
+    match (command.command.rsplit('/').next(), package) {
+        (Some("npx"), Some(package)) => format!("; install the package first: npm install --global {package}"),
+        (Some("uvx"), Some(package)) => format!("; install the package first: uv tool install {package}"),
+        (Some("docker" | "podman"), _) => format!("; pull the image first: {} pull IMAGE", command.command),
+        _ => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_package_runner_gets_more_time_unless_the_config_says_otherwise() {
+        let limit = |command, configured| ConnectClock::start(Some(command), configured, 10_000).limit;
+        assert_eq!(limit("/usr/bin/npx", None), Duration::from_mins(2));
+        assert_eq!(limit("node", None), Duration::from_secs(10));
+        assert_eq!(limit("npx", Some(50)), Duration::from_millis(50));
+    }
+}

@@ -1,0 +1,174 @@
+//! What a server asks while it works, put to its caller: the same for a request of its own (until 2025-11-25) and for an
+//! `input_required` result (since 2026-07-28).
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value as Json, json};
+use tokio_util::sync::CancellationToken;
+
+use super::caller::{Caller, Elicitation, ElicitationAnswer, Observer, Question, Sampling};
+use super::calls::InFlight;
+use super::form::Form;
+use crate::error::Result;
+
+/// What is shown of a question's own text.
+const MAX_MESSAGE_CHARS: usize = 4_000;
+const MAX_URL_BYTES: usize = 8 * 1024;
+
+/// Puts one server's questions.
+#[derive(Clone)]
+pub(super) struct Questions {
+    pub(super) server: String,
+    pub(super) observer: Arc<dyn Observer>,
+    /// Folders, as URIs, that the config lets the server know.
+    pub(super) roots: Vec<String>,
+}
+
+/// Whose question it is: a call's, or nobody's in particular.
+struct Asker {
+    caller: Arc<dyn Caller>,
+    call: Option<InFlight>,
+}
+
+impl Questions {
+    /// The answer to an elicitation: `{ action, content? }`. Without anybody to ask, or a form that can be shown: `decline`
+    /// or `cancel`, never an error, since the server's own work goes on.
+    pub(super) async fn elicit(&self, call: Option<InFlight>, params: &Json, stopped: &CancellationToken) -> Json {
+        let question = match question(params) {
+            Ok(question) => question,
+            Err(reason) => return self.cancelled(&format!("its question cannot be shown: {reason}")),
+        };
+        let schema = match &question {
+            Question::Form { requested_schema, .. } => match Form::parse(requested_schema) {
+                Ok(form) => Some(form),
+                Err(reason) => return self.cancelled(&format!("its form cannot be shown: {reason}")),
+            },
+            Question::Url { .. } => None,
+        };
+        let asker = self.asker(call);
+        let tool = asker.call.as_ref().map(|call| call.tool.clone());
+        let elicitation = Elicitation { server: self.server.clone(), tool, question };
+        let Some(reply) = asker.caller.elicit(elicitation) else { return json!({ "action": "decline" }) };
+        match asker.wait(reply, stopped).await {
+            None => json!({ "action": "cancel" }),
+            Some(Err(error)) => self.cancelled(&format!("onElicit failed: {error}")),
+            Some(Ok(ElicitationAnswer::Decline)) => json!({ "action": "decline" }),
+            Some(Ok(ElicitationAnswer::Cancel)) => json!({ "action": "cancel" }),
+            Some(Ok(ElicitationAnswer::Accept(content))) => match schema {
+                None => json!({ "action": "accept" }),
+                Some(form) => match form.fill(content.as_ref()) {
+                    Ok(content) => json!({ "action": "accept", "content": content }),
+                    Err(problems) => {
+                        let problems: Vec<_> = problems.iter().map(ToString::to_string).collect();
+                        self.cancelled(&format!("the answer of onElicit does not fit the form: {}", problems.join("; ")))
+                    }
+                },
+            },
+        }
+    }
+
+    /// A model's answer, or why there is none.
+    pub(super) async fn sample(
+        &self,
+        call: Option<InFlight>,
+        params: Json,
+        stopped: &CancellationToken,
+    ) -> std::result::Result<Json, String> {
+        let asker = self.asker(call);
+        let tool = asker.call.as_ref().map(|call| call.tool.clone());
+        let sampling = Sampling { server: self.server.clone(), tool, params };
+        let Some(reply) = asker.caller.sample(sampling) else {
+            return Err("sampling is not offered: the agent has no onSample".to_owned());
+        };
+        match asker.wait(reply, stopped).await {
+            None => Err("the call that asked is over".to_owned()),
+            Some(Err(error)) => {
+                self.observer.question_cancelled(&self.server, &format!("onSample failed: {error}"));
+                // The server learns that, not why: the reason is the agent's own.
+                Err("the agent's model gave no answer".to_owned())
+            }
+            Some(Ok(answer)) => Ok(answer),
+        }
+    }
+
+    pub(super) fn roots(&self) -> Json {
+        let roots: Vec<_> = self.roots.iter().map(|uri| json!({ "uri": uri })).collect();
+        json!({ "roots": roots })
+    }
+
+    /// More than one caller could be meant: nobody is asked.
+    pub(super) fn ambiguous(&self) -> Json {
+        self.observer.elicited(&self.server);
+        self.cancelled(
+            "several callers had calls in flight, and the protocol does not say whose question it was. \
+             From now on its callers are kept apart; call again",
+        )
+    }
+
+    pub(super) fn cancelled(&self, reason: &str) -> Json {
+        self.observer.question_cancelled(&self.server, reason);
+        json!({ "action": "cancel" })
+    }
+
+    fn asker(&self, call: Option<InFlight>) -> Asker {
+        match call {
+            Some(call) => Asker { caller: Arc::clone(&call.caller), call: Some(call) },
+            None => Asker { caller: self.observer.nobody_in_particular(), call: None },
+        }
+    }
+}
+
+impl Asker {
+    /// Waits for a person: no clock runs meanwhile. `None`: the call is over, or the server no longer wants to know.
+    async fn wait<T>(&self, reply: super::caller::Reply<T>, stopped: &CancellationToken) -> Option<Result<T>> {
+        let _clocks = self.call.as_ref().map(|call| (call.clock.pause(), call.caller.pause()));
+        let over = self.call.as_ref().map(|call| call.over.clone()).unwrap_or_default();
+        tokio::select! {
+            biased;
+            () = over.cancelled() => None,
+            () = stopped.cancelled() => None,
+            answer = reply => Some(answer),
+        }
+    }
+}
+
+fn question(params: &Json) -> std::result::Result<Question, String> {
+    let text = |key: &str| params.get(key).and_then(Json::as_str);
+    let message: String = text("message").ok_or("it has no message")?.chars().take(MAX_MESSAGE_CHARS).collect();
+    match text("mode").unwrap_or("form") {
+        "form" => {
+            let requested_schema = params.get("requestedSchema").cloned().unwrap_or_else(|| Json::Object(Map::new()));
+            Ok(Question::Form { message, requested_schema })
+        }
+        "url" => {
+            let url = text("url").ok_or("it has no url")?;
+            let parsed = url::Url::parse(url).map_err(|error| format!("its url is none: {error}"))?;
+            // Whoever opens it must not start a program by that.
+            if !matches!(parsed.scheme(), "https" | "http") || url.len() > MAX_URL_BYTES {
+                return Err(format!("its url has the scheme \"{}\"; only https and http are shown", parsed.scheme()));
+            }
+            let elicitation_id = text("elicitationId").map(ToOwned::to_owned);
+            Ok(Question::Url { message, url: parsed.into(), elicitation_id })
+        }
+        other => Err(format!("its mode \"{}\" is not known", other.chars().take(32).collect::<String>())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_question_without_a_mode_is_a_form() {
+        let read = question(&json!({ "message": "Who?", "requestedSchema": { "type": "object" } })).unwrap();
+        assert_eq!(read, Question::Form { message: "Who?".into(), requested_schema: json!({ "type": "object" }) });
+    }
+
+    #[test]
+    fn a_url_that_would_start_a_program_is_not_shown() {
+        for url in ["javascript:alert(1)", "file:///etc/passwd", "vscode://open", "no url"] {
+            assert!(question(&json!({ "mode": "url", "message": "m", "url": url })).is_err(), "{url}");
+        }
+        assert!(question(&json!({ "mode": "url", "message": "m", "url": "https://example.com/pay?x=1" })).is_ok());
+    }
+}

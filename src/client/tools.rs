@@ -1,0 +1,150 @@
+//! A tool's call, with all its rounds: questions that it comes back with (since 2026-07-28), and tasks that are waited for.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use rmcp::model::{CallToolRequestParams, ClientRequest, CustomRequest, Request};
+use serde_json::{Map, Value as Json, json};
+use tokio_util::sync::CancellationToken;
+
+use super::answer::CallFailure;
+use super::caller::Caller;
+use super::calls::{Asked, InFlight};
+use super::clock::CallLimits;
+use super::connection::{Connection, Visit};
+use super::era::Era;
+use super::routing::Origin;
+use super::tasks;
+use crate::error::Error;
+
+/// Rounds of questions that one call may have; rmcp's own limit is the same.
+const MAX_ROUNDS: usize = 10;
+
+/// A call that is to be sent.
+pub struct ToolRequest {
+    /// The raw name.
+    pub tool: String,
+    pub arguments: Map<String, Json>,
+    /// The tool can only be run as a task (`execution.taskSupport: "required"`, MCP 2025-11-25).
+    pub as_task: bool,
+    pub limits: CallLimits,
+    pub caller: Arc<dyn Caller>,
+}
+
+impl Connection {
+    /// Calls a tool by its raw name. The result is the server's, unparsed. Dropping the future cancels the call.
+    ///
+    /// # Errors
+    /// `ERR_CALL_TIMEOUT`, `ERR_SERVER_EXITED`, `ERR_PROTOCOL`, `ERR_RESPONSE_TOO_LARGE`, and what HTTP gives; each with whether the
+    /// call may have been carried out.
+    pub async fn call(&self, call: ToolRequest) -> std::result::Result<Json, CallFailure> {
+        let ToolRequest { tool, arguments, as_task, limits, caller } = call;
+        let visit = self.enter(&tool, limits, &caller).await?;
+        if as_task && self.era == Era::Initialize {
+            let params = json!({ "name": tool, "arguments": arguments, "task": {} });
+            let request = ClientRequest::CustomRequest(CustomRequest::new("tools/call", Some(params)));
+            let created = self.exchange(&visit, request).await?;
+            return self.follow(&visit, created).await;
+        }
+        let mut params = CallToolRequestParams::new(tool.clone()).with_arguments(arguments);
+        for _ in 0..MAX_ROUNDS {
+            let request = ClientRequest::CallToolRequest(Request::new(params.clone()));
+            let result = self.exchange(&visit, request).await?;
+            match result.get("resultType").and_then(Json::as_str) {
+                Some("input_required") => {
+                    params.input_responses = self.answers(&visit, &result).await;
+                    // Echoed byte for byte: it is the server's own, and may be sealed.
+                    params.request_state = result.get("requestState").and_then(Json::as_str).map(ToOwned::to_owned);
+                }
+                Some("task") => return self.follow(&visit, result).await,
+                _ => return Ok(result),
+            }
+        }
+        let message = format!("it still asks for input after {MAX_ROUNDS} rounds");
+        Err(Error::Protocol { server: self.server.clone(), tool, code: 0, message }.into())
+    }
+
+    /// The answers to what a result asks for, by the server's own names.
+    pub(super) async fn answers(&self, visit: &Visit<'_>, result: &Json) -> Option<BTreeMap<String, Json>> {
+        let asked = result.get("inputRequests").and_then(Json::as_object)?;
+        let mut answers = BTreeMap::new();
+        for (name, request) in asked {
+            let answer = self.answer(visit, request).await;
+            answers.insert(name.clone(), answer);
+        }
+        Some(answers)
+    }
+
+    async fn answer(&self, visit: &Visit<'_>, request: &Json) -> Json {
+        let params = request.get("params").cloned().unwrap_or_default();
+        let questions = &self.questions;
+        let never = CancellationToken::new();
+        let call = match self.calls.ask(Origin::Call(visit.place.number())) {
+            Asked::Call(call) => call,
+            Asked::TooMany(_) | Asked::Outside | Asked::Ambiguous => return questions.cancelled("it asked too often in one call"),
+        };
+        match request.get("method").and_then(Json::as_str) {
+            Some("elicitation/create") => questions.elicit(Some(call), &params, &never).await,
+            Some("sampling/createMessage") => self.sampled(call, params, &never).await,
+            Some("roots/list") => questions.roots(),
+            _ => questions.cancelled("it asked for something that is not known"),
+        }
+    }
+
+    /// There is no place for an error among the answers: a model that cannot be asked has said nothing.
+    async fn sampled(&self, call: InFlight, params: Json, stopped: &CancellationToken) -> Json {
+        let answer = self.questions.sample(Some(call), params, stopped).await;
+        answer.unwrap_or_else(|reason| json!({ "role": "assistant", "content": { "type": "text", "text": reason }, "model": "none", "stopReason": "refused" }))
+    }
+
+    /// Waits for a task's result.
+    async fn follow(&self, visit: &Visit<'_>, created: Json) -> std::result::Result<Json, CallFailure> {
+        let Some(mut task) = tasks::Task::read(&created) else {
+            // It ran at once, after all.
+            return Ok(created);
+        };
+        let guard = tasks::CancelTask::new(self, &task.id);
+        loop {
+            match task.status {
+                tasks::Status::Working => {}
+                tasks::Status::InputRequired => {
+                    if let Some(answers) = self.answers(visit, &task.wire).await {
+                        let params = json!({ "taskId": task.id, "inputResponses": answers });
+                        self.exchange(visit, custom("tasks/update", params)).await?;
+                    }
+                }
+                tasks::Status::Ended => {
+                    guard.settle();
+                    return self.task_result(visit, &task).await;
+                }
+            }
+            tokio::select! {
+                biased;
+                expired = visit.clock.expired() => return Err(self.expired(visit.what, expired).into()),
+                () = tokio::time::sleep(task.pause) => {}
+            }
+            let state = self.exchange(visit, custom("tasks/get", json!({ "taskId": task.id }))).await?;
+            let problem = || Error::Protocol {
+                server: self.server.clone(),
+                tool: visit.what.to_owned(),
+                code: 0,
+                message: "its answer to tasks/get is no task".to_owned(),
+            };
+            task = tasks::Task::read(&state).ok_or_else(problem)?;
+        }
+    }
+
+    async fn task_result(&self, visit: &Visit<'_>, task: &tasks::Task) -> std::result::Result<Json, CallFailure> {
+        match task.outcome() {
+            tasks::Outcome::Result(result) => Ok(result),
+            tasks::Outcome::Ask => self.exchange(visit, custom("tasks/result", json!({ "taskId": task.id }))).await,
+            tasks::Outcome::Failed { code, message } => {
+                Err(Error::Protocol { server: self.server.clone(), tool: visit.what.to_owned(), code, message }.into())
+            }
+        }
+    }
+}
+
+pub(super) fn custom(method: &str, params: Json) -> ClientRequest {
+    ClientRequest::CustomRequest(CustomRequest::new(method, Some(params)))
+}

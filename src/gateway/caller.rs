@@ -1,0 +1,83 @@
+//! A call's caller as a connection sees it: the callbacks of its run, its sandbox and the gateway, and where its events go.
+
+use std::sync::Arc;
+
+use serde_json::Value as Json;
+
+use super::callbacks::{CallScope, ElicitationQuestion, SamplingQuestion};
+use super::events::{Event, Events};
+use crate::client::{Caller, Elicitation, ElicitationAnswer, Notice, Question, Reply, Sampling};
+use crate::sandbox::RunControl;
+use crate::trust::{sanitise_json, sanitise_text};
+
+/// What a person is shown of a server's question.
+const MAX_MESSAGE_CHARS: usize = 4_000;
+
+pub(super) struct ScopeCaller {
+    pub(super) scope: Arc<CallScope>,
+    pub(super) events: Events,
+    /// The run's, whose clock stands while a person is asked.
+    pub(super) control: Option<RunControl>,
+}
+
+impl ScopeCaller {
+    /// The server's words as a person may read them. A URL stays as it is: it is to be opened, not read.
+    fn readable(&self, mut elicitation: Elicitation) -> Elicitation {
+        let clean = |text: &str| sanitise_text(&self.events.redactor.redact(text), MAX_MESSAGE_CHARS);
+        match &mut elicitation.question {
+            Question::Form { message, requested_schema } => {
+                *message = clean(message);
+                *requested_schema = sanitise_json(requested_schema, MAX_MESSAGE_CHARS);
+            }
+            Question::Url { message, .. } => *message = clean(message),
+        }
+        elicitation
+    }
+}
+
+impl Caller for ScopeCaller {
+    fn identity(&self) -> u64 {
+        self.scope.number
+    }
+
+    fn can_elicit(&self) -> bool {
+        self.scope.callbacks.can_elicit()
+    }
+
+    fn elicit(&self, elicitation: Elicitation) -> Option<Reply<ElicitationAnswer>> {
+        let elicitation = self.readable(elicitation);
+        self.scope.callbacks.elicit(&ElicitationQuestion { elicitation, run_id: self.scope.run_id })
+    }
+
+    fn sample(&self, sampling: Sampling) -> Option<Reply<Json>> {
+        self.scope.callbacks.sample(&SamplingQuestion { sampling, run_id: self.scope.run_id })
+    }
+
+    fn notice(&self, server: &str, tool: &str, notice: &Notice) {
+        if let Some(event) = event_of(server, Some(tool), self.scope.run_id, notice) {
+            self.events.send_to(self.scope.listener.as_ref(), &event);
+        }
+    }
+
+    fn pause(&self) -> Option<Box<dyn Send + Sync>> {
+        self.control.as_ref().map(|control| Box::new(control.pause()) as Box<dyn Send + Sync>)
+    }
+}
+
+/// A notice as an event.
+pub(super) fn event_of(server: &str, tool: Option<&str>, run_id: Option<u64>, notice: &Notice) -> Option<Event> {
+    let server = server.to_owned();
+    Some(match notice {
+        Notice::Progress { progress, total, message } => {
+            let (tool, message) = (tool?.to_owned(), message.as_deref().map(|text| sanitise_text(text, MAX_MESSAGE_CHARS)));
+            Event::Progress { server, tool, run_id, progress: *progress, total: *total, message }
+        }
+        Notice::Log { level, logger, data } => {
+            let data = sanitise_json(data, crate::limits::MAX_WIRE_MESSAGE_BYTES);
+            Event::ServerLog { server, run_id, level: level.clone(), logger: logger.clone(), data }
+        }
+        Notice::Dropped(count) => {
+            Event::Warning { message: format!("server \"{server}\" tells more than can be read: {count} of its notices were left out") }
+        }
+    })
+}

@@ -1,0 +1,171 @@
+//! What is to be started or reached, where that is approved: inputs asked for, placeholders replaced, secrets learnt.
+
+use std::ffi::OsString;
+use std::sync::Arc;
+
+use secrecy::ExposeSecret as _;
+
+use super::callbacks::{AuthorizationQuestion, CallbackChain, pause};
+use super::core::{Core, Inputs};
+use super::events::Event;
+use crate::client::{AuthorizationPrompt, Authorize, ConnectClock, HttpTarget, Launch, OAuth, OAuthContext, OnSecret, Target};
+use crate::config::{
+    ResolvedCommand, ResolvedHttp, ServerDefinition, Transport, inputs_of, read_env_file, resolve_command, resolve_http, resolve_roots,
+};
+use crate::error::{Error, Result};
+use crate::sandbox::RunControl;
+use crate::trust::{Standing, is_redactable, is_secret};
+
+impl Core {
+    /// What to start, where that is approved. Asks for inputs; tells where the program has changed.
+    pub(super) async fn launch(
+        &self,
+        server: &Arc<ServerDefinition>,
+        callbacks: &CallbackChain,
+        control: Option<&RunControl>,
+    ) -> Result<Launch> {
+        self.check_approved(server)?;
+        let inputs = self.ask_inputs(server, callbacks, control).await?;
+        // While a person typed, another may have taken the approval back.
+        self.check_approved(server)?;
+        if let Some(remote) = resolve_http(server, &self.surroundings, &inputs)? {
+            return self.launch_http(server, remote, callbacks, control);
+        }
+        let missing = || Error::Internal(format!("server \"{}\" has neither a command nor a url", server.name));
+        let command = resolve_command(server, &self.surroundings, &inputs, read_env_file)?.ok_or_else(missing)?;
+        self.learn_secrets(server, &command);
+        self.check_executable(server, &command).await?;
+        let clock = ConnectClock::start(Some(&command.command), server.connect_timeout_ms, self.limits.connect_timeout_ms);
+        self.launch_of(server, Target::Process(command), clock)
+    }
+
+    fn launch_http(
+        &self,
+        server: &ServerDefinition,
+        remote: ResolvedHttp,
+        callbacks: &CallbackChain,
+        control: Option<&RunControl>,
+    ) -> Result<Launch> {
+        let ResolvedHttp { url, headers, oauth, secrets } = remote;
+        // Every value of a header may be a credential, whatever its name.
+        let values = headers.iter().map(|(_, value)| value).filter(|value| is_redactable(value.expose_secret()));
+        self.redactor.add(values.chain(secrets.iter().filter(|secret| is_redactable(secret.expose_secret()))));
+        let clock = ConnectClock::start(None, server.connect_timeout_ms, self.limits.connect_timeout_ms);
+        let context = OAuthContext {
+            store: self.tokens.clone(),
+            authorize: callbacks.can_authorize().then(|| authorizer(callbacks, &clock, control)),
+            on_secret: self.learn_token(),
+            allow_insecure: server.allow_insecure_http,
+        };
+        let tokens = OAuth::new(&server.name, url.expose_secret(), oauth.unwrap_or_default(), context)?;
+        let target =
+            HttpTarget { server: server.name.clone(), url, headers, allow_insecure: server.allow_insecure_http, tokens: Some(tokens) };
+        self.launch_of(server, Target::Http(target), clock)
+    }
+
+    /// Each new token is redacted from the moment it is there.
+    fn learn_token(&self) -> OnSecret {
+        let redactor = Arc::clone(&self.redactor);
+        Arc::new(move |secret| redactor.add(Some(secret).filter(|secret| is_redactable(secret.expose_secret()))))
+    }
+
+    fn launch_of(&self, server: &ServerDefinition, target: Target, clock: ConnectClock) -> Result<Launch> {
+        let roots = resolve_roots(server, &self.surroundings)?;
+        let redactor = Arc::clone(&self.redactor);
+        let learnt = self.learnt.get(&server.name, &self.subject(server).digest);
+        Ok(Launch {
+            server: server.name.clone(),
+            target,
+            redact: Arc::new(move |text| redactor.redact(text).into_owned()),
+            clock,
+            protocol_version: server.protocol_version.map(|version| version.as_str().to_owned()),
+            era: learnt.era,
+            roots,
+            elicits: server.elicits || learnt.elicits,
+        })
+    }
+
+    fn check_approved(&self, server: &ServerDefinition) -> Result<()> {
+        match self.standing(server)? {
+            Standing::Unapproved(lack) => Err(Error::NotApproved { server: server.name.clone(), reason: lack.to_string() }),
+            Standing::Command | Standing::Full(_) => Ok(()),
+        }
+    }
+
+    /// The values of the inputs that a server uses. One that uses none waits for nobody's answer.
+    async fn ask_inputs(&self, server: &ServerDefinition, callbacks: &CallbackChain, control: Option<&RunControl>) -> Result<Inputs> {
+        let needed = inputs_of(server);
+        if needed.is_empty() {
+            return Ok(Inputs::new());
+        }
+        let clock = pause(control);
+        let mut inputs = self.inputs.lock().await;
+        for id in needed {
+            if inputs.contains_key(&id) {
+                continue;
+            }
+            let description = self.registry.input(&id).and_then(|input| input.description).unwrap_or_default();
+            let given = match callbacks.input(&id, &description) {
+                Some(answer) => Some(answer.await?),
+                None => self.registry.input(&id).and_then(|input| input.default),
+            };
+            if let Some(value) = given {
+                inputs.insert(id, value);
+            }
+        }
+        drop(clock);
+        Ok(inputs.clone())
+    }
+
+    /// From now on these are redacted: what came from elsewhere, and literals that look secret.
+    fn learn_secrets(&self, server: &ServerDefinition, command: &ResolvedCommand) {
+        self.redactor.add(command.secrets.iter().filter(|secret| is_redactable(secret.expose_secret())));
+        let Transport::Stdio { environment, .. } = &server.transport else { return };
+        let literals = environment.iter().filter(|(name, value)| is_secret(name, value.expose_secret()));
+        self.redactor.add(literals.map(|(_, value)| value));
+    }
+
+    /// Tells where the program is not the one that was approved. Where that needs approval, the standing says so already.
+    async fn check_executable(&self, server: &ServerDefinition, command: &ResolvedCommand) -> Result<()> {
+        let Some(known) = self.approvals.approval(&server.name)?.and_then(|approval| approval.executable) else { return Ok(()) };
+        let path = search_path(command);
+        let (program, folder) = (command.command.clone(), command.working_directory.clone());
+        let executables = Arc::clone(&self.executables);
+        let found = tokio::task::spawn_blocking(move || executables.find(&program, &path, &folder)).await;
+        if let Some(found) = found.ok().flatten().filter(|found| *found != known) {
+            tracing::warn!(server = server.name, "the program changed since its command was approved");
+            self.events.send(&Event::ExecutableChanged {
+                server: server.name.clone(),
+                path: found.path.display().to_string(),
+                before: known.sha256,
+                now: found.sha256,
+            });
+        }
+        Ok(())
+    }
+}
+
+/// Shows the page at which a person allows the access. No clock runs while they read it.
+fn authorizer(callbacks: &CallbackChain, clock: &ConnectClock, control: Option<&RunControl>) -> Authorize {
+    let (callbacks, clock, control) = (callbacks.clone(), clock.clone(), control.cloned());
+    Arc::new(move |prompt: AuthorizationPrompt| {
+        let AuthorizationPrompt { server, url, issuer } = prompt;
+        let question = AuthorizationQuestion { server, issuer };
+        let answer = callbacks.authorize(&url, &question);
+        let clocks = (clock.pause(), pause(control.as_ref()));
+        Box::pin(async move {
+            let answer = match answer {
+                Some(answer) => answer.await,
+                None => Ok(None),
+            };
+            drop(clocks);
+            answer
+        })
+    })
+}
+
+/// Where the child's program is looked for: in its own PATH; without one, where execvp(3) looks then.
+pub(super) fn search_path(command: &ResolvedCommand) -> OsString {
+    let own = command.environment.iter().find(|(name, _)| name == "PATH");
+    own.map_or_else(|| OsString::from("/bin:/usr/bin"), |(_, value)| OsString::from(value.expose_secret()))
+}

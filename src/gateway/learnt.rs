@@ -1,0 +1,112 @@
+//! What was learnt of servers and holds as long as they are the same: how they begin, whether they ask questions. Losing it costs
+//! a round trip; it approves nothing.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use serde::{Deserialize, Serialize};
+
+use crate::client::Era;
+
+const FILE: &str = "learnt.json";
+/// A larger file is none of ours.
+const MAX_BYTES: u64 = 1024 * 1024;
+
+/// What was learnt of one server.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Learnt {
+    /// Of the server as it was then: another is not known.
+    digest: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) era: Option<Era>,
+    pub(super) elicits: bool,
+}
+
+/// All that was learnt, kept in a file of its own.
+pub(super) struct LearntServers {
+    path: PathBuf,
+    servers: Mutex<BTreeMap<String, Learnt>>,
+}
+
+impl LearntServers {
+    /// Reads the file; one that cannot be read is as good as none.
+    pub(super) fn open(folder: &Path) -> Self {
+        let path = folder.join(FILE);
+        let servers = read(&path).unwrap_or_default();
+        Self { path, servers: Mutex::new(servers) }
+    }
+
+    /// What is known of a server that has this digest.
+    pub(super) fn get(&self, server: &str, digest: &str) -> Learnt {
+        self.servers().get(server).filter(|learnt| learnt.digest == digest).cloned().unwrap_or_default()
+    }
+
+    /// Notes something, and writes it down where it is new.
+    pub(super) fn note(&self, server: &str, digest: &str, change: impl FnOnce(&mut Learnt)) {
+        let mut servers = self.servers();
+        let before = servers.get(server).filter(|learnt| learnt.digest == digest).cloned();
+        let mut now = before.clone().unwrap_or_else(|| Learnt { digest: digest.to_owned(), ..Learnt::default() });
+        change(&mut now);
+        if before.as_ref() == Some(&now) {
+            return;
+        }
+        servers.insert(server.to_owned(), now);
+        // What other processes have learnt meanwhile stays, unless it is about the same server.
+        let mut all = read(&self.path).unwrap_or_default();
+        all.extend(servers.iter().map(|(name, learnt)| (name.clone(), learnt.clone())));
+        if let Err(error) = write(&self.path, &all) {
+            tracing::debug!(%error, "what was learnt of servers could not be written");
+        }
+    }
+
+    fn servers(&self) -> MutexGuard<'_, BTreeMap<String, Learnt>> {
+        self.servers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn read(path: &Path) -> Option<BTreeMap<String, Learnt>> {
+    if fs::metadata(path).ok()?.len() > MAX_BYTES {
+        return None;
+    }
+    serde_json::from_slice(&fs::read(path).ok()?).ok()
+}
+
+/// To a new file that takes the old one's place; only its owner may read it, as all in that folder.
+fn write(path: &Path, servers: &BTreeMap<String, Learnt>) -> std::io::Result<()> {
+    let folder = path.parent().unwrap_or(Path::new("."));
+    let mut file = tempfile::NamedTempFile::new_in(folder)?;
+    file.write_all(&serde_json::to_vec_pretty(servers)?)?;
+    file.persist(path).map(drop).map_err(|error| error.error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_learnt_holds_for_the_same_server_only_and_in_the_next_process() {
+        let folder = tempfile::tempdir().unwrap();
+        let learnt = LearntServers::open(folder.path());
+        learnt.note("a", "digest", |server| server.era = Some(Era::Discover));
+        learnt.note("a", "digest", |server| server.elicits = true);
+        let again = LearntServers::open(folder.path());
+        assert_eq!((again.get("a", "digest").era, again.get("a", "digest").elicits), (Some(Era::Discover), true));
+        assert_eq!(again.get("a", "other"), Learnt::default());
+        again.note("a", "other", |server| server.era = Some(Era::Initialize));
+        assert!(!again.get("a", "other").elicits);
+    }
+
+    #[test]
+    fn a_damaged_file_is_as_good_as_none() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join(FILE), "{ \"a\": [").unwrap();
+        let learnt = LearntServers::open(folder.path());
+        assert_eq!(learnt.get("a", "digest"), Learnt::default());
+        learnt.note("a", "digest", |server| server.elicits = true);
+        assert!(LearntServers::open(folder.path()).get("a", "digest").elicits);
+    }
+}

@@ -1,0 +1,102 @@
+//! What becomes of connections, as the gateway hears of it.
+
+use std::sync::{Arc, Weak};
+
+use super::callbacks::CallScope;
+use super::caller::{ScopeCaller, event_of};
+use super::core::Core;
+use super::events::Event;
+use crate::catalog::Manifest;
+use crate::client::{Caller, Notice, Observer};
+
+pub(super) struct CoreObserver(pub(super) Weak<Core>);
+
+impl CoreObserver {
+    fn send(&self, event: &Event) {
+        if let Some(core) = self.0.upgrade() {
+            core.events.send(event);
+        }
+    }
+}
+
+impl Observer for CoreObserver {
+    fn lost(&self, server: &str, reason: &str) {
+        self.send(&Event::ConnectionLost { server: server.to_owned(), reason: reason.to_owned() });
+    }
+
+    fn evicted(&self, server: &str, made_room_for: &str) {
+        self.send(&Event::ConnectionEvicted { server: server.to_owned(), made_room_for: made_room_for.to_owned() });
+    }
+
+    fn idled_out(&self, server: &str) {
+        self.send(&Event::ConnectionIdle { server: server.to_owned() });
+    }
+
+    fn manifest_read(&self, server: &str, manifest: &Arc<Manifest>) {
+        let Some(core) = self.0.upgrade() else { return };
+        if let Ok(definition) = core.registry.server(server)
+            && let Err(error) = core.report_drift(&definition, manifest)
+        {
+            tracing::warn!(server, %error, "changed lists could not be compared");
+        }
+    }
+
+    fn notice(&self, server: &str, notice: &Notice) {
+        if let Some(event) = event_of(server, None, None, notice) {
+            self.send(&event);
+        }
+    }
+
+    fn resource_updated(&self, server: &str, uri: &str) {
+        self.send(&Event::ResourceUpdated { server: server.to_owned(), uri: uri.to_owned() });
+    }
+
+    fn elicited(&self, server: &str) {
+        if let Some(core) = self.0.upgrade() {
+            core.remember_elicits(server);
+        }
+    }
+
+    fn question_cancelled(&self, server: &str, reason: &str) {
+        self.send(&Event::ElicitationCancelled { server: server.to_owned(), reason: reason.to_owned() });
+    }
+
+    fn nobody_in_particular(&self) -> Arc<dyn Caller> {
+        match self.0.upgrade() {
+            Some(core) => Arc::new(ScopeCaller { scope: Arc::clone(&core.session), events: core.events.clone(), control: None }),
+            None => Arc::new(Nobody),
+        }
+    }
+}
+
+/// The gateway is gone.
+struct Nobody;
+
+impl Caller for Nobody {
+    fn identity(&self) -> u64 {
+        0
+    }
+
+    fn can_elicit(&self) -> bool {
+        false
+    }
+
+    fn elicit(&self, _elicitation: crate::client::Elicitation) -> Option<crate::client::Reply<crate::client::ElicitationAnswer>> {
+        None
+    }
+
+    fn sample(&self, _sampling: crate::client::Sampling) -> Option<crate::client::Reply<serde_json::Value>> {
+        None
+    }
+
+    fn notice(&self, _server: &str, _tool: &str, _notice: &Notice) {}
+
+    fn pause(&self) -> Option<Box<dyn Send + Sync>> {
+        None
+    }
+}
+
+/// The gateway's own scope: calls without a run, and questions outside any call.
+pub(super) fn session(callbacks: &super::callbacks::CallbackChain) -> Arc<CallScope> {
+    Arc::new(CallScope::new(callbacks.clone(), None, None))
+}
