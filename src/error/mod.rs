@@ -9,10 +9,10 @@ use crate::config::Problem;
 use crate::trust::sanitise_line;
 
 const MAX_NAME_CHARS: usize = 128;
-/// Of names that a message lists.
-const MAX_NAMES: usize = 50;
 const MAX_ISSUER_CHARS: usize = 200;
 const MAX_PROBLEM_CHARS: usize = 500;
+/// Of names that a message lists.
+const MAX_NAMES: usize = 50;
 
 /// What can go wrong, as the agent's author sees it.
 #[derive(Debug, Clone, thiserror::Error)]
