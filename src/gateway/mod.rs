@@ -10,6 +10,7 @@ mod events;
 mod launch;
 mod learnt;
 mod observer;
+mod offers;
 mod options;
 mod reload;
 mod results;
@@ -34,6 +35,7 @@ use self::core::{Core, filtered};
 use self::events::Events;
 use self::learnt::LearntServers;
 use self::observer::{CoreObserver, session};
+use self::offers::Watched;
 use self::results::Results;
 use crate::bridge::{ToolCall, ToolErrors, check_arguments_size, tool_result};
 use crate::client::{ConnectionState, Connections, Lease, TokenStore, Watchdog};
@@ -135,6 +137,7 @@ impl Gateway {
             closed: CancellationToken::new(),
             redactor: Arc::clone(redactor),
             results: Results::new(options.schema_violations),
+            watched: Watched::default(),
             events,
             session: session(&callbacks),
             callbacks,
