@@ -44,6 +44,8 @@ pub struct Connection {
     pub(super) reading: Mutex<()>,
     pub(super) read_timeout: Duration,
     pub(super) connect_time: Duration,
+    /// Whether the server asks questions of which nothing says whose they are: then its callers take turns.
+    pub(super) elicits: AtomicBool,
     pub(super) turns: Arc<tokio::sync::RwLock<()>>,
     pub(super) runtime: Handle,
 }
@@ -110,6 +112,11 @@ impl Connection {
         !self.link.has_ended() && !self.peer.is_transport_closed()
     }
 
+    /// From now on callers that can be asked take turns.
+    pub fn keep_callers_apart(&self) {
+        self.elicits.store(true, Ordering::Relaxed);
+    }
+
     /// Sends a request for a caller, and gives the result as the server wrote it. `what` names it in errors: a tool's raw name,
     /// `resources/read`. Dropping the future cancels the request at the server.
     ///
@@ -145,7 +152,7 @@ impl Connection {
 
     async fn turn(&self, caller: &dyn Caller) -> Option<Turn> {
         // Where the transport or the protocol tells whose question it is, nobody has to wait.
-        if !self.questions.elicits.load(Ordering::Relaxed) || self.era == Era::Discover || self.link.has_streams() {
+        if !self.elicits.load(Ordering::Relaxed) || self.era == Era::Discover || self.link.has_streams() {
             return None;
         }
         let turns = Arc::clone(&self.turns);

@@ -37,7 +37,7 @@ impl Handler {
             Asked::TooMany(call) => questions.cancelled(&format!("{} has asked too many questions in one call", call.tool)),
             Asked::Outside => questions.elicit(None, &params, &context.ct).await,
             Asked::Call(call) => {
-                questions.mark();
+                questions.observer.elicited(&questions.server);
                 questions.elicit(Some(call), &params, &context.ct).await
             }
         }

@@ -125,8 +125,7 @@ impl Connection {
     /// `ERR_SPAWN_FAILED`, `ERR_CONNECT_TIMEOUT`, `ERR_CONNECT_FAILED`, `ERR_SERVER_EXITED`, and what HTTP and authorization give.
     pub async fn open(launch: &Launch, watchdog: &Arc<Watchdog>, observer: Arc<dyn Observer>) -> Result<Self> {
         let started = Instant::now();
-        let elicits = Arc::new(AtomicBool::new(launch.elicits));
-        let questions = Questions { server: launch.server.clone(), observer, elicits, roots: launch.roots.clone() };
+        let questions = Questions { server: launch.server.clone(), observer, roots: launch.roots.clone() };
         let opening = Opening { launch, watchdog, calls: Arc::new(Calls::new()), lists: Arc::default(), questions };
         let is_remote = matches!(launch.target, Target::Http(_));
         let plan = Plan::new(launch.protocol_version.as_deref(), launch.era);
@@ -159,6 +158,7 @@ impl Connection {
             reading: Mutex::default(),
             read_timeout: launch.clock.limit,
             connect_time: started.elapsed(),
+            elicits: AtomicBool::new(launch.elicits),
             turns: Arc::default(),
             runtime: Handle::current(),
         })

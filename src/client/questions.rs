@@ -2,7 +2,6 @@
 //! `input_required` result (since 2026-07-28).
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::{Map, Value as Json, json};
 use tokio_util::sync::CancellationToken;
@@ -21,8 +20,6 @@ const MAX_URL_BYTES: usize = 8 * 1024;
 pub(super) struct Questions {
     pub(super) server: String,
     pub(super) observer: Arc<dyn Observer>,
-    /// Whether the server asks questions of which nothing says whose they are: then its callers take turns.
-    pub(super) elicits: Arc<AtomicBool>,
     /// Folders, as URIs, that the config lets the server know.
     pub(super) roots: Vec<String>,
 }
@@ -101,18 +98,11 @@ impl Questions {
 
     /// More than one caller could be meant: nobody is asked.
     pub(super) fn ambiguous(&self) -> Json {
-        self.mark();
+        self.observer.elicited(&self.server);
         self.cancelled(
             "several callers had calls in flight, and the protocol does not say whose question it was. \
              From now on its callers are kept apart; call again",
         )
-    }
-
-    /// The server asks: from now on whoever can be asked has it alone, in later processes as well.
-    pub(super) fn mark(&self) {
-        if !self.elicits.swap(true, Ordering::Relaxed) {
-            self.observer.elicited(&self.server);
-        }
     }
 
     pub(super) fn cancelled(&self, reason: &str) -> Json {

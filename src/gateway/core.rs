@@ -112,6 +112,7 @@ impl Core {
         if let Ok(server) = self.registry.server(name) {
             self.learnt.note(name, &self.subject(&server).digest, |learnt| learnt.elicits = true);
         }
+        self.connections.keep_callers_apart(name);
     }
 
     /// How far the approval on disk holds.
