@@ -299,6 +299,8 @@ export interface CommandRequest {
   environment: string[]
   /** As `environment`. */
   headers: string[]
+  /** How tokens are got for the server: `name=value`, the secret ones masked. Missing where the config says nothing of it. */
+  oauth?: string[]
   confirm: 'never' | 'writes' | 'always'
   allowTools?: string[]
   denyTools: string[]

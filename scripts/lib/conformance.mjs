@@ -10,8 +10,11 @@ import { newerNode } from './tools.mjs'
 
 const REVISIONS = ['2025-11-25', '2026-07-28']
 const SUITE = 'node_modules/@modelcontextprotocol/conformance/dist/index.js'
-// The suite splits the command at blanks and gives it to a shell.
-const COMMAND = '"$HYPERLIGHT_MCP_NODE" scripts/conformance-client.mjs'
+// The suite splits the command at blanks and gives it to a shell. It starts all scenarios at once; how forty agents share two CPUs is
+// not the question, so that five of them go at a time.
+const COMMAND = 'flock "$HYPERLIGHT_MCP_SLOTS/$(($$ % 5))" "$HYPERLIGHT_MCP_NODE" scripts/conformance-client.mjs'
+const CLIENT = ['client', '--timeout', '120000', '--command', COMMAND]
+const slots = mkdtempSync(join(tmpdir(), 'hyperlight-mcp-conformance-slots-'))
 const unsupported = JSON.parse(readFileSync('scripts/lib/conformance-unsupported.json', 'utf8'))
 
 const { values: options } = parseArgs({
@@ -21,7 +24,7 @@ const { values: options } = parseArgs({
 /** What the suite prints. Its exit code says less than what it writes, and is not looked at. */
 async function suite(...args) {
   // The client runs on the Node in use here: it is our users' side.
-  const env = { ...process.env, HYPERLIGHT_MCP_NODE: process.execPath, NO_COLOR: '1' }
+  const env = { ...process.env, HYPERLIGHT_MCP_NODE: process.execPath, HYPERLIGHT_MCP_SLOTS: slots, NO_COLOR: '1' }
   const child = spawn(newerNode(), [SUITE, ...args], { env, stdio: ['ignore', 'pipe', 'pipe'] })
   const [stdout, stderr] = await Promise.all([child.stdout, child.stderr].map(async (stream) => Buffer.concat(await stream.toArray())))
   return { stdout: String(stdout), stderr: String(stderr) }
@@ -93,7 +96,7 @@ async function runAll(folder) {
     sets.set(revision, await required(revision, known))
     const into = join(folder, revision)
     mkdirSync(into)
-    await suite('client', '--command', COMMAND, '--requirements', revision, '-o', into)
+    await suite(...CLIENT, '--requirements', revision, '-o', into)
     const written = results(into)
     const { scored, besides } = sets.get(revision)
     for (const name of [...scored, ...besides])
@@ -105,7 +108,7 @@ async function runAll(folder) {
   const into = join(folder, 'others')
   mkdirSync(into)
   const at = ({ note }) => (note === 'extension' ? [] : ['--spec-version', note.split(',').at(-1)])
-  await Promise.all(others.map((one) => suite('client', '--command', COMMAND, '--scenario', one.name, ...at(one), '-o', into)))
+  await Promise.all(others.map((one) => suite(...CLIENT, '--scenario', one.name, ...at(one), '-o', into)))
   const written = results(into)
   for (const { name, note } of others) verdicts.push({ ...judge('others', name, written.get(name)), note })
   return { verdicts, sets }
@@ -151,5 +154,6 @@ try {
   explain(failed)
   process.exitCode = failed.length > 0 || chosen.length === 0 ? 1 : 0
 } finally {
+  rmSync(slots, { recursive: true, force: true })
   if (!options.results) rmSync(folder, { recursive: true, force: true })
 }

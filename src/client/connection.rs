@@ -26,8 +26,6 @@ use crate::error::{Error, Result};
 
 /// How long the process's end may take to be known, once its pipe is closed.
 const EXIT_NOTICE: Duration = Duration::from_millis(40);
-/// How long rmcp may take to let go of a connection that is being ended.
-const SERVICE_CLOSE: Duration = Duration::from_millis(200);
 const PING_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A connected server.
@@ -212,7 +210,7 @@ impl Connection {
     /// Ends the connection and its process, with all that it started.
     pub async fn close(&self) {
         let mut service = self.service.lock().await;
-        let _ = service.close_with_timeout(SERVICE_CLOSE).await;
+        let _ = service.close_with_timeout(self.link.goodbye()).await;
         self.link.end().await;
     }
 

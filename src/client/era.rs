@@ -37,6 +37,8 @@ pub(super) enum Plan {
     Known(Era),
     /// Nothing is known: discover, and initialize where the server refuses that or is silent.
     Probe,
+    /// The same over HTTP, where each beginning has a transport of its own: a person's time to authorize must not count as silence.
+    ProbeApart,
     /// What is left after a probe has failed.
     Last(Era),
 }
@@ -63,6 +65,11 @@ impl Plan {
         }
     }
 
+    /// The same plan for a server over HTTP.
+    pub(super) fn over_http(self) -> Self {
+        if self == Self::Probe { Self::ProbeApart } else { self }
+    }
+
     /// What to try after a failure; `None`: the failure stands.
     pub(super) fn after(&self, refusal: Refusal) -> Option<Self> {
         match (self, refusal) {
@@ -71,6 +78,7 @@ impl Plan {
             (Self::Known(_), Refusal::Answered) => Some(Self::Probe),
             (Self::Known(_), Refusal::Ended) => None,
             // Some servers end at a request that they do not know; others were too slow for the probe, and know no other beginning.
+            (Self::ProbeApart, Refusal::Ended | Refusal::Answered) => Some(Self::Last(Era::Initialize)),
             (Self::Probe, Refusal::Ended) => Some(Self::Last(Era::Initialize)),
             (Self::Probe, Refusal::Answered) => Some(Self::Last(Era::Discover)),
         }
@@ -85,7 +93,7 @@ impl Plan {
         let discover = |version: ProtocolVersion| ClientLifecycleMode::Discover { preferred_versions: vec![version] };
         match self {
             Self::Fixed(version) if Era::of(version) == Era::Discover => discover(self.version()),
-            Self::Known(Era::Discover) | Self::Last(Era::Discover) => discover(ProtocolVersion::V_2026_07_28),
+            Self::Known(Era::Discover) | Self::Last(Era::Discover) | Self::ProbeApart => discover(ProtocolVersion::V_2026_07_28),
             Self::Fixed(_) | Self::Known(Era::Initialize) | Self::Last(Era::Initialize) => ClientLifecycleMode::Initialize,
             Self::Probe => ClientLifecycleMode::Auto {
                 preferred_versions: vec![ProtocolVersion::V_2026_07_28],
@@ -119,7 +127,9 @@ mod tests {
 
     #[test]
     fn each_plan_leads_to_an_end() {
-        for first in [Plan::Probe, Plan::Known(Era::Initialize), Plan::Known(Era::Discover), Plan::Fixed("2025-11-25".into())] {
+        for first in
+            [Plan::Probe, Plan::ProbeApart, Plan::Known(Era::Initialize), Plan::Known(Era::Discover), Plan::Fixed("2025-11-25".into())]
+        {
             for refusal in [Refusal::Ended, Refusal::Answered, Refusal::Unlisted, Refusal::Unrelated] {
                 let mut plan = Some(first.clone());
                 let attempts = std::iter::from_fn(|| {

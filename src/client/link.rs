@@ -10,6 +10,9 @@ use super::http::{HttpFailure, failure_of};
 use super::process::ServerProcess;
 use crate::error::Error;
 
+/// For rmcp to let go of what it holds; and for the session at the server to be ended, too.
+const SERVICE_CLOSE: Duration = Duration::from_millis(200);
+const SESSION_CLOSE: Duration = Duration::from_millis(2_500);
 /// How often a transport without a process is looked at.
 const LOOK: Duration = Duration::from_millis(500);
 
@@ -23,6 +26,14 @@ impl Link {
     /// Whether the server's requests say to which call they belong.
     pub(super) fn has_streams(&self) -> bool {
         false
+    }
+
+    /// How long the end of a connection may take before what it hangs on is ended.
+    pub(super) fn goodbye(&self) -> Duration {
+        match self {
+            Self::Process(_) => SERVICE_CLOSE,
+            Self::Remote => SESSION_CLOSE,
+        }
     }
 
     /// Resolves with how the process ended, once it has.

@@ -14,6 +14,7 @@ mod keeper;
 mod lifecycle;
 mod link;
 mod listen;
+mod oauth;
 mod observed;
 mod open;
 mod paging;
@@ -35,6 +36,9 @@ pub use era::Era;
 pub use form::{Form, FormProblem};
 pub use http::{HttpTarget, TokenFuture, TokenSource};
 pub use lifecycle::{Closed, ConnectionState, Lifecycle, Permit, Transition};
+pub use oauth::{
+    Authorization, AuthorizationPrompt, Authorize, Grant, OAuth, OAuthContext, OAuthSettings, OnSecret, SigningAlgorithm, TokenStore,
+};
 pub use open::{ConnectClock, Launch, Redact, Target};
 pub use pool::{Connections, Lease, Wanted};
 pub use tap::Notice;

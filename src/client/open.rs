@@ -37,6 +37,8 @@ const EXIT_NOTICE: Duration = Duration::from_millis(40);
 /// How long a server that was never heard of may be silent about `server/discover`: then it is asked in the older way.
 const DISCOVER_PATIENCE: Duration = Duration::from_secs(1);
 
+const CALLS_OWN_AFFAIR: Duration = Duration::from_hours(24);
+
 /// What to connect, with nothing left to replace.
 pub struct Launch {
     pub server: String,
@@ -125,12 +127,15 @@ impl Connection {
         let started = Instant::now();
         let questions = Questions { server: launch.server.clone(), observer, roots: launch.roots.clone() };
         let opening = Opening { launch, watchdog, calls: Arc::new(Calls::new()), lists: Arc::default(), questions };
-        let mut plan = Plan::new(launch.protocol_version.as_deref(), launch.era);
+        let is_remote = matches!(launch.target, Target::Http(_));
+        let plan = Plan::new(launch.protocol_version.as_deref(), launch.era);
+        let mut plan = if is_remote { plan.over_http() } else { plan };
         let begun = loop {
             match opening.attempt(&plan).await {
                 Ok(begun) => break begun,
                 Err(Failed { error, refusal }) => match plan.after(refusal) {
                     Some(next) => {
+                        let next = if is_remote { next.over_http() } else { next };
                         tracing::debug!(server = launch.server, ?plan, %error, "another beginning is tried");
                         plan = next;
                     }
@@ -171,7 +176,9 @@ impl Opening<'_> {
     async fn attempt_http(&self, target: &HttpTarget, plan: &Plan) -> std::result::Result<Begun, Failed> {
         let unrelated = |error| Failed { error, refusal: Refusal::Unrelated };
         let Launch { server, clock, .. } = self.launch;
-        let transport = http_transport(target, self.tap(), HttpLimits::default()).map_err(unrelated)?;
+        // A server that answers in JSON sends nothing before its tool is done: how long that may take is the call's own affair.
+        let limits = HttpLimits { headers: CALLS_OWN_AFFAIR, ..HttpLimits::default() };
+        let transport = http_transport(target, self.tap(), limits).map_err(unrelated)?;
         let (service, manifest) = tokio::select! {
             biased;
             outcome = self.begin(transport, plan) => outcome?,

@@ -349,6 +349,13 @@ impl Connections {
         }
     }
 
+    /// A person wants the server tried at once, however often it has failed.
+    pub fn forget_failures(&self, server: &str) {
+        if let Some(slot) = self.shared.slots().get(server) {
+            slot.lifecycle().reset();
+        }
+    }
+
     /// From now on callers of this server that can be asked take turns.
     pub fn keep_callers_apart(&self, server: &str) {
         let slot = self.shared.slots().get(server).cloned();

@@ -153,6 +153,8 @@ pub struct ServerDefinition {
     pub max_call_timeout_ms: Option<u64>,
     /// Missing: it is negotiated.
     pub protocol_version: Option<ProtocolVersion>,
+    /// Folders that the server is told of when it asks for roots. None: it is told that there are no such.
+    pub roots: Vec<String>,
     pub origin: Origin,
 }
 

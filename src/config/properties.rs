@@ -95,7 +95,24 @@ proptest! {
 }
 
 fn any_json() -> impl Strategy<Value = serde_json::Value> {
-    let keys = select(vec!["command", "args", "url", "type", "env", "headers", "id", "servers", "inputs", "a", "", "timeoutMs", "confirm"]);
+    let keys = select(vec![
+        "command",
+        "args",
+        "url",
+        "type",
+        "env",
+        "headers",
+        "id",
+        "servers",
+        "inputs",
+        "a",
+        "",
+        "timeoutMs",
+        "confirm",
+        "oauth",
+        "scopes",
+        "grant",
+    ]);
     let texts = select(vec!["x", "", "stdio", "http", "promptString", "${A}", "${input:x}", "https://x", "\0"]);
     let leaf = prop_oneof![
         Just(serde_json::Value::Null),

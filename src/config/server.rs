@@ -16,7 +16,8 @@ use super::tree::{Entry, Node, Value};
 
 const STDIO_KEYS: [&str; 5] = ["command", "args", "env", "cwd", "envFile"];
 const HTTP_KEYS: [&str; 4] = ["url", "headers", "allowInsecureHttp", "oauth"];
-const COMMON_KEYS: [&str; 20] = [
+const COMMON_KEYS: [&str; 21] = [
+    "roots",
     "type",
     "allowTools",
     "denyTools",
@@ -117,6 +118,7 @@ impl<'a> Reader<'a> {
         let [disabled, pin_executable, pin_values, pinned] =
             ["disabled", "pinExecutable", "pinValues", "pinned"].map(|key| self.boolean(key));
         let confirm = self.word("confirm", "\"never\", \"writes\" or \"always\"").unwrap_or_default();
+        let roots = self.node.get("roots").map(|list| self.folders("roots", list)).unwrap_or_default();
         let schema_violations = self.word("schemaViolations", "\"warn\" or \"error\"");
         Some(ServerDefinition {
             name: name.to_owned(),
@@ -138,6 +140,7 @@ impl<'a> Reader<'a> {
             keep_alive_ms,
             max_call_timeout_ms,
             protocol_version,
+            roots,
             origin: std::mem::take(&mut self.origin),
         })
     }
@@ -203,13 +206,18 @@ impl<'a> Reader<'a> {
     }
 
     fn arguments(&mut self, list: &'a Node) -> Vec<String> {
-        let arguments = self.strings("args", list);
+        self.folders("args", list)
+    }
+
+    /// Texts in which folders may stand.
+    fn folders(&mut self, key: &str, list: &'a Node) -> Vec<String> {
+        let texts = self.strings(key, list);
         for (index, item) in list.items().unwrap_or_default().iter().enumerate() {
             if let Some(text) = item.text() {
-                self.template(&format!("args[{index}]"), item, text, Allowed::Folders);
+                self.template(&format!("{key}[{index}]"), item, text, Allowed::Folders);
             }
         }
-        arguments
+        texts
     }
 
     fn environment(&mut self) -> (Vec<(String, SecretString)>, Vec<String>) {

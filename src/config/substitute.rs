@@ -103,6 +103,28 @@ pub fn resolve_command(
     Ok(Some(ResolvedCommand { command, arguments, environment: variables.into_iter().collect(), working_directory, secrets }))
 }
 
+/// The folders of `roots`, as URIs; a relative one is in the workspace.
+///
+/// # Errors
+/// `ERR_CONFIG_INVALID` for a placeholder that has no value.
+///
+/// ```
+/// use hyperlight_mcp::config::{Surroundings, parse_text, resolve_roots};
+/// let text = r#"{ "servers": { "a": { "command": "a", "roots": ["${workspaceFolder}", "src", "/data"] } } }"#;
+/// let server = &parse_text(text, "config.json", 20).unwrap().servers[0];
+/// let surroundings = Surroundings { environment: [].into(), workspace_folder: "/work".into(), user_home: "/home/ada".into() };
+/// assert_eq!(resolve_roots(server, &surroundings).unwrap(), ["file:///work", "file:///work/src", "file:///data"]);
+/// ```
+pub fn resolve_roots(server: &ServerDefinition, surroundings: &Surroundings) -> Result<Vec<String>> {
+    let inputs = BTreeMap::new();
+    let mut filler = Filler::new(&server.origin, surroundings, &inputs);
+    let fill = |(index, text): (usize, &String)| surroundings.workspace_folder.join(filler.plain(&format!("roots[{index}]"), text));
+    let folders: Vec<_> = server.roots.iter().enumerate().map(fill).collect();
+    filler.finish()?;
+    // The workspace folder is absolute, and so is what is joined to it.
+    Ok(folders.iter().filter_map(|folder| url::Url::from_file_path(folder).ok()).map(String::from).collect())
+}
+
 /// Replaces the placeholders of a server over HTTP. `None` for a server that has a command.
 ///
 /// # Errors

@@ -9,6 +9,8 @@ use crate::config::Problem;
 use crate::trust::sanitise_line;
 
 const MAX_NAME_CHARS: usize = 128;
+const MAX_ISSUER_CHARS: usize = 200;
+const MAX_PROBLEM_CHARS: usize = 500;
 
 /// What can go wrong, as the agent's author sees it.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -120,6 +122,17 @@ pub enum Error {
     /// The server did not answer a call in time.
     #[error("{server}.{tool} did not answer within {limit_ms} ms ({limit_name}); the call was cancelled")]
     CallTimeout { server: String, tool: String, limit_ms: u64, limit_name: &'static str },
+
+    /// The server wants an authorization, and there is nobody who could give it.
+    #[error(
+        "server \"{server}\" needs an authorization{}, and there is nobody to ask. Give onAuthorize(url): it shows the URL to a person, and where no browser runs on this machine it returns the URL to which the browser was redirected. Without a person: put a token into the config's headers.Authorization, or set oauth.grant to \"client_credentials\" with oauth.clientId and oauth.clientSecret or oauth.privateKey",
+        of_issuer(.issuer.as_deref())
+    )]
+    AuthorizationRequired { server: String, issuer: Option<String> },
+
+    /// No token could be got for the server.
+    #[error("server \"{server}\" could not be authorized{}: {problem}", of_issuer(.issuer.as_deref()))]
+    AuthorizationFailed { server: String, issuer: Option<String>, problem: String },
 
     /// The server answered with a JSON-RPC error.
     #[error("{server}.{tool}: the server refused the call: {message} (JSON-RPC {code})")]
@@ -259,6 +272,8 @@ impl Error {
             Self::ServerExited { .. } => "ERR_SERVER_EXITED",
             Self::RequestFailed { .. } => "ERR_REQUEST_FAILED",
             Self::CallTimeout { .. } => "ERR_CALL_TIMEOUT",
+            Self::AuthorizationRequired { .. } => "ERR_AUTHORIZATION_REQUIRED",
+            Self::AuthorizationFailed { .. } => "ERR_AUTHORIZATION_FAILED",
             Self::Protocol { .. } => "ERR_PROTOCOL",
             Self::ResponseTooLarge { .. } => "ERR_RESPONSE_TOO_LARGE",
             Self::OutputSchema { .. } => "ERR_OUTPUT_SCHEMA",
@@ -286,6 +301,19 @@ impl Error {
         }
     }
 
+    pub(crate) fn authorization_required(server: &str, issuer: Option<&str>) -> Self {
+        Self::AuthorizationRequired { server: server.to_owned(), issuer: issuer.map(|issuer| sanitise_line(issuer, MAX_ISSUER_CHARS)) }
+    }
+
+    /// `problem` may be the words of an authorization server: they are cut, and show as they are.
+    pub(crate) fn authorization_failed(server: &str, issuer: Option<&str>, problem: &str) -> Self {
+        Self::AuthorizationFailed {
+            server: server.to_owned(),
+            issuer: issuer.map(|issuer| sanitise_line(issuer, MAX_ISSUER_CHARS)),
+            problem: sanitise_line(problem, MAX_PROBLEM_CHARS),
+        }
+    }
+
     /// An operating system error, with what was being done.
     #[must_use]
     pub fn io(what: impl Into<String>, error: &std::io::Error) -> Self {
@@ -297,6 +325,10 @@ impl Error {
 fn known_names(known: &[String]) -> String {
     let names: Vec<_> = known.iter().map(|name| sanitise_line(name, MAX_NAME_CHARS)).collect();
     if names.is_empty() { "; there are none".to_owned() } else { format!("; there are: {}", names.join(", ")) }
+}
+
+fn of_issuer(issuer: Option<&str>) -> String {
+    issuer.map(|issuer| format!(" by {issuer}")).unwrap_or_default()
 }
 
 fn at(line: Option<u32>, column: Option<u32>) -> String {

@@ -32,6 +32,12 @@ impl Error {
             Self::ServerExited { server, during, status, stderr } => Self::ServerExited { server, during, status, stderr: change(&stderr) },
             Self::RequestFailed { server, tool, problem } => Self::RequestFailed { server, tool, problem: change(&problem) },
             Self::Protocol { server, tool, code, message } => Self::Protocol { server, tool, code, message: change(&message) },
+            Self::AuthorizationRequired { server, issuer } => {
+                Self::AuthorizationRequired { server, issuer: issuer.map(|issuer| change(&issuer)) }
+            }
+            Self::AuthorizationFailed { server, issuer, problem } => {
+                Self::AuthorizationFailed { server, issuer: issuer.map(|issuer| change(&issuer)), problem: change(&problem) }
+            }
             Self::OutputSchema { server, tool, problem } => Self::OutputSchema { server, tool, problem: change(&problem) },
             Self::InvalidArguments { what, problem } => Self::InvalidArguments { what, problem: change(&problem) },
             Self::CodeSyntax { message, line, column } => Self::CodeSyntax { message: change(&message), line, column },

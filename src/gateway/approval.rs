@@ -42,6 +42,7 @@ impl Gateway {
     pub async fn approve(&self, name: &str, digest: Option<&str>, valid_for: Option<Duration>) -> Result<()> {
         let outcome = self.say_yes(name, digest, valid_for).await;
         self.core.registry.approval_changed(name);
+        self.core.connections.forget_failures(name);
         self.core.session.forget(name);
         outcome.map_err(|error| self.core.redacted(error))
     }
@@ -79,7 +80,8 @@ impl Gateway {
         }
         self.shown().remove(name);
         self.end(name).await;
-        Ok(())
+        // Whoever is no longer trusted keeps no access in this person's name here.
+        self.core.tokens.forget(name).map_err(|error| Error::io(format!("the tokens of server \"{name}\""), &error))
     }
 
     /// Lets runs that start from now on see the server.
@@ -94,6 +96,7 @@ impl Gateway {
         let reason = match self.core.standing(&server).map_err(|error| self.core.redacted(error))? {
             Standing::Full(_) => {
                 self.core.registry.enable(name);
+                self.core.connections.forget_failures(name);
                 return Ok(());
             }
             Standing::Command => "its tools are not".to_owned(),

@@ -89,6 +89,11 @@ pub trait Callbacks: Send + Sync {
         None
     }
 
+    /// Whether [`Callbacks::authorize`] would ask anybody.
+    fn can_authorize(&self) -> bool {
+        false
+    }
+
     /// A page is to be opened at which a person allows the access. Gives the URL to which the browser was sent at the end, where
     /// the agent has it; `None`: the browser runs on this machine, and our own listener will hear of it.
     fn authorize(&self, url: &str, question: &AuthorizationQuestion) -> Option<Answer<Option<String>>> {
@@ -128,6 +133,10 @@ impl CallbackChain {
 
     pub(super) fn sample(&self, question: &SamplingQuestion) -> Option<Answer<Json>> {
         self.0.iter().find_map(|callbacks| callbacks.sample(question))
+    }
+
+    pub(super) fn can_authorize(&self) -> bool {
+        self.0.iter().any(|callbacks| callbacks.can_authorize())
     }
 
     pub(super) fn authorize(&self, url: &str, question: &AuthorizationQuestion) -> Option<Answer<Option<String>>> {

@@ -15,7 +15,7 @@ use super::learnt::LearntServers;
 use super::options::ConfigSource;
 use super::results::Results;
 use crate::catalog::Manifest;
-use crate::client::{Closed, Connections, Lease, Wanted};
+use crate::client::{Closed, Connections, Lease, TokenStore, Wanted};
 use crate::config::{OAuthSettings, ServerDefinition, Surroundings, inputs_of, read_env_file, resolve_command, resolve_http};
 use crate::error::{Error, Result};
 use crate::limits::Limits;
@@ -46,6 +46,7 @@ pub(super) struct Core {
     /// What a person allowed as long as the gateway is open.
     pub(super) session: Arc<CallScope>,
     pub(super) learnt: LearntServers,
+    pub(super) tokens: TokenStore,
     /// Asked for once. The lock is held while a person answers: nobody is asked the same twice.
     pub(super) inputs: tokio::sync::Mutex<Inputs>,
 }

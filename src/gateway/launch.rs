@@ -5,11 +5,13 @@ use std::sync::Arc;
 
 use secrecy::ExposeSecret as _;
 
-use super::callbacks::{CallbackChain, pause};
+use super::callbacks::{AuthorizationQuestion, CallbackChain, pause};
 use super::core::{Core, Inputs};
 use super::events::Event;
-use crate::client::{ConnectClock, HttpTarget, Launch, Target};
-use crate::config::{ResolvedCommand, ResolvedHttp, ServerDefinition, Transport, inputs_of, read_env_file, resolve_command, resolve_http};
+use crate::client::{AuthorizationPrompt, Authorize, ConnectClock, HttpTarget, Launch, OAuth, OAuthContext, OnSecret, Target};
+use crate::config::{
+    ResolvedCommand, ResolvedHttp, ServerDefinition, Transport, inputs_of, read_env_file, resolve_command, resolve_http, resolve_roots,
+};
 use crate::error::{Error, Result};
 use crate::sandbox::RunControl;
 use crate::trust::{Standing, is_redactable, is_secret};
@@ -27,39 +29,60 @@ impl Core {
         // While a person typed, another may have taken the approval back.
         self.check_approved(server)?;
         if let Some(remote) = resolve_http(server, &self.surroundings, &inputs)? {
-            return Ok(self.launch_http(server, remote));
+            return self.launch_http(server, remote, callbacks, control);
         }
         let missing = || Error::Internal(format!("server \"{}\" has neither a command nor a url", server.name));
         let command = resolve_command(server, &self.surroundings, &inputs, read_env_file)?.ok_or_else(missing)?;
         self.learn_secrets(server, &command);
         self.check_executable(server, &command).await?;
         let clock = ConnectClock::start(Some(&command.command), server.connect_timeout_ms, self.limits.connect_timeout_ms);
-        Ok(self.launch_of(server, Target::Process(command), clock))
+        self.launch_of(server, Target::Process(command), clock)
     }
 
-    fn launch_http(&self, server: &ServerDefinition, remote: ResolvedHttp) -> Launch {
-        let ResolvedHttp { url, headers, oauth: _, secrets } = remote;
+    fn launch_http(
+        &self,
+        server: &ServerDefinition,
+        remote: ResolvedHttp,
+        callbacks: &CallbackChain,
+        control: Option<&RunControl>,
+    ) -> Result<Launch> {
+        let ResolvedHttp { url, headers, oauth, secrets } = remote;
         // Every value of a header may be a credential, whatever its name.
         let values = headers.iter().map(|(_, value)| value).filter(|value| is_redactable(value.expose_secret()));
         self.redactor.add(values.chain(secrets.iter().filter(|secret| is_redactable(secret.expose_secret()))));
         let clock = ConnectClock::start(None, server.connect_timeout_ms, self.limits.connect_timeout_ms);
-        let target = HttpTarget { server: server.name.clone(), url, headers, allow_insecure: server.allow_insecure_http, tokens: None };
+        let context = OAuthContext {
+            store: self.tokens.clone(),
+            authorize: callbacks.can_authorize().then(|| authorizer(callbacks, &clock, control)),
+            on_secret: self.learn_token(),
+            allow_insecure: server.allow_insecure_http,
+        };
+        let tokens = OAuth::new(&server.name, url.expose_secret(), oauth.unwrap_or_default(), context)?;
+        let target =
+            HttpTarget { server: server.name.clone(), url, headers, allow_insecure: server.allow_insecure_http, tokens: Some(tokens) };
         self.launch_of(server, Target::Http(target), clock)
     }
 
-    fn launch_of(&self, server: &ServerDefinition, target: Target, clock: ConnectClock) -> Launch {
+    /// Each new token is redacted from the moment it is there.
+    fn learn_token(&self) -> OnSecret {
+        let redactor = Arc::clone(&self.redactor);
+        Arc::new(move |secret| redactor.add(Some(secret).filter(|secret| is_redactable(secret.expose_secret()))))
+    }
+
+    fn launch_of(&self, server: &ServerDefinition, target: Target, clock: ConnectClock) -> Result<Launch> {
+        let roots = resolve_roots(server, &self.surroundings)?;
         let redactor = Arc::clone(&self.redactor);
         let learnt = self.learnt.get(&server.name, &self.subject(server).digest);
-        Launch {
+        Ok(Launch {
             server: server.name.clone(),
             target,
             redact: Arc::new(move |text| redactor.redact(text).into_owned()),
             clock,
             protocol_version: server.protocol_version.map(|version| version.as_str().to_owned()),
             era: learnt.era,
-            roots: Vec::new(),
+            roots,
             elicits: server.elicits || learnt.elicits,
-        }
+        })
     }
 
     fn check_approved(&self, server: &ServerDefinition) -> Result<()> {
@@ -120,6 +143,25 @@ impl Core {
         }
         Ok(())
     }
+}
+
+/// Shows the page at which a person allows the access. No clock runs while they read it.
+fn authorizer(callbacks: &CallbackChain, clock: &ConnectClock, control: Option<&RunControl>) -> Authorize {
+    let (callbacks, clock, control) = (callbacks.clone(), clock.clone(), control.cloned());
+    Arc::new(move |prompt: AuthorizationPrompt| {
+        let AuthorizationPrompt { server, url, issuer } = prompt;
+        let question = AuthorizationQuestion { server, issuer };
+        let answer = callbacks.authorize(&url, &question);
+        let clocks = (clock.pause(), pause(control.as_ref()));
+        Box::pin(async move {
+            let answer = match answer {
+                Some(answer) => answer.await,
+                None => Ok(None),
+            };
+            drop(clocks);
+            answer
+        })
+    })
 }
 
 /// Where the child's program is looked for: in its own PATH; without one, where execvp(3) looks then.

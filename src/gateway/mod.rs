@@ -36,7 +36,7 @@ use self::learnt::LearntServers;
 use self::observer::{CoreObserver, session};
 use self::results::Results;
 use crate::bridge::{ToolCall, ToolErrors, check_arguments_size, tool_result};
-use crate::client::{ConnectionState, Connections, Lease, Watchdog};
+use crate::client::{ConnectionState, Connections, Lease, TokenStore, Watchdog};
 use crate::config::{ServerDefinition, Surroundings};
 use crate::error::{Error, Result};
 use crate::registry::{Entry, LastError, Registry, ServerState, ServerStatus};
@@ -46,6 +46,8 @@ use crate::trust::{ApprovalStore, Executables, Redactor, Standing, filter_warnin
 /// Where a server comes from.
 const SOURCE: &str = "config";
 const MAX_NAME_CHARS: usize = 200;
+/// The folder of tokens in the state folder.
+const TOKENS: &str = "tokens";
 
 /// What `test(name)` found.
 #[derive(Debug, Clone, Serialize)]
@@ -137,6 +139,7 @@ impl Gateway {
             session: session(&callbacks),
             callbacks,
             learnt,
+            tokens: TokenStore::new(options.state_folder().join(TOKENS)),
             inputs: tokio::sync::Mutex::default(),
         });
         let gateway = Self { core };

@@ -69,6 +69,10 @@ impl Callbacks for JavaScriptCallbacks {
         }))
     }
 
+    fn can_authorize(&self) -> bool {
+        self.has(ON_AUTHORIZE)
+    }
+
     fn authorize(&self, url: &str, question: &AuthorizationQuestion) -> Option<Answer<Option<String>>> {
         let answer = self.ask(ON_AUTHORIZE, vec![json!(url), json!(question)])?;
         Some(Box::pin(async move {

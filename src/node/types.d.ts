@@ -423,6 +423,8 @@ export interface CommandRequest {
   environment: string[]
   /** As `environment`. */
   headers: string[]
+  /** How tokens are got for the server: `name=value`, the secret ones masked. Missing where the config says nothing of it. */
+  oauth?: string[]
   confirm: 'never' | 'writes' | 'always'
   allowTools?: string[]
   denyTools: string[]
@@ -433,6 +435,8 @@ export interface CommandRequest {
   denyPrompts: string[]
   /** `http://` to more than this machine. */
   allowInsecureHttp: boolean
+  /** Folders that the server is told of when it asks for roots; it may take them for all that it may touch. */
+  roots: string[]
   pinExecutable: boolean
   pinValues: boolean
   warning: string

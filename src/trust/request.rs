@@ -77,6 +77,8 @@ pub struct CommandRequest {
     pub deny_prompts: Vec<String>,
     /// `http://` to more than this machine.
     pub allow_insecure_http: bool,
+    /// Folders that the server is told of.
+    pub roots: Vec<String>,
     pub pin_executable: bool,
     pub pin_values: bool,
     pub warning: &'static str,
@@ -184,6 +186,7 @@ impl CommandRequest {
             allow_prompts: server.prompt_filter.allow.clone(),
             deny_prompts: server.prompt_filter.deny.clone(),
             allow_insecure_http: server.allow_insecure_http,
+            roots: server.roots.clone(),
             pin_executable: server.pin_executable,
             pin_values: server.pin_values,
             warning,

@@ -82,6 +82,7 @@ fn form(server: &ServerDefinition, key: &MachineKey) -> Canonical {
     let form = form.list(filter.deny.iter().map(String::as_str)).text(confirm).flag(server.pin_executable).flag(server.pin_values);
     // Where the config says nothing of these, the form is what it was before they existed: approvals of then still hold.
     let form = if server.allow_insecure_http { form.text("allowInsecureHttp") } else { form };
+    let form = if server.roots.is_empty() { form } else { form.text("roots").list(server.roots.iter().map(String::as_str)) };
     let (resources, prompts) = (&server.resource_filter, &server.prompt_filter);
     let form = filtered(form, "resources", resources.allow.as_deref(), &resources.deny);
     filtered(form, "prompts", prompts.allow.as_deref(), &prompts.deny)

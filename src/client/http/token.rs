@@ -18,4 +18,7 @@ pub trait TokenSource: Send + Sync {
     /// The server refused a request that was sent with `used`: 401, or 403 for a missing scope, with the header
     /// `WWW-Authenticate` as it came. `true`: there is another token now, and the request may be sent once more.
     fn challenged<'a>(&'a self, status: u16, challenge: &'a str, used: Option<&'a SecretString>) -> TokenFuture<'a, bool>;
+
+    /// The server took a request that was sent with `used`. Where this is not told, a token counts as taken after a minute.
+    fn accepted(&self, _used: &SecretString) {}
 }

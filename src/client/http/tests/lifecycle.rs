@@ -139,13 +139,22 @@ async fn a_stateless_server_gets_the_headers_that_its_tools_ask_for() {
 
 #[tokio::test]
 async fn a_start_that_is_given_up_leaves_nothing_open() {
-    let hanging: [fn() -> Reply; 2] = [|| vec![Piece::Hold], || stream([Piece::Forever(b": drip\n\n".into())])];
-    for reply in hanging {
-        let server = Server::mcp(move |seen, _| (seen.what() == "initialize").then(reply)).await;
+    let log = data(&json!({ "jsonrpc": "2.0", "method": "notifications/message", "params": { "level": "info", "data": 1 } }));
+    let hanging = [vec![Piece::Hold], stream([log.clone(), Piece::Hold]), stream([log, Piece::Forever(b": drip\n\n".into())])];
+    for (nth, reply) in hanging.into_iter().enumerate() {
+        let server = Server::mcp(move |seen, _| (seen.what() == "initialize").then(|| reply.clone())).await;
+        let (heard, mut hearing) = tokio::sync::mpsc::unbounded_channel();
+        let tap: crate::client::tap::Tap = std::sync::Arc::new(move |_| heard.send(()).is_ok());
         let target = target(&server.url);
+        let under_way = async {
+            server.until_seen("initialize").await;
+            if nth > 0 {
+                hearing.recv().await;
+            }
+        };
         tokio::select! {
-            _ = start(&target, no_tap(), quick(), ClientLifecycleMode::Initialize) => panic!("it cannot start"),
-            () = server.until_seen("initialize") => {}
+            _ = start(&target, tap, quick(), ClientLifecycleMode::Initialize) => panic!("it cannot start"),
+            () = patiently(under_way) => {}
         }
         server.until_left(1).await;
     }

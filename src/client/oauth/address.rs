@@ -1,0 +1,249 @@
+//! Which addresses a metadata document may send us to. A public server must not make this machine ask around in its own network.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+use url::{Host, Url};
+
+const PROXY_VARIABLES: [&str; 6] = ["HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"];
+
+/// What an address belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reach {
+    Public,
+    Private,
+    Loopback,
+    /// Link-local (where clouds answer with credentials), multicast, reserved: never.
+    Never,
+}
+
+impl Reach {
+    pub(super) fn of(address: IpAddr) -> Self {
+        match address {
+            IpAddr::V4(address) => Self::of_v4(address),
+            IpAddr::V6(address) => embedded(address).map_or_else(|| Self::of_v6(address), Self::of_v4),
+        }
+    }
+
+    fn of_v4(address: Ipv4Addr) -> Self {
+        match address.octets() {
+            [127, ..] => Self::Loopback,
+            [100, 64..=127, ..] => Self::Private,
+            [0 | 240..=255, ..] | [198, 18 | 19, ..] => Self::Never,
+            _ if address.is_private() => Self::Private,
+            _ if address.is_link_local() || address.is_multicast() => Self::Never,
+            _ => Self::Public,
+        }
+    }
+
+    fn of_v6(address: Ipv6Addr) -> Self {
+        match address.segments() {
+            [0, 0, 0, 0, 0, 0, 0, 1] => Self::Loopback,
+            [0xfc00..=0xfdff, ..] => Self::Private,
+            // Unspecified, link-local, site-local, multicast, Teredo, local NAT64.
+            [0, 0, 0, 0, 0, 0, 0, 0] | [0xfe80..=0xffff, ..] | [0x2001, 0, ..] | [0x64, 0xff9b, 1, ..] => Self::Never,
+            _ => Self::Public,
+        }
+    }
+
+    fn bit(self) -> u8 {
+        match self {
+            Self::Public => 1,
+            Self::Private => 2,
+            Self::Loopback => 4,
+            Self::Never => 0,
+        }
+    }
+}
+
+/// The IPv4 address that an IPv6 address only wraps: mapped, compatible, NAT64 or 6to4.
+fn embedded(address: Ipv6Addr) -> Option<Ipv4Addr> {
+    let join = |high: u16, low: u16| Ipv4Addr::from((u32::from(high) << 16) | u32::from(low));
+    match address.segments() {
+        [0, 0, 0, 0, 0, 0, high, low] if !address.is_loopback() && !address.is_unspecified() => Some(join(high, low)),
+        [0, 0, 0, 0, 0, 0xffff, high, low] | [0x64, 0xff9b, 0, 0, 0, 0, high, low] | [0x2002, high, low, ..] => Some(join(high, low)),
+        _ => None,
+    }
+}
+
+/// What OAuth requests for one server may reach.
+#[derive(Debug)]
+pub(super) struct Policy {
+    base: Url,
+    allow_insecure: bool,
+    /// Reaches that are allowed, as bits: they only grow.
+    allowed: AtomicU8,
+    /// A proxy resolves names itself; its own may be private.
+    proxies: Vec<String>,
+}
+
+impl Policy {
+    /// Of the server at `base`, whose address the operator wrote.
+    pub(super) fn new(base: Url, allow_insecure: bool) -> Self {
+        let own = reach_of_literal(&base).unwrap_or(Reach::Public);
+        let proxies = PROXY_VARIABLES.iter().filter_map(|name| std::env::var(name).ok()).filter_map(|proxy| proxy_host(&proxy)).collect();
+        Self { base, allow_insecure, allowed: AtomicU8::new(Reach::Public.bit() | own.bit()), proxies }
+    }
+
+    /// Whether a request may go to an address, as far as that can be told without asking for its name.
+    pub(super) fn check(&self, url: &Url) -> Result<(), String> {
+        let shown = origin_of(url);
+        let literal = reach_of_literal(url);
+        match url.scheme() {
+            "https" => {}
+            "http" if self.allow_insecure || literal == Some(Reach::Loopback) => {}
+            _ => return Err(format!("{shown} is not https")),
+        }
+        let own = url.host() == self.base.host();
+        match literal {
+            Some(reach) if !own && !self.allows(reach) => Err(format!("{shown} is no address that this server may send us to")),
+            _ => Ok(()),
+        }
+    }
+
+    /// The server itself answered from there over TLS: it is a private one, and so may its authorization server be. Names alone
+    /// prove nothing, as whoever owns a name decides what it points to.
+    pub(super) fn answered(&self, url: &Url, from: Option<SocketAddr>) {
+        if let Some(from) = from.filter(|_| url.scheme() == "https" && url.host() == self.base.host() && self.proxies.is_empty()) {
+            self.allowed.fetch_or(Reach::of(from.ip()).bit(), Ordering::Relaxed);
+        }
+    }
+
+    fn allows(&self, reach: Reach) -> bool {
+        self.allowed.load(Ordering::Relaxed) & reach.bit() != 0
+    }
+
+    /// Of a name that resolved to `addresses`: those that may be reached.
+    fn filter(&self, name: &str, addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
+        if self.proxies.iter().any(|proxy| proxy == name) {
+            return addresses;
+        }
+        let own = self.base.host_str().is_some_and(|host| normal(host) == name);
+        let reachable = |address: &SocketAddr| match Reach::of(address.ip()) {
+            Reach::Never => false,
+            reach => own || self.allows(reach),
+        };
+        addresses.into_iter().filter(reachable).collect()
+    }
+}
+
+/// Scheme, host and port: all that an error shows of an address.
+pub(super) fn origin_of(url: &Url) -> String {
+    url.origin().ascii_serialization()
+}
+
+/// Of a host that needs no resolving.
+pub(super) fn reach_of_literal(url: &Url) -> Option<Reach> {
+    match url.host()? {
+        Host::Ipv4(address) => Some(Reach::of(address.into())),
+        Host::Ipv6(address) => Some(Reach::of(address.into())),
+        Host::Domain(name) => {
+            let name = normal(name);
+            (name == "localhost" || name.ends_with(".localhost")).then_some(Reach::Loopback)
+        }
+    }
+}
+
+fn proxy_host(proxy: &str) -> Option<String> {
+    let url = if proxy.contains("://") { Url::parse(proxy) } else { Url::parse(&format!("http://{proxy}")) };
+    url.ok()?.host_str().map(normal)
+}
+
+fn normal(host: &str) -> String {
+    host.trim_end_matches('.').to_ascii_lowercase()
+}
+
+/// Resolves names as the system does, and keeps what may be reached.
+pub(super) struct Resolver(pub(super) Arc<Policy>);
+
+impl Resolve for Resolver {
+    fn resolve(&self, name: Name) -> Resolving {
+        let policy = Arc::clone(&self.0);
+        Box::pin(async move {
+            let found = tokio::net::lookup_host((name.as_str(), 0)).await?.collect();
+            let host = normal(name.as_str());
+            let reachable = policy.filter(&host, found);
+            if reachable.is_empty() {
+                return Err(format!("{host} has no address that this server may send us to").into());
+            }
+            Ok(Box::new(reachable.into_iter()) as Addrs)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn policy(base: &str) -> Policy {
+        Policy { proxies: Vec::new(), ..Policy::new(Url::parse(base).unwrap(), false) }
+    }
+
+    fn allows(base: &str, url: &str) -> bool {
+        policy(base).check(&Url::parse(url).unwrap()).is_ok()
+    }
+
+    fn kept(policy: &Policy, name: &str, addresses: &[&str]) -> Vec<String> {
+        let addresses = addresses.iter().map(|address| SocketAddr::new(address.parse().unwrap(), 0)).collect();
+        policy.filter(name, addresses).into_iter().map(|address| address.ip().to_string()).collect()
+    }
+
+    #[test]
+    fn an_address_is_known_for_what_it_is_however_it_is_wrapped() {
+        let cases = [
+            (Reach::Public, ["93.184.216.34", "2606:4700::1111", "64:ff9b::5db8:d822"]),
+            (Reach::Loopback, ["127.0.0.9", "::1", "::ffff:127.0.0.1"]),
+            (Reach::Private, ["10.0.0.9", "fd00::1", "64:ff9b::a00:9"]),
+            (Reach::Private, ["100.64.0.1", "172.16.1.1", "2002:c0a8:101::"]),
+            (Reach::Never, ["169.254.169.254", "fe80::1", "::ffff:169.254.169.254"]),
+            (Reach::Never, ["0.0.0.0", "255.255.255.255", "::"]),
+            (Reach::Never, ["224.0.0.1", "ff02::1", "2001:0:4136:e378::1"]),
+        ];
+        for (reach, addresses) in cases {
+            for address in addresses {
+                assert_eq!(Reach::of(address.parse().unwrap()), reach, "{address}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_public_server_sends_us_only_to_public_addresses_over_https() {
+        let base = "https://mcp.example.com/mcp";
+        assert!(allows(base, "https://auth.example.com/token") && allows(base, "https://93.184.216.34/token"));
+        for url in [
+            "http://auth.example.com/",
+            "https://127.0.0.1/",
+            "http://127.0.0.1:6379/",
+            "http://localhost/",
+            "https://10.0.0.1/",
+            "https://169.254.169.254/",
+            "https://[::1]/",
+            "file:///etc/passwd",
+        ] {
+            assert!(!allows(base, url), "{url}");
+        }
+        let policy = policy(base);
+        assert_eq!(kept(&policy, "auth.example.com", &["127.0.0.1", "93.184.216.34", "10.0.0.1"]), ["93.184.216.34"]);
+        assert!(kept(&policy, "metadata.google.internal", &["169.254.169.254"]).is_empty());
+    }
+
+    #[test]
+    fn a_server_on_loopback_may_use_loopback_without_tls() {
+        let base = "http://127.0.0.1:3000/mcp";
+        assert!(allows(base, "http://127.0.0.1:4000/token") && allows(base, "http://localhost:4000/token"));
+        assert!(!allows(base, "http://10.0.0.1/token") && !allows(base, "https://169.254.169.254/"));
+    }
+
+    #[test]
+    fn a_server_that_proved_to_be_private_may_have_a_private_authorization_server() {
+        let policy = policy("https://mcp.corp/mcp");
+        assert_eq!(kept(&policy, "mcp.corp", &["10.0.0.4"]), ["10.0.0.4"]);
+        assert!(kept(&policy, "sso.corp", &["10.0.0.5"]).is_empty());
+        policy.answered(&Url::parse("http://mcp.corp/").unwrap(), Some("10.0.0.4:80".parse().unwrap()));
+        assert!(kept(&policy, "sso.corp", &["10.0.0.5"]).is_empty(), "without TLS it proves nothing");
+        policy.answered(&Url::parse("https://mcp.corp/").unwrap(), Some("10.0.0.4:443".parse().unwrap()));
+        assert_eq!(kept(&policy, "sso.corp", &["10.0.0.5", "169.254.169.254"]), ["10.0.0.5"]);
+    }
+}

@@ -1,0 +1,160 @@
+//! What to do about a token: decisions without effects.
+
+/// How long before its end a token is renewed.
+const MARGIN_SECONDS: u64 = 30;
+/// A token that has lived this long was accepted: a refusal of it is news, and no answer to what was done about the last one.
+const PROVEN_SECONDS: u64 = 60;
+const MAX_STEP_UPS: u8 = 2;
+
+/// Why there is this token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Cause {
+    /// It was there before, or the one before was about to expire.
+    Known,
+    /// The one before was refused, and was renewed.
+    Renewed,
+    /// A renewed one was refused, or there was none: somebody has authorized it.
+    Authorized,
+}
+
+/// What a token has behind it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Past {
+    pub(super) cause: Cause,
+    /// Scopes that were asked for in a row, one time after the other.
+    pub(super) step_ups: u8,
+    /// Seconds since 1970.
+    pub(super) since: u64,
+}
+
+impl Past {
+    pub(super) fn known(now: u64) -> Self {
+        Self { cause: Cause::Known, step_ups: 0, since: now }
+    }
+
+    fn is_proven(self, now: u64) -> bool {
+        now.saturating_sub(self.since) >= PROVEN_SECONDS
+    }
+}
+
+/// What the server said of a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Challenge {
+    /// 401.
+    Unauthorized,
+    /// 403 for want of scopes.
+    MissingScopes(Vec<String>),
+}
+
+/// What follows from a challenge.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Plan {
+    Renew,
+    Authorize {
+        step_ups: u8,
+    },
+    /// Another token would be refused as well.
+    GiveUp,
+}
+
+/// `past` is of the token that was refused, if one was sent. Renewing means: without a person.
+pub(super) fn plan(challenge: &Challenge, past: Option<Past>, renewable: bool, now: u64) -> Plan {
+    let past = past.filter(|past| !past.is_proven(now));
+    match (challenge, past) {
+        (Challenge::MissingScopes(_), Some(Past { step_ups, .. })) if step_ups >= MAX_STEP_UPS => Plan::GiveUp,
+        (Challenge::MissingScopes(_), past) => Plan::Authorize { step_ups: past.map_or(0, |past| past.step_ups) + 1 },
+        (Challenge::Unauthorized, Some(Past { cause: Cause::Authorized, .. })) => Plan::GiveUp,
+        (Challenge::Unauthorized, Some(Past { cause: Cause::Known, .. }) | None) if renewable => Plan::Renew,
+        (Challenge::Unauthorized, Some(_) | None) => Plan::Authorize { step_ups: 0 },
+    }
+}
+
+/// Whether a token can be sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Freshness {
+    Fresh,
+    /// It still holds, but should be renewed first.
+    Due,
+    Expired,
+}
+
+/// `lifetime` is unknown where the authorization server said nothing of it.
+pub(super) fn freshness(received_at: u64, lifetime: Option<u64>, now: u64) -> Freshness {
+    let Some(lifetime) = lifetime else { return Freshness::Fresh };
+    let left = lifetime.saturating_sub(now.saturating_sub(received_at));
+    // One that never lives long would be renewed for every request.
+    let margin = MARGIN_SECONDS.min(lifetime / 2);
+    match left {
+        0 => Freshness::Expired,
+        left if left <= margin => Freshness::Due,
+        _ => Freshness::Fresh,
+    }
+}
+
+/// Both, each once, in the order in which they came.
+pub(super) fn union(granted: &[String], wanted: &[String]) -> Vec<String> {
+    let mut all: Vec<String> = Vec::new();
+    for scope in granted.iter().chain(wanted) {
+        if !all.contains(scope) {
+            all.push(scope.clone());
+        }
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn past(cause: Cause, step_ups: u8) -> Past {
+        Past { cause, step_ups, since: 1_000 }
+    }
+
+    #[test]
+    fn a_refused_token_is_renewed_once_then_authorized_once_then_given_up() {
+        let plan = |past, renewable| plan(&Challenge::Unauthorized, past, renewable, 1_001);
+        assert_eq!(plan(Some(past(Cause::Known, 0)), true), Plan::Renew);
+        assert_eq!(plan(Some(past(Cause::Renewed, 0)), true), Plan::Authorize { step_ups: 0 });
+        assert_eq!(plan(Some(past(Cause::Authorized, 0)), true), Plan::GiveUp);
+        assert_eq!(plan(Some(past(Cause::Known, 0)), false), Plan::Authorize { step_ups: 0 });
+        assert_eq!(plan(None, false), Plan::Authorize { step_ups: 0 });
+    }
+
+    #[test]
+    fn a_token_that_has_lived_a_minute_was_accepted_and_its_refusal_is_news() {
+        for cause in [Cause::Known, Cause::Renewed, Cause::Authorized] {
+            assert_eq!(plan(&Challenge::Unauthorized, Some(past(cause, 0)), true, 1_060), Plan::Renew);
+        }
+    }
+
+    #[test]
+    fn scopes_are_asked_for_twice_in_a_row_at_most() {
+        let plan = |step_ups, now| plan(&Challenge::MissingScopes(vec!["a".into()]), Some(past(Cause::Authorized, step_ups)), true, now);
+        assert_eq!(plan(0, 1_001), Plan::Authorize { step_ups: 1 });
+        assert_eq!(plan(1, 1_001), Plan::Authorize { step_ups: 2 });
+        assert_eq!(plan(2, 1_001), Plan::GiveUp);
+        assert_eq!(plan(2, 1_060), Plan::Authorize { step_ups: 1 });
+    }
+
+    #[test]
+    fn a_token_is_due_half_a_minute_before_its_end() {
+        let at = |now| freshness(1_000, Some(3_600), now);
+        assert_eq!([at(1_000), at(4_569), at(4_570), at(4_599), at(4_600), at(9_000)], {
+            use Freshness::{Due, Expired, Fresh};
+            [Fresh, Fresh, Due, Due, Expired, Expired]
+        });
+        assert_eq!(freshness(1_000, None, 1_000_000), Freshness::Fresh);
+    }
+
+    #[test]
+    fn one_that_lives_only_seconds_is_not_due_at_once() {
+        assert_eq!(freshness(1_000, Some(10), 1_000), Freshness::Fresh);
+        assert_eq!(freshness(1_000, Some(10), 1_005), Freshness::Due);
+    }
+
+    #[test]
+    fn a_union_has_each_scope_once() {
+        let list = |text: &str| text.split(' ').map(ToOwned::to_owned).collect::<Vec<_>>();
+        assert_eq!(union(&list("a b"), &list("b c")), list("a b c"));
+    }
+}

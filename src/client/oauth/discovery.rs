@@ -1,0 +1,92 @@
+//! Who gives tokens for a server: rmcp reads protected resource metadata, and that of the authorization server, in all their forms.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use rmcp::transport::auth::{AuthorizationManager, AuthorizationMetadata, OAuthClientConfig};
+use serde_json::Value as Json;
+use tracing::instrument::WithSubscriber as _;
+use tracing::subscriber::NoSubscriber;
+use url::Url;
+
+use super::address::origin_of;
+use super::exchange::Issuer;
+use super::failure::{PKCE, Problem};
+use super::http::Http;
+
+/// What was found.
+pub(super) struct Discovery {
+    pub(super) manager: AuthorizationManager,
+    pub(super) metadata: AuthorizationMetadata,
+    pub(super) issuer: Issuer,
+    /// What the challenge or the metadata names.
+    pub(super) scopes: Vec<String>,
+    /// Not so for a server of 2025-03-26 that publishes nothing: its endpoints are guessed.
+    is_published: bool,
+}
+
+/// Looks from a challenge on, where there is one.
+pub(super) async fn discover(http: &Arc<Http>, base: &Url, challenge: Option<&str>) -> Result<Discovery, Problem> {
+    quiet(async {
+        let mut manager = AuthorizationManager::new_with_oauth_http_client(base.clone(), Arc::clone(http) as _).await?;
+        let resolution = manager.resolve_metadata_from_challenge(challenge).await?;
+        let metadata = resolution.metadata;
+        let issuer = issuer_of(&metadata, http)?;
+        manager.set_metadata(metadata.clone());
+        let scopes = manager.select_initial_scopes(&[]).await;
+        Ok(Discovery { manager, issuer, scopes, is_published: resolution.source.is_discovered(), metadata })
+    })
+    .await
+}
+
+impl Discovery {
+    /// MCP: a client must not go on where the metadata does not name S256. rmcp tolerates that nothing is said.
+    pub(super) fn check_pkce(&self) -> Result<(), Problem> {
+        let methods = self.metadata.code_challenge_methods_supported.as_deref().unwrap_or_default();
+        if methods.iter().any(|method| method == "S256") || !self.is_published { Ok(()) } else { Err(Problem::failed(PKCE)) }
+    }
+
+    /// Whether a client's metadata document is taken for its registration (SEP-991).
+    pub(super) fn takes_client_documents(&self) -> bool {
+        self.metadata.additional_fields.get("client_id_metadata_document_supported").and_then(Json::as_bool).unwrap_or(false)
+    }
+
+    /// SEP-2207: some give a refresh token only to those who ask for this.
+    pub(super) fn has_offline_access(&self) -> bool {
+        self.metadata.scopes_supported.iter().flatten().any(|scope| scope == OFFLINE_ACCESS)
+    }
+
+    /// What a token is for (RFC 8707). rmcp keeps it to itself, and shows it in each page's address only.
+    pub(super) async fn resource(&mut self, base: &Url) -> String {
+        let page = quiet(async {
+            self.manager.configure_client(OAuthClientConfig::new("resource", base.as_str())).ok()?;
+            Url::parse(&self.manager.get_authorization_url(&[]).await.ok()?).ok()
+        })
+        .await;
+        page.and_then(|page| parameter(&page, "resource")).unwrap_or_else(|| base.to_string())
+    }
+}
+
+pub(super) const OFFLINE_ACCESS: &str = "offline_access";
+
+/// rmcp logs codes and what stands beside a token. Nobody hears it.
+pub(super) fn quiet<F: Future>(work: F) -> impl Future<Output = F::Output> {
+    work.with_subscriber(NoSubscriber::default())
+}
+
+pub(super) fn parameter(url: &Url, name: &str) -> Option<String> {
+    url.query_pairs().find(|(key, _)| key == name).map(|(_, value)| value.into_owned())
+}
+
+fn issuer_of(metadata: &AuthorizationMetadata, http: &Http) -> Result<Issuer, Problem> {
+    let endpoint = Url::parse(&metadata.token_endpoint).map_err(|_| Problem::failed("its token endpoint is no URL"))?;
+    // Before a person is asked for something that cannot be used then.
+    http.check(&endpoint).map_err(|problem| Problem::failed(format!("its token endpoint cannot be used: {problem}")))?;
+    let methods = metadata.additional_fields.get("token_endpoint_auth_methods_supported").and_then(Json::as_array);
+    let texts = |list: &Vec<Json>| list.iter().filter_map(Json::as_str).map(ToOwned::to_owned).collect();
+    Ok(Issuer {
+        name: metadata.issuer.clone().unwrap_or_else(|| origin_of(&endpoint)),
+        token_endpoint: endpoint.to_string(),
+        methods: methods.map(texts),
+    })
+}

@@ -1,0 +1,169 @@
+//! Requests to a token endpoint: renewing, and a client's own credentials. Codes are exchanged by rmcp.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE};
+use http::{HeaderValue, Request};
+use secrecy::{ExposeSecret as _, SecretString};
+use serde_json::Value as Json;
+use url::form_urlencoded::{Serializer, byte_serialize};
+
+use super::failure::{Problem, Refusal};
+use super::http::Http;
+use super::store::Client;
+
+const ASSERTION_TYPE: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
+
+/// An authorization server, as far as tokens are concerned.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Issuer {
+    /// As its metadata has it; where there is no metadata, its origin.
+    pub(super) name: String,
+    pub(super) token_endpoint: String,
+    /// `token_endpoint_auth_methods_supported`.
+    pub(super) methods: Option<Vec<String>>,
+}
+
+/// How a client says who it is.
+pub(super) enum Proof<'a> {
+    /// By its secret, if it has one.
+    Secret(&'a Client),
+    Assertion(SecretString),
+}
+
+/// What a token endpoint gave.
+#[derive(Debug, Clone)]
+pub(super) struct Granted {
+    pub(super) access: SecretString,
+    pub(super) refresh: Option<SecretString>,
+    pub(super) lifetime: Option<u64>,
+    /// What was asked for, where the answer says nothing (RFC 6749, 5.1).
+    pub(super) scopes: Option<Vec<String>>,
+}
+
+impl Granted {
+    pub(super) fn read(body: &Json) -> Option<Self> {
+        let text = |key: &str| body.get(key).and_then(Json::as_str).filter(|text| !text.is_empty());
+        let bearer = body.get("token_type").and_then(Json::as_str).is_none_or(|kind| kind.eq_ignore_ascii_case("bearer"));
+        // Some write the number as a string, or with a fraction.
+        let seconds = |json: &Json| json.to_string().trim_matches('"').split('.').next()?.parse().ok();
+        Some(Self {
+            access: text("access_token").filter(|_| bearer)?.into(),
+            refresh: text("refresh_token").map(SecretString::from),
+            // Some mean by 0 that it has no end.
+            lifetime: body.get("expires_in").and_then(seconds).filter(|lifetime| *lifetime > 0),
+            scopes: body.get("scope").and_then(Json::as_str).map(|scopes| scopes.split_whitespace().map(ToOwned::to_owned).collect()),
+        })
+    }
+}
+
+/// Asks for a token. `fields` are of the grant; who asks is added.
+pub(super) async fn request(http: &Http, issuer: &Issuer, proof: Proof<'_>, fields: &[(&str, &str)]) -> Result<Granted, Problem> {
+    let request = written(issuer, &proof, fields)?;
+    let answer = http.send(request).await.map_err(|error| Problem::failed(error.to_string()))?;
+    let body = serde_json::from_slice::<Json>(answer.body()).unwrap_or_default();
+    match (Refusal::read(&body), Granted::read(&body)) {
+        (Some(refusal), _) => Err(Problem::Refused(refusal)),
+        (None, Some(granted)) if answer.status().is_success() => Ok(granted),
+        _ => Err(Problem::failed(format!("its token endpoint answered with HTTP {} and no bearer token", answer.status().as_u16()))),
+    }
+}
+
+fn written(issuer: &Issuer, proof: &Proof<'_>, fields: &[(&str, &str)]) -> Result<Request<Vec<u8>>, Problem> {
+    let mut form = Serializer::new(String::new());
+    form.extend_pairs(fields.iter().filter(|(_, value)| !value.is_empty()));
+    let header = authenticate(&mut form, issuer, proof);
+    let mut request = Request::post(issuer.token_endpoint.as_str())
+        .header(CONTENT_TYPE, "application/x-www-form-urlencoded")
+        .header(ACCEPT, "application/json")
+        .body(form.finish().into_bytes())
+        .map_err(|_| Problem::failed("its token endpoint is no URL"))?;
+    if let Some(header) = header {
+        let mut value =
+            HeaderValue::from_str(header.expose_secret()).map_err(|_| Problem::failed("the client's secret fits in no header"))?;
+        value.set_sensitive(true);
+        request.headers_mut().insert(AUTHORIZATION, value);
+    }
+    Ok(request)
+}
+
+/// Adds who asks to the form, or gives the header that says it.
+fn authenticate(form: &mut Serializer<'_, String>, issuer: &Issuer, proof: &Proof<'_>) -> Option<SecretString> {
+    match proof {
+        // RFC 7523, 3: the assertion names the client.
+        Proof::Assertion(assertion) => {
+            form.append_pair("client_assertion_type", ASSERTION_TYPE).append_pair("client_assertion", assertion.expose_secret());
+            None
+        }
+        Proof::Secret(Client { id, secret: None, .. }) => {
+            form.append_pair("client_id", id);
+            None
+        }
+        Proof::Secret(Client { id, secret: Some(secret), .. }) if posts_secret(issuer) => {
+            form.append_pair("client_id", id).append_pair("client_secret", secret.expose_secret());
+            None
+        }
+        Proof::Secret(Client { id, secret: Some(secret), .. }) => {
+            // RFC 6749, 2.3.1: both are encoded as in a form first.
+            let encode = |text: &str| byte_serialize(text.as_bytes()).collect::<String>();
+            let pair = format!("{}:{}", encode(id), encode(secret.expose_secret()));
+            Some(SecretString::from(format!("Basic {}", STANDARD.encode(pair))))
+        }
+    }
+}
+
+/// RFC 8414: the header is meant where nothing is said.
+fn posts_secret(issuer: &Issuer) -> bool {
+    let names = |method: &str| issuer.methods.iter().flatten().any(|known| known == method);
+    names("client_secret_post") && !names("client_secret_basic")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn authenticated(methods: Option<&[&str]>, secret: Option<&str>) -> (String, Option<String>) {
+        let methods = methods.map(|methods| methods.iter().map(|method| (*method).to_owned()).collect());
+        let issuer = Issuer { name: "i".into(), token_endpoint: "https://i/token".into(), methods };
+        let client = Client { id: "m e".into(), secret: secret.map(SecretString::from), registered_for: None };
+        let mut form = Serializer::new(String::new());
+        let header = authenticate(&mut form, &issuer, &Proof::Secret(&client));
+        (form.finish(), header.map(|header| header.expose_secret().to_owned()))
+    }
+
+    #[test]
+    fn a_secret_goes_where_the_server_wants_it_and_into_the_header_by_default() {
+        let header = Some(format!("Basic {}", STANDARD.encode("m+e:a%3Ab")));
+        for methods in [None, Some(&["client_secret_basic"][..]), Some(&["client_secret_post", "client_secret_basic"][..])] {
+            assert_eq!(authenticated(methods, Some("a:b")), (String::new(), header.clone()));
+        }
+        assert_eq!(authenticated(Some(&["client_secret_post"]), Some("a:b")), ("client_id=m+e&client_secret=a%3Ab".to_owned(), None));
+        assert_eq!(authenticated(None, None), ("client_id=m+e".to_owned(), None));
+    }
+
+    #[test]
+    fn an_answer_is_read_with_what_it_leaves_out() {
+        let granted = Granted::read(&json!({ "access_token": "t", "token_type": "bearer" })).unwrap();
+        assert!(granted.refresh.is_none() && granted.lifetime.is_none() && granted.scopes.is_none());
+        let full = json!({ "access_token": "t", "token_type": "Bearer", "expires_in": "60", "refresh_token": "r", "scope": "a b" });
+        let granted = Granted::read(&full).unwrap();
+        assert_eq!((granted.lifetime, granted.scopes.unwrap()), (Some(60), vec!["a".to_owned(), "b".to_owned()]));
+        for (expires_in, lifetime) in
+            [(json!(59.9), Some(59)), (json!(0), None), (json!(-1), None), (json!("soon"), None), (json!(null), None)]
+        {
+            assert_eq!(Granted::read(&json!({ "access_token": "t", "expires_in": expires_in })).unwrap().lifetime, lifetime);
+        }
+        for body in
+            [json!({}), json!({ "access_token": "" }), json!({ "access_token": 1 }), json!({ "access_token": "t", "token_type": "DPoP" })]
+        {
+            assert!(Granted::read(&body).is_none(), "{body}");
+        }
+    }
+
+    #[test]
+    fn no_debug_output_shows_a_token() {
+        let granted = Granted::read(&json!({ "access_token": "t0k3n", "refresh_token": "r3fresh" }));
+        assert!(!format!("{granted:?}").contains("t0k3n") && !format!("{granted:?}").contains("r3fresh"));
+    }
+}

@@ -1,0 +1,450 @@
+//! What is done to get a token, one thing at a time.
+
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use secrecy::{ExposeSecret as _, SecretString};
+use url::Url;
+
+use super::OAuthContext;
+use super::assertion::Signer;
+use super::decide::{Cause, Challenge, Freshness, Past, Plan, freshness, plan, union};
+use super::discovery::{Discovery, OFFLINE_ACCESS, discover};
+use super::exchange::{self, Granted, Issuer, Proof};
+use super::failure::{Problem, without};
+use super::http::Http;
+use super::person::Question;
+use super::store::{Client, Kept, Slot, Token};
+use crate::config::{Grant, OAuthSettings};
+use crate::error::Error;
+
+/// How long a person may take.
+pub(super) const PERSON_TIME: Duration = Duration::from_mins(5);
+/// After a person said no, or nothing, nobody is asked again for this long: an agent that calls in a loop must not ask in one.
+const QUIET_SECONDS: u64 = 30;
+/// After a renewal that did not work, the old token is used for as long as it holds, and this long without another try.
+const PAUSE_SECONDS: u64 = 10;
+
+/// Where time comes from.
+pub(super) struct Timing {
+    pub(super) person: Duration,
+    /// Seconds since 1970.
+    pub(super) now: Box<dyn Fn() -> u64 + Send + Sync>,
+}
+
+impl Default for Timing {
+    fn default() -> Self {
+        let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        Self { person: PERSON_TIME, now: Box::new(now) }
+    }
+}
+
+/// A token with its client and its past.
+pub(super) struct Possession {
+    pub(super) token: Token,
+    client: Client,
+    past: Past,
+}
+
+/// What there is.
+#[derive(Clone)]
+pub(super) enum Held {
+    /// The store has not been looked at.
+    Unread,
+    Nothing,
+    Token(Arc<Possession>),
+}
+
+struct State {
+    held: Held,
+    /// Whose token it is, once that is known.
+    issuer: Option<Issuer>,
+    /// No renewal of a token that still holds before this.
+    renew_after: u64,
+    /// What came of the last question, and until when that is the answer to the next.
+    refused: Option<(u64, Problem)>,
+}
+
+/// What a request can be sent with.
+pub(super) enum Look {
+    Send(SecretString),
+    Nothing,
+    /// First this.
+    First(Work),
+}
+
+/// What a flight is for.
+pub(super) enum Work {
+    /// The store has something: whose is it?
+    Load,
+    /// The token is about to expire.
+    Renew,
+    /// The server refused a request.
+    Answer { challenge: Challenge, header: String, used: Option<SecretString> },
+}
+
+/// One server's tokens, shared by its flights.
+pub(super) struct Desk {
+    pub(super) server: String,
+    /// Whole: it may hold a secret.
+    url: SecretString,
+    /// Without what may be secret: this is what others are told.
+    pub(super) base: Url,
+    settings: OAuthSettings,
+    context: OAuthContext,
+    timing: Timing,
+    http: OnceLock<Result<Arc<Http>, String>>,
+    state: Mutex<State>,
+}
+
+impl Desk {
+    pub(super) fn new(server: &str, url: &str, settings: OAuthSettings, context: OAuthContext, timing: Timing) -> Result<Self, Error> {
+        let mut base = Url::parse(url).map_err(|_| Error::authorization_failed(server, None, "its address is no URL"))?;
+        base.set_query(None);
+        base.set_fragment(None);
+        // An address with a user in it has a host, which is all that these could lack.
+        let _ = base.set_username("").and_then(|()| base.set_password(None));
+        Ok(Self {
+            server: server.to_owned(),
+            url: SecretString::from(url),
+            base,
+            settings,
+            context,
+            timing,
+            http: OnceLock::new(),
+            state: Mutex::new(State { held: Held::Unread, issuer: None, renew_after: 0, refused: None }),
+        })
+    }
+
+    /// What to send now.
+    pub(super) fn look(&self) -> Look {
+        let now = self.now();
+        let mut state = self.state();
+        match &state.held {
+            Held::Unread if self.settings.grant == Grant::AuthorizationCode && self.context.store.has_any(&self.server, self.url()) => {
+                Look::First(Work::Load)
+            }
+            Held::Unread => {
+                state.held = Held::Nothing;
+                Look::Nothing
+            }
+            Held::Nothing => Look::Nothing,
+            Held::Token(held) => match freshness(held.token.received_at, held.token.lifetime, now) {
+                Freshness::Fresh => Look::Send(held.token.access.clone()),
+                Freshness::Due if !self.is_renewable(held) || now < state.renew_after => Look::Send(held.token.access.clone()),
+                Freshness::Expired if !self.is_renewable(held) => Look::Nothing,
+                Freshness::Due | Freshness::Expired => Look::First(Work::Renew),
+            },
+        }
+    }
+
+    /// Whether there is a token that the server has not refused yet.
+    pub(super) fn has_other_than(&self, used: Option<&SecretString>) -> bool {
+        let holds = |token: &Token| freshness(token.received_at, token.lifetime, self.now()) != Freshness::Expired;
+        let is_other = |token: &Token| used.is_none_or(|used| used.expose_secret() != token.access.expose_secret());
+        self.token().is_some_and(|held| holds(&held.token) && is_other(&held.token))
+    }
+
+    /// The server took a token: refused later, it is like any other. Scopes in a row still count.
+    pub(super) fn accepted(&self, used: &SecretString) {
+        let mut state = self.state();
+        if let Held::Token(held) = &state.held
+            && held.past.cause != Cause::Known
+            && held.token.access.expose_secret() == used.expose_secret()
+        {
+            let past = Past { cause: Cause::Known, ..held.past };
+            state.held = Held::Token(Arc::new(Possession { token: held.token.clone(), client: held.client.clone(), past }));
+        }
+    }
+
+    pub(super) async fn work(&self, work: Work) -> Result<(), Error> {
+        let done = match work {
+            Work::Load => self.load().await,
+            Work::Renew => self.renew_in_time().await,
+            Work::Answer { challenge, header, used } => self.answer(&challenge, &header, used.as_ref()).await,
+        };
+        done.map_err(|problem| self.error(problem))
+    }
+
+    async fn load(&self) -> Result<(), Problem> {
+        let found = discover(&self.http()?, &self.base, None).await?;
+        self.settle(&found.issuer, None);
+        let mut state = self.state();
+        if matches!(state.held, Held::Unread) {
+            state.held = Held::Nothing;
+        }
+        Ok(())
+    }
+
+    async fn renew_in_time(&self) -> Result<(), Problem> {
+        let Some(held) = self.token() else { return Ok(()) };
+        let before = freshness(held.token.received_at, held.token.lifetime, self.now());
+        if before == Freshness::Fresh {
+            return Ok(());
+        }
+        match self.renew(&held, Cause::Known).await {
+            Ok(()) => Ok(()),
+            Err(problem) if problem.is_definite() => {
+                self.drop_token(&held);
+                Ok(())
+            }
+            Err(_) if before == Freshness::Due => {
+                self.state().renew_after = self.now() + PAUSE_SECONDS;
+                Ok(())
+            }
+            Err(problem) => Err(problem),
+        }
+    }
+
+    async fn answer(&self, challenge: &Challenge, header: &str, used: Option<&SecretString>) -> Result<(), Problem> {
+        let found = discover(&self.http()?, &self.base, Some(header)).await?;
+        self.settle(&found.issuer, used);
+        if self.has_other_than(used) {
+            return Ok(());
+        }
+        let held = self.token();
+        let renewable = held.as_ref().is_some_and(|held| self.is_renewable(held));
+        match plan(challenge, held.as_ref().map(|held| held.past), renewable, self.now()) {
+            Plan::GiveUp => Err(Problem::failed(given_up(challenge))),
+            Plan::Authorize { step_ups } => self.obtain(found, challenge, step_ups).await,
+            Plan::Renew => match held {
+                Some(held) => match self.renew(&held, Cause::Renewed).await {
+                    Err(problem) if problem.is_definite() => {
+                        self.drop_token(&held);
+                        self.obtain(found, challenge, 0).await
+                    }
+                    renewed => renewed,
+                },
+                None => self.obtain(found, challenge, 0).await,
+            },
+        }
+    }
+
+    /// From now on tokens are of this issuer: those of another are not used, nor renewed there. One that another process has
+    /// got meanwhile is taken.
+    fn settle(&self, issuer: &Issuer, used: Option<&SecretString>) {
+        let now = self.now();
+        let kept = self.slot(issuer).read();
+        let mut state = self.state();
+        if state.issuer.as_ref().is_some_and(|known| known.name != issuer.name) {
+            state.held = Held::Nothing;
+        }
+        state.issuer = Some(issuer.clone());
+        let Kept { client: Some(client), token: Some(token) } = kept else { return };
+        let is_ours = self.settings.client_id.as_ref().is_none_or(|id| *id == client.id);
+        let is_known = matches!(&state.held, Held::Token(held) if held.token.access.expose_secret() == token.access.expose_secret());
+        let is_refused = used.is_some_and(|used| used.expose_secret() == token.access.expose_secret());
+        let is_better = !is_refused && freshness(token.received_at, token.lifetime, now) == Freshness::Fresh;
+        if is_ours && !is_known && (is_better || !matches!(state.held, Held::Token(_))) {
+            self.tell(&client, &token);
+            state.held = Held::Token(Arc::new(Possession { token, client, past: Past::known(now) }));
+        }
+    }
+
+    /// Gets a token anew: a person is asked, or the client speaks for itself.
+    async fn obtain(&self, found: Discovery, challenge: &Challenge, step_ups: u8) -> Result<(), Problem> {
+        let scopes = self.scopes(&found, challenge);
+        let past = Past { cause: Cause::Authorized, step_ups, since: self.now() };
+        match self.settings.grant {
+            Grant::ClientCredentials => self.speak_for_itself(found, scopes, past).await,
+            Grant::AuthorizationCode => self.ask_a_person(found, scopes, past).await,
+        }
+    }
+
+    /// What the config says, or else what the server names; and whatever was granted before.
+    fn scopes(&self, found: &Discovery, challenge: &Challenge) -> Vec<String> {
+        let first = if self.settings.scopes.is_empty() { &found.scopes } else { &self.settings.scopes };
+        let before = self.token().map(|held| held.token.scopes.clone()).unwrap_or_default();
+        let mut scopes = match challenge {
+            Challenge::MissingScopes(wanted) if before.is_empty() => union(first, wanted),
+            Challenge::MissingScopes(wanted) if wanted.is_empty() => union(&before, first),
+            Challenge::MissingScopes(wanted) => union(&before, wanted),
+            Challenge::Unauthorized => union(&before, first),
+        };
+        scopes.retain(|scope| scope != OFFLINE_ACCESS || self.settings.grant == Grant::AuthorizationCode);
+        if self.settings.grant == Grant::AuthorizationCode && !scopes.is_empty() && found.has_offline_access() {
+            scopes = union(&scopes, &[OFFLINE_ACCESS.to_owned()]);
+        }
+        scopes
+    }
+
+    async fn ask_a_person(&self, found: Discovery, scopes: Vec<String>, past: Past) -> Result<(), Problem> {
+        let authorize = self.context.authorize.as_ref().ok_or(Problem::NobodyToAsk)?;
+        if let Some((until, problem)) = self.state().refused.clone()
+            && self.now() < until
+        {
+            return Err(problem);
+        }
+        let (http, slot) = (self.http()?, self.slot(&found.issuer));
+        let known = slot.read().client.filter(|client| client.registered_for.is_some());
+        let question = Question {
+            server: &self.server,
+            http: &http,
+            settings: &self.settings,
+            authorize,
+            known: known.clone(),
+            scopes,
+            time: self.timing.person,
+        };
+        let authorized = question.ask(found).await.inspect_err(|problem| {
+            self.state().refused = Some((self.now() + QUIET_SECONDS, problem.clone()));
+            // An authorization server that has forgotten this program shows the person an error, and nobody comes back.
+            if known.is_some() {
+                self.save(&slot, &Kept { client: None, token: slot.read().token });
+            }
+        })?;
+        let token = self.token_of(authorized.granted, None, authorized.scopes, authorized.resource);
+        self.accept(&slot, authorized.client, token, past);
+        Ok(())
+    }
+
+    async fn speak_for_itself(&self, mut found: Discovery, scopes: Vec<String>, past: Past) -> Result<(), Problem> {
+        let resource = found.resource(&self.base).await;
+        self.request_for_itself(&found.issuer, scopes, resource, past).await
+    }
+
+    async fn request_for_itself(&self, issuer: &Issuer, scopes: Vec<String>, resource: String, past: Past) -> Result<(), Problem> {
+        let id = self.settings.client_id.clone().ok_or_else(|| Problem::failed("oauth.clientId is missing"))?;
+        let client = Client { id, secret: self.settings.client_secret.clone(), registered_for: None };
+        let proof = match &self.settings.private_key {
+            Some(key) => {
+                let signer = Signer::read(key, self.settings.signing_algorithm).map_err(Problem::Failed)?;
+                Proof::Assertion(signer.assertion(&client.id, &issuer.name, self.now()).map_err(Problem::Failed)?)
+            }
+            None => Proof::Secret(&client),
+        };
+        let scope = scopes.join(" ");
+        let fields = [("grant_type", "client_credentials"), ("scope", scope.as_str()), ("resource", resource.as_str())];
+        let granted = exchange::request(&*self.http()?, issuer, proof, &fields).await?;
+        let token = self.token_of(granted, None, scopes, resource);
+        self.tell(&client, &token);
+        // Not kept on disk: another is to be had at any time.
+        self.hold(client, token, past);
+        Ok(())
+    }
+
+    /// Without a person.
+    async fn renew(&self, held: &Possession, cause: Cause) -> Result<(), Problem> {
+        let past = Past { cause, step_ups: held.past.step_ups, since: self.now() };
+        let issuer = self.state().issuer.clone().ok_or_else(|| Problem::failed("its authorization server is not known"))?;
+        if self.settings.grant == Grant::ClientCredentials {
+            return self.request_for_itself(&issuer, held.token.scopes.clone(), held.token.resource.clone(), past).await;
+        }
+        let slot = self.slot(&issuer);
+        // Without a lock, where the folder cannot be written to: another process cannot write there either.
+        let _lock = slot.lock().await.ok();
+        if let Kept { client: Some(client), token: Some(token) } = slot.read()
+            && token.access.expose_secret() != held.token.access.expose_secret()
+            && freshness(token.received_at, token.lifetime, self.now()) == Freshness::Fresh
+        {
+            self.tell(&client, &token);
+            self.hold(client, token, past);
+            return Ok(());
+        }
+        let Some(refresh) = &held.token.refresh else { return Err(Problem::failed("there is no refresh token")) };
+        let fields = [("grant_type", "refresh_token"), ("refresh_token", refresh.expose_secret()), ("resource", &held.token.resource)];
+        let granted = exchange::request(&*self.http()?, &issuer, Proof::Secret(&held.client), &fields).await?;
+        let token = self.token_of(granted, Some(refresh.clone()), held.token.scopes.clone(), held.token.resource.clone());
+        self.accept(&slot, held.client.clone(), token, past);
+        Ok(())
+    }
+
+    /// `refresh` stays where no new one was given (RFC 6749, 6).
+    fn token_of(&self, granted: Granted, refresh: Option<SecretString>, asked: Vec<String>, resource: String) -> Token {
+        Token {
+            access: granted.access,
+            refresh: granted.refresh.or(refresh),
+            received_at: self.now(),
+            lifetime: granted.lifetime,
+            scopes: granted.scopes.unwrap_or(asked),
+            resource,
+        }
+    }
+
+    fn accept(&self, slot: &Slot, client: Client, token: Token, past: Past) {
+        self.tell(&client, &token);
+        self.save(slot, &Kept { client: Some(client.clone()), token: Some(token.clone()) });
+        self.hold(client, token, past);
+    }
+
+    fn hold(&self, client: Client, token: Token, past: Past) {
+        let mut state = self.state();
+        state.held = Held::Token(Arc::new(Possession { token, client, past }));
+        state.renew_after = 0;
+        state.refused = None;
+    }
+
+    /// What can be of no more use. The registration stays.
+    fn drop_token(&self, held: &Possession) {
+        let issuer = self.state().issuer.clone();
+        self.state().held = Held::Nothing;
+        if let Some(slot) = issuer.map(|issuer| self.slot(&issuer))
+            && slot.read().token.is_some_and(|token| token.access.expose_secret() == held.token.access.expose_secret())
+        {
+            self.save(&slot, &Kept { client: Some(held.client.clone()), token: None });
+        }
+    }
+
+    /// A token that cannot be kept is still a token.
+    fn save(&self, slot: &Slot, kept: &Kept) {
+        if let Err(error) = slot.write(kept) {
+            tracing::warn!(server = self.server, %error, "a token cannot be kept: the next program asks again");
+        }
+    }
+
+    /// Of every secret, before it is used.
+    fn tell(&self, client: &Client, token: &Token) {
+        for secret in [Some(&token.access), token.refresh.as_ref(), client.secret.as_ref()].into_iter().flatten() {
+            (self.context.on_secret)(secret);
+        }
+    }
+
+    fn error(&self, problem: Problem) -> Error {
+        let issuer = self.state().issuer.as_ref().map(|issuer| issuer.name.clone());
+        let mut secrets: Vec<_> = [&self.settings.client_secret, &self.settings.private_key].into_iter().flatten().cloned().collect();
+        if let Some(held) = self.token() {
+            secrets.push(held.token.access.clone());
+            secrets.extend(held.token.refresh.iter().chain(&held.client.secret).cloned());
+        }
+        let issuer = issuer.map(|issuer| without(&issuer, &secrets));
+        problem.without(&secrets).into_error(&self.server, issuer.as_deref())
+    }
+
+    fn is_renewable(&self, held: &Possession) -> bool {
+        held.token.refresh.is_some() || self.settings.grant == Grant::ClientCredentials
+    }
+
+    pub(super) fn token(&self) -> Option<Arc<Possession>> {
+        if let Held::Token(held) = &self.state().held { Some(Arc::clone(held)) } else { None }
+    }
+
+    fn http(&self) -> Result<Arc<Http>, Problem> {
+        let made = self.http.get_or_init(|| Http::new(&self.base, self.context.allow_insecure).map(Arc::new));
+        made.clone().map_err(Problem::Failed)
+    }
+
+    fn slot(&self, issuer: &Issuer) -> Slot {
+        self.context.store.slot(&self.server, self.url(), &issuer.name)
+    }
+
+    fn url(&self) -> &str {
+        self.url.expose_secret()
+    }
+
+    fn now(&self) -> u64 {
+        (self.timing.now)()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn given_up(challenge: &Challenge) -> String {
+    match challenge {
+        Challenge::Unauthorized => "the server refuses the token that its authorization server has just given".to_owned(),
+        Challenge::MissingScopes(scopes) => {
+            format!("after two authorizations for more scopes the server still wants: {}", scopes.join(" "))
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! Every HTTP request of OAuth, rmcp's own included: bounded in time and size, without redirects, to allowed addresses only.
+
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use http::header::{ACCEPT, CONTENT_TYPE};
+use http::{Method, Request, Response};
+use rmcp::transport::auth::{OAuthHttpClient, OAuthHttpClientFuture, OAuthHttpRequest};
+use rustls::crypto::ring;
+use rustls_platform_verifier::BuilderVerifierExt as _;
+use serde_json::Value as Json;
+use url::Url;
+
+use super::address::{Policy, Reach, Resolver, origin_of, reach_of_literal};
+use super::failure::{Problem, Refusal};
+
+const TIME: Duration = Duration::from_secs(10);
+const MAX_BODY_BYTES: usize = 1024 * 1024;
+
+/// One server's way to its authorization server.
+pub(super) struct Http {
+    client: reqwest::Client,
+    policy: Arc<Policy>,
+    /// What became of the last POST: rmcp makes one sentence of it.
+    trouble: Mutex<Option<Problem>>,
+}
+
+/// Why a request has no answer. Shows no more of an address than its origin.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct NoAnswer(String);
+
+impl Http {
+    pub(super) fn new(base: &Url, allow_insecure: bool) -> Result<Self, String> {
+        let policy = Arc::new(Policy::new(base.clone(), allow_insecure));
+        let builder = reqwest::Client::builder()
+            .tls_backend_preconfigured(tls(base.scheme() == "https")?)
+            .timeout(TIME)
+            .connect_timeout(TIME)
+            // rmcp follows those of discovery itself, within one origin; nothing else is redirected.
+            .redirect(reqwest::redirect::Policy::none())
+            // A code or a refresh token is good for one request.
+            .retry(reqwest::retry::never())
+            .referer(false)
+            .user_agent(concat!("hyperlight-mcp/", env!("CARGO_PKG_VERSION")))
+            .dns_resolver(Arc::new(Resolver(Arc::clone(&policy))));
+        // What stays on this machine is no proxy's business.
+        let builder = if reach_of_literal(base) == Some(Reach::Loopback) { builder.no_proxy() } else { builder };
+        let client = builder.build().map_err(|error| format!("no HTTP client can be made: {}", chain(&error)))?;
+        Ok(Self { client, policy, trouble: Mutex::new(None) })
+    }
+
+    /// Why the last POST gave nothing, once.
+    pub(super) fn take_trouble(&self) -> Option<Problem> {
+        self.trouble.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    pub(super) fn check(&self, url: &Url) -> Result<(), String> {
+        self.policy.check(url)
+    }
+
+    pub(super) async fn send(&self, request: Request<Vec<u8>>) -> Result<Response<Vec<u8>>, NoAnswer> {
+        let is_post = request.method() == Method::POST;
+        let answer = self.exchange(request).await;
+        if is_post {
+            let trouble = match &answer {
+                Ok(answer) => serde_json::from_slice::<Json>(answer.body()).ok().as_ref().and_then(Refusal::read).map(Problem::Refused),
+                Err(error) => Some(Problem::failed(error.to_string())),
+            };
+            *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = trouble;
+        }
+        answer
+    }
+
+    async fn exchange(&self, request: Request<Vec<u8>>) -> Result<Response<Vec<u8>>, NoAnswer> {
+        let request = reqwest::Request::try_from(request).map_err(|_| NoAnswer("an address of it is no URL".to_owned()))?;
+        let url = request.url().clone();
+        self.policy.check(&url).map_err(NoAnswer)?;
+        let response = self.client.execute(request).await.map_err(|error| failed(&url, error))?;
+        self.policy.answered(&url, response.remote_addr());
+        read(&url, response).await
+    }
+}
+
+impl OAuthHttpClient for Http {
+    fn execute(&self, request: OAuthHttpRequest) -> OAuthHttpClientFuture<'_> {
+        Box::pin(async move {
+            let mut request = request.request;
+            request.headers_mut().entry(ACCEPT).or_insert(http::HeaderValue::from_static("application/json"));
+            Ok(self.send(request).await?)
+        })
+    }
+}
+
+async fn read(url: &Url, mut response: reqwest::Response) -> Result<Response<Vec<u8>>, NoAnswer> {
+    let mut answer = Response::new(Vec::new());
+    *answer.status_mut() = response.status();
+    *answer.headers_mut() = response.headers().clone();
+    // The server's own address answers a GET with a stream, which never ends.
+    let is_stream = response.headers().get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream"));
+    if is_stream {
+        return Ok(answer);
+    }
+    while let Some(chunk) = response.chunk().await.map_err(|error| failed(url, error))? {
+        if answer.body().len() + chunk.len() > MAX_BODY_BYTES {
+            return Err(NoAnswer(format!("{} answered with more than {MAX_BODY_BYTES} bytes", origin_of(url))));
+        }
+        answer.body_mut().extend_from_slice(&chunk);
+    }
+    Ok(answer)
+}
+
+fn failed(url: &Url, error: reqwest::Error) -> NoAnswer {
+    let origin = origin_of(url);
+    if error.is_timeout() {
+        return NoAnswer(format!("{origin} did not answer within {} s", TIME.as_secs()));
+    }
+    NoAnswer(format!("{origin} cannot be reached: {}", chain(&error.without_url())))
+}
+
+/// With its causes: the outermost says only that it failed.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(inner) = cause {
+        text = format!("{text}: {inner}");
+        cause = inner.source();
+    }
+    text
+}
+
+/// Trusts whom this machine trusts, with ring; read once, as a system has hundreds of certificates. A machine without any can
+/// still speak to itself.
+fn tls(needs_certificates: bool) -> Result<rustls::ClientConfig, String> {
+    static TRUSTING: OnceLock<rustls::ClientConfig> = OnceLock::new();
+    if let Some(config) = TRUSTING.get() {
+        return Ok(config.clone());
+    }
+    let builder = || {
+        rustls::ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .map_err(|error| format!("TLS cannot be set up: {error}"))
+    };
+    match builder()?.with_platform_verifier() {
+        Ok(verified) => Ok(TRUSTING.get_or_init(|| verified.with_no_client_auth()).clone()),
+        Err(error) if needs_certificates => Err(format!("this machine's certificates cannot be read: {error}")),
+        Err(_) => Ok(builder()?.with_root_certificates(rustls::RootCertStore::empty()).with_no_client_auth()),
+    }
+}

@@ -1,0 +1,77 @@
+//! Tokens for servers over HTTP: OAuth 2.1 through rmcp's `auth`, which finds authorization servers, registers clients and
+//! exchanges codes. What is ours: who is asked, how often and how long; what is kept, and for whom; every request's way out.
+//!
+//! [`OAuth`] (`source`) has one token and one flight: whoever needs a token waits for the one that is on its way. A flight
+//! (`flight`) is a task of its own, so that a call that gives up does not take the question from the person who reads it.
+//! What to do is decided apart (`decide`).
+
+mod address;
+mod assertion;
+mod callback;
+mod decide;
+mod discovery;
+mod exchange;
+mod failure;
+mod flight;
+mod http;
+mod person;
+mod source;
+mod store;
+
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
+
+use std::fmt::{self, Debug, Formatter};
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use secrecy::SecretString;
+
+pub use source::OAuth;
+pub use store::TokenStore;
+
+pub use crate::config::{Grant, OAuthSettings, SigningAlgorithm};
+use crate::error::Result;
+
+/// What a person is asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AuthorizationPrompt {
+    pub server: String,
+    /// To be opened in a browser: `https`, or on this machine.
+    pub url: String,
+    /// Whose page it is.
+    pub issuer: String,
+}
+
+/// The URL to which the browser was redirected; `None` where it comes back to this machine by itself.
+pub type Authorization = Pin<Box<dyn Future<Output = Result<Option<String>>> + Send>>;
+
+/// Shows a page to a person.
+pub type Authorize = Arc<dyn Fn(AuthorizationPrompt) -> Authorization + Send + Sync>;
+
+/// Told of each new token and secret, before it is used.
+pub type OnSecret = Arc<dyn Fn(&SecretString) + Send + Sync>;
+
+/// What an [`OAuth`] is given besides its settings.
+#[derive(Clone)]
+pub struct OAuthContext {
+    pub store: TokenStore,
+    /// Without it, nobody can be asked.
+    pub authorize: Option<Authorize>,
+    pub on_secret: OnSecret,
+    /// `allowInsecureHttp`: without TLS to other machines.
+    pub allow_insecure: bool,
+}
+
+impl Debug for OAuthContext {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("OAuthContext")
+            .field("store", &self.store)
+            .field("allow_insecure", &self.allow_insecure)
+            .finish_non_exhaustive()
+    }
+}

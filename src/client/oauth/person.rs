@@ -1,0 +1,186 @@
+//! A person says yes, in a browser: the authorization code flow.
+
+use std::time::Duration;
+
+use rmcp::transport::auth::{AuthError, OAuthClientConfig};
+use secrecy::{ExposeSecret as _, SecretString};
+use tokio::time::timeout;
+use url::Url;
+
+use super::callback::{Answer, Callback, read_answer};
+use super::discovery::{Discovery, parameter, quiet};
+use super::exchange::Granted;
+use super::failure::Problem;
+use super::http::Http;
+use super::store::Client;
+use super::{AuthorizationPrompt, Authorize};
+use crate::config::OAuthSettings;
+
+/// How this program is called where it registers itself.
+const CLIENT_NAME: &str = "hyperlight-mcp";
+
+/// One question to a person.
+pub(super) struct Question<'a> {
+    pub(super) server: &'a str,
+    pub(super) http: &'a Http,
+    pub(super) settings: &'a OAuthSettings,
+    pub(super) authorize: &'a Authorize,
+    /// What this program was registered as before.
+    pub(super) known: Option<Client>,
+    pub(super) scopes: Vec<String>,
+    pub(super) time: Duration,
+}
+
+/// What came of it.
+pub(super) struct Authorized {
+    pub(super) client: Client,
+    pub(super) granted: Granted,
+    pub(super) scopes: Vec<String>,
+    pub(super) resource: String,
+}
+
+impl Question<'_> {
+    pub(super) async fn ask(self, mut found: Discovery) -> Result<Authorized, Problem> {
+        found.check_pkce()?;
+        let callback = self.listen().await?;
+        let redirect_uri = callback.redirect_uri().clone();
+        self.http.take_trouble();
+        let client = self.client(&mut found, &redirect_uri).await?;
+        let scopes: Vec<&str> = self.scopes.iter().map(String::as_str).collect();
+        let page = quiet(found.manager.get_authorization_url(&scopes)).await?;
+        let page = Url::parse(&page).map_err(|_| Problem::failed("its authorization endpoint is no URL"))?;
+        // A browser opens whatever it is given: a file, a program.
+        self.http.check(&page).map_err(|problem| Problem::failed(format!("its authorization page cannot be shown: {problem}")))?;
+        let missing = || Problem::failed("its authorization page has no state");
+        let state = SecretString::from(parameter(&page, "state").ok_or_else(missing)?);
+        let resource = parameter(&page, "resource").ok_or_else(missing)?;
+        let answer = timeout(self.time, self.wait(&page, &found.issuer.name, callback, &state)).await;
+        let late = |_| Problem::failed(format!("nobody answered within {} s", self.time.as_secs()));
+        let (code, issuer) = code_of(answer.map_err(late)??, found.metadata.issuer.as_deref())?;
+        let exchange = found.manager.exchange_code_for_token_with_issuer(code.expose_secret(), state.expose_secret(), issuer.as_deref());
+        let response = quiet(exchange).await.map_err(|error| self.explain(error).without(&[code, state.clone()]))?;
+        let unusable = || Problem::failed("its token endpoint gave no bearer token");
+        let granted = serde_json::to_value(&response).ok().as_ref().and_then(Granted::read).ok_or_else(unusable)?;
+        let scopes = found.manager.get_current_scopes().await;
+        Ok(Authorized { client, granted, scopes, resource })
+    }
+
+    /// Where the registration has it, at the same port as before.
+    async fn listen(&self) -> Result<Callback, Problem> {
+        if let Some(port) = self.settings.callback_port {
+            let taken = |error| Problem::failed(format!("the port {port} (oauth.callbackPort) cannot be listened on: {error}"));
+            return Callback::bind(Some(port)).await.map_err(taken);
+        }
+        let before = self.known.as_ref().and_then(|client| Url::parse(client.registered_for.as_ref()?).ok()?.port());
+        let listening = match before {
+            Some(port) => match Callback::bind(Some(port)).await {
+                Ok(callback) => Ok(callback),
+                Err(_) => Callback::bind(None).await,
+            },
+            None => Callback::bind(None).await,
+        };
+        listening.map_err(|error| Problem::failed(format!("no port of 127.0.0.1 can be listened on: {error}")))
+    }
+
+    /// One that is known already, its document, or a registration: in this order.
+    async fn client(&self, found: &mut Discovery, redirect_uri: &Url) -> Result<Client, Problem> {
+        let client = match choose(self.settings, self.known.as_ref(), found.takes_client_documents(), redirect_uri.as_str()) {
+            Some(client) => client,
+            None if found.metadata.registration_endpoint.is_none() => {
+                let problem = "the authorization server registers no clients: set oauth.clientId to one that it knows";
+                return Err(Problem::failed(problem));
+            }
+            None => return self.register(found, redirect_uri).await,
+        };
+        let config = OAuthClientConfig::new(client.id.as_str(), redirect_uri.as_str());
+        let config = client.secret.iter().fold(config, |config, secret| config.with_client_secret(secret.expose_secret()));
+        found.manager.configure_client(config)?;
+        Ok(client)
+    }
+
+    async fn register(&self, found: &mut Discovery, redirect_uri: &Url) -> Result<Client, Problem> {
+        let scopes: Vec<&str> = self.scopes.iter().map(String::as_str).collect();
+        let registered = quiet(found.manager.register_client(CLIENT_NAME, redirect_uri.as_str(), &scopes)).await;
+        let config = registered.map_err(|error| self.explain(error))?;
+        Ok(Client {
+            id: config.client_id,
+            secret: config.client_secret.map(SecretString::from),
+            registered_for: Some(redirect_uri.to_string()),
+        })
+    }
+
+    /// Until the browser comes back, or the agent says where it went.
+    async fn wait(&self, page: &Url, issuer: &str, callback: Callback, state: &SecretString) -> Result<Answer, Problem> {
+        let redirect_uri = callback.redirect_uri().clone();
+        let prompt = AuthorizationPrompt { server: self.server.to_owned(), url: page.to_string(), issuer: issuer.to_owned() };
+        let mut heard = std::pin::pin!(callback.answer(state));
+        let told = tokio::select! {
+            answer = &mut heard => return Ok(answer),
+            told = (self.authorize)(prompt) => told.map_err(|error| Problem::failed(format!("onAuthorize failed: {error}")))?,
+        };
+        let Some(told) = told.map(SecretString::from) else { return Ok(heard.await) };
+        let url = redirect_uri.join(told.expose_secret().trim()).ok();
+        let stray = || {
+            Problem::failed(
+                "onAuthorize returned a URL that is no answer to this authorization: it must be the one to which the browser was redirected",
+            )
+        };
+        url.and_then(|url| read_answer(&url, state)).ok_or_else(stray)
+    }
+
+    /// rmcp makes one sentence of it; what was answered says more.
+    fn explain(&self, error: AuthError) -> Problem {
+        match error {
+            AuthError::TokenExchangeFailed(_) | AuthError::RegistrationFailed(_) => {
+                self.http.take_trouble().unwrap_or_else(|| error.into())
+            }
+            other => other.into(),
+        }
+    }
+}
+
+/// Which client to be, if not a new one.
+fn choose(settings: &OAuthSettings, known: Option<&Client>, takes_documents: bool, redirect_uri: &str) -> Option<Client> {
+    if let Some(id) = &settings.client_id {
+        return Some(Client { id: id.clone(), secret: settings.client_secret.clone(), registered_for: None });
+    }
+    if let Some(url) = settings.client_metadata_url.as_ref().filter(|_| takes_documents) {
+        return Some(Client { id: url.clone(), secret: None, registered_for: None });
+    }
+    known.filter(|client| client.registered_for.as_deref() == Some(redirect_uri)).cloned()
+}
+
+/// The code, and the issuer that comes with it, which rmcp checks. Of a refusal it is checked here.
+fn code_of(answer: Answer, expected: Option<&str>) -> Result<(SecretString, Option<String>), Problem> {
+    match answer {
+        Answer::Code { code, issuer } => Ok((code, issuer)),
+        Answer::Refused { issuer: Some(issuer), .. } if expected.is_some_and(|expected| expected != issuer) => {
+            let expected_issuer = expected.unwrap_or_default().to_owned();
+            Err(AuthError::AuthorizationServerMismatch { expected_issuer, received_issuer: issuer }.into())
+        }
+        Answer::Refused { refusal, .. } => Err(Problem::Refused(refusal)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HERE: &str = "http://127.0.0.1:1/callback";
+
+    fn id(settings: &OAuthSettings, known: Option<&Client>, takes_documents: bool) -> Option<String> {
+        choose(settings, known, takes_documents, HERE).map(|client| client.id)
+    }
+
+    #[test]
+    fn a_known_client_comes_before_a_document_and_that_before_a_registration() {
+        let registered = |uri: &str| Client { id: "registered".into(), secret: None, registered_for: Some(uri.into()) };
+        let document = OAuthSettings { client_metadata_url: Some("https://c/x".into()), ..OAuthSettings::default() };
+        let both = OAuthSettings { client_id: Some("known".into()), ..document.clone() };
+        assert_eq!(id(&both, Some(&registered(HERE)), true).as_deref(), Some("known"));
+        assert_eq!(id(&document, Some(&registered(HERE)), true).as_deref(), Some("https://c/x"));
+        assert_eq!(id(&document, Some(&registered(HERE)), false).as_deref(), Some("registered"));
+        assert_eq!(id(&document, Some(&registered("http://127.0.0.1:2/callback")), false), None);
+        assert_eq!(id(&OAuthSettings::default(), None, true), None);
+    }
+}

@@ -1,0 +1,139 @@
+//! The tokens of one server, for its transport.
+
+use std::fmt::{self, Debug, Formatter};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use futures::FutureExt as _;
+use futures::future::{BoxFuture, Shared};
+use rmcp::transport::auth::WWWAuthenticateParams;
+use secrecy::SecretString;
+use tokio::task::AbortHandle;
+
+use super::decide::Challenge;
+use super::flight::{Desk, Look, Timing, Work};
+use super::{OAuthContext, OAuthSettings};
+use crate::client::http::{TokenFuture, TokenSource};
+use crate::error::{Error, Result};
+
+const UNAUTHORIZED: u16 = 401;
+const FORBIDDEN: u16 = 403;
+/// Flights that a call waits for: one that was on its way, and its own.
+const MAX_FLIGHTS: usize = 3;
+
+/// One server's tokens: found, asked for, renewed and kept.
+pub struct OAuth {
+    desk: Arc<Desk>,
+    flight: Mutex<Option<Flight>>,
+}
+
+/// Something on its way. It goes on when those who wait for it give up, and ends with its [`OAuth`].
+struct Flight {
+    done: Shared<BoxFuture<'static, Result<()>>>,
+    task: AbortHandle,
+}
+
+impl OAuth {
+    /// For the server at `url`. Nothing happens before a token is needed.
+    ///
+    /// # Errors
+    /// `ERR_AUTHORIZATION_FAILED` where the address is no URL.
+    pub fn new(server: &str, url: &str, settings: OAuthSettings, context: OAuthContext) -> Result<Arc<Self>> {
+        Self::with_timing(server, url, settings, context, Timing::default())
+    }
+
+    pub(super) fn with_timing(
+        server: &str,
+        url: &str,
+        settings: OAuthSettings,
+        context: OAuthContext,
+        timing: Timing,
+    ) -> Result<Arc<Self>> {
+        let desk = Desk::new(server, url, settings, context, timing)?;
+        Ok(Arc::new(Self { desk: Arc::new(desk), flight: Mutex::new(None) }))
+    }
+
+    /// Joins what is on its way, or starts something. At most one thing is ever on its way.
+    async fn fly(&self, work: Work) -> Result<()> {
+        let done = {
+            let mut flight = self.flight.lock().unwrap_or_else(PoisonError::into_inner);
+            match flight.as_ref().filter(|flight| flight.done.peek().is_none()) {
+                Some(flight) => flight.done.clone(),
+                None => flight.insert(Flight::start(Arc::clone(&self.desk), work)).done.clone(),
+            }
+        };
+        done.await
+    }
+
+    async fn current(&self) -> Result<Option<SecretString>> {
+        for _ in 0..MAX_FLIGHTS {
+            match self.desk.look() {
+                Look::Send(token) => return Ok(Some(token)),
+                Look::Nothing => return Ok(None),
+                Look::First(work) => self.fly(work).await?,
+            }
+        }
+        // It expires faster than it is renewed: the server will say what it thinks of it.
+        Ok(self.desk.token().map(|held| held.token.access.clone()))
+    }
+
+    async fn answer(&self, status: u16, header: &str, used: Option<&SecretString>) -> Result<bool> {
+        let Some(challenge) = classify(status, &WWWAuthenticateParams::parse(header, &self.desk.base)) else { return Ok(false) };
+        for _ in 0..MAX_FLIGHTS {
+            if self.desk.has_other_than(used) {
+                return Ok(true);
+            }
+            self.fly(Work::Answer { challenge: challenge.clone(), header: header.to_owned(), used: used.cloned() }).await?;
+        }
+        Ok(self.desk.has_other_than(used))
+    }
+}
+
+fn classify(status: u16, parameters: &WWWAuthenticateParams) -> Option<Challenge> {
+    match status {
+        UNAUTHORIZED => Some(Challenge::Unauthorized),
+        FORBIDDEN if parameters.is_insufficient_scope() => {
+            let scopes = parameters.scope.as_deref().unwrap_or_default();
+            Some(Challenge::MissingScopes(scopes.split_whitespace().map(ToOwned::to_owned).collect()))
+        }
+        _ => None,
+    }
+}
+
+impl Flight {
+    fn start(desk: Arc<Desk>, work: Work) -> Self {
+        let server = desk.server.clone();
+        let task = tokio::spawn(async move { desk.work(work).await });
+        let handle = task.abort_handle();
+        let ended = move |_| Err(Error::authorization_failed(&server, None, "the authorization was broken off"));
+        Self { done: task.map(|done| done.unwrap_or_else(ended)).boxed().shared(), task: handle }
+    }
+}
+
+impl TokenSource for OAuth {
+    fn token(&self) -> TokenFuture<'_, Option<SecretString>> {
+        Box::pin(self.current())
+    }
+
+    fn challenged<'a>(&'a self, status: u16, challenge: &'a str, used: Option<&'a SecretString>) -> TokenFuture<'a, bool> {
+        Box::pin(self.answer(status, challenge, used))
+    }
+
+    fn accepted(&self, used: &SecretString) {
+        self.desk.accepted(used);
+    }
+}
+
+impl Drop for OAuth {
+    fn drop(&mut self) {
+        let flight = self.flight.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if let Some(flight) = flight {
+            flight.task.abort();
+        }
+    }
+}
+
+impl Debug for OAuth {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("OAuth").field("server", &self.desk.server).finish_non_exhaustive()
+    }
+}

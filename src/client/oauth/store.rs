@@ -1,0 +1,343 @@
+//! Tokens on disk: one file a server, URL and issuer, so that none is ever taken for another's. Only this user can read them.
+
+use std::fs::{self, DirBuilder, File, Permissions};
+use std::io::{self, ErrorKind, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use secrecy::zeroize::Zeroizing;
+use secrecy::{ExposeSecret as _, SecretString};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use sha2::{Digest as _, Sha256};
+use tokio::time::timeout;
+
+/// Who holds a lock renews, which takes seconds; one that holds it for longer was stopped.
+const LOCK_TIME: Duration = Duration::from_secs(15);
+/// Tells a file of ours from any other.
+const FORMAT: &str = "hyperlight-mcp token 1";
+const HEX_CHARS: usize = 32;
+
+/// The folder that holds tokens.
+///
+/// ```
+/// let folder = tempfile::tempdir().unwrap();
+/// let store = hyperlight_mcp::client::TokenStore::new(folder.path().join("tokens"));
+/// assert!(store.forget("weather").is_ok());
+/// ```
+#[derive(Debug, Clone)]
+pub struct TokenStore {
+    folder: PathBuf,
+}
+
+/// A client, as one authorization server knows it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Client {
+    pub(super) id: String,
+    #[serde(serialize_with = "expose_optional", deserialize_with = "conceal_optional", default)]
+    pub(super) secret: Option<SecretString>,
+    /// Of one that was registered: it is known with this address only.
+    #[serde(default)]
+    pub(super) registered_for: Option<String>,
+}
+
+/// A token, and all that renewing it takes.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Token {
+    #[serde(serialize_with = "expose", deserialize_with = "conceal")]
+    pub(super) access: SecretString,
+    #[serde(serialize_with = "expose_optional", deserialize_with = "conceal_optional", default)]
+    pub(super) refresh: Option<SecretString>,
+    /// Seconds since 1970.
+    pub(super) received_at: u64,
+    /// Seconds; where the authorization server says nothing, it holds until it is refused.
+    #[serde(default)]
+    pub(super) lifetime: Option<u64>,
+    pub(super) scopes: Vec<String>,
+    /// What it is for (RFC 8707).
+    pub(super) resource: String,
+}
+
+/// What is kept of one server, URL and issuer.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(super) struct Kept {
+    pub(super) client: Option<Client>,
+    pub(super) token: Option<Token>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Content {
+    format: String,
+    server: String,
+    issuer: String,
+    /// Of server, URL and issuer: a file that was renamed is none of another's.
+    binding: String,
+    #[serde(flatten)]
+    kept: Kept,
+}
+
+impl TokenStore {
+    /// Nothing is made before there is a token.
+    #[must_use]
+    pub fn new(folder: PathBuf) -> Self {
+        Self { folder }
+    }
+
+    /// Removes all tokens of a server, whatever its URL: for one whose approval was taken back.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn forget(&self, server: &str) -> io::Result<()> {
+        let mark = format!("{}-", short_digest(&["server", server]));
+        for path in self.files()? {
+            if name_of(&path).starts_with(&mark) {
+                remove(&path)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether there is anything of a server and URL, from whichever issuer.
+    pub(super) fn has_any(&self, server: &str, url: &str) -> bool {
+        let mark = prefix(server, url);
+        self.files().is_ok_and(|files| {
+            files.iter().any(|path| name_of(path).starts_with(&mark) && path.extension().is_some_and(|kind| kind == "json"))
+        })
+    }
+
+    pub(super) fn slot(&self, server: &str, url: &str, issuer: &str) -> Slot {
+        let name = format!("{}{}", prefix(server, url), short_digest(&["issuer", issuer]));
+        Slot {
+            folder: self.folder.clone(),
+            name,
+            server: server.to_owned(),
+            issuer: issuer.to_owned(),
+            binding: digest(&["token", server, url, issuer]),
+        }
+    }
+
+    fn files(&self) -> io::Result<Vec<PathBuf>> {
+        match fs::read_dir(&self.folder) {
+            Ok(entries) => entries.map(|entry| Ok(entry?.path())).collect(),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// The place of one server, URL and issuer.
+#[derive(Debug, Clone)]
+pub(super) struct Slot {
+    folder: PathBuf,
+    name: String,
+    server: String,
+    issuer: String,
+    binding: String,
+}
+
+impl Slot {
+    /// What is kept; nothing, where there is none or it cannot be used. A damaged file is moved aside.
+    pub(super) fn read(&self) -> Kept {
+        let path = self.path("json");
+        let Ok(bytes) = fs::read(&path).map(Zeroizing::new) else { return Kept::default() };
+        match serde_json::from_slice::<Content>(&bytes) {
+            Ok(content) if content.format == FORMAT && content.binding == self.binding => content.kept,
+            _ => {
+                let problem = fs::rename(&path, self.path("damaged")).err();
+                tracing::warn!(server = self.server, ?problem, "a file of tokens is damaged: it was moved aside");
+                Kept::default()
+            }
+        }
+    }
+
+    pub(super) fn write(&self, kept: &Kept) -> io::Result<()> {
+        DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
+        fs::set_permissions(&self.folder, Permissions::from_mode(0o700))?;
+        let content = Content {
+            format: FORMAT.to_owned(),
+            server: self.server.clone(),
+            issuer: self.issuer.clone(),
+            binding: self.binding.clone(),
+            kept: kept.clone(),
+        };
+        let bytes = Zeroizing::new(serde_json::to_vec_pretty(&content)?);
+        let mut file = tempfile::NamedTempFile::new_in(&self.folder)?;
+        file.as_file().set_permissions(Permissions::from_mode(0o600))?;
+        file.write_all(&bytes)?;
+        file.as_file().sync_all()?;
+        file.persist(self.path("json")).map_err(|error| error.error)?;
+        File::open(&self.folder)?.sync_all()
+    }
+
+    /// Held while a token is renewed: a refresh token may be used once only, and another process may have the same.
+    pub(super) async fn lock(&self) -> io::Result<File> {
+        let (folder, path) = (self.folder.clone(), self.path("lock"));
+        let lock = move || {
+            DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
+            let file = File::options().create(true).truncate(false).write(true).open(path)?;
+            file.lock()?;
+            Ok(file)
+        };
+        let locked = timeout(LOCK_TIME, tokio::task::spawn_blocking(lock)).await;
+        locked.map_err(io::Error::other)?.map_err(io::Error::other)?
+    }
+
+    fn path(&self, extension: &str) -> PathBuf {
+        self.folder.join(format!("{}.{extension}", self.name))
+    }
+}
+
+fn name_of(path: &Path) -> &str {
+    path.file_name().and_then(|name| name.to_str()).unwrap_or_default()
+}
+
+fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+fn prefix(server: &str, url: &str) -> String {
+    format!("{}-{}-", short_digest(&["server", server]), short_digest(&["url", url]))
+}
+
+fn short_digest(parts: &[&str]) -> String {
+    digest(parts)[..HEX_CHARS].to_owned()
+}
+
+/// A length before each part: no two lists of parts are the same bytes.
+fn digest(parts: &[&str]) -> String {
+    let mut hash = Sha256::new();
+    for part in parts {
+        hash.update((part.len() as u64).to_be_bytes());
+        hash.update(part.as_bytes());
+    }
+    hex::encode(hash.finalize())
+}
+
+fn expose<S: Serializer>(secret: &SecretString, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(secret.expose_secret())
+}
+
+#[expect(clippy::ref_option, reason = "serde calls it so")]
+fn expose_optional<S: Serializer>(secret: &Option<SecretString>, serializer: S) -> Result<S::Ok, S::Error> {
+    secret.as_ref().map(SecretString::expose_secret).serialize(serializer)
+}
+
+fn conceal<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SecretString, D::Error> {
+    Ok(SecretString::from(String::deserialize(deserializer)?))
+}
+
+fn conceal_optional<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<SecretString>, D::Error> {
+    Ok(Option::<String>::deserialize(deserializer)?.map(SecretString::from))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const URL: &str = "https://example.com/mcp";
+    const ISSUER: &str = "https://auth.example.com";
+
+    fn kept(access: &str) -> Kept {
+        let token = Token {
+            access: access.into(),
+            refresh: Some("r3fresh".into()),
+            received_at: 1,
+            lifetime: Some(60),
+            scopes: vec!["a".to_owned()],
+            resource: URL.to_owned(),
+        };
+        let client = Client { id: "me".to_owned(), secret: Some("s3cret".into()), registered_for: None };
+        Kept { client: Some(client), token: Some(token) }
+    }
+
+    fn store() -> (tempfile::TempDir, TokenStore) {
+        let folder = tempfile::tempdir().unwrap();
+        let store = TokenStore::new(folder.path().join("tokens"));
+        (folder, store)
+    }
+
+    fn access(slot: &Slot) -> Option<String> {
+        slot.read().token.map(|token| token.access.expose_secret().to_owned())
+    }
+
+    fn mode(path: &Path) -> u32 {
+        fs::metadata(path).unwrap().permissions().mode() & 0o777
+    }
+
+    #[test]
+    fn what_was_written_is_read_again_and_is_the_users_alone() {
+        let (_folder, store) = store();
+        let slot = store.slot("a", URL, ISSUER);
+        assert!(access(&slot).is_none() && !store.has_any("a", URL));
+        slot.write(&kept("t0k")).unwrap();
+        slot.write(&kept("t1k")).unwrap();
+        assert_eq!(access(&slot).as_deref(), Some("t1k"));
+        assert_eq!(slot.read().client.unwrap().secret.unwrap().expose_secret(), "s3cret");
+        assert_eq!((mode(&store.folder), mode(&slot.path("json"))), (0o700, 0o600));
+        assert_eq!(fs::read_dir(&store.folder).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn another_server_url_or_issuer_never_sees_it() {
+        let (_folder, store) = store();
+        store.slot("a", URL, ISSUER).write(&kept("t0k")).unwrap();
+        for (server, url, issuer) in [("b", URL, ISSUER), ("a", "https://example.com/other", ISSUER), ("a", URL, "https://evil.example")] {
+            assert!(access(&store.slot(server, url, issuer)).is_none(), "{server} {url} {issuer}");
+        }
+        assert!(store.has_any("a", URL) && !store.has_any("b", URL) && !store.has_any("a", "https://example.com/other"));
+    }
+
+    #[test]
+    fn a_file_that_was_renamed_is_no_token_of_another() {
+        let (_folder, store) = store();
+        let (ours, other) = (store.slot("a", URL, ISSUER), store.slot("b", URL, ISSUER));
+        ours.write(&kept("t0k")).unwrap();
+        fs::copy(ours.path("json"), other.path("json")).unwrap();
+        assert!(access(&other).is_none());
+        assert!(!other.path("json").exists() && other.path("damaged").exists());
+    }
+
+    #[test]
+    fn a_damaged_file_is_moved_aside_as_if_there_were_none() {
+        let (_folder, store) = store();
+        let slot = store.slot("a", URL, ISSUER);
+        slot.write(&kept("t0k")).unwrap();
+        fs::write(slot.path("json"), "{").unwrap();
+        assert!(access(&slot).is_none() && slot.path("damaged").exists() && !store.has_any("a", URL));
+        slot.write(&kept("t1k")).unwrap();
+        assert_eq!(access(&slot).as_deref(), Some("t1k"));
+    }
+
+    #[test]
+    fn a_server_is_forgotten_with_all_of_its_urls_and_no_others() {
+        let (_folder, store) = store();
+        let slots = [store.slot("a", URL, ISSUER), store.slot("a", "https://other.example", ISSUER), store.slot("b", URL, ISSUER)];
+        for slot in &slots {
+            slot.write(&kept("t0k")).unwrap();
+        }
+        store.forget("a").unwrap();
+        assert_eq!(slots.map(|slot| access(&slot).is_some()), [false, false, true]);
+    }
+
+    #[test]
+    fn no_debug_output_shows_a_secret() {
+        let shown = format!("{:?}", kept("t0k"));
+        assert!(!shown.contains("t0k") && !shown.contains("r3fresh") && !shown.contains("s3cret"), "{shown}");
+    }
+
+    #[tokio::test]
+    async fn who_renews_keeps_others_waiting() {
+        let (_folder, store) = store();
+        let slot = store.slot("a", URL, ISSUER);
+        let held = slot.lock().await.unwrap();
+        let file = File::options().write(true).open(slot.path("lock")).unwrap();
+        assert!(file.try_lock().is_err());
+        drop(held);
+        file.try_lock().unwrap();
+    }
+}

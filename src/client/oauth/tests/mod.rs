@@ -1,0 +1,162 @@
+//! OAuth against a real authorization server, as a transport uses it.
+
+mod discovery;
+mod lifetime;
+mod machines;
+mod people;
+mod secrets;
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use secrecy::{ExposeSecret as _, SecretString};
+
+use super::flight::Timing;
+use super::testing::{World, fetch};
+use super::*;
+use crate::client::http::TokenSource as _;
+use crate::error::Error;
+
+/// What the person at the browser does.
+#[derive(Clone)]
+enum Person {
+    /// Opens the page; the browser comes back to this machine.
+    Opens,
+    /// Opens it somewhere else, and pastes what the browser was redirected to.
+    Pastes,
+    /// Pastes something else.
+    PastesAlways(String),
+    /// Never answers.
+    Sleeps,
+}
+
+/// A person, an agent's state folder, and time.
+struct Agent {
+    folder: tempfile::TempDir,
+    person: Mutex<Option<Person>>,
+    prompts: Mutex<Vec<AuthorizationPrompt>>,
+    told: Mutex<Vec<String>>,
+    /// Seconds that have passed.
+    clock: AtomicU64,
+    patience: Duration,
+}
+
+impl Agent {
+    fn new(person: impl Into<Option<Person>>) -> Arc<Self> {
+        Self::with_patience(person, Duration::from_mins(1))
+    }
+
+    fn with_patience(person: impl Into<Option<Person>>, patience: Duration) -> Arc<Self> {
+        Arc::new(Self {
+            folder: tempfile::tempdir().unwrap(),
+            person: Mutex::new(person.into()),
+            prompts: Mutex::default(),
+            told: Mutex::default(),
+            clock: AtomicU64::new(1_000_000),
+            patience,
+        })
+    }
+
+    fn set_person(&self, person: Person) {
+        *self.person.lock().unwrap() = Some(person);
+    }
+
+    fn pass(&self, seconds: u64) {
+        self.clock.fetch_add(seconds, Ordering::SeqCst);
+    }
+
+    fn prompts(&self) -> usize {
+        self.prompts.lock().unwrap().len()
+    }
+
+    fn store(&self) -> TokenStore {
+        TokenStore::new(self.folder.path().join("tokens"))
+    }
+
+    /// As a new program would open it.
+    fn oauth(self: &Arc<Self>, world: &World, settings: OAuthSettings) -> Arc<OAuth> {
+        self.oauth_at(&world.url(), settings)
+    }
+
+    fn oauth_at(self: &Arc<Self>, url: &str, settings: OAuthSettings) -> Arc<OAuth> {
+        let (agent, hearer, time) = (Arc::clone(self), Arc::clone(self), Arc::clone(self));
+        let authorize: Authorize = Arc::new(move |prompt| Box::pin(answer(Arc::clone(&agent), prompt)));
+        let context = OAuthContext {
+            store: self.store(),
+            authorize: self.person.lock().unwrap().is_some().then_some(authorize),
+            on_secret: Arc::new(move |secret| hearer.told.lock().unwrap().push(secret.expose_secret().to_owned())),
+            allow_insecure: false,
+        };
+        let timing = Timing { person: self.patience, now: Box::new(move || time.clock.load(Ordering::SeqCst)) };
+        OAuth::with_timing("weather", url, settings, context, timing).unwrap()
+    }
+}
+
+async fn answer(agent: Arc<Agent>, prompt: AuthorizationPrompt) -> Result<Option<String>> {
+    let url = prompt.url.clone();
+    agent.prompts.lock().unwrap().push(prompt);
+    let person = agent.person.lock().unwrap().clone();
+    match person {
+        Some(Person::Opens) => {
+            let page = fetch(&url, None).await.unwrap();
+            let back = page.get("Location").unwrap().to_owned();
+            tokio::spawn(async move { fetch(&back, None).await });
+            Ok(None)
+        }
+        Some(Person::Pastes) => Ok(fetch(&url, None).await.unwrap().get("Location").map(ToOwned::to_owned)),
+        Some(Person::PastesAlways(text)) => Ok(Some(text)),
+        Some(Person::Sleeps) | None => std::future::pending().await,
+    }
+}
+
+/// As a transport does it: asks for a token, sends, and sends once more for each challenge that was answered.
+async fn call(world: &World, oauth: &OAuth) -> Result<u16> {
+    for _ in 0..8 {
+        let token = oauth.token().await?;
+        let page = fetch(&world.url(), token.as_ref().map(SecretString::expose_secret)).await.unwrap();
+        let header = page.get("WWW-Authenticate").unwrap_or_default();
+        if !oauth.challenged(page.status, header, token.as_ref()).await? {
+            if let (200, Some(token)) = (page.status, &token) {
+                oauth.accepted(token);
+            }
+            return Ok(page.status);
+        }
+    }
+    panic!("the transport would never stop");
+}
+
+async fn refusal(world: &World, oauth: &OAuth) -> Error {
+    call(world, oauth).await.unwrap_err()
+}
+
+async fn current(oauth: &OAuth) -> String {
+    oauth.token().await.unwrap().map(|token| token.expose_secret().to_owned()).unwrap_or_default()
+}
+
+fn settings() -> OAuthSettings {
+    OAuthSettings::default()
+}
+
+fn scopes_of(query: &std::collections::BTreeMap<String, String>) -> Vec<&str> {
+    query.get("scope").map(|scopes| scopes.split(' ').collect()).unwrap_or_default()
+}
+
+/// How many of several answered calls went through.
+async fn calls_at_once(world: &Arc<World>, oauth: &Arc<OAuth>, count: usize) -> usize {
+    let through = Arc::new(AtomicUsize::new(0));
+    let call = |_| {
+        let (world, oauth, through) = (Arc::clone(world), Arc::clone(oauth), Arc::clone(&through));
+        tokio::spawn(async move {
+            if call(&world, &oauth).await.is_ok_and(|status| status == 200) {
+                through.fetch_add(1, Ordering::SeqCst);
+            }
+        })
+    };
+    futures::future::join_all((0..count).map(call)).await;
+    through.load(Ordering::SeqCst)
+}
+
+fn secret(text: &str) -> SecretString {
+    SecretString::from(text)
+}

@@ -1,0 +1,166 @@
+//! What is secret stays so: on disk, in errors, in logs.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+
+use serde_json::json;
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Metadata, Subscriber};
+
+use super::*;
+
+fn mode(path: &Path) -> u32 {
+    std::fs::metadata(path).unwrap().permissions().mode() & 0o777
+}
+
+#[tokio::test]
+async fn files_of_tokens_are_the_users_alone() {
+    let world = World::new().await;
+    let agent = Agent::new(Person::Opens);
+    let oauth = agent.oauth(&world, settings());
+    call(&world, &oauth).await.unwrap();
+    agent.pass(3_600);
+    call(&world, &oauth).await.unwrap();
+    let folder = agent.folder.path().join("tokens");
+    assert_eq!(mode(&folder), 0o700);
+    let files: Vec<_> = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let json: Vec<_> = files.iter().filter(|path| path.extension().is_some_and(|extension| extension == "json")).collect();
+    assert_eq!((json.len(), mode(json[0])), (1, 0o600));
+    assert!(files.iter().all(|path| !path.to_string_lossy().contains("weather") && !path.to_string_lossy().contains("127.0.0.1")));
+    agent.store().forget("weather").unwrap();
+    assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0);
+    assert!(agent.oauth(&world, settings()).token().await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn a_damaged_file_is_as_if_there_were_none() {
+    let world = World::new().await;
+    let agent = Agent::new(Person::Opens);
+    call(&world, &agent.oauth(&world, settings())).await.unwrap();
+    let folder = agent.folder.path().join("tokens");
+    for entry in std::fs::read_dir(&folder).unwrap() {
+        std::fs::write(entry.unwrap().path(), b"{ \"format\": \xff").unwrap();
+    }
+    assert_eq!(call(&world, &agent.oauth(&world, settings())).await.unwrap(), 200);
+    assert_eq!(agent.prompts(), 2);
+}
+
+#[tokio::test]
+async fn each_token_is_told_before_it_is_used_also_one_that_was_kept() {
+    let world = World::new().await;
+    let agent = Agent::new(Person::Opens);
+    let oauth = agent.oauth(&world, settings());
+    call(&world, &oauth).await.unwrap();
+    let first = current(&oauth).await;
+    agent.pass(3_600);
+    let second = current(&oauth).await;
+    let told = std::mem::take(&mut *agent.told.lock().unwrap());
+    assert!(told.contains(&first) && told.contains(&second));
+    assert_eq!(told.iter().filter(|secret| secret.starts_with("r3fresh")).count(), 2);
+    assert_eq!(current(&agent.oauth(&world, settings())).await, second);
+    assert!(agent.told.lock().unwrap().contains(&second));
+}
+
+#[tokio::test]
+async fn what_a_careless_authorization_server_repeats_is_in_no_error() {
+    let refusals = [
+        ("authorization_code", json!({ "error": "invalid_request" })),
+        ("refresh_token", json!({ "error": "server_error" })),
+        ("client_credentials", json!({ "error": "invalid_client" })),
+    ];
+    for (grant, body) in refusals {
+        let world = World::new().await;
+        world.set(|rules| rules.echoes = true);
+        let machine = OAuthSettings {
+            grant: if grant == "client_credentials" { Grant::ClientCredentials } else { Grant::AuthorizationCode },
+            client_id: Some("me".into()),
+            client_secret: Some(secret("hunter2hunter2")),
+            ..settings()
+        };
+        world.describe("token_endpoint_auth_methods_supported", json!(["client_secret_post"]));
+        let agent = Agent::new(Person::Opens);
+        let oauth = agent.oauth(&world, machine);
+        if grant == "refresh_token" {
+            call(&world, &oauth).await.unwrap();
+            agent.pass(3_600);
+        }
+        let mut secrets = world.secrets();
+        world.set(|rules| drop(rules.refusals.insert(grant, (400, body.clone()))));
+        let error = refusal(&world, &oauth).await;
+        secrets.extend(world.secrets());
+        let shown = format!("{error} {error:?} {oauth:?}");
+        assert!(shown.contains(body["error"].as_str().unwrap()) && shown.contains("***"), "{shown}");
+        for secret in secrets.iter().map(String::as_str).chain(["hunter2hunter2"]) {
+            assert!(!shown.contains(secret), "{grant}: {secret} in {shown}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_is_no_token_answer_is_not_repeated() {
+    for body in
+        [json!({ "access_token": "s3cr3t-t0ken", "token_type": 5 }), json!({ "access_token": ["s3cr3t-t0ken"] }), json!("s3cr3t-t0ken")]
+    {
+        let world = World::new().await;
+        world.set(|rules| drop(rules.refusals.insert("authorization_code", (200, body))));
+        let error = refusal(&world, &Agent::new(Person::Opens).oauth(&world, settings())).await;
+        assert!(!format!("{error} {error:?}").contains("s3cr3t"), "{error:?}");
+    }
+}
+
+/// All that is logged, as text.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<String>>);
+
+impl Visit for Log {
+    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
+        self.0.lock().unwrap().extend([field.name(), "=", &format!("{value:?}"), "\n"]);
+    }
+}
+
+impl Subscriber for Log {
+    fn enabled(&self, _: &Metadata<'_>) -> bool {
+        true
+    }
+
+    fn new_span(&self, span: &Attributes<'_>) -> Id {
+        span.record(&mut self.clone());
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, values: &Record<'_>) {
+        values.record(&mut self.clone());
+    }
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn event(&self, event: &Event<'_>) {
+        event.record(&mut self.clone());
+    }
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
+}
+
+#[tokio::test]
+async fn no_log_shows_a_token_or_a_code() {
+    let log = Log::default();
+    let _heard = tracing::subscriber::set_default(log.clone());
+    tracing::debug!("it hears");
+    let world = World::new().await;
+    let agent = Agent::new(Person::Opens);
+    let oauth = agent.oauth(&world, settings());
+    call(&world, &oauth).await.unwrap();
+    let mut secrets = world.secrets();
+    secrets.extend(world.seen("/token").iter().filter_map(|query| query.get("code").cloned()));
+    agent.pass(3_600);
+    call(&world, &oauth).await.unwrap();
+    secrets.extend(world.secrets());
+    let text = log.0.lock().unwrap().clone();
+    assert!(text.contains("it hears") && secrets.len() >= 5);
+    for secret in secrets {
+        assert!(!text.contains(&secret), "{secret} is logged");
+    }
+}
