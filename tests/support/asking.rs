@@ -3,10 +3,11 @@
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use hyperlight_mcp::client::ElicitationAnswer;
 use hyperlight_mcp::gateway::{Answer, CallOptions, Callbacks, ElicitationQuestion, EventListener, SamplingQuestion};
-use hyperlight_mcp::sandbox::Stop;
+use hyperlight_mcp::sandbox::{Stop, StopReason};
 use hyperlight_mcp::{Gateway, GatewayOptions, Result};
 use serde_json::{Value as Json, json};
 
@@ -78,6 +79,10 @@ impl Callbacks for Person {
         let elicit = self.elicit.as_ref()?;
         lock(&self.asked).push(json!(question));
         Some(elicit(question.clone()))
+    }
+
+    fn can_sample(&self) -> bool {
+        self.sample.is_some()
     }
 
     fn sample(&self, question: &SamplingQuestion) -> Option<Answer<Json>> {
@@ -201,6 +206,22 @@ impl Room {
     /// What a tool that asks gives, for this person: the structured content.
     pub async fn ask(&self, person: &Arc<Person>, tool: &str, arguments: Json) -> Json {
         self.call_for(person, tool, arguments).await.unwrap()["structuredContent"].take()
+    }
+
+    /// The same for a call that has to wait: it is not even sent before the one in flight is stopped.
+    pub async fn ask_after(&self, person: &Arc<Person>, in_flight: &Stop) -> Json {
+        let sent = || self.scene.events(ONE).iter().filter(|event| event["name"] == "elicit").count();
+        let before = sent();
+        let asking = self.ask(person, "elicit", json!({}));
+        tokio::pin!(asking);
+        tokio::select! {
+            result = &mut asking => panic!("it did not wait: {result}"),
+            // Long enough for a call that does not wait.
+            () = tokio::time::sleep(Duration::from_millis(100)) => {}
+        }
+        assert_eq!(sent(), before);
+        in_flight.stop(StopReason::Aborted);
+        asking.await
     }
 
     pub async fn call_with(&self, tool: &str, arguments: Json, options: CallOptions, stop: &Stop) -> Result<Json> {
