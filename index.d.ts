@@ -6,6 +6,9 @@ export type Value = null | boolean | number | string | Uint8Array | Value[] | { 
 /** What a tool's own error becomes in the guest: a value `{ error }`, or an exception. */
 export type ToolErrors = 'return' | 'throw'
 
+/** What becomes of a result that breaks its tool's own `outputSchema`: it is returned with a warning, or refused (`ERR_OUTPUT_SCHEMA`). */
+export type SchemaViolations = 'warn' | 'error'
+
 /** Limits of one gateway. Sizes in bytes, times in milliseconds. Beyond one, an error names it and the size. */
 export interface Limits {
   /** Servers in the config. Default 20. */
@@ -16,6 +19,8 @@ export interface Limits {
   connectTimeoutMs: number
   /** One tool call; less where less is left of the run. Default 30,000. */
   callTimeoutMs: number
+  /** One tool call whose server reports progress: each report gives it `callTimeoutMs` anew, up to this. Default 300,000. */
+  maxCallTimeoutMs: number
   /** One run, from its own start. Default 60,000. */
   runTimeoutMs: number
   /** Failed reconnects in a row, a server. Default 3. */
@@ -45,6 +50,13 @@ export type GatewayEvent =
   | ApprovalsDamagedEvent
   | ExecutableChangedEvent
   | ToolsChangedEvent
+  | ProgressEvent
+  | ServerLogEvent
+  | ConnectionEvictedEvent
+  | ConnectionIdleEvent
+  | ConnectionLostEvent
+  | ElicitationCancelledEvent
+  | ResourceUpdatedEvent
   | ConnectedEvent
   | CallEvent
 
@@ -57,7 +69,10 @@ export interface LogEvent {
   text: string
 }
 
-/** What an operator should know: something odd in the config (at `open` and `reload`), or that the ring-3 guest is in use (at `sandbox`). */
+/**
+ * What an operator should know: something odd in the config (at `open` and `reload`), that the ring-3 guest is in use (at `sandbox`), or
+ * a result that breaks its tool's own `outputSchema` (at `callTool`).
+ */
 export interface WarningEvent {
   type: 'warning'
   message: string
@@ -79,14 +94,81 @@ export interface ExecutableChangedEvent {
   now: string
 }
 
-/** A server's tools are not as they were approved: those that are new do not exist, the others cannot be called. */
-export interface ToolsChangedEvent {
+/**
+ * A server's tools, resources or prompts are not as they were approved: those that are new do not exist, the others cannot be called or
+ * read. What is not named here is as it was.
+ */
+export interface ToolsChangedEvent extends Changes {
   type: 'tools-changed'
   server: string
-  /** Raw names. */
+  /** By URI; missing where none differ. */
+  resources?: Changes
+  /** By the templates' texts. */
+  resourceTemplates?: Changes
+  prompts?: Changes
+}
+
+/** Raw names of what differs from what was approved. */
+export interface Changes {
   added: string[]
   removed: string[]
   changed: string[]
+}
+
+/** A server tells how far a call is: in the server's order. To the `onEvent` of the run or call, else the gateway's. */
+export interface ProgressEvent {
+  type: 'progress'
+  server: string
+  tool: string
+  runId?: number
+  progress: number
+  total?: number
+  message?: string
+}
+
+/** A server's own log, in its order. To the `onEvent` of the run, where only one has calls in flight there, else the gateway's. */
+export interface ServerLogEvent {
+  type: 'server-log'
+  server: string
+  runId?: number
+  level: string
+  logger?: string
+  data: unknown
+}
+
+/** A connection gave way to another server's (`limits.maxConnections`): what the server knew of this session is gone. */
+export interface ConnectionEvictedEvent {
+  type: 'connection-evicted'
+  server: string
+  madeRoomFor: string
+}
+
+/** A connection was closed, as nobody had used it for `idleTimeoutMs`. The next call connects again. */
+export interface ConnectionIdleEvent {
+  type: 'connection-idle'
+  server: string
+}
+
+/** A connection ended by itself: the server crashed, or closed it. The next call connects again. */
+export interface ConnectionLostEvent {
+  type: 'connection-lost'
+  server: string
+  /** How the process ended, and its last words. */
+  reason: string
+}
+
+/** A server's question reached nobody: it could not be shown, or it was not certain whose it was. */
+export interface ElicitationCancelledEvent {
+  type: 'elicitation-cancelled'
+  server: string
+  reason: string
+}
+
+/** A resource that was subscribed to has changed. */
+export interface ResourceUpdatedEvent {
+  type: 'resource-updated'
+  server: string
+  uri: string
 }
 
 /** With `trace`: a server was connected. */
@@ -126,10 +208,55 @@ export interface ApprovalQuestion {
 /** What a person says: this call, this tool in this run, this tool as long as the gateway is open, or no. */
 export type Decision = 'once' | 'run' | 'session' | 'deny'
 
+/** A server asks a person something while it is called. */
+export type ElicitationQuestion = {
+  server: string
+  /** The raw name of the tool that is being called; missing outside a call. */
+  tool?: string
+  /** Missing for a `callTool`. */
+  runId?: number
+  /** The server's own words, sanitised. */
+  message: string
+} & (
+  | {
+      mode: 'form'
+      /** A flat object of strings, numbers, booleans and choices (JSON Schema, as MCP 2025-11-25 restricts it). */
+      requestedSchema: { type?: 'object'; properties?: Record<string, any>; required?: string[]; [key: string]: unknown }
+    }
+  | {
+      mode: 'url'
+      /** A page to open; what happens there stays between the person and the server. Always `https:` or `http:`. */
+      url: string
+      elicitationId?: string
+    }
+)
+
 /**
- * Callbacks; the innermost that is given is asked: the run's, the sandbox's, the gateway's. This version calls `onApproval`,
- * `onInput` and `onEvent`; the others are accepted, and are called from the versions on that ask.
+ * What the person said. Fields that are left out get their defaults; content that does not fit the form is not sent: the server
+ * is told `cancel`, and an event `elicitation-cancelled` says why.
  */
+export type ElicitationAnswer =
+  | { action: 'accept'; content?: Record<string, string | number | boolean | string[]> }
+  | { action: 'decline' | 'cancel' }
+
+/** A server asks a model something. */
+export interface SamplingQuestion {
+  server: string
+  tool?: string
+  runId?: number
+  /** Of `sampling/createMessage`, as the server sent them: `messages`, `systemPrompt`, `maxTokens`, … */
+  params: { messages: unknown[]; maxTokens?: number; systemPrompt?: string; [key: string]: unknown }
+}
+
+/** What the model said. */
+export interface SamplingAnswer {
+  role: 'assistant' | 'user'
+  content: unknown
+  model: string
+  stopReason?: string
+}
+
+/** Callbacks; the innermost that is given is asked: the run's, the sandbox's, the gateway's. */
 export interface Callbacks {
   /**
    * Asked before a tool is called that is not approved as read-only, or any tool of a server with `confirm: "always"`. Without it,
@@ -137,14 +264,20 @@ export interface Callbacks {
    * throws, or returns anything else, denies.
    */
   onApproval?(question: ApprovalQuestion): Decision | Promise<Decision>
-  /** Asked by a server that needs input from a person. */
-  onElicit?(request: unknown): unknown
-  /** Asked by a server that needs a model. */
-  onSample?(request: unknown): unknown
+  /**
+   * A server that is being called asks the person of that very run or call, never another's. Without it, the server is told
+   * `decline`. No clock runs meanwhile; an abort ends the question. What throws cancels it.
+   */
+  onElicit?(question: ElicitationQuestion): ElicitationAnswer | Promise<ElicitationAnswer>
+  /** A server that is being called asks a model. Without it, the server gets an error. What throws refuses. */
+  onSample?(question: SamplingQuestion): SamplingAnswer | Promise<SamplingAnswer>
   /** Asked for an `${input:id}` of the config when a server that uses it is started, once a gateway. */
   onInput?(id: string, description?: string): string | Promise<string>
-  /** Handed the address at which a person signs in. */
-  onAuthorize?(url: string): void | Promise<void>
+  /**
+   * Handed the address at which a person allows the access to a server. Where the browser runs on this machine, return nothing: a
+   * listener on loopback hears of the end. Elsewhere, return the URL to which the browser was redirected at the end.
+   */
+  onAuthorize?(url: string, question: { server: string; issuer: string }): void | string | Promise<void | string>
   /** Told what happens. An exception in it becomes a process warning. */
   onEvent?(event: GatewayEvent): void
 }
@@ -165,6 +298,8 @@ export interface GatewayOptions extends Callbacks {
   limits?: Partial<Limits>
   /** Which guest runs. Default `auto`: the standard one, or the ring-3 one on a KVM that cannot run that. */
   guest?: 'auto' | 'standard' | 'ring3'
+  /** For servers whose config does not say. Default `warn`: a warning of the run, or, for `callTool`, an event `warning`. */
+  schemaViolations?: SchemaViolations
   /** Whether `onEvent` is told of each connection and call as well. Default false. */
   trace?: boolean
 }
@@ -261,7 +396,7 @@ export interface HypervisorReport {
 export interface ServerStatus {
   name: string
   /** `invalid`: its entry in the config has an error, which `lastError` tells. */
-  state: 'invalid' | 'disabled' | 'unapproved' | 'command-approved' | 'idle' | 'connected' | 'error'
+  state: 'invalid' | 'disabled' | 'unapproved' | 'command-approved' | 'idle' | 'connecting' | 'connected' | 'error'
   /** Both stages, as it is configured now. */
   approved: boolean
   enabled: boolean
@@ -304,6 +439,15 @@ export interface CommandRequest {
   confirm: 'never' | 'writes' | 'always'
   allowTools?: string[]
   denyTools: string[]
+  /** URIs, exact or with `*` at their end. */
+  allowResources?: string[]
+  denyResources: string[]
+  allowPrompts?: string[]
+  denyPrompts: string[]
+  /** `http://` to more than this machine. */
+  allowInsecureHttp: boolean
+  /** Folders that the server is told of when it asks for roots; it may take them for all that it may touch. */
+  roots: string[]
   pinExecutable: boolean
   pinValues: boolean
   warning: string
@@ -320,17 +464,34 @@ export interface ManifestRequest {
   protocolVersion: string
   instructions?: string
   tools: ToolSummary[]
+  /** What may be read, and what was let through by the config's filters of it. */
+  resources: ResourceSummary[]
+  /** All URIs that follow one of these may be read, where the filters let them through. */
+  resourceTemplates: ResourceTemplateSummary[]
+  prompts: PromptSummary[]
   /** What looks like an attempt to talk to the model rather than to describe a tool. */
   findings: Finding[]
-  /** Names in `allowTools` and `denyTools` that the server does not have. */
+  /** Names in filters (`allowTools`, `denyResources`, …) that the server does not have. */
   warnings: string[]
   /** What differs from what was approved before, if anything was: raw names, and field by field in those that changed. */
-  changes?: {
-    added: string[]
-    removed: string[]
-    changed: string[]
-    differences: { tool: string; field: string; before?: unknown; after?: unknown }[]
-  }
+  changes?: ManifestChanges
+}
+
+/** What differs from what was approved before: tools, and other kinds where they differ. */
+export interface ManifestChanges extends Changes {
+  resources?: Changes
+  resourceTemplates?: Changes
+  prompts?: Changes
+  /** Each names what it is of: a tool or prompt by its name, a resource by its URI, a template by its text. */
+  differences: {
+    tool?: string
+    resource?: string
+    resourceTemplate?: string
+    prompt?: string
+    field: string
+    before?: unknown
+    after?: unknown
+  }[]
 }
 
 /** What the audit for prompt injection found in a server's texts. A finding is a reason to look, not a verdict. */
@@ -339,8 +500,11 @@ export interface Finding {
   rule: string
   severity: 'low' | 'medium' | 'high'
   reason: string
-  /** Missing for what is not said of one tool. */
+  /** The tool, resource (or template) or prompt that it is of; none: what the server says of itself. */
   tool?: string
+  /** Its URI, or the template's text. */
+  resource?: string
+  prompt?: string
   /** `description`, for example, or `inputSchema.properties.path.description`. */
   field: string
   excerpt: string
@@ -361,6 +525,46 @@ export interface ToolSummary {
   annotations?: unknown
 }
 
+/** A resource, as a person is shown it. Its content is read when it is asked for. */
+export interface ResourceSummary {
+  uri: string
+  /** Of this entry alone, not of the content. */
+  digest: string
+  name: string
+  title?: string
+  description?: string
+  mimeType?: string
+}
+
+/** A template of resources, as a person is shown it. */
+export interface ResourceTemplateSummary {
+  uriTemplate: string
+  digest: string
+  /** Whether its form is known here. Otherwise nothing can be read by it. */
+  usable: boolean
+  name: string
+  title?: string
+  description?: string
+  mimeType?: string
+}
+
+/** A prompt, as a person is shown it. */
+export interface PromptSummary {
+  name: string
+  digest: string
+  title?: string
+  description?: string
+  arguments: PromptArgument[]
+}
+
+/** What a prompt is filled in with. */
+export interface PromptArgument {
+  name: string
+  title?: string
+  description?: string
+  required?: boolean
+}
+
 /** What `Gateway.test` found. */
 export interface ConnectionReport {
   server: string
@@ -371,7 +575,7 @@ export interface ConnectionReport {
   serverName: string
   serverVersion: string
   tools: string[]
-  /** Names in `allowTools` and `denyTools` that the server does not have. */
+  /** Names in filters that the server does not have. */
   warnings: string[]
 }
 

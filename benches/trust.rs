@@ -80,6 +80,7 @@ fn manifest() -> Manifest {
         server_version: "1".into(),
         instructions: None,
         tools: (0..TOOLS).map(tool).collect(),
+        ..Manifest::default()
     }
 }
 

@@ -54,6 +54,7 @@ fn manifest(tools: Vec<Tool>) -> Manifest {
         server_version: "1.0.0".to_owned(),
         instructions: None,
         tools,
+        ..Manifest::default()
     }
 }
 

@@ -18,7 +18,7 @@ const { values: options } = parseArgs({
   },
 })
 const [calls, seconds, seed] = [options.calls, options.seconds, options.seed].map(Number)
-const FIXTURE = resolve('target/release/fixture-server')
+const FIXTURE = resolve('target/x86_64-unknown-linux-gnu/release/fixture-server')
 const SERVERS = 5
 const SANDBOXES = 8
 /** Calls of one run, and callers without a sandbox beside those with one. */

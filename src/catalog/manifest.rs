@@ -5,6 +5,9 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
+use super::offers::{Prompt, Resource, ResourceTemplate};
+use super::uri_template::UriTemplate;
+
 /// A tool as its server describes it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -26,7 +29,7 @@ pub struct Tool {
 }
 
 /// A server's tools, and what else a model may read of it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Manifest {
     /// The protocol version that was negotiated.
@@ -38,6 +41,22 @@ pub struct Manifest {
     pub instructions: Option<String>,
     /// In the server's order, filtered.
     pub tools: Vec<Tool>,
+    // What is empty is left out: digests and approvals from before these were read stay what they are.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub resources: Vec<Resource>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub resource_templates: Vec<ResourceTemplate>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub prompts: Vec<Prompt>,
+}
+
+/// By what a URI may be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Readable<'a> {
+    /// It is listed itself.
+    Resource(&'a Resource),
+    /// It follows a template.
+    Template(&'a ResourceTemplate),
 }
 
 impl Manifest {
@@ -57,5 +76,23 @@ impl Manifest {
     #[must_use]
     pub fn tool_names(&self) -> Vec<String> {
         self.tools.iter().map(|tool| tool.name.clone()).collect()
+    }
+
+    /// The prompt of this name.
+    #[must_use]
+    pub fn prompt(&self, name: &str) -> Option<&Prompt> {
+        self.prompts.iter().find(|prompt| prompt.name == name)
+    }
+
+    /// All by which a URI may be read: the resource itself first, then the templates that it follows.
+    pub fn readable<'a>(&'a self, uri: &'a str) -> impl Iterator<Item = Readable<'a>> {
+        let listed = self.resources.iter().find(|resource| resource.uri == uri).map(Readable::Resource);
+        let follows = move |template: &&ResourceTemplate| {
+            let text = &template.uri_template;
+            // Cheap first: there may be many.
+            uri.starts_with(&text[..text.find('{').unwrap_or(text.len())])
+                && UriTemplate::parse(text).is_some_and(|known| known.matches(uri))
+        };
+        listed.into_iter().chain(self.resource_templates.iter().filter(follows).map(Readable::Template))
     }
 }

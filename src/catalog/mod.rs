@@ -1,7 +1,11 @@
-//! Tools as a guest and a model see them.
+//! Tools as a guest and a model see them, and what else a server offers.
 
 mod manifest;
 mod names;
+mod offers;
+mod uri_template;
 
-pub use manifest::{Manifest, Tool};
+pub use manifest::{Manifest, Readable, Tool};
 pub use names::{assign_identifiers, is_identifier};
+pub use offers::{Prompt, PromptArgument, Resource, ResourceTemplate};
+pub use uri_template::{UriTemplate, readings};

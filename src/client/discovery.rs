@@ -22,7 +22,7 @@ pub(super) async fn discover(server: &str, peer: &Peer<RoleClient>) -> Result<Ma
         server_name: implementation.map(|about| about.name.clone()).unwrap_or_default(),
         server_version: implementation.map(|about| about.version.clone()).unwrap_or_default(),
         instructions: info.instructions.clone(),
-        tools: Vec::new(),
+        ..Manifest::default()
     };
     if info.capabilities.tools.is_some() {
         let page = |cursor| list_tools(server, peer, cursor);

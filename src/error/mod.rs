@@ -11,6 +11,8 @@ use crate::trust::sanitise_line;
 const MAX_NAME_CHARS: usize = 128;
 const MAX_ISSUER_CHARS: usize = 200;
 const MAX_PROBLEM_CHARS: usize = 500;
+/// Of names that a message lists.
+const MAX_NAMES: usize = 50;
 
 /// What can go wrong, as the agent's author sees it.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -73,6 +75,32 @@ pub enum Error {
     /// The server no longer has a tool that was approved.
     #[error("{server}.{tool} was approved, but the server no longer has it: approvalRequest(\"{server}\") shows what it has now")]
     ToolVanished { server: String, tool: String },
+
+    /// No approved resource has this URI, and none of the approved templates fits it; or the filters hide it.
+    #[error(
+        "server \"{server}\" has no approved resource \"{}\": it must be one that is listed, or follow a template that is{}",
+        sanitise_line(.uri, MAX_NAME_CHARS),
+        known_names(.known)
+    )]
+    UnknownResource { server: String, uri: String, known: Vec<String> },
+
+    /// The server describes the resource, or the template that it follows, in another way than the one that was approved.
+    #[error(
+        "the resource \"{}\" of server \"{server}\" is not what was approved: the server has changed or removed it. approvalRequest(\"{server}\") shows the difference",
+        sanitise_line(.uri, MAX_NAME_CHARS)
+    )]
+    ResourceChanged { server: String, uri: String },
+
+    /// The server has no such prompt, or its filters hide it.
+    #[error("server \"{server}\" has no approved prompt \"{}\"{}", sanitise_line(.prompt, MAX_NAME_CHARS), known_names(.known))]
+    UnknownPrompt { server: String, prompt: String, known: Vec<String> },
+
+    /// The server describes the prompt in another way than the one that was approved.
+    #[error(
+        "the prompt \"{}\" of server \"{server}\" is not what was approved: the server has changed or removed it. approvalRequest(\"{server}\") shows the difference",
+        sanitise_line(.prompt, MAX_NAME_CHARS)
+    )]
+    PromptChanged { server: String, prompt: String },
 
     /// A person did not allow the call, or nobody could be asked.
     #[error("{server}.{tool} was not called: {reason}")]
@@ -261,6 +289,10 @@ impl Error {
             Self::UnknownTool { .. } => "ERR_UNKNOWN_TOOL",
             Self::ToolChanged { .. } => "ERR_TOOL_CHANGED",
             Self::ToolVanished { .. } => "ERR_TOOL_VANISHED",
+            Self::UnknownResource { .. } => "ERR_UNKNOWN_RESOURCE",
+            Self::ResourceChanged { .. } => "ERR_RESOURCE_CHANGED",
+            Self::UnknownPrompt { .. } => "ERR_UNKNOWN_PROMPT",
+            Self::PromptChanged { .. } => "ERR_PROMPT_CHANGED",
             Self::CallDenied { .. } => "ERR_CALL_DENIED",
             Self::UnsupportedTransport { .. } => "ERR_UNSUPPORTED_TRANSPORT",
             Self::InsecureUrl { .. } => "ERR_INSECURE_URL",
@@ -323,8 +355,13 @@ impl Error {
 
 /// Names may be a server's own words: a model reads them as they can be read.
 fn known_names(known: &[String]) -> String {
-    let names: Vec<_> = known.iter().map(|name| sanitise_line(name, MAX_NAME_CHARS)).collect();
-    if names.is_empty() { "; there are none".to_owned() } else { format!("; there are: {}", names.join(", ")) }
+    let names: Vec<_> = known.iter().take(MAX_NAMES).map(|name| sanitise_line(name, MAX_NAME_CHARS)).collect();
+    let more = known.len().saturating_sub(MAX_NAMES);
+    match (names.is_empty(), more) {
+        (true, _) => "; there are none".to_owned(),
+        (false, 0) => format!("; there are: {}", names.join(", ")),
+        (false, more) => format!("; there are: {} and {more} more", names.join(", ")),
+    }
 }
 
 fn of_issuer(issuer: Option<&str>) -> String {

@@ -61,6 +61,10 @@ impl Error {
             | Self::UnknownTool { .. }
             | Self::ToolChanged { .. }
             | Self::ToolVanished { .. }
+            | Self::UnknownResource { .. }
+            | Self::ResourceChanged { .. }
+            | Self::UnknownPrompt { .. }
+            | Self::PromptChanged { .. }
             | Self::TooManyConnections { .. }
             | Self::ServerUnavailable { .. }
             | Self::CallTimeout { .. }

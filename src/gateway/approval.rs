@@ -26,10 +26,10 @@ impl Gateway {
         if let Standing::Unapproved(lack) = self.core.approvals.standing(&subject)? {
             return Ok(ApprovalRequest::Command(Box::new(CommandRequest::new(&server, &subject, Some(lack)))));
         }
-        let (all_tools, manifest) = self.discover(&server).await?;
+        let (live, manifest) = self.discover(&server).await?;
         let before = self.core.approvals.approval(name)?.and_then(|approval| approval.manifest);
         let max_chars = self.core.limits.max_description_chars;
-        let request = ManifestRequest::new(&server, &manifest, &all_tools, before.as_deref(), max_chars);
+        let request = ManifestRequest::new(&server, &manifest, &live, before.as_deref(), max_chars);
         self.shown().insert(name.to_owned(), manifest);
         Ok(ApprovalRequest::Manifest(Box::new(request)))
     }
@@ -122,10 +122,11 @@ impl Gateway {
         self.core.connections.close(name).await;
     }
 
-    /// The raw names of all tools, and the manifest with those that the config lets through.
-    async fn discover(&self, server: &Arc<ServerDefinition>) -> Result<(Vec<String>, Arc<Manifest>)> {
-        let manifest = self.connect(server).await?.manifest().await?;
-        Ok((manifest.tool_names(), Arc::new(filtered(server, &manifest))))
+    /// All that the server has, and what the config lets through of it.
+    async fn discover(&self, server: &Arc<ServerDefinition>) -> Result<(Arc<Manifest>, Arc<Manifest>)> {
+        let live = self.connect(server).await?.manifest().await?;
+        let manifest = Arc::new(filtered(server, &live));
+        Ok((live, manifest))
     }
 
     /// Whether anything of a server may be started.

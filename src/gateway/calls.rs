@@ -174,7 +174,7 @@ impl Core {
         if !self.registry.is_new_manifest(&server.name, live) {
             return Ok(());
         }
-        for warning in filter_warnings(server, &live.tool_names()) {
+        for warning in filter_warnings(server, live) {
             self.events.warn(warning);
         }
         let Standing::Full(approved) = self.standing(server)? else { return Ok(()) };
@@ -182,7 +182,7 @@ impl Core {
         self.registry.set_quarantined(&server.name, drift.changed.iter().chain(&drift.removed).cloned().collect());
         if !drift.is_empty() {
             tracing::warn!(server = server.name, ?drift, "tools differ from those that were approved");
-            self.events.send(&Event::ToolsChanged { server: server.name.clone(), drift });
+            self.events.send(&Event::ToolsChanged { server: server.name.clone(), drift: Box::new(drift) });
         }
         Ok(())
     }

@@ -177,9 +177,4 @@ fn wanted(server: &ServerDefinition, patience: Duration) -> Wanted {
     Wanted { server: server.name.clone(), pinned: server.pinned, idle_timeout, keep_alive, patience }
 }
 
-/// A manifest without the tools that the config hides.
-pub(super) fn filtered(server: &ServerDefinition, manifest: &Manifest) -> Manifest {
-    let mut manifest = manifest.clone();
-    manifest.tools.retain(|tool| server.filter.admits(&tool.name));
-    manifest
-}
+pub(super) use crate::trust::filter_manifest as filtered;

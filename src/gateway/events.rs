@@ -20,7 +20,7 @@ pub enum Event {
     ToolsChanged {
         server: String,
         #[serde(flatten)]
-        drift: Drift,
+        drift: Box<Drift>,
     },
     /// A server tells how far a call is.
     #[serde(rename = "progress")]

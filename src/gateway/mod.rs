@@ -183,7 +183,7 @@ impl Gateway {
         self.core.connections.close(name).await;
         let connection = self.connect(&server).await?;
         let live = connection.manifest().await?;
-        let (all_tools, manifest) = (live.tool_names(), filtered(&server, &live));
+        let manifest = filtered(&server, &live);
         let line = |text: &str| sanitise_line(text, MAX_NAME_CHARS);
         Ok(ConnectionReport {
             server: name.to_owned(),
@@ -192,7 +192,7 @@ impl Gateway {
             server_name: line(&manifest.server_name),
             server_version: line(&manifest.server_version),
             tools: manifest.tool_names(),
-            warnings: filter_warnings(&server, &all_tools),
+            warnings: filter_warnings(&server, &live),
         })
     }
 

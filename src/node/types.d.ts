@@ -94,11 +94,22 @@ export interface ExecutableChangedEvent {
   now: string
 }
 
-/** A server's tools are not as they were approved: those that are new do not exist, the others cannot be called. */
-export interface ToolsChangedEvent {
+/**
+ * A server's tools, resources or prompts are not as they were approved: those that are new do not exist, the others cannot be called or
+ * read. What is not named here is as it was.
+ */
+export interface ToolsChangedEvent extends Changes {
   type: 'tools-changed'
   server: string
-  /** Raw names. */
+  /** By URI; missing where none differ. */
+  resources?: Changes
+  /** By the templates' texts. */
+  resourceTemplates?: Changes
+  prompts?: Changes
+}
+
+/** Raw names of what differs from what was approved. */
+export interface Changes {
   added: string[]
   removed: string[]
   changed: string[]
@@ -453,17 +464,34 @@ export interface ManifestRequest {
   protocolVersion: string
   instructions?: string
   tools: ToolSummary[]
+  /** What may be read, and what was let through by the config's filters of it. */
+  resources: ResourceSummary[]
+  /** All URIs that follow one of these may be read, where the filters let them through. */
+  resourceTemplates: ResourceTemplateSummary[]
+  prompts: PromptSummary[]
   /** What looks like an attempt to talk to the model rather than to describe a tool. */
   findings: Finding[]
-  /** Names in `allowTools` and `denyTools` that the server does not have. */
+  /** Names in filters (`allowTools`, `denyResources`, …) that the server does not have. */
   warnings: string[]
   /** What differs from what was approved before, if anything was: raw names, and field by field in those that changed. */
-  changes?: {
-    added: string[]
-    removed: string[]
-    changed: string[]
-    differences: { tool: string; field: string; before?: unknown; after?: unknown }[]
-  }
+  changes?: ManifestChanges
+}
+
+/** What differs from what was approved before: tools, and other kinds where they differ. */
+export interface ManifestChanges extends Changes {
+  resources?: Changes
+  resourceTemplates?: Changes
+  prompts?: Changes
+  /** Each names what it is of: a tool or prompt by its name, a resource by its URI, a template by its text. */
+  differences: {
+    tool?: string
+    resource?: string
+    resourceTemplate?: string
+    prompt?: string
+    field: string
+    before?: unknown
+    after?: unknown
+  }[]
 }
 
 /** What the audit for prompt injection found in a server's texts. A finding is a reason to look, not a verdict. */
@@ -472,8 +500,11 @@ export interface Finding {
   rule: string
   severity: 'low' | 'medium' | 'high'
   reason: string
-  /** Missing for what is not said of one tool. */
+  /** The tool, resource (or template) or prompt that it is of; none: what the server says of itself. */
   tool?: string
+  /** Its URI, or the template's text. */
+  resource?: string
+  prompt?: string
   /** `description`, for example, or `inputSchema.properties.path.description`. */
   field: string
   excerpt: string
@@ -494,6 +525,46 @@ export interface ToolSummary {
   annotations?: unknown
 }
 
+/** A resource, as a person is shown it. Its content is read when it is asked for. */
+export interface ResourceSummary {
+  uri: string
+  /** Of this entry alone, not of the content. */
+  digest: string
+  name: string
+  title?: string
+  description?: string
+  mimeType?: string
+}
+
+/** A template of resources, as a person is shown it. */
+export interface ResourceTemplateSummary {
+  uriTemplate: string
+  digest: string
+  /** Whether its form is known here. Otherwise nothing can be read by it. */
+  usable: boolean
+  name: string
+  title?: string
+  description?: string
+  mimeType?: string
+}
+
+/** A prompt, as a person is shown it. */
+export interface PromptSummary {
+  name: string
+  digest: string
+  title?: string
+  description?: string
+  arguments: PromptArgument[]
+}
+
+/** What a prompt is filled in with. */
+export interface PromptArgument {
+  name: string
+  title?: string
+  description?: string
+  required?: boolean
+}
+
 /** What `Gateway.test` found. */
 export interface ConnectionReport {
   server: string
@@ -504,7 +575,7 @@ export interface ConnectionReport {
   serverName: string
   serverVersion: string
   tools: string[]
-  /** Names in `allowTools` and `denyTools` that the server does not have. */
+  /** Names in filters that the server does not have. */
   warnings: string[]
 }
 

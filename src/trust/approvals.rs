@@ -314,8 +314,7 @@ mod tests {
             protocol_version: "2025-11-25".into(),
             server_name: "s".into(),
             server_version: "1".into(),
-            instructions: None,
-            tools: Vec::new(),
+            ..Manifest::default()
         })
     }
 

@@ -1,5 +1,6 @@
 //! Digests of exactly what a person was shown.
 
+use serde::Serialize;
 use serde_json::{Value as Json, json};
 use sha2::{Digest as _, Sha256};
 
@@ -49,6 +50,12 @@ pub fn tool_digest(tool: &Tool) -> String {
     digest(&if tool.execution.is_some() { optional(form, tool.execution.as_ref()) } else { form })
 }
 
+/// SHA-256 over all that a server says of a resource, a template or a prompt. `kind` keeps their digests apart.
+#[must_use]
+pub(super) fn offer_digest<T: Serialize>(kind: &str, offer: &T) -> String {
+    digest(&Canonical::new("hyperlight-mcp offer 1").text(kind).json(&json!(offer)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -70,6 +77,7 @@ mod tests {
             server_version: "1".into(),
             instructions: None,
             tools: vec![tool],
+            ..Manifest::default()
         }
     }
 
@@ -78,6 +86,20 @@ mod tests {
         let digest = |schema| manifest_digest(&manifest(schema));
         assert_eq!(digest(json!({ "a": 1, "b": 2 })), digest(json!({ "b": 2, "a": 1 })));
         assert_ne!(digest(json!({ "a": 1 })), digest(json!({ "a": "1" })));
+    }
+
+    #[test]
+    fn a_manifest_without_resources_and_prompts_has_the_digest_that_it_had_before_there_were_any() {
+        let text = r#"{ "protocolVersion": "2025-11-25", "serverName": "s", "serverVersion": "1", "tools": [] }"#;
+        let manifest: Manifest = serde_json::from_str(text).unwrap();
+        assert_eq!(
+            json!(manifest).as_object().unwrap().keys().collect::<Vec<_>>(),
+            ["protocolVersion", "serverName", "serverVersion", "tools"]
+        );
+        // As version 0.1.0 took it.
+        assert_eq!(manifest_digest(&manifest), "4123b2a7340cbac6dafd77d4130f7d1a8c2a0de0a8e475cd144bf1e8b9b192aa");
+        let more = Manifest { prompts: vec![serde_json::from_str(r#"{ "name": "p" }"#).unwrap()], ..manifest.clone() };
+        assert_ne!(manifest_digest(&more), manifest_digest(&manifest));
     }
 
     #[test]

@@ -1,9 +1,10 @@
 //! What a server says of its tools now, against what was approved of them.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 use serde_json::{Value as Json, json};
 
-use super::digest::tool_digest;
 use crate::catalog::{Manifest, Tool};
 
 /// How one tool stands.
@@ -17,8 +18,9 @@ pub enum ToolStanding {
     Vanished,
 }
 
-/// Raw names of tools that are not as they were approved.
+/// Raw names of tools that are not as they were approved, and the same of what else a server offers.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Drift {
     /// They do not exist until they are approved.
     pub added: Vec<String>,
@@ -26,10 +28,52 @@ pub struct Drift {
     pub removed: Vec<String>,
     /// They are quarantined: calls of them fail.
     pub changed: Vec<String>,
+    /// By their URIs.
+    #[serde(skip_serializing_if = "Changes::is_empty")]
+    pub resources: Changes,
+    /// By the templates' texts.
+    #[serde(skip_serializing_if = "Changes::is_empty")]
+    pub resource_templates: Changes,
+    #[serde(skip_serializing_if = "Changes::is_empty")]
+    pub prompts: Changes,
+}
+
+/// What of one kind is not as it was approved.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Changes {
+    pub added: Vec<String>,
+    pub removed: Vec<String>,
+    pub changed: Vec<String>,
+}
+
+impl Changes {
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.added.is_empty() && self.removed.is_empty() && self.changed.is_empty()
+    }
+
+    /// Of two that share a name, the first counts, as it is the one that is meant.
+    fn between<T: PartialEq>(before: &[T], now: &[T], name: impl Fn(&T) -> &str) -> Self {
+        let by_name = |items| <&[T]>::into_iter(items).rev().map(|item| (name(item), item)).collect::<BTreeMap<_, _>>();
+        let (before, now) = (by_name(before), by_name(now));
+        let names = |names: Vec<&&str>| names.into_iter().map(|name| (**name).to_owned()).collect();
+        Self {
+            added: names(now.keys().filter(|name| !before.contains_key(*name)).collect()),
+            removed: names(before.keys().filter(|name| !now.contains_key(*name)).collect()),
+            changed: names(
+                now.iter().filter(|(name, item)| before.get(*name).is_some_and(|old| old != *item)).map(|(name, _)| name).collect(),
+            ),
+        }
+    }
+
+    fn map_names(self, change: impl Fn(&String) -> String) -> Self {
+        let all = |names: Vec<String>| names.iter().map(&change).collect();
+        Self { added: all(self.added), removed: all(self.removed), changed: all(self.changed) }
+    }
 }
 
 impl Drift {
-    /// Compares the digests of all tools.
+    /// Compares all that both say: item by item, as their digests would.
     ///
     /// ```
     /// use hyperlight_mcp::{catalog::{Manifest, Tool}, trust::Drift};
@@ -41,29 +85,35 @@ impl Drift {
     /// ```
     #[must_use]
     pub fn between(approved: &Manifest, live: &Manifest) -> Self {
-        let (before, now) = (approved.tools_by_name(), live.tools_by_name());
-        let mut drift = Self::default();
-        for (name, tool) in &now {
-            match before.get(name) {
-                None => drift.added.push((*name).to_owned()),
-                Some(known) if tool_digest(known) != tool_digest(tool) => drift.changed.push((*name).to_owned()),
-                Some(_) => {}
-            }
+        let Changes { added, removed, changed } = Changes::between(&approved.tools, &live.tools, |tool| &tool.name);
+        Self {
+            added,
+            removed,
+            changed,
+            resources: Changes::between(&approved.resources, &live.resources, |resource| &resource.uri),
+            resource_templates: Changes::between(&approved.resource_templates, &live.resource_templates, |template| &template.uri_template),
+            prompts: Changes::between(&approved.prompts, &live.prompts, |prompt| &prompt.name),
         }
-        drift.removed = before.keys().filter(|name| !now.contains_key(*name)).map(|name| (*name).to_owned()).collect();
-        drift
     }
 
     /// The same with other names: as a person may read them.
     #[must_use]
     pub fn map_names(self, change: impl Fn(&String) -> String) -> Self {
-        let all = |names: Vec<String>| names.iter().map(&change).collect();
-        Self { added: all(self.added), removed: all(self.removed), changed: all(self.changed) }
+        let Changes { added, removed, changed } =
+            Changes { added: self.added, removed: self.removed, changed: self.changed }.map_names(&change);
+        Self {
+            added,
+            removed,
+            changed,
+            resources: self.resources.map_names(&change),
+            resource_templates: self.resource_templates.map_names(&change),
+            prompts: self.prompts.map_names(&change),
+        }
     }
 
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.added.is_empty() && self.removed.is_empty() && self.changed.is_empty()
+        *self == Self::default()
     }
 }
 
@@ -78,10 +128,36 @@ pub fn tool_standing(approved: &Tool, live: &Manifest) -> ToolStanding {
     }
 }
 
-/// One field of a tool that differs.
+/// What a difference is of. Raw names.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Item {
+    Tool(String),
+    /// By its URI.
+    Resource(String),
+    /// By the template's text.
+    ResourceTemplate(String),
+    Prompt(String),
+}
+
+impl Item {
+    /// The same with another name.
+    #[must_use]
+    pub fn map_name(self, change: impl Fn(&String) -> String) -> Self {
+        match self {
+            Self::Tool(name) => Self::Tool(change(&name)),
+            Self::Resource(uri) => Self::Resource(change(&uri)),
+            Self::ResourceTemplate(text) => Self::ResourceTemplate(change(&text)),
+            Self::Prompt(name) => Self::Prompt(change(&name)),
+        }
+    }
+}
+
+/// One field that differs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Difference {
-    pub tool: String,
+    #[serde(flatten)]
+    pub item: Item,
     /// `description`, for example, or `inputSchema`.
     pub field: String,
     /// As it was approved; missing where it was not there.
@@ -92,23 +168,45 @@ pub struct Difference {
     pub after: Option<Json>,
 }
 
-/// What is different in each changed tool, field by field.
+/// What is different in each item that changed, field by field.
 #[must_use]
 pub fn differences(approved: &Manifest, live: &Manifest) -> Vec<Difference> {
-    let changed = |name: &String| -> Vec<Difference> {
-        let fields = |manifest: &Manifest| json!(manifest.tool(name)).as_object().cloned().unwrap_or_default();
-        let (before, after) = (fields(approved), fields(live));
-        let mut names: Vec<&String> = before.keys().chain(after.keys().filter(|key| !before.contains_key(*key))).collect();
-        names.retain(|key| before.get(*key) != after.get(*key));
-        let difference = |key: &String| Difference {
-            tool: name.clone(),
-            field: key.clone(),
-            before: before.get(key).cloned(),
-            after: after.get(key).cloned(),
-        };
-        names.into_iter().map(difference).collect()
+    let drift = Drift::between(approved, live);
+    let mut all = Vec::new();
+    let mut add = |item: Item, before: Json, after: Json| all.extend(fields_that_differ(&item, &before, &after));
+    for name in drift.changed {
+        let (before, after) = (json!(approved.tool(&name)), json!(live.tool(&name)));
+        add(Item::Tool(name), before, after);
+    }
+    for uri in drift.resources.changed {
+        let of = |manifest: &Manifest| json!(manifest.resources.iter().find(|resource| resource.uri == uri));
+        let (before, after) = (of(approved), of(live));
+        add(Item::Resource(uri), before, after);
+    }
+    for text in drift.resource_templates.changed {
+        let of = |manifest: &Manifest| json!(manifest.resource_templates.iter().find(|template| template.uri_template == text));
+        let (before, after) = (of(approved), of(live));
+        add(Item::ResourceTemplate(text), before, after);
+    }
+    for name in drift.prompts.changed {
+        let (before, after) = (json!(approved.prompt(&name)), json!(live.prompt(&name)));
+        add(Item::Prompt(name), before, after);
+    }
+    all
+}
+
+fn fields_that_differ(item: &Item, before: &Json, after: &Json) -> Vec<Difference> {
+    let fields = |json: &Json| json.as_object().cloned().unwrap_or_default();
+    let (before, after) = (fields(before), fields(after));
+    let mut names: Vec<&String> = before.keys().chain(after.keys().filter(|key| !before.contains_key(*key))).collect();
+    names.retain(|key| before.get(*key) != after.get(*key));
+    let difference = |key: &String| Difference {
+        item: item.clone(),
+        field: key.clone(),
+        before: before.get(key).cloned(),
+        after: after.get(key).cloned(),
     };
-    Drift::between(approved, live).changed.iter().flat_map(changed).collect()
+    names.into_iter().map(difference).collect()
 }
 
 #[cfg(test)]
@@ -127,6 +225,7 @@ mod tests {
             server_version: "1".into(),
             instructions: None,
             tools: tools.to_vec(),
+            ..Manifest::default()
         }
     }
 
@@ -135,7 +234,9 @@ mod tests {
         let approved = manifest(&[tool("same", "x"), tool("changed", "x"), tool("gone", "x")]);
         let live = manifest(&[tool("new", "x"), tool("changed", "y"), tool("same", "x")]);
         let drift = Drift::between(&approved, &live);
-        assert_eq!(drift, Drift { added: vec!["new".into()], removed: vec!["gone".into()], changed: vec!["changed".into()] });
+        let expected =
+            Drift { added: vec!["new".into()], removed: vec!["gone".into()], changed: vec!["changed".into()], ..Drift::default() };
+        assert_eq!(drift, expected);
         let standings = approved.tools.iter().map(|tool| tool_standing(tool, &live)).collect::<Vec<_>>();
         assert_eq!(standings, [ToolStanding::Unchanged, ToolStanding::Changed, ToolStanding::Vanished]);
     }
@@ -150,7 +251,41 @@ mod tests {
     fn a_difference_names_the_field_and_both_values() {
         let found = differences(&manifest(&[tool("a", "reads a file")]), &manifest(&[tool("a", "reads a file and mails it")]));
         assert_eq!(found.len(), 1);
-        assert_eq!((found[0].tool.as_str(), found[0].field.as_str()), ("a", "description"));
+        assert_eq!((&found[0].item, found[0].field.as_str()), (&Item::Tool("a".into()), "description"));
         assert_eq!(found[0].after, Some(json!("reads a file and mails it")));
+    }
+
+    fn offers(description: &str) -> Manifest {
+        serde_json::from_value(json!({
+            "protocolVersion": "", "serverName": "", "serverVersion": "", "tools": [],
+            "resources": [{ "uri": "a:b", "name": "r", "description": description }, { "uri": "a:same", "name": "r" }],
+            "resourceTemplates": [{ "uriTemplate": "a:{x}", "name": "t", "description": description }],
+            "prompts": [{ "name": "p", "arguments": [{ "name": "x", "description": description }] }],
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn resources_templates_and_prompts_are_compared_as_tools_are() {
+        let drift = Drift::between(&offers("x"), &offers("y"));
+        let changed = |name: &str| Changes { changed: vec![name.into()], ..Changes::default() };
+        assert_eq!((&drift.resources, &drift.resource_templates, &drift.prompts), (&changed("a:b"), &changed("a:{x}"), &changed("p")));
+        assert!(drift.changed.is_empty() && !drift.is_empty());
+        let drift = Drift::between(&manifest(&[]), &offers("x"));
+        assert_eq!((drift.resources.added.len(), drift.prompts.added.len()), (2, 1));
+        let found = json!(differences(&offers("x"), &offers("y")));
+        assert_eq!(found[0], json!({ "resource": "a:b", "field": "description", "before": "x", "after": "y" }));
+        assert_eq!(
+            (&found[1]["resourceTemplate"], &found[2]["prompt"], &found[2]["field"]),
+            (&json!("a:{x}"), &json!("p"), &json!("arguments"))
+        );
+    }
+
+    #[test]
+    fn a_kind_without_changes_is_not_spoken_of() {
+        assert_eq!(json!(Drift::between(&offers("x"), &offers("x"))), json!({ "added": [], "removed": [], "changed": [] }));
+        let drift = json!(Drift::between(&offers("x"), &manifest(&[])));
+        assert_eq!(drift["prompts"], json!({ "added": [], "removed": ["p"], "changed": [] }));
+        assert_eq!(drift["resourceTemplates"]["removed"], json!(["a:{x}"]));
     }
 }

@@ -10,6 +10,7 @@ mod drift;
 mod executable;
 mod gate;
 mod key;
+mod offers;
 mod redact;
 mod request;
 mod sanitise;
@@ -22,12 +23,15 @@ pub use audit_rules::Severity;
 pub use canonical::Canonical;
 pub use digest::{manifest_digest, tool_digest};
 pub use document::{Approval, Content, read as read_approvals};
-pub use drift::{Difference, Drift, ToolStanding, differences, tool_standing};
+pub use drift::{Changes, Difference, Drift, Item, ToolStanding, differences, tool_standing};
 pub use executable::{Executable, Executables};
 pub use gate::{Decision, Gate, gate};
 pub use key::MachineKey;
+pub use offers::{
+    PromptSummary, ResourceSummary, ResourceTemplateSummary, filter_manifest, filter_warnings, shown_prompt, shown_resource, shown_template,
+};
 pub use redact::Redactor;
-pub use request::{ApprovalRequest, CommandRequest, ManifestChanges, ManifestRequest, ToolSummary, filter_warnings};
+pub use request::{ApprovalRequest, CommandRequest, ManifestChanges, ManifestRequest, ToolSummary};
 pub use sanitise::{has_invisible, sanitise_json, sanitise_line, sanitise_text};
 pub use secret_rules::{is_redactable, is_secret};
 pub use subject::Subject;

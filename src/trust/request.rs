@@ -9,6 +9,10 @@ use super::audit::{Finding, audit_manifest};
 use super::digest::{manifest_digest, tool_digest};
 use super::drift::{Difference, Drift, differences};
 use super::executable::Executable;
+use super::offers::{
+    MAX_NAME_CHARS, PromptSummary, ResourceSummary, ResourceTemplateSummary, filter_warnings, prompt_summaries, resource_summaries,
+    template_summaries,
+};
 use super::sanitise::{sanitise_json, sanitise_line, sanitise_text};
 use super::subject::Subject;
 use crate::catalog::{Manifest, Tool, assign_identifiers};
@@ -17,7 +21,6 @@ use crate::config::{Confirm, OAuthDefinition, ServerDefinition, Transport};
 const FULL_RIGHTS_WARNING: &str =
     "the server's process runs with your full permissions, outside of the sandbox: it can read, change and send what you can";
 const REMOTE_WARNING: &str = "what is sent to this address leaves your machine; its operator sees every argument and decides every answer";
-const MAX_NAME_CHARS: usize = 200;
 /// Where a server starts for which the config says nothing.
 const WORKSPACE: &str = "${workspaceFolder}";
 
@@ -97,6 +100,9 @@ pub struct ManifestRequest {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub instructions: Option<String>,
     pub tools: Vec<ToolSummary>,
+    pub resources: Vec<ResourceSummary>,
+    pub resource_templates: Vec<ResourceTemplateSummary>,
+    pub prompts: Vec<PromptSummary>,
     /// What looks like an attempt to talk to the model rather than to describe a tool.
     pub findings: Vec<Finding>,
     /// Names in `allowTools` and `denyTools` that the server does not have, for example.
@@ -127,7 +133,7 @@ pub struct ToolSummary {
     pub annotations: Option<Json>,
 }
 
-/// Raw names of tools, and what is different in those that changed.
+/// Raw names, and what is different in what changed.
 #[derive(Debug, Clone, Serialize)]
 pub struct ManifestChanges {
     #[serde(flatten)]
@@ -195,9 +201,9 @@ impl CommandRequest {
 }
 
 impl ManifestRequest {
-    /// Stage 2 for a server whose tools were just read. `all_tools` are the raw names before the config's filter.
+    /// Stage 2 for a server whose tools were just read. `live` is all that it has, `manifest` what the config's filters let through.
     #[must_use]
-    pub fn new(server: &ServerDefinition, manifest: &Manifest, all_tools: &[String], before: Option<&Manifest>, max_chars: usize) -> Self {
+    pub fn new(server: &ServerDefinition, manifest: &Manifest, live: &Manifest, before: Option<&Manifest>, max_chars: usize) -> Self {
         let text = |text: &String| sanitise_text(text, max_chars);
         let digest = manifest_digest(manifest);
         Self {
@@ -209,8 +215,11 @@ impl ManifestRequest {
             protocol_version: sanitise_line(&manifest.protocol_version, MAX_NAME_CHARS),
             instructions: manifest.instructions.as_ref().map(text),
             tools: summaries(manifest, max_chars),
+            resources: resource_summaries(manifest, max_chars),
+            resource_templates: template_summaries(manifest, max_chars),
+            prompts: prompt_summaries(manifest, max_chars),
             findings: audit_manifest(manifest),
-            warnings: filter_warnings(server, all_tools),
+            warnings: filter_warnings(server, live),
             changes: before.map(|before| changes(before, manifest, max_chars)),
         }
     }
@@ -235,28 +244,15 @@ fn changes(before: &Manifest, now: &Manifest, max_chars: usize) -> ManifestChang
     let json = |json: Option<Json>| json.map(|json| sanitise_json(&json, max_chars));
     let line = |text: &String| sanitise_line(text, MAX_NAME_CHARS);
     let shown = |difference: Difference| Difference {
-        tool: line(&difference.tool),
+        item: difference.item.map_name(line),
         before: json(difference.before),
         after: json(difference.after),
-        ..difference
+        field: difference.field,
     };
     ManifestChanges {
         drift: Drift::between(before, now).map_names(line),
         differences: differences(before, now).into_iter().map(shown).collect(),
     }
-}
-
-/// A name in a filter that no tool has is a typing error, or a tool that was renamed to get past it.
-pub fn filter_warnings(server: &ServerDefinition, tools: &[String]) -> Vec<String> {
-    let filter = &server.filter;
-    let lists = [("allowTools", filter.allow.as_deref().unwrap_or_default()), ("denyTools", filter.deny.as_slice())];
-    let missing = |(list, names): (&str, &[String])| -> Vec<String> {
-        let unknown = names.iter().filter(|name| !tools.contains(*name));
-        unknown
-            .map(|name| format!("server \"{}\" has no tool \"{}\", which {list} names", server.name, sanitise_line(name, MAX_NAME_CHARS)))
-            .collect()
-    };
-    lists.into_iter().flat_map(missing).collect()
 }
 
 fn masked(values: &[(String, SecretString)]) -> Vec<String> {

@@ -1,0 +1,240 @@
+//! Resources, templates and prompts as a person is shown them, and names in filters that mean nothing.
+
+use serde::Serialize;
+
+use super::digest::offer_digest;
+use super::sanitise::{sanitise_line, sanitise_text};
+use crate::catalog::{Manifest, Prompt, PromptArgument, Resource, ResourceTemplate, UriTemplate};
+use crate::config::{ServerDefinition, covers};
+
+pub(super) const MAX_NAME_CHARS: usize = 200;
+/// Of a URI: what a name says in words, it says in a path.
+const MAX_URI_CHARS: usize = 1_000;
+
+/// A resource, as a person is shown it.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ResourceSummary {
+    pub uri: String,
+    /// Of this resource's entry in the list alone, not of its content.
+    pub digest: String,
+    pub name: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mime_type: Option<String>,
+}
+
+/// A template of resources, as a person is shown it.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ResourceTemplateSummary {
+    pub uri_template: String,
+    pub digest: String,
+    /// Whether its form is known here. Otherwise nothing can be read by it.
+    pub usable: bool,
+    pub name: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mime_type: Option<String>,
+}
+
+/// A prompt, as a person is shown it.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PromptSummary {
+    pub name: String,
+    pub digest: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    pub arguments: Vec<PromptArgument>,
+}
+
+/// What a model or a person may read of a resource.
+#[must_use]
+pub fn shown_resource(resource: &Resource, max_chars: usize) -> Resource {
+    Resource {
+        uri: sanitise_line(&resource.uri, MAX_URI_CHARS),
+        name: line(&resource.name),
+        title: resource.title.as_deref().map(line),
+        description: resource.description.as_ref().map(|text| sanitise_text(text, max_chars)),
+        mime_type: resource.mime_type.as_deref().map(line),
+    }
+}
+
+/// The same of a template.
+#[must_use]
+pub fn shown_template(template: &ResourceTemplate, max_chars: usize) -> ResourceTemplate {
+    ResourceTemplate {
+        uri_template: sanitise_line(&template.uri_template, MAX_URI_CHARS),
+        name: line(&template.name),
+        title: template.title.as_deref().map(line),
+        description: template.description.as_ref().map(|text| sanitise_text(text, max_chars)),
+        mime_type: template.mime_type.as_deref().map(line),
+    }
+}
+
+/// The same of a prompt.
+#[must_use]
+pub fn shown_prompt(prompt: &Prompt, max_chars: usize) -> Prompt {
+    let argument = |argument: &PromptArgument| PromptArgument {
+        name: line(&argument.name),
+        title: argument.title.as_deref().map(line),
+        description: argument.description.as_ref().map(|text| sanitise_text(text, max_chars)),
+        required: argument.required,
+    };
+    Prompt {
+        name: line(&prompt.name),
+        title: prompt.title.as_deref().map(line),
+        description: prompt.description.as_ref().map(|text| sanitise_text(text, max_chars)),
+        arguments: prompt.arguments.iter().map(argument).collect(),
+    }
+}
+
+pub(super) fn resource_summaries(manifest: &Manifest, max_chars: usize) -> Vec<ResourceSummary> {
+    let summary = |resource: &Resource| {
+        let digest = offer_digest("resource", resource);
+        let Resource { uri, name, title, description, mime_type } = shown_resource(resource, max_chars);
+        ResourceSummary { uri, digest, name, title, description, mime_type }
+    };
+    manifest.resources.iter().map(summary).collect()
+}
+
+pub(super) fn template_summaries(manifest: &Manifest, max_chars: usize) -> Vec<ResourceTemplateSummary> {
+    let summary = |template: &ResourceTemplate| {
+        let (digest, usable) = (offer_digest("template", template), UriTemplate::parse(&template.uri_template).is_some());
+        let ResourceTemplate { uri_template, name, title, description, mime_type } = shown_template(template, max_chars);
+        ResourceTemplateSummary { uri_template, digest, usable, name, title, description, mime_type }
+    };
+    manifest.resource_templates.iter().map(summary).collect()
+}
+
+pub(super) fn prompt_summaries(manifest: &Manifest, max_chars: usize) -> Vec<PromptSummary> {
+    let summary = |prompt: &Prompt| {
+        let digest = offer_digest("prompt", prompt);
+        let Prompt { name, title, description, arguments } = shown_prompt(prompt, max_chars);
+        PromptSummary { name, digest, title, description, arguments }
+    };
+    manifest.prompts.iter().map(summary).collect()
+}
+
+/// A name in a filter that nothing has is a typing error, or something that was renamed to get past it. `live` is the manifest before
+/// the filters.
+#[must_use]
+pub fn filter_warnings(server: &ServerDefinition, live: &Manifest) -> Vec<String> {
+    let (tools, resources, prompts) = (&server.filter, &server.resource_filter, &server.prompt_filter);
+    let is_tool = |name: &String| live.tools.iter().any(|tool| tool.name == *name);
+    let is_prompt = |name: &String| live.prompts.iter().any(|prompt| prompt.name == *name);
+    let is_resource = |pattern: &String| {
+        live.resources.iter().any(|resource| covers(pattern, &resource.uri))
+            || live.resource_templates.iter().any(|template| covers(pattern, &template.uri_template))
+            || live.readable(pattern.trim_end_matches('*')).next().is_some()
+    };
+    let missing = |list: &str, names: &[String], kind: &str, exists: &dyn Fn(&String) -> bool| -> Vec<String> {
+        let unknown = names.iter().filter(|name| !exists(name));
+        unknown.map(|name| format!("server \"{}\" has no {kind} \"{}\", which {list} names", server.name, line(name))).collect()
+    };
+    [
+        missing("allowTools", tools.allow.as_deref().unwrap_or_default(), "tool", &is_tool),
+        missing("denyTools", &tools.deny, "tool", &is_tool),
+        missing("allowResources", resources.allow.as_deref().unwrap_or_default(), "resource", &is_resource),
+        missing("denyResources", &resources.deny, "resource", &is_resource),
+        missing("allowPrompts", prompts.allow.as_deref().unwrap_or_default(), "prompt", &is_prompt),
+        missing("denyPrompts", &prompts.deny, "prompt", &is_prompt),
+    ]
+    .concat()
+}
+
+/// A manifest without what the config hides. A template is there where its own text is let through; what is read by it, where its URI is
+/// as well.
+#[must_use]
+pub fn filter_manifest(server: &ServerDefinition, manifest: &Manifest) -> Manifest {
+    let mut manifest = manifest.clone();
+    manifest.tools.retain(|tool| server.filter.admits(&tool.name));
+    manifest.resources.retain(|resource| server.resource_filter.admits(&resource.uri));
+    manifest.resource_templates.retain(|template| server.resource_filter.admits(&template.uri_template));
+    manifest.prompts.retain(|prompt| server.prompt_filter.admits(&prompt.name));
+    manifest
+}
+
+fn line(text: &str) -> String {
+    sanitise_line(text, MAX_NAME_CHARS)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::config::parse_text;
+
+    fn server(fields: &str) -> ServerDefinition {
+        parse_text(&format!(r#"{{ "mcpServers": {{ "a": {{ "command": "x"{fields} }} }} }}"#), "c", 9).unwrap().servers.remove(0)
+    }
+
+    fn live() -> Manifest {
+        serde_json::from_value(json!({
+            "protocolVersion": "", "serverName": "", "serverVersion": "", "tools": [{ "name": "t", "inputSchema": {} }],
+            "resources": [{ "uri": "memo://1", "name": "one" }, { "uri": "memo://2", "name": "two" }, { "uri": "log://1", "name": "log" }],
+            "resourceTemplates": [{ "uriTemplate": "memo://{id}", "name": "memo" }, { "uriTemplate": "log://{day}", "name": "day" }],
+            "prompts": [{ "name": "p" }, { "name": "q" }],
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn a_filter_hides_resources_templates_and_prompts() {
+        let shown = |fields: &str| {
+            let manifest = filter_manifest(&server(fields), &live());
+            let uris: Vec<_> = manifest.resources.iter().map(|resource| resource.uri.clone()).collect();
+            (uris.join(" "), manifest.resource_templates.len(), manifest.prompts.len(), manifest.tools.len())
+        };
+        assert_eq!(shown(""), ("memo://1 memo://2 log://1".to_owned(), 2, 2, 1));
+        assert_eq!(shown(r#", "allowResources": ["memo://*"], "denyResources": ["memo://2"]"#), ("memo://1".to_owned(), 1, 2, 1));
+        assert_eq!(shown(r#", "allowResources": [], "allowPrompts": ["q"]"#), (String::new(), 0, 1, 1));
+        assert_eq!(shown(r#", "denyPrompts": ["p", "q"]"#), ("memo://1 memo://2 log://1".to_owned(), 2, 0, 1));
+    }
+
+    #[test]
+    fn a_name_in_a_filter_that_nothing_has_is_told() {
+        let told = |fields: &str| filter_warnings(&server(fields), &live());
+        assert!(
+            told(r#", "denyResources": ["memo://*", "memo://2", "memo://by-template", "log://{day}"], "allowPrompts": ["p"]"#).is_empty()
+        );
+        assert_eq!(
+            told(r#", "allowResources": ["memos://*"]"#),
+            ["server \"a\" has no resource \"memos://*\", which allowResources names"]
+        );
+        assert_eq!(told(r#", "denyPrompts": ["r"], "denyTools": ["u"]"#).len(), 2);
+    }
+
+    #[test]
+    fn what_a_person_is_shown_hides_nothing() {
+        let manifest: Manifest = serde_json::from_value(json!({
+            "protocolVersion": "", "serverName": "", "serverVersion": "", "tools": [],
+            "resources": [{ "uri": "a:\u{202e}b", "name": "n\u{200b}", "description": "x".repeat(50) }],
+            "resourceTemplates": [{ "uriTemplate": "a:{x:3}", "name": "t" }],
+            "prompts": [{ "name": "p\u{1b}[2J", "arguments": [{ "name": "a\u{200b}", "description": "\u{202e}d", "required": true }] }],
+        }))
+        .unwrap();
+        let shown =
+            json!([resource_summaries(&manifest, 10), template_summaries(&manifest, 10), prompt_summaries(&manifest, 10)]).to_string();
+        assert!(!shown.contains(['\u{202e}', '\u{200b}']) && !shown.contains("\\u001b") && !shown.contains(&"x".repeat(11)), "{shown}");
+        assert!(!template_summaries(&manifest, 10)[0].usable);
+    }
+
+    #[test]
+    fn a_digest_is_of_one_item_and_its_kind() {
+        let digest = |resource: serde_json::Value| offer_digest("resource", &serde_json::from_value::<Resource>(resource).unwrap());
+        let one = digest(json!({ "uri": "a:b", "name": "n" }));
+        assert_ne!(one, digest(json!({ "uri": "a:b", "name": "n", "description": "d" })));
+        assert_ne!(one, offer_digest("prompt", &json!({ "uri": "a:b", "name": "n" })));
+    }
+}
