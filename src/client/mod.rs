@@ -26,6 +26,7 @@ mod tap;
 mod tasks;
 mod tools;
 mod transport;
+mod visit;
 mod watchdog;
 
 pub use answer::{CallFailure, Sent};

@@ -14,6 +14,8 @@ use crate::error::Result;
 /// What is shown of a question's own text.
 const MAX_MESSAGE_CHARS: usize = 4_000;
 const MAX_URL_BYTES: usize = 8 * 1024;
+pub(super) const NO_MODEL: &str = "sampling is not offered: the agent has no onSample";
+const OVER: &str = "the call that asked is over";
 
 /// Puts one server's questions.
 #[derive(Clone)]
@@ -46,6 +48,9 @@ impl Questions {
             Question::Url { .. } => None,
         };
         let asker = self.asker(call);
+        if asker.is_over() {
+            return json!({ "action": "cancel" });
+        }
         let tool = asker.call.as_ref().map(|call| call.tool.clone());
         let elicitation = Elicitation { server: self.server.clone(), tool, question };
         let Some(reply) = asker.caller.elicit(elicitation) else { return json!({ "action": "decline" }) };
@@ -75,13 +80,16 @@ impl Questions {
         stopped: &CancellationToken,
     ) -> std::result::Result<Json, String> {
         let asker = self.asker(call);
+        if asker.is_over() {
+            return Err(OVER.to_owned());
+        }
         let tool = asker.call.as_ref().map(|call| call.tool.clone());
         let sampling = Sampling { server: self.server.clone(), tool, params };
         let Some(reply) = asker.caller.sample(sampling) else {
-            return Err("sampling is not offered: the agent has no onSample".to_owned());
+            return Err(NO_MODEL.to_owned());
         };
         match asker.wait(reply, stopped).await {
-            None => Err("the call that asked is over".to_owned()),
+            None => Err(OVER.to_owned()),
             Some(Err(error)) => {
                 self.observer.question_cancelled(&self.server, &format!("onSample failed: {error}"));
                 // The server learns that, not why: the reason is the agent's own.
@@ -98,11 +106,21 @@ impl Questions {
 
     /// More than one caller could be meant: nobody is asked.
     pub(super) fn ambiguous(&self) -> Json {
-        self.observer.elicited(&self.server);
         self.cancelled(
             "several callers had calls in flight, and the protocol does not say whose question it was. \
              From now on its callers are kept apart; call again",
         )
+    }
+
+    /// It is told once, however often that happens.
+    pub(super) fn too_many(&self, tool: Option<&str>, is_first: bool) -> Json {
+        if is_first {
+            let what = tool.map_or("it has too many questions open outside of any call".to_owned(), |tool| {
+                format!("{tool} has asked too many questions in one call")
+            });
+            return self.cancelled(&format!("{what}: the rest of them is cancelled"));
+        }
+        json!({ "action": "cancel" })
     }
 
     pub(super) fn cancelled(&self, reason: &str) -> Json {
@@ -119,6 +137,11 @@ impl Questions {
 }
 
 impl Asker {
+    /// Nobody waits for the call any more: its caller is not even asked.
+    fn is_over(&self) -> bool {
+        self.call.as_ref().is_some_and(|call| call.over.is_cancelled())
+    }
+
     /// Waits for a person: no clock runs meanwhile. `None`: the call is over, or the server no longer wants to know.
     async fn wait<T>(&self, reply: super::caller::Reply<T>, stopped: &CancellationToken) -> Option<Result<T>> {
         let _clocks = self.call.as_ref().map(|call| (call.clock.pause(), call.caller.pause()));

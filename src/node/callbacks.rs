@@ -60,6 +60,10 @@ impl Callbacks for JavaScriptCallbacks {
         Some(Box::pin(async move { elicitation_answer(answer.await?.into_json()) }))
     }
 
+    fn can_sample(&self) -> bool {
+        self.has(ON_SAMPLE)
+    }
+
     fn sample(&self, question: &SamplingQuestion) -> Option<Answer<Json>> {
         let answer = self.ask(ON_SAMPLE, vec![json!(question)])?;
         Some(Box::pin(async move {
