@@ -8,9 +8,10 @@ use secrecy::SecretString;
 use serde_json::{Value as Json, json};
 
 use super::host_module::JavaScriptModule;
-use crate::client::ElicitationAnswer;
 use crate::error::{Error, Result};
-use crate::gateway::{AgentModule, Answer, ApprovalQuestion, AuthorizationQuestion, Callbacks, ElicitationQuestion, SamplingQuestion};
+use crate::gateway::{
+    AgentModule, Answer, ApprovalQuestion, AuthorizationQuestion, Callbacks, ElicitationAnswer, ElicitationQuestion, SamplingQuestion,
+};
 use crate::sandbox::Value;
 use crate::trust::Decision;
 

@@ -69,7 +69,6 @@ mod tests {
             output_schema: None,
             annotations: None,
             execution: None,
-            execution: None,
         };
         Manifest {
             protocol_version: "2025-11-25".into(),

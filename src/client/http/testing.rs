@@ -15,7 +15,6 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use super::{HttpFailure, HttpLimits, HttpTarget, failure_of, http_transport, raw_result};
-use crate::client::handler::Handler;
 use crate::client::tap::Tap;
 
 /// A request as the server saw it.
@@ -260,10 +259,10 @@ pub(in crate::client) fn quick() -> HttpLimits {
 /// A connection's beginning.
 pub(in crate::client) async fn start(target: &HttpTarget, tap: Tap, limits: HttpLimits, era: ClientLifecycleMode) -> Started {
     let transport = http_transport(target, tap, limits).unwrap();
-    Box::pin(patiently(Handler::default().serve_with_lifecycle(transport, era))).await
+    Box::pin(patiently(().serve_with_lifecycle(transport, era))).await
 }
 
-type Started = Result<RunningService<RoleClient, Handler>, ClientInitializeError>;
+type Started = Result<RunningService<RoleClient, ()>, ClientInitializeError>;
 
 pub(in crate::client) fn no_tap() -> Tap {
     Arc::new(|_| false)
@@ -281,7 +280,7 @@ pub(in crate::client) fn listening() -> (Tap, Arc<Mutex<Vec<Json>>>) {
 }
 
 pub(in crate::client) struct Client {
-    pub(in crate::client) service: RunningService<RoleClient, Handler>,
+    pub(in crate::client) service: RunningService<RoleClient, ()>,
 }
 
 impl Client {
