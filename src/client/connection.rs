@@ -193,7 +193,7 @@ impl Connection {
         Error::CallTimeout { server: self.server.clone(), tool: what.to_owned(), limit_ms: millis(limit), limit_name }
     }
 
-    async fn failure(&self, what: &str, error: &ServiceError) -> CallFailure {
+    pub(super) async fn failure(&self, what: &str, error: &ServiceError) -> CallFailure {
         if let Some(failure) = self.link.failure(&self.server, what, error) {
             return failure;
         }

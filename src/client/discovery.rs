@@ -1,4 +1,4 @@
-//! What a server says of itself once it is connected: its name, its instructions, its tools.
+//! What a server says of itself once it is connected: its name, its instructions, its lists.
 
 use rmcp::RoleClient;
 use rmcp::model::{ClientRequest, ListToolsRequest, PaginatedRequestParams};
@@ -6,7 +6,7 @@ use rmcp::service::{Peer, PeerRequestOptions};
 use serde_json::Value as Json;
 
 use super::http::raw_result;
-use super::paging;
+use super::{offers, paging};
 use crate::catalog::{Manifest, Tool};
 use crate::error::{Error, Result};
 
@@ -29,6 +29,8 @@ pub(super) async fn discover(server: &str, peer: &Peer<RoleClient>) -> Result<Ma
         let listed = paging::collect(server, "tools", page).await?;
         manifest.tools = listed.iter().filter_map(|tool| read_tool(server, tool)).collect();
     }
+    let offers = offers::discover(server, peer, &info.capabilities).await?;
+    (manifest.resources, manifest.resource_templates, manifest.prompts) = (offers.resources, offers.resource_templates, offers.prompts);
     Ok(manifest)
 }
 

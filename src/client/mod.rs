@@ -16,6 +16,7 @@ mod link;
 mod listen;
 mod oauth;
 mod observed;
+mod offers;
 mod open;
 mod paging;
 mod pool;
@@ -27,6 +28,7 @@ mod tasks;
 mod tools;
 mod transport;
 mod visit;
+mod watch;
 mod watchdog;
 
 pub use answer::{CallFailure, Sent};
@@ -40,8 +42,10 @@ pub use lifecycle::{Closed, ConnectionState, Lifecycle, Permit, Transition};
 pub use oauth::{
     Authorization, AuthorizationPrompt, Authorize, Grant, OAuth, OAuthContext, OAuthSettings, OnSecret, SigningAlgorithm, TokenStore,
 };
+pub use offers::{Completed, OfferRequest};
 pub use open::{ConnectClock, Launch, Redact, Target};
 pub use pool::{Connections, Lease, Wanted};
 pub use tap::Notice;
 pub use tools::ToolRequest;
+pub use watch::Watch;
 pub use watchdog::Watchdog;
