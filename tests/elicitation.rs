@@ -272,7 +272,7 @@ async fn over_http_the_stream_tells_whose_question_it_is() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn over_http_a_question_on_no_calls_stream_is_put_to_nobody_while_it_is_uncertain() {
+async fn over_http_a_question_outside_of_a_call_reaches_the_gateways_person_as_well() {
     let keeper = Person::answering("keeper");
     let room = Room::remote(&[], Some(&keeper)).await;
     let caller = Person::answering("caller");

@@ -124,7 +124,7 @@ impl Connection {
     /// `ERR_SPAWN_FAILED`, `ERR_CONNECT_TIMEOUT`, `ERR_CONNECT_FAILED`, `ERR_SERVER_EXITED`, and what HTTP and authorization give.
     pub async fn open(launch: &Launch, watchdog: &Arc<Watchdog>, observer: Arc<dyn Observer>) -> Result<Self> {
         let started = Instant::now();
-        let questions = Questions { server: launch.server.clone(), observer, roots: launch.roots.clone() };
+        let questions = Questions::new(&launch.server, observer, launch.roots.clone());
         let opening = Opening { launch, watchdog, calls: Arc::new(Calls::new(launch.elicits)), lists: Arc::default(), questions };
         let is_remote = matches!(launch.target, Target::Http(_));
         let plan = Plan::new(launch.protocol_version.as_deref(), launch.era);
