@@ -125,8 +125,8 @@ function everything(server) {
       const { text } = [params.messages[0].content].flat()[0]
       return { role: 'assistant', content: { type: 'text', text: `to "${text}": 42` }, model: 'a-model', stopReason: 'endTurn' }
     }
-    const workspaceFolder = folder(t)
-    const { text } = await open(t, await server(t), { onElicit, onSample, workspaceFolder })
+    const shared = folder(t)
+    const { text } = await open(t, { ...(await server(t)), roots: [shared] }, { onElicit, onSample })
     const form = await text('trigger-elicitation-request')
     assert.match(form, /Name: Ada\n- Agreed to terms: true\n/)
     assert.match(form, /Favorite Integer: 42\n- Favorite Number: 3\.14/, 'the defaults of what was left out')
@@ -134,7 +134,7 @@ function everything(server) {
     await text('trigger-url-elicitation', { url: 'https://example.com/pay', elicitationId: 'e1' })
     assert.deepEqual([asked[1].mode, asked[1].url, asked[1].elicitationId], ['url', 'https://example.com/pay', 'e1'])
     assert.match(await text('trigger-sampling-request', { prompt: 'six times seven' }), /to \\?".*six times seven\\?": 42/)
-    assert.ok((await text('get-roots-list')).includes(pathToFileURL(workspaceFolder).href))
+    assert.ok((await text('get-roots-list')).includes(pathToFileURL(shared).href))
   })
 
   test('has its tasks polled to their end', async (t) => {

@@ -2,7 +2,7 @@
 // but our public API. The suite gives the server's address as the last argument, and in the environment which scenario it is, at
 // which protocol version, and what the scenario hands out (credentials, calls to make).
 //
-// The last line on stdout is the outcome as JSON: { scenario, era, failure? }. The suite itself does not look at it where it runs a
+// The last line on stdout is the outcome as JSON: { scenario, failure? }. The suite itself does not look at it where it runs a
 // whole set; scripts/conformance does.
 import { mkdtempSync, rmSync } from 'node:fs'
 import { createRequire } from 'node:module'
@@ -12,7 +12,8 @@ import { join } from 'node:path'
 const { Gateway } = createRequire(import.meta.url)('..')
 
 const url = process.argv.at(-1)
-const { MCP_CONFORMANCE_SCENARIO: scenario, MCP_CONFORMANCE_PROTOCOL_VERSION: protocolVersion } = process.env
+const { MCP_CONFORMANCE_SCENARIO: scenario, MCP_CONFORMANCE_PROTOCOL_VERSION: asked, HYPERLIGHT_MCP_NEGOTIATE: negotiate } = process.env
+const protocolVersion = negotiate === '1' ? undefined : asked
 const context = JSON.parse(process.env.MCP_CONFORMANCE_CONTEXT ?? '{}')
 
 /** Where the suite expects our client metadata document; it is compared, never fetched. */
@@ -112,5 +113,5 @@ async function run() {
 const { code, message } = (await run().catch((error) => error)) ?? {}
 let failure = message && `${code}: ${message}`
 if (REFUSED.has(scenario)) failure = code?.startsWith('ERR_') ? undefined : (failure ?? 'it went through, and had to be refused')
-console.log(JSON.stringify({ scenario, protocolVersion, failure }))
+console.log(JSON.stringify({ scenario, failure }))
 process.exitCode = failure ? 1 : 0

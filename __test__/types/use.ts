@@ -4,12 +4,17 @@ import {
   type ApprovalQuestion,
   type ApprovalRequest,
   type CommandRequest,
+  type Callbacks,
   type Decision,
+  type ElicitationAnswer,
+  type ElicitationQuestion,
   type Finding,
   type GatewayEvent,
   type ManifestRequest,
   type ReloadReport,
   type RunResult,
+  type SamplingAnswer,
+  type SamplingQuestion,
   type Sandbox,
   type ServerStatus,
   type ToolResult,
@@ -27,6 +32,19 @@ function told(event: GatewayEvent): string {
       return `${event.server} ${event.path} ${event.before} ${event.now}`
     case 'tools-changed':
       return [event.server, ...event.added, ...event.removed, ...event.changed].join()
+    case 'progress':
+      return `${event.server}.${event.tool} ${event.runId ?? 0} ${event.progress + (event.total ?? 0)} ${event.message ?? ''}`
+    case 'server-log':
+      return `${event.server} ${event.runId ?? 0} ${event.level} ${event.logger ?? ''} ${JSON.stringify(event.data)}`
+    case 'connection-evicted':
+      return `${event.server} ${event.madeRoomFor}`
+    case 'connection-idle':
+      return event.server
+    case 'connection-lost':
+    case 'elicitation-cancelled':
+      return `${event.server} ${event.reason}`
+    case 'resource-updated':
+      return `${event.server} ${event.uri}`
     case 'connected':
       return `${event.server} ${event.connectMs.toFixed()}`
     case 'call':
@@ -42,6 +60,20 @@ function asked({ server, tool, args, reason, runId }: ApprovalQuestion): Decisio
   const answers: Decision[] = ['once', 'run', 'session', 'deny']
   const inRun: number | undefined = runId
   return inRun === undefined || reason === server || tool in args ? 'deny' : (answers[0] ?? 'deny')
+}
+
+/** The two modes have their own fields, which the mode tells apart. */
+function elicited(question: ElicitationQuestion): ElicitationAnswer {
+  const { server, tool, runId, message }: { server: string; tool?: string; runId?: number; message: string } = question
+  if (question.mode === 'url') return { action: `${question.url} ${question.elicitationId ?? ''}` === server ? 'accept' : 'cancel' }
+  const fields: string[] = [...Object.keys(question.requestedSchema.properties ?? {}), ...(question.requestedSchema.required ?? [])]
+  if (tool === undefined || runId === undefined) return { action: 'decline' }
+  return { action: 'accept', content: { text: message, number: 1.5, yes: true, choices: fields } }
+}
+
+function sampled({ server, tool, runId, params }: SamplingQuestion): SamplingAnswer {
+  const texts: unknown[] = [server, tool, runId, params.systemPrompt, params.maxTokens, ...params.messages]
+  return { role: 'assistant', content: { type: 'text', text: texts.join() }, model: 'mine', stopReason: 'endTurn' }
 }
 
 function shownCommand(request: CommandRequest): unknown[] {
@@ -67,6 +99,9 @@ export async function use(): Promise<void> {
     trace: true,
     onApproval: async ({ server, tool }) => (server === tool ? 'deny' : 'run'),
     onInput: (id, description) => `${id} ${description ?? ''}`,
+    onElicit: elicited,
+    onSample: async (question) => sampled(question),
+    onAuthorize: (url, { server, issuer }) => (url.startsWith(issuer) ? console.log(server) : `${url}?code=x`),
     onEvent: (event) => console.log(told(event)),
   })
   const request: ApprovalRequest = await gateway.approvalRequest('files')
@@ -85,6 +120,11 @@ export async function use(): Promise<void> {
   const result: ToolResult = await gateway.callTool('files', 'read', { path: '.' }, { timeoutMs: 5, onApproval: async ({ reason }) => (reason ? 'session' : 'deny') })
   console.log(run.stats.durationMs, run.logs[0]?.level, result.isError)
 
+  const callbacks: Callbacks = { onElicit: () => ({ action: 'accept' }), onSample: sampled, onAuthorize: async () => undefined }
+  await gateway.sandbox({ ...callbacks, onElicit: async (question) => elicited(question) })
+  await sandbox.run('', { ...callbacks, onEvent: (event) => console.log(told(event)) })
+  await gateway.callTool('files', 'read', {}, { ...callbacks, onEvent: (event) => console.log(told(event)) })
+
   // @ts-expect-error an unknown option
   await Gateway.open({ confgPath: 'x' })
   // @ts-expect-error a wrong word
@@ -93,6 +133,14 @@ export async function use(): Promise<void> {
   await gateway.sandbox({ onApproval: () => 'yes' })
   // @ts-expect-error an answer that may be missing
   await gateway.sandbox({ onApproval: () => undefined })
+  // @ts-expect-error an answer without its action
+  await sandbox.run('', { onElicit: () => ({ content: { name: 'x' } }) })
+  // @ts-expect-error a form is flat
+  await gateway.callTool('files', 'read', {}, { onElicit: () => ({ action: 'accept', content: { nested: { a: 1 } } }) })
+  // @ts-expect-error a page has no form
+  await sandbox.run('', { onElicit: (question) => ({ action: question.mode === 'url' && question.requestedSchema ? 'accept' : 'cancel' }) })
+  // @ts-expect-error a model has a name
+  await gateway.sandbox({ onSample: () => ({ role: 'assistant', content: [] }) })
   // @ts-expect-error what is typed is text
   await Gateway.open({ onInput: () => 5 })
   // @ts-expect-error a time is a number

@@ -18,13 +18,23 @@ const slots = mkdtempSync(join(tmpdir(), 'hyperlight-mcp-conformance-slots-'))
 const unsupported = JSON.parse(readFileSync('scripts/lib/conformance-unsupported.json', 'utf8'))
 
 const { values: options } = parseArgs({
-  options: { only: { type: 'string', default: '' }, results: { type: 'string' }, verbose: { type: 'boolean', default: false } },
+  options: {
+    only: { type: 'string', default: '' },
+    negotiate: { type: 'boolean', default: false },
+    results: { type: 'string' },
+    verbose: { type: 'boolean', default: false },
+  },
 })
 
 /** What the suite prints. Its exit code says less than what it writes, and is not looked at. */
 async function suite(...args) {
   // The client runs on the Node in use here: it is our users' side.
-  const env = { ...process.env, HYPERLIGHT_MCP_NODE: process.execPath, HYPERLIGHT_MCP_SLOTS: slots, NO_COLOR: '1' }
+  const ours = {
+    HYPERLIGHT_MCP_NODE: process.execPath,
+    HYPERLIGHT_MCP_SLOTS: slots,
+    HYPERLIGHT_MCP_NEGOTIATE: options.negotiate ? '1' : '',
+  }
+  const env = { ...process.env, ...ours, NO_COLOR: '1' }
   const child = spawn(newerNode(), [SUITE, ...args], { env, stdio: ['ignore', 'pipe', 'pipe'] })
   const [stdout, stderr] = await Promise.all([child.stdout, child.stderr].map(async (stream) => Buffer.concat(await stream.toArray())))
   return { stdout: String(stdout), stderr: String(stderr) }
@@ -128,7 +138,7 @@ function print({ verdicts, sets }) {
     )
   }
   console.log()
-  for (const [revision, { scored }] of sets) {
+  for (const [revision, { scored }] of options.only ? [] : sets) {
     const passed = verdicts.filter((verdict) => verdict.revision === revision && verdict.scored && verdict.state === 'passed')
     console.log(`${revision}: ${passed.length} of the ${scored.length} scenarios that it requires of a client`)
   }

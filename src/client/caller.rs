@@ -64,8 +64,13 @@ pub trait Caller: Send + Sync {
     /// Calls of one identity ask the same person.
     fn identity(&self) -> u64;
 
-    /// Whether anybody would be asked.
+    /// Whether [`Caller::elicit`] would ask anybody.
     fn can_elicit(&self) -> bool;
+
+    /// Whether [`Caller::sample`] would ask anything.
+    fn can_sample(&self) -> bool {
+        false
+    }
 
     /// `None`: nobody can be asked.
     fn elicit(&self, elicitation: Elicitation) -> Option<Reply<ElicitationAnswer>>;
@@ -94,7 +99,7 @@ pub trait Observer: Send + Sync {
     fn notice(&self, server: &str, notice: &Notice);
     /// A resource that was subscribed to has changed.
     fn resource_updated(&self, server: &str, uri: &str);
-    /// The server asked a person something: from now on its callers are told apart.
+    /// The server asked something, and nothing but the calls in flight said whom: from now on its callers are kept apart.
     fn elicited(&self, server: &str);
     /// A question that reached nobody.
     fn question_cancelled(&self, server: &str, reason: &str);

@@ -1,7 +1,7 @@
 //! The calls that a connection has in flight: what the server asks or tells while they last finds its caller here.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rmcp::RoleClient;
@@ -16,12 +16,19 @@ use super::clock::CallClock;
 use super::routing::{Candidate, Origin, Route, route};
 use super::tap::{Notice, NoticeBudget, Passage};
 
-/// Questions that one call may ask, all in all: a server that asks more is not answered.
+/// Questions that one call may ask, all in all, and that may be open outside of calls: a server that asks more is not answered.
 const MAX_QUESTIONS: u32 = 20;
 
 /// Travels with a request to the transport, which is where its id becomes known before the server can answer.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct CallKey(u64);
+
+impl CallKey {
+    /// A question that came with this call's own answer.
+    pub(super) fn origin(self) -> Origin {
+        Origin::Call(self.0)
+    }
+}
 
 /// A call in flight.
 #[derive(Clone)]
@@ -45,6 +52,9 @@ pub(super) struct Calls {
     entries: Mutex<BTreeMap<u64, Entry>>,
     next_key: AtomicU64,
     budget: Mutex<NoticeBudget>,
+    /// Whether the server asks questions of which nothing says whose they are.
+    asks_anybody: AtomicBool,
+    outside: Mutex<Outside>,
 }
 
 /// A call's place; dropped, the call is over, and so is what it asked.
@@ -55,12 +65,13 @@ pub(super) struct Place {
 }
 
 impl Place {
-    pub(super) fn number(&self) -> u64 {
-        self.key
-    }
-
     pub(super) fn key(&self) -> CallKey {
         CallKey(self.key)
+    }
+
+    /// Nobody waits for the call any more. Until this is dropped, what the server asks may still be meant for it.
+    pub(super) fn give_up(&self) {
+        self.over.cancel();
     }
 }
 
@@ -71,19 +82,64 @@ impl Drop for Place {
     }
 }
 
+/// What a question needs: somebody who can answer that kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wants {
+    Person,
+    Model,
+}
+
+impl Wants {
+    fn can_be_had_of(self, caller: &dyn Caller) -> bool {
+        match self {
+            Self::Person => caller.can_elicit(),
+            Self::Model => caller.can_sample(),
+        }
+    }
+}
+
 /// Whom a question may be put to.
 pub(super) enum Asked {
     Call(InFlight),
-    Outside,
+    Outside(OutsideQuestion),
+    /// Whoever is meant, there is nobody to ask.
+    Nobody,
     Ambiguous,
-    /// The call has asked as much as it may.
-    TooMany(InFlight),
+    /// More is asked than is answered, by this tool's call or outside of any. Told once.
+    TooMany {
+        tool: Option<String>,
+        is_first: bool,
+    },
+}
+
+/// A question outside of any call, as long as it is open.
+pub(super) struct OutsideQuestion(Arc<Calls>);
+
+impl Drop for OutsideQuestion {
+    fn drop(&mut self) {
+        let mut outside = self.0.outside();
+        outside.open -= 1;
+        outside.is_told &= outside.open > 0;
+    }
+}
+
+/// Questions that are open and belong to no call, and whether it was told that there are too many of them.
+#[derive(Default)]
+struct Outside {
+    open: u32,
+    is_told: bool,
 }
 
 impl Calls {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(asks_anybody: bool) -> Self {
         let budget = Mutex::new(NoticeBudget::new(Instant::now()));
-        Self { entries: Mutex::default(), next_key: AtomicU64::new(1), budget }
+        let asks_anybody = AtomicBool::new(asks_anybody);
+        Self { entries: Mutex::default(), next_key: AtomicU64::new(1), budget, asks_anybody, outside: Mutex::default() }
+    }
+
+    /// Whether the server asks questions of which nothing says whose they are.
+    pub(super) fn asks_anybody(&self) -> bool {
+        self.asks_anybody.load(Ordering::Acquire)
     }
 
     pub(super) fn enter(self: &Arc<Self>, tool: &str, caller: &Arc<dyn Caller>, clock: &CallClock) -> Place {
@@ -121,17 +177,39 @@ impl Calls {
     }
 
     /// Whom a question is put to. Counts it.
-    pub(super) fn ask(&self, origin: Origin) -> Asked {
+    pub(super) fn ask(self: &Arc<Self>, origin: Origin, wants: Wants) -> Asked {
         let mut entries = self.entries();
         let candidates: Vec<_> = entries.iter().map(|(key, entry)| Candidate { key: *key, caller: entry.call.caller.identity() }).collect();
-        let entry = match route(origin, &candidates) {
+        let route = route(origin, &candidates);
+        if origin == Origin::Unknown && route != Route::Outside {
+            // Before anybody else can enter: whoever comes next waits for those who are in.
+            self.asks_anybody.store(true, Ordering::Release);
+        }
+        let entry = match route {
             Route::Call(key) => entries.get_mut(&key),
             Route::Outside => None,
-            Route::Ambiguous => return Asked::Ambiguous,
+            Route::Ambiguous => {
+                let mut calls = entries.values().map(|entry| &entry.call);
+                let can_any = calls.any(|call| wants.can_be_had_of(call.caller.as_ref()));
+                return if can_any { Asked::Ambiguous } else { Asked::Nobody };
+            }
         };
-        let Some(entry) = entry else { return Asked::Outside };
-        entry.questions += 1;
-        if entry.questions > MAX_QUESTIONS { Asked::TooMany(entry.call.clone()) } else { Asked::Call(entry.call.clone()) }
+        let Some(entry) = entry else { return self.ask_outside() };
+        entry.questions = entry.questions.saturating_add(1);
+        if entry.questions > MAX_QUESTIONS {
+            let is_first = entry.questions == MAX_QUESTIONS + 1;
+            return Asked::TooMany { tool: Some(entry.call.tool.clone()), is_first };
+        }
+        Asked::Call(entry.call.clone())
+    }
+
+    fn ask_outside(self: &Arc<Self>) -> Asked {
+        let mut outside = self.outside();
+        if outside.open < MAX_QUESTIONS {
+            outside.open += 1;
+            return Asked::Outside(OutsideQuestion(Arc::clone(self)));
+        }
+        Asked::TooMany { tool: None, is_first: !std::mem::replace(&mut outside.is_told, true) }
     }
 
     /// The one caller that has calls in flight, if there is just one: what the server tells is meant for it.
@@ -150,6 +228,10 @@ impl Calls {
             listener(&Notice::Dropped(dropped));
         }
         listener(&notice);
+    }
+
+    fn outside(&self) -> MutexGuard<'_, Outside> {
+        self.outside.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn entries(&self) -> MutexGuard<'_, BTreeMap<u64, Entry>> {
@@ -171,7 +253,7 @@ pub(super) mod tests {
             self.0
         }
         fn can_elicit(&self) -> bool {
-            false
+            true
         }
         fn elicit(&self, _elicitation: Elicitation) -> Option<Reply<ElicitationAnswer>> {
             None
@@ -192,29 +274,68 @@ pub(super) mod tests {
 
     #[test]
     fn a_call_that_is_over_is_asked_nothing_and_what_it_asked_ends() {
-        let calls = Arc::new(Calls::new());
+        let calls = Arc::new(Calls::new(false));
         let place = enter(&calls, 1);
-        let Asked::Call(call) = calls.ask(Origin::Unknown) else { panic!("its caller is the only one") };
+        let Asked::Call(call) = calls.ask(Origin::Unknown, Wants::Person) else { panic!("its caller is the only one") };
         assert!(!call.over.is_cancelled());
         drop(place);
         assert!(call.over.is_cancelled());
-        assert!(matches!(calls.ask(Origin::Unknown), Asked::Outside));
+        assert!(matches!(calls.ask(Origin::Unknown, Wants::Person), Asked::Outside(_)));
     }
 
     #[test]
     fn two_callers_are_never_mixed_up() {
-        let calls = Arc::new(Calls::new());
-        let places = [enter(&calls, 1), enter(&calls, 2)];
-        assert!(matches!(calls.ask(Origin::Unknown), Asked::Ambiguous));
+        let calls = Arc::new(Calls::new(false));
+        let _places = [enter(&calls, 1), enter(&calls, 2)];
+        assert!(matches!(calls.ask(Origin::Unknown, Wants::Person), Asked::Ambiguous));
         assert!(calls.only_caller().is_none());
-        drop(places);
     }
 
     #[test]
-    fn a_call_that_asks_without_end_is_answered_no_more() {
-        let calls = Arc::new(Calls::new());
+    fn where_nobody_can_be_asked_it_does_not_matter_who_is_meant() {
+        let calls = Arc::new(Calls::new(false));
+        let _places = [enter(&calls, 1), enter(&calls, 2)];
+        assert!(matches!(calls.ask(Origin::Unknown, Wants::Model), Asked::Nobody));
+    }
+
+    #[test]
+    fn only_a_server_of_whose_questions_nothing_says_whose_they_are_keeps_its_callers_apart() {
+        let calls = Arc::new(Calls::new(false));
+        let place = enter(&calls, 1);
+        assert!(matches!(calls.ask(place.key().origin(), Wants::Person), Asked::Call(_)));
+        assert!(matches!(calls.ask(Origin::NoCall, Wants::Person), Asked::Outside(_)));
+        assert!(!calls.asks_anybody());
+        assert!(matches!(calls.ask(Origin::Unknown, Wants::Person), Asked::Call(_)));
+        assert!(calls.asks_anybody());
+    }
+
+    #[test]
+    fn a_call_that_was_given_up_may_still_be_meant() {
+        let calls = Arc::new(Calls::new(false));
+        let places = [enter(&calls, 1), enter(&calls, 2)];
+        places[0].give_up();
+        assert!(matches!(calls.ask(Origin::Unknown, Wants::Person), Asked::Ambiguous));
+        let [given_up, _] = places;
+        drop(given_up);
+        assert!(matches!(calls.ask(Origin::Unknown, Wants::Person), Asked::Call(_)));
+    }
+
+    #[test]
+    fn a_call_that_asks_without_end_is_answered_no_more_and_that_is_told_once() {
+        let calls = Arc::new(Calls::new(false));
         let _place = enter(&calls, 1);
-        let answered = (0..1_000).filter(|_| matches!(calls.ask(Origin::Unknown), Asked::Call(_))).count();
-        assert_eq!(answered, MAX_QUESTIONS as usize);
+        let asked: Vec<_> = (0..1_000).map(|_| calls.ask(Origin::Unknown, Wants::Person)).collect();
+        assert_eq!(asked.iter().filter(|asked| matches!(asked, Asked::Call(_))).count(), MAX_QUESTIONS as usize);
+        assert_eq!(asked.iter().filter(|asked| matches!(asked, Asked::TooMany { is_first: true, .. })).count(), 1);
+    }
+
+    #[test]
+    fn so_many_questions_outside_of_calls_are_open_and_no_more() {
+        let calls = Arc::new(Calls::new(false));
+        let mut asked: Vec<_> = (0..1_000).map(|_| calls.ask(Origin::Unknown, Wants::Person)).collect();
+        assert_eq!(asked.iter().filter(|asked| matches!(asked, Asked::Outside(_))).count(), MAX_QUESTIONS as usize);
+        assert_eq!(asked.iter().filter(|asked| matches!(asked, Asked::TooMany { tool: None, is_first: true })).count(), 1);
+        asked.clear();
+        assert!(matches!(calls.ask(Origin::Unknown, Wants::Person), Asked::Outside(_)));
     }
 }

@@ -5,22 +5,23 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use rmcp::RoleClient;
-use rmcp::model::{ClientRequest, GetExtensions as _, PingRequest, ServerResult};
-use rmcp::service::{Peer, PeerRequestOptions, RequestHandle, RunningService, ServiceError};
+use rmcp::model::{ClientRequest, GetExtensions as _, PingRequest};
+use rmcp::service::{Peer, PeerRequestOptions, RunningService, ServiceError};
 use serde_json::Value as Json;
 use tokio::runtime::Handle;
-use tokio::sync::{Mutex, Notify, OwnedRwLockReadGuard, OwnedRwLockWriteGuard};
+use tokio::sync::{Mutex, Notify};
 
 use super::answer::{CallFailure, Sent, error_data, protocol_error};
 use super::caller::Caller;
-use super::calls::{Calls, Place};
-use super::clock::{CallClock, CallLimits, Expired};
+use super::calls::Calls;
+use super::clock::{CallLimits, Expired};
 use super::discovery::discover;
 use super::era::Era;
 use super::handler::Handler;
 use super::http::raw_result;
 use super::link::Link;
 use super::questions::Questions;
+use super::visit::Visit;
 use crate::catalog::Manifest;
 use crate::error::{Error, Result};
 
@@ -44,8 +45,6 @@ pub struct Connection {
     pub(super) reading: Mutex<()>,
     pub(super) read_timeout: Duration,
     pub(super) connect_time: Duration,
-    /// Whether the server asks questions of which nothing says whose they are: then its callers take turns.
-    pub(super) elicits: AtomicBool,
     pub(super) turns: Arc<tokio::sync::RwLock<()>>,
     pub(super) runtime: Handle,
 }
@@ -63,13 +62,6 @@ impl Lists {
         self.changed.store(true, Ordering::Release);
         self.news.notify_one();
     }
-}
-
-/// A caller's turn at a server that asks questions.
-enum Turn {
-    /// Nobody here can be meant: those who cannot be asked share the connection.
-    Shared(#[expect(dead_code, reason = "held")] OwnedRwLockReadGuard<()>),
-    Alone(#[expect(dead_code, reason = "held")] OwnedRwLockWriteGuard<()>),
 }
 
 impl Connection {
@@ -112,11 +104,6 @@ impl Connection {
         !self.link.has_ended() && !self.peer.is_transport_closed()
     }
 
-    /// From now on callers that can be asked take turns.
-    pub fn keep_callers_apart(&self) {
-        self.elicits.store(true, Ordering::Relaxed);
-    }
-
     /// Sends a request for a caller, and gives the result as the server wrote it. `what` names it in errors: a tool's raw name,
     /// `resources/read`. Dropping the future cancels the request at the server.
     ///
@@ -133,37 +120,11 @@ impl Connection {
         self.exchange(&visit, request).await
     }
 
-    /// A caller's place among those that have a request in flight: it may have to wait for its turn.
-    pub(super) async fn enter<'a>(
-        &self,
-        what: &'a str,
-        limits: CallLimits,
-        caller: &Arc<dyn Caller>,
-    ) -> std::result::Result<Visit<'a>, CallFailure> {
-        let clock = CallClock::start(limits);
-        let turn = tokio::select! {
-            biased;
-            turn = self.turn(caller.as_ref()) => turn,
-            expired = clock.expired() => return Err(CallFailure::unsent(self.expired(what, expired))),
-        };
-        let place = self.calls.enter(what, caller, &clock);
-        Ok(Visit { what, clock, place, _turn: turn })
-    }
-
-    async fn turn(&self, caller: &dyn Caller) -> Option<Turn> {
-        // Where the transport or the protocol tells whose question it is, nobody has to wait.
-        if !self.elicits.load(Ordering::Relaxed) || self.era == Era::Discover || self.link.has_streams() {
-            return None;
-        }
-        let turns = Arc::clone(&self.turns);
-        Some(if caller.can_elicit() { Turn::Alone(turns.write_owned().await) } else { Turn::Shared(turns.read_owned().await) })
-    }
-
     /// One request and its answer.
     pub(super) async fn exchange(&self, visit: &Visit<'_>, mut request: ClientRequest) -> std::result::Result<Json, CallFailure> {
         let what = visit.what;
-        request.extensions_mut().insert(visit.place.key());
-        let mut pending = Pending { handle: None, runtime: self.runtime.clone() };
+        request.extensions_mut().insert(visit.key());
+        let mut pending = visit.pending();
         let answer = async {
             let sent = self.peer.send_cancellable_request(request, PeerRequestOptions::no_options()).await;
             match sent {
@@ -178,7 +139,7 @@ impl Connection {
                 pending.settle();
                 return Err(self.link.exited(&self.server, &self.during(what), status).into());
             }
-            // Dropping `pending` tells the server.
+            // Dropping `pending` has the server told.
             expired = visit.clock.expired() => return Err(self.expired(what, expired).into()),
         };
         pending.settle();
@@ -242,7 +203,7 @@ impl Connection {
         self.lost(&self.during(what)).await.into()
     }
 
-    fn during(&self, what: &str) -> String {
+    pub(super) fn during(&self, what: &str) -> String {
         format!("during {}.{what}", self.server)
     }
 
@@ -252,14 +213,6 @@ impl Connection {
         let status = exit.unwrap_or_else(|_| "it closed its output, but still runs".to_owned());
         self.link.exited(&self.server, during, status)
     }
-}
-
-/// A caller's place at a connection, for one request or the rounds of one.
-pub(super) struct Visit<'a> {
-    pub(super) what: &'a str,
-    pub(super) clock: CallClock,
-    pub(super) place: Place,
-    _turn: Option<Turn>,
 }
 
 /// Lists that are being read again. Dropped before they were, they still have to be.
@@ -275,31 +228,6 @@ impl Drop for Unread<'_> {
     fn drop(&mut self) {
         if let Some(changed) = self.0 {
             changed.store(true, Ordering::Release);
-        }
-    }
-}
-
-/// A request that was sent. Dropped before its answer, it is cancelled at the server.
-struct Pending {
-    handle: Option<RequestHandle<RoleClient>>,
-    runtime: Handle,
-}
-
-impl Pending {
-    async fn answer(&mut self, handle: RequestHandle<RoleClient>) -> std::result::Result<ServerResult, ServiceError> {
-        (&mut self.handle.insert(handle).rx).await.map_err(|_| ServiceError::TransportClosed)?
-    }
-
-    /// There is nothing left to cancel.
-    fn settle(&mut self) {
-        self.handle = None;
-    }
-}
-
-impl Drop for Pending {
-    fn drop(&mut self) {
-        if let Some(handle) = self.handle.take() {
-            self.runtime.spawn(async move { handle.cancel(Some("the caller no longer waits".to_owned())).await });
         }
     }
 }

@@ -10,8 +10,8 @@ use rmcp::model::{
 use rmcp::service::{InboundStreamOrigin, NotificationContext, RequestContext, Service};
 use serde_json::{Value as Json, json};
 
-use super::calls::{Asked, Calls};
-use super::questions::Questions;
+use super::calls::{Asked, Calls, Wants};
+use super::questions::{NO_MODEL, Questions};
 use super::routing::Origin;
 
 /// Answers a server's requests. Notifications of interest have been taken before rmcp sees them.
@@ -30,30 +30,42 @@ impl Handler {
         }
     }
 
+    /// Whom to ask. A server of which it has just turned out that it asks anybody is remembered.
+    fn ask(&self, context: &RequestContext<RoleClient>, wants: Wants) -> Asked {
+        let knew = self.calls.asks_anybody();
+        let asked = self.calls.ask(self.origin(context), wants);
+        if !knew && self.calls.asks_anybody() {
+            self.questions.observer.elicited(&self.questions.server);
+        }
+        asked
+    }
+
     async fn elicit(&self, params: Json, context: &RequestContext<RoleClient>) -> Json {
         let questions = &self.questions;
-        match self.calls.ask(self.origin(context)) {
+        match self.ask(context, Wants::Person) {
+            Asked::Call(call) => questions.elicit(Some(call), &params, &context.ct).await,
+            Asked::Outside(_question) => questions.elicit(None, &params, &context.ct).await,
+            Asked::Nobody => json!({ "action": "decline" }),
             Asked::Ambiguous => questions.ambiguous(),
-            Asked::TooMany(call) => questions.cancelled(&format!("{} has asked too many questions in one call", call.tool)),
-            Asked::Outside => questions.elicit(None, &params, &context.ct).await,
-            Asked::Call(call) => {
-                questions.observer.elicited(&questions.server);
-                questions.elicit(Some(call), &params, &context.ct).await
-            }
+            Asked::TooMany { tool, is_first } => questions.too_many(tool.as_deref(), is_first),
         }
     }
 
     async fn sample(&self, params: Json, context: &RequestContext<RoleClient>) -> Result<Json, ErrorData> {
-        let call = match self.calls.ask(self.origin(context)) {
-            Asked::Call(call) => Some(call),
-            Asked::Outside => None,
-            Asked::TooMany(_) => return Err(refused("this call has asked too often".to_owned())),
+        let answer = match self.ask(context, Wants::Model) {
+            Asked::Call(call) => self.questions.sample(Some(call), params, &context.ct).await,
+            Asked::Outside(_question) => self.questions.sample(None, params, &context.ct).await,
+            Asked::Nobody => Err(NO_MODEL.to_owned()),
+            Asked::TooMany { tool, is_first } => {
+                self.questions.too_many(tool.as_deref(), is_first);
+                Err("this server has asked too often".to_owned())
+            }
             Asked::Ambiguous => {
                 self.questions.ambiguous();
-                return Err(refused("it is not certain which call asks".to_owned()));
+                Err("it is not certain which call asks".to_owned())
             }
         };
-        self.questions.sample(call, params, &context.ct).await.map_err(refused)
+        answer.map_err(refused)
     }
 }
 

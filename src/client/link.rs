@@ -23,11 +23,6 @@ pub(super) enum Link {
 }
 
 impl Link {
-    /// Whether the server's requests say to which call they belong.
-    pub(super) fn has_streams(&self) -> bool {
-        false
-    }
-
     /// How long the end of a connection may take before what it hangs on is ended.
     pub(super) fn goodbye(&self) -> Duration {
         match self {

@@ -27,6 +27,7 @@ mod tap;
 mod tasks;
 mod tools;
 mod transport;
+mod visit;
 mod watch;
 mod watchdog;
 

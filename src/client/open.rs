@@ -1,6 +1,5 @@
 //! How a connection begins: the process or the address, the era, the handshake, the lists. When that fails, nothing is left running.
 
-use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, RwLock};
 use std::time::{Duration, Instant};
 
@@ -125,8 +124,8 @@ impl Connection {
     /// `ERR_SPAWN_FAILED`, `ERR_CONNECT_TIMEOUT`, `ERR_CONNECT_FAILED`, `ERR_SERVER_EXITED`, and what HTTP and authorization give.
     pub async fn open(launch: &Launch, watchdog: &Arc<Watchdog>, observer: Arc<dyn Observer>) -> Result<Self> {
         let started = Instant::now();
-        let questions = Questions { server: launch.server.clone(), observer, roots: launch.roots.clone() };
-        let opening = Opening { launch, watchdog, calls: Arc::new(Calls::new()), lists: Arc::default(), questions };
+        let questions = Questions::new(&launch.server, observer, launch.roots.clone());
+        let opening = Opening { launch, watchdog, calls: Arc::new(Calls::new(launch.elicits)), lists: Arc::default(), questions };
         let is_remote = matches!(launch.target, Target::Http(_));
         let plan = Plan::new(launch.protocol_version.as_deref(), launch.era);
         let mut plan = if is_remote { plan.over_http() } else { plan };
@@ -158,7 +157,6 @@ impl Connection {
             reading: Mutex::default(),
             read_timeout: launch.clock.limit,
             connect_time: started.elapsed(),
-            elicits: AtomicBool::new(launch.elicits),
             turns: Arc::default(),
             runtime: Handle::current(),
         })

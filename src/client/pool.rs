@@ -356,18 +356,6 @@ impl Connections {
         }
     }
 
-    /// From now on callers of this server that can be asked take turns.
-    pub fn keep_callers_apart(&self, server: &str) {
-        let slot = self.shared.slots().get(server).cloned();
-        // Where it is being connected, whoever does that is told by what was learnt.
-        if let Some(slot) = slot
-            && let Ok(place) = slot.held.try_lock()
-            && let Some(held) = place.as_ref()
-        {
-            held.connection.keep_callers_apart();
-        }
-    }
-
     /// How a server's connection stands.
     #[must_use]
     pub fn state(&self, server: &str) -> ConnectionState {

@@ -1,19 +1,23 @@
 //! What a server asks while it works, put to its caller: the same for a request of its own (until 2025-11-25) and for an
 //! `input_required` result (since 2026-07-28).
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::{Map, Value as Json, json};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::caller::{Caller, Elicitation, ElicitationAnswer, Observer, Question, Sampling};
 use super::calls::InFlight;
 use super::form::Form;
+use super::tap::{Notice, NoticeBudget, Passage};
 use crate::error::Result;
 
 /// What is shown of a question's own text.
 const MAX_MESSAGE_CHARS: usize = 4_000;
 const MAX_URL_BYTES: usize = 8 * 1024;
+pub(super) const NO_MODEL: &str = "sampling is not offered: the agent has no onSample";
+const OVER: &str = "the call that asked is over";
 
 /// Puts one server's questions.
 #[derive(Clone)]
@@ -22,6 +26,8 @@ pub(super) struct Questions {
     pub(super) observer: Arc<dyn Observer>,
     /// Folders, as URIs, that the config lets the server know.
     pub(super) roots: Vec<String>,
+    /// A server that asks without end must not fill the agent's memory with what became of that.
+    told: Arc<Mutex<NoticeBudget>>,
 }
 
 /// Whose question it is: a call's, or nobody's in particular.
@@ -31,6 +37,11 @@ struct Asker {
 }
 
 impl Questions {
+    pub(super) fn new(server: &str, observer: Arc<dyn Observer>, roots: Vec<String>) -> Self {
+        let told = Arc::new(Mutex::new(NoticeBudget::new(Instant::now())));
+        Self { server: server.to_owned(), observer, roots, told }
+    }
+
     /// The answer to an elicitation: `{ action, content? }`. Without anybody to ask, or a form that can be shown: `decline`
     /// or `cancel`, never an error, since the server's own work goes on.
     pub(super) async fn elicit(&self, call: Option<InFlight>, params: &Json, stopped: &CancellationToken) -> Json {
@@ -46,6 +57,9 @@ impl Questions {
             Question::Url { .. } => None,
         };
         let asker = self.asker(call);
+        if asker.is_over() {
+            return json!({ "action": "cancel" });
+        }
         let tool = asker.call.as_ref().map(|call| call.tool.clone());
         let elicitation = Elicitation { server: self.server.clone(), tool, question };
         let Some(reply) = asker.caller.elicit(elicitation) else { return json!({ "action": "decline" }) };
@@ -75,15 +89,18 @@ impl Questions {
         stopped: &CancellationToken,
     ) -> std::result::Result<Json, String> {
         let asker = self.asker(call);
+        if asker.is_over() {
+            return Err(OVER.to_owned());
+        }
         let tool = asker.call.as_ref().map(|call| call.tool.clone());
         let sampling = Sampling { server: self.server.clone(), tool, params };
         let Some(reply) = asker.caller.sample(sampling) else {
-            return Err("sampling is not offered: the agent has no onSample".to_owned());
+            return Err(NO_MODEL.to_owned());
         };
         match asker.wait(reply, stopped).await {
-            None => Err("the call that asked is over".to_owned()),
+            None => Err(OVER.to_owned()),
             Some(Err(error)) => {
-                self.observer.question_cancelled(&self.server, &format!("onSample failed: {error}"));
+                self.cancelled(&format!("onSample failed: {error}"));
                 // The server learns that, not why: the reason is the agent's own.
                 Err("the agent's model gave no answer".to_owned())
             }
@@ -98,15 +115,31 @@ impl Questions {
 
     /// More than one caller could be meant: nobody is asked.
     pub(super) fn ambiguous(&self) -> Json {
-        self.observer.elicited(&self.server);
         self.cancelled(
             "several callers had calls in flight, and the protocol does not say whose question it was. \
              From now on its callers are kept apart; call again",
         )
     }
 
+    /// It is told once, however often that happens.
+    pub(super) fn too_many(&self, tool: Option<&str>, is_first: bool) -> Json {
+        if is_first {
+            let what = tool.map_or("it has too many questions open outside of any call".to_owned(), |tool| {
+                format!("{tool} has asked too many questions in one call")
+            });
+            return self.cancelled(&format!("{what}: the rest of them is cancelled"));
+        }
+        json!({ "action": "cancel" })
+    }
+
     pub(super) fn cancelled(&self, reason: &str) -> Json {
-        self.observer.question_cancelled(&self.server, reason);
+        let passage = self.told.lock().unwrap_or_else(PoisonError::into_inner).next(Instant::now());
+        if let Passage::Pass(dropped) = passage {
+            if dropped > 0 {
+                self.observer.notice(&self.server, &Notice::Dropped(dropped));
+            }
+            self.observer.question_cancelled(&self.server, reason);
+        }
         json!({ "action": "cancel" })
     }
 
@@ -119,6 +152,11 @@ impl Questions {
 }
 
 impl Asker {
+    /// Nobody waits for the call any more: its caller is not even asked.
+    fn is_over(&self) -> bool {
+        self.call.as_ref().is_some_and(|call| call.over.is_cancelled())
+    }
+
     /// Waits for a person: no clock runs meanwhile. `None`: the call is over, or the server no longer wants to know.
     async fn wait<T>(&self, reply: super::caller::Reply<T>, stopped: &CancellationToken) -> Option<Result<T>> {
         let _clocks = self.call.as_ref().map(|call| (call.clock.pause(), call.caller.pause()));
@@ -156,7 +194,40 @@ fn question(params: &Json) -> std::result::Result<Question, String> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use super::*;
+    use crate::catalog::Manifest;
+
+    /// Counts what it is told of questions; nobody is ever asked.
+    #[derive(Default)]
+    struct Counting(AtomicUsize);
+
+    impl Observer for Counting {
+        fn lost(&self, _server: &str, _reason: &str) {}
+        fn evicted(&self, _server: &str, _made_room_for: &str) {}
+        fn idled_out(&self, _server: &str) {}
+        fn manifest_read(&self, _server: &str, _manifest: &Arc<Manifest>) {}
+        fn notice(&self, _server: &str, _notice: &Notice) {}
+        fn resource_updated(&self, _server: &str, _uri: &str) {}
+        fn elicited(&self, _server: &str) {}
+        fn question_cancelled(&self, _server: &str, _reason: &str) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+        fn nobody_in_particular(&self) -> Arc<dyn Caller> {
+            unreachable!("no question can be shown")
+        }
+    }
+
+    #[tokio::test]
+    async fn a_flood_of_questions_that_cannot_be_shown_is_answered_and_no_flood_of_events() {
+        let observer = Arc::new(Counting::default());
+        let questions = Questions::new("s", Arc::clone(&observer) as Arc<dyn Observer>, Vec::new());
+        for _ in 0..20_000 {
+            assert_eq!(questions.elicit(None, &json!({}), &CancellationToken::new()).await, json!({ "action": "cancel" }));
+        }
+        assert!(observer.0.load(Ordering::Relaxed) < 10_000);
+    }
 
     #[test]
     fn a_question_without_a_mode_is_a_form() {

@@ -9,12 +9,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::answer::CallFailure;
 use super::caller::Caller;
-use super::calls::{Asked, InFlight};
+use super::calls::{Asked, InFlight, Wants};
 use super::clock::CallLimits;
-use super::connection::{Connection, Visit};
+use super::connection::Connection;
 use super::era::Era;
-use super::routing::Origin;
 use super::tasks;
+use super::visit::Visit;
 use crate::error::Error;
 
 /// Rounds of questions that one call may have; rmcp's own limit is the same.
@@ -52,7 +52,7 @@ impl Connection {
             let result = self.exchange(&visit, request).await?;
             match result.get("resultType").and_then(Json::as_str) {
                 Some("input_required") => {
-                    params.input_responses = self.answers(&visit, &result).await;
+                    params.input_responses = self.answers(&visit, &result).await?;
                     // Echoed byte for byte: it is the server's own, and may be sealed.
                     params.request_state = result.get("requestState").and_then(Json::as_str).map(ToOwned::to_owned);
                 }
@@ -61,29 +61,44 @@ impl Connection {
             }
         }
         let message = format!("it still asks for input after {MAX_ROUNDS} rounds");
-        Err(Error::Protocol { server: self.server.clone(), tool, code: 0, message }.into())
+        Err(Error::Protocol { server: self.server.clone(), tool: tool.clone(), code: 0, message }.into())
     }
 
     /// The answers to what a result asks for, by the server's own names.
-    pub(super) async fn answers(&self, visit: &Visit<'_>, result: &Json) -> Option<BTreeMap<String, Json>> {
-        let asked = result.get("inputRequests").and_then(Json::as_object)?;
-        let mut answers = BTreeMap::new();
-        for (name, request) in asked {
-            let answer = self.answer(visit, request).await;
-            answers.insert(name.clone(), answer);
+    pub(super) async fn answers(
+        &self,
+        visit: &Visit<'_>,
+        result: &Json,
+    ) -> std::result::Result<Option<BTreeMap<String, Json>>, CallFailure> {
+        let Some(asked) = result.get("inputRequests").and_then(Json::as_object) else { return Ok(None) };
+        let answering = async {
+            let mut answers = BTreeMap::new();
+            for (name, request) in asked {
+                let answer = self.answer(visit, request).await;
+                answers.insert(name.clone(), answer);
+            }
+            answers
+        };
+        tokio::select! {
+            biased;
+            // Nobody is left to whom an answer could be given.
+            status = self.link.ended() => Err(self.link.exited(&self.server, &self.during(visit.what), status).into()),
+            answers = answering => Ok(Some(answers)),
         }
-        Some(answers)
     }
 
     async fn answer(&self, visit: &Visit<'_>, request: &Json) -> Json {
         let params = request.get("params").cloned().unwrap_or_default();
         let questions = &self.questions;
         let never = CancellationToken::new();
-        let call = match self.calls.ask(Origin::Call(visit.place.number())) {
+        let method = request.get("method").and_then(Json::as_str);
+        let wants = if method == Some("sampling/createMessage") { Wants::Model } else { Wants::Person };
+        let call = match self.calls.ask(visit.key().origin(), wants) {
             Asked::Call(call) => call,
-            Asked::TooMany(_) | Asked::Outside | Asked::Ambiguous => return questions.cancelled("it asked too often in one call"),
+            Asked::TooMany { tool, is_first } => return questions.too_many(tool.as_deref(), is_first),
+            Asked::Outside(_) | Asked::Nobody | Asked::Ambiguous => return questions.too_many(None, false),
         };
-        match request.get("method").and_then(Json::as_str) {
+        match method {
             Some("elicitation/create") => questions.elicit(Some(call), &params, &never).await,
             Some("sampling/createMessage") => self.sampled(call, params, &never).await,
             Some("roots/list") => questions.roots(),
@@ -108,7 +123,7 @@ impl Connection {
             match task.status {
                 tasks::Status::Working => {}
                 tasks::Status::InputRequired => {
-                    if let Some(answers) = self.answers(visit, &task.wire).await {
+                    if let Some(answers) = self.answers(visit, &task.wire).await? {
                         let params = json!({ "taskId": task.id, "inputResponses": answers });
                         self.exchange(visit, custom("tasks/update", params)).await?;
                     }

@@ -83,6 +83,11 @@ pub trait Callbacks: Send + Sync {
         None
     }
 
+    /// Whether [`Callbacks::sample`] would ask anything.
+    fn can_sample(&self) -> bool {
+        false
+    }
+
     /// A server asks a model something.
     fn sample(&self, question: &SamplingQuestion) -> Option<Answer<Json>> {
         let _ = question;
@@ -129,6 +134,10 @@ impl CallbackChain {
 
     pub(super) fn elicit(&self, question: &ElicitationQuestion) -> Option<Answer<ElicitationAnswer>> {
         self.0.iter().find_map(|callbacks| callbacks.elicit(question))
+    }
+
+    pub(super) fn can_sample(&self) -> bool {
+        self.0.iter().any(|callbacks| callbacks.can_sample())
     }
 
     pub(super) fn sample(&self, question: &SamplingQuestion) -> Option<Answer<Json>> {

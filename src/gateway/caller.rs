@@ -27,7 +27,7 @@ impl ScopeCaller {
         match &mut elicitation.question {
             Question::Form { message, requested_schema } => {
                 *message = clean(message);
-                *requested_schema = sanitise_json(requested_schema, MAX_MESSAGE_CHARS);
+                *requested_schema = sanitise_json(&self.events.redactor.redact_json(requested_schema), MAX_MESSAGE_CHARS);
             }
             Question::Url { message, .. } => *message = clean(message),
         }
@@ -42,6 +42,10 @@ impl Caller for ScopeCaller {
 
     fn can_elicit(&self) -> bool {
         self.scope.callbacks.can_elicit()
+    }
+
+    fn can_sample(&self) -> bool {
+        self.scope.callbacks.can_sample()
     }
 
     fn elicit(&self, elicitation: Elicitation) -> Option<Reply<ElicitationAnswer>> {

@@ -112,12 +112,11 @@ impl Core {
         scope.warn(format!("server \"{}\" was connected anew, since {why}: what it knew of this session is gone", server.name));
     }
 
-    /// From now on a server's callers are kept apart, in later processes as well.
+    /// A server asks questions of which nothing says whose they are: the next connection has to know that from its start.
     pub(super) fn remember_elicits(&self, name: &str) {
         if let Ok(server) = self.registry.server(name) {
             self.learnt.note(name, &self.subject(&server).digest, |learnt| learnt.elicits = true);
         }
-        self.connections.keep_callers_apart(name);
     }
 
     /// How far the approval on disk holds.

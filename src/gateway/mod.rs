@@ -23,6 +23,7 @@ use serde::Serialize;
 use serde_json::{Map, Value as Json};
 use tokio_util::sync::CancellationToken;
 
+pub use crate::client::ElicitationAnswer;
 pub use agent_modules::AgentModule;
 pub use callbacks::{Answer, ApprovalQuestion, AuthorizationQuestion, CallbackChain, Callbacks, ElicitationQuestion, SamplingQuestion};
 pub use events::{Event, EventListener};

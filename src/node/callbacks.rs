@@ -8,9 +8,10 @@ use secrecy::SecretString;
 use serde_json::{Value as Json, json};
 
 use super::host_module::JavaScriptModule;
-use crate::client::ElicitationAnswer;
 use crate::error::{Error, Result};
-use crate::gateway::{AgentModule, Answer, ApprovalQuestion, AuthorizationQuestion, Callbacks, ElicitationQuestion, SamplingQuestion};
+use crate::gateway::{
+    AgentModule, Answer, ApprovalQuestion, AuthorizationQuestion, Callbacks, ElicitationAnswer, ElicitationQuestion, SamplingQuestion,
+};
 use crate::sandbox::Value;
 use crate::trust::Decision;
 
@@ -58,6 +59,10 @@ impl Callbacks for JavaScriptCallbacks {
     fn elicit(&self, question: &ElicitationQuestion) -> Option<Answer<ElicitationAnswer>> {
         let answer = self.ask(ON_ELICIT, vec![json!(question)])?;
         Some(Box::pin(async move { elicitation_answer(answer.await?.into_json()) }))
+    }
+
+    fn can_sample(&self) -> bool {
+        self.has(ON_SAMPLE)
     }
 
     fn sample(&self, question: &SamplingQuestion) -> Option<Answer<Json>> {

@@ -99,6 +99,11 @@
     };
   }
 
+  /** Events and an outcome come by different queues; those that were sent before it have arrived after this turn. */
+  function eventsHaveArrived() {
+    return new Promise((resolve) => setImmediate(resolve));
+  }
+
   /** The callbacks that are asked something, apart from the one that is told. */
   function asked({ onEvent, ...others }) {
     return Object.keys(others).length > 0 ? others : undefined;
@@ -156,8 +161,7 @@
         return await settle(native, trace, signal);
       } finally {
         release();
-        // Events and the outcome come by different queues; those that were sent before it have arrived after this turn.
-        await new Promise((resolve) => setImmediate(resolve));
+        await eventsHaveArrived();
       }
     },
 
@@ -181,6 +185,7 @@
         return await settle(native, trace, signal);
       } finally {
         release();
+        await eventsHaveArrived();
       }
     },
 

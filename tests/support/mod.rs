@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
+pub mod asking;
+
 use std::fs;
 use std::future::Future;
 use std::os::unix::fs::symlink;

@@ -136,7 +136,12 @@ impl HttpClient {
                 let followed = course.trail.follow(request.redirected(), status.as_u16(), location);
                 followed.map(|()| Step::Again(Duration::ZERO)).map_err(|problem| HttpFailure::Redirect { problem })
             }
-            _ => Ok(Step::Done(response)),
+            status => {
+                if let (true, Some(tokens), Some(token)) = (status.is_success(), &self.endpoint.tokens, token) {
+                    tokens.accepted(token);
+                }
+                Ok(Step::Done(response))
+            }
         }
     }
 

@@ -61,8 +61,6 @@ struct State {
     issuer: Option<Issuer>,
     /// No renewal of a token that still holds before this.
     renew_after: u64,
-    /// What came of the last question, and until when that is the answer to the next.
-    refused: Option<(u64, Problem)>,
 }
 
 /// What a request can be sent with.
@@ -112,7 +110,7 @@ impl Desk {
             context,
             timing,
             http: OnceLock::new(),
-            state: Mutex::new(State { held: Held::Unread, issuer: None, renew_after: 0, refused: None }),
+            state: Mutex::new(State { held: Held::Unread, issuer: None, renew_after: 0 }),
         })
     }
 
@@ -206,16 +204,16 @@ impl Desk {
         let renewable = held.as_ref().is_some_and(|held| self.is_renewable(held));
         match plan(challenge, held.as_ref().map(|held| held.past), renewable, self.now()) {
             Plan::GiveUp => Err(Problem::failed(given_up(challenge))),
-            Plan::Authorize { step_ups } => self.obtain(found, challenge, step_ups).await,
+            Plan::Authorize { step_ups } => self.obtain(found, challenge, used, step_ups).await,
             Plan::Renew => match held {
                 Some(held) => match self.renew(&held, Cause::Renewed).await {
                     Err(problem) if problem.is_definite() => {
                         self.drop_token(&held);
-                        self.obtain(found, challenge, 0).await
+                        self.obtain(found, challenge, used, 0).await
                     }
                     renewed => renewed,
                 },
-                None => self.obtain(found, challenge, 0).await,
+                None => self.obtain(found, challenge, used, 0).await,
             },
         }
     }
@@ -242,12 +240,12 @@ impl Desk {
     }
 
     /// Gets a token anew: a person is asked, or the client speaks for itself.
-    async fn obtain(&self, found: Discovery, challenge: &Challenge, step_ups: u8) -> Result<(), Problem> {
+    async fn obtain(&self, found: Discovery, challenge: &Challenge, used: Option<&SecretString>, step_ups: u8) -> Result<(), Problem> {
         let scopes = self.scopes(&found, challenge);
         let past = Past { cause: Cause::Authorized, step_ups, since: self.now() };
         match self.settings.grant {
             Grant::ClientCredentials => self.speak_for_itself(found, scopes, past).await,
-            Grant::AuthorizationCode => self.ask_a_person(found, scopes, past).await,
+            Grant::AuthorizationCode => self.ask_a_person(found, scopes, used, past).await,
         }
     }
 
@@ -268,11 +266,17 @@ impl Desk {
         scopes
     }
 
-    async fn ask_a_person(&self, found: Discovery, scopes: Vec<String>, past: Past) -> Result<(), Problem> {
+    async fn ask_a_person(&self, found: Discovery, scopes: Vec<String>, used: Option<&SecretString>, past: Past) -> Result<(), Problem> {
         let authorize = self.context.authorize.as_ref().ok_or(Problem::NobodyToAsk)?;
-        if let Some((until, problem)) = self.state().refused.clone()
-            && self.now() < until
-        {
+        // Another connection of this server may be asking already: its answer is ours.
+        let turn = self.context.store.turn(&self.server, self.url());
+        let _asking = turn.asking.lock().await;
+        self.settle(&found.issuer, used);
+        if self.has_other_than(used) {
+            return Ok(());
+        }
+        let refused = turn.refused.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some((_, problem)) = refused.filter(|(until, _)| self.now() < *until) {
             return Err(problem);
         }
         let (http, slot) = (self.http()?, self.slot(&found.issuer));
@@ -287,12 +291,14 @@ impl Desk {
             time: self.timing.person,
         };
         let authorized = question.ask(found).await.inspect_err(|problem| {
-            self.state().refused = Some((self.now() + QUIET_SECONDS, problem.clone()));
+            let refused = Some((self.now() + QUIET_SECONDS, problem.clone()));
+            *turn.refused.lock().unwrap_or_else(PoisonError::into_inner) = refused;
             // An authorization server that has forgotten this program shows the person an error, and nobody comes back.
             if known.is_some() {
                 self.save(&slot, &Kept { client: None, token: slot.read().token });
             }
         })?;
+        *turn.refused.lock().unwrap_or_else(PoisonError::into_inner) = None;
         let token = self.token_of(authorized.granted, None, authorized.scopes, authorized.resource);
         self.accept(&slot, authorized.client, token, past);
         Ok(())
@@ -371,7 +377,6 @@ impl Desk {
         let mut state = self.state();
         state.held = Held::Token(Arc::new(Possession { token, client, past }));
         state.renew_after = 0;
-        state.refused = None;
     }
 
     /// What can be of no more use. The registration stays.

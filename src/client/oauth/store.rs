@@ -1,9 +1,11 @@
 //! Tokens on disk: one file a server, URL and issuer, so that none is ever taken for another's. Only this user can read them.
 
+use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, File, Permissions};
 use std::io::{self, ErrorKind, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use secrecy::zeroize::Zeroizing;
@@ -11,6 +13,8 @@ use secrecy::{ExposeSecret as _, SecretString};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sha2::{Digest as _, Sha256};
 use tokio::time::timeout;
+
+use super::failure::Problem;
 
 /// Who holds a lock renews, which takes seconds; one that holds it for longer was stopped.
 const LOCK_TIME: Duration = Duration::from_secs(15);
@@ -28,6 +32,16 @@ const HEX_CHARS: usize = 32;
 #[derive(Debug, Clone)]
 pub struct TokenStore {
     folder: PathBuf,
+    /// By server and URL. Whoever has the store shares them, as connections of one server do.
+    turns: Arc<Mutex<BTreeMap<String, Arc<Turn>>>>,
+}
+
+/// Whose turn it is to ask a person for one server and URL.
+#[derive(Debug, Default)]
+pub(super) struct Turn {
+    pub(super) asking: tokio::sync::Mutex<()>,
+    /// What came of the last question, and until when that is the answer to the next: seconds since 1970.
+    pub(super) refused: Mutex<Option<(u64, Problem)>>,
 }
 
 /// A client, as one authorization server knows it.
@@ -82,7 +96,12 @@ impl TokenStore {
     /// Nothing is made before there is a token.
     #[must_use]
     pub fn new(folder: PathBuf) -> Self {
-        Self { folder }
+        Self { folder, turns: Arc::default() }
+    }
+
+    pub(super) fn turn(&self, server: &str, url: &str) -> Arc<Turn> {
+        let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(turns.entry(prefix(server, url)).or_default())
     }
 
     /// Removes all tokens of a server, whatever its URL: for one whose approval was taken back.

@@ -34,6 +34,7 @@ enum Person {
 /// A person, an agent's state folder, and time.
 struct Agent {
     folder: tempfile::TempDir,
+    store: TokenStore,
     person: Mutex<Option<Person>>,
     prompts: Mutex<Vec<AuthorizationPrompt>>,
     told: Mutex<Vec<String>>,
@@ -48,8 +49,10 @@ impl Agent {
     }
 
     fn with_patience(person: impl Into<Option<Person>>, patience: Duration) -> Arc<Self> {
+        let folder = tempfile::tempdir().unwrap();
         Arc::new(Self {
-            folder: tempfile::tempdir().unwrap(),
+            store: TokenStore::new(folder.path().join("tokens")),
+            folder,
             person: Mutex::new(person.into()),
             prompts: Mutex::default(),
             told: Mutex::default(),
@@ -70,11 +73,7 @@ impl Agent {
         self.prompts.lock().unwrap().len()
     }
 
-    fn store(&self) -> TokenStore {
-        TokenStore::new(self.folder.path().join("tokens"))
-    }
-
-    /// As a new program would open it.
+    /// Another connection of the same program.
     fn oauth(self: &Arc<Self>, world: &World, settings: OAuthSettings) -> Arc<OAuth> {
         self.oauth_at(&world.url(), settings)
     }
@@ -83,7 +82,7 @@ impl Agent {
         let (agent, hearer, time) = (Arc::clone(self), Arc::clone(self), Arc::clone(self));
         let authorize: Authorize = Arc::new(move |prompt| Box::pin(answer(Arc::clone(&agent), prompt)));
         let context = OAuthContext {
-            store: self.store(),
+            store: self.store.clone(),
             authorize: self.person.lock().unwrap().is_some().then_some(authorize),
             on_secret: Arc::new(move |secret| hearer.told.lock().unwrap().push(secret.expose_secret().to_owned())),
             allow_insecure: false,

@@ -163,8 +163,8 @@ async fn who_has_just_said_no_is_not_asked_for_every_call() {
     world.set(|rules| rules.person_says = Some("access_denied"));
     let agent = Agent::new(Person::Opens);
     let oauth = agent.oauth(&world, settings());
-    for _ in 0..5 {
-        assert!(refusal(&world, &oauth).await.to_string().contains("access_denied"));
+    for oauth in [&oauth, &oauth, &agent.oauth(&world, settings()), &agent.oauth(&world, settings())] {
+        assert!(refusal(&world, oauth).await.to_string().contains("access_denied"));
     }
     assert_eq!(agent.prompts(), 1);
     agent.pass(30);
@@ -204,6 +204,20 @@ async fn twenty_calls_at_once_ask_one_person_once() {
     let oauth = agent.oauth(&world, settings());
     assert_eq!(calls_at_once(&world, &oauth, 20).await, 20);
     assert_eq!((agent.prompts(), world.asked("authorization_code").len()), (1, 1));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn several_connections_of_one_server_ask_one_person_once() {
+    let world = World::new().await;
+    let agent = Agent::new(Person::Opens);
+    let connections: Vec<_> = (0..5).map(|_| agent.oauth(&world, settings())).collect();
+    let calls = connections.iter().map(|oauth| calls_at_once(&world, oauth, 4));
+    assert_eq!(futures::future::join_all(calls).await, [4; 5]);
+    assert_eq!(agent.prompts(), 1);
+    world.set(|rules| rules.needs = vec!["write".to_owned()]);
+    let calls = connections.iter().map(|oauth| calls_at_once(&world, oauth, 4));
+    assert_eq!(futures::future::join_all(calls).await, [4; 5]);
+    assert_eq!(agent.prompts(), 2);
 }
 
 #[tokio::test]

@@ -28,7 +28,7 @@ async fn files_of_tokens_are_the_users_alone() {
     let json: Vec<_> = files.iter().filter(|path| path.extension().is_some_and(|extension| extension == "json")).collect();
     assert_eq!((json.len(), mode(json[0])), (1, 0o600));
     assert!(files.iter().all(|path| !path.to_string_lossy().contains("weather") && !path.to_string_lossy().contains("127.0.0.1")));
-    agent.store().forget("weather").unwrap();
+    agent.store.forget("weather").unwrap();
     assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0);
     assert!(agent.oauth(&world, settings()).token().await.unwrap().is_none());
 }

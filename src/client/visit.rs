@@ -1,0 +1,157 @@
+//! A caller's place at a connection, from its turn to the moment from which nothing that the server asks can be meant for it.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use rmcp::RoleClient;
+use rmcp::model::{ClientRequest, PingRequest, ServerResult};
+use rmcp::service::{Peer, PeerRequestOptions, RequestHandle, ServiceError};
+use tokio::runtime::Handle;
+use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard};
+
+use super::answer::CallFailure;
+use super::caller::Caller;
+use super::calls::{CallKey, Place};
+use super::clock::{CallClock, CallLimits};
+use super::connection::Connection;
+use super::era::Era;
+use super::link::Link;
+
+/// How long others wait for a server to show that it has read of a call's end, and how long it is thought that it still may.
+const TURN_ENDS: Duration = Duration::from_secs(1);
+const PLACE_ENDS: Duration = Duration::from_mins(1);
+
+/// A caller's turn at a server of whose questions nothing says whose they are.
+enum Turn {
+    /// Nobody here can be meant, or it is not yet known that the server asks.
+    Shared(#[expect(dead_code, reason = "held")] OwnedRwLockReadGuard<()>),
+    Alone(#[expect(dead_code, reason = "held")] OwnedRwLockWriteGuard<()>),
+}
+
+/// A caller's place at a connection, for one request or the rounds of one.
+pub(super) struct Visit<'a> {
+    pub(super) what: &'a str,
+    pub(super) clock: CallClock,
+    key: CallKey,
+    /// Taken when it is over.
+    stay: Option<Stay>,
+    /// A request that nobody waits for any more.
+    unanswered: Mutex<Option<RequestHandle<RoleClient>>>,
+    runtime: Handle,
+}
+
+struct Stay {
+    place: Place,
+    turn: Option<Turn>,
+    /// Whether only the order of messages tells what belongs to a call.
+    by_order: bool,
+}
+
+impl Connection {
+    /// A caller's place among those that have a request in flight: it may have to wait for its turn.
+    pub(super) async fn enter<'a>(
+        &self,
+        what: &'a str,
+        limits: CallLimits,
+        caller: &Arc<dyn Caller>,
+    ) -> std::result::Result<Visit<'a>, CallFailure> {
+        let clock = CallClock::start(limits);
+        let turn = tokio::select! {
+            biased;
+            turn = self.turn(caller.as_ref()) => turn,
+            expired = clock.expired() => return Err(CallFailure::unsent(self.expired(what, expired))),
+        };
+        let by_order = self.era == Era::Initialize && matches!(self.link, Link::Process(_));
+        let place = self.calls.enter(what, caller, &clock);
+        let key = place.key();
+        let stay = Some(Stay { place, turn, by_order });
+        Ok(Visit { what, clock, key, stay, unanswered: Mutex::default(), runtime: self.runtime.clone() })
+    }
+
+    async fn turn(&self, caller: &dyn Caller) -> Option<Turn> {
+        // Since 2026-07-28 the answer to a call is its question.
+        if self.era == Era::Discover {
+            return None;
+        }
+        let can_be_asked = caller.can_elicit() || caller.can_sample();
+        if !(self.calls.asks_anybody() && can_be_asked) {
+            let shared = Arc::clone(&self.turns).read_owned().await;
+            // While it waited, it may have turned out that the server asks.
+            if !(self.calls.asks_anybody() && can_be_asked) {
+                return Some(Turn::Shared(shared));
+            }
+        }
+        Some(Turn::Alone(Arc::clone(&self.turns).write_owned().await))
+    }
+}
+
+impl Visit<'_> {
+    pub(super) fn key(&self) -> CallKey {
+        self.key
+    }
+
+    /// A request that is about to be sent.
+    pub(super) fn pending(&self) -> Pending<'_> {
+        Pending { handle: None, unanswered: &self.unanswered }
+    }
+}
+
+impl Drop for Visit<'_> {
+    fn drop(&mut self) {
+        let handle = self.unanswered.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        if let (Some(stay), Some(handle)) = (self.stay.take(), handle) {
+            stay.place.give_up();
+            self.runtime.spawn(leave(stay, handle));
+        }
+    }
+}
+
+/// Tells the server that nobody waits any more. Until it shows that it has read that, a question of its may still belong to
+/// this call, and must not be taken for that of whoever comes next.
+async fn leave(stay: Stay, handle: RequestHandle<RoleClient>) {
+    let peer = handle.peer.clone();
+    handle.cancel(Some("the caller no longer waits".to_owned())).await.unwrap_or_default();
+    let Stay { place, turn, by_order } = stay;
+    if by_order {
+        let answered = answer_to_ping(&peer);
+        tokio::pin!(answered);
+        if tokio::time::timeout(TURN_ENDS, &mut answered).await.is_err() {
+            drop(turn);
+            let _ = tokio::time::timeout(PLACE_ENDS, answered).await;
+        }
+    }
+    drop(place);
+}
+
+/// Resolves with the answer, whatever it is, or the connection's end.
+async fn answer_to_ping(peer: &Peer<RoleClient>) {
+    let ping = ClientRequest::PingRequest(PingRequest::default());
+    if let Ok(handle) = peer.send_cancellable_request(ping, PeerRequestOptions::no_options()).await {
+        let _ = handle.rx.await;
+    }
+}
+
+/// A request that was sent. Dropped before its answer, it is cancelled at the server when the visit ends.
+pub(super) struct Pending<'a> {
+    handle: Option<RequestHandle<RoleClient>>,
+    unanswered: &'a Mutex<Option<RequestHandle<RoleClient>>>,
+}
+
+impl Pending<'_> {
+    pub(super) async fn answer(&mut self, handle: RequestHandle<RoleClient>) -> std::result::Result<ServerResult, ServiceError> {
+        (&mut self.handle.insert(handle).rx).await.map_err(|_| ServiceError::TransportClosed)?
+    }
+
+    /// There is nothing left to cancel.
+    pub(super) fn settle(&mut self) {
+        self.handle = None;
+    }
+}
+
+impl Drop for Pending<'_> {
+    fn drop(&mut self) {
+        if let Some(handle) = self.handle.take() {
+            *self.unanswered.lock().unwrap_or_else(PoisonError::into_inner) = Some(handle);
+        }
+    }
+}

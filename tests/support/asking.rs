@@ -1,0 +1,247 @@
+//! What the tests of questions share: a gateway on one fixture server, people who answer in their own way, and what was told.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use hyperlight_mcp::client::ElicitationAnswer;
+use hyperlight_mcp::gateway::{Answer, CallOptions, Callbacks, ElicitationQuestion, EventListener, SamplingQuestion};
+use hyperlight_mcp::sandbox::{Stop, StopReason};
+use hyperlight_mcp::{Gateway, GatewayOptions, Result};
+use serde_json::{Value as Json, json};
+
+use super::{FIXTURE, Scene, emulated, object};
+
+/// The server of all these tests.
+pub const ONE: &str = "one";
+
+pub type Reaction<Question, T> = Box<dyn Fn(Question) -> Answer<T> + Send + Sync>;
+
+/// Somebody who can be asked, and what they were asked.
+#[derive(Default)]
+pub struct Person {
+    elicit: Option<Reaction<ElicitationQuestion, ElicitationAnswer>>,
+    sample: Option<Reaction<SamplingQuestion, Json>>,
+    asked: Mutex<Vec<Json>>,
+}
+
+impl Person {
+    pub fn reacting(elicit: impl Fn(ElicitationQuestion) -> Answer<ElicitationAnswer> + Send + Sync + 'static) -> Arc<Self> {
+        Arc::new(Self { elicit: Some(Box::new(elicit)), ..Self::default() })
+    }
+
+    /// Says the same to everything.
+    pub fn saying(answer: ElicitationAnswer) -> Arc<Self> {
+        Self::reacting(move |_| ready(Ok(answer.clone())))
+    }
+
+    /// Fills in the form that the fixture shows by default.
+    pub fn answering(text: &str) -> Arc<Self> {
+        Self::saying(ElicitationAnswer::Accept(Some(json!({ "answer": text }))))
+    }
+
+    /// Never answers. Whether they are still being waited for shows in the second part, as long as that can be upgraded.
+    pub fn silent() -> (Arc<Self>, std::sync::Weak<()>) {
+        let thinking = Arc::new(());
+        let waited_for = Arc::downgrade(&thinking);
+        let thinking = Mutex::new(Some(thinking));
+        let person = Self::reacting(move |_| {
+            let thinking = lock(&thinking).take();
+            Box::pin(async move {
+                let _thinking = thinking;
+                std::future::pending().await
+            })
+        });
+        (person, waited_for)
+    }
+
+    /// A model that can be asked, and nobody else.
+    pub fn modelling(sample: impl Fn(SamplingQuestion) -> Answer<Json> + Send + Sync + 'static) -> Arc<Self> {
+        Arc::new(Self { sample: Some(Box::new(sample)), ..Self::default() })
+    }
+
+    pub fn asked(&self) -> Vec<Json> {
+        lock(&self.asked).clone()
+    }
+
+    pub fn messages(&self) -> Vec<String> {
+        self.asked().iter().map(|question| question["message"].as_str().unwrap().to_owned()).collect()
+    }
+}
+
+impl Callbacks for Person {
+    fn can_elicit(&self) -> bool {
+        self.elicit.is_some()
+    }
+
+    fn elicit(&self, question: &ElicitationQuestion) -> Option<Answer<ElicitationAnswer>> {
+        let elicit = self.elicit.as_ref()?;
+        lock(&self.asked).push(json!(question));
+        Some(elicit(question.clone()))
+    }
+
+    fn can_sample(&self) -> bool {
+        self.sample.is_some()
+    }
+
+    fn sample(&self, question: &SamplingQuestion) -> Option<Answer<Json>> {
+        let sample = self.sample.as_ref()?;
+        lock(&self.asked).push(json!(question));
+        Some(sample(question.clone()))
+    }
+}
+
+pub fn ready<T: Send + 'static>(answer: Result<T>) -> Answer<T> {
+    Box::pin(async move { answer })
+}
+
+/// What was told, in the order in which it was.
+#[derive(Clone, Default)]
+pub struct Told(Arc<Mutex<Vec<Json>>>);
+
+impl Told {
+    pub fn listener(&self) -> EventListener {
+        let told = self.clone();
+        Arc::new(move |event| lock(&told.0).push(event))
+    }
+
+    pub fn all(&self, kind: &str) -> Vec<Json> {
+        lock(&self.0).iter().filter(|event| event["type"] == kind).cloned().collect()
+    }
+
+    /// Why questions reached nobody.
+    pub fn cancelled(&self) -> Vec<String> {
+        self.all("elicitation-cancelled")
+            .iter()
+            .map(|event| {
+                assert_eq!(event["server"], ONE);
+                event["reason"].as_str().unwrap().to_owned()
+            })
+            .collect()
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A gateway on the fixture as server `one`, approved and enabled.
+pub struct Room {
+    pub scene: Scene,
+    pub gateway: Gateway,
+    pub told: Told,
+    remote: Option<Remote>,
+}
+
+/// A fixture that serves HTTP; it ends with this.
+struct Remote(Child);
+
+impl Drop for Remote {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Room {
+    pub async fn open(flags: &[&str]) -> Self {
+        Self::with(flags, &json!({}), None).await
+    }
+
+    /// With more keys in the server's entry, and somebody whom the gateway asks.
+    pub async fn with(flags: &[&str], more: &Json, person: Option<&Arc<Person>>) -> Self {
+        let scene = Scene::new();
+        let entry = json!({ "command": FIXTURE, "args": scene.arguments(ONE, flags) });
+        Self::of(scene, entry, more, person, None).await
+    }
+
+    /// The fixture over HTTP.
+    pub async fn remote(flags: &[&str], person: Option<&Arc<Person>>) -> Self {
+        let scene = Scene::new();
+        let mut command = Command::new(FIXTURE);
+        command.args(scene.arguments(ONE, flags)).arg("--http").stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let url = serde_json::from_str::<Json>(&line).unwrap()["url"].clone();
+        Self::of(scene, json!({ "type": "http", "url": url }), &json!({}), person, Some(Remote(child))).await
+    }
+
+    /// Another gateway with the same state, after this one's end. Without other flags, the server is the same.
+    pub async fn reopened(self, flags: &[&str]) -> Self {
+        self.gateway.close().await;
+        let entry = json!({ "command": FIXTURE, "args": self.scene.arguments(ONE, flags) });
+        Self::of(self.scene, entry, &json!({}), None, self.remote).await
+    }
+
+    async fn of(scene: Scene, mut entry: Json, more: &Json, person: Option<&Arc<Person>>, remote: Option<Remote>) -> Self {
+        let told = Told::default();
+        let mut options = GatewayOptions::new(scene.watchdog_program(), tokio::runtime::Handle::current());
+        entry["confirm"] = json!("never");
+        entry.as_object_mut().unwrap().extend(object(more.clone()));
+        options.config = Some(json!({ "mcpServers": { ONE: entry } }));
+        options.state_dir = Some(scene.path("state"));
+        options.workspace_folder = Some(scene.path(""));
+        options.on_event = Some(told.listener());
+        options.callbacks = person.map(|person| Arc::clone(person) as Arc<dyn Callbacks>);
+        if emulated() {
+            options.limits.connect_timeout_ms *= 8;
+        }
+        let gateway = Gateway::open(options).unwrap();
+        gateway.approve(ONE, None, None).await.unwrap();
+        gateway.enable(ONE).unwrap();
+        Self { scene, gateway, told, remote }
+    }
+
+    /// Calls for nobody in particular: what the server asks goes to the gateway's.
+    pub async fn call(&self, tool: &str, arguments: Json) -> Result<Json> {
+        self.call_with(tool, arguments, CallOptions::default(), &Stop::new()).await
+    }
+
+    pub async fn call_for(&self, person: &Arc<Person>, tool: &str, arguments: Json) -> Result<Json> {
+        self.call_with(tool, arguments, for_person(person), &Stop::new()).await
+    }
+
+    /// What a tool that asks gives, for this person: the structured content.
+    pub async fn ask(&self, person: &Arc<Person>, tool: &str, arguments: Json) -> Json {
+        self.call_for(person, tool, arguments).await.unwrap()["structuredContent"].take()
+    }
+
+    /// The same for a call that has to wait: it is not even sent before the one in flight is stopped.
+    pub async fn ask_after(&self, person: &Arc<Person>, in_flight: &Stop) -> Json {
+        let sent = || self.scene.events(ONE).iter().filter(|event| event["name"] == "elicit").count();
+        let before = sent();
+        let asking = self.ask(person, "elicit", json!({}));
+        tokio::pin!(asking);
+        tokio::select! {
+            result = &mut asking => panic!("it did not wait: {result}"),
+            // Long enough for a call that does not wait.
+            () = tokio::time::sleep(Duration::from_millis(100)) => {}
+        }
+        assert_eq!(sent(), before);
+        in_flight.stop(StopReason::Aborted);
+        asking.await
+    }
+
+    pub async fn call_with(&self, tool: &str, arguments: Json, options: CallOptions, stop: &Stop) -> Result<Json> {
+        self.gateway.call_tool(ONE, tool, object(arguments), options, stop).await
+    }
+}
+
+pub fn for_person(person: &Arc<Person>) -> CallOptions {
+    CallOptions { callbacks: Some(Arc::clone(person) as Arc<dyn Callbacks>), ..CallOptions::default() }
+}
+
+/// The answer that [`Person::answering`] gives, as the server gets it.
+pub fn accepted(text: &str) -> Json {
+    json!({ "action": "accept", "content": { "answer": text } })
+}
+
+pub fn cancel() -> Json {
+    json!({ "action": "cancel" })
+}
+
+pub fn decline() -> Json {
+    json!({ "action": "decline" })
+}
