@@ -9,10 +9,10 @@ use secrecy::SecretString;
 use tokio_util::sync::CancellationToken;
 
 use super::callbacks::{CallScope, CallbackChain};
+use super::errands::Watched;
 use super::events::{Event, Events};
 use super::launch::search_path;
 use super::learnt::LearntServers;
-use super::offers::Watched;
 use super::options::ConfigSource;
 use super::results::Results;
 use crate::catalog::Manifest;

@@ -6,6 +6,7 @@ mod callbacks;
 mod caller;
 mod calls;
 mod core;
+mod errands;
 mod events;
 mod launch;
 mod learnt;
@@ -23,7 +24,7 @@ use serde::Serialize;
 use serde_json::{Map, Value as Json};
 use tokio_util::sync::CancellationToken;
 
-pub use crate::client::ElicitationAnswer;
+pub use crate::client::{Completed, ElicitationAnswer};
 pub use agent_modules::AgentModule;
 pub use callbacks::{Answer, ApprovalQuestion, AuthorizationQuestion, CallbackChain, Callbacks, ElicitationQuestion, SamplingQuestion};
 pub use events::{Event, EventListener};
@@ -33,10 +34,10 @@ pub use sandbox::{RunOptions, RunReport, Sandbox};
 
 use self::callbacks::CallScope;
 use self::core::{Core, filtered};
+use self::errands::Watched;
 use self::events::Events;
 use self::learnt::LearntServers;
 use self::observer::{CoreObserver, session};
-use self::offers::Watched;
 use self::results::Results;
 use crate::bridge::{ToolCall, ToolErrors, check_arguments_size, tool_result};
 use crate::client::{ConnectionState, Connections, Lease, TokenStore, Watchdog};

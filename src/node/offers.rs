@@ -14,9 +14,8 @@ use super::gateway::Gateway;
 use super::reply::{Reply, promise};
 use super::sandbox::{event_listener, event_sink, started};
 use super::{glue, options};
-use crate::client::Completed;
 use crate::error::{Error, Result};
-use crate::gateway::CallOptions;
+use crate::gateway::{CallOptions, Completed};
 use crate::sandbox::Stop;
 
 /// What is completed, as Node names it.
