@@ -186,7 +186,7 @@ impl Connection {
             if result.get("resultType").and_then(Json::as_str) != Some("input_required") {
                 return Ok(result);
             }
-            answers = self.answers(&visit, &result).await;
+            answers = self.answers(&visit, &result).await?;
             state = result.get("requestState").and_then(Json::as_str).map(ToOwned::to_owned);
         }
         let message = format!("it still asks for input after {MAX_ROUNDS} rounds");
