@@ -90,8 +90,12 @@ function startKilling(chance) {
   const timer = setInterval(() => {
     const servers = children().filter(({ name }) => name === 'fixture-server')
     if (servers.length === 0) return
-    process.kill(servers[Math.floor(chance() * servers.length)].pid, 'SIGKILL')
-    kills += 1
+    try {
+      process.kill(servers[Math.floor(chance() * servers.length)].pid, 'SIGKILL')
+      kills += 1
+    } catch {
+      // It has ended by itself meanwhile.
+    }
   }, killEvery)
   return () => {
     clearInterval(timer)

@@ -7,8 +7,10 @@ use crate::catalog::{Manifest, assign_identifiers};
 use crate::sandbox::{GuestModule, ModuleFunction};
 use crate::trust::{sanitise_json, sanitise_text};
 
-/// `host:mcp`: any tool by its raw name, and the list of tools.
+/// `host:mcp`: any tool by its raw name, the list of tools, resources and prompts.
 pub const MCP_MODULE: &str = "mcp";
+/// What it exports.
+pub(super) const MCP_FUNCTIONS: [&str; 6] = ["call", "tools", "resources", "read", "prompts", "prompt"];
 const MODULE_PREFIX: &str = "mcp-";
 
 /// The module of a server, without `host:`.
@@ -39,7 +41,7 @@ pub fn server_module(server: &str, manifest: &Manifest) -> GuestModule {
 /// The module `host:mcp`.
 pub(crate) fn mcp_module() -> GuestModule {
     let function = |name: &str| ModuleFunction { name: name.to_owned(), target: name.to_owned() };
-    GuestModule { name: MCP_MODULE.to_owned(), functions: vec![function("call"), function("tools")] }
+    GuestModule { name: MCP_MODULE.to_owned(), functions: MCP_FUNCTIONS.into_iter().map(function).collect() }
 }
 
 /// A tool as `tools()` lists it for agent code.

@@ -8,7 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use serde_json::{Map, Value as Json};
 
 use super::arguments::tool_arguments;
-use super::modules::{MCP_MODULE, catalog_entries, mcp_module, server_module, server_of};
+use super::modules::{MCP_FUNCTIONS, MCP_MODULE, catalog_entries, mcp_module, server_module, server_of};
+use super::offers::OfferCaller;
 use super::output_schema::OutputChecks;
 use super::shape::{ToolErrors, shape, tool_result};
 use crate::catalog::Manifest;
@@ -36,9 +37,10 @@ pub trait ToolCaller: Send + Sync {
 
 /// The servers that one run sees, as they were approved when it started.
 pub struct ServerCalls {
-    manifests: BTreeMap<String, Arc<Manifest>>,
+    pub(super) manifests: BTreeMap<String, Arc<Manifest>>,
     caller: Arc<dyn ToolCaller>,
-    limits: Arc<Limits>,
+    pub(super) offers: Arc<dyn OfferCaller>,
+    pub(super) limits: Arc<Limits>,
     errors: ToolErrors,
     redactor: Arc<Redactor>,
     checks: OutputChecks,
@@ -49,13 +51,14 @@ impl ServerCalls {
     #[must_use]
     pub fn new(
         manifests: BTreeMap<String, Arc<Manifest>>,
-        caller: Arc<dyn ToolCaller>,
+        caller: Arc<impl ToolCaller + OfferCaller + 'static>,
         limits: Arc<Limits>,
         errors: ToolErrors,
         redactor: Arc<Redactor>,
         checks: OutputChecks,
     ) -> Self {
-        Self { manifests, caller, limits, errors, redactor, checks, warnings: Mutex::default() }
+        let offers = Arc::clone(&caller) as Arc<dyn OfferCaller>;
+        Self { manifests, caller, offers, limits, errors, redactor, checks, warnings: Mutex::default() }
     }
 
     /// The modules that the run can import.
@@ -85,10 +88,11 @@ impl ServerCalls {
             return match function.as_str() {
                 "call" => self.call_raw(arguments, control),
                 "tools" => self.tools(arguments),
+                "resources" | "read" | "prompts" | "prompt" => self.answer_offer(&function, arguments, control),
                 other => throw(&Error::UnknownTool {
                     server: MCP_MODULE.to_owned(),
                     tool: other.to_owned(),
-                    known: vec!["call".to_owned(), "tools".to_owned()],
+                    known: MCP_FUNCTIONS.map(ToOwned::to_owned).to_vec(),
                 }),
             };
         }
@@ -116,7 +120,7 @@ impl ServerCalls {
         Ok(result)
     }
 
-    fn warn(&self, warning: Option<String>) {
+    pub(super) fn warn(&self, warning: Option<String>) {
         self.warnings.lock().unwrap_or_else(PoisonError::into_inner).extend(warning);
     }
 
@@ -136,32 +140,9 @@ impl ServerCalls {
 
     /// `tools(server?)`: what can be called.
     fn tools(&self, arguments: Arguments) -> HostReply {
-        let wanted = match arguments {
-            Arguments::Given(given) => match <[Value; 1]>::try_from(given) {
-                Ok([Value::Text(server)]) => Some(server),
-                Err(given) if given.is_empty() => None,
-                _ => {
-                    return throw(&Error::InvalidArguments {
-                        what: "tools".to_owned(),
-                        problem: "or a server's name, or nothing".to_owned(),
-                    });
-                }
-            },
-            Arguments::Oversize(_) | Arguments::Invalid(_) => {
-                return throw(&Error::InvalidArguments { what: "tools".to_owned(), problem: "or a server's name, or nothing".to_owned() });
-            }
-        };
-        if let Some(error) = wanted.as_ref().and_then(|server| self.manifest(server).err()) {
-            return throw(&error);
-        }
-        let shown = self.manifests.iter().filter(|(server, _)| wanted.as_ref().is_none_or(|wanted| wanted == *server));
-        let entries: Vec<_> =
-            shown.flat_map(|(server, manifest)| catalog_entries(server, manifest, self.limits.max_description_chars)).collect();
-        let listed = serde_json::to_value(entries).map_err(|error| Error::Internal(error.to_string()));
-        match listed.and_then(|list| self.capped("the list of tools".to_owned(), list)) {
-            Ok(list) => HostReply::Value(Value::from(list)),
-            Err(error) => throw(&error),
-        }
+        let max_chars = self.limits.max_description_chars;
+        let listed = self.listed("tools", arguments, |server, manifest| catalog_entries(server, manifest, max_chars));
+        listed.map_or_else(|error| throw(&error), HostReply::Value)
     }
 
     /// What a tool says of its failure is text about the host: it is redacted as any error is.
@@ -169,7 +150,7 @@ impl ServerCalls {
         if result.get("isError").and_then(Json::as_bool) == Some(true) { self.redactor.redact_json(&result) } else { result }
     }
 
-    fn capped(&self, what: String, json: Json) -> Result<Json> {
+    pub(super) fn capped(&self, what: String, json: Json) -> Result<Json> {
         let (size, limit) = (serde_json::to_vec(&json).map_or(0, |json| json.len()), self.limits.max_response_bytes);
         if size > limit {
             return Err(Error::ResponseTooLarge { what, size: size.to_string(), limit, limit_name: "limits.maxResponseBytes" });
@@ -177,7 +158,7 @@ impl ServerCalls {
         Ok(json)
     }
 
-    fn manifest(&self, server: &str) -> Result<&Arc<Manifest>> {
+    pub(super) fn manifest(&self, server: &str) -> Result<&Arc<Manifest>> {
         self.manifests.get(server).ok_or_else(|| Error::UnknownServer {
             server: server.to_owned(),
             place: "in this run, which sees those that were approved and enabled when it started",
@@ -203,6 +184,6 @@ fn raw_call(arguments: Arguments, limit: usize) -> Result<(String, String, Argum
     }
 }
 
-fn throw(error: &Error) -> HostReply {
+pub(super) fn throw(error: &Error) -> HostReply {
     ToolErrors::Throw.reply(error)
 }

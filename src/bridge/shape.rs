@@ -49,16 +49,16 @@ pub struct Shaped {
 /// Shapes a result of `tools/call`. `what` names the tool in errors, as `server.tool`; `limit` is `maxResponseBytes`.
 #[must_use]
 pub fn shape(what: &str, result: &Json, limit: usize, errors: ToolErrors) -> Shaped {
-    let mut shaper = Shaper { what, limit, left: limit, cut: None };
+    let mut shaper = Shaper::new(what, limit);
     let reply = match shaper.shape(result, errors) {
         Ok(reply) => reply,
         Err(error) => errors.reply(&error),
     };
-    let warning = shaper.cut.map(|bytes| format!("the text of {what} was cut from {bytes} to {limit} bytes (limits.maxResponseBytes)"));
-    Shaped { reply, warning }
+    Shaped { reply, warning: shaper.warning() }
 }
 
-struct Shaper<'a> {
+/// Shapes what a server gave, piece by piece, within one limit.
+pub(super) struct Shaper<'a> {
     what: &'a str,
     limit: usize,
     /// What is left of the limit.
@@ -67,7 +67,17 @@ struct Shaper<'a> {
     cut: Option<usize>,
 }
 
-impl Shaper<'_> {
+impl<'a> Shaper<'a> {
+    pub(super) fn new(what: &'a str, limit: usize) -> Self {
+        Self { what, limit, left: limit, cut: None }
+    }
+
+    /// What the run should be told: text that was cut.
+    pub(super) fn warning(&self) -> Option<String> {
+        let Self { what, limit, .. } = self;
+        self.cut.map(|bytes| format!("the text of {what} was cut from {bytes} to {limit} bytes (limits.maxResponseBytes)"))
+    }
+
     fn shape(&mut self, result: &Json, errors: ToolErrors) -> Result<HostReply, Error> {
         let blocks = result.get("content").and_then(Json::as_array).map(Vec::as_slice).unwrap_or_default();
         if result.get("isError").and_then(Json::as_bool) == Some(true) {
@@ -94,11 +104,11 @@ impl Shaper<'_> {
         self.take_text(&text)
     }
 
-    fn blocks(&mut self, blocks: &[Json]) -> Result<Value, Error> {
+    pub(super) fn blocks(&mut self, blocks: &[Json]) -> Result<Value, Error> {
         Ok(Value::List(blocks.iter().map(|block| self.block(block)).collect::<Result<_, _>>()?))
     }
 
-    fn block(&mut self, block: &Json) -> Result<Value, Error> {
+    pub(super) fn block(&mut self, block: &Json) -> Result<Value, Error> {
         match block.get("type").and_then(Json::as_str) {
             Some("text") => Ok(self.text(block.get("text").and_then(Json::as_str).unwrap_or_default())),
             Some("image" | "audio") => {
@@ -131,7 +141,7 @@ impl Shaper<'_> {
         Value::Text(self.take_text(text))
     }
 
-    fn resource(&mut self, resource: &Json) -> Result<Value, Error> {
+    pub(super) fn resource(&mut self, resource: &Json) -> Result<Value, Error> {
         let mut fields = vec![("uri".to_owned(), string(resource.get("uri")))];
         if let Some(kind) = resource.get("mimeType") {
             fields.push(("mimeType".to_owned(), string(Some(kind))));
@@ -179,7 +189,7 @@ impl Shaper<'_> {
     }
 
     /// Cuts on a character boundary, so that text and mark together stay within what is left.
-    fn take_text(&mut self, text: &str) -> String {
+    pub(super) fn take_text(&mut self, text: &str) -> String {
         if text.len() <= self.left {
             self.left -= text.len();
             return text.to_owned();

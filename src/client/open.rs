@@ -229,7 +229,11 @@ impl Opening<'_> {
         let service = handler.serve_with_lifecycle(transport, plan.lifecycle()).await.map_err(|error| refused(server, &error))?;
         // It serves stale answers when a fresh one cannot be had.
         service.peer().set_response_cache_config(rmcp::service::ClientCacheConfig::disabled()).await;
-        let unlisted = |error| Failed { error, refusal: Refusal::Unlisted };
+        // Where the connection still stands, the lists themselves are the reason, and not the end that follows.
+        let unlisted = |error| {
+            let refusal = if service.peer().is_transport_closed() { Refusal::Unlisted } else { Refusal::Unrelated };
+            Failed { error, refusal }
+        };
         let manifest = discover(server, service.peer()).await.map_err(unlisted)?;
         listen::keep_listening(service.peer());
         Ok((service, manifest))

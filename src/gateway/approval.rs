@@ -119,6 +119,7 @@ impl Gateway {
     async fn end(&self, name: &str) {
         self.core.registry.disable(name);
         self.core.session.forget(name);
+        self.core.watched.forget(name);
         self.core.connections.close(name).await;
     }
 

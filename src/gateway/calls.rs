@@ -101,7 +101,7 @@ impl Core {
         connection.call(request(arguments)).await.map_err(|failure| failure.error)
     }
 
-    fn call_limits(&self, server: &ServerDefinition, timeout_ms: Option<u64>) -> CallLimits {
+    pub(super) fn call_limits(&self, server: &ServerDefinition, timeout_ms: Option<u64>) -> CallLimits {
         let limit_ms = server.call_timeout_ms.unwrap_or(self.limits.call_timeout_ms);
         let most_ms = server.max_call_timeout_ms.unwrap_or(self.limits.max_call_timeout_ms);
         let timeout = Duration::from_millis(timeout_ms.unwrap_or(limit_ms).min(limit_ms));
@@ -110,23 +110,38 @@ impl Core {
 
     /// The tool, as it was approved, of a server that is enabled.
     fn callable(&self, server: &ServerDefinition, tool: &str) -> Result<Tool> {
+        let manifest = self.usable(server)?;
+        let found = manifest.tool(tool).filter(|_| server.filter.admits(tool)).cloned();
+        found.ok_or_else(|| Error::UnknownTool { server: server.name.clone(), tool: tool.to_owned(), known: manifest.tool_names() })
+    }
+
+    /// What was approved of a server that is enabled.
+    pub(super) fn usable(&self, server: &ServerDefinition) -> Result<Arc<Manifest>> {
         match self.standing(server)? {
-            Standing::Full(manifest) if self.registry.is_enabled(&server.name) => {
-                let found = manifest.tool(tool).filter(|_| server.filter.admits(tool)).cloned();
-                found.ok_or_else(|| Error::UnknownTool { server: server.name.clone(), tool: tool.to_owned(), known: manifest.tool_names() })
-            }
+            Standing::Full(manifest) if self.registry.is_enabled(&server.name) => Ok(manifest),
             Standing::Full(_) => Err(Error::NotEnabled { server: server.name.clone() }),
             Standing::Command => Err(Error::NotApproved { server: server.name.clone(), reason: "its tools are not".to_owned() }),
             Standing::Unapproved(lack) => Err(Error::NotApproved { server: server.name.clone(), reason: lack.to_string() }),
         }
     }
 
-    fn is_allowed(&self, scope: &CallScope, server: &str, tool: &str) -> bool {
+    pub(super) fn is_allowed(&self, scope: &CallScope, server: &str, tool: &str) -> bool {
         scope.allows(server, tool) || self.session.allows(server, tool)
     }
 
     /// Asks a person, and remembers what was said for more than this call.
     async fn ask(&self, scope: &CallScope, question: ApprovalQuestion) -> Result<()> {
+        let (server, tool) = (question.server.clone(), question.tool.clone());
+        match self.decide(scope, question).await? {
+            Decision::Run => scope.allow(&server, &tool),
+            Decision::Session => self.session.allow(&server, &tool),
+            Decision::Once | Decision::Deny => {}
+        }
+        Ok(())
+    }
+
+    /// Asks a person. An answer that is no yes is an error.
+    pub(super) async fn decide(&self, scope: &CallScope, question: ApprovalQuestion) -> Result<Decision> {
         let (server, tool) = (question.server.clone(), question.tool.clone());
         let denied = |reason: String| Err(Error::CallDenied { server: server.clone(), tool: tool.clone(), reason });
         let Some(answer) = scope.callbacks.approve_call(&question) else {
@@ -136,22 +151,14 @@ impl Core {
             ));
         };
         match answer.await {
-            Ok(Decision::Once) => Ok(()),
-            Ok(Decision::Run) => {
-                scope.allow(&server, &tool);
-                Ok(())
-            }
-            Ok(Decision::Session) => {
-                self.session.allow(&server, &tool);
-                Ok(())
-            }
             Ok(Decision::Deny) => denied("it was denied by onApproval".to_owned()),
+            Ok(decision) => Ok(decision),
             Err(error) => denied(format!("onApproval failed: {error}")),
         }
     }
 
     /// Where another process took an approval back, or its time is over, what is still live here ends.
-    async fn end_unapproved(&self, name: &str) {
+    pub(super) async fn end_unapproved(&self, name: &str) {
         let standing = self.registry.server(name).and_then(|server| self.standing(&server));
         if matches!(standing, Ok(Standing::Unapproved(_))) {
             self.connections.close(name).await;
@@ -159,7 +166,7 @@ impl Core {
     }
 
     /// Why a server that was live is so no longer.
-    fn refusal(&self, name: &str) -> Error {
+    pub(super) fn refusal(&self, name: &str) -> Error {
         let standing = self.registry.server(name).and_then(|server| self.standing(&server));
         match standing {
             Ok(Standing::Full(_)) => Error::NotEnabled { server: name.to_owned() },

@@ -9,6 +9,7 @@ use secrecy::SecretString;
 use tokio_util::sync::CancellationToken;
 
 use super::callbacks::{CallScope, CallbackChain};
+use super::errands::Watched;
 use super::events::{Event, Events};
 use super::launch::search_path;
 use super::learnt::LearntServers;
@@ -41,6 +42,7 @@ pub(super) struct Core {
     pub(super) closed: CancellationToken,
     pub(super) redactor: Arc<Redactor>,
     pub(super) results: Results,
+    pub(super) watched: Watched,
     pub(super) events: Events,
     pub(super) callbacks: CallbackChain,
     /// What a person allowed as long as the gateway is open.
@@ -90,6 +92,9 @@ impl Core {
         }
         let live = connection.manifest().await?;
         self.report_drift(server, &live)?;
+        if connection.renewed().is_some() {
+            self.watch_again(server, &connection).await;
+        }
         Ok(connection)
     }
 

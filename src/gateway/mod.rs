@@ -6,10 +6,12 @@ mod callbacks;
 mod caller;
 mod calls;
 mod core;
+mod errands;
 mod events;
 mod launch;
 mod learnt;
 mod observer;
+mod offers;
 mod options;
 mod reload;
 mod results;
@@ -22,7 +24,7 @@ use serde::Serialize;
 use serde_json::{Map, Value as Json};
 use tokio_util::sync::CancellationToken;
 
-pub use crate::client::ElicitationAnswer;
+pub use crate::client::{Completed, ElicitationAnswer};
 pub use agent_modules::AgentModule;
 pub use callbacks::{Answer, ApprovalQuestion, AuthorizationQuestion, CallbackChain, Callbacks, ElicitationQuestion, SamplingQuestion};
 pub use events::{Event, EventListener};
@@ -32,6 +34,7 @@ pub use sandbox::{RunOptions, RunReport, Sandbox};
 
 use self::callbacks::CallScope;
 use self::core::{Core, filtered};
+use self::errands::Watched;
 use self::events::Events;
 use self::learnt::LearntServers;
 use self::observer::{CoreObserver, session};
@@ -136,6 +139,7 @@ impl Gateway {
             closed: CancellationToken::new(),
             redactor: Arc::clone(redactor),
             results: Results::new(options.schema_violations),
+            watched: Watched::default(),
             events,
             session: session(&callbacks),
             callbacks,

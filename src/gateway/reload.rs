@@ -60,6 +60,7 @@ impl Gateway {
         for name in &report.removed {
             self.core.registry.disable(name);
             self.core.session.forget(name);
+            self.core.watched.forget(name);
             self.core.connections.close(name).await;
         }
         for warning in warnings {

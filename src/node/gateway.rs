@@ -31,8 +31,8 @@ const WATCHDOG: &str = "hyperlight-mcp-watchdog";
 /// ```
 #[napi]
 pub struct Gateway {
-    core: Core,
-    inner: crate::gateway::Gateway,
+    pub(super) core: Core,
+    pub(super) inner: crate::gateway::Gateway,
     events: Option<EventSink>,
 }
 
@@ -251,7 +251,7 @@ impl Gateway {
 
 impl Gateway {
     /// A method whose arguments and result are plain data.
-    fn method<'env, const N: usize, A, T, F, W>(
+    pub(super) fn method<'env, const N: usize, A, T, F, W>(
         &self,
         env: &'env Env,
         name: &'static str,

@@ -7,6 +7,7 @@ mod callbacks;
 mod gateway;
 mod glue;
 mod host_module;
+mod offers;
 mod options;
 mod reply;
 mod runtime;

@@ -7,6 +7,8 @@ use serde_json::Value as Json;
 use crate::catalog::Tool;
 use crate::config::Confirm;
 
+const ALWAYS: &str = "the server's calls are always confirmed (confirm: \"always\")";
+
 /// What a call must pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Gate {
@@ -46,11 +48,17 @@ pub fn gate(confirm: Confirm, tool: &Tool) -> Gate {
     let hint = |name: &str| tool.annotations.as_ref().and_then(|hints| hints.get(name)).and_then(Json::as_bool);
     match confirm {
         Confirm::Never => Gate::Open,
-        Confirm::Always => Gate::Ask("the server's calls are always confirmed (confirm: \"always\")"),
+        Confirm::Always => Gate::Ask(ALWAYS),
         Confirm::Writes if hint("readOnlyHint") == Some(true) => Gate::Open,
         Confirm::Writes if hint("destructiveHint") == Some(true) => Gate::Ask("the tool says that it can destroy data"),
         Confirm::Writes => Gate::Ask("the tool is not approved as read-only"),
     }
+}
+
+/// The same for resources and prompts, which are read.
+#[must_use]
+pub fn read_gate(confirm: Confirm) -> Gate {
+    if confirm == Confirm::Always { Gate::Ask(ALWAYS) } else { Gate::Open }
 }
 
 #[cfg(test)]

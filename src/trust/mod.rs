@@ -25,7 +25,7 @@ pub use digest::{manifest_digest, tool_digest};
 pub use document::{Approval, Content, read as read_approvals};
 pub use drift::{Changes, Difference, Drift, Item, ToolStanding, differences, tool_standing};
 pub use executable::{Executable, Executables};
-pub use gate::{Decision, Gate, gate};
+pub use gate::{Decision, Gate, gate, read_gate};
 pub use key::MachineKey;
 pub use offers::{
     PromptSummary, ResourceSummary, ResourceTemplateSummary, filter_manifest, filter_warnings, shown_prompt, shown_resource, shown_template,

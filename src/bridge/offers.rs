@@ -1,0 +1,349 @@
+//! Resources and prompts for a guest: `resources`, `read`, `prompts` and `prompt` of `host:mcp`.
+
+use std::future::Future;
+use std::pin::Pin;
+
+use serde::Serialize;
+use serde_json::{Map, Value as Json};
+
+use super::arguments::check_size;
+use super::server_calls::{ServerCalls, throw};
+use super::shape::Shaper;
+use crate::catalog::{Manifest, PromptArgument};
+use crate::client::OfferRequest;
+use crate::error::{Error, Result};
+use crate::sandbox::{Arguments, HostReply, RunControl, Value};
+use crate::trust::{shown_prompt, shown_resource, shown_template};
+
+/// A request that is to be sent.
+#[derive(Debug)]
+pub struct OfferCall {
+    pub server: String,
+    pub request: OfferRequest,
+    /// The run that it belongs to, whose clock stands while a person is asked.
+    pub control: Option<RunControl>,
+}
+
+/// Sends a request to a server. What is beneath (approval, connection, time-out) is the caller's.
+pub trait OfferCaller: Send + Sync {
+    /// The server's result, unparsed. Dropping the future cancels the request.
+    fn offer(&self, call: OfferCall) -> Pin<Box<dyn Future<Output = Result<Json>> + Send>>;
+}
+
+/// A resource or a template, as agent code and agents list it. URIs are the server's own.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ResourceEntry {
+    pub server: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub uri: Option<String>,
+    /// In the place of a URI.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub uri_template: Option<String>,
+    pub name: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mime_type: Option<String>,
+}
+
+/// A prompt, as agent code and agents list it. The name is the server's own.
+#[derive(Debug, Clone, Serialize)]
+pub struct PromptEntry {
+    pub server: String,
+    pub name: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    pub arguments: Vec<PromptArgument>,
+}
+
+/// What may be read of a server: its resources, then its templates.
+#[must_use]
+pub fn resource_entries(server: &str, manifest: &Manifest, max_chars: usize) -> Vec<ResourceEntry> {
+    let resources = manifest.resources.iter().map(|resource| {
+        let shown = shown_resource(resource, max_chars);
+        ResourceEntry {
+            server: server.to_owned(),
+            uri: Some(resource.uri.clone()),
+            uri_template: None,
+            name: shown.name,
+            title: shown.title,
+            description: shown.description,
+            mime_type: shown.mime_type,
+        }
+    });
+    let templates = manifest.resource_templates.iter().map(|template| {
+        let shown = shown_template(template, max_chars);
+        ResourceEntry {
+            server: server.to_owned(),
+            uri: None,
+            uri_template: Some(template.uri_template.clone()),
+            name: shown.name,
+            title: shown.title,
+            description: shown.description,
+            mime_type: shown.mime_type,
+        }
+    });
+    resources.chain(templates).collect()
+}
+
+/// A server's prompts.
+#[must_use]
+pub fn prompt_entries(server: &str, manifest: &Manifest, max_chars: usize) -> Vec<PromptEntry> {
+    let entry = |prompt| {
+        let shown = shown_prompt(prompt, max_chars);
+        PromptEntry {
+            server: server.to_owned(),
+            name: prompt.name.clone(),
+            title: shown.title,
+            description: shown.description,
+            // Arguments are given by these names: they stay what they are.
+            arguments: prompt
+                .arguments
+                .iter()
+                .zip(shown.arguments)
+                .map(|(raw, shown)| PromptArgument { name: raw.name.clone(), ..shown })
+                .collect(),
+        }
+    };
+    manifest.prompts.iter().map(entry).collect()
+}
+
+/// What a prompt is filled in with. MCP knows texts alone: numbers and booleans become theirs.
+///
+/// # Errors
+/// `ERR_INVALID_ARGUMENTS`, `ERR_ARGUMENTS_TOO_LARGE`.
+pub fn prompt_arguments(what: &str, given: Map<String, Json>, limit: usize) -> Result<Map<String, Json>> {
+    let mut texts = Map::new();
+    for (name, value) in given {
+        let text = match value {
+            Json::String(text) => text,
+            Json::Number(number) => number.to_string(),
+            Json::Bool(flag) => flag.to_string(),
+            Json::Null => continue,
+            Json::Array(_) | Json::Object(_) => {
+                return Err(Error::InvalidArguments { what: what.to_owned(), problem: format!("of texts, which \"{name}\" is none of") });
+            }
+        };
+        texts.insert(name, Json::String(text));
+    }
+    check_size(what, &texts, limit)?;
+    Ok(texts)
+}
+
+/// What was read, as a guest gets it: an embedded resource, a list of several, `null` for none; and what was cut.
+fn shape_contents(what: &str, result: &Json, limit: usize) -> Result<(Value, Option<String>)> {
+    let mut shaper = Shaper::new(what, limit);
+    let contents = result.get("contents").and_then(Json::as_array).ok_or_else(|| malformed(what, "contents"))?;
+    let value = match contents.as_slice() {
+        [] => Value::Null,
+        [one] => shaper.resource(one)?,
+        several => Value::List(several.iter().map(|content| shaper.resource(content)).collect::<Result<_>>()?),
+    };
+    Ok((value, shaper.warning()))
+}
+
+/// A prompt that was filled in: `{ description?, messages: [{ role, content }] }`.
+fn shape_prompt(what: &str, result: &Json, limit: usize) -> Result<(Value, Option<String>)> {
+    let mut shaper = Shaper::new(what, limit);
+    let mut fields = Vec::new();
+    if let Some(description) = result.get("description").and_then(Json::as_str) {
+        fields.push(("description".to_owned(), Value::Text(shaper.take_text(description))));
+    }
+    let messages = result.get("messages").and_then(Json::as_array).ok_or_else(|| malformed(what, "messages"))?;
+    let mut message = |message: &Json| {
+        let content = match message.get("content") {
+            Some(Json::Array(blocks)) => shaper.blocks(blocks)?,
+            Some(block) => shaper.block(block)?,
+            None => Value::Null,
+        };
+        let role = message.get("role").and_then(Json::as_str).unwrap_or_default();
+        Ok(Value::record([("role", Value::from(role)), ("content", content)]))
+    };
+    let messages = messages.iter().map(&mut message).collect::<Result<_>>()?;
+    fields.push(("messages".to_owned(), Value::List(messages)));
+    Ok((Value::Record(fields), shaper.warning()))
+}
+
+fn malformed(what: &str, missing: &str) -> Error {
+    let (server, tool) = what.split_once('.').unwrap_or((what, ""));
+    Error::Protocol { server: server.to_owned(), tool: tool.to_owned(), code: 0, message: format!("its answer has no {missing}") }
+}
+
+impl ServerCalls {
+    /// `resources(server?)`, `read(server, uri)`, `prompts(server?)`, `prompt(server, name, arguments?)`: values, or exceptions with a code.
+    pub(super) fn answer_offer(&self, function: &str, arguments: Arguments, control: &RunControl) -> HostReply {
+        let max_chars = self.limits.max_description_chars;
+        let outcome = match function {
+            "resources" => self.listed("resources", arguments, |server, manifest| resource_entries(server, manifest, max_chars)),
+            "prompts" => self.listed("prompts", arguments, |server, manifest| prompt_entries(server, manifest, max_chars)),
+            "read" => self.read(arguments, control),
+            _ => self.prompt(arguments, control),
+        };
+        outcome.map_or_else(|error| throw(&error), HostReply::Value)
+    }
+
+    fn read(&self, arguments: Arguments, control: &RunControl) -> Result<Value> {
+        let mut given = given("read", arguments, self.limits.max_argument_bytes)?.into_iter();
+        let (Some(Value::Text(server)), Some(Value::Text(uri)), None) = (given.next(), given.next(), given.next()) else {
+            return Err(invalid("read", "but a server's name and a URI: read(server, uri)"));
+        };
+        self.manifest(&server)?;
+        let what = format!("{server}.{uri}");
+        let result = self.request(server, OfferRequest::Read { uri }, control)?;
+        let (value, warning) = shape_contents(&what, &result, self.limits.max_response_bytes)?;
+        self.warn(warning);
+        Ok(value)
+    }
+
+    fn prompt(&self, arguments: Arguments, control: &RunControl) -> Result<Value> {
+        let limit = self.limits.max_argument_bytes;
+        let mut given = given("prompt", arguments, limit)?.into_iter();
+        let (Some(Value::Text(server)), Some(Value::Text(name)), fields, None) = (given.next(), given.next(), given.next(), given.next())
+        else {
+            return Err(invalid("prompt", "after a server's and a prompt's name: prompt(server, name, { … })"));
+        };
+        self.manifest(&server)?;
+        let what = format!("{server}.{name}");
+        let fields = match fields.map(Value::into_json) {
+            None => Map::new(),
+            Some(Json::Object(fields)) => fields,
+            Some(_) => return Err(invalid(&what, "or be left out")),
+        };
+        let arguments = prompt_arguments(&what, fields, limit)?;
+        let result = self.request(server, OfferRequest::Prompt { name, arguments }, control)?;
+        let (value, warning) = shape_prompt(&what, &result, self.limits.max_response_bytes)?;
+        self.warn(warning);
+        Ok(value)
+    }
+
+    fn request(&self, server: String, request: OfferRequest, control: &RunControl) -> Result<Json> {
+        let call = OfferCall { server, request, control: Some(control.clone()) };
+        // The run has ended: the guest is ended as well, nobody reads this.
+        control.wait(self.offers.offer(call)).unwrap_or(Err(Error::Aborted { what: "run" }))
+    }
+
+    /// The entries of one server, or of all.
+    pub(super) fn listed<T: Serialize>(
+        &self,
+        what: &str,
+        arguments: Arguments,
+        entries: impl Fn(&str, &Manifest) -> Vec<T>,
+    ) -> Result<Value> {
+        let wanted = match given(what, arguments, self.limits.max_argument_bytes)?.as_slice() {
+            [] => None,
+            [Value::Text(server)] => Some(server.clone()),
+            _ => return Err(invalid(what, "or a server's name, or nothing")),
+        };
+        if let Some(server) = &wanted {
+            self.manifest(server)?;
+        }
+        let shown = self.manifests.iter().filter(|(server, _)| wanted.as_ref().is_none_or(|wanted| wanted == *server));
+        let all: Vec<T> = shown.flat_map(|(server, manifest)| entries(server, manifest)).collect();
+        let list = serde_json::to_value(all).map_err(|error| Error::Internal(error.to_string()))?;
+        Ok(Value::from(self.capped(format!("the list of {what}"), list)?))
+    }
+}
+
+fn given(what: &str, arguments: Arguments, limit: usize) -> Result<Vec<Value>> {
+    match arguments {
+        Arguments::Given(given) => Ok(given),
+        Arguments::Oversize(size) => Err(Error::ArgumentsTooLarge { what: what.to_owned(), size, limit }),
+        Arguments::Invalid(problem) => Err(invalid(what, &format!("which JSON can carry: {problem}"))),
+    }
+}
+
+fn invalid(what: &str, problem: &str) -> Error {
+    Error::InvalidArguments { what: what.to_owned(), problem: problem.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn record(fields: &[(&str, &str)]) -> Value {
+        Value::Record(fields.iter().map(|(name, text)| ((*name).to_owned(), Value::from(*text))).collect())
+    }
+
+    #[test]
+    fn one_content_is_an_embedded_resource_and_several_are_a_list() {
+        let text = json!({ "uri": "a:b", "mimeType": "text/plain", "text": "x" });
+        let blob = json!({ "uri": "a:c", "blob": "AAEC" });
+        let shaped = |contents: Json| shape_contents("s.a:b", &json!({ "contents": contents }), 99).unwrap();
+        let one = record(&[("uri", "a:b"), ("mimeType", "text/plain"), ("text", "x")]);
+        assert_eq!(shaped(json!([text])), (one.clone(), None));
+        let bytes = Value::record([("uri", Value::from("a:c")), ("data", Value::Bytes(vec![0, 1, 2]))]);
+        assert_eq!(shaped(json!([text, blob])), (Value::List(vec![one, bytes]), None));
+        assert_eq!(shaped(json!([])), (Value::Null, None));
+    }
+
+    #[test]
+    fn text_over_the_limit_is_cut_and_bytes_are_refused() {
+        let result = json!({ "contents": [{ "uri": "a:b", "text": "x".repeat(300) }] });
+        let (value, warning) = shape_contents("s.a:b", &result, 200).unwrap();
+        let Value::Record(fields) = value else { panic!("no record") };
+        assert!(matches!(&fields[1].1, Value::Text(text) if text.len() <= 200 && text.ends_with("limits.maxResponseBytes]")));
+        assert!(warning.unwrap().contains("s.a:b"));
+        let blob = json!({ "contents": [{ "uri": "a:b", "blob": "A".repeat(400) }] });
+        assert_eq!(shape_contents("s.a:b", &blob, 200).unwrap_err().code(), "ERR_RESPONSE_TOO_LARGE");
+    }
+
+    #[test]
+    fn a_prompts_messages_hold_content_as_results_do() {
+        let result = json!({ "description": "d", "messages": [
+            { "role": "user", "content": { "type": "text", "text": "hi" } },
+            { "role": "assistant", "content": { "type": "resource", "resource": { "uri": "a:b", "text": "x" } } },
+            { "role": "user", "content": [{ "type": "text", "text": "a" }, { "type": "image", "mimeType": "i/p", "data": "AA==" }] },
+        ] });
+        let (value, warning) = shape_prompt("s.p", &result, 99).unwrap();
+        let message = |role: &str, content: Value| Value::record([("role", Value::from(role)), ("content", content)]);
+        let image = Value::record([("mimeType", Value::from("i/p")), ("data", Value::Bytes(vec![0]))]);
+        let messages = vec![
+            message("user", Value::from("hi")),
+            message("assistant", record(&[("uri", "a:b"), ("text", "x")])),
+            message("user", Value::List(vec![Value::from("a"), image])),
+        ];
+        assert_eq!(value, Value::record([("description", Value::from("d")), ("messages", Value::List(messages))]));
+        assert_eq!(warning, None);
+    }
+
+    #[test]
+    fn an_answer_that_is_none_names_the_server_and_what_is_missing() {
+        let error = shape_contents("s.a:b", &json!({}), 9).unwrap_err();
+        assert_eq!((error.code(), error.to_string().contains("s.a:b")), ("ERR_PROTOCOL", true), "{error}");
+        assert!(shape_prompt("s.p", &json!({ "messages": 1 }), 9).unwrap_err().to_string().contains("messages"));
+    }
+
+    #[test]
+    fn a_prompt_is_filled_in_with_texts() {
+        let fields = |given: Json| prompt_arguments("s.p", given.as_object().unwrap().clone(), 40);
+        assert_eq!(
+            json!(fields(json!({ "a": "x", "n": 3, "b": true, "none": null })).unwrap()),
+            json!({ "a": "x", "n": "3", "b": "true" })
+        );
+        assert_eq!(fields(json!({ "a": ["x"] })).unwrap_err().code(), "ERR_INVALID_ARGUMENTS");
+        assert_eq!(fields(json!({ "a": "x".repeat(40) })).unwrap_err().code(), "ERR_ARGUMENTS_TOO_LARGE");
+    }
+
+    #[test]
+    fn entries_keep_what_calls_are_made_with_and_sanitise_the_rest() {
+        let manifest: Manifest = serde_json::from_value(json!({
+            "protocolVersion": "", "serverName": "", "serverVersion": "", "tools": [],
+            "resources": [{ "uri": "a:\u{200b}b", "name": "n\u{200b}", "description": "\u{202e}d" }],
+            "resourceTemplates": [{ "uriTemplate": "a:{x}", "name": "t" }],
+            "prompts": [{ "name": "p\u{200b}", "arguments": [{ "name": "x\u{200b}", "description": "\u{202e}d", "required": true }] }],
+        }))
+        .unwrap();
+        assert_eq!(
+            json!(resource_entries("s", &manifest, 99)),
+            json!([{ "server": "s", "uri": "a:\u{200b}b", "name": "n", "description": "d" }, { "server": "s", "uriTemplate": "a:{x}", "name": "t" }])
+        );
+        let arguments = json!([{ "name": "x\u{200b}", "description": "d", "required": true }]);
+        assert_eq!(json!(prompt_entries("s", &manifest, 99)), json!([{ "server": "s", "name": "p\u{200b}", "arguments": arguments }]));
+    }
+}

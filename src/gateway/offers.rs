@@ -1,0 +1,175 @@
+//! Resources and prompts, as an agent asks for them.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value as Json};
+
+use super::callbacks::CallScope;
+use super::errands::{Done, Errand};
+use super::{CallOptions, Gateway};
+use crate::bridge::{PromptEntry, ResourceEntry, prompt_arguments, prompt_entries, resource_entries};
+use crate::catalog::Manifest;
+use crate::client::{Completed, OfferRequest};
+use crate::error::{Error, Result};
+use crate::sandbox::Stop;
+
+/// Completions of one request: the protocol has no more.
+const MAX_COMPLETIONS: usize = 100;
+
+impl Gateway {
+    /// What may be read of a server, as it was approved. Starts nothing.
+    ///
+    /// # Errors
+    /// `ERR_UNKNOWN_SERVER`, `ERR_NOT_APPROVED`, `ERR_NOT_ENABLED`.
+    pub fn resources(&self, name: &str) -> Result<Vec<ResourceEntry>> {
+        Ok(resource_entries(name, &*self.usable(name)?, self.core.limits.max_description_chars))
+    }
+
+    /// A server's prompts, as they were approved. Starts nothing.
+    ///
+    /// # Errors
+    /// As [`Gateway::resources`].
+    pub fn prompts(&self, name: &str) -> Result<Vec<PromptEntry>> {
+        Ok(prompt_entries(name, &*self.usable(name)?, self.core.limits.max_description_chars))
+    }
+
+    /// Reads a resource: `{ contents, meta? }`.
+    ///
+    /// # Errors
+    /// `ERR_UNKNOWN_RESOURCE`, `ERR_RESOURCE_CHANGED`, and what a call gives.
+    pub async fn read_resource(&self, name: &str, uri: &str, options: CallOptions, stop: &Stop) -> Result<Json> {
+        let errand = Errand::Ask(OfferRequest::Read { uri: uri.to_owned() });
+        let result = self.answer(name, &errand, options, stop).await?;
+        shown(name, &errand, &result, &["contents"], &[])
+    }
+
+    /// Fills in a prompt: `{ description?, messages, meta? }`.
+    ///
+    /// # Errors
+    /// `ERR_UNKNOWN_PROMPT`, `ERR_PROMPT_CHANGED`, `ERR_INVALID_ARGUMENTS`, and what a call gives.
+    pub async fn get_prompt(
+        &self,
+        name: &str,
+        prompt: &str,
+        arguments: Map<String, Json>,
+        options: CallOptions,
+        stop: &Stop,
+    ) -> Result<Json> {
+        let arguments = prompt_arguments(&format!("{name}.{prompt}"), arguments, self.core.limits.max_argument_bytes)?;
+        let errand = Errand::Ask(OfferRequest::Prompt { name: prompt.to_owned(), arguments });
+        let result = self.answer(name, &errand, options, stop).await?;
+        shown(name, &errand, &result, &["messages"], &["description"])
+    }
+
+    /// What an argument of a prompt, or a variable of a template, could be: `{ values, total?, hasMore? }`.
+    ///
+    /// # Errors
+    /// As [`Gateway::get_prompt`] and [`Gateway::read_resource`].
+    pub async fn complete(
+        &self,
+        name: &str,
+        of: Completed,
+        argument: (String, String),
+        context: Map<String, Json>,
+        options: CallOptions,
+        stop: &Stop,
+    ) -> Result<Json> {
+        let limit = self.core.limits.max_argument_bytes;
+        let context = prompt_arguments(&format!("{name}.completion/complete"), context, limit)?;
+        let (argument, value) = argument;
+        let errand = Errand::Ask(OfferRequest::Complete { of, argument, value, context });
+        let result = self.answer(name, &errand, options, stop).await?;
+        let completion = result.get("completion").cloned().unwrap_or_default();
+        let mut completion = shown(name, &errand, &completion, &["values"], &["total", "hasMore"])?;
+        if let Some(values) = completion.get_mut("values").and_then(Json::as_array_mut) {
+            values.retain(Json::is_string);
+            values.truncate(MAX_COMPLETIONS);
+        }
+        Ok(completion)
+    }
+
+    /// From now on an event tells when the resource changes, in connections that are made later as well.
+    ///
+    /// # Errors
+    /// As [`Gateway::read_resource`]; `ERR_PROTOCOL` where the server tells no changes.
+    pub async fn subscribe(&self, name: &str, uri: &str) -> Result<()> {
+        match self.run(name, &Errand::Watch(uri.to_owned()), CallOptions::default(), &Stop::new()).await? {
+            Done::Watching(watch) => self.core.watched.add(name, uri, watch),
+            Done::Answer(_) => {}
+        }
+        Ok(())
+    }
+
+    /// Takes that back.
+    ///
+    /// # Errors
+    /// As [`Gateway::subscribe`].
+    pub async fn unsubscribe(&self, name: &str, uri: &str) -> Result<()> {
+        self.core.watched.remove(name, uri);
+        self.run(name, &Errand::Unwatch(uri.to_owned()), CallOptions::default(), &Stop::new()).await?;
+        Ok(())
+    }
+
+    fn usable(&self, name: &str) -> Result<Arc<Manifest>> {
+        self.core.check_open()?;
+        let usable = self.core.registry.server(name).and_then(|server| self.core.usable(&server));
+        usable.map_err(|error| self.core.redacted(error))
+    }
+
+    async fn answer(&self, name: &str, errand: &Errand, options: CallOptions, stop: &Stop) -> Result<Json> {
+        match self.run(name, errand, options, stop).await? {
+            Done::Answer(result) => Ok(result),
+            Done::Watching(_) => Err(Error::Internal("a request was taken for a subscription".to_owned())),
+        }
+    }
+
+    async fn run(&self, name: &str, errand: &Errand, options: CallOptions, stop: &Stop) -> Result<Done> {
+        self.core.check_open()?;
+        let scope = Arc::new(CallScope::new(self.core.callbacks.within(options.callbacks), None, options.on_event));
+        let outcome = tokio::select! {
+            biased;
+            () = stop.stopped() => Err(stop.error("call", 0)),
+            () = self.core.closed.cancelled() => Err(Error::Closed { what: "gateway" }),
+            outcome = self.core.run_errand(name, errand, &scope, None, options.timeout_ms) => outcome,
+        };
+        scope.take_warnings().into_iter().for_each(|warning| self.core.events.warn(warning));
+        outcome
+    }
+}
+
+/// The fields of a result that are promised, and its `_meta`. The first ones are lists, and must be there.
+fn shown(server: &str, errand: &Errand, result: &Json, lists: &[&str], others: &[&str]) -> Result<Json> {
+    let mut fields = Map::new();
+    for name in others {
+        if let Some(value) = result.get(*name).filter(|value| !value.is_null()) {
+            fields.insert((*name).to_owned(), value.clone());
+        }
+    }
+    for name in lists {
+        let list = result.get(*name).filter(|list| list.is_array()).ok_or_else(|| Error::Protocol {
+            server: server.to_owned(),
+            tool: errand.method().to_owned(),
+            code: 0,
+            message: format!("its answer has no list of {name}"),
+        })?;
+        fields.insert((*name).to_owned(), list.clone());
+    }
+    if let Some(meta) = result.get("_meta") {
+        fields.insert("meta".to_owned(), meta.clone());
+    }
+    Ok(Json::Object(fields))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_result_without_what_it_promises_is_a_protocol_error() {
+        let errand = Errand::Ask(OfferRequest::Read { uri: "a:b".into() });
+        let result = json!({ "contents": [], "_meta": { "x": 1 }, "vendor": 2 });
+        assert_eq!(shown("s", &errand, &result, &["contents"], &[]).unwrap(), json!({ "contents": [], "meta": { "x": 1 } }));
+        assert_eq!(shown("s", &errand, &json!({ "contents": {} }), &["contents"], &[]).unwrap_err().code(), "ERR_PROTOCOL");
+    }
+}

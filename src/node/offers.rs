@@ -1,0 +1,226 @@
+//! The class `Gateway`, its resources and prompts.
+
+use std::num::NonZeroU64;
+
+use napi::Env;
+use napi::bindgen_prelude::{FnArgs, Object, Unknown};
+use napi_derive::napi;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value as Json};
+
+use super::callbacks::callbacks;
+use super::gateway::Gateway;
+use super::reply::{Reply, promise};
+use super::sandbox::{event_listener, event_sink, started};
+use super::{glue, options};
+use crate::error::{Error, Result};
+use crate::gateway::{CallOptions, Completed};
+use crate::sandbox::Stop;
+
+/// What is completed, as Node names it.
+#[derive(Deserialize)]
+#[serde(tag = "type", deny_unknown_fields, expecting = "must be { type: \"ref/prompt\", name } or { type: \"ref/resource\", uri }")]
+enum Reference {
+    #[serde(rename = "ref/prompt")]
+    Prompt { name: String },
+    #[serde(rename = "ref/resource")]
+    Resource { uri: String },
+}
+
+/// The argument that is being typed.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Argument {
+    name: String,
+    value: String,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+struct CompleteOptions {
+    timeout_ms: Option<NonZeroU64>,
+    context: Map<String, Json>,
+}
+
+#[napi]
+impl Gateway {
+    /// What may be read of a server: its resources, then its templates, as they were approved. Starts nothing.
+    ///
+    /// Rejects with `ERR_UNKNOWN_SERVER`, `ERR_NOT_APPROVED`, `ERR_NOT_ENABLED`.
+    #[napi(catch_unwind, ts_args_type = "server: string", ts_return_type = "Promise<ResourceEntry[]>")]
+    pub fn resources<'env>(&self, env: &'env Env, server: Unknown<'env>) -> napi::Result<Object<'env>> {
+        self.method(env, "Gateway.resources", [Some(server)], |gateway, (server,): (String,)| async move { gateway.resources(&server) })
+    }
+
+    /// Reads a resource: one that is listed, or whose URI follows an approved template. `blob` is base64 text.
+    ///
+    /// Rejects with `ERR_UNKNOWN_RESOURCE`, `ERR_RESOURCE_CHANGED`, and with what a call gives.
+    ///
+    /// ```js
+    /// const { contents } = await gateway.readResource('notes', 'note://today')
+    /// ```
+    #[napi(catch_unwind, ts_args_type = "server: string, uri: string, options?: CallOptions", ts_return_type = "Promise<ReadResult>")]
+    pub fn read_resource<'env>(
+        &self,
+        env: &'env Env,
+        server: Unknown<'env>,
+        uri: Unknown<'env>,
+        options: Option<Unknown<'env>>,
+    ) -> napi::Result<Object<'env>> {
+        const METHOD: &str = "Gateway.readResource";
+        self.call(env, METHOD, [Some(server), Some(uri), None, options], |gateway, parts, options, stop| async move {
+            let (server, uri): (String, String) = options::arguments(METHOD, &parts.names)?;
+            let options = parts.options::<options::CallOptions>(METHOD)?.timeout_ms.apply(options);
+            gateway.read_resource(&server, &uri, options, &stop).await
+        })
+    }
+
+    /// A server's prompts, as they were approved. Starts nothing.
+    ///
+    /// Rejects as `resources`.
+    #[napi(catch_unwind, ts_args_type = "server: string", ts_return_type = "Promise<PromptEntry[]>")]
+    pub fn prompts<'env>(&self, env: &'env Env, server: Unknown<'env>) -> napi::Result<Object<'env>> {
+        self.method(env, "Gateway.prompts", [Some(server)], |gateway, (server,): (String,)| async move { gateway.prompts(&server) })
+    }
+
+    /// Fills in a prompt. Arguments are texts; numbers and booleans become theirs.
+    ///
+    /// Rejects with `ERR_UNKNOWN_PROMPT`, `ERR_PROMPT_CHANGED`, and with what a call gives.
+    ///
+    /// ```js
+    /// const { messages } = await gateway.getPrompt('travel', 'plan', { place: 'Rome' })
+    /// ```
+    #[napi(
+        catch_unwind,
+        ts_args_type = "server: string, name: string, args?: Record<string, string | number | boolean>, options?: CallOptions",
+        ts_return_type = "Promise<PromptResult>"
+    )]
+    pub fn get_prompt<'env>(
+        &self,
+        env: &'env Env,
+        server: Unknown<'env>,
+        name: Unknown<'env>,
+        args: Option<Unknown<'env>>,
+        options: Option<Unknown<'env>>,
+    ) -> napi::Result<Object<'env>> {
+        const METHOD: &str = "Gateway.getPrompt";
+        self.call(env, METHOD, [Some(server), Some(name), args, options], |gateway, parts, options, stop| async move {
+            let (server, name): (String, String) = options::arguments(METHOD, &parts.names)?;
+            let options = parts.options::<options::CallOptions>(METHOD)?.timeout_ms.apply(options);
+            let arguments = object(&format!("{server}.{name}"), &parts.arguments)?;
+            gateway.get_prompt(&server, &name, arguments, options, &stop).await
+        })
+    }
+
+    /// What an argument of a prompt, or a variable of a template (`uri` is the template's text), could be. `options.context`: what was
+    /// chosen before, by argument.
+    ///
+    /// Rejects as `getPrompt` and `readResource`.
+    #[napi(
+        catch_unwind,
+        ts_args_type = "server: string, ref: CompletionReference, argument: { name: string; value: string }, options?: CompleteOptions",
+        ts_return_type = "Promise<Completion>"
+    )]
+    pub fn complete<'env>(
+        &self,
+        env: &'env Env,
+        server: Unknown<'env>,
+        reference: Unknown<'env>,
+        argument: Unknown<'env>,
+        options: Option<Unknown<'env>>,
+    ) -> napi::Result<Object<'env>> {
+        const METHOD: &str = "Gateway.complete";
+        self.call(env, METHOD, [Some(server), Some(reference), Some(argument), options], |gateway, parts, options, stop| async move {
+            let (server, reference): (String, Reference) = options::arguments(METHOD, &parts.names)?;
+            let CompleteOptions { timeout_ms, context } = parts.options(METHOD)?;
+            let Argument { name, value } = options::arguments(METHOD, &parts.arguments)?;
+            let of = match reference {
+                Reference::Prompt { name } => Completed::Prompt(name),
+                Reference::Resource { uri } => Completed::Template(uri),
+            };
+            gateway.complete(&server, of, (name, value), context, timeout_ms.apply(options), &stop).await
+        })
+    }
+
+    /// From now on an event `resource-updated` tells when the resource changes, also where the server is connected anew.
+    ///
+    /// Rejects as `readResource`; with `ERR_PROTOCOL` where the server does not tell of changes.
+    #[napi(catch_unwind, ts_args_type = "server: string, uri: string", ts_return_type = "Promise<void>")]
+    pub fn subscribe<'env>(&self, env: &'env Env, server: Unknown<'env>, uri: Unknown<'env>) -> napi::Result<Object<'env>> {
+        self.method(env, "Gateway.subscribe", [Some(server), Some(uri)], |gateway, (server, uri): (String, String)| async move {
+            gateway.subscribe(&server, &uri).await
+        })
+    }
+
+    /// Takes that back. Rejects as `readResource`.
+    #[napi(catch_unwind, ts_args_type = "server: string, uri: string", ts_return_type = "Promise<void>")]
+    pub fn unsubscribe<'env>(&self, env: &'env Env, server: Unknown<'env>, uri: Unknown<'env>) -> napi::Result<Object<'env>> {
+        self.method(env, "Gateway.unsubscribe", [Some(server), Some(uri)], |gateway, (server, uri): (String, String)| async move {
+            gateway.unsubscribe(&server, &uri).await
+        })
+    }
+}
+
+/// What the glue hands over of a call: JSON texts.
+struct Parts {
+    names: String,
+    arguments: String,
+    data: String,
+    callbacks: String,
+}
+
+impl Parts {
+    fn options<T: DeserializeOwned>(&self, method: &'static str) -> Result<T> {
+        options::read(method, &self.data, &self.callbacks)
+    }
+}
+
+/// A time that was given, in place of none.
+trait Apply {
+    fn apply(self, options: CallOptions) -> CallOptions;
+}
+
+impl Apply for Option<NonZeroU64> {
+    fn apply(self, options: CallOptions) -> CallOptions {
+        CallOptions { timeout_ms: self.map(NonZeroU64::get), ..options }
+    }
+}
+
+impl Gateway {
+    /// A call that can be aborted and whose server may ask something: `[server, what, arguments, options]`, as for `callTool`.
+    fn call<'env, W>(
+        &self,
+        env: &'env Env,
+        name: &'static str,
+        [server, what, args, options]: [Option<Unknown<'env>>; 4],
+        work: impl Fn(crate::gateway::Gateway, Parts, CallOptions, Stop) -> W + Send + Clone + 'static,
+    ) -> napi::Result<Object<'env>>
+    where
+        W: Future<Output = Result<Json>> + Send + 'static,
+    {
+        let (core, inner) = (self.core.clone(), self.inner.clone());
+        let start = env.create_function_from_closure::<(), Vec<Object<'static>>, _>(name, move |context| {
+            let env = Env::from_raw(context.env.raw());
+            let [names, arguments, data, given] = [context.get(0)?, context.get(1)?, context.get(2)?, context.get(3)?];
+            let parts = Parts { names, arguments, data, callbacks: given };
+            let asked = callbacks(&env, context.get(4)?)?;
+            let on_event = event_sink(context.get(5)?)?.map(event_listener);
+            let listeners = CallOptions { callbacks: asked, on_event, timeout_ms: None };
+            let (stop, work, gateway) = (Stop::new(), work.clone(), inner.clone());
+            let running = work(gateway, parts, listeners, stop.clone());
+            let native = promise(&env, &core, async move { Reply::new(running.await) })?;
+            started(&env, native, stop)
+        })?;
+        glue::call(env, "callTool", FnArgs::from((start, name, server, what, args, options)))
+    }
+}
+
+fn object(what: &str, json: &str) -> Result<Map<String, Json>> {
+    let invalid = |problem: String| Error::InvalidArguments { what: what.to_owned(), problem };
+    match serde_json::from_str(json) {
+        Ok(Json::Object(fields)) => Ok(fields),
+        Ok(_) => Err(invalid("or be left out".to_owned())),
+        Err(error) => Err(invalid(format!("which JSON can carry: {error}"))),
+    }
+}

@@ -1,0 +1,350 @@
+//! Resources and prompts through the gateway: what was approved can be read and filled in, by agents and by guests, and nothing else; and
+//! results against the schemas of their tools.
+
+#![cfg(target_os = "linux")]
+
+mod support;
+
+use std::sync::Arc;
+
+use hyperlight_mcp::bridge::ToolErrors;
+use hyperlight_mcp::client::Completed;
+use hyperlight_mcp::gateway::{Answer, ApprovalQuestion, CallOptions, Callbacks, RunOptions};
+use hyperlight_mcp::sandbox::{Stop, Value};
+use hyperlight_mcp::trust::{ApprovalRequest, Decision};
+use hyperlight_mcp::{Error, Result};
+use serde_json::{Value as Json, json};
+
+use support::asking::{ONE, Person, Room, for_person};
+use support::{FIXTURE, Scene, object, patience, until, within, write_script};
+
+const BOTH: [&str; 2] = ["--resources", "--prompts"];
+const BOTH_2026: [&str; 4] = ["--resources", "--prompts", "--era", "2026"];
+
+async fn read(room: &Room, uri: &str) -> Result<Json> {
+    room.gateway.read_resource(ONE, uri, CallOptions::default(), &Stop::new()).await
+}
+
+async fn prompt(room: &Room, name: &str, arguments: Json) -> Result<Json> {
+    room.gateway.get_prompt(ONE, name, object(arguments), CallOptions::default(), &Stop::new()).await
+}
+
+fn code<T>(outcome: Result<T>) -> &'static str {
+    outcome.err().map_or("no error", |error| error.code())
+}
+
+/// The requests of a method that have reached the server.
+fn requests(scene: &Scene, method: &str) -> usize {
+    scene.events(ONE).iter().filter(|event| event["event"] == "request" && event["method"] == method).count()
+}
+
+/// The value of an expression in a guest that knows all of `host:mcp`, and the run's warnings.
+async fn evaluate(room: &Room, expression: &str) -> (Json, Vec<String>) {
+    let sandbox = room.gateway.sandbox(ToolErrors::Return, None).unwrap();
+    let caught = "(work) => { try { return work() } catch (error) { return { code: error.code, message: error.message } } }";
+    let code = format!(
+        r#"import {{ call, resources, read, prompts, prompt }} from "host:mcp"; const caught = {caught};
+        export const handler = () => ({{ value: {expression} }});"#
+    );
+    let report = within(patience(), "a run", sandbox.run(code, RunOptions::default())).await;
+    let Value::Record(mut fields) = Value::from_wire(report.outcome.value.unwrap()).unwrap() else { panic!("no record") };
+    let value = fields.remove(0).1.into_json();
+    (value["value"].clone(), report.warnings)
+}
+
+#[tokio::test]
+async fn all_pages_of_all_lists_are_part_of_what_is_approved() {
+    for era in [&[][..], &["--era", "2026"]] {
+        let flags = [&BOTH[..], &["--paginate", "1"], era].concat();
+        let room = Room::open(&flags).await;
+        let entries = json!(room.gateway.resources(ONE).unwrap());
+        let uris: Vec<_> = entries.as_array().unwrap().iter().map(|entry| entry["uri"].as_str().unwrap_or("template")).collect();
+        assert_eq!(uris, ["fixture://note.txt", "fixture://blob", "fixture://folder", "fixture://large", "template"]);
+        assert_eq!(entries[4]["uriTemplate"], "fixture://item/{id}");
+        assert_eq!((&entries[0]["title"], &entries[0]["mimeType"]), (&json!("A note"), &json!("text/plain")));
+        let prompts = json!(room.gateway.prompts(ONE).unwrap());
+        assert_eq!((prompts.as_array().unwrap().len(), &prompts[1]["arguments"][0]["name"]), (2, &json!("place")));
+        let ApprovalRequest::Manifest(shown) = room.gateway.approval_request(ONE).await.unwrap() else { panic!("stage command") };
+        assert!(shown.approved && shown.resources.len() == 4 && shown.prompts.len() == 2 && shown.resource_templates[0].usable);
+        room.gateway.close().await;
+    }
+}
+
+#[tokio::test]
+async fn a_server_without_resources_and_prompts_has_none() {
+    let room = Room::open(&[]).await;
+    assert!(room.gateway.resources(ONE).unwrap().is_empty() && room.gateway.prompts(ONE).unwrap().is_empty());
+    assert_eq!(code(read(&room, "fixture://note.txt").await), "ERR_UNKNOWN_RESOURCE");
+    assert_eq!(requests(&room.scene, "resources/list"), 0);
+    room.gateway.close().await;
+}
+
+#[tokio::test]
+async fn what_is_listed_or_follows_a_template_is_read_and_nothing_else_reaches_the_server() {
+    for flags in [&BOTH[..], &BOTH_2026] {
+        let room = Room::open(flags).await;
+        let note = read(&room, "fixture://note.txt").await.unwrap();
+        assert_eq!(note["contents"], json!([{ "uri": "fixture://note.txt", "mimeType": "text/plain", "text": "a note" }]));
+        assert_eq!(read(&room, "fixture://folder").await.unwrap()["contents"].as_array().unwrap().len(), 2);
+        assert_eq!(read(&room, "fixture://item/7").await.unwrap()["contents"][0]["text"], "item 7");
+        let reads = requests(&room.scene, "resources/read");
+        for uri in ["fixture://ask", "fixture://text/5", "fixture://item/", "fixture://item/..", "fixture://item/a/b", "file:///etc/passwd"]
+        {
+            let error = read(&room, uri).await.unwrap_err();
+            assert_eq!(error.code(), "ERR_UNKNOWN_RESOURCE", "{uri}");
+            assert!(error.to_string().contains("fixture://item/{id}"), "{error}");
+        }
+        assert_eq!(requests(&room.scene, "resources/read"), reads);
+        room.gateway.close().await;
+    }
+}
+
+#[tokio::test]
+async fn filters_hide_resources_and_prompts() {
+    let filters = json!({ "denyResources": ["fixture://item/1*", "fixture://blob"], "allowPrompts": ["plain", "no-such"] });
+    let room = Room::with(&BOTH, &filters, None).await;
+    assert_eq!(room.gateway.resources(ONE).unwrap().len(), 4);
+    for (uri, expected) in [
+        ("fixture://item/2", "no error"),
+        ("fixture://item/12", "ERR_UNKNOWN_RESOURCE"),
+        ("fixture://item/%312", "ERR_UNKNOWN_RESOURCE"),
+        ("fixture://blob", "ERR_UNKNOWN_RESOURCE"),
+    ] {
+        assert_eq!(code(read(&room, uri).await), expected, "{uri}");
+    }
+    assert_eq!(room.gateway.prompts(ONE).unwrap().len(), 1);
+    assert_eq!(code(prompt(&room, "travel", json!({ "place": "Rome" })).await), "ERR_UNKNOWN_PROMPT");
+    assert!(
+        room.told.all("warning").iter().any(|event| event["message"].as_str().unwrap().contains("\"no-such\", which allowPrompts names"))
+    );
+    room.gateway.close().await;
+}
+
+#[tokio::test]
+async fn a_prompt_is_filled_in_with_texts() {
+    for flags in [&BOTH[..], &BOTH_2026] {
+        let room = Room::open(flags).await;
+        let filled = prompt(&room, "travel", json!({ "place": "Rome", "days": 3 })).await.unwrap();
+        assert_eq!(filled["description"], "A journey to Rome");
+        assert_eq!(filled["messages"][0], json!({ "role": "user", "content": { "type": "text", "text": "Plan 3 days in Rome." } }));
+        assert_eq!(prompt(&room, "plain", json!({})).await.unwrap()["messages"].as_array().unwrap().len(), 1);
+        assert_eq!(code(prompt(&room, "travel", json!({})).await), "ERR_PROTOCOL");
+        assert_eq!(code(prompt(&room, "travel", json!({ "place": ["Rome"] })).await), "ERR_INVALID_ARGUMENTS");
+        assert_eq!(code(prompt(&room, "other", json!({})).await), "ERR_UNKNOWN_PROMPT");
+        room.gateway.close().await;
+    }
+}
+
+#[tokio::test]
+async fn a_prompt_that_asks_asks_the_person_of_its_call() {
+    for flags in [&BOTH[..], &BOTH_2026] {
+        let (room, person) = (Room::open(flags).await, Person::answering("Parma"));
+        let filled =
+            room.gateway.get_prompt(ONE, "travel", object(json!({ "place": "?" })), for_person(&person), &Stop::new()).await.unwrap();
+        assert_eq!(filled["description"], "A journey to Parma");
+        assert_eq!(person.messages(), ["Where to?"]);
+        room.gateway.close().await;
+    }
+}
+
+#[tokio::test]
+async fn arguments_are_completed_at_most_a_hundred_ways() {
+    for flags in [&BOTH[..], &BOTH_2026] {
+        let room = Room::open(flags).await;
+        let complete = async |of: Completed, argument: &str, value: &str, context: Json| {
+            let argument = (argument.to_owned(), value.to_owned());
+            room.gateway.complete(ONE, of, argument, object(context), CallOptions::default(), &Stop::new()).await
+        };
+        let travel = || Completed::Prompt("travel".into());
+        let places = complete(travel(), "place", "Pa", json!({})).await.unwrap();
+        assert_eq!(places, json!({ "values": ["Paris", "Parma"], "total": 2, "hasMore": false }));
+        assert_eq!(complete(travel(), "days", "", json!({ "place": "Rome" })).await.unwrap()["values"], json!(["1"]));
+        let items = complete(Completed::Template("fixture://item/{id}".into()), "id", "", json!({})).await.unwrap();
+        assert_eq!((items["values"].as_array().unwrap().len(), &items["total"]), (100, &json!(250)));
+        assert_eq!(code(complete(Completed::Prompt("x".into()), "a", "", json!({})).await), "ERR_UNKNOWN_PROMPT");
+        assert_eq!(code(complete(Completed::Template("x:{y}".into()), "y", "", json!({})).await), "ERR_UNKNOWN_RESOURCE");
+        room.gateway.close().await;
+    }
+}
+
+#[tokio::test]
+async fn a_change_of_a_watched_resource_is_an_event_also_after_a_crash() {
+    for flags in [&BOTH[..], &BOTH_2026] {
+        let room = Room::open(flags).await;
+        let updates = || room.told.all("resource-updated").len();
+        room.gateway.subscribe(ONE, "fixture://note.txt").await.unwrap();
+        room.call("touch", json!({})).await.unwrap();
+        until("the event", || (updates() == 1).then_some(())).await;
+        assert_eq!(room.told.all("resource-updated")[0]["uri"], "fixture://note.txt");
+        // Its session is gone, and with it what it knew of who watches what.
+        assert_eq!(code(room.call("crash", json!({})).await), "ERR_SERVER_EXITED");
+        room.call("touch", json!({})).await.unwrap();
+        until("the event of the next connection", || (updates() == 2).then_some(())).await;
+        assert_eq!(code(room.gateway.subscribe(ONE, "fixture://ask").await), "ERR_UNKNOWN_RESOURCE");
+        room.gateway.close().await;
+    }
+}
+
+#[tokio::test]
+async fn a_resource_that_is_no_longer_watched_tells_nothing() {
+    for (flags, method) in [(&BOTH[..], "resources/unsubscribe"), (&BOTH_2026, "notifications/cancelled")] {
+        let room = Room::open(flags).await;
+        room.gateway.subscribe(ONE, "fixture://note.txt").await.unwrap();
+        room.gateway.subscribe(ONE, "fixture://blob").await.unwrap();
+        room.gateway.unsubscribe(ONE, "fixture://note.txt").await.unwrap();
+        let told = || room.scene.events(ONE).iter().any(|event| event["method"] == method);
+        until("the server to be told", || told().then_some(())).await;
+        room.call("touch", json!({})).await.unwrap();
+        room.call("touch", json!({ "uri": "fixture://blob" })).await.unwrap();
+        until("the event", || room.told.all("resource-updated").first().cloned()).await;
+        let uris: Vec<_> = room.told.all("resource-updated").iter().map(|event| event["uri"].clone()).collect();
+        assert_eq!(uris, ["fixture://blob"]);
+        room.gateway.close().await;
+    }
+}
+
+#[tokio::test]
+async fn what_the_server_changed_since_is_refused_until_it_is_approved() {
+    let scene = Scene::new();
+    let (program, log) = (scene.path("server"), scene.path("log-one"));
+    let serve = |flags: &str| write_script(&program, &format!("exec {FIXTURE} --log {} {flags}", log.display()));
+    serve("--resources --prompts");
+    let room = Room::with(&[], &json!({ "command": program, "args": [] }), None).await;
+    assert_eq!(code(read(&room, "fixture://note.txt").await), "no error");
+    room.gateway.disable(ONE).await.unwrap();
+    serve("--tools echo");
+    room.gateway.enable(ONE).unwrap();
+    assert_eq!(code(read(&room, "fixture://note.txt").await), "ERR_RESOURCE_CHANGED");
+    assert_eq!(code(read(&room, "fixture://item/1").await), "ERR_RESOURCE_CHANGED");
+    assert_eq!(code(prompt(&room, "plain", json!({})).await), "ERR_PROMPT_CHANGED");
+    let event = room.told.all("tools-changed").remove(0);
+    assert_eq!(event["prompts"], json!({ "added": [], "removed": ["plain", "travel"], "changed": [] }));
+    assert_eq!(event["resources"]["removed"].as_array().unwrap().len(), 4);
+    assert_eq!(event["resourceTemplates"]["removed"], json!(["fixture://item/{id}"]));
+    let ApprovalRequest::Manifest(request) = room.gateway.approval_request(ONE).await.unwrap() else { panic!("stage command") };
+    assert_eq!(request.changes.unwrap().drift.prompts.removed, ["plain", "travel"]);
+    room.gateway.approve(ONE, Some(&request.digest), None).await.unwrap();
+    assert_eq!(code(read(&room, "fixture://note.txt").await), "ERR_UNKNOWN_RESOURCE");
+    room.gateway.close().await;
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_enabled_or_revoked_offers_nothing() {
+    let room = Room::open(&BOTH).await;
+    room.gateway.disable(ONE).await.unwrap();
+    assert_eq!(code(room.gateway.resources(ONE)), "ERR_NOT_ENABLED");
+    assert_eq!(code(read(&room, "fixture://note.txt").await), "ERR_NOT_ENABLED");
+    room.gateway.enable(ONE).unwrap();
+    room.gateway.revoke(ONE).await.unwrap();
+    assert_eq!(code(prompt(&room, "plain", json!({})).await), "ERR_NOT_APPROVED");
+    assert_eq!(code(room.gateway.subscribe(ONE, "fixture://note.txt").await), "ERR_NOT_APPROVED");
+    room.gateway.close().await;
+}
+
+/// Allows once what is in the list, and counts.
+struct Gatekeeper(std::sync::Mutex<Vec<ApprovalQuestion>>, Decision);
+
+impl Callbacks for Gatekeeper {
+    fn approve_call(&self, question: &ApprovalQuestion) -> Option<Answer<Decision>> {
+        self.0.lock().unwrap().push(question.clone());
+        let decision = self.1;
+        Some(Box::pin(async move { Ok(decision) }))
+    }
+}
+
+#[tokio::test]
+async fn where_all_is_confirmed_reading_is_as_well() {
+    let room = Room::with(&BOTH, &json!({ "confirm": "always" }), None).await;
+    assert_eq!(code(read(&room, "fixture://note.txt").await), "ERR_CALL_DENIED");
+    let keeper = |decision| Arc::new(Gatekeeper(std::sync::Mutex::default(), decision));
+    let options = |keeper: &Arc<Gatekeeper>| CallOptions { callbacks: Some(Arc::clone(keeper) as _), ..CallOptions::default() };
+    let (once, session) = (keeper(Decision::Once), keeper(Decision::Session));
+    for keeper in [&once, &session, &session] {
+        room.gateway.read_resource(ONE, "fixture://note.txt", options(keeper), &Stop::new()).await.unwrap();
+    }
+    let asked = once.0.lock().unwrap().clone();
+    assert_eq!((asked.len(), asked[0].tool.as_str(), &asked[0].args["uri"]), (1, "resources/read", &json!("fixture://note.txt")));
+    assert_eq!(session.0.lock().unwrap().len(), 1, "it was allowed for the session");
+    assert_eq!(code(prompt(&room, "plain", json!({})).await), "ERR_CALL_DENIED");
+    assert_eq!(requests(&room.scene, "prompts/get"), 0);
+    room.gateway.close().await;
+}
+
+#[tokio::test]
+async fn a_guest_lists_reads_and_fills_in() {
+    let room = Room::open(&BOTH).await;
+    let (listed, _) =
+        evaluate(&room, r#"[resources("one").length, resources()[4].uriTemplate, prompts().map((entry) => entry.name)]"#).await;
+    assert_eq!(listed, json!([5, "fixture://item/{id}", ["plain", "travel"]]));
+    let (note, _) = evaluate(&room, r#"read("one", "fixture://note.txt")"#).await;
+    assert_eq!(note, json!({ "uri": "fixture://note.txt", "mimeType": "text/plain", "text": "a note" }));
+    let (folder, _) = evaluate(&room, r#"read("one", "fixture://folder").map((part) => part.text ?? part.data.length)"#).await;
+    assert_eq!(folder, json!(["a", 4]));
+    let (filled, warnings) = evaluate(&room, r#"prompt("one", "travel", { place: "Rome", days: 3 })"#).await;
+    assert_eq!((&filled["description"], &filled["messages"][0]["content"]), (&json!("A journey to Rome"), &json!("Plan 3 days in Rome.")));
+    assert_eq!(filled["messages"][2]["content"]["uri"], "fixture://note.txt");
+    assert_eq!(warnings, [""; 0]);
+    room.gateway.close().await;
+}
+
+#[tokio::test]
+async fn what_a_guest_may_not_have_is_an_exception_with_a_code() {
+    let room = Room::open(&BOTH).await;
+    for (expression, expected) in [
+        (r#"read("one", "fixture://ask")"#, "ERR_UNKNOWN_RESOURCE"),
+        (r#"read("two", "fixture://note.txt")"#, "ERR_UNKNOWN_SERVER"),
+        (r#"read("one")"#, "ERR_INVALID_ARGUMENTS"),
+        (r#"read("one", "fixture://note.txt", 1)"#, "ERR_INVALID_ARGUMENTS"),
+        (r#"prompt("one", "other")"#, "ERR_UNKNOWN_PROMPT"),
+        (r#"prompt("one", "travel")"#, "ERR_PROTOCOL"),
+        (r#"prompt("one", "travel", ["Rome"])"#, "ERR_INVALID_ARGUMENTS"),
+        (r#"resources("two")"#, "ERR_UNKNOWN_SERVER"),
+        (r"prompts({})", "ERR_INVALID_ARGUMENTS"),
+    ] {
+        let (value, _) = evaluate(&room, &format!("caught(() => {expression})")).await;
+        assert_eq!(value["code"], expected, "{expression}: {value}");
+    }
+    room.gateway.close().await;
+}
+
+#[tokio::test]
+async fn text_of_just_the_limit_reaches_a_guest_whole() {
+    let room = Room::open(&BOTH).await;
+    let (length, warnings) = evaluate(&room, r#"read("one", "fixture://large").text.length"#).await;
+    assert_eq!((length, warnings.len()), (json!(1_048_576), 0), "the limit holds to the byte");
+    assert!(matches!(read(&room, "fixture://large").await, Ok(large) if large["contents"][0]["text"].as_str().unwrap().len() == 1_048_576));
+    room.gateway.close().await;
+}
+
+#[tokio::test]
+async fn a_result_that_breaks_its_schema_is_returned_with_a_warning_or_refused() {
+    let room = Room::open(&[]).await;
+    let result = room.call("bad_output", json!({})).await.unwrap();
+    assert_eq!(result["structuredContent"]["number"], "seven");
+    let warnings: Vec<_> = room.told.all("warning").iter().map(|event| event["message"].as_str().unwrap().to_owned()).collect();
+    assert!(warnings.iter().any(|text| text.contains("one.bad_output") && text.contains("structuredContent/number")), "{warnings:?}");
+    let (value, warnings) = evaluate(&room, r#"call("one", "bad_output").structuredContent.number"#).await;
+    assert_eq!((value, warnings.len()), (json!("seven"), 1));
+    assert!(!warnings[0].contains("seven"), "{warnings:?}");
+    room.gateway.close().await;
+
+    let room = Room::with(&[], &json!({ "schemaViolations": "error" }), None).await;
+    let error = room.call("bad_output", json!({})).await.unwrap_err();
+    assert!(matches!(&error, Error::OutputSchema { server, tool, .. } if server == ONE && tool == "bad_output"), "{error}");
+    let (value, _) = evaluate(&room, r#"caught(() => call("one", "bad_output"))"#).await;
+    assert_eq!(value["code"], "ERR_OUTPUT_SCHEMA");
+    let fitting = room.call("structured", json!({ "name": "x" })).await.unwrap();
+    assert_eq!(fitting["structuredContent"]["name"], "x");
+    // A failure is no result.
+    assert_eq!(room.call("error_structured", json!({ "message": "no" })).await.unwrap()["isError"], true);
+    room.gateway.close().await;
+}
+
+#[tokio::test]
+async fn a_list_without_an_end_keeps_the_server_from_being_used() {
+    let scene = Scene::new();
+    let error = scene.open(&["--resources", "--repeat-cursor"]).await.err().unwrap();
+    assert!(error.to_string().contains("repeats a cursor"), "{error}");
+    let error = scene.open(&["--prompts", "--tools", "echo", "--endless-pages"]).await.err().unwrap();
+    assert!(error.to_string().contains("list of"), "{error}");
+}
