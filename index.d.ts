@@ -347,6 +347,67 @@ export interface CallOptions extends Callbacks {
   signal?: AbortSignal
 }
 
+/** What `Gateway.complete` takes. */
+export interface CompleteOptions extends CallOptions {
+  /** What was chosen before, by argument: it may narrow what is offered. */
+  context?: Record<string, string>
+}
+
+/** A resource, or a template of resources, that may be read. */
+export interface ResourceEntry {
+  server: string
+  /** The server's own, for `readResource` and `read`. */
+  uri?: string
+  /** In the place of `uri`: what follows it may be read. */
+  uriTemplate?: string
+  name: string
+  title?: string
+  description?: string
+  mimeType?: string
+}
+
+/** What was read. */
+export interface ReadResult {
+  contents: ResourceContents[]
+  meta?: unknown
+}
+
+/** A content of a resource: `text`, or `blob` in base64. */
+export interface ResourceContents {
+  uri: string
+  mimeType?: string
+  text?: string
+  blob?: string
+}
+
+/** A prompt that may be filled in. */
+export interface PromptEntry {
+  server: string
+  /** The server's own, for `getPrompt` and `prompt`. */
+  name: string
+  title?: string
+  description?: string
+  arguments: PromptArgument[]
+}
+
+/** A prompt that was filled in. */
+export interface PromptResult {
+  description?: string
+  messages: { role: string; content: unknown }[]
+  meta?: unknown
+}
+
+/** What is completed: an argument of a prompt, or a variable of a template (`uri` is the template's text). */
+export type CompletionReference = { type: 'ref/prompt'; name: string } | { type: 'ref/resource'; uri: string }
+
+/** What an argument could be: at most 100 values. */
+export interface Completion {
+  values: string[]
+  total?: number
+  hasMore?: boolean
+  meta?: unknown
+}
+
 /** A run's result. A rejection carries `logs`, `warnings` and `stats` as well. */
 export interface RunResult {
   /** What the handler returned; `null` for `undefined`. */
@@ -664,6 +725,53 @@ export declare class Gateway {
   callTool(server: string, tool: string, args?: Record<string, unknown>, options?: CallOptions): Promise<ToolResult>
   /** Ends everything: runs, calls, connections, processes. What is pending rejects with `ERR_CLOSED`. */
   close(): Promise<void>
+  /**
+   * What may be read of a server: its resources, then its templates, as they were approved. Starts nothing.
+   *
+   * Rejects with `ERR_UNKNOWN_SERVER`, `ERR_NOT_APPROVED`, `ERR_NOT_ENABLED`.
+   */
+  resources(server: string): Promise<ResourceEntry[]>
+  /**
+   * Reads a resource: one that is listed, or whose URI follows an approved template. `blob` is base64 text.
+   *
+   * Rejects with `ERR_UNKNOWN_RESOURCE`, `ERR_RESOURCE_CHANGED`, and with what a call gives.
+   *
+   * ```js
+   * const { contents } = await gateway.readResource('notes', 'note://today')
+   * ```
+   */
+  readResource(server: string, uri: string, options?: CallOptions): Promise<ReadResult>
+  /**
+   * A server's prompts, as they were approved. Starts nothing.
+   *
+   * Rejects as `resources`.
+   */
+  prompts(server: string): Promise<PromptEntry[]>
+  /**
+   * Fills in a prompt. Arguments are texts; numbers and booleans become theirs.
+   *
+   * Rejects with `ERR_UNKNOWN_PROMPT`, `ERR_PROMPT_CHANGED`, and with what a call gives.
+   *
+   * ```js
+   * const { messages } = await gateway.getPrompt('travel', 'plan', { place: 'Rome' })
+   * ```
+   */
+  getPrompt(server: string, name: string, args?: Record<string, string | number | boolean>, options?: CallOptions): Promise<PromptResult>
+  /**
+   * What an argument of a prompt, or a variable of a template (`uri` is the template's text), could be. `options.context`: what was
+   * chosen before, by argument.
+   *
+   * Rejects as `getPrompt` and `readResource`.
+   */
+  complete(server: string, ref: CompletionReference, argument: { name: string; value: string }, options?: CompleteOptions): Promise<Completion>
+  /**
+   * From now on an event `resource-updated` tells when the resource changes, also where the server is connected anew.
+   *
+   * Rejects as `readResource`; with `ERR_PROTOCOL` where the server does not tell of changes.
+   */
+  subscribe(server: string, uri: string): Promise<void>
+  /** Takes that back. Rejects as `readResource`. */
+  unsubscribe(server: string, uri: string): Promise<void>
 }
 
 /**
