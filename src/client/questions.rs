@@ -64,10 +64,9 @@ impl Questions {
         let elicitation = Elicitation { server: self.server.clone(), tool, question };
         let Some(reply) = asker.caller.elicit(elicitation) else { return json!({ "action": "decline" }) };
         match asker.wait(reply, stopped).await {
-            None => json!({ "action": "cancel" }),
+            None | Some(Ok(ElicitationAnswer::Cancel)) => json!({ "action": "cancel" }),
             Some(Err(error)) => self.cancelled(&format!("onElicit failed: {error}")),
             Some(Ok(ElicitationAnswer::Decline)) => json!({ "action": "decline" }),
-            Some(Ok(ElicitationAnswer::Cancel)) => json!({ "action": "cancel" }),
             Some(Ok(ElicitationAnswer::Accept(content))) => match schema {
                 None => json!({ "action": "accept" }),
                 Some(form) => match form.fill(content.as_ref()) {

@@ -49,8 +49,9 @@ impl Person {
         let person = Self::reacting(move |_| {
             let thinking = lock(&thinking).take();
             Box::pin(async move {
-                let _thinking = thinking;
-                std::future::pending().await
+                let never = std::future::pending().await;
+                drop(thinking);
+                never
             })
         });
         (person, waited_for)

@@ -159,7 +159,7 @@ impl HttpClient {
         {
             return Ok(Step::Again(Duration::ZERO));
         }
-        Err(HttpFailure::Unauthorized { status, challenge, given })
+        Err(HttpFailure::Unauthorized { status, given })
     }
 
     fn after_failure(&self, request: &Outgoing, course: &mut Course, failure: HttpFailure) -> Result<Step, HttpFailure> {

@@ -31,7 +31,7 @@ pub(in crate::client) enum HttpFailure {
     /// Nothing came in time.
     TimedOut { waiting_for: &'static str, after: Duration },
     /// The server wants an authorization that it has not got.
-    Unauthorized { status: u16, challenge: String, given: Credentials },
+    Unauthorized { status: u16, given: Credentials },
     /// A token could not be had. The error is its source's own.
     Token(Box<Error>),
     /// The server sent the request elsewhere, to where it does not go.
@@ -251,7 +251,7 @@ mod tests {
 
     #[test]
     fn whoever_has_no_credentials_is_told_where_to_put_them() {
-        let failure = HttpFailure::Unauthorized { status: 401, challenge: String::new(), given: Credentials::Nothing };
+        let failure = HttpFailure::Unauthorized { status: 401, given: Credentials::Nothing };
         let text = failure.to_string();
         assert!(text.contains("headers.Authorization") && text.contains("oauth"), "{text}");
     }

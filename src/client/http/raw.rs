@@ -181,6 +181,7 @@ enum Content {
 }
 
 impl Answer {
+    #[cfg(test)]
     pub(super) fn is_error(&self) -> bool {
         matches!(self.content, Content::Error(_))
     }
