@@ -348,3 +348,18 @@ async fn a_list_without_an_end_keeps_the_server_from_being_used() {
     let error = scene.open(&["--prompts", "--tools", "echo", "--endless-pages"]).await.err().unwrap();
     assert!(error.to_string().contains("list of"), "{error}");
 }
+
+#[tokio::test]
+async fn servers_over_http_offer_the_same() {
+    for flags in [&BOTH[..], &BOTH_2026] {
+        let room = Room::remote(flags, None).await;
+        assert_eq!(room.gateway.resources(ONE).unwrap().len(), 5);
+        assert_eq!(read(&room, "fixture://item/a%20b").await.unwrap()["contents"][0]["uri"], "fixture://item/a%20b");
+        assert_eq!(prompt(&room, "travel", json!({ "place": "Rome" })).await.unwrap()["description"], "A journey to Rome");
+        room.gateway.subscribe(ONE, "fixture://note.txt").await.unwrap();
+        room.call("touch", json!({})).await.unwrap();
+        until("the event", || room.told.all("resource-updated").first().cloned()).await;
+        room.gateway.unsubscribe(ONE, "fixture://note.txt").await.unwrap();
+        room.gateway.close().await;
+    }
+}

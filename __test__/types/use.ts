@@ -3,15 +3,20 @@ import {
   Gateway,
   type ApprovalQuestion,
   type ApprovalRequest,
-  type CommandRequest,
   type Callbacks,
+  type CommandRequest,
+  type Completion,
   type Decision,
   type ElicitationAnswer,
   type ElicitationQuestion,
   type Finding,
   type GatewayEvent,
   type ManifestRequest,
+  type PromptEntry,
+  type PromptResult,
+  type ReadResult,
   type ReloadReport,
+  type ResourceEntry,
   type RunResult,
   type SamplingAnswer,
   type SamplingQuestion,
@@ -91,6 +96,28 @@ function shownTools(request: ManifestRequest): string[] {
   return [request.instructions ?? '', ...(worst ? [worst.rule, worst.reason, worst.field, worst.excerpt, worst.tool ?? ''] : []), ...(differences ?? []), ...names, ...request.warnings]
 }
 
+async function offered(gateway: Gateway): Promise<(string | undefined)[]> {
+  const resources: ResourceEntry[] = await gateway.resources('files')
+  const prompts: PromptEntry[] = await gateway.prompts('files')
+  const { contents }: ReadResult = await gateway.readResource('files', 'file:///a', { timeoutMs: 5, onElicit: elicited })
+  const filled: PromptResult = await gateway.getPrompt('files', 'plan', { place: 'Rome', days: 3, alone: true }, { timeoutMs: 5 })
+  const completion: Completion = await gateway.complete(
+    'files',
+    { type: 'ref/prompt', name: 'plan' },
+    { name: 'place', value: 'Ro' },
+    { context: { days: '3' } },
+  )
+  await gateway.complete('files', { type: 'ref/resource', uri: 'file:///{path}' }, { name: 'path', value: '' })
+  await gateway.subscribe('files', 'file:///a')
+  await gateway.unsubscribe('files', 'file:///a')
+  // @ts-expect-error what is completed is a prompt or a template
+  await gateway.complete('files', { type: 'ref/tool', name: 'x' }, { name: 'x', value: '' })
+  const uris = resources.map(({ uri, uriTemplate }) => uri ?? uriTemplate)
+  const texts = contents.map(({ text, blob }) => text ?? blob)
+  const wanted = prompts.flatMap(({ arguments: given }) => given.filter(({ required }) => required).map(({ name }) => name))
+  return [...uris, ...texts, ...wanted, filled.messages[0]?.role, ...completion.values, String(completion.total)]
+}
+
 export async function use(): Promise<void> {
   await using gateway: Gateway = await Gateway.open({
     config: { mcpServers: {} },
@@ -119,6 +146,7 @@ export async function use(): Promise<void> {
   const run: RunResult = await sandbox.run('', { input: { states }, timeoutMs: 5, signal: AbortSignal.timeout(5), onApproval: () => 'once' })
   const result: ToolResult = await gateway.callTool('files', 'read', { path: '.' }, { timeoutMs: 5, onApproval: async ({ reason }) => (reason ? 'session' : 'deny') })
   console.log(run.stats.durationMs, run.logs[0]?.level, result.isError)
+  await offered(gateway)
 
   const callbacks: Callbacks = { onElicit: () => ({ action: 'accept' }), onSample: sampled, onAuthorize: async () => undefined }
   await gateway.sandbox({ ...callbacks, onElicit: async (question) => elicited(question) })
