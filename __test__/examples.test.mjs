@@ -57,7 +57,7 @@ describe('the examples', { timeout: 4 * LIMIT }, () => {
     assert.match(stdout, /who uses src\/sandbox +.*src\/bridge/)
     assert.match(stdout, /image +image\/png, 4033 bytes, with PNG's signature/)
     assert.match(stdout, /calls +\d{2,} calls of tools/)
-    assert.match(stdout, /9\d\.\d % was kept out of its context/)
+    assert.match(stdout, /(?:9\d|100)\.\d % was kept out of its context/)
     assert.match(stdout, /start to result +\d/)
     const refusals = stdout.slice(stdout.indexOf('What the guest cannot do'))
     assert.equal(refusals.match(/-> ERR_\w+ .+/g).length, 7, refusals)
