@@ -7,6 +7,9 @@ use crate::error::{Error, Result};
 /// What one message on a server's wire may have: 16 MiB. Beyond it the call fails.
 pub const MAX_WIRE_MESSAGE_BYTES: usize = 16 * 1024 * 1024;
 
+/// What one message may take in memory: 40 MiB. That is a result of a mebibyte of the smallest values there are. Beyond it the call fails.
+pub const MAX_MESSAGE_MEMORY_BYTES: usize = 40 * 1024 * 1024;
+
 /// How long the first start of a package runner (`npx`, `uvx`, `docker`, …) may take, in milliseconds.
 pub const PACKAGE_RUNNER_CONNECT_TIMEOUT_MS: u64 = 120_000;
 

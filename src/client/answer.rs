@@ -4,9 +4,9 @@ use rmcp::model::ErrorData;
 use rmcp::service::ServiceError;
 use serde_json::Value as Json;
 
-use super::transport::{MALFORMED_MARK, OVERSIZE_MARK};
+use super::transport::{DENSE_MARK, MALFORMED_MARK, OVERSIZE_MARK};
 use crate::error::Error;
-use crate::limits::MAX_WIRE_MESSAGE_BYTES;
+use crate::limits::{MAX_MESSAGE_MEMORY_BYTES, MAX_WIRE_MESSAGE_BYTES};
 
 const MAX_ERROR_BYTES: usize = 4 * 1024;
 
@@ -50,9 +50,18 @@ pub(super) fn protocol_error(server: &str, what: &str, error: &ErrorData) -> Err
             limit_name: "one message on the wire",
         };
     }
+    if mark(DENSE_MARK).is_some() {
+        return too_dense(format!("the answer of {server}.{what}"));
+    }
     let malformed = mark(MALFORMED_MARK).and_then(Json::as_str);
     let message = malformed.map_or_else(|| error.message.to_string(), |problem| format!("its answer is no valid JSON: {problem}"));
     Error::Protocol { server: server.to_owned(), tool: what.to_owned(), code: i64::from(error.code.0), message: cut(message) }
+}
+
+/// A message that would take more memory than it may.
+pub(super) fn too_dense(what: String) -> Error {
+    let limit = MAX_MESSAGE_MEMORY_BYTES;
+    Error::ResponseTooLarge { what, size: format!("more than {limit}"), limit, limit_name: "one message in memory" }
 }
 
 /// The JSON-RPC error, if the server answered with one.

@@ -119,10 +119,11 @@ impl CallClock {
         let CallLimits { timeout, most } = self.0.limits;
         if time.running_since.is_none() {
             Left::Stands
-        } else if time.total >= most {
-            Left::Expired(Expired::Total(most))
+        // First: where both limits are the same, progress is not what the call would have needed.
         } else if time.since_progress >= timeout {
             Left::Expired(Expired::Idle(timeout))
+        } else if time.total >= most {
+            Left::Expired(Expired::Total(most))
         } else {
             Left::Runs((most - time.total).min(timeout - time.since_progress))
         }
@@ -163,6 +164,12 @@ mod tests {
     #[tokio::test]
     async fn a_call_without_progress_expires() {
         let clock = CallClock::start(CallLimits { timeout: Duration::from_millis(1), most: LONG });
+        assert_eq!(clock.expired().await, Expired::Idle(Duration::from_millis(1)));
+    }
+
+    #[tokio::test]
+    async fn a_call_that_progress_cannot_prolong_expires_by_its_own_time() {
+        let clock = CallClock::start(CallLimits::fixed(Duration::from_millis(1)));
         assert_eq!(clock.expired().await, Expired::Idle(Duration::from_millis(1)));
     }
 

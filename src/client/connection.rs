@@ -27,6 +27,8 @@ use crate::error::{Error, Result};
 
 /// How long the process's end may take to be known, once its pipe is closed.
 const EXIT_NOTICE: Duration = Duration::from_millis(40);
+/// How long an answer may take that the server wrote before its end: it is still in the pipe.
+const LAST_ANSWER: Duration = Duration::from_millis(20);
 const PING_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A connected server.
@@ -132,10 +134,15 @@ impl Connection {
                 Err(error) => Err(error),
             }
         };
+        let ended = async {
+            let status = self.link.ended().await;
+            tokio::time::sleep(LAST_ANSWER).await;
+            status
+        };
         let answer = tokio::select! {
             biased;
             answer = answer => answer,
-            status = self.link.ended() => {
+            status = ended => {
                 pending.settle();
                 return Err(self.link.exited(&self.server, &self.during(what), status).into());
             }
@@ -182,7 +189,10 @@ impl Connection {
 
     /// Resolves with the reason once the connection is of no more use.
     pub(super) async fn ended(&self) -> String {
-        self.link.lost(&self.peer).await
+        let reason = self.link.lost(&self.peer).await;
+        // Whoever closes it now would take the last answers with it.
+        tokio::time::sleep(LAST_ANSWER).await;
+        reason
     }
 
     pub(super) fn expired(&self, what: &str, expired: Expired) -> Error {

@@ -1,11 +1,12 @@
 //! What a server says of itself once it is connected: its name, its instructions, its lists.
 
 use rmcp::RoleClient;
-use rmcp::model::{ClientRequest, ListToolsRequest, PaginatedRequestParams};
-use rmcp::service::{Peer, PeerRequestOptions};
+use rmcp::model::{ClientRequest, ListToolsRequest, PaginatedRequestParams, ProtocolVersion};
+use rmcp::service::{Peer, PeerRequestOptions, ServiceError};
 use serde_json::Value as Json;
 
-use super::http::raw_result;
+use super::answer::{cut, error_data, protocol_error};
+use super::http::{failure_of, raw_result};
 use super::{offers, paging};
 use crate::catalog::{Manifest, Tool};
 use crate::error::{Error, Result};
@@ -16,9 +17,15 @@ const MAX_TOOL_NAME_BYTES: usize = 1_024;
 /// Reads all lists that the server offers.
 pub(super) async fn discover(server: &str, peer: &Peer<RoleClient>) -> Result<Manifest> {
     let info = peer.peer_info().ok_or_else(|| connect_failed(server, "it did not introduce itself"))?;
+    let version = info.protocol_version.as_str();
+    if !ProtocolVersion::KNOWN_VERSIONS.contains(&info.protocol_version) {
+        let known: Vec<_> = ProtocolVersion::KNOWN_VERSIONS.iter().map(ProtocolVersion::as_str).collect();
+        let (version, known) = (cut(version.to_owned()), known.join(", "));
+        return Err(connect_failed(server, &format!("it speaks version \"{version}\" of the protocol; known are {known}")));
+    }
     let implementation = info.server_info.as_ref();
     let mut manifest = Manifest {
-        protocol_version: info.protocol_version.to_string(),
+        protocol_version: version.to_owned(),
         server_name: implementation.map(|about| about.name.clone()).unwrap_or_default(),
         server_version: implementation.map(|about| about.version.clone()).unwrap_or_default(),
         instructions: info.instructions.clone(),
@@ -41,19 +48,32 @@ async fn list_tools(server: &str, peer: &Peer<RoleClient>, cursor: Option<String
         Ok(handle) => handle.await_response().await,
         Err(error) => Err(error),
     };
-    let unlisted = |error: rmcp::service::ServiceError| connect_failed(server, &format!("its tools cannot be listed: {error}"));
-    Ok(raw_result(answer.map_err(unlisted)?))
+    Ok(raw_result(answer.map_err(|error| unlisted(server, "tools", &error))?))
+}
+
+/// Why a list cannot be had.
+pub(super) fn unlisted(server: &str, kind: &str, error: &ServiceError) -> Error {
+    let problem = match (failure_of(error), error_data(error)) {
+        (Some(failure), _) => failure.to_string(),
+        (None, Some(data)) => protocol_error(server, &format!("{kind}/list"), data).to_string(),
+        (None, None) => error.to_string(),
+    };
+    connect_failed(server, &format!("its {kind} cannot be listed: {problem}"))
 }
 
 /// A malformed tool is left out; the others stay.
 fn read_tool(server: &str, tool: &Json) -> Option<Tool> {
-    let parsed = serde_json::from_value::<Tool>(tool.clone())
-        .ok()
-        .filter(|tool| tool.input_schema.is_object() && tool.name.len() <= MAX_TOOL_NAME_BYTES);
+    let parsed = serde_json::from_value::<Tool>(tool.clone()).ok().filter(is_well_formed);
     if parsed.is_none() {
         tracing::warn!(server, "a malformed tool was left out");
     }
     parsed
+}
+
+/// Whether what stands for an object is one. What is not told is well.
+fn is_well_formed(tool: &Tool) -> bool {
+    let others = [&tool.output_schema, &tool.annotations, &tool.execution];
+    tool.name.len() <= MAX_TOOL_NAME_BYTES && tool.input_schema.is_object() && others.into_iter().flatten().all(Json::is_object)
 }
 
 pub(super) fn connect_failed(server: &str, problem: &str) -> Error {
@@ -67,7 +87,14 @@ mod tests {
 
     #[test]
     fn a_malformed_tool_is_left_out_and_the_others_stay() {
-        let tools = json!([{ "name": 1 }, { "name": "ok", "inputSchema": {} }, { "name": "no-schema" }, { "name": "x", "inputSchema": 3 }]);
+        let tools = json!([
+            { "name": 1 },
+            { "name": "ok", "inputSchema": {}, "annotations": null },
+            { "name": "no-schema" },
+            { "name": "x", "inputSchema": 3 },
+            { "name": "y", "inputSchema": {}, "annotations": "read-only" },
+            { "name": "z", "inputSchema": {}, "outputSchema": [] },
+        ]);
         let names: Vec<_> = tools.as_array().unwrap().iter().filter_map(|tool| read_tool("s", tool)).map(|tool| tool.name).collect();
         assert_eq!(names, ["ok"]);
     }

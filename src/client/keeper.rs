@@ -43,7 +43,11 @@ pub(super) async fn keep(slot: Weak<Slot>, shared: Weak<Shared>, connection: Arc
         let Some(shared) = shared.upgrade() else { return };
         let now = Instant::now();
         match due {
-            Due::Ended(reason) => return lose(&shared, &place, &connection, &reason).await,
+            Due::Ended(reason) => {
+                // Where a call found it dead before, that has told of it.
+                shared.retire(&place, &connection, Closed::Lost, Some(reason)).await;
+                return;
+            }
             Due::ListsChanged => times.read = times.read.min(times.earliest_read.max(now + SETTLE)),
             Due::Read => {
                 times.read = now + FAR;
@@ -55,24 +59,21 @@ pub(super) async fn keep(slot: Weak<Slot>, shared: Weak<Shared>, connection: Arc
                 times.earliest_read = Instant::now() + LEAST_BETWEEN;
             }
             Due::Idle => {
-                if shared.retire(&place, &connection, Closed::IdledOut).await {
+                if shared.retire(&place, &connection, Closed::IdledOut, None).await {
                     return shared.observer.idled_out(&place.server);
                 }
                 times.used(&wanted);
             }
             Due::SignOfLife => match connection.ping().await {
                 Ok(()) => times.alive(&wanted),
-                Err(error) => return lose(&shared, &place, &connection, &format!("it gave no sign of life: {error}")).await,
+                Err(error) => {
+                    let why = format!("it gave no sign of life: {error}");
+                    shared.retire(&place, &connection, Closed::Lost, Some(why)).await;
+                    return;
+                }
             },
             Due::Used => times.used(&wanted),
         }
-    }
-}
-
-async fn lose(shared: &Arc<Shared>, slot: &Slot, connection: &Arc<Connection>, reason: &str) {
-    // Otherwise a call found it dead before, and says so itself.
-    if shared.retire(slot, connection, Closed::Lost).await {
-        shared.observer.lost(&slot.server, reason);
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use rmcp::RoleClient;
 use rmcp::service::{Peer, ServiceError};
 
-use super::answer::{CallFailure, Sent};
+use super::answer::{CallFailure, Sent, too_dense};
 use super::http::{HttpFailure, failure_of};
 use super::process::ServerProcess;
 use crate::error::Error;
@@ -117,6 +117,7 @@ fn http_error(server: &str, what: &str, failure: HttpFailure) -> Option<Error> {
             limit,
             limit_name: "one message on the wire",
         },
+        HttpFailure::TooDense => too_dense(format!("the answer of {server}.{tool}")),
         HttpFailure::Malformed(problem) => {
             Error::Protocol { server, tool, code: 0, message: format!("its answer cannot be used: {problem}") }
         }

@@ -10,6 +10,7 @@ mod era;
 mod form;
 mod handler;
 mod http;
+mod json;
 mod keeper;
 mod lifecycle;
 mod link;

@@ -17,7 +17,7 @@ use super::answer::CallFailure;
 use super::caller::Caller;
 use super::clock::CallLimits;
 use super::connection::Connection;
-use super::discovery::connect_failed;
+use super::discovery::unlisted;
 use super::http::raw_result;
 use super::paging;
 use crate::catalog::{Prompt, Resource, ResourceTemplate};
@@ -140,7 +140,7 @@ where
             tracing::debug!(server, kind, %error, "not listed");
             Ok(json!({}))
         }
-        error => Err(connect_failed(server, &format!("its {kind} cannot be listed: {error}"))),
+        error => Err(unlisted(server, kind, &error)),
     };
     let read = |cursor: Option<String>| {
         let answer = request(cursor.map(|cursor| PaginatedRequestParams::default().with_cursor(Some(cursor))));

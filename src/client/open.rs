@@ -106,6 +106,15 @@ struct Begun {
 struct Failed {
     error: Error,
     refusal: Refusal,
+    /// What was begun. Kept until it is known whether the server ended by itself, or because we let go of it.
+    #[expect(dead_code, reason = "held")]
+    begun: Option<RunningService<RoleClient, Handler>>,
+}
+
+impl Failed {
+    fn new(error: Error, refusal: Refusal) -> Self {
+        Self { error, refusal, begun: None }
+    }
 }
 
 /// What all attempts of one connection share.
@@ -132,7 +141,7 @@ impl Connection {
         let begun = loop {
             match opening.attempt(&plan).await {
                 Ok(begun) => break begun,
-                Err(Failed { error, refusal }) => match plan.after(refusal) {
+                Err(Failed { error, refusal, .. }) => match plan.after(refusal) {
                     Some(next) => {
                         let next = if is_remote { next.over_http() } else { next };
                         tracing::debug!(server = launch.server, ?plan, %error, "another beginning is tried");
@@ -172,7 +181,7 @@ impl Opening<'_> {
     }
 
     async fn attempt_http(&self, target: &HttpTarget, plan: &Plan) -> std::result::Result<Begun, Failed> {
-        let unrelated = |error| Failed { error, refusal: Refusal::Unrelated };
+        let unrelated = |error| Failed::new(error, Refusal::Unrelated);
         let Launch { server, clock, .. } = self.launch;
         // A server that answers in JSON sends nothing before its tool is done: how long that may take is the call's own affair.
         let limits = HttpLimits { headers: CALLS_OWN_AFFAIR, ..HttpLimits::default() };
@@ -189,7 +198,7 @@ impl Opening<'_> {
     }
 
     async fn attempt_process(&self, command: &ResolvedCommand, plan: &Plan) -> std::result::Result<Begun, Failed> {
-        let unrelated = |error| Failed { error, refusal: Refusal::Unrelated };
+        let unrelated = |error| Failed::new(error, Refusal::Unrelated);
         let Launch { server, redact, clock, .. } = self.launch;
         let (process, pipes) = ServerProcess::start(server, command, redact, self.watchdog).await.map_err(unrelated)?;
         let patience = plan.probes().then_some(DISCOVER_PATIENCE);
@@ -198,7 +207,7 @@ impl Opening<'_> {
             biased;
             outcome = self.begin(transport, plan) => Ok(outcome),
             status = process.exited() => {
-                Err(Failed { error: exited(server, status, &process), refusal: Refusal::Ended })
+                Err(Failed::new(exited(server, status, &process), Refusal::Ended))
             }
             _ = clock.clock.expired() => Err(unrelated(self.timeout(command))),
         };
@@ -216,7 +225,7 @@ impl Opening<'_> {
         };
         process.kill();
         process.end().await;
-        Err(Failed { error, refusal })
+        Err(Failed::new(error, refusal))
     }
 
     async fn begin<T>(&self, transport: T, plan: &Plan) -> std::result::Result<(RunningService<RoleClient, Handler>, Manifest), Failed>
@@ -229,14 +238,13 @@ impl Opening<'_> {
         let service = handler.serve_with_lifecycle(transport, plan.lifecycle()).await.map_err(|error| refused(server, &error))?;
         // It serves stale answers when a fresh one cannot be had.
         service.peer().set_response_cache_config(rmcp::service::ClientCacheConfig::disabled()).await;
-        // Where the connection still stands, the lists themselves are the reason, and not the end that follows.
-        let unlisted = |error| {
-            let refusal = if service.peer().is_transport_closed() { Refusal::Unlisted } else { Refusal::Unrelated };
-            Failed { error, refusal }
-        };
-        let manifest = discover(server, service.peer()).await.map_err(unlisted)?;
-        listen::keep_listening(service.peer());
-        Ok((service, manifest))
+        match discover(server, service.peer()).await {
+            Ok(manifest) => {
+                listen::keep_listening(service.peer());
+                Ok((service, manifest))
+            }
+            Err(error) => Err(Failed { error, refusal: Refusal::Unlisted, begun: Some(service) }),
+        }
     }
 
     /// Takes the notifications that must keep their order, or that a server must not flood us with.
@@ -281,7 +289,7 @@ impl Opening<'_> {
 fn refused(server: &str, error: &ClientInitializeError) -> Failed {
     if let Some(failure) = failure_of_start(error) {
         // Over HTTP each request stands for itself: one that was refused says nothing about another beginning.
-        return Failed { error: failure.connect_error(server), refusal: Refusal::Unrelated };
+        return Failed::new(failure.connect_error(server), Refusal::Unrelated);
     }
     let refusal = match error {
         ClientInitializeError::ConnectionClosed(_) | ClientInitializeError::TransportError { .. } => Refusal::Ended,
@@ -289,7 +297,7 @@ fn refused(server: &str, error: &ClientInitializeError) -> Failed {
         // A server that refuses mostly ends as well: its own words are the reason.
         _ => Refusal::Answered,
     };
-    Failed { error: connect_failed(server, &super::answer::cut(error.to_string())), refusal }
+    Failed::new(connect_failed(server, &super::answer::cut(error.to_string())), refusal)
 }
 
 fn exited(server: &str, status: String, process: &ServerProcess) -> Error {

@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 
 /// A server that lists more is not listed at all.
 const MAX_PAGES: usize = 100;
-const MAX_ITEMS: usize = 2_000;
+pub(super) const MAX_ITEMS: usize = 2_000;
 const MAX_BYTES: usize = 8 * 1024 * 1024;
 
 /// Reads all pages of a list. `kind` is its key in a page, and its name in errors: `tools`, `resourceTemplates`.

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
-use tokio::task::AbortHandle;
+use tokio::task::{AbortHandle, JoinHandle};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -186,6 +186,24 @@ impl Slot {
         std::mem::take(&mut *self.interrupt.lock().unwrap_or_else(PoisonError::into_inner)).cancel();
     }
 
+    /// Ends the connection, and whoever is connecting it or waits for that.
+    async fn end(&self) {
+        let taking = self.held.lock();
+        tokio::pin!(taking);
+        let mut place = tokio::select! {
+            biased;
+            place = &mut taking => place,
+            // By now in line: nobody can begin another attempt before this has its turn.
+            () = async { self.interrupt() } => taking.await,
+        };
+        let held = place.take();
+        drop(place);
+        if let Some(held) = held {
+            self.on(Transition::Close(Closed::Ended));
+            held.connection.close().await;
+        }
+    }
+
     /// Waits as long as the failures before demand it.
     async fn permit(&self) -> Result<()> {
         loop {
@@ -233,25 +251,29 @@ impl Connections {
     /// What `launch` refuses; `ERR_TOO_MANY_CONNECTIONS`; `ERR_SERVER_UNAVAILABLE`; what [`Connection::open`] gives.
     pub async fn get(&self, wanted: &Wanted, launch: impl Future<Output = Result<Launch>>) -> Result<Lease> {
         let slot = self.slot(&wanted.server);
-        let in_use = Use::new(&slot, &self.shared);
+        // Asked for before the wait: a close ends all who wait in line, not only the first.
+        let interrupted = slot.interrupted();
+        tokio::select! {
+            biased;
+            () = interrupted.cancelled() => {
+                let problem = "it was revoked, disabled or changed meanwhile".to_owned();
+                Err(Error::ConnectFailed { server: wanted.server.clone(), problem })
+            }
+            lease = self.lease(&slot, wanted, launch) => lease,
+        }
+    }
+
+    async fn lease(&self, slot: &Arc<Slot>, wanted: &Wanted, launch: impl Future<Output = Result<Launch>>) -> Result<Lease> {
+        let in_use = Use::new(slot, &self.shared);
         let mut place = slot.held.lock().await;
         if let Some(held) = place.as_ref().filter(|held| held.connection.is_live()) {
             return Ok(Lease { connection: Arc::clone(&held.connection), renewed: None, _use: in_use });
         }
         if let Some(dead) = place.take() {
-            slot.on(Transition::Close(Closed::Lost));
-            dead.connection.close().await;
+            // One of a server at a time: what is left of it may hold what the next one needs.
+            let _ = self.shared.let_go(slot, dead, Closed::Lost, None).await;
         }
-        let interrupted = slot.interrupted();
-        let held = tokio::select! {
-            biased;
-            () = interrupted.cancelled() => {
-                let problem = "it was revoked, disabled or changed meanwhile".to_owned();
-                return Err(Error::ConnectFailed { server: wanted.server.clone(), problem });
-            }
-            held = self.connect(&slot, wanted, launch) => held?,
-        };
-        let (held, before) = held;
+        let (held, before) = self.connect(slot, wanted, launch).await?;
         let connection = Arc::clone(&held.connection);
         *place = Some(held);
         Ok(Lease { connection, renewed: Some(before), _use: in_use })
@@ -309,16 +331,14 @@ impl Connections {
     }
 
     /// Ends a server's connection, if it has one, and whoever is connecting it: it was revoked, disabled or changed.
-    pub async fn end(&self, server: &str) {
-        let slot = self.shared.slots().get(server).cloned();
-        if let Some(slot) = slot {
-            slot.interrupt();
-        }
-        self.close(server).await;
+    pub async fn close(&self, server: &str) {
+        let Some(slot) = self.shared.slots().get(server).cloned() else { return };
+        slot.end().await;
+        slot.lifecycle().reset();
     }
 
-    /// Ends a server's connection, if it has one. One that is being made is waited for.
-    pub async fn close(&self, server: &str) {
+    /// Ends a server's connection, so that the next is a new one. One that is being made is waited for.
+    pub async fn renew(&self, server: &str) {
         let Some(slot) = self.shared.slots().get(server).cloned() else { return };
         let held = slot.held.lock().await.take();
         if let Some(held) = held {
@@ -328,18 +348,12 @@ impl Connections {
         slot.lifecycle().reset();
     }
 
-    /// Ends all connections, at the same time, and the watchdog with them.
+    /// Ends all connections, at the same time, and the watchdog with them. No other is made any more.
     pub async fn close_all(&self) {
+        self.shared.places.close();
         let slots: Vec<_> = self.shared.slots().drain().map(|(_, slot)| slot).collect();
         for slot in slots {
-            slot.interrupt();
-            self.shared.closings.spawn(async move {
-                let held = slot.held.lock().await.take();
-                if let Some(held) = held {
-                    slot.on(Transition::Close(Closed::Ended));
-                    held.connection.close().await;
-                }
-            });
+            self.shared.closings.spawn(async move { slot.end().await });
         }
         self.shared.closings.close();
         self.shared.closings.wait().await;
@@ -394,44 +408,49 @@ impl Shared {
         if self.giving_way.load(Ordering::Acquire) >= self.waiting.load(Ordering::Acquire) {
             return;
         }
-        let mut idle: Vec<_> = self.slots().values().filter(|slot| slot.server != server && slot.is_idle()).cloned().collect();
+        let others: Vec<_> = self.slots().values().filter(|slot| slot.server != server).cloned().collect();
+        // Whoever still holds one whose server has died has nothing of it.
+        if let Some((slot, dead)) = take_first(&others, |_, held| !held.connection.is_live()) {
+            self.let_go(&slot, dead, Closed::Lost, None);
+            return;
+        }
+        let mut idle: Vec<_> = others.into_iter().filter(|slot| slot.is_idle()).collect();
         idle.sort_by_key(|slot| slot.last_used.load(Ordering::Relaxed));
-        for slot in idle {
-            let Ok(mut place) = slot.held.try_lock() else { continue };
-            // Looked at again under its lock: nobody can be handed a connection that is being closed.
-            let Some(held) = place.take_if(|held| !held.pinned && slot.is_idle()) else { continue };
-            drop(place);
-            slot.on(Transition::Close(Closed::Evicted));
+        // Looked at again under its lock: nobody can be handed a connection that is being closed.
+        if let Some((slot, held)) = take_first(&idle, |slot, held| !held.pinned && slot.is_idle()) {
             tracing::info!(server = slot.server, made_room_for = server, "connection closed to make room");
             self.observer.evicted(&slot.server, server);
-            self.giving_way.fetch_add(1, Ordering::AcqRel);
-            let shared = Arc::clone(self);
-            self.closings.spawn(async move {
-                held.connection.close().await;
-                drop(held);
-                shared.giving_way.fetch_sub(1, Ordering::AcqRel);
-                shared.freed.notify_waiters();
-            });
-            return;
+            self.let_go(&slot, held, Closed::Evicted, None);
         }
     }
 
-    /// Takes a connection out of its place because of what became of it, and ends it.
-    pub(super) async fn retire(self: &Arc<Self>, slot: &Slot, connection: &Arc<Connection>, reason: Closed) -> bool {
+    /// Takes a connection out of its place because of what became of it, and ends it. `why`: of a loss.
+    pub(super) async fn retire(self: &Arc<Self>, slot: &Slot, connection: &Arc<Connection>, reason: Closed, why: Option<String>) -> bool {
         let held = slot.held.lock().await.take_if(|held| {
             // In use again: it is no longer idle.
             Arc::ptr_eq(&held.connection, connection) && (reason != Closed::IdledOut || slot.is_idle())
         });
-        let Some(held) = held else { return false };
+        held.map(|held| self.let_go(slot, held, reason, why)).is_some()
+    }
+
+    /// Ends what was taken out of its place, on a task of its own: until it is gone, it is giving way.
+    fn let_go(self: &Arc<Self>, slot: &Slot, held: Held, reason: Closed, why: Option<String>) -> JoinHandle<()> {
         slot.on(Transition::Close(reason));
-        let shared = Arc::clone(self);
-        // On a task of its own: the keeper that asks for this ends with what is held.
+        self.giving_way.fetch_add(1, Ordering::AcqRel);
+        let (shared, server) = (Arc::clone(self), slot.server.clone());
         self.closings.spawn(async move {
+            if reason == Closed::Lost {
+                let why = match why {
+                    Some(why) => why,
+                    None => held.connection.ended().await,
+                };
+                shared.observer.lost(&server, &why);
+            }
             held.connection.close().await;
             drop(held);
+            shared.giving_way.fetch_sub(1, Ordering::AcqRel);
             shared.freed.notify_waiters();
-        });
-        true
+        })
     }
 
     /// The servers that have a connection, or are being connected.
@@ -445,4 +464,12 @@ impl Shared {
     fn slots(&self) -> MutexGuard<'_, HashMap<String, Arc<Slot>>> {
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Takes the first connection that fits out of its place; one that is being looked at by somebody else is in use.
+fn take_first(slots: &[Arc<Slot>], fits: impl Fn(&Slot, &Held) -> bool) -> Option<(Arc<Slot>, Held)> {
+    slots.iter().find_map(|slot| {
+        let held = slot.held.try_lock().ok()?.take_if(|held| fits(slot, held))?;
+        Some((Arc::clone(slot), held))
+    })
 }

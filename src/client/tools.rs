@@ -123,10 +123,14 @@ impl Connection {
             match task.status {
                 tasks::Status::Working => {}
                 tasks::Status::InputRequired => {
-                    if let Some(answers) = self.answers(visit, &task.wire).await? {
-                        let params = json!({ "taskId": task.id, "inputResponses": answers });
-                        self.exchange(visit, custom("tasks/update", params)).await?;
-                    }
+                    let Some(answers) = self.answers(visit, &task.wire).await? else {
+                        // Before 2026-07-28 the task asks while its result is waited for.
+                        let result = self.exchange(visit, custom("tasks/result", json!({ "taskId": task.id }))).await?;
+                        guard.settle();
+                        return Ok(result);
+                    };
+                    let params = json!({ "taskId": task.id, "inputResponses": answers });
+                    self.exchange(visit, custom("tasks/update", params)).await?;
                 }
                 tasks::Status::Ended => {
                     guard.settle();

@@ -4,13 +4,14 @@
 //! union that takes an unknown content block, or an extra key, for something else. A line over the limit fails the call
 //! that waits for it instead of vanishing. And a server that no longer reads its input cannot hold up a close.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rmcp::RoleClient;
 use rmcp::model::{
-    CustomResult, ErrorCode, ErrorData, JsonRpcError, JsonRpcMessage, JsonRpcResponse, JsonRpcVersion2_0, RequestId, ServerResult,
+    ClientNotification, CustomResult, ErrorCode, ErrorData, JsonRpcError, JsonRpcMessage, JsonRpcResponse, JsonRpcVersion2_0, RequestId,
+    ServerResult,
 };
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
@@ -19,25 +20,53 @@ use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
+use super::http::error_of;
+use super::json::{self, Unread};
 use super::tap::Tap;
 
 /// Messages that wait to be handled or written; a server that sends more is slowed down, not buffered.
 const QUEUE: usize = 64;
+/// Requests of the server's own that are being answered.
+const MAX_ASKED: usize = 256;
 /// How much of a message that is not kept is looked at for its id, at either end.
 const ID_WINDOW: usize = 512;
 /// Marks, in an error's data, what this transport made itself.
 pub(super) const OVERSIZE_MARK: &str = "hyperlight-mcp/oversize";
+pub(super) const DENSE_MARK: &str = "hyperlight-mcp/dense";
 pub(super) const MALFORMED_MARK: &str = "hyperlight-mcp/malformed";
 
-/// What is known of the requests that were sent.
+/// How the result of a request comes through.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Passage {
+    /// As it is.
+    Raw,
+    /// rmcp's own handshake reads it.
+    Typed,
+}
+
+/// What is known of the requests on their way.
 #[derive(Default)]
 struct Requests {
-    /// Their results come through as they are.
-    raw: HashSet<RequestId>,
-    /// `server/discover`, while its answer is waited for.
+    /// Ours, until they are answered, cancelled, or answered in the server's place. rmcp ends at an answer to nothing while it
+    /// begins, so such answers never reach it.
+    pending: HashMap<RequestId, Passage>,
+    /// `server/discover`, while its answer is waited for with patience.
     probe: Option<RequestId>,
-    /// It was answered in the server's place: what comes of it now comes too late.
-    given_up: Option<RequestId>,
+    /// The server's, until the answer is on its way.
+    asked: HashSet<RequestId>,
+}
+
+impl Requests {
+    /// The request of ours that has this id; some servers make a text of a number.
+    fn answered(&self, id: &RequestId) -> Option<RequestId> {
+        let number = if let RequestId::String(text) = id { text.parse().ok().map(RequestId::Number) } else { None };
+        [Some(id.clone()), number].into_iter().flatten().find(|id| self.pending.contains_key(id))
+    }
+
+    fn take(&mut self, id: &RequestId) -> Option<Passage> {
+        self.probe.take_if(|probe| probe == id);
+        self.pending.remove(id)
+    }
 }
 
 type SharedRequests = Arc<Mutex<Requests>>;
@@ -62,8 +91,14 @@ impl StdioTransport {
         let (outgoing, line_receiver) = mpsc::channel(QUEUE);
         let requests = SharedRequests::default();
         let messages = message_sender.downgrade();
-        let reader =
-            Reader { lines: BufReader::new(read), max_message_bytes, requests: Arc::clone(&requests), tap, messages: message_sender };
+        let reader = Reader {
+            lines: BufReader::new(read),
+            max_message_bytes,
+            requests: Arc::clone(&requests),
+            tap,
+            messages: message_sender,
+            outgoing: outgoing.downgrade(),
+        };
         let tasks = [tokio::spawn(reader.run()), tokio::spawn(write_lines(write, line_receiver))];
         Self { incoming, outgoing: Some(outgoing), requests, messages, patience, tasks }
     }
@@ -79,22 +114,17 @@ impl Transport<RoleClient> for StdioTransport {
     type Error = std::io::Error;
 
     fn send(&mut self, message: TxJsonRpcMessage<RoleClient>) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
-        if let JsonRpcMessage::Request(request) = &message {
-            match request.request.method() {
-                "server/discover" => self.probe(&request.id),
-                // rmcp's own handshake reads these.
-                "initialize" | "ping" | "subscriptions/listen" => {}
-                _ => {
-                    lock(&self.requests).raw.insert(request.id.clone());
-                }
-            }
-        }
-        let outgoing = self.outgoing.clone();
+        let (outgoing, requests) = (self.outgoing.clone(), Arc::clone(&self.requests));
+        let answers = self.note(&message);
         async move {
             let mut line = serde_json::to_vec(&message)?;
             line.push(b'\n');
             let closed = || std::io::Error::from(std::io::ErrorKind::BrokenPipe);
-            outgoing.ok_or_else(closed)?.send(line).await.map_err(|_| closed())
+            let sent = outgoing.ok_or_else(closed)?.send(line).await.map_err(|_| closed());
+            if let Some(id) = answers {
+                lock(&requests).asked.remove(&id);
+            }
+            sent
         }
     }
 
@@ -110,6 +140,33 @@ impl Transport<RoleClient> for StdioTransport {
 }
 
 impl StdioTransport {
+    /// Keeps what is on its way. The id of the server's request that a message answers.
+    fn note(&self, message: &TxJsonRpcMessage<RoleClient>) -> Option<RequestId> {
+        match message {
+            JsonRpcMessage::Request(request) => {
+                let passage = match request.request.method() {
+                    "initialize" | "server/discover" | "ping" | "subscriptions/listen" => Passage::Typed,
+                    _ => Passage::Raw,
+                };
+                lock(&self.requests).pending.insert(request.id.clone(), passage);
+                if request.request.method() == "server/discover" {
+                    self.probe(&request.id);
+                }
+                None
+            }
+            JsonRpcMessage::Notification(sent) => {
+                if let ClientNotification::CancelledNotification(cancelled) = &sent.notification
+                    && let Some(id) = &cancelled.params.request_id
+                {
+                    lock(&self.requests).take(id);
+                }
+                None
+            }
+            JsonRpcMessage::Response(response) => Some(response.id.clone()),
+            JsonRpcMessage::Error(error) => error.id.clone(),
+        }
+    }
+
     /// Answers `server/discover` in the server's place when its patience is over: a server that never heard of it may be silent,
     /// and rmcp would wait for 10 s.
     fn probe(&self, id: &RequestId) {
@@ -118,12 +175,8 @@ impl StdioTransport {
         let (id, requests, messages) = (id.clone(), Arc::clone(&self.requests), self.messages.clone());
         tokio::spawn(async move {
             tokio::time::sleep(patience).await;
-            {
-                let mut requests = lock(&requests);
-                if requests.probe.take_if(|probe| *probe == id).is_none() {
-                    return;
-                }
-                requests.given_up = Some(id.clone());
+            if lock(&requests).take(&id).is_none() {
+                return;
             }
             let error = ErrorData::new(ErrorCode::METHOD_NOT_FOUND, "server/discover was not answered", None);
             if let Some(messages) = messages.upgrade() {
@@ -147,6 +200,8 @@ struct Reader<R> {
     requests: SharedRequests,
     tap: Tap,
     messages: mpsc::Sender<RxJsonRpcMessage<RoleClient>>,
+    /// Weak: the server's input ends when nothing more is to be sent.
+    outgoing: mpsc::WeakSender<Vec<u8>>,
 }
 
 /// A line that was read.
@@ -214,66 +269,114 @@ impl<R: AsyncRead + Unpin> Reader<R> {
                 if text.is_empty() {
                     return Vec::new();
                 }
-                match serde_json::from_slice::<Json>(text) {
+                match json::read(text) {
                     // Batches existed in the protocol of 2025-03-26.
                     Ok(Json::Array(batch)) => batch.into_iter().filter_map(|message| self.message(message)).collect(),
                     Ok(message) => self.message(message).into_iter().collect(),
                     Err(error) => {
-                        tracing::debug!(%error, bytes = text.len(), "a line that is no JSON was skipped");
+                        tracing::debug!(%error, bytes = text.len(), "a line that cannot be used was skipped");
                         let tail = &text[text.len().saturating_sub(ID_WINDOW)..];
-                        if text[0] == b'{' { self.fail(text, tail, &json!({ MALFORMED_MARK: error.to_string() })) } else { Vec::new() }
+                        let mark = if matches!(error, Unread::TooLarge) { DENSE_MARK } else { MALFORMED_MARK };
+                        if text[0] == b'{' { self.fail(text, tail, &json!({ mark: error.to_string() })) } else { Vec::new() }
                     }
                 }
             }
         }
     }
 
-    fn message(&self, mut message: Json) -> Option<RxJsonRpcMessage<RoleClient>> {
-        if (self.tap)(&message) || self.is_late(&message) {
+    fn message(&self, message: Json) -> Option<RxJsonRpcMessage<RoleClient>> {
+        if (self.tap)(&message) {
             return None;
         }
-        if let Some(id) = self.raw_id(&message) {
-            let result = message.get_mut("result").map(Json::take).unwrap_or_default();
-            return Some(response(id, result));
-        }
-        match serde_json::from_value::<RxJsonRpcMessage<RoleClient>>(message) {
-            Ok(message) => {
-                if let JsonRpcMessage::Error(JsonRpcError { id: Some(id), .. }) = &message {
-                    lock(&self.requests).raw.remove(id);
-                }
-                Some(message)
+        match (message.get("method").is_some_and(Json::is_string), message.get("id")) {
+            (true, None) => {
+                self.withdraw(&message);
+                parsed(message)
             }
-            Err(error) => {
-                tracing::debug!(%error, "JSON that is no message was skipped");
-                None
-            }
+            (true, Some(_)) => self.question(message),
+            (false, Some(id)) => self.answer(serde_json::from_value(id.clone()).ok(), message),
+            (false, None) => self.answer(None, message),
         }
     }
 
-    /// Whether a message answers `server/discover` after that was given up. Any answer ends the patience.
-    fn is_late(&self, message: &Json) -> bool {
-        let Some(id) = answered(message) else { return false };
-        let mut requests = lock(&self.requests);
-        requests.probe.take_if(|probe| *probe == id);
-        requests.given_up.take_if(|late| *late == id).is_some()
+    /// A request of the server's own. So many at once are handed on; more would only fill our memory, above all where the
+    /// server does not read the answers.
+    fn question(&self, message: Json) -> Option<RxJsonRpcMessage<RoleClient>> {
+        let id: RequestId = serde_json::from_value(message["id"].clone()).ok()?;
+        {
+            let mut requests = lock(&self.requests);
+            if requests.asked.contains(&id) {
+                tracing::debug!(%id, "a request that is still being answered came again");
+                return None;
+            }
+            if requests.asked.len() < MAX_ASKED {
+                requests.asked.insert(id);
+                return parsed(message);
+            }
+        }
+        let refusal = json!({ "jsonrpc": "2.0", "id": id, "error": { "code": -32000, "message": "too many requests at once" } });
+        if let Some(outgoing) = self.outgoing.upgrade() {
+            // Where there is no room for it, nobody reads it.
+            let _ = outgoing.try_send(format!("{refusal}\n").into_bytes());
+        }
+        None
     }
 
-    /// The request that a message answers, where its result is to come through as it is.
-    fn raw_id(&self, message: &Json) -> Option<RequestId> {
-        message.get("result")?;
-        let id = answered(message)?;
-        lock(&self.requests).raw.remove(&id).then_some(id)
+    /// The server no longer wants to know: rmcp sends no answer then.
+    fn withdraw(&self, message: &Json) {
+        if message["method"] == "notifications/cancelled"
+            && let Ok(id) = serde_json::from_value::<RequestId>(message["params"]["requestId"].clone())
+        {
+            lock(&self.requests).asked.remove(&id);
+        }
+    }
+
+    fn answer(&self, id: Option<RequestId>, mut message: Json) -> Option<RxJsonRpcMessage<RoleClient>> {
+        let error = message.get("error").filter(|error| !error.is_null()).map(error_of);
+        if error.is_none() && message.get("result").is_none() {
+            tracing::debug!("JSON that is no message was skipped");
+            return None;
+        }
+        let (id, passage) = {
+            let mut requests = lock(&self.requests);
+            let found = match (&id, &error) {
+                (Some(id), _) => requests.answered(id),
+                // A server that does not know the probe may not even repeat its id. Of all else, this tells nothing.
+                (None, Some(_)) => requests.probe.clone(),
+                (None, None) => None,
+            };
+            let Some(id) = found else {
+                tracing::debug!(?id, "an answer to nothing was skipped");
+                return None;
+            };
+            let passage = requests.take(&id)?;
+            (id, passage)
+        };
+        if let Some(error) = error {
+            return Some(JsonRpcMessage::Error(JsonRpcError { jsonrpc: JsonRpcVersion2_0, id: Some(id), error }));
+        }
+        if passage == Passage::Raw {
+            return Some(response(id, message["result"].take()));
+        }
+        message["id"] = json!(id);
+        parsed(message)
     }
 
     /// An answer that cannot be used fails the call it belongs to. Where its id cannot be made out, all calls that
     /// wait fail: each of them may have waited for it.
     fn fail(&self, head: &[u8], tail: &[u8], data: &Json) -> Vec<RxJsonRpcMessage<RoleClient>> {
-        let raw = &mut lock(&self.requests).raw;
-        let found = [find_id(tail), find_id(&head[..head.len().min(ID_WINDOW)])].into_iter().flatten().find(|id| raw.contains(id));
+        let head = &head[..head.len().min(ID_WINDOW)];
+        let mut requests = lock(&self.requests);
+        let found = [find_id(tail), find_id(head)].into_iter().flatten().find(|id| requests.pending.contains_key(id));
         let failed: Vec<RequestId> = match found {
-            Some(id) => raw.take(&id).into_iter().collect(),
-            None => raw.drain().collect(),
+            Some(id) => vec![id],
+            // Something that was printed is no answer, whatever it begins with.
+            None if !is_message_like(head) && !is_message_like(tail) => Vec::new(),
+            None => requests.pending.iter().filter(|(_, passage)| **passage == Passage::Raw).map(|(id, _)| id.clone()).collect(),
         };
+        for id in &failed {
+            requests.take(id);
+        }
         let error = |id| {
             let error = ErrorData::new(ErrorCode::INTERNAL_ERROR, "the answer cannot be used", Some(data.clone()));
             JsonRpcMessage::Error(JsonRpcError { jsonrpc: JsonRpcVersion2_0, id: Some(id), error })
@@ -287,12 +390,15 @@ fn response(id: RequestId, result: Json) -> RxJsonRpcMessage<RoleClient> {
     JsonRpcMessage::Response(JsonRpcResponse { jsonrpc: JsonRpcVersion2_0, id, result })
 }
 
-/// The id of the request that a message answers.
-fn answered(message: &Json) -> Option<RequestId> {
-    if message.get("method").is_some() {
-        return None;
-    }
-    serde_json::from_value(message.get("id")?.clone()).ok()
+fn parsed(message: Json) -> Option<RxJsonRpcMessage<RoleClient>> {
+    let parsed = serde_json::from_value(message);
+    parsed.inspect_err(|error| tracing::debug!(%error, "JSON that is no message was skipped")).ok()
+}
+
+/// Whether a piece of a line has what each message has.
+fn is_message_like(piece: &[u8]) -> bool {
+    const MARK: &[u8] = b"\"jsonrpc\"";
+    piece.windows(MARK.len()).any(|window| window == MARK)
 }
 
 /// The last numeric `"id"` in a piece of a message. Our own request ids are numbers.
@@ -314,7 +420,7 @@ mod tests {
     async fn receive(bytes: &[u8], waiting: &[i64], limit: usize) -> Vec<Json> {
         let input = std::io::Cursor::new(bytes.to_vec());
         let mut transport = StdioTransport::new(input, tokio::io::sink(), limit, Arc::new(|_| false), None);
-        lock(&transport.requests).raw.extend(waiting.iter().map(|&id| RequestId::Number(id)));
+        lock(&transport.requests).pending.extend(waiting.iter().map(|&id| (RequestId::Number(id), Passage::Raw)));
         let mut messages = Vec::new();
         while let Some(message) = transport.receive().await {
             messages.push(serde_json::to_value(&message).unwrap());

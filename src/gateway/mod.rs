@@ -185,7 +185,7 @@ impl Gateway {
     async fn connection_report(&self, name: &str) -> Result<ConnectionReport> {
         let server = self.server(name)?;
         self.check_startable(&server)?;
-        self.core.connections.close(name).await;
+        self.core.connections.renew(name).await;
         let connection = self.connect(&server).await?;
         let live = connection.manifest().await?;
         let manifest = filtered(&server, &live);

@@ -2,7 +2,11 @@
 
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
+pub mod apart;
 pub mod asking;
+pub mod calling;
+pub mod http;
+pub mod witness;
 
 use std::fs;
 use std::future::Future;

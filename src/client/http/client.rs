@@ -20,6 +20,7 @@ use super::raw::{Answer, Awaited, Inbound, Kind, cut, error_in, sort};
 use super::retry::{Again, retry_after};
 use super::stream::{Events, Route, event_of, unknown_method};
 use super::target::{CONTROL_TIMEOUT, Endpoint, HttpLimits};
+use crate::client::json;
 use crate::client::tap::Tap;
 
 /// What the tap is shown, and only it, when a session has ended and another one took its place: the server has
@@ -165,16 +166,18 @@ impl HttpClient {
             _ => reading.await,
         };
         let body = body.map_err(Failed::Client)?;
-        self.sort_all(&body, awaited).map(|(answer, others)| response_of(*answer, others, session))
+        self.sort_all(body, awaited).map(|(answer, others)| response_of(*answer, others, session))
     }
 
     /// The answer in a JSON body, and what else is there.
-    fn sort_all(&self, body: &[u8], awaited: &Awaited) -> Result<(Box<Answer>, Vec<String>), Failed> {
-        let text = body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body).trim_ascii();
+    fn sort_all(&self, body: Vec<u8>, awaited: &Awaited) -> Result<(Box<Answer>, Vec<String>), Failed> {
+        let text = body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&body).trim_ascii();
         if text.is_empty() {
             return Err(malformed("its answer is empty".to_owned()));
         }
-        let parsed = serde_json::from_slice::<Json>(text).map_err(|error| malformed(format!("its answer is no valid JSON: {error}")))?;
+        let parsed = json::read(text).map_err(|unread| Failed::Client(HttpFailure::of_unread(&unread)))?;
+        // As large as what it says, which is moved on from here.
+        drop(body);
         // Batches existed in the protocol of 2025-03-26.
         let messages = match parsed {
             Json::Array(batch) => batch,
@@ -317,7 +320,7 @@ fn at_once(awaited: &Awaited, failure: HttpFailure) -> Result<StreamableHttpPost
         HttpFailure::Status { .. } | HttpFailure::Interrupted { .. } if awaited.kind == Kind::Discover => {
             rmcp::model::ErrorData::invalid_request(failure.to_string(), None)
         }
-        HttpFailure::TooLarge { .. } | HttpFailure::Malformed(_) => failure.to_error_data(),
+        HttpFailure::TooLarge { .. } | HttpFailure::TooDense | HttpFailure::Malformed(_) => failure.to_error_data(),
         other => return Err(Failed::Client(other)),
     };
     Ok(StreamableHttpPostResponse::Json(awaited.error(error).into_message(), None))

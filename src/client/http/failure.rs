@@ -9,7 +9,8 @@ use rmcp::transport::DynamicTransportError;
 use rmcp::transport::streamable_http_client::StreamableHttpError;
 use serde_json::Value as Json;
 
-use crate::client::transport::{MALFORMED_MARK, OVERSIZE_MARK};
+use crate::client::json::Unread;
+use crate::client::transport::{DENSE_MARK, MALFORMED_MARK, OVERSIZE_MARK};
 use crate::error::Error;
 
 /// Marks, in an error's data, that the answer's stream broke off.
@@ -28,6 +29,8 @@ pub(in crate::client) enum HttpFailure {
     Status { status: u16, retry_after: Option<Duration>, detail: String },
     /// The answer is larger than a message may be. `bytes` as far as it is known.
     TooLarge { bytes: u64, limit: usize },
+    /// The answer would take more memory than a message may.
+    TooDense,
     /// Nothing came in time.
     TimedOut { waiting_for: &'static str, after: Duration },
     /// The server wants an authorization that it has not got.
@@ -67,6 +70,14 @@ impl HttpFailure {
         }
     }
 
+    /// An answer that cannot be read.
+    pub(super) fn of_unread(unread: &Unread) -> Self {
+        match unread {
+            Unread::TooLarge => Self::TooDense,
+            Unread::Invalid(error) => Self::Malformed(format!("its answer is no valid JSON: {error}")),
+        }
+    }
+
     /// With what the server said about it.
     pub(super) fn with_detail(self, detail: String) -> Self {
         match self {
@@ -89,6 +100,7 @@ impl HttpFailure {
     pub(super) fn to_error_data(&self) -> ErrorData {
         let data = match self {
             Self::TooLarge { bytes, limit } => serde_json::json!({ OVERSIZE_MARK: bytes, "limit": limit }),
+            Self::TooDense => serde_json::json!({ DENSE_MARK: true }),
             Self::Malformed(problem) => serde_json::json!({ MALFORMED_MARK: problem }),
             other => serde_json::json!({ INTERRUPTED_MARK: other.to_string() }),
         };
@@ -112,6 +124,9 @@ impl HttpFailure {
             let limit = data.get("limit").and_then(Json::as_u64).and_then(|limit| usize::try_from(limit).ok());
             return Some(Self::TooLarge { bytes, limit: limit.unwrap_or(crate::limits::MAX_WIRE_MESSAGE_BYTES) });
         }
+        if data.get(DENSE_MARK).is_some() {
+            return Some(Self::TooDense);
+        }
         if let Some(problem) = text(MALFORMED_MARK) {
             return Some(Self::Malformed(problem));
         }
@@ -128,6 +143,7 @@ impl fmt::Display for HttpFailure {
             Self::Interrupted { problem } => write!(out, "{problem}. The server may have acted on the request, so it was not sent again"),
             Self::Status { status, retry_after, detail } => write_status(out, *status, *retry_after, detail),
             Self::TooLarge { bytes, limit } => write!(out, "its answer has {bytes} bytes or more; one message may have {limit}"),
+            Self::TooDense => write!(out, "its answer cannot be used: {}", Unread::TooLarge),
             Self::TimedOut { waiting_for, after } => write!(out, "{waiting_for} did not come within {} ms", after.as_millis()),
             Self::Unauthorized { status, given, .. } => write_unauthorized(out, *status, *given),
             Self::Token(error) => error.fmt(out),
@@ -235,6 +251,7 @@ mod tests {
     fn a_failure_survives_its_way_through_a_json_rpc_error() {
         for failure in [
             HttpFailure::TooLarge { bytes: 17, limit: 16 },
+            HttpFailure::TooDense,
             HttpFailure::Malformed("no JSON".into()),
             HttpFailure::Interrupted { problem: "gone".into() },
         ] {

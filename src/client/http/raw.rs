@@ -11,6 +11,7 @@ use rmcp::model::{
 use serde_json::{Map, Value as Json, json};
 
 use super::failure::{HttpFailure, MARKS};
+use crate::client::paging::MAX_ITEMS;
 
 /// The key under which a result travels as text.
 const RAW: &str = "hyperlight-mcp/raw";
@@ -131,7 +132,7 @@ fn is_same(id: &RequestId, found: Option<&Json>) -> bool {
 }
 
 /// Any error, as well as it can be understood.
-fn error_of(error: &Json) -> ErrorData {
+pub(in crate::client) fn error_of(error: &Json) -> ErrorData {
     let code = error.get("code").and_then(Json::as_i64).and_then(|code| i32::try_from(code).ok());
     let message = match error.get("message") {
         Some(Json::String(message)) => message.clone(),
@@ -151,8 +152,11 @@ pub(super) fn error_in(body: &[u8]) -> Option<ErrorData> {
 }
 
 /// A malformed tool is left out; the others stay.
-fn tools_page(result: Json) -> Content {
-    let Some(listed) = result.get("tools").and_then(Json::as_array) else { return Content::Raw(result) };
+fn tools_page(mut result: Json) -> Content {
+    let Some(listed) = result.get_mut("tools").and_then(Json::as_array_mut) else { return Content::Raw(result) };
+    // So many are refused, and need not be copied before that.
+    listed.truncate(MAX_ITEMS + 1);
+    let listed = &*listed;
     let is_tool = |tool: &&Json| {
         let known = serde_json::from_value::<Tool>((*tool).clone());
         if let Err(error) = &known {
@@ -193,7 +197,7 @@ impl Answer {
                 return JsonRpcMessage::Error(JsonRpcError { jsonrpc: JsonRpcVersion2_0, id: Some(self.id), error });
             }
             // One that looks like ours is wrapped, so that it is not unwrapped.
-            Content::Raw(result) if wrapped(&result).is_some() => ServerResult::CustomResult(CustomResult::new(wrap(&result))),
+            Content::Raw(result) if wrapped(&result).is_some() => ServerResult::CustomResult(CustomResult::new(wrap(result))),
             Content::Raw(result) => ServerResult::CustomResult(CustomResult::new(result)),
             Content::Typed(result) => {
                 serde_json::from_value(result).unwrap_or_else(|_| ServerResult::CustomResult(CustomResult::new(Json::Null)))
@@ -204,18 +208,22 @@ impl Answer {
 
     /// As text, which rmcp reads.
     pub(super) fn into_text(self) -> String {
-        let message = match self.content {
-            Content::Raw(result) => json!({ "jsonrpc": "2.0", "id": self.id, "result": wrap(&result) }),
-            Content::Typed(result) => json!({ "jsonrpc": "2.0", "id": self.id, "result": result }),
-            Content::Error(error) => json!({ "jsonrpc": "2.0", "id": self.id, "error": error }),
+        let (kind, content) = match self.content {
+            Content::Raw(result) => ("result", wrap(result)),
+            Content::Typed(result) => ("result", result),
+            Content::Error(error) => ("error", json!(error)),
         };
-        message.to_string()
+        // Not by `json!`, which copies: this may be large.
+        let fields = [("jsonrpc", json!("2.0")), ("id", json!(self.id)), (kind, content)];
+        Json::Object(fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()).to_string()
     }
 }
 
 /// As text: rmcp tries it against twenty types, and it must not become nested deeper than can be read.
-fn wrap(result: &Json) -> Json {
-    json!({ RAW: result.to_string() })
+fn wrap(result: Json) -> Json {
+    let text = result.to_string();
+    drop(result);
+    Json::Object(Map::from_iter([(RAW.to_owned(), Json::String(text))]))
 }
 
 fn wrapped(result: &Json) -> Option<&str> {

@@ -23,6 +23,7 @@ use super::raw::{Awaited, Inbound, Kind, sort};
 use super::resume::{Position, Purpose};
 use super::retry::Again;
 use super::sse::{Event, Parser};
+use crate::client::json;
 
 /// How far into a broken message its method may stand.
 const METHOD_WINDOW: usize = 512;
@@ -157,22 +158,27 @@ impl Events {
         if !matches!(kind.as_str(), "" | "message") || text.is_empty() || self.phase != Phase::Reading {
             return;
         }
-        match serde_json::from_str::<Json>(text) {
+        match json::read(text.as_bytes()) {
             // Batches existed in the protocol of 2025-03-26.
             Ok(Json::Array(batch)) => {
                 for message in batch {
                     self.take_message(message, None);
                 }
             }
-            Ok(message) => self.take_message(message, Some(text)),
-            Err(error) if self.awaited.is_some() && is_answer_like(text) => {
-                self.fail(&HttpFailure::Malformed(format!("its answer is no valid JSON: {error}")));
+            Ok(message) => {
+                // An answer may be large: its text is not kept beside it.
+                let text = message.get("method").is_some().then(|| text.to_owned());
+                drop(data);
+                self.take_message(message, text);
             }
-            Err(error) => tracing::debug!(%error, "an event that is no JSON was skipped"),
+            Err(error) if self.awaited.is_some() && is_answer_like(text) => {
+                self.fail(&HttpFailure::of_unread(&error));
+            }
+            Err(error) => tracing::debug!(%error, "an event that cannot be used was skipped"),
         }
     }
 
-    fn take_message(&mut self, mut message: Json, text: Option<&str>) {
+    fn take_message(&mut self, mut message: Json, text: Option<String>) {
         if (self.http.tap)(&message) || self.phase != Phase::Reading {
             return;
         }
@@ -182,7 +188,7 @@ impl Events {
                 self.phase = Phase::Draining;
                 self.deadline = None;
             }
-            Inbound::Other => self.ready.push_back(text.map_or_else(|| message.to_string(), str::to_owned)),
+            Inbound::Other => self.ready.push_back(text.unwrap_or_else(|| message.to_string())),
             Inbound::Foreign => tracing::debug!("an answer to nothing was skipped"),
             Inbound::Noise => tracing::debug!("JSON that is no message was skipped"),
         }

@@ -1,0 +1,271 @@
+//! Hostile processes.
+
+use std::time::Duration;
+
+use hyperlight_mcp::Error;
+use hyperlight_mcp::client::{Era, Launch};
+use serde_json::json;
+
+use crate::support::apart::apart;
+use crate::support::calling::{CLOSE_LIMIT, call, call_by, call_for, echoes};
+use crate::support::witness::{Manner, Person, Witness};
+use crate::support::{patience, scaled, within};
+use crate::{CALL_LIMIT, Street};
+
+const FLOODS: [&str; 7] = ["notifications", "list-changed", "progress", "log", "requests", "answers", "stderr"];
+const HANDSHAKE: Duration = Duration::from_millis(500);
+
+#[test]
+fn floods_of_every_kind() {
+    apart(|| async {
+        let street = Street::watched(Witness::new()).await;
+        for kind in FLOODS {
+            let hostile = street.hostile(&["--flood", kind]).await;
+            assert_eq!(street.fails(&hostile, "hang").await.code(), "ERR_CALL_TIMEOUT", "{kind}");
+            // Between the drops, an answer may come through or not: in time it ends.
+            if let Err(error) = street.call(&hostile, "empty", json!({})).await {
+                assert_eq!(error.code(), "ERR_CALL_TIMEOUT", "{kind}: {error}");
+            }
+            drop(hostile);
+            street.evict().await;
+        }
+        street.leave("floods").await;
+    });
+}
+
+#[test]
+fn floods_during_the_handshake() {
+    apart(|| async {
+        let street = Street::new().await;
+        for kind in FLOODS {
+            let flags = ["--flood", kind, "--from-start"];
+            let command = street.scene.command("hostile", &flags);
+            let launch = Launch { era: Some(Era::Initialize), ..street.scene.launch_command("hostile", command, scaled(HANDSHAKE)) };
+            match street.connect(launch).await {
+                Ok(hostile) => {
+                    let _ = street.call(&hostile, "empty", json!({})).await;
+                }
+                Err(error) => assert_eq!(error.code(), "ERR_CONNECT_TIMEOUT", "{kind}: {error}"),
+            }
+            street.evict().await;
+        }
+        street.leave("floods during the handshake").await;
+    });
+}
+
+#[test]
+fn a_flood_of_requests_whose_answers_nobody_reads() {
+    apart(|| async {
+        let street = Street::new().await;
+        let hostile = street.hostile(&["--flood", "requests", "--stop-reading"]).await;
+        let limit = scaled(Duration::from_secs(3));
+        let outcome = street.meanwhile(call_for(&hostile, "hang", json!({}), limit)).await;
+        assert_eq!(outcome.unwrap_err().code(), "ERR_CALL_TIMEOUT");
+        drop(hostile);
+        street.leave("requests whose answers nobody reads").await;
+    });
+}
+
+#[test]
+fn a_line_of_a_gigabyte() {
+    apart(|| async {
+        let street = Street::new().await;
+        let hostile = street.hostile(&["--giant-line", "1000000000"]).await;
+        let error = street.meanwhile(call(&hostile, "empty", json!({}))).await.unwrap_err();
+        let Error::ResponseTooLarge { size, .. } = &error else { panic!("{error}") };
+        assert_eq!(size, "1000000000");
+        drop(hostile);
+        street.leave("a gigabyte").await;
+    });
+}
+
+#[test]
+fn a_byte_a_second() {
+    apart(|| async {
+        let street = Street::new().await;
+        let hostile = street.hostile(&["--drip"]).await;
+        for tool in ["empty", "echo"] {
+            assert_eq!(street.fails(&hostile, tool).await.code(), "ERR_CALL_TIMEOUT");
+        }
+        drop(hostile);
+        street.evict().await;
+        let error = street.refusal(&["--drip", "--from-start"], Some(Era::Initialize), scaled(HANDSHAKE)).await;
+        assert_eq!(error.code(), "ERR_CONNECT_TIMEOUT", "{error}");
+        street.leave("a drip").await;
+    });
+}
+
+#[test]
+fn json_that_is_nested_a_hundred_thousand_deep() {
+    apart(|| async {
+        let street = Street::new().await;
+        let hostile = street.hostile(&[]).await;
+        for _ in 0..10 {
+            let error = street.call(&hostile, "deep", json!({ "depth": 100_000 })).await.unwrap_err();
+            assert!(matches!(&error, Error::Protocol { message, .. } if message.contains("no valid JSON")), "{error}");
+        }
+        echoes(&hostile).await;
+        drop(hostile);
+        street.leave("deep JSON").await;
+    });
+}
+
+#[test]
+fn answers_with_the_wrong_id_and_answers_that_come_twice() {
+    apart(|| async {
+        let street = Street::new().await;
+        let hostile = street.hostile(&["--stray-answers"]).await;
+        assert_eq!(street.fails(&hostile, "wrong_id").await.code(), "ERR_CALL_TIMEOUT");
+        for _ in 0..100 {
+            let answer = street.meanwhile(call(&hostile, "twice", json!({}))).await.unwrap();
+            assert_eq!(answer["content"][0]["text"], "first");
+        }
+        echoes(&hostile).await;
+        drop(hostile);
+        street.leave("wrong ids").await;
+    });
+}
+
+#[test]
+fn servers_that_read_nothing_or_no_more() {
+    apart(|| async {
+        let street = Street::new().await;
+        let error = street.refusal(&["--never-read"], None, scaled(HANDSHAKE)).await;
+        assert_eq!(error.code(), "ERR_CONNECT_TIMEOUT", "{error}");
+        let hostile = street.hostile(&["--stop-reading"]).await;
+        street.meanwhile(call(&hostile, "empty", json!({}))).await.unwrap();
+        // Far more than a pipe and all queues on the way hold.
+        let calls = (0..100).map(|_| call_for(&hostile, "echo", json!({ "value": "x".repeat(100_000) }), scaled(CALL_LIMIT)));
+        let ending = street.meanwhile(futures::future::join_all(calls));
+        for outcome in within(scaled(CALL_LIMIT * 8), "the calls' time-outs", ending).await {
+            assert_eq!(outcome.unwrap_err().code(), "ERR_CALL_TIMEOUT");
+        }
+        drop(hostile);
+        street.leave("no reading").await;
+    });
+}
+
+#[test]
+fn a_server_that_forks_and_lingers() {
+    apart(|| async {
+        let street = Street::new().await;
+        for tool in ["exit0", "crash"] {
+            let hostile = street.hostile(&["--leave-child"]).await;
+            street.scene.logged("hostile", "linger", |_| true).await;
+            let error = street.fails(&hostile, tool).await;
+            let status = if tool == "exit0" { "it exited with code 0" } else { "it exited with code 3" };
+            assert!(matches!(&error, Error::ServerExited { status: told, .. } if told == status), "{error}");
+            drop(hostile);
+            street.evict().await;
+        }
+        street.leave("what lingers").await;
+    });
+}
+
+#[test]
+fn servers_that_ignore_every_request_to_end() {
+    apart(|| async {
+        let street = Street::new().await;
+        let flags = ["--ignore-sigterm", "--ignore-stdin-eof", "--leave-child"];
+        let hostile = street.hostile(&flags).await;
+        echoes(&hostile).await;
+        drop(hostile);
+        street.leave("what does not end").await;
+    });
+}
+
+#[test]
+fn a_handshake_that_is_held() {
+    apart(|| async {
+        let street = Street::new().await;
+        let cases: [&[&str]; 3] =
+            [&["--never-answer"], &["--slow-start", "60000"], &["--never-answer", "--flood", "notifications", "--from-start"]];
+        for flags in cases {
+            for era in [None, Some(Era::Initialize), Some(Era::Discover)] {
+                let error = street.refusal(flags, era, scaled(HANDSHAKE)).await;
+                assert!(matches!(&error, Error::ConnectTimeout { .. }), "{flags:?}: {error}");
+                assert!(error.to_string().contains("connectTimeoutMs"), "{error}");
+            }
+        }
+        street.leave("a held handshake").await;
+    });
+}
+
+#[test]
+fn a_thousand_questions_of_one_call() {
+    apart(|| async {
+        let witness = Witness::new();
+        let street = Street::watched(witness.clone()).await;
+        for (flag, era) in [("old", Era::Initialize), ("2026", Era::Discover)] {
+            let hostile = street.connect(street.launch(&["--era", flag], Some(era))).await.unwrap();
+            let person = Person::new(1, Manner::Answers);
+            let caller = person.caller();
+            let answer = street.meanwhile(call_by(&caller, &hostile, "elicit_flood", json!({ "count": 1000 }))).await.unwrap();
+            let counts = &answer["structuredContent"];
+            let answered = |action: &str| counts[action].as_u64().unwrap();
+            assert_eq!(answered("accepted"), 20, "{flag}: {counts}");
+            assert_eq!(answered("accepted") + answered("cancelled") + answered("errors"), 1000, "{flag}: {counts}");
+            assert_eq!(person.asked().len(), 20);
+            echoes(&hostile).await;
+            drop(hostile);
+            street.evict().await;
+        }
+        street.leave("a thousand questions").await;
+    });
+}
+
+#[test]
+fn a_thousand_questions_that_a_person_ponders_end_with_their_call() {
+    apart(|| async {
+        let street = Street::new().await;
+        let hostile = street.hostile(&[]).await;
+        let person = Person::new(1, Manner::Ponders);
+        let caller = person.caller();
+        let asked = crate::support::until("the questions", || (person.pondering() == 20).then_some(()));
+        let outcome = street.meanwhile(async {
+            tokio::select! {
+                biased;
+                outcome = call_by(&caller, &hostile, "elicit_flood", json!({ "count": 1000 })) => Some(outcome),
+                () = asked => None,
+            }
+        });
+        assert!(outcome.await.is_none(), "a person's time is not counted");
+        crate::support::until("the questions' end", || (person.pondering() == 0).then_some(())).await;
+        echoes(&hostile).await;
+        drop(hostile);
+        street.leave("pondered questions").await;
+    });
+}
+
+#[test]
+fn a_server_that_stops_in_the_middle_of_everything() {
+    apart(|| async {
+        let street = Street::new().await;
+        let hostile = street.hostile(&["--flood", "log"]).await;
+        let pid = street.scene.pid("hostile").await;
+        let stopping = async {
+            street.scene.called("hostile", "hang").await;
+            crate::support::send(libc::SIGSTOP, pid);
+        };
+        let (outcome, ()) = tokio::join!(street.call(&hostile, "hang", json!({})), stopping);
+        assert_eq!(outcome.unwrap_err().code(), "ERR_CALL_TIMEOUT");
+        drop(hostile);
+        within(scaled(CLOSE_LIMIT), "its end", street.connections.close("hostile")).await;
+        street.leave("a stop").await;
+    });
+}
+
+#[test]
+fn results_as_large_as_they_may_be() {
+    apart(|| async {
+        let street = Street::new().await;
+        let hostile = street.hostile(&[]).await;
+        for _ in 0..3 {
+            let calling = call_for(&hostile, "big_text", json!({ "bytes": 15_000_000 }), patience());
+            let answer = street.meanwhile(calling).await.unwrap();
+            assert_eq!(answer["content"][0]["text"].as_str().map(str::len), Some(15_000_000));
+        }
+        drop(hostile);
+        street.leave("large results").await;
+    });
+}

@@ -1,0 +1,9 @@
+//! A connection's life, and what becomes of calls whose server does not live to answer them.
+
+#![cfg(target_os = "linux")]
+
+mod connections;
+mod repeats;
+
+#[path = "../support/mod.rs"]
+mod support;

@@ -1,0 +1,153 @@
+//! Lists: in pages, without end, malformed, and changing.
+
+use std::sync::Arc;
+
+use hyperlight_mcp::catalog::Manifest;
+use hyperlight_mcp::client::{ConnectionState, Connections, Era, Launch, Lease};
+use serde_json::json;
+
+use crate::support::calling::{call, connections, echoes, get, wanted};
+use crate::support::witness::Witness;
+use crate::support::{Scene, until};
+
+const ERAS: [(&str, Era); 2] = [("old", Era::Initialize), ("2026", Era::Discover)];
+
+async fn names(scene: &Scene, flags: &[&str], era: Era) -> Vec<String> {
+    let launch = Launch { era: Some(era), ..scene.launch("s", flags) };
+    let connection = scene.open_launch(&launch).await.unwrap_or_else(|error| panic!("{flags:?}: {error}"));
+    connection.manifest().await.unwrap().tool_names()
+}
+
+fn lists(scene: &Scene) -> usize {
+    scene.events("s").iter().filter(|entry| entry["method"] == "tools/list").count()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_list_in_pages_is_the_list() {
+    for (flag, era) in ERAS {
+        let whole = names(&Scene::new(), &["--era", flag], era).await;
+        let scene = Scene::new();
+        assert_eq!(names(&scene, &["--era", flag, "--paginate", "7"], era).await, whole);
+        assert_eq!(lists(&scene), whole.len().div_ceil(7));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_list_without_an_end_is_refused_and_the_server_ended() {
+    let cases: [(&[&str], &str); 4] = [
+        (&["--repeat-cursor"], "its list of tools repeats a cursor, so it has no end"),
+        (&["--endless-pages"], "its list of tools has more than 100 pages"),
+        (&["--many-tools", "3000"], "its list of tools has more than 2000 entries"),
+        (&["--many-tools", "3000", "--paginate", "100"], "its list of tools has more than 2000 entries"),
+    ];
+    for (flag, era) in ERAS {
+        for (flags, problem) in cases {
+            let scene = Scene::new();
+            let flags: Vec<_> = flags.iter().chain(&["--era", flag]).copied().collect();
+            let launch = Launch { era: Some(era), ..scene.launch("s", &flags) };
+            let error = scene.open_launch(&launch).await.err().unwrap();
+            assert!(error.code() == "ERR_CONNECT_FAILED" && error.to_string().contains(problem), "{flags:?}: {error}");
+            assert_eq!((scene.servers_running(), scene.count("s", "spawn")), (Vec::new(), 1), "{flags:?}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_no_tool_is_left_out_and_the_others_stay() {
+    for (flag, era) in ERAS {
+        let whole = names(&Scene::new(), &["--era", flag], era).await;
+        assert_eq!(names(&Scene::new(), &["--era", flag, "--malformed-tools"], era).await, whole);
+    }
+}
+
+/// A connection with somebody who looks after it.
+async fn kept(scene: &Scene, flags: &[&str], era: Era, witness: &Arc<Witness>) -> (Connections, Lease) {
+    let connections = connections(scene, witness.clone(), 5);
+    let launch = Launch { era: Some(era), ..scene.launch("s", flags) };
+    let lease = get(&connections, &wanted("s"), launch).await.unwrap();
+    if era == Era::Discover {
+        // It tells only those who have asked for it.
+        scene.logged("s", "request", |entry| entry["method"] == "subscriptions/listen").await;
+    }
+    (connections, lease)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_changed_list_is_read_again_without_a_call() {
+    for (flag, era) in ERAS {
+        let (scene, witness) = (Scene::new(), Witness::new());
+        let (_connections, lease) = kept(&scene, &["--era", flag], era, &witness).await;
+        call(&lease, "rewrite", json!({ "tool": "echo", "description": "another" })).await.unwrap();
+        let manifest = until("the changed list", || witness.manifests("s").pop()).await;
+        assert_eq!(manifest.tool("echo").unwrap().description.as_deref(), Some("another"), "{flag}");
+        assert_eq!(lists(&scene), 2, "{flag}");
+        call(&lease, "rewrite", json!({ "tool": "echo" })).await.unwrap();
+        until("the shorter list", || witness.manifests("s").pop().filter(|manifest| manifest.tool("echo").is_none())).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_changes_at_once_are_read_once() {
+    for (flag, era) in ERAS {
+        let (scene, witness) = (Scene::new(), Witness::new());
+        let (_connections, lease) = kept(&scene, &["--era", flag], era, &witness).await;
+        let change = |number: u32| {
+            let lease = &lease;
+            async move {
+                let description = format!("change {number}");
+                call(lease, "rewrite", json!({ "tool": format!("many_{number}"), "description": description })).await.unwrap();
+            }
+        };
+        futures::future::join_all((0..50).map(change)).await;
+        call(&lease, "rewrite", json!({ "tool": "echo", "description": "the last" })).await.unwrap();
+        let is_last = |manifest: &Arc<Manifest>| manifest.tool("echo").is_some_and(|tool| tool.description.as_deref() == Some("the last"));
+        until("the last change", || witness.manifests("s").pop().filter(is_last)).await;
+        // One reading is usual; on a machine that stands still in between there may be a second.
+        assert!(lists(&scene) <= 3, "{flag}: {} readings of 51 changes", lists(&scene));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_changes_its_list_whenever_it_is_read_is_not_read_without_pause() {
+    for (flag, era) in ERAS {
+        let (scene, witness) = (Scene::new(), Witness::new());
+        let (connections, lease) = kept(&scene, &["--restless-tools", "--era", flag], era, &witness).await;
+        if era == Era::Discover {
+            // The first list was told to nobody yet.
+            call(&lease, "change_list", json!({ "kind": "tools" })).await.unwrap();
+        }
+        drop(lease);
+        until("three lists", || (lists(&scene) >= 3).then_some(())).await;
+        let at: Vec<_> =
+            scene.events("s").iter().filter(|entry| entry["method"] == "tools/list").map(|entry| entry["at_ms"].clone()).collect();
+        let pause = at[2].as_u64().unwrap() - at[1].as_u64().unwrap();
+        assert!(pause >= 900, "{flag}: {pause} ms between two readings that nobody asked for");
+        assert_eq!(connections.state("s"), ConnectionState::Connected);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_subscription_that_the_server_ends_takes_nothing_with_it() {
+    for how in ["result", "cancelled"] {
+        let (scene, witness) = (Scene::new(), Witness::new());
+        let (_connections, lease) = kept(&scene, &["--era", "2026"], Era::Discover, &witness).await;
+        call(&lease, "end_subscriptions", json!({ "how": how })).await.unwrap();
+        echoes(&lease).await;
+        assert!(lease.is_live());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_asks_for_the_manifest_after_a_change_gets_the_changed_one() {
+    let scene = Scene::new();
+    let connection = scene.open(&[]).await.unwrap();
+    for number in 1..=5 {
+        // The announcement stands before the answer.
+        let description = format!("number {number}");
+        call(&connection, "rewrite", json!({ "tool": "echo", "description": description })).await.unwrap();
+        for _ in 0..3 {
+            assert_eq!(connection.manifest().await.unwrap().tool("echo").unwrap().description, Some(description.clone()));
+        }
+    }
+    assert_eq!(lists(&scene), 6);
+}

@@ -1,0 +1,13 @@
+//! The protocol, both eras, over stdio and HTTP: how a connection begins, what it lists, what it carries, and what it survives.
+
+#![cfg(target_os = "linux")]
+
+mod calls;
+mod eras;
+mod http;
+mod lists;
+mod tasks;
+mod wire;
+
+#[path = "../support/mod.rs"]
+mod support;

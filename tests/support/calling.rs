@@ -1,0 +1,58 @@
+//! Calls through the client room itself, as a gateway would make them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyperlight_mcp::client::{CallLimits, Caller, Connection, Connections, Launch, Lease, Observer, ToolRequest, Wanted, Watchdog};
+use serde_json::{Value as Json, json};
+
+use super::{Quiet, Scene, object, patience};
+
+/// Closing takes a server's own time, SIGTERM's and SIGKILL's: at most 2 s for each of the first two.
+pub const CLOSE_LIMIT: Duration = Duration::from_millis(4500);
+
+pub async fn call(connection: &Connection, tool: &str, arguments: Json) -> hyperlight_mcp::Result<Json> {
+    call_for(connection, tool, arguments, patience()).await
+}
+
+pub async fn call_for(connection: &Connection, tool: &str, arguments: Json, timeout: Duration) -> hyperlight_mcp::Result<Json> {
+    call_as(connection, tool, arguments, CallLimits::fixed(timeout), Arc::new(Quiet)).await
+}
+
+pub async fn call_as(
+    connection: &Connection,
+    tool: &str,
+    arguments: Json,
+    limits: CallLimits,
+    caller: Arc<dyn Caller>,
+) -> hyperlight_mcp::Result<Json> {
+    let request = ToolRequest { tool: tool.to_owned(), arguments: object(arguments), as_task: false, limits, caller };
+    connection.call(request).await.map_err(|failure| failure.error)
+}
+
+/// With a caller that waits as long as it takes.
+pub async fn call_by(caller: &Arc<dyn Caller>, connection: &Connection, tool: &str, arguments: Json) -> hyperlight_mcp::Result<Json> {
+    call_as(connection, tool, arguments, CallLimits::fixed(patience()), Arc::clone(caller)).await
+}
+
+pub async fn echoes(connection: &Connection) {
+    let value = json!({ "deep": [1, null, "ß"] });
+    assert_eq!(call(connection, "echo", json!({ "value": value })).await.unwrap()["structuredContent"]["value"], value);
+}
+
+pub fn connections(scene: &Scene, observer: Arc<dyn Observer>, most: usize) -> Connections {
+    Connections::new(Watchdog::new(scene.watchdog_program()), observer, most, 3)
+}
+
+pub fn wanted(server: &str) -> Wanted {
+    Wanted { server: server.to_owned(), pinned: false, idle_timeout: None, keep_alive: None, patience: patience() }
+}
+
+pub async fn get(connections: &Connections, wanted: &Wanted, launch: Launch) -> hyperlight_mcp::Result<Lease> {
+    connections.get(wanted, async { Ok(launch) }).await
+}
+
+/// A server without any flag.
+pub async fn plain(connections: &Connections, scene: &Scene, server: &str) -> hyperlight_mcp::Result<Lease> {
+    get(connections, &wanted(server), scene.launch(server, &[])).await
+}

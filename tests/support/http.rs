@@ -1,0 +1,57 @@
+//! The fixture as a server on a port of this machine.
+
+use std::io::{BufRead as _, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use hyperlight_mcp::client::{Connection, Era, HttpTarget, Launch, Target};
+use serde_json::Value as Json;
+
+use super::{FIXTURE, Scene, patience};
+
+/// A server that runs as long as the value lives.
+pub struct Remote<'a> {
+    scene: &'a Scene,
+    server: String,
+    process: Child,
+    pub url: String,
+}
+
+impl Drop for Remote<'_> {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+impl<'a> Remote<'a> {
+    pub fn start(scene: &'a Scene, server: &str, flags: &[&str]) -> Self {
+        let mut command = Command::new(FIXTURE);
+        command.arg("--http").args(scene.arguments(server, flags)).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut process = command.spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let told: Json = serde_json::from_str(&line).unwrap();
+        let url = told["url"].as_str().unwrap().to_owned();
+        Self { scene, server: server.to_owned(), process, url }
+    }
+
+    pub fn target(&self) -> HttpTarget {
+        HttpTarget { server: self.server.clone(), url: self.url.clone().into(), headers: Vec::new(), allow_insecure: false, tokens: None }
+    }
+
+    /// `era`: as it was remembered.
+    pub fn launch(&self, era: Option<Era>, limit: Duration) -> Launch {
+        let target = Target::Http(self.target());
+        Launch { target, era, ..self.scene.launch_command(&self.server, self.scene.command(&self.server, &[]), limit) }
+    }
+
+    pub async fn open(&self, era: Option<Era>) -> hyperlight_mcp::Result<Connection> {
+        self.scene.open_launch(&self.launch(era, patience())).await
+    }
+
+    /// HTTP requests of that method that the server has seen.
+    pub fn requests(&self, method: &str) -> usize {
+        self.scene.events(&self.server).iter().filter(|entry| entry["event"] == "http" && entry["method"] == method).count()
+    }
+}
