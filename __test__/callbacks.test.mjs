@@ -136,6 +136,8 @@ describe('onElicit', () => {
     for (const onElicit of [...wrong.flatMap((value) => [() => value, async () => value]), ...throwing]) {
       assert.deepEqual(await ask(gateway, 'elicit', {}, { onElicit }), { action: 'cancel' })
     }
+    // Answers and events come by queues of their own.
+    await waitFor('all events', () => of('elicitation-cancelled').length >= 2 * wrong.length + throwing.length)
     const reasons = of('elicitation-cancelled').map(({ reason }) => reason)
     assert.equal(reasons.length, 2 * wrong.length + throwing.length)
     for (const reason of reasons.slice(0, 2 * wrong.length)) assert.match(reason, /onElicit.*must return \{ action: 'accept', content \}/)

@@ -68,15 +68,15 @@ describe('A config is read as it is written for', () => {
     const { entry, read } = teller(t)
     const { gateway, events } = await openFile(t, {
       globalShortcut: 'Alt+Space',
-      mcpServers: { a: { ...entry, env: { TOKEN: 'x' }, icon: 'a.png' }, b: { url: 'https://example.com/mcp' } },
+      mcpServers: { a: { ...entry, env: { TOKEN: 'x' }, icon: 'a.png' }, b: { url: 'http://127.0.0.1:9/mcp' } },
     })
     assert.deepEqual(states(gateway), { a: 'unapproved', b: 'unapproved' })
     await gateway.approve('a')
     assert.equal(read().TOKEN, 'x')
     const [warning] = await waitFor('the warning', () => events.length > 0 && events)
     assert.match(warning.message, /mcpServers\.a\.icon: unknown/)
-    assert.equal((await gateway.approvalRequest('b')).url, 'https://example.com/mcp')
-    await failure(gateway.approve('b'), 'ERR_UNSUPPORTED_TRANSPORT')
+    assert.equal((await gateway.approvalRequest('b')).url, 'http://127.0.0.1:9/mcp')
+    await failure(gateway.approve('b'), 'ERR_CONNECT_FAILED')
   })
 
   test('a person: with comments, trailing commas and a byte order mark', async (t) => {

@@ -292,7 +292,7 @@ test('maxServers servers are read, and one more is refused', async (t) => {
   await failure(openGateway(t, many(3), { limits: { maxServers: 2 } }), 'ERR_TOO_MANY_SERVERS')
 })
 
-test('at maxConnections the idle connection gives way, and where all are busy the call is refused', async (t) => {
+test('at maxConnections the idle connection gives way, and where all are busy the call waits, and is refused in the end', async (t) => {
   const log = join(support.folder(t), 'log')
   const own = await openApproved(t, { one: fixture('--log', log), two: fixture() }, { limits: { maxConnections: 1 } })
   const pid = async (name) => (await own.callTool(name, 'pid')).structuredContent.pid
@@ -303,7 +303,7 @@ test('at maxConnections the idle connection gives way, and where all are busy th
   const stop = new AbortController()
   const hanging = own.callTool('one', 'hang', {}, { signal: stop.signal })
   await waitFor('the call to arrive', () => logLines(log).some((line) => line.name === 'hang'))
-  const error = await failure(own.callTool('two', 'pid'), 'ERR_TOO_MANY_CONNECTIONS')
+  const error = await failure(own.callTool('two', 'pid', {}, { timeoutMs: 300 }), 'ERR_TOO_MANY_CONNECTIONS')
   names(error.message, 'two', 'one', 1, 'maxConnections')
   stop.abort()
   await failure(hanging, 'ERR_ABORTED')

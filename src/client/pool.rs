@@ -313,10 +313,18 @@ impl Connections {
         }
     }
 
-    /// Ends a server's connection, if it has one, and whoever is connecting it.
+    /// Ends a server's connection, if it has one, and whoever is connecting it: it was revoked, disabled or changed.
+    pub async fn end(&self, server: &str) {
+        let slot = self.shared.slots().get(server).cloned();
+        if let Some(slot) = slot {
+            slot.interrupt();
+        }
+        self.close(server).await;
+    }
+
+    /// Ends a server's connection, if it has one. One that is being made is waited for.
     pub async fn close(&self, server: &str) {
         let Some(slot) = self.shared.slots().get(server).cloned() else { return };
-        slot.interrupt();
         let held = slot.held.lock().await.take();
         if let Some(held) = held {
             slot.on(Transition::Close(Closed::Ended));

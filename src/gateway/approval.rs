@@ -120,7 +120,7 @@ impl Gateway {
         self.core.registry.disable(name);
         self.core.session.forget(name);
         self.core.watched.forget(name);
-        self.core.connections.close(name).await;
+        self.core.connections.end(name).await;
     }
 
     /// All that the server has, and what the config lets through of it.

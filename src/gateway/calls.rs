@@ -161,7 +161,7 @@ impl Core {
     pub(super) async fn end_unapproved(&self, name: &str) {
         let standing = self.registry.server(name).and_then(|server| self.standing(&server));
         if matches!(standing, Ok(Standing::Unapproved(_))) {
-            self.connections.close(name).await;
+            self.connections.end(name).await;
         }
     }
 

@@ -55,13 +55,13 @@ impl Gateway {
         for name in &report.changed {
             self.core.registry.interrupt(name);
             self.core.session.forget(name);
-            self.core.connections.close(name).await;
+            self.core.connections.end(name).await;
         }
         for name in &report.removed {
             self.core.registry.disable(name);
             self.core.session.forget(name);
             self.core.watched.forget(name);
-            self.core.connections.close(name).await;
+            self.core.connections.end(name).await;
         }
         for warning in warnings {
             self.core.events.warn(warning);
