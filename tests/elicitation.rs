@@ -156,7 +156,7 @@ async fn callers_that_cannot_be_asked_do_not_wait_for_one_another_and_decline() 
         assert_eq!(room.call("elicit", json!({})).await.unwrap()["structuredContent"], decline());
         stop.stop(StopReason::Aborted);
     };
-    let (_, ()) = within(patience(), "the others", Box::pin(async { tokio::join!(hold(&room, None, &stop), others) })).await;
+    let ((), ()) = within(patience(), "the others", Box::pin(async { tokio::join!(hold(&room, None, &stop), others) })).await;
     assert_eq!(room.told.cancelled(), [""; 0]);
 }
 

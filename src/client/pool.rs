@@ -166,6 +166,11 @@ impl Slot {
         self.uses.load(Ordering::Acquire) == 0
     }
 
+    /// Whether it holds a connection that is of no more use.
+    fn has_ended(&self) -> bool {
+        self.held.try_lock().is_ok_and(|held| held.as_ref().is_some_and(|held| !held.connection.is_live()))
+    }
+
     fn state(&self) -> ConnectionState {
         self.lifecycle().state()
     }
@@ -382,7 +387,11 @@ impl Connections {
     #[must_use]
     pub fn state(&self, server: &str) -> ConnectionState {
         let slot = self.shared.slots().get(server).cloned();
-        slot.map_or(ConnectionState::Idle, |slot| slot.state())
+        slot.map_or(ConnectionState::Idle, |slot| match slot.state() {
+            // Its keeper is about to see that.
+            ConnectionState::Connected if slot.has_ended() => ConnectionState::Closed(Closed::Lost),
+            state => state,
+        })
     }
 
     fn slot(&self, server: &str) -> Arc<Slot> {
@@ -405,7 +414,9 @@ impl Connections {
 impl Shared {
     /// Where the limit is reached, the connection that has been idle for longest gives way: one for each that waits.
     fn make_room(self: &Arc<Self>, server: &str) {
-        if self.giving_way.load(Ordering::Acquire) >= self.waiting.load(Ordering::Acquire) {
+        // What has ended gives its place back by itself: nobody who lives has to go for that.
+        let ended = self.slots().values().filter(|slot| slot.has_ended()).count();
+        if self.giving_way.load(Ordering::Acquire) + ended >= self.waiting.load(Ordering::Acquire) {
             return;
         }
         let others: Vec<_> = self.slots().values().filter(|slot| slot.server != server).cloned().collect();

@@ -20,6 +20,8 @@ use super::link::Link;
 /// How long others wait for a server to show that it has read of a call's end, and how long it is thought that it still may.
 const TURN_ENDS: Duration = Duration::from_secs(1);
 const PLACE_ENDS: Duration = Duration::from_mins(1);
+/// For what one of its threads was about to ask while another read that.
+const SETTLE: Duration = Duration::from_millis(200);
 
 /// A caller's turn at a server of whose questions nothing says whose they are.
 enum Turn {
@@ -113,11 +115,14 @@ async fn leave(stay: Stay, handle: RequestHandle<RoleClient>) {
     handle.cancel(Some("the caller no longer waits".to_owned())).await.unwrap_or_default();
     let Stay { place, turn, by_order } = stay;
     if by_order {
-        let answered = answer_to_ping(&peer);
-        tokio::pin!(answered);
-        if tokio::time::timeout(TURN_ENDS, &mut answered).await.is_err() {
+        let settled = async {
+            answer_to_ping(&peer).await;
+            tokio::time::sleep(SETTLE).await;
+        };
+        tokio::pin!(settled);
+        if tokio::time::timeout(TURN_ENDS, &mut settled).await.is_err() {
             drop(turn);
-            let _ = tokio::time::timeout(PLACE_ENDS, answered).await;
+            let _ = tokio::time::timeout(PLACE_ENDS, settled).await;
         }
     }
     drop(place);
