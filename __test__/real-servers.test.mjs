@@ -156,7 +156,7 @@ function everything(server) {
     const { messages } = await gateway.getPrompt('it', 'args-prompt', { city: 'Austin', state: 'Texas' })
     assert.deepEqual(messages, [{ role: 'user', content: { type: 'text', text: "What's weather in Austin, Texas?" } }])
     const ref = { type: 'ref/prompt', name: 'completable-prompt' }
-    const { completion } = await gateway.complete('it', ref, { name: 'department', value: 'E' })
+    const completion = await gateway.complete('it', ref, { name: 'department', value: 'E' })
     assert.deepEqual(completion.values, ['Engineering'])
   })
 }
