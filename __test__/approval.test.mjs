@@ -176,7 +176,7 @@ test('tools that change are shown as changes, and the digest shown before no lon
 
 test('a request shows the values of the environment masked, and what the config says besides', async (t) => {
   const secret = 'sk-live-0123456789abcdef'
-  const env = { TOKEN: secret, SHORT: 'abc', MODE: 'production' }
+  const env = { TOKEN: secret, SHORT: 'x-y', MODE: 'production' }
   const server = { ...fixture('--noise'), env, cwd: '/', allowTools: ['echo'], denyTools: ['crash'], confirm: 'always' }
   const gateway = await openGateway(t, { fixture: server })
   const request = await gateway.approvalRequest('fixture')

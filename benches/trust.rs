@@ -64,6 +64,7 @@ fn manifest() -> Manifest {
     let tool = |index: usize| Tool {
         name: format!("tool-{index}"),
         title: Some(format!("Tool {index}")),
+        execution: None,
         description: Some(format!(
             "Reads record {index} of the collection that the caller names, and returns its fields as they are stored"
         )),

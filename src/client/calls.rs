@@ -221,13 +221,13 @@ impl Calls {
     }
 
     /// Hands a notice on, as far as the budget allows.
-    pub(super) fn tell(&self, notice: Notice, mut listener: impl FnMut(&Notice)) {
+    pub(super) fn tell(&self, notice: &Notice, mut listener: impl FnMut(&Notice)) {
         let passage = self.budget.lock().unwrap_or_else(PoisonError::into_inner).next(Instant::now());
         let Passage::Pass(dropped) = passage else { return };
         if dropped > 0 {
             listener(&Notice::Dropped(dropped));
         }
-        listener(&notice);
+        listener(notice);
     }
 
     fn outside(&self) -> MutexGuard<'_, Outside> {

@@ -125,7 +125,7 @@ impl CallClock {
         } else if time.total >= most {
             Left::Expired(Expired::Total(most))
         } else {
-            Left::Runs((most - time.total).min(timeout - time.since_progress))
+            Left::Runs(most.saturating_sub(time.total).min(timeout.saturating_sub(time.since_progress)))
         }
     }
 

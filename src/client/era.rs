@@ -73,13 +73,11 @@ impl Plan {
     /// What to try after a failure; `None`: the failure stands.
     pub(super) fn after(&self, refusal: Refusal) -> Option<Self> {
         match (self, refusal) {
-            (_, Refusal::Unrelated | Refusal::Unlisted) | (Self::Fixed(_) | Self::Last(_), _) => None,
+            (_, Refusal::Unrelated | Refusal::Unlisted) | (Self::Fixed(_) | Self::Last(_), _) | (Self::Known(_), Refusal::Ended) => None,
             // It is another program by now.
             (Self::Known(_), Refusal::Answered) => Some(Self::Probe),
-            (Self::Known(_), Refusal::Ended) => None,
             // Some servers end at a request that they do not know; others were too slow for the probe, and know no other beginning.
-            (Self::ProbeApart, Refusal::Ended | Refusal::Answered) => Some(Self::Last(Era::Initialize)),
-            (Self::Probe, Refusal::Ended) => Some(Self::Last(Era::Initialize)),
+            (Self::ProbeApart, Refusal::Ended | Refusal::Answered) | (Self::Probe, Refusal::Ended) => Some(Self::Last(Era::Initialize)),
             (Self::Probe, Refusal::Answered) => Some(Self::Last(Era::Discover)),
         }
     }

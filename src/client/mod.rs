@@ -45,7 +45,7 @@ pub use oauth::{
 };
 pub use offers::{Completed, OfferRequest};
 pub use open::{ConnectClock, Launch, Redact, Target};
-pub use pool::{Connections, Lease, Wanted};
+pub use pool::{Connections, Lease, LeaseOrigin, Wanted};
 pub use tap::Notice;
 pub use tools::ToolRequest;
 pub use watch::Watch;

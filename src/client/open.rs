@@ -262,16 +262,16 @@ impl Opening<'_> {
                 Told::Progress { token, notice } => {
                     if let Some(call) = calls.with_token(&token) {
                         call.clock.progress();
-                        calls.tell(notice, |notice| call.caller.notice(server, &call.tool, notice));
+                        calls.tell(&notice, |notice| call.caller.notice(server, &call.tool, notice));
                     }
                 }
-                Told::Log(notice) => calls.tell(notice, |notice| match calls.only_caller() {
+                Told::Log(notice) => calls.tell(&notice, |notice| match calls.only_caller() {
                     Some(call) => call.caller.notice(server, &call.tool, notice),
                     None => observer.notice(server, notice),
                 }),
                 Told::ListChanged => lists.changed(),
                 Told::ResourceUpdated(uri) => {
-                    calls.tell(Notice::Dropped(0), |_| observer.resource_updated(server, &uri));
+                    calls.tell(&Notice::Dropped(0), |_| observer.resource_updated(server, &uri));
                 }
                 Told::Nothing => {}
             }
@@ -291,7 +291,9 @@ fn refused(server: &str, error: &ClientInitializeError) -> Failed {
         // Over HTTP each request stands for itself: one that was refused says nothing about another beginning.
         return Failed::new(failure.connect_error(server), Refusal::Unrelated);
     }
-    let refusal = match error {
+    // Of two that failed on one connection, the second says how it stands.
+    let last = if let ClientInitializeError::LegacyFallbackFailed { fallback, .. } = error { fallback } else { error };
+    let refusal = match last {
         ClientInitializeError::ConnectionClosed(_) | ClientInitializeError::TransportError { .. } => Refusal::Ended,
         ClientInitializeError::Cancelled => Refusal::Unrelated,
         // A server that refuses mostly ends as well: its own words are the reason.

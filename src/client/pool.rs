@@ -89,16 +89,26 @@ impl Drop for Held {
 /// A connection in use: it is not closed to make room for another.
 pub struct Lease {
     connection: Arc<Connection>,
-    /// Why the one before it was closed, where this one is new.
-    renewed: Option<Option<Closed>>,
+    origin: LeaseOrigin,
     _use: Use,
 }
 
+/// Where a lease's connection comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LeaseOrigin {
+    /// It was there.
+    Shared,
+    /// It was made for this lease, and is the server's first.
+    First,
+    /// It was made for this lease, in the place of one that ended for this reason.
+    After(Closed),
+}
+
 impl Lease {
-    /// `Some`: the connection was made for this lease; the reason why the one before it ended, if there was one.
+    /// Where the connection comes from.
     #[must_use]
-    pub fn renewed(&self) -> Option<Option<Closed>> {
-        self.renewed
+    pub fn origin(&self) -> LeaseOrigin {
+        self.origin
     }
 }
 
@@ -272,7 +282,7 @@ impl Connections {
         let in_use = Use::new(slot, &self.shared);
         let mut place = slot.held.lock().await;
         if let Some(held) = place.as_ref().filter(|held| held.connection.is_live()) {
-            return Ok(Lease { connection: Arc::clone(&held.connection), renewed: None, _use: in_use });
+            return Ok(Lease { connection: Arc::clone(&held.connection), origin: LeaseOrigin::Shared, _use: in_use });
         }
         if let Some(dead) = place.take() {
             // One of a server at a time: what is left of it may hold what the next one needs.
@@ -281,7 +291,7 @@ impl Connections {
         let (held, before) = self.connect(slot, wanted, launch).await?;
         let connection = Arc::clone(&held.connection);
         *place = Some(held);
-        Ok(Lease { connection, renewed: Some(before), _use: in_use })
+        Ok(Lease { connection, origin: before.map_or(LeaseOrigin::First, LeaseOrigin::After), _use: in_use })
     }
 
     async fn connect(

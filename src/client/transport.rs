@@ -331,6 +331,7 @@ impl<R: AsyncRead + Unpin> Reader<R> {
         }
     }
 
+    #[expect(clippy::needless_pass_by_value, reason = "it is read from the message for this")]
     fn answer(&self, id: Option<RequestId>, mut message: Json) -> Option<RxJsonRpcMessage<RoleClient>> {
         let error = message.get("error").filter(|error| !error.is_null()).map(error_of);
         if error.is_none() && message.get("result").is_none() {

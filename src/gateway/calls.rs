@@ -87,7 +87,7 @@ impl Core {
             limits,
             caller: Arc::clone(&caller),
         };
-        let failure = match connection.call(request(arguments.clone())).await {
+        let failure = match Box::pin(connection.call(request(arguments.clone()))).await {
             Ok(result) => return Ok(result),
             Err(failure) if may_repeat(&approved, &failure) => failure,
             Err(failure) => return Err(failure.error),
@@ -98,7 +98,7 @@ impl Core {
         self.callable(&server, &raw_name)?;
         let connection = self.connect(&server, scope, control.as_ref(), limits.timeout).await.map_err(|_| failure.error)?;
         check_unchanged(&server, &approved, &connection).await?;
-        connection.call(request(arguments)).await.map_err(|failure| failure.error)
+        Box::pin(connection.call(request(arguments))).await.map_err(|failure| failure.error)
     }
 
     pub(super) fn call_limits(&self, server: &ServerDefinition, timeout_ms: Option<u64>) -> CallLimits {

@@ -16,7 +16,7 @@ use super::learnt::LearntServers;
 use super::options::ConfigSource;
 use super::results::Results;
 use crate::catalog::Manifest;
-use crate::client::{Closed, Connections, Lease, TokenStore, Wanted};
+use crate::client::{Closed, Connections, Lease, LeaseOrigin, TokenStore, Wanted};
 use crate::config::{OAuthSettings, ServerDefinition, Surroundings, inputs_of, read_env_file, resolve_command, resolve_http};
 use crate::error::{Error, Result};
 use crate::limits::Limits;
@@ -72,9 +72,19 @@ impl Core {
         control: Option<&RunControl>,
         patience: Duration,
     ) -> Result<Lease> {
+        // Boxed: it is large, and every call has one.
+        Box::pin(self.connect_now(server, scope, control, patience)).await
+    }
+
+    async fn connect_now(
+        &self,
+        server: &Arc<ServerDefinition>,
+        scope: &CallScope,
+        control: Option<&RunControl>,
+        patience: Duration,
+    ) -> Result<Lease> {
         self.check_open()?;
         let wanted = wanted(server, patience);
-        // Boxed: it is large, and every call has one.
         let connecting = Box::pin(self.connections.get(&wanted, self.launch(server, &scope.callbacks, control)));
         let outcome = tokio::select! {
             biased;
@@ -87,27 +97,27 @@ impl Core {
             self.registry.record(&server.name, &outcome);
         }
         let connection = outcome?;
-        if let Some(before) = connection.renewed() {
-            self.connected(server, &connection, scope, before);
+        if connection.origin() != LeaseOrigin::Shared {
+            self.connected(server, &connection, scope);
         }
         let live = connection.manifest().await?;
         self.report_drift(server, &live)?;
-        if connection.renewed().is_some() {
+        if connection.origin() != LeaseOrigin::Shared {
             self.watch_again(server, &connection).await;
         }
         Ok(connection)
     }
 
     /// A connection was made: what is to be remembered of it, and who should know.
-    fn connected(&self, server: &ServerDefinition, connection: &Lease, scope: &CallScope, before: Option<Closed>) {
+    fn connected(&self, server: &ServerDefinition, connection: &Lease, scope: &CallScope) {
         let connect_ms = connection.connect_time().as_secs_f64() * 1000.0;
         self.events.trace(|| Event::Connected { server: server.name.clone(), connect_ms });
         self.learnt.note(&server.name, &self.subject(server).digest, |learnt| learnt.era = Some(connection.era()));
-        let why = match before {
-            None | Some(Closed::Ended) => return,
-            Some(Closed::Lost) => "it had ended",
-            Some(Closed::Evicted) => "its connection had given way to another server's (limits.maxConnections)",
-            Some(Closed::IdledOut) => "its connection had been idle for too long (idleTimeoutMs)",
+        let why = match connection.origin() {
+            LeaseOrigin::Shared | LeaseOrigin::First | LeaseOrigin::After(Closed::Ended) => return,
+            LeaseOrigin::After(Closed::Lost) => "it had ended",
+            LeaseOrigin::After(Closed::Evicted) => "its connection had given way to another server's (limits.maxConnections)",
+            LeaseOrigin::After(Closed::IdledOut) => "its connection had been idle for too long (idleTimeoutMs)",
         };
         scope.warn(format!("server \"{}\" was connected anew, since {why}: what it knew of this session is gone", server.name));
     }

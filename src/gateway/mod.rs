@@ -103,13 +103,14 @@ impl Gateway {
     ///
     /// # Errors
     /// `ERR_CONFIG_…`, `ERR_INVALID_OPTION`, `ERR_UNKNOWN_SERVER` for a name in `enable`, `ERR_APPROVAL_STORE`.
+    #[expect(clippy::needless_pass_by_value, reason = "they are the gateway's from here on")]
     pub fn open(options: GatewayOptions) -> Result<Self> {
         let surroundings = options.surroundings()?;
         let redactor = Arc::new(Redactor::new(Some(&surroundings.user_home), Some(&surroundings.workspace_folder)));
-        Self::open_with(options, surroundings, &redactor).map_err(|error| error.map_text(|text| redactor.redact(text).into_owned()))
+        Self::open_with(&options, surroundings, &redactor).map_err(|error| error.map_text(|text| redactor.redact(text).into_owned()))
     }
 
-    fn open_with(options: GatewayOptions, surroundings: Surroundings, redactor: &Arc<Redactor>) -> Result<Self> {
+    fn open_with(options: &GatewayOptions, surroundings: Surroundings, redactor: &Arc<Redactor>) -> Result<Self> {
         options.limits.validate()?;
         let source = options.source()?;
         let config = source.read()?;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use futures::poll;
 use hyperlight_mcp::Error;
-use hyperlight_mcp::client::{CallLimits, Closed, ConnectionState, Connections, Wanted};
+use hyperlight_mcp::client::{CallLimits, Closed, ConnectionState, Connections, LeaseOrigin, Wanted};
 use serde_json::json;
 use tokio::task::JoinSet;
 
@@ -79,7 +79,7 @@ async fn the_connection_idle_for_longest_gives_way_and_all_are_told() {
         echoes(&plain(&connections, &scene, server).await.unwrap()).await;
     }
     let newcomer = plain(&connections, &scene, "c").await.unwrap();
-    assert_eq!(newcomer.renewed(), Some(None), "it was never connected before");
+    assert_eq!(newcomer.origin(), LeaseOrigin::First, "it was never connected before");
     let evicted = witness.saw("an eviction", |seen| match seen {
         Seen::Evicted(server, other) => Some(format!("{server} for {other}")),
         _ => None,
@@ -89,8 +89,8 @@ async fn the_connection_idle_for_longest_gives_way_and_all_are_told() {
     drop(newcomer);
     // Its state is gone: the run that uses it next is to be warned.
     let back = plain(&connections, &scene, "b").await.unwrap();
-    assert_eq!(back.renewed(), Some(Some(Closed::Evicted)));
-    assert_eq!(plain(&connections, &scene, "b").await.unwrap().renewed(), None);
+    assert_eq!(back.origin(), LeaseOrigin::After(Closed::Evicted));
+    assert_eq!(plain(&connections, &scene, "b").await.unwrap().origin(), LeaseOrigin::Shared);
     assert!(!witness.seen().iter().any(|seen| matches!(seen, Seen::Lost(..))), "{:?}", witness.seen());
 }
 
@@ -139,7 +139,7 @@ async fn a_connection_that_nobody_uses_is_closed_and_comes_back() {
     state(&connections, "s", ConnectionState::Closed(Closed::IdledOut)).await;
     scene.all_servers_gone().await;
     let again = get(&connections, &wanted, scene.launch("s", &[])).await.unwrap();
-    assert_eq!(again.renewed(), Some(Some(Closed::IdledOut)));
+    assert_eq!(again.origin(), LeaseOrigin::After(Closed::IdledOut));
     echoes(&again).await;
     assert!(!witness.seen().iter().any(|seen| matches!(seen, Seen::Lost(..))), "{:?}", witness.seen());
 }
@@ -159,7 +159,7 @@ async fn a_server_that_gives_no_sign_of_life_is_given_up() {
     assert!(reason.contains("no sign of life"), "{reason}");
     state(&connections, "s", ConnectionState::Closed(Closed::Lost)).await;
     let again = get(&connections, &wanted, scene.launch("s", &[])).await.unwrap();
-    assert_eq!(again.renewed(), Some(Some(Closed::Lost)));
+    assert_eq!(again.origin(), LeaseOrigin::After(Closed::Lost));
     echoes(&again).await;
 }
 
@@ -175,7 +175,7 @@ async fn a_death_between_calls_is_noticed_when_it_happens() {
     drop(lease);
     assert_eq!(witness.lost("s").await, "it exited with code 3; its last words: low on luck");
     state(&connections, "s", ConnectionState::Closed(Closed::Lost)).await;
-    assert_eq!(plain(&connections, &scene, "s").await.unwrap().renewed(), Some(Some(Closed::Lost)));
+    assert_eq!(plain(&connections, &scene, "s").await.unwrap().origin(), LeaseOrigin::After(Closed::Lost));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -240,7 +240,7 @@ async fn failures_in_a_row_are_spaced_out_and_then_refused_until_a_person_resets
     assert_eq!((scene.count("s", "spawn"), connections.state("s")), (3, ConnectionState::Error));
     connections.close("s").await;
     let lease = plain(&connections, &scene, "s").await.unwrap();
-    assert_eq!(lease.renewed(), Some(None));
+    assert_eq!(lease.origin(), LeaseOrigin::First);
     echoes(&lease).await;
 }
 
@@ -250,7 +250,8 @@ async fn a_crash_in_a_call_counts_as_no_failure_to_connect() {
     let connections = connections(&scene, Arc::new(Quiet), 5);
     for crashes in 0..5 {
         let lease = plain(&connections, &scene, "s").await.unwrap();
-        assert_eq!(lease.renewed(), Some((crashes > 0).then_some(Closed::Lost)));
+        let expected = if crashes > 0 { LeaseOrigin::After(Closed::Lost) } else { LeaseOrigin::First };
+        assert_eq!(lease.origin(), expected);
         call(&lease, "exit0", json!({})).await.unwrap_err();
     }
 }
@@ -272,7 +273,7 @@ async fn an_attempt_that_nobody_waits_for_any_more_leaves_no_trace() {
     assert_eq!(connections.state("s"), ConnectionState::Idle);
     scene.all_servers_gone().await;
     let again = plain(&connections, &scene, "s").await.unwrap();
-    assert_eq!(again.renewed(), Some(None));
+    assert_eq!(again.origin(), LeaseOrigin::First);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -120,6 +120,7 @@ impl Scene {
         self.launch_command(server, self.command(server, flags), patience())
     }
 
+    #[allow(clippy::unused_self, reason = "it is this scene's")]
     pub fn launch_command(&self, server: &str, command: ResolvedCommand, limit: Duration) -> Launch {
         Launch {
             server: server.to_owned(),
