@@ -1,5 +1,6 @@
 //! The gateway through the crate's own API: real servers, real guests; what may run, and when it no longer does.
 
+#![allow(clippy::large_futures, reason = "each is awaited once, by a test")]
 #![cfg(target_os = "linux")]
 
 mod support;

@@ -77,7 +77,7 @@ impl Connection {
             // Cleared before the reading: what is announced during it is read once more. A reading that is given up must not count.
             if self.lists.changed.swap(false, Ordering::AcqRel) {
                 let unread = Unread(Some(&self.lists.changed));
-                let reading = tokio::time::timeout(self.read_timeout, discover(&self.server, &self.peer)).await;
+                let reading = tokio::time::timeout(self.read_timeout, Box::pin(discover(&self.server, &self.peer))).await;
                 let limit_ms = millis(self.read_timeout);
                 let hint = " when it was asked for its changed lists".to_owned();
                 let manifest = reading.map_err(|_| Error::ConnectTimeout { server: self.server.clone(), limit_ms, hint })??;
