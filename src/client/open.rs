@@ -184,7 +184,11 @@ impl Opening<'_> {
         let unrelated = |error| Failed::new(error, Refusal::Unrelated);
         let Launch { server, clock, .. } = self.launch;
         // A server that answers in JSON sends nothing before its tool is done: how long that may take is the call's own affair.
-        let limits = HttpLimits { headers: CALLS_OWN_AFFAIR, ..HttpLimits::default() };
+        let mut limits = HttpLimits { headers: CALLS_OWN_AFFAIR, ..HttpLimits::default() };
+        if *plan != Plan::ProbeApart {
+            // Nothing else is left to try: it has the whole time of the connection.
+            limits.discover = CALLS_OWN_AFFAIR;
+        }
         let transport = http_transport(target, self.tap(), limits).map_err(unrelated)?;
         let (service, manifest) = tokio::select! {
             biased;
