@@ -28,7 +28,7 @@ use crate::error::{Error, Result};
 /// How long the process's end may take to be known, once its pipe is closed.
 const EXIT_NOTICE: Duration = Duration::from_millis(40);
 /// How long an answer may take that the server wrote before its end: it is still in the pipe.
-const LAST_ANSWER: Duration = Duration::from_millis(20);
+const LAST_ANSWER: Duration = Duration::from_millis(30);
 const PING_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A connected server.

@@ -18,6 +18,7 @@ use rmcp::transport::Transport;
 use serde_json::{Value as Json, json};
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::sync::mpsc;
+use tokio::sync::mpsc::error::TrySendError;
 use tokio::task::JoinHandle;
 
 use super::http::error_of;
@@ -28,6 +29,8 @@ use super::tap::Tap;
 const QUEUE: usize = 64;
 /// Requests of the server's own that are being answered.
 const MAX_ASKED: usize = 256;
+/// Refusals that wait for a writer that is behind: each has about a hundred bytes.
+const MAX_REFUSALS: usize = 4_096;
 /// How much of a message that is not kept is looked at for its id, at either end.
 const ID_WINDOW: usize = 512;
 /// Marks, in an error's data, what this transport made itself.
@@ -54,6 +57,8 @@ struct Requests {
     probe: Option<RequestId>,
     /// The server's, until the answer is on its way.
     asked: HashSet<RequestId>,
+    /// Refusals that wait to be written.
+    refusals: usize,
 }
 
 impl Requests {
@@ -315,11 +320,28 @@ impl<R: AsyncRead + Unpin> Reader<R> {
             }
         }
         let refusal = json!({ "jsonrpc": "2.0", "id": id, "error": { "code": -32000, "message": "too many requests at once" } });
-        if let Some(outgoing) = self.outgoing.upgrade() {
-            // Where there is no room for it, nobody reads it.
-            let _ = outgoing.try_send(format!("{refusal}\n").into_bytes());
-        }
+        self.refuse(format!("{refusal}\n").into_bytes());
         None
+    }
+
+    /// The server waits for an answer, so it must get one: where the writer is behind, a little later. Of a server that does not
+    /// read, so many refusals wait, and no more.
+    fn refuse(&self, refusal: Vec<u8>) {
+        let Some(outgoing) = self.outgoing.upgrade() else { return };
+        let Err(TrySendError::Full(refusal)) = outgoing.try_send(refusal) else { return };
+        {
+            let mut requests = lock(&self.requests);
+            if requests.refusals >= MAX_REFUSALS {
+                return;
+            }
+            requests.refusals += 1;
+        }
+        let requests = Arc::clone(&self.requests);
+        tokio::spawn(async move {
+            // The transport may be gone meanwhile.
+            let _ = outgoing.send(refusal).await;
+            lock(&requests).refusals -= 1;
+        });
     }
 
     /// The server no longer wants to know: rmcp sends no answer then.
