@@ -1,5 +1,6 @@
 //! Connections against real processes: what answers, what fails and how soon, and what is left running.
 
+#![allow(clippy::large_futures, reason = "each is awaited once, by a test")]
 #![cfg(target_os = "linux")]
 
 mod support;

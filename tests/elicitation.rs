@@ -1,5 +1,6 @@
 //! Whose question it is: what a server asks reaches the person of the very call that made it ask, and nobody else.
 
+#![allow(clippy::large_futures, reason = "each is awaited once, by a test")]
 #![cfg(target_os = "linux")]
 
 mod support;

@@ -1,6 +1,7 @@
 //! Resources and prompts through the gateway: what was approved can be read and filled in, by agents and by guests, and nothing else; and
 //! results against the schemas of their tools.
 
+#![allow(clippy::large_futures, reason = "each is awaited once, by a test")]
 #![cfg(target_os = "linux")]
 
 mod support;

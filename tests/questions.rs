@@ -1,5 +1,6 @@
 //! What a server may ask and tell while it works, what of it a person or a model sees, and how a question ends.
 
+#![allow(clippy::large_futures, reason = "each is awaited once, by a test")]
 #![cfg(target_os = "linux")]
 
 mod support;

@@ -1,5 +1,7 @@
 //! What a guest must bear: everything that the ring-3 guest's shim was proved with, on whichever guest boots here.
 
+#![allow(clippy::large_futures, reason = "each is awaited once, by a test")]
+
 mod support;
 
 use std::fmt::Write as _;

@@ -1,5 +1,6 @@
 //! What approval means while servers run: rug pulls, revocations, the write gate, secrets. Through the crate's own API.
 
+#![allow(clippy::large_futures, reason = "each is awaited once, by a test")]
 #![cfg(target_os = "linux")]
 
 mod support;

@@ -1,5 +1,6 @@
 //! The watchdog against real process groups: what is recorded ends with its stdin, and nothing else does.
 
+#![allow(clippy::large_futures, reason = "each is awaited once, by a test")]
 #![cfg(target_os = "linux")]
 
 use std::fs;

@@ -1,6 +1,7 @@
 //! Servers that do what no server should. Each in a process of its own, beside a server that behaves: whose calls all succeed
 //! meanwhile, while the hostile call ends with an error that names what happened, memory keeps its level, and nothing is left running.
 
+#![allow(clippy::large_futures, reason = "each is awaited once, by a test")]
 #![cfg(target_os = "linux")]
 
 mod http;

@@ -233,7 +233,7 @@ async fn failures_in_a_row_are_spaced_out_and_then_refused_until_a_person_resets
     // 200 ms after the first failure, 400 ms after the second.
     assert!(started.elapsed() >= Duration::from_millis(600), "{:?}", started.elapsed());
     for _ in 0..3 {
-        let error = within(scaled(Duration::from_secs(1)), "the refusal", Box::pin(attempt())).await;
+        let error = within(scaled(Duration::from_secs(1)), "the refusal", attempt()).await;
         let Error::ServerUnavailable { server, failures: 3, retry_in_ms } = &error else { panic!("{error}") };
         assert!(server == "s" && (20_000..=30_000).contains(retry_in_ms), "{error}");
     }
