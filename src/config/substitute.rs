@@ -112,8 +112,8 @@ pub fn resolve_command(
 /// use hyperlight_mcp::config::{Surroundings, parse_text, resolve_roots};
 /// let text = r#"{ "servers": { "a": { "command": "a", "roots": ["${workspaceFolder}", "src", "/data"] } } }"#;
 /// let server = &parse_text(text, "config.json", 20).unwrap().servers[0];
-/// let surroundings = Surroundings { environment: [].into(), workspace_folder: "/work".into(), user_home: "/home/ada".into() };
-/// assert_eq!(resolve_roots(server, &surroundings).unwrap(), ["file:///work", "file:///work/src", "file:///data"]);
+/// let surroundings = Surroundings { environment: [].into(), workspace_folder: "/project".into(), user_home: "/home/ada".into() };
+/// assert_eq!(resolve_roots(server, &surroundings).unwrap(), ["file:///project", "file:///project/src", "file:///data"]);
 /// ```
 pub fn resolve_roots(server: &ServerDefinition, surroundings: &Surroundings) -> Result<Vec<String>> {
     let inputs = BTreeMap::new();
