@@ -23,6 +23,7 @@ pub mod config;
 pub mod error;
 pub mod gateway;
 pub mod limits;
+pub mod nearest;
 #[cfg(feature = "node")]
 mod node;
 pub mod registry;

@@ -4,8 +4,10 @@ mod manifest;
 mod names;
 mod offers;
 mod uri_template;
+mod wording;
 
 pub use manifest::{Manifest, Readable, Tool};
 pub use names::{assign_identifiers, is_identifier};
 pub use offers::{Prompt, PromptArgument, Resource, ResourceTemplate};
 pub use uri_template::{UriTemplate, readings};
+pub use wording::Wording;

@@ -27,8 +27,6 @@ use crate::error::{Error, Result};
 
 /// How long the process's end may take to be known, once its pipe is closed.
 const EXIT_NOTICE: Duration = Duration::from_millis(40);
-/// How long an answer may take that the server wrote before its end: it is still in the pipe.
-const LAST_ANSWER: Duration = Duration::from_millis(30);
 const PING_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A connected server.
@@ -136,7 +134,8 @@ impl Connection {
         };
         let ended = async {
             let status = self.link.ended().await;
-            tokio::time::sleep(LAST_ANSWER).await;
+            // An answer that was written before the end counts. Where the output is at its end, too, rmcp has ended the call.
+            self.link.last_words(&self.peer).await;
             status
         };
         let answer = tokio::select! {
@@ -191,7 +190,7 @@ impl Connection {
     pub(super) async fn ended(&self) -> String {
         let reason = self.link.lost(&self.peer).await;
         // Whoever closes it now would take the last answers with it.
-        tokio::time::sleep(LAST_ANSWER).await;
+        self.link.last_words(&self.peer).await;
         reason
     }
 

@@ -7,12 +7,17 @@ use rmcp::service::{Peer, ServiceError};
 
 use super::answer::{CallFailure, Sent, too_dense};
 use super::http::{HttpFailure, failure_of};
-use super::process::ServerProcess;
+use super::process::{OutputRead, ServerProcess};
 use crate::error::Error;
 
 /// For rmcp to let go of what it holds; and for the session at the server to be ended, too.
 const SERVICE_CLOSE: Duration = Duration::from_millis(200);
 const SESSION_CLOSE: Duration = Duration::from_millis(2_500);
+/// How long an answer that has been read may take to reach whoever waits for it.
+const HANDED_ON: Duration = Duration::from_millis(30);
+/// For rmcp to see the end of what the server wrote, on a machine that is busy.
+const TRANSPORT_END: Duration = Duration::from_secs(1);
+const POLL: Duration = Duration::from_millis(5);
 /// How often a transport without a process is looked at.
 const LOOK: Duration = Duration::from_millis(500);
 
@@ -39,6 +44,17 @@ impl Link {
         }
     }
 
+    /// Resolves once whoever waits for an answer has got what the process wrote before its end.
+    pub(super) async fn last_words(&self, peer: &Peer<RoleClient>) {
+        if let Self::Process(process) = self
+            && process.output_read().await == OutputRead::ToItsEnd
+        {
+            // rmcp sees that end after all that came before it, and ends its requests then.
+            let _ = tokio::time::timeout(TRANSPORT_END, closed(peer, POLL)).await;
+        }
+        tokio::time::sleep(HANDED_ON).await;
+    }
+
     pub(super) fn has_ended(&self) -> bool {
         match self {
             Self::Process(process) => process.has_exited(),
@@ -48,11 +64,7 @@ impl Link {
 
     /// Resolves with the reason once nothing can be sent any more.
     pub(super) async fn lost(&self, peer: &Peer<RoleClient>) -> String {
-        let closed = async {
-            while !peer.is_transport_closed() {
-                tokio::time::sleep(LOOK).await;
-            }
-        };
+        let closed = closed(peer, LOOK);
         match self {
             Self::Process(process) => {
                 let status = tokio::select! {
@@ -102,6 +114,12 @@ impl Link {
             Self::Process(process) => process.kill(),
             Self::Remote => {}
         }
+    }
+}
+
+async fn closed(peer: &Peer<RoleClient>, look: Duration) {
+    while !peer.is_transport_closed() {
+        tokio::time::sleep(look).await;
     }
 }
 

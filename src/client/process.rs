@@ -1,16 +1,21 @@
 //! A server's process: started in a group of its own, watched, and ended with all that it started.
 
 use std::collections::VecDeque;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::process::CommandExt as _;
+use std::pin::Pin;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
 use secrecy::ExposeSecret as _;
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader, ReadBuf};
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 use tokio::sync::watch;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::open::Redact;
 use super::watchdog::Watchdog;
@@ -38,13 +43,37 @@ pub(super) struct ServerProcess {
     stderr: StderrTail,
     /// Its sender is gone once standard error has been read to its end.
     drained: watch::Receiver<()>,
+    /// The pipe that it writes to, to see whether there is more to come.
+    output: OwnedFd,
+    /// Cancelled once standard output has been read to its end.
+    output_read: CancellationToken,
     watchdog: Arc<Watchdog>,
 }
 
 /// The process's pipes, for the transport.
 pub(super) struct Pipes {
     pub(super) stdin: ChildStdin,
-    pub(super) stdout: ChildStdout,
+    pub(super) stdout: Output,
+}
+
+/// Standard output. Whoever reads it drops it at its end, after having handed on what was read.
+pub(super) struct Output {
+    pipe: ChildStdout,
+    _read: DropGuard,
+}
+
+impl AsyncRead for Output {
+    fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<std::io::Result<()>> {
+        Pin::new(&mut self.pipe).poll_read(context, buffer)
+    }
+}
+
+/// How far the output of a process that has ended was read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum OutputRead {
+    ToItsEnd,
+    /// Somebody else holds the pipe.
+    AsFarAsItGoes,
 }
 
 type StderrTail = Arc<Mutex<VecDeque<String>>>;
@@ -60,13 +89,15 @@ impl ServerProcess {
         let stdin = ChildStdin::from_std(child.stdin.take().ok_or_else(missing)?).map_err(failed)?;
         let stdout = ChildStdout::from_std(child.stdout.take().ok_or_else(missing)?).map_err(failed)?;
         let stderr = ChildStderr::from_std(child.stderr.take().ok_or_else(missing)?).map_err(failed)?;
-        let pipes = Pipes { stdin, stdout };
+        let output = stdout.as_fd().try_clone_to_owned().map_err(failed)?;
+        let output_read = CancellationToken::new();
+        let pipes = Pipes { stdin, stdout: Output { pipe: stdout, _read: output_read.clone().drop_guard() } };
         let tail = StderrTail::default();
         let (reading, drained) = watch::channel(());
         tokio::spawn(keep_tail(stderr, Arc::clone(&tail), server.to_owned(), Arc::clone(redact), reading));
         let (sender, exit) = watch::channel(None);
         reap(child, pid, sender)?;
-        let process = Self { group: pid, exit, stderr: tail, drained, watchdog: Arc::clone(watchdog) };
+        let process = Self { group: pid, exit, stderr: tail, drained, output, output_read, watchdog: Arc::clone(watchdog) };
         if let Err(error) = process.watchdog.guard(pid).await {
             process.kill();
             return Err(error);
@@ -82,6 +113,24 @@ impl ServerProcess {
         // What it said last may still be in the pipe.
         let _ = tokio::time::timeout(DRAINING, self.drained.clone().changed()).await;
         status.unwrap_or_else(|| "it was ended".to_owned())
+    }
+
+    /// Resolves once all that the process wrote before its end has been read. A descendant that left its group may hold the
+    /// pipe open for ever: what is in it counts, what may come does not.
+    pub(super) async fn output_read(&self) -> OutputRead {
+        while !self.output_read.is_cancelled() {
+            if self.is_held_by_others() {
+                return OutputRead::AsFarAsItGoes;
+            }
+            let _ = tokio::time::timeout(POLL, self.output_read.cancelled()).await;
+        }
+        OutputRead::ToItsEnd
+    }
+
+    /// Whether the pipe is empty and yet not at its end.
+    fn is_held_by_others(&self) -> bool {
+        let mut pipe = [PollFd::new(&self.output, PollFlags::IN)];
+        poll(&mut pipe, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|_| pipe[0].revents().is_empty())
     }
 
     pub(super) fn has_exited(&self) -> bool {

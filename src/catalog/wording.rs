@@ -1,0 +1,61 @@
+//! A server's words, fit for a model to read.
+
+/// How texts are made fit to be read. Handed in: what may be read is for `trust` to say.
+#[derive(Debug, Clone, Copy)]
+pub struct Wording {
+    /// A text of several lines, cut to so many characters.
+    pub text: fn(&str, usize) -> String,
+    /// The same in one line.
+    pub line: fn(&str, usize) -> String,
+    /// What a description may have, in characters.
+    pub max_chars: usize,
+}
+
+impl Wording {
+    /// A description, whole.
+    #[must_use]
+    pub fn description(&self, text: &str) -> String {
+        (self.text)(text, self.max_chars)
+    }
+
+    /// What stands in one line: a title, a name that is shown.
+    #[must_use]
+    pub fn one_line(&self, text: &str, max_chars: usize) -> String {
+        (self.line)(text, max_chars.min(self.max_chars))
+    }
+
+    /// The first sentence of a description, in one line.
+    ///
+    /// ```
+    /// use hyperlight_mcp::catalog::Wording;
+    /// use hyperlight_mcp::trust::{sanitise_line, sanitise_text};
+    ///
+    /// let wording = Wording { text: sanitise_text, line: sanitise_line, max_chars: 2_000 };
+    /// assert_eq!(wording.purpose("Reads a file, e.g. a log. Fails for folders."), "Reads a file, e.g. a log.");
+    /// ```
+    #[must_use]
+    pub fn purpose(&self, text: &str) -> String {
+        let text = text.trim();
+        let paragraph = text.split("\n\n").next().unwrap_or_default();
+        let line = (self.line)(paragraph, self.max_chars);
+        let end = line.char_indices().find(|&(index, character)| ends_sentence(&line, index, character));
+        let sentence = end.map_or(line.as_str(), |(index, character)| &line[..index + character.len_utf8()]);
+        (self.line)(sentence, MAX_PURPOSE_CHARS)
+    }
+}
+
+const MAX_PURPOSE_CHARS: usize = 160;
+
+/// A full stop before a blank and a capital letter, unless it belongs to an abbreviation.
+fn ends_sentence(line: &str, index: usize, character: char) -> bool {
+    let after = &line[index + character.len_utf8()..];
+    match character {
+        '。' | '！' | '？' => true,
+        '.' | '!' | '?' => {
+            let begins = after.is_empty() || after.starts_with(' ') && after.trim_start().starts_with(|next: char| !next.is_lowercase());
+            let word = line[..index].rsplit([' ', '(']).next().unwrap_or_default();
+            begins && !matches!(word, "e.g" | "i.e" | "etc" | "vs" | "approx" | "max" | "min" | "No" | "no")
+        }
+        _ => false,
+    }
+}

@@ -1,0 +1,71 @@
+//! The name that somebody meant: for "did you mean".
+
+/// The nearest of the known names, if one is near enough that it was probably meant. Case and separators count little.
+///
+/// ```
+/// use hyperlight_mcp::nearest::nearest;
+///
+/// assert_eq!(nearest("get_forcast", ["get_forecast", "get_alerts"]), Some("get_forecast"));
+/// assert_eq!(nearest("getForecast", ["get_forecast", "get_alerts"]), Some("get_forecast"));
+/// assert_eq!(nearest("delete", ["get_forecast", "get_alerts"]), None);
+/// ```
+#[must_use]
+pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let plain = folded(name);
+    let length = plain.chars().count();
+    let allowed = match length {
+        0..=2 => 0,
+        3..=5 => 1,
+        6..=9 => 2,
+        _ => length / 4,
+    };
+    let mut best: Option<(usize, usize, &str)> = None;
+    for candidate in known.into_iter().take(MAX_CANDIDATES) {
+        let other = folded(candidate);
+        if other.chars().count().abs_diff(length) > allowed {
+            continue;
+        }
+        let distance = strsim::damerau_levenshtein(&plain, &other);
+        // Of equally near ones, that which is also written alike.
+        let found = (distance, strsim::levenshtein(name, candidate), candidate);
+        if distance <= allowed && best.is_none_or(|best| (found.0, found.1) < (best.0, best.1)) {
+            best = Some(found);
+        }
+    }
+    best.map(|(_, _, name)| name)
+}
+
+/// As many names as anybody has; beyond, a suggestion is not worth the time.
+const MAX_CANDIDATES: usize = 10_000;
+/// A name that is longer is none that a person or a model has mistyped.
+const MAX_CHARS: usize = 128;
+
+fn folded(name: &str) -> String {
+    name.chars().filter(|character| character.is_alphanumeric()).flat_map(char::to_lowercase).take(MAX_CHARS).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slip_of_one_letter_is_seen_and_what_is_far_is_not() {
+        let known = ["read_file", "read_text_file", "write_file", "list_directory"];
+        assert_eq!(nearest("readfile", known), Some("read_file"));
+        assert_eq!(nearest("raed_file", known), Some("read_file"));
+        assert_eq!(nearest("list-directories", known), Some("list_directory"));
+        assert_eq!(nearest("search", known), None);
+        assert_eq!(nearest("", known), None);
+    }
+
+    #[test]
+    fn of_equally_near_names_the_one_written_alike_wins() {
+        assert_eq!(nearest("get-user", ["getUser", "get_user"]), Some("get_user"));
+    }
+
+    #[test]
+    fn very_long_names_take_no_time() {
+        let long = "x".repeat(1_000_000);
+        assert_eq!(nearest(&long, [long.as_str()]), Some(long.as_str()));
+    }
+}
