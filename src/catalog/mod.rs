@@ -3,11 +3,13 @@
 mod manifest;
 mod names;
 mod offers;
+mod search;
 mod uri_template;
 mod wording;
 
 pub use manifest::{Manifest, Readable, Tool};
 pub use names::{assign_identifiers, is_identifier};
 pub use offers::{Prompt, PromptArgument, Resource, ResourceTemplate};
+pub use search::{Hit, SearchIndex, SearchOptions, has_words};
 pub use uri_template::{UriTemplate, readings};
 pub use wording::Wording;

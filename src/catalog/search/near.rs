@@ -1,0 +1,135 @@
+//! Terms that a mistyped word probably meant.
+
+use std::cmp::Reverse;
+
+use super::words::is_dense;
+
+/// What is compared first, as it costs nothing: how long a term is, and which letters it has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Outline {
+    chars: u8,
+    letters: u32,
+}
+
+/// At most so many near terms stand for a word.
+const MAX_NEAR: usize = 6;
+/// What is shorter is the beginning of too much.
+const LEAST_PREFIX_CHARS: usize = 4;
+
+impl Outline {
+    pub fn of(term: &str) -> Self {
+        let letters = term.chars().fold(0, |letters, character| letters | 1 << (u32::from(character) % 32));
+        Self { chars: u8::try_from(term.chars().count()).unwrap_or(u8::MAX), letters }
+    }
+
+    /// Whether so few slips could be between them: a slip changes the length by one at most, and takes one letter for another.
+    fn could_be(self, other: Self, slips: u8) -> bool {
+        self.chars.abs_diff(other.chars) <= slips && (self.letters ^ other.letters).count_ones() <= 2 * u32::from(slips)
+    }
+
+    fn could_begin(self, other: Self) -> bool {
+        self.chars < other.chars && self.letters & !other.letters == 0
+    }
+}
+
+/// A term that stands for a word, and how well: 1 were the word itself.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Near {
+    pub term: u32,
+    pub share: f32,
+}
+
+/// The nearest terms of a lexicon, best first: of one slip, else of two, and those that the word begins. A slip is a letter too many, too few
+/// or another, or two that changed places.
+///
+/// `terms` are looked through one by one, by their outlines: a hundred thousand of them take less than a millisecond. `documents` says how
+/// many have a term; where none has, it does not count.
+pub(super) fn near_terms<'a>(word: &str, terms: &'a [(Outline, std::sync::Arc<str>)], documents: impl Fn(u32) -> usize) -> Vec<Near> {
+    let outline = Outline::of(word);
+    let slips = slips_allowed(outline.chars);
+    let dense = word.chars().next().is_some_and(is_dense);
+    let prefixes = if dense { outline.chars == 1 } else { usize::from(outline.chars) >= LEAST_PREFIX_CHARS };
+    let mut found: Vec<(u8, bool, Reverse<usize>, &'a str, Near)> = Vec::new();
+    for (number, (other, term)) in terms.iter().enumerate() {
+        let slipped = (outline.could_be(*other, slips) && !dense).then(|| slips_between(word, term, slips)).flatten();
+        let begun = prefixes && outline.could_begin(*other) && (term.starts_with(word) || dense && term.ends_with(word));
+        let Some((distance, share)) = slipped.or_else(|| begun.then(|| prefix(outline, *other))) else { continue };
+        let number = u32::try_from(number).unwrap_or(u32::MAX);
+        let having = documents(number);
+        if having > 0 {
+            let other_beginning = term.chars().next() != word.chars().next();
+            found.push((distance, other_beginning, Reverse(having), term, Near { term: number, share }));
+        }
+    }
+    found.sort_unstable_by(|one, other| (one.0, one.1, one.2, one.3).cmp(&(other.0, other.1, other.2, other.3)));
+    // What is a slip further away is meant only where nothing is nearer.
+    let least = found.first().map_or(0, |first| first.0);
+    found.into_iter().filter(|found| found.0 == least || found.0 == PREFIX).take(MAX_NEAR).map(|found| found.4).collect()
+}
+
+/// Sorted after one slip and before two.
+const PREFIX: u8 = 2;
+
+fn prefix(word: Outline, term: Outline) -> (u8, f32) {
+    (PREFIX, 0.5 + 0.3 * f32::from(word.chars) / f32::from(term.chars))
+}
+
+fn slips_allowed(chars: u8) -> u8 {
+    match chars {
+        0..=2 => 0,
+        3..=5 => 1,
+        _ => 2,
+    }
+}
+
+fn slips_between(word: &str, term: &str, allowed: u8) -> Option<(u8, f32)> {
+    let slips = strsim::osa_distance(word, term);
+    let chars = word.chars().count();
+    // Of three letters, only two that changed places: one that is another makes another word.
+    let same_letters = chars > 3 || Outline::of(word) == Outline::of(term);
+    match slips {
+        1 if allowed >= 1 && same_letters => Some((1, 0.8)),
+        2 if allowed >= 2 => Some((3, 0.55)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    fn near(word: &str, terms: &[&str]) -> Vec<String> {
+        let lexicon: Vec<(Outline, Arc<str>)> = terms.iter().map(|term| (Outline::of(term), Arc::from(*term))).collect();
+        near_terms(word, &lexicon, |_| 1).into_iter().map(|near| terms[near.term as usize].to_owned()).collect()
+    }
+
+    #[test]
+    fn one_slip_is_nearer_than_two() {
+        assert_eq!(near("comit", &["commit", "comet", "vomited"]), ["comet", "commit"]);
+        assert_eq!(near("serach", &["search", "reach"]), ["search"]);
+        assert_eq!(near("reposotori", &["repositori", "depository"]), ["repositori"]);
+        assert_eq!(near("brnahc", &["branch", "break"]), ["branch"]);
+    }
+
+    #[test]
+    fn short_words_have_no_slips_but_changed_places() {
+        assert_eq!(near("gti", &["git", "get"]), ["git"]);
+        assert!(near("db", &["do", "dc"]).is_empty());
+    }
+
+    #[test]
+    fn a_long_enough_beginning_is_near() {
+        assert_eq!(near("conf", &["configur", "con"]), ["con", "configur"]);
+        assert_eq!(near("conf", &["configur"]), ["configur"]);
+        assert!(near("con", &["configur"]).is_empty());
+        assert_eq!(near("猫", &["子猫", "犬舎"]), ["子猫"]);
+    }
+
+    #[test]
+    fn a_term_that_no_document_has_is_not_near() {
+        let lexicon = [(Outline::of("search"), Arc::from("search"))];
+        assert!(near_terms("serach", &lexicon, |_| 0).is_empty());
+    }
+}

@@ -1,0 +1,122 @@
+//! A light stemmer for English: what a tool's author and a model may inflect differently becomes one term.
+//!
+//! After Porter's first step (M. F. Porter, "An algorithm for suffix stripping", 1980), and a few nouns that are made of the verbs of
+//! tools (`deletion`, `notification`, `deployment`). Whole Snowball stemmers do more, some of it harm here (`organization` and `organ`
+//! become one), and keep `creation` and `create` apart. A stem need not be a word; both sides go through the same rules.
+
+/// What is shorter has no ending to lose.
+const LEAST_CHARS: usize = 4;
+
+/// The stem of a word in small letters. A word with a letter beyond a to z is its own stem.
+///
+/// `directories` and `directory` become `directori`; `creating`, `creates`, `creation` and `create` become `creat`.
+pub(super) fn stem(word: &str) -> String {
+    if word.len() < LEAST_CHARS || !word.bytes().all(|byte| byte.is_ascii_lowercase()) {
+        return word.to_owned();
+    }
+    let mut stem = word.to_owned();
+    drop_plural(&mut stem);
+    drop_tense(&mut stem);
+    drop_noun(&mut stem);
+    even(&mut stem);
+    stem
+}
+
+fn drop_plural(stem: &mut String) {
+    if stem.ends_with("ies") {
+        // `ties` is `tie`, `repositories` is `repository`.
+        stem.truncate(stem.len() - if stem.len() > 4 { 2 } else { 1 });
+    } else if ["sses", "shes", "ches", "xes", "zes"].iter().any(|ending| stem.ends_with(ending)) {
+        stem.truncate(stem.len() - 2);
+    } else if stem.ends_with('s') && !["ss", "us", "is"].iter().any(|ending| stem.ends_with(ending)) {
+        stem.pop();
+    }
+}
+
+fn drop_tense(stem: &mut String) {
+    for ending in ["ing", "ed"] {
+        let Some(rest) = stem.strip_suffix(ending) else { continue };
+        // `string` and `need` are no tenses.
+        if rest.len() >= 2 && !rest.ends_with('e') && rest.bytes().any(is_vowel) {
+            stem.truncate(rest.len());
+        }
+        return;
+    }
+}
+
+fn drop_noun(stem: &mut String) {
+    // The rest must be long, or `station` becomes `state`.
+    let rules = [("ication", 3, "i"), ("tion", 4, "t"), ("sion", 4, "s"), ("ment", 6, "")];
+    for (ending, least, instead) in rules {
+        if stem.strip_suffix(ending).is_some_and(|rest| rest.len() >= least) {
+            stem.truncate(stem.len() - ending.len());
+            stem.push_str(instead);
+            return;
+        }
+    }
+}
+
+/// What is left differs by the ending that it had: `copi` and `copy`, `creat` and `create`, `runn` and `run`.
+fn even(stem: &mut String) {
+    if stem.len() < LEAST_CHARS {
+        return;
+    }
+    if stem.ends_with('e') {
+        stem.pop();
+    }
+    let bytes = stem.as_bytes();
+    let (last, before) = (bytes[bytes.len() - 1], bytes[bytes.len() - 2]);
+    if last == b'y' && !is_vowel(before) {
+        stem.pop();
+        stem.push('i');
+    } else if last == before && !is_vowel(last) && bytes.len() >= LEAST_CHARS {
+        stem.pop();
+    }
+}
+
+fn is_vowel(byte: u8) -> bool {
+    matches!(byte, b'a' | b'e' | b'i' | b'o' | b'u' | b'y')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn one_stem(words: &[&str]) {
+        let stems: std::collections::BTreeSet<String> = words.iter().map(|word| stem(word)).collect();
+        assert_eq!(stems.len(), 1, "{words:?} became {stems:?}");
+    }
+
+    #[test]
+    fn inflections_of_a_word_share_a_stem() {
+        one_stem(&["directory", "directories"]);
+        one_stem(&["create", "creates", "created", "creating", "creation"]);
+        one_stem(&["delete", "deleted", "deleting", "deletion"]);
+        one_stem(&["list", "lists", "listed", "listing", "listings"]);
+        one_stem(&["get", "gets", "getting"]);
+        one_stem(&["run", "runs", "running"]);
+        one_stem(&["call", "calls", "called", "calling"]);
+        one_stem(&["branch", "branches"]);
+        one_stem(&["notify", "notifies", "notification", "notifications"]);
+        one_stem(&["deploy", "deployed", "deployment"]);
+        one_stem(&["message", "messages", "messaging"]);
+        one_stem(&["process", "processes", "processing"]);
+        one_stem(&["copy", "copies", "copied", "copying"]);
+        one_stem(&["file", "files"]);
+    }
+
+    #[test]
+    fn different_words_keep_different_stems() {
+        for (one, other) in [("status", "state"), ("station", "state"), ("string", "stream"), ("add", "ads"), ("need", "net")] {
+            assert_ne!(stem(one), stem(other), "{one} and {other}");
+        }
+        assert_eq!((stem("string").as_str(), stem("bus").as_str(), stem("analysis").as_str()), ("string", "bus", "analysis"));
+    }
+
+    #[test]
+    fn other_scripts_and_numbers_stay_as_they_are() {
+        for word in ["größen", "файлы", "2026s", "ß", ""] {
+            assert_eq!(stem(word), word);
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! What a person or a model says for what a tool's author wrote.
+
+use std::collections::HashMap;
+
+use super::words::term;
+
+/// Words that may stand for one another, at a discount. A word may be in several groups; groups are not chained.
+const GROUPS: [&[&str]; 46] = [
+    // What tools do.
+    &["get", "fetch", "read", "retrieve", "show", "view", "display", "load", "open", "see", "look"],
+    &["get", "describe", "info", "information", "details", "metadata", "inspect"],
+    &["create", "add", "new", "make", "insert", "generate", "register", "setup"],
+    &["create", "open", "file", "start", "raise"],
+    &["delete", "remove", "drop", "erase", "destroy", "clear", "discard", "trash", "forget"],
+    &["list", "enumerate", "all", "show", "browse", "which", "available"],
+    &["search", "find", "lookup", "query", "look", "locate", "discover", "grep"],
+    &["send", "post", "publish", "deliver", "submit", "write", "tell"],
+    &["update", "edit", "modify", "change", "alter", "set", "patch", "adjust", "rewrite"],
+    &["rename", "move", "relocate"],
+    &["write", "save", "store", "put", "record", "overwrite"],
+    &["upload", "put", "attach"],
+    &["download", "export", "fetch", "pull"],
+    &["copy", "duplicate", "clone", "replicate"],
+    &["cancel", "abort", "stop", "revoke", "void", "terminate"],
+    &["start", "run", "launch", "begin", "execute", "trigger", "invoke"],
+    &["stop", "halt", "pause", "disable", "shutdown", "kill"],
+    &["enable", "activate", "resume"],
+    &["toggle", "switch", "turn", "flip"],
+    &["compare", "diff", "difference"],
+    &["revert", "undo", "rollback", "restore", "reset"],
+    &["close", "resolve", "finish", "complete", "done", "end"],
+    &["schedule", "book", "plan", "arrange", "reserve"],
+    &["invite", "add", "share"],
+    &["merge", "combine", "join"],
+    &["convert", "transform", "translate"],
+    &["assign", "delegate"],
+    &["count", "number", "many", "total", "sum"],
+    &["sum", "add", "plus", "total"],
+    &["subscribe", "follow", "watch", "monitor"],
+    &["reply", "respond", "answer", "comment"],
+    &["remember", "memory", "memorize", "memorise", "recall", "store", "note"],
+    // What they do it to.
+    &["folder", "directory", "dir"],
+    &["repository", "repo", "repos"],
+    &["image", "picture", "photo", "png"],
+    &["message", "msg"],
+    &["email", "mail"],
+    &["document", "doc", "docs"],
+    &["database", "db"],
+    &["environment", "env"],
+    &["configuration", "config", "settings", "preferences"],
+    &["person", "people", "user", "member", "contact"],
+    &["ticket", "issue", "bug"],
+    &["event", "meeting", "appointment"],
+    &["weather", "forecast", "temperature", "rain"],
+    &["zip", "gzip", "compress"],
+];
+
+/// What says nothing of what is looked for. Sorted.
+const STOP_WORDS: [&str; 83] = [
+    "a", "about", "am", "an", "and", "any", "anyone", "are", "as", "at", "be", "been", "by", "can", "could", "d", "did", "do", "does",
+    "don", "for", "from", "had", "has", "have", "he", "help", "her", "him", "his", "how", "i", "if", "in", "into", "is", "it", "its",
+    "just", "let", "ll", "m", "may", "me", "my", "need", "of", "on", "or", "our", "please", "re", "s", "shall", "she", "should", "so",
+    "some", "t", "than", "that", "the", "their", "them", "then", "there", "these", "they", "this", "those", "to", "us", "use", "ve",
+    "want", "was", "we", "were", "what", "will", "with", "would", "you",
+];
+
+/// Whether a word, in small letters, is one of those that any text has.
+pub(super) fn is_stop_word(word: &str) -> bool {
+    STOP_WORDS.binary_search(&word).is_ok()
+}
+
+/// The groups by term.
+#[derive(Debug)]
+pub(super) struct Synonyms {
+    groups: HashMap<String, Vec<usize>>,
+    terms: Vec<Vec<String>>,
+}
+
+impl Default for Synonyms {
+    fn default() -> Self {
+        let terms: Vec<Vec<String>> = GROUPS.iter().map(|group| group.iter().map(|word| term(word)).collect()).collect();
+        let mut groups: HashMap<String, Vec<usize>> = HashMap::new();
+        for (index, group) in terms.iter().enumerate() {
+            for term in group {
+                groups.entry(term.clone()).or_default().push(index);
+            }
+        }
+        Self { groups, terms }
+    }
+}
+
+impl Synonyms {
+    /// The other terms of a term's groups, in the order of the table; one may come twice.
+    pub fn of<'a>(&'a self, term: &'a str) -> impl Iterator<Item = &'a str> {
+        let groups = self.groups.get(term).map_or(&[][..], Vec::as_slice);
+        groups.iter().flat_map(|index| &self.terms[*index]).map(String::as_str).filter(move |other| *other != term)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_of_a_group_stand_for_one_another_and_for_no_other() {
+        let synonyms = Synonyms::default();
+        let of = |word: &str| synonyms.of(&term(word)).map(str::to_owned).collect::<Vec<_>>();
+        assert!(of("removing").contains(&term("delete")) && of("deleted").contains(&term("remove")));
+        assert!(!of("delete").contains(&term("create")));
+        assert!(of("branch").is_empty());
+    }
+
+    #[test]
+    fn stop_words_are_sorted_as_they_are_looked_up_by_halves() {
+        assert!(STOP_WORDS.is_sorted());
+        assert!(is_stop_word("the") && is_stop_word("you") && !is_stop_word("branch") && !is_stop_word("all"));
+    }
+}
