@@ -1,0 +1,102 @@
+//! What searching costs, and how good it is, over a thousand synthetic tools and those of the installed servers.
+//!
+//! `cargo run --release --example search` measures; `-- --catalogue` prints all tools as a JSON array of `{ server, manifest }` instead.
+
+#[path = "../tests/catalogue/quality.rs"]
+mod quality;
+#[path = "../tests/catalogue/synthetic.rs"]
+mod synthetic;
+
+use std::collections::BTreeMap;
+use std::hint::black_box;
+use std::io::Write as _;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use hyperlight_mcp::catalog::{Manifest, SearchIndex, SearchOptions};
+use quality::{Quality, queries, unseen_queries};
+
+const ROUNDS: usize = 15;
+const WARM_UP: usize = 3;
+
+fn main() {
+    if std::env::args().any(|argument| argument == "--catalogue") {
+        return print_catalogue();
+    }
+    // The goals are for a thousand tools; the quality is that of all.
+    let (services, all) = (synthetic::services(), synthetic::all());
+    let before = resident_bytes();
+    let mut index = SearchIndex::default();
+    index.update(&services);
+    let grown = resident_bytes().saturating_sub(before);
+    row("1,000 tools: index built (goal: 20 ms)", &times(ROUNDS, || built(&services)));
+    row("1,000 tools: one server of 82 changed", &changes(&services));
+    let queries = queries();
+    let mut latencies = Vec::new();
+    for round in 0..ROUNDS + WARM_UP {
+        for query in &queries {
+            let started = Instant::now();
+            black_box(index.search(query.text, &SearchOptions { limit: 10, servers: None }));
+            if round >= WARM_UP {
+                latencies.push(started.elapsed());
+            }
+        }
+    }
+    row("1,000 tools: a query (goal: 1 ms)", &latencies);
+    println!("memory that the index took: {} KiB\n", grown / 1024);
+    let tools: usize = all.values().map(|manifest| manifest.tools.len()).sum();
+    let index = built(&all);
+    println!("quality over {tools} tools\n{}", Quality::measure(&index, &queries));
+    println!("queries that the ranking was not tuned with\n{}", Quality::measure(&index, &unseen_queries()));
+}
+
+fn built(servers: &BTreeMap<String, Arc<Manifest>>) -> SearchIndex {
+    let mut index = SearchIndex::default();
+    index.update(servers);
+    index
+}
+
+/// One server's manifest changes, back and forth.
+fn changes(servers: &BTreeMap<String, Arc<Manifest>>) -> Vec<Duration> {
+    let mut changed = servers.clone();
+    let mut manifest = (**servers.values().next().unwrap()).clone();
+    manifest.tools.pop();
+    changed.insert(servers.keys().next().unwrap().clone(), Arc::new(manifest));
+    let mut index = built(servers);
+    let mut turn = false;
+    times(ROUNDS * 2, || {
+        turn = !turn;
+        index.update(if turn { &changed } else { servers });
+    })
+}
+
+fn times<T>(rounds: usize, mut work: impl FnMut() -> T) -> Vec<Duration> {
+    let measure = |_| {
+        let started = Instant::now();
+        let made = black_box(work());
+        let elapsed = started.elapsed();
+        drop(made);
+        elapsed
+    };
+    (0..rounds + WARM_UP).map(measure).skip(WARM_UP).collect()
+}
+
+fn row(name: &str, times: &[Duration]) {
+    let mut times = times.to_vec();
+    times.sort();
+    let at = |share: usize| times[(times.len() - 1) * share / 100].as_secs_f64() * 1000.0;
+    println!("{name:<44} median {:>7.3} ms  p99 {:>7.3} ms  most {:>7.3} ms", at(50), at(99), at(100));
+}
+
+/// Linux's number of resident pages; 0 where there is none.
+fn resident_bytes() -> usize {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    statm.split(' ').nth(1).and_then(|pages| pages.parse::<usize>().ok()).unwrap_or_default() * 4096
+}
+
+fn print_catalogue() {
+    let entry = |(server, manifest): (String, Arc<Manifest>)| serde_json::json!({ "server": server, "manifest": *manifest });
+    let entries: Vec<_> = synthetic::services().into_iter().map(entry).collect();
+    // Whoever reads it may stop early.
+    let _ = writeln!(std::io::stdout(), "{}", serde_json::to_string(&entries).unwrap());
+}
