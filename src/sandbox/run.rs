@@ -16,8 +16,8 @@ use super::deadline::Deadline;
 use super::host::{Arguments, HostCall, HostFunctions, HostReply, RunControl};
 use super::image::{GuestCalls, GuestImage, HANDLER};
 use super::module::GuestModule;
+use super::script::{declares_require, explain_load, explain_not_a_function, locate, to_javascript};
 use super::stop::{Stop, StopReason};
-use super::syntax::{declares_require, locate};
 use super::value::{Value, Wire};
 use crate::error::{Error, Result};
 use crate::limits::Limits;
@@ -54,7 +54,7 @@ pub type LogListener = Arc<dyn Fn(&LogEntry) + Send + Sync>;
 
 /// What to run.
 pub struct RunRequest {
-    /// An ES module or plain script with a `handler(input)`.
+    /// An ES module or plain script with a `handler(input)`, in JavaScript or TypeScript.
     pub code: String,
     pub input: Wire,
     /// The modules that exist in this run.
@@ -133,6 +133,8 @@ fn execute(
     deadline: Deadline,
 ) -> std::result::Result<Wire, Failure> {
     check_sizes(&state.limits, code, &state.input).map_err(Failure::Known)?;
+    // Every line and column stays where it is: what the guest says of a place holds for the code as it was given.
+    let code = &*to_javascript(code).map_err(Failure::Known)?;
     let started = Instant::now();
     let mut guest = image.start(state).map_err(Failure::Guest)?;
     let watch = Watch::start(&guest, runtime, stop.clone(), deadline);
@@ -257,12 +259,20 @@ impl GuestFailure {
         match kind {
             FailureKind::Handler => Error::NoHandler,
             FailureKind::Value => Error::InvalidValue { problem: message },
-            FailureKind::Load if is_resolution(&message) => {
+            FailureKind::Load if is_resolution(&message) => explain_load(code, modules).unwrap_or_else(|| {
                 let known: Vec<_> = modules.iter().map(GuestModule::specifier).collect();
                 Error::CodeSyntax { message: format!("{message}; the modules here are: {}", known.join(", ")), line, column }
+            }),
+            FailureKind::Load if name == "SyntaxError" => {
+                let found = locate(code).or_else(|| explain_load(code, modules));
+                found.unwrap_or(Error::CodeSyntax { message, line, column: None })
             }
-            FailureKind::Load if name == "SyntaxError" => locate(code).unwrap_or(Error::CodeSyntax { message, line, column: None }),
-            FailureKind::Load | FailureKind::Throw => Error::GuestThrew { name, message, stack, line, column },
+            FailureKind::Load | FailureKind::Throw => {
+                let lacking = line.filter(|_| name == "TypeError" && message.contains("not a function"));
+                let lacking = lacking.and_then(|line| explain_not_a_function(code, modules, line));
+                let message = lacking.map_or(message.clone(), |lacking| format!("{message}: {lacking}"));
+                Error::GuestThrew { name, message, stack, line, column }
+            }
         }
     }
 }

@@ -1,31 +1,20 @@
 //! What a second look at the code tells: where it does not parse, and whether it has a `require` of its own.
 
-use oxc_allocator::Allocator;
-use oxc_parser::Parser;
-use oxc_semantic::SemanticBuilder;
-use oxc_span::SourceType;
-
+use super::parse::{javascript_errors, offset, with_stack};
+use super::place::Lines;
 use crate::error::Error;
 
-/// Where code does not parse. The engine gives the line, but the column of an earlier token; it is asked first all the same,
-/// as this parser may accept what that one does not: then this is `None`.
-pub(super) fn locate(code: &str) -> Option<Error> {
-    let allocator = Allocator::default();
-    let parsed = Parser::new(&allocator, code, SourceType::mjs()).parse();
-    // A name declared twice parses; it is an early error all the same.
-    let checked = SemanticBuilder::new().with_check_syntax_error(true).build(&parsed.program).errors;
-    let first = parsed.errors.first().or(checked.first())?;
-    // Of several places the last is where it was noticed; the others say what it contradicts.
-    let offset = first.labels.iter().flatten().map(oxc_diagnostics::LabeledSpan::offset).max().unwrap_or(0);
-    let before = code.get(..offset)?;
-    let line = before.matches('\n').count() + 1;
-    // Columns count UTF-16 units from one, as JavaScript's own tools do.
-    let column = before.rsplit('\n').next().unwrap_or_default().encode_utf16().count() + 1;
-    Some(Error::CodeSyntax { message: first.message.to_string(), line: u32::try_from(line).ok(), column: u32::try_from(column).ok() })
+/// Where JavaScript does not parse. The engine gives the line, but the column of an earlier token; it is asked first all the same,
+/// as this parser may accept what that one does not: then this is `None`, as it is for code that nests too deeply to be looked at.
+pub(in crate::sandbox) fn locate(code: &str) -> Option<Error> {
+    let errors = with_stack(code, || javascript_errors(code))?;
+    let first = errors.first()?;
+    let place = Lines::new(code).place(offset(first));
+    Some(Error::CodeSyntax { message: first.message.to_string(), line: Some(place.line), column: Some(place.column) })
 }
 
 /// Whether code may declare a name `require` itself. A guess that is wrong costs the better error of ours, nothing more.
-pub(super) fn declares_require(code: &str) -> bool {
+pub(in crate::sandbox) fn declares_require(code: &str) -> bool {
     let keywords = ["const", "let", "var", "function", "import", "class"];
     code.match_indices("require").any(|(start, word)| {
         let before = code[..start].trim_end();

@@ -1,0 +1,62 @@
+//! Everything that a look at code can find.
+
+use oxc_allocator::Allocator;
+use oxc_semantic::SemanticBuilder;
+
+use super::members::Origins;
+use super::modules::Modules;
+use super::parse::{Language, read_as, with_stack};
+use super::{Finding, Importable, Problem, ProblemKind, handler, javascript, problems, uses};
+
+/// What is wrong with code that nobody has run yet: where it does not parse, what it imports and calls that no module has, and
+/// whether it lacks a handler. In order of place, 100 at most; empty for code in which nothing is certainly wrong.
+///
+/// TypeScript is looked at as the JavaScript that would run. What is asked about before it is called (`if (w.x)`, `w.x?.()`,
+/// `typeof w.x`, `"x" in w`) is no problem, nor is a name that is assigned again.
+///
+/// ```
+/// use hyperlight_mcp::sandbox::{Export, Importable, ProblemKind, check};
+///
+/// let exports = vec![Export { name: "get_forecast".into(), also: Some("get-forecast".into()) }];
+/// let modules = [Importable { specifier: "host:mcp-weather".into(), exports }];
+/// let code = "import weather from \"host:mcp-weather\";\nexport const handler = () => weather.get_forcast({});";
+/// let problems = check(code, &modules);
+/// assert_eq!(problems[0].kind, ProblemKind::UnknownFunction);
+/// assert_eq!((problems[0].line, problems[0].column), (2, 38));
+/// assert_eq!(problems[0].suggestion.as_deref(), Some("get_forecast"));
+/// assert!(check("export const handler = (input: number) => input", &[]).is_empty());
+/// ```
+#[must_use]
+pub fn check(code: &str, modules: &[Importable]) -> Vec<Problem> {
+    problems(code, look(code, modules))
+}
+
+/// Everything that is found, in no order.
+pub(super) fn look(code: &str, modules: &[Importable]) -> Vec<Finding> {
+    match javascript(code) {
+        Err(findings) => findings,
+        // Every place in it is the code's own.
+        Ok(javascript) => with_stack(&javascript, || findings(&javascript, modules)).unwrap_or_else(|| vec![too_deep()]),
+    }
+}
+
+fn findings(javascript: &str, modules: &[Importable]) -> Vec<Finding> {
+    let allocator = Allocator::default();
+    let reading = read_as(&allocator, javascript, Language::JavaScript);
+    if !reading.errors.is_empty() {
+        return reading.errors.iter().map(Finding::of_diagnostic).collect();
+    }
+    let semantic = SemanticBuilder::new().with_check_syntax_error(true).build(&reading.program);
+    let mut found: Vec<_> = semantic.errors.iter().map(Finding::of_diagnostic).collect();
+    let modules = Modules::new(modules);
+    found.extend(uses::missing(&reading.program, &mut Origins::new(&modules, semantic.semantic.scoping())));
+    if handler::is_missing(javascript, &reading.program) {
+        let message = "the code has no handler: define a function handler(input), or export one by default";
+        found.push(Finding::new(ProblemKind::NoHandler, 0, 0, message));
+    }
+    found
+}
+
+fn too_deep() -> Finding {
+    Finding::new(ProblemKind::Syntax, 0, 0, "the code nests too deeply, or is too large, to be looked at")
+}

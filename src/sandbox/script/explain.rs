@@ -1,0 +1,33 @@
+//! What a look at the code adds to an error of a run.
+
+use super::check::look;
+use super::{Export, Finding, Importable, Problem, ProblemKind, problems};
+use crate::error::Error;
+use crate::sandbox::module::GuestModule;
+
+impl From<&GuestModule> for Importable {
+    fn from(module: &GuestModule) -> Self {
+        let export = |function: &crate::sandbox::module::ModuleFunction| Export {
+            name: function.name.clone(),
+            also: (function.target != function.name).then(|| function.target.clone()),
+        };
+        Self { specifier: module.specifier(), exports: module.functions.iter().map(export).collect() }
+    }
+}
+
+/// Why code did not load: the first import that is not there, with what was probably meant.
+pub(in crate::sandbox) fn explain_load(code: &str, modules: &[GuestModule]) -> Option<Error> {
+    let wrong = found(code, modules, |finding| finding.at_load).into_iter().next()?;
+    Some(Error::CodeSyntax { message: wrong.message, line: Some(wrong.line), column: Some(wrong.column) })
+}
+
+/// What was called at this line that its module does not have.
+pub(in crate::sandbox) fn explain_not_a_function(code: &str, modules: &[GuestModule], line: u32) -> Option<String> {
+    let called = found(code, modules, |finding| finding.kind == ProblemKind::UnknownFunction && !finding.at_load);
+    called.into_iter().find(|problem| problem.line == line).map(|problem| problem.message)
+}
+
+fn found(code: &str, modules: &[GuestModule], wanted: impl Fn(&Finding) -> bool) -> Vec<Problem> {
+    let modules: Vec<_> = modules.iter().map(Importable::from).collect();
+    problems(code, look(code, &modules).into_iter().filter(wanted).collect())
+}

@@ -1,0 +1,126 @@
+//! Whether code has a handler: by the rule of the guest's prelude, a name `handler` in the module, exported or not, else an export
+//! of that name, else the default export.
+
+use oxc_ast::ast::{
+    BindingPattern, Declaration, ExportDefaultDeclarationKind, Expression, ModuleExportName, Program, Statement, VariableDeclaration,
+};
+
+/// What looking for a handler has found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Candidate {
+    /// It is a function, or may be one.
+    Callable,
+    /// It is certainly none.
+    Other,
+}
+
+/// Whether a run of the program would certainly say that it has no handler.
+pub(super) fn is_missing(code: &str, program: &Program<'_>) -> bool {
+    let mut named = None;
+    let mut by_default = None;
+    for statement in &program.body {
+        match statement {
+            // What another module exports may have any name.
+            Statement::ExportAllDeclaration(export) if export.exported.is_none() => return false,
+            Statement::ExportAllDeclaration(export) => {
+                if let Some(name) = &export.exported {
+                    note(name, &mut named, &mut by_default);
+                }
+            }
+            Statement::ExportNamedDeclaration(export) => {
+                named = named.or(export.declaration.as_ref().and_then(of_declaration));
+                export.specifiers.iter().for_each(|specifier| note(&specifier.exported, &mut named, &mut by_default));
+            }
+            Statement::ExportDefaultDeclaration(export) => {
+                named = named.or(name_of_default(&export.declaration));
+                by_default = Some(of_default(&export.declaration));
+            }
+            Statement::ImportDeclaration(import) => {
+                let imported = import.specifiers.iter().flatten().any(|specifier| specifier.local().name == "handler");
+                named = named.or(imported.then_some(Candidate::Callable));
+            }
+            other => named = named.or(other.as_declaration().and_then(of_declaration)).or(hoisted(other)),
+        }
+    }
+    // It may also be put onto the global object, in ways that only a run shows.
+    let by_global = code.contains("globalThis") || code.contains("\\u") || code.contains("eval");
+    !by_global && named.or(by_default).is_none_or(|candidate| candidate == Candidate::Other)
+}
+
+fn note(exported: &ModuleExportName<'_>, named: &mut Option<Candidate>, by_default: &mut Option<Candidate>) {
+    match exported.name().as_str() {
+        "handler" => *named = named.or(Some(Candidate::Callable)),
+        "default" => *by_default = by_default.or(Some(Candidate::Callable)),
+        _ => {}
+    }
+}
+
+fn of_declaration(declaration: &Declaration<'_>) -> Option<Candidate> {
+    match declaration {
+        Declaration::FunctionDeclaration(function) => is_handler(function.id.as_ref()?.name.as_str()),
+        Declaration::ClassDeclaration(class) => is_handler(class.id.as_ref()?.name.as_str()),
+        Declaration::VariableDeclaration(variables) => of_variables(variables),
+        _ => None,
+    }
+}
+
+fn of_variables(variables: &VariableDeclaration<'_>) -> Option<Candidate> {
+    let mut found = None;
+    for declarator in &variables.declarations {
+        if !declarator.id.get_binding_identifiers().iter().any(|name| name.name == "handler") {
+            continue;
+        }
+        let plain = matches!(declarator.id, BindingPattern::BindingIdentifier(_)) && variables.kind.is_const();
+        let certain = plain && declarator.init.as_ref().is_some_and(is_no_function);
+        found = Some(if certain { Candidate::Other } else { Candidate::Callable });
+    }
+    found
+}
+
+/// A `var handler` in a block belongs to the module as well.
+fn hoisted(statement: &Statement<'_>) -> Option<Candidate> {
+    struct Finder(bool);
+    impl<'a> oxc_ast_visit::Visit<'a> for Finder {
+        fn visit_variable_declaration(&mut self, variables: &VariableDeclaration<'a>) {
+            self.0 |= variables.kind.is_var() && of_variables(variables).is_some();
+        }
+        fn visit_function(&mut self, _: &oxc_ast::ast::Function<'a>, _: oxc_semantic::ScopeFlags) {}
+        fn visit_expression(&mut self, _: &Expression<'a>) {}
+    }
+    let mut finder = Finder(false);
+    oxc_ast_visit::Visit::visit_statement(&mut finder, statement);
+    finder.0.then_some(Candidate::Callable)
+}
+
+/// `export default function handler` is a name of the module, too.
+fn name_of_default(declaration: &ExportDefaultDeclarationKind<'_>) -> Option<Candidate> {
+    match declaration {
+        ExportDefaultDeclarationKind::FunctionDeclaration(function) => is_handler(function.id.as_ref()?.name.as_str()),
+        ExportDefaultDeclarationKind::ClassDeclaration(class) => is_handler(class.id.as_ref()?.name.as_str()),
+        _ => None,
+    }
+}
+
+fn of_default(declaration: &ExportDefaultDeclarationKind<'_>) -> Candidate {
+    let none = declaration.as_expression().is_some_and(is_no_function);
+    if none { Candidate::Other } else { Candidate::Callable }
+}
+
+fn is_handler(name: &str) -> Option<Candidate> {
+    (name == "handler").then_some(Candidate::Callable)
+}
+
+fn is_no_function(expression: &Expression<'_>) -> bool {
+    use Expression as E;
+    matches!(
+        expression.without_parentheses(),
+        E::NumericLiteral(_)
+            | E::StringLiteral(_)
+            | E::BooleanLiteral(_)
+            | E::BigIntLiteral(_)
+            | E::RegExpLiteral(_)
+            | E::TemplateLiteral(_)
+            | E::ObjectExpression(_)
+            | E::ArrayExpression(_)
+    )
+}

@@ -1,0 +1,219 @@
+//! Agent code looked at without running it: where it does not parse, what it imports and calls that is not there, and what its
+//! TypeScript is as JavaScript.
+//!
+//! The code is written by a model. It is looked at within bounds: code that nests so deeply that a parser could run out of stack is
+//! not looked at here; the engine inside the VM then judges it.
+
+mod check;
+mod edits;
+mod explain;
+mod handler;
+mod members;
+mod modules;
+mod names;
+mod parse;
+mod place;
+mod syntax;
+mod typescript;
+mod uses;
+
+use std::borrow::Cow;
+
+use oxc_allocator::Allocator;
+use oxc_diagnostics::OxcDiagnostic;
+use oxc_parser::Parser;
+use oxc_span::SourceType;
+
+pub use check::check;
+pub(super) use explain::{explain_load, explain_not_a_function};
+pub(super) use syntax::{declares_require, locate};
+
+use crate::error::{Error, Result};
+use parse::{Language, Reading, length, offset, read, with_stack};
+use place::{Lines, shown};
+use typescript::without_types;
+
+/// Problems that one look reports at most.
+const MAX_PROBLEMS: usize = 100;
+/// Of a message of the parser's, which may quote the code.
+const MAX_MESSAGE_CHARS: usize = 500;
+
+/// A module that code can import, and its functions.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Importable {
+    /// What code imports: `host:mcp-weather`.
+    pub specifier: String,
+    pub exports: Vec<Export>,
+}
+
+/// A function of a module.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Export {
+    /// What code imports: a JavaScript identifier.
+    pub name: String,
+    /// The name that it stands for, where that is another: the raw name of a tool. Code cannot import it; it helps to see what was
+    /// meant, and `call` of `host:mcp` takes it.
+    pub also: Option<String>,
+}
+
+/// What kind of problem a look at code has found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ProblemKind {
+    /// It does not parse.
+    Syntax,
+    /// TypeScript that is not only types, or JSX.
+    Unsupported,
+    /// No module has this name.
+    UnknownModule,
+    /// The module has no function of this name.
+    UnknownFunction,
+    /// `call` of `host:mcp` names a server that is not there.
+    UnknownServer,
+    /// `call` of `host:mcp` names a tool that its server does not have.
+    UnknownTool,
+    /// There is no `handler(input)`.
+    NoHandler,
+}
+
+impl ProblemKind {
+    /// The kind as a word that does not change.
+    ///
+    /// ```
+    /// assert_eq!(hyperlight_mcp::sandbox::ProblemKind::UnknownFunction.as_str(), "unknown-function");
+    /// ```
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Syntax => "syntax",
+            Self::Unsupported => "unsupported",
+            Self::UnknownModule => "unknown-module",
+            Self::UnknownFunction => "unknown-function",
+            Self::UnknownServer => "unknown-server",
+            Self::UnknownTool => "unknown-tool",
+            Self::NoHandler => "no-handler",
+        }
+    }
+}
+
+/// What is wrong with some code, and where. Lines and columns count from one, columns in UTF-16 units; the end is exclusive.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    pub kind: ProblemKind,
+    /// The problem in words, the suggestion included.
+    pub message: String,
+    pub line: u32,
+    pub column: u32,
+    pub end_line: u32,
+    pub end_column: u32,
+    /// The line with its number, and below it carets under the place. A long line is cut.
+    pub excerpt: String,
+    /// What stands for the wrong name, if one was probably meant.
+    pub suggestion: Option<String>,
+}
+
+/// A problem before its place is known by line: the bytes that it is about.
+#[derive(Debug, Clone)]
+struct Finding {
+    kind: ProblemKind,
+    start: usize,
+    end: usize,
+    message: String,
+    suggestion: Option<String>,
+    /// Whether the code does not load for it.
+    at_load: bool,
+}
+
+impl Finding {
+    fn new(kind: ProblemKind, start: usize, end: usize, message: impl Into<String>) -> Self {
+        Self { kind, start, end, message: message.into(), suggestion: None, at_load: false }
+    }
+
+    fn of_diagnostic(error: &OxcDiagnostic) -> Self {
+        let start = offset(error);
+        let message: String = error.message.chars().take(MAX_MESSAGE_CHARS).collect();
+        Self::new(ProblemKind::Syntax, start, start + length(error), message)
+    }
+}
+
+/// In order of place, and not more than anybody reads.
+fn problems(code: &str, mut findings: Vec<Finding>) -> Vec<Problem> {
+    findings.sort_by_key(|finding| (finding.start, finding.end));
+    findings.dedup_by(|one, other| one.start == other.start && one.message == other.message);
+    findings.truncate(MAX_PROBLEMS);
+    let lines = Lines::new(code);
+    let problem = |finding: Finding| {
+        let (start, end) = (lines.place(finding.start), lines.place(finding.end.max(finding.start)));
+        Problem {
+            kind: finding.kind,
+            message: finding.message,
+            line: start.line,
+            column: start.column,
+            end_line: end.line,
+            end_column: end.column,
+            excerpt: lines.excerpt(finding.start, finding.end),
+            suggestion: finding.suggestion,
+        }
+    };
+    findings.into_iter().map(problem).collect()
+}
+
+/// Code as JavaScript. TypeScript's types are taken out; every line, and every column counted in UTF-16 units, stays where it is.
+/// JavaScript comes back as it is, at the cost of one parse. Code that nests too deeply to be looked at comes back as it is, too.
+///
+/// Valid JavaScript is JavaScript; else, valid TypeScript is TypeScript. An imported name that is used as a type only is not
+/// imported, whether it says `type` or not.
+///
+/// # Errors
+/// `ERR_CODE_SYNTAX` for code that is neither, by the reading that got further, and for what is not only types: enums, namespaces
+/// with values, parameter properties, JSX.
+///
+/// ```
+/// use hyperlight_mcp::sandbox::to_javascript;
+///
+/// assert_eq!(to_javascript("const a: number = 1").unwrap(), "const a         = 1");
+/// assert!(to_javascript("enum Color { Red }").unwrap_err().to_string().contains("const object"));
+/// ```
+pub fn to_javascript(code: &str) -> Result<Cow<'_, str>> {
+    javascript(code).map_err(|findings| {
+        let first = problems(code, findings).into_iter().next();
+        match first {
+            Some(problem) => Error::CodeSyntax { message: problem.message, line: Some(problem.line), column: Some(problem.column) },
+            None => Error::CodeSyntax { message: "the code does not parse".to_owned(), line: None, column: None },
+        }
+    })
+}
+
+/// The code as JavaScript, or all that keeps it from being read as such.
+fn javascript(code: &str) -> std::result::Result<Cow<'_, str>, Vec<Finding>> {
+    with_stack(code, || {
+        let allocator = Allocator::default();
+        let Reading { language, program, errors } = read(&allocator, code);
+        if !errors.is_empty() {
+            return Err(jsx(code).map_or_else(|| errors.iter().map(Finding::of_diagnostic).collect(), |found| vec![found]));
+        }
+        match language {
+            Language::JavaScript => Ok(Cow::Borrowed(code)),
+            Language::TypeScript => match without_types(code, &program) {
+                Ok(output) => Ok(Cow::Owned(output)),
+                Err(unsupported) => Err(unsupported
+                    .into_iter()
+                    .map(|found| Finding::new(ProblemKind::Unsupported, found.start, found.end, found.message))
+                    .collect()),
+            },
+        }
+    })
+    .unwrap_or(Ok(Cow::Borrowed(code)))
+}
+
+/// Where code that does not parse as anything else has JSX.
+fn jsx(code: &str) -> Option<Finding> {
+    let allocator = Allocator::default();
+    let parsed = Parser::new(&allocator, code, SourceType::tsx().with_module(true)).parse();
+    let element = parsed.errors.is_empty().then(|| typescript::first_jsx(&parsed.program)).flatten()?;
+    let message = "JSX is no JavaScript, and nothing here renders it: build a string or plain data instead";
+    Some(Finding::new(ProblemKind::Unsupported, element.start as usize, element.start as usize + 1, message))
+}
+
+#[cfg(test)]
+mod tests;

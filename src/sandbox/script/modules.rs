@@ -1,0 +1,112 @@
+//! The modules that code can import, and which of them somebody meant.
+
+use std::collections::{HashMap, HashSet};
+
+use super::{Importable, shown};
+use crate::nearest::nearest;
+
+/// Modules that a message lists.
+const MAX_LISTED: usize = 20;
+/// What the guest has besides the modules of a run; what they export is not looked at.
+const BUILT_IN: [&str; 5] = ["hyperlight-mcp:host", "console", "crypto", "io", "require"];
+/// The module with `call`.
+const MCP: &str = "host:mcp";
+/// Before the name of a server.
+const SERVER: &str = "host:mcp-";
+
+/// The modules of a run, to look names up in.
+pub(super) struct Modules<'m> {
+    all: &'m [Importable],
+    by_specifier: HashMap<&'m str, usize>,
+    names: Vec<HashSet<&'m str>>,
+}
+
+/// What the name of a module stands for.
+pub(super) enum Found {
+    Module(usize),
+    /// It is there, and its exports are not known.
+    BuiltIn,
+    Nothing,
+}
+
+impl<'m> Modules<'m> {
+    pub(super) fn new(all: &'m [Importable]) -> Self {
+        let by_specifier = all.iter().enumerate().map(|(index, module)| (module.specifier.as_str(), index)).collect();
+        let names = all.iter().map(|module| module.exports.iter().map(|export| export.name.as_str()).collect()).collect();
+        Self { all, by_specifier, names }
+    }
+
+    pub(super) fn find(&self, specifier: &str) -> Found {
+        match self.by_specifier.get(specifier) {
+            Some(index) => Found::Module(*index),
+            None if BUILT_IN.contains(&specifier) => Found::BuiltIn,
+            None => Found::Nothing,
+        }
+    }
+
+    pub(super) fn specifier(&self, module: usize) -> &'m str {
+        &self.all[module].specifier
+    }
+
+    pub(super) fn has(&self, module: usize, name: &str) -> bool {
+        self.names[module].contains(name)
+    }
+
+    pub(super) fn is_mcp(&self, module: usize) -> bool {
+        self.specifier(module) == MCP
+    }
+
+    /// What was meant by a specifier: its own words with `host:` or `host:mcp-` before them, or the nearest.
+    pub(super) fn nearest_module(&self, specifier: &str) -> Option<&'m str> {
+        let bare = specifier.rsplit(':').next().unwrap_or(specifier);
+        let exact = [format!("host:{bare}"), format!("{SERVER}{bare}"), format!("{SERVER}{}", bare.trim_start_matches("mcp-"))];
+        let exact = exact.iter().find_map(|name| self.by_specifier.get(name.as_str()));
+        let specifiers = || self.all.iter().map(|module| module.specifier.as_str());
+        exact
+            .map(|index| self.specifier(*index))
+            .or_else(|| {
+                let server = nearest(bare.trim_start_matches("mcp-"), specifiers().filter_map(|name| name.strip_prefix(SERVER)))?;
+                specifiers().find(|name| name.strip_prefix(SERVER) == Some(server))
+            })
+            .or_else(|| nearest(specifier, specifiers()))
+    }
+
+    /// The function that was meant by a name that is none, or is the raw name of one.
+    pub(super) fn nearest_function(&self, module: usize, name: &str) -> Option<&'m str> {
+        let exports = &self.all[module].exports;
+        let raw = exports.iter().find(|export| export.also.as_deref() == Some(name));
+        raw.map(|export| export.name.as_str()).or_else(|| nearest(name, exports.iter().map(|export| export.name.as_str()))).or_else(|| {
+            let also = nearest(name, exports.iter().filter_map(|export| export.also.as_deref()))?;
+            exports.iter().find(|export| export.also.as_deref() == Some(also)).map(|export| export.name.as_str())
+        })
+    }
+
+    /// The module of a server. `Err` has the server that was meant.
+    pub(super) fn server(&self, name: &str) -> Result<usize, Option<&'m str>> {
+        let servers = || self.all.iter().filter_map(|module| module.specifier.strip_prefix(SERVER));
+        self.by_specifier.get(format!("{SERVER}{name}").as_str()).copied().ok_or_else(|| nearest(name, servers()))
+    }
+
+    /// Whether a server has a tool by its raw name. `Err` has the tool that was meant.
+    pub(super) fn tool(&self, module: usize, name: &str) -> Result<(), Option<&'m str>> {
+        let exports = &self.all[module].exports;
+        let raw = || exports.iter().map(|export| export.also.as_deref().unwrap_or(&export.name));
+        if raw().any(|known| known == name) {
+            return Ok(());
+        }
+        let identifier = exports.iter().find(|export| export.name == name);
+        let identifier = identifier.map(|export| export.also.as_deref().unwrap_or(&export.name));
+        Err(identifier.or_else(|| nearest(name, raw())))
+    }
+
+    /// The modules there are, for a message.
+    pub(super) fn listed(&self) -> String {
+        if self.all.is_empty() {
+            return "there are none here".to_owned();
+        }
+        let names: Vec<_> = self.all.iter().take(MAX_LISTED).map(|module| shown(&module.specifier)).collect();
+        let more = self.all.len().saturating_sub(MAX_LISTED);
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        format!("the modules here are: {}{more}", names.join(", "))
+    }
+}

@@ -1,0 +1,256 @@
+//! Parsing within bounds: the parser and its visitors recurse, and the code is written by somebody else.
+
+use std::thread;
+
+use oxc_allocator::Allocator;
+use oxc_ast::ast::{ExportDefaultDeclarationKind, Program, Statement};
+use oxc_diagnostics::{LabeledSpan, OxcDiagnostic};
+use oxc_parser::Parser;
+use oxc_semantic::SemanticBuilder;
+use oxc_span::SourceType;
+
+/// Nesting that any thread has stack for.
+const NESTING_IN_PLACE: usize = 48;
+/// What a level of nesting may take of the stack, in the parser or in a visitor of its tree; measured, with room to spare.
+const STACK_PER_LEVEL: usize = if cfg!(debug_assertions) { 24 * 1024 } else { 6 * 1024 };
+/// What a thread needs before the first level.
+const STACK_AT_LEAST: usize = 512 * 1024;
+/// Deeper code is not looked at: 192 MiB of stack in a release build, of which only code that nests so deeply touches all.
+const MAX_NESTING: usize = 32 * 1024;
+
+/// Runs `look` where there is stack enough for a tree of the code. `None` for code that may nest too deeply for any.
+pub(super) fn with_stack<T: Send>(code: &str, look: impl FnOnce() -> T + Send) -> Option<T> {
+    let nesting = nesting_bound(code);
+    if nesting <= NESTING_IN_PLACE {
+        return Some(look());
+    }
+    if nesting > MAX_NESTING {
+        return None;
+    }
+    let size = STACK_AT_LEAST + nesting * STACK_PER_LEVEL;
+    thread::scope(|scope| {
+        let builder = thread::Builder::new().name("hyperlight-mcp-script".to_owned()).stack_size(size);
+        // A parser that panics has a defect: it has not looked at the code, and what does not need it goes on.
+        builder.spawn_scoped(scope, look).ok()?.join().ok()
+    })
+}
+
+/// How the code was read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Language {
+    JavaScript,
+    TypeScript,
+}
+
+impl Language {
+    pub(super) fn source_type(self) -> SourceType {
+        match self {
+            Self::JavaScript => SourceType::mjs(),
+            Self::TypeScript => SourceType::ts().with_module(true),
+        }
+    }
+}
+
+/// The code as it was read: without errors, it is of that language.
+pub(super) struct Reading<'a> {
+    pub(super) language: Language,
+    pub(super) program: Program<'a>,
+    pub(super) errors: Vec<OxcDiagnostic>,
+}
+
+/// Valid JavaScript is JavaScript; else, valid TypeScript is TypeScript; else it is the reading that got further.
+pub(super) fn read<'a>(allocator: &'a Allocator, code: &'a str) -> Reading<'a> {
+    let javascript = read_as(allocator, code, Language::JavaScript);
+    // The parser lets this one through, whatever the language.
+    let is_interface = |statement: &Statement<'_>| {
+        matches!(statement, Statement::ExportDefaultDeclaration(export)
+            if matches!(export.declaration, ExportDefaultDeclarationKind::TSInterfaceDeclaration(_)))
+    };
+    if javascript.errors.is_empty() && !javascript.program.body.iter().any(is_interface) {
+        return javascript;
+    }
+    let typescript = read_as(allocator, code, Language::TypeScript);
+    let further = first_offset(&typescript.errors) > first_offset(&javascript.errors);
+    if typescript.errors.is_empty() || further { typescript } else { javascript }
+}
+
+pub(super) fn read_as<'a>(allocator: &'a Allocator, code: &'a str, language: Language) -> Reading<'a> {
+    let parsed = Parser::new(allocator, code, language.source_type()).parse();
+    Reading { language, program: parsed.program, errors: parsed.errors }
+}
+
+/// The code's errors as JavaScript: those of the parser, else the early errors such as a name that is declared twice.
+pub(super) fn javascript_errors(code: &str) -> Vec<OxcDiagnostic> {
+    let allocator = Allocator::default();
+    let reading = read_as(&allocator, code, Language::JavaScript);
+    if !reading.errors.is_empty() {
+        return reading.errors;
+    }
+    SemanticBuilder::new().with_check_syntax_error(true).build(&reading.program).errors
+}
+
+fn first_offset(errors: &[OxcDiagnostic]) -> usize {
+    errors.iter().map(offset).min().unwrap_or(usize::MAX)
+}
+
+/// Where an error was noticed: of several places the last; the others say what it contradicts.
+pub(super) fn offset(error: &OxcDiagnostic) -> usize {
+    error.labels.iter().flatten().map(LabeledSpan::offset).max().unwrap_or(0)
+}
+
+/// How many bytes the place of an error has.
+pub(super) fn length(error: &OxcDiagnostic) -> usize {
+    let labels = error.labels.iter().flatten();
+    labels.max_by_key(|label| label.offset()).map_or(0, LabeledSpan::len)
+}
+
+/// At least as much as any tree of the code is deep: each level takes a token that can have something inside or beside it. Found
+/// without telling code from strings and comments, so that nothing in them can hide a level.
+fn nesting_bound(code: &str) -> usize {
+    let mut count = 0;
+    let mut before = Before::Other;
+    let mut word_start = 0;
+    for (index, character) in code.char_indices() {
+        let is_word = character.is_alphanumeric() || matches!(character, '_' | '$' | '\\' | '"' | '\'' | '#') || !character.is_ascii();
+        if character.is_whitespace() || character == '\u{feff}' {
+            if before == Before::Word {
+                count += usize::from(is_operator(&code[word_start..index]));
+                before = Before::WordAndSpace;
+            }
+        } else if is_word {
+            // Two words beside each other: `typeof typeof x`, `else if`, `new new X`.
+            count += usize::from(before == Before::WordAndSpace);
+            if before != Before::Word {
+                word_start = index;
+            }
+            before = Before::Word;
+        } else {
+            let word = if before == Before::Word { &code[word_start..index] } else { "" };
+            count += usize::from(is_operator(word)) + usize::from(!matches!(character, ')' | ']' | '}' | ';' | ','));
+            before = Before::Other;
+        }
+    }
+    count
+}
+
+/// Words with something beside them that need not be a word: `else{}`, `typeof(x)`, `a in[]`.
+fn is_operator(word: &str) -> bool {
+    let word = word.rsplit(['"', '\'']).next().unwrap_or(word);
+    matches!(
+        word,
+        "in" | "instanceof"
+            | "as"
+            | "satisfies"
+            | "else"
+            | "do"
+            | "typeof"
+            | "void"
+            | "delete"
+            | "new"
+            | "await"
+            | "yield"
+            | "try"
+            | "finally"
+    )
+}
+
+#[derive(PartialEq, Eq, Clone, Copy)]
+enum Before {
+    Word,
+    WordAndSpace,
+    Other,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn errors(code: &str) -> Option<usize> {
+        with_stack(code, || {
+            let allocator = Allocator::default();
+            let reading = read(&allocator, code);
+            let semantic = SemanticBuilder::new().with_check_syntax_error(true).build(&reading.program);
+            reading.errors.len() + semantic.errors.len()
+        })
+    }
+
+    #[test]
+    fn no_nesting_overflows_the_stack() {
+        let units = [
+            "(",
+            "[",
+            "{",
+            "!",
+            "-",
+            "- ",
+            "typeof ",
+            "new ",
+            "await ",
+            "a=",
+            "a=>",
+            "a?",
+            "a?b:",
+            "a**",
+            "if(a)",
+            "else ",
+            "do ",
+            "for(;;)",
+            "a:",
+            "`${",
+            "a.b",
+            ".a",
+            "()",
+            "[0]",
+            "+a",
+            "&&a",
+            "??a",
+            " in\"\"",
+            "class extends ",
+            "function a(){",
+            "()=>{",
+            "({a:",
+            "[a=[",
+            "{a:{",
+            "x as ",
+            "<T>",
+            "A<",
+            "let a:A<",
+            "keyof ",
+            "a extends b?",
+            "type A=(",
+            "import(",
+            "a?.b",
+            "\"\"in",
+            "else{",
+            "if(a);else ",
+            "try{",
+            "switch(a){case ",
+            "a``",
+            "!a!",
+            "T[]",
+            "(a:(",
+        ];
+        for unit in units {
+            for start in ["", "x = ", "type T = ", "x", "if(a);"] {
+                // As deep as it is looked at, and far deeper.
+                for bytes in [60_000, 400_000] {
+                    errors(&format!("{start}{}", unit.repeat(bytes / unit.len())));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn code_that_nests_too_deeply_is_not_looked_at() {
+        assert_eq!(errors(&"(".repeat(100_000)), None);
+        assert_eq!(errors("const a = 1"), Some(0));
+    }
+
+    #[test]
+    fn the_bound_counts_what_nests_and_little_else() {
+        assert_eq!(nesting_bound("typeof typeof typeof a"), 6);
+        assert!(nesting_bound("a in b in c") >= 2);
+        assert!(nesting_bound("\"\"in\"\"in\"\"") >= 2);
+        assert!(nesting_bound(&"const a = await f({ b: [1, 2, 3] });\n".repeat(100)) < 1000);
+    }
+}

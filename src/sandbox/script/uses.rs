@@ -1,0 +1,319 @@
+//! A walk over code that finds what it imports and calls, and what it asks about before.
+
+use std::collections::HashSet;
+
+use oxc_ast::ast::{
+    Argument, AssignmentExpression, AssignmentTarget, AwaitExpression, BinaryExpression, BinaryOperator, CallExpression, ChainElement,
+    ConditionalExpression, ExportAllDeclaration, ExportNamedDeclaration, Expression, IfStatement, ImportDeclaration,
+    ImportDeclarationSpecifier, LogicalExpression, Program, StringLiteral, TryStatement, UnaryExpression, UnaryOperator,
+    VariableDeclarator, WhileStatement,
+};
+use oxc_ast_visit::{Visit, walk};
+use oxc_span::{GetSpan, Span};
+
+use super::members::{Origin, Origins, literal, name_span};
+use super::modules::Found;
+use super::{Finding, ProblemKind, shown};
+
+/// Methods that call what they are given.
+const CALLERS: [&str; 8] = ["map", "flatMap", "forEach", "filter", "then", "some", "every", "find"];
+/// What may give an object more members than it had.
+const CHANGERS: [&str; 4] = ["assign", "defineProperty", "defineProperties", "setPrototypeOf"];
+
+/// What the code imports and calls that is not there.
+pub(super) fn missing(program: &Program<'_>, origins: &mut Origins<'_>) -> Vec<Finding> {
+    // Names first: a function may use what is declared below it.
+    let mut declarations = Declarations { origins };
+    declarations.visit_program(program);
+    let mut uses = Uses { origins, guarded: 0, findings: Vec::new(), calls: Vec::new(), asked: HashSet::new(), open: HashSet::new() };
+    uses.visit_program(program);
+    uses.finish()
+}
+
+struct Declarations<'o, 'c> {
+    origins: &'o mut Origins<'c>,
+}
+
+impl<'a> Visit<'a> for Declarations<'_, '_> {
+    fn visit_import_declaration(&mut self, import: &ImportDeclaration<'a>) {
+        let Found::Module(module) = self.origins.modules.find(&import.source.value) else { return };
+        for specifier in import.specifiers.iter().flatten() {
+            let origin = match specifier {
+                ImportDeclarationSpecifier::ImportSpecifier(named) => self.origins.export(module, &named.imported.name()),
+                ImportDeclarationSpecifier::ImportDefaultSpecifier(_) => Origin::Object(module),
+                ImportDeclarationSpecifier::ImportNamespaceSpecifier(_) => Origin::Namespace(module),
+            };
+            // What an import lacks is reported there.
+            if !matches!(origin, Origin::Missing(..)) {
+                self.origins.define(specifier.local().symbol_id.get(), origin);
+            }
+        }
+    }
+
+    fn visit_variable_declarator(&mut self, declarator: &VariableDeclarator<'a>) {
+        self.origins.declare(declarator);
+        walk::walk_variable_declarator(self, declarator);
+    }
+}
+
+struct Uses<'o, 'c> {
+    origins: &'o Origins<'c>,
+    /// How many `try` blocks with a `catch` are around.
+    guarded: usize,
+    findings: Vec<Finding>,
+    /// Calls of what is not there: the module, the name, and the place.
+    calls: Vec<(usize, String, usize, usize)>,
+    /// What the code asks about before it calls, or gives itself.
+    asked: HashSet<(usize, String)>,
+    /// Modules that the code may have added to.
+    open: HashSet<usize>,
+}
+
+impl Uses<'_, '_> {
+    fn finish(mut self) -> Vec<Finding> {
+        for (module, name, start, end) in std::mem::take(&mut self.calls) {
+            if !self.open.contains(&module) && !self.asked.contains(&(module, name.clone())) {
+                let finding = self.lacks(module, &name, start, end);
+                self.findings.push(finding);
+            }
+        }
+        self.findings
+    }
+
+    fn lacks(&self, module: usize, name: &str, start: usize, end: usize) -> Finding {
+        let modules = self.origins.modules;
+        let suggestion = modules.nearest_function(module, name);
+        let meant = suggestion.map(|meant| format!("; did you mean {meant}?")).unwrap_or_default();
+        let message = format!("{} has no function {}{meant}", shown(modules.specifier(module)), shown(name));
+        let suggestion = suggestion.map(str::to_owned);
+        Finding { suggestion, ..Finding::new(ProblemKind::UnknownFunction, start, end, message) }
+    }
+
+    /// The module that a specifier names, or a finding that there is none.
+    fn module(&mut self, specifier: &str, span: Span, at_load: bool) -> Option<usize> {
+        let modules = self.origins.modules;
+        match modules.find(specifier) {
+            Found::Module(module) => return Some(module),
+            Found::BuiltIn => return None,
+            Found::Nothing => {}
+        }
+        let suggestion = modules.nearest_module(specifier);
+        let meant = suggestion.map_or_else(|| modules.listed(), |meant| format!("did you mean {}?", shown(meant)));
+        let message = format!("there is no module {}; {meant}", shown(specifier));
+        let suggestion = suggestion.map(str::to_owned);
+        let (start, end) = (span.start as usize, span.end as usize);
+        self.findings.push(Finding { suggestion, at_load, ..Finding::new(ProblemKind::UnknownModule, start, end, message) });
+        None
+    }
+
+    fn source(&mut self, source: &StringLiteral<'_>) -> Option<usize> {
+        self.module(&source.value, source.span, true)
+    }
+
+    /// A specifier that is named while the code runs: a `catch` around it may be how the code asks whether it is there.
+    fn named_at_run_time(&mut self, source: &Expression<'_>) {
+        if let Some(specifier) = literal(source).filter(|_| self.guarded == 0) {
+            self.module(&specifier, source.span(), false);
+        }
+    }
+
+    fn import(&mut self, module: usize, name: &str, span: Span) {
+        if name != "default" && !self.origins.modules.has(module, name) {
+            let lacking = self.lacks(module, name, span.start as usize, span.end as usize);
+            self.findings.push(Finding { at_load: true, ..lacking });
+        }
+    }
+
+    fn ask(&mut self, expression: &Expression<'_>) {
+        let expression = expression.without_parentheses();
+        let inner = match expression {
+            Expression::ChainExpression(chain) => match &chain.expression {
+                ChainElement::StaticMemberExpression(member) => {
+                    self.ask_member(&member.object, &member.property.name);
+                    return;
+                }
+                _ => return,
+            },
+            other => other,
+        };
+        if let Some(Origin::Missing(module, name)) = self.origins.of(inner) {
+            self.asked.insert((module, name));
+        }
+    }
+
+    fn ask_member(&mut self, object: &Expression<'_>, name: &str) {
+        if let Some(Origin::Namespace(module) | Origin::Object(module)) = self.origins.of(object) {
+            self.asked.insert((module, name.to_owned()));
+        }
+    }
+
+    fn called(&mut self, expression: &Expression<'_>) {
+        if let Some(Origin::Missing(module, name)) = self.origins.of(expression) {
+            let (start, end) = name_span(expression);
+            self.calls.push((module, name, start, end));
+        }
+    }
+
+    fn tool_called(&mut self, call: &CallExpression<'_>) {
+        let modules = self.origins.modules;
+        let Some(Origin::Function(mcp, name)) = self.origins.of(&call.callee) else { return };
+        if !modules.is_mcp(mcp) || name != "call" {
+            return;
+        }
+        let argument = |index: usize| {
+            let expression = call.arguments.get(index).and_then(Argument::as_expression)?;
+            Some((literal(expression)?, expression.span()))
+        };
+        // A list that is spread moves what follows it.
+        let Some((server, place)) = argument(0) else { return };
+        let (kind, name, span, message, suggestion) = match modules.server(&server) {
+            Err(meant) => (ProblemKind::UnknownServer, server.clone(), place, "there is no server".to_owned(), meant),
+            Ok(module) => {
+                let Some((tool, place)) = argument(1) else { return };
+                let Err(meant) = modules.tool(module, &tool) else { return };
+                (ProblemKind::UnknownTool, tool, place, format!("server {} has no tool", shown(&server)), meant)
+            }
+        };
+        let meant = suggestion.map(|meant| format!("; did you mean {}?", shown(meant))).unwrap_or_default();
+        let message = format!("{message} {}{meant}", shown(&name));
+        let suggestion = suggestion.map(str::to_owned);
+        self.findings.push(Finding { suggestion, ..Finding::new(kind, span.start as usize, span.end as usize, message) });
+    }
+
+    /// `Object.assign(w, …)` and the like.
+    fn changes(&mut self, call: &CallExpression<'_>) {
+        let Expression::StaticMemberExpression(member) = &call.callee else { return };
+        if !CHANGERS.contains(&member.property.name.as_str()) {
+            return;
+        }
+        let first = call.arguments.first().and_then(Argument::as_expression);
+        if let Some(Origin::Object(module) | Origin::Namespace(module)) = first.and_then(|object| self.origins.of(object)) {
+            self.open.insert(module);
+        }
+    }
+}
+
+impl<'a> Visit<'a> for Uses<'_, '_> {
+    fn visit_import_declaration(&mut self, import: &ImportDeclaration<'a>) {
+        let Some(module) = self.source(&import.source) else { return };
+        for specifier in import.specifiers.iter().flatten() {
+            if let ImportDeclarationSpecifier::ImportSpecifier(named) = specifier {
+                self.import(module, &named.imported.name(), named.imported.span());
+            }
+        }
+    }
+
+    fn visit_export_named_declaration(&mut self, export: &ExportNamedDeclaration<'a>) {
+        if let Some(module) = export.source.as_ref().and_then(|source| self.source(source)) {
+            for specifier in &export.specifiers {
+                self.import(module, &specifier.local.name(), specifier.local.span());
+            }
+        }
+        walk::walk_export_named_declaration(self, export);
+    }
+
+    fn visit_export_all_declaration(&mut self, export: &ExportAllDeclaration<'a>) {
+        self.source(&export.source);
+    }
+
+    fn visit_await_expression(&mut self, awaited: &AwaitExpression<'a>) {
+        if let Expression::ImportExpression(import) = awaited.argument.without_parentheses() {
+            self.named_at_run_time(&import.source);
+        }
+        walk::walk_await_expression(self, awaited);
+    }
+
+    fn visit_call_expression(&mut self, call: &CallExpression<'a>) {
+        if let Some(source) = self.origins.required(call) {
+            self.named_at_run_time(source);
+        }
+        if call.optional {
+            self.ask(&call.callee);
+        } else {
+            self.called(&call.callee);
+        }
+        if let Expression::StaticMemberExpression(member) = &call.callee
+            && CALLERS.contains(&member.property.name.as_str())
+            && let Some(callback) = call.arguments.first().and_then(Argument::as_expression)
+        {
+            self.called(callback);
+        }
+        if let Expression::Identifier(name) = &call.callee
+            && name.name == "Boolean"
+        {
+            call.arguments.iter().filter_map(Argument::as_expression).for_each(|argument| self.ask(argument));
+        }
+        self.tool_called(call);
+        self.changes(call);
+        walk::walk_call_expression(self, call);
+    }
+
+    fn visit_assignment_expression(&mut self, assignment: &AssignmentExpression<'a>) {
+        match &assignment.left {
+            AssignmentTarget::StaticMemberExpression(member) => self.ask_member(&member.object, &member.property.name),
+            AssignmentTarget::ComputedMemberExpression(member) => match literal(&member.expression) {
+                Some(name) => self.ask_member(&member.object, &name),
+                None => {
+                    if let Some(Origin::Object(module) | Origin::Namespace(module)) = self.origins.of(&member.object) {
+                        self.open.insert(module);
+                    }
+                }
+            },
+            _ => {}
+        }
+        walk::walk_assignment_expression(self, assignment);
+    }
+
+    fn visit_unary_expression(&mut self, unary: &UnaryExpression<'a>) {
+        if matches!(unary.operator, UnaryOperator::Typeof | UnaryOperator::LogicalNot) {
+            self.ask(&unary.argument);
+        }
+        walk::walk_unary_expression(self, unary);
+    }
+
+    fn visit_logical_expression(&mut self, logical: &LogicalExpression<'a>) {
+        self.ask(&logical.left);
+        self.ask(&logical.right);
+        walk::walk_logical_expression(self, logical);
+    }
+
+    fn visit_binary_expression(&mut self, binary: &BinaryExpression<'a>) {
+        if binary.operator == BinaryOperator::In {
+            if let Some(name) = literal(&binary.left) {
+                self.ask_member(&binary.right, &name);
+            }
+        } else if binary.operator.is_equality() || binary.operator == BinaryOperator::Instanceof {
+            self.ask(&binary.left);
+            self.ask(&binary.right);
+        }
+        walk::walk_binary_expression(self, binary);
+    }
+
+    fn visit_if_statement(&mut self, statement: &IfStatement<'a>) {
+        self.ask(&statement.test);
+        walk::walk_if_statement(self, statement);
+    }
+
+    fn visit_while_statement(&mut self, statement: &WhileStatement<'a>) {
+        self.ask(&statement.test);
+        walk::walk_while_statement(self, statement);
+    }
+
+    fn visit_conditional_expression(&mut self, conditional: &ConditionalExpression<'a>) {
+        self.ask(&conditional.test);
+        walk::walk_conditional_expression(self, conditional);
+    }
+
+    fn visit_try_statement(&mut self, statement: &TryStatement<'a>) {
+        let guards = usize::from(statement.handler.is_some());
+        self.guarded += guards;
+        self.visit_block_statement(&statement.block);
+        self.guarded -= guards;
+        if let Some(handler) = &statement.handler {
+            self.visit_catch_clause(handler);
+        }
+        if let Some(finalizer) = &statement.finalizer {
+            self.visit_block_statement(finalizer);
+        }
+    }
+}
