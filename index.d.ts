@@ -8,6 +8,8 @@ export type ToolErrors = 'return' | 'throw'
 
 /** What becomes of a result that breaks its tool's own `outputSchema`: it is returned with a warning, or refused (`ERR_OUTPUT_SCHEMA`). */
 export type SchemaViolations = 'warn' | 'error'
+/** What becomes of a call whose arguments break the tool's `inputSchema`: it is not sent (`ERR_INVALID_ARGUMENTS`), sent with a warning, or sent. */
+export type ArgumentChecks = 'error' | 'warn' | 'off'
 
 /** Limits of one gateway. Sizes in bytes, times in milliseconds. Beyond one, an error names it and the size. */
 export interface Limits {
@@ -300,6 +302,11 @@ export interface GatewayOptions extends Callbacks {
   guest?: 'auto' | 'standard' | 'ring3'
   /** For servers whose config does not say. Default `warn`: a warning of the run, or, for `callTool`, an event `warning`. */
   schemaViolations?: SchemaViolations
+  /**
+   * For servers whose config does not say. Default `error`. With `warn`: a warning of the run, or, for `callTool`, an event `warning`.
+   * Arguments reach the server as they were given in any case: defaults are not filled in.
+   */
+  argumentChecks?: ArgumentChecks
   /** Whether `onEvent` is told of each connection and call as well. Default false. */
   trace?: boolean
 }

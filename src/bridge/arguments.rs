@@ -14,17 +14,17 @@ pub fn tool_arguments(what: &str, arguments: Arguments, limit: usize) -> Result<
         Arguments::Given(given) => given,
         Arguments::Oversize(size) => return Err(too_large(what, size, limit)),
         Arguments::Invalid(problem) => {
-            return Err(Error::InvalidArguments { what: what.to_owned(), problem: format!("which JSON can carry: {problem}") });
+            return Err(Error::InvalidArguments { what: what.to_owned(), problem: format!("expected what JSON can carry: {problem}") });
         }
     };
     let invalid = |problem: String| Err(Error::InvalidArguments { what: what.to_owned(), problem });
     if given.len() > 1 {
-        return invalid(format!("not {} values", given.len()));
+        return invalid(format!("expected one object, got {} values", given.len()));
     }
     let object = match given.pop() {
         None => Map::new(),
         Some(Value::Record(fields)) => fields.into_iter().map(|(key, value)| (key, value.into_json())).collect(),
-        Some(other) => return invalid(format!("not {}", kind(&other))),
+        Some(other) => return invalid(format!("expected one object, got {}", kind(&other))),
     };
     check_size(what, &object, limit)?;
     Ok(object)

@@ -6,7 +6,7 @@
 mod arguments;
 mod modules;
 mod offers;
-mod output_schema;
+mod schemas;
 mod server_calls;
 mod shape;
 
@@ -14,7 +14,7 @@ pub(crate) use arguments::check_size as check_arguments_size;
 pub use arguments::tool_arguments;
 pub use modules::{CatalogEntry, MCP_MODULE, module_name, server_module};
 pub use offers::{OfferCall, OfferCaller, PromptEntry, ResourceEntry, prompt_arguments, prompt_entries, resource_entries};
-pub use output_schema::{OutputChecks, OutputProblem, OutputSchemas};
-pub use server_calls::{ServerCalls, ToolCall, ToolCaller};
+pub use schemas::{ArgumentChecks, OutputChecks, ToolSchemas};
+pub use server_calls::{Checks, ServerCalls, ToolCall, ToolCaller};
 pub(crate) use shape::tool_result;
 pub use shape::{Shaped, ToolErrors, shape};

@@ -126,7 +126,7 @@ pub fn prompt_arguments(what: &str, given: Map<String, Json>, limit: usize) -> R
             Json::Bool(flag) => flag.to_string(),
             Json::Null => continue,
             Json::Array(_) | Json::Object(_) => {
-                return Err(Error::InvalidArguments { what: what.to_owned(), problem: format!("of texts, which \"{name}\" is none of") });
+                return Err(Error::InvalidArguments { what: what.to_owned(), problem: format!("expected texts, which \"{name}\" is none of") });
             }
         };
         texts.insert(name, Json::String(text));
@@ -190,7 +190,7 @@ impl ServerCalls {
     fn read(&self, arguments: Arguments, control: &RunControl) -> Result<Value> {
         let mut given = given("read", arguments, self.limits.max_argument_bytes)?.into_iter();
         let (Some(Value::Text(server)), Some(Value::Text(uri)), None) = (given.next(), given.next(), given.next()) else {
-            return Err(invalid("read", "but a server's name and a URI: read(server, uri)"));
+            return Err(invalid("read", "expected read(server, uri)"));
         };
         self.manifest(&server)?;
         let what = format!("{server}.{uri}");
@@ -205,14 +205,14 @@ impl ServerCalls {
         let mut given = given("prompt", arguments, limit)?.into_iter();
         let (Some(Value::Text(server)), Some(Value::Text(name)), fields, None) = (given.next(), given.next(), given.next(), given.next())
         else {
-            return Err(invalid("prompt", "after a server's and a prompt's name: prompt(server, name, { … })"));
+            return Err(invalid("prompt", "expected prompt(server, name, { … })"));
         };
         self.manifest(&server)?;
         let what = format!("{server}.{name}");
         let fields = match fields.map(Value::into_json) {
             None => Map::new(),
             Some(Json::Object(fields)) => fields,
-            Some(_) => return Err(invalid(&what, "or be left out")),
+            Some(_) => return Err(invalid(&what, "expected one object, or none")),
         };
         let arguments = prompt_arguments(&what, fields, limit)?;
         let result = self.request(server, OfferRequest::Prompt { name, arguments }, control)?;
@@ -237,7 +237,7 @@ impl ServerCalls {
         let wanted = match given(what, arguments, self.limits.max_argument_bytes)?.as_slice() {
             [] => None,
             [Value::Text(server)] => Some(server.clone()),
-            _ => return Err(invalid(what, "or a server's name, or nothing")),
+            _ => return Err(invalid(what, "expected a server's name, or nothing")),
         };
         if let Some(server) = &wanted {
             self.manifest(server)?;
@@ -253,7 +253,7 @@ fn given(what: &str, arguments: Arguments, limit: usize) -> Result<Vec<Value>> {
     match arguments {
         Arguments::Given(given) => Ok(given),
         Arguments::Oversize(size) => Err(Error::ArgumentsTooLarge { what: what.to_owned(), size, limit }),
-        Arguments::Invalid(problem) => Err(invalid(what, &format!("which JSON can carry: {problem}"))),
+        Arguments::Invalid(problem) => Err(invalid(what, &format!("expected what JSON can carry: {problem}"))),
     }
 }
 

@@ -10,7 +10,7 @@ use serde_json::{Map, Value as Json};
 use super::arguments::tool_arguments;
 use super::modules::{MCP_FUNCTIONS, MCP_MODULE, catalog_entries, mcp_module, server_module, server_of};
 use super::offers::OfferCaller;
-use super::output_schema::OutputChecks;
+use super::schemas::{ArgumentChecks, OutputChecks};
 use super::shape::{ToolErrors, shape, tool_result};
 use crate::catalog::Manifest;
 use crate::error::{Error, Result};
@@ -35,6 +35,13 @@ pub trait ToolCaller: Send + Sync {
     fn call(&self, call: ToolCall) -> Pin<Box<dyn Future<Output = Result<Json>> + Send>>;
 }
 
+/// How calls and what comes of them are held against what was approved.
+#[derive(Clone, Default)]
+pub struct Checks {
+    pub arguments: ArgumentChecks,
+    pub results: OutputChecks,
+}
+
 /// The servers that one run sees, as they were approved when it started.
 pub struct ServerCalls {
     pub(super) manifests: BTreeMap<String, Arc<Manifest>>,
@@ -43,7 +50,7 @@ pub struct ServerCalls {
     pub(super) limits: Arc<Limits>,
     errors: ToolErrors,
     redactor: Arc<Redactor>,
-    checks: OutputChecks,
+    checks: Checks,
     warnings: Mutex<Vec<String>>,
 }
 
@@ -55,7 +62,7 @@ impl ServerCalls {
         limits: Arc<Limits>,
         errors: ToolErrors,
         redactor: Arc<Redactor>,
-        checks: OutputChecks,
+        checks: Checks,
     ) -> Self {
         let offers = Arc::clone(&caller) as Arc<dyn OfferCaller>;
         Self { manifests, caller, offers, limits, errors, redactor, checks, warnings: Mutex::default() }
@@ -89,11 +96,7 @@ impl ServerCalls {
                 "call" => self.call_raw(arguments, control),
                 "tools" => self.tools(arguments),
                 "resources" | "read" | "prompts" | "prompt" => self.answer_offer(&function, arguments, control),
-                other => throw(&Error::UnknownTool {
-                    server: MCP_MODULE.to_owned(),
-                    tool: other.to_owned(),
-                    known: MCP_FUNCTIONS.map(ToOwned::to_owned).to_vec(),
-                }),
+                other => throw(&Error::unknown_tool(MCP_MODULE, other, MCP_FUNCTIONS.map(|name| (name, name)))),
             };
         }
         let server = server_of(&module).unwrap_or(&module).to_owned();
@@ -110,13 +113,15 @@ impl ServerCalls {
     fn call_tool(&self, server: &str, tool: &str, arguments: Arguments, control: &RunControl) -> Result<Json> {
         let manifest = self.manifest(server)?;
         if manifest.tool(tool).is_none() {
-            return Err(Error::UnknownTool { server: server.to_owned(), tool: tool.to_owned(), known: manifest.tool_names() });
+            return Err(manifest.unknown_tool(server, tool));
         }
         let arguments = tool_arguments(&format!("{server}.{tool}"), arguments, self.limits.max_argument_bytes)?;
+        let (arguments, warning) = self.checks.arguments.check(server, manifest, tool, arguments).map_err(|error| self.clean(error))?;
+        self.warn(warning);
         // The run has ended: the guest is ended as well, nobody reads this.
         let call = ToolCall { server: server.to_owned(), tool: tool.to_owned(), arguments, control: Some(control.clone()) };
         let result = control.wait(self.caller.call(call)).unwrap_or(Err(Error::Aborted { what: "run" }))?;
-        self.warn(self.checks.check(server, manifest, tool, &result)?);
+        self.warn(self.checks.results.check(server, manifest, tool, &result)?);
         Ok(result)
     }
 
@@ -150,6 +155,11 @@ impl ServerCalls {
         if result.get("isError").and_then(Json::as_bool) == Some(true) { self.redactor.redact_json(&result) } else { result }
     }
 
+    /// An error that quotes what a guest or a schema says.
+    fn clean(&self, error: Error) -> Error {
+        error.map_text(|text| self.redactor.redact(text).into_owned())
+    }
+
     pub(super) fn capped(&self, what: String, json: Json) -> Result<Json> {
         let (size, limit) = (serde_json::to_vec(&json).map_or(0, |json| json.len()), self.limits.max_response_bytes);
         if size > limit {
@@ -172,14 +182,14 @@ fn raw_call(arguments: Arguments, limit: usize) -> Result<(String, String, Argum
         Arguments::Given(given) => given.into_iter(),
         Arguments::Oversize(size) => return Err(Error::ArgumentsTooLarge { what: "call".to_owned(), size, limit }),
         Arguments::Invalid(problem) => {
-            return Err(Error::InvalidArguments { what: "call".to_owned(), problem: format!("which JSON can carry: {problem}") });
+            return Err(Error::InvalidArguments { what: "call".to_owned(), problem: format!("expected what JSON can carry: {problem}") });
         }
     };
     match (given.next(), given.next()) {
         (Some(Value::Text(server)), Some(Value::Text(tool))) => Ok((server, tool, Arguments::Given(given.collect()))),
         _ => Err(Error::InvalidArguments {
             what: "call".to_owned(),
-            problem: "after a server's and a tool's name: call(server, tool, { … })".to_owned(),
+            problem: "expected call(server, tool, { … })".to_owned(),
         }),
     }
 }

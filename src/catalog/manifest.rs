@@ -5,8 +5,10 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
+use super::names::assign_identifiers;
 use super::offers::{Prompt, Resource, ResourceTemplate};
 use super::uri_template::UriTemplate;
+use crate::error::Error;
 
 /// A tool as its server describes it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -76,6 +78,19 @@ impl Manifest {
     #[must_use]
     pub fn tool_names(&self) -> Vec<String> {
         self.tools.iter().map(|tool| tool.name.clone()).collect()
+    }
+
+    /// The error for a tool that is not among these. It names the one that was probably meant.
+    ///
+    /// ```
+    /// let error = hyperlight_mcp::catalog::Manifest::default().unknown_tool("weather", "get_forecast");
+    /// assert_eq!(error.code(), "ERR_UNKNOWN_TOOL");
+    /// ```
+    #[must_use]
+    pub fn unknown_tool(&self, server: &str, tool: &str) -> Error {
+        let identifiers = assign_identifiers(self.tools.iter().map(|tool| tool.name.as_str()));
+        let names = self.tools.iter().map(|tool| tool.name.as_str());
+        Error::unknown_tool(server, tool, names.map(|name| (name, identifiers.get(name).map_or(name, String::as_str))))
     }
 
     /// The prompt of this name.

@@ -32,6 +32,35 @@ pub enum SchemaViolations {
     Error,
 }
 
+/// What becomes of a call whose arguments break the tool's inputSchema: `argumentChecks` in the config.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ArgumentCheck {
+    /// It is not sent: `ERR_INVALID_ARGUMENTS`.
+    #[default]
+    Error,
+    /// It is sent, with a warning.
+    Warn,
+    /// It is sent: nothing is looked at.
+    Off,
+}
+
+impl ArgumentCheck {
+    /// As it is written in the config.
+    ///
+    /// ```
+    /// assert_eq!(hyperlight_mcp::config::ArgumentCheck::default().as_str(), "error");
+    /// ```
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Error => "error",
+            Self::Warn => "warn",
+            Self::Off => "off",
+        }
+    }
+}
+
 /// A version of the protocol: `protocolVersion` in the config.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum ProtocolVersion {
@@ -139,6 +168,8 @@ pub struct ServerDefinition {
     pub pinned: bool,
     /// Overrides the gateway's `schemaViolations`.
     pub schema_violations: Option<SchemaViolations>,
+    /// Overrides the gateway's `argumentChecks`.
+    pub argument_checks: Option<ArgumentCheck>,
     pub resource_filter: UriFilter,
     pub prompt_filter: ToolFilter,
     /// `http://` to more than this machine.

@@ -16,7 +16,7 @@ use super::tree::{Entry, Node, Value};
 
 const STDIO_KEYS: [&str; 5] = ["command", "args", "env", "cwd", "envFile"];
 const HTTP_KEYS: [&str; 4] = ["url", "headers", "allowInsecureHttp", "oauth"];
-const COMMON_KEYS: [&str; 21] = [
+const COMMON_KEYS: [&str; 22] = [
     "roots",
     "type",
     "allowTools",
@@ -29,6 +29,7 @@ const COMMON_KEYS: [&str; 21] = [
     "pinValues",
     "pinned",
     "schemaViolations",
+    "argumentChecks",
     "allowResources",
     "denyResources",
     "allowPrompts",
@@ -120,6 +121,7 @@ impl<'a> Reader<'a> {
         let confirm = self.word("confirm", "\"never\", \"writes\" or \"always\"").unwrap_or_default();
         let roots = self.node.get("roots").map(|list| self.folders("roots", list)).unwrap_or_default();
         let schema_violations = self.word("schemaViolations", "\"warn\" or \"error\"");
+        let argument_checks = self.word("argumentChecks", "\"error\", \"warn\" or \"off\"");
         Some(ServerDefinition {
             name: name.to_owned(),
             transport: transport?,
@@ -132,6 +134,7 @@ impl<'a> Reader<'a> {
             pin_values,
             pinned,
             schema_violations,
+            argument_checks,
             resource_filter,
             prompt_filter,
             allow_insecure_http,

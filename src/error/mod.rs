@@ -6,13 +6,14 @@ mod redaction;
 use std::path::PathBuf;
 
 use crate::config::Problem;
+use crate::nearest::nearest;
 use crate::trust::sanitise_line;
 
 const MAX_NAME_CHARS: usize = 128;
 const MAX_ISSUER_CHARS: usize = 200;
 const MAX_PROBLEM_CHARS: usize = 500;
 /// Of names that a message lists.
-const MAX_NAMES: usize = 50;
+const MAX_NAMES: usize = 20;
 
 /// What can go wrong, as the agent's author sees it.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -39,7 +40,7 @@ pub enum Error {
     TooManyServers { count: usize, limit: usize },
 
     /// No server has this name.
-    #[error("there is no server \"{server}\" {place}{}", known_names(.known))]
+    #[error("there is no server \"{}\" {place}{}", sanitise_line(.server, MAX_NAME_CHARS), known_names(meant(.server, .known), .known, ""))]
     UnknownServer { server: String, place: &'static str, known: Vec<String> },
 
     /// The server may not run yet.
@@ -63,8 +64,12 @@ pub enum Error {
     DigestChanged { server: String },
 
     /// The server has no such tool, or its filters hide it.
-    #[error("server \"{server}\" has no approved tool \"{tool}\"{}", known_names(.known))]
-    UnknownTool { server: String, tool: String, known: Vec<String> },
+    #[error(
+        "server \"{server}\" has no approved tool \"{}\"{}",
+        sanitise_line(.tool, MAX_NAME_CHARS),
+        known_names(.meant.as_deref(), .known, "; search or tools() lists them")
+    )]
+    UnknownTool { server: String, tool: String, meant: Option<String>, known: Vec<String> },
 
     /// The server describes the tool in another way than the one that was approved: it is quarantined.
     #[error(
@@ -80,7 +85,7 @@ pub enum Error {
     #[error(
         "server \"{server}\" has no approved resource \"{}\": it must be one that is listed, or follow a template that is{}",
         sanitise_line(.uri, MAX_NAME_CHARS),
-        known_names(.known)
+        known_names(meant(.uri, .known), .known, "; resources() lists them")
     )]
     UnknownResource { server: String, uri: String, known: Vec<String> },
 
@@ -92,7 +97,11 @@ pub enum Error {
     ResourceChanged { server: String, uri: String },
 
     /// The server has no such prompt, or its filters hide it.
-    #[error("server \"{server}\" has no approved prompt \"{}\"{}", sanitise_line(.prompt, MAX_NAME_CHARS), known_names(.known))]
+    #[error(
+        "server \"{server}\" has no approved prompt \"{}\"{}",
+        sanitise_line(.prompt, MAX_NAME_CHARS),
+        known_names(meant(.prompt, .known), .known, "; prompts() lists them")
+    )]
     UnknownPrompt { server: String, prompt: String, known: Vec<String> },
 
     /// The server describes the prompt in another way than the one that was approved.
@@ -180,8 +189,8 @@ pub enum Error {
     #[error("the arguments of {what} have {size} bytes; the limit maxArgumentBytes is {limit}")]
     ArgumentsTooLarge { what: String, size: usize, limit: usize },
 
-    /// The arguments of a call are no object.
-    #[error("the arguments of {what} must be one object, {problem}")]
+    /// The arguments of a call are no object, or break the tool's inputSchema.
+    #[error("the arguments of {what} are not valid: {problem}")]
     InvalidArguments { what: String, problem: String },
 
     /// The run's input is too large.
@@ -333,6 +342,24 @@ impl Error {
         }
     }
 
+    /// A tool that there is not, with the raw name that was probably meant. `known`: raw names, and what they are in code.
+    ///
+    /// ```
+    /// let error = hyperlight_mcp::Error::unknown_tool("weather", "get_forcast", [("get-forecast", "get_forecast")]);
+    /// let text = "server \"weather\" has no approved tool \"get_forcast\": did you mean \"get-forecast\"? There are: get-forecast";
+    /// assert_eq!(error.to_string(), text);
+    /// ```
+    #[must_use]
+    pub fn unknown_tool<'a>(server: &str, tool: &str, known: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
+        let (raw, identifiers): (Vec<_>, Vec<_>) = known.into_iter().unzip();
+        let in_code = |wanted: &str| identifiers.iter().position(|name| *name == wanted).map(|index| raw[index]);
+        let others = || raw.iter().copied().filter(|name| *name != tool);
+        let near = in_code(tool).filter(|name| *name != tool).or_else(|| nearest(tool, others()));
+        let near = near.or_else(|| in_code(nearest(tool, identifiers.iter().copied().filter(|name| *name != tool))?));
+        let known = raw.iter().map(|name| (*name).to_owned()).collect();
+        Self::UnknownTool { server: server.to_owned(), tool: tool.to_owned(), meant: near.map(ToOwned::to_owned), known }
+    }
+
     pub(crate) fn authorization_required(server: &str, issuer: Option<&str>) -> Self {
         Self::AuthorizationRequired { server: server.to_owned(), issuer: issuer.map(|issuer| sanitise_line(issuer, MAX_ISSUER_CHARS)) }
     }
@@ -353,14 +380,23 @@ impl Error {
     }
 }
 
-/// Names may be a server's own words: a model reads them as they can be read.
-fn known_names(known: &[String]) -> String {
+/// The known name that was probably meant.
+fn meant<'a>(name: &str, known: &'a [String]) -> Option<&'a str> {
+    nearest(name, known.iter().map(String::as_str).filter(|known| *known != name))
+}
+
+/// What was meant, and the first of all names. Names may be a server's own words: a model reads them as they can be read. `lister`: what
+/// is said of the others.
+fn known_names(meant: Option<&str>, known: &[String], lister: &str) -> String {
     let names: Vec<_> = known.iter().take(MAX_NAMES).map(|name| sanitise_line(name, MAX_NAME_CHARS)).collect();
-    let more = known.len().saturating_sub(MAX_NAMES);
-    match (names.is_empty(), more) {
-        (true, _) => "; there are none".to_owned(),
-        (false, 0) => format!("; there are: {}", names.join(", ")),
-        (false, more) => format!("; there are: {} and {more} more", names.join(", ")),
+    let start = match meant {
+        Some(meant) => format!(": did you mean \"{}\"? There are", sanitise_line(meant, MAX_NAME_CHARS)),
+        None => "; there are".to_owned(),
+    };
+    match (names.is_empty(), known.len().saturating_sub(MAX_NAMES)) {
+        (true, _) => format!("{start} none"),
+        (false, 0) => format!("{start}: {}", names.join(", ")),
+        (false, more) => format!("{start}: {} and {more} more{lister}", names.join(", ")),
     }
 }
 
@@ -385,6 +421,35 @@ mod tests {
         let error = Error::NotApproved { server: "weather".into(), reason: "nobody has approved it".into() };
         assert!(error.to_string().contains("\"weather\""));
         assert!(error.to_string().contains("approvalRequest"));
+    }
+
+    #[test]
+    fn a_name_that_there_is_not_says_what_was_meant_and_what_there_is() {
+        let server = |server: &str| Error::UnknownServer { server: server.into(), place: "here", known: vec!["weather".into()] };
+        assert_eq!(server("wether").to_string(), "there is no server \"wether\" here: did you mean \"weather\"? There are: weather");
+        assert_eq!(server("files").to_string(), "there is no server \"files\" here; there are: weather");
+        let prompt = Error::UnknownPrompt { server: "s".into(), prompt: "p".into(), known: Vec::new() };
+        assert!(prompt.to_string().ends_with("; there are none"), "{prompt}");
+    }
+
+    #[test]
+    fn a_tool_is_found_by_what_it_is_called_in_code() {
+        let known = [("天気", "__"), ("明日", "___9f1b2c"), ("get-forecast", "get_forecast"), ("pid", "pid")];
+        let meant = |tool: &str| match Error::unknown_tool("s", tool, known) {
+            Error::UnknownTool { meant, .. } => meant,
+            other => panic!("{other}"),
+        };
+        assert_eq!(meant("___9f1b2c").as_deref(), Some("明日"));
+        assert_eq!(meant("getForecast").as_deref(), Some("get-forecast"));
+        // Hidden by a filter: it is not what was meant.
+        assert_eq!(meant("pid"), None);
+    }
+
+    #[test]
+    fn a_list_of_names_is_bounded() {
+        let names: Vec<String> = (0..1_000).map(|number| format!("tool{number}")).collect();
+        let text = Error::unknown_tool("s", "x", names.iter().map(|name| (name.as_str(), name.as_str()))).to_string();
+        assert!(text.ends_with("tool19 and 980 more; search or tools() lists them"), "{text}");
     }
 
     #[test]

@@ -75,7 +75,7 @@ impl RunHost {
             Arguments::Given(arguments) => arguments,
             Arguments::Oversize(size) => return Err(Error::ArgumentsTooLarge { what, size, limit }),
             Arguments::Invalid(problem) => {
-                return Err(Error::InvalidArguments { what, problem: format!("which JSON can carry: {problem}") });
+                return Err(Error::InvalidArguments { what, problem: format!("expected what JSON can carry: {problem}") });
             }
         };
         let size = arguments.iter().map(|argument| argument.to_wire().size()).sum();

@@ -112,7 +112,7 @@ impl Core {
     fn callable(&self, server: &ServerDefinition, tool: &str) -> Result<Tool> {
         let manifest = self.usable(server)?;
         let found = manifest.tool(tool).filter(|_| server.filter.admits(tool)).cloned();
-        found.ok_or_else(|| Error::UnknownTool { server: server.name.clone(), tool: tool.to_owned(), known: manifest.tool_names() })
+        found.ok_or_else(|| manifest.unknown_tool(&server.name, tool))
     }
 
     /// What was approved of a server that is enabled.

@@ -9,12 +9,12 @@ use secrecy::SecretString;
 use tokio_util::sync::CancellationToken;
 
 use super::callbacks::{CallScope, CallbackChain};
+use super::checks::CheckDefaults;
 use super::errands::Watched;
 use super::events::{Event, Events};
 use super::launch::search_path;
 use super::learnt::LearntServers;
 use super::options::ConfigSource;
-use super::results::Results;
 use crate::catalog::Manifest;
 use crate::client::{Closed, Connections, Lease, LeaseOrigin, TokenStore, Wanted};
 use crate::config::{OAuthSettings, ServerDefinition, Surroundings, inputs_of, read_env_file, resolve_command, resolve_http};
@@ -41,7 +41,7 @@ pub(super) struct Core {
     pub(super) shown: Mutex<HashMap<String, Arc<Manifest>>>,
     pub(super) closed: CancellationToken,
     pub(super) redactor: Arc<Redactor>,
-    pub(super) results: Results,
+    pub(super) checks: CheckDefaults,
     pub(super) watched: Watched,
     pub(super) events: Events,
     pub(super) callbacks: CallbackChain,

@@ -5,6 +5,7 @@ mod approval;
 mod callbacks;
 mod caller;
 mod calls;
+mod checks;
 mod core;
 mod errands;
 mod events;
@@ -14,7 +15,6 @@ mod observer;
 mod offers;
 mod options;
 mod reload;
-mod results;
 mod sandbox;
 
 use std::sync::{Arc, Mutex, Weak};
@@ -33,12 +33,12 @@ pub use reload::ReloadReport;
 pub use sandbox::{RunOptions, RunReport, Sandbox};
 
 use self::callbacks::CallScope;
+use self::checks::CheckDefaults;
 use self::core::{Core, filtered};
 use self::errands::Watched;
 use self::events::Events;
 use self::learnt::LearntServers;
 use self::observer::{CoreObserver, session};
-use self::results::Results;
 use crate::bridge::{ToolCall, ToolErrors, check_arguments_size, tool_result};
 use crate::client::{ConnectionState, Connections, Lease, TokenStore, Watchdog};
 use crate::config::{ServerDefinition, Surroundings};
@@ -139,7 +139,7 @@ impl Gateway {
             shown: Mutex::default(),
             closed: CancellationToken::new(),
             redactor: Arc::clone(redactor),
-            results: Results::new(options.schema_violations),
+            checks: CheckDefaults::new(options),
             watched: Watched::default(),
             events,
             session: session(&callbacks),
@@ -219,6 +219,7 @@ impl Gateway {
     pub async fn call_tool(&self, name: &str, tool: &str, arguments: Map<String, Json>, options: CallOptions, stop: &Stop) -> Result<Json> {
         self.core.check_open()?;
         check_arguments_size(&format!("{name}.{tool}"), &arguments, self.core.limits.max_argument_bytes)?;
+        let arguments = self.core.check_arguments(name, tool, arguments)?;
         let scope = Arc::new(CallScope::new(self.core.callbacks.within(options.callbacks), None, options.on_event));
         let call = ToolCall { server: name.to_owned(), tool: tool.to_owned(), arguments, control: None };
         let result = tokio::select! {

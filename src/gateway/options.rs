@@ -11,7 +11,7 @@ use tokio::runtime::Handle;
 
 use super::callbacks::Callbacks;
 use super::events::EventListener;
-use crate::config::{Config, SchemaViolations, Surroundings, parse_object, parse_text};
+use crate::config::{ArgumentCheck, Config, SchemaViolations, Surroundings, parse_object, parse_text};
 use crate::error::{Error, Result};
 use crate::limits::Limits;
 use crate::sandbox::GuestChoice;
@@ -50,6 +50,8 @@ pub struct GatewayOptions {
     pub on_event: Option<EventListener>,
     /// What becomes of results that break their tool's outputSchema, of servers whose config does not say.
     pub schema_violations: SchemaViolations,
+    /// What becomes of calls whose arguments break their tool's inputSchema, to servers whose config does not say.
+    pub argument_checks: ArgumentCheck,
     /// Whether each connection and call is an event as well.
     pub trace: bool,
     /// Asked where neither the run nor the sandbox has an answer.
@@ -114,6 +116,7 @@ impl GatewayOptions {
             runtime,
             on_event: None,
             schema_violations: SchemaViolations::default(),
+            argument_checks: ArgumentCheck::default(),
             trace: false,
             callbacks: None,
         }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::Gateway;
-use crate::config::{ProtocolVersion, SchemaViolations};
+use crate::config::{ArgumentCheck, ProtocolVersion, SchemaViolations};
 use crate::error::Result;
 use crate::registry::Entry;
 use crate::trust::Canonical;
@@ -88,6 +88,7 @@ impl Gateway {
                     .optional(number(server.max_call_timeout_ms).as_deref())
                     .optional(server.protocol_version.map(ProtocolVersion::as_str))
                     .optional(server.schema_violations.map(|mode| if mode == SchemaViolations::Warn { "warn" } else { "error" }))
+                    .optional(server.argument_checks.map(ArgumentCheck::as_str))
             }
         };
         self.core.registry.entries().iter().map(|entry| (entry.name().to_owned(), key.authenticate(&form(entry)))).collect()

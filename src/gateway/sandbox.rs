@@ -170,7 +170,7 @@ impl Sandbox {
         let caller = RunCaller { core: Arc::downgrade(&self.core), scope: Arc::clone(scope) };
         let redactor = Arc::clone(&self.core.redactor);
         Ok(RunHost {
-            servers: ServerCalls::new(manifests, Arc::new(caller), Arc::clone(limits), errors, redactor, self.core.output_checks()),
+            servers: ServerCalls::new(manifests, Arc::new(caller), Arc::clone(limits), errors, redactor, self.core.checks()),
             agent: self.modules().clone(),
             max_argument_bytes: limits.max_argument_bytes,
             max_response_bytes: limits.max_response_bytes,

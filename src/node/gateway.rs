@@ -297,8 +297,8 @@ async fn call_tool(
             let options = CallOptions { timeout_ms: options.timeout_ms.map(std::num::NonZeroU64::get), ..listeners };
             gateway.call_tool(&server, &tool, arguments, options, stop).await
         }
-        Ok(_) => Err(invalid("or be left out")),
-        Err(error) => Err(invalid(&format!("which JSON can carry: {error}"))),
+        Ok(_) => Err(invalid("expected one object, or none")),
+        Err(error) => Err(invalid(&format!("expected what JSON can carry: {error}"))),
     }
 }
 

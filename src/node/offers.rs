@@ -220,7 +220,7 @@ fn object(what: &str, json: &str) -> Result<Map<String, Json>> {
     let invalid = |problem: String| Error::InvalidArguments { what: what.to_owned(), problem };
     match serde_json::from_str(json) {
         Ok(Json::Object(fields)) => Ok(fields),
-        Ok(_) => Err(invalid("or be left out".to_owned())),
-        Err(error) => Err(invalid(format!("which JSON can carry: {error}"))),
+        Ok(_) => Err(invalid("expected one object, or none".to_owned())),
+        Err(error) => Err(invalid(format!("expected what JSON can carry: {error}"))),
     }
 }

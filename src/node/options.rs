@@ -9,7 +9,7 @@ use serde_json::Value as Json;
 use tokio::runtime::Handle;
 
 use crate::bridge::ToolErrors;
-use crate::config::SchemaViolations;
+use crate::config::{ArgumentCheck, SchemaViolations};
 use crate::error::{Error, Result};
 use crate::gateway::{EnableAtOpen, GatewayOptions};
 use crate::limits::Limits;
@@ -28,6 +28,7 @@ pub(super) struct OpenOptions {
     limits: Limits,
     guest: GuestChoice,
     schema_violations: SchemaViolations,
+    argument_checks: ArgumentCheck,
     trace: bool,
 }
 
@@ -85,6 +86,7 @@ impl OpenOptions {
             limits: self.limits,
             guest: self.guest,
             schema_violations: self.schema_violations,
+            argument_checks: self.argument_checks,
             trace: self.trace,
             ..GatewayOptions::new(watchdog, runtime)
         }

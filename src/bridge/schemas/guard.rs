@@ -82,6 +82,8 @@ pub(super) struct Bound {
     /// For each level of the content: comparisons with one value there.
     a_value: Vec<u64>,
     chain: usize,
+    /// Whether a part says `anyOf` or `oneOf`: for what it says of those, the validator copies values.
+    alternatives: bool,
 }
 
 /// What comparing a certain content can take.
@@ -90,15 +92,20 @@ pub(super) struct Cost {
     pub(super) comparisons: u64,
     /// Parts that are compared one within the other: what a stack must hold.
     pub(super) nesting: usize,
+    /// Bytes that finding out what to say may copy.
+    pub(super) copied: u64,
 }
 
 impl Bound {
     pub(super) fn of(&self, content: &Json) -> Cost {
         // Not recursive: how deep it is nested is what is being found out.
-        let (mut open, mut comparisons, mut levels) = (vec![(content, 0)], 0_u64, 0);
-        while let Some((value, level)) = open.pop() {
+        let (mut open, mut comparisons, mut levels, mut copied) = (vec![(content, 0, 0_u64)], 0_u64, 0, 0_u64);
+        while let Some((value, level, above)) = open.pop() {
             levels = levels.max(level + 1);
             let at = |level: usize| self.a_value.get(level).copied().unwrap_or(u64::MAX);
+            // A value is copied with all that it lies in.
+            let copies = above.saturating_add(at(level));
+            copied = copied.saturating_add(copies.saturating_mul(own_bytes(value)));
             let mut add = |level: usize, bytes: usize| {
                 comparisons = comparisons.saturating_add(at(level).saturating_mul(units(bytes)));
             };
@@ -106,19 +113,29 @@ impl Bound {
                 Json::String(text) => add(level, text.len()),
                 Json::Array(items) => {
                     add(level, items.len());
-                    open.extend(items.iter().map(|item| (item, level + 1)));
+                    open.extend(items.iter().map(|item| (item, level + 1, copies)));
                 }
                 Json::Object(fields) => {
                     add(level, fields.len());
                     // Names are compared as well (`propertyNames`).
                     fields.keys().for_each(|name| add(level + 1, name.len()));
-                    open.extend(fields.values().map(|item| (item, level + 1)));
+                    open.extend(fields.values().map(|item| (item, level + 1, copies)));
                 }
                 Json::Null | Json::Bool(_) | Json::Number(_) => add(level, 0),
             }
         }
-        Cost { comparisons, nesting: levels.saturating_mul(self.chain + 1) }
+        Cost { comparisons, nesting: levels.saturating_mul(self.chain + 1), copied: if self.alternatives { copied } else { 0 } }
     }
+}
+
+/// About what a value takes in memory, without those in it.
+fn own_bytes(value: &Json) -> u64 {
+    let text = match value {
+        Json::String(text) => text.len(),
+        Json::Object(fields) => fields.keys().map(|name| name.len() + BYTES_A_UNIT).sum(),
+        _ => 0,
+    };
+    (size_of::<Json>() + text) as u64
 }
 
 fn units(bytes: usize) -> u64 {
@@ -134,7 +151,7 @@ pub(super) fn guard(schema: &Json, knows: &dyn Fn(&str) -> bool) -> Result<Guard
     if bytes > MAX_SCHEMA_BYTES {
         return Err(format!("it has {bytes} bytes; the limit is {MAX_SCHEMA_BYTES}"));
     }
-    let mut parts = Parts { root: schema, ids: HashMap::new(), all: Vec::new(), references: Vec::new(), patterns: 0 };
+    let mut parts = Parts { root: schema, ids: HashMap::new(), all: Vec::new(), references: Vec::new(), patterns: 0, alternatives: false };
     parts.collect(schema)?;
     parts.link()?;
     if parts.patterns > MAX_PATTERNS {
@@ -166,6 +183,7 @@ struct Parts<'a> {
     all: Vec<Part>,
     references: Vec<(usize, &'a str)>,
     patterns: usize,
+    alternatives: bool,
 }
 
 impl<'a> Parts<'a> {
@@ -184,6 +202,7 @@ impl<'a> Parts<'a> {
         if let Some(reference) = fields.get("$ref") {
             self.references.push((id, reference.as_str().ok_or("it has a $ref that is no string")?));
         }
+        self.alternatives |= fields.contains_key("anyOf") || fields.contains_key("oneOf");
         self.patterns += usize::from(fields.contains_key("pattern"));
         self.patterns += fields.get("patternProperties").and_then(Json::as_object).map_or(0, Map::len);
         let own = fields.iter().filter(|(key, _)| shape_of(key).is_none());
@@ -252,7 +271,7 @@ impl<'a> Parts<'a> {
             a_value.push(now[0]);
             before = now;
         }
-        Ok(Bound { a_value, chain })
+        Ok(Bound { a_value, chain, alternatives: self.alternatives })
     }
 
     /// All parts, each after those that apply to the same value.

@@ -2,7 +2,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
+use super::output::{MAX_TEXT_CHARS, TOLD, problem};
 use super::*;
+use crate::config::SchemaViolations;
 
 /// What slow machines may take; what these tests guard against takes years.
 const AT_ONCE: Duration = Duration::from_secs(20);
@@ -13,20 +15,20 @@ fn manifest(schema: Json) -> Arc<Manifest> {
     Arc::new(serde_json::from_value(json!({ "protocolVersion": "", "serverName": "", "serverVersion": "", "tools": [tool] })).unwrap())
 }
 
-fn check(schema: Json, content: &Json) -> Option<OutputProblem> {
-    OutputSchemas::default().check("s", &manifest(schema), "t", &json!({ "content": [], "structuredContent": content }))
+fn check(schema: Json, content: &Json) -> Option<SchemaProblem> {
+    problem(&ToolSchemas::default(), "s", &manifest(schema), "t", &json!({ "content": [], "structuredContent": content }))
 }
 
 fn broken(schema: Json, content: &Json) -> String {
     match check(schema, content) {
-        Some(OutputProblem::Broken(problem)) => problem,
+        Some(SchemaProblem::Broken(problem)) => problem,
         other => panic!("{other:?}"),
     }
 }
 
 fn unchecked(schema: Json, content: &Json) -> String {
     match check(schema, content) {
-        Some(OutputProblem::Unchecked(problem)) => problem,
+        Some(SchemaProblem::Unchecked(problem)) => problem,
         other => panic!("{other:?}"),
     }
 }
@@ -68,9 +70,9 @@ fn a_violation_does_not_tell_the_value() {
 
 #[test]
 fn a_missing_structured_content_is_a_violation_and_a_failure_is_none() {
-    let (schemas, manifest) = (OutputSchemas::default(), manifest(json!({ "type": "object" })));
-    let check = |result: Json| schemas.check("s", &manifest, "t", &result);
-    assert!(matches!(check(json!({ "content": [] })), Some(OutputProblem::Broken(problem)) if problem.contains("missing")));
+    let (schemas, manifest) = (ToolSchemas::default(), manifest(json!({ "type": "object" })));
+    let check = |result: Json| problem(&schemas, "s", &manifest, "t", &result);
+    assert!(matches!(check(json!({ "content": [] })), Some(SchemaProblem::Broken(problem)) if problem.contains("missing")));
     assert_eq!(check(json!({ "content": [], "isError": true })), None);
     assert_eq!(check(json!({ "structuredContent": 1, "isError": true })), None);
 }
@@ -100,7 +102,7 @@ fn nothing_is_fetched_for_a_schema() {
 
 #[test]
 fn an_invalid_or_absurd_schema_is_skipped_and_that_is_said_once() {
-    let schemas = OutputSchemas::default();
+    let schemas = ToolSchemas::default();
     for schema in [
         json!({ "type": "no such type" }),
         json!({ "type": "object", "description": "x".repeat(MAX_SCHEMA) }),
@@ -109,8 +111,8 @@ fn an_invalid_or_absurd_schema_is_skipped_and_that_is_said_once() {
         json!({ "$dynamicRef": "#x" }),
     ] {
         let manifest = manifest(schema);
-        let check = || schemas.check("s", &manifest, "t", &json!({ "structuredContent": 1 }));
-        assert!(matches!(check(), Some(OutputProblem::Unchecked(problem)) if problem.starts_with("the outputSchema cannot be used: ")));
+        let check = || problem(&schemas, "s", &manifest, "t", &json!({ "structuredContent": 1 }));
+        assert!(matches!(check(), Some(SchemaProblem::Unchecked(reason)) if !reason.is_empty()));
         assert_eq!(check(), None);
     }
 }
@@ -150,7 +152,7 @@ fn deep_content_and_deep_schemas_do_not_overflow_a_small_stack() {
     let thread = std::thread::Builder::new().stack_size(2 * 1024 * 1024).spawn(move || {
         let [shallow, deep] = deepest;
         assert_eq!(check(shallow.clone(), &nested(90, json!({}))), None);
-        assert!(matches!(check(shallow, &nested(90, json!(1))), Some(OutputProblem::Broken(_))));
+        assert!(matches!(check(shallow, &nested(90, json!(1))), Some(SchemaProblem::Broken(_))));
         assert!(unchecked(deep, &nested(90, json!({}))).contains("nested too deep"));
     });
     thread.unwrap().join().unwrap();
@@ -191,8 +193,8 @@ fn a_property_that_is_called_like_a_keyword_is_a_property() {
 
 #[test]
 fn a_schema_is_compiled_once_and_anew_when_it_is_another() {
-    let schemas = OutputSchemas::default();
-    let compiled = |manifest: &Arc<Manifest>| schemas.compiled("s", manifest, &manifest.tools[0]);
+    let schemas = ToolSchemas::default();
+    let compiled = |manifest: &Arc<Manifest>| schemas.compiled("s", manifest, &manifest.tools[0], Side::Output);
     let (one, same, other) = (manifest(json!({ "type": "object" })), manifest(json!({ "type": "object" })), manifest(json!({})));
     let first = compiled(&one);
     assert!(Arc::ptr_eq(&first, &compiled(&one)) && Arc::ptr_eq(&first, &compiled(&same)));
@@ -202,10 +204,10 @@ fn a_schema_is_compiled_once_and_anew_when_it_is_another() {
 
 #[test]
 fn what_is_kept_is_bounded() {
-    let schemas = OutputSchemas::default();
+    let schemas = ToolSchemas::default();
     let large = manifest(json!({ "description": "x".repeat(MAX_KEPT_BYTES / 4) }));
     for server in 0..10 {
-        let _ = schemas.compiled(&server.to_string(), &large, &large.tools[0]);
+        let _ = schemas.compiled(&server.to_string(), &large, &large.tools[0], Side::Output);
         let kept = schemas.kept.lock().unwrap();
         assert!(kept.bytes <= MAX_KEPT_BYTES && kept.entries.len() == kept.order.len() && kept.entries.len() <= 3);
     }

@@ -1,0 +1,68 @@
+//! The arguments of a call against the tool's `inputSchema`, before the call leaves.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::{Map, Value as Json};
+
+use super::{SchemaProblem, Side, ToolSchemas, violations};
+use crate::catalog::Manifest;
+use crate::config::ArgumentCheck;
+use crate::error::{Error, Result};
+
+/// How the arguments for some servers are checked.
+#[derive(Clone, Default)]
+pub struct ArgumentChecks {
+    schemas: Arc<ToolSchemas>,
+    modes: BTreeMap<String, ArgumentCheck>,
+}
+
+impl ArgumentChecks {
+    /// `modes` by server; arguments for those that are missing must fit.
+    #[must_use]
+    pub fn new(schemas: Arc<ToolSchemas>, modes: BTreeMap<String, ArgumentCheck>) -> Self {
+        Self { schemas, modes }
+    }
+
+    /// Checks the arguments of a call, and hands them back as they came: no default is filled in. Beside them, a warning if there
+    /// is anything to say. `manifest` is the one that was approved. A tool that it does not have, or that has no schema, takes
+    /// anything.
+    ///
+    /// # Errors
+    /// `ERR_INVALID_ARGUMENTS` where they break the schema, and the server's mode is `error`.
+    pub fn check(
+        &self,
+        server: &str,
+        manifest: &Arc<Manifest>,
+        tool: &str,
+        arguments: Map<String, Json>,
+    ) -> Result<(Map<String, Json>, Option<String>)> {
+        let mode = self.modes.get(server).copied().unwrap_or_default();
+        let Some(known) = manifest.tool(tool).filter(|_| mode != ArgumentCheck::Off) else { return Ok((arguments, None)) };
+        let schema = &known.input_schema;
+        let arguments = Json::Object(arguments);
+        let problem = match schema {
+            Json::Null | Json::Bool(true) => None,
+            Json::Bool(false) => {
+                Some(SchemaProblem::Broken("the tool's inputSchema is false: it takes no arguments at all, not even none".to_owned()))
+            }
+            _ => self.schemas.check((server, manifest, known, Side::Input), &arguments, &|errors| {
+                violations::tell(schema, &arguments, errors)
+            }),
+        };
+        let warning = match problem {
+            None => None,
+            Some(SchemaProblem::Unchecked(reason)) => {
+                Some(format!("the arguments of {server}.{tool} are not checked: the inputSchema cannot be used: {reason}"))
+            }
+            Some(SchemaProblem::Broken(problem)) if mode == ArgumentCheck::Warn => {
+                Some(format!("the arguments of {server}.{tool} do not fit its inputSchema: {problem}"))
+            }
+            Some(SchemaProblem::Broken(problem)) => {
+                return Err(Error::InvalidArguments { what: format!("{server}.{tool}"), problem });
+            }
+        };
+        let Json::Object(arguments) = arguments else { return Err(Error::Internal("an object is none".to_owned())) };
+        Ok((arguments, warning))
+    }
+}

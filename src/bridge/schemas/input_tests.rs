@@ -1,0 +1,278 @@
+use std::time::{Duration, Instant};
+
+use serde_json::{Map, json};
+
+use super::*;
+use crate::config::ArgumentCheck;
+use crate::error::Error;
+
+/// What slow machines may take for what takes some milliseconds.
+const AT_ONCE: Duration = Duration::from_secs(5);
+
+#[expect(clippy::needless_pass_by_value, reason = "literals read better without a reference")]
+fn manifest(schema: Json) -> Arc<Manifest> {
+    let tool = json!({ "name": "t", "inputSchema": schema });
+    Arc::new(serde_json::from_value(json!({ "protocolVersion": "", "serverName": "", "serverVersion": "", "tools": [tool] })).unwrap())
+}
+
+fn checks(mode: ArgumentCheck) -> ArgumentChecks {
+    ArgumentChecks::new(Arc::default(), [("s".to_owned(), mode)].into())
+}
+
+fn object(value: &Json) -> Map<String, Json> {
+    value.as_object().unwrap().clone()
+}
+
+/// What is wrong with the arguments; nothing: an empty text.
+#[expect(clippy::needless_pass_by_value, reason = "literals read better without a reference")]
+fn problem(schema: Json, arguments: Json) -> String {
+    match checks(ArgumentCheck::Error).check("s", &manifest(schema), "t", object(&arguments)) {
+        Ok((given, None)) => {
+            assert_eq!(Json::Object(given), arguments, "what is sent is what was given");
+            String::new()
+        }
+        Err(Error::InvalidArguments { what, problem }) => {
+            assert_eq!(what, "s.t");
+            problem
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+fn of(properties: &Json) -> Json {
+    json!({ "type": "object", "properties": properties })
+}
+
+#[test]
+fn arguments_that_fit_pass_and_no_default_is_filled_in() {
+    let schema = json!({
+        "type": "object",
+        "properties": { "days": { "type": "integer", "default": 3 }, "units": { "enum": ["metric", "imperial"] } },
+    });
+    for arguments in [json!({}), json!({ "days": 3.0 }), json!({ "units": "metric", "more": [1] })] {
+        assert_eq!(problem(schema.clone(), arguments), "");
+    }
+}
+
+#[test]
+fn a_problem_says_where_what_was_expected_and_what_there_was() {
+    let properties = json!({
+        "days": { "type": "integer", "minimum": 1, "exclusiveMaximum": 15 }, "units": { "enum": ["metric", "imperial"] },
+        "code": { "type": "string", "minLength": 2, "maxLength": 3, "pattern": "^[A-Z]+$" }, "step": { "multipleOf": 5 },
+        "tags": { "type": ["array", "null"], "maxItems": 2, "minItems": 1, "uniqueItems": true, "items": { "type": "string" } },
+        "version": { "const": 2 }, "never": false, "small": { "exclusiveMinimum": 0, "maximum": 1 }, "not": { "not": { "type": "null" } },
+        "map": { "minProperties": 1, "maxProperties": 2 }, "has": { "contains": { "type": "integer" } },
+        "pair": { "prefixItems": [{ "type": "string" }], "items": false },
+    });
+    for (arguments, expected) in [
+        (json!({ "days": "three" }), r#"days: expected integer, got "three" (string)"#),
+        (json!({ "days": 1.5 }), "days: expected integer, got 1.5 (number)"),
+        (json!({ "days": null }), "days: expected integer, got null"),
+        (json!({ "days": 0 }), "days: expected at least 1, got 0"),
+        (json!({ "days": 15 }), "days: expected less than 15, got 15"),
+        (json!({ "small": 0 }), "small: expected more than 0, got 0"),
+        (json!({ "small": 2 }), "small: expected at most 1, got 2"),
+        (json!({ "units": "celcius" }), r#"units: expected one of "metric", "imperial", got "celcius""#),
+        (json!({ "code": "A" }), r#"code: expected at least 2 characters, got "A" (1)"#),
+        (json!({ "code": "ABCD" }), r#"code: expected at most 3 characters, got "ABCD" (4)"#),
+        (json!({ "code": "ab" }), r#"code: expected text that matches "^[A-Z]+$", got "ab""#),
+        (json!({ "step": 7 }), "step: expected a multiple of 5, got 7"),
+        (json!({ "tags": 1 }), "tags: expected array or null, got 1 (integer)"),
+        (json!({ "tags": [] }), "tags: expected at least 1 items, got 0 items"),
+        (json!({ "tags": ["a", "b", "c"] }), "tags: expected at most 2 items, got 3 items"),
+        (json!({ "tags": ["a", "a"] }), r#"tags: expected items that all differ, got ["a","a"]"#),
+        (json!({ "tags": ["a", { "b": 1 }] }), r#"tags[1]: expected string, got {"b":1} (object)"#),
+        (json!({ "version": 1 }), "version: expected 2, got 1"),
+        (json!({ "never": 1 }), "never: expected nothing here, got 1"),
+        (json!({ "not": null }), "not: expected anything but null, got null"),
+        (json!({ "map": {} }), "map: expected at least 1 parameters, got 0 parameters"),
+        (json!({ "map": { "a": 1, "b": 2, "c": 3 } }), "map: expected at most 2 parameters, got 3 parameters"),
+        (json!({ "has": ["x"] }), r#"has: expected an item that is integer, got ["x"]"#),
+        (json!({ "pair": ["x", 1] }), "pair: expected at most 1 items, got 2 items"),
+    ] {
+        assert_eq!(problem(of(&properties), arguments), expected);
+    }
+    assert_eq!(problem(json!({ "minProperties": 1 }), json!({})), "expected at least 1 parameters, got 0 parameters");
+}
+
+#[test]
+fn a_format_is_an_annotation() {
+    assert_eq!(problem(of(&json!({ "when": { "type": "string", "format": "date-time" } })), json!({ "when": "tomorrow" })), "");
+}
+
+#[test]
+fn an_unknown_name_comes_with_the_one_that_was_meant() {
+    let closed = json!({ "properties": { "city": {}, "units": {}, "größe": {} }, "additionalProperties": false });
+    assert_eq!(
+        problem(closed.clone(), json!({ "citty": 1 })),
+        r#"unknown parameter "citty" at the top level; did you mean "city"?"#
+    );
+    assert_eq!(
+        problem(closed.clone(), json!({ "größ": 1 })),
+        r#"unknown parameter "größ" at the top level; did you mean "größe"?"#
+    );
+    assert_eq!(
+        problem(closed.clone(), json!({ "foo": 1 })),
+        r#"unknown parameter "foo" at the top level; there are: "city", "units", "größe""#
+    );
+    assert_eq!(
+        problem(closed.clone(), json!({ "unit": 1, "foo": 1 })),
+        r#"unknown parameters "unit" (did you mean "units"?), "foo" at the top level; there are: "city", "units", "größe""#
+    );
+    let inside = json!({ "properties": { "filters": { "items": closed } } });
+    assert_eq!(
+        problem(inside, json!({ "filters": [{}, { "citty": 1 }] })),
+        r#"unknown parameter "citty" in filters[1]; did you mean "city"?"#
+    );
+    assert_eq!(problem(json!({ "additionalProperties": false }), json!({ "x": 1 })), r#"unknown parameter "x" at the top level; there are none"#);
+    let unevaluated = json!({ "allOf": [{ "properties": { "city": {} } }], "unevaluatedProperties": false });
+    assert_eq!(problem(unevaluated, json!({ "citty": 1 })), r#"unknown parameter "citty" at the top level; did you mean "city"?"#);
+}
+
+#[test]
+fn a_missing_name_comes_with_the_one_that_was_given_for_it() {
+    let schema = json!({ "properties": { "location": { "type": "string" }, "locations": {} }, "required": ["location"] });
+    assert_eq!(problem(schema.clone(), json!({})), r#"missing required parameter "location""#);
+    assert_eq!(problem(schema.clone(), json!({ "locaton": "x" })), r#"missing required parameter "location" (you gave "locaton")"#);
+    // That one is known for something else.
+    assert_eq!(problem(schema.clone(), json!({ "locations": "x" })), r#"missing required parameter "location""#);
+    let mut closed = schema.clone();
+    closed["additionalProperties"] = json!(false);
+    assert_eq!(problem(closed, json!({ "locaton": "x" })), r#"missing required parameter "location" (you gave "locaton")"#);
+    let inside = json!({ "properties": { "at": { "$ref": "#/$defs/place" } }, "$defs": { "place": schema } });
+    assert_eq!(
+        problem(inside, json!({ "at": { "Location": 1 } })),
+        r#"missing required parameter "location" in at (you gave "Location")"#
+    );
+    let dependent = json!({ "dependentRequired": { "card": ["address"] } });
+    assert_eq!(problem(dependent, json!({ "card": 1 })), r#"missing required parameter "address" (needed with "card")"#);
+}
+
+#[test]
+fn of_alternatives_the_one_that_was_meant_is_spoken_of() {
+    let shape = json!({ "shape": { "oneOf": [
+        { "properties": { "kind": { "const": "circle" }, "radius": { "type": "number" } }, "required": ["kind", "radius"] },
+        { "properties": { "kind": { "const": "square" }, "side": { "type": "number" } }, "required": ["kind", "side"] },
+    ] } });
+    for (given, expected) in [
+        (json!({ "kind": "circle", "radius": "x" }), r#"shape.radius: expected number, got "x" (string)"#),
+        (json!({ "kind": "square" }), r#"missing required parameter "side" in shape"#),
+        (json!({ "kind": "circel", "radius": 1 }), r#"shape.kind: expected one of "circle", "square", got "circel""#),
+    ] {
+        assert_eq!(problem(of(&shape), json!({ "shape": given })), expected);
+    }
+    let value = |schema: Json, given: Json| problem(of(&json!({ "x": schema })), json!({ "x": given }));
+    let text_or_list = json!({ "anyOf": [{ "type": "string" }, { "type": "array", "items": { "type": "string" } }, { "type": "null" }] });
+    assert_eq!(value(text_or_list.clone(), json!(1)), "x: expected string, array or null, got 1 (integer)");
+    assert_eq!(value(text_or_list, json!(["a", 2])), "x[1]: expected string, got 2 (integer)");
+    let word_or_null = json!({ "anyOf": [{ "enum": ["a", "b"] }, { "type": "null" }] });
+    assert_eq!(value(word_or_null, json!("c")), r#"x: expected "a", "b" or null, got "c" (string)"#);
+    let several = json!({ "anyOf": [{ "type": "string", "minLength": 9 }, { "type": "string", "pattern": "^x" }] });
+    assert_eq!(value(several, json!("a")), r#"x: expected string, got "a" (string)"#);
+    let both = json!({ "oneOf": [{ "type": "integer" }, { "type": "number" }] });
+    assert_eq!(value(both, json!(1)), "x: expected exactly one of integer or number, got 1, which fits several");
+    let either = json!({ "anyOf": [{ "required": ["id"] }, { "required": ["name"] }] });
+    assert_eq!(problem(either, json!({})), r#"missing required parameter "id" or "name""#);
+}
+
+#[test]
+fn names_that_are_not_allowed_say_why() {
+    let schema = json!({ "propertyNames": { "maxLength": 3 } });
+    assert_eq!(problem(schema, json!({ "long" : 1 })), r#"the name "long" at the top level is not allowed: expected at most 3 characters"#);
+}
+
+#[test]
+fn a_few_violations_are_told_and_the_others_counted() {
+    let schema = json!({ "additionalProperties": { "type": "string" } });
+    let given = |count: usize| Json::Object((0..count).map(|number| (format!("p{number}"), json!(1))).collect());
+    assert_eq!(problem(schema.clone(), given(4)).matches("expected string").count(), 3);
+    assert!(problem(schema.clone(), given(4)).ends_with("; and 1 more"));
+    assert!(problem(schema, given(1_000)).ends_with("; and 997 more"));
+}
+
+#[test]
+fn what_is_quoted_is_short_and_in_one_line() {
+    let text = format!("a\u{202e}\n{}", "b".repeat(5_000));
+    let told = problem(of(&json!({ "x": { "type": "integer" } })), json!({ "x": text }));
+    assert!(told.starts_with(r#"x: expected integer, got "a bbb"#) && told.ends_with("…\" (string)") && told.chars().count() < 110, "{told}");
+    let told = problem(of(&json!({ "x": { "type": "integer" } })), json!({ "x": vec![1; 100_000] }));
+    assert!(told.contains("got [1,1,1") && told.ends_with("… (array)") && told.chars().count() < 110, "{told}");
+    let names = |count: usize| Json::Object((0..count).map(|number| (format!("name{number}"), json!({}))).collect());
+    let told = problem(json!({ "properties": names(30), "additionalProperties": false }), json!({ "x\u{7}\n": 1 }));
+    assert!(told.ends_with(r#""name8", "name9" and 20 more"#), "{told}");
+    let told = problem(json!({ "properties": { "a": {} }, "additionalProperties": false }), names(9));
+    assert!(told.contains(r#""name4" and 4 more at the top level; there are: "a""#), "{told}");
+}
+
+#[test]
+fn a_schema_that_is_none_takes_anything_and_false_takes_nothing() {
+    for schema in [json!(true), json!({}), Json::Null] {
+        assert_eq!(problem(schema, json!({ "x": 1 })), "");
+    }
+    for given in [json!({}), json!({ "x": 1 })] {
+        assert!(problem(json!(false), given).starts_with("the tool's inputSchema is false"));
+    }
+    let (checks, manifest) = (checks(ArgumentCheck::Error), manifest(json!(false)));
+    assert!(checks.check("s", &manifest, "another", Map::new()).is_ok(), "whether there is such a tool is for others to say");
+}
+
+#[test]
+fn a_schema_with_two_thousand_parameters_is_checked() {
+    let properties: Map<_, _> = (0..2_000).map(|number| (format!("parameter{number}"), json!({ "type": "string" }))).collect();
+    let schema = json!({ "properties": properties, "required": ["parameter7"], "additionalProperties": false });
+    assert_eq!(problem(schema.clone(), json!({ "parameter7": "x" })), "");
+    let told = problem(schema, json!({ "parameter7": 1, "paramter8": "x" }));
+    assert!(told.contains("parameter7: expected string") && told.contains(r#""paramter8" at the top level; did you mean "parameter8"?"#));
+}
+
+#[test]
+fn a_schema_that_cannot_be_used_is_said_once_and_checks_nothing() {
+    for schema in [
+        json!({ "type": "object", "description": "x".repeat(5 * 1024 * 1024) }),
+        json!({ "type": "no such type" }),
+        json!({ "$ref": "https://example.com/schema" }),
+        json!("no schema"),
+    ] {
+        let (checks, manifest) = (checks(ArgumentCheck::Error), manifest(schema));
+        let warning = checks.check("s", &manifest, "t", Map::new()).unwrap().1.unwrap();
+        assert!(warning.starts_with("the arguments of s.t are not checked: the inputSchema cannot be used: "), "{warning}");
+        assert_eq!(checks.check("s", &manifest, "t", Map::new()).unwrap(), (Map::new(), None));
+    }
+}
+
+#[test]
+fn a_server_can_be_lenient_and_both_its_schemas_are_kept_apart() {
+    let (bad, schema) = (object(&json!({ "days": "x" })), of(&json!({ "days": { "type": "integer" } })));
+    let error = ArgumentChecks::default().check("other", &manifest(schema.clone()), "t", bad.clone()).unwrap_err();
+    assert_eq!(error.code(), "ERR_INVALID_ARGUMENTS");
+    let text = r#"the arguments of other.t are not valid: days: expected integer, got "x" (string)"#;
+    assert_eq!(error.to_string(), text);
+    let (sent, warning) = checks(ArgumentCheck::Warn).check("s", &manifest(schema.clone()), "t", bad.clone()).unwrap();
+    assert_eq!((sent, warning.unwrap().contains("s.t do not fit its inputSchema: days: ")), (bad.clone(), true));
+    assert_eq!(checks(ArgumentCheck::Off).check("s", &manifest(schema), "t", bad.clone()).unwrap(), (bad, None));
+    let both = manifest(json!({ "type": "object" }));
+    let schemas = ToolSchemas::default();
+    let compiled = |side| schemas.compiled("s", &both, &both.tools[0], side);
+    assert!(Arc::ptr_eq(&compiled(Side::Input), &compiled(Side::Input)));
+    assert!(!Arc::ptr_eq(&compiled(Side::Input), &compiled(Side::Output)));
+}
+
+#[test]
+fn hostile_schemas_and_arguments_take_little_time_and_memory() {
+    let started = Instant::now();
+    let long = |number: usize| format!("{}{number}", "n".repeat(100));
+    let names: Map<_, _> = (0..2_000).map(|number| (long(number), json!({}))).collect();
+    let closed = json!({ "properties": names, "additionalProperties": false });
+    let given = Json::Object((5_000..6_000).map(|number| (long(number), json!(1))).collect());
+    assert!(problem(closed, given).starts_with("unknown parameters"));
+    // The validator would copy the whole value for each alternative.
+    let alternatives: Vec<_> = (0..1_000).map(|number| json!({ "required": [format!("r{number}")] })).collect();
+    let large = json!({ "x": vec!["y".repeat(1_000); 500] });
+    assert_eq!(problem(json!({ "anyOf": alternatives }), large), "they do not fit the tool's inputSchema");
+    let deep = (0..12).fold(json!({ "type": "string" }), |inner, _| json!({ "anyOf": [inner, { "type": "null" }] }));
+    assert!(problem(of(&json!({ "x": deep })), json!({ "x": 1 })).starts_with("x: expected"));
+    let recursive = json!({ "properties": { "x": { "anyOf": [{ "$ref": "#" }, { "type": "null" }] } }, "additionalProperties": false });
+    let nested = (0..60).fold(json!({ "y": 1 }), |inner, _| json!({ "x": inner }));
+    assert!(problem(recursive, nested).len() < 2_000);
+    assert!(started.elapsed() < AT_ONCE, "{:?}", started.elapsed());
+}

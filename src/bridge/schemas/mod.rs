@@ -1,0 +1,209 @@
+//! What goes to a tool and comes from it, against the schemas that the tool was approved with.
+//!
+//! Schemas are servers' own words: nothing is fetched for them, and neither compiling nor comparing may take long
+//! (`guard`). What cannot be checked within that is not checked, and said once. What a violation is called is for each side to
+//! say: `input` speaks to whoever wrote the call, `output` tells no value.
+
+mod expected;
+mod guard;
+mod input;
+mod names;
+mod output;
+mod violations;
+
+#[cfg(test)]
+mod input_tests;
+#[cfg(test)]
+mod output_tests;
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use jsonschema::{PatternOptions, ValidationError, Validator};
+use serde_json::Value as Json;
+
+use self::guard::{Bound, Cost, Guarded, guard};
+use crate::catalog::{Manifest, Tool};
+use crate::trust::sanitise_line;
+
+pub use input::ArgumentChecks;
+pub use output::OutputChecks;
+
+/// Comparisons of a value with a part of its schema: some tenths of a second at most.
+const MAX_COMPARISONS: u64 = 2_000_000;
+/// The same for finding out what to say, which takes more time and memory: of the first violation, and of some.
+const MAX_TO_TELL: u64 = 200_000;
+const MAX_TO_TELL_SOME: u64 = 20_000;
+/// Bytes of a value that the validator may copy for what it says of alternatives.
+const MAX_COPIED: u64 = 4 * 1024 * 1024;
+/// What a compiled pattern may take; matching is linear in the text.
+const MAX_PATTERN_BYTES: usize = 256 * 1024;
+/// Beyond it, comparing could overflow a stack.
+const MAX_NESTING: usize = 1_000;
+const MAX_REASON_CHARS: usize = 500;
+/// Compiled schemas that are kept, and how much their texts may have together.
+const MAX_KEPT: usize = 2_000;
+const MAX_KEPT_BYTES: usize = 8 * 1024 * 1024;
+
+/// Which of a tool's schemas is meant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Side {
+    Input,
+    Output,
+}
+
+impl Side {
+    fn of(self, tool: &Tool) -> Option<&Json> {
+        match self {
+            Self::Input => Some(&tool.input_schema),
+            Self::Output => tool.output_schema.as_ref(),
+        }
+    }
+}
+
+/// What is to be said of a value.
+#[derive(Debug, PartialEq, Eq)]
+enum SchemaProblem {
+    /// It breaks its schema: where, and how.
+    Broken(String),
+    /// It was not checked: why. Said once of each schema.
+    Unchecked(String),
+}
+
+/// The schemas of a gateway's tools, compiled when they are first needed.
+#[derive(Default)]
+pub struct ToolSchemas {
+    kept: Mutex<Kept>,
+}
+
+#[derive(Default)]
+struct Kept {
+    entries: HashMap<Key, Entry>,
+    /// The oldest first.
+    order: VecDeque<Key>,
+    bytes: usize,
+}
+
+/// Server, tool, and which of its schemas.
+type Key = (String, String, Side);
+
+struct Entry {
+    /// The manifest it was last found in, and the tool's digest of it.
+    manifest: Arc<Manifest>,
+    bytes: usize,
+    compiled: Arc<OnceLock<Compiled>>,
+}
+
+/// A schema, as far as it could be compiled.
+enum Compiled {
+    Ready { validator: Box<Validator>, bound: Bound, told: AtomicBool },
+    Unusable { reason: String, told: AtomicBool },
+}
+
+impl ToolSchemas {
+    /// What is wrong with a value, if anything is. `tell` puts the first violations into words; where finding them would cost too
+    /// much, it is given none.
+    fn check(
+        &self,
+        (server, manifest, tool, side): (&str, &Arc<Manifest>, &Tool, Side),
+        content: &Json,
+        tell: &dyn Fn(&[ValidationError<'_>]) -> String,
+    ) -> Option<SchemaProblem> {
+        let schema = side.of(tool)?;
+        let compiled = self.compiled(server, manifest, tool, side);
+        compiled.get_or_init(|| Compiled::new(schema)).check(content, tell)
+    }
+
+    /// Compiling takes place outside of the lock: it may take some milliseconds.
+    fn compiled(&self, server: &str, manifest: &Arc<Manifest>, tool: &Tool, side: Side) -> Arc<OnceLock<Compiled>> {
+        let key = (server.to_owned(), tool.name.clone(), side);
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(entry) = kept.entries.get_mut(&key) {
+            if Arc::ptr_eq(&entry.manifest, manifest) {
+                return Arc::clone(&entry.compiled);
+            }
+            // Read again from disk, mostly: the same tool in another place.
+            if entry.manifest.tool(&tool.name).is_some_and(|known| side.of(known) == side.of(tool)) {
+                entry.manifest = Arc::clone(manifest);
+                return Arc::clone(&entry.compiled);
+            }
+        }
+        kept.insert(key, manifest, tool)
+    }
+}
+
+impl Kept {
+    fn insert(&mut self, key: Key, manifest: &Arc<Manifest>, tool: &Tool) -> Arc<OnceLock<Compiled>> {
+        self.remove(&key);
+        let bytes = serde_json::to_vec(&key.2.of(tool)).map_or(0, |json| json.len());
+        while (self.bytes + bytes > MAX_KEPT_BYTES || self.order.len() >= MAX_KEPT)
+            && let Some(oldest) = self.order.front().cloned()
+        {
+            self.remove(&oldest);
+        }
+        let compiled = Arc::new(OnceLock::new());
+        self.bytes += bytes;
+        self.order.push_back(key.clone());
+        self.entries.insert(key, Entry { manifest: Arc::clone(manifest), bytes, compiled: Arc::clone(&compiled) });
+        compiled
+    }
+
+    fn remove(&mut self, key: &Key) {
+        if let Some(entry) = self.entries.remove(key) {
+            self.bytes -= entry.bytes;
+            self.order.retain(|known| known != key);
+        }
+    }
+}
+
+impl Compiled {
+    fn new(schema: &Json) -> Self {
+        let compiled = guard(schema, &|pattern| compile(&serde_json::json!({ "pattern": pattern })).is_ok())
+            .and_then(|Guarded { schema, bound }| Ok((compile(&schema)?, bound)));
+        match compiled {
+            Ok((validator, bound)) => Self::Ready { validator: Box::new(validator), bound, told: AtomicBool::new(false) },
+            Err(reason) => Self::Unusable { reason: line(&reason, MAX_REASON_CHARS), told: AtomicBool::new(false) },
+        }
+    }
+
+    fn check(&self, content: &Json, tell: &dyn Fn(&[ValidationError<'_>]) -> String) -> Option<SchemaProblem> {
+        let unchecked =
+            |reason: &str, told: &AtomicBool| (!told.swap(true, Ordering::Relaxed)).then(|| SchemaProblem::Unchecked(reason.to_owned()));
+        let (validator, bound, told) = match self {
+            Self::Unusable { reason, told } => return unchecked(reason, told),
+            Self::Ready { validator, bound, told } => (validator, bound, told),
+        };
+        let cost = bound.of(content);
+        if cost.nesting > MAX_NESTING {
+            return unchecked("a value is nested too deep", told);
+        }
+        if cost.comparisons > MAX_COMPARISONS {
+            return unchecked("comparing a value with it could take too long", told);
+        }
+        (!validator.is_valid(content)).then(|| SchemaProblem::Broken(tell(&violations_of(validator, content, cost))))
+    }
+}
+
+/// The violations, as far as finding them costs little.
+fn violations_of<'a>(validator: &'a Validator, content: &'a Json, cost: Cost) -> Vec<ValidationError<'a>> {
+    match cost.comparisons {
+        _ if cost.copied > MAX_COPIED => Vec::new(),
+        0..=MAX_TO_TELL_SOME => validator.iter_errors(content).collect(),
+        0..=MAX_TO_TELL => validator.validate(content).err().into_iter().collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// `offline`, and patterns on the engine that is linear in the text: nothing that a schema says is fetched or goes on for ever.
+fn compile(schema: &Json) -> Result<Validator, String> {
+    let patterns = PatternOptions::regex().size_limit(MAX_PATTERN_BYTES).dfa_size_limit(MAX_PATTERN_BYTES);
+    let options = jsonschema::options().offline().should_validate_formats(false).with_pattern_options(patterns);
+    options.build(schema).map_err(|error| error.to_string())
+}
+
+/// A text in one line, sanitised.
+fn line(text: &str, max_chars: usize) -> String {
+    // Cut twice: the first spares the second the work.
+    sanitise_line(&text[..text.floor_char_boundary(max_chars * 8)], max_chars)
+}

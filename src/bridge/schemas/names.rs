@@ -1,0 +1,156 @@
+//! Finding one's way: the steps to a value, and which names a schema knows there.
+
+use std::collections::HashSet;
+
+use percent_encoding::percent_decode_str;
+use serde_json::Value as Json;
+
+use super::expected::quoted;
+
+/// Parts of a schema that are looked at for one value.
+const MAX_PARTS: usize = 500;
+
+/// A step from a value to one inside of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Step {
+    Name(String),
+    Index(usize),
+}
+
+/// The steps of a JSON Pointer into a value: only the value tells an index from a name of digits.
+pub(super) fn steps(value: &Json, pointer: &str) -> Vec<Step> {
+    let mut here = Some(value);
+    let segments = pointer.split('/').skip(1).map(|segment| segment.replace("~1", "/").replace("~0", "~"));
+    let step = |segment: String| match (here, segment.parse()) {
+        (Some(Json::Array(items)), Ok(index)) => {
+            here = items.get(index);
+            Step::Index(index)
+        }
+        _ => {
+            here = here.and_then(|value| value.get(&segment));
+            Step::Name(segment)
+        }
+    };
+    segments.map(step).collect()
+}
+
+/// Steps as an author of JavaScript writes them: `filters[2].name`, `"a b"[0]`. None are an empty text.
+pub(super) fn path(steps: &[Step]) -> String {
+    let mut path = String::new();
+    for step in steps {
+        match step {
+            Step::Index(index) => path.push_str(&format!("[{index}]")),
+            Step::Name(name) if is_plain(name) => {
+                path.push_str(if path.is_empty() { "" } else { "." });
+                path.push_str(name);
+            }
+            Step::Name(name) if path.is_empty() => path.push_str(&quoted(name)),
+            Step::Name(name) => path.push_str(&format!("[{}]", quoted(name))),
+        }
+    }
+    path
+}
+
+/// Whether a name can follow a dot. Letters of any script can.
+fn is_plain(name: &str) -> bool {
+    let starts = |first: char| first.is_alphabetic() || matches!(first, '_' | '$');
+    name.chars().next().is_some_and(starts)
+        && name.chars().all(|character| starts(character) || character.is_numeric())
+        && quoted(name) == format!("\"{name}\"")
+}
+
+/// The names that a schema knows for an object at the end of these steps, whichever of its parts applies: those of its root first.
+pub(super) fn known_names<'a>(root: &'a Json, steps: &[Step]) -> Vec<&'a str> {
+    let mut parts = spread(root, vec![root]);
+    for step in steps {
+        let inner = parts.iter().flat_map(|part| inside(part, step)).collect();
+        parts = spread(root, inner);
+    }
+    let mut seen = HashSet::new();
+    parts.into_iter().flat_map(own_names).filter(|name| seen.insert(*name)).collect()
+}
+
+/// The names of a part itself.
+pub(super) fn own_names(part: &Json) -> impl Iterator<Item = &str> {
+    part.get("properties").and_then(Json::as_object).into_iter().flat_map(|properties| properties.keys().map(String::as_str))
+}
+
+/// What a reference leads to. `guard` has let only those through that stay within the schema.
+pub(super) fn target<'a>(root: &'a Json, reference: &str) -> Option<&'a Json> {
+    let pointer = percent_decode_str(reference.strip_prefix('#')?).decode_utf8().ok()?;
+    root.pointer(&pointer)
+}
+
+/// Parts, and all that apply to the same value by them.
+fn spread<'a>(root: &'a Json, start: Vec<&'a Json>) -> Vec<&'a Json> {
+    let (mut all, mut seen, mut next) = (start, HashSet::new(), 0);
+    all.retain(|part| seen.insert(std::ptr::from_ref(*part)));
+    while next < all.len().min(MAX_PARTS) {
+        let part = all[next];
+        next += 1;
+        let referred = part.get("$ref").and_then(Json::as_str).and_then(|reference| target(root, reference));
+        let lists = ["allOf", "anyOf", "oneOf"].into_iter().filter_map(|key| part.get(key)?.as_array()).flatten();
+        let single = ["if", "then", "else"].into_iter().filter_map(|key| part.get(key));
+        let dependent = part.get("dependentSchemas").and_then(Json::as_object).into_iter().flat_map(|map| map.values());
+        let here = referred.into_iter().chain(lists).chain(single).chain(dependent);
+        all.extend(here.filter(|part| seen.insert(std::ptr::from_ref(*part))));
+    }
+    all.truncate(MAX_PARTS);
+    all
+}
+
+/// Parts that apply to a value one step inside of that which this part applies to.
+fn inside<'a>(part: &'a Json, step: &Step) -> Vec<&'a Json> {
+    match step {
+        Step::Name(name) => match part.get("properties").and_then(|properties| properties.get(name)) {
+            Some(known) => vec![known],
+            None => {
+                let patterns = part.get("patternProperties").and_then(Json::as_object).into_iter().flat_map(|map| map.values());
+                patterns.chain(["additionalProperties", "unevaluatedProperties"].into_iter().filter_map(|key| part.get(key))).collect()
+            }
+        },
+        Step::Index(index) => {
+            let listed = ["prefixItems", "items"].into_iter().filter_map(|key| part.get(key)?.get(*index));
+            let rest = ["items", "additionalItems", "unevaluatedItems"].into_iter().filter_map(|key| part.get(key));
+            listed.chain(rest.filter(|part| part.is_object())).collect()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn written(value: &Json, pointer: &str) -> String {
+        path(&steps(value, pointer))
+    }
+
+    #[test]
+    fn a_path_is_written_as_in_javascript() {
+        let value = json!({ "filters": [0, 1, { "name": 1, "a b": [1], "": 1, "größe": 1 }], "7": { "x/y~": 1 } });
+        assert_eq!(written(&value, ""), "");
+        assert_eq!(written(&value, "/filters/2/name"), "filters[2].name");
+        assert_eq!(written(&value, "/filters/2/a b/0"), r#"filters[2]["a b"][0]"#);
+        assert_eq!(written(&value, "/filters/2/"), r#"filters[2][""]"#);
+        assert_eq!(written(&value, "/filters/2/größe"), "filters[2].größe");
+        assert_eq!(written(&value, "/7/x~1y~0"), r#""7"["x/y~"]"#);
+    }
+
+    #[test]
+    fn names_are_found_through_references_and_alternatives() {
+        let schema = json!({
+            "properties": { "a": { "$ref": "#/$defs/x%20y" }, "list": { "items": { "oneOf": [{ "properties": { "p": true } }] } } },
+            "allOf": [{ "properties": { "b": true } }, { "$ref": "#" }],
+            "$defs": { "x y": { "properties": { "inner": true }, "additionalProperties": { "properties": { "more": true } } } },
+        });
+        let value = json!({ "a": { "other": {} }, "list": [{}] });
+        let names = |pointer| known_names(&schema, &steps(&value, pointer));
+        assert_eq!(names(""), ["a", "list", "b"]);
+        assert_eq!(names("/a"), ["inner"]);
+        assert_eq!(names("/a/other"), ["more"]);
+        assert_eq!(names("/list/0"), ["p"]);
+        assert_eq!(names("/nowhere"), Vec::<&str>::new());
+    }
+}

@@ -1,0 +1,77 @@
+//! A result's structured content against the tool's `outputSchema`.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use jsonschema::ValidationError;
+use serde_json::Value as Json;
+
+use super::{SchemaProblem, Side, ToolSchemas, line};
+use crate::catalog::Manifest;
+use crate::config::SchemaViolations;
+use crate::error::{Error, Result};
+
+/// Violations that are told.
+pub(super) const TOLD: usize = 3;
+pub(super) const MAX_TEXT_CHARS: usize = 500;
+
+/// How the results of some servers are checked.
+#[derive(Clone, Default)]
+pub struct OutputChecks {
+    schemas: Arc<ToolSchemas>,
+    modes: BTreeMap<String, SchemaViolations>,
+}
+
+impl OutputChecks {
+    /// `modes` by server; those that are missing only warn.
+    #[must_use]
+    pub fn new(schemas: Arc<ToolSchemas>, modes: BTreeMap<String, SchemaViolations>) -> Self {
+        Self { schemas, modes }
+    }
+
+    /// A warning, if there is anything to say of a result of `tools/call`. `manifest` is the one that was approved.
+    ///
+    /// # Errors
+    /// `ERR_OUTPUT_SCHEMA` where the result breaks its schema, and the server's mode is `error`.
+    pub fn check(&self, server: &str, manifest: &Arc<Manifest>, tool: &str, result: &Json) -> Result<Option<String>> {
+        let mode = self.modes.get(server).copied().unwrap_or_default();
+        match (problem(&self.schemas, server, manifest, tool, result), mode) {
+            (None, _) => Ok(None),
+            (Some(SchemaProblem::Unchecked(reason)), _) => {
+                Ok(Some(format!("the results of {server}.{tool} are not checked: the outputSchema cannot be used: {reason}")))
+            }
+            (Some(SchemaProblem::Broken(problem)), SchemaViolations::Warn) => {
+                Ok(Some(format!("the result of {server}.{tool} breaks the tool's own outputSchema: {problem}")))
+            }
+            (Some(SchemaProblem::Broken(problem)), SchemaViolations::Error) => {
+                Err(Error::OutputSchema { server: server.to_owned(), tool: tool.to_owned(), problem })
+            }
+        }
+    }
+}
+
+/// What is wrong with a result, if anything is.
+pub(super) fn problem(
+    schemas: &ToolSchemas,
+    server: &str,
+    manifest: &Arc<Manifest>,
+    tool: &str,
+    result: &Json,
+) -> Option<SchemaProblem> {
+    let known = manifest.tool(tool)?;
+    known.output_schema.as_ref()?;
+    if result.get("isError").and_then(Json::as_bool) == Some(true) {
+        return None;
+    }
+    let Some(content) = result.get("structuredContent") else {
+        return Some(SchemaProblem::Broken("structuredContent: is missing, though the tool has an outputSchema".to_owned()));
+    };
+    schemas.check((server, manifest, known, Side::Output), content, &tell)
+}
+
+/// The first few violations. What the values are is left out: they are the caller's already, and may be secret.
+fn tell(errors: &[ValidationError<'_>]) -> String {
+    let told = errors.iter().take(TOLD).map(|error| format!("structuredContent{}: {}", error.instance_path(), error.masked()));
+    let all: Vec<String> = told.collect();
+    if all.is_empty() { "structuredContent: does not fit".to_owned() } else { line(&all.join("; "), MAX_TEXT_CHARS) }
+}

@@ -1,0 +1,280 @@
+//! What is wrong with arguments, in words by which they can be mended: where, what was expected, what there was, and which name
+//! was probably meant.
+
+use std::collections::HashSet;
+
+use jsonschema::ValidationError;
+use jsonschema::error::ValidationErrorKind as Kind;
+use serde_json::Value as Json;
+
+use super::expected::{LISTED, any_of, choices, expectation, listed, literal, one_of, quoted, summary, typed};
+use super::line;
+use super::names::{known_names, own_names, path, steps};
+use crate::nearest::nearest;
+
+/// Violations that are told.
+const TOLD: usize = 3;
+/// Violations that are looked at for those.
+const READ: usize = 20;
+/// Alternatives within alternatives.
+const MAX_LEVELS: usize = 8;
+/// Alternatives that are named.
+const ALTERNATIVES: usize = 5;
+/// Names that are looked at, where they were given.
+const MAX_GIVEN: usize = 200;
+/// Unknown names that are named, each with the one that was probably meant.
+const UNKNOWN: usize = 5;
+const MAX_TEXT_CHARS: usize = 1_000;
+
+/// The first violations of arguments, in words. None: finding them would have cost too much.
+pub(super) fn tell(schema: &Json, arguments: &Json, errors: &[ValidationError<'_>]) -> String {
+    let reader = Reader { schema, arguments };
+    let mut found = Vec::new();
+    for error in errors.iter().take(READ) {
+        reader.read(error, 0, &mut found);
+    }
+    let meant: HashSet<(String, String)> = found.iter().filter_map(Violation::mistaken).collect();
+    let mut seen = HashSet::new();
+    let texts: Vec<_> = found.iter().filter_map(|violation| violation.text(&meant)).filter(|text| seen.insert(text.clone())).collect();
+    let more = texts.len().saturating_sub(TOLD) + errors.len().saturating_sub(READ);
+    let told = texts[..texts.len().min(TOLD)].join("; ");
+    match (texts.is_empty(), more) {
+        (true, _) => "they do not fit the tool's inputSchema".to_owned(),
+        (false, 0) => line(&told, MAX_TEXT_CHARS),
+        (false, more) => format!("{}; and {more} more", line(&told, MAX_TEXT_CHARS)),
+    }
+}
+
+/// What was found wrong.
+enum Violation {
+    Missing {
+        /// Of the object, as `path` writes it.
+        at: String,
+        name: String,
+        /// Given, unknown, and near: it was probably meant.
+        mistaken: Option<String>,
+        /// Only needed with this one.
+        needed_with: Option<String>,
+    },
+    Unknown {
+        at: String,
+        /// Each with what was probably meant.
+        names: Vec<(String, Option<String>)>,
+        valid: Vec<String>,
+    },
+    Other(String),
+}
+
+impl Violation {
+    /// A given name that is explained already.
+    fn mistaken(&self) -> Option<(String, String)> {
+        match self {
+            Self::Missing { at, mistaken: Some(given), .. } => Some((at.clone(), given.clone())),
+            _ => None,
+        }
+    }
+
+    fn text(&self, explained: &HashSet<(String, String)>) -> Option<String> {
+        match self {
+            Self::Other(text) => Some(text.clone()),
+            Self::Missing { at, name, mistaken, needed_with } => {
+                let place = if at.is_empty() { String::new() } else { format!(" in {at}") };
+                let with = needed_with.as_ref().map(|other| format!(" (needed with {})", quoted(other))).unwrap_or_default();
+                let given = mistaken.as_ref().map(|given| format!(" (you gave {})", quoted(given))).unwrap_or_default();
+                Some(format!("missing required parameter {}{place}{with}{given}", quoted(name)))
+            }
+            Self::Unknown { at, names, valid } => {
+                let names: Vec<_> = names.iter().filter(|(name, _)| !explained.contains(&(at.clone(), name.clone()))).collect();
+                (!names.is_empty()).then(|| unknown(at, &names, valid))
+            }
+        }
+    }
+}
+
+/// What is said of names that there are not: what was meant, or what there is.
+fn unknown(at: &str, names: &[&(String, Option<String>)], valid: &[String]) -> String {
+    let place = if at.is_empty() { "at the top level".to_owned() } else { format!("in {at}") };
+    if let [(name, Some(meant))] = names {
+        return format!("unknown parameter {} {place}; did you mean {}?", quoted(name), quoted(meant));
+    }
+    let named = names.iter().take(UNKNOWN).map(|(name, meant)| match meant {
+        Some(meant) => format!("{} (did you mean {}?)", quoted(name), quoted(meant)),
+        None => quoted(name),
+    });
+    let more = names.len().saturating_sub(UNKNOWN);
+    let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+    let noun = if names.len() == 1 { "parameter" } else { "parameters" };
+    let there_are = match names.iter().any(|(_, meant)| meant.is_none()) {
+        true if valid.is_empty() => "; there are none".to_owned(),
+        true => format!("; there are: {}", listed(valid)),
+        false => String::new(),
+    };
+    format!("unknown {noun} {}{more} {place}{there_are}", named.collect::<Vec<_>>().join(", "))
+}
+
+struct Reader<'a> {
+    schema: &'a Json,
+    arguments: &'a Json,
+}
+
+impl Reader<'_> {
+    fn read(&self, error: &ValidationError<'_>, level: usize, found: &mut Vec<Violation>) {
+        match error.kind() {
+            Kind::Required { property } => found.push(self.missing(error, property.as_str().unwrap_or_default())),
+            Kind::AdditionalProperties { unexpected } => {
+                let holder = error.schema_path().as_str().rsplit_once('/').and_then(|(parent, _)| self.schema.pointer(parent));
+                found.push(self.unknown(error, unexpected, holder.map(own_names).into_iter().flatten().collect()));
+            }
+            Kind::UnevaluatedProperties { unexpected } => {
+                let valid = known_names(self.schema, &steps(self.arguments, error.instance_path().as_str()));
+                found.push(self.unknown(error, unexpected, valid));
+            }
+            Kind::PropertyNames { error: inner } => {
+                let name = literal(inner.instance());
+                let (expected, _) = expectation(self.schema, inner);
+                let place = self.place(error);
+                let place = if place.is_empty() { "at the top level".to_owned() } else { format!("in {place}") };
+                found.push(Violation::Other(format!("the name {name} {place} is not allowed: expected {expected}")));
+            }
+            Kind::AnyOf { context } | Kind::OneOfNotValid { context } => self.alternatives(error, context, level, found),
+            Kind::OneOfMultipleValid { .. } => {
+                let got = literal(error.instance());
+                found.push(self.other(error, &format!("exactly one of {}", self.summaries(error)), &format!("{got}, which fits several")));
+            }
+            _ => {
+                let (expected, got) = expectation(self.schema, error);
+                found.push(self.other(error, &expected, &got));
+            }
+        }
+    }
+
+    fn place(&self, error: &ValidationError<'_>) -> String {
+        path(&steps(self.arguments, error.instance_path().as_str()))
+    }
+
+    fn other(&self, error: &ValidationError<'_>, expected: &str, got: &str) -> Violation {
+        let place = self.place(error);
+        let place = if place.is_empty() { place } else { format!("{place}: ") };
+        Violation::Other(format!("{place}expected {expected}, got {got}"))
+    }
+
+    fn missing(&self, error: &ValidationError<'_>, name: &str) -> Violation {
+        let steps = steps(self.arguments, error.instance_path().as_str());
+        let known: HashSet<&str> = known_names(self.schema, &steps).into_iter().collect();
+        let given = error.instance().as_object();
+        let unknown = given.into_iter().flat_map(|given| given.keys().take(MAX_GIVEN)).map(String::as_str);
+        let mistaken = nearest(name, unknown.filter(|given| !known.contains(given)));
+        // `required` is a list; what makes others necessary is a map.
+        let rules = self.schema.pointer(error.schema_path().as_str()).and_then(Json::as_object);
+        let makes_necessary = |(other, names): &(&String, &Json)| {
+            let listed = names.as_array().is_some_and(|names| names.iter().any(|needed| needed.as_str() == Some(name)));
+            listed && given.is_some_and(|given| given.contains_key(*other))
+        };
+        Violation::Missing {
+            at: path(&steps),
+            name: name.to_owned(),
+            mistaken: mistaken.map(ToOwned::to_owned),
+            needed_with: rules.and_then(|rules| rules.iter().find(makes_necessary)).map(|(other, _)| other.clone()),
+        }
+    }
+
+    fn unknown(&self, error: &ValidationError<'_>, unexpected: &[String], valid: Vec<&str>) -> Violation {
+        let meant = |(index, name): (usize, &String)| {
+            let near = if index < UNKNOWN { nearest(name, valid.iter().copied()) } else { None };
+            (name.clone(), near.map(ToOwned::to_owned))
+        };
+        Violation::Unknown {
+            at: self.place(error),
+            names: unexpected.iter().enumerate().map(meant).collect(),
+            // Those beyond are only counted.
+            valid: valid.into_iter().enumerate().map(|(index, name)| if index < LISTED { quoted(name) } else { String::new() }).collect(),
+        }
+    }
+
+    /// None of several alternatives fits: what is wrong with the one that was probably meant, or which there are.
+    fn alternatives(
+        &self,
+        error: &ValidationError<'_>,
+        branches: &[Vec<ValidationError<'static>>],
+        level: usize,
+        found: &mut Vec<Violation>,
+    ) {
+        let here = error.instance_path().as_str();
+        let about_itself = |branch: &&Vec<ValidationError<'static>>| branch.iter().any(|inner| is_about(inner, here));
+        let all: Vec<_> = branches.iter().collect();
+        if let Some(violation) = self.combined(&all, |inner| is_about(inner, here)) {
+            found.push(violation);
+            return;
+        }
+        let near: Vec<_> = branches.iter().filter(|branch| !branch.is_empty() && !about_itself(branch)).collect();
+        // What tells alternatives from each other is mostly a field with a fixed value.
+        let same_tag: Vec<_> = near.iter().copied().filter(|branch| !branch.iter().any(|inner| is_tag(inner, here))).collect();
+        let nearest = match (near.as_slice(), same_tag.as_slice()) {
+            ([only], _) | (_, [only]) => Some(*only),
+            _ => None,
+        };
+        if let Some(branch) = nearest
+            && level < MAX_LEVELS
+        {
+            branch.iter().take(READ).for_each(|inner| self.read(inner, level + 1, found));
+            return;
+        }
+        let violation = self.missing_alternatives(error, &near).or_else(|| {
+            let tag = near.first()?.iter().find(|inner| is_tag(inner, here))?.instance_path().as_str();
+            self.combined(&near, |inner| is_tag(inner, here) && inner.instance_path().as_str() == tag)
+        });
+        found.push(violation.unwrap_or_else(|| self.other(error, &self.summaries(error), &typed(error.instance()))));
+    }
+
+    /// One violation for all branches, where each has one that says which values it takes.
+    fn combined(&self, branches: &[&Vec<ValidationError<'static>>], fits: impl Fn(&ValidationError<'_>) -> bool) -> Option<Violation> {
+        let violations: Option<Vec<_>> = branches.iter().map(|branch| branch.iter().find(|inner| fits(inner))).collect();
+        let violations = violations?;
+        let first = violations.first()?;
+        let mut seen = HashSet::new();
+        let all = violations.iter().filter_map(|inner| choices(inner.kind())).flatten();
+        let all: Vec<_> = all.filter(|choice| seen.insert(choice.clone())).collect();
+        let is_type = violations.iter().any(|inner| matches!(inner.kind(), Kind::Type { .. }));
+        let value = first.instance();
+        Some(if is_type { self.other(first, &any_of(&all), &typed(value)) } else { self.other(first, &one_of(&all), &literal(value)) })
+    }
+
+    /// `a` or `b` must be there, and neither is.
+    fn missing_alternatives(&self, error: &ValidationError<'_>, branches: &[&Vec<ValidationError<'static>>]) -> Option<Violation> {
+        let name = |branch: &&Vec<ValidationError<'static>>| match branch.as_slice() {
+            [only] if only.instance_path().as_str() == error.instance_path().as_str() => match only.kind() {
+                Kind::Required { property } => Some(literal(property)),
+                _ => None,
+            },
+            _ => None,
+        };
+        let names: Option<Vec<_>> = branches.iter().map(name).collect();
+        let names = names.filter(|names| !names.is_empty())?;
+        let place = self.place(error);
+        let place = if place.is_empty() { place } else { format!(" in {place}") };
+        Some(Violation::Other(format!("missing required parameter {}{place}", any_of(&names))))
+    }
+
+    fn summaries(&self, error: &ValidationError<'_>) -> String {
+        let parts = self.schema.pointer(error.schema_path().as_str()).and_then(Json::as_array);
+        let parts = parts.map_or(&[][..], Vec::as_slice);
+        let mut all: Vec<_> = parts.iter().take(ALTERNATIVES).map(|part| summary(self.schema, part)).collect();
+        all.dedup();
+        match parts.len().saturating_sub(ALTERNATIVES) {
+            _ if all.is_empty() => "one of several alternatives".to_owned(),
+            0 => any_of(&all),
+            more => format!("{} and {more} more", all.join(", ")),
+        }
+    }
+}
+
+/// Whether a violation says which values are taken at this place.
+fn is_about(error: &ValidationError<'_>, here: &str) -> bool {
+    matches!(error.kind(), Kind::Type { .. } | Kind::Enum { .. } | Kind::Constant { .. }) && error.instance_path().as_str() == here
+}
+
+/// Whether a violation is of a field with a fixed value, right inside of the value at this place.
+fn is_tag(error: &ValidationError<'_>, here: &str) -> bool {
+    let inside = error.instance_path().as_str().strip_prefix(here).and_then(|rest| rest.strip_prefix('/'));
+    matches!(error.kind(), Kind::Enum { .. } | Kind::Constant { .. }) && inside.is_some_and(|name| !name.contains('/'))
+}

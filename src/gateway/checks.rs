@@ -1,0 +1,71 @@
+//! Calls and results against the schemas that their tools were approved with.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::{Map, Value as Json};
+
+use super::core::Core;
+use super::options::GatewayOptions;
+use crate::bridge::{ArgumentChecks, Checks, OutputChecks, ToolSchemas};
+use crate::config::{ArgumentCheck, SchemaViolations, ServerDefinition};
+use crate::error::Result;
+use crate::trust::Standing;
+
+/// How they are checked, of servers whose config does not say.
+pub(super) struct CheckDefaults {
+    /// Compiled once a gateway, whichever run calls.
+    schemas: Arc<ToolSchemas>,
+    arguments: ArgumentCheck,
+    results: SchemaViolations,
+}
+
+impl CheckDefaults {
+    pub(super) fn new(options: &GatewayOptions) -> Self {
+        Self { schemas: Arc::default(), arguments: options.argument_checks, results: options.schema_violations }
+    }
+}
+
+impl Core {
+    /// The checks of all servers, as they are configured now.
+    pub(super) fn checks(&self) -> Checks {
+        Checks { arguments: self.argument_checks(), results: self.output_checks() }
+    }
+
+    fn argument_checks(&self) -> ArgumentChecks {
+        let modes = self.modes(|server| server.argument_checks.unwrap_or(self.checks.arguments));
+        ArgumentChecks::new(Arc::clone(&self.checks.schemas), modes)
+    }
+
+    fn output_checks(&self) -> OutputChecks {
+        let modes = self.modes(|server| server.schema_violations.unwrap_or(self.checks.results));
+        OutputChecks::new(Arc::clone(&self.checks.schemas), modes)
+    }
+
+    fn modes<T>(&self, mode: impl Fn(&ServerDefinition) -> T) -> BTreeMap<String, T> {
+        self.registry.servers().iter().map(|server| (server.name.clone(), mode(server))).collect()
+    }
+
+    /// Checks the arguments of a call without a guest, before anybody is asked and anything is connected, and hands them back. What
+    /// cannot be called is refused on its way, where it is said why.
+    pub(super) fn check_arguments(&self, server: &str, tool: &str, arguments: Map<String, Json>) -> Result<Map<String, Json>> {
+        let definition = self.registry.server(server).ok().filter(|definition| definition.filter.admits(tool));
+        let Some(manifest) = definition.and_then(|definition| self.usable(&definition).ok()) else { return Ok(arguments) };
+        let checked = self.argument_checks().check(server, &manifest, tool, arguments);
+        let (arguments, warning) = checked.map_err(|error| self.redacted(error))?;
+        warning.into_iter().for_each(|warning| self.events.warn(warning));
+        Ok(arguments)
+    }
+
+    /// Checks the result of a call without a guest. What there is to say of it is an event.
+    pub(super) fn check_result(&self, server: &str, tool: &str, result: &Json) -> Result<()> {
+        let definition = self.registry.server(server)?;
+        // Taken back while the call was pending: the answer is no worse for that.
+        let Standing::Full(manifest) = self.standing(&definition)? else { return Ok(()) };
+        let checked = self.output_checks().check(server, &manifest, tool, result).map_err(|error| self.redacted(error))?;
+        if let Some(warning) = checked {
+            self.events.warn(warning);
+        }
+        Ok(())
+    }
+}
