@@ -1,0 +1,100 @@
+//! The modules that are no server's: `host:mcp`, and the agent's own.
+
+use super::text::{comment, is_plain, quoted};
+use super::{DeclarationStyle, Failures, INDENT};
+use crate::catalog::is_identifier;
+
+/// A function of an agent's own module.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AgentFunction {
+    pub name: String,
+    pub description: Option<String>,
+    /// One TypeScript function type, checked by the caller: `(a: number, b: number) => number`.
+    pub signature: Option<String>,
+}
+
+const MCP_FUNCTIONS: &str = r#"  /** Calls a tool by its raw name. Throws an Error with `code` unless the server answered; a tool's own failure has `isError`. */
+  export function call(server: string, tool: string, input?: Record<string, unknown>): ToolResult;
+  /** The tools that match a few words, the best first. */
+  export function search(query: string, options?: { limit?: number; servers?: string[] }): Match[];
+  /** Declarations as text, of a module ("weather", "host:mcp-weather") or a function ("weather.get_forecast"). */
+  export function describe(what: string): string;
+  /** All tools, or one server's. */
+  export function tools(server?: string): Tool[];
+  /** What can be read: resources, and templates of them. */
+  export function resources(server?: string): ResourceEntry[];
+  /** Reads a resource; a list where it has several parts, null for none. */
+  export function read(server: string, uri: string): Resource | Resource[] | null;
+  export function prompts(server?: string): PromptEntry[];
+  /** A prompt, filled in. */
+  export function prompt(server: string, name: string, input?: Record<string, string | number | boolean | null>): PromptResult;
+"#;
+
+/// Of `bridge`: modules, offers and shape.
+const MCP_TYPES: &str = r#"  /** As the server sent it. */
+  export interface ToolResult { content: unknown[]; structuredContent?: unknown; isError: boolean; meta?: unknown }
+  export interface Match { server: string; tool: string; module: string; identifier: string; signature: string; purpose: string; score: number }
+  /** `name` for `call`; `identifier` is what the server's module exports. */
+  export interface Tool { server: string; name: string; identifier: string; description?: string; inputSchema: unknown; outputSchema?: unknown }
+  /** `uri`, or `uriTemplate` in its place. */
+  export interface ResourceEntry { server: string; uri?: string; uriTemplate?: string; name: string; title?: string; description?: string; mimeType?: string }
+  export type Resource = { uri: string; mimeType?: string; text: string; data?: undefined } | { uri: string; mimeType?: string; data: Uint8Array; text?: undefined };
+  export interface PromptEntry { server: string; name: string; title?: string; description?: string; arguments: { name: string; title?: string; description?: string; required?: boolean }[] }
+  /** `content`: as a tool's result without a schema: text, JSON, bytes, a resource or a link. */
+  export interface PromptResult { description?: string; messages: { role: string; content: unknown }[] }
+"#;
+
+/// The module `host:mcp`: any tool by its raw name, search, resources and prompts. It is the same for every run: its functions throw
+/// whatever becomes of failed calls elsewhere.
+///
+/// ```
+/// # use hyperlight_mcp::catalog::{DeclarationStyle, Failures, Wording, declare_mcp};
+/// # use hyperlight_mcp::trust::{sanitise_line, sanitise_text};
+/// # let wording = Wording { text: sanitise_text, line: sanitise_line, max_chars: 2_000 };
+/// let text = declare_mcp(&DeclarationStyle { wording, failures: Failures::Returned });
+/// assert!(text.contains("export function describe(what: string): string;"));
+/// ```
+#[must_use]
+pub fn declare_mcp(style: &DeclarationStyle) -> String {
+    // Whether errors are returned elsewhere is worth a word here.
+    let about = match style.failures {
+        Failures::Returned => "/** All servers. Unlike theirs, these functions throw where they fail. */\n",
+        Failures::Thrown => "/** All servers. */\n",
+    };
+    let default = default_export("host:mcp", "all");
+    format!("{about}declare module \"host:mcp\" {{\n{MCP_FUNCTIONS}{MCP_TYPES}{default}}}\n")
+}
+
+/// A module of the agent's own. `name` is without `host:`. A function whose name is no identifier is left out: it cannot be imported.
+///
+/// ```
+/// use hyperlight_mcp::catalog::{AgentFunction, declare_agent_module};
+///
+/// let add = AgentFunction { name: "add".into(), description: Some("The sum.".into()), signature: Some("(a: number, b: number) => number".into()) };
+/// let text = declare_agent_module("math", None, &[add]);
+/// assert!(text.contains("/** The sum. */\n  export const add: (a: number, b: number) => number;"), "{text}");
+/// ```
+#[must_use]
+pub fn declare_agent_module(name: &str, purpose: Option<&str>, functions: &[AgentFunction]) -> String {
+    let specifier = format!("host:{name}");
+    let mut text = comment(purpose.unwrap_or_default(), "");
+    text.push_str(&format!("declare module {} {{\n", quoted(&specifier)));
+    let mut seen = std::collections::BTreeSet::new();
+    for function in functions {
+        if !is_identifier(&function.name) || !is_plain(&function.name) || !seen.insert(function.name.as_str()) {
+            continue;
+        }
+        text.push_str(&comment(function.description.as_deref().unwrap_or_default(), INDENT));
+        let signature = function.signature.as_deref().unwrap_or("(...args: any[]) => any");
+        // A signature may end in a comment.
+        let end = if signature.contains("//") { "\n" } else { "" };
+        text.push_str(&format!("{INDENT}export const {}: {signature}{end};\n", function.name));
+    }
+    let all = (0..).map(|number| format!("all{}", "_".repeat(number))).find(|name| !seen.contains(name.as_str())).unwrap_or_default();
+    text + &default_export(&specifier, &all) + "}\n"
+}
+
+/// An object of all functions, as every module has it by default.
+pub(super) fn default_export(specifier: &str, name: &str) -> String {
+    format!("{INDENT}const {name}: Omit<typeof import({}), \"default\">;\n{INDENT}export default {name};\n", quoted(specifier))
+}

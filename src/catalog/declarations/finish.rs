@@ -1,0 +1,165 @@
+//! What can be done once all definitions of a schema are known: no circles that TypeScript refuses, no combinations that it gives up on,
+//! no names for what is shorter than a name.
+
+use super::types::{Definition, Object, Type, intersection, union};
+
+/// More ways to combine alternatives are not written down; TypeScript's own limit is 100,000.
+const MAX_COMBINATIONS: usize = 1_000;
+const MAX_CHAIN: usize = 64;
+/// What is spelled out in place of a name, in characters.
+const MAX_INLINE: usize = 40;
+
+/// Makes the definitions of a schema fit to be printed. The first one is the schema itself and stays.
+pub(super) fn finish(mut definitions: Vec<Definition>) -> Vec<Definition> {
+    break_circles(&mut definitions);
+    let mut counts = vec![None; definitions.len()];
+    for id in 0..definitions.len() {
+        combinations_of(id, &definitions, &mut counts, 0);
+    }
+    for definition in &mut definitions {
+        limit(&mut definition.value, &counts);
+    }
+    let inline: Vec<Type> = (0..definitions.len()).map(|id| substitute(id, &definitions)).collect();
+    for definition in &mut definitions {
+        definition.value = rewrite(std::mem::replace(&mut definition.value, Type::Unknown), &|id| inline[id].clone());
+    }
+    definitions
+}
+
+/// A type with its names replaced, and put together again.
+pub(super) fn rewrite(value: Type, name: &impl Fn(usize) -> Type) -> Type {
+    match value {
+        Type::Named(id) => name(id),
+        Type::Union(members) => union(members.into_iter().map(|member| rewrite(member, name))),
+        Type::Intersection(members) => intersection(members.into_iter().map(|member| rewrite(member, name))),
+        mut other => {
+            for child in other.children_mut() {
+                *child = rewrite(std::mem::replace(child, Type::Unknown), name);
+            }
+            other
+        }
+    }
+}
+
+/// `type A = B; type B = A | null` is no type: those in such a circle become the widest.
+fn break_circles(definitions: &mut [Definition]) {
+    let mut leads_to: Vec<Vec<usize>> = vec![Vec::new(); definitions.len()];
+    let mut comes_from = leads_to.clone();
+    for (id, definition) in definitions.iter().enumerate() {
+        definition.value.direct_names(&mut leads_to[id]);
+        for next in &leads_to[id] {
+            comes_from[*next].push(id);
+        }
+    }
+    let ends = without_ends(&leads_to, &comes_from);
+    let beginnings = without_ends(&comes_from, &leads_to);
+    for (id, definition) in definitions.iter_mut().enumerate() {
+        if ends[id] && beginnings[id] {
+            definition.value = Type::Unknown;
+        }
+    }
+}
+
+/// What remains once everything that leads nowhere is taken away, again and again.
+fn without_ends(leads_to: &[Vec<usize>], comes_from: &[Vec<usize>]) -> Vec<bool> {
+    let mut left: Vec<usize> = leads_to.iter().map(Vec::len).collect();
+    let mut remains = vec![true; leads_to.len()];
+    let mut ends: Vec<usize> = (0..left.len()).filter(|id| left[*id] == 0).collect();
+    while let Some(end) = ends.pop() {
+        remains[end] = false;
+        for before in &comes_from[end] {
+            left[*before] -= 1;
+            if left[*before] == 0 {
+                ends.push(*before);
+            }
+        }
+    }
+    remains
+}
+
+/// How many alternatives TypeScript sees in a definition, once it has multiplied out.
+fn combinations_of(id: usize, definitions: &[Definition], counts: &mut Vec<Option<usize>>, chain: usize) -> usize {
+    if let Some(known) = counts[id] {
+        return known;
+    }
+    if chain > MAX_CHAIN {
+        return MAX_COMBINATIONS;
+    }
+    let mut names = Vec::new();
+    definitions[id].value.direct_names(&mut names);
+    for name in names {
+        combinations_of(name, definitions, counts, chain + 1);
+    }
+    let count = combinations(&definitions[id].value, counts);
+    counts[id] = Some(count);
+    count
+}
+
+fn combinations(value: &Type, counts: &[Option<usize>]) -> usize {
+    match value {
+        Type::Named(id) => counts[*id].unwrap_or(MAX_COMBINATIONS),
+        Type::Union(members) => members.iter().map(|member| combinations(member, counts)).fold(0, usize::saturating_add),
+        Type::Intersection(members) => limited(members, counts).1,
+        Type::Boolean | Type::Bytes => 2,
+        _ => 1,
+    }
+}
+
+/// Which members of an intersection are kept, and the combinations that they make. A member that is left out only widens.
+fn limited(members: &[Type], counts: &[Option<usize>]) -> (Vec<usize>, usize) {
+    let mut order: Vec<(usize, usize)> = members.iter().map(|member| combinations(member, counts)).enumerate().collect();
+    order.sort_by_key(|(_, count)| *count);
+    let (mut kept, mut product) = (Vec::new(), 1_usize);
+    for (index, count) in order {
+        let next = product.saturating_mul(count);
+        if next <= MAX_COMBINATIONS || kept.is_empty() {
+            kept.push(index);
+            product = next;
+        }
+    }
+    (kept, product)
+}
+
+fn limit(value: &mut Type, counts: &[Option<usize>]) {
+    if let Type::Intersection(members) = value {
+        let (kept, _) = limited(members, counts);
+        let mut index = 0;
+        members.retain(|_| {
+            index += 1;
+            kept.contains(&(index - 1))
+        });
+    }
+    value.children_mut().into_iter().for_each(|child| limit(child, counts));
+}
+
+/// What stands where a definition is named: itself, or its name.
+fn substitute(id: usize, definitions: &[Definition]) -> Type {
+    let mut id = id;
+    for _ in 0..definitions.len() {
+        match &definitions[id].value {
+            Type::Named(next) => id = *next,
+            _ => break,
+        }
+    }
+    let value = &definitions[id].value;
+    if id != 0 && is_short(value) { value.clone() } else { Type::Named(id) }
+}
+
+fn is_short(value: &Type) -> bool {
+    match value {
+        Type::Array(item) => item.is_leaf(),
+        Type::Union(members) => members.iter().all(Type::is_leaf) && members.iter().map(length).sum::<usize>() <= MAX_INLINE,
+        Type::Object(Object { properties, index: Some(index), prefixes, .. }) => {
+            properties.is_empty() && prefixes.is_empty() && index.is_leaf()
+        }
+        other => other.is_leaf() && length(other) <= MAX_INLINE,
+    }
+}
+
+fn length(leaf: &Type) -> usize {
+    match leaf {
+        Type::StringLiteral(text) | Type::NumberLiteral(text) => text.len() + 5,
+        Type::Bytes => 20,
+        _ => 9,
+    }
+}

@@ -1,0 +1,216 @@
+//! Tools as TypeScript: what a model reads before it writes code.
+//!
+//! One `declare module "host:mcp-<server>"` a server. A type is never narrower than its schema: every value that is valid under the
+//! schema is assignable to the type, and what TypeScript cannot say (ranges, patterns, conditions, absurd depth) is said wider, in the
+//! comment where that is short. Objects are open as TypeScript's are: what a schema says nothing about may be there, though a literal
+//! written in place is checked for names that are not declared, which is how a misspelt one is found. Nothing is fetched for a schema,
+//! and its text cannot leave the comment or the literal in which it stands.
+
+mod builtin;
+mod convert;
+mod document;
+mod finish;
+mod kinds;
+mod module;
+mod notes;
+mod print;
+mod signature;
+mod text;
+mod types;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, HashSet};
+
+use serde_json::Value as Json;
+
+pub use self::builtin::{AgentFunction, declare_agent_module, declare_mcp};
+pub use self::signature::signature;
+
+use self::convert::{Direction, convert};
+use self::finish::finish;
+use self::kinds::Kinds;
+use self::module::{Module, pascal};
+use self::print::Printer;
+use self::text::{comment, quoted};
+use self::types::{Definition, Type};
+use super::{Manifest, Tool, Wording, assign_identifiers};
+
+/// What becomes of a call that fails: the sandbox option `toolErrors`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Failures {
+    /// `{ error, code? }` is returned, and declared.
+    #[default]
+    Returned,
+    /// An `Error` is thrown: nothing to declare.
+    Thrown,
+}
+
+/// How declarations are written.
+#[derive(Debug, Clone, Copy)]
+pub struct DeclarationStyle {
+    /// How servers' texts are made fit to be read.
+    pub wording: Wording,
+    pub failures: Failures,
+}
+
+const INDENT: &str = "  ";
+const TOOL_ERROR: &str = "  /** A call that failed; `code` unless the tool itself said so. */
+  export interface ToolError { error: string; code?: string }
+";
+/// What `bridge::shape` makes of a result: its only text, or that text's JSON; an image, a resource, a link; several of them; nothing.
+const TOOL_OUTPUT: &str =
+    "  /** Text, the JSON object or array that a text is, bytes, a resource or a link; a list of several; null for nothing. */
+  export type ToolOutput = ToolContent | ToolContent[] | number | boolean | null;
+  export type ToolContent = string | { mimeType: string; data: Uint8Array } | { uri: string; mimeType?: string; text: string } \
+| { uri: string; mimeType?: string; data: Uint8Array } | { uri: string; name: string; [key: string]: unknown } | Record<string, unknown> \
+| unknown[];
+";
+
+/// A server's module: `declare module "host:mcp-<server>" { … }`, which compiles alone and beside others.
+///
+/// ```
+/// use hyperlight_mcp::catalog::{DeclarationStyle, Failures, Manifest, Tool, Wording, declare_server};
+/// use hyperlight_mcp::trust::{sanitise_line, sanitise_text};
+/// use serde_json::json;
+///
+/// let input_schema = json!({ "type": "object", "properties": { "location": { "type": "string" } }, "required": ["location"] });
+/// let tool = Tool { name: "get-forecast".into(), title: None, description: Some("The weather.".into()), input_schema,
+///     output_schema: None, annotations: None, execution: None };
+/// let manifest = Manifest { tools: vec![tool], ..Manifest::default() };
+/// let style = DeclarationStyle {
+///     wording: Wording { text: sanitise_text, line: sanitise_line, max_chars: 2_000 },
+///     failures: Failures::Returned,
+/// };
+/// let text = declare_server("weather", &manifest, &style);
+/// assert!(text.contains("export interface GetForecastInput { location: string }"), "{text}");
+/// assert!(text.contains("export function get_forecast(input: GetForecastInput): ToolOutput | ToolError;"), "{text}");
+/// ```
+#[must_use]
+pub fn declare_server(server: &str, manifest: &Manifest, style: &DeclarationStyle) -> String {
+    declare(server, manifest, style, |_| true)
+}
+
+/// The same module with this one function (by its raw name) and the types that it needs; `None` where there is no such tool.
+///
+/// ```
+/// # use hyperlight_mcp::catalog::{DeclarationStyle, Failures, Manifest, Wording, declare_tool};
+/// # use hyperlight_mcp::trust::{sanitise_line, sanitise_text};
+/// # let wording = Wording { text: sanitise_text, line: sanitise_line, max_chars: 2_000 };
+/// let style = DeclarationStyle { wording, failures: Failures::Thrown };
+/// assert_eq!(declare_tool("weather", &Manifest::default(), "get-forecast", &style), None);
+/// ```
+#[must_use]
+pub fn declare_tool(server: &str, manifest: &Manifest, tool: &str, style: &DeclarationStyle) -> Option<String> {
+    manifest.tool(tool).map(|_| declare(server, manifest, style, |known| known.name == tool))
+}
+
+fn declare(server: &str, manifest: &Manifest, style: &DeclarationStyle, wanted: impl Fn(&Tool) -> bool) -> String {
+    let identifiers = assign_identifiers(manifest.tools.iter().map(|tool| tool.name.as_str()));
+    let mut seen = HashSet::new();
+    // Of two that share a name, calls mean the first.
+    let tools: Vec<&Tool> = manifest.tools.iter().filter(|tool| seen.insert(tool.name.as_str())).collect();
+    let mut module = Module::new(identifiers.values().map(String::as_str));
+    let names = type_names(&tools, &identifiers, &mut module);
+    let mut functions = String::new();
+    let (mut definitions, mut printed) = (String::new(), 0);
+    let mut unstructured = false;
+    for (tool, (input_name, output_name)) in tools.into_iter().zip(names).filter(|(tool, _)| wanted(tool)) {
+        let input = input_types(tool, &input_name, style);
+        let optional = accepts_nothing(&input[0].value, &input, 0);
+        module.add(input);
+        let output = tool.output_schema.as_ref().map(|schema| types_of(schema, &output_name, Kinds::ALL, Direction::Output, style));
+        unstructured |= output.is_none();
+        let output = output.map_or_else(
+            || "ToolOutput".to_owned(),
+            |output| {
+                module.add(output);
+                output_name
+            },
+        );
+        let printer = Printer { definitions: &module.definitions };
+        for definition in &module.definitions[printed..] {
+            definitions.push_str(&printer.definition(definition, INDENT));
+        }
+        printed = module.definitions.len();
+        let error = if style.failures == Failures::Returned { " | ToolError" } else { "" };
+        functions.push_str(&comment(&description(tool, style), INDENT));
+        let (identifier, mark) = (&identifiers[&tool.name], if optional { "?" } else { "" });
+        functions.push_str(&format!("{INDENT}export function {identifier}(input{mark}: {input_name}): {output}{error};\n"));
+    }
+    let mut text = manifest.instructions.as_deref().map(|text| comment(&purpose(text, style), "")).unwrap_or_default();
+    text.push_str(&format!("declare module {} {{\n{functions}{definitions}", quoted(&module_specifier(server))));
+    for (needed, shared) in [(unstructured, TOOL_OUTPUT), (style.failures == Failures::Returned, TOOL_ERROR)] {
+        text.push_str(if needed { shared } else { "" });
+    }
+    let all = module.name("all");
+    text + &builtin::default_export(&module_specifier(server), &all) + "}\n"
+}
+
+fn module_specifier(server: &str) -> String {
+    format!("host:mcp-{server}")
+}
+
+/// The names of each tool's input and output. They are the same whichever tool is declared.
+fn type_names(tools: &[&Tool], identifiers: &BTreeMap<String, String>, module: &mut Module) -> Vec<(String, String)> {
+    // A name is taken for the output also where a tool has none, so that it never moves.
+    tools
+        .iter()
+        .map(|tool| {
+            let base = pascal(&identifiers[&tool.name], "Tool");
+            (module.name(&format!("{base}Input")), module.name(&format!("{base}Output")))
+        })
+        .collect()
+}
+
+fn types_of(schema: &Json, name: &str, kinds: Kinds, direction: Direction, style: &DeclarationStyle) -> Vec<Definition> {
+    finish(convert(schema, name, kinds, direction, &style.wording))
+}
+
+/// An input names all that a model should pass: where all of it is optional as well, a name that is none of them is a mistake.
+fn input_types(tool: &Tool, name: &str, style: &DeclarationStyle) -> Vec<Definition> {
+    let mut types = types_of(&tool.input_schema, name, Kinds::OBJECT, Direction::Input, style);
+    if let Type::Object(input) = &mut types[0].value {
+        input.open = false;
+    }
+    types
+}
+
+/// Whether `{}`, which is what no argument means, may be of a type.
+fn accepts_nothing(value: &Type, definitions: &[Definition], depth: usize) -> bool {
+    const MAX_DEPTH: usize = 16;
+    let within = |member: &Type| accepts_nothing(member, definitions, depth + 1);
+    match value {
+        _ if depth > MAX_DEPTH => true,
+        Type::Unknown => true,
+        Type::Object(object) => object.properties.iter().all(|property| property.optional),
+        Type::Union(members) => members.iter().any(within),
+        Type::Intersection(members) => members.iter().all(within),
+        Type::Named(id) => within(&definitions[*id].value),
+        _ => false,
+    }
+}
+
+fn purpose(text: &str, style: &DeclarationStyle) -> String {
+    const ENOUGH: usize = 2_000;
+    // Headings are for people.
+    let text = text[..text.floor_char_boundary(ENOUGH)].trim_start_matches(['#', ' ', '\n']);
+    style.wording.purpose(text)
+}
+
+/// What a tool is for, and how far it can be trusted to do no more.
+fn description(tool: &Tool, style: &DeclarationStyle) -> String {
+    let text = tool.description.as_deref().or(tool.title.as_deref()).unwrap_or_default();
+    let text = notes::sanitised(&style.wording, text);
+    let hints = notes::hints(tool.annotations.as_ref());
+    if hints.is_empty() {
+        return text;
+    }
+    let separator = match text.chars().next_back() {
+        _ if text.contains('\n') => "\n",
+        Some(last) if last.is_alphanumeric() || last == ')' => ". ",
+        _ => " ",
+    };
+    format!("{text}{separator}{}", hints.join(" "))
+}

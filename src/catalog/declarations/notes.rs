@@ -1,0 +1,214 @@
+//! What a schema says in words, and what types cannot: descriptions, defaults, ranges, formats. Short, as a model pays for each token.
+
+use serde_json::{Map, Value as Json};
+
+use super::text::shown;
+use crate::catalog::Wording;
+
+/// All comments of one schema together, in bytes; what would come after has none.
+const MAX_ALL_BYTES: usize = 256 * 1024;
+const MAX_VALUE_CHARS: usize = 120;
+const MAX_FACT_CHARS: usize = 120;
+const MAX_EXAMPLES: usize = 3;
+
+/// Writes the comments of one schema.
+pub(super) struct Notes<'a> {
+    wording: &'a Wording,
+    left: usize,
+}
+
+impl<'a> Notes<'a> {
+    pub(super) fn new(wording: &'a Wording) -> Self {
+        Self { wording, left: MAX_ALL_BYTES }
+    }
+
+    /// The comment of a schema; `None` where it says nothing.
+    pub(super) fn of(&mut self, schema: &Json) -> Option<String> {
+        let fields = schema.as_object()?;
+        let mut text = self.description(fields).unwrap_or_default();
+        let facts = facts(fields);
+        if !facts.is_empty() {
+            let facts = self.wording.one_line(&facts.join(", "), MAX_FACT_CHARS * 4);
+            text = if text.is_empty() { facts } else { format!("{text} ({facts})") };
+        }
+        let tags = self.tags(fields);
+        if !tags.is_empty() {
+            // One line where all is short.
+            let separator = if text.contains('\n') { '\n' } else { ' ' };
+            text = format!("{text}{separator}{}", tags.join(" "));
+        }
+        let text = text.trim();
+        self.left = self.left.checked_sub(text.len()).unwrap_or_default();
+        (!text.is_empty() && self.left > 0).then(|| text.to_owned())
+    }
+
+    fn description(&self, fields: &Map<String, Json>) -> Option<String> {
+        let text = |keyword: &str| fields.get(keyword).and_then(Json::as_str).filter(|text| !text.trim().is_empty());
+        // A title alone is mostly the name once more.
+        let text = text("description")?;
+        Some(sanitised(self.wording, text))
+    }
+
+    fn tags(&self, fields: &Map<String, Json>) -> Vec<String> {
+        let mut tags = Vec::new();
+        let mut tag = |name: &str, value: &Json| {
+            if let Some(value) = shown(value, MAX_VALUE_CHARS) {
+                tags.push(format!("@{name} {}", self.wording.one_line(&value, MAX_VALUE_CHARS)));
+            }
+        };
+        // `null` is what many generators write for "none".
+        if let Some(value) = fields.get("default").filter(|value| !value.is_null()) {
+            tag("default", value);
+        }
+        let examples = fields.get("examples").and_then(Json::as_array).map(Vec::as_slice).unwrap_or_default();
+        let example = fields.get("example").filter(|_| examples.is_empty());
+        for value in examples.iter().take(MAX_EXAMPLES).chain(example) {
+            tag("example", value);
+        }
+        if fields.get("deprecated") == Some(&Json::Bool(true)) {
+            tags.push("@deprecated".to_owned());
+        }
+        tags
+    }
+}
+
+/// A description, whole as far as descriptions go.
+pub(super) fn sanitised(wording: &Wording, text: &str) -> String {
+    // Cut twice: the first spares the second the work.
+    let enough = wording.max_chars.saturating_mul(8);
+    wording.description(&text[..text.floor_char_boundary(enough)]).trim().to_owned()
+}
+
+/// What the type does not say.
+fn facts(fields: &Map<String, Json>) -> Vec<String> {
+    let mut facts = own_facts(fields);
+    // `items` and the one choice besides null have no place of their own for a comment.
+    if let Some(Json::Object(items)) = fields.get("items") {
+        let each = own_facts(items);
+        if !each.is_empty() {
+            facts.push(format!("each: {}", each.join(", ")));
+        }
+    }
+    for keyword in ["anyOf", "oneOf"] {
+        let members = fields.get(keyword).and_then(Json::as_array).map(Vec::as_slice).unwrap_or_default();
+        let mut members = members.iter().filter(|member| member.get("type").and_then(Json::as_str) != Some("null"));
+        if let (Some(Json::Object(one)), None) = (members.next(), members.next()) {
+            facts.extend(own_facts(one));
+        }
+    }
+    facts
+}
+
+fn own_facts(fields: &Map<String, Json>) -> Vec<String> {
+    let mut facts = Vec::new();
+    let is_integer = match fields.get("type") {
+        Some(Json::String(name)) => name == "integer",
+        Some(Json::Array(names)) => names.iter().any(|name| name == "integer") && names.iter().all(|name| name != "number"),
+        _ => false,
+    };
+    if is_integer {
+        facts.push("integer".to_owned());
+    }
+    facts.extend(range(fields));
+    facts.extend(span(fields, "minLength", "maxLength", "characters"));
+    facts.extend(span(fields, "minItems", "maxItems", "items"));
+    facts.extend(span(fields, "minProperties", "maxProperties", "properties"));
+    if fields.get("uniqueItems") == Some(&Json::Bool(true)) {
+        facts.push("unique".to_owned());
+    }
+    if let Some(step) = fields.get("multipleOf").filter(|step| step.is_number()) {
+        facts.push(format!("multiple of {step}"));
+    }
+    for keyword in ["format", "pattern", "contentEncoding", "contentMediaType"] {
+        let text = fields.get(keyword).and_then(Json::as_str).filter(|text| !text.is_empty() && text.len() <= MAX_FACT_CHARS);
+        facts.extend(text.map(|text| if keyword == "pattern" { format!("pattern {text}") } else { text.to_owned() }));
+    }
+    facts.extend(conditions(fields));
+    facts
+}
+
+/// The conditions that types cannot say, as words where there are few.
+fn conditions(fields: &Map<String, Json>) -> Vec<String> {
+    let has = |keyword: &str| fields.contains_key(keyword);
+    let mut facts = Vec::new();
+    match fields.get("not") {
+        Some(Json::Object(not)) => match (not.get("const"), not.get("enum")) {
+            (Some(value), _) | (None, Some(value)) => facts.extend(shown(value, MAX_VALUE_CHARS).map(|value| format!("not {value}"))),
+            _ => facts.push("with exceptions".to_owned()),
+        },
+        Some(_) => facts.push("with exceptions".to_owned()),
+        None => {}
+    }
+    for keyword in ["dependentRequired", "dependencies"] {
+        for (name, needed) in fields.get(keyword).and_then(Json::as_object).into_iter().flatten().take(4) {
+            let names: Vec<&str> = needed.as_array().into_iter().flatten().filter_map(Json::as_str).take(4).collect();
+            if !names.is_empty() && name.len() <= MAX_FACT_CHARS {
+                facts.push(format!("{name} needs {}", names.join(" and ")));
+            }
+        }
+    }
+    if has("if") && (has("then") || has("else")) || has("dependentSchemas") {
+        facts.push("more conditions".to_owned());
+    }
+    facts
+}
+
+fn range(fields: &Map<String, Json>) -> Option<String> {
+    let number = |keyword: &str| fields.get(keyword).filter(|value| value.is_number());
+    // Draft-04 says by a flag whether a limit itself is allowed.
+    let flag = |keyword: &str| fields.get(keyword) == Some(&Json::Bool(true));
+    let least = match (number("exclusiveMinimum"), number("minimum")) {
+        (Some(limit), _) => Some(format!("> {limit}")),
+        (None, Some(limit)) if flag("exclusiveMinimum") => Some(format!("> {limit}")),
+        (None, Some(limit)) => Some(format!(">= {limit}")),
+        (None, None) => None,
+    };
+    let most = match (number("exclusiveMaximum"), number("maximum")) {
+        (Some(limit), _) => Some(format!("< {limit}")),
+        (None, Some(limit)) if flag("exclusiveMaximum") => Some(format!("< {limit}")),
+        // What generators write for "any safe integer" says nothing.
+        (None, Some(limit)) if limit.as_f64().is_some_and(|limit| limit >= 9_007_199_254_740_991.0) => None,
+        (None, Some(limit)) => Some(format!("<= {limit}")),
+        (None, None) => None,
+    };
+    let least = least.filter(|text| text != ">= -9007199254740991");
+    match (least, most) {
+        (Some(least), Some(most)) => match (least.strip_prefix(">= "), most.strip_prefix("<= ")) {
+            (Some(least), Some(most)) => Some(format!("{least} to {most}")),
+            _ => Some(format!("{least}, {most}")),
+        },
+        (least, most) => least.or(most),
+    }
+}
+
+fn span(fields: &Map<String, Json>, least: &str, most: &str, what: &str) -> Option<String> {
+    let count = |keyword: &str| fields.get(keyword).and_then(Json::as_u64);
+    let one = match what {
+        "properties" => "property",
+        other => other.trim_end_matches('s'),
+    };
+    let of = |number: u64| if number == 1 { one } else { what };
+    match (count(least).filter(|least| *least > 0), count(most)) {
+        (None, None) => None,
+        (Some(least), None) => Some(format!("at least {least} {}", of(least))),
+        (None, Some(most)) => Some(format!("at most {most} {}", of(most))),
+        (Some(least), Some(most)) if least == most => Some(format!("{least} {}", of(least))),
+        (Some(least), Some(most)) => Some(format!("{least} to {most} {what}")),
+    }
+}
+
+/// The annotations of a tool that change how one calls it. They are the server's word.
+pub(super) fn hints(annotations: Option<&Json>) -> Vec<&'static str> {
+    let says = |name: &str| annotations.and_then(|all| all.get(name)).and_then(Json::as_bool);
+    let reads = says("readOnlyHint") == Some(true);
+    [
+        reads.then_some("Read-only."),
+        (!reads && says("destructiveHint") == Some(true)).then_some("Destructive."),
+        (!reads && says("destructiveHint") == Some(false)).then_some("Not destructive."),
+        (!reads && says("idempotentHint") == Some(true)).then_some("Idempotent."),
+        (says("openWorldHint") == Some(true)).then_some("Open world."),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}

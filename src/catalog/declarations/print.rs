@@ -1,0 +1,125 @@
+//! Types as text.
+
+use super::text::{comment, key, quoted};
+use super::types::{Definition, Object, Tuple, Type};
+
+/// An object without comments stays in one line up to here.
+const MAX_LINE: usize = 110;
+const INDENT: &str = "  ";
+
+/// Where a type stands: what must be in parentheses there.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd)]
+enum Place {
+    Alone,
+    InUnion,
+    InIntersection,
+    Element,
+}
+
+/// Writes types that name the definitions of one module.
+pub(super) struct Printer<'a> {
+    pub definitions: &'a [Definition],
+}
+
+impl Printer<'_> {
+    /// A definition with its comment: an interface where it is one object, else a type.
+    pub(super) fn definition(&self, definition: &Definition, indent: &str) -> String {
+        let note = definition.note.as_deref().map(|note| comment(note, indent)).unwrap_or_default();
+        let name = &definition.name;
+        match &definition.value {
+            Type::Object(object) if !is_record(object) => {
+                format!("{note}{indent}export interface {name} {}\n", self.object(object, indent))
+            }
+            value => format!("{note}{indent}export type {name} = {};\n", self.text(value, indent)),
+        }
+    }
+
+    pub(super) fn text(&self, value: &Type, indent: &str) -> String {
+        self.placed(value, indent, Place::Alone)
+    }
+
+    fn placed(&self, value: &Type, indent: &str, place: Place) -> String {
+        let text = match value {
+            Type::Unknown => "unknown".to_owned(),
+            Type::Never => "never".to_owned(),
+            Type::Undefined => "undefined".to_owned(),
+            Type::Null => "null".to_owned(),
+            Type::Boolean => "boolean".to_owned(),
+            Type::Number => "number".to_owned(),
+            Type::String => "string".to_owned(),
+            Type::Bytes => "string | Uint8Array".to_owned(),
+            Type::BooleanLiteral(value) => value.to_string(),
+            Type::NumberLiteral(text) => text.clone(),
+            Type::StringLiteral(text) => quoted(text),
+            Type::Array(item) => format!("{}[]", self.placed(item, indent, Place::Element)),
+            Type::Tuple(tuple) => self.tuple(tuple, indent),
+            Type::Object(object) => self.object_type(object, indent),
+            Type::Union(members) => self.joined(members, " | ", indent, Place::InUnion),
+            Type::Intersection(members) => self.joined(members, " & ", indent, Place::InIntersection),
+            Type::Named(id) => self.definitions.get(*id).map_or_else(|| "unknown".to_owned(), |definition| definition.name.clone()),
+        };
+        let loosest = match value {
+            Type::Union(_) | Type::Bytes => Place::InUnion,
+            Type::Intersection(_) => Place::InIntersection,
+            _ => Place::Element,
+        };
+        if place > loosest { format!("({text})") } else { text }
+    }
+
+    fn joined(&self, members: &[Type], separator: &str, indent: &str, place: Place) -> String {
+        members.iter().map(|member| self.placed(member, indent, place)).collect::<Vec<_>>().join(separator)
+    }
+
+    fn tuple(&self, tuple: &Tuple, indent: &str) -> String {
+        let item = |(index, item): (usize, &Type)| {
+            let text = self.placed(item, indent, if index < tuple.required { Place::Alone } else { Place::Element });
+            if index < tuple.required { text } else { format!("{text}?") }
+        };
+        let mut items: Vec<String> = tuple.items.iter().enumerate().map(item).collect();
+        items.extend(tuple.rest.as_deref().map(|rest| format!("...{}[]", self.placed(rest, indent, Place::Element))));
+        format!("[{}]", items.join(", "))
+    }
+
+    /// An object where a type is expected.
+    fn object_type(&self, object: &Object, indent: &str) -> String {
+        match object.index.as_deref() {
+            Some(Type::Unknown) if is_record(object) => "Record<string, unknown>".to_owned(),
+            Some(Type::Never) if is_record(object) => "Record<string, never>".to_owned(),
+            _ => self.object(object, indent),
+        }
+    }
+
+    /// The braces and what is in them.
+    fn object(&self, object: &Object, indent: &str) -> String {
+        let inner = format!("{indent}{INDENT}");
+        let mut members: Vec<(Option<&str>, String)> = Vec::with_capacity(object.properties.len() + 1);
+        for property in &object.properties {
+            let mark = if property.optional { "?" } else { "" };
+            let member = format!("{}{mark}: {}", key(&property.key), self.text(&property.value, &inner));
+            members.push((property.note.as_deref(), member));
+        }
+        for (prefix, value) in &object.prefixes {
+            members.push((None, format!("[key: `{prefix}${{string}}`]: {}", self.text(value, &inner))));
+        }
+        match &object.index {
+            Some(index) => members.push((None, format!("[key: string]: {}", self.text(index, &inner)))),
+            None if object.is_weak() => members.push((None, "[key: string]: unknown".to_owned())),
+            None => {}
+        }
+        let short = members.iter().map(|(_, member)| member.len() + 2).sum::<usize>() <= MAX_LINE;
+        if short && members.iter().all(|(note, member)| note.is_none() && !member.contains('\n')) {
+            let members: Vec<String> = members.into_iter().map(|(_, member)| member).collect();
+            return format!("{{ {} }}", members.join("; "));
+        }
+        let mut text = "{\n".to_owned();
+        for (note, member) in members {
+            text.push_str(&note.map(|note| comment(note, &inner)).unwrap_or_default());
+            text.push_str(&format!("{inner}{member};\n"));
+        }
+        text + indent + "}"
+    }
+}
+
+fn is_record(object: &Object) -> bool {
+    object.properties.is_empty() && object.prefixes.is_empty()
+}
