@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::Value as Json;
 
 use super::synonyms::is_stop_word;
-use super::words::{chunks, name_chunk, term};
+use super::words::{Chunk, Piece, chunks_of_run, name_chunk, pieces, term};
 use crate::catalog::{Manifest, Tool};
 
 /// How a part of a tool counts. Its words count `weight` each, less where there are more of them than `usual`, by the share `length`: BM25F's
@@ -34,6 +34,8 @@ const MAX_NAME_BYTES: usize = 256;
 const MAX_SCHEMA_PARTS: usize = 4_000;
 /// The parts of a brand's name in a text (`git` and `hub` of `GitHub`) count less than the name.
 const HUMP_SHARE: f32 = 0.3;
+/// Two neighbours in a tool's name, as one word.
+const PAIR_SHARE: f32 = 0.5;
 
 /// A server's tools as they are searched for. Says nothing of other servers.
 #[derive(Debug)]
@@ -67,6 +69,8 @@ impl Segment {
 #[derive(Default)]
 struct Reader {
     numbers: HashMap<Arc<str>, u32>,
+    /// What words as they stand are, so that each is stemmed once.
+    words: HashMap<Box<str>, u32>,
     terms: Vec<Arc<str>>,
     /// The tool that is being read: numbers, and how much each counts; a term may come often.
     found: Vec<(u32, f32)>,
@@ -93,15 +97,22 @@ impl Reader {
 
     fn name(&mut self, field: &Field, name: &str) {
         let start = self.found.len();
-        self.words_of_name(cut(name, MAX_NAME_BYTES));
+        let parts = self.words_of_name(name);
+        // `pullrequest` of `create_pull_request`.
+        if parts.len() > 2 {
+            for pair in parts.windows(2) {
+                self.word(&pair.concat(), PAIR_SHARE);
+            }
+        }
         self.settle(field, start);
     }
 
-    fn words_of_name(&mut self, name: &str) {
-        let chunk = name_chunk(name);
+    fn words_of_name(&mut self, name: &str) -> Vec<String> {
+        let chunk = name_chunk(cut(name, MAX_NAME_BYTES));
         for word in chunk.parts.iter().chain(&chunk.whole) {
             self.word(word, 1.0);
         }
+        chunk.parts
     }
 
     fn text(&mut self, field: &Field, text: &str) {
@@ -111,17 +122,25 @@ impl Reader {
     }
 
     fn words_of_text(&mut self, text: &str, most: usize) {
-        for chunk in chunks(cut(text, MAX_TEXT_BYTES)) {
-            let share = if chunk.humps { HUMP_SHARE } else { 1.0 };
-            for part in chunk.parts.iter().filter(|part| !is_stop_word(part)) {
-                self.word(part, share);
-            }
-            if let Some(whole) = &chunk.whole {
-                self.word(whole, 1.0);
+        for piece in pieces(cut(text, MAX_TEXT_BYTES)) {
+            match piece {
+                Piece::Word(word) if is_stop_word(word) => {}
+                Piece::Word(word) => self.word(word, 1.0),
+                Piece::Run(run) => chunks_of_run(run).iter().for_each(|chunk| self.chunk(chunk)),
             }
             if self.found.len() >= most {
                 return;
             }
+        }
+    }
+
+    fn chunk(&mut self, chunk: &Chunk) {
+        let share = if chunk.humps { HUMP_SHARE } else { 1.0 };
+        for part in chunk.parts.iter().filter(|part| !is_stop_word(part)) {
+            self.word(part, share);
+        }
+        if let Some(whole) = &chunk.whole {
+            self.word(whole, 1.0);
         }
     }
 
@@ -173,10 +192,15 @@ impl Reader {
     }
 
     fn words_of_parameter(&mut self, name: &str) {
-        self.words_of_name(cut(name, MAX_NAME_BYTES));
+        self.words_of_name(name);
     }
 
     fn word(&mut self, word: &str, share: f32) {
+        let number = self.words.get(word).copied().unwrap_or_else(|| self.new_word(word));
+        self.found.push((number, share));
+    }
+
+    fn new_word(&mut self, word: &str) -> u32 {
         let term = term(word);
         let number = self.numbers.get(term.as_str()).copied().unwrap_or_else(|| {
             let number = u32::try_from(self.terms.len()).unwrap_or(u32::MAX);
@@ -185,7 +209,8 @@ impl Reader {
             self.numbers.insert(term, number);
             number
         });
-        self.found.push((number, share));
+        self.words.insert(word.into(), number);
+        number
     }
 
     /// Weighs what was found since `start` as words of this field.

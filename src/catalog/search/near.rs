@@ -15,6 +15,8 @@ pub(super) struct Outline {
 const MAX_NEAR: usize = 6;
 /// What is shorter is the beginning of too much.
 const LEAST_PREFIX_CHARS: usize = 4;
+/// The same where the word goes on otherwise than the term.
+const LEAST_ALIKE_CHARS: usize = 5;
 
 impl Outline {
     pub fn of(term: &str) -> Self {
@@ -25,10 +27,6 @@ impl Outline {
     /// Whether so few slips could be between them: a slip changes the length by one at most, and takes one letter for another.
     fn could_be(self, other: Self, slips: u8) -> bool {
         self.chars.abs_diff(other.chars) <= slips && (self.letters ^ other.letters).count_ones() <= 2 * u32::from(slips)
-    }
-
-    fn could_begin(self, other: Self) -> bool {
-        self.chars < other.chars && self.letters & !other.letters == 0
     }
 }
 
@@ -48,12 +46,11 @@ pub(super) fn near_terms<'a>(word: &str, terms: &'a [(Outline, std::sync::Arc<st
     let outline = Outline::of(word);
     let slips = slips_allowed(outline.chars);
     let dense = word.chars().next().is_some_and(is_dense);
-    let prefixes = if dense { outline.chars == 1 } else { usize::from(outline.chars) >= LEAST_PREFIX_CHARS };
     let mut found: Vec<(u8, bool, Reverse<usize>, &'a str, Near)> = Vec::new();
     for (number, (other, term)) in terms.iter().enumerate() {
         let slipped = (outline.could_be(*other, slips) && !dense).then(|| slips_between(word, term, slips)).flatten();
-        let begun = prefixes && outline.could_begin(*other) && (term.starts_with(word) || dense && term.ends_with(word));
-        let Some((distance, share)) = slipped.or_else(|| begun.then(|| prefix(outline, *other))) else { continue };
+        let begun = if dense { contains(word, outline, term) } else { begins_alike(word, outline, term) };
+        let Some((distance, share)) = slipped.or(begun) else { continue };
         let number = u32::try_from(number).unwrap_or(u32::MAX);
         let having = documents(number);
         if having > 0 {
@@ -70,8 +67,22 @@ pub(super) fn near_terms<'a>(word: &str, terms: &'a [(Outline, std::sync::Arc<st
 /// Sorted after one slip and before two.
 const PREFIX: u8 = 2;
 
-fn prefix(word: Outline, term: Outline) -> (u8, f32) {
-    (PREFIX, 0.5 + 0.3 * f32::from(word.chars) / f32::from(term.chars))
+/// `repo` for `repository`, `vulnerable` for `vulnerabilities`: one begins with most of the other.
+fn begins_alike(word: &str, outline: Outline, term: &str) -> Option<(u8, f32)> {
+    if !word.as_bytes().get(..3).is_some_and(|beginning| term.as_bytes().starts_with(beginning)) {
+        return None;
+    }
+    let alike = word.chars().zip(term.chars()).take_while(|(one, other)| one == other).count();
+    let chars = usize::from(outline.chars);
+    let enough = if alike == chars { alike >= LEAST_PREFIX_CHARS } else { alike >= LEAST_ALIKE_CHARS && alike * 4 >= chars * 3 };
+    #[expect(clippy::cast_precision_loss, reason = "words are short")]
+    let share = || 0.4 + 0.4 * alike as f32 / chars.max(term.chars().count()) as f32;
+    enough.then(|| (PREFIX, share()))
+}
+
+/// One character of a script that is indexed by pairs.
+fn contains(word: &str, outline: Outline, term: &str) -> Option<(u8, f32)> {
+    (outline.chars == 1 && term.contains(word)).then_some((PREFIX, 0.6))
 }
 
 fn slips_allowed(chars: u8) -> u8 {

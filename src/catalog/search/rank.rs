@@ -13,8 +13,9 @@ const MAX_QUERY_BYTES: usize = 4 * 1024;
 const MAX_QUERY_WORDS: usize = 48;
 /// BM25's k1: how soon a word that counts more makes no difference.
 const SATURATION: f32 = 1.5;
-/// What a synonym counts, of what the word itself would.
+/// What a synonym counts, of what the word itself would; and where no tool has the word itself.
 const SYNONYM_SHARE: f32 = 0.5;
+const ONLY_SYNONYM_SHARE: f32 = 0.8;
 /// The parts of a name whose whole some tool has.
 const PART_SHARE: f32 = 0.4;
 /// Neighbours in a query that some tool has as one name: `create issue` for `create_issue`.
@@ -167,13 +168,14 @@ impl Merged {
         let exact = self.numbers.get(word).copied().filter(|number| self.documents_with(*number, scope) > 0);
         candidates.extend(exact.map(|number| (number, self.rarity(number))));
         if loosely {
-            self.add_synonyms(word, 1.0, exact, &mut candidates, synonyms);
+            let share = if exact.is_some() { SYNONYM_SHARE } else { ONLY_SYNONYM_SHARE };
+            self.add_synonyms(word, share, exact, &mut candidates, synonyms);
         }
         if loosely && candidates.is_empty() {
             for near in near_terms(word, &self.terms, |number| self.documents_with(number, scope)) {
                 candidates.push((near.term, near.share * self.rarity(near.term)));
                 let meant = self.terms[near.term as usize].1.as_ref();
-                self.add_synonyms(meant, near.share, Some(near.term), &mut candidates, synonyms);
+                self.add_synonyms(meant, near.share * SYNONYM_SHARE, Some(near.term), &mut candidates, synonyms);
             }
         }
         let worth = candidates.iter().map(|candidate| candidate.1).fold(0.0, f32::max);
@@ -184,7 +186,7 @@ impl Merged {
     fn add_synonyms(&self, word: &str, share: f32, said: Option<u32>, candidates: &mut Vec<(u32, f32)>, synonyms: &Synonyms) {
         let most = said.map_or(f32::MAX, |number| self.rarity(number));
         let known = synonyms.of(word).filter_map(|synonym| self.numbers.get(synonym));
-        candidates.extend(known.map(|number| (*number, share * SYNONYM_SHARE * self.rarity(*number).min(most))));
+        candidates.extend(known.map(|number| (*number, share * self.rarity(*number).min(most))));
     }
 
     /// BM25's inverse document frequency, over all servers: a server's words are as rare whichever servers are asked for.

@@ -5,13 +5,13 @@ use std::collections::HashMap;
 use super::words::term;
 
 /// Words that may stand for one another, at a discount. A word may be in several groups; groups are not chained.
-const GROUPS: [&[&str]; 46] = [
+const GROUPS: [&[&str]; 72] = [
     // What tools do.
     &["get", "fetch", "read", "retrieve", "show", "view", "display", "load", "open", "see", "look"],
     &["get", "describe", "info", "information", "details", "metadata", "inspect"],
     &["create", "add", "new", "make", "insert", "generate", "register", "setup"],
     &["create", "open", "file", "start", "raise"],
-    &["delete", "remove", "drop", "erase", "destroy", "clear", "discard", "trash", "forget"],
+    &["delete", "remove", "drop", "erase", "destroy", "clear", "discard", "trash", "forget", "unsubscribe"],
     &["list", "enumerate", "all", "show", "browse", "which", "available"],
     &["search", "find", "lookup", "query", "look", "locate", "discover", "grep"],
     &["send", "post", "publish", "deliver", "submit", "write", "tell"],
@@ -20,12 +20,17 @@ const GROUPS: [&[&str]; 46] = [
     &["write", "save", "store", "put", "record", "overwrite"],
     &["upload", "put", "attach"],
     &["download", "export", "fetch", "pull"],
-    &["copy", "duplicate", "clone", "replicate"],
+    &["copy", "duplicate", "clone", "replicate", "replica"],
     &["cancel", "abort", "stop", "revoke", "void", "terminate"],
     &["start", "run", "launch", "begin", "execute", "trigger", "invoke"],
     &["stop", "halt", "pause", "disable", "shutdown", "kill"],
     &["enable", "activate", "resume"],
-    &["toggle", "switch", "turn", "flip"],
+    &["toggle", "switch", "turn", "flip", "set"],
+    &["clear", "purge", "flush", "empty", "prune", "clean"],
+    &["checkout", "switch"],
+    &["press", "click", "push", "tap"],
+    &["pay", "payment", "charge", "bill", "invoice"],
+    &["repeat", "echo"],
     &["compare", "diff", "difference"],
     &["revert", "undo", "rollback", "restore", "reset"],
     &["close", "resolve", "finish", "complete", "done", "end"],
@@ -39,9 +44,18 @@ const GROUPS: [&[&str]; 46] = [
     &["subscribe", "follow", "watch", "monitor"],
     &["reply", "respond", "answer", "comment"],
     &["remember", "memory", "memorize", "memorise", "recall", "store", "note"],
+    &["remember", "know", "knowledge", "fact", "observation", "learn"],
     // What they do it to.
     &["folder", "directory", "dir"],
-    &["repository", "repo", "repos"],
+    &["repository", "repo"],
+    &["pr", "pullrequest", "mergerequest"],
+    &["mr", "mergerequest", "pullrequest"],
+    &["k8s", "kubernetes"],
+    &["vm", "instance", "machine"],
+    &["cdn", "cache", "edge"],
+    &["disk", "filesystem", "storage"],
+    &["url", "link", "address"],
+    &["website", "webpage", "page", "site"],
     &["image", "picture", "photo", "png"],
     &["message", "msg"],
     &["email", "mail"],
@@ -50,24 +64,39 @@ const GROUPS: [&[&str]; 46] = [
     &["environment", "env"],
     &["configuration", "config", "settings", "preferences"],
     &["person", "people", "user", "member", "contact"],
+    &["employee", "staff", "worker", "colleague"],
+    &["applicant", "candidate"],
+    &["song", "track", "music"],
+    &["password", "credential", "passcode"],
+    &["dollar", "euro", "currency", "money"],
+    &["price", "cost", "worth", "value", "quote", "rate", "cheap", "expensive"],
+    &["stock", "share", "equity"],
+    &["size", "big", "large", "long"],
+    &["multiple", "several", "many", "batch", "bulk"],
+    &["all", "everything", "entire", "whole", "complete", "every"],
+    &["vacation", "holiday", "away", "absence", "leave", "off"],
     &["ticket", "issue", "bug"],
     &["event", "meeting", "appointment"],
     &["weather", "forecast", "temperature", "rain"],
+    &["temperature", "warm", "warmer", "hot", "cold", "heating", "thermostat"],
     &["zip", "gzip", "compress"],
 ];
 
 /// What says nothing of what is looked for. Sorted.
-const STOP_WORDS: [&str; 83] = [
-    "a", "about", "am", "an", "and", "any", "anyone", "are", "as", "at", "be", "been", "by", "can", "could", "d", "did", "do", "does",
-    "don", "for", "from", "had", "has", "have", "he", "help", "her", "him", "his", "how", "i", "if", "in", "into", "is", "it", "its",
-    "just", "let", "ll", "m", "may", "me", "my", "need", "of", "on", "or", "our", "please", "re", "s", "shall", "she", "should", "so",
-    "some", "t", "than", "that", "the", "their", "them", "then", "there", "these", "they", "this", "those", "to", "us", "use", "ve",
-    "want", "was", "we", "were", "what", "will", "with", "would", "you",
+const STOP_WORDS: [&str; 93] = [
+    "a", "about", "also", "am", "an", "and", "any", "anyone", "are", "as", "at", "be", "been", "by", "can", "could", "d", "did", "do",
+    "does", "don", "for", "from", "had", "has", "have", "he", "help", "her", "him", "his", "how", "i", "if", "in", "into", "is", "it",
+    "its", "just", "let", "ll", "m", "may", "me", "my", "need", "of", "on", "or", "our", "please", "re", "s", "shall", "she", "should",
+    "so", "some", "still", "t", "than", "that", "the", "their", "them", "then", "there", "these", "they", "this", "those", "to", "us",
+    "use", "ve", "very", "want", "was", "we", "were", "what", "when", "where", "which", "who", "whose", "why", "will", "with", "would",
+    "you", "your",
 ];
+
+const LONGEST_STOP_WORD: usize = 6;
 
 /// Whether a word, in small letters, is one of those that any text has.
 pub(super) fn is_stop_word(word: &str) -> bool {
-    STOP_WORDS.binary_search(&word).is_ok()
+    word.len() <= LONGEST_STOP_WORD && STOP_WORDS.binary_search(&word).is_ok()
 }
 
 /// The groups by term.
@@ -114,6 +143,7 @@ mod tests {
     #[test]
     fn stop_words_are_sorted_as_they_are_looked_up_by_halves() {
         assert!(STOP_WORDS.is_sorted());
+        assert_eq!(STOP_WORDS.iter().map(|word| word.len()).max(), Some(LONGEST_STOP_WORD));
         assert!(is_stop_word("the") && is_stop_word("you") && !is_stop_word("branch") && !is_stop_word("all"));
     }
 }

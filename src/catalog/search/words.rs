@@ -27,6 +27,19 @@ pub(super) fn chunks(text: &str) -> impl Iterator<Item = Chunk> {
     runs(text).flat_map(chunks_of_run).filter(|chunk| !chunk.parts.is_empty())
 }
 
+/// What stands between blanks and signs.
+pub(super) enum Piece<'t> {
+    /// Small letters from a to z only: what most texts are made of, and nothing has to be done for.
+    Word(&'t str),
+    Run(&'t str),
+}
+
+/// The pieces of a text, in its order.
+pub(super) fn pieces(text: &str) -> impl Iterator<Item = Piece<'_>> {
+    let plain = |run: &str| run.bytes().all(|byte| byte.is_ascii_lowercase());
+    runs(text).map(move |run| if plain(run) { Piece::Word(run) } else { Piece::Run(run) })
+}
+
 /// A name as one chunk, whatever divides its parts.
 pub(super) fn name_chunk(name: &str) -> Chunk {
     let mut merged = Chunk::default();
@@ -85,7 +98,7 @@ fn is_run_character(character: char) -> bool {
     if character.is_ascii() { character.is_ascii_alphanumeric() } else { !character.is_whitespace() }
 }
 
-fn chunks_of_run(run: &str) -> Vec<Chunk> {
+pub(super) fn chunks_of_run(run: &str) -> Vec<Chunk> {
     if run.is_ascii() {
         return vec![chunk(run)];
     }
@@ -138,8 +151,17 @@ fn chunk(run: &str) -> Chunk {
 }
 
 fn split_humps(piece: &str, parts: &mut Vec<String>) {
+    // Most pieces have no hump but a capital at their beginning.
+    let rest = piece.as_bytes().get(1..).unwrap_or_default();
+    if piece.is_ascii()
+        && rest.iter().all(u8::is_ascii_lowercase)
+        && !piece.starts_with(|first: char| first.is_ascii_digit() && !rest.is_empty())
+    {
+        parts.push(piece.to_ascii_lowercase());
+        return;
+    }
     let mut characters = piece.chars().peekable();
-    let mut part = String::new();
+    let mut part = String::with_capacity(16);
     let mut before: Option<char> = None;
     while let Some(character) = characters.next() {
         if before.is_some_and(|before| begins_part(before, character, characters.peek().copied())) {
