@@ -657,6 +657,178 @@ export interface Sandbox {
   [Symbol.asyncDispose](): Promise<void>
 }
 
+/** Where a module comes from: an MCP server, `hostModule`, or the package itself (`host:mcp`). */
+export type ModuleKind = 'server' | 'agent' | 'built-in'
+
+/** A module that a run can import, in one line. */
+export interface ModuleSummary {
+  /** Without `host:`. */
+  name: string
+  /** What agent code imports. */
+  specifier: string
+  kind: ModuleKind
+  /** The server whose module it is. */
+  server?: string
+  /** In a sentence, sanitised. */
+  purpose: string
+  /** How many functions it has. */
+  functions: number
+}
+
+/** A module with its functions. */
+export interface ModuleInfo extends Omit<ModuleSummary, 'functions'> {
+  functions: FunctionInfo[]
+  /** What to keep in mind. */
+  caveats: string[]
+  /** Code that imports and calls its first function. */
+  example: string
+}
+
+/** A function in a few words. */
+export interface FunctionInfo {
+  /** What agent code imports. */
+  name: string
+  /** The tool's raw name, for `call` and `callTool`; missing where it is no server's. */
+  tool?: string
+  purpose: string
+  /** One line of TypeScript, shortened where it is long. */
+  signature: string
+  parameters: ParameterInfo[]
+  /** A TypeScript type. */
+  returns: string
+  caveats: string[]
+  /** A call with the parameters that are required. */
+  example: string
+}
+
+/** A parameter in a few words. */
+export interface ParameterInfo {
+  /** As it is, even where it is no identifier. */
+  name: string
+  /** A TypeScript type. */
+  type: string
+  required: boolean
+  description?: string
+  /** What the server takes where it is left out. It is never filled in here. */
+  default?: unknown
+}
+
+/** A tool, whole. Its texts are sanitised, its schemas are as the server sent them. */
+export interface ToolInfo extends FunctionInfo {
+  server: string
+  /** What agent code imports it from. */
+  specifier: string
+  title?: string
+  description?: string
+  /** TypeScript: its module with this one function. */
+  declaration: string
+  inputSchema: unknown
+  outputSchema?: unknown
+  annotations?: unknown
+}
+
+/** A server's status, and, once it is approved, what it offers. */
+export interface ServerInfo extends ServerStatus {
+  offer?: ServerOffer
+}
+
+/** What an approved server offers. Its texts are sanitised. */
+export interface ServerOffer {
+  /** What agent code imports. */
+  specifier: string
+  serverName: string
+  serverVersion: string
+  protocolVersion: string
+  purpose: string
+  instructions?: string
+  functions: { name: string; tool: string; purpose: string }[]
+  /** How many of each. */
+  resources: number
+  resourceTemplates: number
+  prompts: number
+}
+
+/** What `searchTools` takes. */
+export interface SearchOptions {
+  /** At most 100. Default 10. */
+  limit?: number
+  /** Only these. Default: all that are approved and enabled. */
+  servers?: string[]
+  /** How failures show in the signatures. Default `return`. */
+  toolErrors?: ToolErrors
+}
+
+/** A tool that was found. */
+export interface ToolMatch {
+  server: string
+  /** The raw name. */
+  tool: string
+  /** What agent code imports it from: `host:mcp-weather`. */
+  module: string
+  /** What agent code imports. */
+  identifier: string
+  signature: string
+  purpose: string
+  /** Of meaning only beside the others of the same search. */
+  score: number
+}
+
+/** What `declarations`, `moduleInfo` and `toolInfo` take. */
+export interface DeclarationOptions {
+  /** How a failed call shows in the types: `{ error }` in the result, or not at all. Default: the sandbox's; of a gateway `return`. */
+  toolErrors?: ToolErrors
+}
+
+/** What `systemMessage` takes. */
+export interface SystemMessageOptions extends DeclarationOptions {
+  /** An estimate on the safe side for OpenAI's `o200k_base`; other models' tokenizers differ by some tenths. Default 2,000. */
+  budgetTokens?: number
+}
+
+/** What `check` found. */
+export interface CodeReport {
+  ok: boolean
+  /** In order of place, at most 100. */
+  problems: CodeProblem[]
+}
+
+/** What is wrong with some code, and where. Lines and columns count from one, columns in UTF-16 units; the end is exclusive. */
+export interface CodeProblem {
+  kind:
+    | 'syntax'
+    /** TypeScript that is not only types, or JSX. */
+    | 'unsupported'
+    | 'unknown-module'
+    | 'unknown-function'
+    /** In a `call` of `host:mcp` with literal names. */
+    | 'unknown-server'
+    | 'unknown-tool'
+    | 'no-handler'
+  /** In words, the suggestion included. */
+  message: string
+  line: number
+  column: number
+  endLine: number
+  endColumn: number
+  /** The line with its number, and below it carets under the place. */
+  excerpt: string
+  /** What was probably meant. */
+  suggestion?: string
+}
+
+/** What a module of the agent's own is told to models as. */
+export interface HostModuleInfo {
+  /** In a sentence. */
+  purpose?: string
+  functions?: {
+    [name: string]: {
+      description?: string
+      /** A TypeScript function type: `(city: string) => number`. Default `(...args: any[]) => any`. */
+      signature?: string
+    }
+  }
+}
+
 /**
  * MCP servers, their approvals, and sandboxes in which agent code calls their tools.
  *
@@ -668,6 +840,80 @@ export interface Sandbox {
  * ```
  */
 export declare class Gateway {
+  /**
+   * TypeScript declarations of the modules that a run could import now: all, or one by its name (`weather`, `mcp-weather`,
+   * `host:mcp-weather`, `host:mcp`). They compile under `tsc --strict`, alone and together. Starts nothing.
+   *
+   * Rejects with `ERR_UNKNOWN_MODULE`.
+   *
+   * ```js
+   * const text = await gateway.declarations('everything') // declare module "host:mcp-everything" { … }
+   * ```
+   */
+  declarations(name?: string, options?: DeclarationOptions): Promise<string>
+  /**
+   * The modules that a run could import now, those of a sandbox's own apart.
+   *
+   * ```js
+   * for (const { specifier, purpose } of await gateway.listModules()) console.log(specifier, purpose)
+   * ```
+   */
+  listModules(): Promise<ModuleSummary[]>
+  /**
+   * A module in a few words: its functions with parameters and returns, caveats, an example. Names as `declarations` takes them.
+   *
+   * Rejects with `ERR_UNKNOWN_MODULE`.
+   */
+  moduleInfo(name: string, options?: DeclarationOptions): Promise<ModuleInfo>
+  /**
+   * A tool, by its raw name or by what agent code imports: what it is for, its parameters, declaration and schemas.
+   *
+   * Rejects with `ERR_UNKNOWN_SERVER`, `ERR_UNKNOWN_TOOL`.
+   *
+   * ```js
+   * const { signature, example } = await gateway.toolInfo('everything', 'echo')
+   * ```
+   */
+  toolInfo(server: string, tool: string, options?: DeclarationOptions): Promise<ToolInfo>
+  /**
+   * A server of the config: its status, and, once it is approved, what it offers. Starts nothing.
+   *
+   * Rejects with `ERR_UNKNOWN_SERVER`, `ERR_APPROVAL_STORE`.
+   */
+  serverInfo(name: string): Promise<ServerInfo>
+  /**
+   * The tools that fit a query best, the best first: words of what they do, of their names and parameters; slips of the pen and
+   * other words for the same are forgiven.
+   *
+   * Rejects with `ERR_INVALID_OPTION` for a query without a word, `ERR_UNKNOWN_SERVER`.
+   *
+   * ```js
+   * const [best] = await gateway.searchTools('add two numbers', { limit: 3 })
+   * ```
+   */
+  searchTools(query: string, options?: SearchOptions): Promise<ToolMatch[]>
+  /**
+   * The part of a system prompt that tells a model which servers there are and how their tools are called and found, within a
+   * budget: declarations where they fit, a line for each function where not, counts below that.
+   *
+   * Rejects with `ERR_INVALID_OPTION` where the budget is too small for anything; the message names the least.
+   *
+   * ```js
+   * const part = await gateway.systemMessage({ budgetTokens: 1500 })
+   * ```
+   */
+  systemMessage(options?: SystemMessageOptions): Promise<string>
+  /**
+   * Looks at code without running it: its syntax, imports that are not there, functions that their modules do not have; each
+   * with its place and, where something near is there, what was probably meant. JavaScript or TypeScript.
+   *
+   * Rejects with `ERR_CODE_TOO_LARGE`.
+   *
+   * ```js
+   * const { ok, problems } = await gateway.check('export const handler = () => 1')
+   * ```
+   */
+  check(code: string): Promise<CodeReport>
   /**
    * Reads the config and the approvals. Starts no process, and needs no hypervisor.
    *
@@ -791,6 +1037,16 @@ export declare class Gateway {
  * ```
  */
 export declare class Sandbox {
+  /** As `Gateway.declarations`, with the sandbox's own modules. */
+  declarations(name?: string, options?: DeclarationOptions): Promise<string>
+  /** As `Gateway.listModules`, with the sandbox's own modules. */
+  listModules(): Promise<ModuleSummary[]>
+  /** As `Gateway.moduleInfo`, with the sandbox's own modules. */
+  moduleInfo(name: string, options?: DeclarationOptions): Promise<ModuleInfo>
+  /** As `Gateway.systemMessage`, with the sandbox's own modules. */
+  systemMessage(options?: SystemMessageOptions): Promise<string>
+  /** As `Gateway.check`, with the sandbox's own modules. */
+  check(code: string): Promise<CodeReport>
   /**
    * Adds a module of the agent's own, as `host:<name>`, for the runs that start after this. Its functions may be
    * synchronous or give a promise; to the guest they are synchronous. They get and give values: JSON and `Uint8Array`.
@@ -801,8 +1057,10 @@ export declare class Sandbox {
    * sandbox.hostModule('clock', { now: () => Date.now() })
    * await sandbox.run('import { now } from "host:clock"; export const handler = () => now()')
    * ```
+   *
+   * `info` is what models are told of it, in `declarations`, `moduleInfo`, `systemMessage` and `describe`.
    */
-  hostModule(name: string, functions: { [name: string]: (...args: any[]) => unknown }): void
+  hostModule(name: string, functions: { [name: string]: (...args: any[]) => unknown }, info?: HostModuleInfo): void
   /**
    * Runs an ES module (or plain script) that has a function `handler(input)`, exported or not, or a default export; it
    * may be async. Nothing of one run is there for the next. Where it fails, the error has `logs`, `warnings` and `stats`.

@@ -1,9 +1,9 @@
 //! How well the search finds tools, over all installed servers' and a thousand others; and that it keeps its word whatever is asked.
 
-#[path = "catalogue/synthetic.rs"]
-mod synthetic;
 #[path = "catalogue/quality.rs"]
 mod quality;
+#[path = "catalogue/synthetic.rs"]
+mod synthetic;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

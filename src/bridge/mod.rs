@@ -4,6 +4,7 @@
 //! manifest, goes out under the run's deadline, and its result is shaped and capped before it enters the guest.
 
 mod arguments;
+mod discovery;
 mod modules;
 mod offers;
 mod schemas;
@@ -12,6 +13,8 @@ mod shape;
 
 pub(crate) use arguments::check_size as check_arguments_size;
 pub use arguments::tool_arguments;
+pub use discovery::{Finding, ToolMatch, ToolQuery, ToolSearch};
+pub(crate) use modules::guest_modules;
 pub use modules::{CatalogEntry, MCP_MODULE, module_name, server_module};
 pub use offers::{OfferCall, OfferCaller, PromptEntry, ResourceEntry, prompt_arguments, prompt_entries, resource_entries};
 pub use schemas::{ArgumentChecks, OutputChecks, ToolSchemas};

@@ -1,5 +1,8 @@
 //! A server's approved tools as a module of the guest, and the module `host:mcp`.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use serde::Serialize;
 use serde_json::Value as Json;
 
@@ -10,7 +13,7 @@ use crate::trust::{sanitise_json, sanitise_text};
 /// `host:mcp`: any tool by its raw name, the list of tools, resources and prompts.
 pub const MCP_MODULE: &str = "mcp";
 /// What it exports.
-pub(super) const MCP_FUNCTIONS: [&str; 6] = ["call", "tools", "resources", "read", "prompts", "prompt"];
+pub(super) const MCP_FUNCTIONS: [&str; 8] = ["call", "tools", "search", "describe", "resources", "read", "prompts", "prompt"];
 const MODULE_PREFIX: &str = "mcp-";
 
 /// The module of a server, without `host:`.
@@ -36,6 +39,11 @@ pub fn server_module(server: &str, manifest: &Manifest) -> GuestModule {
         .map(|(target, name)| ModuleFunction { name, target })
         .collect();
     GuestModule { name: module_name(server), functions }
+}
+
+/// The modules of these servers, and `host:mcp`.
+pub(crate) fn guest_modules(servers: &BTreeMap<String, Arc<Manifest>>) -> Vec<GuestModule> {
+    servers.iter().map(|(server, manifest)| server_module(server, manifest)).chain([mcp_module()]).collect()
 }
 
 /// The module `host:mcp`.

@@ -8,7 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use serde_json::{Map, Value as Json};
 
 use super::arguments::tool_arguments;
-use super::modules::{MCP_FUNCTIONS, MCP_MODULE, catalog_entries, mcp_module, server_module, server_of};
+use super::discovery::Finding;
+use super::modules::{MCP_FUNCTIONS, MCP_MODULE, catalog_entries, guest_modules, server_of};
 use super::offers::OfferCaller;
 use super::schemas::{ArgumentChecks, OutputChecks};
 use super::shape::{ToolErrors, shape, tool_result};
@@ -51,6 +52,7 @@ pub struct ServerCalls {
     errors: ToolErrors,
     redactor: Arc<Redactor>,
     checks: Checks,
+    pub(super) finding: Finding,
     warnings: Mutex<Vec<String>>,
 }
 
@@ -63,16 +65,16 @@ impl ServerCalls {
         errors: ToolErrors,
         redactor: Arc<Redactor>,
         checks: Checks,
+        finding: Finding,
     ) -> Self {
         let offers = Arc::clone(&caller) as Arc<dyn OfferCaller>;
-        Self { manifests, caller, offers, limits, errors, redactor, checks, warnings: Mutex::default() }
+        Self { manifests, caller, offers, limits, errors, redactor, checks, finding, warnings: Mutex::default() }
     }
 
     /// The modules that the run can import.
     #[must_use]
     pub fn modules(&self) -> Vec<GuestModule> {
-        let servers = self.manifests.iter().map(|(server, manifest)| server_module(server, manifest));
-        servers.chain([mcp_module()]).collect()
+        guest_modules(&self.manifests)
     }
 
     /// What the run should be told besides its value.
@@ -95,6 +97,8 @@ impl ServerCalls {
             return match function.as_str() {
                 "call" => self.call_raw(arguments, control),
                 "tools" => self.tools(arguments),
+                "search" => self.search(arguments),
+                "describe" => self.describe(arguments),
                 "resources" | "read" | "prompts" | "prompt" => self.answer_offer(&function, arguments, control),
                 other => throw(&Error::unknown_tool(MCP_MODULE, other, MCP_FUNCTIONS.map(|name| (name, name)))),
             };
@@ -187,10 +191,7 @@ fn raw_call(arguments: Arguments, limit: usize) -> Result<(String, String, Argum
     };
     match (given.next(), given.next()) {
         (Some(Value::Text(server)), Some(Value::Text(tool))) => Ok((server, tool, Arguments::Given(given.collect()))),
-        _ => Err(Error::InvalidArguments {
-            what: "call".to_owned(),
-            problem: "expected call(server, tool, { … })".to_owned(),
-        }),
+        _ => Err(Error::InvalidArguments { what: "call".to_owned(), problem: "expected call(server, tool, { … })".to_owned() }),
     }
 }
 

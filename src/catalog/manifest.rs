@@ -1,6 +1,6 @@
 //! What a server says of itself when it is asked: its manifest. Approved as it stands, and kept with the approval.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
@@ -72,6 +72,12 @@ impl Manifest {
     #[must_use]
     pub fn tools_by_name(&self) -> BTreeMap<&str, &Tool> {
         self.tools.iter().rev().map(|tool| (tool.name.as_str(), tool)).collect()
+    }
+
+    /// The tools that calls mean, in the server's order: of two that share a name, the first.
+    pub fn distinct_tools(&self) -> impl Iterator<Item = &Tool> {
+        let mut seen = HashSet::new();
+        self.tools.iter().filter(move |tool| seen.insert(tool.name.as_str()))
     }
 
     /// All raw names.

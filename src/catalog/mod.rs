@@ -1,19 +1,26 @@
 //! Tools as a guest and a model see them, and what else a server offers.
 
 mod declarations;
+mod hints;
 mod manifest;
 mod names;
 mod offers;
 mod search;
+mod system_message;
+mod tokens;
 mod uri_template;
+mod view;
 mod wording;
 
 pub use declarations::{
     AgentFunction, DeclarationStyle, Failures, declare_agent_module, declare_mcp, declare_server, declare_tool, signature,
 };
+pub use hints::{AgentModuleInfo, FunctionInfo, ModuleInfo, ModuleKind, ModuleSummary, ParameterInfo};
 pub use manifest::{Manifest, Readable, Tool};
 pub use names::{assign_identifiers, is_identifier};
 pub use offers::{Prompt, PromptArgument, Resource, ResourceTemplate};
 pub use search::{Hit, SearchIndex, SearchOptions, has_words};
+pub use tokens::estimate_tokens;
 pub use uri_template::{UriTemplate, readings};
+pub use view::{Catalog, ServerOffer, ToolInfo, ToolLine};
 pub use wording::Wording;

@@ -71,6 +71,10 @@ pub enum Error {
     )]
     UnknownTool { server: String, tool: String, meant: Option<String>, known: Vec<String> },
 
+    /// No module of this name can be imported.
+    #[error("there is no module \"{}\"{}", sanitise_line(.name, MAX_NAME_CHARS), known_names(.meant.as_deref(), .known, "; listModules() lists them"))]
+    UnknownModule { name: String, meant: Option<String>, known: Vec<String> },
+
     /// The server describes the tool in another way than the one that was approved: it is quarantined.
     #[error(
         "{server}.{tool} is not what was approved: the server has changed it. approvalRequest(\"{server}\") shows the difference; approve that, or revoke the server"
@@ -296,6 +300,7 @@ impl Error {
             Self::ServerDisabled { .. } => "ERR_SERVER_DISABLED",
             Self::DigestChanged { .. } => "ERR_DIGEST_CHANGED",
             Self::UnknownTool { .. } => "ERR_UNKNOWN_TOOL",
+            Self::UnknownModule { .. } => "ERR_UNKNOWN_MODULE",
             Self::ToolChanged { .. } => "ERR_TOOL_CHANGED",
             Self::ToolVanished { .. } => "ERR_TOOL_VANISHED",
             Self::UnknownResource { .. } => "ERR_UNKNOWN_RESOURCE",

@@ -59,6 +59,7 @@ impl Error {
             | Self::ServerDisabled { .. }
             | Self::DigestChanged { .. }
             | Self::UnknownTool { .. }
+            | Self::UnknownModule { .. }
             | Self::ToolChanged { .. }
             | Self::ToolVanished { .. }
             | Self::UnknownResource { .. }

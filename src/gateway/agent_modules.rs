@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use crate::bridge::{ServerCalls, ToolErrors};
-use crate::catalog::is_identifier;
+use crate::catalog::{AgentFunction, AgentModuleInfo, is_identifier};
 use crate::error::{Error, Result};
 use crate::sandbox::{Arguments, GuestModule, HostCall, HostFunctions, HostReply, ModuleFunction, RunControl, Value};
 
@@ -14,6 +14,12 @@ use crate::sandbox::{Arguments, GuestModule, HostCall, HostFunctions, HostReply,
 pub trait AgentModule: Send + Sync {
     /// The names that agent code imports.
     fn functions(&self) -> Vec<String>;
+
+    /// What models are told of it. `name` is the one that it is imported by.
+    fn info(&self, name: &str) -> AgentModuleInfo {
+        let function = |name| AgentFunction { name, description: None, signature: None };
+        AgentModuleInfo { name: name.to_owned(), purpose: None, functions: self.functions().into_iter().map(function).collect() }
+    }
 
     /// Answers a call. Dropping the future gives up on it.
     fn call(&self, function: &str, arguments: Vec<Value>) -> Pin<Box<dyn Future<Output = Result<Value>> + Send>>;
@@ -51,6 +57,16 @@ pub(super) fn check(name: &str, module: &dyn AgentModule, known: &AgentModules) 
     }
 }
 
+/// The agent's modules as the guest sees them.
+pub(super) fn agent_guest_modules(modules: &AgentModules) -> Vec<GuestModule> {
+    let function = |name: String| ModuleFunction { target: name.clone(), name };
+    let module = |(name, module): (&String, &Arc<dyn AgentModule>)| GuestModule {
+        name: name.clone(),
+        functions: module.functions().into_iter().map(function).collect(),
+    };
+    modules.iter().map(module).collect()
+}
+
 /// Who answers one run's calls: the servers, or the agent.
 pub(super) struct RunHost {
     pub(super) servers: ServerCalls,
@@ -61,11 +77,7 @@ pub(super) struct RunHost {
 
 impl RunHost {
     pub(super) fn modules(&self) -> Vec<GuestModule> {
-        let agent = self.agent.iter().map(|(name, module)| {
-            let function = |name: String| ModuleFunction { target: name.clone(), name };
-            GuestModule { name: name.clone(), functions: module.functions().into_iter().map(function).collect() }
-        });
-        self.servers.modules().into_iter().chain(agent).collect()
+        self.servers.modules().into_iter().chain(agent_guest_modules(&self.agent)).collect()
     }
 
     fn agent_call(&self, module: &dyn AgentModule, call: HostCall, control: &RunControl) -> Result<Value> {

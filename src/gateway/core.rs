@@ -15,6 +15,7 @@ use super::events::{Event, Events};
 use super::launch::search_path;
 use super::learnt::LearntServers;
 use super::options::ConfigSource;
+use crate::bridge::ToolSearch;
 use crate::catalog::Manifest;
 use crate::client::{Closed, Connections, Lease, LeaseOrigin, TokenStore, Wanted};
 use crate::config::{OAuthSettings, ServerDefinition, Surroundings, inputs_of, read_env_file, resolve_command, resolve_http};
@@ -43,6 +44,7 @@ pub(super) struct Core {
     pub(super) redactor: Arc<Redactor>,
     pub(super) checks: CheckDefaults,
     pub(super) watched: Watched,
+    pub(super) search: Arc<ToolSearch>,
     pub(super) events: Events,
     pub(super) callbacks: CallbackChain,
     /// What a person allowed as long as the gateway is open.

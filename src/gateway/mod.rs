@@ -5,6 +5,7 @@ mod approval;
 mod callbacks;
 mod caller;
 mod calls;
+mod catalog;
 mod checks;
 mod core;
 mod errands;
@@ -27,6 +28,7 @@ use tokio_util::sync::CancellationToken;
 pub use crate::client::{Completed, ElicitationAnswer};
 pub use agent_modules::AgentModule;
 pub use callbacks::{Answer, ApprovalQuestion, AuthorizationQuestion, CallbackChain, Callbacks, ElicitationQuestion, SamplingQuestion};
+pub use catalog::{CodeReport, ServerInfo};
 pub use events::{Event, EventListener};
 pub use options::{EnableAtOpen, GatewayOptions};
 pub use reload::ReloadReport;
@@ -141,6 +143,7 @@ impl Gateway {
             redactor: Arc::clone(redactor),
             checks: CheckDefaults::new(options),
             watched: Watched::default(),
+            search: Arc::default(),
             events,
             session: session(&callbacks),
             callbacks,

@@ -12,7 +12,8 @@ use super::callbacks::{CallScope, CallbackChain, Callbacks};
 use super::calls::RunCaller;
 use super::core::Core;
 use super::events::EventListener;
-use crate::bridge::{ServerCalls, ToolErrors};
+use crate::bridge::{Finding, ServerCalls, ToolErrors};
+use crate::catalog::Catalog;
 use crate::error::{Error, Result};
 use crate::sandbox::{LogEntry, LogListener, RunOutcome, RunRequest, RunStats, Stop, StopReason, Wire};
 
@@ -46,8 +47,8 @@ pub struct RunReport {
 
 /// Runs agent code, each run in a VM of its own.
 pub struct Sandbox {
-    core: Arc<Core>,
-    tool_errors: ToolErrors,
+    pub(super) core: Arc<Core>,
+    pub(super) tool_errors: ToolErrors,
     callbacks: CallbackChain,
     modules: Mutex<AgentModules>,
     /// Runs take their turn in the order they came: the lock is fair.
@@ -169,15 +170,17 @@ impl Sandbox {
         let limits = &self.core.limits;
         let caller = RunCaller { core: Arc::downgrade(&self.core), scope: Arc::clone(scope) };
         let redactor = Arc::clone(&self.core.redactor);
+        let catalog = Catalog::new(manifests.clone(), self.module_infos(), self.core.declaration_style(errors));
+        let finding = Finding { catalog, search: Arc::clone(&self.core.search) };
         Ok(RunHost {
-            servers: ServerCalls::new(manifests, Arc::new(caller), Arc::clone(limits), errors, redactor, self.core.checks()),
+            servers: ServerCalls::new(manifests, Arc::new(caller), Arc::clone(limits), errors, redactor, self.core.checks(), finding),
             agent: self.modules().clone(),
             max_argument_bytes: limits.max_argument_bytes,
             max_response_bytes: limits.max_response_bytes,
         })
     }
 
-    fn modules(&self) -> MutexGuard<'_, AgentModules> {
+    pub(super) fn modules(&self) -> MutexGuard<'_, AgentModules> {
         self.modules.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

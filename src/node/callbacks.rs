@@ -29,7 +29,7 @@ struct JavaScriptCallbacks {
 /// The callbacks of an options object, as the glue took them apart; `None` where there are none to ask.
 pub(super) fn callbacks(env: &Env, functions: Option<Unknown>) -> napi::Result<Option<Arc<dyn Callbacks>>> {
     let Some(functions) = functions else { return Ok(None) };
-    let module = JavaScriptModule::new(env, "callbacks".to_owned(), functions)?;
+    let module = JavaScriptModule::new(env, "callbacks".to_owned(), functions, None)?;
     Ok(Some(Arc::new(JavaScriptCallbacks { module })))
 }
 

@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value as Json};
 
 use super::callbacks::callbacks;
-use super::reply::{Parts, Reply, promise, promise_of};
+use super::reply::{Parts, Reply, method, promise, promise_of};
 use super::runtime::Core;
 use super::sandbox::{EventSink, Sandbox, event_listener, event_sink, started, warn};
 use super::{glue, options};
@@ -264,20 +264,7 @@ impl Gateway {
         F: Fn(crate::gateway::Gateway, A) -> W + Send + Clone + 'static,
         W: Future<Output = Result<T>> + Send + 'static,
     {
-        let (core, inner) = (self.core.clone(), self.inner.clone());
-        let start = env.create_function_from_closure::<(), Object<'static>, _>(name, move |context| {
-            let env = Env::from_raw(context.env.raw());
-            let json: String = context.get(0)?;
-            let (gateway, work) = (inner.clone(), work.clone());
-            let native = promise(&env, &core, async move {
-                match options::arguments::<A>(name, &json) {
-                    Ok(arguments) => Reply::new(work(gateway, arguments).await),
-                    Err(error) => Reply::new::<T>(Err(error)),
-                }
-            })?;
-            Ok(glue::detached(&native))
-        })?;
-        glue::call(env, "method", FnArgs::from((start, name, Vec::from(args))))
+        method(env, &self.core, &self.inner, name, args, work)
     }
 }
 

@@ -190,7 +190,7 @@
     },
 
     /** The agent's functions behind one dispatcher. `reply(id, json, …blobs)` hands an answer back. */
-    hostModule(functions, reply) {
+    hostModule(functions, reply, info) {
       const name = "Sandbox.hostModule";
       if (typeof functions !== "object" || functions === null) throw invalid(name, "functions must be an object of functions");
       const known = new Map(Object.entries(functions));
@@ -205,7 +205,8 @@
         }
         reply(id, answer[0], ...answer[1]);
       }
-      return [dispatch, ...known.keys()];
+      if (typeof (info ?? {}) !== "object") throw invalid(name, "info must be an object");
+      return [dispatch, json(info ?? {}, name), ...known.keys()];
     },
 
     /** `await using` for the classes. */

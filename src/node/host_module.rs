@@ -12,10 +12,13 @@ use napi::{Env, Status};
 use serde::Deserialize;
 use tokio::sync::oneshot;
 
-use super::glue;
+use super::{glue, options};
+use crate::catalog::{AgentFunction, AgentModuleInfo};
 use crate::error::{Error, Result};
 use crate::gateway::AgentModule;
-use crate::sandbox::{Value, Wire};
+use crate::sandbox::{Value, Wire, is_function_type};
+
+const METHOD: &str = "Sandbox.hostModule";
 
 /// `[id, function, json, …blobs]`
 type DispatchParts = Vec<Either3<u32, String, Uint8Array>>;
@@ -29,10 +32,46 @@ struct DispatchArguments {
     wire: Wire,
 }
 
+/// What an agent says of its module to models.
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct ModuleInfo {
+    purpose: Option<String>,
+    functions: HashMap<String, FunctionInfo>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct FunctionInfo {
+    description: Option<String>,
+    signature: Option<String>,
+}
+
+impl ModuleInfo {
+    /// Of functions that are there, with signatures that are some.
+    fn checked(self, names: &[String]) -> Result<Self> {
+        let invalid = |problem: String| Err(Error::InvalidOption { method: METHOD, problem });
+        for (name, function) in &self.functions {
+            if !names.contains(name) {
+                return invalid(format!("info.functions.{name}: the module has no such function; there are: {}", names.join(", ")));
+            }
+            if let Some(signature) = &function.signature
+                && !is_function_type(signature)
+            {
+                return invalid(format!(
+                    "info.functions.{name}.signature: must be a TypeScript function type, like \"(city: string) => number\""
+                ));
+            }
+        }
+        Ok(self)
+    }
+}
+
 /// A module whose functions are JavaScript's.
 pub(super) struct JavaScriptModule {
     name: String,
     functions: Vec<String>,
+    info: ModuleInfo,
     dispatch: Dispatch,
     pending: Arc<Pending>,
 }
@@ -62,7 +101,7 @@ enum Failure {
 }
 
 impl JavaScriptModule {
-    pub(super) fn new(env: &Env, name: String, functions: Unknown) -> napi::Result<Self> {
+    pub(super) fn new(env: &Env, name: String, functions: Unknown, info: Option<Unknown>) -> napi::Result<Self> {
         let pending = Arc::new(Pending::default());
         let answers = Arc::clone(&pending);
         let reply = env.create_function_from_closure::<FnArgs<(u32, String)>, (), _>("reply", move |context| {
@@ -70,18 +109,21 @@ impl JavaScriptModule {
             Ok(())
         })?;
         let missing = || napi::Error::from_reason("the glue gave no dispatcher");
-        let parts: Array = glue::call(env, "hostModule", FnArgs::from((functions, reply)))?;
+        let parts: Array = glue::call(env, "hostModule", FnArgs::from((functions, reply, info)))?;
         let dispatch: Function<DispatchParts, ()> = parts.get(0)?.ok_or_else(missing)?;
+        let info: String = parts.get(1)?.ok_or_else(missing)?;
         let mut names = Vec::new();
-        for index in 1..parts.len() {
+        for index in 2..parts.len() {
             names.push(parts.get(index)?.ok_or_else(missing)?);
         }
+        let info = options::arguments::<ModuleInfo>(METHOD, &info).and_then(|info| info.checked(&names));
+        let info = info.map_err(|error| glue::thrown(env, &error))?;
         let dispatch = dispatch
             .build_threadsafe_function::<DispatchArguments>()
             .weak::<true>()
             .callee_handled::<false>()
             .build_callback(|context| Ok(spread(context.value)))?;
-        Ok(Self { name, functions: names, dispatch, pending })
+        Ok(Self { name, functions: names, info, dispatch, pending })
     }
 }
 
@@ -100,6 +142,16 @@ pub(super) fn blobs(context: &FunctionCallContext, from: usize) -> napi::Result<
 impl AgentModule for JavaScriptModule {
     fn functions(&self) -> Vec<String> {
         self.functions.clone()
+    }
+
+    fn info(&self, name: &str) -> AgentModuleInfo {
+        let function = |name: &String| {
+            let info = self.info.functions.get(name);
+            let description = info.and_then(|info| info.description.clone());
+            AgentFunction { name: name.clone(), description, signature: info.and_then(|info| info.signature.clone()) }
+        };
+        let functions = self.functions.iter().map(function).collect();
+        AgentModuleInfo { name: name.to_owned(), purpose: self.info.purpose.clone(), functions }
     }
 
     fn call(&self, function: &str, arguments: Vec<Value>) -> Pin<Box<dyn Future<Output = Result<Value>> + Send>> {

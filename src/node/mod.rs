@@ -4,6 +4,7 @@
 //! JSON and bytes; `glue.js` turns it into values and errors on Node's side.
 
 mod callbacks;
+mod catalog;
 mod gateway;
 mod glue;
 mod host_module;

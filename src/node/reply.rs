@@ -1,11 +1,13 @@
 //! What a native promise gives to the glue: one JSON text, `{ ok }` or `{ error }`, and the bytes beside it.
 
 use napi::Env;
-use napi::bindgen_prelude::{Either, Object, Uint8Array};
+use napi::bindgen_prelude::{Either, FnArgs, Object, Uint8Array, Unknown};
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Value as Json, json};
 
 use super::runtime::Core;
+use super::{glue, options};
 use crate::error::{Error, Result};
 use crate::sandbox::{Value, Wire};
 
@@ -52,6 +54,38 @@ impl Reply {
         let blobs = self.0.blobs.into_iter().map(|blob| Either::B(Uint8Array::from(blob)));
         std::iter::once(Either::A(self.0.json)).chain(blobs).collect()
     }
+}
+
+/// A method whose arguments and result are plain data: what it is called on is cloned into its work.
+pub(super) fn method<'env, const N: usize, S, A, T, F, W>(
+    env: &'env Env,
+    core: &Core,
+    subject: &S,
+    name: &'static str,
+    args: [Option<Unknown<'env>>; N],
+    work: F,
+) -> napi::Result<Object<'env>>
+where
+    S: Clone + Send + 'static,
+    A: DeserializeOwned + Send + 'static,
+    T: Serialize,
+    F: Fn(S, A) -> W + Send + Clone + 'static,
+    W: Future<Output = Result<T>> + Send + 'static,
+{
+    let (core, subject) = (core.clone(), subject.clone());
+    let start = env.create_function_from_closure::<(), Object<'static>, _>(name, move |context| {
+        let env = Env::from_raw(context.env.raw());
+        let json: String = context.get(0)?;
+        let (subject, work) = (subject.clone(), work.clone());
+        let native = promise(&env, &core, async move {
+            match options::arguments::<A>(name, &json) {
+                Ok(arguments) => Reply::new(work(subject, arguments).await),
+                Err(error) => Reply::new::<T>(Err(error)),
+            }
+        })?;
+        Ok(glue::detached(&native))
+    })?;
+    glue::call(env, "method", FnArgs::from((start, name, Vec::from(args))))
 }
 
 /// A promise of a reply, settled from the runtime.

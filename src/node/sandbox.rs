@@ -7,11 +7,13 @@ use napi::bindgen_prelude::{FnArgs, Function, FunctionCallContext, Object, Unkno
 use napi::threadsafe_function::{ThreadsafeFunction, ThreadsafeFunctionCallMode};
 use napi::{Env, Status};
 use napi_derive::napi;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::json;
 
 use super::callbacks::callbacks;
 use super::host_module::{JavaScriptModule, blobs};
-use super::reply::{Reply, promise};
+use super::reply::{Reply, method, promise};
 use super::runtime::Core;
 use super::{glue, options};
 use crate::error::Error;
@@ -42,6 +44,23 @@ impl Sandbox {
     pub(super) fn new(core: Core, inner: Arc<crate::gateway::Sandbox>, events: Option<EventSink>) -> Self {
         Self { core, inner, events }
     }
+
+    /// A method whose arguments and result are plain data.
+    pub(super) fn method<'env, const N: usize, A, T, F, W>(
+        &self,
+        env: &'env Env,
+        name: &'static str,
+        args: [Option<Unknown<'env>>; N],
+        work: F,
+    ) -> napi::Result<Object<'env>>
+    where
+        A: DeserializeOwned + Send + 'static,
+        T: Serialize,
+        F: Fn(Arc<crate::gateway::Sandbox>, A) -> W + Send + Clone + 'static,
+        W: Future<Output = crate::error::Result<T>> + Send + 'static,
+    {
+        method(env, &self.core, &self.inner, name, args, work)
+    }
 }
 
 #[napi]
@@ -55,11 +74,13 @@ impl Sandbox {
     /// sandbox.hostModule('clock', { now: () => Date.now() })
     /// await sandbox.run('import { now } from "host:clock"; export const handler = () => now()')
     /// ```
-    #[napi(catch_unwind, ts_args_type = "name: string, functions: { [name: string]: (...args: any[]) => unknown }")]
-    pub fn host_module(&self, env: Env, name: Unknown, functions: Unknown) -> napi::Result<()> {
+    ///
+    /// `info` is what models are told of it, in `declarations`, `moduleInfo`, `systemMessage` and `describe`.
+    #[napi(catch_unwind, ts_args_type = "name: string, functions: { [name: string]: (...args: any[]) => unknown }, info?: HostModuleInfo")]
+    pub fn host_module(&self, env: Env, name: Unknown, functions: Unknown, info: Option<Unknown>) -> napi::Result<()> {
         let problem = || Error::InvalidOption { method: "Sandbox.hostModule", problem: "name must be a string".to_owned() };
         let name = glue::string(&name).ok_or_else(|| glue::thrown(&env, &problem()))?;
-        let module = JavaScriptModule::new(&env, name.clone(), functions)?;
+        let module = JavaScriptModule::new(&env, name.clone(), functions, info)?;
         self.inner.host_module(&name, Arc::new(module)).map_err(|error| glue::thrown(&env, &error))
     }
 

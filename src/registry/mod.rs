@@ -75,6 +75,16 @@ impl Registry {
         self.configured().entries.clone()
     }
 
+    /// The entry of this name.
+    ///
+    /// # Errors
+    /// `ERR_UNKNOWN_SERVER`, naming those that exist.
+    pub fn entry(&self, name: &str) -> Result<Entry> {
+        let configured = self.configured();
+        let found = configured.entries.iter().find(|entry| entry.name() == name).cloned();
+        found.ok_or_else(|| unknown(name, &configured))
+    }
+
     /// The servers that can be used, in the config's order.
     #[must_use]
     pub fn servers(&self) -> Vec<Arc<ServerDefinition>> {
@@ -91,11 +101,7 @@ impl Registry {
         match configured.entries.iter().find(|entry| entry.name() == name) {
             Some(Entry::Valid(server)) => Ok(Arc::clone(server)),
             Some(Entry::Invalid(server)) => Err(server.error.clone()),
-            None => Err(Error::UnknownServer {
-                server: name.to_owned(),
-                place: "in the config",
-                known: configured.entries.iter().map(|entry| entry.name().to_owned()).collect(),
-            }),
+            None => Err(unknown(name, &configured)),
         }
     }
 
@@ -180,6 +186,14 @@ impl Registry {
 
     fn live(&self) -> MutexGuard<'_, BTreeMap<String, Live>> {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn unknown(name: &str, configured: &Configured) -> Error {
+    Error::UnknownServer {
+        server: name.to_owned(),
+        place: "in the config",
+        known: configured.entries.iter().map(|entry| entry.name().to_owned()).collect(),
     }
 }
 

@@ -24,7 +24,7 @@ pub use host::{Arguments, HostCall, HostFunctions, HostReply, RunControl, Stoppe
 pub use hypervisor::HypervisorReport;
 pub use module::{GuestModule, ModuleFunction};
 pub use run::{LogEntry, LogListener, RunOutcome, RunRequest, RunStats};
-pub use script::{Export, Importable, Problem, ProblemKind, check, to_javascript};
+pub use script::{Export, Importable, Problem, ProblemKind, check, is_function_type, to_javascript};
 pub use stop::{Stop, StopReason};
 pub use value::{Value, Wire};
 

@@ -186,6 +186,9 @@ async fn an_answer_that_was_written_before_the_servers_end_counts() {
         let lease = plain(&connections, &scene, "s").await.unwrap();
         let answer = call(&lease, "crash_after", json!({ "ms": 0, "answer": true })).await.unwrap();
         assert_eq!(answer["content"][0]["text"], "will crash");
+        drop(lease);
+        // Until its end is noticed, the next call would go to the one that is ending.
+        state(&connections, "s", ConnectionState::Closed(Closed::Lost)).await;
     }
 }
 

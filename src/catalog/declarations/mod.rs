@@ -13,6 +13,7 @@ mod finish;
 mod kinds;
 mod module;
 mod notes;
+mod parts;
 mod print;
 mod signature;
 mod text;
@@ -26,6 +27,7 @@ use std::collections::{BTreeMap, HashSet};
 use serde_json::Value as Json;
 
 pub use self::builtin::{AgentFunction, declare_agent_module, declare_mcp};
+pub(in crate::catalog) use self::parts::{Parameter, parts};
 pub use self::signature::signature;
 
 use self::convert::{Direction, convert};

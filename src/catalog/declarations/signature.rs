@@ -47,7 +47,7 @@ pub fn signature(tool: &Tool, identifier: &str, style: &DeclarationStyle) -> Str
     fitting.unwrap_or_else(|| format!("{}…", identifier.chars().take(MAX_CHARS - 1).collect::<String>()))
 }
 
-fn brief(value: &Type, definitions: &[Definition], levels: usize, names: usize) -> String {
+pub(super) fn brief(value: &Type, definitions: &[Definition], levels: usize, names: usize) -> String {
     let inner = |value: &Type| brief(value, definitions, levels, names);
     match value {
         Type::Named(id) if levels > 0 => brief(&definitions[*id].value, definitions, levels - 1, names),

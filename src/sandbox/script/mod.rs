@@ -13,6 +13,7 @@ mod modules;
 mod names;
 mod parse;
 mod place;
+mod signature;
 mod syntax;
 mod typescript;
 mod uses;
@@ -23,9 +24,11 @@ use oxc_allocator::Allocator;
 use oxc_diagnostics::OxcDiagnostic;
 use oxc_parser::Parser;
 use oxc_span::SourceType;
+use serde::Serialize;
 
 pub use check::check;
 pub(super) use explain::{explain_load, explain_not_a_function};
+pub use signature::is_function_type;
 pub(super) use syntax::{declares_require, locate};
 
 use crate::error::{Error, Result};
@@ -57,7 +60,8 @@ pub struct Export {
 }
 
 /// What kind of problem a look at code has found.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum ProblemKind {
     /// It does not parse.
@@ -97,7 +101,8 @@ impl ProblemKind {
 }
 
 /// What is wrong with some code, and where. Lines and columns count from one, columns in UTF-16 units; the end is exclusive.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Problem {
     pub kind: ProblemKind,
     /// The problem in words, the suggestion included.
@@ -109,6 +114,7 @@ pub struct Problem {
     /// The line with its number, and below it carets under the place. A long line is cut.
     pub excerpt: String,
     /// What stands for the wrong name, if one was probably meant.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub suggestion: Option<String>,
 }
 

@@ -1,0 +1,171 @@
+//! Finding tools: `search` and `describe` of `host:mcp`, and what an agent asks the same way.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde::Serialize;
+use serde_json::Value as Json;
+
+use super::server_calls::{ServerCalls, throw};
+use crate::catalog::{Catalog, Manifest, SearchIndex, SearchOptions, has_words};
+use crate::error::{Error, Result};
+use crate::sandbox::{Arguments, HostReply, Value};
+
+const DEFAULT_LIMIT: usize = 10;
+const MAX_LIMIT: usize = 100;
+/// What is looked at of a query.
+const MAX_QUERY_BYTES: usize = 10_000;
+/// Beyond four digits a score says nothing.
+const SCORE_DIGITS: f64 = 10_000.0;
+
+/// The index of a gateway's tools, kept as its servers change.
+#[derive(Default)]
+pub struct ToolSearch {
+    index: Mutex<SearchIndex>,
+}
+
+/// By what a run finds tools.
+pub struct Finding {
+    pub catalog: Catalog,
+    pub search: Arc<ToolSearch>,
+}
+
+/// What is looked for.
+#[derive(Debug, Clone, Default)]
+pub struct ToolQuery {
+    pub query: String,
+    /// Default 10, at most 100.
+    pub limit: Option<usize>,
+    /// Default: all.
+    pub servers: Option<Vec<String>>,
+}
+
+/// A tool that was found.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ToolMatch {
+    pub server: String,
+    /// The raw name, for `call`.
+    pub tool: String,
+    /// What agent code imports it from: `host:mcp-weather`.
+    pub module: String,
+    /// What agent code imports.
+    pub identifier: String,
+    pub signature: String,
+    pub purpose: String,
+    /// How well it fits; of meaning only beside the others of the same search.
+    pub score: f64,
+}
+
+impl ToolSearch {
+    /// The tools that fit best, the best first.
+    ///
+    /// # Errors
+    /// `ERR_INVALID_OPTION` for a query without a word, or a limit that is none; `ERR_UNKNOWN_SERVER`.
+    pub fn search(&self, servers: &BTreeMap<String, Arc<Manifest>>, catalog: &Catalog, query: &ToolQuery) -> Result<Vec<ToolMatch>> {
+        let text = &query.query[..query.query.floor_char_boundary(MAX_QUERY_BYTES)];
+        let limit = query.limit.unwrap_or(DEFAULT_LIMIT);
+        if !has_words(text) {
+            return Err(invalid("search", "query: must have a word to look for, like \"weather forecast\""));
+        }
+        if !(1..=MAX_LIMIT).contains(&limit) {
+            return Err(invalid("search", &format!("limit: must be between 1 and {MAX_LIMIT}, not {limit}")));
+        }
+        if let Some(unknown) = query.servers.iter().flatten().find(|server| !servers.contains_key(*server)) {
+            return Err(Error::UnknownServer {
+                server: unknown.clone(),
+                place: "among those that can be searched",
+                known: servers.keys().cloned().collect(),
+            });
+        }
+        let hits = {
+            let mut index = self.index.lock().unwrap_or_else(PoisonError::into_inner);
+            index.update(servers);
+            index.search(text, &SearchOptions { limit, servers: query.servers.as_deref() })
+        };
+        hits.into_iter()
+            .map(|hit| {
+                let (module, function) = catalog.tool_line(&hit.server, &hit.tool)?;
+                let score = (hit.score * SCORE_DIGITS).round() / SCORE_DIGITS;
+                let (identifier, signature, purpose) = (function.name, function.signature, function.purpose);
+                Ok(ToolMatch { server: hit.server, tool: hit.tool, module, identifier, signature, purpose, score })
+            })
+            .collect()
+    }
+}
+
+impl ServerCalls {
+    /// `search(query, { limit?, servers? })`.
+    pub(super) fn search(&self, arguments: Arguments) -> HostReply {
+        let found = query_of(arguments, self.limits.max_argument_bytes);
+        let found = found.and_then(|query| self.finding.search.search(&self.manifests, &self.finding.catalog, &query));
+        let found = found.and_then(|found| serde_json::to_value(found).map_err(|error| Error::Internal(error.to_string())));
+        match found.and_then(|found| self.capped("the result of search".to_owned(), found)) {
+            Ok(found) => HostReply::Value(Value::from(found)),
+            Err(error) => throw(&error),
+        }
+    }
+
+    /// `describe("weather.get_forecast")`: text, as it is for reading.
+    pub(super) fn describe(&self, arguments: Arguments) -> HostReply {
+        let what = match arguments {
+            Arguments::Given(given) => match <[Value; 1]>::try_from(given) {
+                Ok([Value::Text(what)]) => Ok(what),
+                _ => Err(invalid("describe", "takes one name: describe(\"weather\") or describe(\"weather.get_forecast\")")),
+            },
+            Arguments::Oversize(size) => Err(oversize("describe", size, self.limits.max_argument_bytes)),
+            Arguments::Invalid(problem) => Err(invalid("describe", &format!("takes what JSON can carry: {problem}"))),
+        };
+        let described = what.and_then(|what| self.finding.catalog.describe(&what)).and_then(|text| {
+            let (size, limit) = (text.len(), self.limits.max_response_bytes);
+            if size > limit {
+                let what = "these declarations (describe one tool instead)".to_owned();
+                return Err(Error::ResponseTooLarge { what, size: size.to_string(), limit, limit_name: "limits.maxResponseBytes" });
+            }
+            Ok(text)
+        });
+        match described {
+            Ok(text) => HostReply::Value(Value::Text(text)),
+            Err(error) => throw(&error),
+        }
+    }
+}
+
+fn query_of(arguments: Arguments, limit: usize) -> Result<ToolQuery> {
+    let given = match arguments {
+        Arguments::Given(given) => given,
+        Arguments::Oversize(size) => return Err(oversize("search", size, limit)),
+        Arguments::Invalid(problem) => return Err(invalid("search", &format!("takes what JSON can carry: {problem}"))),
+    };
+    let mut given = given.into_iter();
+    let (Some(Value::Text(query)), options, None) = (given.next(), given.next(), given.next()) else {
+        return Err(invalid("search", "takes a query and options: search(\"weather forecast\", { limit: 5 })"));
+    };
+    let mut wanted = ToolQuery { query, ..ToolQuery::default() };
+    let fields = match options {
+        None | Some(Value::Null) => Vec::new(),
+        Some(Value::Record(fields)) => fields,
+        Some(_) => return Err(invalid("search", "options: must be an object { limit?, servers? }")),
+    };
+    for (name, value) in fields {
+        match (name.as_str(), value.into_json()) {
+            ("limit", Json::Number(limit)) if limit.as_u64().is_some() => {
+                wanted.limit = limit.as_u64().and_then(|limit| usize::try_from(limit).ok());
+            }
+            ("servers", Json::Array(names)) if names.iter().all(Json::is_string) => {
+                wanted.servers = Some(names.iter().filter_map(Json::as_str).map(ToOwned::to_owned).collect());
+            }
+            ("servers", Json::String(name)) => wanted.servers = Some(vec![name]),
+            ("limit" | "servers", _) => return Err(invalid("search", "limit must be a whole number, and servers a list of names")),
+            _ => return Err(invalid("search", &format!("{name}: unknown option; there are limit and servers"))),
+        }
+    }
+    Ok(wanted)
+}
+
+fn invalid(method: &'static str, problem: &str) -> Error {
+    Error::InvalidOption { method, problem: problem.to_owned() }
+}
+
+fn oversize(what: &str, size: usize, limit: usize) -> Error {
+    Error::ArgumentsTooLarge { what: what.to_owned(), size, limit }
+}

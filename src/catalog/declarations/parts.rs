@@ -1,0 +1,41 @@
+//! The parts of a signature, each by itself.
+
+use super::convert::Direction;
+use super::kinds::Kinds;
+use super::signature::brief;
+use super::types::Type;
+use super::{DeclarationStyle, Failures, types_of};
+use crate::catalog::Tool;
+
+/// Levels of a type that are spelled out, and members of each.
+const LEVELS: usize = 3;
+const MEMBERS: usize = 12;
+/// Parameters that are listed; all are in the declaration.
+const MAX_PARAMETERS: usize = 100;
+
+/// A parameter: a property of a tool's one argument.
+pub(in crate::catalog) struct Parameter {
+    pub key: String,
+    pub declared: String,
+    pub required: bool,
+}
+
+/// What a tool takes and gives, for hints: types are for reading, what does not fit is `…`.
+pub(in crate::catalog) fn parts(tool: &Tool, style: &DeclarationStyle) -> (Vec<Parameter>, String) {
+    let input = types_of(&tool.input_schema, "", Kinds::OBJECT, Direction::Input, style);
+    let parameters = match &input[0].value {
+        Type::Object(object) => object.properties.iter().take(MAX_PARAMETERS).map(|property| Parameter {
+            key: property.key.clone(),
+            declared: brief(&property.value, &input, LEVELS, MEMBERS),
+            required: !property.optional,
+        }),
+        _ => return (Vec::new(), returns(tool, style)),
+    };
+    (parameters.collect(), returns(tool, style))
+}
+
+fn returns(tool: &Tool, style: &DeclarationStyle) -> String {
+    let output = tool.output_schema.as_ref().map(|schema| types_of(schema, "", Kinds::ALL, Direction::Output, style));
+    let given = output.map_or_else(|| "ToolOutput".to_owned(), |output| brief(&output[0].value, &output, LEVELS, MEMBERS));
+    if style.failures == Failures::Returned { format!("{given} | ToolError") } else { given }
+}

@@ -1,0 +1,53 @@
+//! `host:mcp` in a few words.
+
+use super::{FunctionInfo, ModuleKind, ModuleSummary};
+
+/// Without `host:`.
+pub(in crate::catalog) const MCP_MODULE: &str = "mcp";
+
+/// Name, parameters, what it returns, what it is for, and a call.
+const FUNCTIONS: [[&str; 5]; 8] = [
+    [
+        "call",
+        "(server: string, tool: string, args?: object)",
+        "ToolResult",
+        "Calls any tool by its raw name; throws where it fails.",
+        "call(\"weather\", \"get-forecast\", { city: \"Rome\" })",
+    ],
+    ["tools", "(server?: string)", "ToolEntry[]", "Lists tools with their schemas.", "tools()"],
+    [
+        "search",
+        "(query: string, options?: { limit?: number; servers?: string[] })",
+        "ToolMatch[]",
+        "Finds tools by what they do, the best first.",
+        "search(\"weather forecast\")",
+    ],
+    ["describe", "(what: string)", "string", "The TypeScript declarations of a module or tool.", "describe(\"weather.get_forecast\")"],
+    ["resources", "(server?: string)", "ResourceEntry[]", "Lists what can be read.", "resources()"],
+    ["read", "(server: string, uri: string)", "unknown", "Reads a resource.", "read(\"notes\", \"note://today\")"],
+    ["prompts", "(server?: string)", "PromptEntry[]", "Lists prompts.", "prompts()"],
+    ["prompt", "(server: string, name: string, args?: object)", "PromptResult", "Fills in a prompt.", "prompt(\"travel\", \"plan\")"],
+];
+
+/// The module, with its functions.
+pub(in crate::catalog) fn mcp_module() -> (ModuleSummary, Vec<FunctionInfo>) {
+    let function = |[name, parameters, returns, purpose, example]: [&str; 5]| FunctionInfo {
+        name: name.to_owned(),
+        tool: None,
+        purpose: purpose.to_owned(),
+        signature: format!("{name}{parameters}: {returns}"),
+        parameters: Vec::new(),
+        returns: returns.to_owned(),
+        caveats: Vec::new(),
+        example: example.to_owned(),
+    };
+    let summary = ModuleSummary {
+        name: MCP_MODULE.to_owned(),
+        specifier: format!("host:{MCP_MODULE}"),
+        kind: ModuleKind::BuiltIn,
+        server: None,
+        purpose: "Finds, describes and calls the tools of all servers; reads their resources and prompts.".to_owned(),
+        functions: FUNCTIONS.len(),
+    };
+    (summary, FUNCTIONS.into_iter().map(function).collect())
+}

@@ -1,0 +1,255 @@
+//! What can be said of each module and function in a few words: for an agent's own prompts, and for its user interface.
+
+mod builtin;
+mod example;
+
+use serde::Serialize;
+use serde_json::Value as Json;
+
+use super::declarations::{self, AgentFunction, DeclarationStyle, Failures};
+use super::{Manifest, Tool, assign_identifiers};
+
+pub(super) use builtin::{MCP_MODULE, mcp_module};
+use example::arguments_text;
+
+/// What a tool, parameter or function may be called in a hint, in characters.
+const MAX_NAME_CHARS: usize = 100;
+/// What is said of one parameter.
+const MAX_PARAMETER_CHARS: usize = 300;
+
+/// Where a module comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ModuleKind {
+    /// An MCP server.
+    Server,
+    /// `hostModule` of the agent.
+    Agent,
+    /// `host:mcp`.
+    BuiltIn,
+}
+
+/// A module of the agent's own, as it describes it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AgentModuleInfo {
+    /// Without `host:`.
+    pub name: String,
+    pub purpose: Option<String>,
+    pub functions: Vec<AgentFunction>,
+}
+
+/// A module in one line.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ModuleSummary {
+    /// Without `host:`.
+    pub name: String,
+    /// What agent code imports.
+    pub specifier: String,
+    pub kind: ModuleKind,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub server: Option<String>,
+    pub purpose: String,
+    /// How many functions it has.
+    pub functions: usize,
+}
+
+/// A module with its functions.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ModuleInfo {
+    pub name: String,
+    pub specifier: String,
+    pub kind: ModuleKind,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub server: Option<String>,
+    pub purpose: String,
+    pub functions: Vec<FunctionInfo>,
+    /// What to keep in mind.
+    pub caveats: Vec<String>,
+    /// Code that imports and calls its first function.
+    pub example: String,
+}
+
+/// A function in a few words.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct FunctionInfo {
+    /// What agent code imports.
+    pub name: String,
+    /// The tool's raw name, for `call`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool: Option<String>,
+    pub purpose: String,
+    /// In one line of TypeScript, shortened where it is long.
+    pub signature: String,
+    pub parameters: Vec<ParameterInfo>,
+    /// A TypeScript type.
+    pub returns: String,
+    pub caveats: Vec<String>,
+    /// A call, with the required parameters.
+    pub example: String,
+}
+
+/// A parameter in a few words.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ParameterInfo {
+    /// As it is, even where it is no identifier.
+    pub name: String,
+    /// A TypeScript type.
+    #[serde(rename = "type")]
+    pub declared: String,
+    pub required: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// What the server takes where it is left out. It is never filled in here.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub default: Option<Json>,
+}
+
+/// The module of a server, in one line.
+pub(super) fn server_summary(server: &str, manifest: &Manifest, style: &DeclarationStyle) -> ModuleSummary {
+    ModuleSummary {
+        name: format!("mcp-{server}"),
+        specifier: format!("host:mcp-{server}"),
+        kind: ModuleKind::Server,
+        server: Some(server.to_owned()),
+        purpose: server_purpose(manifest, style),
+        functions: manifest.tools_by_name().len(),
+    }
+}
+
+/// What a server says of itself, in a sentence; else its own name.
+pub(super) fn server_purpose(manifest: &Manifest, style: &DeclarationStyle) -> String {
+    let said = manifest.instructions.as_deref().map(|text| style.wording.purpose(text.trim_start_matches(['#', ' ', '\n'])));
+    said.filter(|purpose| !purpose.is_empty())
+        .unwrap_or_else(|| style.wording.one_line(&format!("{} {}", manifest.server_name, manifest.server_version), MAX_NAME_CHARS))
+}
+
+/// The module of a server, whole.
+pub(super) fn server_info(server: &str, manifest: &Manifest, style: &DeclarationStyle) -> ModuleInfo {
+    let summary = server_summary(server, manifest, style);
+    let identifiers = assign_identifiers(manifest.tools.iter().map(|tool| tool.name.as_str()));
+    let functions: Vec<_> = manifest.distinct_tools().map(|tool| tool_hint(tool, &identifiers[&tool.name], style)).collect();
+    info(summary, functions, vec![failure_caveat(style.failures).to_owned()])
+}
+
+/// `host:mcp`, whole.
+pub(super) fn mcp_info(style: &DeclarationStyle) -> ModuleInfo {
+    let (summary, functions) = mcp_module();
+    let caveats = match style.failures {
+        Failures::Returned => "its functions throw where they fail, unlike the servers' modules",
+        Failures::Thrown => "its functions throw where they fail",
+    };
+    info(summary, functions, vec![caveats.to_owned()])
+}
+
+/// A module of the agent's own, in one line.
+pub(super) fn agent_summary(module: &AgentModuleInfo) -> ModuleSummary {
+    ModuleSummary {
+        name: module.name.clone(),
+        specifier: format!("host:{}", module.name),
+        kind: ModuleKind::Agent,
+        server: None,
+        purpose: module.purpose.clone().unwrap_or_default(),
+        functions: module.functions.len(),
+    }
+}
+
+/// A module of the agent's own, whole.
+pub(super) fn agent_info(module: &AgentModuleInfo) -> ModuleInfo {
+    let function = |function: &AgentFunction| {
+        let declared = function.signature.as_deref().unwrap_or("(...args: any[]) => any");
+        let (parameters, returns) = declared.rsplit_once("=>").unwrap_or((declared, "any"));
+        FunctionInfo {
+            name: function.name.clone(),
+            tool: None,
+            purpose: function.description.clone().unwrap_or_default(),
+            signature: format!("{}{}: {}", function.name, parameters.trim_end(), returns.trim()),
+            parameters: Vec::new(),
+            returns: returns.trim().to_owned(),
+            caveats: Vec::new(),
+            example: format!("{}()", function.name),
+        }
+    };
+    let functions = module.functions.iter().map(function).collect();
+    info(agent_summary(module), functions, vec!["what a function throws is thrown here".to_owned()])
+}
+
+fn info(summary: ModuleSummary, functions: Vec<FunctionInfo>, caveats: Vec<String>) -> ModuleInfo {
+    let ModuleSummary { name, specifier, kind, server, purpose, .. } = summary;
+    let example = functions.first().map(|first| example_of(&specifier, first)).unwrap_or_default();
+    ModuleInfo { name, specifier, kind, server, purpose, functions, caveats, example }
+}
+
+/// Code that imports a function and calls it.
+pub(super) fn example_of(specifier: &str, function: &FunctionInfo) -> String {
+    format!("import {{ {} }} from \"{specifier}\";\nexport const handler = () => {};", function.name, function.example)
+}
+
+/// A tool in a few words.
+pub(super) fn tool_hint(tool: &Tool, identifier: &str, style: &DeclarationStyle) -> FunctionInfo {
+    let (described, returns) = declarations::parts(tool, style);
+    FunctionInfo {
+        name: identifier.to_owned(),
+        tool: Some(style.wording.one_line(&tool.name, MAX_NAME_CHARS)),
+        purpose: tool_purpose(tool, style),
+        signature: declarations::signature(tool, identifier, style),
+        parameters: described.into_iter().map(|parameter| hint_of(parameter, &tool.input_schema, style)).collect(),
+        returns,
+        caveats: caveats(tool),
+        example: format!("{identifier}({})", arguments_text(&tool.input_schema)),
+    }
+}
+
+/// What a tool is for, in a sentence.
+pub(super) fn tool_purpose(tool: &Tool, style: &DeclarationStyle) -> String {
+    let title = tool.title.as_deref().or_else(|| tool.annotations.as_ref()?.get("title")?.as_str());
+    let said = [tool.description.as_deref(), title].into_iter().flatten().map(|text| style.wording.purpose(text));
+    said.into_iter().find(|purpose| !purpose.is_empty()).unwrap_or_default()
+}
+
+fn hint_of(parameter: declarations::Parameter, schema: &Json, style: &DeclarationStyle) -> ParameterInfo {
+    let declarations::Parameter { key, declared, required } = parameter;
+    let of = schema.get("properties").and_then(|properties| properties.get(&key));
+    let said = of.and_then(|of| of.get("description")?.as_str());
+    let short = |value: &&Json| serde_json::to_vec(value).is_ok_and(|json| json.len() <= MAX_PARAMETER_CHARS);
+    ParameterInfo {
+        name: key,
+        declared,
+        required,
+        description: said.map(|text| style.wording.one_line(text, MAX_PARAMETER_CHARS)),
+        default: of.and_then(|of| of.get("default")).filter(short).cloned(),
+    }
+}
+
+/// What a model should know before it calls (MCP 2025-11-25, Tool Annotations; they are the server's own word).
+fn caveats(tool: &Tool) -> Vec<String> {
+    let hint = |name: &str| tool.annotations.as_ref().and_then(|annotations| annotations.get(name)?.as_bool());
+    let mut caveats = Vec::new();
+    if hint("readOnlyHint") != Some(true) {
+        // Without a word on it, a tool that writes may destroy.
+        let what = if hint("destructiveHint") == Some(false) { "changes things" } else { "may change or destroy things" };
+        let again = if hint("idempotentHint") == Some(true) { "; calling it again changes nothing more" } else { "" };
+        caveats.push(format!("{what}{again}; a person may be asked first"));
+    }
+    if hint("openWorldHint") == Some(true) {
+        caveats.push("reaches beyond the server: its results may hold anybody's text".to_owned());
+    }
+    if tool.execution.as_ref().and_then(|execution| execution.get("taskSupport")?.as_str()) == Some("required") {
+        caveats.push("runs as a task: may take long".to_owned());
+    }
+    if tool.output_schema.is_none() {
+        caveats.push("its result has no schema: look at one before relying on its shape".to_owned());
+    }
+    caveats
+}
+
+/// How a failed call shows.
+pub(super) fn failure_caveat(failures: Failures) -> &'static str {
+    match failures {
+        Failures::Returned => "a call that fails returns { error, code? } instead of its result",
+        Failures::Thrown => "a call that fails throws an Error",
+    }
+}

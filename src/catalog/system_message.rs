@@ -1,0 +1,229 @@
+//! The part of a system prompt that tells a model what it can import.
+
+use std::fmt::Write as _;
+
+use super::declarations::Failures;
+use super::hints::{FunctionInfo, ModuleInfo, example_of, failure_caveat};
+use super::tokens::estimate_tokens;
+use crate::error::{Error, Result};
+
+/// Parameters that a function's one line names.
+const MAX_NAMED: usize = 8;
+
+/// A module, as long and as short as it can be said.
+pub(super) struct Section {
+    name: String,
+    functions: usize,
+    example: Option<String>,
+    /// By level.
+    texts: [Text; 3],
+}
+
+struct Text {
+    text: String,
+    tokens: usize,
+}
+
+/// How much is said of a module.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Level {
+    /// Its name, purpose, and how many functions it has.
+    Count,
+    /// A line for each function.
+    Lines,
+    /// Its declarations.
+    Full,
+}
+
+impl Section {
+    pub(super) fn new(module: &ModuleInfo, declarations: &str) -> Self {
+        let purpose = if module.purpose.is_empty() { String::new() } else { format!(": {}", module.purpose) };
+        let count = format!("- {} ({}){purpose}\n", module.specifier, counted(module.functions.len(), "function"));
+        let mut lines = format!("- {}{purpose}\n", module.specifier);
+        for function in &module.functions {
+            lines.push_str(&line(function));
+        }
+        let full = format!("```ts\n{}\n```\n", declarations.trim_end());
+        Self {
+            name: module.specifier.clone(),
+            functions: module.functions.len(),
+            example: module.functions.first().map(|first| example_of(&module.specifier, first)),
+            texts: [count, lines, full].map(|text| Text { tokens: estimate_tokens(&text), text }),
+        }
+    }
+
+    fn at(&self, level: Level) -> &Text {
+        &self.texts[level as usize]
+    }
+}
+
+/// `get_forecast({ city, days? }): The forecast of a city.`
+fn line(function: &FunctionInfo) -> String {
+    let mut names: Vec<String> = function
+        .parameters
+        .iter()
+        .take(MAX_NAMED)
+        .map(|parameter| if parameter.required { parameter.name.clone() } else { format!("{}?", parameter.name) })
+        .collect();
+    if function.parameters.len() > MAX_NAMED {
+        names.push("…".to_owned());
+    }
+    let parameters = if names.is_empty() { String::new() } else { format!("{{ {} }}", names.join(", ")) };
+    let purpose = if function.purpose.is_empty() { String::new() } else { format!(": {}", function.purpose) };
+    // Names of parameters are the server's words: they must not begin a line of their own.
+    format!("  - {}({}){purpose}\n", function.name, parameters.replace(['\n', '\r', '`'], " "))
+}
+
+/// Says as much as the budget allows: a step up for the cheapest first, lines for all before declarations for some.
+pub(super) fn system_message(sections: &[Section], failures: Failures, budget: usize) -> Result<String> {
+    let head = head(sections, failures);
+    let head_tokens = estimate_tokens(&head);
+    let mut levels = vec![Level::Count; sections.len()];
+    let mut spent = head_tokens + sections.iter().map(|section| section.at(Level::Count).tokens).sum::<usize>();
+    if spent > budget {
+        return totals(sections, failures, budget);
+    }
+    for level in [Level::Lines, Level::Full] {
+        let cost = |index: usize, levels: &[Level]| {
+            let section: &Section = &sections[index];
+            section.at(level).tokens.saturating_sub(section.at(levels[index]).tokens)
+        };
+        let mut order: Vec<usize> = (0..sections.len()).collect();
+        order.sort_by_key(|&index| cost(index, &levels));
+        for index in order {
+            let more = cost(index, &levels);
+            if spent + more <= budget {
+                spent += more;
+                levels[index] = level;
+            }
+        }
+    }
+    let mut message = head;
+    for level in [Level::Full, Level::Lines, Level::Count] {
+        for (section, _) in sections.iter().zip(&levels).filter(|(_, chosen)| **chosen == level) {
+            message.push_str(&section.at(level).text);
+        }
+    }
+    Ok(message)
+}
+
+/// How to call and find, and what there is in all.
+fn head(sections: &[Section], failures: Failures) -> String {
+    let mut head = String::from(
+        "# Tools as code\nCode that you write runs in a sandbox: an ES module in JavaScript or TypeScript with a function `handler(input)`, whose \
+         return value you get. Tools are synchronous functions of modules:\n",
+    );
+    if let Some(example) = sections.iter().find_map(|section| section.example.as_ref()) {
+        let _ = writeln!(head, "```js\n{example}\n```");
+    }
+    let _ = writeln!(head, "{}. {FINDING}", capital(failure_caveat(failures)));
+    let functions: usize = sections.iter().map(|section| section.functions).sum();
+    let _ = writeln!(head, "\nThere are {} with {}:", counted(sections.len(), "module"), counted(functions, "function"));
+    head
+}
+
+const FINDING: &str = "What is not shown here is found by code: `import { search, describe } from \"host:mcp\"`; `search(\"what it should do\")` lists \
+                       functions, `describe(\"mcp-name.function\")` gives their types.";
+
+/// Where not even a line a module fits.
+fn totals(sections: &[Section], failures: Failures, budget: usize) -> Result<String> {
+    let functions: usize = sections.iter().map(|section| section.functions).sum();
+    let mut message = format!(
+        "Code that you write runs in a sandbox: an ES module with `handler(input)`. {}. {FINDING} There are {} with {}.\n",
+        capital(failure_caveat(failures)),
+        counted(sections.len(), "module"),
+        counted(functions, "function"),
+    );
+    let least = estimate_tokens(&message);
+    if least > budget {
+        let problem = format!("budgetTokens: must be at least {least}, not {budget}");
+        return Err(Error::InvalidOption { method: "Gateway.systemMessage", problem });
+    }
+    for section in sections {
+        let name = format!("{} ", section.name);
+        if estimate_tokens(&message) + estimate_tokens(&name) > budget {
+            break;
+        }
+        message.push_str(&name);
+    }
+    Ok(message)
+}
+
+fn counted(number: usize, what: &str) -> String {
+    if number == 1 { format!("1 {what}") } else { format!("{number} {what}s") }
+}
+
+fn capital(text: &str) -> String {
+    let mut characters = text.chars();
+    characters.next().map_or_else(String::new, |first| first.to_uppercase().chain(characters).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalog::hints::ModuleKind;
+    use proptest::prelude::*;
+
+    fn section(name: &str, functions: usize, declared: usize) -> Section {
+        let function = |index: usize| FunctionInfo {
+            name: format!("function_{index}"),
+            tool: None,
+            purpose: "Does what it says.".to_owned(),
+            signature: String::new(),
+            parameters: Vec::new(),
+            returns: String::new(),
+            caveats: Vec::new(),
+            example: format!("function_{index}()"),
+        };
+        let module = ModuleInfo {
+            name: name.to_owned(),
+            specifier: format!("host:{name}"),
+            kind: ModuleKind::Server,
+            server: None,
+            purpose: "A module.".to_owned(),
+            functions: (0..functions).map(function).collect(),
+            caveats: Vec::new(),
+            example: String::new(),
+        };
+        Section::new(&module, &"declared ".repeat(declared))
+    }
+
+    fn message(sections: &[Section], budget: usize) -> String {
+        system_message(sections, Failures::Returned, budget).unwrap()
+    }
+
+    #[test]
+    fn lines_for_all_come_before_declarations_for_some() {
+        let sections = [section("small", 2, 40), section("large", 4, 4_000)];
+        let (lines, all) = (message(&sections, 400), message(&sections, 40_000));
+        assert!(lines.contains("function_1") && lines.contains("function_3"), "{lines}");
+        assert!(lines.contains("declared") && lines.len() < 2_000, "the small one fits whole: {lines}");
+        assert!(all.len() > 36_000);
+    }
+
+    #[test]
+    fn below_a_line_a_module_there_are_totals_and_below_those_an_error_that_names_the_least() {
+        let sections: Vec<_> = (0..200).map(|index| section(&format!("server-{index}"), 5, 10)).collect();
+        let Err(Error::InvalidOption { problem, .. }) = system_message(&sections, Failures::Thrown, 5) else { panic!("too little") };
+        let least: usize = problem.split(|next: char| !next.is_ascii_digit()).find_map(|word| word.parse().ok()).unwrap();
+        assert!(system_message(&sections, Failures::Thrown, least).unwrap().contains("200 modules with 1000 functions"));
+        assert!(system_message(&sections, Failures::Thrown, least - 1).is_err());
+    }
+
+    #[test]
+    fn without_any_server_it_still_says_how_code_is_run() {
+        let message = message(&[], 1_000);
+        assert!(message.contains("0 modules with 0 functions") && message.contains("handler(input)"), "{message}");
+    }
+
+    proptest! {
+        #[test]
+        fn the_budget_is_kept(sizes in prop::collection::vec((0_usize..30, 0_usize..300), 0..20), budget in 150_usize..5_000) {
+            let sections: Vec<_> =
+                sizes.iter().enumerate().map(|(index, (functions, declared))| section(&format!("s{index}"), *functions, *declared)).collect();
+            if let Ok(message) = system_message(&sections, Failures::Returned, budget) {
+                prop_assert!(estimate_tokens(&message) <= budget, "{} > {budget}", estimate_tokens(&message));
+            }
+        }
+    }
+}

@@ -1,0 +1,279 @@
+//! All that a run can import, described.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde_json::Value as Json;
+
+use super::declarations::{DeclarationStyle, declare_agent_module, declare_mcp, declare_server, declare_tool};
+use super::hints::{self, AgentModuleInfo, FunctionInfo, ModuleInfo, ModuleSummary};
+use super::system_message::{Section, system_message};
+use super::{Manifest, Tool, assign_identifiers};
+use crate::error::{Error, Result};
+use crate::nearest::nearest;
+
+/// What stands between a server and its tool in `describe("weather.get_forecast")`.
+const SEPARATORS: [char; 2] = ['.', '/'];
+
+/// The servers and modules of a run, and what can be said of them.
+///
+/// ```
+/// use hyperlight_mcp::catalog::{Catalog, DeclarationStyle, Failures, Wording};
+/// use hyperlight_mcp::trust::{sanitise_line, sanitise_text};
+///
+/// let wording = Wording { text: sanitise_text, line: sanitise_line, max_chars: 2_000 };
+/// let style = DeclarationStyle { wording, failures: Failures::Returned };
+/// let catalog = Catalog::new(Default::default(), Vec::new(), style);
+/// assert_eq!(catalog.list_modules()[0].specifier, "host:mcp");
+/// assert!(catalog.describe("weather").is_err());
+/// ```
+pub struct Catalog {
+    servers: BTreeMap<String, Arc<Manifest>>,
+    modules: Vec<AgentModuleInfo>,
+    style: DeclarationStyle,
+}
+
+/// A tool, whole.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ToolInfo {
+    pub server: String,
+    /// What agent code imports it from.
+    pub specifier: String,
+    #[serde(flatten)]
+    pub function: FunctionInfo,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// TypeScript: its module with this one function.
+    pub declaration: String,
+    /// As the server sent them: for programs, not for models.
+    pub input_schema: Json,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output_schema: Option<Json>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub annotations: Option<Json>,
+}
+
+/// What an approved server offers.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ServerOffer {
+    /// What agent code imports.
+    pub specifier: String,
+    pub server_name: String,
+    pub server_version: String,
+    pub protocol_version: String,
+    pub purpose: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub instructions: Option<String>,
+    pub functions: Vec<ToolLine>,
+    /// How many of each.
+    pub resources: usize,
+    pub resource_templates: usize,
+    pub prompts: usize,
+}
+
+/// A tool in one line.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ToolLine {
+    /// What agent code imports.
+    pub name: String,
+    /// Its raw name.
+    pub tool: String,
+    pub purpose: String,
+}
+
+/// A module by its name.
+enum Module<'a> {
+    Server(&'a str, &'a Manifest),
+    Agent(&'a AgentModuleInfo),
+    Mcp,
+}
+
+impl Catalog {
+    /// The servers that a run sees, and the agent's own modules.
+    #[must_use]
+    pub fn new(servers: BTreeMap<String, Arc<Manifest>>, modules: Vec<AgentModuleInfo>, style: DeclarationStyle) -> Self {
+        Self { servers, modules, style }
+    }
+
+    /// All modules: `host:mcp`, the servers', the agent's own.
+    #[must_use]
+    pub fn list_modules(&self) -> Vec<ModuleSummary> {
+        let servers = self.servers.iter().map(|(server, manifest)| hints::server_summary(server, manifest, &self.style));
+        [hints::mcp_module().0].into_iter().chain(servers).chain(self.modules.iter().map(hints::agent_summary)).collect()
+    }
+
+    /// A module with its functions. `name` is a module's (`mcp-weather`, with or without `host:`) or a server's.
+    ///
+    /// # Errors
+    /// `ERR_UNKNOWN_MODULE`.
+    pub fn module_info(&self, name: &str) -> Result<ModuleInfo> {
+        Ok(match self.module(name)? {
+            Module::Server(server, manifest) => hints::server_info(server, manifest, &self.style),
+            Module::Agent(module) => hints::agent_info(module),
+            Module::Mcp => hints::mcp_info(&self.style),
+        })
+    }
+
+    /// A tool, by its raw name or its identifier.
+    ///
+    /// # Errors
+    /// `ERR_UNKNOWN_SERVER`, `ERR_UNKNOWN_TOOL`.
+    pub fn tool_info(&self, server: &str, tool: &str) -> Result<ToolInfo> {
+        let (manifest, found, identifier) = self.tool(server, tool)?;
+        let declaration = declare_tool(server, manifest, &found.name, &self.style).unwrap_or_default();
+        let wording = &self.style.wording;
+        Ok(ToolInfo {
+            server: server.to_owned(),
+            specifier: format!("host:mcp-{server}"),
+            function: hints::tool_hint(found, &identifier, &self.style),
+            title: found.title.as_ref().map(|title| wording.one_line(title, 200)),
+            description: found.description.as_ref().map(|text| wording.description(text)),
+            declaration,
+            input_schema: found.input_schema.clone(),
+            output_schema: found.output_schema.clone(),
+            annotations: found.annotations.clone(),
+        })
+    }
+
+    /// The module that has a tool, as it is imported, and the tool in a few words.
+    ///
+    /// # Errors
+    /// `ERR_UNKNOWN_SERVER`, `ERR_UNKNOWN_TOOL`.
+    pub fn tool_line(&self, server: &str, tool: &str) -> Result<(String, FunctionInfo)> {
+        let (_, found, identifier) = self.tool(server, tool)?;
+        Ok((format!("host:mcp-{server}"), hints::tool_hint(found, &identifier, &self.style)))
+    }
+
+    /// TypeScript declarations of one module, or of all.
+    ///
+    /// # Errors
+    /// `ERR_UNKNOWN_MODULE`.
+    pub fn declarations(&self, name: Option<&str>) -> Result<String> {
+        let Some(name) = name else {
+            let servers = self.servers.keys().map(|server| format!("mcp-{server}"));
+            let names =
+                [hints::MCP_MODULE.to_owned()].into_iter().chain(servers).chain(self.modules.iter().map(|module| module.name.clone()));
+            let texts: Result<Vec<_>> = names.map(|name| self.declarations(Some(&name))).collect();
+            return Ok(texts?.join("\n"));
+        };
+        Ok(self.declared(&self.module(name)?))
+    }
+
+    /// Declarations of a module, or of one function: `weather`, `weather.get_forecast`.
+    ///
+    /// # Errors
+    /// `ERR_UNKNOWN_MODULE`, `ERR_UNKNOWN_TOOL`.
+    pub fn describe(&self, what: &str) -> Result<String> {
+        let what = what.trim();
+        let unknown = match self.module(what) {
+            Ok(module) => return Ok(self.declared(&module)),
+            Err(error) => error,
+        };
+        // Raw names may have dots themselves: the first module that is known counts.
+        for (index, _) in what.match_indices(SEPARATORS) {
+            let Ok(Module::Server(server, manifest)) = self.module(&what[..index]) else { continue };
+            let tool = &what[index + 1..];
+            let found = find_tool(manifest, tool).and_then(|(found, _)| declare_tool(server, manifest, &found.name, &self.style));
+            return found.ok_or_else(|| manifest.unknown_tool(server, tool));
+        }
+        Err(unknown)
+    }
+
+    /// The part of a system prompt that tells a model of the modules, within so many tokens (an estimate on the safe side,
+    /// [`super::estimate_tokens`]): declarations where they fit, one line a function where not, counts below that.
+    ///
+    /// # Errors
+    /// `ERR_INVALID_OPTION` where not even that fits: it names the least.
+    pub fn system_message(&self, budget_tokens: usize) -> Result<String> {
+        let servers = self.servers.iter().map(|(server, manifest)| {
+            Section::new(&hints::server_info(server, manifest, &self.style), &declare_server(server, manifest, &self.style))
+        });
+        let modules = self.modules.iter().map(|module| Section::new(&hints::agent_info(module), &declared_agent(module)));
+        system_message(&servers.chain(modules).collect::<Vec<_>>(), self.style.failures, budget_tokens)
+    }
+
+    /// What a server offers, by its name.
+    #[must_use]
+    pub fn server_offer(server: &str, manifest: &Manifest, style: &DeclarationStyle) -> ServerOffer {
+        let wording = &style.wording;
+        let identifiers = assign_identifiers(manifest.tools.iter().map(|tool| tool.name.as_str()));
+        let line = |tool: &Tool| ToolLine {
+            name: identifiers[&tool.name].clone(),
+            tool: tool.name.clone(),
+            purpose: hints::tool_purpose(tool, style),
+        };
+        ServerOffer {
+            specifier: format!("host:mcp-{server}"),
+            server_name: wording.one_line(&manifest.server_name, 200),
+            server_version: wording.one_line(&manifest.server_version, 200),
+            protocol_version: wording.one_line(&manifest.protocol_version, 200),
+            purpose: hints::server_purpose(manifest, style),
+            instructions: manifest.instructions.as_ref().map(|text| wording.description(text)),
+            functions: manifest.distinct_tools().map(line).collect(),
+            resources: manifest.resources.len(),
+            resource_templates: manifest.resource_templates.len(),
+            prompts: manifest.prompts.len(),
+        }
+    }
+
+    fn declared(&self, module: &Module<'_>) -> String {
+        match module {
+            Module::Server(server, manifest) => declare_server(server, manifest, &self.style),
+            Module::Agent(module) => declared_agent(module),
+            Module::Mcp => declare_mcp(&self.style),
+        }
+    }
+
+    fn tool(&self, server: &str, tool: &str) -> Result<(&Manifest, &Tool, String)> {
+        let manifest = self.servers.get(server).ok_or_else(|| Error::UnknownServer {
+            server: server.to_owned(),
+            place: "among those that are approved and enabled",
+            known: self.servers.keys().cloned().collect(),
+        })?;
+        let (found, identifier) = find_tool(manifest, tool).ok_or_else(|| manifest.unknown_tool(server, tool))?;
+        Ok((manifest, found, identifier))
+    }
+
+    fn module(&self, name: &str) -> Result<Module<'_>> {
+        let plain = name.trim().strip_prefix("host:").unwrap_or(name.trim());
+        if plain == hints::MCP_MODULE {
+            return Ok(Module::Mcp);
+        }
+        if let Some(module) = self.modules.iter().find(|module| module.name == plain) {
+            return Ok(Module::Agent(module));
+        }
+        let server = [plain.strip_prefix("mcp-"), Some(plain)].into_iter().flatten().find_map(|name| self.servers.get_key_value(name));
+        server.map(|(server, manifest)| Module::Server(server, manifest)).ok_or_else(|| self.unknown_module(name, plain))
+    }
+
+    fn unknown_module(&self, name: &str, plain: &str) -> Error {
+        let modules = self.list_modules();
+        // A server may be named by itself or as its module.
+        let names = modules.iter().flat_map(|module| [Some(module.name.as_str()), module.server.as_deref()]).flatten();
+        let meant = nearest(plain, names);
+        let is_meant =
+            |module: &&ModuleSummary| Some(module.name.as_str()) == meant || meant.is_some() && module.server.as_deref() == meant;
+        Error::UnknownModule {
+            name: name.to_owned(),
+            meant: modules.iter().find(is_meant).map(|module| module.specifier.clone()),
+            known: modules.into_iter().map(|module| module.specifier).collect(),
+        }
+    }
+}
+
+fn declared_agent(module: &AgentModuleInfo) -> String {
+    declare_agent_module(&module.name, module.purpose.as_deref(), &module.functions)
+}
+
+/// A tool by its raw name, else by its identifier, with that.
+fn find_tool<'a>(manifest: &'a Manifest, name: &str) -> Option<(&'a Tool, String)> {
+    let identifiers = assign_identifiers(manifest.tools.iter().map(|tool| tool.name.as_str()));
+    let raw = manifest.tool(name).map(|tool| tool.name.as_str());
+    let raw = raw.or_else(|| identifiers.iter().find(|(_, identifier)| *identifier == name).map(|(raw, _)| raw.as_str()))?;
+    Some((manifest.tool(raw)?, identifiers[raw].clone()))
+}

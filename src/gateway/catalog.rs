@@ -1,0 +1,184 @@
+//! What an agent asks of the tools of its servers: declarations, hints, search, a part of its system prompt. Of servers
+//! that are approved and enabled, as they were approved: nothing is started for it.
+
+use serde::Serialize;
+
+use super::Gateway;
+use super::agent_modules::agent_guest_modules;
+use super::core::Core;
+use super::sandbox::Sandbox;
+use crate::bridge::{ToolErrors, ToolMatch, ToolQuery, guest_modules};
+use crate::catalog::{AgentModuleInfo, Catalog, DeclarationStyle, Failures, ModuleInfo, ModuleSummary, ServerOffer, ToolInfo, Wording};
+use crate::error::{Error, Result};
+use crate::registry::ServerStatus;
+use crate::sandbox::{GuestModule, Importable, Problem, check};
+use crate::trust::{Standing, sanitise_line, sanitise_text};
+
+/// What a system prompt's part may take where nobody says, in tokens.
+pub const DEFAULT_BUDGET_TOKENS: usize = 2_000;
+
+/// A server's status, and what it offers once it is approved.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ServerInfo {
+    #[serde(flatten)]
+    pub status: ServerStatus,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub offer: Option<ServerOffer>,
+}
+
+/// What `check` found.
+#[derive(Debug, Clone, Serialize)]
+pub struct CodeReport {
+    pub ok: bool,
+    pub problems: Vec<Problem>,
+}
+
+impl Core {
+    /// How texts are made fit for models, and how failures show.
+    pub(super) fn declaration_style(&self, errors: ToolErrors) -> DeclarationStyle {
+        let wording = Wording { text: sanitise_text, line: sanitise_line, max_chars: self.limits.max_description_chars };
+        let failures = match errors {
+            ToolErrors::Return => Failures::Returned,
+            ToolErrors::Throw => Failures::Thrown,
+        };
+        DeclarationStyle { wording, failures }
+    }
+
+    fn catalog(&self, modules: Vec<AgentModuleInfo>, errors: ToolErrors) -> Result<Catalog> {
+        let servers = self.visible_servers().map_err(|error| self.redacted(error))?;
+        Ok(Catalog::new(servers, modules, self.declaration_style(errors)))
+    }
+
+    fn check(&self, code: &str, agent: &[GuestModule]) -> Result<CodeReport> {
+        let (size, limit) = (code.len(), self.limits.max_code_bytes);
+        if size > limit {
+            return Err(Error::CodeTooLarge { size, limit });
+        }
+        let servers = self.visible_servers().map_err(|error| self.redacted(error))?;
+        let modules: Vec<_> = guest_modules(&servers).iter().chain(agent).map(Importable::from).collect();
+        let problems = check(code, &modules);
+        Ok(CodeReport { ok: problems.is_empty(), problems })
+    }
+}
+
+impl Gateway {
+    /// TypeScript declarations of a module (`weather`, `mcp-weather`, `host:mcp-weather`, `host:mcp`), or of all.
+    ///
+    /// # Errors
+    /// `ERR_UNKNOWN_MODULE`, `ERR_APPROVAL_STORE`, `ERR_CLOSED`.
+    pub fn declarations(&self, name: Option<&str>, errors: ToolErrors) -> Result<String> {
+        self.core.catalog(Vec::new(), errors)?.declarations(name).map_err(|error| self.core.redacted(error))
+    }
+
+    /// The modules that a run could import now.
+    ///
+    /// # Errors
+    /// `ERR_APPROVAL_STORE`, `ERR_CLOSED`.
+    pub fn list_modules(&self) -> Result<Vec<ModuleSummary>> {
+        Ok(self.core.catalog(Vec::new(), ToolErrors::default())?.list_modules())
+    }
+
+    /// A module with its functions.
+    ///
+    /// # Errors
+    /// As [`Gateway::declarations`].
+    pub fn module_info(&self, name: &str, errors: ToolErrors) -> Result<ModuleInfo> {
+        self.core.catalog(Vec::new(), errors)?.module_info(name).map_err(|error| self.core.redacted(error))
+    }
+
+    /// A tool, by its raw name or its identifier.
+    ///
+    /// # Errors
+    /// `ERR_UNKNOWN_SERVER`, `ERR_UNKNOWN_TOOL`, and as [`Gateway::declarations`].
+    pub fn tool_info(&self, server: &str, tool: &str, errors: ToolErrors) -> Result<ToolInfo> {
+        self.core.catalog(Vec::new(), errors)?.tool_info(server, tool).map_err(|error| self.core.redacted(error))
+    }
+
+    /// A server's status, and, once it is approved, what it offers; enabled or not.
+    ///
+    /// # Errors
+    /// `ERR_UNKNOWN_SERVER`, `ERR_APPROVAL_STORE`.
+    pub fn server_info(&self, name: &str) -> Result<ServerInfo> {
+        let entry = self.core.registry.entry(name).map_err(|error| self.core.redacted(error))?;
+        let status = self.status(&entry).map_err(|error| self.core.redacted(error))?;
+        let server = self.core.registry.server(name).ok();
+        let standing = server.map(|server| self.core.standing(&server)).transpose().map_err(|error| self.core.redacted(error))?;
+        let style = self.core.declaration_style(ToolErrors::default());
+        let offer = match standing {
+            Some(Standing::Full(manifest)) => Some(Catalog::server_offer(name, &manifest, &style)),
+            _ => None,
+        };
+        Ok(ServerInfo { status, offer })
+    }
+
+    /// The tools that fit a query best, the best first.
+    ///
+    /// # Errors
+    /// `ERR_INVALID_OPTION` for a query without a word; `ERR_UNKNOWN_SERVER`; and as [`Gateway::list_modules`].
+    pub fn search_tools(&self, query: &ToolQuery, errors: ToolErrors) -> Result<Vec<ToolMatch>> {
+        let servers = self.core.visible_servers().map_err(|error| self.core.redacted(error))?;
+        let catalog = Catalog::new(servers.clone(), Vec::new(), self.core.declaration_style(errors));
+        self.core.search.search(&servers, &catalog, query).map_err(|error| self.core.redacted(error))
+    }
+
+    /// The part of a system prompt that tells a model of the modules, within so many tokens.
+    ///
+    /// # Errors
+    /// `ERR_INVALID_OPTION` where the budget is too small for anything; and as [`Gateway::list_modules`].
+    pub fn system_message(&self, budget_tokens: Option<usize>, errors: ToolErrors) -> Result<String> {
+        let catalog = self.core.catalog(Vec::new(), errors)?;
+        catalog.system_message(budget_tokens.unwrap_or(DEFAULT_BUDGET_TOKENS)).map_err(|error| self.core.redacted(error))
+    }
+
+    /// Looks at code without running it, with the modules of the servers.
+    ///
+    /// # Errors
+    /// As [`Gateway::list_modules`]; `ERR_CODE_TOO_LARGE`.
+    pub fn check(&self, code: &str) -> Result<CodeReport> {
+        self.core.check(code, &[])
+    }
+}
+
+/// As the gateway's, with the agent's own modules.
+impl Sandbox {
+    /// # Errors
+    /// As [`Gateway::declarations`].
+    pub fn declarations(&self, name: Option<&str>, errors: Option<ToolErrors>) -> Result<String> {
+        self.catalog(errors)?.declarations(name).map_err(|error| self.core.redacted(error))
+    }
+
+    /// # Errors
+    /// As [`Gateway::list_modules`].
+    pub fn list_modules(&self) -> Result<Vec<ModuleSummary>> {
+        Ok(self.catalog(None)?.list_modules())
+    }
+
+    /// # Errors
+    /// As [`Gateway::module_info`].
+    pub fn module_info(&self, name: &str, errors: Option<ToolErrors>) -> Result<ModuleInfo> {
+        self.catalog(errors)?.module_info(name).map_err(|error| self.core.redacted(error))
+    }
+
+    /// # Errors
+    /// As [`Gateway::system_message`].
+    pub fn system_message(&self, budget_tokens: Option<usize>, errors: Option<ToolErrors>) -> Result<String> {
+        let catalog = self.catalog(errors)?;
+        catalog.system_message(budget_tokens.unwrap_or(DEFAULT_BUDGET_TOKENS)).map_err(|error| self.core.redacted(error))
+    }
+
+    /// # Errors
+    /// As [`Gateway::check`].
+    pub fn check(&self, code: &str) -> Result<CodeReport> {
+        self.core.check(code, &agent_guest_modules(&self.modules()))
+    }
+
+    fn catalog(&self, errors: Option<ToolErrors>) -> Result<Catalog> {
+        self.core.catalog(self.module_infos(), errors.unwrap_or(self.tool_errors))
+    }
+
+    /// What the agent says of its own modules.
+    pub(super) fn module_infos(&self) -> Vec<AgentModuleInfo> {
+        self.modules().iter().map(|(name, module)| module.info(name)).collect()
+    }
+}

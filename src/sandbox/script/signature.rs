@@ -1,0 +1,86 @@
+//! Function types that an agent gives for modules of its own.
+
+use oxc_allocator::Allocator;
+use oxc_ast::ast::{Statement, TSType};
+use oxc_semantic::SemanticBuilder;
+
+use super::parse::{Language, read_as, with_stack};
+
+const MAX_BYTES: usize = 2_000;
+/// Types that are there without an import.
+const KNOWN: [&str; 16] = [
+    "Array",
+    "Exclude",
+    "Extract",
+    "Iterable",
+    "Map",
+    "NonNullable",
+    "Omit",
+    "Partial",
+    "Pick",
+    "Promise",
+    "Readonly",
+    "ReadonlyArray",
+    "Record",
+    "Required",
+    "Set",
+    "Uint8Array",
+];
+
+/// Whether a text is one TypeScript function type in one line, of types that are there without an import.
+///
+/// ```
+/// use hyperlight_mcp::sandbox::is_function_type;
+///
+/// assert!(is_function_type("(city: string, days?: number) => { sky: string }[]"));
+/// assert!(!is_function_type("(city: City) => void"), "there is no City");
+/// assert!(!is_function_type("number"));
+/// ```
+#[must_use]
+pub fn is_function_type(text: &str) -> bool {
+    if text.len() > MAX_BYTES || text.contains(['\n', '\r', '\u{2028}', '\u{2029}']) {
+        return false;
+    }
+    let code = format!("type Signature = {text};");
+    let look = || {
+        let allocator = Allocator::default();
+        let reading = read_as(&allocator, &code, Language::TypeScript);
+        let [Statement::TSTypeAliasDeclaration(alias)] = &reading.program.body[..] else { return false };
+        let is_function = matches!(alias.type_annotation, TSType::TSFunctionType(_));
+        if !reading.errors.is_empty() || !is_function || !reading.program.comments.is_empty() {
+            return false;
+        }
+        let semantic = SemanticBuilder::new().build(&reading.program).semantic;
+        semantic.scoping().root_unresolved_references().keys().all(|name| KNOWN.contains(&name.as_str()))
+    };
+    with_stack(&code, look).unwrap_or(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_one_function_type_that_ends_where_the_text_does_is_one() {
+        for good in ["() => void", "(a: string, ...rest: number[]) => Record<string, unknown>", "<T>(a: T) => T[]", "(a: 'x' | \"y\") => 1"]
+        {
+            assert!(is_function_type(good), "{good}");
+        }
+        for bad in [
+            "",
+            "string",
+            "new () => object",
+            "() => void; declare global {}",
+            "() => void // and",
+            "() => /* a */ void",
+            "() =>\nvoid",
+            "(a: Foo) => void",
+            "typeof import('fs')",
+            "() => import('fs').Stats",
+            "() => void } declare module 'x' {",
+        ] {
+            assert!(!is_function_type(bad), "{bad}");
+        }
+        assert!(!is_function_type(&"(".repeat(1_999)));
+    }
+}
