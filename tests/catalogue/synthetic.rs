@@ -60,8 +60,7 @@ pub fn services() -> BTreeMap<String, Arc<Manifest>> {
                 }
             }
             (b'*', Some((service, tools))) => {
-                let resource =
-                    Resource { one: cells[0], many: cells[1], gloss: cells[2], parameters: cells[4].split(", ").collect() };
+                let resource = Resource { one: cells[0], many: cells[1], gloss: cells[2], parameters: cells[4].split(", ").collect() };
                 tools.extend(cells[3].split(' ').map(|verb| of_resource(service, &resource, verb)));
             }
             (b'+', Some((service, tools))) => {
@@ -159,8 +158,7 @@ fn sentence(service: &Service, resource: &Resource, verb: &str) -> String {
 
 fn tool(service: &Service, name: String, description: String, parameters: &[&str], thing: &str) -> Tool {
     let style = if service.style == Style::Camel { Style::Camel } else { Style::Snake };
-    let properties: Map<String, Json> =
-        parameters.iter().map(|parameter| (styled(parameter, style), schema(parameter, thing))).collect();
+    let properties: Map<String, Json> = parameters.iter().map(|parameter| (styled(parameter, style), schema(parameter, thing))).collect();
     let required: Vec<&String> = properties.keys().take(2).collect();
     let title = (service.index % 4 == 0).then(|| {
         let words = spaced(&name.replace('-', "_"));
@@ -194,14 +192,18 @@ fn schema(parameter: &str, thing: &str) -> Json {
         "limit" | "max_results" | "page" | "days" | "replicas" | "quantity" | "guests" | "passengers" | "priority" => {
             json!({ "type": "integer", "description": description })
         }
-        "amount" | "price" | "latitude" | "longitude" | "temperature" | "duration" => json!({ "type": "number", "description": description }),
+        "amount" | "price" | "latitude" | "longitude" | "temperature" | "duration" => {
+            json!({ "type": "number", "description": description })
+        }
         "draft" | "public" | "dry_run" | "full" | "confirm" | "active" => json!({ "type": "boolean", "description": description }),
         "units" => json!({ "type": "string", "enum": ["celsius", "fahrenheit"], "description": description }),
         "items" | "line_items" | "lines" => json!({ "type": "array", "items": list_of_items, "description": description }),
         "labels" | "attendees" | "assignees" | "tags" | "members" | "recipients" | "uris" => {
             json!({ "type": "array", "items": { "type": "string" }, "description": description })
         }
-        "metadata" | "properties" | "data" | "filter" => json!({ "type": "object", "additionalProperties": true, "description": description }),
+        "metadata" | "properties" | "data" | "filter" => {
+            json!({ "type": "object", "additionalProperties": true, "description": description })
+        }
         _ => json!({ "type": "string", "description": description }),
     }
 }
