@@ -44,6 +44,7 @@ fn main() {
         }
     }
     row("1,000 tools: a query (goal: 1 ms)", &latencies);
+    hostile(&index);
     println!("memory that the index took: {} KiB\n", grown / 1024);
     let tools: usize = all.values().map(|manifest| manifest.tools.len()).sum();
     let index = built(&all);
@@ -51,6 +52,29 @@ fn main() {
         let quality = Quality::measure(&index, &queries);
         println!("over {tools} tools, queries that {what}: recall@5 {:.3}\n{quality}", quality.recall());
     }
+}
+
+/// Bounded, whatever servers and models write.
+fn hostile(index: &SearchIndex) {
+    let search = |index: &SearchIndex, query: &str| index.search(query, &SearchOptions { limit: 10, servers: None }).len();
+    // A slip in each word, so that none is known.
+    let slips = "serrch creatte repossitory messagge calenddar invoicce ".repeat(20_000);
+    row("a query of 1 MB", &times(ROUNDS, || search(index, &slips)));
+    let words = |from: usize| (from..from + 2_000).map(|number| format!("abc{} ", letters(number))).collect::<String>();
+    let tool =
+        |number: usize| serde_json::json!({ "name": format!("tool{number}"), "description": words(number * 2_000), "inputSchema": {} });
+    let tools: Vec<_> = (0..1_000).map(tool).collect();
+    let manifest = serde_json::json!({ "protocolVersion": "", "serverName": "", "serverVersion": "", "tools": tools });
+    let servers = BTreeMap::from([("hostile".to_owned(), Arc::new(serde_json::from_value(manifest).unwrap()))]);
+    row("a server of 20 MB of distinct words: read", &times(ROUNDS, || built(&servers)));
+    let full = built(&servers);
+    let unknown: String = (0..48).map(|number| format!("abcd{} ", letters(number))).collect();
+    row("the same: a query of 48 words that none has", &times(ROUNDS, || search(&full, &unknown)));
+}
+
+/// A number in letters.
+fn letters(number: usize) -> String {
+    number.to_string().bytes().map(|digit| char::from(digit - b'0' + b'k')).collect()
 }
 
 fn built(servers: &BTreeMap<String, Arc<Manifest>>) -> SearchIndex {

@@ -61,3 +61,150 @@ fn nine_of_ten_queries_find_an_answer_among_the_first_five() {
         assert!(quality.recall() >= 0.9, "{quality}");
     }
 }
+
+fn manifest(tools: &[(&str, &str)]) -> Arc<Manifest> {
+    let tools: Vec<_> =
+        tools.iter().map(|(name, description)| json!({ "name": name, "description": description, "inputSchema": {} })).collect();
+    Arc::new(serde_json::from_value(json!({ "protocolVersion": "", "serverName": "", "serverVersion": "", "tools": tools })).unwrap())
+}
+
+fn servers(list: &[(&str, Arc<Manifest>)]) -> Manifests {
+    list.iter().map(|(server, manifest)| ((*server).to_owned(), Arc::clone(manifest))).collect()
+}
+
+#[test]
+fn equally_good_tools_come_by_server_and_then_as_their_manifest_has_them() {
+    let same = manifest(&[("zeta", "counts sheep"), ("alpha", "counts sheep")]);
+    let index = index(&servers(&[("two", Arc::clone(&same)), ("one", same)]));
+    assert_eq!(names(&index.search("sheep", &FIVE)), ["one.zeta", "one.alpha", "two.zeta", "two.alpha"]);
+}
+
+#[test]
+fn only_the_servers_that_are_asked_for_are_searched() {
+    let index = index(&synthetic::all());
+    let asked = ["gitlab".to_owned(), "jira".to_owned(), "no such server".to_owned()];
+    let hits = index.search("create issue", &SearchOptions { limit: 100, servers: Some(&asked) });
+    assert_eq!(hits[0].tool, "createIssue");
+    assert!(hits.iter().all(|hit| asked.contains(&hit.server)), "{:?}", names(&hits));
+    assert!(index.search("create issue", &SearchOptions { limit: 100, servers: Some(&[]) }).is_empty());
+    assert!(index.search("create issue", &SearchOptions { limit: 0, servers: None }).is_empty());
+}
+
+#[test]
+fn a_word_that_only_another_server_has_is_a_slip_here() {
+    let index = index(&servers(&[("a", manifest(&[("pods", "")])), ("b", manifest(&[("ports", "")]))]));
+    let hits = index.search("port", &SearchOptions { limit: 5, servers: Some(&["a".to_owned()]) });
+    assert_eq!(names(&hits), Vec::<String>::new(), "two slips are too many for four letters");
+    let hits = index.search("pord", &SearchOptions { limit: 5, servers: Some(&["a".to_owned()]) });
+    assert_eq!(names(&hits), ["a.pods"]);
+}
+
+#[test]
+fn words_of_any_script_are_found() {
+    let tools = manifest(&[("天気予報", "東京の天気を調べる"), ("найти_файл", "Ищет файлы"), ("größe", "ändert"), ("ค้นหา", "ค้นหาไฟล์")]);
+    let index = index(&servers(&[("s", tools)]));
+    for (query, tool) in [("天気", "天気予報"), ("調", "天気予報"), ("файлы", "найти_файл"), ("GRÖSSE größe", "größe"), ("ไฟล์", "ค้นหา")]
+    {
+        assert_eq!(index.search(query, &FIVE).first().map(|hit| hit.tool.as_str()), Some(tool), "{query}");
+    }
+}
+
+#[test]
+fn a_changed_manifest_is_found_by_its_new_words_only() {
+    let mut index = index(&servers(&[("a", manifest(&[("sheep", "")])), ("b", manifest(&[("goat", "")]))]));
+    index.update(&servers(&[("a", manifest(&[("horse", "")])), ("b", manifest(&[("goat", "")]))]));
+    assert!(index.search("sheep", &FIVE).is_empty());
+    assert_eq!(names(&index.search("horse goat", &FIVE)).len(), 2);
+    index.update(&servers(&[("b", manifest(&[("goat", "")]))]));
+    assert_eq!(names(&index.search("horse goat", &FIVE)), ["b.goat"]);
+    index.update(&Manifests::new());
+    assert!(index.search("goat", &FIVE).is_empty());
+}
+
+#[test]
+fn a_query_of_a_megabyte_is_answered_by_its_beginning() {
+    let index = index(&synthetic::all());
+    // Words of the letters q to z that no tool has.
+    let word = |number: u32| format!(" {}", number.to_string().bytes().map(|digit| char::from(digit - b'0' + b'q')).collect::<String>());
+    let noise: String = (100_000..240_000).map(word).collect();
+    let hits = index.search(&format!("git commit{noise}"), &FIVE);
+    assert_eq!(hits[0].tool, "git_commit");
+    for query in ["x".repeat(1_000_000), "猫".repeat(300_000), "aB".repeat(500_000), "_-".repeat(500_000), "é🎉".repeat(100_000)] {
+        assert!(index.search(&query, &FIVE).len() <= 5);
+    }
+}
+
+#[test]
+fn tools_made_to_be_costly_are_indexed_as_far_as_is_promised() {
+    let words: String = (0..200_000).map(|number| format!("word{number} ")).collect();
+    let properties: serde_json::Map<_, _> =
+        (0..2_000).map(|number| (format!("parameter{number}"), json!({ "description": words[..2_500] }))).collect();
+    let schema = json!({ "type": "object", "properties": properties });
+    assert!(schema.to_string().len() > 5_000_000);
+    let tools = json!([
+        { "name": "first", "description": words, "inputSchema": schema },
+        { "name": "second", "title": words, "inputSchema": true },
+        { "name": "", "inputSchema": null },
+    ]);
+    let manifest = json!({ "protocolVersion": "", "serverName": "", "serverVersion": "", "tools": tools });
+    let index = index(&servers(&[("s", Arc::new(serde_json::from_value(manifest).unwrap()))]));
+    assert_eq!(names(&index.search("word7", &FIVE)).first().map(String::as_str), Some("s.second"), "it stands in its title");
+    assert_eq!(names(&index.search("second", &FIVE)), ["s.second"]);
+    assert_eq!(index.search("parameter3", &FIVE)[0].tool, "first");
+}
+
+fn any_manifest() -> impl Strategy<Value = Arc<Manifest>> {
+    let name = prop_oneof!["[a-c]{1,3}(_[a-d]{1,4}){0,2}", "[a-zA-Z0-9]{0,12}", "\\PC{0,8}"];
+    let tool = (name, "([a-e]{1,5} ){0,6}\\PC{0,10}", prop::collection::vec("\\PC{0,6}", 0..3));
+    prop::collection::vec(tool, 0..5).prop_map(|tools| {
+        let tool = |(name, description, parameters): (String, String, Vec<String>)| {
+            let properties: serde_json::Map<_, _> = parameters.into_iter().map(|parameter| (parameter, json!({}))).collect();
+            json!({ "name": name, "description": description, "inputSchema": { "properties": properties } })
+        };
+        let tools: Vec<_> = tools.into_iter().map(tool).collect();
+        Arc::new(serde_json::from_value(json!({ "protocolVersion": "", "serverName": "", "serverVersion": "", "tools": tools })).unwrap())
+    })
+}
+
+fn any_servers() -> impl Strategy<Value = Manifests> {
+    prop::collection::btree_map("[a-d]", any_manifest(), 0..4)
+}
+
+proptest! {
+    #[test]
+    fn hits_are_unique_within_the_limit_and_of_the_servers_asked_for(
+        manifests in any_servers(), query in "([a-e]{1,5} ){0,4}\\PC{0,20}", limit in 0_usize..6, asked in prop::option::of(prop::collection::vec("[a-d]", 0..3)),
+    ) {
+        let hits = index(&manifests).search(&query, &SearchOptions { limit, servers: asked.as_deref() });
+        prop_assert!(hits.len() <= limit);
+        prop_assert!(hits.is_empty() || has_words(&query));
+        let unique: BTreeSet<_> = hits.iter().map(|hit| (&hit.server, &hit.tool)).collect();
+        prop_assert_eq!(unique.len(), hits.len());
+        prop_assert!(hits.is_sorted_by(|one, other| one.score >= other.score));
+        for hit in &hits {
+            prop_assert!(manifests[&hit.server].tool(&hit.tool).is_some() && hit.score.is_finite() && hit.score > 0.0);
+            prop_assert!(asked.as_ref().is_none_or(|asked| asked.contains(&hit.server)));
+        }
+    }
+
+    #[test]
+    fn an_update_is_equivalent_to_building_anew(steps in prop::collection::vec(any_servers(), 1..4), query in "[a-e]{1,5}( [a-e]{1,5}){0,3}") {
+        let mut updated = SearchIndex::default();
+        for manifests in &steps {
+            updated.update(manifests);
+            let anew = index(manifests);
+            prop_assert_eq!(updated.search(&query, &FIVE), anew.search(&query, &FIVE));
+        }
+    }
+
+    #[test]
+    fn a_tool_is_found_by_its_name(manifests in any_servers()) {
+        let index = index(&manifests);
+        for (server, manifest) in &manifests {
+            for tool in manifest.tools.iter().filter(|tool| has_words(&tool.name)) {
+                let hits = index.search(&tool.name, &SearchOptions { limit: usize::MAX, servers: None });
+                prop_assert!(hits.iter().any(|hit| hit.server == *server && hit.tool == tool.name), "{}", tool.name);
+            }
+        }
+    }
+}

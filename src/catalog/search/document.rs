@@ -32,6 +32,10 @@ const MAX_TEXT_BYTES: usize = 8 * 1024;
 const MAX_NAME_BYTES: usize = 256;
 /// Parts of a schema that are looked at, the outer ones first.
 const MAX_SCHEMA_PARTS: usize = 4_000;
+/// As many words of all of a server's texts and parameters; of the tools after that, only names are indexed.
+const MAX_SERVER_WORDS: usize = 200_000;
+/// A word that is new to the server takes the room of so many: it costs memory, and time whenever servers are merged.
+const NEW_WORD: usize = 5;
 /// The parts of a brand's name in a text (`git` and `hub` of `GitHub`) count less than the name.
 const HUMP_SHARE: f32 = 0.3;
 /// Two neighbours in a tool's name, as one word.
@@ -56,7 +60,7 @@ pub(super) struct Document {
 
 impl Segment {
     pub fn read(server: &str, manifest: Arc<Manifest>) -> Self {
-        let mut reader = Reader::default();
+        let mut reader = Reader::new();
         let mut seen = HashSet::new();
         // Of two tools that share a name, calls mean the first.
         let tools = manifest.tools.iter().enumerate().filter(|(_, tool)| seen.insert(tool.name.as_str()));
@@ -66,8 +70,9 @@ impl Segment {
 }
 
 /// Gives each term of a server a number.
-#[derive(Default)]
 struct Reader {
+    /// As many words may still be read of texts and parameters.
+    room: usize,
     numbers: HashMap<Arc<str>, u32>,
     /// What words as they stand are, so that each is stemmed once.
     words: HashMap<Box<str>, u32>,
@@ -77,13 +82,21 @@ struct Reader {
 }
 
 impl Reader {
+    fn new() -> Self {
+        Self { room: MAX_SERVER_WORDS, numbers: HashMap::new(), words: HashMap::new(), terms: Vec::new(), found: Vec::new() }
+    }
+
     fn read(&mut self, server: &str, tool: &Tool) -> Vec<(u32, f32)> {
         self.found.clear();
         self.name(&NAME, &tool.name);
         self.name(&SERVER, server);
-        self.text(&TITLE, tool.title.as_deref().unwrap_or_default());
-        self.text(&DESCRIPTION, tool.description.as_deref().unwrap_or_default());
-        self.schema(&tool.input_schema);
+        let names = self.found.len();
+        if self.room > 0 {
+            self.text(&TITLE, tool.title.as_deref().unwrap_or_default());
+            self.text(&DESCRIPTION, tool.description.as_deref().unwrap_or_default());
+            self.schema(&tool.input_schema);
+        }
+        self.room = self.room.saturating_sub(self.found.len() - names);
         self.found.sort_by_key(|(number, _)| *number);
         let mut merged: Vec<(u32, f32)> = Vec::new();
         for &(number, weight) in &self.found {
@@ -155,17 +168,14 @@ impl Reader {
                 match (key.as_str(), value) {
                     ("properties", Json::Object(properties)) => {
                         for (name, property) in properties.iter().take(MAX_SCHEMA_PARTS - parts) {
-                            if depth == 0 {
-                                names.push(name.as_str())
-                            } else {
-                                texts.push(name.as_str())
-                            }
+                            let found = if depth == 0 { &mut names } else { &mut texts };
+                            found.push(name.as_str());
                             queue.push_back((property, depth + 1));
                             parts += 1;
                         }
                     }
                     ("$defs" | "definitions", Json::Object(definitions)) => {
-                        enqueue(&mut queue, definitions.values(), depth + 1, &mut parts)
+                        enqueue(&mut queue, definitions.values(), depth + 1, &mut parts);
                     }
                     ("anyOf" | "oneOf" | "allOf" | "prefixItems", Json::Array(items)) => enqueue(&mut queue, items, depth, &mut parts),
                     ("items" | "additionalProperties", item) => enqueue(&mut queue, [item], depth + 1, &mut parts),
@@ -210,6 +220,7 @@ impl Reader {
             number
         });
         self.words.insert(word.into(), number);
+        self.room = self.room.saturating_sub(NEW_WORD - 1);
         number
     }
 
@@ -235,4 +246,86 @@ fn enqueue<'a>(queue: &mut VecDeque<(&'a Json, usize)>, parts: impl IntoIterator
 
 fn cut(text: &str, bytes: usize) -> &str {
     &text[..text.floor_char_boundary(bytes)]
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn tool(name: &str, description: &str, input_schema: Json) -> Tool {
+        let description = Some(description.to_owned());
+        Tool { name: name.into(), title: None, description, input_schema, output_schema: None, annotations: None, execution: None }
+    }
+
+    fn segment(tools: Vec<Tool>) -> Segment {
+        Segment::read("server", Arc::new(Manifest { tools, ..Manifest::default() }))
+    }
+
+    /// What a term counts in a document; 0 where it is not.
+    fn weight(segment: &Segment, document: usize, term: &str) -> f32 {
+        let number = segment.terms.iter().position(|known| known.as_ref() == term);
+        let found = segment.documents[document].terms.iter().find(|(known, _)| Some(*known as usize) == number);
+        found.map_or(0.0, |(_, weight)| *weight)
+    }
+
+    #[test]
+    fn a_name_counts_more_than_a_description_and_that_more_than_a_nested_parameter() {
+        let schema = json!({ "properties": { "delta": { "type": "object", "properties": { "gamma": { "description": "epsilon" } } } } });
+        let segment = segment(vec![tool("alpha", "beta", schema)]);
+        let weights = ["alpha", "beta", "delta", "gamma"].map(|term| weight(&segment, 0, term));
+        assert!(weights.is_sorted_by(|one, other| one > other), "{weights:?}");
+        assert!(weight(&segment, 0, "epsilon") > 0.0 && weight(&segment, 0, "server") > 0.0);
+    }
+
+    #[test]
+    fn parameters_behind_definitions_and_choices_are_found() {
+        let schema = json!({
+            "$defs": { "Place": { "properties": { "latitude": {} } } },
+            "anyOf": [{ "properties": { "city": {} } }],
+            "properties": { "place": { "$ref": "#/$defs/Place" }, "unit": { "enum": ["celsius", 7] }, "tags": { "items": { "title": "marker" } } },
+        });
+        let segment = segment(vec![tool("a", "", schema)]);
+        for term in ["latitud", "citi", "plac", "celsius", "marker"] {
+            assert!(weight(&segment, 0, term) > 0.0, "{term}");
+        }
+    }
+
+    #[test]
+    fn of_two_tools_that_share_a_name_the_first_is_indexed() {
+        let segment = segment(vec![tool("same", "one", json!(true)), tool("same", "two", json!(false)), tool("other", "", json!(null))]);
+        assert_eq!(segment.documents.iter().map(|document| document.tool).collect::<Vec<_>>(), [0, 2]);
+    }
+
+    #[test]
+    fn what_is_indexed_of_a_tool_is_bounded_and_so_is_a_server() {
+        let words =
+            |from: usize| (from..from + 2_000).map(|number| format!("w{}x ", "abcdefghij".repeat(1 + number % 5))).collect::<String>();
+        let properties: serde_json::Map<String, Json> = (0..2_500).map(|number| (format!("p{number}"), json!({ "enum": ["x"] }))).collect();
+        let tools = (0..150).map(|number| tool(&format!("tool{number}"), &words(number), json!({ "properties": properties }))).collect();
+        let segment = segment(tools);
+        let most = NAME.max_words + SERVER.max_words + DESCRIPTION.max_words + PARAMETERS.max_words + SCHEMA.max_words;
+        assert!(segment.documents.iter().all(|document| document.terms.len() <= most));
+        let all: usize = segment.documents.iter().map(|document| document.terms.len()).sum();
+        assert!(all <= MAX_SERVER_WORDS + 150 * 40, "{all}");
+        assert!(weight(&segment, 149, "tool149") > 0.0, "its name is indexed whatever was before");
+    }
+
+    #[test]
+    fn a_schema_as_deep_as_memory_allows_is_read_level_by_level() {
+        let mut schema = json!({ "properties": { "innermost": {} } });
+        for _ in 0..5_000 {
+            schema = Json::Object([("items".to_owned(), schema)].into_iter().collect());
+        }
+        let tools = vec![tool("deep", "", schema)];
+        let segment = segment(tools);
+        assert_eq!(weight(&segment, 0, "innermost"), 0.0, "beyond the parts that are looked at");
+        // A value this deep is dropped by recursion too: taken apart by hand.
+        let mut manifest = Arc::try_unwrap(segment.manifest).unwrap();
+        let mut schema = manifest.tools.remove(0).input_schema;
+        while let Some(inner) = schema.get_mut("items").map(Json::take) {
+            schema = inner;
+        }
+    }
 }

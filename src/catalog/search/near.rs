@@ -1,6 +1,7 @@
 //! Terms that a mistyped word probably meant.
 
 use std::cmp::Reverse;
+use std::sync::Arc;
 
 use super::words::is_dense;
 
@@ -13,6 +14,8 @@ pub(super) struct Outline {
 
 /// At most so many near terms stand for a word.
 const MAX_NEAR: usize = 6;
+/// As many terms are compared letter by letter: in a lexicon that a person wrote, some hundreds at most.
+const MAX_COMPARED: usize = 10_000;
 /// What is shorter is the beginning of too much.
 const LEAST_PREFIX_CHARS: usize = 4;
 /// The same where the word goes on otherwise than the term.
@@ -42,13 +45,16 @@ pub(super) struct Near {
 ///
 /// `terms` are looked through one by one, by their outlines: a hundred thousand of them take less than a millisecond. `documents` says how
 /// many have a term; where none has, it does not count.
-pub(super) fn near_terms<'a>(word: &str, terms: &'a [(Outline, std::sync::Arc<str>)], documents: impl Fn(u32) -> usize) -> Vec<Near> {
+pub(super) fn near_terms<'a>(word: &str, terms: &'a [(Outline, Arc<str>)], documents: impl Fn(u32) -> usize) -> Vec<Near> {
     let outline = Outline::of(word);
     let slips = slips_allowed(outline.chars);
     let dense = word.chars().next().is_some_and(is_dense);
     let mut found: Vec<(u8, bool, Reverse<usize>, &'a str, Near)> = Vec::new();
+    let mut compared = 0;
     for (number, (other, term)) in terms.iter().enumerate() {
-        let slipped = (outline.could_be(*other, slips) && !dense).then(|| slips_between(word, term, slips)).flatten();
+        let comparable = !dense && compared < MAX_COMPARED && outline.could_be(*other, slips);
+        compared += usize::from(comparable);
+        let slipped = comparable.then(|| slips_between(word, term, slips)).flatten();
         let begun = if dense { contains(word, outline, term) } else { begins_alike(word, outline, term) };
         let Some((distance, share)) = slipped.or(begun) else { continue };
         let number = u32::try_from(number).unwrap_or(u32::MAX);
@@ -107,8 +113,6 @@ fn slips_between(word: &str, term: &str, allowed: u8) -> Option<(u8, f32)> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
 
     fn near(word: &str, terms: &[&str]) -> Vec<String> {

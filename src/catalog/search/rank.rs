@@ -1,6 +1,6 @@
 //! All servers' words in one index, and which tools a query means.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use super::document::Segment;
@@ -11,6 +11,8 @@ use super::words::{Chunk, chunks, first_word, term};
 /// A query is read so far, and so many of its words count.
 const MAX_QUERY_BYTES: usize = 4 * 1024;
 const MAX_QUERY_WORDS: usize = 48;
+/// Near terms are looked for among all terms: for so many words of a query.
+const MAX_GUESSES: usize = 12;
 /// BM25's k1: how soon a word that counts more makes no difference.
 const SATURATION: f32 = 1.5;
 /// What a synonym counts, of what the word itself would; and where no tool has the word itself.
@@ -75,10 +77,10 @@ impl Merged {
     /// The best documents, best first; equally good ones in their order.
     pub fn search(&self, query: &str, limit: usize, servers: Option<&[String]>, synonyms: &Synonyms) -> Vec<(u32, f32)> {
         let scope = self.scope(servers);
-        let words = self.query_words(query, &scope, synonyms);
+        let words = Query::read(self, query, &scope, synonyms);
         let total: f32 = words.iter().map(|word| word.weight * word.worth).sum();
         let count = self.documents as usize;
-        let (mut scores, mut covered) = (vec![0.0_f32; count], vec![0.0_f32; count]);
+        let (mut scores, mut found_worth) = (vec![0.0_f32; count], vec![0.0_f32; count]);
         let mut best = vec![0.0_f32; count];
         for word in &words {
             let mut touched = Vec::new();
@@ -87,20 +89,20 @@ impl Merged {
                     let score = worth * counts / (SATURATION + counts);
                     let known = &mut best[document as usize];
                     if *known == 0.0 {
-                        touched.push((document, 0.0));
+                        touched.push(document);
                     }
                     *known = known.max(score);
                 }
             }
-            for (document, _) in touched {
+            for document in touched {
                 let found = std::mem::take(&mut best[document as usize]);
                 scores[document as usize] += word.weight * found;
-                covered[document as usize] += word.weight * word.worth;
+                found_worth[document as usize] += word.weight * word.worth;
             }
         }
-        let hits = (0..self.documents).zip(scores.iter().zip(&covered)).filter(|(_, (score, _))| **score > 0.0);
+        let hits = (0..self.documents).zip(scores.iter().zip(&found_worth)).filter(|(_, (score, _))| **score > 0.0);
         let mut hits: Vec<(u32, f32)> =
-            hits.map(|(document, (score, covered))| (document, score * (1.0 - COVERAGE + COVERAGE * covered / total))).collect();
+            hits.map(|(document, (score, found))| (document, score * (1.0 - COVERAGE + COVERAGE * found / total))).collect();
         hits.sort_unstable_by(|one, other| other.1.total_cmp(&one.1).then(one.0.cmp(&other.0)));
         hits.truncate(limit);
         hits
@@ -125,75 +127,94 @@ impl Merged {
         scope
     }
 
-    fn query_words(&self, query: &str, scope: &[bool], synonyms: &Synonyms) -> Vec<QueryWord> {
-        let query = first_word(query).map_or("", |start| &query[start..]);
-        let chunks: Vec<Chunk> = chunks(&query[..query.floor_char_boundary(MAX_QUERY_BYTES)]).take(MAX_QUERY_WORDS).collect();
-        let all_stop = chunks.iter().flat_map(|chunk| &chunk.parts).all(|part| is_stop_word(part));
-        let mut words: Vec<QueryWord> = Vec::new();
-        let mut said: Vec<String> = Vec::new();
-        let mut say = |word: &str, weight: f32, loosely: bool| {
-            let term = term(word);
-            if words.len() < MAX_QUERY_WORDS && !said.contains(&term) {
-                words.extend(self.query_word(&term, weight, loosely, scope, synonyms));
-                said.push(term);
-            }
-        };
-        for chunk in &chunks {
-            let whole = chunk.whole.as_deref().filter(|whole| self.has(&term(whole), scope));
-            let share = if whole.is_some() { PART_SHARE } else { 1.0 };
-            if let Some(whole) = whole {
-                say(whole, 1.0, true);
-            }
-            for part in chunk.parts.iter().filter(|part| all_stop || !is_stop_word(part)) {
-                say(part, share, whole.is_none());
-            }
-        }
-        for joined in joined(&chunks) {
-            say(&joined, JOINED_SHARE, false);
-        }
-        words
-    }
-
-    fn has(&self, term: &str, scope: &[bool]) -> bool {
-        self.numbers.get(term).is_some_and(|number| self.documents_with(*number, scope) > 0)
-    }
-
-    fn documents_with(&self, number: u32, scope: &[bool]) -> usize {
-        self.postings[number as usize].iter().filter(|(document, _)| scope[*document as usize]).count()
-    }
-
-    /// `None` where no document has anything for it. `loosely`: near terms where none has the word, and synonyms.
-    fn query_word(&self, word: &str, weight: f32, loosely: bool, scope: &[bool], synonyms: &Synonyms) -> Option<QueryWord> {
-        let mut candidates: Vec<(u32, f32)> = Vec::new();
-        let exact = self.numbers.get(word).copied().filter(|number| self.documents_with(*number, scope) > 0);
-        candidates.extend(exact.map(|number| (number, self.rarity(number))));
-        if loosely {
-            let share = if exact.is_some() { SYNONYM_SHARE } else { ONLY_SYNONYM_SHARE };
-            self.add_synonyms(word, share, exact, &mut candidates, synonyms);
-        }
-        if loosely && candidates.is_empty() {
-            for near in near_terms(word, &self.terms, |number| self.documents_with(number, scope)) {
-                candidates.push((near.term, near.share * self.rarity(near.term)));
-                let meant = self.terms[near.term as usize].1.as_ref();
-                self.add_synonyms(meant, near.share * SYNONYM_SHARE, Some(near.term), &mut candidates, synonyms);
-            }
-        }
-        let worth = candidates.iter().map(|candidate| candidate.1).fold(0.0, f32::max);
-        (worth > 0.0).then_some(QueryWord { weight, candidates, worth })
-    }
-
-    /// A synonym that is rare is no better than the word that was said.
-    fn add_synonyms(&self, word: &str, share: f32, said: Option<u32>, candidates: &mut Vec<(u32, f32)>, synonyms: &Synonyms) {
-        let most = said.map_or(f32::MAX, |number| self.rarity(number));
-        let known = synonyms.of(word).filter_map(|synonym| self.numbers.get(synonym));
-        candidates.extend(known.map(|number| (*number, share * self.rarity(*number).min(most))));
-    }
-
     /// BM25's inverse document frequency, over all servers: a server's words are as rare whichever servers are asked for.
     #[expect(clippy::cast_precision_loss, reason = "nobody has so many tools that it matters")]
     fn rarity(&self, number: u32) -> f32 {
         let having = self.postings[number as usize].len() as f32;
         (1.0 + (self.documents as f32 - having + 0.5) / (having + 0.5)).ln()
+    }
+}
+
+/// A query while it is read.
+struct Query<'a> {
+    merged: &'a Merged,
+    scope: &'a [bool],
+    synonyms: &'a Synonyms,
+    words: Vec<QueryWord>,
+    /// Terms that were asked for: each counts once.
+    said: HashSet<String>,
+    /// For so many words more, near terms are looked for.
+    guesses: usize,
+}
+
+impl<'a> Query<'a> {
+    fn read(merged: &'a Merged, query: &str, scope: &'a [bool], synonyms: &'a Synonyms) -> Vec<QueryWord> {
+        let query = first_word(query).map_or("", |start| &query[start..]);
+        let chunks: Vec<Chunk> = chunks(&query[..query.floor_char_boundary(MAX_QUERY_BYTES)]).take(MAX_QUERY_WORDS).collect();
+        let mut read = Self { merged, scope, synonyms, words: Vec::new(), said: HashSet::new(), guesses: MAX_GUESSES };
+        let all_stop = chunks.iter().flat_map(|chunk| &chunk.parts).all(|part| is_stop_word(part));
+        for chunk in &chunks {
+            let whole = chunk.whole.as_deref().filter(|whole| read.known(&term(whole)).is_some());
+            let share = if whole.is_some() { PART_SHARE } else { 1.0 };
+            if let Some(whole) = whole {
+                read.say(whole, 1.0, true);
+            }
+            for part in chunk.parts.iter().filter(|part| all_stop || !is_stop_word(part)) {
+                read.say(part, share, whole.is_none());
+            }
+        }
+        for joined in joined(&chunks) {
+            read.say(&joined, JOINED_SHARE, false);
+        }
+        read.words
+    }
+
+    /// `loosely`: synonyms count as well, and near terms where there is nothing else.
+    fn say(&mut self, word: &str, weight: f32, loosely: bool) {
+        let term = term(word);
+        if self.words.len() >= MAX_QUERY_WORDS || self.said.contains(&term) {
+            return;
+        }
+        let exact = self.known(&term);
+        let mut candidates: Vec<(u32, f32)> = exact.map(|number| (number, self.merged.rarity(number))).into_iter().collect();
+        if loosely {
+            let share = if exact.is_some() { SYNONYM_SHARE } else { ONLY_SYNONYM_SHARE };
+            self.add_synonyms(&term, share, exact, &mut candidates);
+        }
+        if loosely && candidates.is_empty() && self.guesses > 0 {
+            self.guesses -= 1;
+            self.add_near(&term, &mut candidates);
+        }
+        self.said.insert(term);
+        let worth = candidates.iter().map(|candidate| candidate.1).fold(0.0, f32::max);
+        if worth > 0.0 {
+            self.words.push(QueryWord { weight, candidates, worth });
+        }
+    }
+
+    /// The number of a term that some document in scope has.
+    fn known(&self, term: &str) -> Option<u32> {
+        self.merged.numbers.get(term).copied().filter(|number| self.documents(*number).next().is_some())
+    }
+
+    fn documents(&self, number: u32) -> impl Iterator<Item = u32> {
+        let all = self.merged.postings[number as usize].iter().map(|(document, _)| *document);
+        all.filter(|document| self.scope[*document as usize])
+    }
+
+    /// A synonym that is rare is no better than the word that was said.
+    fn add_synonyms(&self, word: &str, share: f32, said: Option<u32>, candidates: &mut Vec<(u32, f32)>) {
+        let most = said.map_or(f32::MAX, |number| self.merged.rarity(number));
+        let known = self.synonyms.of(word).filter_map(|synonym| self.known(synonym));
+        candidates.extend(known.map(|number| (number, share * self.merged.rarity(number).min(most))));
+    }
+
+    fn add_near(&self, word: &str, candidates: &mut Vec<(u32, f32)>) {
+        for near in near_terms(word, &self.merged.terms, |number| self.documents(number).count()) {
+            candidates.push((near.term, near.share * self.merged.rarity(near.term)));
+            let meant = self.merged.terms[near.term as usize].1.as_ref();
+            self.add_synonyms(meant, near.share * SYNONYM_SHARE, Some(near.term), candidates);
+        }
     }
 }
 
