@@ -126,7 +126,10 @@ pub fn prompt_arguments(what: &str, given: Map<String, Json>, limit: usize) -> R
             Json::Bool(flag) => flag.to_string(),
             Json::Null => continue,
             Json::Array(_) | Json::Object(_) => {
-                return Err(Error::InvalidArguments { what: what.to_owned(), problem: format!("expected texts, which \"{name}\" is none of") });
+                return Err(Error::InvalidArguments {
+                    what: what.to_owned(),
+                    problem: format!("expected texts, which \"{name}\" is none of"),
+                });
             }
         };
         texts.insert(name, Json::String(text));

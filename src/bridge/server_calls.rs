@@ -187,10 +187,7 @@ fn raw_call(arguments: Arguments, limit: usize) -> Result<(String, String, Argum
     };
     match (given.next(), given.next()) {
         (Some(Value::Text(server)), Some(Value::Text(tool))) => Ok((server, tool, Arguments::Given(given.collect()))),
-        _ => Err(Error::InvalidArguments {
-            what: "call".to_owned(),
-            problem: "expected call(server, tool, { … })".to_owned(),
-        }),
+        _ => Err(Error::InvalidArguments { what: "call".to_owned(), problem: "expected call(server, tool, { … })".to_owned() }),
     }
 }
 

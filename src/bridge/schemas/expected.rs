@@ -94,7 +94,12 @@ pub(super) fn listed(items: &[String]) -> String {
 pub(super) fn choices(kind: &Kind) -> Option<Vec<String>> {
     match kind {
         Kind::Type { kind: TypeKind::Single(one) } => Some(vec![one.to_string()]),
-        Kind::Type { kind: TypeKind::Multiple(several) } => Some(several.iter().map(|one| one.to_string()).collect()),
+        Kind::Type { kind: TypeKind::Multiple(several) } => {
+            let mut names: Vec<_> = several.iter().map(|one| one.to_string()).collect();
+            // Nothing at all is seldom what was meant.
+            names.sort_by_key(|name| name == "null");
+            Some(names)
+        }
         Kind::Constant { expected_value } => Some(vec![literal(expected_value)]),
         Kind::Enum { options } => Some(options.as_array().into_iter().flatten().map(literal).collect()),
         _ => None,
@@ -111,7 +116,8 @@ pub(super) fn expectation(root: &Json, error: &ValidationError<'_>) -> (String, 
         (format!("{expected} characters"), format!("{} ({count})", literal(value)))
     };
     let items = |expected: String| counted(format!("{expected} items"), value.as_array().map_or(0, Vec::len), "items");
-    let fields = |expected: String| counted(format!("{expected} parameters"), value.as_object().map_or(0, serde_json::Map::len), "parameters");
+    let fields =
+        |expected: String| counted(format!("{expected} parameters"), value.as_object().map_or(0, serde_json::Map::len), "parameters");
     match error.kind() {
         Kind::Type { .. } => (any_of(&choices(error.kind()).unwrap_or_default()), typed(value)),
         Kind::Enum { .. } => plain(one_of(&choices(error.kind()).unwrap_or_default())),
@@ -192,9 +198,7 @@ fn outline(root: &Json, part: &Json, levels: usize) -> String {
         return outline(root, referred, levels - 1);
     }
     match list("anyOf").or_else(|| list("oneOf")) {
-        Some(parts) if levels > 0 => {
-            any_of(&parts.iter().take(OUTLINED).map(|part| outline(root, part, levels - 1)).collect::<Vec<_>>())
-        }
+        Some(parts) if levels > 0 => any_of(&parts.iter().take(OUTLINED).map(|part| outline(root, part, levels - 1)).collect::<Vec<_>>()),
         _ => "another value".to_owned(),
     }
 }

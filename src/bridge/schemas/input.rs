@@ -46,9 +46,9 @@ impl ArgumentChecks {
             Json::Bool(false) => {
                 Some(SchemaProblem::Broken("the tool's inputSchema is false: it takes no arguments at all, not even none".to_owned()))
             }
-            _ => self.schemas.check((server, manifest, known, Side::Input), &arguments, &|errors| {
-                violations::tell(schema, &arguments, errors)
-            }),
+            _ => self
+                .schemas
+                .check((server, manifest, known, Side::Input), &arguments, &|errors| violations::tell(schema, &arguments, errors)),
         };
         let warning = match problem {
             None => None,

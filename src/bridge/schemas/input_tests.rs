@@ -88,7 +88,7 @@ fn a_problem_says_where_what_was_expected_and_what_there_was() {
         (json!({ "map": {} }), "map: expected at least 1 parameters, got 0 parameters"),
         (json!({ "map": { "a": 1, "b": 2, "c": 3 } }), "map: expected at most 2 parameters, got 3 parameters"),
         (json!({ "has": ["x"] }), r#"has: expected an item that is integer, got ["x"]"#),
-        (json!({ "pair": ["x", 1] }), "pair: expected at most 1 items, got 2 items"),
+        (json!({ "pair": ["x", 1] }), "pair[1]: expected nothing here, got 1"),
     ] {
         assert_eq!(problem(of(&properties), arguments), expected);
     }
@@ -103,14 +103,8 @@ fn a_format_is_an_annotation() {
 #[test]
 fn an_unknown_name_comes_with_the_one_that_was_meant() {
     let closed = json!({ "properties": { "city": {}, "units": {}, "größe": {} }, "additionalProperties": false });
-    assert_eq!(
-        problem(closed.clone(), json!({ "citty": 1 })),
-        r#"unknown parameter "citty" at the top level; did you mean "city"?"#
-    );
-    assert_eq!(
-        problem(closed.clone(), json!({ "größ": 1 })),
-        r#"unknown parameter "größ" at the top level; did you mean "größe"?"#
-    );
+    assert_eq!(problem(closed.clone(), json!({ "citty": 1 })), r#"unknown parameter "citty" at the top level; did you mean "city"?"#);
+    assert_eq!(problem(closed.clone(), json!({ "größ": 1 })), r#"unknown parameter "größ" at the top level; did you mean "größe"?"#);
     assert_eq!(
         problem(closed.clone(), json!({ "foo": 1 })),
         r#"unknown parameter "foo" at the top level; there are: "city", "units", "größe""#
@@ -124,7 +118,16 @@ fn an_unknown_name_comes_with_the_one_that_was_meant() {
         problem(inside, json!({ "filters": [{}, { "citty": 1 }] })),
         r#"unknown parameter "citty" in filters[1]; did you mean "city"?"#
     );
-    assert_eq!(problem(json!({ "additionalProperties": false }), json!({ "x": 1 })), r#"unknown parameter "x" at the top level; there are none"#);
+    for none in [json!({ "additionalProperties": false }), json!({ "properties": {}, "additionalProperties": false })] {
+        assert_eq!(problem(none.clone(), json!({ "x": 1 })), r#"unknown parameter "x" at the top level; there are none"#);
+        let inside = of(&json!({ "additionalProperties": none }));
+        assert_eq!(
+            problem(inside, json!({ "additionalProperties": { "x": {}, "y": 1 } })),
+            r#"unknown parameters "x", "y" in additionalProperties; there are none"#
+        );
+    }
+    let never = of(&json!({ "additionalProperties": false }));
+    assert_eq!(problem(never, json!({ "additionalProperties": {} })), "additionalProperties: expected nothing here, got {}");
     let unevaluated = json!({ "allOf": [{ "properties": { "city": {} } }], "unevaluatedProperties": false });
     assert_eq!(problem(unevaluated, json!({ "citty": 1 })), r#"unknown parameter "citty" at the top level; did you mean "city"?"#);
 }
@@ -140,10 +143,7 @@ fn a_missing_name_comes_with_the_one_that_was_given_for_it() {
     closed["additionalProperties"] = json!(false);
     assert_eq!(problem(closed, json!({ "locaton": "x" })), r#"missing required parameter "location" (you gave "locaton")"#);
     let inside = json!({ "properties": { "at": { "$ref": "#/$defs/place" } }, "$defs": { "place": schema } });
-    assert_eq!(
-        problem(inside, json!({ "at": { "Location": 1 } })),
-        r#"missing required parameter "location" in at (you gave "Location")"#
-    );
+    assert_eq!(problem(inside, json!({ "at": { "Location": 1 } })), r#"missing required parameter "location" in at (you gave "Location")"#);
     let dependent = json!({ "dependentRequired": { "card": ["address"] } });
     assert_eq!(problem(dependent, json!({ "card": 1 })), r#"missing required parameter "address" (needed with "card")"#);
 }
@@ -194,7 +194,10 @@ fn a_few_violations_are_told_and_the_others_counted() {
 fn what_is_quoted_is_short_and_in_one_line() {
     let text = format!("a\u{202e}\n{}", "b".repeat(5_000));
     let told = problem(of(&json!({ "x": { "type": "integer" } })), json!({ "x": text }));
-    assert!(told.starts_with(r#"x: expected integer, got "a bbb"#) && told.ends_with("…\" (string)") && told.chars().count() < 110, "{told}");
+    assert!(
+        told.starts_with(r#"x: expected integer, got "a bbb"#) && told.ends_with("…\" (string)") && told.chars().count() < 110,
+        "{told}"
+    );
     let told = problem(of(&json!({ "x": { "type": "integer" } })), json!({ "x": vec![1; 100_000] }));
     assert!(told.contains("got [1,1,1") && told.ends_with("… (array)") && told.chars().count() < 110, "{told}");
     let names = |count: usize| Json::Object((0..count).map(|number| (format!("name{number}"), json!({}))).collect());

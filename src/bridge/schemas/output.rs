@@ -51,13 +51,7 @@ impl OutputChecks {
 }
 
 /// What is wrong with a result, if anything is.
-pub(super) fn problem(
-    schemas: &ToolSchemas,
-    server: &str,
-    manifest: &Arc<Manifest>,
-    tool: &str,
-    result: &Json,
-) -> Option<SchemaProblem> {
+pub(super) fn problem(schemas: &ToolSchemas, server: &str, manifest: &Arc<Manifest>, tool: &str, result: &Json) -> Option<SchemaProblem> {
     let known = manifest.tool(tool)?;
     known.output_schema.as_ref()?;
     if result.get("isError").and_then(Json::as_bool) == Some(true) {
