@@ -332,8 +332,8 @@ describe('close()', () => {
     const { gateway, connecting } = await openTurning(t, '--never-answer')
     const sandbox = await gateway.sandbox()
     const ended = [
-      evaluate(sandbox, 'fixture.echo()'),
-      gateway.callTool('fixture', 'echo', {}),
+      evaluate(sandbox, 'fixture.echo({ value: 1 })'),
+      gateway.callTool('fixture', 'echo', { value: 1 }),
       gateway.test('fixture'),
       gateway.approvalRequest('fixture'),
     ].map(closed)

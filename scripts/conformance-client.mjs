@@ -99,7 +99,7 @@ const callbacks = {
 async function run() {
   const stateDir = mkdtempSync(join(tmpdir(), 'hyperlight-mcp-conformance-'))
   const target = { type: 'http', url, protocolVersion, confirm: 'never', ...(scenario.startsWith('auth/') && { oauth: oauth() }) }
-  const gateway = await Gateway.open({ config: { mcpServers: { target } }, stateDir, ...callbacks })
+  const gateway = await Gateway.open({ config: { mcpServers: { target } }, stateDir, argumentChecks: 'off', ...callbacks })
   try {
     await gateway.approve('target')
     await gateway.enable('target')

@@ -190,7 +190,7 @@ async fn those_who_were_in_flight_when_a_server_was_first_heard_asking_count_as_
 #[tokio::test(flavor = "multi_thread")]
 async fn what_an_aborted_call_still_asks_reaches_nobody_else() {
     let room = Room::with(&[], &json!({ "elicits": true }), None).await;
-    room.call("echo", json!({})).await.unwrap();
+    room.call("echo", json!({ "value": 1 })).await.unwrap();
     let server = room.scene.pid(ONE).await;
     let calls = || room.scene.events(ONE).iter().filter(|event| event["name"] == "elicit").count();
     for round in 0..10 {

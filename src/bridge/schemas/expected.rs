@@ -94,7 +94,12 @@ pub(super) fn listed(items: &[String]) -> String {
 pub(super) fn choices(kind: &Kind) -> Option<Vec<String>> {
     match kind {
         Kind::Type { kind: TypeKind::Single(one) } => Some(vec![one.to_string()]),
-        Kind::Type { kind: TypeKind::Multiple(several) } => Some(several.iter().map(|one| one.to_string()).collect()),
+        Kind::Type { kind: TypeKind::Multiple(several) } => {
+            let mut names: Vec<_> = several.iter().map(|one| one.to_string()).collect();
+            // Nothing at all is seldom what was meant.
+            names.sort_by_key(|name| name == "null");
+            Some(names)
+        }
         Kind::Constant { expected_value } => Some(vec![literal(expected_value)]),
         Kind::Enum { options } => Some(options.as_array().into_iter().flatten().map(literal).collect()),
         _ => None,

@@ -88,7 +88,7 @@ fn a_problem_says_where_what_was_expected_and_what_there_was() {
         (json!({ "map": {} }), "map: expected at least 1 parameters, got 0 parameters"),
         (json!({ "map": { "a": 1, "b": 2, "c": 3 } }), "map: expected at most 2 parameters, got 3 parameters"),
         (json!({ "has": ["x"] }), r#"has: expected an item that is integer, got ["x"]"#),
-        (json!({ "pair": ["x", 1] }), "pair: expected at most 1 items, got 2 items"),
+        (json!({ "pair": ["x", 1] }), "pair[1]: expected nothing here, got 1"),
     ] {
         assert_eq!(problem(of(&properties), arguments), expected);
     }
@@ -118,10 +118,16 @@ fn an_unknown_name_comes_with_the_one_that_was_meant() {
         problem(inside, json!({ "filters": [{}, { "citty": 1 }] })),
         r#"unknown parameter "citty" in filters[1]; did you mean "city"?"#
     );
-    assert_eq!(
-        problem(json!({ "additionalProperties": false }), json!({ "x": 1 })),
-        r#"unknown parameter "x" at the top level; there are none"#
-    );
+    for none in [json!({ "additionalProperties": false }), json!({ "properties": {}, "additionalProperties": false })] {
+        assert_eq!(problem(none.clone(), json!({ "x": 1 })), r#"unknown parameter "x" at the top level; there are none"#);
+        let inside = of(&json!({ "additionalProperties": none }));
+        assert_eq!(
+            problem(inside, json!({ "additionalProperties": { "x": {}, "y": 1 } })),
+            r#"unknown parameters "x", "y" in additionalProperties; there are none"#
+        );
+    }
+    let never = of(&json!({ "additionalProperties": false }));
+    assert_eq!(problem(never, json!({ "additionalProperties": {} })), "additionalProperties: expected nothing here, got {}");
     let unevaluated = json!({ "allOf": [{ "properties": { "city": {} } }], "unevaluatedProperties": false });
     assert_eq!(problem(unevaluated, json!({ "citty": 1 })), r#"unknown parameter "citty" at the top level; did you mean "city"?"#);
 }

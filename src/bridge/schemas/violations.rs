@@ -5,7 +5,7 @@ use std::collections::HashSet;
 
 use jsonschema::ValidationError;
 use jsonschema::error::ValidationErrorKind as Kind;
-use serde_json::Value as Json;
+use serde_json::{Map, Value as Json};
 
 use super::expected::{LISTED, any_of, choices, expectation, listed, literal, one_of, quoted, summary, typed};
 use super::line;
@@ -125,6 +125,11 @@ impl Reader<'_> {
                 let holder = error.schema_path().as_str().rsplit_once('/').and_then(|(parent, _)| self.schema.pointer(parent));
                 found.push(self.unknown(error, unexpected, holder.map(own_names).into_iter().flatten().collect()));
             }
+            // Where there are no names at all, the validator speaks of the first value alone.
+            Kind::FalseSchema if self.whole_of(error).is_some() => {
+                let unexpected: Vec<String> = self.whole_of(error).into_iter().flat_map(Map::keys).cloned().collect();
+                found.push(self.unknown(error, &unexpected, Vec::new()));
+            }
             Kind::UnevaluatedProperties { unexpected } => {
                 let valid = known_names(self.schema, &steps(self.arguments, error.instance_path().as_str()));
                 found.push(self.unknown(error, unexpected, valid));
@@ -146,6 +151,13 @@ impl Reader<'_> {
                 found.push(self.other(error, &expected, &got));
             }
         }
+    }
+
+    /// The object of which a violation names a value.
+    fn whole_of(&self, error: &ValidationError<'_>) -> Option<&Map<String, Json>> {
+        let whole = self.arguments.pointer(error.instance_path().as_str())?;
+        let of_names = error.schema_path().as_str().ends_with("/additionalProperties");
+        whole.as_object().filter(|_| of_names && whole != error.instance().as_ref())
     }
 
     fn place(&self, error: &ValidationError<'_>) -> String {
