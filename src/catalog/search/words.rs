@@ -14,7 +14,7 @@ const MAX_DENSE_CHARS: usize = 1_000;
 /// A run of characters without a blank: a word, or a name of several.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Chunk {
-    /// In small letters, unstemmed: `get` and `forecast` of `getForecast` or `get-forecast`; pairs of characters of a script without blanks.
+    /// In small letters, unstemmed: `get` and `forecast` of `getForecast` or `get-forecast`; of a script without blanks, pairs of characters.
     pub parts: Vec<String>,
     /// All parts in one, where there are several: `getforecast`.
     pub whole: Option<String>,
@@ -79,8 +79,8 @@ pub(super) fn first_word(query: &str) -> Option<usize> {
     query.find(char::is_alphanumeric)
 }
 
-/// Runs of what may belong to one word or name: letters and digits, joined by single `_` and `-`, and anything beyond ASCII, which is looked
-/// at more closely later.
+/// Runs of what may belong to one word or name: letters and digits, joined by single `_` and `-`, and anything beyond ASCII, which is
+/// looked at more closely later.
 fn runs(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = text;
     std::iter::from_fn(move || {
