@@ -31,7 +31,7 @@ fn main() {
     let grown = resident_bytes().saturating_sub(before);
     row("1,000 tools: index built (goal: 20 ms)", &times(ROUNDS, || built(&services)));
     println!("{:<44} mean   {:>7.3} ms of processor time", "", processor_time(|| built(&services)));
-    row("1,000 tools: one server of 82 changed", &changes(&services));
+    row("1,000 tools: one server of 78 changed", &changes(&services));
     let queries = queries();
     let mut latencies = Vec::new();
     for round in 0..ROUNDS + WARM_UP {
@@ -60,15 +60,15 @@ fn hostile(index: &SearchIndex) {
     // A slip in each word, so that none is known.
     let slips = "serrch creatte repossitory messagge calenddar invoicce ".repeat(20_000);
     row("a query of 1 MB", &times(ROUNDS, || search(index, &slips)));
-    let words = |from: usize| (from..from + 2_000).map(|number| format!("abc{} ", letters(number))).collect::<String>();
+    let words = |from: usize| (from..from + 2_000).map(|number| letters(number + 100_000)).collect::<Vec<_>>().join(" ");
     let tool =
         |number: usize| serde_json::json!({ "name": format!("tool{number}"), "description": words(number * 2_000), "inputSchema": {} });
     let tools: Vec<_> = (0..1_000).map(tool).collect();
     let manifest = serde_json::json!({ "protocolVersion": "", "serverName": "", "serverVersion": "", "tools": tools });
     let servers = BTreeMap::from([("hostile".to_owned(), Arc::new(serde_json::from_value(manifest).unwrap()))]);
-    row("a server of 20 MB of distinct words: read", &times(ROUNDS, || built(&servers)));
+    row("a server of 14 MB of distinct words: read", &times(ROUNDS, || built(&servers)));
     let full = built(&servers);
-    let unknown: String = (0..48).map(|number| format!("abcd{} ", letters(number))).collect();
+    let unknown = (0..48).map(|number| format!("x{}", letters(number + 100_000))).collect::<Vec<_>>().join(" ");
     row("the same: a query of 48 words that none has", &times(ROUNDS, || search(&full, &unknown)));
 }
 

@@ -125,9 +125,9 @@ fn a_changed_manifest_is_found_by_its_new_words_only() {
 fn a_query_of_a_megabyte_is_answered_by_its_beginning() {
     let index = index(&synthetic::all());
     // Words of the letters q to z that no tool has.
-    let word = |number: u32| format!(" {}", number.to_string().bytes().map(|digit| char::from(digit - b'0' + b'q')).collect::<String>());
-    let noise: String = (100_000..240_000).map(word).collect();
-    let hits = index.search(&format!("git commit{noise}"), &FIVE);
+    let word = |number: u32| number.to_string().bytes().map(|digit| char::from(digit - b'0' + b'q')).collect::<String>();
+    let noise = (100_000..240_000).map(word).collect::<Vec<_>>().join(" ");
+    let hits = index.search(&format!("git commit {noise}"), &FIVE);
     assert_eq!(hits[0].tool, "git_commit");
     for query in ["x".repeat(1_000_000), "猫".repeat(300_000), "aB".repeat(500_000), "_-".repeat(500_000), "é🎉".repeat(100_000)] {
         assert!(index.search(&query, &FIVE).len() <= 5);
@@ -136,7 +136,7 @@ fn a_query_of_a_megabyte_is_answered_by_its_beginning() {
 
 #[test]
 fn tools_made_to_be_costly_are_indexed_as_far_as_is_promised() {
-    let words: String = (0..200_000).map(|number| format!("word{number} ")).collect();
+    let words = (0..200_000).map(|number| format!("word{number}")).collect::<Vec<_>>().join(" ");
     let properties: serde_json::Map<_, _> =
         (0..2_000).map(|number| (format!("parameter{number}"), json!({ "description": words[..2_500] }))).collect();
     let schema = json!({ "type": "object", "properties": properties });
@@ -173,7 +173,9 @@ fn any_servers() -> impl Strategy<Value = Manifests> {
 proptest! {
     #[test]
     fn hits_are_unique_within_the_limit_and_of_the_servers_asked_for(
-        manifests in any_servers(), query in "([a-e]{1,5} ){0,4}\\PC{0,20}", limit in 0_usize..6, asked in prop::option::of(prop::collection::vec("[a-d]", 0..3)),
+        manifests in any_servers(),
+        query in "([a-e]{1,5} ){0,4}\\PC{0,20}", limit in 0_usize..6,
+        asked in prop::option::of(prop::collection::vec("[a-d]", 0..3)),
     ) {
         let hits = index(&manifests).search(&query, &SearchOptions { limit, servers: asked.as_deref() });
         prop_assert!(hits.len() <= limit);

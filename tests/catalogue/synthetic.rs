@@ -160,7 +160,7 @@ fn tool(service: &Service, name: String, description: String, parameters: &[&str
     let style = if service.style == Style::Camel { Style::Camel } else { Style::Snake };
     let properties: Map<String, Json> = parameters.iter().map(|parameter| (styled(parameter, style), schema(parameter, thing))).collect();
     let required: Vec<&String> = properties.keys().take(2).collect();
-    let title = (service.index % 4 == 0).then(|| {
+    let title = service.index.is_multiple_of(4).then(|| {
         let words = spaced(&name.replace('-', "_"));
         words.split(' ').map(|word| format!("{}{}", word[..1].to_uppercase(), &word[1..])).collect::<Vec<_>>().join(" ")
     });

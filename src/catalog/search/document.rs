@@ -9,8 +9,8 @@ use super::synonyms::is_stop_word;
 use super::words::{Chunk, Piece, chunks_of_run, name_chunk, pieces, term};
 use crate::catalog::{Manifest, Tool};
 
-/// How a part of a tool counts. Its words count `weight` each, less where there are more of them than `usual`, by the share `length`: BM25F's
-/// normalisation, with a usual length that is fixed, so that one server's manifest changes nothing in what another's words count.
+/// How a part of a tool counts. Its words count `weight` each, less where there are more of them than `usual`, by the share `length`:
+/// BM25F's normalisation, with a usual length that is fixed, so that one server's manifest changes nothing in what another's words count.
 struct Field {
     weight: f32,
     usual: f32,
@@ -284,7 +284,8 @@ mod tests {
         let schema = json!({
             "$defs": { "Place": { "properties": { "latitude": {} } } },
             "anyOf": [{ "properties": { "city": {} } }],
-            "properties": { "place": { "$ref": "#/$defs/Place" }, "unit": { "enum": ["celsius", 7] }, "tags": { "items": { "title": "marker" } } },
+            "properties": { "place": { "$ref": "#/$defs/Place" }, "unit": { "enum": ["celsius", 7] },
+                "tags": { "items": { "title": "marker" } } },
         });
         let segment = segment(vec![tool("a", "", schema)]);
         for term in ["latitud", "citi", "plac", "celsius", "marker"] {
@@ -300,16 +301,18 @@ mod tests {
 
     #[test]
     fn what_is_indexed_of_a_tool_is_bounded_and_so_is_a_server() {
-        let words =
-            |from: usize| (from..from + 2_000).map(|number| format!("w{}x ", "abcdefghij".repeat(1 + number % 5))).collect::<String>();
+        let words = |from: usize| (from..from + 2_000).map(|number| number.to_string()).collect::<Vec<_>>().join(" ");
         let properties: serde_json::Map<String, Json> = (0..2_500).map(|number| (format!("p{number}"), json!({ "enum": ["x"] }))).collect();
-        let tools = (0..150).map(|number| tool(&format!("tool{number}"), &words(number), json!({ "properties": properties }))).collect();
+        let tools =
+            (0..150).map(|number| tool(&format!("tool{number}"), &words(number * 2_000), json!({ "properties": properties }))).collect();
         let segment = segment(tools);
         let most = NAME.max_words + SERVER.max_words + DESCRIPTION.max_words + PARAMETERS.max_words + SCHEMA.max_words;
         assert!(segment.documents.iter().all(|document| document.terms.len() <= most));
         let all: usize = segment.documents.iter().map(|document| document.terms.len()).sum();
         assert!(all <= MAX_SERVER_WORDS + 150 * 40, "{all}");
+        assert!(segment.terms.len() <= MAX_SERVER_WORDS / NEW_WORD + most + 150 * 40, "{}", segment.terms.len());
         assert!(weight(&segment, 149, "tool149") > 0.0, "its name is indexed whatever was before");
+        assert!(segment.documents[149].terms.len() < 40, "and no more than that");
     }
 
     #[test]
@@ -320,7 +323,7 @@ mod tests {
         }
         let tools = vec![tool("deep", "", schema)];
         let segment = segment(tools);
-        assert_eq!(weight(&segment, 0, "innermost"), 0.0, "beyond the parts that are looked at");
+        assert!(!segment.terms.iter().any(|term| term.as_ref() == "innermost"), "beyond the parts that are looked at");
         // A value this deep is dropped by recursion too: taken apart by hand.
         let mut manifest = Arc::try_unwrap(segment.manifest).unwrap();
         let mut schema = manifest.tools.remove(0).input_schema;

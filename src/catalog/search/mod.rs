@@ -1,12 +1,13 @@
 //! Ranked search over the tools of all servers.
 //!
-//! BM25 over what a tool says of itself (`document`), after names and texts became words (`words`) and words stems (`stem`). A query word that no
-//! tool has stands for those that it nearly is (`near`); common words for what tools do stand for one another (`synonyms`).
+//! BM25 over what a tool says of itself (`document`), after names and texts became words (`words`) and words stems (`stem`). A query word
+//! that no tool has stands for those that it nearly is (`near`); common words for what tools do stand for one another (`synonyms`).
 //! A server's words are read once and kept until its manifest changes; what all servers have together is merged from that (`rank`).
 //!
-//! Manifests and queries are other people's. Of a tool, the first 256 bytes of its name, 8 KiB and 500 words of its description, and 4,000
-//! parts of its input schema with 1,500 words are indexed, and 200,000 words of all texts of a server, 40,000 different ones; of a query, 4 KiB and 48 words are read,
-//! and for 12 of them near terms are looked for. Nothing here recurs. What is beyond is not searched, and stays callable.
+//! Manifests and queries are other people's. Of a tool, the first 256 bytes of its name, 8 KiB and 500 words of its description, and
+//! 4,000 parts of its input schema with 1,500 words are indexed; of a server, 200,000 words, or 40,000 where each is another, and of the
+//! tools after that only names. Of a query, 4 KiB and 48 words are read, and for 12 of them near terms are looked for. Nothing here
+//! recurs. What is beyond cannot be searched for, and stays callable.
 
 mod document;
 mod near;
@@ -54,7 +55,7 @@ pub struct SearchIndex {
     synonyms: Synonyms,
 }
 
-/// What to search for, and where.
+/// Where to search, and for how many.
 #[derive(Debug, Clone, Copy)]
 pub struct SearchOptions<'a> {
     /// At most so many hits.
@@ -66,6 +67,7 @@ pub struct SearchOptions<'a> {
 /// A tool that was found.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Hit {
+    /// Its server's name in the config.
     pub server: String,
     /// Its raw name.
     pub tool: String,
@@ -99,8 +101,8 @@ impl SearchIndex {
         }
     }
 
-    /// The tools that a query means, best first. Of equally good ones, first those of the server whose name sorts first, then in their manifest's
-    /// order. A query without a word finds nothing.
+    /// The tools that a query means, best first. Of equally good ones, first those of the server whose name sorts first, then in the order
+    /// of their manifest. A query without a word finds nothing.
     ///
     /// ```
     /// use hyperlight_mcp::catalog::{SearchIndex, SearchOptions};

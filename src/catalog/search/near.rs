@@ -40,8 +40,8 @@ pub(super) struct Near {
     pub share: f32,
 }
 
-/// The nearest terms of a lexicon, best first: of one slip, else of two, and those that the word begins. A slip is a letter too many, too few
-/// or another, or two that changed places.
+/// The nearest terms of a lexicon, best first: of one slip, else of two, and those that begin as the word does. A slip is a letter too
+/// many, too few or another, or two that changed places.
 ///
 /// `terms` are looked through one by one, by their outlines: a hundred thousand of them take less than a millisecond. `documents` says how
 /// many have a term; where none has, it does not count.

@@ -26,7 +26,7 @@ const MAX_JOINED: usize = 4;
 /// How much of a score hangs on how much of the query was found.
 const COVERAGE: f32 = 0.5;
 
-/// Every server's segment in one: made anew from the segments whenever one of them changes, in about a tenth of the time that reading takes.
+/// Every server's segment in one: made anew from the segments whenever one of them changes, in a tenth of the time that reading takes.
 #[derive(Debug, Default)]
 pub(super) struct Merged {
     numbers: HashMap<Arc<str>, u32>,

@@ -14,7 +14,7 @@ const MAX_DENSE_CHARS: usize = 1_000;
 /// A run of characters without a blank: a word, or a name of several.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Chunk {
-    /// In small letters, unstemmed: `get` and `forecast` of `getForecast` or `get-forecast`; pairs of characters of a script without blanks.
+    /// In small letters, unstemmed: `get` and `forecast` of `getForecast` or `get-forecast`; of a script without blanks, pairs of characters.
     pub parts: Vec<String>,
     /// All parts in one, where there are several: `getforecast`.
     pub whole: Option<String>,
@@ -79,12 +79,13 @@ pub(super) fn first_word(query: &str) -> Option<usize> {
     query.find(char::is_alphanumeric)
 }
 
-/// Runs of what may belong to one word or name: letters and digits, joined by single `_` and `-`, and anything beyond ASCII, which is looked
-/// at more closely later.
+/// Runs of what may belong to one word or name: letters and digits, joined by single `_` and `-`, and anything beyond ASCII, which is
+/// looked at more closely later.
 fn runs(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = text;
     std::iter::from_fn(move || {
-        rest = &rest[rest.find(is_run_character)?..];
+        // As in a query, which is read from its first letter or digit on: a mark that follows a sign is read alike in both.
+        rest = &rest[rest.find(char::is_alphanumeric)?..];
         let bytes = rest.as_bytes();
         let joins = |at: usize| matches!(bytes[at], b'_' | b'-') && bytes.get(at + 1).is_some_and(u8::is_ascii_alphanumeric);
         let end = rest.char_indices().find(|&(at, character)| !is_run_character(character) && !joins(at));
@@ -223,6 +224,7 @@ mod tests {
         assert_eq!(parts("東京の天気"), ["東京", "京の", "の天", "天気"]);
         assert_eq!(parts("読むfile"), ["読む", "file"]);
         assert_eq!(parts("猫"), ["猫"]);
+        assert_eq!(parts("🉀ෲ"), ["ෲ"]);
         assert_eq!(parts("—“”…🎉"), Vec::<String>::new());
     }
 
