@@ -54,7 +54,7 @@ pub(super) fn nesting(code: &str) -> Nesting {
             // Strings and comments may be code from here on.
             let rest = &scan.code[scan.position.min(scan.code.len())..];
             brackets = rest.iter().filter(|byte| matches!(byte, b'(' | b'[' | b'{' | b'<')).count();
-            angles = rest.iter().filter(|byte| **byte == b'<').count();
+            angles = rest.split(|byte| *byte == b'<').count() - 1;
             break;
         }
     }

@@ -232,12 +232,11 @@ fn is_type_only(module: &TSModuleDeclaration<'_>) -> bool {
 fn needs_brackets(expression: &Expression<'_>) -> bool {
     use Expression as E;
     match expression {
-        E::ObjectExpression(_) | E::FunctionExpression(_) | E::ClassExpression(_) => true,
+        E::ObjectExpression(_) | E::FunctionExpression(_) | E::ClassExpression(_) | E::TSTypeAssertion(_) => true,
         E::StaticMemberExpression(member) => needs_brackets(&member.object),
         E::ComputedMemberExpression(member) => needs_brackets(&member.object),
         E::CallExpression(call) => needs_brackets(&call.callee),
         E::TaggedTemplateExpression(tagged) => needs_brackets(&tagged.tag),
-        E::TSTypeAssertion(_) => true,
         _ => false,
     }
 }
