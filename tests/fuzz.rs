@@ -52,6 +52,11 @@ fn no_file_is_sound_that_was_not_written_here() {
 }
 
 #[test]
+fn any_code_is_looked_at() {
+    replay("script");
+}
+
+#[test]
 fn every_target_has_a_test() {
-    assert_eq!(targets::TARGETS.len(), 6);
+    assert_eq!(targets::TARGETS.len(), 7);
 }

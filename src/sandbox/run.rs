@@ -134,7 +134,8 @@ fn execute(
 ) -> std::result::Result<Wire, Failure> {
     check_sizes(&state.limits, code, &state.input).map_err(Failure::Known)?;
     // Every line and column stays where it is: what the guest says of a place holds for the code as it was given.
-    let code = &*to_javascript(code).map_err(Failure::Known)?;
+    let javascript = to_javascript(code).map_err(Failure::Known)?;
+    let code = javascript.as_ref();
     let started = Instant::now();
     let mut guest = image.start(state).map_err(Failure::Guest)?;
     let watch = Watch::start(&guest, runtime, stop.clone(), deadline);
@@ -270,7 +271,7 @@ impl GuestFailure {
             FailureKind::Load | FailureKind::Throw => {
                 let lacking = line.filter(|_| name == "TypeError" && message.contains("not a function"));
                 let lacking = lacking.and_then(|line| explain_not_a_function(code, modules, line));
-                let message = lacking.map_or(message.clone(), |lacking| format!("{message}: {lacking}"));
+                let message = if let Some(lacking) = lacking { format!("{message}: {lacking}") } else { message };
                 Error::GuestThrew { name, message, stack, line, column }
             }
         }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use hyperlight_mcp::config::{Part, Surroundings, Template, parse_env_file, parse_text, resolve_command};
+use hyperlight_mcp::sandbox::{Export, Importable, check, to_javascript};
 use hyperlight_mcp::trust::{Canonical, Content, MachineKey, audit_text, read_approvals, sanitise_json, sanitise_line, sanitise_text};
 use secrecy::SecretString;
 use serde_json::Value as Json;
@@ -12,13 +13,14 @@ use serde_json::Value as Json;
 /// A target and what it is given.
 pub type Target = (&'static str, fn(&[u8]));
 
-pub const TARGETS: [Target; 6] = [
+pub const TARGETS: [Target; 7] = [
     ("config", config),
     ("substitution", substitution),
     ("environment_file", environment_file),
     ("sanitiser", sanitiser),
     ("canonical", canonical),
     ("approvals", approvals),
+    ("script", script),
 ];
 
 /// Whatever stands in a config, it is servers or an error; and what can be started can be resolved or says why not.
@@ -91,6 +93,21 @@ fn approvals(bytes: &[u8]) {
         MachineKey::open(folder.path()).expect("a key")
     });
     assert!(!matches!(read_approvals(bytes, &KEY), Content::Sound(_)));
+}
+
+/// Whatever is given as code is looked at: its JavaScript has every line as wide as it was, and each problem is in the code.
+fn script(bytes: &[u8]) {
+    let code = String::from_utf8_lossy(bytes);
+    let widths = |text: &str| text.split('\n').map(|line| line.encode_utf16().count()).collect::<Vec<_>>();
+    if let Ok(javascript) = to_javascript(&code) {
+        assert_eq!(widths(&javascript), widths(&code));
+    }
+    let exports = vec![Export { name: "get_forecast".to_owned(), also: Some("get-forecast".to_owned()) }];
+    let modules = [Importable { specifier: "host:mcp-weather".to_owned(), exports }];
+    let lines = code.split('\n').count();
+    for problem in check(&code, &modules) {
+        assert!(problem.line >= 1 && problem.line as usize <= lines && problem.column >= 1 && problem.end_line >= problem.line);
+    }
 }
 
 fn surroundings() -> Surroundings {

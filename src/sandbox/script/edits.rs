@@ -77,8 +77,8 @@ pub(super) fn next_token(code: &str, from: usize) -> usize {
         position += rest.len() - trimmed.len();
         let length = if trimmed.starts_with("//") {
             trimmed.find(is_line_end)
-        } else if trimmed.starts_with("/*") {
-            trimmed[2..].find("*/").map(|length| length + 4)
+        } else if let Some(comment) = trimmed.strip_prefix("/*") {
+            comment.find("*/").map(|length| length + 4)
         } else {
             return position;
         };

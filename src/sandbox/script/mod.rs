@@ -11,6 +11,7 @@ mod handler;
 mod members;
 mod modules;
 mod names;
+mod nesting;
 mod parse;
 mod place;
 mod signature;
@@ -22,8 +23,6 @@ use std::borrow::Cow;
 
 use oxc_allocator::Allocator;
 use oxc_diagnostics::OxcDiagnostic;
-use oxc_parser::Parser;
-use oxc_span::SourceType;
 use serde::Serialize;
 
 pub use check::check;
@@ -32,7 +31,7 @@ pub use signature::is_function_type;
 pub(super) use syntax::{declares_require, locate};
 
 use crate::error::{Error, Result};
-use parse::{Language, Reading, length, offset, read, with_stack};
+use parse::{Language, Reading, length, offset, read, read_as, with_stack};
 use place::{Lines, shown};
 use typescript::without_types;
 
@@ -196,7 +195,9 @@ fn javascript(code: &str) -> std::result::Result<Cow<'_, str>, Vec<Finding>> {
         let allocator = Allocator::default();
         let Reading { language, program, errors } = read(&allocator, code);
         if !errors.is_empty() {
-            return Err(jsx(code).map_or_else(|| errors.iter().map(Finding::of_diagnostic).collect(), |found| vec![found]));
+            let in_javascript = read_as(&allocator, code, Language::JavaScript).errors;
+            let jsx = jsx(code, &in_javascript);
+            return Err(jsx.map_or_else(|| errors.iter().map(Finding::of_diagnostic).collect(), |found| vec![found]));
         }
         match language {
             Language::JavaScript => Ok(Cow::Borrowed(code)),
@@ -212,13 +213,14 @@ fn javascript(code: &str) -> std::result::Result<Cow<'_, str>, Vec<Finding>> {
     .unwrap_or(Ok(Cow::Borrowed(code)))
 }
 
-/// Where code that does not parse as anything else has JSX.
-fn jsx(code: &str) -> Option<Finding> {
-    let allocator = Allocator::default();
-    let parsed = Parser::new(&allocator, code, SourceType::tsx().with_module(true)).parse();
-    let element = parsed.errors.is_empty().then(|| typescript::first_jsx(&parsed.program)).flatten()?;
+/// Where code that parses as neither language breaks off at what looks like JSX. A parse as JSX would tell more, but could not be
+/// bounded: what is text in it and what is code, only that parse can say.
+fn jsx(code: &str, errors: &[OxcDiagnostic]) -> Option<Finding> {
+    let start = errors.iter().map(offset).min()?;
+    let mut rest = code.get(start..)?.strip_prefix('<')?.chars();
+    rest.next().filter(|first| first.is_alphabetic() || *first == '>')?;
     let message = "JSX is no JavaScript, and nothing here renders it: build a string or plain data instead";
-    Some(Finding::new(ProblemKind::Unsupported, element.start as usize, element.start as usize + 1, message))
+    Some(Finding::new(ProblemKind::Unsupported, start, start + 1, message))
 }
 
 #[cfg(test)]

@@ -3,11 +3,14 @@
 use std::thread;
 
 use oxc_allocator::Allocator;
-use oxc_ast::ast::{ExportDefaultDeclarationKind, Program, Statement};
+use oxc_ast::ast::{ClassElement, Program, TSInterfaceDeclaration};
+use oxc_ast_visit::{Visit, walk};
 use oxc_diagnostics::{LabeledSpan, OxcDiagnostic};
 use oxc_parser::Parser;
 use oxc_semantic::SemanticBuilder;
 use oxc_span::SourceType;
+
+use super::nesting::nesting;
 
 /// Nesting that any thread has stack for.
 const NESTING_IN_PLACE: usize = 48;
@@ -18,8 +21,16 @@ const STACK_AT_LEAST: usize = 512 * 1024;
 /// Deeper code is not looked at: 192 MiB of stack in a release build, of which only code that nests so deeply touches all.
 const MAX_NESTING: usize = 32 * 1024;
 
+/// Brackets inside each other: a parser that tries several readings takes the square of it.
+const MAX_BRACKETS: usize = 96;
+/// Brackets behind an open angle, inside each other: reading TypeScript takes a power of it.
+const MAX_ANGLES: usize = 3;
+
 /// Runs `look` where there is stack enough for a tree of the code. `None` for code that may nest too deeply for any.
 pub(super) fn with_stack<T: Send>(code: &str, look: impl FnOnce() -> T + Send) -> Option<T> {
+    if nesting(code).brackets > MAX_BRACKETS {
+        return None;
+    }
     let nesting = nesting_bound(code);
     if nesting <= NESTING_IN_PLACE {
         return Some(look());
@@ -61,17 +72,41 @@ pub(super) struct Reading<'a> {
 /// Valid JavaScript is JavaScript; else, valid TypeScript is TypeScript; else it is the reading that got further.
 pub(super) fn read<'a>(allocator: &'a Allocator, code: &'a str) -> Reading<'a> {
     let javascript = read_as(allocator, code, Language::JavaScript);
-    // The parser lets this one through, whatever the language.
-    let is_interface = |statement: &Statement<'_>| {
-        matches!(statement, Statement::ExportDefaultDeclaration(export)
-            if matches!(export.declaration, ExportDefaultDeclarationKind::TSInterfaceDeclaration(_)))
-    };
-    if javascript.errors.is_empty() && !javascript.program.body.iter().any(is_interface) {
+    if javascript.errors.is_empty() && !has_types(code, &javascript.program) {
+        return javascript;
+    }
+    if nesting(code).angles > MAX_ANGLES {
         return javascript;
     }
     let typescript = read_as(allocator, code, Language::TypeScript);
     let further = first_offset(&typescript.errors) > first_offset(&javascript.errors);
     if typescript.errors.is_empty() || further { typescript } else { javascript }
+}
+
+/// Whether a program that was read as JavaScript has what is none: the parser lets some words of TypeScript through.
+fn has_types(code: &str, program: &Program<'_>) -> bool {
+    const WORDS: [&str; 8] = ["private", "public", "protected", "readonly", "override", "abstract", "declare", "interface"];
+    struct Finder(bool);
+    impl<'a> Visit<'a> for Finder {
+        fn visit_class_element(&mut self, element: &ClassElement<'a>) {
+            self.0 |= match element {
+                ClassElement::MethodDefinition(method) => method.accessibility.is_some() || method.r#override,
+                ClassElement::PropertyDefinition(field) => {
+                    field.accessibility.is_some() || field.r#override || field.readonly || field.declare
+                }
+                _ => false,
+            };
+            walk::walk_class_element(self, element);
+        }
+        fn visit_ts_interface_declaration(&mut self, _: &TSInterfaceDeclaration<'a>) {
+            self.0 = true;
+        }
+    }
+    let mut finder = Finder(false);
+    if WORDS.iter().any(|word| code.contains(word)) {
+        finder.visit_program(program);
+    }
+    finder.0
 }
 
 pub(super) fn read_as<'a>(allocator: &'a Allocator, code: &'a str, language: Language) -> Reading<'a> {
@@ -111,7 +146,7 @@ fn nesting_bound(code: &str) -> usize {
     let mut before = Before::Other;
     let mut word_start = 0;
     for (index, character) in code.char_indices() {
-        let is_word = character.is_alphanumeric() || matches!(character, '_' | '$' | '\\' | '"' | '\'' | '#') || !character.is_ascii();
+        let is_word = character.is_alphanumeric() || matches!(character, '_' | '$' | '\\' | '#') || !character.is_ascii();
         if character.is_whitespace() || character == '\u{feff}' {
             if before == Before::Word {
                 count += usize::from(is_operator(&code[word_start..index]));
@@ -126,7 +161,7 @@ fn nesting_bound(code: &str) -> usize {
             before = Before::Word;
         } else {
             let word = if before == Before::Word { &code[word_start..index] } else { "" };
-            count += usize::from(is_operator(word)) + usize::from(!matches!(character, ')' | ']' | '}' | ';' | ','));
+            count += usize::from(is_operator(word)) + usize::from(!matches!(character, ')' | ']' | '}' | ';' | ',' | '"' | '\''));
             before = Before::Other;
         }
     }
@@ -135,7 +170,6 @@ fn nesting_bound(code: &str) -> usize {
 
 /// Words with something beside them that need not be a word: `else{}`, `typeof(x)`, `a in[]`.
 fn is_operator(word: &str) -> bool {
-    let word = word.rsplit(['"', '\'']).next().unwrap_or(word);
     matches!(
         word,
         "in" | "instanceof"
@@ -232,9 +266,9 @@ mod tests {
         ];
         for unit in units {
             for start in ["", "x = ", "type T = ", "x", "if(a);"] {
-                // As deep as it is looked at, and far deeper.
-                for bytes in [60_000, 400_000] {
-                    errors(&format!("{start}{}", unit.repeat(bytes / unit.len())));
+                // As deep as it is looked at, and deeper.
+                for times in [8, 24, 30, 46, 92, 1_000, 10_000, 30_000] {
+                    errors(&format!("{start}{}", unit.repeat(times)));
                 }
             }
         }
@@ -248,7 +282,7 @@ mod tests {
 
     #[test]
     fn the_bound_counts_what_nests_and_little_else() {
-        assert_eq!(nesting_bound("typeof typeof typeof a"), 6);
+        assert!(nesting_bound("typeof typeof typeof a") >= 3);
         assert!(nesting_bound("a in b in c") >= 2);
         assert!(nesting_bound("\"\"in\"\"in\"\"") >= 2);
         assert!(nesting_bound(&"const a = await f({ b: [1, 2, 3] });\n".repeat(100)) < 1000);

@@ -5,9 +5,9 @@
 
 use oxc_ast::ast::{
     AccessorPropertyType, ArrowFunctionExpression, Class, ClassElement, ClassType, Declaration, ExportDefaultDeclarationKind, Expression,
-    FormalParameter, Function, FunctionType, JSXElement, JSXFragment, MethodDefinitionType, Program, PropertyDefinitionType, PropertyKey,
-    Statement, TSAsExpression, TSClassImplements, TSModuleDeclaration, TSModuleDeclarationBody, TSNonNullExpression, TSSatisfiesExpression,
-    TSThisParameter, TSTypeAnnotation, TSTypeAssertion, TSTypeParameterDeclaration, TSTypeParameterInstantiation, VariableDeclarator,
+    FormalParameter, Function, FunctionType, MethodDefinitionType, Program, PropertyDefinitionType, PropertyKey, Statement, TSAsExpression,
+    TSClassImplements, TSModuleDeclaration, TSModuleDeclarationBody, TSNonNullExpression, TSSatisfiesExpression, TSThisParameter,
+    TSTypeAnnotation, TSTypeAssertion, TSTypeParameterDeclaration, TSTypeParameterInstantiation, VariableDeclarator,
 };
 use oxc_ast_visit::{Visit, walk};
 use oxc_semantic::{ScopeFlags, Scoping, SemanticBuilder};
@@ -232,30 +232,13 @@ fn is_type_only(module: &TSModuleDeclaration<'_>) -> bool {
 fn needs_brackets(expression: &Expression<'_>) -> bool {
     use Expression as E;
     match expression {
-        E::ObjectExpression(_) | E::FunctionExpression(_) | E::ClassExpression(_) => true,
+        E::ObjectExpression(_) | E::FunctionExpression(_) | E::ClassExpression(_) | E::TSTypeAssertion(_) => true,
         E::StaticMemberExpression(member) => needs_brackets(&member.object),
         E::ComputedMemberExpression(member) => needs_brackets(&member.object),
         E::CallExpression(call) => needs_brackets(&call.callee),
         E::TaggedTemplateExpression(tagged) => needs_brackets(&tagged.tag),
-        E::TSTypeAssertion(_) => true,
         _ => false,
     }
-}
-
-/// The first JSX of a program.
-pub(super) fn first_jsx(program: &Program<'_>) -> Option<Span> {
-    struct Finder(Option<Span>);
-    impl<'a> Visit<'a> for Finder {
-        fn visit_jsx_element(&mut self, element: &JSXElement<'a>) {
-            self.0.get_or_insert(element.span);
-        }
-        fn visit_jsx_fragment(&mut self, fragment: &JSXFragment<'a>) {
-            self.0.get_or_insert(fragment.span);
-        }
-    }
-    let mut finder = Finder(None);
-    finder.visit_program(program);
-    finder.0
 }
 
 impl<'a> Visit<'a> for Eraser<'a, '_> {
