@@ -4,9 +4,9 @@ use serde_json::{Map, Value as Json, json};
 
 const MAX_DEPTH: usize = 5;
 /// Keywords that TypeScript has no word for: a value that breaks nothing else is not within its reach.
-const OUT_OF_REACH: [&str; 16] = [
+const OUT_OF_REACH: [&str; 17] = [
     "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minLength", "maxLength", "pattern", "format", "not", "if",
-    "then", "else", "minItems", "maxItems", "propertyNames",
+    "then", "else", "minItems", "maxItems", "propertyNames", "contentEncoding",
 ];
 /// What every value has: TypeScript takes it for a property.
 const INHERITED: [&str; 2] = ["\"constructor\"", "\"toString\""];
