@@ -23,6 +23,7 @@ mod types;
 mod tests;
 
 use std::collections::{BTreeMap, HashSet};
+use std::fmt::Write as _;
 
 use serde_json::Value as Json;
 
@@ -139,10 +140,11 @@ fn declare(server: &str, manifest: &Manifest, style: &DeclarationStyle, wanted: 
         let error = if style.failures == Failures::Returned { " | ToolError" } else { "" };
         functions.push_str(&comment(&description(tool, style), INDENT));
         let (identifier, mark) = (&identifiers[&tool.name], if optional { "?" } else { "" });
-        functions.push_str(&format!("{INDENT}export function {identifier}(input{mark}: {input_name}): {output}{error};\n"));
+        // Writing to a String cannot fail.
+        let _ = writeln!(functions, "{INDENT}export function {identifier}(input{mark}: {input_name}): {output}{error};");
     }
     let mut text = manifest.instructions.as_deref().map(|text| comment(&purpose(text, style), "")).unwrap_or_default();
-    text.push_str(&format!("declare module {} {{\n{functions}{definitions}", quoted(&module_specifier(server))));
+    let _ = write!(text, "declare module {} {{\n{functions}{definitions}", quoted(&module_specifier(server)));
     for (needed, shared) in [(unstructured, TOOL_OUTPUT), (style.failures == Failures::Returned, TOOL_ERROR)] {
         text.push_str(if needed { shared } else { "" });
     }

@@ -38,7 +38,7 @@ impl<'a> Notes<'a> {
             text = format!("{text}{separator}{}", tags.join(" "));
         }
         let text = text.trim();
-        self.left = self.left.checked_sub(text.len()).unwrap_or_default();
+        self.left = self.left.saturating_sub(text.len());
         (!text.is_empty() && self.left > 0).then(|| text.to_owned())
     }
 

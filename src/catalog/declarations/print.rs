@@ -1,5 +1,7 @@
 //! Types as text.
 
+use std::fmt::Write as _;
+
 use super::text::{comment, key, quoted};
 use super::types::{Definition, Object, Tuple, Type};
 
@@ -114,7 +116,7 @@ impl Printer<'_> {
         let mut text = "{\n".to_owned();
         for (note, member) in members {
             text.push_str(&note.map(|note| comment(note, &inner)).unwrap_or_default());
-            text.push_str(&format!("{inner}{member};\n"));
+            let _ = writeln!(text, "{inner}{member};");
         }
         text + indent + "}"
     }

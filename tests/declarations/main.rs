@@ -1,0 +1,144 @@
+//! The declarations of tools, judged by TypeScript's own compiler: they compile, whatever a server's schemas are, and they are sound.
+
+mod hostile;
+mod project;
+mod schemas;
+mod snapshots;
+mod values;
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+
+use hyperlight_mcp::catalog::{DeclarationStyle, Failures, Manifest, Tool, Wording, declare_mcp, declare_server, declare_tool};
+use hyperlight_mcp::trust::{sanitise_line, sanitise_text};
+use serde_json::{Value as Json, json};
+
+use self::project::{Project, exact_type, expression};
+use self::values::{Dice, changed, closed, guess, within_reach};
+
+const SCHEMAS: usize = 600;
+const TOOLS_PER_SERVER: usize = 30;
+const GUESSES: usize = 24;
+const MAX_OF_EACH: usize = 6;
+
+fn style(failures: Failures) -> DeclarationStyle {
+    DeclarationStyle { wording: Wording { text: sanitise_text, line: sanitise_line, max_chars: 2_000 }, failures }
+}
+
+fn tool(name: &str, input_schema: Json, output_schema: Option<Json>) -> Tool {
+    Tool { name: name.to_owned(), title: None, description: None, input_schema, output_schema, annotations: None, execution: None }
+}
+
+fn server(tools: Vec<Tool>) -> Manifest {
+    Manifest { tools, ..Manifest::default() }
+}
+
+fn recorded(name: &str) -> Manifest {
+    let path = format!("{}/tests/manifests/{name}.json", env!("CARGO_MANIFEST_DIR"));
+    serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
+}
+
+const RECORDED: [&str; 4] = ["everything", "filesystem", "git", "memory"];
+
+/// What was tried of one schema.
+#[derive(Default)]
+struct Tally {
+    valid: usize,
+    in_place: usize,
+    invalid: usize,
+}
+
+/// Lines that must compile, and lines that must not.
+fn assignments(index: usize, type_name: &str, schema: &Json, tally: &mut Tally) -> String {
+    let validator = |schema: &Json| jsonschema::options().should_validate_formats(false).build(schema).unwrap();
+    let (exact, reach, strict) = (validator(schema), validator(&within_reach(schema)), validator(&closed(schema)));
+    let mut dice = Dice::new(index);
+    let mut seen = BTreeSet::new();
+    let (mut text, mut valid, mut invalid) = (String::new(), 0, 0);
+    for round in 0..GUESSES {
+        let mut value = guess(schema, schema, &mut dice, 0);
+        if round % 3 != 0 {
+            value = changed(&value, &mut dice, 0);
+        }
+        if !seen.insert(value.to_string()) {
+            continue;
+        }
+        let name = format!("v{index}_{round}");
+        if exact.is_valid(&value) && valid < MAX_OF_EACH {
+            valid += 1;
+            let _ = writeln!(text, "export const {name}: {type_name} = null! as {};", exact_type(&value));
+            if strict.is_valid(&value) {
+                tally.in_place += 1;
+                let _ = writeln!(text, "export const {name}_in_place: {type_name} = {};", expression(&value));
+            }
+        } else if !reach.is_valid(&value) && invalid < MAX_OF_EACH {
+            invalid += 1;
+            let _ = writeln!(text, "// @ts-expect-error\nexport const {name}: {type_name} = {};", expression(&value));
+        }
+    }
+    tally.valid += valid;
+    tally.invalid += invalid;
+    text
+}
+
+#[test]
+fn values_type_check_if_they_are_valid_and_not_if_they_are_invalid_within_typescripts_reach() {
+    let all = schemas::generated(SCHEMAS);
+    let mut project = Project::new();
+    let mut tally = Tally::default();
+    for (number, schemas) in all.chunks(TOOLS_PER_SERVER).enumerate() {
+        let name = |index: usize| format!("tool_{index}");
+        let tools = schemas.iter().enumerate().map(|(index, schema)| tool(&name(index), schema.clone(), Some(schema.clone())));
+        let manifest = server(tools.collect());
+        project.add(&format!("s{number}.d.ts"), &declare_server(&format!("s{number}"), &manifest, &style(Failures::Returned)));
+        let mut text = format!("import type * as all from \"host:mcp-s{number}\";\n");
+        for (index, schema) in schemas.iter().enumerate() {
+            let id = number * TOOLS_PER_SERVER + index;
+            text += &assignments(id, &format!("all.Tool{index}Output"), schema, &mut tally);
+            // An input is an object at least: for those that say so themselves it is the same type.
+            if schema.get("type") == Some(&json!("object")) && schema.get("required") != Some(&json!([])) {
+                text += &assignments(id + SCHEMAS, &format!("all.Tool{index}Input"), schema, &mut tally);
+            }
+        }
+        project.add(&format!("u{number}.ts"), &text);
+    }
+    let problems = project.problems();
+    println!("{SCHEMAS} schemas: {} valid values ({} in place as well), {} invalid ones", tally.valid, tally.in_place, tally.invalid);
+    assert!(problems.is_empty(), "{} problems\n{}", problems.len(), problems[..problems.len().min(20)].join("\n"));
+    assert!(tally.valid > SCHEMAS && tally.in_place > SCHEMAS / 2 && tally.invalid > SCHEMAS, "too little was tried");
+}
+
+/// Declares in little stack: a schema's depth must not matter.
+fn declared(name: &str, manifest: &Manifest, failures: Failures) -> String {
+    let declare = || declare_server(name, manifest, &style(failures));
+    std::thread::scope(|scope| std::thread::Builder::new().stack_size(512 * 1024).spawn_scoped(scope, declare).unwrap().join().unwrap())
+}
+
+#[test]
+fn hostile_and_recorded_manifests_compile_alone_and_together() {
+    // Values of such depth take stack to be copied and dropped.
+    let all = std::thread::Builder::new().stack_size(64 * 1024 * 1024).spawn(compile_hostile_and_recorded).unwrap();
+    all.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+}
+
+fn compile_hostile_and_recorded() {
+    let servers = hostile::servers().into_iter().chain(RECORDED.map(|name| (name.to_owned(), recorded(name))));
+    let mut project = Project::new();
+    project.add("mcp.d.ts", &declare_mcp(&style(Failures::Returned)));
+    for (name, manifest) in servers {
+        let began = std::time::Instant::now();
+        let whole = declared(&name, &manifest, Failures::Returned);
+        println!("{name}: {} tools, {} bytes, {:?}", manifest.tools.len(), whole.len(), began.elapsed());
+        assert!(whole.len() < 8 * 1024 * 1024);
+        project.add(&format!("{name}.d.ts"), &whole);
+        let thrown = declared(&format!("{name}-thrown"), &manifest, Failures::Thrown);
+        assert!(!thrown.contains("| ToolError;"), "{name}");
+        project.add(&format!("{name}-thrown.d.ts"), &thrown);
+        for (index, tool) in manifest.tools.iter().take(40).enumerate() {
+            let one = declare_tool(&format!("{name}-{index}"), &manifest, &tool.name, &style(Failures::Returned)).unwrap();
+            project.add(&format!("{name}-{index}.d.ts"), &one);
+        }
+    }
+    let problems = project.problems();
+    assert!(problems.is_empty(), "{} problems\n{}", problems.len(), problems[..problems.len().min(20)].join("\n"));
+}
