@@ -3,7 +3,7 @@
 use secrecy::ExposeSecret as _;
 use serde_json::json;
 
-use super::super::definition::{Confirm, ProtocolVersion, SchemaViolations, Transport, inputs_of};
+use super::super::definition::{ArgumentCheck, Confirm, ProtocolVersion, SchemaViolations, Transport, inputs_of};
 use super::*;
 
 fn parse(text: &str) -> Result<Config> {
@@ -65,11 +65,12 @@ fn claude_desktops_file_is_read() {
 fn hyperagents_file_is_read_with_filters_and_limits() {
     let entry = r#"{ "command": "x", "env": { "T": "${TOKEN}" }, "allowTools": ["get-a"], "denyTools": ["get-b"], "timeoutMs": 5,
         "connectTimeoutMs": 6, "disabled": true, "confirm": "always", "pinExecutable": true, "pinValues": true, "pinned": true,
-        "schemaViolations": "error" }"#;
+        "schemaViolations": "error", "argumentChecks": "warn" }"#;
     let server = valid(entry);
     assert_eq!((server.call_timeout_ms, server.connect_timeout_ms), (Some(5), Some(6)));
     assert!(server.disabled && server.pin_executable && server.pin_values && server.pinned);
     assert_eq!((server.confirm, server.schema_violations), (Confirm::Always, Some(SchemaViolations::Error)));
+    assert_eq!(server.argument_checks, Some(ArgumentCheck::Warn));
     assert!(server.filter.admits("get-a") && !server.filter.admits("get-b") && !server.filter.admits("get_a"));
     let server = valid(r#"{ "command": "x" }"#);
     assert!(!server.disabled && !server.pin_executable && !server.pin_values && !server.pinned);
@@ -97,7 +98,7 @@ fn connections_resources_and_prompts_have_their_settings() {
     assert!(server.prompt_filter.admits("q") && !server.prompt_filter.admits("p"));
     let server = valid(r#"{ "command": "x" }"#);
     assert!(!server.allow_insecure_http && !server.elicits && server.resource_filter.is_open() && server.prompt_filter.is_open());
-    assert_eq!((server.protocol_version, server.keep_alive_ms, server.schema_violations), (None, None, None));
+    assert_eq!((server.protocol_version, server.keep_alive_ms, server.schema_violations, server.argument_checks), (None, None, None, None));
 }
 
 #[test]
@@ -167,6 +168,7 @@ fn every_field_of_a_wrong_type_or_value_is_named() {
         (r#"{ "command": "x", "denyResources": ["a:b", "a:*/b"] }"#, "mcpServers.a.denyResources[1]: can have \"*\" only at its end"),
         (r#"{ "command": "x", "denyPrompts": [1] }"#, "mcpServers.a.denyPrompts[0]: must be a string"),
         (r#"{ "command": "x", "schemaViolations": "Warn" }"#, "mcpServers.a.schemaViolations: must be \"warn\" or \"error\""),
+        (r#"{ "command": "x", "argumentChecks": false }"#, "mcpServers.a.argumentChecks: must be \"error\", \"warn\" or \"off\""),
         (r#"{ "command": "x", "allowTools": "echo" }"#, "mcpServers.a.allowTools: must be a list of strings"),
         (r#"{ "command": "x", "denyTools": [1] }"#, "mcpServers.a.denyTools[0]: must be a string"),
         (r#"{ "url": "ftp://x" }"#, "mcpServers.a.url: must start with http:// or https://"),

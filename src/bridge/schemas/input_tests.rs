@@ -1,5 +1,8 @@
 use std::time::{Duration, Instant};
 
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample;
 use serde_json::{Map, json};
 
 use super::*;
@@ -7,7 +10,7 @@ use crate::config::ArgumentCheck;
 use crate::error::Error;
 
 /// What slow machines may take for what takes some milliseconds.
-const AT_ONCE: Duration = Duration::from_secs(5);
+const AT_ONCE: Duration = Duration::from_secs(20);
 
 #[expect(clippy::needless_pass_by_value, reason = "literals read better without a reference")]
 fn manifest(schema: Json) -> Arc<Manifest> {
@@ -278,4 +281,59 @@ fn hostile_schemas_and_arguments_take_little_time_and_memory() {
     let nested = (0..60).fold(json!({ "y": 1 }), |inner, _| json!({ "x": inner }));
     assert!(problem(recursive, nested).len() < 2_000);
     assert!(started.elapsed() < AT_ONCE, "{:?}", started.elapsed());
+}
+
+/// Few names, so that schemas and values meet.
+fn name() -> impl Strategy<Value = String> {
+    sample::select(vec!["a", "ab", "abc", "a b", "größe", "0", ""]).prop_map(str::to_owned)
+}
+
+fn value() -> impl Strategy<Value = Json> {
+    let leaf =
+        prop_oneof![Just(Json::Null), any::<bool>().prop_map(Json::from), (-2..3_i32).prop_map(Json::from), name().prop_map(Json::from)];
+    leaf.prop_recursive(3, 20, 4, |inner| {
+        let list = vec(inner.clone(), 0..4).prop_map(Json::from);
+        prop_oneof![list, vec((name(), inner), 0..4).prop_map(|fields| Json::Object(fields.into_iter().collect()))]
+    })
+}
+
+fn schema() -> impl Strategy<Value = Json> {
+    let types = sample::select(vec!["string", "integer", "number", "boolean", "null", "array", "object"]);
+    let leaf = prop_oneof![
+        any::<bool>().prop_map(Json::from),
+        types.prop_map(|name| json!({ "type": name })),
+        vec(value(), 1..4).prop_map(|options| json!({ "enum": options })),
+        value().prop_map(|value| json!({ "const": value })),
+        (-1..3_i32).prop_map(|limit| json!({ "minimum": limit, "maxLength": 1, "maxItems": 1, "uniqueItems": true, "minProperties": 1 })),
+        Just(json!({ "pattern": "^a", "multipleOf": 2, "exclusiveMaximum": 1 })),
+    ];
+    leaf.prop_recursive(3, 24, 4, |inner| {
+        let several = (sample::select(vec!["anyOf", "oneOf", "allOf"]), vec(inner.clone(), 1..4));
+        let fields = (vec((name(), inner.clone()), 0..4), vec(name(), 0..3), inner.clone(), any::<bool>());
+        prop_oneof![
+            several.prop_map(|(key, parts)| json!({ key: parts })),
+            (inner.clone(), sample::select(vec!["not", "items", "contains", "propertyNames"])).prop_map(|(part, key)| json!({ key: part })),
+            fields.prop_map(|(properties, mut required, rest, closed)| {
+                required.sort();
+                required.dedup();
+                let properties: Map<_, _> = properties.into_iter().collect();
+                let key = if closed { "additionalProperties" } else { "unevaluatedProperties" };
+                json!({ "properties": properties, "required": required, key: rest })
+            }),
+        ]
+    })
+}
+
+proptest! {
+    #[test]
+    fn arguments_are_refused_where_they_break_the_schema_and_always_in_a_few_words(
+        schema in schema(),
+        fields in vec((name(), value()), 0..4),
+    ) {
+        let arguments = Json::Object(fields.into_iter().collect());
+        let fits = jsonschema::options().should_validate_formats(false).build(&schema).unwrap().is_valid(&arguments);
+        let told = problem(schema, arguments);
+        prop_assert_eq!(fits, told.is_empty(), "{}", told);
+        prop_assert!(told.chars().count() < 1_100);
+    }
 }

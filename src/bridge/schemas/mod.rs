@@ -187,12 +187,13 @@ impl Compiled {
 
 /// The violations, as far as finding them costs little.
 fn violations_of<'a>(validator: &'a Validator, content: &'a Json, cost: Cost) -> Vec<ValidationError<'a>> {
-    match cost.comparisons {
-        _ if cost.copied > MAX_COPIED => Vec::new(),
-        0..=MAX_TO_TELL_SOME => validator.iter_errors(content).collect(),
-        0..=MAX_TO_TELL => validator.validate(content).err().into_iter().collect(),
-        _ => Vec::new(),
+    if cost.copied > MAX_COPIED || cost.comparisons > MAX_TO_TELL {
+        return Vec::new();
     }
+    if cost.comparisons > MAX_TO_TELL_SOME {
+        return validator.validate(content).err().into_iter().collect();
+    }
+    validator.iter_errors(content).collect()
 }
 
 /// `offline`, and patterns on the engine that is linear in the text: nothing that a schema says is fetched or goes on for ever.

@@ -21,34 +21,26 @@ pub(super) enum Step {
 pub(super) fn steps(value: &Json, pointer: &str) -> Vec<Step> {
     let mut here = Some(value);
     let segments = pointer.split('/').skip(1).map(|segment| segment.replace("~1", "/").replace("~0", "~"));
-    let step = |segment: String| match (here, segment.parse()) {
-        (Some(Json::Array(items)), Ok(index)) => {
+    let step = |segment: String| {
+        if let (Some(Json::Array(items)), Ok(index)) = (here, segment.parse()) {
             here = items.get(index);
-            Step::Index(index)
+            return Step::Index(index);
         }
-        _ => {
-            here = here.and_then(|value| value.get(&segment));
-            Step::Name(segment)
-        }
+        here = here.and_then(|value| value.get(&segment));
+        Step::Name(segment)
     };
     segments.map(step).collect()
 }
 
 /// Steps as an author of JavaScript writes them: `filters[2].name`, `"a b"[0]`. None are an empty text.
 pub(super) fn path(steps: &[Step]) -> String {
-    let mut path = String::new();
-    for step in steps {
-        match step {
-            Step::Index(index) => path.push_str(&format!("[{index}]")),
-            Step::Name(name) if is_plain(name) => {
-                path.push_str(if path.is_empty() { "" } else { "." });
-                path.push_str(name);
-            }
-            Step::Name(name) if path.is_empty() => path.push_str(&quoted(name)),
-            Step::Name(name) => path.push_str(&format!("[{}]", quoted(name))),
-        }
-    }
-    path
+    let written = steps.iter().enumerate().map(|(place, step)| match step {
+        Step::Index(index) => format!("[{index}]"),
+        Step::Name(name) if is_plain(name) => format!("{}{name}", if place == 0 { "" } else { "." }),
+        Step::Name(name) if place == 0 => quoted(name),
+        Step::Name(name) => format!("[{}]", quoted(name)),
+    });
+    written.collect()
 }
 
 /// Whether a name can follow a dot. Letters of any script can.
@@ -102,13 +94,13 @@ fn spread<'a>(root: &'a Json, start: Vec<&'a Json>) -> Vec<&'a Json> {
 /// Parts that apply to a value one step inside of that which this part applies to.
 fn inside<'a>(part: &'a Json, step: &Step) -> Vec<&'a Json> {
     match step {
-        Step::Name(name) => match part.get("properties").and_then(|properties| properties.get(name)) {
-            Some(known) => vec![known],
-            None => {
-                let patterns = part.get("patternProperties").and_then(Json::as_object).into_iter().flat_map(|map| map.values());
-                patterns.chain(["additionalProperties", "unevaluatedProperties"].into_iter().filter_map(|key| part.get(key))).collect()
+        Step::Name(name) => {
+            if let Some(known) = part.get("properties").and_then(|properties| properties.get(name)) {
+                return vec![known];
             }
-        },
+            let patterns = part.get("patternProperties").and_then(Json::as_object).into_iter().flat_map(|map| map.values());
+            patterns.chain(["additionalProperties", "unevaluatedProperties"].into_iter().filter_map(|key| part.get(key))).collect()
+        }
         Step::Index(index) => {
             let listed = ["prefixItems", "items"].into_iter().filter_map(|key| part.get(key)?.get(*index));
             let rest = ["items", "additionalItems", "unevaluatedItems"].into_iter().filter_map(|key| part.get(key));
