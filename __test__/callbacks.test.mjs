@@ -108,6 +108,8 @@ describe('onElicit', () => {
   test('that answers what fits no form cancels, and an event names the field', async (t) => {
     const { onEvent, of } = listener()
     const gateway = await openApproved(t, { fixture: fixture() }, { onEvent })
+    const cancelled = () => of('elicitation-cancelled')
+    const told = []
     for (const [content, named] of [
       [{ answer: 5 }, /"answer" must be a string/],
       [{}, /"answer" is required/],
@@ -116,7 +118,11 @@ describe('onElicit', () => {
     ]) {
       const onElicit = () => ({ action: 'accept', content })
       assert.deepEqual(await ask(gateway, 'elicit', {}, { onElicit }), { action: 'cancel' })
-      const { type, server, reason } = of('elicitation-cancelled').at(-1)
+      // Answers and events come by queues of their own.
+      const seen = told.length
+      await waitFor('its event', () => cancelled().length > seen)
+      const { type, server, reason } = cancelled()[seen]
+      told.push(reason)
       assert.deepEqual([type, server], ['elicitation-cancelled', 'fixture'])
       assert.match(reason, named)
     }

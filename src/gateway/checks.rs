@@ -53,7 +53,9 @@ impl Core {
         let Some(manifest) = definition.and_then(|definition| self.usable(&definition).ok()) else { return Ok(arguments) };
         let checked = self.argument_checks().check(server, &manifest, tool, arguments);
         let (arguments, warning) = checked.map_err(|error| self.redacted(error))?;
-        warning.into_iter().for_each(|warning| self.events.warn(warning));
+        if let Some(warning) = warning {
+            self.events.warn(warning);
+        }
         Ok(arguments)
     }
 
