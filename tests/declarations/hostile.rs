@@ -20,8 +20,30 @@ const ESCAPES: [&str; 12] = [
     "👩\u{200d}👧 \u{1b}[31mred\u{9b}0m",
 ];
 const NAMES: [&str; 24] = [
-    "__proto__", "constructor", "toString", "valueOf", "hasOwnProperty", "new", "get", "set", "readonly", "static", "class", "default", "",
-    " ", "\"", "'", "\\", "\n", "a\u{2028}b", "\u{202e}evil", "größe", "日本語", "😀", "1e5",
+    "__proto__",
+    "constructor",
+    "toString",
+    "valueOf",
+    "hasOwnProperty",
+    "new",
+    "get",
+    "set",
+    "readonly",
+    "static",
+    "class",
+    "default",
+    "",
+    " ",
+    "\"",
+    "'",
+    "\\",
+    "\n",
+    "a\u{2028}b",
+    "\u{202e}evil",
+    "größe",
+    "日本語",
+    "😀",
+    "1e5",
 ];
 
 /// Each by a name of its own.
@@ -84,13 +106,72 @@ fn names() -> Vec<Tool> {
 
 fn functions() -> Vec<Tool> {
     let names = [
-        "all", "all_", "ToolError", "ToolOutput", "ToolContent", "Record", "Uint8Array", "Omit", "string", "number", "any", "unknown", "never",
-        "object", "symbol", "type", "declare", "module", "namespace", "require", "exports", "Promise", "Object", "of", "from", "as", "get",
-        "set", "GetInput", "get_input", "getInput", "GetOutput", "abstract", "infer", "keyof", "global", "____", "1st", "größe", "日本語", "😀",
-        "", " ", "default", "class", "__proto__", "constructor", "then", "a-b", "a_b", "a.b", "intrinsic", "unique", "asserts", "is",
+        "all",
+        "all_",
+        "ToolError",
+        "ToolOutput",
+        "ToolContent",
+        "Record",
+        "Uint8Array",
+        "Omit",
+        "string",
+        "number",
+        "any",
+        "unknown",
+        "never",
+        "object",
+        "symbol",
+        "type",
+        "declare",
+        "module",
+        "namespace",
+        "require",
+        "exports",
+        "Promise",
+        "Object",
+        "of",
+        "from",
+        "as",
+        "get",
+        "set",
+        "GetInput",
+        "get_input",
+        "getInput",
+        "GetOutput",
+        "abstract",
+        "infer",
+        "keyof",
+        "global",
+        "____",
+        "1st",
+        "größe",
+        "日本語",
+        "😀",
+        "",
+        " ",
+        "default",
+        "class",
+        "__proto__",
+        "constructor",
+        "then",
+        "a-b",
+        "a_b",
+        "a.b",
+        "intrinsic",
+        "unique",
+        "asserts",
+        "is",
     ];
-    names.iter().map(|name| both(name, &json!({ "type": "object", "properties": { "x": { "$ref": "#/$defs/Record" } }, "$defs": {
-        "Record": { "type": "object", "properties": { "self": { "$ref": "#/$defs/Record" } } } } }))).collect()
+    names
+        .iter()
+        .map(|name| {
+            both(
+                name,
+                &json!({ "type": "object", "properties": { "x": { "$ref": "#/$defs/Record" } }, "$defs": {
+        "Record": { "type": "object", "properties": { "self": { "$ref": "#/$defs/Record" } } } } }),
+            )
+        })
+        .collect()
 }
 
 fn references() -> Vec<Tool> {
@@ -114,15 +195,39 @@ fn references() -> Vec<Tool> {
         both(&format!("ref{index}"), &schema)
     };
     let references = [
-        "#", "#/$defs/a", "#/$defs/self", "#/$defs/union", "#/$defs/all", "#/$defs/list", "#/$defs/tuple", "#/$defs/map", "#here", "#twice",
-        "inner", "https://example.com/inner#/$defs/y", "https://example.com/root", "http://169.254.169.254/", "file:///etc/passwd", "../x.json",
-        "#/nowhere", "#/properties/x/$ref", "#%", "#/%zz", "::::", "", "#/$defs/~2", "#/allOf/00", "#/allOf/0",
+        "#",
+        "#/$defs/a",
+        "#/$defs/self",
+        "#/$defs/union",
+        "#/$defs/all",
+        "#/$defs/list",
+        "#/$defs/tuple",
+        "#/$defs/map",
+        "#here",
+        "#twice",
+        "inner",
+        "https://example.com/inner#/$defs/y",
+        "https://example.com/root",
+        "http://169.254.169.254/",
+        "file:///etc/passwd",
+        "../x.json",
+        "#/nowhere",
+        "#/properties/x/$ref",
+        "#%",
+        "#/%zz",
+        "::::",
+        "",
+        "#/$defs/~2",
+        "#/allOf/00",
+        "#/allOf/0",
     ];
     let mut tools: Vec<Tool> = references.iter().enumerate().map(one).collect();
-    let chain: Map<String, Json> = (0..5_000).map(|index| (format!("c{index}"), json!({ "$ref": format!("#/$defs/c{}", index + 1) }))).collect();
+    let chain: Map<String, Json> =
+        (0..5_000).map(|index| (format!("c{index}"), json!({ "$ref": format!("#/$defs/c{}", index + 1) }))).collect();
     tools.push(both("chain", &json!({ "type": "object", "properties": { "x": { "$ref": "#/$defs/c0" } }, "$defs": chain })));
-    let unions: Map<String, Json> =
-        (0..3_000).map(|index| (format!("u{index}"), json!({ "anyOf": [{ "$ref": format!("#/$defs/u{}", index + 1) }, { "const": index }] }))).collect();
+    let unions: Map<String, Json> = (0..3_000)
+        .map(|index| (format!("u{index}"), json!({ "anyOf": [{ "$ref": format!("#/$defs/u{}", index + 1) }, { "const": index }] })))
+        .collect();
     tools.push(both("unions", &json!({ "type": "object", "properties": { "x": { "$ref": "#/$defs/u0" } }, "$defs": unions })));
     tools
 }
@@ -139,7 +244,12 @@ fn nested(depth: usize, outer: &Json, place: &str) -> Json {
 
 fn sizes() -> Vec<Tool> {
     let parameters: Map<String, Json> = (0..2_000)
-        .map(|index| (format!("parameter_{index}"), json!({ "type": ["string", "number"], "description": format!("Number {index}."), "enum": ["a", 1] })))
+        .map(|index| {
+            (
+                format!("parameter_{index}"),
+                json!({ "type": ["string", "number"], "description": format!("Number {index}."), "enum": ["a", 1] }),
+            )
+        })
         .collect();
     let values: Vec<Json> = (0..5_000).map(|index| json!(format!("value {index}"))).collect();
     let choices: Vec<Json> = (0..200).map(|index| json!({ "const": index })).collect();
@@ -158,12 +268,16 @@ fn sizes() -> Vec<Tool> {
 /// 5 MB in each of the places where a schema can have them, one tool each.
 fn large() -> (String, Manifest) {
     let text = "x*/ ".repeat(5 * 1024 * 1024 / 4);
-    let properties: Map<String, Json> = (0..40_000).map(|index| (format!("{}{index}", "p".repeat(100)), json!({ "type": "string" }))).collect();
+    let properties: Map<String, Json> =
+        (0..40_000).map(|index| (format!("{}{index}", "p".repeat(100)), json!({ "type": "string" }))).collect();
     let examples: Vec<Json> = (0..100_000).map(|index| json!({ "example": index, "text": "x".repeat(20) })).collect();
     let tools = vec![
         both("description", &json!({ "type": "object", "description": text, "properties": { "x": { "description": text } } })),
         both("key", &json!({ "type": "object", "properties": { text.as_str(): { "type": "string" } }, "required": [text] })),
-        both("literal", &json!({ "type": "object", "properties": { "x": { "const": text, "default": text }, "y": { "enum": [text, "z"] } } })),
+        both(
+            "literal",
+            &json!({ "type": "object", "properties": { "x": { "const": text, "default": text }, "y": { "enum": [text, "z"] } } }),
+        ),
         both("properties", &json!({ "type": "object", "properties": properties })),
         both("examples", &json!({ "type": "object", "properties": { "x": { "examples": examples, "enum": examples } } })),
     ];
@@ -172,15 +286,33 @@ fn large() -> (String, Manifest) {
 
 fn odd() -> Vec<Tool> {
     let schemas = [
-        json!(true), json!(false), json!(null), json!({}), json!([]), json!("string"), json!(5), json!({ "type": "object" }),
-        json!({ "type": "file" }), json!({ "type": [] }), json!({ "type": ["string", 5] }), json!({ "type": 5 }), json!({ "properties": [] }),
+        json!(true),
+        json!(false),
+        json!(null),
+        json!({}),
+        json!([]),
+        json!("string"),
+        json!(5),
+        json!({ "type": "object" }),
+        json!({ "type": "file" }),
+        json!({ "type": [] }),
+        json!({ "type": ["string", 5] }),
+        json!({ "type": 5 }),
+        json!({ "properties": [] }),
         json!({ "type": "object", "properties": { "x": 5, "y": null, "z": false, "w": [] }, "required": "x" }),
         json!({ "type": "object", "required": [5, null, "a", "a"], "additionalProperties": 5 }),
-        json!({ "type": "array", "items": [], "minItems": -1, "maxItems": 1.5 }), json!({ "enum": [] }), json!({ "enum": "a" }),
-        json!({ "anyOf": [] }), json!({ "oneOf": {} }), json!({ "allOf": 5 }), json!({ "anyOf": [false] }), json!({ "$ref": 5 }),
+        json!({ "type": "array", "items": [], "minItems": -1, "maxItems": 1.5 }),
+        json!({ "enum": [] }),
+        json!({ "enum": "a" }),
+        json!({ "anyOf": [] }),
+        json!({ "oneOf": {} }),
+        json!({ "allOf": 5 }),
+        json!({ "anyOf": [false] }),
+        json!({ "$ref": 5 }),
         json!({ "$ref": "#", "$schema": "http://json-schema.org/draft-07/schema#" }),
         json!({ "id": "x", "$schema": "http://json-schema.org/draft-04/schema#", "type": "object", "properties": { "id": { "type": "string" } } }),
-        json!({ "enum": [1e300, -0.0, 9_007_199_254_740_993_u64, -5, 1.5e-7, 1e21] }), json!({ "type": "string", "enum": [null, 5] }),
+        json!({ "enum": [1e300, -0.0, 9_007_199_254_740_993_u64, -5, 1.5e-7, 1e21] }),
+        json!({ "type": "string", "enum": [null, 5] }),
         json!({ "type": "array", "prefixItems": [true, { "type": "string" }], "items": [true] }),
         json!({ "type": "array", "prefixItems": [false, { "anyOf": [{ "type": "string" }, { "type": "null" }] }], "minItems": 1, "items": false }),
     ];

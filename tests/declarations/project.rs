@@ -33,7 +33,8 @@ impl Project {
             "files": self.files,
         });
         fs::write(self.folder.path().join("tsconfig.json"), config.to_string()).unwrap();
-        let output = Command::new(compiler()).args(["--project", "tsconfig.json", "--pretty", "false"]).current_dir(self.folder.path()).output();
+        let output =
+            Command::new(compiler()).args(["--project", "tsconfig.json", "--pretty", "false"]).current_dir(self.folder.path()).output();
         let output = output.expect("node_modules/.bin/tsc cannot be started; install it: scripts/setup");
         let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
         let problems: Vec<String> = said.lines().filter(|line| line.contains("error")).map(|line| self.explained(line)).collect();

@@ -149,9 +149,7 @@ fn with(mut schema: Json, keyword: &str, value: impl Into<Json>) -> Json {
 }
 
 fn discriminated(values: Vec<Json>) -> Json {
-    let member = |(index, value): (usize, Json)| {
-        json!({ "type": "object", "properties": { "kind": { "const": format!("k{index}") }, "value": value }, "required": ["kind", "value"] })
-    };
+    let member = |(index, value): (usize, Json)| json!({ "type": "object", "properties": { "kind": { "const": format!("k{index}") }, "value": value }, "required": ["kind", "value"] });
     json!({ "oneOf": values.into_iter().enumerate().map(member).collect::<Vec<_>>(), "discriminator": { "propertyName": "kind" } })
 }
 
@@ -162,24 +160,27 @@ fn object(inner: impl Strategy<Value = Json> + Clone + 'static) -> impl Strategy
         1 => inner.clone().prop_map(|value| Some(json!({ "^x-": value }))),
         1 => inner.clone().prop_map(|value| Some(json!({ "^[a-c]$": value }))),
     ];
-    let names = prop_oneof![12 => Just(None), 1 => Just(Some(json!({ "enum": ["a", "kind", "x-1"] }))), 1 => Just(Some(json!({ "maxLength": 1 })))];
-    (vec((key(), inner), 0..5), vec(key(), 0..3), rest, patterns, names, 0..6_u8).prop_map(|(properties, more, rest, patterns, names, typed)| {
-        let properties: Map<String, Json> = properties.into_iter().collect();
-        let mut required: Vec<String> = properties.keys().step_by(2).cloned().collect();
-        if let (0, Some(name)) = (typed % 3, more.into_iter().next()) {
-            required.push(name);
-        }
-        required.sort();
-        required.dedup();
-        let mut fields = json!({ "properties": properties, "required": required });
-        if typed > 0 {
-            fields = with(fields, "type", "object");
-        }
-        for (keyword, value) in [("additionalProperties", rest), ("patternProperties", patterns), ("propertyNames", names)] {
-            fields = value.into_iter().fold(fields, |fields, value| with(fields, keyword, value));
-        }
-        fields
-    })
+    let names =
+        prop_oneof![12 => Just(None), 1 => Just(Some(json!({ "enum": ["a", "kind", "x-1"] }))), 1 => Just(Some(json!({ "maxLength": 1 })))];
+    (vec((key(), inner), 0..5), vec(key(), 0..3), rest, patterns, names, 0..6_u8).prop_map(
+        |(properties, more, rest, patterns, names, typed)| {
+            let properties: Map<String, Json> = properties.into_iter().collect();
+            let mut required: Vec<String> = properties.keys().step_by(2).cloned().collect();
+            if let (0, Some(name)) = (typed % 3, more.into_iter().next()) {
+                required.push(name);
+            }
+            required.sort();
+            required.dedup();
+            let mut fields = json!({ "properties": properties, "required": required });
+            if typed > 0 {
+                fields = with(fields, "type", "object");
+            }
+            for (keyword, value) in [("additionalProperties", rest), ("patternProperties", patterns), ("propertyNames", names)] {
+                fields = value.into_iter().fold(fields, |fields, value| with(fields, keyword, value));
+            }
+            fields
+        },
+    )
 }
 
 fn array(inner: impl Strategy<Value = Json> + Clone + 'static) -> impl Strategy<Value = Json> {

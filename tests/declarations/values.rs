@@ -5,8 +5,23 @@ use serde_json::{Map, Value as Json, json};
 const MAX_DEPTH: usize = 5;
 /// Keywords that TypeScript has no word for: a value that breaks nothing else is not within its reach.
 const OUT_OF_REACH: [&str; 17] = [
-    "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minLength", "maxLength", "pattern", "format", "not", "if",
-    "then", "else", "minItems", "maxItems", "propertyNames", "contentEncoding",
+    "minimum",
+    "maximum",
+    "exclusiveMinimum",
+    "exclusiveMaximum",
+    "multipleOf",
+    "minLength",
+    "maxLength",
+    "pattern",
+    "format",
+    "not",
+    "if",
+    "then",
+    "else",
+    "minItems",
+    "maxItems",
+    "propertyNames",
+    "contentEncoding",
 ];
 /// What every value has: TypeScript takes it for a property.
 const INHERITED: [&str; 2] = ["\"constructor\"", "\"toString\""];
@@ -61,7 +76,9 @@ pub fn guess(schema: &Json, root: &Json, dice: &mut Dice, depth: usize) -> Json 
 fn merged(one: Json, other: Json) -> Json {
     match (one, other) {
         (Json::Object(mut one), Json::Object(other)) => {
-            other.into_iter().for_each(|(key, value)| { one.entry(key).or_insert(value); });
+            other.into_iter().for_each(|(key, value)| {
+                one.entry(key).or_insert(value);
+            });
             Json::Object(one)
         }
         (one, _) => one,
