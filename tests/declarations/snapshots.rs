@@ -74,15 +74,19 @@ fn recorded_servers_are_declared_as_it_was_reviewed() {
     }
 }
 
-#[test]
-fn modules_that_are_no_servers_are_declared_as_it_was_reviewed() {
+/// An agent's own module.
+pub fn math() -> String {
     let add = AgentFunction {
         name: "add".to_owned(),
         description: Some("The sum.".to_owned()),
         signature: Some("(a: number, b: number) => number // of both".to_owned()),
     };
     let all = AgentFunction { name: "all".to_owned(), description: None, signature: None };
-    let text = declare_agent_module("math", Some("Sums."), &[add, all]);
+    declare_agent_module("math", Some("Sums."), &[add, all])
+}
+
+#[test]
+fn modules_that_are_no_servers_are_declared_as_it_was_reviewed() {
     insta::assert_snapshot!("mcp", declare_mcp(&style(Failures::Returned)));
-    insta::assert_snapshot!("agent_module", text);
+    insta::assert_snapshot!("agent_module", math());
 }

@@ -87,7 +87,8 @@ impl<'a> Converter<'a> {
         }
         let reference = at.schema.get("$ref").and_then(Json::as_str)?;
         let target = self.document.resolve(reference, at)?;
-        let is_short = target.schema.get("properties").is_none() && target.schema.get("$ref").is_none();
+        // What gets a name says it there.
+        let is_short = ["properties", "$ref", "anyOf", "oneOf", "allOf"].iter().all(|keyword| target.schema.get(keyword).is_none());
         is_short.then(|| self.note(target)).flatten()
     }
 

@@ -1,3 +1,6 @@
+// Schemas are written where they are passed.
+#![allow(clippy::needless_pass_by_value)]
+
 use serde_json::{Value as Json, json};
 
 use super::*;
