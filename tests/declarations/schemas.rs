@@ -3,7 +3,7 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
-use proptest::test_runner::{Config, TestRunner};
+use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use serde_json::{Map, Value as Json, json};
 
 const DEFINITIONS: usize = 3;
@@ -12,7 +12,7 @@ const KEYS: [&str; 12] = ["a", "b", "c", "kind", "x-1", "x-y", "größe", "1", "
 
 /// So many schemas; always the same.
 pub fn generated(count: usize) -> Vec<Json> {
-    let mut runner = TestRunner::new_with_rng(Config::default(), proptest::test_runner::TestRng::deterministic_rng(Default::default()));
+    let mut runner = TestRunner::new_with_rng(Config::default(), TestRng::deterministic_rng(RngAlgorithm::default()));
     (0..count).map(|_| document().new_tree(&mut runner).unwrap().current()).collect()
 }
 

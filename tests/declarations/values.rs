@@ -179,7 +179,7 @@ pub fn within_reach(schema: &Json) -> Json {
 fn relaxed(schema: &Json, combines: bool) -> Json {
     let Json::Object(fields) = schema else { return schema.clone() };
     let mut fields = fields.clone();
-    OUT_OF_REACH.iter().for_each(|keyword| drop(fields.shift_remove(*keyword)));
+    fields.retain(|keyword, _| !OUT_OF_REACH.contains(&keyword.as_str()));
     // Excess is looked for in all members of a union at once.
     let patterns = fields.shift_remove("patternProperties").is_some();
     let properties = fields.get("properties").and_then(Json::as_object);

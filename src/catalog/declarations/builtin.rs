@@ -1,5 +1,8 @@
 //! The modules that are no server's: `host:mcp`, and the agent's own.
 
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+
 use super::text::{comment, is_plain, quoted};
 use super::{DeclarationStyle, Failures, INDENT};
 use crate::catalog::is_identifier;
@@ -31,7 +34,7 @@ const MCP_FUNCTIONS: &str = r#"  /** Calls a tool by its raw name. Throws an Err
 "#;
 
 /// Of `bridge`: modules, offers and shape.
-const MCP_TYPES: &str = r#"  /** As the server sent it. */
+const MCP_TYPES: &str = r"  /** As the server sent it. */
   export interface ToolResult { content: unknown[]; structuredContent?: unknown; isError: boolean; meta?: unknown }
   export interface Match { server: string; tool: string; module: string; identifier: string; signature: string; purpose: string; score: number }
   /** `name` for `call`; `identifier` is what the server's module exports. */
@@ -42,7 +45,7 @@ const MCP_TYPES: &str = r#"  /** As the server sent it. */
   export interface PromptEntry { server: string; name: string; title?: string; description?: string; arguments: { name: string; title?: string; description?: string; required?: boolean }[] }
   /** `content`: as a tool's result without a schema: text, JSON, bytes, a resource or a link. */
   export interface PromptResult { description?: string; messages: { role: string; content: unknown }[] }
-"#;
+";
 
 /// The module `host:mcp`: any tool by its raw name, search, resources and prompts. It is the same for every run: its functions throw
 /// whatever becomes of failed calls elsewhere.
@@ -78,8 +81,9 @@ pub fn declare_mcp(style: &DeclarationStyle) -> String {
 pub fn declare_agent_module(name: &str, purpose: Option<&str>, functions: &[AgentFunction]) -> String {
     let specifier = format!("host:{name}");
     let mut text = comment(purpose.unwrap_or_default(), "");
-    text.push_str(&format!("declare module {} {{\n", quoted(&specifier)));
-    let mut seen = std::collections::BTreeSet::new();
+    // Writing to a String cannot fail.
+    let _ = writeln!(text, "declare module {} {{", quoted(&specifier));
+    let mut seen = BTreeSet::new();
     for function in functions {
         if !is_identifier(&function.name) || !is_plain(&function.name) || !seen.insert(function.name.as_str()) {
             continue;
@@ -88,9 +92,12 @@ pub fn declare_agent_module(name: &str, purpose: Option<&str>, functions: &[Agen
         let signature = function.signature.as_deref().unwrap_or("(...args: any[]) => any");
         // A signature may end in a comment.
         let end = if signature.contains("//") { "\n" } else { "" };
-        text.push_str(&format!("{INDENT}export const {}: {signature}{end};\n", function.name));
+        let _ = writeln!(text, "{INDENT}export const {}: {signature}{end};", function.name);
     }
-    let all = (0..).map(|number| format!("all{}", "_".repeat(number))).find(|name| !seen.contains(name.as_str())).unwrap_or_default();
+    let mut all = "all".to_owned();
+    while seen.contains(all.as_str()) {
+        all.push('_');
+    }
     text + &default_export(&specifier, &all) + "}\n"
 }
 

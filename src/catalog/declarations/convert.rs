@@ -1,6 +1,6 @@
 //! A schema becomes a type that is at least as wide.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use serde_json::{Map, Value as Json};
 
@@ -87,7 +87,8 @@ impl<'a> Converter<'a> {
         }
         let reference = at.schema.get("$ref").and_then(Json::as_str)?;
         let target = self.document.resolve(reference, at)?;
-        let is_short = target.schema.get("properties").is_none() && target.schema.get("$ref").is_none();
+        // What gets a name says it there.
+        let is_short = ["properties", "$ref", "anyOf", "oneOf", "allOf"].iter().all(|keyword| target.schema.get(keyword).is_none());
         is_short.then(|| self.note(target)).flatten()
     }
 
@@ -230,7 +231,7 @@ impl<'a> Converter<'a> {
 
     fn object(&mut self, fields: &'a Map<String, Json>, at: At<'a>, depth: usize) -> Type {
         let required: Vec<&str> = list(fields, "required").iter().filter_map(Json::as_str).collect();
-        let is_required: std::collections::HashSet<&str> = required.iter().copied().collect();
+        let is_required: HashSet<&str> = required.iter().copied().collect();
         let additional = fields.get("additionalProperties");
         let patterns = fields.get("patternProperties").and_then(Json::as_object).filter(|patterns| !patterns.is_empty());
         let mut object = Object { open: additional.is_none(), ..Object::default() };
@@ -242,6 +243,7 @@ impl<'a> Converter<'a> {
                 continue;
             }
             let schema = self.document.within(at, schema);
+            self.nodes = self.nodes.saturating_sub(key.len() / 32);
             let note = self.property_note(schema);
             let value = self.convert(schema, Kinds::ALL, depth + 1);
             object.properties.push(Property::new(key, !is_required.contains(key.as_str()), value, note));
@@ -255,7 +257,7 @@ impl<'a> Converter<'a> {
         if let Some(patterns) = patterns {
             self.add_patterns(&mut object, patterns, rest, at, depth);
         } else if let Some(names) = only_names(fields, self.document.dialect).filter(|_| additional != Some(&Json::Bool(false))) {
-            let known: std::collections::HashSet<String> = object.properties.iter().map(|property| property.key.clone()).collect();
+            let known: HashSet<String> = object.properties.iter().map(|property| property.key.clone()).collect();
             let new = names.into_iter().filter(|name| !known.contains(*name));
             object.properties.extend(new.map(|name| Property::new(name, true, other.clone(), None)).collect::<Vec<_>>());
             object.open = false;
@@ -267,7 +269,7 @@ impl<'a> Converter<'a> {
 
     /// Names that are required without being described.
     fn add_unnamed(&mut self, object: &mut Object, required: Vec<&str>, other: &Type) {
-        let mut known: std::collections::HashSet<String> = object.properties.iter().map(|property| property.key.clone()).collect();
+        let mut known: HashSet<String> = object.properties.iter().map(|property| property.key.clone()).collect();
         for key in required {
             if self.nodes > 0 && key.len() <= MAX_KEY_BYTES && known.insert(key.to_owned()) {
                 self.nodes -= 1;
@@ -370,10 +372,10 @@ fn list<'a>(fields: &'a Map<String, Json>, keyword: &str) -> &'a [Json] {
 /// A size, also where it is written as `2.0`.
 fn count(fields: &Map<String, Json>, keyword: &str) -> Option<usize> {
     let value = fields.get(keyword)?;
-    let whole = value
-        .as_u64()
-        .or_else(|| value.as_f64().filter(|value| value.fract() == 0.0 && (0.0..1e9).contains(value)).map(|value| value as u64));
-    whole.and_then(|value| usize::try_from(value).ok())
+    match value.as_u64() {
+        Some(whole) => usize::try_from(whole).ok(),
+        None => value.as_f64().filter(|double| double.fract() == 0.0).and_then(|double| format!("{double:.0}").parse().ok()),
+    }
 }
 
 /// Exactly these values, of those that are of these kinds.

@@ -19,7 +19,7 @@ pub(super) fn finish(mut definitions: Vec<Definition>) -> Vec<Definition> {
     for definition in &mut definitions {
         limit(&mut definition.value, &counts);
     }
-    let inline: Vec<Type> = (0..definitions.len()).map(|id| substitute(id, &definitions)).collect();
+    let inline = substitutes(&definitions);
     for definition in &mut definitions {
         definition.value = rewrite(std::mem::replace(&mut definition.value, Type::Unknown), &|id| inline[id].clone());
     }
@@ -132,17 +132,28 @@ fn limit(value: &mut Type, counts: &[Option<usize>]) {
     value.children_mut().into_iter().for_each(|child| limit(child, counts));
 }
 
-/// What stands where a definition is named: itself, or its name.
-fn substitute(id: usize, definitions: &[Definition]) -> Type {
-    let mut id = id;
-    for _ in 0..definitions.len() {
-        match &definitions[id].value {
-            Type::Named(next) => id = *next,
-            _ => break,
+/// What stands where each definition is named: itself, or its name. Those that are only another's name are that other.
+fn substitutes(definitions: &[Definition]) -> Vec<Type> {
+    let mut ends: Vec<Option<usize>> = vec![None; definitions.len()];
+    for start in 0..definitions.len() {
+        let (mut path, mut id) = (vec![start], start);
+        let end = loop {
+            match (ends[id], &definitions[id].value) {
+                (Some(end), _) => break end,
+                (None, Type::Named(next)) => id = *next,
+                (None, _) => break id,
+            }
+            path.push(id);
+        };
+        for id in path {
+            ends[id] = Some(end);
         }
     }
-    let value = &definitions[id].value;
-    if id != 0 && is_short(value) { value.clone() } else { Type::Named(id) }
+    let substitute = |id: usize| {
+        let value = &definitions[id].value;
+        if id != 0 && is_short(value) { value.clone() } else { Type::Named(id) }
+    };
+    ends.into_iter().flatten().map(substitute).collect()
 }
 
 fn is_short(value: &Type) -> bool {

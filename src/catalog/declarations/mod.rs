@@ -122,13 +122,13 @@ fn declare(server: &str, manifest: &Manifest, style: &DeclarationStyle, wanted: 
     for (tool, (input_name, output_name)) in tools.into_iter().zip(names).filter(|(tool, _)| wanted(tool)) {
         let input = input_types(tool, &input_name, style);
         let optional = accepts_nothing(&input[0].value, &input, 0);
-        module.add(input);
+        module.add(&input);
         let output = tool.output_schema.as_ref().map(|schema| types_of(schema, &output_name, Kinds::ALL, Direction::Output, style));
         unstructured |= output.is_none();
         let output = output.map_or_else(
             || "ToolOutput".to_owned(),
             |output| {
-                module.add(output);
+                module.add(&output);
                 output_name
             },
         );

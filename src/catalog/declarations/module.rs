@@ -56,8 +56,8 @@ impl Module {
         name
     }
 
-    /// Takes in the definitions of one schema; gives the place of the first, which is the schema itself.
-    pub(super) fn add(&mut self, definitions: Vec<Definition>) -> usize {
+    /// Takes in the definitions of one schema, whose first is the schema itself.
+    pub(super) fn add(&mut self, definitions: &[Definition]) {
         let mut places: Vec<Option<usize>> = vec![None; definitions.len()];
         places[0] = Some(self.definitions.len());
         self.definitions.push(Definition { name: definitions[0].name.clone(), value: Type::Unknown, note: definitions[0].note.clone() });
@@ -71,8 +71,10 @@ impl Module {
                 if places[id].is_some() {
                     continue;
                 }
-                if let Some(pairs) = self.alike(id, &definitions, &places) {
-                    pairs.into_iter().for_each(|(id, place)| places[id] = Some(place));
+                if let Some(pairs) = self.alike(id, definitions, &places) {
+                    for (id, place) in pairs {
+                        places[id] = Some(place);
+                    }
                     continue;
                 }
                 let wanted = pascal(&definitions[id].name, "Type");
@@ -90,7 +92,6 @@ impl Module {
                 self.definitions[at].value = rewrite(definitions[id].value.clone(), &place);
             }
         }
-        places[0].unwrap_or_default()
     }
 
     /// The module's definition that says the same, and those that both name.
@@ -113,12 +114,11 @@ impl Module {
             for (id, place) in named {
                 match places[id].or_else(|| assumed.get(&id).copied()) {
                     Some(known) if known == place => {}
-                    Some(_) => return None,
                     None if pascal(&definitions[id].name, "Type") == self.wanted(place) => {
                         assumed.insert(id, place);
                         pairs.push((id, place));
                     }
-                    None => return None,
+                    _ => return None,
                 }
             }
         }

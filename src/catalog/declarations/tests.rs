@@ -1,1 +1,277 @@
+// Schemas are written where they are passed.
+#![allow(clippy::needless_pass_by_value)]
 
+use serde_json::{Value as Json, json};
+
+use super::*;
+
+/// Harmless texts need no sanitising; `trust`'s own is tested with the declarations' integration tests.
+fn style(failures: Failures) -> DeclarationStyle {
+    let text = |text: &str, max: usize| text.chars().take(max).collect();
+    DeclarationStyle { wording: Wording { text, line: text, max_chars: 2_000 }, failures }
+}
+
+fn tool(name: &str, input_schema: Json, output_schema: Option<Json>) -> Tool {
+    Tool { name: name.to_owned(), title: None, description: None, input_schema, output_schema, annotations: None, execution: None }
+}
+
+fn declared(tools: Vec<Tool>) -> String {
+    declare_server("s", &Manifest { tools, ..Manifest::default() }, &style(Failures::Returned))
+}
+
+/// The type of a schema as an output, in one line.
+fn type_of(schema: Json) -> String {
+    let text = declared(vec![tool("t", json!({}), Some(schema))]);
+    let line = text.lines().find(|line| line.contains(" TOutput") && !line.contains("function")).unwrap().trim();
+    let start = line.trim_start_matches("export type TOutput = ").trim_start_matches("export interface TOutput ");
+    start.trim_end_matches(';').to_owned()
+}
+
+/// The type of a property of an input.
+fn input_of(schema: Json) -> String {
+    let text = declared(vec![tool("t", json!({ "type": "object", "properties": { "x": schema }, "required": ["x"] }), None)]);
+    let line = text.lines().find(|line| line.contains("x: ")).unwrap();
+    line.split_once("x: ").unwrap().1.trim_end_matches([' ', '}', ';']).to_owned()
+}
+
+#[test]
+fn each_kind_and_combination_has_its_type() {
+    for (schema, expected) in [
+        (json!(true), "unknown"),
+        (json!(false), "never"),
+        (json!({}), "unknown"),
+        (json!({ "type": "integer" }), "number"),
+        (json!({ "type": ["string", "null"] }), "string | null"),
+        (json!({ "type": "string", "nullable": true }), "string | null"),
+        (json!({ "enum": ["a", 1, null, true] }), r#""a" | 1 | null | true"#),
+        (json!({ "const": { "a": [1] } }), "{ a: [1] }"),
+        (json!({ "type": "string", "enum": ["a", 1] }), r#""a""#),
+        (json!({ "type": "object" }), "Record<string, unknown>"),
+        (json!({ "type": "object", "additionalProperties": false }), "Record<string, never>"),
+        (json!({ "type": "object", "additionalProperties": { "type": "number" } }), "{ [key: string]: number }"),
+        (json!({ "type": "array", "items": { "type": ["string", "null"] } }), "(string | null)[]"),
+        (json!({ "anyOf": [{ "type": "string" }, { "type": "number" }] }), "string | number"),
+        (json!({ "oneOf": [{ "type": "boolean" }, { "const": true }] }), "boolean"),
+        (json!({ "type": "object", "required": ["a"] }), "{ a: unknown }"),
+        (json!({ "minimum": 5 }), "unknown"),
+        (json!({ "not": { "type": "string" } }), "unknown"),
+    ] {
+        assert_eq!(type_of(schema.clone()), expected, "{schema}");
+    }
+}
+
+#[test]
+fn tuples_require_what_the_schema_requires() {
+    let pair = json!([{ "type": "string" }, { "type": "number" }]);
+    for (schema, expected) in [
+        (json!({ "type": "array", "prefixItems": pair }), "[string?, number?, ...unknown[]]"),
+        (json!({ "type": "array", "prefixItems": pair, "minItems": 2, "items": false }), "[string, number]"),
+        (json!({ "type": "array", "prefixItems": pair, "minItems": 1, "maxItems": 2 }), "[string, number?]"),
+        (json!({ "type": "array", "items": pair, "additionalItems": { "type": "null" } }), "[string?, number?, ...null[]]"),
+        (json!({ "type": "array", "items": false }), "[]"),
+    ] {
+        assert_eq!(type_of(schema.clone()), expected, "{schema}");
+    }
+}
+
+#[test]
+fn what_is_required_is_not_optional_and_an_input_that_requires_nothing_is() {
+    let schema = |required: Json| json!({ "type": "object", "properties": { "a": { "type": "string" } }, "required": required });
+    let one = declared(vec![tool("t", schema(json!(["a"])), None)]);
+    assert!(one.contains("export interface TInput { a: string }") && one.contains("t(input: TInput)"), "{one}");
+    let none = declared(vec![tool("t", schema(json!([])), None)]);
+    assert!(none.contains("export interface TInput { a?: string }") && none.contains("t(input?: TInput)"), "{none}");
+    for schema in [json!(null), json!({}), json!(true), json!([])] {
+        let text = declared(vec![tool("t", schema, None)]);
+        assert!(text.contains("export type TInput = Record<string, unknown>;") && text.contains("t(input?: TInput)"), "{text}");
+    }
+}
+
+#[test]
+fn an_object_of_optional_names_takes_others_where_the_schema_does() {
+    // TypeScript would refuse a value with none of the names.
+    assert_eq!(type_of(json!({ "type": "object", "properties": { "a": { "type": "string" } } })), "{ a?: string; [key: string]: unknown }");
+    let closed = json!({ "type": "object", "properties": { "a": { "type": "string" } }, "additionalProperties": false });
+    assert_eq!(type_of(closed), "{ a?: string }");
+}
+
+#[test]
+fn an_index_signature_fits_the_named_properties() {
+    let schema = |kind: Json| json!({ "type": "object", "properties": { "a": kind }, "additionalProperties": { "type": "number" } });
+    assert_eq!(type_of(schema(json!({ "type": "string" }))), "{ a?: string; [key: string]: number | string | undefined }");
+    assert_eq!(type_of(schema(json!({ "type": "object" }))), "{ a?: Record<string, unknown>; [key: string]: unknown }");
+}
+
+#[test]
+fn patterns_with_a_plain_beginning_are_index_signatures_of_their_own() {
+    let schema =
+        |pattern: &str| json!({ "type": "object", "patternProperties": { pattern: { "type": "number" } }, "additionalProperties": false });
+    assert_eq!(type_of(schema("^x-")), "{ [key: `x-${string}`]: number }");
+    assert_eq!(type_of(schema("^x`${")), "{ [key: string]: number }");
+    assert_eq!(type_of(schema("x")), "{ [key: string]: number }");
+}
+
+#[test]
+fn property_names_that_are_listed_are_properties() {
+    let schema = json!({ "type": "object", "propertyNames": { "enum": ["a", "b"] }, "additionalProperties": { "type": "number" } });
+    assert_eq!(type_of(schema), "{ a?: number; b?: number }");
+}
+
+#[test]
+fn keys_and_literals_stay_true_and_inside_their_quotes() {
+    let nasty = "a\"\\\n\u{2028}\u{202e}\u{e0041}*/";
+    assert_eq!(type_of(json!({ "const": nasty })), r#""a\"\\\n\u2028\u202e\u{e0041}*/""#);
+    let object = json!({ "type": "object", "properties": { nasty: true, "größe": true, "x-y": true, "$ok_1": true }, "required": ["x-y"] });
+    assert_eq!(type_of(object), r#"{ "a\"\\\n\u2028\u202e\u{e0041}*/"?: unknown; "größe"?: unknown; "x-y": unknown; $ok_1?: unknown }"#);
+    // Every object has this one: compared with it, `{}` would not be of the type.
+    let inherited = json!({ "type": "object", "properties": { "toString": { "type": "string" } }, "additionalProperties": false });
+    assert_eq!(type_of(inherited), "{ toString?: unknown }");
+}
+
+#[test]
+fn nothing_leaves_a_comment_or_commands_the_compiler() {
+    for text in ["*/ evil", "a*\u{0}/", "x\n*/", "x\u{2028}*/", "**//", "@ts-ignore", "a\n@ts-expect-error"] {
+        let comment = text::comment(text, "");
+        assert_eq!(comment.matches("*/").count(), 1, "{comment}");
+        assert!(comment.ends_with("*/\n") && !comment.contains("@ts-"), "{comment}");
+    }
+    assert_eq!(text::comment(" \n ", ""), "");
+}
+
+#[test]
+fn bytes_are_taken_where_text_stands_for_them_and_only_in_inputs() {
+    let bytes = json!({ "type": "string", "contentEncoding": "base64" });
+    assert_eq!(input_of(bytes.clone()), "string | Uint8Array");
+    assert_eq!(input_of(json!({ "type": ["string", "null"], "format": "byte" })), "null | string | Uint8Array");
+    assert_eq!(type_of(bytes), "string");
+}
+
+#[test]
+fn references_lead_within_the_document_or_nowhere() {
+    let schema = |reference: &str| {
+        json!({ "$id": "https://example.com/root", "type": "object", "properties": { "x": { "$ref": reference } }, "required": ["x"], "$defs": {
+            "a/b": { "type": "string" }, "named": { "$anchor": "here", "type": "number" },
+            "inner": { "$id": "inner", "$ref": "#/$defs/y", "$defs": { "y": { "type": "boolean" } } },
+            "one": { "$anchor": "twice" }, "two": { "$anchor": "twice", "type": "null" },
+        } })
+    };
+    for (reference, expected) in [
+        ("#/$defs/a~1b", "string"),
+        ("#/%24defs/a~1b", "string"),
+        ("#here", "number"),
+        ("inner", "boolean"),
+        ("https://example.com/inner#/$defs/y", "boolean"),
+        ("#", "TOutput"),
+        ("#twice", "unknown"),
+        ("#/nowhere", "unknown"),
+        ("http://example.com/other.json", "unknown"),
+        ("file:///etc/passwd", "unknown"),
+    ] {
+        assert_eq!(type_of(schema(reference)), format!("{{ x: {expected} }}"), "{reference}");
+    }
+}
+
+#[test]
+fn nothing_beside_a_reference_counts_in_draft_7() {
+    let schema = |dialect: &str| {
+        json!({ "$schema": dialect, "type": "object", "required": ["x"], "properties": {
+            "x": { "$ref": "#/definitions/a", "type": "object", "required": ["y"] } }, "definitions": { "a": { "required": ["z"] } } })
+    };
+    let old = declared(vec![tool("t", json!({}), Some(schema("http://json-schema.org/draft-07/schema#")))]);
+    assert!(!old.contains("y: unknown") && old.contains("z: unknown"), "{old}");
+    let new = declared(vec![tool("t", json!({}), Some(schema("https://json-schema.org/draft/2020-12/schema")))]);
+    assert!(new.contains("y: unknown") && new.contains("z: unknown"), "{new}");
+}
+
+#[test]
+fn circles_are_types_where_typescript_has_them_and_the_widest_where_not() {
+    let circle = json!({ "$ref": "#/$defs/a", "$defs": { "a": { "$ref": "#/$defs/b" }, "b": { "$ref": "#/$defs/a" } } });
+    assert_eq!(type_of(circle), "unknown");
+    let union = json!({ "type": "object", "properties": { "x": { "$ref": "#/$defs/u" } }, "required": ["x"],
+        "$defs": { "u": { "anyOf": [{ "$ref": "#/$defs/u" }, { "type": "null" }] } } });
+    assert_eq!(type_of(union), "{ x: unknown }");
+    let list = json!({ "type": "object", "properties": { "x": { "$ref": "#/$defs/list" } }, "required": ["x"],
+        "$defs": { "list": { "type": "array", "items": { "$ref": "#/$defs/list" } } } });
+    let text = declared(vec![tool("t", json!({}), Some(list))]);
+    assert!(text.contains("export type List = List[];"), "{text}");
+}
+
+#[test]
+fn what_two_tools_say_alike_is_said_once_and_what_differs_has_names_of_its_own() {
+    let schema = |kind: &str| {
+        json!({ "type": "object", "properties": { "x": { "$ref": "#/$defs/Node" } },
+            "$defs": { "Node": { "type": "object", "properties": { "next": { "$ref": "#/$defs/Node" }, "value": { "type": kind } } } } })
+    };
+    let same = declared(vec![tool("a", schema("string"), None), tool("b", schema("string"), None)]);
+    assert_eq!(same.matches("interface Node").count(), 1, "{same}");
+    let other = declared(vec![tool("a", schema("string"), None), tool("b", schema("number"), None)]);
+    assert!(other.contains("interface Node {") && other.contains("interface Node2 {") && other.contains("next?: Node2"), "{other}");
+}
+
+#[test]
+fn types_have_no_name_of_a_function_or_of_another_type() {
+    let object = json!({ "type": "object", "properties": { "a": { "type": "string" } } });
+    let text = declared(vec![tool("GetInput", object.clone(), None), tool("get", object.clone(), None), tool("Get", object, None)]);
+    for name in ["GetInputInput", "GetInput2", "GetInput3"] {
+        assert_eq!(text.matches(&format!("interface {name} {{")).count(), 1, "{name}\n{text}");
+    }
+}
+
+#[test]
+fn comments_say_what_types_cannot() {
+    let schema = json!({ "type": "object", "properties": {
+        "a": { "type": "integer", "minimum": 1, "maximum": 9, "default": 3, "description": "How many." },
+        "b": { "type": "string", "minLength": 1, "maxLength": 1, "pattern": "^x", "format": "uri", "examples": ["x"] },
+        "c": { "type": "array", "items": { "type": "string", "maxLength": 5 }, "uniqueItems": true, "deprecated": true },
+    } });
+    let text = declared(vec![tool("t", schema, None)]);
+    for comment in [
+        "/** How many. (integer, 1 to 9) @default 3 */",
+        r#"/** 1 character, uri, pattern ^x @example "x" */"#,
+        "/** unique, each: at most 5 characters @deprecated */",
+    ] {
+        assert!(text.contains(comment), "{comment}\n{text}");
+    }
+}
+
+#[test]
+fn annotations_are_told_as_far_as_they_change_how_one_calls() {
+    let mut read = tool("t", json!({}), None);
+    read.description = Some("Reads".to_owned());
+    read.annotations = Some(json!({ "readOnlyHint": true, "destructiveHint": true, "openWorldHint": true }));
+    assert!(declared(vec![read]).contains("/** Reads. Read-only. Open world. */"));
+    let mut write = tool("t", json!({}), None);
+    write.annotations = Some(json!({ "destructiveHint": true, "idempotentHint": true }));
+    assert!(declared(vec![write]).contains("/** Destructive. Idempotent. */"));
+}
+
+#[test]
+fn failures_are_declared_where_they_are_returned() {
+    let manifest = Manifest { tools: vec![tool("t", json!({}), Some(json!({ "type": "string" })))], ..Manifest::default() };
+    assert!(declare_server("s", &manifest, &style(Failures::Returned)).contains("t(input?: TInput): TOutput | ToolError;"));
+    let thrown = declare_server("s", &manifest, &style(Failures::Thrown));
+    assert!(thrown.contains("t(input?: TInput): TOutput;") && !thrown.contains("ToolError"), "{thrown}");
+}
+
+#[test]
+fn one_tool_has_the_names_that_it_has_among_all() {
+    let tools = vec![tool("a-b", json!({}), None), tool("a_b", json!({}), None)];
+    let manifest = Manifest { tools, ..Manifest::default() };
+    let whole = declare_server("s", &manifest, &style(Failures::Returned));
+    let one = declare_tool("s", &manifest, "a-b", &style(Failures::Returned)).unwrap();
+    let line = one.lines().find(|line| line.contains("export function")).unwrap();
+    assert!(whole.contains(line) && one.matches("export function").count() == 1, "{one}");
+    assert_eq!(declare_tool("s", &manifest, "none", &style(Failures::Returned)), None);
+}
+
+#[test]
+fn a_signature_is_one_line_of_at_most_200_characters() {
+    let properties: serde_json::Map<String, Json> =
+        (0..100).map(|index| (format!("name_{index}\n"), json!({ "type": "string" }))).collect();
+    let long =
+        tool("t", json!({ "type": "object", "properties": properties }), Some(json!({ "type": "object", "properties": properties })));
+    let line = signature(&long, "t", &style(Failures::Returned));
+    assert!(line.chars().count() <= 200 && !line.contains('\n') && line.contains('…') && line.starts_with("t(input?: { "), "{line}");
+    assert_eq!(signature(&tool("t", json!({}), None), "t", &style(Failures::Returned)), "t(): ToolOutput");
+    assert!(signature(&long, &"x".repeat(500), &style(Failures::Returned)).chars().count() <= 200);
+}
