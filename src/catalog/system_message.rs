@@ -2,13 +2,14 @@
 
 use std::fmt::Write as _;
 
-use super::declarations::Failures;
+use super::declarations::{Failures, key};
 use super::hints::{FunctionInfo, ModuleInfo, example_of, failure_caveat};
 use super::tokens::estimate_tokens;
 use crate::error::{Error, Result};
 
 /// Parameters that a function's one line names.
 const MAX_NAMED: usize = 8;
+const MAX_NAME_CHARS: usize = 40;
 
 /// A module, as long and as short as it can be said.
 pub(super) struct Section {
@@ -63,15 +64,18 @@ fn line(function: &FunctionInfo) -> String {
         .parameters
         .iter()
         .take(MAX_NAMED)
-        .map(|parameter| if parameter.required { parameter.name.clone() } else { format!("{}?", parameter.name) })
+        .map(|parameter| {
+            // The server's own words: escaped, none leaves its line.
+            let name: String = key(&parameter.name).chars().take(MAX_NAME_CHARS).collect();
+            if parameter.required { name } else { format!("{name}?") }
+        })
         .collect();
     if function.parameters.len() > MAX_NAMED {
         names.push("…".to_owned());
     }
     let parameters = if names.is_empty() { String::new() } else { format!("{{ {} }}", names.join(", ")) };
     let purpose = if function.purpose.is_empty() { String::new() } else { format!(": {}", function.purpose) };
-    // Names of parameters are the server's words: they must not begin a line of their own.
-    format!("  - {}({}){purpose}\n", function.name, parameters.replace(['\n', '\r', '`'], " "))
+    format!("  - {}({parameters}){purpose}\n", function.name)
 }
 
 /// Says as much as the budget allows: a step up for the cheapest first, lines for all before declarations for some.

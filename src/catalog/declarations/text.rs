@@ -26,7 +26,7 @@ pub(super) fn quoted(text: &str) -> String {
 }
 
 /// A property's name, quoted where it must be.
-pub(super) fn key(name: &str) -> String {
+pub(in crate::catalog) fn key(name: &str) -> String {
     if is_plain(name) { name.to_owned() } else { quoted(name) }
 }
 
