@@ -3,8 +3,9 @@
 //! One `declare module "host:mcp-<server>"` a server. A type is never narrower than its schema: every value that is valid under the
 //! schema is assignable to the type, and what TypeScript cannot say (ranges, patterns, conditions, absurd depth) is said wider, in the
 //! comment where that is short. Objects are open as TypeScript's are: what a schema says nothing about may be there, though a literal
-//! written in place is checked for names that are not declared, which is how a misspelt one is found. Nothing is fetched for a schema,
-//! and its text cannot leave the comment or the literal in which it stands.
+//! written in place is checked for names that are not declared, which is how a misspelt one is found. For the same reason an input
+//! whose names are all optional does not take an object that has none of them; other such objects do, by an index signature. Nothing is
+//! fetched for a schema, and its text cannot leave the comment or the literal in which it stands.
 
 mod builtin;
 mod convert;
