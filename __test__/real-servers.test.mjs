@@ -10,7 +10,7 @@ import { createInterface } from 'node:readline'
 import { describe, test } from 'node:test'
 import { pathToFileURL } from 'node:url'
 import { gitServer } from '../scripts/lib/tools.mjs'
-import { children, folder, ms, openApproved, root, waitFor } from './support.mjs'
+import { children, compiled, folder, ms, openApproved, root, waitFor } from './support.mjs'
 
 const TIMEOUT = { timeout: ms(60_000) }
 const program = (name) => join(root, `node_modules/@modelcontextprotocol/server-${name}/dist/index.js`)
@@ -110,6 +110,8 @@ function everything(server) {
     const events = []
     const { text } = await open(t, await server(t), { onEvent: (event) => event.type === 'progress' && events.push(event) })
     await text('trigger-long-running-operation', { duration: 0.3, steps: 6 })
+    // Answers and events come by queues of their own.
+    await waitFor('all steps', () => events.length >= 6)
     assert.deepEqual(
       events.map(({ server, tool, progress, total }) => [server, tool, progress, total]),
       [1, 2, 3, 4, 5, 6].map((step) => ['it', 'trigger-long-running-operation', step, 6]),
@@ -235,4 +237,37 @@ describe('mcp-server-git', TIMEOUT, () => {
       assert.equal(elsewhere.isError, true)
     })
   }
+})
+
+test('what was recorded of these servers is what they say, and TypeScript takes the declarations of all of them', TIMEOUT, async (t) => {
+  const path = realpathSync(folder(t))
+  const git = { command: gitServer(), args: ['--repository', path] }
+  const memory = { ...node('memory'), env: { MEMORY_FILE_PATH: join(path, 'memory.jsonl') } }
+  const gateway = await openApproved(t, { filesystem: node('filesystem', path), memory, everything: node('everything'), git }, { limits })
+  for (const server of ['filesystem', 'memory', 'everything', 'git']) {
+    const { tools } = JSON.parse(readFileSync(join(root, `tests/manifests/${server}.json`), 'utf8'))
+    const { functions } = (await gateway.serverInfo(server)).offer
+    assert.deepEqual(
+      functions.map(({ tool }) => tool),
+      tools.map(({ name }) => name),
+      'scripts/record-manifests',
+    )
+    for (const { name, inputSchema, outputSchema } of tools) {
+      const live = await gateway.toolInfo(server, name)
+      assert.deepEqual([live.inputSchema, live.outputSchema], [inputSchema, outputSchema], `${server}.${name}: scripts/record-manifests`)
+    }
+  }
+  const agent = `import { read_text_file } from "host:mcp-filesystem";
+    import { create_entities } from "host:mcp-memory";
+    import { git_status } from "host:mcp-git";
+    import { get_sum } from "host:mcp-everything";
+    const read = read_text_file({ path: "a.txt", head: 1 });
+    export const content: string = "error" in read ? read.error : read.content;
+    create_entities({ entities: [{ name: "Ada", entityType: "person", observations: [] }] });
+    git_status({ repo_path: "." });
+    // @ts-expect-error: a number
+    get_sum({ a: "2", b: 3 });
+    // @ts-expect-error: misspelt
+    git_status({ repo_pth: "." });`
+  assert.equal(compiled(t, { 'modules.d.ts': await gateway.declarations(), 'agent.ts': agent }), '')
 })

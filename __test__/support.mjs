@@ -1,6 +1,7 @@
 // What the tests share: fixture servers, gateways that clean up after themselves, waiting on conditions, and the one place
 // where deadlines are scaled.
 import assert from 'node:assert/strict'
+import { execFileSync } from 'node:child_process'
 import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
@@ -79,6 +80,28 @@ export async function openSandbox(t, { args = [], options = {}, sandbox = {} } =
 export async function evaluate(sandbox, expression, options) {
   const code = `import * as fixture from "host:mcp-fixture"; import { call, tools } from "host:mcp"; export const handler = (input) => (${expression});`
   return sandbox.run(code, options)
+}
+
+/** What `tsc --strict` says of these files: nothing, where they compile. */
+export function compiled(t, files) {
+  const path = folder(t)
+  for (const [name, text] of Object.entries(files)) writeFileSync(join(path, name), text)
+  const options = {
+    strict: true,
+    noEmit: true,
+    target: 'es2022',
+    lib: ['es2022'],
+    types: [],
+    module: 'esnext',
+    moduleResolution: 'bundler',
+  }
+  writeFileSync(join(path, 'tsconfig.json'), JSON.stringify({ compilerOptions: options, include: ['*.ts'] }))
+  try {
+    execFileSync(join(root, 'node_modules/.bin/tsc'), ['-p', path], { encoding: 'utf8' })
+    return ''
+  } catch (error) {
+    return error.stdout
+  }
 }
 
 /** What a promise rejects with, or a function throws: an `Error` with this stable code. */

@@ -208,6 +208,7 @@ mod tests {
         })
     }
 
+    // long: a list, one unit a line.
     #[test]
     fn no_nesting_overflows_the_stack() {
         let units = [

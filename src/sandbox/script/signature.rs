@@ -38,7 +38,8 @@ const KNOWN: [&str; 16] = [
 /// ```
 #[must_use]
 pub fn is_function_type(text: &str) -> bool {
-    if text.len() > MAX_BYTES || text.contains(['\n', '\r', '\u{2028}', '\u{2029}']) {
+    let has_line_break = text.contains(['\n', '\r', '\u{2028}', '\u{2029}']);
+    if text.len() > MAX_BYTES || has_line_break || text.replace([' ', '\t'], "").contains("import(") {
         return false;
     }
     let code = format!("type Signature = {text};");

@@ -60,6 +60,7 @@ proptest! {
     }
 }
 
+// long: a list, one token a line.
 fn token() -> impl Strategy<Value = &'static str> {
     prop::sample::select(vec![
         "import ",
