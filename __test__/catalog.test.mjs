@@ -194,6 +194,7 @@ describe('searchTools', () => {
     }
     await failure(gateway.searchTools('echo', { servers: ['nobody'] }), 'ERR_UNKNOWN_SERVER')
     await failure(gateway.searchTools(7), 'ERR_INVALID_OPTION')
+    assert.match((await failure(gateway.searchTools('echo', { limit: -1 }), 'ERR_INVALID_OPTION')).message, /limit: .*-1/)
   })
 })
 
@@ -203,12 +204,14 @@ describe('in the guest, host:mcp', () => {
     const { value } = await sandbox.run(`import { search, describe, tools } from "host:mcp";
       export const handler = () => ({
         found: search("waits then answers", { limit: 2 }).map(({ tool, signature }) => [tool, signature]),
-        one: describe("fixture.sleep"), module: describe("mcp-fixture"), own: describe("clock"), tools: tools().length })`)
+        one: describe("fixture.sleep"), mcp: describe("mcp.search"), now: describe("clock.now"), module: describe("mcp-fixture"), own: describe("clock"), tools: tools().length })`)
     assert.ok(value.found.some(([tool]) => tool === 'sleep'))
     assert.match(value.one, /export function sleep\(input: /)
     assert.doesNotMatch(value.one, /function echo/)
     assert.match(value.module, /function echo/)
     assert.match(value.own, /declare module "host:clock"/)
+    assert.equal(value.now, value.own)
+    assert.match(value.mcp, /export function search\(/)
     assert.ok(value.tools > 20)
   })
 
@@ -221,6 +224,7 @@ describe('in the guest, host:mcp', () => {
       ['search("x", { servers: ["nobody"] })', 'ERR_UNKNOWN_SERVER', /nobody/],
       ['describe("fixtur")', 'ERR_UNKNOWN_MODULE', /did you mean/],
       ['describe("fixture.slep")', 'ERR_UNKNOWN_TOOL', /did you mean "sleep"/],
+      ['describe("sleep")', 'ERR_UNKNOWN_MODULE', /did you mean "fixture.sleep"/],
       ['describe(1)', 'ERR_INVALID_OPTION', /describe/],
     ]) {
       const { value } = await sandbox.run(`import { search, describe } from "host:mcp";

@@ -241,6 +241,7 @@ describe('mcp-server-git', TIMEOUT, () => {
 
 test('what was recorded of these servers is what they say, and TypeScript takes the declarations of all of them', TIMEOUT, async (t) => {
   const path = realpathSync(folder(t))
+  execFileSync('git', ['init', '--quiet', path])
   const git = { command: gitServer(), args: ['--repository', path] }
   const memory = { ...node('memory'), env: { MEMORY_FILE_PATH: join(path, 'memory.jsonl') } }
   const gateway = await openApproved(t, { filesystem: node('filesystem', path), memory, everything: node('everything'), git }, { limits })

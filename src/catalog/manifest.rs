@@ -20,6 +20,8 @@ pub struct Tool {
     pub title: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
+    /// A JSON Schema; `null` where the server gives none.
+    #[serde(default)]
     pub input_schema: Json,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_schema: Option<Json>,

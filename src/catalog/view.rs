@@ -176,8 +176,13 @@ impl Catalog {
         };
         // Raw names may have dots themselves: the first module that is known counts.
         for (index, _) in what.match_indices(SEPARATORS) {
-            let Ok(Module::Server(server, manifest)) = self.module(&what[..index]) else { continue };
-            let tool = &what[index + 1..];
+            let (Ok(module), function) = (self.module(&what[..index]), &what[index + 1..]) else { continue };
+            let (server, manifest, tool) = match module {
+                Module::Server(server, manifest) => (server, manifest, function),
+                // These are short: a module is told whole.
+                other if functions_of(&other).iter().any(|known| known == function) => return Ok(self.declared(&other)),
+                _ => continue,
+            };
             let found = find_tool(manifest, tool).and_then(|(found, _)| declare_tool(server, manifest, &found.name, &self.style));
             return found.ok_or_else(|| manifest.unknown_tool(server, tool));
         }
@@ -251,6 +256,12 @@ impl Catalog {
         server.map(|(server, manifest)| Module::Server(server, manifest)).ok_or_else(|| self.unknown_module(name, plain))
     }
 
+    /// A tool's bare name, with the server that has it: `weather.get_forecast`.
+    fn server_with(&self, tool: &str) -> Option<String> {
+        let mut having = self.servers.iter().filter_map(|(server, manifest)| Some(format!("{server}.{}", find_tool(manifest, tool)?.1)));
+        having.next()
+    }
+
     fn unknown_module(&self, name: &str, plain: &str) -> Error {
         let modules = self.list_modules();
         // A server may be named by itself or as its module.
@@ -260,9 +271,17 @@ impl Catalog {
             |module: &&ModuleSummary| Some(module.name.as_str()) == meant || meant.is_some() && module.server.as_deref() == meant;
         Error::UnknownModule {
             name: name.to_owned(),
-            meant: modules.iter().find(is_meant).map(|module| module.specifier.clone()),
+            meant: modules.iter().find(is_meant).map(|module| module.specifier.clone()).or_else(|| self.server_with(plain)),
             known: modules.into_iter().map(|module| module.specifier).collect(),
         }
+    }
+}
+
+fn functions_of(module: &Module<'_>) -> Vec<String> {
+    match module {
+        Module::Server(_, manifest) => manifest.tool_names(),
+        Module::Agent(module) => module.functions.iter().map(|function| function.name.clone()).collect(),
+        Module::Mcp => hints::mcp_module().1.into_iter().map(|function| function.name).collect(),
     }
 }
 

@@ -63,17 +63,25 @@ pub(super) fn unlisted(server: &str, kind: &str, error: &ServiceError) -> Error 
 
 /// A malformed tool is left out; the others stay.
 fn read_tool(server: &str, tool: &Json) -> Option<Tool> {
-    let parsed = serde_json::from_value::<Tool>(tool.clone()).ok().filter(is_well_formed);
-    if parsed.is_none() {
+    let mut parsed = serde_json::from_value::<Tool>(tool.clone()).ok().filter(is_well_formed);
+    if let Some(tool) = &mut parsed {
+        // Of a result that may be anything, or nothing at all, its schema says nothing.
+        tool.output_schema = tool.output_schema.take().filter(|schema| !schema.is_boolean());
+    } else {
         tracing::warn!(server, "a malformed tool was left out");
     }
     parsed
 }
 
-/// Whether what stands for an object is one. What is not told is well.
+/// Whether what stands for an object is one. What is not told is well: a tool without a schema takes any object, and schemas may
+/// be `true` or `false` (JSON Schema 2020-12, Core 4.3.2).
 fn is_well_formed(tool: &Tool) -> bool {
-    let others = [&tool.output_schema, &tool.annotations, &tool.execution];
-    tool.name.len() <= MAX_TOOL_NAME_BYTES && tool.input_schema.is_object() && others.into_iter().flatten().all(Json::is_object)
+    let others = [&tool.annotations, &tool.execution];
+    let is_schema = |schema: &Json| schema.is_object() || schema.is_boolean();
+    tool.name.len() <= MAX_TOOL_NAME_BYTES
+        && (tool.input_schema.is_null() || is_schema(&tool.input_schema))
+        && tool.output_schema.as_ref().is_none_or(is_schema)
+        && others.into_iter().flatten().all(Json::is_object)
 }
 
 pub(super) fn connect_failed(server: &str, problem: &str) -> Error {
@@ -91,11 +99,13 @@ mod tests {
             { "name": 1 },
             { "name": "ok", "inputSchema": {}, "annotations": null },
             { "name": "no-schema" },
+            { "name": "any", "inputSchema": true, "outputSchema": true },
+            { "name": "null", "inputSchema": null },
             { "name": "x", "inputSchema": 3 },
             { "name": "y", "inputSchema": {}, "annotations": "read-only" },
             { "name": "z", "inputSchema": {}, "outputSchema": [] },
         ]);
         let names: Vec<_> = tools.as_array().unwrap().iter().filter_map(|tool| read_tool("s", tool)).map(|tool| tool.name).collect();
-        assert_eq!(names, ["ok"]);
+        assert_eq!(names, ["ok", "no-schema", "any", "null"]);
     }
 }

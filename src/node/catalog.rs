@@ -8,6 +8,7 @@ use serde::Deserialize;
 use super::gateway::Gateway;
 use super::sandbox::Sandbox;
 use crate::bridge::{ToolErrors, ToolQuery};
+use crate::error::{Error, Result};
 
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
@@ -18,7 +19,7 @@ struct DeclarationOptions {
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 struct SearchOptions {
-    limit: Option<usize>,
+    limit: Option<f64>,
     servers: Option<Vec<String>>,
     tool_errors: Option<ToolErrors>,
 }
@@ -26,8 +27,22 @@ struct SearchOptions {
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 struct SystemMessageOptions {
-    budget_tokens: Option<usize>,
+    budget_tokens: Option<f64>,
     tool_errors: Option<ToolErrors>,
+}
+
+/// A count, which JavaScript gives as a number of any kind.
+fn whole(method: &'static str, name: &str, number: Option<f64>) -> Result<Option<usize>> {
+    const MOST: f64 = 1e9;
+    match number {
+        None => Ok(None),
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is whole, and within these bounds")]
+        Some(number) if number.fract() == 0.0 && (0.0..=MOST).contains(&number) => Ok(Some(number as usize)),
+        Some(number) => {
+            let problem = format!("{name}: must be a whole number between 0 and {MOST:.0}, not {number}");
+            Err(Error::InvalidOption { method, problem })
+        }
+    }
 }
 
 #[napi]
@@ -121,6 +136,7 @@ impl Gateway {
         type Arguments = (String, Option<SearchOptions>);
         self.method(env, "Gateway.searchTools", [Some(query), options], |gateway, (query, options): Arguments| async move {
             let SearchOptions { limit, servers, tool_errors } = options.unwrap_or_default();
+            let limit = whole("Gateway.searchTools", "limit", limit)?;
             gateway.search_tools(&ToolQuery { query, limit, servers }, tool_errors.unwrap_or_default())
         })
     }
@@ -137,7 +153,10 @@ impl Gateway {
     pub fn system_message<'env>(&self, env: &'env Env, options: Option<Unknown<'env>>) -> napi::Result<Object<'env>> {
         self.method(env, "Gateway.systemMessage", [options], |gateway, (options,): (Option<SystemMessageOptions>,)| async move {
             let options = options.unwrap_or_default();
-            gateway.system_message(options.budget_tokens, options.tool_errors.unwrap_or_default())
+            gateway.system_message(
+                whole("Gateway.systemMessage", "budgetTokens", options.budget_tokens)?,
+                options.tool_errors.unwrap_or_default(),
+            )
         })
     }
 
@@ -192,7 +211,7 @@ impl Sandbox {
     pub fn system_message<'env>(&self, env: &'env Env, options: Option<Unknown<'env>>) -> napi::Result<Object<'env>> {
         self.method(env, "Sandbox.systemMessage", [options], |sandbox, (options,): (Option<SystemMessageOptions>,)| async move {
             let options = options.unwrap_or_default();
-            sandbox.system_message(options.budget_tokens, options.tool_errors)
+            sandbox.system_message(whole("Sandbox.systemMessage", "budgetTokens", options.budget_tokens)?, options.tool_errors)
         })
     }
 

@@ -37,8 +37,8 @@ use self::finish::finish;
 use self::kinds::Kinds;
 use self::module::{Module, pascal};
 use self::print::Printer;
-pub(in crate::catalog) use self::text::key;
-use self::text::{comment, quoted};
+use self::text::comment;
+pub(in crate::catalog) use self::text::{key, quoted};
 use self::types::{Definition, Type};
 use super::{Manifest, Tool, Wording, assign_identifiers};
 

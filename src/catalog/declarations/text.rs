@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use serde_json::{Number, Value as Json};
 
 /// A string literal of exactly this text. What cannot be seen is escaped.
-pub(super) fn quoted(text: &str) -> String {
+pub(in crate::catalog) fn quoted(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len() + 2);
     quoted.push('"');
     for character in text.chars() {

@@ -1,5 +1,6 @@
 //! `host:mcp` in a few words.
 
+use super::agent::described;
 use super::{FunctionInfo, ModuleKind, ModuleSummary};
 
 /// Without `host:`.
@@ -9,37 +10,31 @@ pub(in crate::catalog) const MCP_MODULE: &str = "mcp";
 const FUNCTIONS: [[&str; 5]; 8] = [
     [
         "call",
-        "(server: string, tool: string, args?: object)",
+        "(server: string, tool: string, input?: object)",
         "ToolResult",
         "Calls any tool by its raw name; throws where it fails.",
         "call(\"weather\", \"get-forecast\", { city: \"Rome\" })",
     ],
-    ["tools", "(server?: string)", "ToolEntry[]", "Lists tools with their schemas.", "tools()"],
+    ["tools", "(server?: string)", "Tool[]", "Lists tools with their schemas.", "tools()"],
     [
         "search",
         "(query: string, options?: { limit?: number; servers?: string[] })",
-        "ToolMatch[]",
+        "Match[]",
         "Finds tools by what they do, the best first.",
         "search(\"weather forecast\")",
     ],
     ["describe", "(what: string)", "string", "The TypeScript declarations of a module or tool.", "describe(\"weather.get_forecast\")"],
     ["resources", "(server?: string)", "ResourceEntry[]", "Lists what can be read.", "resources()"],
-    ["read", "(server: string, uri: string)", "unknown", "Reads a resource.", "read(\"notes\", \"note://today\")"],
+    ["read", "(server: string, uri: string)", "Resource | Resource[] | null", "Reads a resource.", "read(\"notes\", \"note://today\")"],
     ["prompts", "(server?: string)", "PromptEntry[]", "Lists prompts.", "prompts()"],
-    ["prompt", "(server: string, name: string, args?: object)", "PromptResult", "Fills in a prompt.", "prompt(\"travel\", \"plan\")"],
+    ["prompt", "(server: string, name: string, input?: object)", "PromptResult", "Fills in a prompt.", "prompt(\"travel\", \"plan\")"],
 ];
 
 /// The module, with its functions.
 pub(in crate::catalog) fn mcp_module() -> (ModuleSummary, Vec<FunctionInfo>) {
     let function = |[name, parameters, returns, purpose, example]: [&str; 5]| FunctionInfo {
-        name: name.to_owned(),
-        tool: None,
-        purpose: purpose.to_owned(),
-        signature: format!("{name}{parameters}: {returns}"),
-        parameters: Vec::new(),
-        returns: returns.to_owned(),
-        caveats: Vec::new(),
         example: example.to_owned(),
+        ..described(name, parameters, returns, purpose)
     };
     let summary = ModuleSummary {
         name: MCP_MODULE.to_owned(),

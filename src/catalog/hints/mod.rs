@@ -1,5 +1,6 @@
 //! What can be said of each module and function in a few words: for an agent's own prompts, and for its user interface.
 
+mod agent;
 mod builtin;
 mod example;
 
@@ -9,6 +10,7 @@ use serde_json::Value as Json;
 use super::declarations::{self, AgentFunction, DeclarationStyle, Failures};
 use super::{Manifest, Tool, assign_identifiers};
 
+use agent::of_agent;
 pub(super) use builtin::{MCP_MODULE, mcp_module};
 use example::arguments_text;
 
@@ -159,21 +161,7 @@ pub(super) fn agent_summary(module: &AgentModuleInfo) -> ModuleSummary {
 
 /// A module of the agent's own, whole.
 pub(super) fn agent_info(module: &AgentModuleInfo) -> ModuleInfo {
-    let function = |function: &AgentFunction| {
-        let declared = function.signature.as_deref().unwrap_or("(...args: any[]) => any");
-        let (parameters, returns) = declared.rsplit_once("=>").unwrap_or((declared, "any"));
-        FunctionInfo {
-            name: function.name.clone(),
-            tool: None,
-            purpose: function.description.clone().unwrap_or_default(),
-            signature: format!("{}{}: {}", function.name, parameters.trim_end(), returns.trim()),
-            parameters: Vec::new(),
-            returns: returns.trim().to_owned(),
-            caveats: Vec::new(),
-            example: format!("{}()", function.name),
-        }
-    };
-    let functions = module.functions.iter().map(function).collect();
+    let functions = module.functions.iter().map(of_agent).collect();
     info(agent_summary(module), functions, vec!["what a function throws is thrown here".to_owned()])
 }
 
@@ -185,7 +173,12 @@ fn info(summary: ModuleSummary, functions: Vec<FunctionInfo>, caveats: Vec<Strin
 
 /// Code that imports a function and calls it.
 pub(super) fn example_of(specifier: &str, function: &FunctionInfo) -> String {
-    format!("import {{ {} }} from \"{specifier}\";\nexport const handler = () => {};", function.name, function.example)
+    // A function's name is the agent's or a server's choice, and `handler` is taken.
+    let (imported, call) = match function.example.strip_prefix("handler(") {
+        Some(rest) => ("handler as call_handler".to_owned(), format!("call_handler({rest}")),
+        None => (function.name.clone(), function.example.clone()),
+    };
+    format!("import {{ {imported} }} from \"{specifier}\";\nexport const handler = () => {call};")
 }
 
 /// A tool in a few words.
@@ -214,7 +207,11 @@ fn hint_of(parameter: declarations::Parameter, schema: &Json, style: &Declaratio
     let declarations::Parameter { key, declared, required } = parameter;
     let of = schema.get("properties").and_then(|properties| properties.get(&key));
     let said = of.and_then(|of| of.get("description")?.as_str());
-    let short = |value: &&Json| serde_json::to_vec(value).is_ok_and(|json| json.len() <= MAX_PARAMETER_CHARS);
+    // What would have to be changed to be read would no longer be the default.
+    let short = |value: &&Json| {
+        let json = value.to_string();
+        json.len() <= MAX_PARAMETER_CHARS && style.wording.one_line(&json, MAX_PARAMETER_CHARS) == json
+    };
     ParameterInfo {
         name: key,
         declared,
