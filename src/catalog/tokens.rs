@@ -58,7 +58,7 @@ fn word(letters: &[u8]) -> usize {
     let vowels = letters.iter().filter(|letter| is_vowel(letter)).count();
     let longest = letters.split(is_vowel).map(<[u8]>::len).max().unwrap_or(0);
     // "strengths" has a run of five; an abbreviation such as "html" is short.
-    let unspeakable = letters.len() > 4 && (vowels * 5 < letters.len() || longest > 5 || letters.len() > 24);
+    let unspeakable = letters.len() > 4 && (vowels * 10 < letters.len() || longest > 5 || letters.len() > 24);
     if unspeakable { (letters.len() * 6).div_ceil(10) } else { letters.len().div_ceil(6) }
 }
 
