@@ -254,6 +254,20 @@ fn failures_are_declared_where_they_are_returned() {
 }
 
 #[test]
+fn what_is_promised_and_may_be_missing_is_said_where_there_is_an_output_schema() {
+    let word = "text or null where the server sends no structured content";
+    assert!(declared(vec![tool("a", json!({}), Some(json!({ "type": "object" }))), tool("b", json!({}), None)]).matches(word).count() == 1);
+    assert!(!declared(vec![tool("b", json!({}), None)]).contains(word));
+}
+
+#[test]
+fn any_tool_is_called_with_any_object_also_of_an_interface() {
+    // An interface has no index signature, which a record asks for.
+    let text = declare_mcp(&style(Failures::Returned));
+    assert!(text.contains("call(server: string, tool: string, input?: object): ToolResult;"), "{text}");
+}
+
+#[test]
 fn one_tool_has_the_names_that_it_has_among_all() {
     let tools = vec![tool("a-b", json!({}), None), tool("a_b", json!({}), None)];
     let manifest = Manifest { tools, ..Manifest::default() };
