@@ -9,10 +9,12 @@ use std::collections::HashMap;
 use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value as Json};
 
+use super::normalise::{Normalised, normalise};
+
 /// Larger schemas are not checked against.
 pub(super) const MAX_SCHEMA_BYTES: usize = 256 * 1024;
 const MAX_PARTS: usize = 5_000;
-const MAX_PATTERNS: usize = 64;
+pub(super) const MAX_PATTERNS: usize = 64;
 /// Parts that apply to one and the same value, one within the other or by reference.
 const MAX_CHAIN: usize = 100;
 /// Parts that apply to one value, by all ways through the schema: the validator may compile that many.
@@ -24,7 +26,7 @@ const BYTES_A_UNIT: usize = 64;
 
 /// How a keyword holds parts.
 #[derive(Clone, Copy)]
-enum Shape {
+pub(super) enum Shape {
     One,
     List,
     OneOrList,
@@ -33,7 +35,7 @@ enum Shape {
 
 /// What a keyword's parts are compared with.
 #[derive(Clone, Copy)]
-enum Applies {
+pub(super) enum Applies {
     /// The value that their parent is compared with.
     Here,
     /// Values inside of that one, all parts with each.
@@ -44,7 +46,7 @@ enum Applies {
     Nowhere,
 }
 
-const KEYWORDS: [(&str, Shape, Applies); 22] = [
+pub(super) const KEYWORDS: [(&str, Shape, Applies); 22] = [
     ("allOf", Shape::List, Applies::Here),
     ("anyOf", Shape::List, Applies::Here),
     ("oneOf", Shape::List, Applies::Here),
@@ -69,7 +71,7 @@ const KEYWORDS: [(&str, Shape, Applies); 22] = [
     ("definitions", Shape::Map, Applies::Nowhere),
 ];
 
-/// A schema that may be compiled.
+/// A schema that may be compiled: normalised.
 #[derive(Debug)]
 pub(super) struct Guarded {
     pub(super) schema: Json,
@@ -151,14 +153,16 @@ pub(super) fn guard(schema: &Json, knows: &dyn Fn(&str) -> bool) -> Result<Guard
     if bytes > MAX_SCHEMA_BYTES {
         return Err(format!("it has {bytes} bytes; the limit is {MAX_SCHEMA_BYTES}"));
     }
-    let mut parts = Parts { root: schema, ids: HashMap::new(), all: Vec::new(), references: Vec::new(), patterns: 0, alternatives: false };
-    parts.collect(schema)?;
-    parts.link()?;
-    if parts.patterns > MAX_PATTERNS {
-        return Err(format!("it has {} patterns; the limit is {MAX_PATTERNS}", parts.patterns));
+    let Normalised { schema, patterns } = normalise(schema, knows);
+    if patterns > MAX_PATTERNS {
+        return Err(format!("it has {patterns} patterns; the limit is {MAX_PATTERNS}"));
     }
+    // What is measured is what will be compiled.
+    let mut parts = Parts { root: &schema, ids: HashMap::new(), all: Vec::new(), references: Vec::new(), alternatives: false };
+    parts.collect(&schema)?;
+    parts.link()?;
     let bound = parts.bound()?;
-    Ok(Guarded { schema: with_known_patterns(schema, knows), bound })
+    Ok(Guarded { schema, bound })
 }
 
 /// A part of a schema, and where comparing a value with it leads.
@@ -182,7 +186,6 @@ struct Parts<'a> {
     ids: HashMap<*const Json, usize>,
     all: Vec<Part>,
     references: Vec<(usize, &'a str)>,
-    patterns: usize,
     alternatives: bool,
 }
 
@@ -203,8 +206,6 @@ impl<'a> Parts<'a> {
             self.references.push((id, reference.as_str().ok_or("it has a $ref that is no string")?));
         }
         self.alternatives |= fields.contains_key("anyOf") || fields.contains_key("oneOf");
-        self.patterns += usize::from(fields.contains_key("pattern"));
-        self.patterns += fields.get("patternProperties").and_then(Json::as_object).map_or(0, Map::len);
         let own = fields.iter().filter(|(key, _)| shape_of(key).is_none());
         let own_bytes = own.map(|(key, value)| key.len() + serde_json::to_vec(value).map_or(0, |json| json.len())).sum();
         self.all[id].units = units(own_bytes);
@@ -311,7 +312,7 @@ fn shape_of(key: &str) -> Option<Shape> {
     KEYWORDS.iter().find(|(known, ..)| *known == key).map(|(_, shape, _)| *shape)
 }
 
-fn parts_of(value: &Json, shape: Shape) -> Vec<&Json> {
+pub(super) fn parts_of(value: &Json, shape: Shape) -> Vec<&Json> {
     let is_part = |value: &&Json| value.is_object() || value.is_boolean();
     match (shape, value) {
         (Shape::One | Shape::OneOrList, Json::Object(_) | Json::Bool(_)) => vec![value],
@@ -319,21 +320,4 @@ fn parts_of(value: &Json, shape: Shape) -> Vec<&Json> {
         (Shape::Map, Json::Object(fields)) => fields.values().filter(is_part).collect(),
         _ => Vec::new(),
     }
-}
-
-/// The same schema without the patterns that are not known: the rest of it still says something.
-fn with_known_patterns(part: &Json, knows: &dyn Fn(&str) -> bool) -> Json {
-    let Json::Object(fields) = part else { return part.clone() };
-    let known = |(key, value): &(&String, &Json)| key.as_str() != "pattern" || value.as_str().is_none_or(knows);
-    let inner = |value: &Json| with_known_patterns(value, knows);
-    let copy = |(key, value): (&String, &Json)| {
-        let value = match (shape_of(key), value) {
-            (Some(Shape::One | Shape::OneOrList), Json::Object(_)) => inner(value),
-            (Some(Shape::List | Shape::OneOrList), Json::Array(items)) => Json::Array(items.iter().map(inner).collect()),
-            (Some(Shape::Map), Json::Object(map)) => Json::Object(map.iter().map(|(name, value)| (name.clone(), inner(value))).collect()),
-            _ => value.clone(),
-        };
-        (key.clone(), value)
-    };
-    Json::Object(fields.iter().filter(known).map(copy).collect())
 }

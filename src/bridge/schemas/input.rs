@@ -48,7 +48,7 @@ impl ArgumentChecks {
             }
             _ => self
                 .schemas
-                .check((server, manifest, known, Side::Input), &arguments, &|errors| violations::tell(schema, &arguments, errors)),
+                .check((server, manifest, known, Side::Input), &arguments, &|schema, errors| violations::tell(schema, &arguments, errors)),
         };
         let warning = match problem {
             None => None,

@@ -28,7 +28,7 @@ fn object(value: &Json) -> Map<String, Json> {
 
 /// What is wrong with the arguments; nothing: an empty text.
 #[expect(clippy::needless_pass_by_value, reason = "literals read better without a reference")]
-fn problem(schema: Json, arguments: Json) -> String {
+pub(super) fn problem(schema: Json, arguments: Json) -> String {
     match checks(ArgumentCheck::Error).check("s", &manifest(schema), "t", object(&arguments)) {
         Ok((given, None)) => {
             assert_eq!(Json::Object(given), arguments, "what is sent is what was given");
@@ -42,7 +42,7 @@ fn problem(schema: Json, arguments: Json) -> String {
     }
 }
 
-fn of(properties: &Json) -> Json {
+pub(super) fn of(properties: &Json) -> Json {
     json!({ "type": "object", "properties": properties })
 }
 
@@ -233,12 +233,9 @@ fn a_schema_with_two_thousand_parameters_is_checked() {
 
 #[test]
 fn a_schema_that_cannot_be_used_is_said_once_and_checks_nothing() {
-    for schema in [
-        json!({ "type": "object", "description": "x".repeat(5 * 1024 * 1024) }),
-        json!({ "type": "no such type" }),
-        json!({ "$ref": "https://example.com/schema" }),
-        json!("no schema"),
-    ] {
+    for schema in
+        [json!({ "type": "object", "description": "x".repeat(5 * 1024 * 1024) }), json!({ "$dynamicRef": "#x" }), json!("no schema")]
+    {
         let (checks, manifest) = (checks(ArgumentCheck::Error), manifest(schema));
         let warning = checks.check("s", &manifest, "t", Map::new()).unwrap().1.unwrap();
         assert!(warning.starts_with("the arguments of s.t are not checked: the inputSchema cannot be used: "), "{warning}");

@@ -8,11 +8,15 @@ mod expected;
 mod guard;
 mod input;
 mod names;
+mod normalise;
 mod output;
+mod places;
 mod violations;
 
 #[cfg(test)]
 mod input_tests;
+#[cfg(test)]
+mod normalise_tests;
 #[cfg(test)]
 mod output_tests;
 
@@ -45,6 +49,9 @@ const MAX_REASON_CHARS: usize = 500;
 /// Compiled schemas that are kept, and how much their texts may have together.
 const MAX_KEPT: usize = 2_000;
 const MAX_KEPT_BYTES: usize = 8 * 1024 * 1024;
+
+/// Puts violations into words, by the schema as it was compared with: a violation's path leads through that one.
+type Tell<'a> = dyn Fn(&Json, &[ValidationError<'_>]) -> String + 'a;
 
 /// Which of a tool's schemas is meant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -97,7 +104,7 @@ struct Entry {
 
 /// A schema, as far as it could be compiled.
 enum Compiled {
-    Ready { validator: Box<Validator>, bound: Bound, told: AtomicBool },
+    Ready { schema: Json, validator: Box<Validator>, bound: Bound, told: AtomicBool },
     Unusable { reason: String, told: AtomicBool },
 }
 
@@ -108,7 +115,7 @@ impl ToolSchemas {
         &self,
         (server, manifest, tool, side): (&str, &Arc<Manifest>, &Tool, Side),
         content: &Json,
-        tell: &dyn Fn(&[ValidationError<'_>]) -> String,
+        tell: &Tell<'_>,
     ) -> Option<SchemaProblem> {
         let schema = side.of(tool)?;
         let compiled = self.compiled(server, manifest, tool, side);
@@ -160,19 +167,19 @@ impl Kept {
 impl Compiled {
     fn new(schema: &Json) -> Self {
         let compiled = guard(schema, &|pattern| compile(&serde_json::json!({ "pattern": pattern })).is_ok())
-            .and_then(|Guarded { schema, bound }| Ok((compile(&schema)?, bound)));
+            .and_then(|Guarded { schema, bound }| Ok((compile(&schema)?, schema, bound)));
         match compiled {
-            Ok((validator, bound)) => Self::Ready { validator: Box::new(validator), bound, told: AtomicBool::new(false) },
+            Ok((validator, schema, bound)) => Self::Ready { schema, validator: Box::new(validator), bound, told: AtomicBool::new(false) },
             Err(reason) => Self::Unusable { reason: line(&reason, MAX_REASON_CHARS), told: AtomicBool::new(false) },
         }
     }
 
-    fn check(&self, content: &Json, tell: &dyn Fn(&[ValidationError<'_>]) -> String) -> Option<SchemaProblem> {
+    fn check(&self, content: &Json, tell: &Tell<'_>) -> Option<SchemaProblem> {
         let unchecked =
             |reason: &str, told: &AtomicBool| (!told.swap(true, Ordering::Relaxed)).then(|| SchemaProblem::Unchecked(reason.to_owned()));
-        let (validator, bound, told) = match self {
+        let (schema, validator, bound, told) = match self {
             Self::Unusable { reason, told } => return unchecked(reason, told),
-            Self::Ready { validator, bound, told } => (validator, bound, told),
+            Self::Ready { schema, validator, bound, told } => (schema, validator, bound, told),
         };
         let cost = bound.of(content);
         if cost.nesting > MAX_NESTING {
@@ -181,7 +188,7 @@ impl Compiled {
         if cost.comparisons > MAX_COMPARISONS {
             return unchecked("comparing a value with it could take too long", told);
         }
-        (!validator.is_valid(content)).then(|| SchemaProblem::Broken(tell(&violations_of(validator, content, cost))))
+        (!validator.is_valid(content)).then(|| SchemaProblem::Broken(tell(schema, &violations_of(validator, content, cost))))
     }
 }
 

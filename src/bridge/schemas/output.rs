@@ -64,7 +64,7 @@ pub(super) fn problem(schemas: &ToolSchemas, server: &str, manifest: &Arc<Manife
 }
 
 /// The first few violations. What the values are is left out: they are the caller's already, and may be secret.
-fn tell(errors: &[ValidationError<'_>]) -> String {
+fn tell(_: &Json, errors: &[ValidationError<'_>]) -> String {
     let told = errors.iter().take(TOLD).map(|error| format!("structuredContent{}: {}", error.instance_path(), error.masked()));
     let all: Vec<String> = told.collect();
     if all.is_empty() { "structuredContent: does not fit".to_owned() } else { line(&all.join("; "), MAX_TEXT_CHARS) }

@@ -17,7 +17,7 @@ pub struct AgentFunction {
 }
 
 const MCP_FUNCTIONS: &str = r#"  /** Calls a tool by its raw name. Throws an Error with `code` unless the server answered; a tool's own failure has `isError`. */
-  export function call(server: string, tool: string, input?: Record<string, unknown>): ToolResult;
+  export function call(server: string, tool: string, input?: object): ToolResult;
   /** The tools that match a few words, the best first. */
   export function search(query: string, options?: { limit?: number; servers?: string[] }): Match[];
   /** Declarations as text, of a module ("weather", "host:mcp-weather") or a function ("weather.get_forecast"). */

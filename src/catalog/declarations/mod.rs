@@ -64,6 +64,8 @@ const INDENT: &str = "  ";
 const TOOL_ERROR: &str = "  /** A call that failed; `code` unless the tool itself said so. */
   export interface ToolError { error: string; code?: string }
 ";
+/// The bridge lets such a result through, with a warning or without.
+const UNSTRUCTURED: &str = "  // What an output type promises is text or null where the server sends no structured content.\n";
 /// What `bridge::shape` makes of a result: its only text, or that text's JSON; an image, a resource, a link; several of them; nothing.
 const TOOL_OUTPUT: &str =
     "  /** Text, the JSON object or array that a text is, bytes, a resource or a link; a list of several; null for nothing. */
@@ -120,12 +122,13 @@ fn declare(server: &str, manifest: &Manifest, style: &DeclarationStyle, wanted: 
     let names = type_names(&tools, &identifiers, &mut module);
     let mut functions = String::new();
     let (mut definitions, mut printed) = (String::new(), 0);
-    let mut unstructured = false;
+    let (mut structured, mut unstructured) = (false, false);
     for (tool, (input_name, output_name)) in tools.into_iter().zip(names).filter(|(tool, _)| wanted(tool)) {
         let input = input_types(tool, &input_name, style);
         let optional = accepts_nothing(&input[0].value, &input, 0);
         module.add(&input);
         let output = tool.output_schema.as_ref().map(|schema| types_of(schema, &output_name, Kinds::ALL, Direction::Output, style));
+        structured |= output.is_some();
         unstructured |= output.is_none();
         let output = output.map_or_else(
             || "ToolOutput".to_owned(),
@@ -147,7 +150,7 @@ fn declare(server: &str, manifest: &Manifest, style: &DeclarationStyle, wanted: 
     }
     let mut text = manifest.instructions.as_deref().map(|text| comment(&purpose(text, style), "")).unwrap_or_default();
     let _ = write!(text, "declare module {} {{\n{functions}{definitions}", quoted(&module_specifier(server)));
-    for (needed, shared) in [(unstructured, TOOL_OUTPUT), (style.failures == Failures::Returned, TOOL_ERROR)] {
+    for (needed, shared) in [(structured, UNSTRUCTURED), (unstructured, TOOL_OUTPUT), (style.failures == Failures::Returned, TOOL_ERROR)] {
         text.push_str(if needed { shared } else { "" });
     }
     let all = module.name("all");

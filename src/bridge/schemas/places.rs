@@ -1,0 +1,155 @@
+//! Where the parts of a schema are, and where they will be once it is normalised: what its references lead to.
+
+use std::collections::HashMap;
+
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+use serde_json::{Map, Value as Json};
+
+use super::guard::KEYWORDS;
+use super::normalise::{children, place_of};
+
+/// What stands in a reference as it is.
+const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'/').remove(b'~').remove(b'$').remove(b'-').remove(b'_').remove(b'.');
+
+/// Which rules a schema follows, by its `$schema`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Dialect {
+    /// Up to draft-04: `id`, and exclusive limits are flags.
+    Draft4,
+    Draft6,
+    Draft7,
+    Draft2019,
+    /// 2020-12, and whatever does not say.
+    Draft2020,
+}
+
+impl Dialect {
+    fn of(schema: &Json) -> Self {
+        let text = schema.get("$schema").and_then(Json::as_str).unwrap_or_default();
+        let names = |name: &str| text.contains(name);
+        match () {
+            () if names("draft-03") || names("draft-04") => Self::Draft4,
+            () if names("draft-06") => Self::Draft6,
+            () if names("draft-07") => Self::Draft7,
+            () if names("2019-09") => Self::Draft2019,
+            () => Self::Draft2020,
+        }
+    }
+
+    /// Its `$schema`, where the validator has to be told.
+    pub(super) fn uri(self) -> Option<&'static str> {
+        match self {
+            Self::Draft4 => Some("http://json-schema.org/draft-04/schema#"),
+            Self::Draft6 => Some("http://json-schema.org/draft-06/schema#"),
+            Self::Draft7 => Some("http://json-schema.org/draft-07/schema#"),
+            Self::Draft2019 => Some("https://json-schema.org/draft/2019-09/schema"),
+            Self::Draft2020 => None,
+        }
+    }
+
+    /// Whether nothing beside a `$ref` counts.
+    pub(super) fn references_are_alone(self) -> bool {
+        matches!(self, Self::Draft4 | Self::Draft6 | Self::Draft7)
+    }
+
+    fn id(self) -> &'static str {
+        if self == Self::Draft4 { "id" } else { "$id" }
+    }
+
+    /// Whether a keyword makes references mean something else from there on. The root's own name does not, once all references
+    /// are pointers; a name that is a fragment is an anchor.
+    pub(super) fn renames(self, key: &str, value: &Json, depth: usize) -> bool {
+        match key {
+            "$id" | "id" => key == self.id() && depth > 0 && value.as_str().is_some_and(|id| !id.starts_with('#')),
+            _ => true,
+        }
+    }
+
+    fn anchor(self, fields: &Map<String, Json>) -> Option<&str> {
+        let text = |key: &str| fields.get(key).and_then(Json::as_str);
+        match self {
+            Self::Draft4 | Self::Draft6 | Self::Draft7 => text(self.id())?.strip_prefix('#').filter(|anchor| !anchor.is_empty()),
+            Self::Draft2019 | Self::Draft2020 => text("$anchor"),
+        }
+    }
+}
+
+struct Place {
+    parent: usize,
+    tokens: String,
+    /// Of the whole pointer.
+    bytes: usize,
+}
+
+/// All parts of a schema.
+pub(super) struct Places<'a> {
+    root: &'a Json,
+    pub(super) dialect: Dialect,
+    pub(super) has_references: bool,
+    all: Vec<Place>,
+    by_address: HashMap<*const Json, usize>,
+    /// `None` where two have the same.
+    anchors: HashMap<&'a str, Option<usize>>,
+}
+
+impl<'a> Places<'a> {
+    pub(super) fn new(root: &'a Json, max_depth: usize) -> Self {
+        let dialect = Dialect::of(root);
+        let (all, by_address, anchors) = (Vec::new(), HashMap::new(), HashMap::new());
+        let mut places = Self { root, dialect, has_references: false, all, by_address, anchors };
+        let mut waiting = vec![(root, 0, String::new(), 0)];
+        while let Some((part, parent, tokens, depth)) = waiting.pop() {
+            let here = places.add(part, parent, tokens);
+            let Some(fields) = part.as_object().filter(|_| depth < max_depth) else { continue };
+            places.has_references |= fields.contains_key("$ref");
+            if let Some(anchor) = dialect.anchor(fields) {
+                places.anchors.entry(anchor).and_modify(|known| *known = None).or_insert(Some(here));
+            }
+            for (key, shape, _) in KEYWORDS {
+                let Some(value) = fields.get(key) else { continue };
+                let inner = children(&place_of(key, fields, dialect), shape, value);
+                waiting.extend(inner.into_iter().map(|(tokens, part)| (part, here, tokens, depth + 1)));
+            }
+        }
+        places
+    }
+
+    fn add(&mut self, part: &'a Json, parent: usize, tokens: String) -> usize {
+        let place = self.all.len();
+        let bytes = self.all.get(parent).map_or(0, |parent| parent.bytes + 1 + tokens.len());
+        self.all.push(Place { parent, tokens, bytes });
+        self.by_address.insert(std::ptr::from_ref(part), place);
+        place
+    }
+
+    /// A reference as it is to be written, in so many bytes at most. `None` if it leads to no part of this schema.
+    pub(super) fn reference(&self, reference: &str, max_bytes: usize) -> Option<String> {
+        let own = self.root.get(self.dialect.id()).and_then(Json::as_str).map(|id| id.trim_end_matches('#')).unwrap_or_default();
+        let (uri, fragment) = reference.split_once('#').unwrap_or((reference, ""));
+        if !uri.is_empty() && uri != own {
+            return None;
+        }
+        let fragment = percent_decode_str(fragment).decode_utf8().ok()?;
+        let place = if fragment.is_empty() || fragment.starts_with('/') {
+            *self.by_address.get(&std::ptr::from_ref(self.root.pointer(&fragment)?))?
+        } else {
+            (*self.anchors.get(&*fragment)?)?
+        };
+        // Each byte may be written as three.
+        (self.all[place].bytes.saturating_mul(3) < max_bytes).then(|| self.written(place))
+    }
+
+    fn written(&self, mut place: usize) -> String {
+        let mut tokens = Vec::new();
+        while place != 0 {
+            tokens.push(self.all[place].tokens.as_str());
+            place = self.all[place].parent;
+        }
+        let mut text = "#".to_owned();
+        for tokens in tokens.into_iter().rev() {
+            text.push('/');
+            text.extend(utf8_percent_encode(tokens, ENCODED));
+        }
+        text
+    }
+}
