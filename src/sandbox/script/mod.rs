@@ -16,6 +16,7 @@ mod parse;
 mod place;
 mod signature;
 mod syntax;
+mod type_arguments;
 mod typescript;
 mod uses;
 
@@ -166,7 +167,8 @@ fn problems(code: &str, mut findings: Vec<Finding>) -> Vec<Problem> {
 /// Code as JavaScript. TypeScript's types are taken out; every line, and every column counted in UTF-16 units, stays where it is.
 /// JavaScript comes back as it is, at the cost of one parse. Code that nests too deeply to be looked at comes back as it is, too.
 ///
-/// Valid JavaScript is JavaScript; else, valid TypeScript is TypeScript. An imported name that is used as a type only is not
+/// Valid JavaScript is JavaScript, unless it has type arguments as TypeScript, as `new Set<string>([])` has; else, valid TypeScript is
+/// TypeScript. An imported name that is used as a type only is not
 /// imported, whether it says `type` or not.
 ///
 /// # Errors

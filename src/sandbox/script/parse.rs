@@ -11,6 +11,7 @@ use oxc_semantic::SemanticBuilder;
 use oxc_span::SourceType;
 
 use super::nesting::nesting;
+use super::type_arguments::{has_type_arguments, may_have_type_arguments};
 
 /// Nesting that any thread has stack for.
 const NESTING_IN_PLACE: usize = 48;
@@ -69,16 +70,22 @@ pub(super) struct Reading<'a> {
     pub(super) errors: Vec<OxcDiagnostic>,
 }
 
-/// Valid JavaScript is JavaScript; else, valid TypeScript is TypeScript; else it is the reading that got further.
+/// Valid JavaScript is JavaScript; else, valid TypeScript is TypeScript; else it is the reading that got further. What is valid in
+/// both and has type arguments as TypeScript is TypeScript, too.
 pub(super) fn read<'a>(allocator: &'a Allocator, code: &'a str) -> Reading<'a> {
     let javascript = read_as(allocator, code, Language::JavaScript);
-    if javascript.errors.is_empty() && !has_types(code, &javascript.program) {
+    let in_both = javascript.errors.is_empty() && !has_types(code, &javascript.program);
+    if in_both && !may_have_type_arguments(code, &javascript.program) {
         return javascript;
     }
     if nesting(code).angles > MAX_ANGLES {
         return javascript;
     }
     let typescript = read_as(allocator, code, Language::TypeScript);
+    if in_both {
+        let meant = typescript.errors.is_empty() && has_type_arguments(&javascript.program, &typescript.program);
+        return if meant { typescript } else { javascript };
+    }
     let further = first_offset(&typescript.errors) > first_offset(&javascript.errors);
     if typescript.errors.is_empty() || further { typescript } else { javascript }
 }
