@@ -13,7 +13,7 @@ use super::{Finding, Importable, Problem, ProblemKind, handler, javascript, prob
 /// nests too deeply to be looked at.
 ///
 /// TypeScript is looked at as the JavaScript that would run. What is asked about before it is called (`if (w.x)`, `w.x?.()`,
-/// `typeof w.x`, `"x" in w`) is no problem, nor is a name that is assigned again.
+/// `typeof w.x`, `"x" in w`) or within `try` with a `catch` is no problem, nor is a name that is assigned again.
 ///
 /// ```
 /// use hyperlight_mcp::sandbox::{Export, Importable, ProblemKind, check};
