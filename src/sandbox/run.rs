@@ -16,7 +16,7 @@ use super::deadline::Deadline;
 use super::host::{Arguments, HostCall, HostFunctions, HostReply, RunControl};
 use super::image::{GuestCalls, GuestImage, HANDLER};
 use super::module::GuestModule;
-use super::script::{declares_require, explain_load, explain_not_a_function, locate, to_javascript};
+use super::script::{declares_require, explain_load, explain_not_a_function, explain_syntax, to_javascript};
 use super::stop::{Stop, StopReason};
 use super::value::{Value, Wire};
 use crate::error::{Error, Result};
@@ -264,10 +264,7 @@ impl GuestFailure {
                 let known: Vec<_> = modules.iter().map(GuestModule::specifier).collect();
                 Error::CodeSyntax { message: format!("{message}; the modules here are: {}", known.join(", ")), line, column }
             }),
-            FailureKind::Load if name == "SyntaxError" => {
-                let found = locate(code).or_else(|| explain_load(code, modules));
-                found.unwrap_or(Error::CodeSyntax { message, line, column: None })
-            }
+            FailureKind::Load if name == "SyntaxError" => explain_syntax(code, modules, message, line),
             FailureKind::Load | FailureKind::Throw => {
                 let lacking = line.filter(|_| name == "TypeError" && message.contains("not a function"));
                 let lacking = lacking.and_then(|line| explain_not_a_function(code, modules, line));

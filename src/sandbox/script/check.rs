@@ -9,10 +9,11 @@ use super::parse::{Language, read_as, with_stack};
 use super::{Finding, Importable, Problem, ProblemKind, handler, javascript, problems, uses};
 
 /// What is wrong with code that nobody has run yet: where it does not parse, what it imports and calls that no module has, and
-/// whether it lacks a handler. In order of place, 100 at most; empty for code in which nothing is certainly wrong.
+/// whether it lacks a handler. In order of place, 100 at most; empty for code in which nothing is certainly wrong, and for code that
+/// nests too deeply to be looked at.
 ///
 /// TypeScript is looked at as the JavaScript that would run. What is asked about before it is called (`if (w.x)`, `w.x?.()`,
-/// `typeof w.x`, `"x" in w`) is no problem, nor is a name that is assigned again.
+/// `typeof w.x`, `"x" in w`) or within `try` with a `catch` is no problem, nor is a name that is assigned again.
 ///
 /// ```
 /// use hyperlight_mcp::sandbox::{Export, Importable, ProblemKind, check};
@@ -35,8 +36,10 @@ pub fn check(code: &str, modules: &[Importable]) -> Vec<Problem> {
 pub(super) fn look(code: &str, modules: &[Importable]) -> Vec<Finding> {
     match javascript(code) {
         Err(findings) => findings,
+        // Nothing is certainly wrong with what has not been looked at: a run tells.
+        Ok(None) => Vec::new(),
         // Every place in it is the code's own.
-        Ok(javascript) => with_stack(&javascript, || findings(&javascript, modules)).unwrap_or_else(|| vec![too_deep()]),
+        Ok(Some(javascript)) => with_stack(&javascript, |_| findings(&javascript, modules)).unwrap_or_default(),
     }
 }
 
@@ -55,8 +58,4 @@ fn findings(javascript: &str, modules: &[Importable]) -> Vec<Finding> {
         found.push(Finding::new(ProblemKind::NoHandler, 0, 0, message));
     }
     found
-}
-
-fn too_deep() -> Finding {
-    Finding::new(ProblemKind::Syntax, 0, 0, "the code nests too deeply, or is too large, to be looked at")
 }

@@ -16,8 +16,10 @@ mod parse;
 mod place;
 mod signature;
 mod syntax;
+mod type_arguments;
 mod typescript;
 mod uses;
+mod words;
 
 use std::borrow::Cow;
 
@@ -26,14 +28,17 @@ use oxc_diagnostics::OxcDiagnostic;
 use serde::Serialize;
 
 pub use check::check;
-pub(super) use explain::{explain_load, explain_not_a_function};
+pub(super) use explain::{explain_load, explain_not_a_function, explain_syntax};
 pub use signature::is_function_type;
-pub(super) use syntax::{declares_require, locate};
+pub(super) use syntax::declares_require;
+#[cfg(test)]
+use syntax::locate;
 
 use crate::error::{Error, Result};
+use nesting::Nesting;
 use parse::{Language, Reading, length, offset, read, read_as, with_stack};
 use place::{Lines, shown};
-use typescript::without_types;
+use typescript::{Unsupported, without_types};
 
 /// Problems that one look reports at most.
 const MAX_PROBLEMS: usize = 100;
@@ -166,7 +171,8 @@ fn problems(code: &str, mut findings: Vec<Finding>) -> Vec<Problem> {
 /// Code as JavaScript. TypeScript's types are taken out; every line, and every column counted in UTF-16 units, stays where it is.
 /// JavaScript comes back as it is, at the cost of one parse. Code that nests too deeply to be looked at comes back as it is, too.
 ///
-/// Valid JavaScript is JavaScript; else, valid TypeScript is TypeScript. An imported name that is used as a type only is not
+/// Valid JavaScript is JavaScript, unless it has type arguments as TypeScript, as `new Set<string>([])` has; else, valid TypeScript is
+/// TypeScript. An imported name that is used as a type only is not
 /// imported, whether it says `type` or not.
 ///
 /// # Errors
@@ -180,37 +186,36 @@ fn problems(code: &str, mut findings: Vec<Finding>) -> Vec<Problem> {
 /// assert!(to_javascript("enum Color { Red }").unwrap_err().to_string().contains("const object"));
 /// ```
 pub fn to_javascript(code: &str) -> Result<Cow<'_, str>> {
-    javascript(code).map_err(|findings| {
+    let javascript = javascript(code).map_err(|findings| {
         let first = problems(code, findings).into_iter().next();
         match first {
             Some(problem) => Error::CodeSyntax { message: problem.message, line: Some(problem.line), column: Some(problem.column) },
             None => Error::CodeSyntax { message: "the code does not parse".to_owned(), line: None, column: None },
         }
-    })
+    })?;
+    Ok(javascript.unwrap_or(Cow::Borrowed(code)))
 }
 
-/// The code as JavaScript, or all that keeps it from being read as such.
-fn javascript(code: &str) -> std::result::Result<Cow<'_, str>, Vec<Finding>> {
-    with_stack(code, || {
+/// The code as JavaScript, or all that keeps it from being read as such. `None` for code that is not looked at: it nests too deeply,
+/// or its types would take too long to read.
+fn javascript(code: &str) -> std::result::Result<Option<Cow<'_, str>>, Vec<Finding>> {
+    let look = |nesting: &Nesting| {
         let allocator = Allocator::default();
-        let Reading { language, program, errors } = read(&allocator, code);
+        let Some(Reading { language, program, errors }) = read(&allocator, code, nesting) else { return Ok(None) };
         if !errors.is_empty() {
             let in_javascript = read_as(&allocator, code, Language::JavaScript).errors;
             let jsx = jsx(code, &in_javascript);
             return Err(jsx.map_or_else(|| errors.iter().map(Finding::of_diagnostic).collect(), |found| vec![found]));
         }
         match language {
-            Language::JavaScript => Ok(Cow::Borrowed(code)),
-            Language::TypeScript => match without_types(code, &program) {
-                Ok(output) => Ok(Cow::Owned(output)),
-                Err(unsupported) => Err(unsupported
-                    .into_iter()
-                    .map(|found| Finding::new(ProblemKind::Unsupported, found.start, found.end, found.message))
-                    .collect()),
-            },
+            Language::JavaScript => Ok(Some(Cow::Borrowed(code))),
+            Language::TypeScript => without_types(code, &program).map(|output| Some(Cow::Owned(output))).map_err(|unsupported| {
+                let finding = |found: Unsupported| Finding::new(ProblemKind::Unsupported, found.start, found.end, found.message);
+                unsupported.into_iter().map(finding).collect()
+            }),
         }
-    })
-    .unwrap_or(Ok(Cow::Borrowed(code)))
+    };
+    with_stack(code, look).unwrap_or(Ok(None))
 }
 
 /// Where code that parses as neither language breaks off at what looks like JSX. A parse as JSX would tell more, but could not be

@@ -10,7 +10,8 @@ use oxc_parser::Parser;
 use oxc_semantic::SemanticBuilder;
 use oxc_span::SourceType;
 
-use super::nesting::nesting;
+use super::nesting::{Nesting, nesting};
+use super::type_arguments::{has_type_arguments, may_have_type_arguments};
 
 /// Nesting that any thread has stack for.
 const NESTING_IN_PLACE: usize = 48;
@@ -18,31 +19,35 @@ const NESTING_IN_PLACE: usize = 48;
 const STACK_PER_LEVEL: usize = if cfg!(debug_assertions) { 24 * 1024 } else { 6 * 1024 };
 /// What a thread needs before the first level.
 const STACK_AT_LEAST: usize = 512 * 1024;
-/// Deeper code is not looked at: 192 MiB of stack in a release build, of which only code that nests so deeply touches all.
+/// Deeper code is not looked at: 192 MiB of stack in a release build, of which only code that nests so deeply touches all. Code that
+/// is not deep but long has as much.
 const MAX_NESTING: usize = 32 * 1024;
 
 /// Brackets inside each other: a parser that tries several readings takes the square of it.
 const MAX_BRACKETS: usize = 96;
 /// Brackets behind an open angle, inside each other: reading TypeScript takes a power of it.
 const MAX_ANGLES: usize = 3;
+/// Angles that are open at the same time: each of them may be the first of type arguments that have no end.
+const MAX_OPEN_ANGLES: usize = 150;
+/// Bytes that reading TypeScript may go through again.
+const MAX_AGAIN: usize = 256 * 1024;
 
 /// Runs `look` where there is stack enough for a tree of the code. `None` for code that may nest too deeply for any.
-pub(super) fn with_stack<T: Send>(code: &str, look: impl FnOnce() -> T + Send) -> Option<T> {
-    if nesting(code).brackets > MAX_BRACKETS {
+pub(super) fn with_stack<T: Send>(code: &str, look: impl FnOnce(&Nesting) -> T + Send) -> Option<T> {
+    let nesting = nesting(code);
+    if nesting.brackets > MAX_BRACKETS || nesting.levels > MAX_NESTING {
         return None;
     }
-    let nesting = nesting_bound(code);
-    if nesting <= NESTING_IN_PLACE {
-        return Some(look());
+    // Stack costs nothing until it is touched: there is more than the scan asks for.
+    let levels = level_bound(code).min(MAX_NESTING);
+    if levels <= NESTING_IN_PLACE {
+        return Some(look(&nesting));
     }
-    if nesting > MAX_NESTING {
-        return None;
-    }
-    let size = STACK_AT_LEAST + nesting * STACK_PER_LEVEL;
+    let size = STACK_AT_LEAST + levels * STACK_PER_LEVEL;
     thread::scope(|scope| {
         let builder = thread::Builder::new().name("hyperlight-mcp-script".to_owned()).stack_size(size);
         // A parser that panics has a defect: it has not looked at the code, and what does not need it goes on.
-        builder.spawn_scoped(scope, look).ok()?.join().ok()
+        builder.spawn_scoped(scope, || look(&nesting)).ok()?.join().ok()
     })
 }
 
@@ -69,18 +74,25 @@ pub(super) struct Reading<'a> {
     pub(super) errors: Vec<OxcDiagnostic>,
 }
 
-/// Valid JavaScript is JavaScript; else, valid TypeScript is TypeScript; else it is the reading that got further.
-pub(super) fn read<'a>(allocator: &'a Allocator, code: &'a str) -> Reading<'a> {
+/// Valid JavaScript is JavaScript; else, valid TypeScript is TypeScript; else it is the reading that got further. What is valid in
+/// both and has type arguments as TypeScript is TypeScript, too. `None` for what is no JavaScript, and would take too long to read as
+/// TypeScript.
+pub(super) fn read<'a>(allocator: &'a Allocator, code: &'a str, nesting: &Nesting) -> Option<Reading<'a>> {
     let javascript = read_as(allocator, code, Language::JavaScript);
-    if javascript.errors.is_empty() && !has_types(code, &javascript.program) {
-        return javascript;
+    let in_both = javascript.errors.is_empty() && !has_types(code, &javascript.program);
+    if in_both && !may_have_type_arguments(code, &javascript.program) {
+        return Some(javascript);
     }
-    if nesting(code).angles > MAX_ANGLES {
-        return javascript;
+    if nesting.angles > MAX_ANGLES || nesting.open_angles > MAX_OPEN_ANGLES || nesting.again > MAX_AGAIN {
+        return in_both.then_some(javascript);
     }
     let typescript = read_as(allocator, code, Language::TypeScript);
+    if in_both {
+        let meant = typescript.errors.is_empty() && has_type_arguments(&javascript.program, &typescript.program);
+        return Some(if meant { typescript } else { javascript });
+    }
     let further = first_offset(&typescript.errors) > first_offset(&javascript.errors);
-    if typescript.errors.is_empty() || further { typescript } else { javascript }
+    Some(if typescript.errors.is_empty() || further { typescript } else { javascript })
 }
 
 /// Whether a program that was read as JavaScript has what is none: the parser lets some words of TypeScript through.
@@ -141,7 +153,7 @@ pub(super) fn length(error: &OxcDiagnostic) -> usize {
 
 /// At least as much as any tree of the code is deep: each level takes a token that can have something inside or beside it. Found
 /// without telling code from strings and comments, so that nothing in them can hide a level.
-fn nesting_bound(code: &str) -> usize {
+pub(super) fn level_bound(code: &str) -> usize {
     let mut count = 0;
     let mut before = Before::Other;
     let mut word_start = 0;
@@ -200,12 +212,12 @@ mod tests {
     use super::*;
 
     fn errors(code: &str) -> Option<usize> {
-        with_stack(code, || {
+        with_stack(code, |nesting| {
             let allocator = Allocator::default();
-            let reading = read(&allocator, code);
+            let reading = read(&allocator, code, nesting)?;
             let semantic = SemanticBuilder::new().with_check_syntax_error(true).build(&reading.program);
-            reading.errors.len() + semantic.errors.len()
-        })
+            Some(reading.errors.len() + semantic.errors.len())
+        })?
     }
 
     // long: a list, one unit a line.
@@ -283,9 +295,9 @@ mod tests {
 
     #[test]
     fn the_bound_counts_what_nests_and_little_else() {
-        assert!(nesting_bound("typeof typeof typeof a") >= 3);
-        assert!(nesting_bound("a in b in c") >= 2);
-        assert!(nesting_bound("\"\"in\"\"in\"\"") >= 2);
-        assert!(nesting_bound(&"const a = await f({ b: [1, 2, 3] });\n".repeat(100)) < 1000);
+        assert!(level_bound("typeof typeof typeof a") >= 3);
+        assert!(level_bound("a in b in c") >= 2);
+        assert!(level_bound("\"\"in\"\"in\"\"") >= 2);
+        assert!(level_bound(&"const a = await f({ b: [1, 2, 3] });\n".repeat(100)) < 1000);
     }
 }

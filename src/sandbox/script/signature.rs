@@ -4,6 +4,7 @@ use oxc_allocator::Allocator;
 use oxc_ast::ast::{Statement, TSType};
 use oxc_semantic::SemanticBuilder;
 
+use super::nesting::Nesting;
 use super::parse::{Language, read_as, with_stack};
 
 const MAX_BYTES: usize = 2_000;
@@ -43,7 +44,7 @@ pub fn is_function_type(text: &str) -> bool {
         return false;
     }
     let code = format!("type Signature = {text};");
-    let look = || {
+    let look = |_: &Nesting| {
         let allocator = Allocator::default();
         let reading = read_as(&allocator, &code, Language::TypeScript);
         let [Statement::TSTypeAliasDeclaration(alias)] = &reading.program.body[..] else { return false };

@@ -6,8 +6,8 @@ use crate::error::Error;
 
 /// Where JavaScript does not parse. The engine gives the line, but the column of an earlier token; it is asked first all the same,
 /// as this parser may accept what that one does not: then this is `None`, as it is for code that nests too deeply to be looked at.
-pub(in crate::sandbox) fn locate(code: &str) -> Option<Error> {
-    let errors = with_stack(code, || javascript_errors(code))?;
+pub(super) fn locate(code: &str) -> Option<Error> {
+    let errors = with_stack(code, |_| javascript_errors(code))?;
     let first = errors.first()?;
     let place = Lines::new(code).place(offset(first));
     Some(Error::CodeSyntax { message: first.message.to_string(), line: Some(place.line), column: Some(place.column) })

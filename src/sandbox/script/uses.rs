@@ -1,11 +1,12 @@
 //! A walk over code that finds what it imports and calls, and what it asks about before.
 
 use std::collections::HashSet;
+use std::fmt::Write;
 
 use oxc_ast::ast::{
     Argument, AssignmentExpression, AssignmentTarget, AwaitExpression, BinaryExpression, BinaryOperator, CallExpression, ChainElement,
-    ConditionalExpression, ExportAllDeclaration, ExportNamedDeclaration, Expression, IfStatement, ImportDeclaration,
-    ImportDeclarationSpecifier, LogicalExpression, Program, StringLiteral, TryStatement, UnaryExpression, UnaryOperator,
+    ConditionalExpression, DoWhileStatement, ExportAllDeclaration, ExportNamedDeclaration, Expression, ForStatement, IfStatement,
+    ImportDeclaration, ImportDeclarationSpecifier, LogicalExpression, Program, StringLiteral, TryStatement, UnaryExpression, UnaryOperator,
     VariableDeclarator, WhileStatement,
 };
 use oxc_ast_visit::{Visit, walk};
@@ -117,9 +118,12 @@ impl Uses<'_, '_> {
         }
     }
 
-    fn import(&mut self, module: usize, name: &str, span: Span) {
+    fn import(&mut self, module: usize, name: &str, span: Span, unused: bool) {
         if name != "default" && !self.origins.modules.has(module, name) {
-            let lacking = self.lacks(module, name, span.start as usize, span.end as usize);
+            let mut lacking = self.lacks(module, name, span.start as usize, span.end as usize);
+            if unused && lacking.suggestion.is_none() && name.starts_with(char::is_uppercase) {
+                let _ = write!(lacking.message, "; a type is imported by import type {{ {} }}", shown(name));
+            }
             self.findings.push(Finding { at_load: true, ..lacking });
         }
     }
@@ -148,7 +152,8 @@ impl Uses<'_, '_> {
     }
 
     fn called(&mut self, expression: &Expression<'_>) {
-        if let Some(Origin::Missing(module, name)) = self.origins.of(expression) {
+        // A `catch` around it may be how the code asks whether it is there.
+        if let Some(Origin::Missing(module, name)) = self.origins.of(expression).filter(|_| self.guarded == 0) {
             let (start, end) = name_span(expression);
             self.calls.push((module, name, start, end));
         }
@@ -157,7 +162,7 @@ impl Uses<'_, '_> {
     fn tool_called(&mut self, call: &CallExpression<'_>) {
         let modules = self.origins.modules;
         let Some(Origin::Function(mcp, name)) = self.origins.of(&call.callee) else { return };
-        if !modules.is_mcp(mcp) || name != "call" {
+        if !modules.is_mcp(mcp) || name != "call" || self.guarded > 0 {
             return;
         }
         let argument = |index: usize| {
@@ -180,6 +185,30 @@ impl Uses<'_, '_> {
         self.findings.push(Finding { suggestion, ..Finding::new(kind, span.start as usize, span.end as usize, message) });
     }
 
+    /// `Object.hasOwn(w, "x")`, `Object.keys(w)` and the like.
+    fn asks(&mut self, call: &CallExpression<'_>) {
+        let Expression::StaticMemberExpression(member) = &call.callee else { return };
+        let argument = |index: usize| call.arguments.get(index).and_then(Argument::as_expression);
+        match member.property.name.as_str() {
+            "hasOwn" | "has" | "getOwnPropertyDescriptor" | "call" => {
+                if let (Some(object), Some(name)) = (argument(0), argument(1).and_then(literal)) {
+                    self.ask_member(object, &name);
+                }
+            }
+            "hasOwnProperty" => {
+                if let Some(name) = argument(0).and_then(literal) {
+                    self.ask_member(&member.object, &name);
+                }
+            }
+            "keys" | "entries" | "getOwnPropertyNames" | "ownKeys" | "getOwnPropertyDescriptors" => {
+                if let Some(Origin::Object(module) | Origin::Namespace(module)) = argument(0).and_then(|object| self.origins.of(object)) {
+                    self.open.insert(module);
+                }
+            }
+            _ => {}
+        }
+    }
+
     /// `Object.assign(w, …)` and the like.
     fn changes(&mut self, call: &CallExpression<'_>) {
         let Expression::StaticMemberExpression(member) = &call.callee else { return };
@@ -198,7 +227,9 @@ impl<'a> Visit<'a> for Uses<'_, '_> {
         let Some(module) = self.source(&import.source) else { return };
         for specifier in import.specifiers.iter().flatten() {
             if let ImportDeclarationSpecifier::ImportSpecifier(named) = specifier {
-                self.import(module, &named.imported.name(), named.imported.span());
+                let local = named.local.symbol_id.get();
+                let unused = local.is_some_and(|symbol| self.origins.scoping.get_resolved_reference_ids(symbol).is_empty());
+                self.import(module, &named.imported.name(), named.imported.span(), unused);
             }
         }
     }
@@ -206,7 +237,7 @@ impl<'a> Visit<'a> for Uses<'_, '_> {
     fn visit_export_named_declaration(&mut self, export: &ExportNamedDeclaration<'a>) {
         if let Some(module) = export.source.as_ref().and_then(|source| self.source(source)) {
             for specifier in &export.specifiers {
-                self.import(module, &specifier.local.name(), specifier.local.span());
+                self.import(module, &specifier.local.name(), specifier.local.span(), false);
             }
         }
         walk::walk_export_named_declaration(self, export);
@@ -232,17 +263,15 @@ impl<'a> Visit<'a> for Uses<'_, '_> {
         } else {
             self.called(&call.callee);
         }
-        if let Expression::StaticMemberExpression(member) = &call.callee
-            && CALLERS.contains(&member.property.name.as_str())
-            && let Some(callback) = call.arguments.first().and_then(Argument::as_expression)
-        {
-            self.called(callback);
+        let arguments = || call.arguments.iter().filter_map(Argument::as_expression);
+        match &call.callee {
+            Expression::StaticMemberExpression(member) if CALLERS.contains(&member.property.name.as_str()) => {
+                arguments().next().into_iter().for_each(|callback| self.called(callback));
+            }
+            // `Boolean(w.x)`, `isFunction(w.x)`
+            _ => arguments().for_each(|argument| self.ask(argument)),
         }
-        if let Expression::Identifier(name) = &call.callee
-            && name.name == "Boolean"
-        {
-            call.arguments.iter().filter_map(Argument::as_expression).for_each(|argument| self.ask(argument));
-        }
+        self.asks(call);
         self.tool_called(call);
         self.changes(call);
         walk::walk_call_expression(self, call);
@@ -297,6 +326,18 @@ impl<'a> Visit<'a> for Uses<'_, '_> {
     fn visit_while_statement(&mut self, statement: &WhileStatement<'a>) {
         self.ask(&statement.test);
         walk::walk_while_statement(self, statement);
+    }
+
+    fn visit_do_while_statement(&mut self, statement: &DoWhileStatement<'a>) {
+        self.ask(&statement.test);
+        walk::walk_do_while_statement(self, statement);
+    }
+
+    fn visit_for_statement(&mut self, statement: &ForStatement<'a>) {
+        if let Some(test) = &statement.test {
+            self.ask(test);
+        }
+        walk::walk_for_statement(self, statement);
     }
 
     fn visit_conditional_expression(&mut self, conditional: &ConditionalExpression<'a>) {

@@ -145,11 +145,32 @@ fn deep_code_is_judged_by_the_engine_alone() {
     for unit in ["(", "[", "{", "!", "a=>", "typeof ", "if(a)", "x?", "`${"] {
         let code = unit.repeat(100_000);
         assert!(matches!(to_javascript(&code), Ok(Cow::Borrowed(same)) if same == code));
-        let problems = check(&code, &modules());
-        assert_eq!(problems.len(), 1);
-        assert!(problems[0].message.contains("too deeply"));
+        assert_eq!(check(&code, &modules()), []);
         assert!(locate(&code).is_none());
+        let Error::CodeSyntax { message, .. } = explain_syntax(&code, &[], "unexpected token".to_owned(), Some(1)) else { panic!() };
+        assert!(message.contains("unexpected token; the code is too large or too deep"));
     }
+}
+
+#[test]
+fn long_typescript_loses_its_types() {
+    let flat = "function f(a: number, b?: string): number { return a }\n".repeat(4_000);
+    let text = format!("const t = \"{}\"; const s: string = t", "(a) => [b] { c = d; ".repeat(5_000));
+    let divided = format!("const half = counts.get(w)! / total;\n{}", "out.push(Math.round(i)); let j: T = i++ / 2\n".repeat(100));
+    let compared = "const a: boolean = b < c\n".repeat(200);
+    for code in [flat, text, divided, compared, format!("const x: T[] = [{}]", "a < b, ".repeat(97))] {
+        assert!(matches!(to_javascript(&code), Ok(Cow::Owned(_))), "{}", &code[..40]);
+    }
+}
+
+#[test]
+fn what_a_parser_reads_again_and_again_is_bounded() {
+    let started = std::time::Instant::now();
+    for unit in ["a?(b):c=>", "a?async(b):c=>", "a?(b,c):d=>", "a?({b}):c=>", "a?b=>(c):d=>", "(a)?(b):c=>", "a<b,", "a<b,(c),"] {
+        look_at(&unit.repeat(2_000));
+        look_at(&format!("{}{}", unit.repeat(100), "+(a)".repeat(7_000)));
+    }
+    assert!(started.elapsed().as_secs() < 20, "{:?}", started.elapsed());
 }
 
 #[test]

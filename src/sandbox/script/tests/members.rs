@@ -104,3 +104,28 @@ fn a_problem_is_at_the_name_and_says_what_was_meant() {
     assert_eq!((problem.line, problem.column, problem.end_line, problem.end_column), (3, 11, 3, 22));
     assert_eq!(problem.excerpt, "3 |  return w.get_forcast({});\n  |           ^^^^^^^^^^^");
 }
+
+#[test]
+fn what_is_asked_about_in_any_way_is_no_problem() {
+    for code in [
+        "if (Object.hasOwn(m, 'foo')) m.foo()",
+        "if (Reflect.has(m, 'foo')) m.foo()",
+        "if (m.hasOwnProperty('foo')) m.foo()",
+        "if (Object.prototype.hasOwnProperty.call(m, 'foo')) m.foo()",
+        "if (Object.keys(m).includes('foo')) m.foo()",
+        "isF(m.foo) ? m.foo() : 1",
+        "for (; m.foo; ) m.foo()",
+        "do { m.foo() } while (m.foo)",
+        "try { m.foo() } catch { 1 }",
+        "import { call } from 'host:mcp'; try { call('nope', 'x', {}) } catch (e) { 1 }",
+    ] {
+        assert_sound(&format!("import m from 'host:math'; {code}"));
+    }
+    assert_lacks("import m from 'host:math'; try { m.foo() } finally { 1 }", UnknownFunction, None);
+}
+
+#[test]
+fn a_type_that_is_imported_as_a_value_is_told_apart() {
+    let problems = check("import { add, AddInput } from 'host:math';\nexport const handler = () => add(1)", &modules());
+    assert!(problems[0].message.ends_with("import type { AddInput }"), "{}", problems[0].message);
+}

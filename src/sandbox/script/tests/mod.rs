@@ -1,6 +1,7 @@
 mod hostile;
 mod imports;
 mod members;
+mod nesting;
 mod run_errors;
 mod stripping;
 

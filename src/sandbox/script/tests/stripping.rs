@@ -27,7 +27,8 @@ fn javascript_comes_back_as_it_is() {
     for code in [
         "",
         "const a = 1",
-        "type = 5\nlet x = a < b > (c)",
+        "type = 5\nlet x = (a < b) > (c)",
+        "let a, b, c; f(a < b, c > (a)); f(a < 1, b > (a)); a > (b); a >> (b)",
         "export const handler = async ({ a }) => a ?? `${a}`",
         "#!/bin/sh\nlet as = 1",
         "let a; let a",
@@ -48,6 +49,21 @@ fn annotations_go() {
         ("const f = (x?, y?: number) => x", "const f = (x , y ) => x"),
         ("new Map<string, number>(); f<T>(1); tag<T>`x`", "new Map (); f (1); tag `x`"),
         ("let \u{e9}: string = '\u{1f600}' as '\u{1f600}'; a", "let \u{e9} = '\u{1f600}' ; a"),
+    ]);
+}
+
+#[test]
+fn type_arguments_go_where_javascript_would_read_comparisons() {
+    assert_becomes(&[
+        ("new Set<string>([\"a\"])", "new Set ([\"a\"])"),
+        ("Array.from<number>([1, 2]).map((x) => x)", "Array.from ([1, 2]).map((x) => x)"),
+        ("[1, 2].reduce<number>((a, b) => a + b, 0)", "[1, 2].reduce ((a, b) => a + b, 0)"),
+        ("const t = first<A.B>`x`", "const t = first `x`"),
+        ("class A {}\nnew WeakSet<A>([])", "class A {}\nnew WeakSet ([])"),
+        ("f(new Map<string, number>([['a', 1]]))", "f(new Map ([['a', 1]]))"),
+        ("f(pick<string, Array>(x))", "f(pick (x))"),
+        ("new Set<Array<string>>([])", "new Set ([])"),
+        ("const s = new Set<string>\ns.add('a')", "const s = new Set \ns.add('a')"),
     ]);
 }
 

@@ -1,0 +1,84 @@
+//! Code that is valid in both languages and means another thing in each: `new Set<string>(["a"])` is two comparisons in JavaScript.
+
+use std::collections::HashSet;
+
+use oxc_ast::ast::{
+    BinaryExpression, BinaryOperator, Expression, NewExpression, Program, TSType, TSTypeName, TSTypeParameterInstantiation,
+};
+use oxc_ast_visit::{Visit, walk};
+use oxc_semantic::SemanticBuilder;
+use oxc_span::GetSpan;
+
+use super::edits::is_line_end;
+
+/// Whether a program that was read as JavaScript may have type arguments: it compares something in brackets, a template, or what
+/// stands in another line, by `>`.
+pub(super) fn may_have_type_arguments(code: &str, program: &Program<'_>) -> bool {
+    struct Finder<'c>(&'c str, bool);
+    impl<'a> Visit<'a> for Finder<'_> {
+        fn visit_binary_expression(&mut self, binary: &BinaryExpression<'a>) {
+            use BinaryOperator as Operator;
+            let closes = matches!(binary.operator, Operator::GreaterThan | Operator::ShiftRight | Operator::ShiftRightZeroFill);
+            let (left, right) = (binary.left.span().end as usize, binary.right.span().start as usize);
+            self.1 |= closes
+                && (self.0.get(right..).is_some_and(|rest| rest.starts_with(['(', '`']))
+                    || self.0.get(left..right).is_some_and(|between| between.contains(is_line_end)));
+            walk::walk_binary_expression(self, binary);
+        }
+    }
+    let mut finder = Finder(code, false);
+    if code.contains('<') {
+        finder.visit_program(program);
+    }
+    finder.1
+}
+
+/// Whether a program that was read as TypeScript has type arguments that somebody meant as such. One is: nobody compares the outcome
+/// of a comparison. Of several, JavaScript reads a list of comparisons, `f(a < b, c > (d))`: there, none may be a variable's name.
+pub(super) fn has_type_arguments(javascript: &Program<'_>, typescript: &Program<'_>) -> bool {
+    let semantic = SemanticBuilder::new().build(javascript).semantic;
+    let scoping = semantic.scoping();
+    let is_variable = |symbol: &oxc_semantic::SymbolId| {
+        let flags = scoping.symbol_flags(*symbol);
+        !flags.is_class() && !flags.is_import()
+    };
+    let variables = scoping.symbol_ids().filter(is_variable).map(|symbol| scoping.symbol_name(symbol).to_owned()).collect();
+    let mut finder = Finder { variables, found: false };
+    finder.visit_program(typescript);
+    finder.found
+}
+
+struct Finder {
+    variables: HashSet<String>,
+    found: bool,
+}
+
+impl Finder {
+    fn is_type(&self, argument: &TSType<'_>) -> bool {
+        match argument {
+            TSType::TSTypeReference(reference) => {
+                let mut name = &reference.type_name;
+                while let TSTypeName::QualifiedName(qualified) = name {
+                    name = &qualified.left;
+                }
+                matches!(name, TSTypeName::IdentifierReference(name) if !self.variables.contains(name.name.as_str()))
+            }
+            TSType::TSLiteralType(_) => false,
+            _ => true,
+        }
+    }
+}
+
+impl<'a> Visit<'a> for Finder {
+    fn visit_ts_type_parameter_instantiation(&mut self, arguments: &TSTypeParameterInstantiation<'a>) {
+        let one_of_many = || arguments.params.iter().all(|argument| self.is_type(argument));
+        self.found |= arguments.params.len() == 1 || one_of_many();
+    }
+
+    fn visit_new_expression(&mut self, new: &NewExpression<'a>) {
+        // Nobody compares what is made by `new` without brackets.
+        self.found |=
+            new.type_arguments.is_some() && matches!(new.callee, Expression::Identifier(_) | Expression::StaticMemberExpression(_));
+        walk::walk_new_expression(self, new);
+    }
+}
