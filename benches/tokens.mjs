@@ -13,7 +13,7 @@ const root = dirname(dirname(fileURLToPath(import.meta.url)))
 const SIZES = [10, 50, 150, 1000]
 const BUDGETS = [300, 1000, 2000, 8000]
 /** What the prompt may take where tools are found by search. */
-const SEARCH_BUDGET = 400
+const SEARCH_BUDGET = 300
 const GOAL_PERCENT = 2
 const { values } = parseArgs({ options: { json: { type: 'string', default: join(root, 'bench-results/tokens.json') } } })
 

@@ -15,8 +15,8 @@ const DEFAULT_LIMIT: usize = 10;
 const MAX_LIMIT: usize = 100;
 /// What is looked at of a query.
 const MAX_QUERY_BYTES: usize = 10_000;
-/// Beyond four digits a score says nothing.
-const SCORE_DIGITS: f64 = 10_000.0;
+/// Beyond two digits a score says nothing.
+const SCORE_DIGITS: f64 = 100.0;
 
 /// The index of a gateway's tools, kept as its servers change.
 #[derive(Default)]

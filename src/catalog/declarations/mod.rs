@@ -67,8 +67,7 @@ const TOOL_ERROR: &str = "  /** A call that failed; `code` unless the tool itsel
 /// The bridge lets such a result through, with a warning or without.
 const UNSTRUCTURED: &str = "  // What an output type promises is text or null where the server sends no structured content.\n";
 /// What `bridge::shape` makes of a result: its only text, or that text's JSON; an image, a resource, a link; several of them; nothing.
-const TOOL_OUTPUT: &str =
-    "  /** Text, the JSON object or array that a text is, bytes, a resource or a link; a list of several; null for nothing. */
+const TOOL_OUTPUT: &str = "  /** Text or the JSON that it is, bytes, a resource, a link; several as a list; null for nothing. */
   export type ToolOutput = ToolContent | ToolContent[] | number | boolean | null;
   export type ToolContent = string | { mimeType: string; data: Uint8Array } | { uri: string; mimeType?: string; text: string } \
 | { uri: string; mimeType?: string; data: Uint8Array } | { uri: string; name: string; [key: string]: unknown } | Record<string, unknown> \
@@ -96,10 +95,10 @@ const TOOL_OUTPUT: &str =
 /// ```
 #[must_use]
 pub fn declare_server(server: &str, manifest: &Manifest, style: &DeclarationStyle) -> String {
-    declare(server, manifest, style, |_| true)
+    declare(server, manifest, style, None)
 }
 
-/// The same module with this one function (by its raw name) and the types that it needs; `None` where there is no such tool.
+/// The same module with this one function (by its raw name) and the types that it needs, no default export; `None` where there is no such tool.
 ///
 /// ```
 /// # use hyperlight_mcp::catalog::{DeclarationStyle, Failures, Manifest, Wording, declare_tool};
@@ -110,10 +109,10 @@ pub fn declare_server(server: &str, manifest: &Manifest, style: &DeclarationStyl
 /// ```
 #[must_use]
 pub fn declare_tool(server: &str, manifest: &Manifest, tool: &str, style: &DeclarationStyle) -> Option<String> {
-    manifest.tool(tool).map(|_| declare(server, manifest, style, |known| known.name == tool))
+    manifest.tool(tool).map(|_| declare(server, manifest, style, Some(tool)))
 }
 
-fn declare(server: &str, manifest: &Manifest, style: &DeclarationStyle, wanted: impl Fn(&Tool) -> bool) -> String {
+fn declare(server: &str, manifest: &Manifest, style: &DeclarationStyle, only: Option<&str>) -> String {
     let identifiers = assign_identifiers(manifest.tools.iter().map(|tool| tool.name.as_str()));
     let mut seen = HashSet::new();
     // Of two that share a name, calls mean the first.
@@ -123,7 +122,7 @@ fn declare(server: &str, manifest: &Manifest, style: &DeclarationStyle, wanted: 
     let mut functions = String::new();
     let (mut definitions, mut printed) = (String::new(), 0);
     let (mut structured, mut unstructured) = (false, false);
-    for (tool, (input_name, output_name)) in tools.into_iter().zip(names).filter(|(tool, _)| wanted(tool)) {
+    for (tool, (input_name, output_name)) in tools.into_iter().zip(names).filter(|(tool, _)| only.is_none_or(|name| tool.name == name)) {
         let input = input_types(tool, &input_name, style);
         let optional = accepts_nothing(&input[0].value, &input, 0);
         module.add(&input);
@@ -153,8 +152,11 @@ fn declare(server: &str, manifest: &Manifest, style: &DeclarationStyle, wanted: 
     for (needed, shared) in [(structured, UNSTRUCTURED), (unstructured, TOOL_OUTPUT), (style.failures == Failures::Returned, TOOL_ERROR)] {
         text.push_str(if needed { shared } else { "" });
     }
-    let all = module.name("all");
-    text + &builtin::default_export(&module_specifier(server), &all) + "}\n"
+    if only.is_none() {
+        let all = module.name("all");
+        text.push_str(&builtin::default_export(&module_specifier(server), &all));
+    }
+    text + "}\n"
 }
 
 fn module_specifier(server: &str) -> String {
