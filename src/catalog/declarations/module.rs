@@ -1,6 +1,8 @@
 //! The types of one module: each has a name of its own, and what two tools say alike is said once.
 
+use std::collections::hash_map::DefaultHasher;
 use std::collections::{BTreeSet, HashMap};
+use std::hash::{Hash, Hasher};
 
 use super::finish::rewrite;
 use super::types::{Definition, Type};
@@ -32,57 +34,116 @@ const TAKEN: [&str; 21] = [
 const MAX_NAME_CHARS: usize = 64;
 /// Of so many definitions of one name, a new one is compared with the last.
 const MAX_COMPARED: usize = 8;
+/// Parts of types that may be compared in vain; after that a module shares no more, and numbers names.
+const MAX_IN_VAIN: usize = 500_000;
+/// How far from a definition its digest tells a difference.
+const ROUNDS: usize = 12;
 
 /// What a module declares besides its functions.
 pub(super) struct Module {
     taken: BTreeSet<String>,
+    /// The first number that a name may still be free with.
+    numbers: HashMap<String, usize>,
     pub definitions: Vec<Definition>,
+    /// Of each definition: what it would be called alone (nothing: a schema itself), and its digest.
+    marks: Vec<(String, u64)>,
     /// Definitions that may be shared, by the name that their schemas give them.
     shared: HashMap<String, Vec<usize>>,
+    /// Parts that may still be compared in vain.
+    left: usize,
+}
+
+/// The definitions of one schema, with what tells most of them apart at a glance.
+struct Incoming<'a> {
+    definitions: &'a [Definition],
+    wanted: Vec<String>,
+    /// Equal, where definitions are alike.
+    digests: Vec<u64>,
+    /// Which definitions each one names, in order.
+    names: Vec<Vec<usize>>,
+}
+
+impl<'a> Incoming<'a> {
+    fn new(definitions: &'a [Definition]) -> Self {
+        let wanted = |(id, definition): (usize, &Definition)| if id == 0 { String::new() } else { pascal(&definition.name, "Type") };
+        let wanted: Vec<String> = definitions.iter().enumerate().map(wanted).collect();
+        let names = |definition: &Definition| {
+            let mut names = Vec::new();
+            definition.value.names(&mut names);
+            names
+        };
+        let names: Vec<Vec<usize>> = definitions.iter().map(names).collect();
+        let own = |(definition, names): (&Definition, &Vec<usize>)| {
+            let shape = rewrite(definition.value.clone(), &|_| Type::Named(0));
+            digest(&(&definition.note, shape, names.iter().map(|id| &wanted[*id]).collect::<Vec<_>>()))
+        };
+        let mut digests: Vec<u64> = definitions.iter().zip(&names).map(own).collect();
+        for _ in 0..ROUNDS {
+            let further =
+                |(id, names): (usize, &Vec<usize>)| digest(&(digests[id], names.iter().map(|id| digests[*id]).collect::<Vec<_>>()));
+            digests = names.iter().enumerate().map(further).collect();
+        }
+        Self { definitions, wanted, digests, names }
+    }
+}
+
+fn digest(value: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    value.hash(&mut hasher);
+    hasher.finish()
 }
 
 impl Module {
     /// `functions`: their names are no types' names.
     pub(super) fn new<'a>(functions: impl IntoIterator<Item = &'a str>) -> Self {
         let taken = TAKEN.into_iter().chain(functions).map(ToOwned::to_owned).collect();
-        Self { taken, definitions: Vec::new(), shared: HashMap::new() }
+        let (numbers, definitions, marks, shared) = (HashMap::new(), Vec::new(), Vec::new(), HashMap::new());
+        Self { taken, numbers, definitions, marks, shared, left: MAX_IN_VAIN }
     }
 
     /// A name that nothing else in the module has.
     pub(super) fn name(&mut self, wanted: &str) -> String {
-        let name = (1..).map(|number| if number == 1 { wanted.to_owned() } else { format!("{wanted}{number}") });
-        let name = name.into_iter().find(|name| !self.taken.contains(name)).unwrap_or_default();
-        self.taken.insert(name.clone());
-        name
+        let number = self.numbers.entry(wanted.to_owned()).or_insert(1);
+        loop {
+            let name = if *number == 1 { wanted.to_owned() } else { format!("{wanted}{number}") };
+            *number += 1;
+            if self.taken.insert(name.clone()) {
+                break name;
+            }
+        }
+    }
+
+    fn declare(&mut self, name: String, mark: (String, u64), note: Option<String>) -> usize {
+        self.definitions.push(Definition { name, value: Type::Unknown, note });
+        self.marks.push(mark);
+        self.definitions.len() - 1
     }
 
     /// Takes in the definitions of one schema, whose first is the schema itself.
     pub(super) fn add(&mut self, definitions: &[Definition]) {
+        let incoming = Incoming::new(definitions);
         let mut places: Vec<Option<usize>> = vec![None; definitions.len()];
-        places[0] = Some(self.definitions.len());
-        self.definitions.push(Definition { name: definitions[0].name.clone(), value: Type::Unknown, note: definitions[0].note.clone() });
-        let (mut order, mut next) = (vec![0], 0);
-        let mut fresh = vec![0];
-        while next < order.len() {
-            let mut names = Vec::new();
-            definitions[order[next]].value.names(&mut names);
+        places[0] = Some(self.declare(definitions[0].name.clone(), (String::new(), incoming.digests[0]), definitions[0].note.clone()));
+        // All that are new, in the order in which they are named.
+        let (mut fresh, mut next) = (vec![0], 0);
+        while next < fresh.len() {
+            let named = &incoming.names[fresh[next]];
             next += 1;
-            for id in names {
+            for &id in named {
                 if places[id].is_some() {
                     continue;
                 }
-                if let Some(pairs) = self.alike(id, definitions, &places) {
+                if let Some(pairs) = self.alike(id, &incoming, &places) {
                     for (id, place) in pairs {
                         places[id] = Some(place);
                     }
                     continue;
                 }
-                let wanted = pascal(&definitions[id].name, "Type");
-                places[id] = Some(self.definitions.len());
-                self.shared.entry(wanted.clone()).or_default().push(self.definitions.len());
-                let name = self.name(&wanted);
-                self.definitions.push(Definition { name, value: Type::Unknown, note: definitions[id].note.clone() });
-                order.push(id);
+                let wanted = &incoming.wanted[id];
+                let name = self.name(wanted);
+                let place = self.declare(name, (wanted.clone(), incoming.digests[id]), definitions[id].note.clone());
+                self.shared.entry(wanted.clone()).or_default().push(place);
+                places[id] = Some(place);
                 fresh.push(id);
             }
         }
@@ -95,26 +156,46 @@ impl Module {
     }
 
     /// The module's definition that says the same, and those that both name.
-    fn alike(&self, id: usize, definitions: &[Definition], places: &[Option<usize>]) -> Option<Vec<(usize, usize)>> {
-        let candidates = self.shared.get(&pascal(&definitions[id].name, "Type"))?;
-        candidates.iter().rev().take(MAX_COMPARED).find_map(|candidate| self.same(id, *candidate, definitions, places))
+    fn alike(&mut self, id: usize, incoming: &Incoming<'_>, places: &[Option<usize>]) -> Option<Vec<(usize, usize)>> {
+        let candidates = self.shared.get(&incoming.wanted[id])?.iter().rev().take(MAX_COMPARED);
+        for &candidate in candidates.filter(|candidate| self.marks[**candidate].1 == incoming.digests[id]) {
+            if self.left == 0 {
+                return None;
+            }
+            let mut compared = 0;
+            if let Some(pairs) = self.same(id, candidate, incoming, places, &mut compared) {
+                return Some(pairs);
+            }
+            self.left = self.left.saturating_sub(compared);
+        }
+        None
     }
 
-    fn same(&self, id: usize, place: usize, definitions: &[Definition], places: &[Option<usize>]) -> Option<Vec<(usize, usize)>> {
+    /// `compared` counts the parts that were looked at.
+    fn same(
+        &self,
+        id: usize,
+        place: usize,
+        incoming: &Incoming<'_>,
+        places: &[Option<usize>],
+        compared: &mut usize,
+    ) -> Option<Vec<(usize, usize)>> {
         let mut pairs = vec![(id, place)];
         let mut assumed: HashMap<usize, usize> = pairs.iter().copied().collect();
         let mut next = 0;
         while let Some((id, place)) = pairs.get(next).copied() {
             next += 1;
-            let (one, other) = (&definitions[id], &self.definitions[place]);
+            let (one, other) = (&incoming.definitions[id], &self.definitions[place]);
             let mut named = Vec::new();
-            if one.note != other.note || !same_type(&one.value, &other.value, &mut named) {
+            *compared += 1;
+            if one.note != other.note || !same_type(&one.value, &other.value, &mut named, compared) {
                 return None;
             }
             for (id, place) in named {
+                let (wanted, digest) = &self.marks[place];
                 match places[id].or_else(|| assumed.get(&id).copied()) {
                     Some(known) if known == place => {}
-                    None if pascal(&definitions[id].name, "Type") == self.wanted(place) => {
+                    None if incoming.wanted[id] == *wanted && incoming.digests[id] == *digest => {
                         assumed.insert(id, place);
                         pairs.push((id, place));
                     }
@@ -124,16 +205,11 @@ impl Module {
         }
         Some(pairs)
     }
-
-    /// The name that a definition would have alone.
-    fn wanted(&self, place: usize) -> &str {
-        let holds = |(_, places): &(&String, &Vec<usize>)| places.contains(&place);
-        self.shared.iter().find(holds).map_or("", |(wanted, _)| wanted.as_str())
-    }
 }
 
 /// Whether two types say the same, if the definitions that they name do.
-fn same_type(one: &Type, other: &Type, named: &mut Vec<(usize, usize)>) -> bool {
+fn same_type(one: &Type, other: &Type, named: &mut Vec<(usize, usize)>, compared: &mut usize) -> bool {
+    *compared += 1;
     if let (Type::Named(one), Type::Named(other)) = (one, other) {
         named.push((*one, *other));
         return true;
@@ -141,7 +217,7 @@ fn same_type(one: &Type, other: &Type, named: &mut Vec<(usize, usize)>) -> bool 
     let (mine, theirs) = (one.children(), other.children());
     mine.len() == theirs.len()
         && same_shape(one, other)
-        && mine.into_iter().zip(theirs).all(|(mine, theirs)| same_type(mine, theirs, named))
+        && mine.into_iter().zip(theirs).all(|(mine, theirs)| same_type(mine, theirs, named, compared))
 }
 
 /// The same, of what is not within.

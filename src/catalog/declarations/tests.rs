@@ -268,6 +268,37 @@ fn any_tool_is_called_with_any_object_also_of_an_interface() {
 }
 
 #[test]
+fn many_definitions_of_one_name_and_many_that_are_nearly_alike_take_little_time() {
+    let named_alike: serde_json::Map<String, Json> = (0..3_000)
+        .map(|index| {
+            let next = json!({ "$ref": format!("#/$defs/a{}/n", (index + 1) % 3_000) });
+            (format!("a{index}"), json!({ "n": { "type": "object", "properties": { "i": { "const": index }, "next": next } } }))
+        })
+        .collect();
+    let named_alike = json!({ "type": "object", "properties": { "a": { "$ref": "#/$defs/a0/n" } }, "$defs": named_alike });
+    let tools = (0..3).map(|index| tool(&format!("t{index}"), named_alike.clone(), None)).collect();
+    let started = std::time::Instant::now();
+    let text = declared(tools);
+    let first = started.elapsed();
+    assert!(text.contains("interface N3000 ") && text.contains("interface T2Input "));
+    let nearly_alike = |odd: usize| {
+        let definition = |index: usize| {
+            let to = |index: usize| json!({ "$ref": format!("#/$defs/d{}", index % 60) });
+            let own = json!({ "const": if index == 59 { odd } else { 0 } });
+            json!({ "type": "object", "properties": { "own": own, "next": to(index + 1), "other": to(index * 7 + 3) } })
+        };
+        let definitions: serde_json::Map<String, Json> = (0..60).map(|index| (format!("d{index}"), definition(index))).collect();
+        json!({ "type": "object", "properties": { "a": { "$ref": "#/$defs/d0" } }, "$defs": definitions })
+    };
+    let tools = (0..200).map(|index| tool(&format!("t{index}"), nearly_alike(index), None)).collect();
+    let started = std::time::Instant::now();
+    let text = declared(tools);
+    let both = first + started.elapsed();
+    assert_eq!(text.matches("{ own?: ").count(), 200 * 60, "what differs somewhere within is no one's but its own");
+    assert!(both < std::time::Duration::from_secs(20), "{first:?}, {both:?}");
+}
+
+#[test]
 fn one_tool_has_the_names_that_it_has_among_all() {
     let tools = vec![tool("a-b", json!({}), None), tool("a_b", json!({}), None)];
     let manifest = Manifest { tools, ..Manifest::default() };

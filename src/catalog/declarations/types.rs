@@ -2,7 +2,7 @@
 //! schema allows; whatever cannot be said exactly is said wider.
 
 /// A type. Small trees: their depth and size are bounded where they are made.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Hash)]
 pub(super) enum Type {
     Unknown,
     Never,
@@ -26,7 +26,7 @@ pub(super) enum Type {
     Named(usize),
 }
 
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Hash)]
 pub(super) struct Tuple {
     pub items: Vec<Type>,
     /// So many of the first must be there.
@@ -34,7 +34,7 @@ pub(super) struct Tuple {
     pub rest: Option<Box<Type>>,
 }
 
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Hash, Default)]
 pub(super) struct Object {
     pub properties: Vec<Property>,
     /// What any property can be that is not named: TypeScript wants the named ones to fit as well.
@@ -45,7 +45,7 @@ pub(super) struct Object {
     pub open: bool,
 }
 
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Hash)]
 pub(super) struct Property {
     pub key: String,
     pub optional: bool,
