@@ -104,14 +104,13 @@ impl Module {
     /// A name that nothing else in the module has.
     pub(super) fn name(&mut self, wanted: &str) -> String {
         let number = self.numbers.entry(wanted.to_owned()).or_insert(1);
-        let name = loop {
+        loop {
             let name = if *number == 1 { wanted.to_owned() } else { format!("{wanted}{number}") };
             *number += 1;
             if self.taken.insert(name.clone()) {
                 break name;
             }
-        };
-        name
+        }
     }
 
     fn declare(&mut self, name: String, mark: (String, u64), note: Option<String>) -> usize {
