@@ -15,6 +15,7 @@ mod nesting;
 mod parse;
 mod place;
 mod signature;
+mod sound_type;
 mod syntax;
 mod type_arguments;
 mod typescript;
