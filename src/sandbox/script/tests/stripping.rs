@@ -30,7 +30,6 @@ fn javascript_comes_back_as_it_is() {
         "type = 5\nlet x = (a < b) > (c)",
         "let a, b, c; f(a < b, c > (a)); f(a < 1, b > (a)); a > (b); a >> (b)",
         "export const handler = async ({ a }) => a ?? `${a}`",
-        "#!/bin/sh\nlet as = 1",
         "let a; let a",
     ] {
         assert!(matches!(to_javascript(code), Ok(Cow::Borrowed(same)) if same == code), "{code}");
@@ -65,6 +64,21 @@ fn type_arguments_go_where_javascript_would_read_comparisons() {
         ("new Set<Array<string>>([])", "new Set ([])"),
         ("const s = new Set<string>\ns.add('a')", "const s = new Set \ns.add('a')"),
     ]);
+}
+
+#[test]
+fn a_line_for_a_shell_goes() {
+    assert_becomes(&[("#!/bin/sh\nlet as = 1", "\nlet as = 1"), ("#!x\nlet a: b", "\nlet a ")]);
+}
+
+#[test]
+fn what_the_engine_does_not_have_is_refused_with_the_way_out() {
+    for code in ["@d class A {}", "class A { @d x() {} }", "class A { accessor x = 1 }", "class A { accessor x: number = 1 }"] {
+        let problems = check(code, &[]);
+        assert_eq!(problems[0].kind, ProblemKind::Unsupported, "{code}");
+        assert!(problems[0].message.contains("instead"));
+    }
+    assert!(to_javascript("const accessor = '@d'").is_ok());
 }
 
 #[test]
