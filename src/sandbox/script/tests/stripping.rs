@@ -88,6 +88,7 @@ fn casts_go() {
         ("(x as any).y satisfies T", "(x ).y "),
         ("let y = x!.a![0]!", "let y = x .a [0] "),
         ("let a = <any>b", "let a = b"),
+        ("const x = <any>{a: 1}; f(<A><B>{}, <T>function () {})", "const x = {a: 1}; f( {}, function () {})"),
         ("let c = [1] as const", "let c = [1] "),
     ]);
 }
