@@ -53,7 +53,7 @@ fn findings(javascript: &str, modules: &[Importable]) -> Vec<Finding> {
     let mut found: Vec<_> = semantic.errors.iter().map(Finding::of_diagnostic).collect();
     let modules = Modules::new(modules);
     found.extend(uses::missing(&reading.program, &mut Origins::new(&modules, semantic.semantic.scoping())));
-    if handler::is_missing(javascript, &reading.program) {
+    if handler::is_missing(javascript, &reading.program, &modules) {
         let message = "the code has no handler: define a function handler(input), or export one by default";
         found.push(Finding::new(ProblemKind::NoHandler, 0, 0, message));
     }

@@ -5,6 +5,8 @@ use oxc_ast::ast::{
     BindingPattern, Declaration, ExportDefaultDeclarationKind, Expression, ModuleExportName, Program, Statement, VariableDeclaration,
 };
 
+use super::modules::{Found, Modules};
+
 /// What looking for a handler has found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Candidate {
@@ -15,13 +17,16 @@ enum Candidate {
 }
 
 /// Whether a run of the program would certainly say that it has no handler.
-pub(super) fn is_missing(code: &str, program: &Program<'_>) -> bool {
+pub(super) fn is_missing(code: &str, program: &Program<'_>, modules: &Modules<'_>) -> bool {
     let mut named = None;
     let mut by_default = None;
     for statement in &program.body {
         match statement {
-            // What another module exports may have any name.
-            Statement::ExportAllDeclaration(export) if export.exported.is_none() => return false,
+            Statement::ExportAllDeclaration(export) if export.exported.is_none() => match modules.find(&export.source.value) {
+                Found::Module(module) if !modules.has(module, "handler") => {}
+                // What it exports may have any name.
+                _ => return false,
+            },
             Statement::ExportAllDeclaration(export) => {
                 if let Some(name) = &export.exported {
                     note(name, &mut named, &mut by_default);

@@ -6,6 +6,7 @@
 
 mod check;
 mod edits;
+mod engine;
 mod explain;
 mod handler;
 mod members;
@@ -15,6 +16,7 @@ mod nesting;
 mod parse;
 mod place;
 mod signature;
+mod sound_type;
 mod syntax;
 mod type_arguments;
 mod typescript;
@@ -35,6 +37,7 @@ pub(super) use syntax::declares_require;
 use syntax::locate;
 
 use crate::error::{Error, Result};
+use engine::{unknown_to_the_engine, without_hashbang};
 use nesting::Nesting;
 use parse::{Language, Reading, length, offset, read, read_as, with_stack};
 use place::{Lines, shown};
@@ -177,7 +180,7 @@ fn problems(code: &str, mut findings: Vec<Finding>) -> Vec<Problem> {
 ///
 /// # Errors
 /// `ERR_CODE_SYNTAX` for code that is neither, by the reading that got further, and for what is not only types: enums, namespaces
-/// with values, parameter properties, JSX.
+/// with values, parameter properties, decorators, accessor fields, JSX.
 ///
 /// ```
 /// use hyperlight_mcp::sandbox::to_javascript;
@@ -207,13 +210,15 @@ fn javascript(code: &str) -> std::result::Result<Option<Cow<'_, str>>, Vec<Findi
             let jsx = jsx(code, &in_javascript);
             return Err(jsx.map_or_else(|| errors.iter().map(Finding::of_diagnostic).collect(), |found| vec![found]));
         }
-        match language {
-            Language::JavaScript => Ok(Some(Cow::Borrowed(code))),
-            Language::TypeScript => without_types(code, &program).map(|output| Some(Cow::Owned(output))).map_err(|unsupported| {
-                let finding = |found: Unsupported| Finding::new(ProblemKind::Unsupported, found.start, found.end, found.message);
-                unsupported.into_iter().map(finding).collect()
-            }),
-        }
+        let unknown = unknown_to_the_engine(code, &program);
+        let output = match language {
+            _ if !unknown.is_empty() => Err(unknown),
+            Language::JavaScript => Ok(Cow::Borrowed(code)),
+            Language::TypeScript => without_types(code, &program).map(Cow::Owned),
+        };
+        let finding = |found: Unsupported| Finding::new(ProblemKind::Unsupported, found.start, found.end, found.message);
+        let output = output.map_err(|unsupported| unsupported.into_iter().map(finding).collect::<Vec<_>>())?;
+        Ok(Some(without_hashbang(&output).map_or(output, Cow::Owned)))
     };
     with_stack(code, look).unwrap_or(Ok(None))
 }

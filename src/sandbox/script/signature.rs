@@ -6,29 +6,11 @@ use oxc_semantic::SemanticBuilder;
 
 use super::nesting::Nesting;
 use super::parse::{Language, read_as, with_stack};
+use super::sound_type::{KNOWN, is_sound};
 
 const MAX_BYTES: usize = 2_000;
-/// Types that are there without an import.
-const KNOWN: [&str; 16] = [
-    "Array",
-    "Exclude",
-    "Extract",
-    "Iterable",
-    "Map",
-    "NonNullable",
-    "Omit",
-    "Partial",
-    "Pick",
-    "Promise",
-    "Readonly",
-    "ReadonlyArray",
-    "Record",
-    "Required",
-    "Set",
-    "Uint8Array",
-];
-
-/// Whether a text is one TypeScript function type in one line, of types that are there without an import.
+/// Whether a text is one TypeScript function type in one line, of types that are there without an import, with every
+/// parameter annotated.
 ///
 /// ```
 /// use hyperlight_mcp::sandbox::is_function_type;
@@ -48,12 +30,12 @@ pub fn is_function_type(text: &str) -> bool {
         let allocator = Allocator::default();
         let reading = read_as(&allocator, &code, Language::TypeScript);
         let [Statement::TSTypeAliasDeclaration(alias)] = &reading.program.body[..] else { return false };
-        let is_function = matches!(alias.type_annotation, TSType::TSFunctionType(_));
-        if !reading.errors.is_empty() || !is_function || !reading.program.comments.is_empty() {
+        let TSType::TSFunctionType(function) = &alias.type_annotation else { return false };
+        if !reading.errors.is_empty() || !is_sound(function) || !reading.program.comments.is_empty() {
             return false;
         }
         let semantic = SemanticBuilder::new().build(&reading.program).semantic;
-        semantic.scoping().root_unresolved_references().keys().all(|name| KNOWN.contains(&name.as_str()))
+        semantic.scoping().root_unresolved_references().keys().all(|name| KNOWN.iter().any(|(known, ..)| *known == name.as_str()))
     };
     with_stack(&code, look).unwrap_or(false)
 }
@@ -64,8 +46,13 @@ mod tests {
 
     #[test]
     fn only_one_function_type_that_ends_where_the_text_does_is_one() {
-        for good in ["() => void", "(a: string, ...rest: number[]) => Record<string, unknown>", "<T>(a: T) => T[]", "(a: 'x' | \"y\") => 1"]
-        {
+        for good in [
+            "() => void",
+            "(a: string, ...rest: number[]) => Record<string, unknown>",
+            "<T>(a: T) => T[]",
+            "(a: 'x' | \"y\") => 1",
+            "(a: unknown, b?: { c: Map<string, 1> }) => a is string",
+        ] {
             assert!(is_function_type(good), "{good}");
         }
         for bad in [
@@ -79,6 +66,20 @@ mod tests {
             "(a: Foo) => void",
             "typeof import('fs')",
             "() => import('fs').Stats",
+            "(a) => void",
+            "({a}) => void",
+            "(a: number = 1) => void",
+            "(a?: number, b: string) => void",
+            "(a: number, a: string) => void",
+            "(a: Array) => void",
+            "(a: Map<string>) => void",
+            "(...a: number) => void",
+            "(a: {a: 1, a: 2}) => void",
+            "() => this",
+            "(a: number) => b is string",
+            "(a: infer U) => void",
+            "(a: unique symbol) => void",
+            "(a: ?number) => void",
             "() => void } declare module 'x' {",
         ] {
             assert!(!is_function_type(bad), "{bad}");

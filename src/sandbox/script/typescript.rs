@@ -4,10 +4,11 @@
 //! (an enum, a namespace with values, a parameter property) is refused with the way out.
 
 use oxc_ast::ast::{
-    AccessorPropertyType, ArrowFunctionExpression, Class, ClassElement, ClassType, Declaration, ExportDefaultDeclarationKind, Expression,
-    FormalParameter, Function, FunctionType, MethodDefinitionType, Program, PropertyDefinitionType, PropertyKey, Statement, TSAsExpression,
-    TSClassImplements, TSModuleDeclaration, TSModuleDeclarationBody, TSNonNullExpression, TSSatisfiesExpression, TSThisParameter,
-    TSTypeAnnotation, TSTypeAssertion, TSTypeParameterDeclaration, TSTypeParameterInstantiation, VariableDeclarator,
+    AccessorPropertyType, ArrowFunctionExpression, Class, ClassElement, ClassType, Declaration, ExportDefaultDeclaration,
+    ExportDefaultDeclarationKind, Expression, ExpressionStatement, FormalParameter, Function, FunctionType, MethodDefinitionType, Program,
+    PropertyDefinitionType, PropertyKey, Statement, TSAsExpression, TSClassImplements, TSModuleDeclaration, TSModuleDeclarationBody,
+    TSNonNullExpression, TSSatisfiesExpression, TSThisParameter, TSTypeAnnotation, TSTypeAssertion, TSTypeParameterDeclaration,
+    TSTypeParameterInstantiation, VariableDeclarator,
 };
 use oxc_ast_visit::{Visit, walk};
 use oxc_semantic::{ScopeFlags, Scoping, SemanticBuilder};
@@ -34,7 +35,7 @@ const TYPE_ASSERTION: &str = "this type assertion cannot be taken out where it s
 /// The program's JavaScript, or what it has that is none.
 pub(super) fn without_types<'a>(code: &'a str, program: &Program<'a>) -> Result<String, Vec<Unsupported>> {
     let semantic = SemanticBuilder::new().build(program).semantic;
-    let mut eraser = Eraser { code, edits: Edits::new(code), scoping: semantic.scoping(), unsupported: Vec::new() };
+    let mut eraser = Eraser { code, edits: Edits::new(code), scoping: semantic.scoping(), statement: None, unsupported: Vec::new() };
     eraser.visit_program(program);
     if eraser.unsupported.is_empty() { Ok(eraser.edits.apply()) } else { Err(eraser.unsupported) }
 }
@@ -43,6 +44,8 @@ pub(super) struct Eraser<'a, 's> {
     pub(super) code: &'a str,
     pub(super) edits: Edits<'a>,
     pub(super) scoping: &'s Scoping,
+    /// Where the innermost statement, or arrow function's body, begins that is an expression.
+    statement: Option<u32>,
     unsupported: Vec<Unsupported>,
 }
 
@@ -248,6 +251,16 @@ impl<'a> Visit<'a> for Eraser<'a, '_> {
         }
     }
 
+    fn visit_expression_statement(&mut self, statement: &ExpressionStatement<'a>) {
+        self.statement = Some(statement.span.start);
+        walk::walk_expression_statement(self, statement);
+    }
+
+    fn visit_export_default_declaration(&mut self, export: &ExportDefaultDeclaration<'a>) {
+        self.statement = Some(export.declaration.span().start);
+        walk::walk_export_default_declaration(self, export);
+    }
+
     fn visit_ts_type_annotation(&mut self, annotation: &TSTypeAnnotation<'a>) {
         self.blank(annotation.span);
     }
@@ -368,7 +381,8 @@ impl<'a> Visit<'a> for Eraser<'a, '_> {
 
     fn visit_ts_type_assertion(&mut self, assertion: &TSTypeAssertion<'a>) {
         let (start, end) = (assertion.span.start as usize, assertion.expression.span().start as usize);
-        if self.has_line_end(start, end) || needs_brackets(&assertion.expression) {
+        let begins = self.statement == Some(assertion.span.start);
+        if self.has_line_end(start, end) || begins && needs_brackets(&assertion.expression) {
             self.refuse(assertion.span, TYPE_ASSERTION);
         } else {
             self.edits.blank(start, end);

@@ -81,7 +81,7 @@ fn a_handler_is_found_by_the_rule_of_the_run() {
         "const f = () => 1; export { f as handler }",
         "class handler {}",
         "const f = 1; export { f as default }",
-        "export * from 'host:math'",
+        "export * from 'io'",
         "export { add as handler } from 'host:math'",
         "export default make()",
         "if (true) { var handler = () => 1 }",
@@ -132,4 +132,10 @@ fn all_problems_come_in_order_of_place_and_a_hundred_at_most() {
     let kinds: Vec<_> = found(code).into_iter().map(|(kind, _)| kind).collect();
     assert_eq!(kinds, [UnknownFunction, UnknownModule, UnknownFunction]);
     assert_eq!(found(&"import 'host:b';\n".repeat(500)).len(), 100);
+}
+
+#[test]
+fn all_exports_of_a_module_are_a_handler_only_if_it_has_one() {
+    assert_eq!(check("export * from 'host:math'", &modules())[0].kind, NoHandler);
+    assert_eq!(check("export * from 'io'", &modules()), []);
 }

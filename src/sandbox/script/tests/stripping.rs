@@ -30,7 +30,6 @@ fn javascript_comes_back_as_it_is() {
         "type = 5\nlet x = (a < b) > (c)",
         "let a, b, c; f(a < b, c > (a)); f(a < 1, b > (a)); a > (b); a >> (b)",
         "export const handler = async ({ a }) => a ?? `${a}`",
-        "#!/bin/sh\nlet as = 1",
         "let a; let a",
     ] {
         assert!(matches!(to_javascript(code), Ok(Cow::Borrowed(same)) if same == code), "{code}");
@@ -68,12 +67,28 @@ fn type_arguments_go_where_javascript_would_read_comparisons() {
 }
 
 #[test]
+fn a_line_for_a_shell_goes() {
+    assert_becomes(&[("#!/bin/sh\nlet as = 1", "\nlet as = 1"), ("#!x\nlet a: b", "\nlet a ")]);
+}
+
+#[test]
+fn what_the_engine_does_not_have_is_refused_with_the_way_out() {
+    for code in ["@d class A {}", "class A { @d x() {} }", "class A { accessor x = 1 }", "class A { accessor x: number = 1 }"] {
+        let problems = check(code, &[]);
+        assert_eq!(problems[0].kind, ProblemKind::Unsupported, "{code}");
+        assert!(problems[0].message.contains("instead"));
+    }
+    assert!(to_javascript("const accessor = '@d'").is_ok());
+}
+
+#[test]
 fn casts_go() {
     assert_becomes(&[
         ("const x = 1 as any as T;", "const x = 1 ;"),
         ("(x as any).y satisfies T", "(x ).y "),
         ("let y = x!.a![0]!", "let y = x .a [0] "),
         ("let a = <any>b", "let a = b"),
+        ("const x = <any>{a: 1}; f(<A><B>{}, <T>function () {})", "const x = {a: 1}; f( {}, function () {})"),
         ("let c = [1] as const", "let c = [1] "),
     ]);
 }

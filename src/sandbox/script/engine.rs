@@ -1,0 +1,50 @@
+//! What is valid in the languages, and the guest's engine does not have.
+
+use oxc_ast::ast::{AccessorProperty, AccessorPropertyType, Decorator, Program};
+use oxc_ast_visit::{Visit, walk};
+use oxc_span::Span;
+
+use super::edits::{Edits, is_line_end};
+use super::typescript::Unsupported;
+
+const DECORATOR: &str = "the engine has no decorators: call the function on the class or the method instead";
+const ACCESSOR: &str = "the engine has no accessor fields: write a field, or a getter and a setter, instead of accessor";
+
+/// Decorators, and fields that are accessors.
+pub(super) fn unknown_to_the_engine(code: &str, program: &Program<'_>) -> Vec<Unsupported> {
+    let mut finder = Finder(Vec::new());
+    if code.contains('@') || code.contains("accessor") {
+        finder.visit_program(program);
+    }
+    finder.0
+}
+
+struct Finder(Vec<Unsupported>);
+
+impl Finder {
+    fn refuse(&mut self, span: Span, message: &str) {
+        self.0.push(Unsupported { start: span.start as usize, end: span.end as usize, message: message.to_owned() });
+    }
+}
+
+impl<'a> Visit<'a> for Finder {
+    fn visit_decorator(&mut self, decorator: &Decorator<'a>) {
+        self.refuse(decorator.span, DECORATOR);
+    }
+
+    fn visit_accessor_property(&mut self, accessor: &AccessorProperty<'a>) {
+        if accessor.r#type == AccessorPropertyType::AccessorProperty {
+            self.refuse(accessor.span, ACCESSOR);
+        }
+        walk::walk_accessor_property(self, accessor);
+    }
+}
+
+/// The code without a first line such as `#!/usr/bin/env node`: in a run, other code stands before it.
+pub(super) fn without_hashbang(code: &str) -> Option<String> {
+    code.starts_with("#!").then(|| {
+        let mut edits = Edits::new(code);
+        edits.blank(0, code.find(is_line_end).unwrap_or(code.len()));
+        edits.apply()
+    })
+}
