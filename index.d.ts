@@ -360,61 +360,6 @@ export interface CompleteOptions extends CallOptions {
   context?: Record<string, string>
 }
 
-/** A resource, or a template of resources, that may be read. */
-export interface ResourceEntry {
-  server: string
-  /** The server's own, for `readResource` and `read`. */
-  uri?: string
-  /** In the place of `uri`: what follows it may be read. */
-  uriTemplate?: string
-  name: string
-  title?: string
-  description?: string
-  mimeType?: string
-}
-
-/** What was read. */
-export interface ReadResult {
-  contents: ResourceContents[]
-  meta?: unknown
-}
-
-/** A content of a resource: `text`, or `blob` in base64. */
-export interface ResourceContents {
-  uri: string
-  mimeType?: string
-  text?: string
-  blob?: string
-}
-
-/** A prompt that may be filled in. */
-export interface PromptEntry {
-  server: string
-  /** The server's own, for `getPrompt` and `prompt`. */
-  name: string
-  title?: string
-  description?: string
-  arguments: PromptArgument[]
-}
-
-/** A prompt that was filled in. */
-export interface PromptResult {
-  description?: string
-  messages: { role: string; content: unknown }[]
-  meta?: unknown
-}
-
-/** What is completed: an argument of a prompt, or a variable of a template (`uri` is the template's text). */
-export type CompletionReference = { type: 'ref/prompt'; name: string } | { type: 'ref/resource'; uri: string }
-
-/** What an argument could be: at most 100 values. */
-export interface Completion {
-  values: string[]
-  total?: number
-  hasMore?: boolean
-  meta?: unknown
-}
-
 /** A run's result. A rejection carries `logs`, `warnings` and `stats` as well. */
 export interface RunResult {
   /** What the handler returned; `null` for `undefined`. */
@@ -474,6 +419,85 @@ export interface ServerStatus {
   /** Those of them that the server has changed or taken away since they were approved: calls of them fail. */
   quarantined: string[]
   lastError?: { code: string; message: string }
+}
+
+/** What `Gateway.test` found. */
+export interface ConnectionReport {
+  server: string
+  /** From the start of the process to its list of tools, in milliseconds. */
+  connectMs: number
+  /** The protocol version that was negotiated. */
+  era: string
+  serverName: string
+  serverVersion: string
+  tools: string[]
+  /** Names in filters that the server does not have. */
+  warnings: string[]
+}
+
+/** `await using gateway = await Gateway.open()`. */
+export interface Gateway {
+  [Symbol.asyncDispose](): Promise<void>
+}
+
+/** `await using sandbox = await gateway.sandbox()`. */
+export interface Sandbox {
+  [Symbol.asyncDispose](): Promise<void>
+}
+
+/** A resource, or a template of resources, that may be read. */
+export interface ResourceEntry {
+  server: string
+  /** The server's own, for `readResource` and `read`. */
+  uri?: string
+  /** In the place of `uri`: what follows it may be read. */
+  uriTemplate?: string
+  name: string
+  title?: string
+  description?: string
+  mimeType?: string
+}
+
+/** What was read. */
+export interface ReadResult {
+  contents: ResourceContents[]
+  meta?: unknown
+}
+
+/** A content of a resource: `text`, or `blob` in base64. */
+export interface ResourceContents {
+  uri: string
+  mimeType?: string
+  text?: string
+  blob?: string
+}
+
+/** A prompt that may be filled in. */
+export interface PromptEntry {
+  server: string
+  /** The server's own, for `getPrompt` and `prompt`. */
+  name: string
+  title?: string
+  description?: string
+  arguments: PromptArgument[]
+}
+
+/** A prompt that was filled in. */
+export interface PromptResult {
+  description?: string
+  messages: { role: string; content: unknown }[]
+  meta?: unknown
+}
+
+/** What is completed: an argument of a prompt, or a variable of a template (`uri` is the template's text). */
+export type CompletionReference = { type: 'ref/prompt'; name: string } | { type: 'ref/resource'; uri: string }
+
+/** What an argument could be: at most 100 values. */
+export interface Completion {
+  values: string[]
+  total?: number
+  hasMore?: boolean
+  meta?: unknown
 }
 
 /** What a person must see before yes: at stage `command` nothing has been started. */
@@ -631,30 +655,6 @@ export interface PromptArgument {
   title?: string
   description?: string
   required?: boolean
-}
-
-/** What `Gateway.test` found. */
-export interface ConnectionReport {
-  server: string
-  /** From the start of the process to its list of tools, in milliseconds. */
-  connectMs: number
-  /** The protocol version that was negotiated. */
-  era: string
-  serverName: string
-  serverVersion: string
-  tools: string[]
-  /** Names in filters that the server does not have. */
-  warnings: string[]
-}
-
-/** `await using gateway = await Gateway.open()`. */
-export interface Gateway {
-  [Symbol.asyncDispose](): Promise<void>
-}
-
-/** `await using sandbox = await gateway.sandbox()`. */
-export interface Sandbox {
-  [Symbol.asyncDispose](): Promise<void>
 }
 
 /** Where a module comes from: an MCP server, `hostModule`, or the package itself (`host:mcp`). */

@@ -1,0 +1,156 @@
+/** What a person must see before yes: at stage `command` nothing has been started. */
+export type ApprovalRequest = CommandRequest | ManifestRequest
+
+/** Stage 1: what would run. */
+export interface CommandRequest {
+  stage: 'command'
+  server: string
+  approved: boolean
+  /** What `approve(server, digest)` says yes to. */
+  digest: string
+  /** Why what was approved before no longer holds. */
+  lapsed?: string
+  command?: string
+  /** Verbatim. */
+  args?: string[]
+  /** As the config writes it. */
+  cwd?: string
+  /** The program that the command names now, and its content's SHA-256; missing where there is none. */
+  executable?: { path: string; sha256: string }
+  envFile?: string
+  /** Without user, password and query. */
+  url?: string
+  /** `NAME=value`, the value masked: at most four characters of it, never more than a quarter. `${VAR}` stays. */
+  environment: string[]
+  /** As `environment`. */
+  headers: string[]
+  /** How tokens are got for the server: `name=value`, the secret ones masked. Missing where the config says nothing of it. */
+  oauth?: string[]
+  confirm: 'never' | 'writes' | 'always'
+  allowTools?: string[]
+  denyTools: string[]
+  /** URIs, exact or with `*` at their end. */
+  allowResources?: string[]
+  denyResources: string[]
+  allowPrompts?: string[]
+  denyPrompts: string[]
+  /** `http://` to more than this machine. */
+  allowInsecureHttp: boolean
+  /** Folders that the server is told of when it asks for roots; it may take them for all that it may touch. */
+  roots: string[]
+  pinExecutable: boolean
+  pinValues: boolean
+  warning: string
+}
+
+/** Stage 2: what a model would read and call. */
+export interface ManifestRequest {
+  stage: 'manifest'
+  server: string
+  approved: boolean
+  digest: string
+  serverName: string
+  serverVersion: string
+  protocolVersion: string
+  instructions?: string
+  tools: ToolSummary[]
+  /** What may be read, and what was let through by the config's filters of it. */
+  resources: ResourceSummary[]
+  /** All URIs that follow one of these may be read, where the filters let them through. */
+  resourceTemplates: ResourceTemplateSummary[]
+  prompts: PromptSummary[]
+  /** What looks like an attempt to talk to the model rather than to describe a tool. */
+  findings: Finding[]
+  /** Names in filters (`allowTools`, `denyResources`, …) that the server does not have. */
+  warnings: string[]
+  /** What differs from what was approved before, if anything was: raw names, and field by field in those that changed. */
+  changes?: ManifestChanges
+}
+
+/** What differs from what was approved before: tools, and other kinds where they differ. */
+export interface ManifestChanges extends Changes {
+  resources?: Changes
+  resourceTemplates?: Changes
+  prompts?: Changes
+  /** Each names what it is of: a tool or prompt by its name, a resource by its URI, a template by its text. */
+  differences: {
+    tool?: string
+    resource?: string
+    resourceTemplate?: string
+    prompt?: string
+    field: string
+    before?: unknown
+    after?: unknown
+  }[]
+}
+
+/** What the audit for prompt injection found in a server's texts. A finding is a reason to look, not a verdict. */
+export interface Finding {
+  /** The rule's stable name. */
+  rule: string
+  severity: 'low' | 'medium' | 'high'
+  reason: string
+  /** The tool, resource (or template) or prompt that it is of; none: what the server says of itself. */
+  tool?: string
+  /** Its URI, or the template's text. */
+  resource?: string
+  prompt?: string
+  /** `description`, for example, or `inputSchema.properties.path.description`. */
+  field: string
+  excerpt: string
+}
+
+/** A tool, as a person is shown it. */
+export interface ToolSummary {
+  /** The raw name. */
+  name: string
+  /** What agent code writes. */
+  identifier: string
+  /** Of this tool alone: it tells whether the tool has changed. */
+  digest: string
+  title?: string
+  description?: string
+  inputSchema: unknown
+  outputSchema?: unknown
+  annotations?: unknown
+}
+
+/** A resource, as a person is shown it. Its content is read when it is asked for. */
+export interface ResourceSummary {
+  uri: string
+  /** Of this entry alone, not of the content. */
+  digest: string
+  name: string
+  title?: string
+  description?: string
+  mimeType?: string
+}
+
+/** A template of resources, as a person is shown it. */
+export interface ResourceTemplateSummary {
+  uriTemplate: string
+  digest: string
+  /** Whether its form is known here. Otherwise nothing can be read by it. */
+  usable: boolean
+  name: string
+  title?: string
+  description?: string
+  mimeType?: string
+}
+
+/** A prompt, as a person is shown it. */
+export interface PromptSummary {
+  name: string
+  digest: string
+  title?: string
+  description?: string
+  arguments: PromptArgument[]
+}
+
+/** What a prompt is filled in with. */
+export interface PromptArgument {
+  name: string
+  title?: string
+  description?: string
+  required?: boolean
+}
