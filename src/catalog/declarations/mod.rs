@@ -61,7 +61,7 @@ pub struct DeclarationStyle {
 }
 
 const INDENT: &str = "  ";
-const TOOL_ERROR: &str = "  /** A call that failed; `code` unless the tool itself said so. */
+const TOOL_ERROR: &str = "  /** A failed call; `code` unless the tool itself said so. */
   export interface ToolError { error: string; code?: string }
 ";
 /// The bridge lets such a result through, with a warning or without.
