@@ -74,6 +74,12 @@ class Family {
 function main(seconds, ignored, command) {
   let family // once the time is up
   const terminal = [0, 1, 2].some((stream) => isatty(stream))
+  // Before the command is there: it may be up, and somebody may end it, before the call that started it has come back.
+  for (const signal of FORWARDED) {
+    process.on(signal, () => {
+      if (!(terminal && TYPED.includes(signal)) && !ignored.includes(signal.slice(3))) child.kill(signal)
+    })
+  }
   // Node resets every signal for what it starts.
   const [file, ...args] = ignored.length > 0 ? ['env', ...ignored.map((name) => `--ignore-signal=${name}`), '--', ...command] : command
   const child = spawn(file, args, { stdio: 'inherit' })
@@ -85,11 +91,6 @@ function main(seconds, ignored, command) {
     family?.kill()
     process.exit(family ? TIMED_OUT : (code ?? 128 + constants.signals[signal]))
   })
-  for (const signal of FORWARDED) {
-    process.on(signal, () => {
-      if (!(terminal && TYPED.includes(signal)) && !ignored.includes(signal.slice(3))) child.kill(signal)
-    })
-  }
   const timeUp = () => {
     family = new Family(child.pid)
     family.grow()
