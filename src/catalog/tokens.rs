@@ -12,7 +12,7 @@
 ///
 /// assert_eq!(estimate_tokens(""), 0);
 /// assert_eq!(estimate_tokens("Reads a file."), 4);
-/// assert_eq!(estimate_tokens("getForecast({ days: 3 })"), 9);
+/// assert_eq!(estimate_tokens("getForecast({ days: 3 })"), 8);
 /// ```
 #[must_use]
 pub fn estimate_tokens(text: &str) -> usize {

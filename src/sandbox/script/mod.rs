@@ -4,6 +4,7 @@
 //! The code is written by a model. It is looked at within bounds: code that nests so deeply that a parser could run out of stack is
 //! not looked at here; the engine inside the VM then judges it.
 
+mod bounds;
 mod check;
 mod edits;
 mod engine;
@@ -12,7 +13,6 @@ mod handler;
 mod members;
 mod modules;
 mod names;
-mod nesting;
 mod parse;
 mod place;
 mod signature;
@@ -21,7 +21,6 @@ mod syntax;
 mod type_arguments;
 mod typescript;
 mod uses;
-mod words;
 
 use std::borrow::Cow;
 
@@ -37,9 +36,9 @@ pub(super) use syntax::declares_require;
 use syntax::locate;
 
 use crate::error::{Error, Result};
+use bounds::within_bounds;
 use engine::{unknown_to_the_engine, without_hashbang};
-use nesting::Nesting;
-use parse::{Language, Reading, length, offset, read, read_as, with_stack};
+use parse::{Language, Reading, length, offset, read, read_as};
 use place::{Lines, shown};
 use typescript::{Unsupported, without_types};
 
@@ -202,11 +201,10 @@ pub fn to_javascript(code: &str) -> Result<Cow<'_, str>> {
 /// The code as JavaScript, or all that keeps it from being read as such. `None` for code that is not looked at: it nests too deeply,
 /// or its types would take too long to read.
 fn javascript(code: &str) -> std::result::Result<Option<Cow<'_, str>>, Vec<Finding>> {
-    let look = |nesting: &Nesting| {
-        let allocator = Allocator::default();
-        let Some(Reading { language, program, errors }) = read(&allocator, code, nesting) else { return Ok(None) };
+    let look = |allocator: &Allocator| {
+        let Reading { language, program, errors } = read(allocator, code);
         if !errors.is_empty() {
-            let in_javascript = read_as(&allocator, code, Language::JavaScript).errors;
+            let in_javascript = read_as(allocator, code, Language::JavaScript).errors;
             let jsx = jsx(code, &in_javascript);
             return Err(jsx.map_or_else(|| errors.iter().map(Finding::of_diagnostic).collect(), |found| vec![found]));
         }
@@ -220,7 +218,7 @@ fn javascript(code: &str) -> std::result::Result<Option<Cow<'_, str>>, Vec<Findi
         let output = output.map_err(|unsupported| unsupported.into_iter().map(finding).collect::<Vec<_>>())?;
         Ok(Some(without_hashbang(&output).map_or(output, Cow::Owned)))
     };
-    with_stack(code, look).unwrap_or(Ok(None))
+    within_bounds(code, look).unwrap_or(Ok(None))
 }
 
 /// Where code that parses as neither language breaks off at what looks like JSX. A parse as JSX would tell more, but could not be

@@ -154,12 +154,36 @@ fn deep_code_is_judged_by_the_engine_alone() {
 
 #[test]
 fn long_typescript_loses_its_types() {
-    let flat = "function f(a: number, b?: string): number { return a }\n".repeat(4_000);
-    let text = format!("const t = \"{}\"; const s: string = t", "(a) => [b] { c = d; ".repeat(5_000));
+    let flat = "function f(a: number, b?: string): number { return a }\n".repeat(2_000);
+    let text = format!("const t = \"{}\"; const s: string = t", "(a) => [b] { c = d; ".repeat(3_000));
     let divided = format!("const half = counts.get(w)! / total;\n{}", "out.push(Math.round(i)); let j: T = i++ / 2\n".repeat(100));
     let compared = "const a: boolean = b < c\n".repeat(200);
     for code in [flat, text, divided, compared, format!("const x: T[] = [{}]", "a < b, ".repeat(97))] {
         assert!(matches!(to_javascript(&code), Ok(Cow::Owned(_))), "{}", &code[..40]);
+    }
+}
+
+#[test]
+fn nothing_hides_what_nests() {
+    for unit in ["!", "- ", "await ", "a=>", "(", "a<", "A<B<(a=", "(a="] {
+        let deep = unit.repeat(900_000 / unit.len());
+        for code in [
+            format!("let q = (x as A<B> / {deep}y / 1);"),
+            format!("let q = x as A<B>\n / {deep}y / 1;"),
+            format!("let q = {{}} / {deep}y / 1;"),
+            format!("\\u0069f (a) /\"/.x; q = {deep}y; z = \"x\""),
+        ] {
+            assert!(matches!(javascript(&code), Ok(None)), "{}", &code[..40]);
+            // As deep as it is looked at.
+            look_at(&code.replace(&deep, &unit.repeat(10_000)));
+        }
+    }
+}
+
+#[test]
+fn readings_without_end_are_given_up() {
+    for code in ["type T = ".to_owned() + &"A<B<(a=".repeat(40), "x = ".to_owned() + &"(a=".repeat(2_000)] {
+        assert!(matches!(javascript(&code), Ok(None)), "{}", &code[..40]);
     }
 }
 

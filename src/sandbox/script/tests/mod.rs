@@ -1,7 +1,6 @@
 mod hostile;
 mod imports;
 mod members;
-mod nesting;
 mod run_errors;
 mod stripping;
 

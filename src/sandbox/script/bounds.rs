@@ -1,0 +1,213 @@
+//! Bounds of a look at code that somebody else wrote. The parser recurses, and where it cannot tell a bracket's meaning it tries one
+//! reading after the other, each with a tree of its own: inside each other, these tries cost a power of the depth.
+//!
+//! So it gets a stack that is enough for whatever the code could nest, or does not begin; and a tree's memory that is enough for any
+//! code that people write, and where that is used up, it ends. Neither bound depends on where strings, comments and regular expressions
+//! end, which only a parser can say.
+
+use std::alloc::{Layout, alloc, handle_alloc_error};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr::NonNull;
+use std::thread;
+
+use oxc_allocator::Allocator;
+
+/// Nesting that any thread has stack for.
+const NESTING_IN_PLACE: usize = 48;
+/// What a level of nesting may take of the stack, in the parser or in a visitor of its tree; measured, with room to spare.
+const STACK_PER_LEVEL: usize = if cfg!(debug_assertions) { 24 * 1024 } else { 6 * 1024 };
+/// What a thread needs before the first level.
+const STACK_AT_LEAST: usize = 512 * 1024;
+/// Code that may nest more deeply is not looked at: 192 MiB of stack in a release build, of which only code that does nest so deeply
+/// touches all. About 130 KB of code as people write it.
+const MAX_LEVELS: usize = 32 * 1024;
+
+/// Memory for the trees of a look, and more for each byte of the code: only what is used of it costs anything.
+const ARENA_AT_LEAST: usize = 32 << 20;
+const ARENA_PER_BYTE: usize = 64;
+
+/// Runs `look` with stack and memory for its trees. `None` for code that may nest too deeply for any stack, or whose trees take more
+/// memory than code has any use for.
+pub(super) fn within_bounds<T: Send>(code: &str, look: impl FnOnce(&Allocator) -> T + Send) -> Option<T> {
+    let levels = level_bound(code);
+    if levels > MAX_LEVELS {
+        return None;
+    }
+    // An arena that is full panics, as does a parser with a defect: it has not looked at the code, and what does not need it goes on.
+    let look = || catch_unwind(AssertUnwindSafe(|| look(&arena(ARENA_AT_LEAST + code.len() * ARENA_PER_BYTE)))).ok();
+    if levels <= NESTING_IN_PLACE {
+        return look();
+    }
+    let size = STACK_AT_LEAST + levels * STACK_PER_LEVEL;
+    thread::scope(|scope| {
+        let builder = thread::Builder::new().name("hyperlight-mcp-script".to_owned()).stack_size(size);
+        builder.spawn_scoped(scope, look).ok()?.join().ok()?
+    })
+}
+
+/// Memory for trees that does not grow.
+fn arena(size: usize) -> Allocator {
+    const ALIGN: usize = Allocator::RAW_MIN_ALIGN;
+    let layout = Layout::from_size_align(size.next_multiple_of(ALIGN).max(Allocator::RAW_MIN_SIZE), ALIGN);
+    let layout = layout.expect("a size that is far from the end of the address space");
+    // SAFETY: the layout's size is not zero: `RAW_MIN_SIZE` is that of a structure with fields.
+    let Some(memory) = NonNull::new(unsafe { alloc(layout) }) else { handle_alloc_error(layout) };
+    // SAFETY: `memory` is one allocation of `layout.size()` bytes by the global allocator, aligned on `RAW_MIN_ALIGN`; the size is a
+    // multiple of that and at least `RAW_MIN_SIZE`. Nothing else has the pointer: the arena owns it, and frees it with a layout of
+    // this size and alignment.
+    unsafe { Allocator::from_raw_parts(memory, layout.size()) }
+}
+
+/// At least as much as any tree of the code is deep: each level takes a token that can have something inside or beside it. Found
+/// without telling code from strings and comments, so that nothing in them can hide a level.
+pub(super) fn level_bound(code: &str) -> usize {
+    let mut count = 0;
+    let mut before = Before::Other;
+    let mut word_start = 0;
+    for (index, character) in code.char_indices() {
+        let is_word = character.is_alphanumeric() || matches!(character, '_' | '$' | '\\' | '#') || !character.is_ascii();
+        if character.is_whitespace() || character == '\u{feff}' {
+            if before == Before::Word {
+                count += usize::from(is_operator(&code[word_start..index]));
+                before = Before::WordAndSpace;
+            }
+        } else if is_word {
+            // Two words beside each other: `typeof typeof x`, `else if`, `new new X`. And what need not be part of a word may be an
+            // error each.
+            count += usize::from(before == Before::WordAndSpace || matches!(character, '\\' | '#'));
+            if before != Before::Word {
+                word_start = index;
+            }
+            before = Before::Word;
+        } else {
+            let word = if before == Before::Word { &code[word_start..index] } else { "" };
+            count += usize::from(is_operator(word)) + usize::from(!matches!(character, ')' | ']' | '}' | ';' | ',' | '"' | '\''));
+            before = Before::Other;
+        }
+    }
+    count
+}
+
+/// Words with something beside them that need not be a word: `else{}`, `typeof(x)`, `a in[]`.
+fn is_operator(word: &str) -> bool {
+    matches!(
+        word,
+        "in" | "instanceof"
+            | "as"
+            | "satisfies"
+            | "else"
+            | "do"
+            | "typeof"
+            | "void"
+            | "delete"
+            | "new"
+            | "await"
+            | "yield"
+            | "try"
+            | "finally"
+    )
+}
+
+#[derive(PartialEq, Eq, Clone, Copy)]
+enum Before {
+    Word,
+    WordAndSpace,
+    Other,
+}
+
+#[cfg(test)]
+mod tests {
+    use oxc_semantic::SemanticBuilder;
+
+    use super::super::parse::read;
+    use super::*;
+
+    fn errors(code: &str) -> Option<usize> {
+        within_bounds(code, |allocator| {
+            let reading = read(allocator, code);
+            let semantic = SemanticBuilder::new().with_check_syntax_error(true).build(&reading.program);
+            reading.errors.len() + semantic.errors.len()
+        })
+    }
+
+    // long: a list, one unit a line.
+    #[test]
+    fn no_nesting_overflows_the_stack() {
+        let units = [
+            "(",
+            "[",
+            "{",
+            "!",
+            "-",
+            "- ",
+            "typeof ",
+            "new ",
+            "await ",
+            "a=",
+            "a=>",
+            "a?",
+            "a?b:",
+            "a**",
+            "if(a)",
+            "else ",
+            "do ",
+            "for(;;)",
+            "a:",
+            "`${",
+            "a.b",
+            ".a",
+            "()",
+            "[0]",
+            "+a",
+            "&&a",
+            "??a",
+            " in\"\"",
+            "class extends ",
+            "function a(){",
+            "()=>{",
+            "({a:",
+            "[a=[",
+            "{a:{",
+            "x as ",
+            "<T>",
+            "A<",
+            "let a:A<",
+            "keyof ",
+            "a extends b?",
+            "type A=(",
+            "import(",
+            "a?.b",
+            "\"\"in",
+            "else{",
+            "if(a);else ",
+            "try{",
+            "switch(a){case ",
+            "a``",
+            "!a!",
+            "T[]",
+            "(a:(",
+        ];
+        for unit in units {
+            for start in ["", "x = ", "type T = ", "x", "if(a);"] {
+                // As deep as it is looked at, and deeper.
+                for times in [8, 24, 30, 46, 92, 1_000, 10_000, 30_000] {
+                    errors(&format!("{start}{}", unit.repeat(times)));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn code_that_nests_too_deeply_is_not_looked_at() {
+        assert_eq!(errors(&"(".repeat(100_000)), None);
+        assert_eq!(errors("const a = 1"), Some(0));
+    }
+
+    #[test]
+    fn the_bound_counts_what_nests_and_little_else() {
+        assert!(level_bound("typeof typeof typeof a") >= 3);
+        assert!(level_bound("a in b in c") >= 2);
+        assert!(level_bound("\"\"in\"\"in\"\"") >= 2);
+        assert!(level_bound(&"const a = await f({ b: [1, 2, 3] });\n".repeat(100)) < 1000);
+    }
+}
