@@ -14,8 +14,10 @@
 //! - [`sandbox`]: the micro-VM; knows nothing of MCP
 //! - [`bridge`]: a server is a host module
 //! - [`gateway`]: the one object an agent holds
+//! - [`agent`]: what an agent gives to its model
 //! - `node`: the classes for Node; the only room that knows napi
 
+pub mod agent;
 pub mod bridge;
 pub mod catalog;
 pub mod client;

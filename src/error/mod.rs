@@ -267,6 +267,18 @@ pub enum Error {
     #[error("the approvals in {} cannot be used: {problem}", .path.display())]
     ApprovalStore { path: PathBuf, problem: String },
 
+    /// More is asked for at once than is done.
+    #[error("there are {limit} {what} already, and no more are taken. Wait for one to end")]
+    Busy { what: &'static str, limit: usize },
+
+    /// The gateway is a plugin that is switched off.
+    #[error("the plugin is off: nothing runs, and no server is connected. Switch it on with its enable()")]
+    PluginOff,
+
+    /// The plugin's manifest is not approved as it is now.
+    #[error("the plugin is not approved: {problem}. Look at its manifest(), then approve(manifest.digest)")]
+    PluginNotApproved { problem: &'static str },
+
     /// The operating system refused something.
     #[error("{what}: {problem}")]
     Io { what: String, problem: String },
@@ -342,6 +354,9 @@ impl Error {
             Self::NameTaken { .. } => "ERR_NAME_TAKEN",
             Self::HostFunction { .. } => "ERR_HOST_FUNCTION",
             Self::ApprovalStore { .. } => "ERR_APPROVAL_STORE",
+            Self::Busy { .. } => "ERR_BUSY",
+            Self::PluginOff => "ERR_PLUGIN_OFF",
+            Self::PluginNotApproved { .. } => "ERR_PLUGIN_NOT_APPROVED",
             Self::Io { .. } => "ERR_IO",
             Self::Internal(_) => "ERR_INTERNAL",
         }

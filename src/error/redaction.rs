@@ -80,7 +80,10 @@ impl Error {
             | Self::Aborted { .. }
             | Self::Closed { .. }
             | Self::GuestMemory { .. }
-            | Self::NameTaken { .. } => self,
+            | Self::NameTaken { .. }
+            | Self::Busy { .. }
+            | Self::PluginOff
+            | Self::PluginNotApproved { .. } => self,
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The one object that an agent holds. It owns the rooms and wires them.
 
+mod agent;
 mod agent_modules;
 mod approval;
 mod callbacks;
@@ -15,8 +16,10 @@ mod learnt;
 mod observer;
 mod offers;
 mod options;
+mod registration;
 mod reload;
 mod sandbox;
+mod switch;
 
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
@@ -26,6 +29,7 @@ use serde_json::{Map, Value as Json};
 use tokio_util::sync::CancellationToken;
 
 pub use crate::client::{Completed, ElicitationAnswer};
+pub use agent::ApprovedServer;
 pub use agent_modules::AgentModule;
 pub use callbacks::{Answer, ApprovalQuestion, AuthorizationQuestion, CallbackChain, Callbacks, ElicitationQuestion, SamplingQuestion};
 pub use catalog::{CodeReport, ServerInfo};
@@ -41,6 +45,7 @@ use self::errands::Watched;
 use self::events::Events;
 use self::learnt::LearntServers;
 use self::observer::{CoreObserver, session};
+use self::switch::Switch;
 use crate::bridge::{ToolCall, ToolErrors, check_arguments_size, tool_result};
 use crate::client::{ConnectionState, Connections, Lease, TokenStore, Watchdog};
 use crate::config::{ServerDefinition, Surroundings};
@@ -140,6 +145,7 @@ impl Gateway {
             surroundings,
             shown: Mutex::default(),
             closed: CancellationToken::new(),
+            switch: Switch::default(),
             redactor: Arc::clone(redactor),
             checks: CheckDefaults::new(options),
             watched: Watched::default(),
@@ -211,6 +217,7 @@ impl Gateway {
     /// `ERR_NO_HYPERVISOR`, `ERR_CLOSED`.
     pub fn sandbox(&self, tool_errors: ToolErrors, callbacks: Option<Arc<dyn Callbacks>>) -> Result<Arc<Sandbox>> {
         self.core.check_open()?;
+        self.check_on()?;
         self.core.sandboxes.boot()?;
         Ok(Arc::new(Sandbox::new(Arc::clone(&self.core), tool_errors, callbacks)))
     }
@@ -317,7 +324,8 @@ impl Gateway {
             name: server.name.clone(),
             state,
             approved: matches!(standing, Standing::Full(_)),
-            enabled: registry.is_enabled(&server.name),
+            // While a plugin is off, what is enabled waits for it to be switched on.
+            enabled: registry.is_enabled(&server.name) && self.check_on().is_ok(),
             source: SOURCE,
             tools: if let Standing::Full(manifest) = &standing { manifest.tool_names() } else { Vec::new() },
             quarantined: registry.quarantined(&server.name),

@@ -12,6 +12,7 @@ use super::callbacks::{CallScope, CallbackChain, Callbacks};
 use super::calls::RunCaller;
 use super::core::Core;
 use super::events::EventListener;
+use super::switch::Period;
 use crate::bridge::{Finding, ServerCalls, ToolErrors};
 use crate::catalog::Catalog;
 use crate::error::{Error, Result};
@@ -83,7 +84,11 @@ impl Sandbox {
             Poll::Ready(guard) => Some(guard),
             Poll::Pending => None,
         };
+        // What is asked for while a plugin is on is not done in another time that it is on.
+        let period = self.core.check_on();
         async move {
+            let Ok(period) = period else { return failed(Error::PluginOff) };
+            let _running = period.runs.token();
             let stop = options.stop.clone();
             let turn = async {
                 match taken {
@@ -94,9 +99,10 @@ impl Sandbox {
             tokio::select! {
                 biased;
                 () = this.closed.cancelled() => failed(Error::Closed { what: "sandbox" }),
+                () = period.ended.cancelled() => failed(Error::PluginOff),
                 () = stop.stopped() => failed(stop.error("run", 0)),
                 guard = turn => {
-                    let report = this.run_now(code, options, &stop).await;
+                    let report = this.run_now(code, options, &stop, &period).await;
                     drop(guard);
                     report
                 }
@@ -104,7 +110,7 @@ impl Sandbox {
         }
     }
 
-    async fn run_now(&self, code: String, options: RunOptions, stop: &Stop) -> RunReport {
+    async fn run_now(&self, code: String, options: RunOptions, stop: &Stop, period: &Period) -> RunReport {
         let scope = Arc::new(CallScope::new(self.callbacks.within(options.callbacks), options.run_id, options.on_event));
         let host = match self.prepare(options.tool_errors, &scope) {
             Ok(host) => Arc::new(host),
@@ -129,7 +135,7 @@ impl Sandbox {
         if let Err(error) = thread {
             return failed(Error::io("a thread for the run", &error));
         }
-        let mut outcome = self.outcome(receiver, stop).await;
+        let mut outcome = self.outcome(receiver, stop, period).await;
         let redact = |text: &str| self.core.redactor.redact(text).into_owned();
         outcome.value = outcome.value.map_err(|error| self.core.redacted(error));
         outcome.logs.iter_mut().for_each(|entry| entry.text = redact(&entry.text));
@@ -151,12 +157,16 @@ impl Sandbox {
         drop(self.turn.lock().await);
     }
 
-    async fn outcome(&self, receiver: tokio::sync::oneshot::Receiver<RunOutcome>, stop: &Stop) -> RunOutcome {
+    async fn outcome(&self, receiver: tokio::sync::oneshot::Receiver<RunOutcome>, stop: &Stop, period: &Period) -> RunOutcome {
         let mut receiver = receiver;
         let outcome = tokio::select! {
             outcome = &mut receiver => outcome,
             () = self.closed.cancelled() => {
                 stop.stop(StopReason::Closed);
+                receiver.await
+            }
+            () = period.ended.cancelled() => {
+                stop.stop(StopReason::SwitchedOff);
                 receiver.await
             }
         };

@@ -33,7 +33,7 @@ const WATCHDOG: &str = "hyperlight-mcp-watchdog";
 pub struct Gateway {
     pub(super) core: Core,
     pub(super) inner: crate::gateway::Gateway,
-    events: Option<EventSink>,
+    pub(super) events: Option<EventSink>,
 }
 
 #[napi]

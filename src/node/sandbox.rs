@@ -16,6 +16,7 @@ use super::host_module::{JavaScriptModule, blobs};
 use super::reply::{Reply, method, promise};
 use super::runtime::Core;
 use super::{glue, options};
+use crate::agent::RunSetup;
 use crate::error::Error;
 use crate::gateway::{EventListener, RunOptions, RunReport};
 use crate::sandbox::{LogEntry, LogListener, Stop, StopReason, Wire};
@@ -36,8 +37,8 @@ static RUNS: AtomicU64 = AtomicU64::new(1);
 #[napi]
 pub struct Sandbox {
     core: Core,
-    inner: Arc<crate::gateway::Sandbox>,
-    events: Option<EventSink>,
+    pub(super) inner: Arc<crate::gateway::Sandbox>,
+    pub(super) events: Option<EventSink>,
 }
 
 impl Sandbox {
@@ -174,6 +175,19 @@ fn reply(report: RunReport) -> Reply {
         Ok(value) => Reply::with_guest_value(value, &fields),
         Err(error) => Reply::failure(&error, fields),
     }
+}
+
+/// Gives runs that are started elsewhere a number, and their listeners.
+pub(super) fn run_setup(events: Option<EventSink>) -> RunSetup {
+    Arc::new(move |options| {
+        let run = RUNS.fetch_add(1, Ordering::Relaxed);
+        RunOptions {
+            run_id: Some(run),
+            on_event: events.clone().map(event_listener),
+            on_log: events.clone().map(|events| log_listener(events, run)),
+            ..options
+        }
+    })
 }
 
 /// The listener behind a sink of the glue, where one was given.

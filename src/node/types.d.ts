@@ -50,6 +50,7 @@ export type GatewayEvent =
   | LogEvent
   | WarningEvent
   | ApprovalsDamagedEvent
+  | ApprovalProposedEvent
   | ExecutableChangedEvent
   | ToolsChangedEvent
   | ProgressEvent
