@@ -10,7 +10,7 @@ use crate::nearest::nearest;
 pub(super) const METHOD: &str = "Gateway.agentTools";
 /// What one answer may take, in tokens.
 const DEFAULT_RESULT_TOKENS: usize = 8_000;
-const LEAST_RESULT_TOKENS: usize = 100;
+pub(super) const LEAST_RESULT_TOKENS: usize = 100;
 /// Runs that are under way or wait for their turn.
 const DEFAULT_PENDING_RUNS: usize = 8;
 const MOST_PENDING_RUNS: usize = 1_000;

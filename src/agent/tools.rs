@@ -9,7 +9,7 @@ use tokio::sync::{OnceCell, Semaphore, SemaphorePermit};
 use super::advice::{advise, failure, wrong_code};
 use super::arguments::{Given, read};
 use super::definitions::{Tool, ToolDefinition};
-use super::options::{AgentOptions, METHOD};
+use super::options::{AgentOptions, LEAST_RESULT_TOKENS, METHOD};
 use super::seam::{fit_json, run_for_model};
 use super::servers;
 use crate::bridge::{ToolErrors, ToolQuery};
@@ -19,7 +19,7 @@ use crate::sandbox::{Stop, Value};
 
 /// Calls of tools that run no code, at once.
 const MAX_CALLS: usize = 16;
-/// What the marks and the hint around a cut answer may take.
+/// What a hint in the answer of a run may take.
 const MARGIN_TOKENS: usize = 40;
 
 /// The tools of one model, on one gateway and one sandbox. Its runs queue there, as many as the options say.
@@ -155,7 +155,7 @@ impl AgentTools {
             None => options,
         };
         let sandbox = self.sandbox().await?;
-        let budget = self.max_result_tokens.saturating_sub(MARGIN_TOKENS);
+        let budget = self.max_result_tokens.saturating_sub(MARGIN_TOKENS).max(LEAST_RESULT_TOKENS);
         let mut run = run_for_model(&sandbox, code, options, budget).await;
         if let Some(error @ Error::Aborted { .. }) = run.error {
             return Err(error);

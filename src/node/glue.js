@@ -291,14 +291,14 @@
 
   /** Options of the tools of a model: plain data as JSON, and the sandbox apart. */
   function toolOptions(options, method) {
-    if (options !== undefined && (typeof options !== "object" || options === null)) throw invalid(method, "options must be an object");
+    if (typeof (options ?? {}) !== "object") throw invalid(method, "options must be an object");
     const { sandbox, ...others } = options ?? {};
     if (sandbox !== undefined && !(sandbox instanceof classes.Sandbox)) throw invalid(method, "sandbox: must be a Sandbox");
     const { data, callbacks, signal, input } = split(others, method);
     for (const key of Object.keys(callbacks)) throw invalid(method, `${key}: unknown option, or a function where a value belongs`);
     if (signal !== undefined) data.signal = true;
     if (input !== undefined) data.input = true;
-    return sandbox === undefined ? [json(data, method)] : [json(data, method), sandbox];
+    return [json(data, method), sandbox];
   }
 
   /** Tools that execute by `start(name, args)`, which gives [native promise, stop]. */
