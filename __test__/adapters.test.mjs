@@ -1,6 +1,6 @@
 // The tools in the forms of others: with their real packages, against a provider that refuses what the real ones refuse.
 import assert from 'node:assert/strict'
-import { spawn } from 'node:child_process'
+import { execFileSync, spawn } from 'node:child_process'
 import { join } from 'node:path'
 import { describe, test } from 'node:test'
 import Anthropic from '@anthropic-ai/sdk'
@@ -43,6 +43,10 @@ function checkAnswers(seen) {
     tools.map(({ name }) => name),
   )
 }
+
+test('what the adapters give is what the packages take, as TypeScript sees it', () => {
+  execFileSync(join(root, 'node_modules/.bin/tsc'), ['-p', join(root, '__test__/types/adapters')], { encoding: 'utf8' })
+})
 
 describe('OpenAI', () => {
   test('Chat Completions: every call of a message is answered', async (t) => {

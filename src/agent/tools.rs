@@ -142,7 +142,7 @@ impl AgentTools {
         let code = given.text("code").unwrap_or_default().to_owned();
         let looked_at = self.check(&code)?;
         if !looked_at.ok {
-            return Ok(self.gateway.shown_to_model(&wrong_code(&looked_at.problems)));
+            return Ok(wrong_code(&looked_at.problems));
         }
         let options = RunOptions {
             input: given.take("input").map(|input| Value::from(input).to_wire()),
