@@ -30,14 +30,17 @@ fn measure(what: &str, value: &Value, budget: usize) {
         times.push(started.elapsed());
     }
     times.sort_unstable();
-    let used = fit(value, budget, Handle::Saved("f5lxx1zz5pnorynqglhzmsp33"))
-        .map_or_else(|| "whole".to_owned(), |fitted| format!("{} %", 100 * estimate_tokens(&fitted.value.into_json().to_string()) / budget));
+    let used = fit(value, budget, Handle::Saved("f5lxx1zz5pnorynqglhzmsp33")).map_or_else(
+        || "whole".to_owned(),
+        |fitted| format!("{} %", 100 * estimate_tokens(&fitted.value.into_json().to_string()) / budget),
+    );
     let milliseconds = |time: Duration| time.as_secs_f64() * 1000.0;
     println!("{what:<28}{budget:>8}  {:>10.2}  {:>10.2}  {used:>8}", milliseconds(times[ROUNDS / 2]), milliseconds(times[ROUNDS - 1]));
 }
 
 fn rows(bytes: usize) -> Value {
-    let row = |id: usize| json!({ "id": id, "name": format!("row {id}"), "tags": ["new", "sold"], "note": "as it was ordered, with a bow" });
+    let row =
+        |id: usize| json!({ "id": id, "name": format!("row {id}"), "tags": ["new", "sold"], "note": "as it was ordered, with a bow" });
     let size = row(1_000).to_string().len() + 1;
     Value::List((0..bytes / size).map(|id| Value::from(row(id))).collect())
 }

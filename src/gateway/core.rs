@@ -43,6 +43,8 @@ pub(super) struct Core {
     pub(super) closed: CancellationToken,
     pub(super) redactor: Arc<Redactor>,
     pub(super) checks: CheckDefaults,
+    /// Of runs whose sandbox does not say.
+    pub(super) max_result_tokens: Option<usize>,
     pub(super) watched: Watched,
     pub(super) search: Arc<ToolSearch>,
     pub(super) events: Events,

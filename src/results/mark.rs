@@ -3,7 +3,7 @@
 /// What the outermost mark says of where the whole value is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Handle<'a> {
-    /// It can be read by `saved(id)`.
+    /// Later runs of the same sandbox read it by `saved(id)` of `host:mcp`.
     Saved(&'a str),
     /// It is larger than all that a sandbox keeps (`limits.maxSavedBytes`).
     TooLarge,
@@ -15,7 +15,7 @@ impl Handle<'_> {
     /// What follows in the outermost mark. Elsewhere it would cost a model tokens at every place.
     pub(super) fn note(self) -> String {
         match self {
-            Self::Saved(id) => format!("; saved(\"{id}\") has all of it"),
+            Self::Saved(id) => format!("; saved(\"{id}\") of host:mcp has all of it"),
             Self::TooLarge => "; it was too large to be saved: return less".to_owned(),
             Self::None => String::new(),
         }
@@ -72,9 +72,9 @@ mod tests {
     #[test]
     fn marks_say_how_much_and_the_outermost_where_all_of_it_is() {
         let note = Handle::Saved("k3").note();
-        assert_eq!(items_mark(3, 100, &note), "… 97 of 100 items left out; saved(\"k3\") has all of it");
+        assert_eq!(items_mark(3, 100, &note), "… 97 of 100 items left out; saved(\"k3\") of host:mcp has all of it");
         assert_eq!(keys_mark(0, 5, ""), "… 5 keys left out");
-        assert_eq!(keys_mark(5, 5, &note), "… cut inside; saved(\"k3\") has all of it");
+        assert_eq!(keys_mark(5, 5, &note), "… cut inside; saved(\"k3\") of host:mcp has all of it");
         assert_eq!(text_mark(7, ""), "… [7 characters left out]");
         assert_eq!(bytes_mark(7, &Handle::TooLarge.note()), "… [7 bytes left out; it was too large to be saved: return less]");
     }

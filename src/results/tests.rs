@@ -49,7 +49,7 @@ fn a_long_list_keeps_its_first_items_whole() {
     let kept = shown.len() - 1;
     assert!(kept > 20, "{kept}");
     assert_eq!(shown[..kept], rows.iter().take(kept).cloned().map(Value::from).collect::<Vec<_>>());
-    let mark = format!("… {} of 5000 items left out; saved(\"{ID}\") has all of it", 5_000 - kept);
+    let mark = format!("… {} of 5000 items left out; saved(\"{ID}\") of host:mcp has all of it", 5_000 - kept);
     assert_eq!(shown[kept], Value::from(mark));
     assert_eq!(cut.omitted, [Omission { path: String::new(), kind: OmissionKind::Items, kept, of: 5_000 }]);
 }
@@ -97,7 +97,7 @@ fn bytes_are_kept_whole_or_named() {
 fn the_outermost_mark_says_what_became_of_the_whole() {
     let text = Value::from("word ".repeat(2_000));
     for (handle, expected) in [
-        (Handle::Saved(ID), format!("left out; saved(\"{ID}\") has all of it]")),
+        (Handle::Saved(ID), format!("left out; saved(\"{ID}\") of host:mcp has all of it]")),
         (Handle::TooLarge, "left out; it was too large to be saved: return less]".to_owned()),
         (Handle::None, "left out]".to_owned()),
     ] {
@@ -250,7 +250,9 @@ proptest! {
 // ---- a report ----------------------------------------------------------------------------------------------------------
 
 fn log(count: usize) -> Vec<LogEntry> {
-    (0..count).map(|number| LogEntry { level: if number % 2 == 0 { "log" } else { "error" }.into(), text: format!("line {number}") }).collect()
+    (0..count)
+        .map(|number| LogEntry { level: if number % 2 == 0 { "log" } else { "error" }.into(), text: format!("line {number}") })
+        .collect()
 }
 
 #[test]
@@ -267,7 +269,10 @@ fn a_report_keeps_the_last_lines_of_the_log_and_the_first_warnings() {
     assert_eq!(shown[shown.len() - 2], "line 498");
     assert_eq!(shown[0], format!("… {} earlier entries left out", 501 - shown.len()));
     let shown = json["warnings"].as_array().unwrap();
-    assert_eq!((&shown[0], shown.last().unwrap()), (&json!("warning 0"), &json!(format!("… {} more warnings left out", 201 - shown.len()))));
+    assert_eq!(
+        (&shown[0], shown.last().unwrap()),
+        (&json!("warning 0"), &json!(format!("… {} more warnings left out", 201 - shown.len())))
+    );
 }
 
 #[test]

@@ -107,7 +107,12 @@ mod tests {
                 let (head, tail) = (head(&text, tokens), tail(&text, tokens));
                 assert!(text.starts_with(head) && text.ends_with(tail));
                 assert!(text_tokens(head, usize::MAX) <= tokens && text_tokens(tail, usize::MAX) <= tokens, "{tokens} {text:.20}");
-                assert!(tokens < 50 || (head.len() > tokens / 2 && tail.len() > tokens / 2), "{tokens} {text:.20}: {} {}", head.len(), tail.len());
+                assert!(
+                    tokens < 50 || (head.len() > tokens / 2 && tail.len() > tokens / 2),
+                    "{tokens} {text:.20}: {} {}",
+                    head.len(),
+                    tail.len()
+                );
             }
         }
     }
