@@ -9,7 +9,6 @@ mod definitions;
 mod manage;
 mod options;
 mod plugin;
-mod seam;
 mod servers;
 mod tools;
 

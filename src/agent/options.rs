@@ -6,11 +6,11 @@ use super::definitions::Tool;
 use crate::error::{Error, Result};
 use crate::gateway::RunOptions;
 use crate::nearest::nearest;
+use crate::results::MIN_RESULT_TOKENS;
 
 pub(super) const METHOD: &str = "Gateway.agentTools";
 /// What one answer may take, in tokens.
 const DEFAULT_RESULT_TOKENS: usize = 8_000;
-pub(super) const LEAST_RESULT_TOKENS: usize = 100;
 /// Runs that are under way or wait for their turn.
 const DEFAULT_PENDING_RUNS: usize = 8;
 const MOST_PENDING_RUNS: usize = 1_000;
@@ -36,8 +36,8 @@ pub struct AgentOptions {
 impl AgentOptions {
     pub(super) fn result_tokens(&self) -> Result<usize> {
         let tokens = self.max_result_tokens.unwrap_or(DEFAULT_RESULT_TOKENS);
-        if tokens < LEAST_RESULT_TOKENS {
-            return Err(invalid(format!("maxResultTokens: must be at least {LEAST_RESULT_TOKENS}, not {tokens}")));
+        if tokens < MIN_RESULT_TOKENS {
+            return Err(invalid(format!("maxResultTokens: must be at least {MIN_RESULT_TOKENS}, not {tokens}")));
         }
         Ok(tokens)
     }

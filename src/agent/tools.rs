@@ -9,12 +9,12 @@ use tokio::sync::{OnceCell, Semaphore, SemaphorePermit};
 use super::advice::{advise, failure, wrong_code};
 use super::arguments::{Given, read};
 use super::definitions::{Tool, ToolDefinition};
-use super::options::{AgentOptions, LEAST_RESULT_TOKENS, METHOD};
-use super::seam::{fit_json, run_for_model};
+use super::options::{AgentOptions, METHOD};
 use super::servers;
 use crate::bridge::{ToolErrors, ToolQuery};
 use crate::error::{Error, Result};
 use crate::gateway::{CodeReport, Gateway, RunOptions, Sandbox};
+use crate::results::{MIN_RESULT_TOKENS, fit_json};
 use crate::sandbox::{Stop, Value};
 
 /// Calls of tools that run no code, at once.
@@ -140,7 +140,7 @@ impl AgentTools {
     async fn run(&self, mut given: Given, stop: &Stop) -> Result<Json> {
         let _place = place(&self.runs, "runs under way or waiting (maxPendingRuns)", self.max_pending_runs)?;
         let code = given.text("code").unwrap_or_default().to_owned();
-        let looked_at = self.check(&code)?;
+        let looked_at = self.check(code.clone()).await?;
         if !looked_at.ok {
             return Ok(wrong_code(&looked_at.problems));
         }
@@ -155,8 +155,8 @@ impl AgentTools {
             None => options,
         };
         let sandbox = self.sandbox().await?;
-        let budget = self.max_result_tokens.saturating_sub(MARGIN_TOKENS).max(LEAST_RESULT_TOKENS);
-        let mut run = run_for_model(&sandbox, code, options, budget).await;
+        let budget = self.max_result_tokens.saturating_sub(MARGIN_TOKENS).max(MIN_RESULT_TOKENS);
+        let mut run = sandbox.run_for_model(code, options, budget).await;
         if let Some(error @ Error::Aborted { .. }) = run.error {
             return Err(error);
         }
@@ -164,20 +164,20 @@ impl AgentTools {
         Ok(run.report)
     }
 
-    fn check(&self, code: &str) -> Result<CodeReport> {
-        match self.sandbox.get() {
-            Some(sandbox) => sandbox.check(code),
-            None => self.gateway.check(code),
-        }
+    /// A large code takes a while to read: not on a thread that others wait for.
+    async fn check(&self, code: String) -> Result<CodeReport> {
+        let (gateway, sandbox) = (self.gateway.clone(), self.sandbox.get().cloned());
+        blocking(move || match sandbox {
+            Some(sandbox) => sandbox.check(&code),
+            None => gateway.check(&code),
+        })
+        .await
     }
 
     /// Made when it is first needed. A failure is not kept: what was in the way may be gone the next time.
     async fn sandbox(&self) -> Result<Arc<Sandbox>> {
-        let make = || async {
-            let gateway = self.gateway.clone();
-            let made = tokio::task::spawn_blocking(move || gateway.sandbox(ToolErrors::default(), None)).await;
-            made.map_err(|error| Error::Internal(error.to_string()))?
-        };
+        let gateway = self.gateway.clone();
+        let make = || blocking(move || gateway.sandbox(ToolErrors::default(), None));
         self.sandbox.get_or_try_init(make).await.cloned()
     }
 
@@ -235,6 +235,11 @@ impl AgentTools {
     fn unknown(&self, name: &str) -> Error {
         Error::unknown_tool("these tools", name, self.tools.iter().map(|tool| (tool.name(), tool.name())))
     }
+}
+
+/// What blocks does so on a thread for that.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+    tokio::task::spawn_blocking(work).await.map_err(|error| Error::Internal(error.to_string()))?
 }
 
 /// A place among those that there are; nobody waits for one here.

@@ -207,6 +207,13 @@ pub enum Error {
     )]
     ValueTooLarge { size: usize, limit: usize },
 
+    /// A handle of `saved` has no value.
+    #[error(
+        "nothing is saved as \"{}\" here: no run of this sandbox gave that handle, or its value is older than {max_age_ms} ms (limits.maxSavedAgeMs), or newer ones took its room (limits.maxSavedBytes is {max_bytes}). Run the code again that made the value, and return less of it",
+        sanitise_line(.id, MAX_NAME_CHARS)
+    )]
+    NotSaved { id: String, max_age_ms: u64, max_bytes: usize },
+
     /// The run's code is too large.
     #[error("the code has {size} bytes; the limit maxCodeBytes is {limit}")]
     CodeTooLarge { size: usize, limit: usize },
@@ -339,6 +346,7 @@ impl Error {
             Self::InvalidArguments { .. } => "ERR_INVALID_ARGUMENTS",
             Self::InputTooLarge { .. } => "ERR_INPUT_TOO_LARGE",
             Self::ValueTooLarge { .. } => "ERR_VALUE_TOO_LARGE",
+            Self::NotSaved { .. } => "ERR_NOT_SAVED",
             Self::CodeTooLarge { .. } => "ERR_CODE_TOO_LARGE",
             Self::CodeSyntax { .. } => "ERR_CODE_SYNTAX",
             Self::NoHandler => "ERR_NO_HANDLER",

@@ -73,6 +73,7 @@ impl Error {
             | Self::ArgumentsTooLarge { .. }
             | Self::InputTooLarge { .. }
             | Self::ValueTooLarge { .. }
+            | Self::NotSaved { .. }
             | Self::CodeTooLarge { .. }
             | Self::NoHandler
             | Self::NeverSettles

@@ -45,6 +45,8 @@ pub(super) struct Core {
     pub(super) switch: Switch,
     pub(super) redactor: Arc<Redactor>,
     pub(super) checks: CheckDefaults,
+    /// Of runs whose sandbox does not say.
+    pub(super) max_result_tokens: Option<usize>,
     pub(super) watched: Watched,
     pub(super) search: Arc<ToolSearch>,
     pub(super) events: Events,

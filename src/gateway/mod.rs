@@ -18,6 +18,7 @@ mod offers;
 mod options;
 mod registration;
 mod reload;
+mod results;
 mod sandbox;
 mod switch;
 
@@ -36,7 +37,8 @@ pub use catalog::{CodeReport, ServerInfo};
 pub use events::{Event, EventListener};
 pub use options::{EnableAtOpen, GatewayOptions};
 pub use reload::ReloadReport;
-pub use sandbox::{RunOptions, RunReport, Sandbox};
+pub use results::ModelRun;
+pub use sandbox::{RunOptions, RunReport, Sandbox, SandboxOptions};
 
 use self::callbacks::CallScope;
 use self::checks::CheckDefaults;
@@ -45,6 +47,7 @@ use self::errands::Watched;
 use self::events::Events;
 use self::learnt::LearntServers;
 use self::observer::{CoreObserver, session};
+use self::results::check_budget;
 use self::switch::Switch;
 use crate::bridge::{ToolCall, ToolErrors, check_arguments_size, tool_result};
 use crate::client::{ConnectionState, Connections, Lease, TokenStore, Watchdog};
@@ -119,6 +122,7 @@ impl Gateway {
 
     fn open_with(options: &GatewayOptions, surroundings: Surroundings, redactor: &Arc<Redactor>) -> Result<Self> {
         options.limits.validate()?;
+        check_budget("Gateway.open", options.max_result_tokens)?;
         let source = options.source()?;
         let config = source.read()?;
         let warnings = config.warnings.clone();
@@ -148,6 +152,7 @@ impl Gateway {
             switch: Switch::default(),
             redactor: Arc::clone(redactor),
             checks: CheckDefaults::new(options),
+            max_result_tokens: options.max_result_tokens,
             watched: Watched::default(),
             search: Arc::default(),
             events,
@@ -216,10 +221,19 @@ impl Gateway {
     /// # Errors
     /// `ERR_NO_HYPERVISOR`, `ERR_CLOSED`.
     pub fn sandbox(&self, tool_errors: ToolErrors, callbacks: Option<Arc<dyn Callbacks>>) -> Result<Arc<Sandbox>> {
+        self.sandbox_with(SandboxOptions { tool_errors, callbacks, ..SandboxOptions::default() })
+    }
+
+    /// The same with all options.
+    ///
+    /// # Errors
+    /// `ERR_INVALID_OPTION`, `ERR_NO_HYPERVISOR`, `ERR_CLOSED`.
+    pub fn sandbox_with(&self, options: SandboxOptions) -> Result<Arc<Sandbox>> {
+        check_budget("Gateway.sandbox", options.max_result_tokens)?;
         self.core.check_open()?;
         self.check_on()?;
         self.core.sandboxes.boot()?;
-        Ok(Arc::new(Sandbox::new(Arc::clone(&self.core), tool_errors, callbacks)))
+        Ok(Arc::new(Sandbox::new(Arc::clone(&self.core), options)))
     }
 
     /// Calls a tool without a guest: a `ToolResult`, whatever the server answered.

@@ -12,10 +12,12 @@ use super::callbacks::{CallScope, CallbackChain, Callbacks};
 use super::calls::RunCaller;
 use super::core::Core;
 use super::events::EventListener;
+use super::results::check_budget;
 use super::switch::Period;
 use crate::bridge::{Finding, ServerCalls, ToolErrors};
 use crate::catalog::Catalog;
 use crate::error::{Error, Result};
+use crate::results::{Omission, SavedValues};
 use crate::sandbox::{LogEntry, LogListener, RunOutcome, RunRequest, RunStats, Stop, StopReason, Wire};
 
 /// What one run is given.
@@ -27,6 +29,8 @@ pub struct RunOptions {
     pub timeout_ms: Option<u64>,
     /// Default: the sandbox's.
     pub tool_errors: Option<ToolErrors>,
+    /// What the value may cost a model, in tokens; more is cut, and saved. Default: the sandbox's. At least 100.
+    pub max_result_tokens: Option<usize>,
     /// Ends the run from outside.
     pub stop: Stop,
     /// Told each entry of the log as it comes.
@@ -44,12 +48,29 @@ pub struct RunOptions {
 pub struct RunReport {
     pub outcome: RunOutcome,
     pub warnings: Vec<String>,
+    /// What was cut out of the value to fit `max_result_tokens`. Empty: nothing.
+    pub omitted: Vec<Omission>,
+    /// The handle by which later runs of the sandbox read the whole value, where it was cut and could be kept.
+    pub saved_as: Option<String>,
+}
+
+/// What a sandbox is made with.
+#[derive(Default)]
+pub struct SandboxOptions {
+    pub tool_errors: ToolErrors,
+    /// Of runs that do not say. Default: the gateway's.
+    pub max_result_tokens: Option<usize>,
+    /// Asked before the gateway's.
+    pub callbacks: Option<Arc<dyn Callbacks>>,
 }
 
 /// Runs agent code, each run in a VM of its own.
 pub struct Sandbox {
     pub(super) core: Arc<Core>,
     pub(super) tool_errors: ToolErrors,
+    pub(super) max_result_tokens: Option<usize>,
+    /// What its runs returned and was cut.
+    pub(super) saved: Arc<Mutex<SavedValues>>,
     callbacks: CallbackChain,
     modules: Mutex<AgentModules>,
     /// Runs take their turn in the order they came: the lock is fair.
@@ -58,10 +79,14 @@ pub struct Sandbox {
 }
 
 impl Sandbox {
-    pub(super) fn new(core: Arc<Core>, tool_errors: ToolErrors, callbacks: Option<Arc<dyn Callbacks>>) -> Self {
+    pub(super) fn new(core: Arc<Core>, options: SandboxOptions) -> Self {
+        let SandboxOptions { tool_errors, max_result_tokens, callbacks } = options;
         let closed = core.closed.child_token();
         let callbacks = core.callbacks.within(callbacks);
-        Self { core, tool_errors, callbacks, modules: Mutex::default(), turn: Arc::default(), closed }
+        let max_result_tokens = max_result_tokens.or(core.max_result_tokens);
+        let saved = SavedValues::new(core.limits.max_saved_bytes, Duration::from_millis(core.limits.max_saved_age_ms));
+        let saved = Arc::new(Mutex::new(saved));
+        Self { core, tool_errors, max_result_tokens, saved, callbacks, modules: Mutex::default(), turn: Arc::default(), closed }
     }
 
     /// Adds a module of the agent's own, as `host:<name>`, for the runs that start after this.
@@ -75,8 +100,23 @@ impl Sandbox {
         Ok(())
     }
 
-    /// Runs code. Takes its place in the queue at once, and, when its turn comes, a thread of its own until the outcome.
+    /// Runs code. Takes its place in the queue at once, and, when its turn comes, a thread of its own until the outcome. A value over
+    /// `max_result_tokens` is cut, and saved for later runs.
     pub fn run(self: &Arc<Self>, code: String, options: RunOptions) -> impl Future<Output = RunReport> + Send + use<> {
+        let budget = options.max_result_tokens;
+        let checked = check_budget("Sandbox.run", budget);
+        let run = self.queued(code, options);
+        let this = Arc::clone(self);
+        async move {
+            match checked {
+                Ok(()) => this.within_budget(run.await, budget).await,
+                Err(error) => failed(error),
+            }
+        }
+    }
+
+    /// Runs code, whatever its value costs.
+    pub(super) fn queued(self: &Arc<Self>, code: String, options: RunOptions) -> impl Future<Output = RunReport> + Send + use<> {
         let this = Arc::clone(self);
         let mut turn = Box::pin(Arc::clone(&self.turn).lock_owned());
         // Polled here, not when the task that awaits it happens to start: runs queue in the order in which they were asked for.
@@ -140,7 +180,7 @@ impl Sandbox {
         outcome.value = outcome.value.map_err(|error| self.core.redacted(error));
         outcome.logs.iter_mut().for_each(|entry| entry.text = redact(&entry.text));
         let warnings = scope.take_warnings().into_iter().chain(host.servers.take_warnings());
-        RunReport { outcome, warnings: warnings.map(|warning| redact(&warning)).collect() }
+        RunReport { outcome, warnings: warnings.map(|warning| redact(&warning)).collect(), omitted: Vec::new(), saved_as: None }
     }
 
     /// A log leaves the crate: what a guest has learnt and prints is no exception.
@@ -182,8 +222,9 @@ impl Sandbox {
         let redactor = Arc::clone(&self.core.redactor);
         let catalog = Catalog::new(manifests.clone(), self.module_infos(), self.core.declaration_style(errors));
         let finding = Finding { catalog, search: Arc::clone(&self.core.search) };
+        let servers = ServerCalls::new(manifests, Arc::new(caller), Arc::clone(limits), errors, redactor, self.core.checks(), finding);
         Ok(RunHost {
-            servers: ServerCalls::new(manifests, Arc::new(caller), Arc::clone(limits), errors, redactor, self.core.checks(), finding),
+            servers: servers.with_saved(Arc::clone(&self.saved)),
             agent: self.modules().clone(),
             max_argument_bytes: limits.max_argument_bytes,
             max_response_bytes: limits.max_response_bytes,
@@ -195,8 +236,8 @@ impl Sandbox {
     }
 }
 
-fn failed(error: Error) -> RunReport {
-    RunReport { outcome: outcome_of(error), warnings: Vec::new() }
+pub(super) fn failed(error: Error) -> RunReport {
+    RunReport { outcome: outcome_of(error), warnings: Vec::new(), omitted: Vec::new(), saved_as: None }
 }
 
 fn outcome_of(error: Error) -> RunOutcome {

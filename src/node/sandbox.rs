@@ -149,6 +149,7 @@ fn prepare(context: &FunctionCallContext, outer: Option<&EventSink>, stop: &Stop
             input: Some(input),
             timeout_ms: given.timeout_ms.map(std::num::NonZeroU64::get),
             tool_errors: given.tool_errors,
+            max_result_tokens: given.max_result_tokens,
             stop: stop.clone(),
             on_event: events.clone().map(event_listener),
             on_log: events.map(|events| log_listener(events, run)),
@@ -169,8 +170,14 @@ pub(super) fn started(env: &Env, native: Object, stop: Stop) -> napi::Result<Vec
 }
 
 fn reply(report: RunReport) -> Reply {
-    let RunReport { outcome, warnings } = report;
-    let fields = json!({ "logs": outcome.logs, "warnings": warnings, "stats": outcome.stats });
+    let RunReport { outcome, warnings, omitted, saved_as } = report;
+    let mut fields = json!({ "logs": outcome.logs, "warnings": warnings, "stats": outcome.stats });
+    if !omitted.is_empty() {
+        fields["omitted"] = json!(omitted);
+    }
+    if let Some(id) = saved_as {
+        fields["savedAs"] = id.into();
+    }
     match outcome.value {
         Ok(value) => Reply::with_guest_value(value, &fields),
         Err(error) => Reply::failure(&error, fields),

@@ -22,6 +22,7 @@ pub use deadline::{Deadline, Pause};
 pub use guest::{GuestChoice, GuestKind};
 pub use host::{Arguments, HostCall, HostFunctions, HostReply, RunControl, Stopped};
 pub use hypervisor::HypervisorReport;
+pub(crate) use image::reply_capacity;
 pub use module::{GuestModule, ModuleFunction};
 pub use run::{LogEntry, LogListener, RunOutcome, RunRequest, RunStats};
 pub use script::{Export, Importable, Problem, ProblemKind, check, is_function_type, to_javascript};
