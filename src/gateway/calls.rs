@@ -117,6 +117,7 @@ impl Core {
 
     /// What was approved of a server that is enabled.
     pub(super) fn usable(&self, server: &ServerDefinition) -> Result<Arc<Manifest>> {
+        self.check_on()?;
         match self.standing(server)? {
             Standing::Full(manifest) if self.registry.is_enabled(&server.name) => Ok(manifest),
             Standing::Full(_) => Err(Error::NotEnabled { server: server.name.clone() }),
@@ -167,6 +168,9 @@ impl Core {
 
     /// Why a server that was live is so no longer.
     pub(super) fn refusal(&self, name: &str) -> Error {
+        if let Err(error) = self.check_on() {
+            return error;
+        }
         let standing = self.registry.server(name).and_then(|server| self.standing(&server));
         match standing {
             Ok(Standing::Full(_)) => Error::NotEnabled { server: name.to_owned() },
@@ -239,7 +243,7 @@ impl ToolCaller for RunCaller {
             };
             match outcome {
                 // The run is being ended for the same reason: its guest must not have the last word.
-                Err(Error::Closed { .. }) => std::future::pending().await,
+                Err(Error::Closed { .. } | Error::PluginOff) => std::future::pending().await,
                 outcome => outcome,
             }
         })

@@ -15,6 +15,7 @@ use super::events::{Event, Events};
 use super::launch::search_path;
 use super::learnt::LearntServers;
 use super::options::ConfigSource;
+use super::switch::Switch;
 use crate::bridge::ToolSearch;
 use crate::catalog::Manifest;
 use crate::client::{Closed, Connections, Lease, LeaseOrigin, TokenStore, Wanted};
@@ -41,8 +42,11 @@ pub(super) struct Core {
     /// Manifests that a person was shown, until they are approved.
     pub(super) shown: Mutex<HashMap<String, Arc<Manifest>>>,
     pub(super) closed: CancellationToken,
+    pub(super) switch: Switch,
     pub(super) redactor: Arc<Redactor>,
     pub(super) checks: CheckDefaults,
+    /// Of runs whose sandbox does not say.
+    pub(super) max_result_tokens: Option<usize>,
     pub(super) watched: Watched,
     pub(super) search: Arc<ToolSearch>,
     pub(super) events: Events,
@@ -86,16 +90,18 @@ impl Core {
         patience: Duration,
     ) -> Result<Lease> {
         self.check_open()?;
+        let period = self.check_on()?;
         let wanted = wanted(server, patience);
         let connecting = Box::pin(self.connections.get(&wanted, self.launch(server, &scope.callbacks, control)));
         let outcome = tokio::select! {
             biased;
             () = self.closed.cancelled() => Err(Error::Closed { what: "gateway" }),
+            () = period.ended.cancelled() => Err(Error::PluginOff),
             outcome = connecting => outcome,
         };
         let outcome = outcome.map_err(|error| self.redacted(error));
         // A refusal or a full house says nothing about the server.
-        if !matches!(outcome, Err(Error::Closed { .. } | Error::NotApproved { .. } | Error::TooManyConnections { .. })) {
+        if !matches!(outcome, Err(Error::Closed { .. } | Error::PluginOff | Error::NotApproved { .. } | Error::TooManyConnections { .. })) {
             self.registry.record(&server.name, &outcome);
         }
         let connection = outcome?;
@@ -179,6 +185,7 @@ impl Core {
     /// The approved manifests that a run sees which starts now.
     pub(super) fn visible_servers(&self) -> Result<BTreeMap<String, Arc<Manifest>>> {
         self.check_open()?;
+        self.check_on()?;
         let mut visible = BTreeMap::new();
         for server in self.registry.servers().iter().filter(|server| self.registry.is_enabled(&server.name)) {
             if let Standing::Full(manifest) = self.standing(server)? {

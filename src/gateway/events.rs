@@ -14,6 +14,8 @@ pub enum Event {
     Warning { message: String },
     /// The approval file was damaged or tampered with: it was kept aside.
     ApprovalsDamaged { message: String },
+    /// A model wants a person to approve a server: all that they must see.
+    ApprovalProposed { request: serde_json::Value },
     /// A server's program is not the one that was there when its command was approved.
     ExecutableChanged { server: String, path: String, before: String, now: String },
     /// A server's tools are not as they were approved.

@@ -54,6 +54,8 @@ pub struct GatewayOptions {
     pub schema_violations: SchemaViolations,
     /// What becomes of calls whose arguments break their tool's inputSchema, to servers whose config does not say.
     pub argument_checks: ArgumentCheck,
+    /// What a run's value may cost a model, in tokens; more is cut, and saved. `None`: values come whole. At least 100.
+    pub max_result_tokens: Option<usize>,
     /// Whether each connection and call is an event as well.
     pub trace: bool,
     /// Asked where neither the run nor the sandbox has an answer.
@@ -121,6 +123,7 @@ impl GatewayOptions {
             on_event: None,
             schema_violations: SchemaViolations::default(),
             argument_checks: ArgumentCheck::default(),
+            max_result_tokens: None,
             trace: false,
             callbacks: None,
         }
