@@ -41,7 +41,8 @@ fn value(report: &RunReport) -> Json {
 async fn a_value_is_cut_to_its_budget_and_kept_for_later_runs() {
     let scene = Scene::new();
     let (gateway, sandbox) = sandbox(&scene, Some(300));
-    let report = run(&sandbox, "export const handler = () => ({ name: 'n', lines: Array.from({ length: 900 }, (_, n) => 'line ' + n) })").await;
+    let report =
+        run(&sandbox, "export const handler = () => ({ name: 'n', lines: Array.from({ length: 900 }, (_, n) => 'line ' + n) })").await;
     let id = report.saved_as.clone().unwrap();
     let shown = value(&report);
     assert!(estimate_tokens(&shown.to_string()) <= 300 && shown["name"] == "n", "{shown}");
