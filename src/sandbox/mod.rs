@@ -13,6 +13,7 @@ mod run;
 mod script;
 mod stop;
 mod value;
+mod watch;
 
 use std::sync::{Arc, OnceLock};
 

@@ -31,6 +31,8 @@ const MCP_FUNCTIONS: &str = r#"  /** Calls a tool by its raw name. Throws an Err
   export function prompts(server?: string): PromptEntry[];
   /** A prompt, filled in. */
   export function prompt(server: string, name: string, input?: Record<string, string | number | boolean | null>): PromptResult;
+  /** Waits so many milliseconds of the run's time; what else the run does goes on meanwhile. */
+  export function sleep(milliseconds: number): Promise<void>;
 "#;
 
 /// Of `bridge`: modules, offers and shape.

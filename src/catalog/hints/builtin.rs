@@ -7,7 +7,7 @@ use super::{FunctionInfo, ModuleKind, ModuleSummary};
 pub(in crate::catalog) const MCP_MODULE: &str = "mcp";
 
 /// Name, parameters, what it returns, what it is for, and a call.
-const FUNCTIONS: [[&str; 5]; 8] = [
+const FUNCTIONS: [[&str; 5]; 9] = [
     [
         "call",
         "(server: string, tool: string, input?: object)",
@@ -28,6 +28,7 @@ const FUNCTIONS: [[&str; 5]; 8] = [
     ["read", "(server: string, uri: string)", "Resource | Resource[] | null", "Reads a resource.", "read(\"notes\", \"note://today\")"],
     ["prompts", "(server?: string)", "PromptEntry[]", "Lists prompts.", "prompts()"],
     ["prompt", "(server: string, name: string, input?: object)", "PromptResult", "Fills in a prompt.", "prompt(\"travel\", \"plan\")"],
+    ["sleep", "(milliseconds: number)", "Promise<void>", "Waits; what else the run does goes on.", "await sleep(1000)"],
 ];
 
 /// The module, with its functions.
