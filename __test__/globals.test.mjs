@@ -35,7 +35,9 @@ test('sleep is of host:mcp, fair, and ended by the run', async () => {
 
 test('bytes that were made from base64 leave the sandbox as bytes', async () => {
   const sandbox = await gateway.sandbox()
-  const { value } = await sandbox.run('export const handler = () => [Uint8Array.fromBase64("AQL/"), new TextEncoder().encode("ß"), crypto.getRandomValues(new Uint8Array(4))]')
+  const { value } = await sandbox.run(
+    'export const handler = () => [Uint8Array.fromBase64("AQL/"), new TextEncoder().encode("ß"), crypto.getRandomValues(new Uint8Array(4))]',
+  )
   assert.deepEqual([...value[0]], [1, 2, 255])
   assert.deepEqual([...value[1]], [0xc3, 0x9f])
   assert.equal(value[2].length, 4)

@@ -19,7 +19,9 @@ fn texts(body: &str) -> Vec<String> {
 
 #[test]
 fn each_level_is_its_own() {
-    let entries = logged("for (const level of ['log', 'info', 'warn', 'error', 'debug', 'trace']) console[level](level); console.assert(true, 'no'); console.assert(false, 'yes', 1)");
+    let entries = logged(
+        "for (const level of ['log', 'info', 'warn', 'error', 'debug', 'trace']) console[level](level); console.assert(true, 'no'); console.assert(false, 'yes', 1)",
+    );
     let entries: Vec<_> = entries.iter().map(|entry| (entry.level.as_str(), entry.text.as_str())).collect();
     let expected = [
         ("log", "log"),

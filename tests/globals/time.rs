@@ -117,7 +117,9 @@ fn stopped(reason: StopReason) -> (RunOutcome, Duration) {
     let mut sleeping = request(FOREVER);
     let stop = sleeping.stop.clone();
     let (waits, waiting) = std::sync::mpsc::channel();
-    sleeping.on_log = Some(std::sync::Arc::new(move |_| drop(waits.send(()))));
+    sleeping.on_log = Some(std::sync::Arc::new(move |_| {
+        let _ = waits.send(());
+    }));
     std::thread::scope(|scope| {
         let run = scope.spawn(|| sandboxes().run(sleeping));
         waiting.recv().unwrap();

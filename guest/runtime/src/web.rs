@@ -70,11 +70,20 @@ fn decoder(ctx: &Ctx<'_>, label: &str, keep_mark: bool) -> Result<TextDecoder> {
     Ok(if keep_mark { encoding.new_decoder_without_bom_handling() } else { encoding.new_decoder_with_bom_removal() })
 }
 
+/// As the standard has it now: of what is within `blob:`, only the web's own origins count.
+fn origin(url: &Url) -> String {
+    if url.scheme() != "blob" {
+        return quirks::origin(url);
+    }
+    let within = Url::parse(url.path()).ok().filter(|within| matches!(within.scheme(), "http" | "https"));
+    within.map_or_else(|| String::from("null"), |within| quirks::origin(&within))
+}
+
 /// What a URL consists of, in the order in which `globals/url.js` reads it.
 fn parts(url: &Url) -> Vec<String> {
     [
         quirks::href(url),
-        &quirks::origin(url),
+        &origin(url),
         quirks::protocol(url),
         quirks::username(url),
         quirks::password(url),

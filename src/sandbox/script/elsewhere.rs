@@ -1,7 +1,9 @@
 //! What code may know from Node or a browser and does not find here, and what it can do instead.
 
-const NO_NETWORK: &str = "there is no network in the sandbox: call a tool of a server (import it from \"host:mcp-NAME\"), or a host module of the agent";
-const NO_FILES: &str = "there are no files in the sandbox: call a tool of a server (import it from \"host:mcp-NAME\"), or pass them as the run's input";
+const NO_NETWORK: &str =
+    "there is no network in the sandbox: call a tool of a server (import it from \"host:mcp-NAME\"), or a host module of the agent";
+const NO_FILES: &str =
+    "there are no files in the sandbox: call a tool of a server (import it from \"host:mcp-NAME\"), or pass them as the run's input";
 const NO_PROCESS: &str =
     "there is no process in the sandbox: what a run needs comes as its input, and it ends when the handler returns or throws";
 const NO_BUFFER: &str = "use Uint8Array: Uint8Array.fromBase64(text), bytes.toBase64(), Uint8Array.fromHex(text), bytes.toHex(); new TextEncoder().encode(text), new TextDecoder().decode(bytes)";

@@ -63,8 +63,7 @@
   }
 
   /** An own property, whatever setters there are. */
-  const put = (target, key, value) =>
-    defineProperty(target, key, { value, writable: true, enumerable: true, configurable: true });
+  const put = (target, key, value) => defineProperty(target, key, { value, writable: true, enumerable: true, configurable: true });
 
   function copyBuffer(buffer) {
     if (buffer.detached) throw refuse("a detached ArrayBuffer");

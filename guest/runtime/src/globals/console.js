@@ -123,7 +123,12 @@
     let columns = 0;
     for (const character of text) {
       if (/\p{Mark}|\p{Cf}/u.test(character)) continue;
-      columns += /[\u1100-\u115f\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff01-\uff60\uffe0-\uffe6]|\p{Emoji_Presentation}/u.test(character) ? 2 : 1;
+      columns +=
+        /[\u1100-\u115f\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff01-\uff60\uffe0-\uffe6]|\p{Emoji_Presentation}/u.test(
+          character,
+        )
+          ? 2
+          : 1;
     }
     return columns;
   }

@@ -12,8 +12,7 @@
         throw new DOMException("getRandomValues takes a typed array of integers", "TypeMismatchError");
       if (array.byteLength > QUOTA)
         throw new DOMException(`getRandomValues gives ${QUOTA} bytes at a time, not ${array.byteLength}`, "QuotaExceededError");
-      if (array.byteLength > 0)
-        new Uint8Array(array.buffer, array.byteOffset, array.byteLength).set(web.randomBytes(array.byteLength));
+      if (array.byteLength > 0) new Uint8Array(array.buffer, array.byteOffset, array.byteLength).set(web.randomBytes(array.byteLength));
       return array;
     }
     randomUUID() {
@@ -25,5 +24,6 @@
   }
   dress(Crypto);
   expose("crypto", new Crypto());
+  Object.defineProperty(web.random, "name", { value: "random", configurable: true });
   Object.defineProperty(Math, "random", { value: web.random, writable: true, configurable: true });
 };

@@ -2,20 +2,7 @@
 // be done is left out and never thrown; a time whose zone is not the one asked for says so.
 (_web, { kindOf }) => {
   const DAYS = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
-  const MONTHS = [
-    "January",
-    "February",
-    "March",
-    "April",
-    "May",
-    "June",
-    "July",
-    "August",
-    "September",
-    "October",
-    "November",
-    "December",
-  ];
+  const MONTHS = ["January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November", "December"];
   const DATE_STYLES = {
     full: { weekday: "long", year: "numeric", month: "long", day: "numeric" },
     long: { year: "numeric", month: "long", day: "numeric" },
@@ -34,8 +21,7 @@
   const UTC = /^(?:UTC|GMT|Etc\/(?:UTC|GMT)|Z|[+-]00:?00)$/i;
 
   const two = (value) => String(value).padStart(2, "0");
-  const named = (list, index, style) =>
-    style === "long" ? list[index] : style === "narrow" ? list[index][0] : list[index].slice(0, 3);
+  const named = (list, index, style) => (style === "long" ? list[index] : style === "narrow" ? list[index][0] : list[index].slice(0, 3));
 
   function dateText(date, options) {
     const { weekday, year, month, day } = options;

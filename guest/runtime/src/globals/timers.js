@@ -91,7 +91,7 @@
   }
 
   /** NaN and what is below become the least. */
-  const atLeast = (least, milliseconds) => (Number(milliseconds) > least ? Number(milliseconds) : least);
+  const atLeast = (least, milliseconds) => Math.max(least, Number(milliseconds) || 0);
 
   function timer(name, action, delay, repeats, given) {
     if (typeof action !== "function") throw new TypeError(`${name} takes a function, not ${typeof action}`);
