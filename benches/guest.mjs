@@ -76,8 +76,14 @@ async function milliseconds(work) {
 /** What a running sandbox adds, while several wait in a call. */
 async function runningMemory(gateway) {
   const before = privateMemory()
-  const { promise: released, resolve: release } = Promise.withResolvers()
-  const { promise: everyone, resolve: arrived } = Promise.withResolvers()
+  let release
+  let arrived
+  const released = new Promise((resolve) => {
+    release = resolve
+  })
+  const everyone = new Promise((resolve) => {
+    arrived = resolve
+  })
   let waiting = 0
   const wait = () => {
     waiting += 1
@@ -125,7 +131,7 @@ async function measure({ checkout, guest }) {
   }
 }
 
-const median = (values) => values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)]
+const median = (values) => [...values].sort((a, b) => a - b)[Math.floor(values.length / 2)]
 
 async function main() {
   const { values: given } = parseArgs({

@@ -84,7 +84,17 @@ function onEvent(event) {
 // What the script's `handler` is called with: here, where to look and what to ask the graph.
 const input = {
   root: repository,
-  skip: ['.git', 'node_modules', 'target', 'guest/out', 'dist', 'bench-results', '**/*.node', '**/hyperlight-mcp-watchdog'],
+  skip: [
+    '.git',
+    'node_modules',
+    'target',
+    'guest/out',
+    'dist',
+    'bench-results',
+    '**/*.node',
+    '**/hyperlight-mcp-watchdog',
+    '**/hyperlight-mcp-reader',
+  ],
   topic: 'approv',
   room: 'src/sandbox',
 }

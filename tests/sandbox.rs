@@ -35,7 +35,7 @@ fn sandboxes() -> Sandboxes {
         Ok("ring3") => GuestChoice::Ring3,
         _ => GuestChoice::Auto,
     };
-    Sandboxes::new(choice, Arc::new(Limits::default()), tokio::runtime::Handle::current())
+    Sandboxes::new(choice, Arc::new(Limits::default()), tokio::runtime::Handle::current(), env!("CARGO_BIN_EXE_hyperlight-mcp-reader"))
 }
 
 fn request(code: &str) -> RunRequest {

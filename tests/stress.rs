@@ -28,7 +28,12 @@ struct Bench {
 impl Bench {
     fn new() -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-        let sandboxes = Sandboxes::new(guest_choice(), Arc::new(Limits::default()), runtime.handle().clone());
+        let sandboxes = Sandboxes::new(
+            guest_choice(),
+            Arc::new(Limits::default()),
+            runtime.handle().clone(),
+            env!("CARGO_BIN_EXE_hyperlight-mcp-reader"),
+        );
         sandboxes.boot().unwrap();
         Self { sandboxes, _runtime: runtime }
     }

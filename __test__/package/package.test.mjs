@@ -58,7 +58,14 @@ describe('the published packages', () => {
       'index.mjs',
       'package.json',
     ])
-    const platform = ['LICENSE', 'README.md', 'hyperlight-mcp-watchdog', 'hyperlight-mcp.linux-x64-gnu.node', 'package.json']
+    const platform = [
+      'LICENSE',
+      'README.md',
+      'hyperlight-mcp-reader',
+      'hyperlight-mcp-watchdog',
+      'hyperlight-mcp.linux-x64-gnu.node',
+      'package.json',
+    ]
     assert.deepEqual(list('hyperlight-mcp-linux-x64-gnu'), platform)
   })
 

@@ -26,7 +26,7 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    let report = Sandboxes::new(choice, Arc::new(Limits::default()), runtime.handle().clone()).report();
+    let report = Sandboxes::new(choice, Arc::new(Limits::default()), runtime.handle().clone(), "hyperlight-mcp-reader").report();
     match serde_json::to_string(&report) {
         Ok(json) => println!("{json}"),
         Err(error) => eprintln!("hyperlight-probe: {error}"),

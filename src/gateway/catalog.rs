@@ -11,7 +11,7 @@ use crate::bridge::{ToolErrors, ToolMatch, ToolQuery, guest_modules};
 use crate::catalog::{AgentModuleInfo, Catalog, DeclarationStyle, Failures, ModuleInfo, ModuleSummary, ServerOffer, ToolInfo, Wording};
 use crate::error::{Error, Result};
 use crate::registry::ServerStatus;
-use crate::sandbox::{GuestModule, Importable, Problem, check};
+use crate::sandbox::{GuestModule, Importable, Problem};
 use crate::trust::{Standing, sanitise_line, sanitise_text};
 
 /// What a system prompt's part may take where nobody says, in tokens.
@@ -57,7 +57,7 @@ impl Core {
         }
         let servers = self.visible_servers().map_err(|error| self.redacted(error))?;
         let modules: Vec<_> = guest_modules(&servers).iter().chain(agent).map(Importable::from).collect();
-        let problems = check(code, &modules);
+        let problems = self.sandboxes.check(code, &modules)?;
         Ok(CodeReport { ok: problems.is_empty(), problems })
     }
 }

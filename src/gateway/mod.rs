@@ -135,7 +135,7 @@ impl Gateway {
                 limits.max_connections,
                 limits.max_reconnects,
             ),
-            sandboxes: Sandboxes::new(options.guest, Arc::clone(&limits), options.runtime.clone()),
+            sandboxes: Sandboxes::new(options.guest, Arc::clone(&limits), options.runtime.clone(), options.reader.clone()),
             limits,
             surroundings,
             shown: Mutex::default(),
@@ -242,6 +242,7 @@ impl Gateway {
     /// Refuses what is new, and ends what is pending.
     pub fn begin_close(&self) {
         self.core.closed.cancel();
+        self.core.sandboxes.close();
     }
 
     /// Ends everything: runs, calls, connections, processes.

@@ -42,6 +42,8 @@ pub struct GatewayOptions {
     pub guest: GuestChoice,
     /// The program `hyperlight-mcp-watchdog`.
     pub watchdog: PathBuf,
+    /// The program `hyperlight-mcp-reader`. Default: beside the watchdog.
+    pub reader: PathBuf,
     /// Our own environment, from which placeholders are replaced.
     pub environment: BTreeMap<String, String>,
     /// Where everything asynchronous runs.
@@ -100,6 +102,7 @@ impl GatewayOptions {
     /// ```
     #[must_use]
     pub fn new(watchdog: impl Into<PathBuf>, runtime: Handle) -> Self {
+        let watchdog = watchdog.into();
         Self {
             config_path: None,
             config: None,
@@ -108,7 +111,8 @@ impl GatewayOptions {
             enable: EnableAtOpen::None,
             limits: Limits::default(),
             guest: GuestChoice::default(),
-            watchdog: watchdog.into(),
+            reader: watchdog.with_file_name("hyperlight-mcp-reader"),
+            watchdog,
             // Values that are no UTF-8 cannot stand in a config, and are of no use to a placeholder.
             environment: std::env::vars_os()
                 .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))

@@ -9,12 +9,15 @@ mod host;
 mod hypervisor;
 mod image;
 mod module;
+mod outcome;
+mod reader;
 mod run;
 mod script;
 mod stop;
 mod value;
 mod watch;
 
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use tokio::runtime::Handle;
@@ -24,6 +27,7 @@ pub use guest::{GuestChoice, GuestKind};
 pub use host::{Arguments, HostCall, HostFunctions, HostReply, RunControl, Stopped};
 pub use hypervisor::HypervisorReport;
 pub use module::{GuestModule, ModuleFunction};
+pub use reader::serve_reader;
 pub use run::{LogEntry, LogListener, RunOutcome, RunRequest, RunStats};
 pub use script::{Export, Importable, Problem, ProblemKind, check, is_function_type, to_javascript};
 pub use stop::{Stop, StopReason};
@@ -32,26 +36,30 @@ pub use value::{Value, Wire};
 use crate::error::Result;
 use crate::limits::Limits;
 use image::GuestImage;
+use reader::ScriptReader;
 
-/// Boots the guest when it is first needed, and runs code in VMs of their own.
+/// Boots the guest when it is first needed, and runs code in VMs of their own. Code is read by a process of its own before.
 pub struct Sandboxes {
     choice: GuestChoice,
     limits: Arc<Limits>,
     runtime: Handle,
+    reader: ScriptReader,
     image: OnceLock<Result<GuestImage>>,
 }
 
 impl Sandboxes {
+    /// `reader` is the program `hyperlight-mcp-reader`.
     #[must_use]
-    pub fn new(choice: GuestChoice, limits: Arc<Limits>, runtime: Handle) -> Self {
-        Self { choice, limits, runtime, image: OnceLock::new() }
+    pub fn new(choice: GuestChoice, limits: Arc<Limits>, runtime: Handle, reader: impl Into<PathBuf>) -> Self {
+        Self { choice, limits, runtime, reader: ScriptReader::new(reader.into()), image: OnceLock::new() }
     }
 
     /// Boots the guest unless that has been done. Blocks for 20 to 60 ms the first time.
     ///
     /// # Errors
-    /// `ERR_NO_HYPERVISOR` where no guest of the choice boots here.
+    /// `ERR_NO_HYPERVISOR` where no guest of the choice boots here; `ERR_IO` where the program that reads code cannot be started.
     pub fn boot(&self) -> Result<GuestKind> {
+        self.reader.warm_up()?;
         self.image().map(GuestImage::kind)
     }
 
@@ -65,9 +73,23 @@ impl Sandboxes {
     #[must_use]
     pub fn run(&self, request: RunRequest) -> RunOutcome {
         match self.image() {
-            Ok(image) => run::run(image, &self.limits, &self.runtime, request),
+            Ok(image) => run::run(image, &self.reader, &self.limits, &self.runtime, request),
             Err(error) => RunOutcome { value: Err(error), logs: Vec::new(), stats: RunStats::default() },
         }
+    }
+
+    /// What is wrong with code, as [`check`] tells it. Blocks for as long as the look takes: a few milliseconds, and 5 s at most for
+    /// code that has no end for a parser, of which nothing is told.
+    ///
+    /// # Errors
+    /// `ERR_IO` where the program that reads code cannot be started.
+    pub fn check(&self, code: &str, modules: &[Importable]) -> Result<Vec<Problem>> {
+        self.reader.check(code, modules, &|| true)
+    }
+
+    /// Ends what waits to read code. What runs goes on.
+    pub fn close(&self) {
+        self.reader.close();
     }
 
     fn image(&self) -> Result<&GuestImage> {

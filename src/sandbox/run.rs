@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use hyperlight_host::HyperlightError;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::json;
 use tokio::runtime::Handle;
 
@@ -13,7 +13,9 @@ use super::deadline::Deadline;
 use super::host::{Arguments, HostCall, HostFunctions, HostReply, RunControl};
 use super::image::{GuestCalls, GuestImage, HANDLER, since_epoch};
 use super::module::GuestModule;
-use super::script::{declares_require, explain_load, explain_not_a_function, explain_syntax, instead_of_global, to_javascript};
+use super::outcome::{AgentCode, GuestOutcome, finish};
+use super::reader::ScriptReader;
+use super::script::declares_require;
 use super::stop::Stop;
 use super::value::{Value, Wire};
 use super::watch::Watch;
@@ -26,7 +28,7 @@ const CODE_MODULE: &str = "agent:code";
 const CODE_EPILOGUE: &str =
     "\n;globalThis[Symbol.for(\"hyperlight-mcp\")].register(typeof handler === \"undefined\" ? undefined : handler);";
 /// Makes `require` throw for what is not there. On the code's first line, so that its lines keep their numbers.
-const REQUIRE_PROLOGUE: &str = "import{require}from\"hyperlight-mcp:host\";";
+pub(super) const REQUIRE_PROLOGUE: &str = "import{require}from\"hyperlight-mcp:host\";";
 const CUT_MARK: &str = "… [log cut: limits.maxLogBytes]";
 
 /// Hyperlight's code for an allocation that failed: it aborts the guest.
@@ -90,7 +92,7 @@ pub struct RunOutcome {
 }
 
 /// Runs on the calling thread until the outcome.
-pub(super) fn run(image: &GuestImage, limits: &Arc<Limits>, runtime: &Handle, request: RunRequest) -> RunOutcome {
+pub(super) fn run(image: &GuestImage, reader: &ScriptReader, limits: &Arc<Limits>, runtime: &Handle, request: RunRequest) -> RunOutcome {
     let started = Instant::now();
     let deadline = Deadline::after(request.timeout);
     let limit_ms = u64::try_from(request.timeout.as_millis()).unwrap_or(u64::MAX);
@@ -107,8 +109,9 @@ pub(super) fn run(image: &GuestImage, limits: &Arc<Limits>, runtime: &Handle, re
         finished: Mutex::default(),
         counters: Counters::default(),
     });
-    let value = execute(image, &state, &request.code, &request.modules, runtime, &request.stop, deadline)
-        .map_err(|failure| failure.into_error(&state, &request.stop, limit_ms));
+    let code = AgentCode { reader, modules: &request.modules, stop: &request.stop, deadline };
+    let value =
+        execute(image, &state, &request.code, &code, runtime).map_err(|failure| failure.into_error(&state, &request.stop, limit_ms));
     let logs = std::mem::take(&mut lock(&state.log).entries);
     let mut stats = state.counters.stats();
     stats.duration_ms = milliseconds(started.elapsed());
@@ -126,25 +129,23 @@ enum Failure {
 fn execute(
     image: &GuestImage,
     state: &Arc<RunState>,
-    code: &str,
-    modules: &[GuestModule],
+    text: &str,
+    code: &AgentCode<'_>,
     runtime: &Handle,
-    stop: &Stop,
-    deadline: Deadline,
 ) -> std::result::Result<Wire, Failure> {
-    check_sizes(&state.limits, code, &state.input).map_err(Failure::Known)?;
+    check_sizes(&state.limits, text, &state.input).map_err(Failure::Known)?;
     // Every line and column stays where it is: what the guest says of a place holds for the code as it was given.
-    let javascript = to_javascript(code).map_err(Failure::Known)?;
-    let code = javascript.as_ref();
+    let javascript = code.to_javascript(text).map_err(Failure::Known)?;
+    let text = javascript.as_deref().unwrap_or(text);
     let started = Instant::now();
     let mut guest = image.start(state).map_err(Failure::Guest)?;
-    let watch = Watch::start(&guest, runtime, stop.clone(), deadline);
+    let watch = Watch::start(&guest, runtime, code.stop.clone(), code.deadline.clone());
     let outcome = (|| {
-        for (specifier, source) in modules.iter().flat_map(GuestModule::sources) {
+        for (specifier, source) in code.modules.iter().flat_map(GuestModule::sources) {
             guest.call::<()>("register_module", (specifier, source))?;
         }
-        let prologue = if declares_require(code) { "" } else { REQUIRE_PROLOGUE };
-        guest.call::<()>("register_module", (CODE_MODULE.to_owned(), format!("{prologue}{code}{CODE_EPILOGUE}")))?;
+        let prologue = if declares_require(text) { "" } else { REQUIRE_PROLOGUE };
+        guest.call::<()>("register_module", (CODE_MODULE.to_owned(), format!("{prologue}{text}{CODE_EPILOGUE}")))?;
         state.counters.start_us.store(microseconds(started.elapsed()), Ordering::Relaxed);
         // The outcome comes by `HostFinish`; what the call itself returns is `undefined`.
         guest.call::<String>("RunHandler", (HANDLER.to_owned(), "null".to_owned(), false))
@@ -155,7 +156,7 @@ fn execute(
     }
     // A run that has finished has its outcome, even if its end came from outside at the same moment.
     match (lock(&state.finished).take(), outcome) {
-        (Some(frame), _) => finish(&state.limits, &frame, code, modules).map_err(Failure::Known),
+        (Some(frame), _) => finish(&state.limits, &frame, text, code).map_err(Failure::Known),
         (None, Err(error)) => Err(Failure::Guest(error)),
         (None, Ok(_)) => Err(Failure::Known(Error::NeverSettles)),
     }
@@ -193,92 +194,6 @@ impl Failure {
         }
         Error::GuestCrashed { problem: text.chars().take(500).collect() }
     }
-}
-
-// ---- the guest's outcome ---------------------------------------------------------------------------------------------
-
-const VALUE_PREFIX: &str = "{\"value\":";
-
-/// How the guest describes a failure; see `prelude.js`.
-#[derive(Deserialize)]
-struct GuestFailure {
-    kind: FailureKind,
-    #[serde(default)]
-    name: String,
-    #[serde(default)]
-    message: String,
-    #[serde(default)]
-    stack: String,
-    line: Option<u32>,
-    column: Option<u32>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum FailureKind {
-    /// The code did not load: it does not parse, imports what is not there, or threw at its top level.
-    Load,
-    Handler,
-    Throw,
-    Value,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum GuestOutcome {
-    Failure(GuestFailure),
-    Oversize(usize),
-}
-
-fn finish(limits: &Limits, frame: &[u8], code: &str, modules: &[GuestModule]) -> Result<Wire> {
-    let wire = Wire::from_frame(frame)?;
-    if wire.json.starts_with(VALUE_PREFIX) {
-        let size = wire.size() - VALUE_PREFIX.len() - 1;
-        if size > limits.max_value_bytes {
-            return Err(Error::ValueTooLarge { size, limit: limits.max_value_bytes });
-        }
-        return Ok(wire);
-    }
-    let outcome: GuestOutcome = serde_json::from_str(&wire.json).map_err(|error| Error::GuestCrashed { problem: error.to_string() })?;
-    Err(match outcome {
-        GuestOutcome::Oversize(size) => Error::ValueTooLarge { size, limit: limits.max_value_bytes },
-        GuestOutcome::Failure(failure) => failure.into_error(limits, code, modules),
-    })
-}
-
-impl GuestFailure {
-    fn into_error(self, limits: &Limits, code: &str, modules: &[GuestModule]) -> Error {
-        let Self { kind, name, message, stack, line, mut column } = self;
-        // QuickJS throws this where an allocation of its own fails.
-        if name == "InternalError" && message == "out of memory" {
-            return Error::GuestMemory { limit: limits.guest_heap_bytes };
-        }
-        // What stands before the code on its first line is not the agent's.
-        if line == Some(1) && !declares_require(code) {
-            column = column.map(|column| column.saturating_sub(u32::try_from(REQUIRE_PROLOGUE.len()).unwrap_or(0)).max(1));
-        }
-        match kind {
-            FailureKind::Handler => Error::NoHandler,
-            FailureKind::Value => Error::InvalidValue { problem: message },
-            FailureKind::Load if is_resolution(&message) => explain_load(code, modules).unwrap_or_else(|| {
-                let known: Vec<_> = modules.iter().map(GuestModule::specifier).collect();
-                Error::CodeSyntax { message: format!("{message}; the modules here are: {}", known.join(", ")), line, column }
-            }),
-            FailureKind::Load if name == "SyntaxError" => explain_syntax(code, modules, message, line),
-            FailureKind::Load | FailureKind::Throw => {
-                let lacking = line.filter(|_| name == "TypeError" && message.contains("not a function"));
-                let lacking = lacking.and_then(|line| explain_not_a_function(code, modules, line));
-                let instead = if name == "ReferenceError" { instead_of_global(&message).map(ToOwned::to_owned) } else { None };
-                let message = if let Some(more) = lacking.or(instead) { format!("{message}: {more}") } else { message };
-                Error::GuestThrew { name, message, stack, line, column }
-            }
-        }
-    }
-}
-
-/// `QuickJS`'s words for a module that is not there.
-fn is_resolution(message: &str) -> bool {
-    message.starts_with("Error resolving module") || message.starts_with("Could not load module")
 }
 
 // ---- the guest's calls -----------------------------------------------------------------------------------------------

@@ -37,7 +37,7 @@ pub fn sandboxes() -> &'static Sandboxes {
             Ok("ring3") => GuestChoice::Ring3,
             _ => GuestChoice::Auto,
         };
-        Sandboxes::new(choice, Arc::new(Limits::default()), runtime().handle().clone())
+        Sandboxes::new(choice, Arc::new(Limits::default()), runtime().handle().clone(), env!("CARGO_BIN_EXE_hyperlight-mcp-reader"))
     })
 }
 

@@ -26,6 +26,7 @@ use serde_json::{Map, Value as Json};
 
 pub const FIXTURE: &str = env!("CARGO_BIN_EXE_fixture-server");
 const WATCHDOG: &str = env!("CARGO_BIN_EXE_hyperlight-mcp-watchdog");
+const READER: &str = env!("CARGO_BIN_EXE_hyperlight-mcp-reader");
 const POLL: Duration = Duration::from_millis(2);
 
 /// Whether the whole machine is emulated in software: `scripts/with-hypervisor` says so.
@@ -88,6 +89,7 @@ impl Scene {
     pub fn new() -> Self {
         let folder = tempfile::Builder::new().prefix("hyperlight-mcp-test-").tempdir().unwrap();
         symlink(WATCHDOG, folder.path().join("watchdog")).unwrap();
+        symlink(READER, folder.path().join("hyperlight-mcp-reader")).unwrap();
         Self { folder }
     }
 

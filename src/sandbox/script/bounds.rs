@@ -1,16 +1,10 @@
-//! Bounds of a look at code that somebody else wrote. The parser recurses, and where it cannot tell a bracket's meaning it tries one
-//! reading after the other, each with a tree of its own: inside each other, these tries cost a power of the depth.
+//! Stack for a look at code that somebody else wrote: the parser recurses.
 //!
-//! So it gets a stack that is enough for whatever the code could nest, or does not begin; and a tree's memory that is enough for any
-//! code that people write, and where that is used up, it ends. Neither bound depends on where strings, comments and regular expressions
-//! end, which only a parser can say.
+//! It gets what is enough for whatever the code could nest, or does not begin. The bound does not depend on where strings, comments
+//! and regular expressions end, which only a parser can say. Time and memory are bounded from outside (`sandbox/reader`): where the
+//! parser cannot tell a bracket's meaning, it tries one reading after the other, and inside each other these cost a power of the depth.
 
-use std::alloc::{Layout, alloc, handle_alloc_error};
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::ptr::NonNull;
 use std::thread;
-
-use oxc_allocator::Allocator;
 
 /// Nesting that any thread has stack for.
 const NESTING_IN_PLACE: usize = 48;
@@ -22,40 +16,21 @@ const STACK_AT_LEAST: usize = 512 * 1024;
 /// touches all. About 130 KB of code as people write it.
 const MAX_LEVELS: usize = 32 * 1024;
 
-/// Memory for the trees of a look, and more for each byte of the code: only what is used of it costs anything.
-const ARENA_AT_LEAST: usize = 32 << 20;
-const ARENA_PER_BYTE: usize = 64;
-
-/// Runs `look` with stack and memory for its trees. `None` for code that may nest too deeply for any stack, or whose trees take more
-/// memory than code has any use for.
-pub(super) fn within_bounds<T: Send>(code: &str, look: impl FnOnce(&Allocator) -> T + Send) -> Option<T> {
+/// Runs `look` with stack enough for a tree of the code. `None` for code that may nest too deeply for any.
+pub(super) fn with_stack<T: Send>(code: &str, look: impl FnOnce() -> T + Send) -> Option<T> {
     let levels = level_bound(code);
     if levels > MAX_LEVELS {
         return None;
     }
-    // An arena that is full panics, as does a parser with a defect: it has not looked at the code, and what does not need it goes on.
-    let look = || catch_unwind(AssertUnwindSafe(|| look(&arena(ARENA_AT_LEAST + code.len() * ARENA_PER_BYTE)))).ok();
     if levels <= NESTING_IN_PLACE {
-        return look();
+        return Some(look());
     }
     let size = STACK_AT_LEAST + levels * STACK_PER_LEVEL;
     thread::scope(|scope| {
         let builder = thread::Builder::new().name("hyperlight-mcp-script".to_owned()).stack_size(size);
-        builder.spawn_scoped(scope, look).ok()?.join().ok()?
+        // A parser that panics has a defect: it has not looked at the code, and what does not need it goes on.
+        builder.spawn_scoped(scope, look).ok()?.join().ok()
     })
-}
-
-/// Memory for trees that does not grow.
-fn arena(size: usize) -> Allocator {
-    const ALIGN: usize = Allocator::RAW_MIN_ALIGN;
-    let layout = Layout::from_size_align(size.next_multiple_of(ALIGN).max(Allocator::RAW_MIN_SIZE), ALIGN);
-    let layout = layout.expect("a size that is far from the end of the address space");
-    // SAFETY: the layout's size is not zero: `RAW_MIN_SIZE` is that of a structure with fields.
-    let Some(memory) = NonNull::new(unsafe { alloc(layout) }) else { handle_alloc_error(layout) };
-    // SAFETY: `memory` is one allocation of `layout.size()` bytes by the global allocator, aligned on `RAW_MIN_ALIGN`; the size is a
-    // multiple of that and at least `RAW_MIN_SIZE`. Nothing else has the pointer: the arena owns it, and frees it with a layout of
-    // this size and alignment.
-    unsafe { Allocator::from_raw_parts(memory, layout.size()) }
 }
 
 /// At least as much as any tree of the code is deep: each level takes a token that can have something inside or beside it. Found
@@ -117,14 +92,16 @@ enum Before {
 
 #[cfg(test)]
 mod tests {
+    use oxc_allocator::Allocator;
     use oxc_semantic::SemanticBuilder;
 
     use super::super::parse::read;
     use super::*;
 
     fn errors(code: &str) -> Option<usize> {
-        within_bounds(code, |allocator| {
-            let reading = read(allocator, code);
+        with_stack(code, || {
+            let allocator = Allocator::default();
+            let reading = read(&allocator, code);
             let semantic = SemanticBuilder::new().with_check_syntax_error(true).build(&reading.program);
             reading.errors.len() + semantic.errors.len()
         })

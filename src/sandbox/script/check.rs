@@ -3,7 +3,7 @@
 use oxc_allocator::Allocator;
 use oxc_semantic::SemanticBuilder;
 
-use super::bounds::within_bounds;
+use super::bounds::with_stack;
 use super::members::Origins;
 use super::modules::Modules;
 use super::parse::{Language, read_as};
@@ -40,12 +40,13 @@ pub(super) fn look(code: &str, modules: &[Importable]) -> Vec<Finding> {
         // Nothing is certainly wrong with what has not been looked at: a run tells.
         Ok(None) => Vec::new(),
         // Every place in it is the code's own.
-        Ok(Some(javascript)) => within_bounds(&javascript, |allocator| findings(allocator, &javascript, modules)).unwrap_or_default(),
+        Ok(Some(javascript)) => with_stack(&javascript, || findings(&javascript, modules)).unwrap_or_default(),
     }
 }
 
-fn findings(allocator: &Allocator, javascript: &str, modules: &[Importable]) -> Vec<Finding> {
-    let reading = read_as(allocator, javascript, Language::JavaScript);
+fn findings(javascript: &str, modules: &[Importable]) -> Vec<Finding> {
+    let allocator = Allocator::default();
+    let reading = read_as(&allocator, javascript, Language::JavaScript);
     if !reading.errors.is_empty() {
         return reading.errors.iter().map(Finding::of_diagnostic).collect();
     }

@@ -17,7 +17,7 @@ impl From<&GuestModule> for Importable {
 }
 
 /// Why code did not load: the first import that is not there, with what was probably meant.
-pub(in crate::sandbox) fn explain_load(code: &str, modules: &[GuestModule]) -> Option<Error> {
+pub(in crate::sandbox) fn explain_load(code: &str, modules: &[Importable]) -> Option<Error> {
     let wrong = found(code, modules, |finding| finding.at_load).into_iter().next()?;
     Some(Error::CodeSyntax { message: wrong.message, line: Some(wrong.line), column: Some(wrong.column) })
 }
@@ -27,7 +27,7 @@ const NOT_LOOKED_AT: &str =
     "; the code is too large or too deep for TypeScript's types to be taken out: if it has types, write JavaScript, or split it";
 
 /// Why the engine does not parse code: the place that it says, or a better one.
-pub(in crate::sandbox) fn explain_syntax(code: &str, modules: &[GuestModule], message: String, line: Option<u32>) -> Error {
+pub(in crate::sandbox) fn explain_syntax(code: &str, modules: &[Importable], message: String, line: Option<u32>) -> Error {
     if matches!(javascript(code), Ok(None)) {
         return Error::CodeSyntax { message: format!("{message}{NOT_LOOKED_AT}"), line, column: None };
     }
@@ -36,12 +36,11 @@ pub(in crate::sandbox) fn explain_syntax(code: &str, modules: &[GuestModule], me
 }
 
 /// What was called at this line that its module does not have.
-pub(in crate::sandbox) fn explain_not_a_function(code: &str, modules: &[GuestModule], line: u32) -> Option<String> {
+pub(in crate::sandbox) fn explain_not_a_function(code: &str, modules: &[Importable], line: u32) -> Option<String> {
     let called = found(code, modules, |finding| finding.kind == ProblemKind::UnknownFunction && !finding.at_load);
     called.into_iter().find(|problem| problem.line == line).map(|problem| problem.message)
 }
 
-fn found(code: &str, modules: &[GuestModule], wanted: impl Fn(&Finding) -> bool) -> Vec<Problem> {
-    let modules: Vec<_> = modules.iter().map(Importable::from).collect();
-    problems(code, look(code, &modules).into_iter().filter(wanted).collect())
+fn found(code: &str, modules: &[Importable], wanted: impl Fn(&Finding) -> bool) -> Vec<Problem> {
+    problems(code, look(code, modules).into_iter().filter(wanted).collect())
 }

@@ -1,8 +1,9 @@
 //! Agent code looked at without running it: where it does not parse, what it imports and calls that is not there, and what its
 //! TypeScript is as JavaScript.
 //!
-//! The code is written by a model. It is looked at within bounds: code that nests so deeply that a parser could run out of stack is
-//! not looked at here; the engine inside the VM then judges it.
+//! The code is written by a model. A gateway has it looked at by a process of its own (`sandbox/reader`), which bounds time and memory;
+//! these functions see to the stack alone. Code that could nest too deeply for any is not looked at: the engine inside the VM then
+//! judges it.
 
 mod bounds;
 mod check;
@@ -27,7 +28,7 @@ use std::borrow::Cow;
 
 use oxc_allocator::Allocator;
 use oxc_diagnostics::OxcDiagnostic;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 pub use check::check;
 pub(super) use elsewhere::instead_of_global;
@@ -38,7 +39,7 @@ pub(super) use syntax::declares_require;
 use syntax::locate;
 
 use crate::error::{Error, Result};
-use bounds::within_bounds;
+use bounds::with_stack;
 use engine::{unknown_to_the_engine, without_hashbang};
 use parse::{Language, Reading, length, offset, read, read_as};
 use place::{Lines, shown};
@@ -50,7 +51,7 @@ const MAX_PROBLEMS: usize = 100;
 const MAX_MESSAGE_CHARS: usize = 500;
 
 /// A module that code can import, and its functions.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Importable {
     /// What code imports: `host:mcp-weather`.
     pub specifier: String,
@@ -58,7 +59,7 @@ pub struct Importable {
 }
 
 /// A function of a module.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Export {
     /// What code imports: a JavaScript identifier.
     pub name: String,
@@ -68,7 +69,7 @@ pub struct Export {
 }
 
 /// What kind of problem a look at code has found.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum ProblemKind {
@@ -109,7 +110,7 @@ impl ProblemKind {
 }
 
 /// What is wrong with some code, and where. Lines and columns count from one, columns in UTF-16 units; the end is exclusive.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Problem {
     pub kind: ProblemKind,
@@ -203,10 +204,11 @@ pub fn to_javascript(code: &str) -> Result<Cow<'_, str>> {
 /// The code as JavaScript, or all that keeps it from being read as such. `None` for code that is not looked at: it nests too deeply,
 /// or its types would take too long to read.
 fn javascript(code: &str) -> std::result::Result<Option<Cow<'_, str>>, Vec<Finding>> {
-    let look = |allocator: &Allocator| {
-        let Reading { language, program, errors } = read(allocator, code);
+    let look = || {
+        let allocator = Allocator::default();
+        let Reading { language, program, errors } = read(&allocator, code);
         if !errors.is_empty() {
-            let in_javascript = read_as(allocator, code, Language::JavaScript).errors;
+            let in_javascript = read_as(&allocator, code, Language::JavaScript).errors;
             let jsx = jsx(code, &in_javascript);
             return Err(jsx.map_or_else(|| errors.iter().map(Finding::of_diagnostic).collect(), |found| vec![found]));
         }
@@ -220,7 +222,7 @@ fn javascript(code: &str) -> std::result::Result<Option<Cow<'_, str>>, Vec<Findi
         let output = output.map_err(|unsupported| unsupported.into_iter().map(finding).collect::<Vec<_>>())?;
         Ok(Some(without_hashbang(&output).map_or(output, Cow::Owned)))
     };
-    within_bounds(code, look).unwrap_or(Ok(None))
+    with_stack(code, look).unwrap_or(Ok(None))
 }
 
 /// Where code that parses as neither language breaks off at what looks like JSX. A parse as JSX would tell more, but could not be

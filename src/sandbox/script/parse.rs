@@ -82,8 +82,9 @@ pub(super) fn read_as<'a>(allocator: &'a Allocator, code: &'a str, language: Lan
 }
 
 /// The code's errors as JavaScript: those of the parser, else the early errors such as a name that is declared twice.
-pub(super) fn javascript_errors(allocator: &Allocator, code: &str) -> Vec<OxcDiagnostic> {
-    let reading = read_as(allocator, code, Language::JavaScript);
+pub(super) fn javascript_errors(code: &str) -> Vec<OxcDiagnostic> {
+    let allocator = Allocator::default();
+    let reading = read_as(&allocator, code, Language::JavaScript);
     if !reading.errors.is_empty() {
         return reading.errors;
     }

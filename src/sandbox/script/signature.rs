@@ -4,7 +4,7 @@ use oxc_allocator::Allocator;
 use oxc_ast::ast::{Statement, TSType};
 use oxc_semantic::SemanticBuilder;
 
-use super::bounds::within_bounds;
+use super::bounds::with_stack;
 use super::parse::{Language, read_as};
 use super::sound_type::{KNOWN, is_sound};
 
@@ -26,8 +26,9 @@ pub fn is_function_type(text: &str) -> bool {
         return false;
     }
     let code = format!("type Signature = {text};");
-    let look = |allocator: &Allocator| {
-        let reading = read_as(allocator, &code, Language::TypeScript);
+    let look = || {
+        let allocator = Allocator::default();
+        let reading = read_as(&allocator, &code, Language::TypeScript);
         let [Statement::TSTypeAliasDeclaration(alias)] = &reading.program.body[..] else { return false };
         let TSType::TSFunctionType(function) = &alias.type_annotation else { return false };
         if !reading.errors.is_empty() || !is_sound(function) || !reading.program.comments.is_empty() {
@@ -36,7 +37,7 @@ pub fn is_function_type(text: &str) -> bool {
         let semantic = SemanticBuilder::new().build(&reading.program).semantic;
         semantic.scoping().root_unresolved_references().keys().all(|name| KNOWN.iter().any(|(known, ..)| *known == name.as_str()))
     };
-    within_bounds(&code, look).unwrap_or(false)
+    with_stack(&code, look).unwrap_or(false)
 }
 
 #[cfg(test)]

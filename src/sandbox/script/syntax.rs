@@ -1,6 +1,6 @@
 //! What a second look at the code tells: where it does not parse, and whether it has a `require` of its own.
 
-use super::bounds::within_bounds;
+use super::bounds::with_stack;
 use super::parse::{javascript_errors, offset};
 use super::place::Lines;
 use crate::error::Error;
@@ -8,7 +8,7 @@ use crate::error::Error;
 /// Where JavaScript does not parse. The engine gives the line, but the column of an earlier token; it is asked first all the same,
 /// as this parser may accept what that one does not: then this is `None`, as it is for code that nests too deeply to be looked at.
 pub(super) fn locate(code: &str) -> Option<Error> {
-    let errors = within_bounds(code, |allocator| javascript_errors(allocator, code))?;
+    let errors = with_stack(code, || javascript_errors(code))?;
     let first = errors.first()?;
     let place = Lines::new(code).place(offset(first));
     Some(Error::CodeSyntax { message: first.message.to_string(), line: Some(place.line), column: Some(place.column) })

@@ -164,40 +164,6 @@ fn long_typescript_loses_its_types() {
 }
 
 #[test]
-fn nothing_hides_what_nests() {
-    for unit in ["!", "- ", "await ", "a=>", "(", "a<", "A<B<(a=", "(a="] {
-        let deep = unit.repeat(900_000 / unit.len());
-        for code in [
-            format!("let q = (x as A<B> / {deep}y / 1);"),
-            format!("let q = x as A<B>\n / {deep}y / 1;"),
-            format!("let q = {{}} / {deep}y / 1;"),
-            format!("\\u0069f (a) /\"/.x; q = {deep}y; z = \"x\""),
-        ] {
-            assert!(matches!(javascript(&code), Ok(None)), "{}", &code[..40]);
-            // As deep as it is looked at.
-            look_at(&code.replace(&deep, &unit.repeat(10_000)));
-        }
-    }
-}
-
-#[test]
-fn readings_without_end_are_given_up() {
-    for code in ["type T = ".to_owned() + &"A<B<(a=".repeat(40), "x = ".to_owned() + &"(a=".repeat(2_000)] {
-        assert!(matches!(javascript(&code), Ok(None)), "{}", &code[..40]);
-    }
-}
-
-#[test]
-fn what_a_parser_reads_again_and_again_is_bounded() {
-    let started = std::time::Instant::now();
-    for unit in ["a?(b):c=>", "a?async(b):c=>", "a?(b,c):d=>", "a?({b}):c=>", "a?b=>(c):d=>", "(a)?(b):c=>", "a<b,", "a<b,(c),"] {
-        look_at(&unit.repeat(2_000));
-        look_at(&format!("{}{}", unit.repeat(100), "+(a)".repeat(7_000)));
-    }
-    assert!(started.elapsed().as_secs() < 20, "{:?}", started.elapsed());
-}
-
-#[test]
 fn long_code_is_looked_at_within_its_bounds() {
     let line = "const value_0 = { a: 'some words of text', b: [1, 2, 3] };\n";
     let started = std::time::Instant::now();

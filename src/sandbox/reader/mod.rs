@@ -1,0 +1,218 @@
+//! Agent code is read by a process of its own: `hyperlight-mcp-reader`.
+//!
+//! The parser was written for code that people wrote. It recurses, tries one reading after the other, and takes memory for each: there
+//! is code that makes it overrun its stack, take minutes or all memory. An agent's code is an attacker's; the process in which it is
+//! read is one that may end. It has bounds of its own (`program.rs`), nothing but two pipes, and gets no environment.
+
+mod program;
+mod protocol;
+
+use std::io::{self, Write as _};
+use std::os::unix::process::CommandExt as _;
+use std::path::PathBuf;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+pub use program::serve_reader;
+use protocol::{Answer, Question, read_frame, write_frame};
+
+use super::script::{Importable, Problem};
+use crate::error::{Error, Result};
+
+/// What a look at code may take. Code as people write it takes a few milliseconds.
+const LOOK_LIMIT: Duration = Duration::from_secs(5);
+/// How soon it is seen that the answer is not wanted any more.
+const POLL: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
+/// Processes that are kept for the next question.
+const MAX_IDLE: usize = 2;
+
+/// Asks processes about code. Where one ends or does not answer, the code has not been looked at.
+pub(super) struct ScriptReader {
+    program: PathBuf,
+    idle: Mutex<Idle>,
+}
+
+#[derive(Default)]
+struct Idle {
+    workers: Vec<Worker>,
+    closed: bool,
+}
+
+/// Whether an answer is still wanted.
+pub(super) type Wanted<'a> = &'a dyn Fn() -> bool;
+
+impl ScriptReader {
+    pub(super) fn new(program: PathBuf) -> Self {
+        Self { program, idle: Mutex::default() }
+    }
+
+    /// Starts a process, unless one waits for a question.
+    pub(super) fn warm_up(&self) -> Result<()> {
+        if self.idle().workers.is_empty() {
+            let worker = self.start()?;
+            self.keep(worker);
+        }
+        Ok(())
+    }
+
+    /// Ends the processes that wait, and keeps none from now on.
+    pub(super) fn close(&self) {
+        let workers = {
+            let mut idle = self.idle();
+            idle.closed = true;
+            std::mem::take(&mut idle.workers)
+        };
+        drop(workers);
+    }
+
+    /// The code as JavaScript; `None` where it is that already, or was not looked at.
+    ///
+    /// # Errors
+    /// `ERR_CODE_SYNTAX`; `ERR_IO` where the program cannot be started.
+    pub(super) fn to_javascript(&self, code: &str, wanted: Wanted<'_>) -> Result<Option<String>> {
+        match self.ask(&Question::ToJavascript { code: code.into() }, wanted)? {
+            Some(Answer::Javascript { code }) => Ok(Some(code)),
+            Some(Answer::Syntax { message, line, column }) => Err(Error::CodeSyntax { message, line, column }),
+            _ => Ok(None),
+        }
+    }
+
+    /// All that is wrong with code; nothing for code that was not looked at.
+    ///
+    /// # Errors
+    /// `ERR_IO` where the program cannot be started.
+    pub(super) fn check(&self, code: &str, modules: &[Importable], wanted: Wanted<'_>) -> Result<Vec<Problem>> {
+        match self.ask(&Question::Check { code: code.into(), modules: modules.into() }, wanted)? {
+            Some(Answer::Problems { problems }) => Ok(problems),
+            _ => Ok(Vec::new()),
+        }
+    }
+
+    /// Why code did not load.
+    pub(super) fn explain_load(&self, code: &str, modules: &[Importable], wanted: Wanted<'_>) -> Option<Error> {
+        self.syntax(&Question::ExplainLoad { code: code.into(), modules: modules.into() }, wanted)
+    }
+
+    /// Why the engine does not parse code: the place that it says, or a better one.
+    pub(super) fn explain_syntax(
+        &self,
+        code: &str,
+        modules: &[Importable],
+        message: String,
+        line: Option<u32>,
+        wanted: Wanted<'_>,
+    ) -> Error {
+        let question = Question::ExplainSyntax { code: code.into(), modules: modules.into(), message: message.clone(), line };
+        self.syntax(&question, wanted).unwrap_or(Error::CodeSyntax { message, line, column: None })
+    }
+
+    /// What was called at this line that its module does not have.
+    pub(super) fn explain_not_a_function(&self, code: &str, modules: &[Importable], line: u32, wanted: Wanted<'_>) -> Option<String> {
+        match self.ask(&Question::ExplainNotAFunction { code: code.into(), modules: modules.into(), line }, wanted) {
+            Ok(Some(Answer::Text { text })) => Some(text),
+            _ => None,
+        }
+    }
+
+    fn syntax(&self, question: &Question<'_>, wanted: Wanted<'_>) -> Option<Error> {
+        match self.ask(question, wanted) {
+            Ok(Some(Answer::Syntax { message, line, column })) => Some(Error::CodeSyntax { message, line, column }),
+            _ => None,
+        }
+    }
+
+    /// `None` where there is no answer: the process ended over it, took too long, or the answer was not wanted any more.
+    fn ask(&self, question: &Question<'_>, wanted: Wanted<'_>) -> Result<Option<Answer>> {
+        // One that has waited may have been ended from outside meanwhile: that says nothing of the code.
+        let waiting = self.idle().workers.pop().and_then(Worker::if_alive);
+        let mut worker = match waiting {
+            Some(worker) => worker,
+            None => self.start()?,
+        };
+        let answer = worker.send(question).and_then(|()| worker.receive(wanted));
+        if matches!(answer, Ok(Some(_))) {
+            self.keep(worker);
+        }
+        Ok(answer.unwrap_or_else(|error| {
+            tracing::debug!(%error, "code was not looked at");
+            None
+        }))
+    }
+
+    fn start(&self) -> Result<Worker> {
+        Worker::start(&self.program).map_err(|error| Error::io(format!("the program that reads code ({})", self.program.display()), &error))
+    }
+
+    fn keep(&self, worker: Worker) {
+        let mut idle = self.idle();
+        if !idle.closed && idle.workers.len() < MAX_IDLE {
+            idle.workers.push(worker);
+        }
+    }
+
+    fn idle(&self) -> std::sync::MutexGuard<'_, Idle> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+struct Worker {
+    process: Child,
+    input: ChildStdin,
+    output: ChildStdout,
+}
+
+impl Worker {
+    fn start(program: &PathBuf) -> io::Result<Self> {
+        let mut process = Command::new(program)
+            .env_clear()
+            .current_dir("/")
+            // What a terminal sends to Node's group is not meant for it.
+            .process_group(0)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            // What a parser says as it panics is of use to nobody.
+            .stderr(Stdio::null())
+            .spawn()?;
+        match (process.stdin.take(), process.stdout.take()) {
+            (Some(input), Some(output)) => Ok(Self { process, input, output }),
+            _ => Err(io::Error::other("a child without pipes")),
+        }
+    }
+
+    fn send(&mut self, question: &Question<'_>) -> io::Result<()> {
+        // In one piece: the process reads it whole before it does anything else.
+        let mut frame = Vec::new();
+        write_frame(&mut frame, question)?;
+        self.input.write_all(&frame)
+    }
+
+    fn if_alive(mut self) -> Option<Self> {
+        matches!(self.process.try_wait(), Ok(None)).then_some(self)
+    }
+
+    fn receive(&mut self, wanted: Wanted<'_>) -> io::Result<Option<Answer>> {
+        let deadline = Instant::now() + LOOK_LIMIT;
+        loop {
+            let mut pipe = [PollFd::new(&self.output, PollFlags::IN)];
+            match poll(&mut pipe, Some(&POLL)) {
+                Ok(0) | Err(rustix::io::Errno::INTR) => {}
+                Ok(_) => return read_frame(&mut self.output),
+                Err(error) => return Err(error.into()),
+            }
+            if !wanted() || Instant::now() >= deadline {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+        }
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        // It has nothing to lose, and what was killed is gone at once.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}

@@ -1,0 +1,70 @@
+//! The program's side: reads questions until the end of its input.
+
+use std::io::{self, BufReader};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use rustix::process::{Resource, Rlimit, setrlimit};
+
+use super::LOOK_LIMIT;
+use super::protocol::{Answer, Question, read_frame, write_frame};
+use crate::error::Error;
+use crate::sandbox::script::{check, explain_load, explain_not_a_function, explain_syntax, to_javascript};
+
+/// Address space, the stack for the deepest code that is looked at included. Where it is used up, the program ends.
+const MAX_ADDRESS_SPACE: u64 = 640 << 20;
+/// Whoever asked has given up long before, or is gone.
+const PATIENCE: Duration = LOOK_LIMIT.saturating_mul(4);
+
+/// Answers questions about code on standard input, one after the other, on standard output: what `hyperlight-mcp-reader` does. Returns
+/// at the end of the input; ends the process where a look at some code has no end.
+///
+/// # Errors
+/// What keeps it from reading or writing.
+///
+/// ```no_run
+/// hyperlight_mcp::sandbox::serve_reader().unwrap();
+/// ```
+pub fn serve_reader() -> io::Result<()> {
+    let limit = Some(MAX_ADDRESS_SPACE);
+    setrlimit(Resource::As, Rlimit { current: limit, maximum: limit })?;
+    // Where the code makes it end, nobody needs a core.
+    setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })?;
+    let mut input = BufReader::new(io::stdin().lock());
+    let (questions, inbox) = mpsc::channel::<Question<'static>>();
+    let (outbox, answers) = mpsc::channel();
+    std::thread::spawn(move || {
+        for question in inbox {
+            let _ = outbox.send(answer(&question));
+        }
+    });
+    while let Some(question) = read_frame(&mut input)? {
+        questions.send(question).map_err(io::Error::other)?;
+        let answer = answers.recv_timeout(PATIENCE).map_err(io::Error::other)?;
+        write_frame(&mut io::stdout().lock(), &answer)?;
+    }
+    Ok(())
+}
+
+fn answer(question: &Question<'_>) -> Answer {
+    match question {
+        Question::ToJavascript { code } => match to_javascript(code) {
+            Ok(javascript) if javascript == *code => Answer::AsItIs,
+            Ok(javascript) => Answer::Javascript { code: javascript.into_owned() },
+            Err(error) => syntax(Some(error)),
+        },
+        Question::Check { code, modules } => Answer::Problems { problems: check(code, modules) },
+        Question::ExplainLoad { code, modules } => syntax(explain_load(code, modules)),
+        Question::ExplainSyntax { code, modules, message, line } => syntax(Some(explain_syntax(code, modules, message.clone(), *line))),
+        Question::ExplainNotAFunction { code, modules, line } => {
+            explain_not_a_function(code, modules, *line).map_or(Answer::Nothing, |text| Answer::Text { text })
+        }
+    }
+}
+
+fn syntax(error: Option<Error>) -> Answer {
+    match error {
+        Some(Error::CodeSyntax { message, line, column }) => Answer::Syntax { message, line, column },
+        _ => Answer::Nothing,
+    }
+}

@@ -1,0 +1,98 @@
+//! What the host and the program that reads code say to each other: frames of a length (four bytes, little-endian) and JSON.
+
+use std::borrow::Cow;
+use std::io::{self, Read, Write};
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::sandbox::script::{Importable, Problem};
+
+/// A frame beyond this is an error: code and lists of modules are far smaller.
+pub(super) const MAX_FRAME_BYTES: usize = 64 << 20;
+
+/// A question about code.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(tag = "question", rename_all = "kebab-case")]
+pub(super) enum Question<'a> {
+    /// The code without TypeScript's types.
+    ToJavascript { code: Cow<'a, str> },
+    /// All that is wrong with it.
+    Check { code: Cow<'a, str>, modules: Cow<'a, [Importable]> },
+    /// Why it did not load.
+    ExplainLoad { code: Cow<'a, str>, modules: Cow<'a, [Importable]> },
+    /// Why the engine does not parse it.
+    ExplainSyntax { code: Cow<'a, str>, modules: Cow<'a, [Importable]>, message: String, line: Option<u32> },
+    /// What was called at a line that its module does not have.
+    ExplainNotAFunction { code: Cow<'a, str>, modules: Cow<'a, [Importable]>, line: u32 },
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(tag = "answer", rename_all = "kebab-case")]
+pub(super) enum Answer {
+    /// The code is what the engine takes, or was not looked at.
+    AsItIs,
+    Javascript {
+        code: String,
+    },
+    Problems {
+        problems: Vec<Problem>,
+    },
+    /// An `ERR_CODE_SYNTAX`.
+    Syntax {
+        message: String,
+        line: Option<u32>,
+        column: Option<u32>,
+    },
+    Text {
+        text: String,
+    },
+    /// There is nothing to say.
+    Nothing,
+}
+
+pub(super) fn write_frame(output: &mut impl Write, message: &impl Serialize) -> io::Result<()> {
+    let json = serde_json::to_vec(message)?;
+    let length = u32::try_from(json.len()).map_err(io::Error::other)?;
+    output.write_all(&length.to_le_bytes())?;
+    output.write_all(&json)?;
+    output.flush()
+}
+
+/// `None` at the end of the input.
+pub(super) fn read_frame<T: DeserializeOwned>(input: &mut impl Read) -> io::Result<Option<T>> {
+    let mut length = [0; 4];
+    match input.read_exact(&mut length) {
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
+        read => read?,
+    }
+    let length = u32::from_le_bytes(length);
+    if length as usize > MAX_FRAME_BYTES {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, format!("a frame of {length} bytes")));
+    }
+    let mut json = Vec::new();
+    input.take(length.into()).read_to_end(&mut json)?;
+    Ok(Some(serde_json::from_slice(&json)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_frame_is_read_as_it_was_written() {
+        let mut bytes = Vec::new();
+        write_frame(&mut bytes, &Question::ToJavascript { code: "let a: \u{1f600}".into() }).unwrap();
+        let mut input = &bytes[..];
+        let Some(Question::ToJavascript { code }) = read_frame(&mut input).unwrap() else { panic!() };
+        assert_eq!(code, "let a: \u{1f600}");
+        assert!(read_frame::<Answer>(&mut input).unwrap().is_none());
+    }
+
+    #[test]
+    fn what_is_no_frame_is_an_error() {
+        assert!(read_frame::<Answer>(&mut &[255, 255, 255, 255, b'{'][..]).is_err());
+        assert!(read_frame::<Answer>(&mut &[2, 0, 0, 0, b'{', b'{'][..]).is_err());
+        assert!(read_frame::<Answer>(&mut &[9, 0, 0, 0, b'{'][..]).is_err());
+    }
+}

@@ -1,0 +1,144 @@
+//! Agent code is read by a process of its own, which may end over it: `hyperlight-mcp-reader`.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use hyperlight_mcp::sandbox::{
+    GuestChoice, HostCall, HostFunctions, HostReply, ProblemKind, RunControl, RunOutcome, RunRequest, Sandboxes, Stop, Wire,
+};
+use hyperlight_mcp::{Error, Limits};
+
+const WRONG: &str = "export const handler = () => 1 +;";
+
+/// Sandboxes whose reader has a path that no other test's has.
+struct Scene {
+    folder: tempfile::TempDir,
+    sandboxes: Sandboxes,
+}
+
+impl Scene {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let program = folder.path().join("reader");
+        symlink(env!("CARGO_BIN_EXE_hyperlight-mcp-reader"), &program).unwrap();
+        let choice = match std::env::var("HYPERLIGHT_MCP_GUEST").as_deref() {
+            Ok("standard") => GuestChoice::Standard,
+            Ok("ring3") => GuestChoice::Ring3,
+            _ => GuestChoice::Auto,
+        };
+        let sandboxes = Sandboxes::new(choice, Arc::new(Limits::default()), tokio::runtime::Handle::current(), program);
+        Self { folder, sandboxes }
+    }
+
+    fn run(&self, code: String, timeout: Duration) -> RunOutcome {
+        let host = Arc::new(Nobody);
+        let request = RunRequest { code, input: Wire::null(), modules: Vec::new(), host, timeout, stop: Stop::new(), on_log: None };
+        tokio::task::block_in_place(|| self.sandboxes.run(request))
+    }
+
+    /// The processes that read code for this scene.
+    fn readers(&self) -> Vec<i32> {
+        let path = self.folder.path().to_str().unwrap();
+        let is_reader = |entry: &PathBuf| fs::read(entry.join("cmdline")).is_ok_and(|line| String::from_utf8_lossy(&line).contains(path));
+        let entries = fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path());
+        entries.filter(is_reader).filter_map(|entry| entry.file_name()?.to_str()?.parse().ok()).collect()
+    }
+
+    fn finds_what_is_wrong(&self) -> bool {
+        let problems = self.sandboxes.check(WRONG, &[]).unwrap();
+        problems.first().is_some_and(|problem| problem.kind == ProblemKind::Syntax && problem.column == 33)
+    }
+}
+
+struct Nobody;
+
+impl HostFunctions for Nobody {
+    fn call(&self, _: HostCall, _: &RunControl) -> HostReply {
+        HostReply::Throw { name: None, message: "there is nobody".into(), code: None }
+    }
+}
+
+/// What is deep, what is read again and again, and what hides either behind a slash that could begin a regular expression.
+fn hostile() -> Vec<String> {
+    let mut codes = Vec::new();
+    for unit in ["!", "- ", "await ", "a=>", "(", "a<", "A<B<(a=", "(a=", "a?(b):c=>", "a<b,(c),", "\\"] {
+        for times in [200, 10_000, 900_000 / unit.len()] {
+            let deep = unit.repeat(times);
+            codes.extend([
+                format!("type T = {deep}y"),
+                format!("let q = (x as A<B> / {deep}y / 1);"),
+                format!("let q = {{}} / {deep}y / 1;"),
+                format!("\\u0069f (a) /\"/.x; q = {deep}y; z = \"x\""),
+            ]);
+        }
+    }
+    codes
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn code_that_no_parser_survives_ends_a_look_and_nothing_else() {
+    let scene = Scene::new();
+    for code in hostile() {
+        let started = Instant::now();
+        scene.sandboxes.check(&code, &[]).unwrap();
+        // A look has 5 s; what is beyond is the machine's.
+        assert!(started.elapsed() < Duration::from_mins(1), "{}", &code[..60]);
+    }
+    assert!(scene.finds_what_is_wrong());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn code_that_was_not_looked_at_is_judged_by_the_engine() {
+    let scene = Scene::new();
+    let endless = format!("type T = {}y", "A<B<(a=".repeat(40));
+    let outcome = scene.run(endless, Duration::from_mins(2));
+    assert!(matches!(outcome.value, Err(Error::CodeSyntax { .. })), "{:?}", outcome.value);
+    assert!(scene.run("export const handler = (): number => 1".into(), Duration::from_mins(2)).value.is_ok());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_look_ends_with_its_run() {
+    let scene = Scene::new();
+    let slow = format!("x = {}y", "await ".repeat(16_000));
+    let outcome = scene.run(slow, Duration::from_millis(1));
+    assert!(matches!(outcome.value, Err(Error::RunTimeout { .. })), "{:?}", outcome.value);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reader_that_was_ended_is_started_again() {
+    let scene = Scene::new();
+    assert!(scene.finds_what_is_wrong());
+    let [reader] = scene.readers()[..] else { panic!("one reader: {:?}", scene.readers()) };
+    let process = rustix::process::Pid::from_raw(reader).unwrap();
+    rustix::process::kill_process(process, rustix::process::Signal::KILL).unwrap();
+    // Ended, and not yet reaped: that is the sandboxes' part.
+    let stat = || fs::read_to_string(format!("/proc/{reader}/stat")).unwrap();
+    while !stat().contains(") Z ") {
+        tokio::task::yield_now().await;
+    }
+    assert!(scene.finds_what_is_wrong());
+    assert_ne!(scene.readers(), [reader]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_reader_is_left_behind() {
+    let scene = Scene::new();
+    assert!(scene.finds_what_is_wrong());
+    assert_eq!(scene.readers().len(), 1);
+    scene.sandboxes.close();
+    assert_eq!(scene.readers().len(), 0);
+    // What is asked after that has an answer, and a process for as long as it takes.
+    assert!(scene.finds_what_is_wrong());
+    assert_eq!(scene.readers().len(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_its_program_no_code_is_read() {
+    let sandboxes = Sandboxes::new(GuestChoice::Auto, Arc::default(), tokio::runtime::Handle::current(), "/nowhere/reader");
+    let error = sandboxes.check(WRONG, &[]).unwrap_err();
+    assert_eq!(error.code(), "ERR_IO");
+    assert!(error.to_string().contains("/nowhere/reader"), "{error}");
+}
