@@ -1,6 +1,6 @@
 // structuredClone (https://html.spec.whatwg.org/#structured-cloning).
 (_web, { expose, kindOf, isPlatform }) => {
-  const { defineProperty, hasOwn, keys } = Object;
+  const { defineProperty, getPrototypeOf, hasOwn, keys } = Object;
   const ERRORS = { Error, EvalError, RangeError, ReferenceError, SyntaxError, TypeError, URIError };
   const refuse = (what) => new DOMException(`${what} cannot be cloned`, "DataCloneError");
 
@@ -10,19 +10,22 @@
     return `an object of ${value.constructor?.name || "no class"}`;
   }
 
-  /** What was met before is the same again: cycles, and what is shared. */
+  const PLAIN = Object.prototype;
+
+  /** `met` is what was met before, and is the same again: cycles, and what is shared. `moved` are buffers that are handed over. */
   function clone(value, met, moved) {
     if (typeof value === "symbol" || typeof value === "function") throw refuse(name(value));
     if (typeof value !== "object" || value === null) return value;
-    if (met.has(value)) return met.get(value);
-    if (isPlatform(value)) throw refuse(name(value));
-    const inner = (part) => clone(part, met, moved);
+    const before = met.get(value);
+    if (before !== undefined) return before;
     const keep = (copy) => {
       met.set(value, copy);
       return copy;
     };
-    if (ArrayBuffer.isView(value)) return keep(cloneView(value, inner));
     const kind = kindOf(value);
+    if (kind === "Object" || kind === "Array") return cloneFields(value, kind, keep, met, moved);
+    const inner = (part) => clone(part, met, moved);
+    if (ArrayBuffer.isView(value)) return keep(cloneView(value, inner));
     switch (kind) {
       case "Number":
       case "String":
@@ -51,15 +54,25 @@
         return cloneError(value, keep, inner);
       case "DOMException":
         return keep(new DOMException(value.message, value.name));
-      case "Array":
-      case "Object": {
-        const copy = keep(kind === "Array" ? new Array(value.length) : {});
-        for (const key of keys(value)) if (hasOwn(value, key)) put(copy, key, inner(value[key]));
-        return copy;
-      }
       default:
         throw refuse(name(value));
     }
+  }
+
+  function cloneFields(value, kind, keep, met, moved) {
+    // What is plain is nothing of the platform's.
+    if (kind === "Object" && getPrototypeOf(value) !== PLAIN && isPlatform(value)) throw refuse(name(value));
+    const copy = keep(kind === "Array" ? new Array(value.length) : {});
+    for (const key of keys(value)) {
+      // A getter may have taken it away meanwhile.
+      if (!hasOwn(value, key)) continue;
+      const part = value[key];
+      const cloned = typeof part === "object" || typeof part === "function" || typeof part === "symbol" ? clone(part, met, moved) : part;
+      // Where something is inherited, an assignment would find it.
+      if (key in copy) put(copy, key, cloned);
+      else copy[key] = cloned;
+    }
+    return copy;
   }
 
   /** An own property, whatever setters there are. */
