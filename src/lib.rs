@@ -14,11 +14,14 @@
 //! - [`sandbox`]: the micro-VM; knows nothing of MCP
 //! - [`bridge`]: a server is a host module
 //! - [`gateway`]: the one object an agent holds
+//! - [`command`]: what a person types in an agent; [`cli`]: the program `hyperlight-mcp`
 //! - `node`: the classes for Node; the only room that knows napi
 
 pub mod bridge;
 pub mod catalog;
+pub mod cli;
 pub mod client;
+pub mod command;
 pub mod config;
 pub mod error;
 pub mod gateway;

@@ -53,6 +53,7 @@ describe('the published packages', () => {
       'CHANGELOG.md',
       'LICENSE',
       'README.md',
+      'bin',
       'index.d.ts',
       'index.js',
       'index.mjs',

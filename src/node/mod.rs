@@ -5,6 +5,7 @@
 
 mod callbacks;
 mod catalog;
+mod command;
 mod gateway;
 mod glue;
 mod host_module;

@@ -1,0 +1,248 @@
+//! What the program `hyperlight-mcp` can be told.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
+
+use crate::command::{Logs, Search, Server};
+
+const AFTER_HELP: &str = "\
+First steps:
+  hyperlight-mcp import --write    take over servers that other programs know
+  hyperlight-mcp approve           read what would run, and say yes or no
+  hyperlight-mcp run script.js     a script that imports \"host:mcp-<server>\"
+
+Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
+Config: ~/.hyperagent/config.json, as VS Code and Claude Desktop write it.";
+
+/// The whole command line.
+#[derive(Debug, Parser)]
+#[command(
+    name = "hyperlight-mcp",
+    version,
+    about = "MCP servers as modules of scripts that run in a micro-VM",
+    after_help = AFTER_HELP,
+    subcommand_required = true,
+    arg_required_else_help = true
+)]
+pub struct Cli {
+    #[command(flatten)]
+    pub global: Global,
+    #[command(subcommand)]
+    pub command: CliCommand,
+}
+
+/// What every command takes.
+#[derive(Debug, Clone, Args)]
+pub struct Global {
+    /// The config [default: ~/.hyperagent/config.json]
+    #[arg(long, global = true, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Where approvals and logs are [default: ~/.hyperagent/hyperlight-mcp]
+    #[arg(long, global = true, value_name = "FOLDER")]
+    pub state: Option<PathBuf>,
+    /// One JSON document on standard output, in the place of text
+    #[arg(long, global = true)]
+    pub json: bool,
+    /// Colours; `auto`: on a terminal, unless NO_COLOR is set
+    #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
+    pub color: ColorChoice,
+}
+
+/// When text is coloured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ColorChoice {
+    Auto,
+    Always,
+    Never,
+}
+
+/// What the program does.
+#[derive(Debug, Clone, Subcommand)]
+pub enum CliCommand {
+    /// All servers: state, approval, tools
+    List,
+    /// One server: state, tools, what it offers
+    Info(Server),
+    /// Read what a server would run and offer, and say yes or no
+    Approve(Approve),
+    /// Take a server's approval back
+    Revoke(Server),
+    /// Connect to a server, and report
+    Test(Server),
+    /// Find tools by what they do
+    Search(Search),
+    /// A server's standard error, connections and calls
+    Logs(FollowedLogs),
+    /// Run a script in a micro-VM
+    Run(Run),
+    /// Look at a script without running it
+    Check(Check),
+    /// Write TypeScript declarations of all tools, for an editor
+    Types(Types),
+    /// Take over servers from other programs' configs
+    Import(Import),
+    /// What is wrong here, and how to mend it
+    Doctor,
+    /// A script that completes this program's words in a shell
+    Completion(Completion),
+}
+
+/// What `approve` takes.
+#[derive(Debug, Clone, Args)]
+pub struct Approve {
+    /// Servers by name [default: all that are not approved]
+    #[arg(value_name = "SERVER")]
+    pub servers: Vec<String>,
+    /// Approve, without a question, exactly what this digest was shown for
+    #[arg(long, value_name = "DIGEST")]
+    pub digest: Option<String>,
+}
+
+/// What `logs` takes.
+#[derive(Debug, Clone, Args)]
+pub struct FollowedLogs {
+    #[command(flatten)]
+    pub logs: Logs,
+    /// Go on with what comes, until Ctrl-C
+    #[arg(long, short)]
+    pub follow: bool,
+}
+
+/// What `run` takes.
+#[derive(Debug, Clone, Args)]
+pub struct Run {
+    /// A script with `handler(input)`, JavaScript or TypeScript; `-`: standard input
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// Only these servers, apart by commas [default: all approved]
+    #[arg(long, value_name = "SERVERS", value_delimiter = ',')]
+    pub servers: Option<Vec<String>>,
+    /// What the handler is given: JSON, or @FILE with JSON in it
+    #[arg(long, value_name = "JSON", default_value = "null")]
+    pub input: String,
+    /// For how long it may run, like 30s or 500ms; 60s at most
+    #[arg(long, value_name = "TIME", value_parser = super::values::milliseconds)]
+    pub timeout: Option<u64>,
+    /// Calls that are allowed without a question: SERVER or SERVER.TOOL
+    #[arg(long, value_name = "SERVER[.TOOL]", value_delimiter = ',')]
+    pub allow_writes: Vec<String>,
+    /// A tool's error: a value `{ error }`, or an exception
+    #[arg(long, value_name = "HOW", default_value = "return")]
+    pub tool_errors: Errors,
+    /// Print a string as it is, without quotes
+    #[arg(long)]
+    pub raw: bool,
+}
+
+/// How a tool's error reaches the script.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Errors {
+    Return,
+    Throw,
+}
+
+/// What `check` takes.
+#[derive(Debug, Clone, Args)]
+pub struct Check {
+    /// The script; `-`: standard input
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// Only these servers, apart by commas [default: all approved]
+    #[arg(long, value_name = "SERVERS", value_delimiter = ',')]
+    pub servers: Option<Vec<String>>,
+}
+
+/// What `types` takes.
+#[derive(Debug, Clone, Args)]
+pub struct Types {
+    /// Where they are written; `-`: standard output
+    #[arg(long, short, value_name = "FILE", default_value = "hyperlight-mcp.d.ts")]
+    pub out: PathBuf,
+    /// Only these servers, apart by commas [default: all approved]
+    #[arg(long, value_name = "SERVERS", value_delimiter = ',')]
+    pub servers: Option<Vec<String>>,
+}
+
+/// What `import` takes.
+#[derive(Debug, Clone, Args)]
+pub struct Import {
+    /// Programs whose configs are read [default: all]
+    #[arg(value_name = "PROGRAM")]
+    pub programs: Vec<Program>,
+    /// Read this file, as the one PROGRAM's config
+    #[arg(long, value_name = "FILE")]
+    pub from: Option<PathBuf>,
+    /// Write into the config without a question
+    #[arg(long)]
+    pub write: bool,
+}
+
+/// A program that knows MCP servers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Program {
+    Vscode,
+    ClaudeDesktop,
+    ClaudeCode,
+    Cursor,
+    Codex,
+}
+
+impl Program {
+    /// Its own name.
+    #[must_use]
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Vscode => "VS Code",
+            Self::ClaudeDesktop => "Claude Desktop",
+            Self::ClaudeCode => "Claude Code",
+            Self::Cursor => "Cursor",
+            Self::Codex => "Codex",
+        }
+    }
+}
+
+/// What `completion` takes.
+#[derive(Debug, Clone, Args)]
+pub struct Completion {
+    #[arg(value_name = "SHELL")]
+    pub shell: Shell,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    fn problem(arguments: &str) -> String {
+        let arguments = ["hyperlight-mcp"].into_iter().chain(arguments.split(' '));
+        Cli::try_parse_from(arguments).unwrap_err().render().to_string()
+    }
+
+    #[test]
+    fn the_definition_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn what_was_meant_is_said() {
+        assert!(problem("aprove").contains("'approve'"));
+        assert!(problem("run a.js --inptu 1").contains("'--input'"));
+        assert!(problem("run").contains("<FILE>"));
+        assert!(problem("run a.js --timeout soon").contains("30s"));
+        assert!(problem("import vscod").contains("'vscode'"));
+    }
+
+    #[test]
+    fn help_fits_a_terminal() {
+        let mut command = Cli::command();
+        let help = command.render_help().to_string();
+        insta::assert_snapshot!("help", help);
+        let all = command.get_subcommands_mut().map(|command| command.render_help().to_string()).collect::<String>();
+        for line in help.lines().chain(all.lines()) {
+            assert!(line.chars().count() <= 100, "{line}");
+        }
+    }
+}
