@@ -39,14 +39,14 @@ pub struct Global {
     /// The config [default: ~/.hyperagent/config.json]
     #[arg(long, global = true, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Where approvals and logs are [default: ~/.hyperagent/hyperlight-mcp]
+    /// Approvals, logs [default: ~/.hyperagent/hyperlight-mcp]
     #[arg(long, global = true, value_name = "FOLDER")]
     pub state: Option<PathBuf>,
     /// One JSON document on standard output, in the place of text
     #[arg(long, global = true)]
     pub json: bool,
-    /// Colours; `auto`: on a terminal, unless NO_COLOR is set
-    #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
+    /// Colours: auto (on a terminal, unless `NO_COLOR` is set), always or never
+    #[arg(long, global = true, value_name = "WHEN", default_value = "auto", hide_default_value = true, hide_possible_values = true)]
     pub color: ColorChoice,
 }
 
@@ -242,7 +242,7 @@ mod tests {
         insta::assert_snapshot!("help", help);
         let all = command.get_subcommands_mut().map(|command| command.render_help().to_string()).collect::<String>();
         for line in help.lines().chain(all.lines()) {
-            assert!(line.chars().count() <= 100, "{line}");
+            assert!(line.chars().count() <= 80, "{line}");
         }
     }
 }

@@ -16,7 +16,7 @@ pub(super) enum Fault {
     /// Of the gateway: it has a code.
     Error(Error),
     /// Of the gateway, with more to say: a script's line, for example.
-    Explained { error: Error, text: String, more: Json },
+    Explained { error: Box<Error>, text: String, more: Json },
     /// Of what was asked for, in words that say what to do instead.
     Message(String),
     /// The command line is wrong in a way that only the command itself knows.

@@ -129,7 +129,7 @@ fn explained(gateway: &Gateway, error: Error, file: &Path, code: &str, mut more:
         more["column"] = column.into();
     }
     text.push_str(&unapproved_module(gateway, code, &error));
-    Fault::Explained { error, text, more }
+    Fault::Explained { error: Box::new(error), text, more }
 }
 
 /// A script that imports a server which exists and is not approved fails for that.
@@ -139,8 +139,8 @@ fn unapproved_module(gateway: &Gateway, code: &str, error: &Error) -> String {
     }
     let servers = gateway.servers().unwrap_or_default();
     let wanted = |name: &str| ["\"", "'", "`"].iter().any(|quote| code.contains(&format!("host:mcp-{name}{quote}")));
-    let missing = servers.iter().filter(|server| !server.approved && wanted(&server.name));
-    missing.map(|server| format!("\nserver \"{0}\" is not approved: hyperlight-mcp approve {0}", server.name)).collect()
+    let missing = servers.iter().map(|server| (server.approved, server.name.as_str())).filter(|(approved, name)| !approved && wanted(name));
+    missing.flat_map(|(_, name)| ["\nserver \"", name, "\" is not approved: hyperlight-mcp approve ", name]).collect()
 }
 
 /// The line with its number, and a caret under the place.

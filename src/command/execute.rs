@@ -189,8 +189,8 @@ async fn show_request(gateway: &Gateway, server: &str, style: &Style) -> Result<
     if approved {
         text.push_str("\nAll of this is approved.\n");
     } else {
-        text.push_str("\nTo approve exactly this ");
-        text.push_str(&format!("({}), type:\n  /mcp approve {server} {digest}\n", stage_of(&request)));
+        let parts = ["\nTo approve exactly this (", stage_of(&request), "), type:\n  /mcp approve ", server, " ", digest, "\n"];
+        text.extend(parts);
     }
     let text = text.trim_start().to_owned();
     Outcome::of(&json!({ "request": request }), text)

@@ -168,6 +168,6 @@ pub fn logs_text(lines: &[LogLine], style: &Style) -> String {
 /// ```
 #[must_use]
 pub fn problem_text(file: &str, problem: &Problem) -> String {
-    let excerpt: String = problem.excerpt.lines().map(|line| format!("  {line}\n")).collect();
+    let excerpt: String = problem.excerpt.lines().flat_map(|line| ["  ", line, "\n"]).collect();
     format!("{file}:{}:{}: {}\n{excerpt}", problem.line, problem.column, problem.message)
 }

@@ -83,7 +83,7 @@ impl Style {
         let lines: Vec<String> = table.lines().map(|line| line.trim_end().to_owned()).collect();
         let Some((first, rest)) = lines.split_first() else { return String::new() };
         let first = self.paint(Tone::Heading, first);
-        [&first].into_iter().chain(rest).map(|line| format!("{line}\n")).collect()
+        [&first].into_iter().chain(rest).flat_map(|line| [line.as_str(), "\n"]).collect()
     }
 
     /// `name   text`, the text wrapped beside its name, which has `column` columns.

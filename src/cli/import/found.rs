@@ -106,11 +106,11 @@ fn codex(name: &str, entry: &Json) -> Found {
     for (key, value) in entry.as_object().into_iter().flatten() {
         match key.as_str() {
             "command" | "args" | "env" | "cwd" | "url" => set(&mut found, key, value.clone()),
-            "http_headers" => merge(&mut found, "headers", value, |value| value.to_owned()),
+            "http_headers" => merge(&mut found, "headers", value, str::to_owned),
             "env_http_headers" => merge(&mut found, "headers", value, |name| format!("${{{name}}}")),
             "bearer_token_env_var" => {
                 let name = value.as_str().unwrap_or_default();
-                merge(&mut found, "headers", &json!({ "Authorization": format!("Bearer ${{{name}}}") }), |value| value.to_owned());
+                merge(&mut found, "headers", &json!({ "Authorization": format!("Bearer ${{{name}}}") }), str::to_owned);
             }
             "env_vars" => {
                 let names: Map<String, Json> =

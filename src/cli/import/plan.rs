@@ -75,7 +75,7 @@ fn add(plan: &mut Plan, taken: &mut Vec<(String, Json)>, from: &str, found: Foun
     // Inputs are added with it: here they would be unknown.
     match parse_object(&one, "import", 1) {
         Ok(config) if config.invalid.is_empty() => {
-            notes.extend(config.warnings.iter().filter(|warning| !warning.contains("input:")).cloned())
+            notes.extend(config.warnings.iter().filter(|warning| !warning.contains("input:")).cloned());
         }
         Ok(config) if config.invalid.iter().all(|server| server.error.to_string().contains("input")) => {}
         Ok(config) => {

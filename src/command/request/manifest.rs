@@ -106,9 +106,9 @@ fn show_tool(page: &mut Page, tool: &ToolSummary) {
     let (kind, tone) = if hint(tool, "readOnlyHint") == Some(true) { ("reads", Tone::Good) } else { ("WRITES", Tone::Warning) };
     let kind = page.style.paint(tone, kind);
     let name = page.style.paint(Tone::Heading, &line(&tool.name));
-    page.text.push_str(&format!("  {kind} {name}"));
+    page.text.push_str(&["  ", &kind, " ", &name].concat());
     if tool.identifier != tool.name {
-        page.text.push_str(&format!(" (in code: {})", tool.identifier));
+        page.text.push_str(&[" (in code: ", &tool.identifier, ")"].concat());
     }
     page.text.push('\n');
     let annotations = annotations(tool);
@@ -160,7 +160,7 @@ fn schema(page: &mut Page, label: &str, schema: &Json, depth: usize) {
         }
     }
     if properties.len() > MAX_FIELDS {
-        page.text.push_str(&format!("{indent}  … and {} more\n", properties.len() - MAX_FIELDS));
+        page.text.push_str(&page.style.wrapped(&format!("{indent}  "), &format!("… and {} more", properties.len() - MAX_FIELDS)));
     }
 }
 
