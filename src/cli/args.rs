@@ -42,7 +42,7 @@ pub struct Global {
     /// Approvals, logs [default: ~/.hyperagent/hyperlight-mcp]
     #[arg(long, global = true, value_name = "FOLDER")]
     pub state: Option<PathBuf>,
-    /// One JSON document on standard output, in the place of text
+    /// One JSON document on standard output instead of text
     #[arg(long, global = true)]
     pub json: bool,
     /// Colours: auto (on a terminal, unless `NO_COLOR` is set), always or never

@@ -1,15 +1,13 @@
 //! Carrying a command out.
 
-use clap::Parser as _;
-use clap::error::ErrorKind;
 use serde::Serialize;
 use serde_json::{Value as Json, json};
 
-use super::args::{Approve, Command, Line, Logs, Search};
+use super::args::{Approve, Command, Logs, Search};
+use super::parse::{METHOD, Parsed, parse};
 use super::render;
 use super::request::{request_text, stage_of};
 use super::text::Style;
-use super::words::split;
 use crate::bridge::{ToolErrors, ToolQuery};
 use crate::error::{Error, Result};
 use crate::gateway::Gateway;
@@ -17,10 +15,6 @@ use crate::trust::{ApprovalRequest, sanitise_text};
 
 /// What a failure may say.
 const MAX_MESSAGE_CHARS: usize = 4_000;
-/// What agents let people type before a command.
-const PREFIX: &str = "/mcp";
-/// In errors about the line itself.
-const METHOD: &str = "Gateway.command";
 
 /// Who wrote a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -75,26 +69,6 @@ pub async fn execute(gateway: &Gateway, line: &str, options: &CommandOptions) ->
             perform(gateway, &command, &style, options.speaker).await.unwrap_or_else(|error| Outcome::failed(&error))
         }
         Err(error) => Outcome::failed(&error),
-    }
-}
-
-enum Parsed {
-    Help(String),
-    Command(Command),
-}
-
-fn parse(line: &str) -> Result<Parsed> {
-    let wrong = |problem: &str| Error::InvalidOption { method: METHOD, problem: problem.trim().to_owned() };
-    let mut words = split(line).map_err(|problem| wrong(&problem))?.words;
-    if words.first().is_some_and(|word| word == PREFIX) {
-        words.remove(0);
-    }
-    match Line::try_parse_from(&words) {
-        Ok(line) => Ok(Parsed::Command(line.command)),
-        Err(error) => match error.kind() {
-            ErrorKind::DisplayHelp | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => Ok(Parsed::Help(error.render().to_string())),
-            _ => Err(wrong(error.render().to_string().trim_start_matches("error: "))),
-        },
     }
 }
 
@@ -194,48 +168,4 @@ async fn show_request(gateway: &Gateway, server: &str, style: &Style) -> Result<
     }
     let text = text.trim_start().to_owned();
     Outcome::of(&json!({ "request": request }), text)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn problem(line: &str) -> String {
-        match parse(line) {
-            Err(error) => error.to_string(),
-            Ok(_) => panic!("{line} was taken"),
-        }
-    }
-
-    fn help(line: &str) -> String {
-        match parse(line) {
-            Ok(Parsed::Help(text)) => text,
-            _ => panic!("{line} gave no help"),
-        }
-    }
-
-    #[test]
-    fn a_line_is_a_command_with_or_without_its_prefix() {
-        for line in ["/mcp list", "list", "  list  "] {
-            assert!(matches!(parse(line), Ok(Parsed::Command(Command::List))), "{line}");
-        }
-        let Ok(Parsed::Command(Command::Search(search))) = parse("/mcp search send mail --server a --limit 3") else { panic!() };
-        assert_eq!((search.words, search.servers, search.limit), (vec!["send".into(), "mail".into()], vec!["a".into()], 3));
-    }
-
-    #[test]
-    fn what_was_meant_is_said() {
-        assert!(problem("/mcp lst").contains("'list'"), "{}", problem("/mcp lst"));
-        assert!(problem("search x --limt 3").contains("--limit"));
-        assert!(problem("info").contains("SERVER"));
-        assert!(problem("search x --limit 0").contains("0 is not in 1..=100"));
-        assert!(problem("info 'a").contains("does not end"));
-    }
-
-    #[test]
-    fn help_names_all_commands() {
-        insta::assert_snapshot!("help", help("/mcp"));
-        insta::assert_snapshot!("help_search", help("help search"));
-        assert!(help("search --help").contains("--limit"));
-    }
 }

@@ -6,6 +6,7 @@
 mod args;
 mod complete;
 mod execute;
+mod parse;
 mod render;
 mod request;
 mod text;
