@@ -45,7 +45,7 @@ pub struct Global {
     /// One JSON document on standard output instead of text
     #[arg(long, global = true)]
     pub json: bool,
-    /// Colours: auto (on a terminal, unless `NO_COLOR` is set), always or never
+    /// auto (a terminal, no `NO_COLOR`), always or never
     #[arg(long, global = true, value_name = "WHEN", default_value = "auto", hide_default_value = true, hide_possible_values = true)]
     pub color: ColorChoice,
 }

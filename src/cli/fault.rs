@@ -14,7 +14,7 @@ const MAX_MESSAGE_CHARS: usize = 4_000;
 #[derive(Debug)]
 pub(super) enum Fault {
     /// Of the gateway: it has a code.
-    Error(Error),
+    Error(Box<Error>),
     /// Of the gateway, with more to say: a script's line, for example.
     Explained { error: Box<Error>, text: String, more: Json },
     /// Of what was asked for, in words that say what to do instead.
@@ -25,7 +25,7 @@ pub(super) enum Fault {
 
 impl From<Error> for Fault {
     fn from(error: Error) -> Self {
-        Self::Error(error)
+        Self::Error(Box::new(error))
     }
 }
 
