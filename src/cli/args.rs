@@ -237,11 +237,8 @@ mod tests {
 
     #[test]
     fn help_fits_a_terminal() {
-        let mut command = Cli::command();
-        let help = command.render_help().to_string();
+        let help = Cli::command().render_help().to_string();
         insta::assert_snapshot!("help", help);
-        let all = command.get_subcommands_mut().map(|command| command.render_help().to_string()).collect::<String>();
         assert!(help.lines().all(|line| line.chars().count() <= 80), "{help}");
-        assert!(all.lines().all(|line| line.chars().count() <= 100), "{all}");
     }
 }
