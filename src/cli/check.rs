@@ -6,10 +6,7 @@ use super::args::Check;
 use super::fault::Fault;
 use super::session::Session;
 use super::{Exit, files};
-use crate::command::problem_text;
-use crate::trust::sanitise_text;
-
-const MAX_TEXT_CHARS: usize = 4_000;
+use crate::command::{printable, problem_text};
 
 pub(super) fn check(session: &Session, arguments: &Check) -> Result<Exit, Fault> {
     let code = files::read(&arguments.file)?;
@@ -22,7 +19,7 @@ pub(super) fn check(session: &Session, arguments: &Check) -> Result<Exit, Fault>
         session.terminal.print(&format!("{file}: nothing is certainly wrong\n"));
     } else {
         for problem in &report.problems {
-            let text = sanitise_text(&problem_text(&file, problem), MAX_TEXT_CHARS);
+            let text = printable(&problem_text(&file, problem), &['\n']);
             session.terminal.say(&format!("{}\n", text.trim_end()));
         }
         for server in gateway.servers()?.iter().filter(|server| !server.approved && code.contains(&format!("host:mcp-{}", server.name))) {

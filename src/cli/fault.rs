@@ -4,11 +4,8 @@ use serde_json::{Value as Json, json};
 
 use super::Exit;
 use super::session::Session;
-use crate::command::Tone;
+use crate::command::{Tone, printable};
 use crate::error::Error;
-use crate::trust::sanitise_text;
-
-const MAX_MESSAGE_CHARS: usize = 4_000;
 
 /// A failure of the program.
 #[derive(Debug)]
@@ -52,7 +49,7 @@ impl Fault {
             json = json!({ "error": json });
             session.terminal.print_json(&json);
         }
-        session.terminal.note(Tone::Bad, "hyperlight-mcp:", &sanitise_text(&text, MAX_MESSAGE_CHARS));
+        session.terminal.note(Tone::Bad, "hyperlight-mcp:", &printable(&text, &['\n']));
         exit
     }
 }

@@ -12,11 +12,11 @@ use super::terminal::Terminal;
 use super::values::AllowedWrites;
 use super::{Exit, files};
 use crate::bridge::ToolErrors;
-use crate::command::Tone;
+use crate::command::{Tone, printable};
 use crate::error::Error;
 use crate::gateway::{Gateway, RunOptions, RunReport, Sandbox};
 use crate::sandbox::{LogEntry, Value};
-use crate::trust::{sanitise_line, sanitise_text};
+use crate::trust::sanitise_text;
 
 const MAX_LOG_CHARS: usize = 256 * 1024;
 /// Of a script's line that is shown.
@@ -149,8 +149,9 @@ fn excerpt(code: &str, line: u32, column: Option<u32>) -> String {
     // Tabs would move the caret.
     let text = text.replace('\t', " ");
     let number = line.to_string();
-    let shown = sanitise_line(&text, MAX_LINE_CHARS);
-    let same = text.starts_with(shown.trim_end_matches('…')) || shown == text.trim_end();
+    let shown: String = text.chars().take(MAX_LINE_CHARS).collect();
+    // Where something is written as its number, the caret would stand elsewhere.
+    let same = printable(&shown, &[]) == shown;
     let column = column.filter(|column| same && (1..=MAX_LINE_CHARS).contains(&(*column as usize)));
     let caret = column.map(|column| format!("\n  {} | {}^", " ".repeat(number.len()), " ".repeat(column as usize - 1)));
     format!("  {number} | {shown}{}", caret.unwrap_or_default())

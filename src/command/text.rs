@@ -145,6 +145,26 @@ fn wrap_line(line: &str, width: usize) -> Vec<String> {
     parts
 }
 
+/// A text as it is, but what drives a terminal or cannot be seen is written as its number; all but these, which stay.
+///
+/// ```
+/// use hyperlight_mcp::command::printable;
+/// assert_eq!(printable("a\u{1b}[31m `b`\n\u{202e}", &['\n']), "a\\u{1b}[31m `b`\n\\u{202e}");
+/// ```
+#[must_use]
+pub fn printable(text: &str, kept: &[char]) -> String {
+    let mut out = String::with_capacity(text.len());
+    for character in text.chars() {
+        let escape = character.escape_debug();
+        if "'\"\\".contains(character) || kept.contains(&character) || escape.len() == 1 {
+            out.push(character);
+        } else {
+            out.extend(escape);
+        }
+    }
+    out
+}
+
 /// A time of day and a date, UTC: `2026-07-28 09:05:03`. `at`: milliseconds since 1970.
 ///
 /// ```

@@ -2,7 +2,7 @@
 
 mod manifest;
 
-use super::text::{Style, Tone};
+use super::text::{Style, Tone, printable};
 use crate::config::Confirm;
 use crate::trust::{ApprovalRequest, CommandRequest, has_invisible};
 
@@ -72,11 +72,7 @@ impl Page<'_> {
 
 /// As it is, on one line: what drives a terminal or cannot be seen is written as its number.
 fn line(text: &str) -> String {
-    let escaped = |character: char| {
-        let escape = character.escape_debug();
-        if "'\"\\".contains(character) || escape.len() == 1 { character.to_string() } else { escape.to_string() }
-    };
-    text.chars().map(escaped).collect()
+    printable(text, &[])
 }
 
 fn command_text(request: &CommandRequest, style: &Style) -> String {
