@@ -81,10 +81,10 @@ impl Callbacks for Person {
             return None;
         }
         let description = if description.is_empty() { id } else { description };
-        let (terminal, text) = (Arc::clone(&self.terminal), format!("{}: ", sanitise_line(description, MAX_TEXT_CHARS)));
+        let (terminal, text) = (Arc::clone(&self.terminal), format!("{} (not shown): ", sanitise_line(description, MAX_TEXT_CHARS)));
         let id = id.to_owned();
         Some(Box::pin(async move {
-            let given = terminal.ask(&text).await;
+            let given = terminal.ask_secret(&text).await;
             given
                 .map(SecretString::from)
                 .ok_or_else(|| Error::InvalidOption { method: "input", problem: format!("{id}: nothing was typed") })

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead as _, IsTerminal as _, Read as _, Write};
+use std::process::{Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 
 use serde_json::Value as Json;
@@ -126,11 +127,41 @@ impl Terminal {
         line.map(|line| line.trim().to_owned())
     }
 
+    /// The same for what must not be seen on the screen.
+    pub(super) async fn ask_secret(&self, question: &str) -> Option<String> {
+        let hidden = Hidden::begin();
+        let answer = self.ask(question).await;
+        drop(hidden);
+        self.say("\n");
+        answer
+    }
+
     /// Whether a person says yes; all else is no.
     pub(super) async fn confirm(&self, question: &str) -> bool {
         let answer = self.ask(&format!("{question} [y/N] ")).await.unwrap_or_default();
         matches!(answer.to_lowercase().as_str(), "y" | "yes")
     }
+}
+
+/// While this lives, the terminal does not show what is typed. Ctrl-C ends it too.
+struct Hidden;
+
+impl Hidden {
+    fn begin() -> Self {
+        stty("-echo");
+        Self
+    }
+}
+
+impl Drop for Hidden {
+    fn drop(&mut self) {
+        stty("echo");
+    }
+}
+
+/// POSIX's own program for it, on the terminal that is standard input. Where there is none, what is typed shows.
+fn stty(mode: &str) {
+    let _ = Command::new("stty").arg(mode).stdin(Stdio::inherit()).stdout(Stdio::null()).stderr(Stdio::null()).status();
 }
 
 /// JSON for reading. Control characters beyond ASCII, and what changes the order of writing, become escapes: it stays the same JSON.
