@@ -86,6 +86,12 @@ describe('the published packages', () => {
     assert.equal(node('--input-type=module', '--eval', code).stdout.trim(), 'true')
   })
 
+  it('have the program hyperlight-mcp', () => {
+    const { status, stdout, stderr } = node('node_modules/.bin/hyperlight-mcp', '--version')
+    assert.equal(status, 0, stderr)
+    assert.equal(stdout, `hyperlight-mcp ${version}\n`)
+  })
+
   it('refuse a platform without a prebuilt addon in one sentence that names those there are', () => {
     const code = `Object.defineProperty(process, 'platform', { value: 'win32' }); require('hyperlight-mcp')`
     const { status, stderr } = node('--eval', code)
