@@ -24,7 +24,9 @@ pub(super) async fn follow(session: &Session, logs: &Logs) -> Result<Exit, Fault
         let fresh = after(&known, &now);
         if session.json() {
             // One document a line: it never ends.
-            fresh.iter().for_each(|line| session.terminal.print(&format!("{}\n", json!(line))));
+            for line in fresh {
+                session.terminal.print(&format!("{}\n", json!(line)));
+            }
         } else if !fresh.is_empty() {
             session.terminal.print(&logs_text(fresh, &session.terminal.out));
         }

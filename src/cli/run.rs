@@ -45,9 +45,11 @@ pub(super) async fn run(session: &Session, arguments: &Run) -> Result<Exit, Faul
         on_log: (!session.json()).then(|| Arc::new(move |entry: &LogEntry| tell(&logs, entry)) as Arc<_>),
         ..RunOptions::default()
     };
-    let RunReport { outcome, warnings } = sandbox.run(code.clone(), options).await;
+    let RunReport { outcome, warnings, .. } = sandbox.run(code.clone(), options).await;
     if !session.json() {
-        warnings.iter().for_each(|warning| session.terminal.note(Tone::Warning, "warning:", &sanitise_text(warning, MAX_LOG_CHARS)));
+        for warning in &warnings {
+            session.terminal.note(Tone::Warning, "warning:", &sanitise_text(warning, MAX_LOG_CHARS));
+        }
     }
     let more = json!({ "logs": outcome.logs, "warnings": warnings, "stats": outcome.stats });
     match outcome.value.and_then(Value::from_wire) {

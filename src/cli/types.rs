@@ -20,8 +20,7 @@ const TSCONFIG: &str = r#"{
 }"#;
 
 /// What a guest has beside ES2023, where no module has it.
-const GLOBALS: &str =
-    "declare const console: Record<\"log\" | \"info\" | \"warn\" | \"error\" | \"debug\", (...values: unknown[]) => void>;\n";
+const GLOBALS: &str = include_str!("../../guest/globals.d.ts");
 
 pub(super) fn types(session: &Session, arguments: &Types) -> Result<Exit, Fault> {
     session.check_config()?;

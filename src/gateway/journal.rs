@@ -131,7 +131,11 @@ fn subject_of(event: &Event) -> Option<&str> {
         | Event::ElicitationCancelled { server, .. }
         | Event::Connected { server, .. }
         | Event::Call { server, .. } => Some(server),
-        Event::Warning { .. } | Event::ApprovalsDamaged { .. } | Event::Progress { .. } | Event::ResourceUpdated { .. } => None,
+        Event::Warning { .. }
+        | Event::ApprovalsDamaged { .. }
+        | Event::ApprovalProposed { .. }
+        | Event::Progress { .. }
+        | Event::ResourceUpdated { .. } => None,
     }
 }
 
@@ -162,9 +166,11 @@ fn words(event: &Event) -> (&'static str, String, Option<String>) {
             let text = data.as_str().map_or_else(|| data.to_string(), str::to_owned);
             ("server-log", format!("{level}: {text}"), None)
         }
-        Event::Warning { .. } | Event::ApprovalsDamaged { .. } | Event::Progress { .. } | Event::ResourceUpdated { .. } => {
-            ("event", String::new(), None)
-        }
+        Event::Warning { .. }
+        | Event::ApprovalsDamaged { .. }
+        | Event::ApprovalProposed { .. }
+        | Event::Progress { .. }
+        | Event::ResourceUpdated { .. } => ("event", String::new(), None),
     }
 }
 
