@@ -115,6 +115,7 @@ describe('hints', () => {
       'read',
       'resources',
       'search',
+      'sleep',
       'tools',
     ])
     const sandbox = await withModule(t, { functions: { wait: { description: 'Waits.', signature: '(ms: number) => void' } } })
