@@ -50,6 +50,7 @@ export type GatewayEvent =
   | LogEvent
   | WarningEvent
   | ApprovalsDamagedEvent
+  | ApprovalProposedEvent
   | ExecutableChangedEvent
   | ToolsChangedEvent
   | ProgressEvent
@@ -829,6 +830,140 @@ export interface HostModuleInfo {
   }
 }
 
+/** How `Gateway.agentTools` makes the tools. */
+export interface AgentToolsOptions {
+  /** Where code runs. Default: a sandbox of its own, made when it is first needed. */
+  sandbox?: Sandbox
+  /** What one answer may take, in tokens (an estimate on the safe side). Default 8,000, at least 100. */
+  maxResultTokens?: number
+  /** Names of the tools that there are. Default: all. */
+  include?: AgentToolName[]
+  /** Puts what the servers offer now into the description of `run_javascript`, within so many tokens. Default: not. */
+  describeServers?: number
+  /** Runs under way or waiting for their turn; beyond it the answer is `ERR_BUSY`. Default 8, at most 1,000. */
+  maxPendingRuns?: number
+}
+
+/** The tools that a model can be given. */
+export type AgentToolName =
+  | 'run_javascript'
+  | 'search_mcp_tools'
+  | 'describe_mcp_tools'
+  | 'list_mcp_servers'
+  | 'mcp_server_info'
+  | 'manage_mcp'
+
+/** A tool as a model is given it. */
+export interface AgentTool {
+  name: AgentToolName
+  /** For the model, with one example. */
+  description: string
+  /** JSON Schema: every property is required, and `null` where it may be left out; it is valid in OpenAI's strict mode. */
+  inputSchema: { type: 'object'; properties: Record<string, object>; required: string[]; additionalProperties: false }
+  /**
+   * Does what the model asks for. `args`: what the model passed, an object or its JSON text. Resolves for failures too, with
+   * `{ error }`; rejects for an abort alone.
+   */
+  execute(args?: unknown, options?: { signal?: AbortSignal }): Promise<AgentToolResult>
+}
+
+/** Plain JSON for the model, within `maxResultTokens`. */
+export interface AgentToolResult {
+  error?: AgentToolError
+  [key: string]: unknown
+}
+
+/** Why a model's call failed. */
+export interface AgentToolError {
+  /** Stable; see docs/ERRORS.md. */
+  code: string
+  message: string
+  /** What the model can do about it. */
+  hint?: string
+  /** Of its code, counted from 1. */
+  line?: number
+  column?: number
+  excerpt?: string
+  [key: string]: unknown
+}
+
+/** A model wants a person to approve a server (`manage_mcp`, action `propose`). Nothing is approved by it. */
+export interface ApprovalProposedEvent {
+  type: 'approval-proposed'
+  /** What the person must see; `request.digest` is what `approve(request.server, request.digest)` says yes to. */
+  request: ApprovalRequest
+}
+
+/** What `Gateway.plugin` takes besides the options of its tools. */
+export interface PluginOptions extends AgentToolsOptions {
+  /** The digest of the manifest that was approved before: where it still is the manifest's, `enable()` needs no other approval. */
+  approved?: string
+}
+
+/** A gateway's gate. It is off at first. */
+export interface Plugin {
+  readonly name: string
+  readonly version: string
+  readonly description: string
+  /** Whether it is on. */
+  readonly enabled: boolean
+  /** Whether its manifest, as it is now, is approved. Throws `ERR_APPROVAL_STORE`, `ERR_CLOSED`. */
+  readonly approved: boolean
+  /** All that it brings, to be looked at. Throws `ERR_APPROVAL_STORE`, `ERR_CLOSED`. */
+  manifest(): PluginManifest
+  /** Says yes to the manifest of this digest. Throws `ERR_PLUGIN_NOT_APPROVED` where it is another by now. */
+  approve(digest: string): void
+  /**
+   * Switches on: what was enabled before is enabled where its approval still holds. Resolves with the names of those servers; rejects
+   * with `ERR_PLUGIN_NOT_APPROVED`. Of `enable` and `disable`, the one that was called last counts.
+   */
+  enable(): Promise<string[]>
+  /** Switches off: runs and calls end with `ERR_PLUGIN_OFF`. Resolves when no server has a connection or a process any more. */
+  disable(): Promise<void>
+  /** The tools for a model; none while it is off. Tools that were handed out before answer `ERR_PLUGIN_OFF` then. */
+  tools(): AgentTool[]
+  /** What a person can type; none while it is off. */
+  commands(): PluginCommand[]
+  /** What code can import; nothing while it is off. */
+  modules(): ModuleSummary[]
+}
+
+/** What a plugin brings. */
+export interface PluginManifest {
+  name: string
+  version: string
+  description: string
+  tools: { name: AgentToolName; description: string; may: string }[]
+  commands: { name: string; description: string; may: string }[]
+  /** Of every approved server, enabled or not. */
+  modules: { specifier: string; server: string; functions: string[]; may: string; digest: string }[]
+  limits: Limits
+  /** SHA-256: another one when any of this is another. */
+  digest: string
+}
+
+/** A command that a person can type. It may approve: never hand it what a model wrote. */
+export interface PluginCommand {
+  /** `/mcp` */
+  name: string
+  description: string
+  /** Never rejects for what was typed. */
+  execute(line: string, options?: { color?: boolean; width?: number }): Promise<{ ok: boolean; data: unknown; text: string }>
+}
+
+/** A server for an agent with a sandbox of its own, in the shape in which HyperAgent takes a plugin. */
+export interface PluginRegistration {
+  /** `mcp-<server>` */
+  name: string
+  declaredModules: string[]
+  config: Record<string, never>
+  /**
+   * The functions of the server as it is approved now, by module and identifier. They resolve with what a guest would get, failures
+   * included: `{ error, code }`, or with `toolErrors: 'throw'` a rejection. Throws `ERR_NOT_APPROVED`.
+   */
+  createHostFunctions(config?: { toolErrors?: ToolErrors }): Record<string, Record<string, (args?: Record<string, any>) => Promise<any>>>
+}
+
 /**
  * MCP servers, their approvals, and sandboxes in which agent code calls their tools.
  *
@@ -840,6 +975,49 @@ export interface HostModuleInfo {
  * ```
  */
 export declare class Gateway {
+  /**
+   * Tools to give to a model: each with a name, a description, a JSON Schema and `execute(args)`. With them it writes code that
+   * calls the servers' tools, finds and reads those tools, and manages servers; it can propose a server, never approve one.
+   * Adapters for the AI SDK, the formats of `OpenAI` and Anthropic, and `LangChain` are in `hyperlight-mcp/adapters`.
+   *
+   * Throws `ERR_INVALID_OPTION`.
+   *
+   * ```js
+   * const tools = gateway.agentTools({ maxResultTokens: 4000 })
+   * const [run] = tools
+   * await run.execute({ code: 'export const handler = () => 6 * 7' }) // { value: 42 }
+   * ```
+   */
+  agentTools(options?: AgentToolsOptions): AgentTool[]
+  /**
+   * The whole as one gate that an agent can look at, approve and switch. It is off at first: nothing of the gateway runs then, and no
+   * server is connected. A gateway has one.
+   *
+   * Throws `ERR_INVALID_OPTION`.
+   *
+   * ```js
+   * const plugin = gateway.plugin()
+   * plugin.approve(plugin.manifest().digest) // once a person has looked at it
+   * await plugin.enable()
+   * plugin.tools() // as agentTools()
+   * await plugin.disable()
+   * ```
+   */
+  plugin(options?: PluginOptions): Plugin
+  /**
+   * An approved server for an agent that has a sandbox of its own: `createHostFunctions()` gives `{ "mcp-<name>": { … } }`, each function
+   * named as in a guest. Calls go the same way as a guest's: approved, filtered, asked about, capped; what a guest would get is
+   * what they resolve with. The server has to be enabled when they are made.
+   *
+   * Throws `ERR_UNKNOWN_SERVER`, `ERR_NOT_APPROVED`.
+   *
+   * ```js
+   * const registration = gateway.pluginRegistration('everything')
+   * const { 'mcp-everything': everything } = registration.createHostFunctions()
+   * await everything.echo({ message: 'hi' }) // 'Echo: hi'
+   * ```
+   */
+  pluginRegistration(name: string): PluginRegistration
   /**
    * TypeScript declarations of the modules that a run could import now: all, or one by its name (`weather`, `mcp-weather`,
    * `host:mcp-weather`, `host:mcp`). They compile under `tsc --strict`, alone and together. Starts nothing.

@@ -13,12 +13,18 @@
 //! - [`client`]: live connections; knows rmcp
 //! - [`sandbox`]: the micro-VM; knows nothing of MCP
 //! - [`bridge`]: a server is a host module
+//! - [`results`]: what a run returns to a model, within a budget
 //! - [`gateway`]: the one object an agent holds
+//! - [`agent`]: what an agent gives to its model
+//! - [`command`]: what a person types in an agent; [`cli`]: the program `hyperlight-mcp`
 //! - `node`: the classes for Node; the only room that knows napi
 
+pub mod agent;
 pub mod bridge;
 pub mod catalog;
+pub mod cli;
 pub mod client;
+pub mod command;
 pub mod config;
 pub mod error;
 pub mod gateway;
@@ -27,6 +33,7 @@ pub mod nearest;
 #[cfg(feature = "node")]
 mod node;
 pub mod registry;
+pub mod results;
 pub mod sandbox;
 pub mod trust;
 

@@ -50,6 +50,10 @@ pub struct Limits {
     pub max_code_bytes: usize,
     /// A run's log, all entries together.
     pub max_log_bytes: usize,
+    /// The values that a sandbox keeps for its later runs, all together.
+    pub max_saved_bytes: usize,
+    /// How long it keeps them.
+    pub max_saved_age_ms: u64,
     /// The guest's heap.
     pub guest_heap_bytes: u64,
     /// A description that a model may read, in characters.
@@ -72,6 +76,8 @@ impl Default for Limits {
             max_value_bytes: 4 * MIB,
             max_code_bytes: MIB,
             max_log_bytes: 256 * 1024,
+            max_saved_bytes: 16 * MIB,
+            max_saved_age_ms: 3_600_000,
             guest_heap_bytes: 64 * MIB as u64,
             max_description_chars: 2_000,
         }
@@ -102,7 +108,7 @@ impl Limits {
         Ok(())
     }
 
-    fn ranges(&self) -> [Range; 15] {
+    fn ranges(&self) -> [Range; 17] {
         const DAY: u64 = 24 * 60 * 60 * 1000;
         // Sizes end where a buffer of the guest would no longer be sensible.
         const BUFFER: u64 = 64 * MIB as u64;
@@ -120,6 +126,8 @@ impl Limits {
             ("maxValueBytes", self.max_value_bytes as u64, 256, BUFFER),
             ("maxCodeBytes", self.max_code_bytes as u64, 256, BUFFER),
             ("maxLogBytes", self.max_log_bytes as u64, 256, BUFFER),
+            ("maxSavedBytes", self.max_saved_bytes as u64, 0, 1024 * MIB as u64),
+            ("maxSavedAgeMs", self.max_saved_age_ms, 1, DAY),
             // Below 8 MiB, Hyperlight and the JavaScript engine have too little room to start.
             ("guestHeapBytes", self.guest_heap_bytes, 8 * MIB as u64, 4096 * MIB as u64),
             ("maxDescriptionChars", self.max_description_chars as u64, 16, 1_000_000),

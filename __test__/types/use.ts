@@ -1,6 +1,8 @@
 // Compiled, never run: the types say what the contract says, and refuse what it refuses.
 import {
   Gateway,
+  type AgentTool,
+  type AgentToolResult,
   type ApprovalQuestion,
   type ApprovalRequest,
   type Callbacks,
@@ -12,6 +14,10 @@ import {
   type Finding,
   type GatewayEvent,
   type ManifestRequest,
+  type Omission,
+  type Plugin,
+  type PluginManifest,
+  type PluginRegistration,
   type PromptEntry,
   type PromptResult,
   type ReadResult,
@@ -24,6 +30,43 @@ import {
   type ServerStatus,
   type ToolResult,
 } from 'hyperlight-mcp'
+import { answerAnthropic, answerOpenAi, forAiSdk, forAnthropic, forLangChain, forOpenAi } from 'hyperlight-mcp/adapters'
+
+/** What a model and an agent are given. */
+async function given(gateway: Gateway, sandbox: Sandbox): Promise<void> {
+  const tools: AgentTool[] = gateway.agentTools({ sandbox, maxResultTokens: 500, include: ['run_javascript'], describeServers: 300, maxPendingRuns: 2 })
+  const answer: AgentToolResult = await tools[0].execute({ code: '' }, { signal: AbortSignal.timeout(5) })
+  console.log(answer.error?.code, answer.error?.hint, answer.value, tools[0].inputSchema.required.length)
+
+  const plugin: Plugin = gateway.plugin({ approved: 'x', maxResultTokens: 500 })
+  const manifest: PluginManifest = plugin.manifest()
+  plugin.approve(manifest.digest)
+  const enabled: string[] = await plugin.enable()
+  const { ok, text } = await plugin.commands()[0].execute('list', { width: 80 })
+  console.log(enabled, ok, text, plugin.tools().length, plugin.modules()[0].specifier, plugin.enabled, plugin.approved)
+  await plugin.disable()
+
+  const registration: PluginRegistration = gateway.pluginRegistration('files')
+  console.log(await registration.createHostFunctions({ toolErrors: 'throw' })['mcp-files'].read({ path: '.' }))
+
+  console.log(forAiSdk(tools).run_javascript.description, forAnthropic(tools)[0].input_schema.required)
+  console.log(forOpenAi(tools)[0].function.strict, forOpenAi(tools, { api: 'responses', strict: false })[0].parameters)
+  const [message] = await answerOpenAi(tools, { role: 'assistant', tool_calls: [] }, { others: async (name, args) => [name, args] })
+  const [item] = await answerOpenAi(tools, [{ type: 'message' }])
+  const [results] = await answerAnthropic(tools, { content: [{ type: 'text' }] })
+  console.log(message.tool_call_id, item.call_id, results.content[0].tool_use_id)
+  const named: string[] = forLangChain(tools, { tool: (_run, { name }: { name: string }) => name })
+  console.log(named)
+
+  // @ts-expect-error a tool that there is not
+  gateway.agentTools({ include: ['approve'] })
+  // @ts-expect-error an option that there is not
+  gateway.agentTools({ onApproval: () => 'once' })
+  // @ts-expect-error it is read only
+  plugin.enabled = true
+  // @ts-expect-error without langchain's tool
+  forLangChain(tools)
+}
 
 /** Every event has its own fields, and there is no other. */
 function told(event: GatewayEvent): string {
@@ -33,6 +76,8 @@ function told(event: GatewayEvent): string {
     case 'warning':
     case 'approvals-damaged':
       return event.message
+    case 'approval-proposed':
+      return `${event.request.server} ${event.request.digest}`
     case 'executable-changed':
       return `${event.server} ${event.path} ${event.before} ${event.now}`
     case 'tools-changed':
@@ -145,8 +190,13 @@ export async function use(): Promise<void> {
   sandbox.hostModule('clock', { now: () => Date.now(), later: async (bytes: Uint8Array) => bytes })
   const run: RunResult = await sandbox.run('', { input: { states }, timeoutMs: 5, signal: AbortSignal.timeout(5), onApproval: () => 'once' })
   const result: ToolResult = await gateway.callTool('files', 'read', { path: '.' }, { timeoutMs: 5, onApproval: async ({ reason }) => (reason ? 'session' : 'deny') })
+  const cut: RunResult = await sandbox.run('', { maxResultTokens: 500 })
+  const omitted: Omission[] = cut.omitted ?? []
+  console.log(cut.savedAs?.length, omitted.map(({ path, kind, kept, of }) => `${path} ${kind === 'text'} ${kept / of}`).join())
+  await gateway.sandbox({ maxResultTokens: 500 })
   console.log(run.stats.durationMs, run.logs[0]?.level, result.isError)
   await offered(gateway)
+  await given(gateway, sandbox)
 
   const callbacks: Callbacks = { onElicit: () => ({ action: 'accept' }), onSample: sampled, onAuthorize: async () => undefined }
   await gateway.sandbox({ ...callbacks, onElicit: async (question) => elicited(question) })

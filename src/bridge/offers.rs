@@ -252,7 +252,7 @@ impl ServerCalls {
     }
 }
 
-fn given(what: &str, arguments: Arguments, limit: usize) -> Result<Vec<Value>> {
+pub(super) fn given(what: &str, arguments: Arguments, limit: usize) -> Result<Vec<Value>> {
     match arguments {
         Arguments::Given(given) => Ok(given),
         Arguments::Oversize(size) => Err(Error::ArgumentsTooLarge { what: what.to_owned(), size, limit }),
@@ -260,7 +260,7 @@ fn given(what: &str, arguments: Arguments, limit: usize) -> Result<Vec<Value>> {
     }
 }
 
-fn invalid(what: &str, problem: &str) -> Error {
+pub(super) fn invalid(what: &str, problem: &str) -> Error {
     Error::InvalidArguments { what: what.to_owned(), problem: problem.to_owned() }
 }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use serde_json::{Map, Value as Json};
 
@@ -16,6 +17,7 @@ use super::shape::{ToolErrors, shape, tool_result};
 use crate::catalog::Manifest;
 use crate::error::{Error, Result};
 use crate::limits::Limits;
+use crate::results::SavedValues;
 use crate::sandbox::{Arguments, GuestModule, HostCall, HostReply, RunControl, Value};
 use crate::trust::Redactor;
 
@@ -53,6 +55,7 @@ pub struct ServerCalls {
     redactor: Arc<Redactor>,
     checks: Checks,
     pub(super) finding: Finding,
+    pub(super) saved: Arc<Mutex<SavedValues>>,
     warnings: Mutex<Vec<String>>,
 }
 
@@ -68,7 +71,15 @@ impl ServerCalls {
         finding: Finding,
     ) -> Self {
         let offers = Arc::clone(&caller) as Arc<dyn OfferCaller>;
-        Self { manifests, caller, offers, limits, errors, redactor, checks, finding, warnings: Mutex::default() }
+        // Nothing is saved unless its owner says where.
+        let saved = Arc::new(Mutex::new(SavedValues::new(0, Duration::from_millis(limits.max_saved_age_ms))));
+        Self { manifests, caller, offers, limits, errors, redactor, checks, finding, saved, warnings: Mutex::default() }
+    }
+
+    /// The same calls, with the values that `saved` reads.
+    #[must_use]
+    pub fn with_saved(self, saved: Arc<Mutex<SavedValues>>) -> Self {
+        Self { saved, ..self }
     }
 
     /// The modules that the run can import.
@@ -99,6 +110,7 @@ impl ServerCalls {
                 "tools" => self.tools(arguments),
                 "search" => self.search(arguments),
                 "describe" => self.describe(arguments),
+                "saved" => self.saved(arguments),
                 "resources" | "read" | "prompts" | "prompt" => self.answer_offer(&function, arguments, control),
                 other => throw(&Error::unknown_tool(MCP_MODULE, other, MCP_FUNCTIONS.map(|name| (name, name)))),
             };

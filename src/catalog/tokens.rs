@@ -26,7 +26,8 @@ pub fn estimate_tokens(text: &str) -> usize {
             Class::Letters => words(run),
             Class::Digits => run.len().div_ceil(3),
             // One blank belongs to the word after it; a line break with what is before and after it is one token.
-            Class::Blanks => usize::from(run != " " || after.is_empty()),
+            Class::Blanks if run == " " => usize::from(after.is_empty()),
+            Class::Blanks => blanks(run),
             Class::Marks if run.len() <= 3 => run.len().div_ceil(2),
             Class::Marks => (run.len() * 7).div_ceil(10),
             Class::Beyond => run.chars().map(|character| [1, 1, 2, 4][character.len_utf8() - 1]).sum::<usize>(),
@@ -34,6 +35,12 @@ pub fn estimate_tokens(text: &str) -> usize {
         rest = after;
     }
     tokens
+}
+
+/// Blanks of one kind that stand together cost little, and changes between kinds a token for each two.
+fn blanks(run: &str) -> usize {
+    let kinds = 1 + run.as_bytes().windows(2).filter(|pair| pair[0] != pair[1]).count();
+    kinds.div_ceil(2).max(run.len().div_ceil(16))
 }
 
 /// The tokens of letters without anything between them: `getURLOf` is get, URL, Of.
@@ -101,6 +108,8 @@ mod tests {
             ("xkqzvwbnmpfgtrds", 10),
             ("{}[]{}[]", 6),
             ("\n    x", 2),
+            ("                                                x", 4),
+            (" \t \t \t \t", 4),
         ] {
             assert_eq!(estimate_tokens(text), tokens, "{text}");
         }

@@ -207,6 +207,13 @@ pub enum Error {
     )]
     ValueTooLarge { size: usize, limit: usize },
 
+    /// A handle of `saved` has no value.
+    #[error(
+        "nothing is saved as \"{}\" here: no run of this sandbox gave that handle, or its value is older than {max_age_ms} ms (limits.maxSavedAgeMs), or newer ones took its room (limits.maxSavedBytes is {max_bytes}). Run the code again that made the value, and return less of it",
+        sanitise_line(.id, MAX_NAME_CHARS)
+    )]
+    NotSaved { id: String, max_age_ms: u64, max_bytes: usize },
+
     /// The run's code is too large.
     #[error("the code has {size} bytes; the limit maxCodeBytes is {limit}")]
     CodeTooLarge { size: usize, limit: usize },
@@ -266,6 +273,18 @@ pub enum Error {
     /// The approvals cannot be read or written.
     #[error("the approvals in {} cannot be used: {problem}", .path.display())]
     ApprovalStore { path: PathBuf, problem: String },
+
+    /// More is asked for at once than is done.
+    #[error("there are {limit} {what} already, and no more are taken. Wait for one to end")]
+    Busy { what: &'static str, limit: usize },
+
+    /// The gateway is a plugin that is switched off.
+    #[error("the plugin is off: nothing runs, and no server is connected. Switch it on with its enable()")]
+    PluginOff,
+
+    /// The plugin's manifest is not approved as it is now.
+    #[error("the plugin is not approved: {problem}. Look at its manifest(), then approve(manifest.digest)")]
+    PluginNotApproved { problem: &'static str },
 
     /// The operating system refused something.
     #[error("{what}: {problem}")]
@@ -327,6 +346,7 @@ impl Error {
             Self::InvalidArguments { .. } => "ERR_INVALID_ARGUMENTS",
             Self::InputTooLarge { .. } => "ERR_INPUT_TOO_LARGE",
             Self::ValueTooLarge { .. } => "ERR_VALUE_TOO_LARGE",
+            Self::NotSaved { .. } => "ERR_NOT_SAVED",
             Self::CodeTooLarge { .. } => "ERR_CODE_TOO_LARGE",
             Self::CodeSyntax { .. } => "ERR_CODE_SYNTAX",
             Self::NoHandler => "ERR_NO_HANDLER",
@@ -342,6 +362,9 @@ impl Error {
             Self::NameTaken { .. } => "ERR_NAME_TAKEN",
             Self::HostFunction { .. } => "ERR_HOST_FUNCTION",
             Self::ApprovalStore { .. } => "ERR_APPROVAL_STORE",
+            Self::Busy { .. } => "ERR_BUSY",
+            Self::PluginOff => "ERR_PLUGIN_OFF",
+            Self::PluginNotApproved { .. } => "ERR_PLUGIN_NOT_APPROVED",
             Self::Io { .. } => "ERR_IO",
             Self::Internal(_) => "ERR_INTERNAL",
         }

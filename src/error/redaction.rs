@@ -73,6 +73,7 @@ impl Error {
             | Self::ArgumentsTooLarge { .. }
             | Self::InputTooLarge { .. }
             | Self::ValueTooLarge { .. }
+            | Self::NotSaved { .. }
             | Self::CodeTooLarge { .. }
             | Self::NoHandler
             | Self::NeverSettles
@@ -80,7 +81,10 @@ impl Error {
             | Self::Aborted { .. }
             | Self::Closed { .. }
             | Self::GuestMemory { .. }
-            | Self::NameTaken { .. } => self,
+            | Self::NameTaken { .. }
+            | Self::Busy { .. }
+            | Self::PluginOff
+            | Self::PluginNotApproved { .. } => self,
         }
     }
 }

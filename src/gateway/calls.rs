@@ -24,7 +24,8 @@ impl Core {
         let started = Instant::now();
         let (server, tool) = (call.server.clone(), call.tool.clone());
         // Large arguments are not written out again where nobody is told their size.
-        let argument_bytes = if self.events.traces() { serde_json::to_vec(&call.arguments).map_or(0, |json| json.len()) } else { 0 };
+        let traced = self.events.traces();
+        let argument_bytes = if traced { serde_json::to_vec(&call.arguments).map_or(0, |json| json.len()) } else { 0 };
         let ended = self.registry.ended(&server);
         let outcome = tokio::select! {
             biased;
@@ -37,12 +38,12 @@ impl Core {
         let outcome = outcome.map_err(|error| self.redacted(error));
         let error = outcome.as_ref().err().map(Error::code);
         tracing::debug!(server, tool, error, "call");
-        self.events.trace(|| Event::Call {
+        self.events.trace(&Event::Call {
             server,
             tool,
             duration_ms: started.elapsed().as_secs_f64() * 1000.0,
             argument_bytes,
-            result_bytes: outcome.as_ref().ok().map(|result| serde_json::to_vec(result).map_or(0, |json| json.len())),
+            result_bytes: outcome.as_ref().ok().filter(|_| traced).map(|result| serde_json::to_vec(result).map_or(0, |json| json.len())),
             error,
         });
         outcome
@@ -117,6 +118,7 @@ impl Core {
 
     /// What was approved of a server that is enabled.
     pub(super) fn usable(&self, server: &ServerDefinition) -> Result<Arc<Manifest>> {
+        self.check_on()?;
         match self.standing(server)? {
             Standing::Full(manifest) if self.registry.is_enabled(&server.name) => Ok(manifest),
             Standing::Full(_) => Err(Error::NotEnabled { server: server.name.clone() }),
@@ -167,6 +169,9 @@ impl Core {
 
     /// Why a server that was live is so no longer.
     pub(super) fn refusal(&self, name: &str) -> Error {
+        if let Err(error) = self.check_on() {
+            return error;
+        }
         let standing = self.registry.server(name).and_then(|server| self.standing(&server));
         match standing {
             Ok(Standing::Full(_)) => Error::NotEnabled { server: name.to_owned() },
@@ -239,7 +244,7 @@ impl ToolCaller for RunCaller {
             };
             match outcome {
                 // The run is being ended for the same reason: its guest must not have the last word.
-                Err(Error::Closed { .. }) => std::future::pending().await,
+                Err(Error::Closed { .. } | Error::PluginOff) => std::future::pending().await,
                 outcome => outcome,
             }
         })

@@ -45,7 +45,7 @@ impl Core {
         DeclarationStyle { wording, failures }
     }
 
-    fn catalog(&self, modules: Vec<AgentModuleInfo>, errors: ToolErrors) -> Result<Catalog> {
+    pub(super) fn catalog(&self, modules: Vec<AgentModuleInfo>, errors: ToolErrors) -> Result<Catalog> {
         let servers = self.visible_servers().map_err(|error| self.redacted(error))?;
         Ok(Catalog::new(servers, modules, self.declaration_style(errors)))
     }
@@ -173,7 +173,7 @@ impl Sandbox {
         self.core.check(code, &agent_guest_modules(&self.modules()))
     }
 
-    fn catalog(&self, errors: Option<ToolErrors>) -> Result<Catalog> {
+    pub(super) fn catalog(&self, errors: Option<ToolErrors>) -> Result<Catalog> {
         self.core.catalog(self.module_infos(), errors.unwrap_or(self.tool_errors))
     }
 

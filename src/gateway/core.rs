@@ -12,9 +12,11 @@ use super::callbacks::{CallScope, CallbackChain};
 use super::checks::CheckDefaults;
 use super::errands::Watched;
 use super::events::{Event, Events};
+use super::journal::Note;
 use super::launch::search_path;
 use super::learnt::LearntServers;
 use super::options::ConfigSource;
+use super::switch::Switch;
 use crate::bridge::ToolSearch;
 use crate::catalog::Manifest;
 use crate::client::{Closed, Connections, Lease, LeaseOrigin, TokenStore, Wanted};
@@ -41,8 +43,11 @@ pub(super) struct Core {
     /// Manifests that a person was shown, until they are approved.
     pub(super) shown: Mutex<HashMap<String, Arc<Manifest>>>,
     pub(super) closed: CancellationToken,
+    pub(super) switch: Switch,
     pub(super) redactor: Arc<Redactor>,
     pub(super) checks: CheckDefaults,
+    /// Of runs whose sandbox does not say.
+    pub(super) max_result_tokens: Option<usize>,
     pub(super) watched: Watched,
     pub(super) search: Arc<ToolSearch>,
     pub(super) events: Events,
@@ -86,17 +91,22 @@ impl Core {
         patience: Duration,
     ) -> Result<Lease> {
         self.check_open()?;
+        let period = self.check_on()?;
         let wanted = wanted(server, patience);
         let connecting = Box::pin(self.connections.get(&wanted, self.launch(server, &scope.callbacks, control)));
         let outcome = tokio::select! {
             biased;
             () = self.closed.cancelled() => Err(Error::Closed { what: "gateway" }),
+            () = period.ended.cancelled() => Err(Error::PluginOff),
             outcome = connecting => outcome,
         };
         let outcome = outcome.map_err(|error| self.redacted(error));
         // A refusal or a full house says nothing about the server.
-        if !matches!(outcome, Err(Error::Closed { .. } | Error::NotApproved { .. } | Error::TooManyConnections { .. })) {
+        if !matches!(outcome, Err(Error::Closed { .. } | Error::PluginOff | Error::NotApproved { .. } | Error::TooManyConnections { .. })) {
             self.registry.record(&server.name, &outcome);
+            if let Err(error) = &outcome {
+                self.events.journal.note(&server.name, Note::Failed(error.clone()));
+            }
         }
         let connection = outcome?;
         if connection.origin() != LeaseOrigin::Shared {
@@ -113,7 +123,7 @@ impl Core {
     /// A connection was made: what is to be remembered of it, and who should know.
     fn connected(&self, server: &ServerDefinition, connection: &Lease, scope: &CallScope) {
         let connect_ms = connection.connect_time().as_secs_f64() * 1000.0;
-        self.events.trace(|| Event::Connected { server: server.name.clone(), connect_ms });
+        self.events.trace(&Event::Connected { server: server.name.clone(), connect_ms });
         self.learnt.note(&server.name, &self.subject(server).digest, |learnt| learnt.era = Some(connection.era()));
         let why = match connection.origin() {
             LeaseOrigin::Shared | LeaseOrigin::First | LeaseOrigin::After(Closed::Ended) => return,
@@ -179,6 +189,7 @@ impl Core {
     /// The approved manifests that a run sees which starts now.
     pub(super) fn visible_servers(&self) -> Result<BTreeMap<String, Arc<Manifest>>> {
         self.check_open()?;
+        self.check_on()?;
         let mut visible = BTreeMap::new();
         for server in self.registry.servers().iter().filter(|server| self.registry.is_enabled(&server.name)) {
             if let Standing::Full(manifest) = self.standing(server)? {

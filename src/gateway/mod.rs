@@ -1,5 +1,6 @@
 //! The one object that an agent holds. It owns the rooms and wires them.
 
+mod agent;
 mod agent_modules;
 mod approval;
 mod callbacks;
@@ -10,13 +11,17 @@ mod checks;
 mod core;
 mod errands;
 mod events;
+mod journal;
 mod launch;
 mod learnt;
 mod observer;
 mod offers;
 mod options;
+mod registration;
 mod reload;
+mod results;
 mod sandbox;
+mod switch;
 
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
@@ -26,21 +31,27 @@ use serde_json::{Map, Value as Json};
 use tokio_util::sync::CancellationToken;
 
 pub use crate::client::{Completed, ElicitationAnswer};
+pub use agent::ApprovedServer;
 pub use agent_modules::AgentModule;
 pub use callbacks::{Answer, ApprovalQuestion, AuthorizationQuestion, CallbackChain, Callbacks, ElicitationQuestion, SamplingQuestion};
 pub use catalog::{CodeReport, ServerInfo};
 pub use events::{Event, EventListener};
+pub use journal::LogLine;
 pub use options::{EnableAtOpen, GatewayOptions};
 pub use reload::ReloadReport;
-pub use sandbox::{RunOptions, RunReport, Sandbox};
+pub use results::ModelRun;
+pub use sandbox::{RunOptions, RunReport, Sandbox, SandboxOptions};
 
 use self::callbacks::CallScope;
 use self::checks::CheckDefaults;
 use self::core::{Core, filtered};
 use self::errands::Watched;
 use self::events::Events;
+use self::journal::Journal;
 use self::learnt::LearntServers;
 use self::observer::{CoreObserver, session};
+use self::results::check_budget;
+use self::switch::Switch;
 use crate::bridge::{ToolCall, ToolErrors, check_arguments_size, tool_result};
 use crate::client::{ConnectionState, Connections, Lease, TokenStore, Watchdog};
 use crate::config::{ServerDefinition, Surroundings};
@@ -114,11 +125,13 @@ impl Gateway {
 
     fn open_with(options: &GatewayOptions, surroundings: Surroundings, redactor: &Arc<Redactor>) -> Result<Self> {
         options.limits.validate()?;
+        check_budget("Gateway.open", options.max_result_tokens)?;
         let source = options.source()?;
         let config = source.read()?;
         let warnings = config.warnings.clone();
         let limits = Arc::new(options.limits.clone());
-        let events = Events { listener: options.on_event.clone(), redactor: Arc::clone(redactor), trace: options.trace };
+        let journal = Journal::new(&options.state_folder(), Arc::clone(redactor));
+        let events = Events { listener: options.on_event.clone(), redactor: Arc::clone(redactor), trace: options.trace, journal };
         let incidents = events.clone();
         let on_incident = Arc::new(move |message| incidents.send(&Event::ApprovalsDamaged { message }));
         let approvals = ApprovalStore::open(&options.state_folder(), on_incident)?;
@@ -140,8 +153,10 @@ impl Gateway {
             surroundings,
             shown: Mutex::default(),
             closed: CancellationToken::new(),
+            switch: Switch::default(),
             redactor: Arc::clone(redactor),
             checks: CheckDefaults::new(options),
+            max_result_tokens: options.max_result_tokens,
             watched: Watched::default(),
             search: Arc::default(),
             events,
@@ -205,14 +220,34 @@ impl Gateway {
         })
     }
 
+    /// The last lines of a server's log, the oldest first: of this gateway and of others with the same state folder. Its standard error,
+    /// its connections and its calls, without arguments and results.
+    ///
+    /// # Errors
+    /// `ERR_UNKNOWN_SERVER`.
+    pub fn logs(&self, name: &str, lines: usize) -> Result<Vec<LogLine>> {
+        self.core.registry.entry(name).map_err(|error| self.core.redacted(error))?;
+        Ok(self.core.events.journal.read(name, lines))
+    }
+
     /// A sandbox. Boots the guest, the first time; blocks for that.
     ///
     /// # Errors
     /// `ERR_NO_HYPERVISOR`, `ERR_CLOSED`.
     pub fn sandbox(&self, tool_errors: ToolErrors, callbacks: Option<Arc<dyn Callbacks>>) -> Result<Arc<Sandbox>> {
+        self.sandbox_with(SandboxOptions { tool_errors, callbacks, ..SandboxOptions::default() })
+    }
+
+    /// The same with all options.
+    ///
+    /// # Errors
+    /// `ERR_INVALID_OPTION`, `ERR_NO_HYPERVISOR`, `ERR_CLOSED`.
+    pub fn sandbox_with(&self, options: SandboxOptions) -> Result<Arc<Sandbox>> {
+        check_budget("Gateway.sandbox", options.max_result_tokens)?;
         self.core.check_open()?;
+        self.check_on()?;
         self.core.sandboxes.boot()?;
-        Ok(Arc::new(Sandbox::new(Arc::clone(&self.core), tool_errors, callbacks)))
+        Ok(Arc::new(Sandbox::new(Arc::clone(&self.core), options)))
     }
 
     /// Calls a tool without a guest: a `ToolResult`, whatever the server answered.
@@ -249,6 +284,7 @@ impl Gateway {
     pub async fn close(&self) {
         self.begin_close();
         self.core.connections.close_all().await;
+        self.core.events.journal.flush().await;
     }
 
     /// SIGKILL to every server, without waiting: for an environment that is being torn down.
@@ -318,7 +354,8 @@ impl Gateway {
             name: server.name.clone(),
             state,
             approved: matches!(standing, Standing::Full(_)),
-            enabled: registry.is_enabled(&server.name),
+            // While a plugin is off, what is enabled waits for it to be switched on.
+            enabled: registry.is_enabled(&server.name) && self.check_on().is_ok(),
             source: SOURCE,
             tools: if let Standing::Full(manifest) = &standing { manifest.tool_names() } else { Vec::new() },
             quarantined: registry.quarantined(&server.name),

@@ -54,6 +54,8 @@ pub struct GatewayOptions {
     pub schema_violations: SchemaViolations,
     /// What becomes of calls whose arguments break their tool's inputSchema, to servers whose config does not say.
     pub argument_checks: ArgumentCheck,
+    /// What a run's value may cost a model, in tokens; more is cut, and saved. `None`: values come whole. At least 100.
+    pub max_result_tokens: Option<usize>,
     /// Whether each connection and call is an event as well.
     pub trace: bool,
     /// Asked where neither the run nor the sandbox has an answer.
@@ -121,6 +123,7 @@ impl GatewayOptions {
             on_event: None,
             schema_violations: SchemaViolations::default(),
             argument_checks: ArgumentCheck::default(),
+            max_result_tokens: None,
             trace: false,
             callbacks: None,
         }
@@ -135,12 +138,28 @@ impl GatewayOptions {
             }
             (Some(config), None) => ConfigContent::Given(config.clone()),
             (None, Some(path)) => ConfigContent::File(path.clone()),
-            (None, None) => ConfigContent::DefaultFile(self.agent_folder().join("config.json")),
+            (None, None) => ConfigContent::DefaultFile(self.default_config()),
         };
         Ok(ConfigSource { content, max_servers })
     }
 
-    pub(super) fn state_folder(&self) -> PathBuf {
+    /// Where the config is looked for when nobody names one: `~/.hyperagent/config.json`.
+    ///
+    /// ```
+    /// let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    /// let mut options = hyperlight_mcp::GatewayOptions::new("watchdog", runtime.handle().clone());
+    /// options.environment.insert("HOME".into(), "/home/ada".into());
+    /// assert_eq!(options.default_config().to_str(), Some("/home/ada/.hyperagent/config.json"));
+    /// assert_eq!(options.state_folder().to_str(), Some("/home/ada/.hyperagent/hyperlight-mcp"));
+    /// ```
+    #[must_use]
+    pub fn default_config(&self) -> PathBuf {
+        self.agent_folder().join("config.json")
+    }
+
+    /// Where approvals, tokens and logs are kept.
+    #[must_use]
+    pub fn state_folder(&self) -> PathBuf {
         self.state_dir.clone().unwrap_or_else(|| self.agent_folder().join("hyperlight-mcp"))
     }
 

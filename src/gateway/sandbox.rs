@@ -12,9 +12,12 @@ use super::callbacks::{CallScope, CallbackChain, Callbacks};
 use super::calls::RunCaller;
 use super::core::Core;
 use super::events::EventListener;
+use super::results::check_budget;
+use super::switch::Period;
 use crate::bridge::{Finding, ServerCalls, ToolErrors};
 use crate::catalog::Catalog;
 use crate::error::{Error, Result};
+use crate::results::{Omission, SavedValues};
 use crate::sandbox::{LogEntry, LogListener, RunOutcome, RunRequest, RunStats, Stop, StopReason, Wire};
 
 /// What one run is given.
@@ -26,6 +29,8 @@ pub struct RunOptions {
     pub timeout_ms: Option<u64>,
     /// Default: the sandbox's.
     pub tool_errors: Option<ToolErrors>,
+    /// What the value may cost a model, in tokens; more is cut, and saved. Default: the sandbox's. At least 100.
+    pub max_result_tokens: Option<usize>,
     /// Ends the run from outside.
     pub stop: Stop,
     /// Told each entry of the log as it comes.
@@ -43,12 +48,29 @@ pub struct RunOptions {
 pub struct RunReport {
     pub outcome: RunOutcome,
     pub warnings: Vec<String>,
+    /// What was cut out of the value to fit `max_result_tokens`. Empty: nothing.
+    pub omitted: Vec<Omission>,
+    /// The handle by which later runs of the sandbox read the whole value, where it was cut and could be kept.
+    pub saved_as: Option<String>,
+}
+
+/// What a sandbox is made with.
+#[derive(Default)]
+pub struct SandboxOptions {
+    pub tool_errors: ToolErrors,
+    /// Of runs that do not say. Default: the gateway's.
+    pub max_result_tokens: Option<usize>,
+    /// Asked before the gateway's.
+    pub callbacks: Option<Arc<dyn Callbacks>>,
 }
 
 /// Runs agent code, each run in a VM of its own.
 pub struct Sandbox {
     pub(super) core: Arc<Core>,
     pub(super) tool_errors: ToolErrors,
+    pub(super) max_result_tokens: Option<usize>,
+    /// What its runs returned and was cut.
+    pub(super) saved: Arc<Mutex<SavedValues>>,
     callbacks: CallbackChain,
     modules: Mutex<AgentModules>,
     /// Runs take their turn in the order they came: the lock is fair.
@@ -57,10 +79,14 @@ pub struct Sandbox {
 }
 
 impl Sandbox {
-    pub(super) fn new(core: Arc<Core>, tool_errors: ToolErrors, callbacks: Option<Arc<dyn Callbacks>>) -> Self {
+    pub(super) fn new(core: Arc<Core>, options: SandboxOptions) -> Self {
+        let SandboxOptions { tool_errors, max_result_tokens, callbacks } = options;
         let closed = core.closed.child_token();
         let callbacks = core.callbacks.within(callbacks);
-        Self { core, tool_errors, callbacks, modules: Mutex::default(), turn: Arc::default(), closed }
+        let max_result_tokens = max_result_tokens.or(core.max_result_tokens);
+        let saved = SavedValues::new(core.limits.max_saved_bytes, Duration::from_millis(core.limits.max_saved_age_ms));
+        let saved = Arc::new(Mutex::new(saved));
+        Self { core, tool_errors, max_result_tokens, saved, callbacks, modules: Mutex::default(), turn: Arc::default(), closed }
     }
 
     /// Adds a module of the agent's own, as `host:<name>`, for the runs that start after this.
@@ -74,8 +100,23 @@ impl Sandbox {
         Ok(())
     }
 
-    /// Runs code. Takes its place in the queue at once, and, when its turn comes, a thread of its own until the outcome.
+    /// Runs code. Takes its place in the queue at once, and, when its turn comes, a thread of its own until the outcome. A value over
+    /// `max_result_tokens` is cut, and saved for later runs.
     pub fn run(self: &Arc<Self>, code: String, options: RunOptions) -> impl Future<Output = RunReport> + Send + use<> {
+        let budget = options.max_result_tokens;
+        let checked = check_budget("Sandbox.run", budget);
+        let run = self.queued(code, options);
+        let this = Arc::clone(self);
+        async move {
+            match checked {
+                Ok(()) => this.within_budget(run.await, budget).await,
+                Err(error) => failed(error),
+            }
+        }
+    }
+
+    /// Runs code, whatever its value costs.
+    pub(super) fn queued(self: &Arc<Self>, code: String, options: RunOptions) -> impl Future<Output = RunReport> + Send + use<> {
         let this = Arc::clone(self);
         let mut turn = Box::pin(Arc::clone(&self.turn).lock_owned());
         // Polled here, not when the task that awaits it happens to start: runs queue in the order in which they were asked for.
@@ -83,7 +124,11 @@ impl Sandbox {
             Poll::Ready(guard) => Some(guard),
             Poll::Pending => None,
         };
+        // What is asked for while a plugin is on is not done in another time that it is on.
+        let period = self.core.check_on();
         async move {
+            let Ok(period) = period else { return failed(Error::PluginOff) };
+            let _running = period.runs.token();
             let stop = options.stop.clone();
             let turn = async {
                 match taken {
@@ -94,9 +139,10 @@ impl Sandbox {
             tokio::select! {
                 biased;
                 () = this.closed.cancelled() => failed(Error::Closed { what: "sandbox" }),
+                () = period.ended.cancelled() => failed(Error::PluginOff),
                 () = stop.stopped() => failed(stop.error("run", 0)),
                 guard = turn => {
-                    let report = this.run_now(code, options, &stop).await;
+                    let report = this.run_now(code, options, &stop, &period).await;
                     drop(guard);
                     report
                 }
@@ -104,7 +150,7 @@ impl Sandbox {
         }
     }
 
-    async fn run_now(&self, code: String, options: RunOptions, stop: &Stop) -> RunReport {
+    async fn run_now(&self, code: String, options: RunOptions, stop: &Stop, period: &Period) -> RunReport {
         let scope = Arc::new(CallScope::new(self.callbacks.within(options.callbacks), options.run_id, options.on_event));
         let host = match self.prepare(options.tool_errors, &scope) {
             Ok(host) => Arc::new(host),
@@ -129,12 +175,12 @@ impl Sandbox {
         if let Err(error) = thread {
             return failed(Error::io("a thread for the run", &error));
         }
-        let mut outcome = self.outcome(receiver, stop).await;
+        let mut outcome = self.outcome(receiver, stop, period).await;
         let redact = |text: &str| self.core.redactor.redact(text).into_owned();
         outcome.value = outcome.value.map_err(|error| self.core.redacted(error));
         outcome.logs.iter_mut().for_each(|entry| entry.text = redact(&entry.text));
         let warnings = scope.take_warnings().into_iter().chain(host.servers.take_warnings());
-        RunReport { outcome, warnings: warnings.map(|warning| redact(&warning)).collect() }
+        RunReport { outcome, warnings: warnings.map(|warning| redact(&warning)).collect(), omitted: Vec::new(), saved_as: None }
     }
 
     /// A log leaves the crate: what a guest has learnt and prints is no exception.
@@ -151,12 +197,16 @@ impl Sandbox {
         drop(self.turn.lock().await);
     }
 
-    async fn outcome(&self, receiver: tokio::sync::oneshot::Receiver<RunOutcome>, stop: &Stop) -> RunOutcome {
+    async fn outcome(&self, receiver: tokio::sync::oneshot::Receiver<RunOutcome>, stop: &Stop, period: &Period) -> RunOutcome {
         let mut receiver = receiver;
         let outcome = tokio::select! {
             outcome = &mut receiver => outcome,
             () = self.closed.cancelled() => {
                 stop.stop(StopReason::Closed);
+                receiver.await
+            }
+            () = period.ended.cancelled() => {
+                stop.stop(StopReason::SwitchedOff);
                 receiver.await
             }
         };
@@ -172,8 +222,9 @@ impl Sandbox {
         let redactor = Arc::clone(&self.core.redactor);
         let catalog = Catalog::new(manifests.clone(), self.module_infos(), self.core.declaration_style(errors));
         let finding = Finding { catalog, search: Arc::clone(&self.core.search) };
+        let servers = ServerCalls::new(manifests, Arc::new(caller), Arc::clone(limits), errors, redactor, self.core.checks(), finding);
         Ok(RunHost {
-            servers: ServerCalls::new(manifests, Arc::new(caller), Arc::clone(limits), errors, redactor, self.core.checks(), finding),
+            servers: servers.with_saved(Arc::clone(&self.saved)),
             agent: self.modules().clone(),
             max_argument_bytes: limits.max_argument_bytes,
             max_response_bytes: limits.max_response_bytes,
@@ -185,8 +236,8 @@ impl Sandbox {
     }
 }
 
-fn failed(error: Error) -> RunReport {
-    RunReport { outcome: outcome_of(error), warnings: Vec::new() }
+pub(super) fn failed(error: Error) -> RunReport {
+    RunReport { outcome: outcome_of(error), warnings: Vec::new(), omitted: Vec::new(), saved_as: None }
 }
 
 fn outcome_of(error: Error) -> RunOutcome {

@@ -32,7 +32,7 @@ struct SystemMessageOptions {
 }
 
 /// A count, which JavaScript gives as a number of any kind.
-fn whole(method: &'static str, name: &str, number: Option<f64>) -> Result<Option<usize>> {
+pub(super) fn whole(method: &'static str, name: &str, number: Option<f64>) -> Result<Option<usize>> {
     const MOST: f64 = 1e9;
     match number {
         None => Ok(None),

@@ -33,7 +33,7 @@ const WATCHDOG: &str = "hyperlight-mcp-watchdog";
 pub struct Gateway {
     pub(super) core: Core,
     pub(super) inner: crate::gateway::Gateway,
-    events: Option<EventSink>,
+    pub(super) events: Option<EventSink>,
 }
 
 #[napi]
@@ -172,7 +172,9 @@ impl Gateway {
             let (gateway, owner) = (inner.clone(), core.clone());
             let work = async move {
                 let options = read?;
-                blocking(move || Ok((gateway.sandbox(options.tool_errors, asked)?, gateway.hypervisor().warning))).await
+                let options::SandboxOptions { tool_errors, max_result_tokens } = options;
+                let options = crate::gateway::SandboxOptions { tool_errors, max_result_tokens, callbacks: asked };
+                blocking(move || Ok((gateway.sandbox_with(options)?, gateway.hypervisor().warning))).await
             };
             let native = promise_of(&env, &core, work, move |made, _| {
                 Ok(match made {
@@ -306,7 +308,7 @@ fn guard_environment(env: &Env, gateway: &crate::gateway::Gateway) -> napi::Resu
 }
 
 /// The watchdog lies beside the addon.
-fn watchdog(env: &Env) -> napi::Result<PathBuf> {
+pub(super) fn watchdog(env: &Env) -> napi::Result<PathBuf> {
     let addon: String = glue::call(env, "path", FnArgs::from((env.get_module_file_name()?,)))?;
     Ok(PathBuf::from(addon).with_file_name(WATCHDOG))
 }

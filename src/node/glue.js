@@ -2,6 +2,8 @@
 // Evaluated once in each environment with the codec that the guest uses as well. Returns the functions that Rust calls.
 (codec) => {
   const { encode, decode } = codec;
+  /** The addon's classes. */
+  let classes = {};
 
   function failure(code, message) {
     const error = new Error(message);
@@ -209,8 +211,71 @@
       return [dispatch, json(info ?? {}, name), ...known.keys()];
     },
 
+    /** `make(data, sandbox?)` gives { definitions, execute }. */
+    agentTools(make, name, options) {
+      const { definitions, execute } = make(...toolOptions(options, name));
+      return toolsOf(definitions, execute);
+    },
+
+    /** `make(data, sandbox?)` gives the functions that a plugin is made of. */
+    plugin(make, name, gateway, options) {
+      const native = make(...toolOptions(options, name));
+      const isEnabled = () => native.isEnabled() === "true";
+      const switched = (native) => settle(native, traceOf(), undefined);
+      const { name: label, version, description, commands } = JSON.parse(native.manifest());
+      /** Typed by a person: it resolves, whatever was typed. */
+      async function execute(line, options) {
+        if (isEnabled()) return gateway.command(line, options);
+        const text = "the plugin is off: switch it on with its enable()";
+        return { ok: false, data: { error: { code: "ERR_PLUGIN_OFF", message: text } }, text };
+      }
+      return Object.freeze({
+        name: label,
+        version,
+        description,
+        get enabled() {
+          return isEnabled();
+        },
+        get approved() {
+          return native.isApproved() === "true";
+        },
+        manifest: () => JSON.parse(native.manifest()),
+        approve(digest) {
+          if (typeof digest !== "string") throw invalid("Plugin.approve", "digest must be a string");
+          native.approve(digest);
+        },
+        enable: () => switched(native.enable()),
+        disable: () => switched(native.disable()),
+        tools: () => (isEnabled() ? toolsOf(native.definitions(), native.execute) : []),
+        commands: () => (isEnabled() ? commands.map(({ name, description }) => ({ name, description, execute })) : []),
+        modules: () => JSON.parse(native.modules()),
+      });
+    },
+
+    /** `make(server, config)` gives { functions, call }. */
+    registration(make, name, server) {
+      if (typeof server !== "string") throw invalid(name, "argument 1: must be a string");
+      make(server, "{}");
+      const module = `mcp-${server}`;
+      return {
+        name: module,
+        declaredModules: [module],
+        config: {},
+        createHostFunctions(config) {
+          const data = split(config, "createHostFunctions").data;
+          const { functions, call } = make(server, json(data, "createHostFunctions"));
+          const entries = JSON.parse(functions).map(([identifier, tool]) => [
+            identifier,
+            (...args) => callFunction(call, `${server}.${tool}`, tool, data.toolErrors, args),
+          ]);
+          return { [module]: Object.fromEntries(entries) };
+        },
+      };
+    },
+
     /** `await using` for the classes. */
     install(exports) {
+      classes = exports;
       for (const name of ["Gateway", "Sandbox"]) {
         const close = {
           configurable: true,
@@ -223,6 +288,64 @@
       }
     },
   };
+
+  /** Options of the tools of a model: plain data as JSON, and the sandbox apart. */
+  function toolOptions(options, method) {
+    if (typeof (options ?? {}) !== "object") throw invalid(method, "options must be an object");
+    const { sandbox, ...others } = options ?? {};
+    if (sandbox !== undefined && !(sandbox instanceof classes.Sandbox)) throw invalid(method, "sandbox: must be a Sandbox");
+    const { data, callbacks, signal, input } = split(others, method);
+    for (const key of Object.keys(callbacks)) throw invalid(method, `${key}: unknown option, or a function where a value belongs`);
+    if (signal !== undefined) data.signal = true;
+    if (input !== undefined) data.input = true;
+    return [json(data, method), sandbox];
+  }
+
+  /** Tools that execute by `start(name, args)`, which gives [native promise, stop]. */
+  function toolsOf(definitions, start) {
+    return JSON.parse(definitions).map(({ name, description, inputSchema }) => ({
+      name,
+      description,
+      inputSchema,
+      async execute(args, options) {
+        const trace = traceOf();
+        const { signal } = split(options, `${name}.execute`);
+        checkAborted(signal, "tool call", trace, {});
+        const [native, stop] = start(name, modelArguments(args));
+        const release = watch(signal, stop);
+        try {
+          return await settle(native, trace, signal);
+        } finally {
+          release();
+          await eventsHaveArrived();
+        }
+      },
+    }));
+  }
+
+  /** What a model passed, as JSON. What JSON cannot carry is a text that says so: it is answered as any other wrong argument. */
+  function modelArguments(args) {
+    try {
+      return JSON.stringify(args) ?? (args === undefined ? "null" : JSON.stringify(`(${typeof args})`));
+    } catch (error) {
+      return JSON.stringify(`(${error.message})`);
+    }
+  }
+
+  /** A function for another sandbox: what a guest would get, or what it would throw. */
+  async function callFunction(call, what, tool, errors, args) {
+    const trace = traceOf();
+    let encoded;
+    try {
+      encoded = encode(args);
+    } catch (error) {
+      const message = `the arguments of ${what} are not valid: expected what JSON can carry: ${error.message}`;
+      if (errors === "throw") throw failure("ERR_INVALID_ARGUMENTS", message);
+      return { error: message, code: "ERR_INVALID_ARGUMENTS" };
+    }
+    const { value } = await settle(call(tool, encoded[0], ...encoded[1]), trace, undefined);
+    return value;
+  }
 
   /** A tool's arguments as JSON, with base64 text for bytes: what an MCP server can read. */
   function toolArguments(args, server, tool) {

@@ -3,8 +3,10 @@
 //! Every asynchronous method starts its work on a tokio runtime of ours and settles a promise from there. What crosses is
 //! JSON and bytes; `glue.js` turns it into values and errors on Node's side.
 
+mod agent;
 mod callbacks;
 mod catalog;
+mod command;
 mod gateway;
 mod glue;
 mod host_module;

@@ -29,6 +29,7 @@ pub(super) struct OpenOptions {
     guest: GuestChoice,
     schema_violations: SchemaViolations,
     argument_checks: ArgumentCheck,
+    max_result_tokens: Option<usize>,
     trace: bool,
 }
 
@@ -56,6 +57,7 @@ pub(super) struct ApproveOptions {
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub(super) struct SandboxOptions {
     pub(super) tool_errors: ToolErrors,
+    pub(super) max_result_tokens: Option<usize>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -63,6 +65,7 @@ pub(super) struct SandboxOptions {
 pub(super) struct RunOptions {
     pub(super) timeout_ms: Option<std::num::NonZeroU64>,
     pub(super) tool_errors: Option<ToolErrors>,
+    pub(super) max_result_tokens: Option<usize>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -87,6 +90,7 @@ impl OpenOptions {
             guest: self.guest,
             schema_violations: self.schema_violations,
             argument_checks: self.argument_checks,
+            max_result_tokens: self.max_result_tokens,
             trace: self.trace,
             ..GatewayOptions::new(watchdog, runtime)
         }

@@ -9,7 +9,7 @@ use serde_json::{Value as Json, json};
 use super::runtime::Core;
 use super::{glue, options};
 use crate::error::{Error, Result};
-use crate::sandbox::{Value, Wire};
+use crate::sandbox::{HostReply, Value, Wire};
 
 /// The wire form of an outcome.
 pub(super) struct Reply(Wire);
@@ -40,6 +40,18 @@ impl Reply {
             fields["column"] = json!(column);
         }
         Self(Value::record([("error", Value::from(fields))]).to_wire())
+    }
+
+    /// What a guest would get: `{ value }`, or what it would throw.
+    pub(super) fn of_host(reply: HostReply) -> Self {
+        match reply {
+            HostReply::Value(value) => Self(Value::record([("ok", Value::record([("value", value)]))]).to_wire()),
+            HostReply::Throw { message, code, .. } => {
+                let code = code.map(|code| ("code".to_owned(), Value::Text(code)));
+                let fields = [("message".to_owned(), Value::Text(message))].into_iter().chain(code).collect();
+                Self(Value::record([("error", Value::Record(fields))]).to_wire())
+            }
+        }
     }
 
     /// A value as it left the guest, beside fields of ours. `value` is `{"value":…}`.

@@ -16,6 +16,7 @@ use super::host_module::{JavaScriptModule, blobs};
 use super::reply::{Reply, method, promise};
 use super::runtime::Core;
 use super::{glue, options};
+use crate::agent::RunSetup;
 use crate::error::Error;
 use crate::gateway::{EventListener, RunOptions, RunReport};
 use crate::sandbox::{LogEntry, LogListener, Stop, StopReason, Wire};
@@ -36,8 +37,8 @@ static RUNS: AtomicU64 = AtomicU64::new(1);
 #[napi]
 pub struct Sandbox {
     core: Core,
-    inner: Arc<crate::gateway::Sandbox>,
-    events: Option<EventSink>,
+    pub(super) inner: Arc<crate::gateway::Sandbox>,
+    pub(super) events: Option<EventSink>,
 }
 
 impl Sandbox {
@@ -148,6 +149,7 @@ fn prepare(context: &FunctionCallContext, outer: Option<&EventSink>, stop: &Stop
             input: Some(input),
             timeout_ms: given.timeout_ms.map(std::num::NonZeroU64::get),
             tool_errors: given.tool_errors,
+            max_result_tokens: given.max_result_tokens,
             stop: stop.clone(),
             on_event: events.clone().map(event_listener),
             on_log: events.map(|events| log_listener(events, run)),
@@ -168,12 +170,31 @@ pub(super) fn started(env: &Env, native: Object, stop: Stop) -> napi::Result<Vec
 }
 
 fn reply(report: RunReport) -> Reply {
-    let RunReport { outcome, warnings } = report;
-    let fields = json!({ "logs": outcome.logs, "warnings": warnings, "stats": outcome.stats });
+    let RunReport { outcome, warnings, omitted, saved_as } = report;
+    let mut fields = json!({ "logs": outcome.logs, "warnings": warnings, "stats": outcome.stats });
+    if !omitted.is_empty() {
+        fields["omitted"] = json!(omitted);
+    }
+    if let Some(id) = saved_as {
+        fields["savedAs"] = id.into();
+    }
     match outcome.value {
         Ok(value) => Reply::with_guest_value(value, &fields),
         Err(error) => Reply::failure(&error, fields),
     }
+}
+
+/// Gives runs that are started elsewhere a number, and their listeners.
+pub(super) fn run_setup(events: Option<EventSink>) -> RunSetup {
+    Arc::new(move |options| {
+        let run = RUNS.fetch_add(1, Ordering::Relaxed);
+        RunOptions {
+            run_id: Some(run),
+            on_event: events.clone().map(event_listener),
+            on_log: events.clone().map(|events| log_listener(events, run)),
+            ..options
+        }
+    })
 }
 
 /// The listener behind a sink of the glue, where one was given.

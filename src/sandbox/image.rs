@@ -60,7 +60,7 @@ impl GuestImage {
         let mut guest: MultiUseSandbox = guest.evolve()?;
         guest.call::<()>("register_handler", (HANDLER.to_owned(), HANDLER_SOURCE.to_owned(), String::new()))?;
         let snapshot = guest.snapshot()?;
-        Ok(Self { snapshot, kind, configuration, reply_capacity: input_size(limits) - FRAME_OVERHEAD, boot_time: started.elapsed() })
+        Ok(Self { snapshot, kind, configuration, reply_capacity: reply_capacity(limits), boot_time: started.elapsed() })
     }
 
     /// Whether it is what booting with these limits would give.
@@ -101,6 +101,11 @@ fn configuration(limits: &Limits) -> SandboxConfiguration {
     let scratch = page_align(input) + page_align(output) + usize::try_from(heap).unwrap_or(usize::MAX / 2) + SCRATCH_MARGIN;
     configuration.set_scratch_size(page_align(scratch));
     configuration
+}
+
+/// What an answer to the guest may have.
+pub(crate) fn reply_capacity(limits: &Limits) -> usize {
+    input_size(limits) - FRAME_OVERHEAD
 }
 
 /// The buffer towards the guest.

@@ -26,6 +26,7 @@ pub use deadline::{Deadline, Pause};
 pub use guest::{GuestChoice, GuestKind};
 pub use host::{Arguments, HostCall, HostFunctions, HostReply, RunControl, Stopped};
 pub use hypervisor::HypervisorReport;
+pub(crate) use image::reply_capacity;
 pub use module::{GuestModule, ModuleFunction};
 pub use reader::serve_reader;
 pub use run::{LogEntry, LogListener, RunOutcome, RunRequest, RunStats};

@@ -15,6 +15,8 @@ pub enum StopReason {
     Aborted,
     /// `close()` of its sandbox or gateway.
     Closed,
+    /// `disable()` of the plugin that its gateway is.
+    SwitchedOff,
 }
 
 /// A handle that ends a run. The first reason given is the one that counts.
@@ -62,6 +64,7 @@ impl Stop {
         match self.reason() {
             Some(StopReason::Aborted) => Error::Aborted { what },
             Some(StopReason::Closed) => Error::Closed { what: "sandbox" },
+            Some(StopReason::SwitchedOff) => Error::PluginOff,
             Some(StopReason::Deadline) | None => Error::RunTimeout { limit_ms },
         }
     }

@@ -7,7 +7,7 @@ use super::{FunctionInfo, ModuleKind, ModuleSummary};
 pub(in crate::catalog) const MCP_MODULE: &str = "mcp";
 
 /// Name, parameters, what it returns, what it is for, and a call.
-const FUNCTIONS: [[&str; 5]; 9] = [
+const FUNCTIONS: [[&str; 5]; 10] = [
     [
         "call",
         "(server: string, tool: string, input?: object)",
@@ -28,6 +28,13 @@ const FUNCTIONS: [[&str; 5]; 9] = [
     ["read", "(server: string, uri: string)", "Resource | Resource[] | null", "Reads a resource.", "read(\"notes\", \"note://today\")"],
     ["prompts", "(server?: string)", "PromptEntry[]", "Lists prompts.", "prompts()"],
     ["prompt", "(server: string, name: string, input?: object)", "PromptResult", "Fills in a prompt.", "prompt(\"travel\", \"plan\")"],
+    [
+        "saved",
+        "(id: string, pointer?: string)",
+        "any",
+        "What an earlier run returned and was shown cut, whole or in part.",
+        "saved(\"6x0…\", \"/rows/0\")",
+    ],
     ["sleep", "(milliseconds: number)", "Promise<void>", "Waits; what else the run does goes on.", "await sleep(1000)"],
 ];
 
@@ -42,7 +49,8 @@ pub(in crate::catalog) fn mcp_module() -> (ModuleSummary, Vec<FunctionInfo>) {
         specifier: format!("host:{MCP_MODULE}"),
         kind: ModuleKind::BuiltIn,
         server: None,
-        purpose: "Finds, describes and calls the tools of all servers; reads their resources and prompts.".to_owned(),
+        purpose: "Finds, describes and calls the tools of all servers; reads their resources and prompts, and what earlier runs saved."
+            .to_owned(),
         functions: FUNCTIONS.len(),
     };
     (summary, FUNCTIONS.into_iter().map(function).collect())

@@ -1,0 +1,341 @@
+// The tools that a model is given: what it is told, what it may pass, what it gets back, and what it can never do.
+import assert from 'node:assert/strict'
+import { join } from 'node:path'
+import { describe, test } from 'node:test'
+import { assertStrict } from './fixtures/providers.mjs'
+import { arrived, failure, fixture, folder, gated, openApproved, openGateway, waitFor, wholeFile } from './support.mjs'
+
+const FORECAST = 'import { get_forecast } from "host:mcp-fixture"; export const handler = ({ location }) => get_forecast({ location })'
+const SUNNY = { temperature: 93, conditions: 'sunny' }
+
+/** The tools of a gateway, by name. */
+const toolsOf = (gateway, options) => Object.fromEntries(gateway.agentTools(options).map((tool) => [tool.name, tool]))
+
+/** What an answer costs a model, on the safe side of what is promised: a token has some four characters. */
+const tokens = (answer) => JSON.stringify(answer).length / 8
+
+const gateway = await openApproved(wholeFile, { fixture: fixture() })
+const tools = toolsOf(gateway)
+
+describe('definitions', () => {
+  test('have a name, a description with an example, and a strict schema', () => {
+    const names = ['run_javascript', 'search_mcp_tools', 'describe_mcp_tools', 'list_mcp_servers', 'mcp_server_info', 'manage_mcp']
+    assert.deepEqual(Object.keys(tools), names)
+    for (const { name, description, inputSchema } of Object.values(tools)) {
+      assertStrict(inputSchema)
+      assert.match(description, /Example: \{/, name)
+      assert.ok(description.length < 1500, name)
+    }
+  })
+
+  test('say how a failed call shows in the sandbox that is given', async () => {
+    assert.match(tools.run_javascript.description, /returns \{ error \}/)
+    const sandbox = await gateway.sandbox({ toolErrors: 'throw' })
+    assert.match(toolsOf(gateway, { sandbox }).run_javascript.description, /throws an Error/)
+  })
+
+  test('can tell of the servers, within a budget', () => {
+    const described = toolsOf(gateway, { describeServers: 300 }).run_javascript.description
+    assert.match(described, /host:mcp-fixture/)
+    assert.doesNotMatch(tools.run_javascript.description, /host:mcp-fixture/)
+  })
+
+  test('are chosen by name', async () => {
+    assert.deepEqual(Object.keys(toolsOf(gateway, { include: ['manage_mcp', 'run_javascript'] })), ['run_javascript', 'manage_mcp'])
+    const error = await failure(() => gateway.agentTools({ include: ['run_javscript'] }), 'ERR_INVALID_OPTION')
+    assert.match(error.message, /did you mean "run_javascript"/)
+  })
+
+  test('are refused with options that are wrong', async (t) => {
+    const other = await openGateway(t)
+    const wrong = [
+      [{ maxResultToken: 5 }, /maxResultToken/],
+      [{ maxResultTokens: 99 }, /at least 100/],
+      [{ maxResultTokens: 1.5 }, /whole number/],
+      [{ maxPendingRuns: 0 }, /from 1 to 1000/],
+      [{ sandbox: {} }, /must be a Sandbox/],
+      [{ sandbox: await other.sandbox() }, /this gateway's/],
+      [{ onEvent: () => {} }, /onEvent/],
+      [5, /must be an object/],
+    ]
+    for (const [options, message] of wrong)
+      assert.match((await failure(() => gateway.agentTools(options), 'ERR_INVALID_OPTION')).message, message)
+  })
+})
+
+describe('run_javascript', () => {
+  const run = (code, more) => tools.run_javascript.execute({ code, input: null, timeoutMs: null, ...more })
+
+  test('gives the value of code that calls tools', async () => {
+    assert.deepEqual(await run(FORECAST, { input: '{"location":"Oslo"}' }), { value: SUNNY })
+  })
+
+  test('takes TypeScript, values in the place of JSON text, and the arguments as one JSON text', async () => {
+    const code = 'export const handler = ({ n }: { n: number }): number => n * 2'
+    assert.deepEqual(await run(code, { input: { n: 4 } }), { value: 8 })
+    assert.deepEqual(await tools.run_javascript.execute(JSON.stringify({ code, input: '{"n":5}' })), { value: 10 })
+  })
+
+  test('gives what was printed', async () => {
+    const { value, logs } = await run('export function handler() { console.log("one"); console.warn("two"); return null }')
+    assert.equal(value, null)
+    assert.match(JSON.stringify(logs), /one.*two/)
+  })
+
+  test('looks at code first: what is obviously wrong costs no micro-VM', async (t) => {
+    const events = []
+    const opened = await openApproved(t, { fixture: fixture() }, { onEvent: (event) => events.push(event), guest: 'standard' })
+    const { error } = await toolsOf(opened).run_javascript.execute({
+      code: 'import { get_forcast } from "host:mcp-fixture"\nexport const handler = () => get_forcast({})',
+    })
+    assert.equal(error.code, 'ERR_CODE_SYNTAX')
+    assert.match(error.message, /did you mean "get_forecast"/)
+    assert.equal(error.line, 1)
+    assert.match(error.excerpt, /1 \| import \{ get_forcast \}.*\n.*\^/)
+    assert.match(error.hint, /nothing was run/)
+    assert.equal((await run('const x = 1')).error.code, 'ERR_NO_HANDLER')
+  })
+
+  test('says where code threw', async () => {
+    const { error, logs } = await run('export function handler() {\n  console.log("before")\n  return undefined.x\n}')
+    assert.equal(error.code, 'ERR_GUEST_THREW')
+    assert.equal(error.line, 3)
+    assert.match(JSON.stringify(logs), /before/)
+  })
+
+  test('asks the person that the gateway asks, and says what a model can do about a no', async (t) => {
+    const asked = []
+    const onApproval = (question) => asked.push(question) && 'deny'
+    const opened = await openApproved(t, { fixture: gated() }, { onApproval })
+    const code = 'import { write_note } from "host:mcp-fixture"; export const handler = () => write_note({ text: "x" })'
+    const { value } = await toolsOf(opened).run_javascript.execute({ code })
+    assert.equal(value.code, 'ERR_CALL_DENIED')
+    assert.equal(asked.length, 1)
+    assert.equal(typeof asked[0].runId, 'number')
+  })
+
+  test('ends at its time-out, which is no longer than the limit', async (t) => {
+    const opened = await openGateway(t, {}, { limits: { runTimeoutMs: 300 } })
+    const { error } = await toolsOf(opened).run_javascript.execute({ code: 'export const handler = () => { for (;;); }', timeoutMs: 1e9 })
+    assert.equal(error.code, 'ERR_RUN_TIMEOUT')
+    assert.match(error.hint, /do less/)
+  })
+
+  test('keeps the answer within its budget', async () => {
+    const small = toolsOf(gateway, { maxResultTokens: 200 })
+    const code =
+      'export function handler() { console.log("y ".repeat(5000)); return Array.from({ length: 5000 }, (_, index) => ({ index })) }'
+    const answer = await small.run_javascript.execute({ code })
+    assert.ok(tokens(answer) < 200, JSON.stringify(answer))
+  })
+})
+
+describe('finding tools', () => {
+  test('search_mcp_tools gives modules, functions and signatures', async () => {
+    const { tools: found } = await tools.search_mcp_tools.execute({ query: 'weather forecast', limit: 1, servers: null })
+    assert.equal(found.length, 1)
+    assert.equal(found[0].module, 'host:mcp-fixture')
+    assert.equal(found[0].function, 'get_forecast')
+    assert.match(found[0].signature, /^get_forecast\(/)
+    assert.equal((await tools.search_mcp_tools.execute({ query: '!!' })).error.code, 'ERR_INVALID_OPTION')
+    assert.match((await tools.search_mcp_tools.execute({ query: 'x', servers: ['fixtur'] })).error.message, /did you mean "fixture"/)
+  })
+
+  test('describe_mcp_tools gives declarations of servers and of single tools', async () => {
+    const { declarations } = await tools.describe_mcp_tools.execute({ names: ['fixture.get_forecast'] })
+    assert.match(declarations, /declare module "host:mcp-fixture"/)
+    assert.doesNotMatch(declarations, /\becho\b/)
+    assert.match((await tools.describe_mcp_tools.execute({ names: 'fixture' })).declarations, /\becho\b/)
+    const { error } = await tools.describe_mcp_tools.execute({ names: ['fixture.get_forcast'] })
+    assert.equal(error.code, 'ERR_UNKNOWN_TOOL')
+    assert.match(error.message, /did you mean "get-forecast"/)
+  })
+
+  test('describe_mcp_tools knows the own modules of the sandbox that is given', async () => {
+    const sandbox = await gateway.sandbox()
+    sandbox.hostModule('clock', { now: () => 7 }, { functions: { now: { signature: '() => number' } } })
+    const own = toolsOf(gateway, { sandbox })
+    assert.match((await own.describe_mcp_tools.execute({ names: ['clock'] })).declarations, /now/)
+    const code = 'import { now } from "host:clock"; export const handler = () => now()'
+    assert.deepEqual(await own.run_javascript.execute({ code }), { value: 7 })
+  })
+
+  test('list_mcp_servers and mcp_server_info say what can be used, and what a person could do about the rest', async (t) => {
+    const opened = await openGateway(t, {
+      good: fixture('--tools', 'echo,get-forecast'),
+      fresh: fixture(),
+      off: { ...fixture(), disabled: true },
+      wrong: { command: 5 },
+    })
+    await opened.approve('good')
+    const all = toolsOf(opened)
+    const servers = async () => Object.fromEntries((await all.list_mcp_servers.execute({})).servers.map((server) => [server.name, server]))
+    const { good, fresh, off, wrong } = await servers()
+    assert.deepEqual([good.usable, fresh.usable, off.usable, wrong.usable], [false, false, false, false])
+    assert.match(good.whatHelps, /enable/)
+    assert.match(fresh.whatHelps, /propose.*ask the user/)
+    assert.match(off.why, /disabled/)
+    assert.match(wrong.why, /command/)
+    await opened.enable('good')
+    assert.equal((await servers()).good.usable, true)
+    const info = await all.mcp_server_info.execute({ server: 'good' })
+    assert.equal(info.module, 'host:mcp-good')
+    assert.equal(info.functions.length, 2)
+    assert.equal((await all.mcp_server_info.execute({ server: 'fresh' })).functions, undefined, 'nothing that nobody approved')
+    assert.match((await all.mcp_server_info.execute({ server: 'god' })).error.message, /did you mean "good"/)
+  })
+})
+
+describe('manage_mcp', () => {
+  test('enables, disables and tests what a person approved', async (t) => {
+    const opened = await openGateway(t, { fixture: fixture() })
+    const { manage_mcp: manage, run_javascript: run } = toolsOf(opened)
+    assert.equal((await manage.execute({ action: 'enable', server: 'fixture' })).error.code, 'ERR_NOT_APPROVED')
+    await opened.approve('fixture')
+    assert.equal((await manage.execute({ action: 'enable', server: 'fixture' })).usable, true)
+    assert.deepEqual(await run.execute({ code: FORECAST, input: '{"location":"Oslo"}' }), { value: SUNNY })
+    const tested = await manage.execute({ action: 'test', server: 'fixture' })
+    assert.equal(tested.connected, true)
+    assert.ok(tested.tools > 5)
+    assert.equal((await manage.execute({ action: 'disable', server: 'fixture' })).disabled, true)
+    assert.equal(opened.servers()[0].enabled, false)
+    assert.equal((await manage.execute({ action: 'list', server: null })).servers.length, 1)
+    assert.deepEqual((await manage.execute({ action: 'reload' })).changed, [])
+    assert.match((await manage.execute({ action: 'help' })).propose, /a person/)
+    assert.match((await manage.execute({ action: 'info' })).error.message, /server: is missing/)
+  })
+
+  test('proposes, and never approves', async (t) => {
+    const events = []
+    const log = join(folder(t), 'log')
+    const opened = await openGateway(t, { fixture: fixture('--log', log) }, { onEvent: (event) => events.push(event) })
+    const { manage_mcp: manage } = toolsOf(opened)
+    const proposals = () => events.filter(({ type }) => type === 'approval-proposed').map(({ request }) => request)
+
+    const command = await manage.execute({ action: 'propose', server: 'fixture' })
+    assert.deepEqual([command.approved, command.stage, command.digest.length], [false, 'command', 64])
+    assert.match(command.note, /only they can approve/)
+    assert.equal(proposals()[0].digest, command.digest)
+    assert.equal(proposals()[0].server, 'fixture')
+    assert.equal(opened.servers()[0].state, 'unapproved')
+    await manage.execute({ action: 'propose', server: 'fixture' })
+    assert.equal(proposals().length, 1, 'an author is told once')
+
+    await opened.approve('fixture', command.digest)
+    const tools = await manage.execute({ action: 'propose', server: 'fixture' })
+    assert.equal(tools.stage, 'manifest')
+    assert.ok(tools.request.tools > 5)
+    assert.doesNotMatch(JSON.stringify(tools), /echo/, 'nothing that the server says, before a person has approved it')
+    assert.equal(opened.servers()[0].state, 'command-approved')
+    await opened.approve('fixture', proposals()[1].digest)
+    assert.match((await manage.execute({ action: 'propose', server: 'fixture' })).note, /approved already/)
+  })
+
+  test('whatever a model that was talked into it passes, nothing is approved', async (t) => {
+    const opened = await openGateway(t, { fixture: fixture() })
+    const all = Object.values(toolsOf(opened))
+    const { digest } = await opened.approvalRequest('fixture')
+    const attempts = ['approve', 'propose', 'enable', 'trust', 'yes', 'info', 'test'].flatMap((action) => [
+      { action, server: 'fixture', digest },
+      { action, server: 'fixture', approved: true },
+      { action, server: 'fixture' },
+      { action: `${action}\u0000approve`, server: 'fixture' },
+      { code: `import { approve } from "host:mcp"; export const handler = () => approve("fixture", "${digest}")` },
+    ])
+    for (const tool of all) for (const args of attempts) await tool.execute(args)
+    assert.deepEqual([opened.servers()[0].approved, opened.servers()[0].state], [false, 'unapproved'])
+  })
+})
+
+describe('a model that passes anything', () => {
+  test('gets an answer that says what was expected', async () => {
+    const cyclic = {}
+    cyclic.self = cyclic
+    const hostile = [
+      undefined,
+      null,
+      5,
+      'x',
+      '{',
+      '['.repeat(100_000),
+      [],
+      cyclic,
+      10n,
+      () => {},
+      Symbol('x'),
+      { code: 5 },
+      { __proto__: null, constructor: 1 },
+      JSON.parse('{"__proto__": {"code": "x"}, "query": {"$bytes": 0}}'),
+      { code: 'x'.repeat(2 ** 21) },
+      { code: '\ud800', input: '\ud800' },
+      { query: '\u202e'.repeat(10_000) },
+      Object.fromEntries(Array.from({ length: 1000 }, (_, index) => [`key${index}\u202e`, index])),
+    ]
+    for (const tool of Object.values(tools)) {
+      for (const args of hostile) {
+        const answer = await tool.execute(args)
+        const text = JSON.stringify(answer)
+        assert.ok(text.length < 40_000, `${tool.name}: ${text.slice(0, 500)}`)
+        assert.ok(!text.includes('\u202e'), tool.name)
+        if (answer.error) assert.match(answer.error.code, /^ERR_/)
+      }
+    }
+    const { error } = await tools.run_javascript.execute({ cod: 'x' })
+    assert.equal(error.code, 'ERR_INVALID_ARGUMENTS')
+    assert.match(error.message, /did you mean "code".*code: is missing/)
+  })
+
+  test('cannot read what is secret', async (t) => {
+    const secret = 'hunter2hunter2hunter2'
+    const server = {
+      ...fixture('--exit-at-start'),
+      env: { API_TOKEN: secret },
+      args: ['-c', 'echo "token $API_TOKEN" >&2; exit 3'],
+      command: '/bin/sh',
+    }
+    const opened = await openGateway(t, { leaky: server })
+    await failure(opened.approve('leaky'), 'ERR_CONNECT_FAILED').catch(() => {})
+    const all = toolsOf(opened)
+    for (const action of ['list', 'info', 'test', 'propose']) {
+      const text = JSON.stringify(await all.manage_mcp.execute({ action, server: 'leaky' }))
+      assert.ok(!text.includes(secret), text)
+    }
+    assert.ok(!JSON.stringify(await all.list_mcp_servers.execute()).includes(secret))
+  })
+
+  test('cannot have two hundred runs at once', async (t) => {
+    const opened = await openApproved(t, { fixture: fixture() })
+    const { run_javascript: run } = toolsOf(opened, { maxPendingRuns: 3 })
+    const answers = await Promise.all(Array.from({ length: 200 }, () => run.execute({ code: 'export const handler = () => 1' })))
+    const busy = answers.filter(({ error }) => error?.code === 'ERR_BUSY')
+    assert.ok(busy.length >= 190 && busy.length <= 197, `${busy.length} were refused`)
+    assert.match(busy[0].error.message, /3 runs/)
+    assert.deepEqual(await run.execute({ code: 'export const handler = () => 2' }), { value: 2 }, 'there is room again')
+  })
+})
+
+describe('an abort', () => {
+  test('ends a run with its call, and rejects', async (t) => {
+    const log = join(folder(t), 'log')
+    const opened = await openApproved(t, { fixture: fixture('--log', log) })
+    const { run_javascript: run } = toolsOf(opened)
+    const controller = new AbortController()
+    const code = 'import { sleep } from "host:mcp-fixture"; export const handler = () => sleep({ ms: 60000 })'
+    const aborted = failure(run.execute({ code }, { signal: controller.signal }), 'ERR_ABORTED')
+    await waitFor('the call to arrive', () => arrived(log, 'sleep').length > 0)
+    controller.abort('enough')
+    const error = await aborted
+    assert.deepEqual([error.name, error.cause], ['AbortError', 'enough'])
+    await failure(run.execute({ code }, { signal: AbortSignal.abort() }), 'ERR_ABORTED')
+    await failure(tools.list_mcp_servers.execute({}, { signal: AbortSignal.abort() }), 'ERR_ABORTED')
+  })
+
+  test('is the only rejection: a gateway that is closed answers', async (t) => {
+    const opened = await openApproved(t, { fixture: fixture() })
+    const all = Object.values(toolsOf(opened))
+    await opened.close()
+    for (const tool of all) assert.equal((await tool.execute({})).error !== undefined, true, tool.name)
+    const { error } = await all[0].execute({ code: 'export const handler = () => 1' })
+    assert.equal(error.code, 'ERR_CLOSED')
+  })
+})

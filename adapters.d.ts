@@ -1,0 +1,71 @@
+// The tools of `gateway.agentTools()` in the forms of others, as plain data: none of their packages is needed for it.
+import type { AgentTool } from './index.js'
+
+/** How calls of a model are answered. */
+export interface AnswerOptions {
+  /** An abort rejects with `ERR_ABORTED`. */
+  signal?: AbortSignal
+  /**
+   * Asked for tools that are not among these: gives the answer, plain JSON, or `undefined` for none. `args` as the provider gave them
+   * (OpenAI: JSON text). Without it, such a call is answered with `ERR_UNKNOWN_TOOL`.
+   */
+  others?: (name: string, args: unknown, options: { signal?: AbortSignal }) => unknown
+}
+
+/** A tool as the AI SDK takes it (`ai` 5 and newer). */
+export interface AiSdkTool {
+  description: string
+  inputSchema: any
+  execute(args: any, options: { abortSignal?: AbortSignal; [key: string]: any }): Promise<any>
+}
+
+/** For `tools` of the AI SDK's `generateText` and `streamText`: `generateText({ model, tools: forAiSdk(tools), … })`. */
+export function forAiSdk(tools: AgentTool[]): Record<string, AiSdkTool>
+
+/** A tool of OpenAI's Chat Completions. */
+export interface OpenAiChatTool {
+  type: 'function'
+  function: { name: string; description: string; parameters: Record<string, unknown>; strict: boolean }
+}
+
+/** A tool of OpenAI's Responses. */
+export interface OpenAiResponsesTool {
+  type: 'function'
+  name: string
+  description: string
+  parameters: Record<string, unknown>
+  strict: boolean
+}
+
+/** For `tools` of Chat Completions. `strict` (default true): the model keeps to the schema. */
+export function forOpenAi(tools: AgentTool[], options?: { api?: 'chat'; strict?: boolean }): OpenAiChatTool[]
+/** For `tools` of Responses. */
+export function forOpenAi(tools: AgentTool[], options: { api: 'responses'; strict?: boolean }): OpenAiResponsesTool[]
+
+/** Executes what `response.output` calls; gives the items to send next, none where nothing is called. */
+export function answerOpenAi(
+  tools: AgentTool[],
+  output: readonly { type: string }[],
+  options?: AnswerOptions,
+): Promise<{ type: 'function_call_output'; call_id: string; output: string }[]>
+/** Executes what `completion.choices[0].message` calls; gives the messages to append after it, none where nothing is called. */
+export function answerOpenAi(
+  tools: AgentTool[],
+  message: { role: 'assistant'; tool_calls?: readonly { id: string; type: string }[] },
+  options?: AnswerOptions,
+): Promise<{ role: 'tool'; tool_call_id: string; content: string }[]>
+
+/** For `tools` of Anthropic's Messages. */
+export function forAnthropic(
+  tools: AgentTool[],
+): { name: string; description: string; input_schema: { type: 'object'; properties: Record<string, object>; required: string[] } }[]
+
+/** Executes what a message calls; gives the messages to append after it: one with all results, or none where nothing is called. */
+export function answerAnthropic(
+  tools: AgentTool[],
+  message: { content: readonly { type: string }[] },
+  options?: AnswerOptions,
+): Promise<{ role: 'user'; content: { type: 'tool_result'; tool_use_id: string; content: string; is_error?: boolean }[] }[]>
+
+/** For LangChain: `tool` is that of `@langchain/core/tools`. */
+export function forLangChain<T>(tools: AgentTool[], langchain: { tool: (func: any, fields: any) => T }): T[]

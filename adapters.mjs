@@ -1,0 +1,5 @@
+// The same for `import`.
+import adapters from './adapters.js'
+
+export const { forAiSdk, forOpenAi, answerOpenAi, forAnthropic, answerAnthropic, forLangChain } = adapters
+export default adapters

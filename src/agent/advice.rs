@@ -1,0 +1,101 @@
+//! Failures as a model reads them: what happened, and what it can do about it.
+
+use serde_json::{Map, Value as Json, json};
+
+use crate::error::Error;
+use crate::registry::{ServerState, ServerStatus};
+use crate::sandbox::{Problem, ProblemKind};
+
+/// Problems of code that one answer names.
+const MAX_PROBLEMS: usize = 5;
+
+/// An error as an answer.
+pub(super) fn failure(error: &Error) -> Json {
+    let mut fields = Map::new();
+    fields.insert("code".to_owned(), error.code().into());
+    fields.insert("message".to_owned(), error.to_string().into());
+    if let Some(hint) = hint(error.code()) {
+        fields.insert("hint".to_owned(), hint.into());
+    }
+    json!({ "error": fields })
+}
+
+/// Adds to a failure that was reported elsewhere what can be done about it.
+pub(super) fn advise(report: &mut Json) {
+    let hint = report.pointer("/error/code").and_then(Json::as_str).and_then(hint);
+    if let (Some(hint), Some(fields)) = (hint, report.get_mut("error").and_then(Json::as_object_mut)) {
+        fields.insert("hint".to_owned(), hint.into());
+    }
+}
+
+/// Code that was looked at and not run.
+pub(super) fn wrong_code(problems: &[Problem]) -> Json {
+    let first = &problems[0];
+    let code = if first.kind == ProblemKind::NoHandler { "ERR_NO_HANDLER" } else { "ERR_CODE_SYNTAX" };
+    let mut fields = json!({
+        "code": code,
+        "message": first.message,
+        "line": first.line,
+        "column": first.column,
+        "excerpt": first.excerpt,
+        "hint": "nothing was run: correct the code and run it again",
+    });
+    let others: Vec<_> = problems.iter().skip(1).take(MAX_PROBLEMS - 1).map(other).collect();
+    if !others.is_empty() {
+        fields["others"] = others.into();
+    }
+    json!({ "error": fields })
+}
+
+fn other(problem: &Problem) -> Json {
+    json!({ "message": problem.message, "line": problem.line, "column": problem.column, "excerpt": problem.excerpt })
+}
+
+/// What a model can do, where the message speaks to the agent's author.
+fn hint(code: &str) -> Option<&'static str> {
+    Some(match code {
+        "ERR_NOT_APPROVED" => "only a person can approve the server: call manage_mcp with the action propose, then ask the user",
+        "ERR_NOT_ENABLED" => "call manage_mcp with the action enable",
+        "ERR_SERVER_DISABLED" => "the user has to take \"disabled\": true out of the config; then call manage_mcp with the action reload",
+        "ERR_CALL_DENIED" => "a person did not allow this call: do not repeat it, ask the user",
+        "ERR_TOOL_CHANGED" | "ERR_TOOL_VANISHED" | "ERR_RESOURCE_CHANGED" | "ERR_PROMPT_CHANGED" => {
+            "the server has changed since it was approved: call manage_mcp with the action propose, then ask the user"
+        }
+        "ERR_UNKNOWN_SERVER" | "ERR_UNKNOWN_MODULE" => "call list_mcp_servers for the servers that there are",
+        "ERR_UNKNOWN_TOOL" => "call search_mcp_tools or mcp_server_info for the tools that there are",
+        "ERR_BUSY" => "wait for the calls that are under way, then call again",
+        "ERR_RUN_TIMEOUT" => "do less in one run, or give a larger timeoutMs where the limit allows it",
+        "ERR_GUEST_MEMORY" | "ERR_VALUE_TOO_LARGE" => "work on less at once and return less",
+        "ERR_AUTHORIZATION_REQUIRED" | "ERR_AUTHORIZATION_FAILED" => "the user has to sign in to the server",
+        "ERR_NO_HYPERVISOR" | "ERR_APPROVAL_STORE" | "ERR_PLUGIN_OFF" | "ERR_CLOSED" => {
+            "this is not yours to mend: tell the user what the message says"
+        }
+        _ => return None,
+    })
+}
+
+/// Why a server cannot be used, and what would help. `None`: it can be used.
+pub(super) fn obstacle(status: &ServerStatus) -> Option<(String, &'static str)> {
+    let last = || status.last_error.as_ref().map(|error| error.message.clone()).unwrap_or_default();
+    let needs_person = "call manage_mcp with the action propose, then ask the user to approve the server";
+    Some(match status.state {
+        ServerState::Invalid => (
+            format!("its entry in the config is wrong: {}", last()),
+            "the user has to correct the config; then call manage_mcp with the action reload",
+        ),
+        ServerState::Disabled => (
+            "the config says \"disabled\": true".to_owned(),
+            "the user has to take that out of the config; then call manage_mcp with the action reload",
+        ),
+        _ if !status.approved && status.state == ServerState::CommandApproved => {
+            ("a person has approved its command, but not its tools".to_owned(), needs_person)
+        }
+        _ if !status.approved => ("no person has approved it as it is now".to_owned(), needs_person),
+        _ if !status.enabled => ("it is approved, but not enabled".to_owned(), "call manage_mcp with the action enable"),
+        ServerState::Error => (
+            format!("the last attempt to connect failed: {}", last()),
+            "call manage_mcp with the action test; if it fails again, tell the user",
+        ),
+        _ => return None,
+    })
+}

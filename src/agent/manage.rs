@@ -1,0 +1,103 @@
+//! `manage_mcp`: what a model may do with servers. Nothing here says yes for a person.
+
+use std::sync::PoisonError;
+
+use serde_json::{Value as Json, json};
+
+use super::arguments::Given;
+use super::tools::AgentTools;
+use crate::error::{Error, Result};
+use crate::trust::ApprovalRequest;
+
+const TOOL: &str = "manage_mcp";
+
+impl AgentTools {
+    pub(super) async fn manage(&self, given: &Given) -> Result<Json> {
+        let action = given.text("action").unwrap_or_default();
+        let server = || given.text("server").ok_or_else(|| without_server(action));
+        match action {
+            "list" => self.list(),
+            "info" => self.server_info(server()?),
+            "enable" => {
+                self.gateway.enable(server()?)?;
+                self.server_info(server()?)
+            }
+            "disable" => {
+                self.gateway.disable(server()?).await?;
+                Ok(json!({ "server": server()?, "disabled": true, "note": "it stays approved; the action enable brings it back" }))
+            }
+            "test" => self.test(server()?).await,
+            "reload" => Ok(json!(self.gateway.reload().await?)),
+            "propose" => self.propose(server()?).await,
+            _ => Ok(help()),
+        }
+    }
+
+    async fn test(&self, server: &str) -> Result<Json> {
+        let report = self.gateway.test(server).await?;
+        // Names that no person has approved are not for a model: their count is.
+        Ok(json!({
+            "server": server,
+            "connected": true,
+            "connectMs": report.connect_ms.round(),
+            "protocolVersion": report.era,
+            "tools": report.tools.len(),
+        }))
+    }
+
+    /// Makes the request that a person would see, and hands it to the agent's author. The model gets the digest, never the server's own
+    /// words: nobody has approved them.
+    async fn propose(&self, server: &str) -> Result<Json> {
+        let request = self.gateway.approval_request(server).await?;
+        let (stage, approved, digest, summary) = match &request {
+            ApprovalRequest::Command(command) => {
+                let kind = if command.url.is_some() { "a person must allow its address" } else { "a person must allow its command" };
+                ("command", command.approved, &command.digest, json!({ "what": kind }))
+            }
+            ApprovalRequest::Manifest(manifest) => {
+                let summary = json!({
+                    "what": "a person must allow its tools",
+                    "tools": manifest.tools.len(),
+                    "resources": manifest.resources.len() + manifest.resource_templates.len(),
+                    "prompts": manifest.prompts.len(),
+                    "findings": manifest.findings.len(),
+                });
+                ("manifest", manifest.approved, &manifest.digest, summary)
+            }
+        };
+        if approved {
+            return Ok(json!({ "server": server, "approved": true, "note": "it is approved already: call enable" }));
+        }
+        let is_new = self.proposed.lock().unwrap_or_else(PoisonError::into_inner).insert((server.to_owned(), digest.clone()));
+        if is_new {
+            self.gateway.tell_proposed(&request);
+        }
+        Ok(json!({
+            "server": server,
+            "approved": false,
+            "stage": stage,
+            "digest": digest,
+            "request": summary,
+            "note": "the request was handed to the person; only they can approve it, outside of this conversation. Ask the user, and do not wait in a loop",
+        }))
+    }
+}
+
+fn without_server(action: &str) -> Error {
+    Error::InvalidArguments {
+        what: TOOL.to_owned(),
+        problem: format!("server: is missing; the action {action} needs the name of a server"),
+    }
+}
+
+fn help() -> Json {
+    json!({
+        "list": "the servers and their states",
+        "info": "one server: its tools, or why it cannot be used",
+        "enable": "lets code use a server that a person has approved",
+        "disable": "hides a server from code and ends its connection",
+        "test": "connects anew and says how long that took",
+        "reload": "reads the config again",
+        "propose": "asks a person to approve a server; they decide outside of this conversation",
+    })
+}

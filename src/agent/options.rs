@@ -1,0 +1,91 @@
+//! How the tools of a model are made.
+
+use std::sync::Arc;
+
+use super::definitions::Tool;
+use crate::error::{Error, Result};
+use crate::gateway::RunOptions;
+use crate::nearest::nearest;
+use crate::results::MIN_RESULT_TOKENS;
+
+pub(super) const METHOD: &str = "Gateway.agentTools";
+/// What one answer may take, in tokens.
+const DEFAULT_RESULT_TOKENS: usize = 8_000;
+/// Runs that are under way or wait for their turn.
+const DEFAULT_PENDING_RUNS: usize = 8;
+const MOST_PENDING_RUNS: usize = 1_000;
+
+/// Completes what a run is given: who is told of its log, and its number.
+pub type RunSetup = Arc<dyn Fn(RunOptions) -> RunOptions + Send + Sync>;
+
+/// How the tools of a model are made.
+#[derive(Clone, Default)]
+pub struct AgentOptions {
+    /// What one answer may take, in tokens. Default 8,000; at least 100.
+    pub max_result_tokens: Option<usize>,
+    /// Names of the tools that there are. Default: all.
+    pub include: Option<Vec<String>>,
+    /// Puts what the servers offer into the description of `run_javascript`, within so many tokens. Default: not.
+    pub describe_servers: Option<usize>,
+    /// Runs that are under way or wait for their turn; beyond it, `ERR_BUSY`. Default 8; 1 to 1,000.
+    pub max_pending_runs: Option<usize>,
+    /// Default: runs keep their log to themselves until they end, and have no number.
+    pub run_setup: Option<RunSetup>,
+}
+
+impl AgentOptions {
+    pub(super) fn result_tokens(&self) -> Result<usize> {
+        let tokens = self.max_result_tokens.unwrap_or(DEFAULT_RESULT_TOKENS);
+        if tokens < MIN_RESULT_TOKENS {
+            return Err(invalid(format!("maxResultTokens: must be at least {MIN_RESULT_TOKENS}, not {tokens}")));
+        }
+        Ok(tokens)
+    }
+
+    pub(super) fn pending_runs(&self) -> Result<usize> {
+        let runs = self.max_pending_runs.unwrap_or(DEFAULT_PENDING_RUNS);
+        if !(1..=MOST_PENDING_RUNS).contains(&runs) {
+            return Err(invalid(format!("maxPendingRuns: must be from 1 to {MOST_PENDING_RUNS}, not {runs}")));
+        }
+        Ok(runs)
+    }
+
+    /// The tools that there are, in their usual order.
+    pub(super) fn tools(&self) -> Result<Vec<Tool>> {
+        let Some(names) = &self.include else { return Ok(Tool::ALL.to_vec()) };
+        let known = Tool::ALL.map(Tool::name);
+        if let Some(unknown) = names.iter().find(|name| !known.contains(&name.as_str())) {
+            let meant = nearest(unknown, known).map(|meant| format!(": did you mean \"{meant}\"?")).unwrap_or_default();
+            return Err(invalid(format!("include: there is no tool \"{unknown}\"{meant} There are: {}", known.join(", "))));
+        }
+        Ok(Tool::ALL.into_iter().filter(|tool| names.iter().any(|name| name == tool.name())).collect())
+    }
+}
+
+fn invalid(problem: String) -> Error {
+    Error::InvalidOption { method: METHOD, problem }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tools_are_chosen_by_name() {
+        let options = |names: &[&str]| AgentOptions {
+            include: Some(names.iter().map(|name| (*name).to_owned()).collect()),
+            ..AgentOptions::default()
+        };
+        assert_eq!(AgentOptions::default().tools().unwrap().len(), 6);
+        assert_eq!(options(&["manage_mcp", "run_javascript"]).tools().unwrap(), [Tool::RunJavascript, Tool::Manage]);
+        let error = options(&["run_javscript"]).tools().unwrap_err().to_string();
+        assert!(error.contains("did you mean \"run_javascript\"?"), "{error}");
+    }
+
+    #[test]
+    fn figures_out_of_range_are_named() {
+        let options = AgentOptions { max_result_tokens: Some(99), max_pending_runs: Some(0), ..AgentOptions::default() };
+        assert!(options.result_tokens().unwrap_err().to_string().contains("at least 100, not 99"));
+        assert!(options.pending_runs().unwrap_err().to_string().contains("from 1 to 1000, not 0"));
+    }
+}

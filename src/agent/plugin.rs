@@ -1,0 +1,205 @@
+//! The whole as one gate: what an agent's author can look at, approve, and switch on and off.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde::Serialize;
+use serde_json::json;
+use sha2::{Digest as _, Sha256};
+
+use super::definitions::{Tool, ToolDefinition};
+use super::tools::AgentTools;
+use crate::catalog::ModuleSummary;
+use crate::error::{Error, Result};
+use crate::gateway::{ApprovedServer, Gateway};
+use crate::limits::Limits;
+use crate::trust::Canonical;
+
+const NAME: &str = "hyperlight-mcp";
+const DESCRIPTION: &str = "MCP servers as modules of code that a model writes and that runs in a micro-VM";
+const COMMAND: &str = "/mcp";
+
+/// All that a plugin brings, to be looked at before it is approved.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct PluginManifest {
+    pub name: &'static str,
+    pub version: &'static str,
+    pub description: &'static str,
+    /// What a model can call.
+    pub tools: Vec<PluginPart>,
+    /// What a person can type.
+    pub commands: Vec<PluginPart>,
+    /// What code can import: one module for each approved server.
+    pub modules: Vec<PluginModule>,
+    pub limits: Limits,
+    /// Another one when any of the above is another.
+    pub digest: String,
+}
+
+/// A tool or a command.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct PluginPart {
+    pub name: &'static str,
+    pub description: String,
+    pub may: &'static str,
+}
+
+/// The module of an approved server.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PluginModule {
+    /// What code imports: `host:mcp-weather`.
+    pub specifier: String,
+    pub server: String,
+    pub functions: Vec<String>,
+    pub may: String,
+    /// Of what was approved of the server's tools, resources and prompts.
+    pub digest: String,
+}
+
+/// A gateway's gate. Off at first; while it is off, nothing of the gateway runs, and it has no connection.
+pub struct Plugin {
+    gateway: Gateway,
+    tools: Arc<AgentTools>,
+    approved: Mutex<Option<String>>,
+}
+
+impl Plugin {
+    /// Switches the gateway off, ending what is live in it, and hands out its switch. A gateway has one. `approved`: the digest of the
+    /// manifest that was approved before, if one was.
+    ///
+    /// # Errors
+    /// `ERR_INVALID_OPTION` where the gateway has a plugin already; `ERR_CLOSED`.
+    pub fn new(gateway: Gateway, tools: AgentTools, approved: Option<String>) -> Result<(Self, impl Future<Output = ()> + Send + use<>)> {
+        let ended = gateway.begin_plugin()?;
+        Ok((Self { gateway, tools: Arc::new(tools), approved: Mutex::new(approved) }, ended))
+    }
+
+    /// The tools of the model. While the plugin is off, they answer `ERR_PLUGIN_OFF`.
+    #[must_use]
+    pub fn tools(&self) -> Arc<AgentTools> {
+        Arc::clone(&self.tools)
+    }
+
+    /// What a model is told of the tools.
+    ///
+    /// # Errors
+    /// As [`AgentTools::definitions`].
+    pub fn definitions(&self) -> Result<Vec<ToolDefinition>> {
+        self.tools.definitions()
+    }
+
+    /// What the plugin is now.
+    ///
+    /// # Errors
+    /// `ERR_APPROVAL_STORE`, `ERR_CLOSED`.
+    pub fn manifest(&self) -> Result<PluginManifest> {
+        let tools = self.tools.parts();
+        let command = PluginPart {
+            name: COMMAND,
+            description: "lists, enables, disables, shows, approves, revokes, tests and searches MCP servers".to_owned(),
+            may: "manages servers for the person who types it, approvals included: never hand it what a model wrote",
+        };
+        let modules = self.gateway.approved_servers()?.into_iter().map(module).collect();
+        let mut manifest = PluginManifest {
+            name: NAME,
+            version: env!("CARGO_PKG_VERSION"),
+            description: DESCRIPTION,
+            tools,
+            commands: vec![command],
+            modules,
+            limits: self.gateway.limits().clone(),
+            digest: String::new(),
+        };
+        let form = Canonical::new("hyperlight-mcp plugin 1").json(&json!(manifest));
+        manifest.digest = hex::encode(Sha256::digest(form.into_bytes()));
+        Ok(manifest)
+    }
+
+    /// Says yes to the manifest of this digest.
+    ///
+    /// # Errors
+    /// `ERR_PLUGIN_NOT_APPROVED` where the manifest is another by now.
+    pub fn approve(&self, digest: &str) -> Result<()> {
+        if self.manifest()?.digest != digest {
+            return Err(Error::PluginNotApproved { problem: "the digest is not that of its manifest as it is now" });
+        }
+        *self.approval() = Some(digest.to_owned());
+        Ok(())
+    }
+
+    /// Whether the manifest, as it is now, is approved.
+    ///
+    /// # Errors
+    /// As [`Plugin::manifest`].
+    pub fn is_approved(&self) -> Result<bool> {
+        let digest = self.manifest()?.digest;
+        Ok(self.approval().as_deref() == Some(&digest))
+    }
+
+    /// Whether the plugin is on.
+    #[must_use]
+    pub fn is_enabled(&self) -> bool {
+        self.gateway.check_on().is_ok()
+    }
+
+    /// Switches on: servers that were enabled before are so again, where their approval holds. Takes its turn at once: of calls of this
+    /// and of [`Plugin::disable`], the last one counts. Gives the names of the servers that are enabled.
+    ///
+    /// # Errors
+    /// `ERR_PLUGIN_NOT_APPROVED` where the manifest is not approved as it is now.
+    pub fn enable(self: &Arc<Self>) -> impl Future<Output = Result<Vec<String>>> + Send + use<> {
+        let this = Arc::clone(self);
+        self.gateway.switch_on(Box::new(move || this.check_approved()))
+    }
+
+    /// Switches off: runs and calls end with `ERR_PLUGIN_OFF`, connections and processes of servers with them. Resolves when that is so.
+    pub fn disable(&self) -> impl Future<Output = ()> + Send + use<> {
+        self.gateway.switch_off()
+    }
+
+    /// What code can import now; nothing while the plugin is off.
+    ///
+    /// # Errors
+    /// `ERR_APPROVAL_STORE`, `ERR_CLOSED`.
+    pub fn modules(&self) -> Result<Vec<ModuleSummary>> {
+        match self.gateway.list_modules() {
+            Err(Error::PluginOff) => Ok(Vec::new()),
+            modules => modules,
+        }
+    }
+
+    fn check_approved(&self) -> Result<()> {
+        if self.is_approved()? {
+            return Ok(());
+        }
+        let problem = if self.approval().is_none() { "nobody has approved it" } else { "it has changed since it was approved" };
+        Err(Error::PluginNotApproved { problem })
+    }
+
+    fn approval(&self) -> std::sync::MutexGuard<'_, Option<String>> {
+        self.approved.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl AgentTools {
+    /// What a person is told of the tools.
+    fn parts(&self) -> Vec<PluginPart> {
+        let part = |tool: &Tool| {
+            let definition = self.definition(*tool);
+            PluginPart { name: tool.name(), description: definition.description, may: tool.may() }
+        };
+        self.chosen().iter().map(part).collect()
+    }
+}
+
+fn module(server: ApprovedServer) -> PluginModule {
+    let ApprovedServer { name, functions, asking, digest } = server;
+    let free = functions.len() - asking;
+    PluginModule {
+        specifier: format!("host:mcp-{name}"),
+        may: format!("calls {free} tools without asking, and {asking} only after a person has said yes to the call"),
+        server: name,
+        functions,
+        digest,
+    }
+}

@@ -1,0 +1,52 @@
+//! The servers as a model is told of them.
+
+use serde_json::{Map, Value as Json, json};
+
+use super::advice::obstacle;
+use crate::gateway::ServerInfo;
+use crate::registry::ServerStatus;
+
+/// A server in a few fields.
+pub(super) fn line(info: &ServerInfo) -> Map<String, Json> {
+    let status = &info.status;
+    let mut fields = state(status);
+    if let Some(offer) = &info.offer {
+        fields.insert("module".to_owned(), offer.specifier.clone().into());
+        fields.insert("purpose".to_owned(), offer.purpose.clone().into());
+        fields.insert("tools".to_owned(), offer.functions.len().into());
+    }
+    fields
+}
+
+/// A server with its tools.
+pub(super) fn whole(info: &ServerInfo) -> Map<String, Json> {
+    let mut fields = line(info);
+    let Some(offer) = &info.offer else { return fields };
+    if !info.status.quarantined.is_empty() {
+        fields.insert("changedSinceApproval".to_owned(), json!(info.status.quarantined));
+    }
+    for (name, count) in [("resources", offer.resources + offer.resource_templates), ("prompts", offer.prompts)] {
+        if count > 0 {
+            fields.insert(name.to_owned(), count.into());
+        }
+    }
+    if let Some(instructions) = &offer.instructions {
+        fields.insert("instructions".to_owned(), instructions.clone().into());
+    }
+    let functions: Vec<_> = offer.functions.iter().map(|function| format!("{}: {}", function.name, function.purpose)).collect();
+    fields.insert("functions".to_owned(), functions.into());
+    fields
+}
+
+fn state(status: &ServerStatus) -> Map<String, Json> {
+    let mut fields = Map::new();
+    fields.insert("name".to_owned(), status.name.clone().into());
+    let obstacle = obstacle(status);
+    fields.insert("usable".to_owned(), obstacle.is_none().into());
+    fields.insert("state".to_owned(), json!(status.state));
+    if let Some((why, what_helps)) = obstacle {
+        fields.insert("why".to_owned(), why.into());
+        fields.insert("whatHelps".to_owned(), what_helps.into());
+    }
+    fields
+}

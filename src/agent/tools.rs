@@ -1,0 +1,248 @@
+//! A model calls its tools: what it passed is read, the work is done within the gateway, and the answer is made fit for it.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+
+use serde_json::{Value as Json, json};
+use tokio::sync::{OnceCell, Semaphore, SemaphorePermit};
+
+use super::advice::{advise, failure, wrong_code};
+use super::arguments::{Given, read};
+use super::definitions::{Tool, ToolDefinition};
+use super::options::{AgentOptions, METHOD};
+use super::servers;
+use crate::bridge::{ToolErrors, ToolQuery};
+use crate::error::{Error, Result};
+use crate::gateway::{CodeReport, Gateway, RunOptions, Sandbox};
+use crate::results::{MIN_RESULT_TOKENS, fit_json};
+use crate::sandbox::{Stop, Value};
+
+/// Calls of tools that run no code, at once.
+const MAX_CALLS: usize = 16;
+/// What a hint in the answer of a run may take.
+const MARGIN_TOKENS: usize = 40;
+
+/// The tools of one model, on one gateway and one sandbox. Its runs queue there, as many as the options say.
+///
+/// ```no_run
+/// # async fn example(gateway: hyperlight_mcp::Gateway) -> hyperlight_mcp::Result<()> {
+/// use hyperlight_mcp::agent::{AgentOptions, AgentTools};
+/// use hyperlight_mcp::sandbox::Stop;
+///
+/// let tools = AgentTools::new(gateway, None, AgentOptions::default())?;
+/// let arguments = serde_json::json!({ "query": "weather forecast" });
+/// println!("{}", tools.execute("search_mcp_tools", &arguments, &Stop::new()).await?);
+/// # Ok(()) }
+/// ```
+pub struct AgentTools {
+    pub(super) gateway: Gateway,
+    sandbox: OnceCell<Arc<Sandbox>>,
+    options: AgentOptions,
+    tools: Vec<Tool>,
+    max_result_tokens: usize,
+    max_pending_runs: usize,
+    runs: Semaphore,
+    calls: Semaphore,
+    /// Servers and digests that were proposed: an author is told of each once.
+    pub(super) proposed: Mutex<BTreeSet<(String, String)>>,
+}
+
+impl AgentTools {
+    /// `sandbox`: where code runs; without it, one of its own, made when it is first needed.
+    ///
+    /// # Errors
+    /// `ERR_INVALID_OPTION`.
+    pub fn new(gateway: Gateway, sandbox: Option<Arc<Sandbox>>, options: AgentOptions) -> Result<Self> {
+        let max_pending_runs = options.pending_runs()?;
+        if sandbox.as_ref().is_some_and(|sandbox| !gateway.owns(sandbox)) {
+            let problem = "sandbox: must be one of this gateway's".to_owned();
+            return Err(Error::InvalidOption { method: METHOD, problem });
+        }
+        Ok(Self {
+            gateway,
+            sandbox: OnceCell::new_with(sandbox),
+            tools: options.tools()?,
+            max_result_tokens: options.result_tokens()?,
+            max_pending_runs,
+            options,
+            runs: Semaphore::new(max_pending_runs),
+            calls: Semaphore::new(MAX_CALLS),
+            proposed: Mutex::default(),
+        })
+    }
+
+    /// What a model is told of the tools, as it stands now.
+    ///
+    /// # Errors
+    /// With `describe_servers`: `ERR_INVALID_OPTION` for a budget that is too small, `ERR_APPROVAL_STORE`, `ERR_PLUGIN_OFF`.
+    pub fn definitions(&self) -> Result<Vec<ToolDefinition>> {
+        let servers = match self.options.describe_servers {
+            Some(budget) => Some(match self.sandbox.get() {
+                Some(sandbox) => sandbox.system_message(Some(budget), None)?,
+                None => self.gateway.system_message(Some(budget), ToolErrors::default())?,
+            }),
+            None => None,
+        };
+        let definition = |tool: &Tool| tool.definition(self.max_result_tokens, self.errors(), servers.as_deref());
+        Ok(self.tools.iter().map(definition).collect())
+    }
+
+    /// A tool without a word on the servers.
+    pub(super) fn definition(&self, tool: Tool) -> ToolDefinition {
+        tool.definition(self.max_result_tokens, self.errors(), None)
+    }
+
+    /// The tools that there are.
+    pub(super) fn chosen(&self) -> &[Tool] {
+        &self.tools
+    }
+
+    /// Does what a model asks for. Failures are answers too: `{ "error": { "code", "message", "hint"?, … } }`.
+    ///
+    /// # Errors
+    /// `ERR_ABORTED`, and nothing else.
+    pub async fn execute(&self, name: &str, arguments: &Json, stop: &Stop) -> Result<Json> {
+        let answer = match self.answer(name, arguments, stop).await {
+            Ok(answer) => answer,
+            Err(error @ Error::Aborted { .. }) => return Err(error),
+            Err(error) => self.gateway.shown_to_model(&failure(&error)),
+        };
+        Ok(fit_json(answer, self.max_result_tokens))
+    }
+
+    async fn answer(&self, name: &str, arguments: &Json, stop: &Stop) -> Result<Json> {
+        let tool = Tool::named(name).filter(|tool| self.tools.contains(tool)).ok_or_else(|| self.unknown(name))?;
+        self.gateway.check_on()?;
+        let given = read(tool.name(), tool.fields(), arguments)?;
+        if tool == Tool::RunJavascript {
+            return self.run(given, stop).await;
+        }
+        let _place = place(&self.calls, "calls of these tools", MAX_CALLS)?;
+        let answer = tokio::select! {
+            biased;
+            () = stop.stopped() => Err(stop.error("tool call", 0)),
+            answer = self.look_or_manage(tool, given) => answer,
+        }?;
+        // Declarations are made fit for models where they are made, and longer than what a server says of one thing.
+        Ok(if tool == Tool::Describe { answer } else { self.gateway.shown_to_model(&answer) })
+    }
+
+    async fn look_or_manage(&self, tool: Tool, given: Given) -> Result<Json> {
+        match tool {
+            Tool::Search => self.search(&given),
+            Tool::Describe => self.describe(&given),
+            Tool::ServerInfo => self.server_info(given.text("server").unwrap_or_default()),
+            Tool::Manage => self.manage(&given).await,
+            Tool::ListServers | Tool::RunJavascript => self.list(),
+        }
+    }
+
+    async fn run(&self, mut given: Given, stop: &Stop) -> Result<Json> {
+        let _place = place(&self.runs, "runs under way or waiting (maxPendingRuns)", self.max_pending_runs)?;
+        let code = given.text("code").unwrap_or_default().to_owned();
+        let looked_at = self.check(code.clone()).await?;
+        if !looked_at.ok {
+            return Ok(wrong_code(&looked_at.problems));
+        }
+        let options = RunOptions {
+            input: given.take("input").map(|input| Value::from(input).to_wire()),
+            timeout_ms: given.whole("timeoutMs"),
+            stop: stop.clone(),
+            ..RunOptions::default()
+        };
+        let options = match &self.options.run_setup {
+            Some(setup) => setup(options),
+            None => options,
+        };
+        let sandbox = self.sandbox().await?;
+        let budget = self.max_result_tokens.saturating_sub(MARGIN_TOKENS).max(MIN_RESULT_TOKENS);
+        let mut run = sandbox.run_for_model(code, options, budget).await;
+        if let Some(error @ Error::Aborted { .. }) = run.error {
+            return Err(error);
+        }
+        advise(&mut run.report);
+        Ok(run.report)
+    }
+
+    /// A large code takes a while to read: not on a thread that others wait for.
+    async fn check(&self, code: String) -> Result<CodeReport> {
+        let (gateway, sandbox) = (self.gateway.clone(), self.sandbox.get().cloned());
+        blocking(move || match sandbox {
+            Some(sandbox) => sandbox.check(&code),
+            None => gateway.check(&code),
+        })
+        .await
+    }
+
+    /// Made when it is first needed. A failure is not kept: what was in the way may be gone the next time.
+    async fn sandbox(&self) -> Result<Arc<Sandbox>> {
+        let gateway = self.gateway.clone();
+        let make = || blocking(move || gateway.sandbox(ToolErrors::default(), None));
+        self.sandbox.get_or_try_init(make).await.cloned()
+    }
+
+    fn search(&self, given: &Given) -> Result<Json> {
+        let query = ToolQuery {
+            query: given.text("query").unwrap_or_default().to_owned(),
+            limit: given.whole("limit").map(|limit| usize::try_from(limit).unwrap_or(usize::MAX)),
+            servers: given.texts("servers"),
+        };
+        let found = self.gateway.search_tools(&query, self.errors())?;
+        let hits: Vec<_> = found
+            .iter()
+            .map(|hit| json!({ "module": hit.module, "function": hit.identifier, "signature": hit.signature, "purpose": hit.purpose }))
+            .collect();
+        if hits.is_empty() {
+            return Ok(json!({ "tools": [], "hint": "nothing fits: use other words, or call list_mcp_servers" }));
+        }
+        Ok(json!({ "tools": hits }))
+    }
+
+    /// Declarations as one text: in JSON's own quotes it is still read as code.
+    fn describe(&self, given: &Given) -> Result<Json> {
+        let names = given.texts("names").unwrap_or_default();
+        let described: Result<Vec<_>> = names.iter().map(|name| self.declared(name)).collect();
+        let mut texts = described?;
+        texts.dedup();
+        Ok(json!({ "declarations": texts.join("\n") }))
+    }
+
+    fn declared(&self, name: &str) -> Result<String> {
+        match self.sandbox.get() {
+            Some(sandbox) => sandbox.describe(name),
+            None => self.gateway.describe(name, self.errors()),
+        }
+    }
+
+    pub(super) fn list(&self) -> Result<Json> {
+        let statuses = self.gateway.servers()?;
+        let infos: Result<Vec<_>> = statuses.iter().map(|status| self.gateway.server_info(&status.name)).collect();
+        let lines: Vec<_> = infos?.iter().map(|info| Json::Object(servers::line(info))).collect();
+        if lines.is_empty() {
+            return Ok(json!({ "servers": [], "hint": "no server is configured: the user has to add one to the config" }));
+        }
+        Ok(json!({ "servers": lines }))
+    }
+
+    pub(super) fn server_info(&self, server: &str) -> Result<Json> {
+        Ok(Json::Object(servers::whole(&self.gateway.server_info(server)?)))
+    }
+
+    fn errors(&self) -> ToolErrors {
+        self.sandbox.get().map_or_else(ToolErrors::default, |sandbox| sandbox.tool_errors())
+    }
+
+    fn unknown(&self, name: &str) -> Error {
+        Error::unknown_tool("these tools", name, self.tools.iter().map(|tool| (tool.name(), tool.name())))
+    }
+}
+
+/// What blocks does so on a thread for that.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+    tokio::task::spawn_blocking(work).await.map_err(|error| Error::Internal(error.to_string()))?
+}
+
+/// A place among those that there are; nobody waits for one here.
+fn place<'a>(places: &'a Semaphore, what: &'static str, limit: usize) -> Result<SemaphorePermit<'a>> {
+    places.try_acquire().map_err(|_| Error::Busy { what, limit })
+}

@@ -1,0 +1,91 @@
+//! What the tools of a model ask of the gateway, beside what an agent's author asks.
+
+use serde_json::Value as Json;
+
+use super::events::Event;
+use super::{Gateway, Sandbox};
+use crate::bridge::{ToolErrors, server_module};
+use crate::error::Result;
+use crate::limits::Limits;
+use crate::trust::{ApprovalRequest, Gate, Standing, gate, manifest_digest, sanitise_json};
+
+/// What a person has approved of a server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ApprovedServer {
+    pub name: String,
+    /// What code imports.
+    pub functions: Vec<String>,
+    /// How many of them ask a person before each call.
+    pub asking: usize,
+    /// Of the approved manifest.
+    pub digest: String,
+}
+
+impl Gateway {
+    /// TypeScript declarations of a module, or of one tool: `weather`, `weather.get_forecast`.
+    ///
+    /// # Errors
+    /// `ERR_UNKNOWN_MODULE`, `ERR_UNKNOWN_TOOL`, and as [`Gateway::declarations`].
+    pub fn describe(&self, what: &str, errors: ToolErrors) -> Result<String> {
+        self.core.catalog(Vec::new(), errors)?.describe(what).map_err(|error| self.core.redacted(error))
+    }
+
+    /// All servers that are approved, enabled or not.
+    ///
+    /// # Errors
+    /// `ERR_APPROVAL_STORE`, `ERR_CLOSED`.
+    pub fn approved_servers(&self) -> Result<Vec<ApprovedServer>> {
+        self.core.check_open()?;
+        let mut approved = Vec::new();
+        for server in self.core.registry.servers() {
+            let Standing::Full(manifest) = self.core.standing(&server).map_err(|error| self.core.redacted(error))? else { continue };
+            let asks = |name: &str| manifest.tool(name).is_some_and(|tool| gate(server.confirm, tool) != Gate::Open);
+            let functions = server_module(&server.name, &manifest).functions;
+            approved.push(ApprovedServer {
+                asking: functions.iter().filter(|function| asks(&function.target)).count(),
+                functions: functions.into_iter().map(|function| function.name).collect(),
+                digest: manifest_digest(&manifest),
+                name: server.name.clone(),
+            });
+        }
+        Ok(approved)
+    }
+
+    /// Hands the agent's author a request for an approval, as an event.
+    pub(crate) fn tell_proposed(&self, request: &ApprovalRequest) {
+        match serde_json::to_value(request) {
+            Ok(request) => self.core.events.send(&Event::ApprovalProposed { request }),
+            Err(error) => tracing::error!(%error, "a request without a form"),
+        }
+    }
+
+    /// Texts as a model may read them: redacted, and with nothing in them that hides.
+    pub(crate) fn shown_to_model(&self, json: &Json) -> Json {
+        sanitise_json(&self.core.redactor.redact_json(json), self.core.limits.max_description_chars)
+    }
+
+    /// Whether a sandbox is one of this gateway's.
+    pub(crate) fn owns(&self, sandbox: &Sandbox) -> bool {
+        std::sync::Arc::ptr_eq(&self.core, &sandbox.core)
+    }
+
+    pub(crate) fn limits(&self) -> &Limits {
+        &self.core.limits
+    }
+}
+
+impl Sandbox {
+    /// As the gateway's, with the agent's own modules.
+    ///
+    /// # Errors
+    /// As [`Gateway::describe`].
+    pub fn describe(&self, what: &str) -> Result<String> {
+        self.catalog(None)?.describe(what).map_err(|error| self.core.redacted(error))
+    }
+
+    /// How a failed call shows in code, where a run says nothing else.
+    #[must_use]
+    pub fn tool_errors(&self) -> ToolErrors {
+        self.tool_errors
+    }
+}

@@ -1,0 +1,43 @@
+//! A server's functions for a sandbox that is not ours: the same approved, checked, gated, capped and shaped calls, without a guest.
+
+use serde_json::Value as Json;
+
+use super::{CallOptions, Gateway};
+use crate::bridge::{ToolErrors, server_module, shape, tool_arguments};
+use crate::error::{Error, Result};
+use crate::sandbox::{Arguments, GuestModule, HostReply, Stop, Value};
+use crate::trust::Standing;
+
+impl Gateway {
+    /// The module of a server that is approved, enabled or not: what [`Gateway::call_function`] can call.
+    ///
+    /// # Errors
+    /// `ERR_UNKNOWN_SERVER`, `ERR_NOT_APPROVED`, `ERR_APPROVAL_STORE`.
+    pub fn approved_module(&self, name: &str) -> Result<GuestModule> {
+        let server = self.server(name)?;
+        let reason = match self.core.standing(&server).map_err(|error| self.core.redacted(error))? {
+            Standing::Full(manifest) => return Ok(server_module(name, &manifest)),
+            Standing::Command => "its tools are not".to_owned(),
+            Standing::Unapproved(lack) => lack.to_string(),
+        };
+        Err(Error::NotApproved { server: name.to_owned(), reason })
+    }
+
+    /// Calls a tool by its raw name, as a guest would: what a guest would get comes back, failures included.
+    pub async fn call_function(&self, server: &str, tool: &str, arguments: Vec<Value>, errors: ToolErrors, stop: &Stop) -> HostReply {
+        match self.result_of(server, tool, arguments, stop).await {
+            Ok(result) => {
+                let shaped = shape(&format!("{server}.{tool}"), &result, self.core.limits.max_response_bytes, errors);
+                shaped.warning.into_iter().for_each(|warning| self.core.events.warn(warning));
+                shaped.reply
+            }
+            Err(error) => errors.reply(&error),
+        }
+    }
+
+    async fn result_of(&self, server: &str, tool: &str, arguments: Vec<Value>, stop: &Stop) -> Result<Json> {
+        let limit = self.core.limits.max_argument_bytes;
+        let arguments = tool_arguments(&format!("{server}.{tool}"), Arguments::Given(arguments), limit)?;
+        self.call_tool(server, tool, arguments, CallOptions::default(), stop).await
+    }
+}

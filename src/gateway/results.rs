@@ -1,0 +1,183 @@
+//! What a run returns, within what a model may be given: cut, saved, reported.
+
+use std::sync::{Arc, PoisonError};
+use std::time::Instant;
+
+use serde_json::{Value as Json, json};
+
+use super::sandbox::{RunOptions, RunReport, Sandbox, failed};
+use crate::error::{Error, Result};
+use crate::results::{Handle, MIN_RESULT_TOKENS, ModelError, ModelReport, SAVED_ID_BYTES, fit, fits, for_model, saved_id};
+use crate::sandbox::{Value, Wire};
+
+/// A run as a model is told of it.
+#[derive(Debug)]
+pub struct ModelRun {
+    /// `{ value }` or `{ error: { code, message, line?, column?, excerpt? } }`, then `logs` and `warnings` unless they are empty: never
+    /// more than the budget. A value that was cut says by what handle later runs read the whole of it.
+    pub report: Json,
+    /// Why the run gave no value.
+    pub error: Option<Error>,
+}
+
+/// What became of a value that was cut.
+enum Kept {
+    As(String),
+    TooLarge,
+}
+
+/// Refuses a budget that has no room for more than marks.
+pub(super) fn check_budget(method: &'static str, tokens: Option<usize>) -> Result<()> {
+    match tokens {
+        Some(tokens) if tokens < MIN_RESULT_TOKENS => {
+            Err(Error::InvalidOption { method, problem: format!("maxResultTokens must be at least {MIN_RESULT_TOKENS}, not {tokens}") })
+        }
+        _ => Ok(()),
+    }
+}
+
+impl Sandbox {
+    /// Runs code, and renders all that came of it for a model within one budget of tokens: the value first, then the log, of which the last
+    /// lines are the most useful, then the warnings. A value that is cut for that is saved. `max_result_tokens` of the options is not used.
+    pub fn run_for_model(
+        self: &Arc<Self>,
+        code: String,
+        options: RunOptions,
+        budget: usize,
+    ) -> impl Future<Output = ModelRun> + Send + use<> {
+        let checked = check_budget("Sandbox.run", Some(budget));
+        let run = self.queued(code.clone(), options);
+        let this = Arc::clone(self);
+        async move {
+            let report = match checked {
+                Ok(()) => run.await,
+                Err(error) => failed(error),
+            };
+            let error = report.outcome.value.as_ref().err().cloned();
+            let rendered = blocking(move || this.rendered(&report, &code, budget.max(MIN_RESULT_TOKENS))).await;
+            match rendered {
+                Ok(report) => ModelRun { report, error },
+                Err(failure) => ModelRun {
+                    report: json!({ "error": { "code": failure.code(), "message": failure.to_string() } }),
+                    error: error.or(Some(failure)),
+                },
+            }
+        }
+    }
+
+    /// The report with a value that is within the budget: the run's, or the sandbox's.
+    pub(super) async fn within_budget(self: Arc<Self>, mut report: RunReport, budget: Option<usize>) -> RunReport {
+        let Some(budget) = budget.or(self.max_result_tokens) else { return report };
+        let Ok(wire) = report.outcome.value else { return report };
+        let cut = blocking(move || self.cut(wire, budget)).await;
+        match cut {
+            Ok(cut) => {
+                report.outcome.value = Ok(cut.value);
+                report.omitted = cut.omitted;
+                report.saved_as = cut.saved_as;
+                report.warnings.extend(cut.warning);
+            }
+            Err(error) => report.outcome.value = Err(error),
+        }
+        report
+    }
+
+    fn cut(&self, wire: Wire, budget: usize) -> Result<Cut> {
+        let value = returned(&wire)?;
+        if fits(&value, budget) {
+            return Ok(Cut { value: wire, omitted: Vec::new(), saved_as: None, warning: None });
+        }
+        let size = wire.size();
+        let kept = self.keep(wire)?;
+        let Some(fitted) = fit(&value, budget, kept.handle()) else {
+            return Err(Error::Internal("a value that does not fit was not cut".to_owned()));
+        };
+        let limit = self.core.limits.max_saved_bytes;
+        let (saved_as, warning) = match kept {
+            Kept::As(id) => (Some(id), None),
+            Kept::TooLarge => {
+                let why = format!("it has {size} bytes; limits.maxSavedBytes is {limit}");
+                (None, Some(format!("the value was cut to {budget} tokens (maxResultTokens) and is not saved: {why}")))
+            }
+        };
+        Ok(Cut { value: Value::record([("value", fitted.value)]).to_wire(), omitted: fitted.omitted, saved_as, warning })
+    }
+
+    fn rendered(&self, report: &RunReport, code: &str, budget: usize) -> Result<Json> {
+        let redact = |text: &str| self.core.redactor.redact(text).into_owned();
+        let render = |outcome, code: &str, handle: Handle<'_>| {
+            let report = ModelReport { outcome, code, logs: &report.outcome.logs, warnings: &report.warnings };
+            for_model(&report, budget, || handle)
+        };
+        match &report.outcome.value {
+            Ok(wire) => {
+                let value = returned(wire)?;
+                let mut must_be_cut = false;
+                let whole = ModelReport { outcome: Ok(&value), code: "", logs: &report.outcome.logs, warnings: &report.warnings };
+                let json = for_model(&whole, budget, || {
+                    must_be_cut = true;
+                    Handle::None
+                });
+                if !must_be_cut {
+                    return Ok(json);
+                }
+                let kept = self.keep(wire.clone())?;
+                Ok(render(Ok(&value), "", kept.handle()))
+            }
+            Err(error) => {
+                let (line, column) = match error {
+                    Error::GuestThrew { line, column, .. } | Error::CodeSyntax { line, column, .. } => (*line, *column),
+                    _ => (None, None),
+                };
+                let error = ModelError { code: error.code(), message: &error.to_string(), line, column };
+                // The code is the agent's own, but may repeat what it must not.
+                Ok(render(Err(error), &redact(code), Handle::None))
+            }
+        }
+    }
+
+    /// Keeps a value for later runs of this sandbox.
+    fn keep(&self, value: Wire) -> Result<Kept> {
+        let mut random = [0; SAVED_ID_BYTES];
+        getrandom::fill(&mut random)
+            .map_err(|error| Error::Io { what: "a handle for the value".to_owned(), problem: error.to_string() })?;
+        let id = saved_id(random);
+        let mut saved = self.saved.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(if saved.save(id.clone(), value, Instant::now()) { Kept::As(id) } else { Kept::TooLarge })
+    }
+}
+
+impl Kept {
+    fn handle(&self) -> Handle<'_> {
+        match self {
+            Self::As(id) => Handle::Saved(id),
+            Self::TooLarge => Handle::TooLarge,
+        }
+    }
+}
+
+/// A value as it may be returned.
+struct Cut {
+    /// `{"value": …}`
+    value: Wire,
+    omitted: Vec<crate::results::Omission>,
+    saved_as: Option<String>,
+    warning: Option<String>,
+}
+
+/// What the handler returned, out of `{"value": …}`.
+fn returned(wire: &Wire) -> Result<Value> {
+    match Value::from_wire(wire.clone()) {
+        Ok(Value::Record(mut fields)) if fields.len() == 1 => Ok(fields.swap_remove(0).1),
+        Ok(_) => Err(Error::Internal("a run's value has no frame".to_owned())),
+        Err(Error::InvalidValue { problem }) => {
+            Err(Error::InvalidValue { problem: format!("it cannot be measured for maxResultTokens: {problem}") })
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Large values take some milliseconds: not on a thread that others wait for.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+    tokio::task::spawn_blocking(work).await.map_err(|error| Error::Internal(error.to_string()))?
+}

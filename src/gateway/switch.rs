@@ -1,0 +1,163 @@
+//! The switch of a gateway that is a plugin: on, off, and what is live ends in between. Without a plugin it is on.
+
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use tokio::sync::OwnedMutexGuard;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::Gateway;
+use super::core::Core;
+use crate::error::{Error, Result};
+
+/// From one switching on to the next switching off.
+#[derive(Clone, Default)]
+pub(super) struct Period {
+    /// Cancelled when it ends.
+    pub(super) ended: CancellationToken,
+    /// The runs within it, which are waited for.
+    pub(super) runs: TaskTracker,
+}
+
+enum State {
+    /// There is no plugin.
+    Free(Period),
+    On(Period),
+    Off,
+}
+
+type Turn = OwnedMutexGuard<()>;
+
+pub(super) struct Switch {
+    state: Mutex<State>,
+    /// Held while switching. It is fair: who asked first is served first.
+    turn: Arc<tokio::sync::Mutex<()>>,
+}
+
+impl Default for Switch {
+    fn default() -> Self {
+        Self { state: Mutex::new(State::Free(Period::default())), turn: Arc::default() }
+    }
+}
+
+impl Switch {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The period in which something may be done now.
+    pub(super) fn period(&self) -> Result<Period> {
+        match &*self.state() {
+            State::Free(period) | State::On(period) => Ok(period.clone()),
+            State::Off => Err(Error::PluginOff),
+        }
+    }
+
+    /// Ends the period, if there is one.
+    fn end(&self) -> Option<Period> {
+        match std::mem::replace(&mut *self.state(), State::Off) {
+            State::Free(period) | State::On(period) => {
+                period.ended.cancel();
+                Some(period)
+            }
+            State::Off => None,
+        }
+    }
+
+    /// Takes a place in the queue now, not when the future that is returned is first polled.
+    fn turn(&self) -> impl Future<Output = Turn> + Send + use<> {
+        let mut turn: Pin<Box<dyn Future<Output = Turn> + Send>> = Box::pin(Arc::clone(&self.turn).lock_owned());
+        let taken = match turn.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(guard) => Some(guard),
+            Poll::Pending => None,
+        };
+        async move {
+            match taken {
+                Some(guard) => guard,
+                None => turn.await,
+            }
+        }
+    }
+}
+
+impl Core {
+    /// Fails while a plugin is off.
+    pub(super) fn check_on(&self) -> Result<Period> {
+        self.switch.period()
+    }
+
+    /// Ends all that is live. What is enabled stays so: it counts when the switch is on again, where its approval still holds.
+    async fn end_period(&self, period: Option<Period>) {
+        let Some(period) = period else { return };
+        let servers: Vec<_> = self.registry.entries().iter().map(|entry| entry.name().to_owned()).collect();
+        for name in &servers {
+            self.registry.interrupt(name);
+            self.session.forget(name);
+            self.watched.forget(name);
+        }
+        futures::future::join_all(servers.iter().map(|name| self.connections.close(name))).await;
+        period.runs.close();
+        period.runs.wait().await;
+    }
+}
+
+impl Gateway {
+    /// Fails with `ERR_PLUGIN_OFF` while the gateway is a plugin that is off.
+    ///
+    /// # Errors
+    /// `ERR_PLUGIN_OFF`.
+    pub fn check_on(&self) -> Result<()> {
+        self.core.check_on().map(drop)
+    }
+
+    /// Makes the gateway a plugin that is off. Gives what resolves when all that was live has ended.
+    ///
+    /// # Errors
+    /// `ERR_INVALID_OPTION` where it is one already; `ERR_CLOSED`.
+    pub(crate) fn begin_plugin(&self) -> Result<impl Future<Output = ()> + Send + use<>> {
+        self.core.check_open()?;
+        if !matches!(&*self.core.switch.state(), State::Free(_)) {
+            let problem = "this gateway has a plugin already: a gateway has one gate".to_owned();
+            return Err(Error::InvalidOption { method: "Gateway.plugin", problem });
+        }
+        let (turn, core) = (self.core.switch.turn(), Arc::clone(&self.core));
+        let period = self.core.switch.end();
+        Ok(async move {
+            let _turn = turn.await;
+            core.end_period(period).await;
+        })
+    }
+
+    /// Switches off, in turn.
+    pub(crate) fn switch_off(&self) -> impl Future<Output = ()> + Send + use<> {
+        let (turn, core) = (self.core.switch.turn(), Arc::clone(&self.core));
+        async move {
+            let _turn = turn.await;
+            let period = core.switch.end();
+            core.end_period(period).await;
+        }
+    }
+
+    /// Switches on, in turn, if `allowed` says so then. Gives what is enabled from now on.
+    ///
+    /// # Errors
+    /// What `allowed` says; `ERR_CLOSED`, `ERR_APPROVAL_STORE`.
+    pub(crate) fn switch_on(
+        &self,
+        allowed: Box<dyn FnOnce() -> Result<()> + Send>,
+    ) -> impl Future<Output = Result<Vec<String>>> + Send + use<> {
+        let (turn, gateway) = (self.core.switch.turn(), self.clone());
+        async move {
+            let _turn = turn.await;
+            let core = &gateway.core;
+            core.check_open()?;
+            allowed()?;
+            if core.switch.period().is_err() {
+                *core.switch.state() = State::On(Period::default());
+            }
+            Ok(core.visible_servers().map_err(|error| core.redacted(error))?.into_keys().collect())
+        }
+    }
+}

@@ -1,0 +1,275 @@
+//! The class `Gateway`: what an agent gives to its model, and to itself as a plugin.
+
+use std::sync::Arc;
+
+use napi::Env;
+use napi::bindgen_prelude::{ClassInstance, FnArgs, Function, FunctionCallContext, Object, This, Unknown};
+use napi_derive::napi;
+use serde::{Deserialize, Serialize};
+
+use super::catalog::whole;
+use super::gateway::Gateway;
+use super::host_module::blobs;
+use super::reply::{Reply, promise};
+use super::runtime::Core;
+use super::sandbox::{Sandbox, run_setup, started};
+use super::{glue, options};
+use crate::agent::{AgentOptions, AgentTools, Plugin};
+use crate::bridge::ToolErrors;
+use crate::error::Result;
+use crate::sandbox::{Stop, Value, Wire};
+
+const AGENT_TOOLS: &str = "Gateway.agentTools";
+const PLUGIN: &str = "Gateway.plugin";
+const REGISTRATION: &str = "Gateway.pluginRegistration";
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+struct ToolsOptions {
+    max_result_tokens: Option<f64>,
+    include: Option<Vec<String>>,
+    describe_servers: Option<f64>,
+    max_pending_runs: Option<f64>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+struct PluginOptions {
+    max_result_tokens: Option<f64>,
+    include: Option<Vec<String>>,
+    describe_servers: Option<f64>,
+    max_pending_runs: Option<f64>,
+    approved: Option<String>,
+}
+
+/// What a second sandbox says when it makes its functions.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+struct FunctionsOptions {
+    tool_errors: ToolErrors,
+}
+
+impl ToolsOptions {
+    fn read(self, method: &'static str) -> Result<AgentOptions> {
+        Ok(AgentOptions {
+            max_result_tokens: whole(method, "maxResultTokens", self.max_result_tokens)?,
+            include: self.include,
+            describe_servers: whole(method, "describeServers", self.describe_servers)?,
+            max_pending_runs: whole(method, "maxPendingRuns", self.max_pending_runs)?,
+            run_setup: None,
+        })
+    }
+}
+
+#[napi]
+impl Gateway {
+    /// Tools to give to a model: each with a name, a description, a JSON Schema and `execute(args)`. With them it writes code that
+    /// calls the servers' tools, finds and reads those tools, and manages servers; it can propose a server, never approve one.
+    /// Adapters for the AI SDK, the formats of `OpenAI` and Anthropic, and `LangChain` are in `hyperlight-mcp/adapters`.
+    ///
+    /// Throws `ERR_INVALID_OPTION`.
+    ///
+    /// ```js
+    /// const tools = gateway.agentTools({ maxResultTokens: 4000 })
+    /// const [run] = tools
+    /// await run.execute({ code: 'export const handler = () => 6 * 7' }) // { value: 42 }
+    /// ```
+    #[napi(catch_unwind, ts_args_type = "options?: AgentToolsOptions", ts_return_type = "AgentTool[]")]
+    pub fn agent_tools<'env>(&self, env: &'env Env, options: Option<Unknown<'env>>) -> napi::Result<Object<'env>> {
+        let (core, gateway, events) = (self.core.clone(), self.inner.clone(), self.events.clone());
+        let make = env.create_function_from_closure::<(), Object<'static>, _>("make", move |context| {
+            let env = Env::from_raw(context.env.raw());
+            let sandbox = context.get::<Option<ClassInstance<Sandbox>>>(1)?;
+            let given =
+                options::arguments::<ToolsOptions>(AGENT_TOOLS, &context.get::<String>(0)?).and_then(|given| given.read(AGENT_TOOLS));
+            let run_setup = run_setup(sandbox.as_ref().and_then(|sandbox| sandbox.events.clone()).or_else(|| events.clone()));
+            let tools = given.and_then(|given| {
+                let options = AgentOptions { run_setup: Some(run_setup), ..given };
+                AgentTools::new(gateway.clone(), sandbox.map(|sandbox| Arc::clone(&sandbox.inner)), options)
+            });
+            let tools = Arc::new(tools.map_err(|error| glue::thrown(&env, &error))?);
+            Ok(glue::detached(&tools_object(&env, &core, &tools)?))
+        })?;
+        glue::call(env, "agentTools", FnArgs::from((make, AGENT_TOOLS, options)))
+    }
+
+    /// The whole as one gate that an agent can look at, approve and switch. It is off at first: nothing of the gateway runs then, and no
+    /// server is connected. A gateway has one.
+    ///
+    /// Throws `ERR_INVALID_OPTION`.
+    ///
+    /// ```js
+    /// const plugin = gateway.plugin()
+    /// plugin.approve(plugin.manifest().digest) // once a person has looked at it
+    /// await plugin.enable()
+    /// plugin.tools() // as agentTools()
+    /// await plugin.disable()
+    /// ```
+    #[napi(catch_unwind, ts_args_type = "options?: PluginOptions", ts_return_type = "Plugin")]
+    pub fn plugin<'env>(&self, env: &'env Env, this: This<'env>, options: Option<Unknown<'env>>) -> napi::Result<Object<'env>> {
+        let (core, gateway, events) = (self.core.clone(), self.inner.clone(), self.events.clone());
+        let make = env.create_function_from_closure::<(), Object<'static>, _>("make", move |context| {
+            let env = Env::from_raw(context.env.raw());
+            let sandbox = context.get::<Option<ClassInstance<Sandbox>>>(1)?;
+            let given = options::arguments::<PluginOptions>(PLUGIN, &context.get::<String>(0)?);
+            let run_setup = run_setup(sandbox.as_ref().and_then(|sandbox| sandbox.events.clone()).or_else(|| events.clone()));
+            let made = given.and_then(|given| {
+                let PluginOptions { max_result_tokens, include, describe_servers, max_pending_runs, approved } = given;
+                let options = ToolsOptions { max_result_tokens, include, describe_servers, max_pending_runs }.read(PLUGIN)?;
+                let options = AgentOptions { run_setup: Some(run_setup), ..options };
+                let tools = AgentTools::new(gateway.clone(), sandbox.map(|sandbox| Arc::clone(&sandbox.inner)), options)?;
+                Plugin::new(gateway.clone(), tools, approved)
+            });
+            let (plugin, ended) = made.map_err(|error| glue::thrown(&env, &error))?;
+            core.spawn(ended);
+            Ok(glue::detached(&plugin_object(&env, &core, &Arc::new(plugin))?))
+        })?;
+        glue::call(env, "plugin", FnArgs::from((make, PLUGIN, this.object, options)))
+    }
+
+    /// An approved server for an agent that has a sandbox of its own: `createHostFunctions()` gives `{ "mcp-<name>": { … } }`, each function
+    /// named as in a guest. Calls go the same way as a guest's: approved, filtered, asked about, capped; what a guest would get is
+    /// what they resolve with. The server has to be enabled when they are made.
+    ///
+    /// Throws `ERR_UNKNOWN_SERVER`, `ERR_NOT_APPROVED`.
+    ///
+    /// ```js
+    /// const registration = gateway.pluginRegistration('everything')
+    /// const { 'mcp-everything': everything } = registration.createHostFunctions()
+    /// await everything.echo({ message: 'hi' }) // 'Echo: hi'
+    /// ```
+    #[napi(catch_unwind, ts_args_type = "name: string", ts_return_type = "PluginRegistration")]
+    pub fn plugin_registration<'env>(&self, env: &'env Env, name: Unknown<'env>) -> napi::Result<Object<'env>> {
+        let (core, gateway) = (self.core.clone(), self.inner.clone());
+        let make = env.create_function_from_closure::<(), Object<'static>, _>("make", move |context| {
+            let env = Env::from_raw(context.env.raw());
+            let (server, config): (String, String) = (context.get(0)?, context.get(1)?);
+            let read = options::arguments::<FunctionsOptions>("createHostFunctions", &config);
+            let made = read.and_then(|config| Ok((config.tool_errors, gateway.approved_module(&server)?)));
+            let (errors, module) = made.map_err(|error| glue::thrown(&env, &error))?;
+            let functions: Vec<_> = module.functions.into_iter().map(|function| (function.name, function.target)).collect();
+            let mut made = Object::new(&env)?;
+            made.set("functions", text(&functions)?)?;
+            made.set("call", call_function(&env, &core, gateway.clone(), server, errors)?)?;
+            Ok(glue::detached(&made))
+        })?;
+        glue::call(env, "registration", FnArgs::from((make, REGISTRATION, name)))
+    }
+}
+
+/// `{ definitions, execute(name, args) }`
+fn tools_object<'env>(env: &'env Env, core: &Core, tools: &Arc<AgentTools>) -> napi::Result<Object<'env>> {
+    let definitions = tools.definitions().map_err(|error| glue::thrown(env, &error))?;
+    let mut made = Object::new(env)?;
+    made.set("definitions", text(&definitions)?)?;
+    made.set("execute", execute(env, core, tools)?)?;
+    Ok(made)
+}
+
+/// `execute(name, args)` gives [native promise, stop].
+fn execute(env: &Env, core: &Core, tools: &Arc<AgentTools>) -> napi::Result<Object<'static>> {
+    let (core, tools) = (core.clone(), Arc::clone(tools));
+    let execute = env.create_function_from_closure::<(), Vec<Object<'static>>, _>("execute", move |context| {
+        let env = Env::from_raw(context.env.raw());
+        let (name, arguments): (String, String) = (context.get(0)?, context.get(1)?);
+        let (tools, stop) = (Arc::clone(&tools), Stop::new());
+        let stopped = stop.clone();
+        let native = promise(&env, &core, async move {
+            // What does not even parse is judged as all else that a model passes.
+            let arguments = serde_json::from_str(&arguments).unwrap_or(serde_json::Value::String(arguments));
+            Reply::new(tools.execute(&name, &arguments, &stopped).await)
+        })?;
+        started(&env, native, stop)
+    })?;
+    Ok(glue::detached(&execute))
+}
+
+/// What the glue makes a `Plugin` of.
+fn plugin_object<'env>(env: &'env Env, core: &Core, plugin: &Arc<Plugin>) -> napi::Result<Object<'env>> {
+    let mut made = Object::new(env)?;
+    made.set("execute", execute(env, core, &plugin.tools())?)?;
+    made.set("definitions", reading(env, "definitions", plugin, Plugin::definitions)?)?;
+    made.set("manifest", reading(env, "manifest", plugin, Plugin::manifest)?)?;
+    made.set("modules", reading(env, "modules", plugin, Plugin::modules)?)?;
+    made.set("isApproved", reading(env, "isApproved", plugin, Plugin::is_approved)?)?;
+    made.set("isEnabled", reading(env, "isEnabled", plugin, |plugin| Ok(plugin.is_enabled()))?)?;
+    let approving = Arc::clone(plugin);
+    let approve = env.create_function_from_closure::<(), (), _>("approve", move |context| {
+        let env = Env::from_raw(context.env.raw());
+        approving.approve(&context.get::<String>(0)?).map_err(|error| glue::thrown(&env, &error))
+    })?;
+    made.set("approve", approve)?;
+    // Asked for on JavaScript's thread: of enable() and disable(), the one that was called last counts.
+    made.set("enable", switching(env, "enable", core, plugin, Plugin::enable)?)?;
+    let disable = |plugin: &Arc<Plugin>| {
+        let disabled = plugin.disable();
+        async move {
+            disabled.await;
+            Ok(())
+        }
+    };
+    made.set("disable", switching(env, "disable", core, plugin, disable)?)?;
+    Ok(made)
+}
+
+/// A function without parameters that gives JSON.
+fn reading<'env, T: Serialize>(
+    env: &'env Env,
+    name: &str,
+    plugin: &Arc<Plugin>,
+    read: impl Fn(&Plugin) -> Result<T> + 'static,
+) -> napi::Result<Function<'env, (), String>> {
+    let plugin = Arc::clone(plugin);
+    env.create_function_from_closure::<(), String, _>(name, move |context: FunctionCallContext| {
+        let env = Env::from_raw(context.env.raw());
+        let value = read(&plugin).map_err(|error| glue::thrown(&env, &error))?;
+        text(&value)
+    })
+}
+
+/// A function without parameters that gives a native promise.
+fn switching<'env, T: Serialize, W: Future<Output = Result<T>> + Send + 'static>(
+    env: &'env Env,
+    name: &str,
+    core: &Core,
+    plugin: &Arc<Plugin>,
+    switch: impl Fn(&Arc<Plugin>) -> W + 'static,
+) -> napi::Result<Function<'env, (), Object<'static>>> {
+    let (core, plugin) = (core.clone(), Arc::clone(plugin));
+    env.create_function_from_closure::<(), Object<'static>, _>(name, move |context: FunctionCallContext| {
+        let env = Env::from_raw(context.env.raw());
+        let switched = switch(&plugin);
+        let native = promise(&env, &core, async move { Reply::new(switched.await) })?;
+        Ok(glue::detached(&native))
+    })
+}
+
+/// `call(tool, json, …blobs)` gives a native promise of `{ value }`.
+fn call_function<'env>(
+    env: &'env Env,
+    core: &Core,
+    gateway: crate::gateway::Gateway,
+    server: String,
+    errors: ToolErrors,
+) -> napi::Result<Function<'env, (), Object<'static>>> {
+    let core = core.clone();
+    env.create_function_from_closure::<(), Object<'static>, _>("call", move |context: FunctionCallContext| {
+        let env = Env::from_raw(context.env.raw());
+        let tool: String = context.get(0)?;
+        let wire = Wire { json: context.get(1)?, blobs: blobs(&context, 2)? };
+        let (gateway, server) = (gateway.clone(), server.clone());
+        let native = promise(&env, &core, async move {
+            let arguments = match Value::from_wire(wire) {
+                Ok(Value::List(arguments)) => arguments,
+                Ok(other) => vec![other],
+                Err(error) => return Reply::of_host(errors.reply(&error)),
+            };
+            Reply::of_host(gateway.call_function(&server, &tool, arguments, errors, &Stop::new()).await)
+        })?;
+        Ok(glue::detached(&native))
+    })
+}
+
+fn text(value: &impl Serialize) -> napi::Result<String> {
+    serde_json::to_string(value).map_err(|error| napi::Error::from_reason(error.to_string()))
+}

@@ -1,0 +1,115 @@
+//! The words that stand where something was left out.
+
+use super::text::text_tokens;
+
+/// More fields than these are counted, not named.
+const MAX_NAMES: usize = 3;
+const MAX_NAME_BYTES: usize = 40;
+
+/// What the outermost mark says of where the whole value is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Handle<'a> {
+    /// Later runs of the same sandbox read it by `saved(id)` of `host:mcp`.
+    Saved(&'a str),
+    /// It is larger than all that a sandbox keeps (`limits.maxSavedBytes`).
+    TooLarge,
+    /// Nothing is said of it.
+    None,
+}
+
+impl Handle<'_> {
+    /// What follows in the outermost mark. Elsewhere it would cost a model tokens at every place.
+    pub(super) fn note(self) -> String {
+        match self {
+            Self::Saved(id) => format!("; saved(\"{id}\") of host:mcp has all of it"),
+            Self::TooLarge => "; it was too large to be saved: return less".to_owned(),
+            Self::None => String::new(),
+        }
+    }
+}
+
+/// Stands between the beginning and the end of a text, or after its beginning.
+pub(super) fn text_mark(left_out: usize, note: &str) -> String {
+    format!("… [{left_out} characters left out{note}]")
+}
+
+/// Stands for bytes.
+pub(super) fn bytes_mark(bytes: usize, note: &str) -> String {
+    format!("… [{bytes} bytes left out{note}]")
+}
+
+/// A list's last item.
+pub(super) fn items_mark(kept: usize, of: usize, note: &str) -> String {
+    format!("… {}", counted(kept, of, "items", note))
+}
+
+/// What a record's last field says, whose key is `…`.
+pub(super) fn keys_mark(kept: usize, of: usize, note: &str) -> String {
+    counted(kept, of, "keys", note)
+}
+
+/// The same by the names of what was left out, where that costs no more.
+pub(super) fn names_mark<'a>(names: impl Iterator<Item = &'a str>, of: usize, note: &str) -> Option<String> {
+    let names: Vec<&str> = names.take(MAX_NAMES + 1).collect();
+    if names.is_empty() || names.len() > MAX_NAMES || names.iter().any(|name| name.len() > MAX_NAME_BYTES) {
+        return None;
+    }
+    let mark = format!("left out: {}{note}", names.join(", "));
+    let counted = keys_mark(of - names.len(), of, note);
+    (text_tokens(&mark, usize::MAX) <= text_tokens(&counted, usize::MAX)).then_some(mark)
+}
+
+fn counted(kept: usize, of: usize, what: &str, note: &str) -> String {
+    match of - kept {
+        // The outermost list or record says where the whole value is, even if only things inside were cut.
+        0 => format!("cut inside{note}"),
+        all if all == of => format!("{all} {what} left out{note}"),
+        left => format!("{left} of {of} {what} left out{note}"),
+    }
+}
+
+/// A key for a record's mark that the record does not have: `…`, or as many as it takes.
+pub(super) fn mark_key<'a>(keys: impl Iterator<Item = &'a str>) -> String {
+    const ONE: &str = "…";
+    let mut taken: Vec<usize> = keys.filter(|key| key.chars().all(|character| character == '…')).map(|key| key.len() / ONE.len()).collect();
+    taken.sort_unstable();
+    let mut free = 1;
+    for count in taken {
+        if count == free {
+            free += 1;
+        }
+    }
+    ONE.repeat(free)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marks_say_how_much_and_the_outermost_where_all_of_it_is() {
+        let note = Handle::Saved("k3").note();
+        assert_eq!(items_mark(3, 100, &note), "… 97 of 100 items left out; saved(\"k3\") of host:mcp has all of it");
+        assert_eq!(keys_mark(0, 5, ""), "5 keys left out");
+        assert_eq!(items_mark(5, 5, ""), "… cut inside");
+        assert_eq!(keys_mark(5, 5, &note), "cut inside; saved(\"k3\") of host:mcp has all of it");
+        assert_eq!(text_mark(7, ""), "… [7 characters left out]");
+        assert_eq!(bytes_mark(7, &Handle::TooLarge.note()), "… [7 bytes left out; it was too large to be saved: return less]");
+    }
+
+    #[test]
+    fn a_few_fields_are_named_where_that_costs_no_more() {
+        let named = |names: &[&str]| names_mark(names.iter().copied(), 9, "");
+        assert_eq!(named(&["body", "tags"]).as_deref(), Some("left out: body, tags"));
+        let long = "anUnusuallyLongNameOfAField";
+        for many in [&[][..], &["a", "b", "c", "d"], &[long, long], &["{[(\"\\/*+"]] {
+            assert_eq!(named(many), None, "{many:?}");
+        }
+    }
+
+    #[test]
+    fn the_key_of_a_mark_is_no_key_of_the_record() {
+        assert_eq!(mark_key(["a", "", "……"].into_iter()), "…");
+        assert_eq!(mark_key(["……", "…", "…", "a…"].into_iter()), "………");
+    }
+}

@@ -1,0 +1,102 @@
+//! What was left out of a value, and where.
+
+use serde::Serialize;
+
+/// More places than these are not listed one by one; the marks in the value say all.
+const MAX_LISTED: usize = 1_000;
+/// What the paths of all that is listed may have together.
+const MAX_PATH_BYTES: usize = 256 * 1024;
+
+/// What was left out at one place.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Omission {
+    /// A JSON Pointer to what was cut, in the whole value; `""` is the value itself.
+    pub path: String,
+    pub kind: OmissionKind,
+    /// How much is still there, and how much there was: of a text as JavaScript counts its length, of bytes, items or keys.
+    pub kept: usize,
+    pub of: usize,
+}
+
+/// What something was left out of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OmissionKind {
+    /// The middle or the end of a text.
+    Text,
+    /// The last items of a list.
+    Items,
+    /// Fields of a record.
+    Keys,
+    /// Bytes, all of them: a text says how many there were.
+    Bytes,
+    /// All items or keys of a list or record within the value: there was no room to look into it.
+    Depth,
+}
+
+/// A step into a value.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Step<'a> {
+    Index(usize),
+    Key(&'a str),
+}
+
+/// What was left out so far, in any order.
+#[derive(Default)]
+pub(super) struct Omissions {
+    listed: Vec<(usize, Omission)>,
+    path_bytes: usize,
+}
+
+impl Omissions {
+    /// `place`: where it stands among others.
+    pub(super) fn add(&mut self, place: usize, path: &[Step<'_>], kind: OmissionKind, kept: usize, of: usize) {
+        if self.listed.len() >= MAX_LISTED || self.path_bytes >= MAX_PATH_BYTES {
+            return;
+        }
+        let path = pointer(path);
+        self.path_bytes += path.len();
+        self.listed.push((place, Omission { path, kind, kept, of }));
+    }
+
+    /// In the order of the value.
+    pub(super) fn into_list(mut self) -> Vec<Omission> {
+        self.listed.sort_by_key(|(place, _)| *place);
+        self.listed.into_iter().map(|(_, omission)| omission).collect()
+    }
+}
+
+/// RFC 6901: `~` is `~0`, `/` is `~1`.
+fn pointer(path: &[Step<'_>]) -> String {
+    let mut text = String::new();
+    for step in path {
+        text.push('/');
+        match step {
+            Step::Index(index) => text.push_str(&index.to_string()),
+            Step::Key(key) => text.push_str(&key.replace('~', "~0").replace('/', "~1")),
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_listed_in_the_order_of_the_value() {
+        let mut omissions = Omissions::default();
+        omissions.add(7, &[Step::Key("a/b~c"), Step::Index(3)], OmissionKind::Text, 1, 2);
+        omissions.add(0, &[], OmissionKind::Keys, 3, 4);
+        let paths: Vec<_> = omissions.into_list().into_iter().map(|omission| omission.path).collect();
+        assert_eq!(paths, ["", "/a~1b~0c/3"]);
+    }
+
+    #[test]
+    fn what_is_listed_is_bounded() {
+        let mut omissions = Omissions::default();
+        let key = "k".repeat(9_000);
+        (0..5_000).for_each(|place| omissions.add(place, &[Step::Key(&key)], OmissionKind::Text, 0, 1));
+        assert!(omissions.into_list().len() < 50);
+    }
+}

@@ -1,0 +1,188 @@
+//! All that came of a run, rendered for a model within one budget.
+
+use serde_json::{Map, Value as Json};
+
+use super::excerpt::excerpt;
+use super::fit::{fit, fits};
+use super::mark::Handle;
+use super::text::{head, tail, text_tokens};
+use crate::catalog::estimate_tokens;
+use crate::sandbox::{LogEntry, Value};
+
+/// Of the budget, what the log may have where the value wants all: one part in so many.
+const LOG_SHARE: usize = 4;
+/// The same of the warnings.
+const WARNING_SHARE: usize = 8;
+/// What one warning or entry of the log may have of its own list's room.
+const ENTRY_SHARE: usize = 3;
+/// What a list has beside its entries, a mark included.
+const LIST_OVERHEAD: usize = 12;
+/// The quotes and the comma of an entry.
+const ENTRY_OVERHEAD: usize = 2;
+/// The braces and the names of what is in a report.
+const REPORT_OVERHEAD: usize = 8;
+/// No part is given less than this.
+const LEAST: usize = 16;
+
+/// A run's failure. Its texts are redacted by the caller.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ModelError<'a> {
+    pub code: &'a str,
+    pub message: &'a str,
+    /// Where in the agent's own code, from 1.
+    pub line: Option<u32>,
+    pub column: Option<u32>,
+}
+
+/// What is to be rendered.
+#[derive(Debug, Clone)]
+pub struct ModelReport<'a> {
+    /// The value that the run gave, whole; or why it gave none.
+    pub outcome: Result<&'a Value, ModelError<'a>>,
+    /// The agent's own code, for an excerpt. Empty: none.
+    pub code: &'a str,
+    pub logs: &'a [LogEntry],
+    pub warnings: &'a [String],
+}
+
+/// The report as plain JSON within a budget of tokens.
+///
+/// One object: `value`, or `error` with `code`, `message`, `line`, `column` and `excerpt` as far as they are known; then `logs` and
+/// `warnings` unless they are empty. Entries of the log are texts, with their level before them unless it is `log`; the last ones stay, as
+/// they are the most useful. The value gets what log and warnings do not need, and more than half of the budget in any case. `handle` is
+/// asked only where the value must be cut, as saving it is an effect, and says where the whole of it is.
+///
+/// ```
+/// use hyperlight_mcp::results::{Handle, ModelReport, for_model};
+/// use hyperlight_mcp::sandbox::{LogEntry, Value};
+///
+/// let (value, logs) = (Value::from(7.to_string()), [LogEntry { level: "warn".into(), text: "slow".into() }]);
+/// let report = ModelReport { outcome: Ok(&value), code: "", logs: &logs, warnings: &[] };
+/// let json = for_model(&report, 100, || Handle::None);
+/// assert_eq!(json.to_string(), r#"{"value":"7","logs":["warn: slow"]}"#);
+/// ```
+#[must_use]
+pub fn for_model<'h>(report: &ModelReport<'_>, budget: usize, handle: impl FnOnce() -> Handle<'h>) -> Json {
+    let tokens = |json: &Json| estimate_tokens(&json.to_string());
+    let handle = match report.outcome {
+        Ok(value) => {
+            let whole = stays_whole(report, value, budget).then(|| render(report, budget, Handle::None));
+            if let Some(json) = whole.filter(|json| tokens(json) <= budget) {
+                return json;
+            }
+            handle()
+        }
+        Err(_) => Handle::None,
+    };
+    // What is rendered was estimated by its parts: where the whole is too much after all, with less.
+    let mut within = budget;
+    loop {
+        let json = render(report, within, handle);
+        let tokens = tokens(&json);
+        if tokens <= budget || within < LEAST {
+            return json;
+        }
+        within -= (tokens - budget).max(within / 32 + 1).min(within);
+    }
+}
+
+/// Whether the value stays whole, with the rest of the report as it is rendered beside it.
+fn stays_whole(report: &ModelReport<'_>, value: &Value, budget: usize) -> bool {
+    let rest = rest(report, budget);
+    fits(value, budget.saturating_sub(rest.tokens + REPORT_OVERHEAD))
+}
+
+/// The log and the warnings, rendered.
+struct Rest {
+    logs: Vec<String>,
+    warnings: Vec<String>,
+    tokens: usize,
+}
+
+fn rest(report: &ModelReport<'_>, budget: usize) -> Rest {
+    let warnings = listed(report.warnings.iter().map(String::clone), report.warnings.len(), budget / WARNING_SHARE, false, "warnings");
+    let entry = |entry: &LogEntry| match entry.level.as_str() {
+        "log" => entry.text.clone(),
+        level => format!("{level}: {}", entry.text),
+    };
+    let logs = listed(report.logs.iter().rev().map(entry), report.logs.len(), budget / LOG_SHARE, true, "entries");
+    let tokens = [&logs, &warnings].into_iter().filter(|list| !list.is_empty()).map(|list| list_tokens(list)).sum();
+    Rest { logs, warnings, tokens }
+}
+
+fn render(report: &ModelReport<'_>, budget: usize, handle: Handle<'_>) -> Json {
+    let rest = rest(report, budget);
+    let room = budget.saturating_sub(rest.tokens + REPORT_OVERHEAD);
+    let mut json = Map::new();
+    match &report.outcome {
+        Ok(value) => {
+            let fitted = fit(value, room, handle).map(|fitted| fitted.value);
+            json.insert("value".to_owned(), fitted.unwrap_or_else(|| (*value).clone()).into_json());
+        }
+        Err(error) => {
+            json.insert("error".to_owned(), described(error, report.code, room));
+        }
+    }
+    let mut list = |name: &str, entries: Vec<String>| {
+        if !entries.is_empty() {
+            json.insert(name.to_owned(), Json::from(entries));
+        }
+    };
+    list("logs", rest.logs);
+    list("warnings", rest.warnings);
+    Json::Object(json)
+}
+
+fn described(error: &ModelError<'_>, code: &str, room: usize) -> Json {
+    let mut fields = Map::new();
+    fields.insert("code".to_owned(), error.code.into());
+    let excerpt = error.line.and_then(|line| excerpt(code, line, error.column));
+    let for_message = room.saturating_sub(excerpt.as_deref().map_or(0, |text| text_tokens(text, room)).min(room / 2) + 3 * REPORT_OVERHEAD);
+    fields.insert("message".to_owned(), shortened(error.message, for_message.max(LEAST)).into());
+    for (name, number) in [("line", error.line), ("column", error.column)] {
+        if let Some(number) = number {
+            fields.insert(name.to_owned(), number.into());
+        }
+    }
+    // Half an excerpt is none.
+    if let Some(excerpt) = excerpt.filter(|text| text_tokens(text, room) <= room / 2) {
+        fields.insert("excerpt".to_owned(), excerpt.into());
+    }
+    Json::Object(fields)
+}
+
+/// As many entries as there is room for, in their order, the first of those that come; `last`: they come from the end.
+fn listed(entries: impl Iterator<Item = String>, count: usize, tokens: usize, last: bool, what: &str) -> Vec<String> {
+    let room = tokens.saturating_sub(LIST_OVERHEAD);
+    let (mut left, most) = (room, (room / ENTRY_SHARE).max(LEAST));
+    let mut shown: Vec<String> = Vec::new();
+    for entry in entries {
+        let entry = shortened(&entry, most);
+        let Some(rest) = left.checked_sub(text_tokens(&entry, room) + ENTRY_OVERHEAD) else { break };
+        left = rest;
+        shown.push(entry);
+    }
+    let mark = (shown.len() < count).then(|| {
+        let side = if last { "earlier" } else { "more" };
+        format!("… {} {side} {what} left out", count - shown.len())
+    });
+    shown.extend(mark);
+    if last {
+        shown.reverse();
+    }
+    shown
+}
+
+fn list_tokens(entries: &[String]) -> usize {
+    entries.iter().map(|entry| text_tokens(entry, usize::MAX) + ENTRY_OVERHEAD).sum::<usize>() + ENTRY_OVERHEAD + 2
+}
+
+/// The beginning and the end of a text within so many tokens.
+fn shortened(text: &str, tokens: usize) -> String {
+    if text_tokens(text, tokens) <= tokens {
+        return text.to_owned();
+    }
+    let room = tokens.saturating_sub(4);
+    let head = head(text, room - room / 2);
+    format!("{head} … {}", tail(&text[head.len()..], room / 2))
+}

@@ -1,0 +1,34 @@
+//! Who gets how much where not all can have what they want.
+
+/// Hands out `tokens` to parts that would cost so much each: what is small stays whole, the others share alike, and what one does not use
+/// goes to the others. `take` is told a part and what it may use, and says what it used.
+pub(super) fn share(mut tokens: usize, costs: &[usize], mut take: impl FnMut(usize, usize) -> usize) {
+    let mut order: Vec<usize> = (0..costs.len()).collect();
+    order.sort_by_key(|index| (costs[*index], *index));
+    for (served, index) in order.into_iter().enumerate() {
+        let used = take(index, tokens / (costs.len() - served));
+        tokens = tokens.saturating_sub(used);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shares(tokens: usize, costs: &[usize]) -> Vec<usize> {
+        let mut given = vec![0; costs.len()];
+        share(tokens, costs, |index, allowed| {
+            given[index] = allowed.min(costs[index]);
+            given[index]
+        });
+        given
+    }
+
+    #[test]
+    fn the_small_stay_whole_and_the_large_share_alike() {
+        assert_eq!(shares(100, &[1000, 10, 500, 4]), [43, 10, 43, 4]);
+        assert_eq!(shares(100, &[10, 20]), [10, 20]);
+        assert_eq!(shares(0, &[1, 2]), [0, 0]);
+        assert_eq!(shares(5, &[]), [0; 0]);
+    }
+}
