@@ -114,7 +114,9 @@ describe('hints', () => {
       'prompts',
       'read',
       'resources',
+      'saved',
       'search',
+      'sleep',
       'tools',
     ])
     const sandbox = await withModule(t, { functions: { wait: { description: 'Waits.', signature: '(ms: number) => void' } } })

@@ -42,3 +42,12 @@ test('bytes that were made from base64 leave the sandbox as bytes', async () => 
   assert.deepEqual([...value[1]], [0xc3, 0x9f])
   assert.equal(value[2].length, 4)
 })
+
+test('the example of docs/GLOBALS.md runs', async () => {
+  const [, code] = /```js\n([\s\S]*?)```/.exec(readFileSync(join(root, 'docs/GLOBALS.md'), 'utf8'))
+  const { value } = await (await gateway.sandbox()).run(code, { input: { base: 'https://example.org' } })
+  assert.equal(value.url, 'https://example.org/search?q=%C3%A4+%26+b')
+  assert.equal(Buffer.from(value.base64, 'base64').toString(), value.url)
+  assert.match(value.id, /^[\da-f]{8}-/)
+  assert.equal(value.day, '1/1/1970')
+})

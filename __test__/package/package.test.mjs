@@ -57,6 +57,7 @@ describe('the published packages', () => {
       'adapters.js',
       'adapters.mjs',
       'bin',
+      'guest',
       'index.d.ts',
       'index.js',
       'index.mjs',

@@ -54,7 +54,7 @@ pub fn request(code: &str) -> RunRequest {
         input: Wire::null(),
         modules: vec![GuestModule { name: "mcp".into(), functions: functions.into() }],
         host: Arc::new(Echo),
-        timeout: Duration::from_secs(60) * scale(),
+        timeout: Duration::from_mins(1) * scale(),
         stop: Stop::new(),
         on_log: None,
     }

@@ -83,11 +83,11 @@ fn names_of_hosts_become_ascii_as_the_standard_says() {
     hold(HOSTS, include_str!("../web-platform/toascii.json"), 43, include_str!("../web-platform/expected-failures/hosts.txt"));
 }
 
-const FORMS: &str = r#"
+const FORMS: &str = r"
     export function handler(all) {
         const failed = all.filter(({ input, output }) => JSON.stringify([...new URLSearchParams(input)]) !== JSON.stringify(output));
         return { cases: all.length, failed: failed.map(({ input }) => input) };
-    }"#;
+    }";
 
 #[test]
 fn search_parameters_are_read_as_the_standard_says() {
