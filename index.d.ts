@@ -39,6 +39,10 @@ export interface Limits {
   maxCodeBytes: number
   /** A run's log, all entries together; beyond it the log is cut and marked. Default 256 KiB. */
   maxLogBytes: number
+  /** The values that a sandbox keeps for its later runs (`maxResultTokens`), all together; the oldest go first. Default 16 MiB. */
+  maxSavedBytes: number
+  /** How long it keeps them. Default 3,600,000. */
+  maxSavedAgeMs: number
   /** The guest's heap. Default 64 MiB, at least 8 MiB. */
   guestHeapBytes: number
   /** A description that a model may read, in characters. Default 2,000. */
@@ -307,6 +311,8 @@ export interface GatewayOptions extends Callbacks {
    * Arguments reach the server as they were given in any case: defaults are not filled in.
    */
   argumentChecks?: ArgumentChecks
+  /** What the value of a run may cost a model, in tokens, where sandbox and run do not say. Default: values come whole. See `RunOptions`. */
+  maxResultTokens?: number
   /** Whether `onEvent` is told of each connection and call as well. Default false. */
   trace?: boolean
 }
@@ -332,6 +338,8 @@ export interface ReloadReport {
 export interface SandboxOptions extends Callbacks {
   /** Default `return`. */
   toolErrors?: ToolErrors
+  /** What the value of a run may cost a model, in tokens, where the run does not say. Default: the gateway's. See `RunOptions`. */
+  maxResultTokens?: number
 }
 
 /** What `Sandbox.run` takes. */
@@ -344,6 +352,12 @@ export interface RunOptions extends Callbacks {
   signal?: AbortSignal
   /** Default: the sandbox's. */
   toolErrors?: ToolErrors
+  /**
+   * What the value may cost a model, in tokens, estimated; at least 100. A larger value is cut by its structure: it stays JSON of the same
+   * type, marks in it and `omitted` say what was left out, and later runs of this sandbox read the whole by `saved(savedAs)` of `host:mcp`.
+   * Default: the sandbox's, else the gateway's, else the value comes whole.
+   */
+  maxResultTokens?: number
 }
 
 /** What `Gateway.callTool` takes. */
@@ -368,6 +382,24 @@ export interface RunResult {
   /** What is worth knowing: text that was cut, for example. */
   warnings: string[]
   stats: RunStats
+  /** What was cut out of `value` to fit `maxResultTokens`, in its order, the first thousand places at most. Missing where nothing was. */
+  omitted?: Omission[]
+  /** The handle by which later runs of the same sandbox read the whole value. Missing where nothing was cut, or it was too large to be kept. */
+  savedAs?: string
+}
+
+/** What was left out at one place of a value. */
+export interface Omission {
+  /** A JSON Pointer to what was cut, in the whole value; `''` is the value itself. */
+  path: string
+  /**
+   * `text`: the middle or the end of a string. `items`: the last items of an array. `keys`: fields of an object. `bytes`: a `Uint8Array`, for which
+   * a string stands. `depth`: all items or fields of an array or object within the value.
+   */
+  kind: 'text' | 'items' | 'keys' | 'bytes' | 'depth'
+  /** How much is still there, and how much there was: `length` of strings and bytes, numbers of items or keys. */
+  kept: number
+  of: number
 }
 
 /** What a run took. Times in milliseconds, sizes in bytes. */

@@ -114,6 +114,7 @@ describe('hints', () => {
       'prompts',
       'read',
       'resources',
+      'saved',
       'search',
       'tools',
     ])
