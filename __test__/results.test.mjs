@@ -7,9 +7,11 @@ const gateway = await openGateway(wholeFile)
 const sandbox = await gateway.sandbox()
 const ROWS = 'Array.from({ length: 2000 }, (_, id) => ({ id, name: "row " + id, tags: ["a", "b"] }))'
 const rows = Array.from({ length: 2000 }, (_, id) => ({ id, name: `row ${id}`, tags: ['a', 'b'] }))
-/** A later run that reads what was saved. */
-const readBack = (id, rest = '', box = sandbox) =>
-  box.run(`import { saved } from "host:mcp"; export const handler = (id) => saved(id${rest})`, { input: id })
+/** What a later run makes of what was saved. */
+async function readBack(id, { pointer, rest = '', box = sandbox } = {}) {
+  const code = `import { saved } from "host:mcp"; export const handler = (args) => saved(...args)${rest}`
+  return (await box.run(code, { input: pointer === undefined ? [id] : [id, pointer], maxResultTokens: 10_000_000 })).value
+}
 /** What `saved` throws in the guest. */
 async function refusal(args, box = sandbox) {
   const code = `import { saved } from "host:mcp"; export const handler = (args) => { try { return { value: saved(...args) } } catch (error) { return { code: error.code, message: error.message } } }`
@@ -33,9 +35,9 @@ describe('a value', () => {
     assert.deepEqual(value, rows.slice(0, value.length))
     assert.equal(mark, `… ${2000 - value.length} of 2000 items left out; saved("${savedAs}") of host:mcp has all of it`)
     assert.deepEqual(omitted, [{ path: '', kind: 'items', kept: value.length, of: 2000 }])
-    assert.deepEqual((await readBack(savedAs)).value, rows)
-    assert.deepEqual((await readBack(savedAs, ', "/1999/tags/1"')).value, 'b')
-    assert.equal((await readBack(savedAs, '.filter((row) => row.id % 2).length')).value, 1000)
+    assert.deepEqual(await readBack(savedAs), rows)
+    assert.equal(await readBack(savedAs, { pointer: '/1999/tags/1' }), 'b')
+    assert.equal(await readBack(savedAs, { rest: '.filter((row) => row.id % 2).length' }), 1000)
   })
 
   test('keeps its type, its small parts, and says what each kind has lost', async () => {
@@ -55,8 +57,7 @@ describe('a value', () => {
         ['/index', 'keys', 3000],
       ],
     )
-    const photo = (await readBack(savedAs, ', "/photo"')).value
-    assert.deepEqual(photo, new Uint8Array(9000).fill(7))
+    assert.deepEqual(await readBack(savedAs, { pointer: '/photo' }), new Uint8Array(9000).fill(7))
     const text = await sandbox.run('export const handler = () => "word ".repeat(9000)', { maxResultTokens: 100 })
     assert.equal(typeof text.value, 'string')
     assert.ok(text.value.includes(`saved("${text.savedAs}")`))
@@ -114,22 +115,22 @@ describe('what was saved', () => {
       ids.add((await sandbox.run(`export const handler = () => "${n} ".repeat(900)`, { maxResultTokens: 100 })).savedAs)
     assert.equal(ids.size, 20)
     let n = 0
-    for (const id of ids) assert.equal((await readBack(id)).value, `${n++} `.repeat(900))
+    for (const id of ids) assert.equal(await readBack(id), `${n++} `.repeat(900))
   })
 
   test('gives way to newer values at maxSavedBytes, and what is larger is not saved', async (t) => {
     const box = await (await openGateway(t, {}, { limits: { maxSavedBytes: 25_000 }, maxResultTokens: 100 })).sandbox()
     const save = (length) => box.run(`export const handler = () => "a b ".repeat(${length / 4})`)
     const [first, second] = [await save(10_000), await save(10_000)]
-    assert.equal((await readBack(first.savedAs, '.length', box)).value, 10_000)
+    assert.equal(await readBack(first.savedAs, { rest: '.length', box }), 10_000)
     const third = await save(10_000)
     assert.equal((await refusal([first.savedAs], box)).code, 'ERR_NOT_SAVED')
-    for (const { savedAs } of [second, third]) assert.equal((await readBack(savedAs, '.length', box)).value, 10_000)
+    for (const { savedAs } of [second, third]) assert.equal(await readBack(savedAs, { rest: '.length', box }), 10_000)
     const large = await save(40_000)
     assert.deepEqual([large.savedAs, large.omitted[0].of], [undefined, 40_000])
     assert.match(large.value, /left out; it was too large to be saved: return less\]/)
     assert.match(large.warnings.join(), /not saved: it has 400\d\d bytes; limits\.maxSavedBytes is 25000/)
-    assert.equal((await readBack(third.savedAs, '.length', box)).value, 10_000)
+    assert.equal(await readBack(third.savedAs, { rest: '.length', box }), 10_000)
   })
 
   test('is gone at maxSavedAgeMs', async (t) => {
@@ -147,23 +148,25 @@ describe('what was saved', () => {
     assert.equal(code, 'ERR_RESPONSE_TOO_LARGE')
     assert.match(message, /ask for a part of it: saved\(id, "\/json\/pointer"\)/)
     assert.equal((await refusal([savedAs, '/large'], box)).code, 'ERR_RESPONSE_TOO_LARGE')
-    assert.equal((await readBack(savedAs, ', "/small"', box)).value, 'word '.repeat(900))
+    assert.equal(await readBack(savedAs, { pointer: '/small', box }), 'word '.repeat(900))
   })
 
   test('of the largest value that a run may return comes back whole', async () => {
     const code = 'export const handler = () => [new Uint8Array(2 << 20).fill(5), "x".repeat((2 << 20) - 64)]'
     const { savedAs } = await sandbox.run(code, { maxResultTokens: 100 })
-    const { value } = await readBack(savedAs)
+    const value = await readBack(savedAs)
     assert.ok(Buffer.alloc(2 << 20, 5).equals(value[0]))
     assert.equal(value[1].length, (2 << 20) - 64)
   })
 })
 
 test('agents are told of saved: its type compiles, and check knows it', async (t) => {
-  const declarations = gateway.declarations()
+  const declarations = await gateway.declarations()
   const use = `import { saved } from "host:mcp"; export const n: number = saved("x", "/a").length; saved("x")`
   assert.equal(compiled(t, { 'host.d.ts': declarations, 'use.ts': use }), '')
   assert.match(compiled(t, { 'host.d.ts': declarations, 'use.ts': 'import { saved } from "host:mcp"; saved(1)' }), /TS2345/)
+  const { problems } = await gateway.check('import { save } from "host:mcp"; export const handler = () => save("x")')
+  assert.match(problems[0].message, /did you mean saved\?/)
 })
 
 describe('the log', () => {
@@ -182,10 +185,10 @@ describe('the log', () => {
       levels,
     )
     assert.deepEqual(logs[2], { level: 'info', text: 'info 1' })
-    const order = events.filter(({ type }) => type === 'log' || type === 'progress').map(({ text, progress }) => text ?? progress)
+    const told = events.filter(({ type }) => type === 'log' || type === 'progress')
+    const order = told.map(({ text, progress }) => text ?? progress)
     assert.deepEqual(order, ['top', 'log 1', 'info 1', 'warn 1', 'error 1', 'debug 1', 1, 2, 3, 'between', 1, 2, 'end'])
-    const [{ runId }] = events
-    assert.ok(events.every((event) => event.runId === runId))
+    assert.ok(told.every(({ runId }) => runId === told[0].runId))
   })
 
   test('streams while the run goes on', async (t) => {

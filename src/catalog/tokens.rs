@@ -16,36 +16,45 @@
 /// ```
 #[must_use]
 pub fn estimate_tokens(text: &str) -> usize {
-    let mut tokens = 0;
-    let mut rest = text;
-    while let Some(first) = rest.chars().next() {
+    let bytes = text.as_bytes();
+    let (mut tokens, mut start) = (0, 0);
+    while let Some(&first) = bytes.get(start) {
         let class = Class::of(first);
-        let end = rest.find(|character| Class::of(character) != class).unwrap_or(rest.len());
-        let (run, after) = rest.split_at(end);
+        let length = bytes[start..].iter().take_while(|byte| Class::of(**byte) == class).count();
+        let run = &bytes[start..start + length];
+        start += length;
         tokens += match class {
             Class::Letters => words(run),
-            Class::Digits => run.len().div_ceil(3),
+            Class::Digits => length.div_ceil(3),
             // One blank belongs to the word after it; a line break with what is before and after it is one token.
-            Class::Blanks if run == " " => usize::from(after.is_empty()),
+            Class::Blanks if run == b" " => usize::from(start == bytes.len()),
             Class::Blanks => blanks(run),
-            Class::Marks if run.len() <= 3 => run.len().div_ceil(2),
-            Class::Marks => (run.len() * 7).div_ceil(10),
-            Class::Beyond => run.chars().map(|character| [1, 1, 2, 4][character.len_utf8() - 1]).sum::<usize>(),
+            Class::Marks if length <= 3 => length.div_ceil(2),
+            Class::Marks => (length * 7).div_ceil(10),
+            Class::Beyond => run.iter().map(|byte| beyond(*byte)).sum(),
         };
-        rest = after;
     }
     tokens
 }
 
+/// What a character costs that is none of ASCII's visible ones, by the first of its bytes.
+fn beyond(byte: u8) -> usize {
+    match byte {
+        0x80..=0xbf => 0,
+        0xe0..=0xef => 2,
+        0xf0.. => 4,
+        _ => 1,
+    }
+}
+
 /// Blanks of one kind that stand together cost little, and changes between kinds a token for each two.
-fn blanks(run: &str) -> usize {
-    let kinds = 1 + run.as_bytes().windows(2).filter(|pair| pair[0] != pair[1]).count();
+fn blanks(run: &[u8]) -> usize {
+    let kinds = 1 + run.windows(2).filter(|pair| pair[0] != pair[1]).count();
     kinds.div_ceil(2).max(run.len().div_ceil(16))
 }
 
 /// The tokens of letters without anything between them: `getURLOf` is get, URL, Of.
-fn words(run: &str) -> usize {
-    let letters = run.as_bytes();
+fn words(letters: &[u8]) -> usize {
     let begins = |index: usize| {
         let upper = letters[index].is_ascii_uppercase();
         let after_lower = letters[index - 1].is_ascii_lowercase();
@@ -79,12 +88,13 @@ enum Class {
 }
 
 impl Class {
-    fn of(character: char) -> Self {
-        match character {
-            'a'..='z' | 'A'..='Z' => Self::Letters,
-            '0'..='9' => Self::Digits,
-            ' ' | '\t' | '\n' | '\r' => Self::Blanks,
-            '\u{21}'..='\u{7e}' => Self::Marks,
+    /// Of a byte: all bytes of a character beyond ASCII are alike.
+    fn of(byte: u8) -> Self {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' => Self::Letters,
+            b'0'..=b'9' => Self::Digits,
+            b' ' | b'\t' | b'\n' | b'\r' => Self::Blanks,
+            0x21..=0x7e => Self::Marks,
             _ => Self::Beyond,
         }
     }
@@ -103,6 +113,7 @@ mod tests {
             ("12345", 2),
             ("extraordinary", 3),
             ("日本", 4),
+            ("ß😀\u{1}", 6),
             ("strengths", 2),
             ("html", 1),
             ("xkqzvwbnmpfgtrds", 10),

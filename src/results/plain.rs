@@ -1,8 +1,10 @@
 //! A value as a model reads it: JSON, with bytes as base64 text.
 
+use std::fmt::Write as _;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use serde_json::Value as Json;
+use serde_json::{Number, Value as Json};
 
 use super::MAX_DEPTH;
 use crate::catalog::estimate_tokens;
@@ -46,7 +48,7 @@ impl Writer {
             Value::Null => self.push("null"),
             Value::Bool(true) => self.push("true"),
             Value::Bool(false) => self.push("false"),
-            Value::Number(number) => self.push(&number.to_string()),
+            Value::Number(number) => self.number(number),
             Value::Text(text) => self.string(text),
             Value::Bytes(bytes) => {
                 self.room(base64_length(bytes.len()))?;
@@ -82,6 +84,13 @@ impl Writer {
             return self.push("\"");
         }
         self.push(&quoted(text))
+    }
+
+    fn number(&mut self, number: &Number) -> Option<()> {
+        self.room(1)?;
+        // Into the text itself: there may be a million of them. Writing to a String cannot fail.
+        let _ = write!(self.text, "{number}");
+        Some(())
     }
 
     fn push(&mut self, text: &str) -> Option<()> {
