@@ -89,7 +89,7 @@ describe('run_javascript', () => {
       code: 'import { get_forcast } from "host:mcp-fixture"\nexport const handler = () => get_forcast({})',
     })
     assert.equal(error.code, 'ERR_CODE_SYNTAX')
-    assert.match(error.message, /did you mean "get_forecast"/)
+    assert.match(error.message, /did you mean get_forecast/)
     assert.equal(error.line, 1)
     assert.match(error.excerpt, /1 \| import \{ get_forcast \}.*\n.*\^/)
     assert.match(error.hint, /nothing was run/)
@@ -97,7 +97,7 @@ describe('run_javascript', () => {
   })
 
   test('says where code threw', async () => {
-    const { error, logs } = await run('export function handler() {\n  console.log("before")\n  return undefined.x\n}')
+    const { error, logs } = await run('export function handler() {\n  console.log("before");\n  throw new Error("no");\n}')
     assert.equal(error.code, 'ERR_GUEST_THREW')
     assert.equal(error.line, 3)
     assert.match(JSON.stringify(logs), /before/)
@@ -226,7 +226,7 @@ describe('manage_mcp', () => {
     assert.equal(tools.stage, 'manifest')
     assert.ok(tools.request.tools > 5)
     assert.doesNotMatch(JSON.stringify(tools), /echo/, 'nothing that the server says, before a person has approved it')
-    assert.equal(opened.servers()[0].state, 'command-approved')
+    assert.equal(opened.servers()[0].approved, false)
     await opened.approve('fixture', proposals()[1].digest)
     assert.match((await manage.execute({ action: 'propose', server: 'fixture' })).note, /approved already/)
   })
@@ -334,8 +334,6 @@ describe('an abort', () => {
     const opened = await openApproved(t, { fixture: fixture() })
     const all = Object.values(toolsOf(opened))
     await opened.close()
-    for (const tool of all) assert.equal((await tool.execute({})).error !== undefined, true, tool.name)
-    const { error } = await all[0].execute({ code: 'export const handler = () => 1' })
-    assert.equal(error.code, 'ERR_CLOSED')
+    for (const tool of all) assert.equal((await tool.execute({ code: 'x' })).error.code, 'ERR_CLOSED', tool.name)
   })
 })

@@ -33,7 +33,7 @@ describe('the manifest of a plugin', () => {
   })
 
   test('has another digest when any of it is another, and the same otherwise', async (t) => {
-    const servers = { one: fixture('--tools', 'echo'), two: fixture('--tools', 'echo') }
+    const servers = { one: fixture('--tools', 'echo,write_note'), two: fixture('--tools', 'echo') }
     const digest = async (approved, servers, options, tools) => {
       const gateway = await openGateway(t, servers, options)
       for (const name of approved) await gateway.approve(name)
@@ -43,8 +43,8 @@ describe('the manifest of a plugin', () => {
     assert.equal(await digest(['one'], servers), first)
     const others = [
       await digest(['one', 'two'], servers),
-      await digest(['one'], { ...servers, one: fixture('--tools', 'echo,write_note') }),
-      await digest(['one'], { ...servers, one: gated('--tools', 'echo') }),
+      await digest(['one'], { ...servers, one: fixture('--tools', 'echo') }),
+      await digest(['one'], { ...servers, one: gated('--tools', 'echo,write_note') }),
       await digest(['one'], servers, { limits: { runTimeoutMs: 5 } }),
       await digest(['one'], servers, {}, { include: ['run_javascript'] }),
       await digest(['one'], servers, {}, { maxResultTokens: 500 }),
