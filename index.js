@@ -29,6 +29,7 @@ function load() {
   }
 }
 
-const { Gateway, Sandbox } = load()
+const { Gateway, Sandbox, commandLine } = load()
 module.exports.Gateway = Gateway
 module.exports.Sandbox = Sandbox
+module.exports.commandLine = commandLine

@@ -1,7 +1,7 @@
 // What a server is given in confidence comes out nowhere: secrets are planted in every way that a config has, leaked in every way
 // that a server, a guest and the agent's own code have, and looked for in everything that comes out, in every usual form.
 import assert from 'node:assert/strict'
-import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import { homedir } from 'node:os'
 import { join } from 'node:path'
 import { describe, test } from 'node:test'
@@ -110,7 +110,7 @@ async function setUp(t, servers, options) {
     assertClean('process warnings', warnings)
     assertClean('servers()', gateway.servers())
     assertClean('the gateway', gateway)
-    for (const name of readdirSync(stateDir)) {
+    for (const name of readdirSync(stateDir, { recursive: true }).filter((name) => statSync(join(stateDir, name)).isFile())) {
       const content = readFileSync(join(stateDir, name))
       for (const encoding of ['utf8', 'latin1', 'hex']) assertClean(`${name} as ${encoding}`, content.toString(encoding))
     }

@@ -83,14 +83,14 @@ export async function evaluate(sandbox, expression, options) {
 }
 
 /** What `tsc --strict` says of these files: nothing, where they compile. */
-export function compiled(t, files) {
+export function compiled(t, files, lib = ['es2022']) {
   const path = folder(t)
   for (const [name, text] of Object.entries(files)) writeFileSync(join(path, name), text)
   const options = {
     strict: true,
     noEmit: true,
     target: 'es2022',
-    lib: ['es2022'],
+    lib,
     types: [],
     module: 'esnext',
     moduleResolution: 'bundler',

@@ -16,12 +16,15 @@
 //! - [`results`]: what a run returns to a model, within a budget
 //! - [`gateway`]: the one object an agent holds
 //! - [`agent`]: what an agent gives to its model
+//! - [`command`]: what a person types in an agent; [`cli`]: the program `hyperlight-mcp`
 //! - `node`: the classes for Node; the only room that knows napi
 
 pub mod agent;
 pub mod bridge;
 pub mod catalog;
+pub mod cli;
 pub mod client;
+pub mod command;
 pub mod config;
 pub mod error;
 pub mod gateway;

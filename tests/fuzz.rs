@@ -27,6 +27,16 @@ fn any_config_is_read_or_refused() {
 }
 
 #[test]
+fn the_config_of_any_program_is_read_or_refused() {
+    replay("import");
+}
+
+#[test]
+fn what_completes_a_line_begins_like_it() {
+    replay("command");
+}
+
+#[test]
 fn a_template_loses_nothing() {
     replay("substitution");
 }

@@ -56,6 +56,7 @@ describe('the published packages', () => {
       'adapters.d.ts',
       'adapters.js',
       'adapters.mjs',
+      'bin',
       'index.d.ts',
       'index.js',
       'index.mjs',
@@ -93,6 +94,12 @@ describe('the published packages', () => {
     const code = `import { createRequire } from 'node:module'; import * as esm from 'hyperlight-mcp'
       const cjs = createRequire(import.meta.url)('hyperlight-mcp'); console.log(cjs.Gateway === esm.Gateway && cjs.Sandbox === esm.Sandbox)`
     assert.equal(node('--input-type=module', '--eval', code).stdout.trim(), 'true')
+  })
+
+  it('have the program hyperlight-mcp', () => {
+    const { status, stdout, stderr } = node('node_modules/.bin/hyperlight-mcp', '--version')
+    assert.equal(status, 0, stderr)
+    assert.equal(stdout, `hyperlight-mcp ${version}\n`)
   })
 
   it('refuse a platform without a prebuilt addon in one sentence that names those there are', () => {

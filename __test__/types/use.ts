@@ -14,6 +14,7 @@ import {
   type Finding,
   type GatewayEvent,
   type ManifestRequest,
+  type Omission,
   type Plugin,
   type PluginManifest,
   type PluginRegistration,
@@ -189,6 +190,10 @@ export async function use(): Promise<void> {
   sandbox.hostModule('clock', { now: () => Date.now(), later: async (bytes: Uint8Array) => bytes })
   const run: RunResult = await sandbox.run('', { input: { states }, timeoutMs: 5, signal: AbortSignal.timeout(5), onApproval: () => 'once' })
   const result: ToolResult = await gateway.callTool('files', 'read', { path: '.' }, { timeoutMs: 5, onApproval: async ({ reason }) => (reason ? 'session' : 'deny') })
+  const cut: RunResult = await sandbox.run('', { maxResultTokens: 500 })
+  const omitted: Omission[] = cut.omitted ?? []
+  console.log(cut.savedAs?.length, omitted.map(({ path, kind, kept, of }) => `${path} ${kind === 'text'} ${kept / of}`).join())
+  await gateway.sandbox({ maxResultTokens: 500 })
   console.log(run.stats.durationMs, run.logs[0]?.level, result.isError)
   await offered(gateway)
   await given(gateway, sandbox)

@@ -44,7 +44,7 @@ pub use oauth::{
     Authorization, AuthorizationPrompt, Authorize, Grant, OAuth, OAuthContext, OAuthSettings, OnSecret, SigningAlgorithm, TokenStore,
 };
 pub use offers::{Completed, OfferRequest};
-pub use open::{ConnectClock, Launch, Redact, Target};
+pub use open::{ConnectClock, Heard, Launch, Redact, Target};
 pub use pool::{Connections, Lease, LeaseOrigin, Wanted};
 pub use tap::Notice;
 pub use tools::ToolRequest;

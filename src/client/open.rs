@@ -44,6 +44,8 @@ pub struct Launch {
     pub target: Target,
     /// What the server says on its standard error passes through this before it is kept or logged.
     pub redact: Redact,
+    /// Told each line of it, redacted.
+    pub heard: Heard,
     /// Runs from here on; stands while a person is asked.
     pub clock: ConnectClock,
     /// The protocol version that the config fixes.
@@ -65,6 +67,9 @@ pub enum Target {
 
 /// Takes away what must not leave the crate.
 pub type Redact = Arc<dyn Fn(&str) -> String + Send + Sync>;
+
+/// Told what a server says beside the protocol.
+pub type Heard = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// The time that a connection may take.
 #[derive(Clone)]
@@ -203,8 +208,8 @@ impl Opening<'_> {
 
     async fn attempt_process(&self, command: &ResolvedCommand, plan: &Plan) -> std::result::Result<Begun, Failed> {
         let unrelated = |error| Failed::new(error, Refusal::Unrelated);
-        let Launch { server, redact, clock, .. } = self.launch;
-        let (process, pipes) = ServerProcess::start(server, command, redact, self.watchdog).await.map_err(unrelated)?;
+        let Launch { server, redact, heard, clock, .. } = self.launch;
+        let (process, pipes) = ServerProcess::start(server, command, (redact, heard), self.watchdog).await.map_err(unrelated)?;
         let patience = plan.probes().then_some(DISCOVER_PATIENCE);
         let transport = StdioTransport::new(pipes.stdout, pipes.stdin, MAX_WIRE_MESSAGE_BYTES, self.tap(), patience);
         let outcome = tokio::select! {

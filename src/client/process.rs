@@ -17,7 +17,7 @@ use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::open::Redact;
+use super::open::{Heard, Redact};
 use super::watchdog::Watchdog;
 use crate::config::ResolvedCommand;
 use crate::error::{Error, Result};
@@ -79,7 +79,12 @@ pub(super) enum OutputRead {
 type StderrTail = Arc<Mutex<VecDeque<String>>>;
 
 impl ServerProcess {
-    pub(super) async fn start(server: &str, command: &ResolvedCommand, redact: &Redact, watchdog: &Arc<Watchdog>) -> Result<(Self, Pipes)> {
+    pub(super) async fn start(
+        server: &str,
+        command: &ResolvedCommand,
+        (redact, heard): (&Redact, &Heard),
+        watchdog: &Arc<Watchdog>,
+    ) -> Result<(Self, Pipes)> {
         // Ready before there is anything to guard: no server is ever alive without its watchdog knowing.
         watchdog.ready().await?;
         let mut child = spawn(server, command)?;
@@ -94,7 +99,7 @@ impl ServerProcess {
         let pipes = Pipes { stdin, stdout: Output { pipe: stdout, _read: output_read.clone().drop_guard() } };
         let tail = StderrTail::default();
         let (reading, drained) = watch::channel(());
-        tokio::spawn(keep_tail(stderr, Arc::clone(&tail), server.to_owned(), Arc::clone(redact), reading));
+        tokio::spawn(keep_tail(stderr, Arc::clone(&tail), server.to_owned(), (Arc::clone(redact), Arc::clone(heard)), reading));
         let (sender, exit) = watch::channel(None);
         reap(child, pid, sender)?;
         let process = Self { group: pid, exit, stderr: tail, drained, output, output_read, watchdog: Arc::clone(watchdog) };
@@ -227,7 +232,7 @@ fn describe(status: ExitStatus) -> String {
     }
 }
 
-async fn keep_tail(stderr: ChildStderr, tail: StderrTail, server: String, redact: Redact, _reading: watch::Sender<()>) {
+async fn keep_tail(stderr: ChildStderr, tail: StderrTail, server: String, (redact, heard): (Redact, Heard), _reading: watch::Sender<()>) {
     let mut reader = BufReader::new(stderr);
     let mut in_line = false;
     loop {
@@ -246,6 +251,7 @@ async fn keep_tail(stderr: ChildStderr, tail: StderrTail, server: String, redact
         }
         let text = text[..text.floor_char_boundary(STDERR_LINE_BYTES)].to_owned();
         tracing::debug!(server, text, "stderr");
+        heard(&text);
         let mut tail = tail.lock().unwrap_or_else(PoisonError::into_inner);
         if tail.len() == STDERR_LINES {
             tail.pop_front();

@@ -24,7 +24,8 @@ impl Core {
         let started = Instant::now();
         let (server, tool) = (call.server.clone(), call.tool.clone());
         // Large arguments are not written out again where nobody is told their size.
-        let argument_bytes = if self.events.traces() { serde_json::to_vec(&call.arguments).map_or(0, |json| json.len()) } else { 0 };
+        let traced = self.events.traces();
+        let argument_bytes = if traced { serde_json::to_vec(&call.arguments).map_or(0, |json| json.len()) } else { 0 };
         let ended = self.registry.ended(&server);
         let outcome = tokio::select! {
             biased;
@@ -37,12 +38,12 @@ impl Core {
         let outcome = outcome.map_err(|error| self.redacted(error));
         let error = outcome.as_ref().err().map(Error::code);
         tracing::debug!(server, tool, error, "call");
-        self.events.trace(|| Event::Call {
+        self.events.trace(&Event::Call {
             server,
             tool,
             duration_ms: started.elapsed().as_secs_f64() * 1000.0,
             argument_bytes,
-            result_bytes: outcome.as_ref().ok().map(|result| serde_json::to_vec(result).map_or(0, |json| json.len())),
+            result_bytes: outcome.as_ref().ok().filter(|_| traced).map(|result| serde_json::to_vec(result).map_or(0, |json| json.len())),
             error,
         });
         outcome

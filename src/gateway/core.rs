@@ -12,6 +12,7 @@ use super::callbacks::{CallScope, CallbackChain};
 use super::checks::CheckDefaults;
 use super::errands::Watched;
 use super::events::{Event, Events};
+use super::journal::Note;
 use super::launch::search_path;
 use super::learnt::LearntServers;
 use super::options::ConfigSource;
@@ -103,6 +104,9 @@ impl Core {
         // A refusal or a full house says nothing about the server.
         if !matches!(outcome, Err(Error::Closed { .. } | Error::PluginOff | Error::NotApproved { .. } | Error::TooManyConnections { .. })) {
             self.registry.record(&server.name, &outcome);
+            if let Err(error) = &outcome {
+                self.events.journal.note(&server.name, Note::Failed(error.clone()));
+            }
         }
         let connection = outcome?;
         if connection.origin() != LeaseOrigin::Shared {
@@ -119,7 +123,7 @@ impl Core {
     /// A connection was made: what is to be remembered of it, and who should know.
     fn connected(&self, server: &ServerDefinition, connection: &Lease, scope: &CallScope) {
         let connect_ms = connection.connect_time().as_secs_f64() * 1000.0;
-        self.events.trace(|| Event::Connected { server: server.name.clone(), connect_ms });
+        self.events.trace(&Event::Connected { server: server.name.clone(), connect_ms });
         self.learnt.note(&server.name, &self.subject(server).digest, |learnt| learnt.era = Some(connection.era()));
         let why = match connection.origin() {
             LeaseOrigin::Shared | LeaseOrigin::First | LeaseOrigin::After(Closed::Ended) => return,

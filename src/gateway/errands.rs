@@ -129,12 +129,13 @@ impl Core {
         }
         let outcome = outcome.map_err(|error| self.redacted(error));
         let size = |json: &Json| serde_json::to_vec(json).map_or(0, |json| json.len());
-        self.events.trace(|| Event::Call {
+        let traced = self.events.traces();
+        self.events.trace(&Event::Call {
             server: name.to_owned(),
             tool: errand.method().to_owned(),
             duration_ms: started.elapsed().as_secs_f64() * 1000.0,
-            argument_bytes: size(&Json::Object(errand.shown())),
-            result_bytes: if let Ok(Done::Answer(result)) = &outcome { Some(size(result)) } else { None },
+            argument_bytes: if traced { size(&Json::Object(errand.shown())) } else { 0 },
+            result_bytes: if let (Ok(Done::Answer(result)), true) = (&outcome, traced) { Some(size(result)) } else { None },
             error: outcome.as_ref().err().map(Error::code),
         });
         outcome

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
+use super::journal::Journal;
 use crate::trust::{Drift, Redactor};
 
 /// Something that happened. Its texts are redacted before it is handed on.
@@ -82,6 +83,8 @@ pub(super) struct Events {
     pub(super) redactor: Arc<Redactor>,
     /// Whether each connection and call is an event as well.
     pub(super) trace: bool,
+    /// Where what is about a server is written down.
+    pub(super) journal: Journal,
 }
 
 impl Events {
@@ -91,6 +94,11 @@ impl Events {
 
     /// To this listener, or the gateway's where there is none.
     pub(super) fn send_to(&self, listener: Option<&EventListener>, event: &Event) {
+        self.journal.event(event);
+        self.tell(listener, event);
+    }
+
+    fn tell(&self, listener: Option<&EventListener>, event: &Event) {
         if let Some(listener) = listener.or(self.listener.as_ref()) {
             match serde_json::to_value(event) {
                 Ok(json) => listener(self.redactor.redact_json(&json)),
@@ -110,9 +118,11 @@ impl Events {
         self.trace && self.listener.is_some()
     }
 
-    pub(super) fn trace(&self, event: impl FnOnce() -> Event) {
+    /// Each connection and call is written down; who asked for it is told as well.
+    pub(super) fn trace(&self, event: &Event) {
+        self.journal.event(event);
         if self.traces() {
-            self.send(&event());
+            self.tell(None, event);
         }
     }
 }

@@ -8,6 +8,7 @@ use secrecy::ExposeSecret as _;
 use super::callbacks::{AuthorizationQuestion, CallbackChain, pause};
 use super::core::{Core, Inputs};
 use super::events::Event;
+use super::journal::Note;
 use crate::client::{AuthorizationPrompt, Authorize, ConnectClock, HttpTarget, Launch, OAuth, OAuthContext, OnSecret, Target};
 use crate::config::{
     ResolvedCommand, ResolvedHttp, ServerDefinition, Transport, inputs_of, read_env_file, resolve_command, resolve_http, resolve_roots,
@@ -72,11 +73,13 @@ impl Core {
     fn launch_of(&self, server: &ServerDefinition, target: Target, clock: ConnectClock) -> Result<Launch> {
         let roots = resolve_roots(server, &self.surroundings)?;
         let redactor = Arc::clone(&self.redactor);
+        let (journal, name) = (self.events.journal.clone(), server.name.clone());
         let learnt = self.learnt.get(&server.name, &self.subject(server).digest);
         Ok(Launch {
             server: server.name.clone(),
             target,
             redact: Arc::new(move |text| redactor.redact(text).into_owned()),
+            heard: Arc::new(move |line| journal.note(&name, Note::Stderr(line.to_owned()))),
             clock,
             protocol_version: server.protocol_version.map(|version| version.as_str().to_owned()),
             era: learnt.era,

@@ -11,6 +11,7 @@ mod checks;
 mod core;
 mod errands;
 mod events;
+mod journal;
 mod launch;
 mod learnt;
 mod observer;
@@ -35,6 +36,7 @@ pub use agent_modules::AgentModule;
 pub use callbacks::{Answer, ApprovalQuestion, AuthorizationQuestion, CallbackChain, Callbacks, ElicitationQuestion, SamplingQuestion};
 pub use catalog::{CodeReport, ServerInfo};
 pub use events::{Event, EventListener};
+pub use journal::LogLine;
 pub use options::{EnableAtOpen, GatewayOptions};
 pub use reload::ReloadReport;
 pub use results::ModelRun;
@@ -45,6 +47,7 @@ use self::checks::CheckDefaults;
 use self::core::{Core, filtered};
 use self::errands::Watched;
 use self::events::Events;
+use self::journal::Journal;
 use self::learnt::LearntServers;
 use self::observer::{CoreObserver, session};
 use self::results::check_budget;
@@ -127,7 +130,8 @@ impl Gateway {
         let config = source.read()?;
         let warnings = config.warnings.clone();
         let limits = Arc::new(options.limits.clone());
-        let events = Events { listener: options.on_event.clone(), redactor: Arc::clone(redactor), trace: options.trace };
+        let journal = Journal::new(&options.state_folder(), Arc::clone(redactor));
+        let events = Events { listener: options.on_event.clone(), redactor: Arc::clone(redactor), trace: options.trace, journal };
         let incidents = events.clone();
         let on_incident = Arc::new(move |message| incidents.send(&Event::ApprovalsDamaged { message }));
         let approvals = ApprovalStore::open(&options.state_folder(), on_incident)?;
@@ -216,6 +220,16 @@ impl Gateway {
         })
     }
 
+    /// The last lines of a server's log, the oldest first: of this gateway and of others with the same state folder. Its standard error,
+    /// its connections and its calls, without arguments and results.
+    ///
+    /// # Errors
+    /// `ERR_UNKNOWN_SERVER`.
+    pub fn logs(&self, name: &str, lines: usize) -> Result<Vec<LogLine>> {
+        self.core.registry.entry(name).map_err(|error| self.core.redacted(error))?;
+        Ok(self.core.events.journal.read(name, lines))
+    }
+
     /// A sandbox. Boots the guest, the first time; blocks for that.
     ///
     /// # Errors
@@ -270,6 +284,7 @@ impl Gateway {
     pub async fn close(&self) {
         self.begin_close();
         self.core.connections.close_all().await;
+        self.core.events.journal.flush().await;
     }
 
     /// SIGKILL to every server, without waiting: for an environment that is being torn down.

@@ -138,12 +138,28 @@ impl GatewayOptions {
             }
             (Some(config), None) => ConfigContent::Given(config.clone()),
             (None, Some(path)) => ConfigContent::File(path.clone()),
-            (None, None) => ConfigContent::DefaultFile(self.agent_folder().join("config.json")),
+            (None, None) => ConfigContent::DefaultFile(self.default_config()),
         };
         Ok(ConfigSource { content, max_servers })
     }
 
-    pub(super) fn state_folder(&self) -> PathBuf {
+    /// Where the config is looked for when nobody names one: `~/.hyperagent/config.json`.
+    ///
+    /// ```
+    /// let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    /// let mut options = hyperlight_mcp::GatewayOptions::new("watchdog", runtime.handle().clone());
+    /// options.environment.insert("HOME".into(), "/home/ada".into());
+    /// assert_eq!(options.default_config().to_str(), Some("/home/ada/.hyperagent/config.json"));
+    /// assert_eq!(options.state_folder().to_str(), Some("/home/ada/.hyperagent/hyperlight-mcp"));
+    /// ```
+    #[must_use]
+    pub fn default_config(&self) -> PathBuf {
+        self.agent_folder().join("config.json")
+    }
+
+    /// Where approvals, tokens and logs are kept.
+    #[must_use]
+    pub fn state_folder(&self) -> PathBuf {
         self.state_dir.clone().unwrap_or_else(|| self.agent_folder().join("hyperlight-mcp"))
     }
 

@@ -13,8 +13,8 @@ use crate::sandbox::{Value, Wire};
 /// A run as a model is told of it.
 #[derive(Debug)]
 pub struct ModelRun {
-    /// `{ value }` or `{ error: { code, message, line?, column?, excerpt? } }`, then `logs` and `warnings` unless they are empty: never more
-    /// than the budget. A value that was cut says by what handle later runs read the whole of it.
+    /// `{ value }` or `{ error: { code, message, line?, column?, excerpt? } }`, then `logs` and `warnings` unless they are empty: never
+    /// more than the budget. A value that was cut says by what handle later runs read the whole of it.
     pub report: Json,
     /// Why the run gave no value.
     pub error: Option<Error>,
@@ -96,10 +96,8 @@ impl Sandbox {
         let (saved_as, warning) = match kept {
             Kept::As(id) => (Some(id), None),
             Kept::TooLarge => {
-                let problem = format!(
-                    "the value was cut to {budget} tokens (maxResultTokens) and is not saved: it has {size} bytes; limits.maxSavedBytes is {limit}"
-                );
-                (None, Some(problem))
+                let why = format!("it has {size} bytes; limits.maxSavedBytes is {limit}");
+                (None, Some(format!("the value was cut to {budget} tokens (maxResultTokens) and is not saved: {why}")))
             }
         };
         Ok(Cut { value: Value::record([("value", fitted.value)]).to_wire(), omitted: fitted.omitted, saved_as, warning })

@@ -308,7 +308,7 @@ fn guard_environment(env: &Env, gateway: &crate::gateway::Gateway) -> napi::Resu
 }
 
 /// The watchdog lies beside the addon.
-fn watchdog(env: &Env) -> napi::Result<PathBuf> {
+pub(super) fn watchdog(env: &Env) -> napi::Result<PathBuf> {
     let addon: String = glue::call(env, "path", FnArgs::from((env.get_module_file_name()?,)))?;
     Ok(PathBuf::from(addon).with_file_name(WATCHDOG))
 }

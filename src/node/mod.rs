@@ -6,6 +6,7 @@
 mod agent;
 mod callbacks;
 mod catalog;
+mod command;
 mod gateway;
 mod glue;
 mod host_module;

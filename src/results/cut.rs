@@ -1,7 +1,6 @@
 //! A value cut to about so many tokens: every branch gets its share, and says what it left out.
 
-use super::MAX_DEPTH;
-use super::mark::{bytes_mark, items_mark, keys_mark, mark_key, text_mark};
+use super::mark::{bytes_mark, items_mark, keys_mark, mark_key, names_mark, text_mark};
 use super::measure::{COMMA, FIELD, MAX_KEY_BYTES, MIN_SHARE, Node, QUOTES, parts};
 use super::omission::{OmissionKind, Omissions, Step};
 use super::share::share;
@@ -22,6 +21,7 @@ pub(super) fn cut(value: &Value, nodes: &[Node], tokens: usize, note: &str) -> (
     (cut, cutter.omissions)
 }
 
+/// Recursion ends with the nodes, which go [`super::MAX_DEPTH`] levels deep.
 struct Cutter<'a> {
     nodes: &'a [Node],
     note: &'a str,
@@ -98,8 +98,8 @@ impl<'a> Cutter<'a> {
             cost += used;
             cut.push(value);
         }
-        if let Some(mark) = self.mark(node, OmissionKind::Items, cut.len(), whole) {
-            cut.push(Value::Text(mark));
+        if self.leaves_mark(node, OmissionKind::Items, cut.len(), whole) {
+            cut.push(Value::Text(items_mark(cut.len(), whole, self.note())));
             cost += for_mark;
         }
         (Value::List(cut), cost)
@@ -134,7 +134,9 @@ impl<'a> Cutter<'a> {
             cost += used;
             cut.push((fields[*index].0.clone(), value));
         }
-        if let Some(mark) = self.mark(node, OmissionKind::Keys, cut.len(), whole) {
+        if self.leaves_mark(node, OmissionKind::Keys, cut.len(), whole) {
+            let names = left_out(fields, &chosen);
+            let mark = names_mark(names, whole, self.note()).unwrap_or_else(|| keys_mark(cut.len(), whole, self.note()));
             cut.push((mark_key(fields.iter().map(|(key, _)| key.as_str())), Value::Text(mark)));
             cost += for_mark;
         }
@@ -156,20 +158,19 @@ impl<'a> Cutter<'a> {
         shown
     }
 
-    /// What a list or record says of what it left out; nothing where all is there, unless it is the outermost.
-    fn mark(&mut self, node: usize, kind: OmissionKind, kept: usize, of: usize) -> Option<String> {
+    /// Whether a list or record says that something was left out: the outermost does even where all is there.
+    fn leaves_mark(&mut self, node: usize, kind: OmissionKind, kept: usize, of: usize) -> bool {
         if kept < of {
             let inside = !self.path.is_empty();
             self.omit(node, if kept == 0 && inside { OmissionKind::Depth } else { kind }, kept, of);
-        } else if self.note().is_empty() {
-            return None;
         }
-        Some(match kind {
-            OmissionKind::Keys => keys_mark(kept, of, self.note()),
-            _ => items_mark(kept, of, self.note()),
-        })
+        kept < of || !self.note().is_empty()
     }
 }
 
-// Each level of a value is one of this recursion; what is deeper was measured as too much to look into, and has no parts.
-const _: () = assert!(MAX_DEPTH <= 128);
+/// The names of the fields that were not chosen.
+fn left_out<'a>(fields: &'a [(String, Value)], chosen: &[(usize, usize)]) -> impl Iterator<Item = &'a str> {
+    let mut chosen = chosen.iter().map(|(index, _)| *index).peekable();
+    let others = fields.iter().enumerate().filter(move |(index, _)| chosen.next_if_eq(index).is_none());
+    others.map(|(_, (key, _))| key.as_str())
+}

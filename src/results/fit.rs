@@ -40,9 +40,9 @@ pub fn fits(value: &Value, budget: usize) -> bool {
 /// The largest sensible cut of a value within a budget of tokens; `None` where it fits as it is.
 ///
 /// Small parts stay whole and large ones share what is left alike: of a text its beginning and its end stay, of a list the first items, of
-/// a record as many fields as get a share. What is left out leaves a mark that says how much it was: in a text, as the last item of a list, as the last
-/// field of a record (`…`). The outermost mark says by `handle` where the whole value is. With less than [`super::MIN_RESULT_TOKENS`], the
-/// outermost mark alone may be more than the budget.
+/// a record as many fields as get a share. What is left out leaves a mark that says how much it was: in a text, as the last item of a list,
+/// as the last field of a record (`…`). The outermost mark says by `handle` where the whole value is. With less than
+/// [`super::MIN_RESULT_TOKENS`], the outermost mark alone may be more than the budget.
 ///
 /// ```
 /// use hyperlight_mcp::results::{Handle, fit};
@@ -52,7 +52,7 @@ pub fn fits(value: &Value, budget: usize) -> bool {
 /// let fitted = fit(&value, 100, Handle::Saved("k3")).unwrap();
 /// let Value::Record(fields) = &fitted.value else { panic!() };
 /// assert_eq!(fields[0], ("title".to_owned(), Value::from("a report")));
-/// assert_eq!(fields[2], ("…".to_owned(), Value::from("… cut inside; saved(\"k3\") of host:mcp has all of it")));
+/// assert_eq!(fields[2], ("…".to_owned(), Value::from("cut inside; saved(\"k3\") of host:mcp has all of it")));
 /// assert_eq!((fitted.omitted[0].path.as_str(), fitted.omitted[0].of), ("/body", 45_000));
 /// ```
 #[must_use]

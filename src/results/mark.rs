@@ -1,5 +1,11 @@
 //! The words that stand where something was left out.
 
+use super::text::text_tokens;
+
+/// More fields than these are counted, not named.
+const MAX_NAMES: usize = 3;
+const MAX_NAME_BYTES: usize = 40;
+
 /// What the outermost mark says of where the whole value is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Handle<'a> {
@@ -34,20 +40,31 @@ pub(super) fn bytes_mark(bytes: usize, note: &str) -> String {
 
 /// A list's last item.
 pub(super) fn items_mark(kept: usize, of: usize, note: &str) -> String {
-    counted(kept, of, "items", note)
+    format!("… {}", counted(kept, of, "items", note))
 }
 
-/// What the last key of a record says.
+/// What a record's last field says, whose key is `…`.
 pub(super) fn keys_mark(kept: usize, of: usize, note: &str) -> String {
     counted(kept, of, "keys", note)
+}
+
+/// The same by the names of what was left out, where that costs no more.
+pub(super) fn names_mark<'a>(names: impl Iterator<Item = &'a str>, of: usize, note: &str) -> Option<String> {
+    let names: Vec<&str> = names.take(MAX_NAMES + 1).collect();
+    if names.is_empty() || names.len() > MAX_NAMES || names.iter().any(|name| name.len() > MAX_NAME_BYTES) {
+        return None;
+    }
+    let mark = format!("left out: {}{note}", names.join(", "));
+    let counted = keys_mark(of - names.len(), of, note);
+    (text_tokens(&mark, usize::MAX) <= text_tokens(&counted, usize::MAX)).then_some(mark)
 }
 
 fn counted(kept: usize, of: usize, what: &str, note: &str) -> String {
     match of - kept {
         // The outermost list or record says where the whole value is, even if only things inside were cut.
-        0 => format!("… cut inside{note}"),
-        all if all == of => format!("… {all} {what} left out{note}"),
-        left => format!("… {left} of {of} {what} left out{note}"),
+        0 => format!("cut inside{note}"),
+        all if all == of => format!("{all} {what} left out{note}"),
+        left => format!("{left} of {of} {what} left out{note}"),
     }
 }
 
@@ -73,10 +90,21 @@ mod tests {
     fn marks_say_how_much_and_the_outermost_where_all_of_it_is() {
         let note = Handle::Saved("k3").note();
         assert_eq!(items_mark(3, 100, &note), "… 97 of 100 items left out; saved(\"k3\") of host:mcp has all of it");
-        assert_eq!(keys_mark(0, 5, ""), "… 5 keys left out");
-        assert_eq!(keys_mark(5, 5, &note), "… cut inside; saved(\"k3\") of host:mcp has all of it");
+        assert_eq!(keys_mark(0, 5, ""), "5 keys left out");
+        assert_eq!(items_mark(5, 5, ""), "… cut inside");
+        assert_eq!(keys_mark(5, 5, &note), "cut inside; saved(\"k3\") of host:mcp has all of it");
         assert_eq!(text_mark(7, ""), "… [7 characters left out]");
         assert_eq!(bytes_mark(7, &Handle::TooLarge.note()), "… [7 bytes left out; it was too large to be saved: return less]");
+    }
+
+    #[test]
+    fn a_few_fields_are_named_where_that_costs_no_more() {
+        let named = |names: &[&str]| names_mark(names.iter().copied(), 9, "");
+        assert_eq!(named(&["body", "tags"]).as_deref(), Some("left out: body, tags"));
+        let long = "anUnusuallyLongNameOfAField";
+        for many in [&[][..], &["a", "b", "c", "d"], &[long, long], &["{[(\"\\/*+"]] {
+            assert_eq!(named(many), None, "{many:?}");
+        }
     }
 
     #[test]

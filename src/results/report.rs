@@ -45,12 +45,12 @@ pub struct ModelReport<'a> {
     pub warnings: &'a [String],
 }
 
-/// The report as plain JSON within a budget of tokens, and whether its value was cut.
+/// The report as plain JSON within a budget of tokens.
 ///
-/// One object: `value`, or `error` with `code`, `message`, `line`, `column` and `excerpt` as far as they are known; then `logs` and `warnings`
-/// unless they are empty. Entries of the log are texts, with their level before them unless it is `log`; the last ones stay, as they are the
-/// most useful. `handle` is asked only where the value must be cut, as saving it is an effect, and says where the whole of it is. The value gets what log
-/// and warnings do not need: three quarters of the budget about, at least.
+/// One object: `value`, or `error` with `code`, `message`, `line`, `column` and `excerpt` as far as they are known; then `logs` and
+/// `warnings` unless they are empty. Entries of the log are texts, with their level before them unless it is `log`; the last ones stay, as
+/// they are the most useful. The value gets what log and warnings do not need, and more than half of the budget in any case. `handle` is
+/// asked only where the value must be cut, as saving it is an effect, and says where the whole of it is.
 ///
 /// ```
 /// use hyperlight_mcp::results::{Handle, ModelReport, for_model};

@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn the_oldest_make_room_and_what_has_none_is_not_kept() {
-        let (mut saved, now) = (SavedValues::new(1_000, Duration::from_secs(60)), Instant::now());
+        let (mut saved, now) = (SavedValues::new(1_000, Duration::from_mins(1)), Instant::now());
         assert!(saved.save("a".into(), value(400), now) && saved.save("b".into(), value(400), now));
         assert!(!saved.save("c".into(), value(1_000), now));
         assert_eq!(there(&mut saved, now), ["a", "b"]);
@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn what_is_too_old_is_gone_and_leaves_its_room() {
-        let (mut saved, start) = (SavedValues::new(1_000, Duration::from_secs(60)), Instant::now());
+        let (mut saved, start) = (SavedValues::new(1_000, Duration::from_mins(1)), Instant::now());
         let at = |seconds| start + Duration::from_secs(seconds);
         assert!(saved.save("a".into(), value(400), start) && saved.save("b".into(), value(400), at(30)));
         assert_eq!(there(&mut saved, at(60)), ["a", "b"]);

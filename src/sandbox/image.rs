@@ -30,6 +30,14 @@ pub(super) trait GuestCalls: Send + Sync + 'static {
     fn log(&self, level: &str, text: String);
     fn input(&self) -> Vec<u8>;
     fn finish(&self, frame: Vec<u8>);
+    /// So many bytes of entropy, or none where so many are not given.
+    fn random(&self, count: u64) -> Vec<u8>;
+    /// Since the run's start, on a clock that only goes forward.
+    fn elapsed(&self) -> Duration;
+    /// The run's start, since 1970.
+    fn started(&self) -> Duration;
+    /// Returns when so much time has passed, or the run has ended.
+    fn sleep(&self, duration: Duration);
 }
 
 /// A booted guest, ready to be started from as often as wanted.
@@ -126,6 +134,7 @@ fn register(target: &mut impl Registerable, calls: &Arc<impl GuestCalls>) -> Res
         owner.finish(frame);
         Ok(())
     })?;
+    register_clock(target, calls)?;
     // What the guest's C library prints; Hyperlight's own default would write it to our standard output.
     let owner = Arc::clone(calls);
     target.register_host_function("HostPrint", move |text: String| {
@@ -133,7 +142,6 @@ fn register(target: &mut impl Registerable, calls: &Arc<impl GuestCalls>) -> Res
         owner.log("log", text);
         Ok(length)
     })?;
-    target.register_host_function("CurrentTimeMicros", || Ok(current_time_micros()))?;
     // No host module is registered with the runtime itself and no file can be loaded; the names must be known.
     target.register_host_function(
         "CallHostJsFunction",
@@ -149,8 +157,29 @@ fn register(target: &mut impl Registerable, calls: &Arc<impl GuestCalls>) -> Res
     })
 }
 
-fn current_time_micros() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| u64::try_from(time.as_micros()).unwrap_or(u64::MAX))
+/// Entropy and time. The snapshot holds neither: every run asks for its own.
+fn register_clock(target: &mut impl Registerable, calls: &Arc<impl GuestCalls>) -> Result<(), HyperlightError> {
+    let owner = Arc::clone(calls);
+    target.register_host_function("HostRandom", move |count: u64| Ok(owner.random(count)))?;
+    let owner = Arc::clone(calls);
+    target.register_host_function("HostElapsed", move || Ok(micros(owner.elapsed())))?;
+    let owner = Arc::clone(calls);
+    target.register_host_function("HostStarted", move || Ok(micros(owner.started())))?;
+    let owner = Arc::clone(calls);
+    target.register_host_function("HostSleep", move |micros: u64| {
+        owner.sleep(Duration::from_micros(micros));
+        Ok(())
+    })?;
+    target.register_host_function("CurrentTimeMicros", || Ok(micros(since_epoch())))
+}
+
+/// The time of day.
+pub(super) fn since_epoch() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}
+
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
 /// While the guest boots there is no run to answer for.
@@ -170,4 +199,19 @@ impl GuestCalls for Silent {
     }
 
     fn finish(&self, _frame: Vec<u8>) {}
+
+    /// None: what every run had from the snapshot would be no entropy.
+    fn random(&self, _count: u64) -> Vec<u8> {
+        Vec::new()
+    }
+
+    fn elapsed(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    fn started(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    fn sleep(&self, _duration: Duration) {}
 }

@@ -15,6 +15,7 @@ mod run;
 mod script;
 mod stop;
 mod value;
+mod watch;
 
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};

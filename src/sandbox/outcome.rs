@@ -6,7 +6,7 @@ use super::deadline::Deadline;
 use super::module::GuestModule;
 use super::reader::ScriptReader;
 use super::run::REQUIRE_PROLOGUE;
-use super::script::{Importable, declares_require};
+use super::script::{Importable, declares_require, instead_of_global};
 use super::stop::Stop;
 use super::value::Wire;
 use crate::error::{Error, Result};
@@ -119,7 +119,8 @@ impl GuestFailure {
             FailureKind::Load | FailureKind::Throw => {
                 let lacking = line.filter(|_| name == "TypeError" && message.contains("not a function"));
                 let lacking = lacking.and_then(|line| code.explain_not_a_function(text, line));
-                let message = if let Some(lacking) = lacking { format!("{message}: {lacking}") } else { message };
+                let instead = if name == "ReferenceError" { instead_of_global(&message).map(ToOwned::to_owned) } else { None };
+                let message = if let Some(more) = lacking.or(instead) { format!("{message}: {more}") } else { message };
                 Error::GuestThrew { name, message, stack, line, column }
             }
         }

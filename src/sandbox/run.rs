@@ -5,22 +5,20 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use hyperlight_host::HyperlightError;
-use hyperlight_host::MultiUseSandbox;
-use hyperlight_host::hypervisor::InterruptHandle;
 use serde::Serialize;
 use serde_json::json;
 use tokio::runtime::Handle;
-use tokio_util::sync::CancellationToken;
 
 use super::deadline::Deadline;
 use super::host::{Arguments, HostCall, HostFunctions, HostReply, RunControl};
-use super::image::{GuestCalls, GuestImage, HANDLER};
+use super::image::{GuestCalls, GuestImage, HANDLER, since_epoch};
 use super::module::GuestModule;
 use super::outcome::{AgentCode, GuestOutcome, finish};
 use super::reader::ScriptReader;
 use super::script::declares_require;
-use super::stop::{Stop, StopReason};
+use super::stop::Stop;
 use super::value::{Value, Wire};
+use super::watch::Watch;
 use crate::error::{Error, Result};
 use crate::limits::Limits;
 
@@ -31,8 +29,6 @@ const CODE_EPILOGUE: &str =
     "\n;globalThis[Symbol.for(\"hyperlight-mcp\")].register(typeof handler === \"undefined\" ? undefined : handler);";
 /// Makes `require` throw for what is not there. On the code's first line, so that its lines keep their numbers.
 pub(super) const REQUIRE_PROLOGUE: &str = "import{require}from\"hyperlight-mcp:host\";";
-/// Between two attempts to end a guest that is just being entered.
-const KILL_INTERVAL: Duration = Duration::from_millis(2);
 const CUT_MARK: &str = "… [log cut: limits.maxLogBytes]";
 
 /// Hyperlight's code for an allocation that failed: it aborts the guest.
@@ -40,6 +36,8 @@ const MALLOC_FAILED: u8 = 13;
 
 /// What an exception in the guest may say.
 const MAX_THROWN_BYTES: usize = 32 * 1024;
+/// What the guest gets of entropy at once: the quota of `crypto.getRandomValues`.
+const MAX_RANDOM_BYTES: usize = 65_536;
 /// Entries without text cost as well: a log has as many entries as its limit has room for this.
 const MIN_ENTRY_BYTES: usize = 8;
 
@@ -99,6 +97,8 @@ pub(super) fn run(image: &GuestImage, reader: &ScriptReader, limits: &Arc<Limits
     let deadline = Deadline::after(request.timeout);
     let limit_ms = u64::try_from(request.timeout.as_millis()).unwrap_or(u64::MAX);
     let state = Arc::new(RunState {
+        started,
+        started_at: since_epoch(),
         control: RunControl::new(request.stop.clone(), deadline.clone(), runtime.clone()),
         host: request.host,
         limits: Arc::clone(limits),
@@ -199,6 +199,9 @@ impl Failure {
 // ---- the guest's calls -----------------------------------------------------------------------------------------------
 
 struct RunState {
+    started: Instant,
+    /// Since 1970.
+    started_at: Duration,
     control: RunControl,
     host: Arc<dyn HostFunctions>,
     limits: Arc<Limits>,
@@ -332,60 +335,25 @@ impl GuestCalls for RunState {
         // Agent code could call this as well; the first outcome counts, and it is the agent's own.
         lock(&self.finished).get_or_insert(frame);
     }
-}
 
-// ---- the run's end from outside --------------------------------------------------------------------------------------
-
-/// Ends the guest at the deadline or on request, until it is dropped.
-struct Watch {
-    done: CancellationToken,
-}
-
-impl Watch {
-    fn start(guest: &MultiUseSandbox, runtime: &Handle, stop: Stop, deadline: Deadline) -> Self {
-        let done = CancellationToken::new();
-        let killer = Killer { guest: guest.interrupt_handle(), done: done.clone() };
-        runtime.spawn(async move {
-            tokio::select! {
-                () = killer.done.cancelled() => {}
-                () = stop.stopped() => {}
-                () = deadline.passed() => stop.stop(StopReason::Deadline),
-            }
-            // `killer` acts as it is dropped: here, or with the runtime, after which nobody would end the guest.
-        });
-        Self { done }
+    fn random(&self, count: u64) -> Vec<u8> {
+        let count = usize::try_from(count).ok().filter(|count| *count <= MAX_RANDOM_BYTES).unwrap_or(0);
+        let mut bytes = vec![0; count];
+        // Without entropy the guest gets none, and says so.
+        if getrandom::fill(&mut bytes).is_ok() { bytes } else { Vec::new() }
     }
-}
 
-impl Drop for Watch {
-    fn drop(&mut self) {
-        self.done.cancel();
+    fn elapsed(&self) -> Duration {
+        self.started.elapsed()
     }
-}
 
-struct Killer {
-    guest: Arc<dyn InterruptHandle>,
-    done: CancellationToken,
-}
+    fn started(&self) -> Duration {
+        self.started_at
+    }
 
-impl Drop for Killer {
-    fn drop(&mut self) {
-        if self.done.is_cancelled() {
-            return;
-        }
-        let (guest, done) = (Arc::clone(&self.guest), self.done.clone());
-        // `kill` waits for the virtual CPU, so it has a thread. One that comes before the guest is entered is forgotten on
-        // entry: it is repeated until the run's end.
-        let thread = std::thread::Builder::new().name("hyperlight-mcp-kill".to_owned()).spawn(move || {
-            while !done.is_cancelled() {
-                guest.kill();
-                std::thread::sleep(KILL_INTERVAL);
-            }
-        });
-        if let Err(error) = thread {
-            tracing::error!(%error, "no thread to end the guest with");
-            self.guest.kill();
-        }
+    fn sleep(&self, duration: Duration) {
+        // A run that was stopped meanwhile has remembered it, and its guest is being ended.
+        let _ = self.control.wait(async move { tokio::time::sleep(duration).await });
     }
 }
 

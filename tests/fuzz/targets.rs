@@ -4,6 +4,8 @@
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
+use hyperlight_mcp::cli::{Program, found_in};
+use hyperlight_mcp::command::{complete, split};
 use hyperlight_mcp::config::{Part, Surroundings, Template, parse_env_file, parse_text, resolve_command};
 use hyperlight_mcp::sandbox::{Export, Importable, check, to_javascript};
 use hyperlight_mcp::trust::{Canonical, Content, MachineKey, audit_text, read_approvals, sanitise_json, sanitise_line, sanitise_text};
@@ -13,7 +15,7 @@ use serde_json::Value as Json;
 /// A target and what it is given.
 pub type Target = (&'static str, fn(&[u8]));
 
-pub const TARGETS: [Target; 7] = [
+pub const TARGETS: [Target; 9] = [
     ("config", config),
     ("substitution", substitution),
     ("environment_file", environment_file),
@@ -21,6 +23,8 @@ pub const TARGETS: [Target; 7] = [
     ("canonical", canonical),
     ("approvals", approvals),
     ("script", script),
+    ("import", import),
+    ("command", command),
 ];
 
 /// Whatever stands in a config, it is servers or an error; and what can be started can be resolved or says why not.
@@ -108,6 +112,24 @@ fn script(bytes: &[u8]) {
     for problem in check(&code, &modules) {
         assert!(problem.line >= 1 && problem.line as usize <= lines && problem.column >= 1 && problem.end_line >= problem.line);
     }
+}
+
+/// Whatever another program's config is, it is servers with an entry each, or a reason.
+fn import(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    for program in [Program::Vscode, Program::ClaudeDesktop, Program::ClaudeCode, Program::Cursor, Program::Codex] {
+        let Ok((found, _)) = found_in(program, &text, Some("/work")) else { continue };
+        assert!(found.iter().all(|found| found.entry.is_object()));
+    }
+}
+
+/// What is proposed for a line begins as its last word does.
+fn command(bytes: &[u8]) {
+    let line = String::from_utf8_lossy(bytes);
+    let proposed = complete(&line, &["weather", "wiki"]);
+    let Ok(words) = split(&line) else { return assert!(proposed.is_empty()) };
+    let last = words.words.last().filter(|_| words.open).cloned().unwrap_or_default();
+    assert!(proposed.iter().all(|word| word.starts_with(&last)));
 }
 
 fn surroundings() -> Surroundings {

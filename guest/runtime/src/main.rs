@@ -6,14 +6,18 @@
 extern crate alloc;
 
 mod host;
+mod web;
 
 use hyperlight_js_runtime::rquickjs::{Ctx, Function, Module, Object, Result, Value, qjs};
 
 /// The name under which the prelude imports the host's functions.
 const HOST_MODULE: &str = "hyperlight-mcp:host";
+/// The name under which the globals' native half is imported.
+const WEB_MODULE: &str = "hyperlight-mcp:web";
 
 hyperlight_js_runtime::native_modules! {
     "hyperlight-mcp:host" => host::js_host,
+    "hyperlight-mcp:web" => web::js_web,
 }
 
 hyperlight_js_runtime::custom_globals! {
@@ -24,14 +28,30 @@ hyperlight_js_runtime::custom_globals! {
 /// than a thousand; the guest's own stack grows as needed.
 const MAX_STACK_BYTES: usize = 2 * 1024 * 1024;
 
-/// Evaluates the prelude once, at boot: the snapshot that every run starts from holds its result.
+/// Evaluates globals and prelude once, at boot: the snapshot that every run starts from holds their result.
 fn prelude(ctx: &Ctx<'_>) -> Result<()> {
     // SAFETY: the context is alive for the length of this call, and with it its runtime; the guest has one thread.
     unsafe { qjs::JS_SetMaxStackSize(qjs::JS_GetRuntime(ctx.as_raw().as_ptr()), MAX_STACK_BYTES as _) };
     let host: Object = Module::import(ctx, HOST_MODULE)?.finish()?;
+    let web: Object = Module::import(ctx, WEB_MODULE)?.finish()?;
+    let part = |source: &str| ctx.eval::<Function, _>(source);
+
+    let tools: Object = part(include_str!("globals/tools.js"))?.call((web.clone(),))?;
+    let timers: Object = part(include_str!("globals/timers.js"))?.call((web.clone(), tools.clone()))?;
+    for source in [
+        include_str!("globals/encoding.js"),
+        include_str!("globals/url.js"),
+        include_str!("globals/clone.js"),
+        include_str!("globals/crypto.js"),
+        include_str!("globals/locale.js"),
+        include_str!("globals/events.js"),
+    ] {
+        part(source)?.call::<_, ()>((web.clone(), tools.clone(), timers.clone()))?;
+    }
+    let log: Function = host.get("log")?;
+    let format: Function = part(include_str!("globals/console.js"))?.call((web, tools, timers.clone(), log))?;
     let codec: Value = ctx.eval(include_str!("codec.js"))?;
-    let setup: Function = ctx.eval(include_str!("prelude.js"))?;
-    setup.call((host, codec))
+    part(include_str!("prelude.js"))?.call((host, codec, timers, format))
 }
 
 // The guest's entry points live in the library; without a reference from here the linker drops them.

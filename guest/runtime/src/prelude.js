@@ -1,8 +1,9 @@
 // Runs once, when the guest boots, before the snapshot: what every run finds in place.
-// `host` is the native module of src/host.rs, `codec` is codec.js. Returns nothing; the host calls `run` by a handler.
-(host, codec) => {
+// `host` is the native module of src/host.rs, `codec` is codec.js, `timers` and `format` come from globals/. Returns nothing; the
+// host calls `run` by a handler.
+(host, codec, timers, format) => {
   const { encode, decode } = codec;
-  const { freeze, defineProperty, create, keys } = Object;
+  const { freeze, defineProperty, hasOwn } = Object;
   const CODE = "agent:code";
   let registered;
 
@@ -23,40 +24,14 @@
     return outcome.value;
   }
 
+  /** Functions of host modules that the guest itself answers: to wait for something else is to stay in here. */
+  const OWN = { mcp: { sleep: timers.sleep } };
+
   /** A function of a host module: synchronous, and named as its tool. */
   function bind(module, name) {
+    if (hasOwn(OWN, module) && hasOwn(OWN[module], name)) return OWN[module][name];
     return defineProperty((...args) => invoke(module, name, args), "name", { value: name });
   }
-
-  // ---- console ----------------------------------------------------------------------------------------------------
-  function inspect(value, depth, seen) {
-    if (typeof value === "string") return depth === 0 ? value : JSON.stringify(value);
-    if (typeof value === "bigint") return `${value}n`;
-    if (typeof value === "function") return `[Function ${value.name || "(anonymous)"}]`;
-    if (typeof value !== "object" || value === null) return String(value);
-    if (value instanceof Error) return `${value.name}: ${value.message}${value.stack ? `\n${value.stack}` : ""}`;
-    if (seen.includes(value)) return "[Circular]";
-    if (depth > 4) return Array.isArray(value) ? "[Array]" : "[Object]";
-    if (ArrayBuffer.isView(value)) return `${value[Symbol.toStringTag]}(${value.byteLength})`;
-    if (value instanceof Date) return Number.isNaN(value.getTime()) ? "Invalid Date" : value.toISOString();
-    const inner = [...seen, value];
-    const show = (item) => inspect(item, depth + 1, inner);
-    if (Array.isArray(value)) return `[${value.map(show).join(", ")}]`;
-    if (value instanceof Map) return `Map(${value.size}) {${[...value].map(([k, v]) => `${show(k)} => ${show(v)}`).join(", ")}}`;
-    if (value instanceof Set) return `Set(${value.size}) {${[...value].map(show).join(", ")}}`;
-    const fields = keys(value).map((key) => `${key}: ${show(value[key])}`);
-    return fields.length === 0 ? "{}" : `{ ${fields.join(", ")} }`;
-  }
-  const format = (values) => values.map((value) => inspect(value, 0, [])).join(" ");
-  const logger = (level) => defineProperty((...values) => host.log(level, format(values)), "name", { value: level });
-  const console = create(null);
-  for (const level of ["log", "info", "warn", "error", "debug"]) console[level] = logger(level);
-  console.trace = logger("debug");
-  console.assert = (condition, ...values) => {
-    if (!condition) host.log("error", `Assertion failed${values.length > 0 ? `: ${format(values)}` : ""}`);
-  };
-  globalThis.console = console;
-  globalThis.print = console.log;
 
   // ---- a run ------------------------------------------------------------------------------------------------------
   function position(stack) {
@@ -83,10 +58,18 @@
     }
   }
 
+  /** What work comes to, or what nobody caught meanwhile: the error of a timer or a listener. */
+  function guarded(work) {
+    return new Promise((resolve, reject) => {
+      timers.listen(reject);
+      work().then(resolve, reject);
+    });
+  }
+
   async function outcome() {
     let handler;
     try {
-      const namespace = await import(CODE);
+      const namespace = await guarded(() => import(CODE));
       handler = registered ?? namespace.handler ?? namespace.default;
     } catch (error) {
       return { failure: describe("load", error) };
@@ -95,7 +78,7 @@
     let value;
     try {
       const [json, ...blobs] = host.input();
-      value = await handler(decode(json, blobs));
+      value = await guarded(async () => handler(decode(json, blobs)));
     } catch (error) {
       return { failure: describe("throw", error) };
     }

@@ -33,6 +33,8 @@ const MCP_FUNCTIONS: &str = r#"  /** Calls a tool by its raw name. Throws an Err
   export function prompt(server: string, name: string, input?: Record<string, string | number | boolean | null>): PromptResult;
   /** What an earlier run returned and was shown cut, whole, or its part at a JSON Pointer: `saved(id, "/rows/0")`. */
   export function saved(id: string, pointer?: string): any;
+  /** Waits so many milliseconds of the run's time; what else the run does goes on meanwhile. */
+  export function sleep(milliseconds: number): Promise<void>;
 "#;
 
 /// Of `bridge`: modules, offers and shape.

@@ -7,7 +7,7 @@ use super::{FunctionInfo, ModuleKind, ModuleSummary};
 pub(in crate::catalog) const MCP_MODULE: &str = "mcp";
 
 /// Name, parameters, what it returns, what it is for, and a call.
-const FUNCTIONS: [[&str; 5]; 9] = [
+const FUNCTIONS: [[&str; 5]; 10] = [
     [
         "call",
         "(server: string, tool: string, input?: object)",
@@ -35,6 +35,7 @@ const FUNCTIONS: [[&str; 5]; 9] = [
         "What an earlier run returned and was shown cut, whole or in part.",
         "saved(\"6x0…\", \"/rows/0\")",
     ],
+    ["sleep", "(milliseconds: number)", "Promise<void>", "Waits; what else the run does goes on.", "await sleep(1000)"],
 ];
 
 /// The module, with its functions.

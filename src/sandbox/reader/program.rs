@@ -2,8 +2,9 @@
 
 use std::io::{self, BufReader};
 use std::sync::mpsc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Resource, Rlimit, setrlimit};
 
 use super::LOOK_LIMIT;
@@ -13,8 +14,10 @@ use crate::sandbox::script::{check, explain_load, explain_not_a_function, explai
 
 /// Address space, the stack for the deepest code that is looked at included. Where it is used up, the program ends.
 const MAX_ADDRESS_SPACE: u64 = 640 << 20;
-/// Whoever asked has given up long before, or is gone.
+/// Whoever asked has given up long before.
 const PATIENCE: Duration = LOOK_LIMIT.saturating_mul(4);
+/// How soon it is seen that whoever asked is gone.
+const POLL: Duration = Duration::from_millis(100);
 
 /// Answers questions about code on standard input, one after the other, on standard output: what `hyperlight-mcp-reader` does. Returns
 /// at the end of the input; ends the process where a look at some code has no end.
@@ -40,10 +43,28 @@ pub fn serve_reader() -> io::Result<()> {
     });
     while let Some(question) = read_frame(&mut input)? {
         questions.send(question).map_err(io::Error::other)?;
-        let answer = answers.recv_timeout(PATIENCE).map_err(io::Error::other)?;
+        let answer = wait_for(&answers)?;
         write_frame(&mut io::stdout().lock(), &answer)?;
     }
     Ok(())
+}
+
+fn wait_for(answers: &mpsc::Receiver<Answer>) -> io::Result<Answer> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        match answers.recv_timeout(POLL) {
+            Err(mpsc::RecvTimeoutError::Timeout) if Instant::now() < deadline && !input_is_closed() => {}
+            answer => return answer.map_err(io::Error::other),
+        }
+    }
+}
+
+/// Whether nobody holds the other end of standard input any more: Node has ended.
+fn input_is_closed() -> bool {
+    let stdin = io::stdin();
+    // A closed end is told without being asked for.
+    let mut pipe = [PollFd::new(&stdin, PollFlags::empty())];
+    poll(&mut pipe, Some(&Timespec::default())).is_ok_and(|_| pipe[0].revents().contains(PollFlags::HUP))
 }
 
 fn answer(question: &Question<'_>) -> Answer {

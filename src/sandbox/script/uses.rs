@@ -12,6 +12,7 @@ use oxc_ast::ast::{
 use oxc_ast_visit::{Visit, walk};
 use oxc_span::{GetSpan, Span};
 
+use super::elsewhere::instead_of_module;
 use super::members::{Origin, Origins, literal, name_span};
 use super::modules::Found;
 use super::{Finding, ProblemKind, shown};
@@ -99,7 +100,8 @@ impl Uses<'_, '_> {
             Found::Nothing => {}
         }
         let suggestion = modules.nearest_module(specifier);
-        let meant = suggestion.map_or_else(|| modules.listed(), |meant| format!("did you mean {}?", shown(meant)));
+        let instead = || instead_of_module(specifier).map_or_else(|| modules.listed(), ToOwned::to_owned);
+        let meant = suggestion.map_or_else(instead, |meant| format!("did you mean {}?", shown(meant)));
         let message = format!("there is no module {}; {meant}", shown(specifier));
         let suggestion = suggestion.map(str::to_owned);
         let (start, end) = (span.start as usize, span.end as usize);

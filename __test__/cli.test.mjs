@@ -1,0 +1,305 @@
+// The program hyperlight-mcp, as a person runs it: real processes, and a real pseudo-terminal (util-linux `script`) where a person is asked.
+import assert from 'node:assert/strict'
+import { spawn } from 'node:child_process'
+import { existsSync, mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { test } from 'node:test'
+import { compiled, fixture, folder, gated, isAlive, logLines, ms, root, waitFor } from './support.mjs'
+
+const program = join(root, 'bin/hyperlight-mcp.mjs')
+const small = (...args) => gated('--tools', 'get-forecast,write_note,sleep', ...args)
+
+/** A home and a working folder of their own; with servers, their config. */
+function place(t, servers) {
+  const home = folder(t)
+  const work = join(home, 'work')
+  mkdirSync(work)
+  if (servers) {
+    mkdirSync(join(home, '.hyperagent'), { mode: 0o700 })
+    writeFileSync(join(home, '.hyperagent/config.json'), JSON.stringify({ mcpServers: servers }))
+  }
+  return { home, work }
+}
+
+const environment = ({ home }, more) => ({ PATH: process.env.PATH, HOME: home, ...more })
+
+/** Runs the program to its end. */
+function run(at, words, { input = '', env = {}, onStart = () => {} } = {}) {
+  return new Promise((resolve, reject) => {
+    const child = spawn(process.execPath, [program, ...words], { cwd: at.work, env: environment(at, env) })
+    const output = { stdout: '', stderr: '' }
+    for (const name of ['stdout', 'stderr']) {
+      child[name].setEncoding('utf8').on('data', (text) => {
+        output[name] += text
+      })
+    }
+    child.on('error', reject)
+    child.on('close', (code) => resolve({ code, ...output }))
+    child.stdin.end(input)
+    onStart(child, output)
+  })
+}
+
+/** Runs it at a terminal of 80 columns; each pair is what is waited for and what is typed then. */
+function atTerminal(at, words, dialogue, { env = {} } = {}) {
+  const quoted = [process.execPath, program, ...words].map((word) => `'${word}'`).join(' ')
+  const command = `stty cols 80; ${quoted}`
+  return new Promise((resolve, reject) => {
+    const child = spawn('script', ['-qec', command, '/dev/null'], { cwd: at.work, env: environment(at, { TERM: 'xterm', ...env }) })
+    const [rest, output] = [[...dialogue], { text: '', from: 0 }]
+    child.stdout.setEncoding('utf8').on('data', (text) => {
+      output.text += text
+      while (rest.length > 0 && output.text.slice(output.from).includes(rest[0][0])) {
+        output.from = output.text.length
+        child.stdin.write(rest.shift()[1])
+      }
+    })
+    child.on('error', reject)
+    child.on('close', (code) => resolve({ code, text: output.text.replaceAll('\r\n', '\n'), unanswered: rest.length }))
+  })
+}
+
+async function approved(t, servers) {
+  const at = place(t, servers)
+  for (const name of Object.keys(servers)) {
+    for (const stage of ['command', 'manifest']) {
+      const { stdout } = await run(at, ['approve', name, '--json'])
+      const { request } = JSON.parse(stdout).servers[0]
+      assert.equal(request.stage, stage)
+      await run(at, ['approve', name, '--digest', request.digest])
+    }
+  }
+  return at
+}
+
+const write = ({ work }, name, text) => writeFileSync(join(work, name), text)
+
+test('a new user: import, approve, types, check and run, from an empty folder', async (t) => {
+  const at = place(t)
+  const nothing = await run(at, ['list'])
+  assert.equal(nothing.code, 1)
+  assert.match(nothing.stderr, /there is no config .*\n[\s\S]*import --write[\s\S]*mcpServers/)
+  mkdirSync(join(at.work, '.vscode'))
+  const theirs = { servers: { 'My Weather': { ...fixture('--tools', 'get-forecast'), type: 'stdio' } } }
+  write(at, '.vscode/mcp.json', `// theirs\n${JSON.stringify(theirs)}`)
+  const imported = await run(at, ['import', '--write'])
+  assert.equal(imported.code, 0, imported.stderr)
+  assert.match(imported.stdout, /my-weather from VS Code[\s\S]*Nothing of it is approved/)
+  assert.equal(statSync(join(at.home, '.hyperagent/config.json')).mode & 0o777, 0o600)
+  const yes = await atTerminal(
+    at,
+    ['approve'],
+    [
+      ['Approve? [y/N]', 'y\n'],
+      ['Approve? [y/N]', 'y\n'],
+    ],
+  )
+  assert.equal(yes.code, 0, yes.text)
+  assert.match(yes.text, /stage 1 of 2[\s\S]*stage 2 of 2[\s\S]*my-weather: approved/)
+  assert.equal((await run(at, ['types'])).code, 0)
+  write(
+    at,
+    'script.ts',
+    'import { get_forecast } from "host:mcp-my-weather";\nexport const handler = (input: { city: string }) => get_forecast({ location: input.city });\n',
+  )
+  const types = readFileSync(join(at.work, 'hyperlight-mcp.d.ts'), 'utf8')
+  assert.equal(compiled(t, { 'hyperlight-mcp.d.ts': types, 'script.ts': readFileSync(join(at.work, 'script.ts'), 'utf8') }), '')
+  const checked = await run(at, ['check', 'script.ts'])
+  assert.equal(checked.code, 0, checked.stderr)
+  const ran = await run(at, ['run', 'script.ts', '--input', '{ "city": "Austin" }'])
+  assert.equal(ran.code, 0, ran.stderr)
+  assert.deepEqual(JSON.parse(ran.stdout), { temperature: 93, conditions: 'sunny' })
+})
+
+test('a person sees all of a request within 80 columns, and no is the answer of whoever says nothing', async (t) => {
+  const at = place(t, { weather: { ...small(), env: { API_KEY: 'sk-live-0123456789abcdef' } } })
+  for (const answer of ['n\n', '\n', 'maybe\n', '\u0004']) {
+    const { code, text, unanswered } = await atTerminal(at, ['approve', 'weather'], [['Approve? [y/N]', answer]])
+    assert.equal(unanswered, 0, text)
+    assert.equal(code, 1, text)
+    assert.match(text, /weather: not approved/)
+    assert.match(text, /API_KEY=sk-l\*\*\*/)
+    // biome-ignore lint/suspicious/noControlCharactersInRegex: colours take no room
+    for (const line of text.replace(/\u001b\[[0-9;]*m/g, '').split('\n')) assert.ok([...line].length <= 80, line)
+  }
+  assert.match((await run(at, ['list'])).stdout, /unapproved/)
+})
+
+test('without a terminal, approve prints the request and the digest to pass, and a wrong one approves nothing', async (t) => {
+  const at = place(t, { weather: small() })
+  const shown = await run(at, ['approve', 'weather'])
+  assert.equal(shown.code, 1)
+  const [, digest] = /approve weather --digest ([0-9a-f]{64})/.exec(shown.stdout)
+  const wrong = await run(at, ['approve', 'weather', '--digest', '0'.repeat(64)])
+  assert.equal(wrong.code, 1)
+  assert.match(wrong.stderr, /this digest is not of/)
+  const first = await run(at, ['approve', 'weather', '--digest', digest])
+  const [, second] = /approve weather --digest ([0-9a-f]{64})/.exec(first.stdout)
+  assert.notEqual(second, digest)
+  assert.equal((await run(at, ['approve', 'weather', '--digest', second])).code, 0)
+  assert.equal(JSON.parse((await run(at, ['list', '--json'])).stdout).servers[0].approved, true)
+  assert.equal((await run(at, ['revoke', 'weather'])).code, 0)
+  assert.equal(JSON.parse((await run(at, ['info', 'weather', '--json'])).stdout).approved, false)
+})
+
+test('wrong usage is one message on standard error, with what was meant, and exit code 2', async (t) => {
+  const at = place(t, { weather: small() })
+  for (const [words, says] of [
+    [['lst'], /'list'/],
+    [['run'], /<FILE>/],
+    [['run', 'a.js', '--inptu', '1'], /'--input'/],
+    [['approve', '--digest', 'x'], /name that server/],
+    [['import', '--from', 'x'], /name that program/],
+    [[], /Usage/],
+  ]) {
+    const { code, stdout, stderr } = await run(at, words)
+    assert.deepEqual([code, stdout], [2, ''], words.join(' '))
+    assert.match(stderr, says)
+  }
+  write(at, 'a.js', 'export const handler = () => 1')
+  assert.equal((await run(at, ['run', 'a.js', '--input', 'text'])).code, 2)
+})
+
+test('what fails is one message on standard error and exit code 1, also as JSON', async (t) => {
+  const at = place(t, { weather: small() })
+  for (const [words, says] of [
+    [['run', 'none.js'], /there is no file none\.js/],
+    [['info', 'wether'], /did you mean "weather"/],
+    [['test', 'weather'], /not approved.*hyperlight-mcp approve weather/],
+    [['list', '--config', 'none.json'], /none\.json cannot be read/],
+  ]) {
+    const { code, stdout, stderr } = await run(at, words)
+    assert.deepEqual([code, stdout], [1, ''], words.join(' '))
+    assert.match(stderr, says)
+    const json = await run(at, [...words, '--json'])
+    assert.equal(json.code, 1)
+    assert.match(JSON.parse(json.stdout).error.message, says)
+  }
+})
+
+test('a script that fails shows its own line, and a server that is not approved is named', async (t) => {
+  const at = place(t, { weather: small() })
+  write(at, 'throws.js', 'export function handler(input) {\n  return input.a.b\n}\n')
+  const thrown = await run(at, ['run', 'throws.js', '--input', '{}'])
+  assert.equal(thrown.code, 1)
+  assert.match(thrown.stderr, /throws\.js:2:\d+: TypeError: .*\n {2}2 \| {3}return input\.a\.b\n {4}\| +\^/)
+  write(at, 'imports.js', 'import { x } from "host:mcp-weather"\nexport const handler = () => x()\n')
+  const missing = await run(at, ['run', 'imports.js'])
+  assert.match(missing.stderr, /imports\.js:1[\s\S]*server "weather" is not approved: hyperlight-mcp approve weather/)
+  const checked = await run(at, ['check', 'imports.js'])
+  assert.equal(checked.code, 1)
+  assert.match(checked.stderr, /imports\.js:1:\d+: /)
+})
+
+test('a value is JSON on standard output, logs are on standard error, and nothing drives a terminal', async (t) => {
+  const at = place(t)
+  write(at, 's.js', 'export const handler = (n) => { console.warn("\\u001b[31mred"); return n === 1 ? "a\\u202eb" : { n } }')
+  const value = await run(at, ['run', 's.js', '--input', '2'])
+  assert.deepEqual([value.code, value.stdout, value.stderr], [0, '{\n  "n": 2\n}\n', 'warn: red\n'])
+  assert.equal((await run(at, ['run', 's.js', '--input', '1'])).stdout, '"a\\u202eb"\n')
+  assert.equal((await run(at, ['run', 's.js', '--input', '1', '--raw'])).stdout, 'a\u202eb\n')
+  const json = JSON.parse((await run(at, ['run', '-', '--json'], { input: 'export const handler = () => [1]' })).stdout)
+  assert.deepEqual([json.value, json.logs, json.warnings], [[1], [], []])
+  assert.equal((await run(at, ['run', 's.js', '--timeout', '1ms'])).code, 1)
+})
+
+test('writes are refused without a terminal unless they are named, and asked for at one', async (t) => {
+  const at = await approved(t, { weather: small() })
+  write(at, 'note.js', 'import { write_note } from "host:mcp-weather"\nexport const handler = () => write_note({ text: "x" })\n')
+  const refused = await run(at, ['run', 'note.js'])
+  assert.match(refused.stderr, /weather\.write_note was not called: .* --allow-writes weather\.write_note/)
+  assert.equal(JSON.parse(refused.stdout).code, 'ERR_CALL_DENIED')
+  for (const allowed of ['weather', 'weather.write_note']) {
+    assert.equal((await run(at, ['run', 'note.js', '--allow-writes', allowed])).stdout, '"noted"\n')
+  }
+  assert.equal(JSON.parse((await run(at, ['run', 'note.js', '--allow-writes', 'weather.other'])).stdout).code, 'ERR_CALL_DENIED')
+  assert.match((await run(at, ['run', 'note.js', '--allow-writes', 'wether'])).stderr, /did you mean "weather"/)
+  const question = 'Call it? [o]nce, for this [r]un, for this [s]ession, [N]o: '
+  assert.match((await atTerminal(at, ['run', 'note.js'], [[question, 'o\n']])).text, /"text": "x"[\s\S]*"noted"/)
+  assert.match((await atTerminal(at, ['run', 'note.js'], [[question, '\n']])).text, /ERR_CALL_DENIED/)
+})
+
+test('only the servers that are named are there', async (t) => {
+  const at = await approved(t, { weather: small(), other: small() })
+  write(at, 's.js', 'import { tools } from "host:mcp"\nexport const handler = () => Object.keys(tools())\n')
+  const modules = async (...words) => JSON.parse((await run(at, ['types', '--out', '-', '--json', ...words])).stdout).modules
+  assert.deepEqual(await modules(), ['host:mcp', 'host:mcp-other', 'host:mcp-weather'])
+  assert.deepEqual(await modules('--servers', 'other'), ['host:mcp', 'host:mcp-other'])
+  assert.match((await run(at, ['run', 's.js', '--servers', 'none'])).stderr, /there is no server "none"/)
+})
+
+test('Ctrl-C ends a run and its servers with exit code 130', async (t) => {
+  const log = join(folder(t), 'log')
+  const at = await approved(t, { weather: small('--log', log) })
+  write(at, 's.js', 'import { sleep } from "host:mcp-weather"\nexport const handler = () => sleep({ ms: 50000 })\n')
+  const started = performance.now()
+  const { code } = await run(at, ['run', 's.js'], {
+    onStart: async (child) => {
+      await waitFor('the call', () => logLines(log).some(({ name }) => name === 'sleep'), ms(20_000))
+      child.kill('SIGINT')
+    },
+  })
+  assert.equal(code, 130)
+  assert.ok(performance.now() - started < ms(30_000))
+  const { pid } = logLines(log).findLast(({ event }) => event === 'spawn')
+  await waitFor('the server to be gone', () => !isAlive(pid))
+})
+
+test('logs tells in another process why a server failed', async (t) => {
+  const at = place(t, { bad: small('--stderr', 'no such database', '--exit-at-start', '3') })
+  const { digest } = JSON.parse((await run(at, ['approve', 'bad', '--json'])).stdout).servers[0].request
+  const failed = await run(at, ['approve', 'bad', '--digest', digest])
+  assert.match(failed.stderr, /hyperlight-mcp logs bad/)
+  const { stdout } = await run(at, ['logs', 'bad'])
+  assert.match(stdout, /^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d stderr no such database$/m)
+  assert.match(stdout, / failed /)
+})
+
+test('doctor names what is wrong and how to mend it, and a sound machine is sound', async (t) => {
+  const broken = place(t, { gone: { command: 'no-such-program-here' }, wrong: { command: 5 } })
+  const { code, stdout } = await run(broken, ['doctor'])
+  assert.equal(code, 1)
+  assert.match(stdout, /PROBLEM server gone: its program "no-such-program-here" is not found\n +→ install/)
+  assert.match(stdout, /PROBLEM server wrong: /)
+  const sound = await approved(t, { weather: small() })
+  const report = JSON.parse((await run(sound, ['doctor', '--json'])).stdout)
+  assert.deepEqual(
+    report.checks.map(({ what, status }) => `${what} ${status}`),
+    ['platform ok', 'watchdog ok', 'state folder ok', 'hypervisor ok', 'config ok', 'server weather ok'],
+  )
+})
+
+test('import shows first, writes only when told, keeps comments, and points at secrets', async (t) => {
+  const at = place(t, {})
+  const path = join(at.home, '.hyperagent/config.json')
+  writeFileSync(path, '// mine\n{ "mcpServers": {} }\n')
+  mkdirSync(join(at.home, '.codex'))
+  writeFileSync(
+    join(at.home, '.codex/config.toml'),
+    '[mcp_servers.docs]\ncommand = "docs"\nenv = { API_KEY = "correct-horse-battery-staple" }\n',
+  )
+  const shown = await run(at, ['import'])
+  assert.match(shown.stdout, /docs from Codex[\s\S]*env\.API_KEY looks like a secret[\s\S]*\$\{API_KEY\}[\s\S]*nothing was written/)
+  assert.equal(readFileSync(path, 'utf8'), '// mine\n{ "mcpServers": {} }\n')
+  const asked = await atTerminal(at, ['import'], [['[y/N]', 'y\n']])
+  assert.match(asked.text, /written into/)
+  assert.match(readFileSync(path, 'utf8'), /^\/\/ mine[\s\S]*"docs"/)
+  assert.match((await run(at, ['import'])).stdout, /nothing new/)
+})
+
+test('colours are for terminals, and NO_COLOR is respected', async (t) => {
+  const at = place(t, { weather: small() })
+  assert.ok((await atTerminal(at, ['list'], [])).text.includes('\u001b[1mSERVER'))
+  assert.ok(!(await atTerminal(at, ['list'], [], { env: { NO_COLOR: '1' } })).text.includes('\u001b'))
+  assert.ok(!(await run(at, ['list'])).stdout.includes('\u001b'))
+  assert.ok((await run(at, ['list', '--color', 'always'])).stdout.includes('\u001b'))
+})
+
+test('help, version and completion are on standard output', async (t) => {
+  const at = place(t)
+  const { version } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'))
+  assert.equal((await run(at, ['--version'])).stdout, `hyperlight-mcp ${version}\n`)
+  assert.match((await run(at, ['--help'])).stdout, /First steps/)
+  for (const shell of ['bash', 'zsh', 'fish']) assert.match((await run(at, ['completion', shell])).stdout, /hyperlight-mcp/)
+  assert.ok(!existsSync(join(at.home, '.hyperagent')))
+})

@@ -1,0 +1,64 @@
+// TextEncoder and TextDecoder (https://encoding.spec.whatwg.org).
+(web, { expose, dress, text, bytesOf, platform }) => {
+  const NONE = new Uint8Array(0);
+
+  class TextEncoder {
+    get encoding() {
+      return "utf-8";
+    }
+    encode(input = "") {
+      return web.encode(text(input));
+    }
+    encodeInto(source, destination) {
+      if (destination?.[Symbol.toStringTag] !== "Uint8Array") throw new TypeError("encodeInto: the destination is no Uint8Array");
+      // No UTF-16 unit becomes less than one byte; the one unit more keeps a pair together.
+      const [bytes, read] = web.encodeWithin(text(`${source}`.slice(0, destination.length + 1)), destination.length);
+      destination.set(bytes);
+      return { read, written: bytes.length };
+    }
+  }
+
+  class TextDecoder {
+    #encoding;
+    #fatal;
+    #ignoreBOM;
+    /** What is between two parts of a text that comes in several. */
+    #decoding = null;
+    static {
+      platform.push((value) => #encoding in value);
+    }
+
+    constructor(label = "utf-8", options = undefined) {
+      const encoding = web.encodingName(text(label));
+      if (encoding === undefined) throw new RangeError(`TextDecoder: there is no encoding "${label}"`);
+      this.#encoding = encoding;
+      this.#fatal = Boolean(options?.fatal);
+      this.#ignoreBOM = Boolean(options?.ignoreBOM);
+    }
+    get encoding() {
+      return this.#encoding;
+    }
+    get fatal() {
+      return this.#fatal;
+    }
+    get ignoreBOM() {
+      return this.#ignoreBOM;
+    }
+    decode(input = undefined, options = undefined) {
+      const bytes = input === undefined ? NONE : bytesOf(input);
+      const last = !options?.stream;
+      if (last && this.#decoding === null) return web.decodeWhole(this.#encoding, bytes, this.#fatal, this.#ignoreBOM);
+      const decoding = this.#decoding ?? new web.Decoding(this.#encoding, this.#fatal, this.#ignoreBOM);
+      // After an error, as after the last part, the next one begins anew.
+      this.#decoding = null;
+      const decoded = decoding.decode(bytes, last);
+      if (!last) this.#decoding = decoding;
+      return decoded;
+    }
+  }
+
+  for (const type of [TextEncoder, TextDecoder]) {
+    dress(type);
+    expose(type.name, type);
+  }
+};

@@ -1,0 +1,323 @@
+//! What the guest's globals are made of where JavaScript would be slow, or large, or wrong: encodings, URLs, entropy, the
+//! run's clock. One native module, whose only reader is the JavaScript in `globals/`, which has the standards' interfaces.
+//! Nothing here is handed to agent code, and all of it may be: it says nothing of the host.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::str;
+
+use encoding_rs::{Decoder as TextDecoder, DecoderResult, Encoding};
+use hyperlight_guest_bin::error::Result as HostResult;
+use hyperlight_guest_bin::host_function;
+use hyperlight_js_runtime::rquickjs::{self, Array, Ctx, Exception, Result, String as JsString, TypedArray, Value, qjs};
+use url::{Url, quirks};
+
+#[host_function("HostRandom")]
+fn host_random(count: u64) -> HostResult<Vec<u8>>;
+
+#[host_function("HostElapsed")]
+fn host_elapsed() -> HostResult<u64>;
+
+#[host_function("HostStarted")]
+fn host_started() -> HostResult<u64>;
+
+#[host_function("HostSleep")]
+fn host_sleep(micros: u64) -> HostResult<()>;
+
+fn throw(ctx: &Ctx<'_>, message: &str) -> rquickjs::Error {
+    Exception::throw_message(ctx, message)
+}
+
+/// Microseconds, as JavaScript counts time. Exact for 285 years.
+#[allow(clippy::cast_precision_loss)]
+fn milliseconds(micros: u64) -> f64 {
+    micros as f64 / 1000.0
+}
+
+/// What is fetched ahead: leaving the VM takes longer than what most ask for. Empty in the snapshot.
+static FETCHED: spin::Mutex<Vec<u8>> = spin::Mutex::new(Vec::new());
+const FETCH: usize = 1024;
+
+/// Bytes of the host's that nobody else gets.
+fn entropy(ctx: &Ctx<'_>, count: usize) -> Result<Vec<u8>> {
+    if count > FETCH / 4 {
+        return fetch(ctx, count);
+    }
+    let mut fetched = FETCHED.lock();
+    if fetched.len() < count {
+        *fetched = fetch(ctx, FETCH)?;
+    }
+    let rest = fetched.len() - count;
+    Ok(fetched.split_off(rest))
+}
+
+fn fetch(ctx: &Ctx<'_>, count: usize) -> Result<Vec<u8>> {
+    let bytes = host_random(count as u64).map_err(|error| throw(ctx, &error.message))?;
+    if bytes.len() == count { Ok(bytes) } else { Err(throw(ctx, "the host gave no entropy")) }
+}
+
+/// Decodes what is there, and at the last part what was left of a character that never came. Grows with the text: room for
+/// the worst case at once would be three times the bytes.
+fn decode(ctx: &Ctx<'_>, decoder: &mut TextDecoder, bytes: &[u8], last: bool, fatal: bool) -> Result<String> {
+    /// Room for what one character can become, and more.
+    const STEP: usize = 1024;
+    let mut text = String::with_capacity(bytes.len() + STEP);
+    let mut rest = bytes;
+    loop {
+        let read = if fatal {
+            let (result, read) = decoder.decode_to_string_without_replacement(rest, &mut text, last);
+            match result {
+                DecoderResult::InputEmpty => return Ok(text),
+                DecoderResult::OutputFull => read,
+                DecoderResult::Malformed(..) => return Err(Exception::throw_type(ctx, "The encoded data was not valid")),
+            }
+        } else {
+            match decoder.decode_to_string(rest, &mut text, last) {
+                (encoding_rs::CoderResult::InputEmpty, ..) => return Ok(text),
+                (encoding_rs::CoderResult::OutputFull, read, _) => read,
+            }
+        };
+        rest = &rest[read..];
+        text.reserve(rest.len() + STEP);
+    }
+}
+
+fn decoder(ctx: &Ctx<'_>, label: &str, keep_mark: bool) -> Result<TextDecoder> {
+    let encoding = Encoding::for_label_no_replacement(label.as_bytes()).ok_or_else(|| throw(ctx, "no such encoding"))?;
+    Ok(if keep_mark { encoding.new_decoder_without_bom_handling() } else { encoding.new_decoder_with_bom_removal() })
+}
+
+/// As the standard has it now: of what is within `blob:`, only the web's own origins count.
+fn origin(url: &Url) -> String {
+    if url.scheme() != "blob" {
+        return quirks::origin(url);
+    }
+    let within = Url::parse(url.path()).ok().filter(|within| matches!(within.scheme(), "http" | "https"));
+    within.map_or_else(|| String::from("null"), |within| quirks::origin(&within))
+}
+
+/// What a URL consists of, in the order in which `globals/url.js` reads it.
+fn parts(url: &Url) -> Vec<String> {
+    [
+        quirks::href(url),
+        &origin(url),
+        quirks::protocol(url),
+        quirks::username(url),
+        quirks::password(url),
+        quirks::host(url),
+        quirks::hostname(url),
+        quirks::port(url),
+        quirks::pathname(url),
+        quirks::search(url),
+        quirks::hash(url),
+    ]
+    .map(String::from)
+    .to_vec()
+}
+
+/// xoshiro256++ (Blackman and Vigna, public domain): what `Math.random` continues with from a seed of the host's.
+struct Generator {
+    state: [u64; 4],
+    seeded: bool,
+}
+
+impl Generator {
+    fn next(&mut self) -> u64 {
+        let state = &mut self.state;
+        let result = state[0].wrapping_add(state[3]).rotate_left(23).wrapping_add(state[0]);
+        let shifted = state[1] << 17;
+        state[2] ^= state[0];
+        state[3] ^= state[1];
+        state[1] ^= state[2];
+        state[0] ^= state[3];
+        state[2] ^= shifted;
+        state[3] = state[3].rotate_left(45);
+        result
+    }
+}
+
+/// Not seeded in the snapshot: every run asks for a seed of its own at its first number.
+static GENERATOR: spin::Mutex<Generator> = spin::Mutex::new(Generator { state: [0; 4], seeded: false });
+
+#[rquickjs::module(rename_vars = "camelCase", rename_types = "camelCase")]
+#[allow(clippy::module_inception, clippy::needless_pass_by_value, missing_docs)]
+pub mod web {
+    use super::*;
+
+    /// The name of the encoding that a label means, in lower case; null for none, and for those that only replace.
+    #[rquickjs::function]
+    pub fn encoding_name(label: String) -> Option<String> {
+        Encoding::for_label_no_replacement(label.as_bytes()).map(|encoding| encoding.name().to_ascii_lowercase())
+    }
+
+    /// UTF-8 of text without lone surrogates.
+    #[rquickjs::function]
+    pub fn encode<'js>(ctx: Ctx<'js>, text: String) -> Result<TypedArray<'js, u8>> {
+        TypedArray::new(ctx, text.into_bytes())
+    }
+
+    /// The UTF-8 of as many characters as have room: [bytes, how many UTF-16 units they were].
+    #[rquickjs::function]
+    pub fn encode_within<'js>(ctx: Ctx<'js>, text: String, room: usize) -> Result<Array<'js>> {
+        let end = text.floor_char_boundary(room);
+        let units = text[..end].encode_utf16().count();
+        let mut bytes = text.into_bytes();
+        bytes.truncate(end);
+        let pair = Array::new(ctx.clone())?;
+        pair.set(0, TypedArray::new(ctx, bytes)?)?;
+        pair.set(1, units)?;
+        Ok(pair)
+    }
+
+    /// All of a text at once.
+    #[rquickjs::function]
+    pub fn decode_whole<'js>(
+        ctx: Ctx<'js>,
+        label: String,
+        bytes: TypedArray<'js, u8>,
+        fatal: bool,
+        keep_mark: bool,
+    ) -> Result<JsString<'js>> {
+        let bytes = bytes.as_bytes().unwrap_or_default();
+        if label == "utf-8" {
+            const MARK: &[u8] = b"\xef\xbb\xbf";
+            let body = if keep_mark { bytes } else { bytes.strip_prefix(MARK).unwrap_or(bytes) };
+            // Nearly always: nothing has to be replaced, so nothing has to be copied.
+            if let Ok(text) = str::from_utf8(body) {
+                return JsString::from_str(ctx, text);
+            }
+        }
+        let text = decode(&ctx, &mut decoder(&ctx, &label, keep_mark)?, bytes, true, fatal)?;
+        JsString::from_str(ctx, &text)
+    }
+
+    /// A text that comes in parts.
+    #[derive(rquickjs::class::Trace, rquickjs::JsLifetime)]
+    #[rquickjs::class(rename = "Decoding")]
+    pub struct Decoding {
+        /// None after the last part and after an error: a decoder that has ended must not be used again.
+        #[qjs(skip_trace)]
+        decoder: Option<TextDecoder>,
+        #[qjs(skip_trace)]
+        fatal: bool,
+    }
+
+    #[rquickjs::methods]
+    impl Decoding {
+        #[qjs(constructor)]
+        pub fn new(ctx: Ctx<'_>, label: String, fatal: bool, keep_mark: bool) -> Result<Self> {
+            Ok(Self { decoder: Some(decoder(&ctx, &label, keep_mark)?), fatal })
+        }
+
+        pub fn decode<'js>(&mut self, ctx: Ctx<'js>, bytes: TypedArray<'js, u8>, last: bool) -> Result<JsString<'js>> {
+            let mut decoder = self.decoder.take().ok_or_else(|| throw(&ctx, "this text has ended"))?;
+            let text = decode(&ctx, &mut decoder, bytes.as_bytes().unwrap_or_default(), last, self.fatal)?;
+            if !last {
+                self.decoder = Some(decoder);
+            }
+            JsString::from_str(ctx, &text)
+        }
+    }
+
+    /// The parts of a URL; null for what is none.
+    #[rquickjs::function]
+    pub fn parse_url(text: String, base: Option<String>) -> Option<Vec<String>> {
+        let base = match base {
+            Some(base) => Some(Url::parse(&base).ok()?),
+            None => None,
+        };
+        Url::options().base_url(base.as_ref()).parse(&text).ok().as_ref().map(parts)
+    }
+
+    /// The parts of a URL with one of them changed, or as they were where the change is none.
+    #[rquickjs::function]
+    pub fn change_url(href: String, part: String, value: String) -> Option<Vec<String>> {
+        let mut url = Url::parse(&href).ok()?;
+        // The standard's setters ignore what they cannot set.
+        let _ = match part.as_str() {
+            "protocol" => quirks::set_protocol(&mut url, &value),
+            "username" => quirks::set_username(&mut url, &value),
+            "password" => quirks::set_password(&mut url, &value),
+            "host" => quirks::set_host(&mut url, &value),
+            "hostname" => quirks::set_hostname(&mut url, &value),
+            "port" => quirks::set_port(&mut url, &value),
+            "pathname" => Ok(quirks::set_pathname(&mut url, &value)),
+            "search" => Ok(quirks::set_search(&mut url, &value)),
+            _ => Ok(quirks::set_hash(&mut url, &value)),
+        };
+        Some(parts(&url))
+    }
+
+    /// `a=1&b=2` → ["a", "1", "b", "2"].
+    #[rquickjs::function]
+    pub fn parse_form(text: String) -> Vec<String> {
+        form_urlencoded::parse(text.as_bytes()).flat_map(|(name, value)| [name.into_owned(), value.into_owned()]).collect()
+    }
+
+    /// ["a", "1", "b", "2"] → `a=1&b=2`.
+    #[rquickjs::function]
+    pub fn write_form(pairs: Vec<String>) -> String {
+        let mut form = form_urlencoded::Serializer::new(String::new());
+        for pair in pairs.chunks_exact(2) {
+            form.append_pair(&pair[0], &pair[1]);
+        }
+        form.finish()
+    }
+
+    /// So many bytes that nobody can guess, other ones in every run.
+    #[rquickjs::function]
+    pub fn random_bytes<'js>(ctx: Ctx<'js>, count: usize) -> Result<TypedArray<'js, u8>> {
+        let bytes = entropy(&ctx, count)?;
+        TypedArray::new(ctx, bytes)
+    }
+
+    /// `Math.random`.
+    #[rquickjs::function]
+    #[allow(clippy::cast_precision_loss)]
+    pub fn random(ctx: Ctx<'_>) -> Result<f64> {
+        let mut generator = GENERATOR.lock();
+        if !generator.seeded {
+            let seed = entropy(&ctx, size_of::<[u64; 4]>())?;
+            for (word, bytes) in generator.state.iter_mut().zip(seed.chunks_exact(8)) {
+                *word = bytes.iter().fold(0, |word, byte| word << 8 | u64::from(*byte));
+            }
+            generator.seeded = true;
+        }
+        // The 53 bits that a number between 0 and 1 has room for.
+        Ok((generator.next() >> 11) as f64 / (1_u64 << 53) as f64)
+    }
+
+    /// Milliseconds since the run's start, on a clock that only goes forward.
+    #[rquickjs::function]
+    pub fn elapsed(ctx: Ctx<'_>) -> Result<f64> {
+        host_elapsed().map(milliseconds).map_err(|error| throw(&ctx, &error.message))
+    }
+
+    /// When the run started, in milliseconds since 1970.
+    #[rquickjs::function]
+    pub fn started(ctx: Ctx<'_>) -> Result<f64> {
+        host_started().map(milliseconds).map_err(|error| throw(&ctx, &error.message))
+    }
+
+    /// Leaves the VM for so long; the run's end comes first.
+    #[rquickjs::function]
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    pub fn wait(ctx: Ctx<'_>, milliseconds: f64) -> Result<()> {
+        // The cast saturates, and makes nothing of what is no number.
+        host_sleep((milliseconds * 1000.0) as u64).map_err(|error| throw(&ctx, &error.message))
+    }
+
+    /// Whether something is to be done before the program would wait.
+    #[rquickjs::function]
+    pub fn is_busy(ctx: Ctx<'_>) -> bool {
+        // SAFETY: the context is alive for the length of this call, and with it its runtime; the guest has one thread.
+        unsafe { qjs::JS_IsJobPending(qjs::JS_GetRuntime(ctx.as_raw().as_ptr())) }
+    }
+
+    /// What kind of object it is to the engine, whatever it says of itself. The numbers are the engine's own.
+    #[rquickjs::function]
+    pub fn kind(value: Value<'_>) -> u32 {
+        // SAFETY: the value is alive for the length of this call, and the engine looks at its tag before it follows it.
+        unsafe { qjs::JS_GetClassID(value.as_raw()) }
+    }
+}

@@ -1,0 +1,133 @@
+//! `approve`: both stages, one after another, as a person reads them.
+
+use serde_json::{Value as Json, json};
+
+use super::Exit;
+use super::args::Approve;
+use super::fault::{Fault, message};
+use super::session::Session;
+use crate::command::{Tone, request_text, stage_of};
+use crate::error::Error;
+use crate::gateway::Gateway;
+use crate::trust::ApprovalRequest;
+
+/// How one server stands at the end.
+struct Reviewed {
+    server: String,
+    approved: bool,
+    /// What a person has still to say yes to.
+    request: Option<ApprovalRequest>,
+    error: Option<Error>,
+}
+
+pub(super) async fn approve(session: &Session, arguments: &Approve) -> Result<Exit, Fault> {
+    if arguments.digest.is_some() && arguments.servers.len() != 1 {
+        return Err(Fault::Usage("--digest is of one server's request: name that server".to_owned()));
+    }
+    session.check_config()?;
+    let gateway = session.open()?;
+    let names = if arguments.servers.is_empty() { unapproved(session, &gateway)? } else { arguments.servers.clone() };
+    let mut all = Vec::new();
+    for name in names {
+        let reviewed = match &arguments.digest {
+            Some(digest) => with_digest(&gateway, &name, digest).await,
+            None => review(session, &gateway, &name).await,
+        };
+        let failed = |error| Reviewed { server: name.clone(), approved: false, request: None, error: Some(error) };
+        let reviewed = reviewed.unwrap_or_else(failed);
+        if !session.json() {
+            tell(session, &reviewed);
+        }
+        all.push(reviewed);
+    }
+    if session.json() {
+        session.terminal.print_json(&json!({ "servers": all.iter().map(as_json).collect::<Vec<_>>() }));
+    }
+    Ok(if all.iter().all(|reviewed| reviewed.approved) { Exit::Done } else { Exit::Failed })
+}
+
+/// Those that need a yes; it is said where there are none.
+fn unapproved(session: &Session, gateway: &Gateway) -> Result<Vec<String>, Fault> {
+    let servers = gateway.servers()?;
+    let wanting: Vec<String> = servers.into_iter().filter(|server| !server.approved).map(|server| server.name).collect();
+    if wanting.is_empty() && !session.json() {
+        session.terminal.print("all servers are approved\n");
+    }
+    Ok(wanting)
+}
+
+fn is_approved(request: &ApprovalRequest) -> (bool, &str) {
+    match request {
+        ApprovalRequest::Command(request) => (request.approved, &request.digest),
+        ApprovalRequest::Manifest(request) => (request.approved, &request.digest),
+    }
+}
+
+/// Says yes to what the digest was shown for, which may have been in another process.
+async fn with_digest(gateway: &Gateway, name: &str, digest: &str) -> crate::error::Result<Reviewed> {
+    let request = gateway.approval_request(name).await?;
+    if is_approved(&request) == (true, digest) {
+        return Ok(Reviewed { server: name.to_owned(), approved: true, request: None, error: None });
+    }
+    gateway.approve(name, Some(digest), None).await?;
+    let approved = matches!(request, ApprovalRequest::Manifest(_));
+    // What comes next is shown, so that it can be approved in turn.
+    let request = if approved { None } else { Some(gateway.approval_request(name).await?) };
+    Ok(Reviewed { server: name.to_owned(), approved, request, error: None })
+}
+
+/// Asks a person, at each stage; where there is none, the request is what is left to show.
+async fn review(session: &Session, gateway: &Gateway, name: &str) -> crate::error::Result<Reviewed> {
+    let mut shown: Vec<String> = Vec::new();
+    loop {
+        let request = gateway.approval_request(name).await?;
+        let (approved, digest) = is_approved(&request);
+        if approved {
+            return Ok(Reviewed { server: name.to_owned(), approved: true, request: None, error: None });
+        }
+        // What was approved a moment ago and does not hold is not asked for again.
+        if shown.iter().any(|known| known == digest) {
+            return Err(Error::DigestChanged { server: name.to_owned() });
+        }
+        if !session.can_ask() {
+            return Ok(Reviewed { server: name.to_owned(), approved: false, request: Some(request), error: None });
+        }
+        session.terminal.say(&request_text(&request, &session.terminal.err));
+        if !session.terminal.confirm("Approve?").await {
+            return Ok(Reviewed { server: name.to_owned(), approved: false, request: None, error: None });
+        }
+        let digest = digest.to_owned();
+        gateway.approve(name, Some(&digest), None).await?;
+        shown.push(digest);
+    }
+}
+
+fn tell(session: &Session, reviewed: &Reviewed) {
+    let Reviewed { server, approved, request, error } = reviewed;
+    let terminal = &session.terminal;
+    if let Some(error) = error {
+        return terminal.note(Tone::Bad, "hyperlight-mcp:", &message(error));
+    }
+    if let Some(request) = request {
+        let digest = is_approved(request).1;
+        terminal.print(request_text(request, &terminal.out).trim_start());
+        terminal.print(&format!(
+            "\nNot approved yet. A person who has read this ({}) says yes with:\n  hyperlight-mcp approve {server} --digest {digest}\n",
+            stage_of(request)
+        ));
+    } else {
+        terminal.print(&format!("{server}: {}\n", if *approved { "approved" } else { "not approved" }));
+    }
+}
+
+fn as_json(reviewed: &Reviewed) -> Json {
+    let Reviewed { server, approved, request, error } = reviewed;
+    let mut json = json!({ "server": server, "approved": approved });
+    if let Some(request) = request {
+        json["request"] = json!(request);
+    }
+    if let Some(error) = error {
+        json["error"] = json!({ "code": error.code(), "message": message(error) });
+    }
+    json
+}

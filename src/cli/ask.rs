@@ -1,0 +1,172 @@
+//! A person at the terminal, as the gateway asks them; and what is said where there is none.
+
+use std::sync::Arc;
+
+use secrecy::SecretString;
+use serde_json::{Map, Value as Json};
+
+use super::terminal::{Terminal, json_text};
+use super::values::AllowedWrites;
+use crate::command::Tone;
+use crate::error::Error;
+use crate::gateway::{Answer, ApprovalQuestion, AuthorizationQuestion, Callbacks, ElicitationAnswer, ElicitationQuestion};
+use crate::trust::{Decision, sanitise_line, sanitise_text};
+
+const MAX_TEXT_CHARS: usize = 4_000;
+
+/// Who answers, or that nobody does.
+pub(super) struct Person {
+    pub(super) terminal: Arc<Terminal>,
+    pub(super) can_ask: bool,
+    /// Calls that need no answer.
+    pub(super) allowed: AllowedWrites,
+}
+
+impl Callbacks for Person {
+    fn approve_call(&self, question: &ApprovalQuestion) -> Option<Answer<Decision>> {
+        let ApprovalQuestion { server, tool, reason, .. } = question;
+        if self.allowed.allows(server, tool) {
+            return Some(Box::pin(async { Ok(Decision::Run) }));
+        }
+        let call = format!("{server}.{}", sanitise_line(tool, MAX_TEXT_CHARS));
+        if !self.can_ask {
+            let text = format!("{call} was not called: {reason}, and there is no terminal to ask at. To allow it: --allow-writes {call}");
+            self.terminal.note(Tone::Warning, "warning:", &text);
+            return None;
+        }
+        let arguments = shown(&json_text(&Json::Object(question.args.clone())));
+        let text =
+            format!("{call} wants to be called ({reason}) with\n{arguments}\nCall it? [o]nce, for this [r]un, for this [s]ession, [N]o: ");
+        let terminal = Arc::clone(&self.terminal);
+        Some(Box::pin(async move {
+            let answer = terminal.ask(&text).await.unwrap_or_default().to_lowercase();
+            Ok(match answer.as_str() {
+                "o" | "once" | "y" | "yes" => Decision::Once,
+                "r" | "run" => Decision::Run,
+                "s" | "session" => Decision::Session,
+                _ => Decision::Deny,
+            })
+        }))
+    }
+
+    fn can_elicit(&self) -> bool {
+        self.can_ask
+    }
+
+    fn elicit(&self, question: &ElicitationQuestion) -> Option<Answer<ElicitationAnswer>> {
+        if !self.can_ask {
+            return None;
+        }
+        let (terminal, question) = (Arc::clone(&self.terminal), serde_json::to_value(question).ok()?);
+        Some(Box::pin(async move { Ok(fill_in(&terminal, &question).await) }))
+    }
+
+    fn can_authorize(&self) -> bool {
+        self.can_ask
+    }
+
+    fn authorize(&self, url: &str, question: &AuthorizationQuestion) -> Option<Answer<Option<String>>> {
+        if !self.can_ask {
+            return None;
+        }
+        let issuer = sanitise_line(&question.issuer, MAX_TEXT_CHARS);
+        let text =
+            format!("server \"{}\" wants access in your name, from {issuer}. Open this page, and come back:\n  {url}\n", question.server);
+        self.terminal.say(&text);
+        Some(Box::pin(async { Ok(None) }))
+    }
+
+    fn input(&self, id: &str, description: &str) -> Option<Answer<SecretString>> {
+        if !self.can_ask {
+            return None;
+        }
+        let description = if description.is_empty() { id } else { description };
+        let (terminal, text) = (Arc::clone(&self.terminal), format!("{} (not shown): ", sanitise_line(description, MAX_TEXT_CHARS)));
+        let id = id.to_owned();
+        Some(Box::pin(async move {
+            let given = terminal.ask_secret(&text).await;
+            given
+                .map(SecretString::from)
+                .ok_or_else(|| Error::InvalidOption { method: "input", problem: format!("{id}: nothing was typed") })
+        }))
+    }
+}
+
+/// A server's form, field by field, or a page that it wants opened. Who types nothing where something must stand declines.
+async fn fill_in(terminal: &Terminal, question: &Json) -> ElicitationAnswer {
+    let text = |value: &Json| sanitise_text(value.as_str().unwrap_or_default(), MAX_TEXT_CHARS);
+    let who = question["server"].as_str().unwrap_or_default();
+    terminal.say(&format!("server \"{who}\" asks: {}\n", text(&question["message"])));
+    if let Some(url) = question["url"].as_str() {
+        terminal.say(&format!("  {}\n", sanitise_line(url, MAX_TEXT_CHARS)));
+        let agreed = terminal.confirm("Have you opened that page, and agree?").await;
+        return if agreed { ElicitationAnswer::Accept(None) } else { ElicitationAnswer::Decline };
+    }
+    let schema = &question["requestedSchema"];
+    let required: Vec<&str> = schema["required"].as_array().into_iter().flatten().filter_map(Json::as_str).collect();
+    let mut form = Map::new();
+    for (name, field) in schema["properties"].as_object().into_iter().flatten() {
+        let label = [&field["title"], &field["description"]].into_iter().find(|label| label.is_string()).map_or_else(|| name.clone(), text);
+        let kind = field["type"].as_str().unwrap_or("string");
+        let must = if required.contains(&name.as_str()) { ", needed" } else { "" };
+        let Some(typed) = terminal.ask(&format!("  {label} ({}{must}): ", choices(field, kind))).await else {
+            return ElicitationAnswer::Cancel;
+        };
+        match value_of(&typed, kind) {
+            Ok(Some(value)) => drop(form.insert(name.clone(), value)),
+            Ok(None) if must.is_empty() => {}
+            Ok(None) | Err(()) => {
+                terminal.say("  That is no answer to it: the question is declined.\n");
+                return ElicitationAnswer::Decline;
+            }
+        }
+    }
+    if terminal.confirm("Send this?").await { ElicitationAnswer::Accept(Some(Json::Object(form))) } else { ElicitationAnswer::Decline }
+}
+
+/// Its start, and how much there is besides.
+fn shown(text: &str) -> String {
+    match text.char_indices().nth(MAX_TEXT_CHARS) {
+        Some((end, _)) => format!("{}\n… and {} bytes more, which are not shown", &text[..end], text.len() - end),
+        None => text.to_owned(),
+    }
+}
+
+fn choices(field: &Json, kind: &str) -> String {
+    match field["enum"].as_array() {
+        Some(values) => values.iter().filter_map(Json::as_str).map(|value| sanitise_line(value, 100)).collect::<Vec<_>>().join(" | "),
+        None if kind == "boolean" => "yes or no".to_owned(),
+        None => kind.to_owned(),
+    }
+}
+
+/// What was typed, as the field's type; nothing where nothing was typed.
+fn value_of(typed: &str, kind: &str) -> std::result::Result<Option<Json>, ()> {
+    if typed.is_empty() {
+        return Ok(None);
+    }
+    match kind {
+        "boolean" => match typed.to_lowercase().as_str() {
+            "y" | "yes" | "true" => Ok(Some(Json::Bool(true))),
+            "n" | "no" | "false" => Ok(Some(Json::Bool(false))),
+            _ => Err(()),
+        },
+        "number" | "integer" => typed.parse::<serde_json::Number>().map(|number| Some(Json::Number(number))).map_err(drop),
+        "array" => Ok(Some(typed.split(',').map(|item| Json::from(item.trim())).collect())),
+        _ => Ok(Some(Json::from(typed))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_typed_becomes_what_a_field_is() {
+        assert_eq!(value_of("", "string"), Ok(None));
+        assert_eq!(value_of("7", "integer"), Ok(Some(Json::from(7))));
+        assert_eq!(value_of("seven", "integer"), Err(()));
+        assert_eq!(value_of("Yes", "boolean"), Ok(Some(Json::Bool(true))));
+        assert_eq!(value_of("a, b", "array"), Ok(Some(serde_json::json!(["a", "b"]))));
+    }
+}

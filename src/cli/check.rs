@@ -1,0 +1,30 @@
+//! `check`: what is wrong with a script that nobody has run yet.
+
+use serde_json::json;
+
+use super::args::Check;
+use super::fault::Fault;
+use super::session::Session;
+use super::{Exit, files};
+use crate::command::{printable, problem_text};
+
+pub(super) fn check(session: &Session, arguments: &Check) -> Result<Exit, Fault> {
+    let code = files::read(&arguments.file)?;
+    let gateway = session.open_for(arguments.servers.as_deref(), None)?;
+    let report = gateway.check(&code)?;
+    let file = arguments.file.display().to_string();
+    if session.json() {
+        session.terminal.print_json(&json!({ "file": file, "ok": report.ok, "problems": report.problems }));
+    } else if report.ok {
+        session.terminal.print(&format!("{file}: nothing is certainly wrong\n"));
+    } else {
+        for problem in &report.problems {
+            let text = printable(&problem_text(&file, problem), &['\n']);
+            session.terminal.say(&format!("{}\n", text.trim_end()));
+        }
+        for server in gateway.servers()?.iter().filter(|server| !server.approved && code.contains(&format!("host:mcp-{}", server.name))) {
+            session.terminal.say(&format!("server \"{0}\" is not approved: hyperlight-mcp approve {0}\n", server.name));
+        }
+    }
+    Ok(if report.ok { Exit::Done } else { Exit::Failed })
+}

@@ -1,0 +1,240 @@
+//! `doctor`: what is wrong here, and how to mend it.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+
+use serde::Serialize;
+use serde_json::json;
+
+use super::Exit;
+use super::fault::{Fault, message};
+use super::session::Session;
+use crate::command::{Style, Tone};
+use crate::error::Error;
+use crate::gateway::Gateway;
+use crate::registry::{ServerState, ServerStatus};
+use crate::trust::{ApprovalRequest, sanitise_text};
+
+const MAX_TEXT_CHARS: usize = 2_000;
+
+/// How something stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Status {
+    Ok,
+    Warning,
+    Problem,
+}
+
+/// One thing that was looked at.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+struct Finding {
+    what: String,
+    status: Status,
+    text: String,
+    /// How to mend it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    remedy: Option<String>,
+}
+
+impl Finding {
+    fn new(what: &str, status: Status, text: impl Into<String>, remedy: Option<String>) -> Self {
+        Self { what: what.to_owned(), status, text: sanitise_text(&text.into(), MAX_TEXT_CHARS), remedy }
+    }
+
+    fn ok(what: &str, text: impl Into<String>) -> Self {
+        Self::new(what, Status::Ok, text, None)
+    }
+}
+
+pub(super) async fn doctor(session: &Session) -> Result<Exit, Fault> {
+    let mut findings = vec![platform(), watchdog(&session.surroundings.watchdog)];
+    findings.push(state_folder(&session.options().state_folder()));
+    match session.open() {
+        Err(error) => findings.push(config_problem(&error)),
+        Ok(gateway) => {
+            findings.push(hypervisor(&gateway).await);
+            let servers = gateway.servers()?;
+            findings.push(config(session, servers.len()));
+            for server in &servers {
+                findings.push(look_at(&gateway, server).await);
+            }
+        }
+    }
+    let problems = findings.iter().filter(|finding| finding.status == Status::Problem).count();
+    if session.json() {
+        session.terminal.print_json(&json!({ "ok": problems == 0, "checks": findings }));
+    } else {
+        let style = session.terminal.out;
+        let text: String = findings.iter().map(|finding| shown(finding, &style)).collect();
+        session.terminal.print(&text);
+        let end = if problems == 0 { "nothing is broken\n".to_owned() } else { format!("{problems} to be mended\n") };
+        session.terminal.print(&end);
+    }
+    Ok(if problems == 0 { Exit::Done } else { Exit::Failed })
+}
+
+fn shown(finding: &Finding, style: &Style) -> String {
+    let (word, tone) = match finding.status {
+        Status::Ok => ("ok      ", Tone::Good),
+        Status::Warning => ("warning ", Tone::Warning),
+        Status::Problem => ("PROBLEM ", Tone::Bad),
+    };
+    let text = style.wrapped("        ", &format!("{}: {}", finding.what, finding.text));
+    let remedy = finding.remedy.as_ref().map(|remedy| style.wrapped("          ", &format!("→ {remedy}"))).unwrap_or_default();
+    format!("{}{}{remedy}", style.paint(tone, word.trim_end()), &text[word.trim_end().len()..])
+}
+
+fn platform() -> Finding {
+    Finding::ok(
+        "platform",
+        format!("{} {}; the addon and its guest are built in: no toolchain is needed", std::env::consts::OS, std::env::consts::ARCH),
+    )
+}
+
+/// It ends the servers when this program has ended in any way.
+fn watchdog(path: &Path) -> Finding {
+    match fs::metadata(path) {
+        Ok(file) if file.permissions().mode() & 0o111 != 0 => Finding::ok("watchdog", path.display().to_string()),
+        Ok(_) => {
+            let remedy = format!("chmod +x {}", path.display());
+            Finding::new("watchdog", Status::Problem, "the program cannot be executed", Some(remedy))
+        }
+        Err(error) => {
+            let remedy = "install hyperlight-mcp again, with its optional dependencies".to_owned();
+            Finding::new("watchdog", Status::Problem, format!("{}: {error}", path.display()), Some(remedy))
+        }
+    }
+}
+
+fn state_folder(path: &Path) -> Finding {
+    let name = path.display();
+    let Ok(folder) = fs::metadata(path) else { return Finding::ok("state folder", format!("{name} (made when it is needed)")) };
+    let mode = folder.permissions().mode() & 0o777;
+    if !folder.is_dir() {
+        return Finding::new(
+            "state folder",
+            Status::Problem,
+            format!("{name} is no folder"),
+            Some("move it away, or name another with --state".to_owned()),
+        );
+    }
+    if mode & 0o077 != 0 {
+        let remedy = format!("chmod 700 {name}");
+        return Finding::new("state folder", Status::Warning, format!("others can look into {name} ({mode:o})"), Some(remedy));
+    }
+    match tempfile::tempfile_in(path) {
+        Ok(_) => Finding::ok("state folder", name.to_string()),
+        Err(error) => Finding::new(
+            "state folder",
+            Status::Problem,
+            format!("{name} cannot be written: {error}"),
+            Some(format!("make {name} yours: chown it")),
+        ),
+    }
+}
+
+async fn hypervisor(gateway: &Gateway) -> Finding {
+    let gateway = gateway.clone();
+    let Ok(report) = tokio::task::spawn_blocking(move || gateway.hypervisor()).await else {
+        return Finding::new("hypervisor", Status::Problem, "the look at it failed", None);
+    };
+    if !report.available {
+        return Finding::new("hypervisor", Status::Problem, report.problem.unwrap_or_default(), report.remedy);
+    }
+    let text = format!("a guest boots here in {:.0} ms", report.boot_ms.unwrap_or_default());
+    // Its warning is about how it is isolated: nothing is broken, and nothing can be mended.
+    Finding::ok("hypervisor", report.warning.map_or_else(|| text.clone(), |warning| format!("{text}; {warning}")))
+}
+
+fn config(session: &Session, servers: usize) -> Finding {
+    let path = session.options().config_path.unwrap_or_else(|| session.options().default_config());
+    if !path.exists() {
+        let remedy = "hyperlight-mcp import --write takes over what other programs know; or write it by hand".to_owned();
+        return Finding::new("config", Status::Warning, format!("there is none: {}", path.display()), Some(remedy));
+    }
+    Finding::ok("config", format!("{}, {servers} servers", path.display()))
+}
+
+fn config_problem(error: &Error) -> Finding {
+    Finding::new("config", Status::Problem, message(error), Some("mend that in the file; hyperlight-mcp doctor looks again".to_owned()))
+}
+
+/// One that is approved is connected: all else is known without starting anything.
+async fn look_at(gateway: &Gateway, server: &ServerStatus) -> Finding {
+    let what = format!("server {}", server.name);
+    let name = &server.name;
+    match (server.state, &server.last_error) {
+        (ServerState::Invalid, error) => {
+            let text = error.as_ref().map(|error| error.message.clone()).unwrap_or_default();
+            Finding::new(&what, Status::Problem, text, Some("mend its entry in the config".to_owned()))
+        }
+        (ServerState::Disabled, _) => {
+            Finding::new(&what, Status::Warning, "it is disabled in the config", Some("remove \"disabled\": true to use it".to_owned()))
+        }
+        _ if !server.approved => unapproved(gateway, name, &what).await,
+        _ => connected(gateway, name, &what).await,
+    }
+}
+
+async fn unapproved(gateway: &Gateway, name: &str, what: &str) -> Finding {
+    // At the stage of tools the request would start the server, and that is not asked for here.
+    let stage =
+        gateway.servers().ok().and_then(|servers| servers.into_iter().find(|server| server.name == name)).map(|server| server.state);
+    if stage == Some(ServerState::Unapproved)
+        && let Ok(ApprovalRequest::Command(request)) = gateway.approval_request(name).await
+        && let (Some(command), None) = (&request.command, &request.executable)
+    {
+        let text = format!("its program \"{command}\" is not found");
+        return Finding::new(
+            what,
+            Status::Problem,
+            text,
+            Some(format!("install {command}, or write its path into the config; PATH is where it is looked for")),
+        );
+    }
+    Finding::new(what, Status::Warning, "it is not approved", Some(format!("hyperlight-mcp approve {name}")))
+}
+
+async fn connected(gateway: &Gateway, name: &str, what: &str) -> Finding {
+    match gateway.test(name).await {
+        Err(error) => {
+            let remedy = match error {
+                Error::SpawnFailed { .. } => "install its program, or mend its command in the config".to_owned(),
+                _ => format!("hyperlight-mcp logs {name} shows what it said"),
+            };
+            Finding::new(what, Status::Problem, error.to_string(), Some(remedy))
+        }
+        Ok(report) => {
+            let changed = gateway.server_info(name).map(|info| info.status.quarantined).unwrap_or_default();
+            if !changed.is_empty() {
+                let text = format!("it has changed since its approval: {}", changed.join(", "));
+                return Finding::new(what, Status::Warning, text, Some(format!("hyperlight-mcp approve {name} shows how")));
+            }
+            Finding::ok(what, format!("connected in {:.0} ms, {} tools", report.connect_ms, report.tools.len()))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_check_is_a_line_with_its_remedy_below() {
+        let finding = Finding::new("server a", Status::Problem, "it is not there", Some("install it".to_owned()));
+        assert_eq!(shown(&finding, &Style::default()), "PROBLEM server a: it is not there\n          → install it\n");
+        assert_eq!(shown(&Finding::ok("config", "fine"), &Style::default()), "ok      config: fine\n");
+    }
+
+    #[test]
+    fn a_folder_that_others_can_look_into_is_a_warning() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        assert_eq!(state_folder(folder.path()).status, Status::Warning);
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o700)).unwrap();
+        assert_eq!(state_folder(folder.path()).status, Status::Ok);
+        assert_eq!(state_folder(&folder.path().join("none")).status, Status::Ok);
+    }
+}

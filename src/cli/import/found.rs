@@ -1,0 +1,182 @@
+//! What other programs' configs say of MCP servers, in our words. Nothing is started, read or resolved for it.
+
+use serde::Serialize;
+use serde_json::{Map, Value as Json, json};
+
+use crate::cli::args::Program;
+use crate::trust::{is_secret, sanitise_line};
+
+const MAX_NAME_CHARS: usize = 64;
+/// More than anybody has.
+const MAX_SERVERS: usize = 200;
+
+/// A server of another program's config.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Found {
+    /// As it is written there.
+    pub name: String,
+    /// Our own form of it: the value of a key of `mcpServers`.
+    pub entry: Json,
+    /// What is odd about it, or was left out.
+    pub notes: Vec<String>,
+    /// What looks like a secret in clear text.
+    pub secrets: Vec<Secret>,
+}
+
+/// A value that should not stand in a file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Secret {
+    /// `env.API_KEY`, for example.
+    pub field: String,
+    /// What should stand there: the variable is then to be set.
+    pub suggestion: String,
+}
+
+/// The servers that a program's config has, and the inputs that they refer to. `folder`: whose project it is, for configs that are of
+/// several.
+///
+/// # Errors
+/// What is wrong with the text, in words.
+///
+/// ```
+/// use hyperlight_mcp::cli::{Program, found_in};
+/// let text = "[mcp_servers.files]\ncommand = \"npx\"\nargs = [\"server-files\"]\nenv = { API_KEY = \"sk-0123456789abcdefghij\" }";
+/// let (found, _inputs) = found_in(Program::Codex, text, None).unwrap();
+/// assert_eq!(found[0].entry["command"], "npx");
+/// assert_eq!(found[0].secrets[0].suggestion, "${API_KEY}");
+/// ```
+pub fn found_in(program: Program, text: &str, folder: Option<&str>) -> Result<(Vec<Found>, Vec<Json>), String> {
+    let root = match program {
+        Program::Codex => toml::from_str(text).map_err(|error| error.message().to_owned())?,
+        _ => jsonc_parser::parse_to_serde_value(text.trim_start_matches('\u{feff}'), &jsonc_parser::ParseOptions::default())
+            .map_err(|error| error.to_string())?,
+    };
+    let found = sections(program, &root, folder).into_iter().flatten().take(MAX_SERVERS);
+    let found = found.map(|(name, entry)| if program == Program::Codex { codex(name, entry) } else { plain(name, entry) }).collect();
+    let inputs = [&root["inputs"], &root["mcp"]["inputs"]].into_iter().filter_map(Json::as_array).flatten().cloned().collect();
+    Ok((found, inputs))
+}
+
+/// Where programs keep servers.
+fn sections<'r>(program: Program, root: &'r Json, folder: Option<&str>) -> Vec<&'r Map<String, Json>> {
+    let all = match program {
+        Program::Vscode => vec![&root["servers"], &root["mcp"]["servers"], &root["mcpServers"]],
+        Program::Codex => vec![&root["mcp_servers"]],
+        Program::ClaudeCode => {
+            let project = folder.map_or(&Json::Null, |folder| &root["projects"][folder]["mcpServers"]);
+            vec![&root["mcpServers"], project]
+        }
+        Program::ClaudeDesktop | Program::Cursor => vec![&root["mcpServers"]],
+    };
+    all.into_iter().filter_map(Json::as_object).collect()
+}
+
+/// An entry in the shape that we have as well. What only its program knows is left out.
+fn plain(name: &str, entry: &Json) -> Found {
+    const OURS: [&str; 10] = ["type", "command", "args", "env", "envFile", "cwd", "url", "headers", "disabled", "oauth"];
+    let mut found = Found { name: shown(name), entry: json!({}), notes: Vec::new(), secrets: Vec::new() };
+    let Some(fields) = entry.as_object() else {
+        found.notes.push("it is no object".to_owned());
+        return found;
+    };
+    for (key, value) in fields {
+        match key.as_str() {
+            key if OURS.contains(&key) => set(&mut found, key, value.clone()),
+            // VS Code's own; a server without them works.
+            "gallery" | "version" | "dev" | "sandbox" | "sandboxEnabled" => {}
+            other => found.notes.push(format!("{} was left out: it means nothing here", shown(other))),
+        }
+    }
+    if fields.get("type").is_some_and(|kind| kind == "sse") {
+        found.notes.push("it speaks the old HTTP+SSE, which is not supported: look whether it has a Streamable HTTP address".to_owned());
+    }
+    secrets_of(&mut found);
+    found
+}
+
+/// Codex's keys (developers.openai.com/codex, `mcp_servers`) are others.
+fn codex(name: &str, entry: &Json) -> Found {
+    let mut found = Found { name: shown(name), entry: json!({}), notes: Vec::new(), secrets: Vec::new() };
+    let milliseconds = |value: &Json, scale: f64| value.as_f64().map(|time| json!((time * scale).round().clamp(1.0, 86_400_000.0)));
+    let whole = |value: Option<Json>| {
+        value
+            .and_then(|value| value.as_f64())
+            .map_or(Json::Null, |time| format!("{time:.0}").parse().map_or(Json::Null, |time: u64| json!(time)))
+    };
+    for (key, value) in entry.as_object().into_iter().flatten() {
+        match key.as_str() {
+            "command" | "args" | "env" | "cwd" | "url" => set(&mut found, key, value.clone()),
+            "http_headers" => merge(&mut found, "headers", value, str::to_owned),
+            "env_http_headers" => merge(&mut found, "headers", value, |name| format!("${{{name}}}")),
+            "bearer_token_env_var" => {
+                let name = value.as_str().unwrap_or_default();
+                merge(&mut found, "headers", &json!({ "Authorization": format!("Bearer ${{{name}}}") }), str::to_owned);
+            }
+            "env_vars" => {
+                let names: Map<String, Json> =
+                    value.as_array().into_iter().flatten().filter_map(Json::as_str).map(|name| (name.to_owned(), json!(name))).collect();
+                merge(&mut found, "env", &Json::Object(names), |name| format!("${{{name}}}"));
+            }
+            "enabled" => set(&mut found, "disabled", json!(value == &json!(false))),
+            "enabled_tools" => set(&mut found, "allowTools", value.clone()),
+            "disabled_tools" => set(&mut found, "denyTools", value.clone()),
+            "startup_timeout_sec" => set(&mut found, "connectTimeoutMs", whole(milliseconds(value, 1000.0))),
+            "startup_timeout_ms" => set(&mut found, "connectTimeoutMs", whole(milliseconds(value, 1.0))),
+            "tool_timeout_sec" => set(&mut found, "timeoutMs", whole(milliseconds(value, 1000.0))),
+            other => found.notes.push(format!("{} was left out: it means nothing here", shown(other))),
+        }
+    }
+    if found.entry["disabled"] == json!(false) {
+        found.entry.as_object_mut().map(|entry| entry.remove("disabled"));
+    }
+    secrets_of(&mut found);
+    found
+}
+
+fn set(found: &mut Found, key: &str, value: Json) {
+    if !value.is_null() {
+        found.entry[key] = value;
+    }
+}
+
+/// Adds names and values to a table of the entry, each value changed.
+fn merge(found: &mut Found, key: &str, values: &Json, change: impl Fn(&str) -> String) {
+    for (name, value) in values.as_object().into_iter().flatten() {
+        if let Some(value) = value.as_str() {
+            found.entry[key][name] = json!(change(value));
+        }
+    }
+}
+
+/// Values that look like secrets, where they do not come from elsewhere already.
+fn secrets_of(found: &mut Found) {
+    for table in ["env", "headers"] {
+        for (name, value) in found.entry[table].as_object().into_iter().flatten() {
+            let Some(value) = value.as_str().filter(|value| !value.contains("${")) else { continue };
+            let (start, token) = value.split_once(' ').filter(|(start, _)| start.eq_ignore_ascii_case("bearer")).unwrap_or(("", value));
+            if is_secret(name, token) {
+                let start = if start.is_empty() { String::new() } else { format!("{start} ") };
+                found.secrets.push(Secret {
+                    field: format!("{table}.{}", shown(name)),
+                    suggestion: format!("{start}${{{}}}", variable(&found.name, name)),
+                });
+            }
+        }
+    }
+}
+
+/// A variable's name for a value: of a header, with its server's.
+fn variable(server: &str, name: &str) -> String {
+    let is_variable = |text: &str| {
+        !text.is_empty() && text.chars().all(|character| character.is_ascii_uppercase() || character.is_ascii_digit() || character == '_')
+    };
+    if is_variable(name) {
+        return name.to_owned();
+    }
+    let text = format!("{server}_{name}");
+    text.chars().map(|character| if character.is_ascii_alphanumeric() { character.to_ascii_uppercase() } else { '_' }).collect()
+}
+
+fn shown(text: &str) -> String {
+    sanitise_line(text, MAX_NAME_CHARS)
+}

@@ -1,0 +1,145 @@
+//! `import`: servers that other programs know, shown first, then written into our config. Nothing is approved by it.
+
+mod found;
+mod plan;
+mod sources;
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value as Json, json};
+
+use super::args::Import;
+use super::fault::Fault;
+use super::session::Session;
+use super::terminal::json_text;
+use super::{Exit, files};
+use crate::command::{Style, Tone};
+use crate::trust::sanitise_text;
+use plan::{Addition, Plan, Read, edited, plan, snippet};
+
+pub use found::{Found, Secret, found_in};
+
+const MAX_TEXT_CHARS: usize = 4_000;
+
+pub(super) async fn import(session: &Session, arguments: &Import) -> Result<Exit, Fault> {
+    let (read, looked) = read_all(session, arguments)?;
+    let path = session.options().config_path.unwrap_or_else(|| session.options().default_config());
+    let text = if path.exists() { files::read(&path)? } else { String::new() };
+    let existing = parsed(&text).map_err(|problem| Fault::Message(format!("the config {} is no JSON: {problem}", path.display())))?;
+    let plan = plan(&existing, read);
+    if !session.json() {
+        show(session, &plan, &looked);
+    }
+    let mut written = false;
+    if !plan.additions.is_empty() && wanted(session, arguments, &path).await {
+        let new = edited(&text, &plan).map_err(|problem| Fault::Message(format!("{} was not changed: {problem}", path.display())))?;
+        files::write(&path, &new, 0o600)?;
+        written = true;
+    }
+    tell(session, &plan, &path, written);
+    Ok(Exit::Done)
+}
+
+fn parsed(text: &str) -> Result<Json, String> {
+    if text.trim().is_empty() {
+        return Ok(json!({}));
+    }
+    jsonc_parser::parse_to_serde_value(text, &jsonc_parser::ParseOptions::default()).map_err(|error| error.to_string())
+}
+
+/// Only after a yes: `--write`, or a person's.
+async fn wanted(session: &Session, arguments: &Import, path: &Path) -> bool {
+    arguments.write || (session.can_ask() && session.terminal.confirm(&format!("Write this into {}?", path.display())).await)
+}
+
+/// What the files of other programs have, and the files that were there.
+fn read_all(session: &Session, arguments: &Import) -> Result<(Vec<Read>, Vec<PathBuf>), Fault> {
+    let workspace = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("."));
+    let folder = workspace.display().to_string();
+    let places = match (&arguments.from, arguments.programs.as_slice()) {
+        (Some(path), [program]) => {
+            if !path.exists() {
+                return Err(Fault::Message(format!("there is no file {}", path.display())));
+            }
+            vec![(*program, path.clone())]
+        }
+        (Some(_), _) => {
+            return Err(Fault::Usage("--from is one program's config: name that program, like import cursor --from FILE".to_owned()));
+        }
+        (None, programs) => sources::places(programs, &session.surroundings.environment, &workspace),
+    };
+    let (mut all, mut looked) = (Vec::new(), Vec::new());
+    for (program, path) in places.into_iter().filter(|(_, path)| path.exists()) {
+        let text = files::read(&path)?;
+        let from = format!("{} ({})", program.title(), path.display());
+        match found_in(program, &text, Some(&folder)) {
+            Ok((found, inputs)) => all.push((from, found, inputs)),
+            // One file that is damaged keeps the others from nothing.
+            Err(problem) => session.terminal.note(
+                Tone::Warning,
+                "warning:",
+                &sanitise_text(&format!("{from} cannot be read: {problem}"), MAX_TEXT_CHARS),
+            ),
+        }
+        looked.push(path);
+    }
+    Ok((all, looked))
+}
+
+fn show(session: &Session, plan: &Plan, looked: &[PathBuf]) {
+    let style = session.terminal.out;
+    if looked.is_empty() {
+        session.terminal.print("no config of VS Code, Claude Desktop, Claude Code, Cursor or Codex was found\n");
+    } else if plan.additions.is_empty() {
+        session.terminal.print("nothing new was found\n");
+    }
+    for addition in &plan.additions {
+        session.terminal.print(&shown(addition, &style));
+    }
+    for skipped in &plan.skipped {
+        let text = format!("{} of {} is left out: {}", skipped.name, skipped.from, skipped.why);
+        session.terminal.print(&style.wrapped("", &sanitise_text(&text, MAX_TEXT_CHARS)));
+    }
+}
+
+/// What runs and what is odd about it, values of the environment left out.
+fn shown(addition: &Addition, style: &Style) -> String {
+    let entry = &addition.entry;
+    let words = |value: &Json| value.as_array().into_iter().flatten().filter_map(Json::as_str).collect::<Vec<_>>().join(" ");
+    let what = match (entry["url"].as_str(), entry["command"].as_str()) {
+        (Some(url), _) => format!("connects to {}", url.split(['?', '#']).next().unwrap_or_default()),
+        (None, command) => format!("runs {} {}", command.unwrap_or_default(), words(&entry["args"])),
+    };
+    let mut text = format!("{} from {}\n", style.paint(Tone::Heading, &addition.name), addition.from);
+    text.push_str(&style.wrapped("  ", &sanitise_text(&what, MAX_TEXT_CHARS)));
+    for secret in &addition.secrets {
+        let advice = format!("{} looks like a secret in clear text: better set a variable, and write {}", secret.field, secret.suggestion);
+        text.push_str(&style.wrapped("  ", &style.paint(Tone::Warning, &advice)));
+    }
+    for note in &addition.notes {
+        text.push_str(&style.wrapped("  ", &sanitise_text(note, MAX_TEXT_CHARS)));
+    }
+    text
+}
+
+fn tell(session: &Session, plan: &Plan, path: &Path, written: bool) {
+    if session.json() {
+        let document = json!({ "config": path.display().to_string(), "written": written, "additions": plan.additions, "skipped": plan.skipped, "inputs": plan.inputs });
+        return session.terminal.print_json(&document);
+    }
+    if plan.additions.is_empty() {
+        return;
+    }
+    if written {
+        session.terminal.print(&format!("written into {}. Nothing of it is approved: hyperlight-mcp approve\n", path.display()));
+    } else {
+        session.terminal.print(&format!(
+            "nothing was written. --write puts it into {}; or do it by hand:\n{}\n",
+            path.display(),
+            json_text(&snippet(plan))
+        ));
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,160 @@
+//! What would be added to our config, and the config with it: text in, text out.
+
+use jsonc_parser::ParseOptions;
+use jsonc_parser::cst::{CstInputValue, CstRootNode};
+use serde::Serialize;
+use serde_json::{Value as Json, json};
+
+use super::found::{Found, Secret};
+use crate::config::parse_object;
+
+/// A server that would be added.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(super) struct Addition {
+    /// A valid name that our config does not have.
+    pub(super) name: String,
+    /// Where it comes from, in words.
+    pub(super) from: String,
+    pub(super) entry: Json,
+    pub(super) notes: Vec<String>,
+    pub(super) secrets: Vec<Secret>,
+}
+
+/// A server that would not be added.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(super) struct Skipped {
+    pub(super) name: String,
+    pub(super) from: String,
+    pub(super) why: String,
+}
+
+/// All that an import would do.
+#[derive(Debug, Default, Clone, PartialEq, Serialize)]
+pub(super) struct Plan {
+    pub(super) additions: Vec<Addition>,
+    pub(super) skipped: Vec<Skipped>,
+    /// What `${input:…}` in them refers to.
+    pub(super) inputs: Vec<Json>,
+}
+
+/// A program's config that was read: where it was, its servers, its inputs.
+pub(super) type Read = (String, Vec<Found>, Vec<Json>);
+
+/// What of all that was found our config (`existing`, as JSON) does not have yet.
+pub(super) fn plan(existing: &Json, read: Vec<Read>) -> Plan {
+    let mut plan = Plan::default();
+    let sections = [&existing["mcpServers"], &existing["servers"], &existing["mcp"]["servers"]];
+    let mut taken: Vec<(String, Json)> =
+        sections.into_iter().filter_map(Json::as_object).flatten().map(|(name, entry)| (name.clone(), entry.clone())).collect();
+    for (from, found, inputs) in read {
+        for found in found {
+            add(&mut plan, &mut taken, &from, found);
+        }
+        let used = |id: &str| plan.additions.iter().any(|addition| addition.entry.to_string().contains(&format!("${{input:{id}}}")));
+        let known = |input: &Json, all: &[Json]| all.iter().any(|other| other["id"] == input["id"]);
+        let ours: Vec<Json> = existing["inputs"].as_array().cloned().unwrap_or_default();
+        let wanted = inputs.into_iter().filter(|input| input["id"].as_str().is_some_and(used) && !known(input, &ours));
+        for input in wanted {
+            if !known(&input, &plan.inputs) {
+                plan.inputs.push(input);
+            }
+        }
+    }
+    plan
+}
+
+fn add(plan: &mut Plan, taken: &mut Vec<(String, Json)>, from: &str, found: Found) {
+    let Found { name, entry, mut notes, secrets } = found;
+    let skip = |plan: &mut Plan, why: String| plan.skipped.push(Skipped { name: name.clone(), from: from.to_owned(), why });
+    if let Some((ours, _)) = taken.iter().find(|(_, known)| *known == entry) {
+        let why = format!("\"{ours}\" is the same");
+        return skip(plan, why);
+    }
+    let valid = free(&valid_name(&name), taken);
+    let one = json!({ "mcpServers": { valid.as_str(): entry } });
+    // Inputs are added with it: here they would be unknown.
+    match parse_object(&one, "import", 1) {
+        Ok(config) if config.invalid.is_empty() => {
+            notes.extend(config.warnings.iter().filter(|warning| !warning.contains("input:")).cloned());
+        }
+        Ok(config) if config.invalid.iter().all(|server| server.error.to_string().contains("input")) => {}
+        Ok(config) => {
+            let why = config.invalid.first().map(|server| server.error.to_string()).unwrap_or_default();
+            return skip(plan, why.replace(&format!("import: mcpServers.{valid}"), "it"));
+        }
+        Err(error) => return skip(plan, error.to_string()),
+    }
+    if valid != name {
+        notes.insert(0, format!("its name \"{name}\" became \"{valid}\""));
+    }
+    taken.push((valid.clone(), entry.clone()));
+    plan.additions.push(Addition { name: valid, from: from.to_owned(), entry, notes, secrets });
+}
+
+/// A name as our config takes it: small letters, digits and hyphens, a letter first.
+fn valid_name(name: &str) -> String {
+    const RESERVED: [&str; 5] = ["fs-read", "fs-write", "fetch", "mcp", "gateway"];
+    let mut valid = String::new();
+    for character in name.chars().flat_map(char::to_lowercase) {
+        let plain = if character.is_ascii_alphanumeric() { character } else { '-' };
+        if plain != '-' || !valid.ends_with('-') {
+            valid.push(plain);
+        }
+    }
+    let valid = valid.trim_matches('-');
+    let valid: String =
+        if valid.starts_with(|first: char| first.is_ascii_lowercase()) { valid.to_owned() } else { format!("server-{valid}") };
+    let valid: String = valid.trim_end_matches('-').chars().take(56).collect();
+    if RESERVED.contains(&valid.as_str()) { format!("{valid}-server") } else { valid }
+}
+
+fn free(name: &str, taken: &[(String, Json)]) -> String {
+    let is_taken = |name: &str| taken.iter().any(|(known, _)| known == name);
+    let numbered = (2..).map(|number| format!("{name}-{number}"));
+    std::iter::once(name.to_owned()).chain(numbered).find(|name| !is_taken(name)).unwrap_or_else(|| name.to_owned())
+}
+
+/// The config's text with what is added, everything else as it was, comments too. An empty text becomes a config.
+///
+/// # Errors
+/// Where it cannot be done, in words: the text is no config.
+pub(super) fn edited(text: &str, plan: &Plan) -> Result<String, String> {
+    let text = if text.trim().is_empty() { "{}\n" } else { text };
+    let root = CstRootNode::parse(text, &ParseOptions::default()).map_err(|error| error.to_string())?;
+    let top = root.object_value().ok_or("the config is no object")?;
+    let servers = ["mcpServers", "servers"].into_iter().find(|name| top.get(name).is_some()).unwrap_or("mcpServers");
+    let section = top.object_value_or_create(servers).ok_or_else(|| format!("{servers} is no object"))?;
+    section.ensure_multiline();
+    for addition in &plan.additions {
+        section.append(&addition.name, input_of(&addition.entry));
+    }
+    if !plan.inputs.is_empty() {
+        let inputs = top.array_value_or_create("inputs").ok_or("inputs is no list")?;
+        inputs.ensure_multiline();
+        for input in &plan.inputs {
+            inputs.append(input_of(input));
+        }
+    }
+    Ok(root.to_string())
+}
+
+/// The part of a config that has only what is added, for a person to put where they like.
+pub(super) fn snippet(plan: &Plan) -> Json {
+    let servers: serde_json::Map<_, _> = plan.additions.iter().map(|addition| (addition.name.clone(), addition.entry.clone())).collect();
+    let mut snippet = json!({ "mcpServers": servers });
+    if !plan.inputs.is_empty() {
+        snippet["inputs"] = json!(plan.inputs);
+    }
+    snippet
+}
+
+fn input_of(json: &Json) -> CstInputValue {
+    match json {
+        Json::Null => CstInputValue::Null,
+        Json::Bool(value) => CstInputValue::Bool(*value),
+        Json::Number(number) => CstInputValue::Number(number.to_string()),
+        Json::String(text) => CstInputValue::String(text.clone()),
+        Json::Array(items) => CstInputValue::Array(items.iter().map(input_of).collect()),
+        Json::Object(fields) => CstInputValue::Object(fields.iter().map(|(name, value)| (name.clone(), input_of(value))).collect()),
+    }
+}

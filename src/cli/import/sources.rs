@@ -1,0 +1,29 @@
+//! Where other programs keep their configs.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use clap::ValueEnum as _;
+
+use crate::cli::args::Program;
+
+/// The files that there may be, of these programs or of all, a project's own first.
+pub(super) fn places(programs: &[Program], environment: &BTreeMap<String, String>, workspace: &Path) -> Vec<(Program, PathBuf)> {
+    let home = PathBuf::from(environment.get("HOME").map_or("/", String::as_str));
+    let config = environment.get("XDG_CONFIG_HOME").filter(|path| !path.is_empty()).map_or_else(|| home.join(".config"), PathBuf::from);
+    let codex = environment.get("CODEX_HOME").filter(|path| !path.is_empty()).map_or_else(|| home.join(".codex"), PathBuf::from);
+    let of = |program: Program| match program {
+        Program::Vscode => {
+            let user = ["Code", "Code - Insiders", "VSCodium"].map(|name| config.join(name).join("User"));
+            let mut all = vec![workspace.join(".vscode/mcp.json")];
+            all.extend(user.iter().flat_map(|folder| [folder.join("mcp.json"), folder.join("settings.json")]));
+            all
+        }
+        Program::ClaudeDesktop => vec![config.join("Claude/claude_desktop_config.json")],
+        Program::ClaudeCode => vec![workspace.join(".mcp.json"), home.join(".claude.json")],
+        Program::Cursor => vec![workspace.join(".cursor/mcp.json"), home.join(".cursor/mcp.json")],
+        Program::Codex => vec![codex.join("config.toml")],
+    };
+    let all = if programs.is_empty() { Program::value_variants() } else { programs };
+    all.iter().flat_map(|program| of(*program).into_iter().map(|path| (*program, path))).collect()
+}

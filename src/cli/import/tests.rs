@@ -1,0 +1,145 @@
+use std::collections::BTreeMap;
+
+use serde_json::json;
+
+use super::*;
+use crate::cli::args::Program;
+
+fn found(program: Program, text: &str) -> Vec<Found> {
+    found_in(program, text, Some("/work")).unwrap().0
+}
+
+fn planned(existing: &Json, program: Program, text: &str) -> Plan {
+    let (found, inputs) = found_in(program, text, None).unwrap();
+    plan(existing, vec![("there".to_owned(), found, inputs)])
+}
+
+#[test]
+fn each_programs_shape_is_read() {
+    let entry = r#"{ "command": "npx", "args": ["x"] }"#;
+    let names = |program, text: &str| found(program, text).into_iter().map(|found| found.name).collect::<Vec<_>>();
+    assert_eq!(
+        names(
+            Program::Vscode,
+            &format!("{{ \"servers\": {{ \"a\": {entry} }}, // ours\n \"mcp\": {{ \"servers\": {{ \"b\": {entry} }} }}, }}")
+        ),
+        ["a", "b"]
+    );
+    assert_eq!(names(Program::ClaudeDesktop, &format!("{{ \"mcpServers\": {{ \"a\": {entry} }} }}")), ["a"]);
+    let projects = format!(
+        "{{ \"mcpServers\": {{ \"a\": {entry} }}, \"projects\": {{ \"/work\": {{ \"mcpServers\": {{ \"b\": {entry} }} }}, \"/other\": {{ \"mcpServers\": {{ \"c\": {entry} }} }} }} }}"
+    );
+    assert_eq!(names(Program::ClaudeCode, &projects), ["a", "b"]);
+    assert_eq!(names(Program::Cursor, "{}"), Vec::<String>::new());
+    assert!(found_in(Program::Cursor, "{", None).is_err() && found_in(Program::Codex, "[", None).is_err());
+}
+
+#[test]
+fn codex_keys_become_ours() {
+    let text = r#"
+        model = "x"
+        [mcp_servers.docs]
+        url = "https://example.com/mcp"
+        bearer_token_env_var = "DOCS_TOKEN"
+        env_http_headers = { X-Key = "DOCS_KEY" }
+        http_headers = { X-Plain = "1" }
+        tool_timeout_sec = 1.5
+        startup_timeout_sec = 20
+        enabled_tools = ["a"]
+        odd = true
+        [mcp_servers.files]
+        command = "npx"
+        args = ["server-files"]
+        env_vars = ["HOME_TOKEN"]
+        enabled = false
+    "#;
+    let found = found(Program::Codex, text);
+    let docs = json!({ "url": "https://example.com/mcp", "headers": { "Authorization": "Bearer ${DOCS_TOKEN}", "X-Key": "${DOCS_KEY}", "X-Plain": "1" },
+        "timeoutMs": 1500, "connectTimeoutMs": 20000, "allowTools": ["a"] });
+    assert_eq!(found[0].entry, docs);
+    assert_eq!(found[0].notes, ["odd was left out: it means nothing here"]);
+    let files = json!({ "command": "npx", "args": ["server-files"], "env": { "HOME_TOKEN": "${HOME_TOKEN}" }, "disabled": true });
+    assert_eq!(found[1].entry, files);
+}
+
+#[test]
+fn secrets_in_clear_text_are_pointed_out_and_variables_are_not() {
+    let text = r#"{ "mcpServers": { "a": { "url": "https://x.example", "headers": { "Authorization": "Bearer ghp_16C7e42F292c6912E7710c838347Ae178B4a" },
+        "env": { "API_KEY": "correct-horse-battery-staple", "OTHER": "${OTHER}", "DEBUG": "1" } } } }"#;
+    let secrets = found(Program::Cursor, text).remove(0).secrets;
+    let shown: Vec<_> = secrets.iter().map(|secret| (secret.field.as_str(), secret.suggestion.as_str())).collect();
+    assert_eq!(shown, [("env.API_KEY", "${API_KEY}"), ("headers.Authorization", "Bearer ${A_AUTHORIZATION}")]);
+}
+
+#[test]
+fn names_become_valid_and_clash_with_nothing() {
+    let text = r#"{ "mcpServers": { "My Server!": { "command": "a" }, "my-server": { "command": "b" }, "1st": { "command": "c" },
+        "fetch": { "command": "d" }, "同": { "command": "e" }, "same": { "command": "f" } } }"#;
+    let plan = planned(&json!({ "servers": { "my-server": { "command": "z" }, "x": { "command": "f" } } }), Program::Cursor, text);
+    let names: Vec<_> = plan.additions.iter().map(|addition| addition.name.as_str()).collect();
+    assert_eq!(names, ["my-server-2", "my-server-3", "server-1st", "fetch-server", "server"]);
+    assert_eq!(plan.skipped[0].why, "\"x\" is the same");
+    assert!(plan.additions[0].notes[0].contains("My Server!"));
+}
+
+#[test]
+fn what_cannot_be_used_is_left_out_with_the_reason() {
+    let text = r#"{ "mcpServers": { "none": {}, "bad": 5, "args": { "command": "a", "args": "b" } } }"#;
+    let plan = planned(&json!({}), Program::Cursor, text);
+    assert!(plan.additions.is_empty());
+    assert!(plan.skipped[0].why.contains("needs a command or a url"), "{:?}", plan.skipped);
+    assert_eq!(plan.skipped.len(), 3);
+}
+
+#[test]
+fn our_config_keeps_its_comments_and_its_form() {
+    let ours = "// mine\n{\n  \"theme\": 1, // keep\n  \"mcpServers\": {\n    \"a\": { \"command\": \"x\" } // a\n  }\n}\n";
+    let plan = planned(&json!({}), Program::Cursor, r#"{ "mcpServers": { "b": { "command": "y", "args": ["1"] } } }"#);
+    let text = edited(ours, &plan).unwrap();
+    for kept in ["// mine", "// keep", "\"a\": { \"command\": \"x\" }", "// a"] {
+        assert!(text.contains(kept), "{text}");
+    }
+    let config = crate::config::parse_text(&text, "c", 9).unwrap();
+    assert_eq!(config.servers.iter().map(|server| server.name.as_str()).collect::<Vec<_>>(), ["a", "b"]);
+    let fresh = edited("", &plan).unwrap();
+    assert_eq!(crate::config::parse_text(&fresh, "c", 9).unwrap().servers.len(), 1);
+    assert!(edited("[]", &plan).is_err() && edited("{ \"mcpServers\": 5 }", &plan).is_err());
+}
+
+#[test]
+fn inputs_come_with_the_servers_that_use_them() {
+    let text = r#"{ "inputs": [{ "type": "promptString", "id": "key", "password": true }, { "type": "promptString", "id": "unused" }],
+        "servers": { "a": { "command": "x", "env": { "KEY": "${input:key}" } } } }"#;
+    let plan = planned(&json!({}), Program::Vscode, text);
+    assert_eq!(plan.inputs.len(), 1);
+    let config = crate::config::parse_text(&edited("{}", &plan).unwrap(), "c", 9).unwrap();
+    assert_eq!((config.servers.len(), config.inputs.len(), config.warnings.len()), (1, 1, 0));
+}
+
+#[test]
+fn the_usual_places_follow_the_environment() {
+    let environment = BTreeMap::from([("HOME".to_owned(), "/h".to_owned()), ("CODEX_HOME".to_owned(), "/c".to_owned())]);
+    let all = sources::places(&[], &environment, Path::new("/w"));
+    for path in [
+        "/w/.vscode/mcp.json",
+        "/h/.config/Claude/claude_desktop_config.json",
+        "/h/.claude.json",
+        "/w/.mcp.json",
+        "/h/.cursor/mcp.json",
+        "/c/config.toml",
+    ] {
+        assert!(all.iter().any(|(_, known)| known == Path::new(path)), "{path}");
+    }
+    assert_eq!(sources::places(&[Program::Codex], &environment, Path::new("/w")).len(), 1);
+}
+
+#[test]
+fn hostile_files_are_errors_and_no_more() {
+    for text in
+        ["{\"a\":".repeat(100_000), "[".repeat(100_000), "a.".repeat(50_000), format!("a = {}", "[".repeat(100_000)), "\u{0}".to_owned()]
+    {
+        for program in [Program::Cursor, Program::Codex] {
+            assert!(found_in(program, &text, None).is_err(), "{program:?}");
+        }
+    }
+}

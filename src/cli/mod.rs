@@ -1,0 +1,150 @@
+//! The program `hyperlight-mcp`: what a person does in a shell. It runs within the addon; `bin/hyperlight-mcp.mjs` hands the words over.
+
+mod approve;
+mod args;
+mod ask;
+mod check;
+mod doctor;
+mod fault;
+mod files;
+mod follow;
+mod import;
+mod run;
+mod session;
+mod terminal;
+mod types;
+mod values;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{CommandFactory as _, Parser as _};
+use tokio::runtime::Handle;
+
+use crate::command::{self, Command, Speaker};
+use crate::sandbox::Stop;
+use args::{Cli, CliCommand};
+use fault::Fault;
+use session::Session;
+
+pub use args::Program;
+pub use import::{Found, Secret, found_in};
+pub use terminal::{Screens, json_text};
+pub use values::{AllowedWrites, milliseconds};
+
+/// How long servers have to end by themselves after Ctrl-C.
+const ENDING: Duration = Duration::from_secs(2);
+
+/// How the program ends, for a shell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exit {
+    Done,
+    Failed,
+    /// The command line itself is wrong.
+    Usage,
+    /// Ctrl-C, or another signal to end.
+    Interrupted,
+}
+
+impl Exit {
+    /// The exit code.
+    ///
+    /// ```
+    /// use hyperlight_mcp::cli::Exit;
+    /// assert_eq!([Exit::Done, Exit::Failed, Exit::Usage, Exit::Interrupted].map(Exit::code), [0, 1, 2, 130]);
+    /// ```
+    #[must_use]
+    pub fn code(self) -> i32 {
+        match self {
+            Self::Done => 0,
+            Self::Failed => 1,
+            Self::Usage => 2,
+            Self::Interrupted => 130,
+        }
+    }
+}
+
+/// What the program runs in.
+#[derive(Clone)]
+pub struct Surroundings {
+    pub screens: Screens,
+    pub environment: BTreeMap<String, String>,
+    /// The program `hyperlight-mcp-watchdog`.
+    pub watchdog: PathBuf,
+    pub runtime: Handle,
+}
+
+/// Does what the words say (without the program's own name), until it is done or stopped.
+pub async fn main(words: Vec<String>, surroundings: Surroundings, stop: Stop) -> Exit {
+    let words = std::iter::once("hyperlight-mcp".to_owned()).chain(words);
+    let cli = match Cli::try_parse_from(words) {
+        Ok(cli) => cli,
+        Err(error) => {
+            let terminal = terminal::Terminal::new(surroundings.screens, args::ColorChoice::Never, &surroundings.environment);
+            let text = error.render().to_string();
+            if error.use_stderr() {
+                terminal.say(&text);
+                return Exit::Usage;
+            }
+            terminal.print(&text);
+            return Exit::Done;
+        }
+    };
+    if let CliCommand::Completion(completion) = &cli.command {
+        let mut script = Vec::new();
+        clap_complete::generate(completion.shell, &mut Cli::command(), "hyperlight-mcp", &mut script);
+        terminal::Terminal::new(surroundings.screens, cli.global.color, &surroundings.environment).print(&String::from_utf8_lossy(&script));
+        return Exit::Done;
+    }
+    let session = Session::new(cli.global.clone(), surroundings, stop.clone());
+    let outcome = tokio::select! {
+        biased;
+        outcome = dispatch(&session, &cli.command) => outcome,
+        () = stop_of(&cli.command, &stop) => Ok(Exit::Interrupted),
+    };
+    let exit = outcome.unwrap_or_else(|fault| fault.tell(&session));
+    session.end(ENDING).await;
+    if stop.reason().is_some() { Exit::Interrupted } else { exit }
+}
+
+/// A run ends by itself, with what its guest had to say; all else is left where it is.
+async fn stop_of(command: &CliCommand, stop: &Stop) {
+    stop.stopped().await;
+    if matches!(command, CliCommand::Run(_)) {
+        tokio::time::sleep(ENDING).await;
+    }
+}
+
+async fn dispatch(session: &Session, command: &CliCommand) -> Result<Exit, Fault> {
+    match command {
+        CliCommand::List => servers(session, &Command::List).await,
+        CliCommand::Info(server) => servers(session, &Command::Info(server.clone())).await,
+        CliCommand::Revoke(server) => servers(session, &Command::Revoke(server.clone())).await,
+        CliCommand::Test(server) => servers(session, &Command::Test(server.clone())).await,
+        CliCommand::Search(search) => servers(session, &Command::Search(search.clone())).await,
+        CliCommand::Logs(logs) if logs.follow => follow::follow(session, &logs.logs).await,
+        CliCommand::Logs(logs) => servers(session, &Command::Logs(logs.logs.clone())).await,
+        CliCommand::Approve(arguments) => approve::approve(session, arguments).await,
+        CliCommand::Run(arguments) => run::run(session, arguments).await,
+        CliCommand::Check(arguments) => check::check(session, arguments),
+        CliCommand::Types(arguments) => types::types(session, arguments),
+        CliCommand::Import(arguments) => import::import(session, arguments).await,
+        CliCommand::Doctor => doctor::doctor(session).await,
+        // It needs none of this.
+        CliCommand::Completion(_) => Ok(Exit::Done),
+    }
+}
+
+/// A command that an agent's person can type as well.
+async fn servers(session: &Session, command: &Command) -> Result<Exit, Fault> {
+    session.check_config()?;
+    let gateway = session.open()?;
+    let outcome = command::perform(&gateway, command, &session.terminal.out, Speaker::Person).await?;
+    if session.json() {
+        session.terminal.print_json(&outcome.data);
+    } else {
+        session.terminal.print(&outcome.text);
+    }
+    Ok(Exit::Done)
+}

@@ -1,0 +1,178 @@
+//! `run`: a script in a micro-VM, its value on standard output, all else on standard error.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use serde_json::{Value as Json, json};
+
+use super::args::{Errors, Run};
+use super::fault::{Fault, message};
+use super::session::Session;
+use super::terminal::Terminal;
+use super::values::AllowedWrites;
+use super::{Exit, files};
+use crate::bridge::ToolErrors;
+use crate::command::{Tone, printable};
+use crate::error::Error;
+use crate::gateway::{Gateway, RunOptions, RunReport, Sandbox};
+use crate::sandbox::{LogEntry, Value};
+use crate::trust::sanitise_text;
+
+const MAX_LOG_CHARS: usize = 256 * 1024;
+/// Of a script's line that is shown.
+const MAX_LINE_CHARS: usize = 160;
+
+pub(super) async fn run(session: &Session, arguments: &Run) -> Result<Exit, Fault> {
+    let code = files::read(&arguments.file)?;
+    let input = read_input(&arguments.input)?;
+    let allowed = AllowedWrites::read(&arguments.allow_writes);
+    let named: Vec<String> = allowed.servers().map(str::to_owned).collect();
+    let gateway = session.open_for(arguments.servers.as_deref(), Some(allowed))?;
+    for name in named {
+        // A name that is mistyped allows nothing, and that should be said.
+        gateway.server_info(&name)?;
+    }
+    let errors = match arguments.tool_errors {
+        Errors::Return => ToolErrors::Return,
+        Errors::Throw => ToolErrors::Throw,
+    };
+    let sandbox = boot(&gateway, errors).await?;
+    let logs = Arc::clone(&session.terminal);
+    let options = RunOptions {
+        input: Some(Value::from(input).to_wire()),
+        timeout_ms: arguments.timeout,
+        stop: session.stop.clone(),
+        on_log: (!session.json()).then(|| Arc::new(move |entry: &LogEntry| tell(&logs, entry)) as Arc<_>),
+        ..RunOptions::default()
+    };
+    let RunReport { outcome, warnings } = sandbox.run(code.clone(), options).await;
+    if !session.json() {
+        warnings.iter().for_each(|warning| session.terminal.note(Tone::Warning, "warning:", &sanitise_text(warning, MAX_LOG_CHARS)));
+    }
+    let more = json!({ "logs": outcome.logs, "warnings": warnings, "stats": outcome.stats });
+    match outcome.value.and_then(Value::from_wire) {
+        Ok(value) => {
+            let value = value.into_json().get_mut("value").map(Json::take).unwrap_or_default();
+            print(session, arguments.raw, value, more);
+            Ok(Exit::Done)
+        }
+        Err(Error::Aborted { .. }) => Ok(Exit::Interrupted),
+        Err(error) => Err(explained(&gateway, error, &arguments.file, &code, more)),
+    }
+}
+
+/// Boots the guest, on a thread that may block.
+async fn boot(gateway: &Gateway, errors: ToolErrors) -> Result<Arc<Sandbox>, Fault> {
+    let gateway = gateway.clone();
+    let booted = tokio::task::spawn_blocking(move || gateway.sandbox(errors, None)).await;
+    Ok(booted.map_err(|error| Error::Internal(error.to_string()))??)
+}
+
+/// JSON, or `@FILE` with JSON in it.
+fn read_input(given: &str) -> Result<Json, Fault> {
+    let (text, name) = match given.strip_prefix('@') {
+        Some(path) => (files::read(Path::new(path))?, path),
+        None => (given.to_owned(), "--input"),
+    };
+    serde_json::from_str(&text)
+        .map_err(|error| Fault::Usage(format!("{name} is no JSON: {error}. A text needs quotes: --input '\"text\"'")))
+}
+
+fn tell(terminal: &Terminal, entry: &LogEntry) {
+    let tone = match entry.level.as_str() {
+        "error" => Tone::Bad,
+        "warn" => Tone::Warning,
+        _ => Tone::Quiet,
+    };
+    terminal.note(tone, &format!("{}:", entry.level), &sanitise_text(&entry.text, MAX_LOG_CHARS));
+}
+
+fn print(session: &Session, raw: bool, value: Json, more: Json) {
+    let terminal = &session.terminal;
+    if session.json() {
+        let mut document = json!({ "value": value });
+        if let (Some(document), Json::Object(more)) = (document.as_object_mut(), more) {
+            document.extend(more);
+        }
+        return terminal.print_json(&document);
+    }
+    match value {
+        // To a file or a program as it is; a terminal is driven by nobody's text.
+        Json::String(text) if raw && terminal.screens.output => terminal.print(&format!("{}\n", sanitise_text(&text, usize::MAX))),
+        Json::String(text) if raw => terminal.print(&format!("{text}\n")),
+        value => terminal.print_json(&value),
+    }
+}
+
+/// A failure with the script's own line, and what may be missing for it.
+fn explained(gateway: &Gateway, error: Error, file: &Path, code: &str, mut more: Json) -> Fault {
+    let place = match &error {
+        Error::GuestThrew { line: Some(line), column, .. } | Error::CodeSyntax { line: Some(line), column, .. } => Some((*line, *column)),
+        _ => None,
+    };
+    let what = match &error {
+        Error::GuestThrew { name, message, .. } => format!("{name}: {message}"),
+        Error::CodeSyntax { message, .. } => message.clone(),
+        other => message(other),
+    };
+    let mut text = match place {
+        Some((line, column)) => format!(
+            "{}:{line}{}: {what}\n{}",
+            file.display(),
+            column.map(|column| format!(":{column}")).unwrap_or_default(),
+            excerpt(code, line, column)
+        ),
+        None => format!("{}: {what}", file.display()),
+    };
+    if let Some((line, column)) = place {
+        more["line"] = line.into();
+        more["column"] = column.into();
+    }
+    text.push_str(&unapproved_module(gateway, code, &error));
+    Fault::Explained { error: Box::new(error), text, more }
+}
+
+/// A script that imports a server which exists and is not approved fails for that.
+fn unapproved_module(gateway: &Gateway, code: &str, error: &Error) -> String {
+    if !matches!(error, Error::CodeSyntax { .. } | Error::GuestThrew { .. }) {
+        return String::new();
+    }
+    let servers = gateway.servers().unwrap_or_default();
+    let wanted = |name: &str| ["\"", "'", "`"].iter().any(|quote| code.contains(&format!("host:mcp-{name}{quote}")));
+    let missing = servers.iter().map(|server| (server.approved, server.name.as_str())).filter(|(approved, name)| !approved && wanted(name));
+    missing.flat_map(|(_, name)| ["\nserver \"", name, "\" is not approved: hyperlight-mcp approve ", name]).collect()
+}
+
+/// The line with its number, and a caret under the place.
+fn excerpt(code: &str, line: u32, column: Option<u32>) -> String {
+    let Some(text) = code.lines().nth((line as usize).saturating_sub(1)) else { return String::new() };
+    // Tabs would move the caret.
+    let text = text.replace('\t', " ");
+    let number = line.to_string();
+    let shown: String = text.chars().take(MAX_LINE_CHARS).collect();
+    // Where something is written as its number, the caret would stand elsewhere.
+    let same = printable(&shown, &[]) == shown;
+    let column = column.filter(|column| same && (1..=MAX_LINE_CHARS).contains(&(*column as usize)));
+    let caret = column.map(|column| format!("\n  {} | {}^", " ".repeat(number.len()), " ".repeat(column as usize - 1)));
+    format!("  {number} | {shown}{}", caret.unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_is_shown_with_a_caret_under_the_place() {
+        assert_eq!(excerpt("a\n\tfoo.bar()", 2, Some(6)), "  2 |  foo.bar()\n    |      ^");
+        assert_eq!(excerpt("a", 1, None), "  1 | a");
+        assert_eq!(excerpt("a", 9, Some(1)), "");
+        assert!(!excerpt(&"x".repeat(500), 1, Some(400)).contains('^'));
+    }
+
+    #[test]
+    fn input_is_json_and_says_so() {
+        assert_eq!(read_input("[1]").ok(), Some(json!([1])));
+        assert!(matches!(read_input("text"), Err(Fault::Usage(text)) if text.contains("quotes")));
+        assert!(matches!(read_input("@/nowhere"), Err(Fault::Message(text)) if text.contains("no file")));
+    }
+}

@@ -1,0 +1,183 @@
+//! Standard input, output and error: what is written where, and how a person is asked.
+
+use std::collections::BTreeMap;
+use std::io::{self, BufRead as _, IsTerminal as _, Read as _, Write};
+use std::process::{Command, Stdio};
+use std::sync::{Mutex, PoisonError};
+
+use serde_json::Value as Json;
+
+use super::args::ColorChoice;
+use crate::command::{Style, Tone};
+use crate::trust::sanitise_line;
+
+/// What a person can type in one answer.
+const MAX_ANSWER_BYTES: u64 = 64 * 1024;
+
+/// What this process has for a terminal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Screens {
+    pub input: bool,
+    pub output: bool,
+    pub error: bool,
+    /// Columns, where one of them is a terminal.
+    pub columns: Option<usize>,
+}
+
+impl Screens {
+    /// As it is for this process. `columns`: as Node knows them.
+    #[must_use]
+    pub fn of_this_process(columns: Option<usize>) -> Self {
+        Self { input: io::stdin().is_terminal(), output: io::stdout().is_terminal(), error: io::stderr().is_terminal(), columns }
+    }
+
+    /// Whether there is somebody who reads questions and types answers.
+    #[must_use]
+    pub fn can_ask(&self) -> bool {
+        self.input && self.error
+    }
+}
+
+/// The three streams. Write errors (a pipe that nobody reads any more) end nothing: there is nobody to tell.
+pub(super) struct Terminal {
+    pub(super) screens: Screens,
+    pub(super) out: Style,
+    pub(super) err: Style,
+    /// Whether a line about progress stands on the screen. Held while something is written.
+    progress: Mutex<bool>,
+    /// One question at a time.
+    asking: tokio::sync::Mutex<()>,
+}
+
+impl Terminal {
+    pub(super) fn new(screens: Screens, color: ColorChoice, environment: &BTreeMap<String, String>) -> Self {
+        // https://no-color.org: present and not empty.
+        let plain = environment.get("NO_COLOR").is_some_and(|value| !value.is_empty())
+            || environment.get("TERM").is_some_and(|term| term == "dumb");
+        let wanted = |is_screen: bool| match color {
+            ColorChoice::Auto => is_screen && !plain,
+            ColorChoice::Always => true,
+            ColorChoice::Never => false,
+        };
+        Self {
+            screens,
+            out: Style::new(wanted(screens.output), screens.columns),
+            err: Style::new(wanted(screens.error), screens.columns),
+            progress: Mutex::new(false),
+            asking: tokio::sync::Mutex::default(),
+        }
+    }
+
+    /// To standard output, as it is.
+    pub(super) fn print(&self, text: &str) {
+        self.write(text, |text| io::stdout().lock().write_all(text).and_then(|()| io::stdout().flush()));
+    }
+
+    /// To standard output, as a document of its own. What would drive a terminal is written as numbers.
+    pub(super) fn print_json(&self, json: &Json) {
+        self.print(&format!("{}\n", json_text(json)));
+    }
+
+    /// To standard error.
+    pub(super) fn say(&self, text: &str) {
+        self.write(text, |text| io::stderr().lock().write_all(text));
+    }
+
+    /// One line to standard error, in the colour of its meaning.
+    pub(super) fn note(&self, tone: Tone, word: &str, text: &str) {
+        self.say(&format!("{} {text}\n", self.err.paint(tone, word)));
+    }
+
+    /// What goes on, in a line that the next one takes the place of; only on a terminal.
+    pub(super) fn progress(&self, text: &str) {
+        if !self.screens.error {
+            return;
+        }
+        let line = sanitise_line(text, self.err.width.saturating_sub(2));
+        let mut shown = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
+        let _ = write!(io::stderr().lock(), "\r\u{1b}[K{}", self.err.paint(Tone::Quiet, &line));
+        let _ = io::stderr().flush();
+        *shown = true;
+    }
+
+    fn write(&self, text: &str, write: impl FnOnce(&[u8]) -> io::Result<()>) {
+        let mut shown = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
+        if std::mem::take(&mut *shown) {
+            let _ = io::stderr().lock().write_all(b"\r\x1b[K");
+        }
+        let _ = write(text.as_bytes());
+    }
+
+    /// A person's answer, without its end of line; `None` where the input has ended.
+    pub(super) async fn ask(&self, question: &str) -> Option<String> {
+        let _turn = self.asking.lock().await;
+        self.say(question);
+        let (sender, answer) = tokio::sync::oneshot::channel();
+        // A thread that waits for a person for ever must hold nothing up.
+        let read = move || {
+            let mut line = String::new();
+            let read = io::stdin().lock().take(MAX_ANSWER_BYTES).read_line(&mut line);
+            let _ = sender.send(read.is_ok_and(|bytes| bytes > 0).then_some(line));
+        };
+        std::thread::Builder::new().name("hyperlight-mcp-ask".to_owned()).spawn(read).ok()?;
+        let line = answer.await.ok().flatten();
+        if line.is_none() {
+            self.say("\n");
+        }
+        line.map(|line| line.trim().to_owned())
+    }
+
+    /// The same for what must not be seen on the screen.
+    pub(super) async fn ask_secret(&self, question: &str) -> Option<String> {
+        let hidden = Hidden::begin();
+        let answer = self.ask(question).await;
+        drop(hidden);
+        self.say("\n");
+        answer
+    }
+
+    /// Whether a person says yes; all else is no.
+    pub(super) async fn confirm(&self, question: &str) -> bool {
+        let answer = self.ask(&format!("{question} [y/N] ")).await.unwrap_or_default();
+        matches!(answer.to_lowercase().as_str(), "y" | "yes")
+    }
+}
+
+/// While this lives, the terminal does not show what is typed. Ctrl-C ends it too.
+struct Hidden;
+
+impl Hidden {
+    fn begin() -> Self {
+        stty("-echo");
+        Self
+    }
+}
+
+impl Drop for Hidden {
+    fn drop(&mut self) {
+        stty("echo");
+    }
+}
+
+/// POSIX's own program for it, on the terminal that is standard input. Where there is none, what is typed shows.
+fn stty(mode: &str) {
+    let _ = Command::new("stty").arg(mode).stdin(Stdio::inherit()).stdout(Stdio::null()).stderr(Stdio::null()).status();
+}
+
+/// JSON for reading. Control characters beyond ASCII, and what changes the order of writing, become escapes: it stays the same JSON.
+///
+/// ```
+/// let json = serde_json::json!({ "a": "x\u{202e}y" });
+/// assert_eq!(hyperlight_mcp::cli::json_text(&json), "{\n  \"a\": \"x\\u202ey\"\n}");
+/// ```
+#[must_use]
+pub fn json_text(json: &Json) -> String {
+    let text = serde_json::to_string_pretty(json).unwrap_or_else(|_| "null".to_owned());
+    let drives = |character: char| matches!(character, '\u{7f}'..='\u{9f}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
+    if !text.contains(drives) {
+        return text;
+    }
+    text.chars()
+        .map(|character| if drives(character) { format!("\\u{:04x}", u32::from(character)) } else { character.to_string() })
+        .collect()
+}

@@ -1,0 +1,50 @@
+//! `types`: declarations of what a script can import and use, for an editor.
+
+use std::path::Path;
+
+use serde_json::json;
+
+use super::args::Types;
+use super::fault::Fault;
+use super::session::Session;
+use super::{Exit, files};
+use crate::bridge::ToolErrors;
+
+/// What stands in tsconfig.json for a script to be looked at as it will run.
+const TSCONFIG: &str = r#"{
+  "compilerOptions": {
+    "target": "es2023", "lib": ["es2023"], "types": [], "module": "esnext", "moduleResolution": "bundler",
+    "strict": true, "checkJs": true, "noEmit": true
+  },
+  "include": ["*.ts", "*.js"]
+}"#;
+
+/// What a guest has beside ES2023, where no module has it.
+const GLOBALS: &str =
+    "declare const console: Record<\"log\" | \"info\" | \"warn\" | \"error\" | \"debug\", (...values: unknown[]) => void>;\n";
+
+pub(super) fn types(session: &Session, arguments: &Types) -> Result<Exit, Fault> {
+    session.check_config()?;
+    let gateway = session.open_for(arguments.servers.as_deref(), None)?;
+    let declarations = gateway.declarations(None, ToolErrors::Return)?;
+    let modules: Vec<String> = gateway.list_modules()?.into_iter().map(|module| module.specifier).collect();
+    let text = format!(
+        "// Written by `hyperlight-mcp types`: what scripts of `hyperlight-mcp run` can import.\n\n{GLOBALS}\n{}\n",
+        declarations.trim_end()
+    );
+    let to_output = arguments.out == Path::new("-");
+    if !to_output {
+        files::write(&arguments.out, &text, 0o644)?;
+    }
+    let file = arguments.out.display().to_string();
+    match (session.json(), to_output) {
+        (true, true) => session.terminal.print_json(&json!({ "modules": modules, "declarations": text })),
+        (true, false) => session.terminal.print_json(&json!({ "modules": modules, "file": file })),
+        (false, true) => session.terminal.print(&text),
+        (false, false) => {
+            session.terminal.print(&format!("{file}: {}\n", modules.join(", ")));
+            session.terminal.say(&format!("An editor takes it from the scripts' folder, with this tsconfig.json:\n{TSCONFIG}\n"));
+        }
+    }
+    Ok(Exit::Done)
+}

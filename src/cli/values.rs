@@ -1,0 +1,78 @@
+//! Values of options, read.
+
+/// A time as people write it, in milliseconds: `500ms`, `30s`, `2m`; a bare number is milliseconds.
+///
+/// # Errors
+/// How it is written, in words.
+///
+/// ```
+/// use hyperlight_mcp::cli::milliseconds;
+/// assert_eq!(milliseconds("1.5s"), Ok(1500));
+/// assert!(milliseconds("soon").is_err());
+/// ```
+pub fn milliseconds(text: &str) -> Result<u64, String> {
+    let wrong = || "write a time like 500ms, 30s or 2m".to_owned();
+    let digits = text.find(|character: char| !character.is_ascii_digit() && character != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let scale = match unit {
+        "" | "ms" => 1.0,
+        "s" => 1_000.0,
+        "m" => 60_000.0,
+        _ => return Err(wrong()),
+    };
+    let number: f64 = number.parse().map_err(|_| wrong())?;
+    let time = (number * scale).round();
+    // A day is more than any limit allows.
+    if !(1.0..=86_400_000.0).contains(&time) {
+        return Err(wrong());
+    }
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is between 1 and a day")]
+    Ok(time as u64)
+}
+
+/// What `--allow-writes` lets through: `weather` all tools of a server, `weather.set_home` one by its raw name.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct AllowedWrites(Vec<(String, Option<String>)>);
+
+impl AllowedWrites {
+    /// Reads what was given. A server's name has no point; a tool's may.
+    ///
+    /// ```
+    /// use hyperlight_mcp::cli::AllowedWrites;
+    /// let allowed = AllowedWrites::read(&["weather.set.home".into(), "files".into()]);
+    /// assert!(allowed.allows("weather", "set.home") && allowed.allows("files", "delete"));
+    /// assert!(!allowed.allows("weather", "delete"));
+    /// ```
+    #[must_use]
+    pub fn read(given: &[String]) -> Self {
+        let split = |text: &String| match text.split_once('.') {
+            Some((server, tool)) => (server.to_owned(), Some(tool.to_owned())),
+            None => (text.clone(), None),
+        };
+        Self(given.iter().map(split).collect())
+    }
+
+    /// Whether a call needs no question.
+    #[must_use]
+    pub fn allows(&self, server: &str, tool: &str) -> bool {
+        self.0.iter().any(|(name, only)| name == server && only.as_deref().is_none_or(|only| only == tool))
+    }
+
+    /// The servers that are named, for a look whether there are such.
+    pub fn servers(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|(server, _)| server.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_units_and_bounds() {
+        assert_eq!([milliseconds("500"), milliseconds("500ms"), milliseconds("2m")], [Ok(500), Ok(500), Ok(120_000)]);
+        for wrong in ["", "s", "0", "-1s", "1h", "1e3", "99999999m", "1.2.3s", "NaN"] {
+            assert!(milliseconds(wrong).is_err(), "{wrong}");
+        }
+    }
+}

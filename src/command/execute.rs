@@ -1,0 +1,171 @@
+//! Carrying a command out.
+
+use serde::Serialize;
+use serde_json::{Value as Json, json};
+
+use super::args::{Approve, Command, Logs, Search};
+use super::parse::{METHOD, Parsed, parse};
+use super::render;
+use super::request::{request_text, stage_of};
+use super::text::Style;
+use crate::bridge::{ToolErrors, ToolQuery};
+use crate::error::{Error, Result};
+use crate::gateway::Gateway;
+use crate::trust::{ApprovalRequest, sanitise_text};
+
+/// What a failure may say.
+const MAX_MESSAGE_CHARS: usize = 4_000;
+
+/// Who wrote a line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Speaker {
+    /// A person: a digest that they give approves.
+    #[default]
+    Person,
+    /// A model, or nobody knows: nothing is approved.
+    Model,
+}
+
+/// How a command is carried out and shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct CommandOptions {
+    /// ANSI colours in the text. Default: none.
+    pub color: bool,
+    /// Columns of the text, 40 to 200. Default 80.
+    pub width: Option<usize>,
+    pub speaker: Speaker,
+}
+
+/// What came of a command.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Outcome {
+    pub ok: bool,
+    /// For programs; `{ error: { code, message } }` where it failed.
+    pub data: Json,
+    /// For people.
+    pub text: String,
+}
+
+impl Outcome {
+    fn of(data: &impl Serialize, text: String) -> Result<Self> {
+        let data = serde_json::to_value(data).map_err(|error| Error::Internal(error.to_string()))?;
+        Ok(Self { ok: true, data, text })
+    }
+
+    /// A failure as it is shown.
+    #[must_use]
+    pub fn failed(error: &Error) -> Self {
+        let message = sanitise_text(&error.to_string(), MAX_MESSAGE_CHARS);
+        Self { ok: false, data: json!({ "error": { "code": error.code(), "message": message } }), text: format!("{message}\n") }
+    }
+}
+
+/// Carries a line out: `/mcp list`, or `list`. Never fails for what a person typed: the outcome says what is wrong with it.
+pub async fn execute(gateway: &Gateway, line: &str, options: &CommandOptions) -> Outcome {
+    match parse(line) {
+        Ok(Parsed::Help(text)) => Outcome { ok: true, data: json!({ "help": text }), text },
+        Ok(Parsed::Command(command)) => {
+            let style = Style::new(options.color, options.width);
+            perform(gateway, &command, &style, options.speaker).await.unwrap_or_else(|error| Outcome::failed(&error))
+        }
+        Err(error) => Outcome::failed(&error),
+    }
+}
+
+/// Carries out a command that was parsed.
+///
+/// # Errors
+/// What the gateway's own method of that name gives.
+pub async fn perform(gateway: &Gateway, command: &Command, style: &Style, speaker: Speaker) -> Result<Outcome> {
+    match command {
+        Command::List => {
+            let servers = gateway.servers()?;
+            let text = render::list_text(&servers, style);
+            Outcome::of(&json!({ "servers": servers }), text)
+        }
+        Command::Info(server) => {
+            let info = gateway.server_info(&server.server)?;
+            let text = render::info_text(&info, style);
+            Outcome::of(&info, text)
+        }
+        Command::Enable(server) => {
+            gateway.enable(&server.server)?;
+            done(gateway, &server.server, "is enabled: new runs see it")
+        }
+        Command::Disable(server) => {
+            gateway.disable(&server.server).await?;
+            done(gateway, &server.server, "is disabled: new runs do not see it")
+        }
+        Command::Approve(approve) => approve_or_show(gateway, approve, style, speaker).await,
+        Command::Revoke(server) => {
+            gateway.revoke(&server.server).await?;
+            done(gateway, &server.server, "is no longer approved")
+        }
+        Command::Test(server) => {
+            let report = gateway.test(&server.server).await?;
+            let text = render::test_text(&report, style);
+            Outcome::of(&report, text)
+        }
+        Command::Search(search) => search_tools(gateway, search, style),
+        Command::Reload => {
+            let report = gateway.reload().await?;
+            let text = render::reload_text(&report);
+            Outcome::of(&report, text)
+        }
+        Command::Logs(logs) => show_logs(gateway, logs, style),
+    }
+}
+
+/// How the server stands after what was done.
+fn done(gateway: &Gateway, server: &str, what: &str) -> Result<Outcome> {
+    let status = gateway.server_info(server)?.status;
+    Outcome::of(&status, format!("{server} {what}\n"))
+}
+
+fn search_tools(gateway: &Gateway, search: &Search, style: &Style) -> Result<Outcome> {
+    let servers = (!search.servers.is_empty()).then(|| search.servers.clone());
+    let query = ToolQuery { query: search.words.join(" "), limit: Some(usize::from(search.limit)), servers };
+    let matches = gateway.search_tools(&query, ToolErrors::default())?;
+    let text = render::search_text(&matches, style);
+    Outcome::of(&json!({ "matches": matches }), text)
+}
+
+fn show_logs(gateway: &Gateway, logs: &Logs, style: &Style) -> Result<Outcome> {
+    let lines = gateway.logs(&logs.server, usize::from(logs.lines))?;
+    let text = if lines.is_empty() { format!("nothing is known of {} yet\n", logs.server) } else { render::logs_text(&lines, style) };
+    Outcome::of(&json!({ "server": logs.server, "lines": lines }), text)
+}
+
+async fn approve_or_show(gateway: &Gateway, approve: &Approve, style: &Style, speaker: Speaker) -> Result<Outcome> {
+    let Approve { server, digest } = approve;
+    let Some(digest) = digest else { return show_request(gateway, server, style).await };
+    if speaker == Speaker::Model {
+        let problem = format!("approval is a person's: ask them to type /mcp approve {server}, to read what it shows, and to approve it");
+        return Err(Error::InvalidOption { method: METHOD, problem });
+    }
+    gateway.approve(server, Some(digest), None).await?;
+    let status = gateway.server_info(server)?.status;
+    let text = if status.approved {
+        format!("{server} is approved: /mcp enable {server} lets new runs see it\n")
+    } else {
+        format!("the command of {server} is approved; what it offers is not: see /mcp approve {server}\n")
+    };
+    Outcome::of(&status, text)
+}
+
+async fn show_request(gateway: &Gateway, server: &str, style: &Style) -> Result<Outcome> {
+    let request = gateway.approval_request(server).await?;
+    let (approved, digest) = match &request {
+        ApprovalRequest::Command(request) => (request.approved, &request.digest),
+        ApprovalRequest::Manifest(request) => (request.approved, &request.digest),
+    };
+    let mut text = request_text(&request, style);
+    if approved {
+        text.push_str("\nAll of this is approved.\n");
+    } else {
+        let parts = ["\nTo approve exactly this (", stage_of(&request), "), type:\n  /mcp approve ", server, " ", digest, "\n"];
+        text.extend(parts);
+    }
+    let text = text.trim_start().to_owned();
+    Outcome::of(&json!({ "request": request }), text)
+}

@@ -1,0 +1,173 @@
+//! What commands found, for people. All that is a server's own words is sanitised; errors are so here.
+
+use super::text::{Style, Tone, date_time};
+use crate::bridge::ToolMatch;
+use crate::gateway::{ConnectionReport, LogLine, ReloadReport, ServerInfo};
+use crate::registry::{ServerState, ServerStatus};
+use crate::sandbox::Problem;
+use crate::trust::sanitise_line;
+
+/// Of the last error, in a table.
+const MAX_ERROR_CHARS: usize = 300;
+/// The width of the names of fields.
+const NAMES: usize = 16;
+
+/// A state in the words of `servers()`.
+fn state_name(state: ServerState) -> &'static str {
+    match state {
+        ServerState::Invalid => "invalid",
+        ServerState::Disabled => "disabled",
+        ServerState::Unapproved => "unapproved",
+        ServerState::CommandApproved => "command-approved",
+        ServerState::Idle => "idle",
+        ServerState::Connecting => "connecting",
+        ServerState::Connected => "connected",
+        ServerState::Error => "error",
+    }
+}
+
+fn tone_of(state: ServerState) -> Tone {
+    match state {
+        ServerState::Invalid | ServerState::Error => Tone::Bad,
+        ServerState::Unapproved | ServerState::CommandApproved => Tone::Warning,
+        ServerState::Connected | ServerState::Idle | ServerState::Connecting => Tone::Good,
+        ServerState::Disabled => Tone::Quiet,
+    }
+}
+
+fn yes_or_no(yes: bool) -> String {
+    if yes { "yes" } else { "no" }.to_owned()
+}
+
+pub(super) fn list_text(servers: &[ServerStatus], style: &Style) -> String {
+    if servers.is_empty() {
+        return "no servers are configured\n".to_owned();
+    }
+    let row = |server: &ServerStatus| {
+        vec![
+            server.name.clone(),
+            state_name(server.state).to_owned(),
+            yes_or_no(server.approved),
+            yes_or_no(server.enabled),
+            server.tools.len().to_string(),
+        ]
+    };
+    let mut text = style.table(&["SERVER", "STATE", "APPROVED", "ENABLED", "TOOLS"], servers.iter().map(row).collect());
+    for server in servers {
+        if let Some(error) = &server.last_error {
+            text.push('\n');
+            text.push_str(&style.paint(Tone::Bad, &format!("{}: {}", server.name, error.code)));
+            text.push('\n');
+            text.push_str(&style.wrapped("  ", &sanitise_line(&error.message, MAX_ERROR_CHARS)));
+        }
+        if !server.quarantined.is_empty() {
+            let names: Vec<_> = server.quarantined.iter().map(|tool| sanitise_line(tool, MAX_ERROR_CHARS)).collect();
+            text.push_str(&style.wrapped("", &format!("\n{}: changed since their approval: {}", server.name, names.join(", "))));
+        }
+    }
+    text
+}
+
+pub(super) fn info_text(info: &ServerInfo, style: &Style) -> String {
+    let status = &info.status;
+    let mut text = format!("{}\n", style.paint(Tone::Heading, &status.name));
+    let state = style.paint(tone_of(status.state), state_name(status.state));
+    text.push_str(&style.field("  state", NAMES, &state));
+    text.push_str(&style.field("  approved", NAMES, &yes_or_no(status.approved)));
+    text.push_str(&style.field("  enabled", NAMES, &yes_or_no(status.enabled)));
+    if let Some(error) = &status.last_error {
+        text.push_str(&style.field("  last error", NAMES, &format!("{}: {}", error.code, sanitise_line(&error.message, MAX_ERROR_CHARS))));
+    }
+    let Some(offer) = &info.offer else {
+        text.push_str("  Its tools are known once it is approved.\n");
+        return text;
+    };
+    text.push_str(&style.field("  module", NAMES, &offer.specifier));
+    text.push_str(&style.field("  calls itself", NAMES, &format!("{} {}", offer.server_name, offer.server_version)));
+    text.push_str(&style.field("  protocol", NAMES, &offer.protocol_version));
+    let counts = [(offer.resources, "resources"), (offer.resource_templates, "resource templates"), (offer.prompts, "prompts")];
+    let counts: Vec<_> = counts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")).collect();
+    if !counts.is_empty() {
+        text.push_str(&style.field("  also", NAMES, &counts.join(", ")));
+    }
+    text.push('\n');
+    let quarantined = |tool: &str| status.quarantined.iter().any(|name| name == tool);
+    let rows = offer.functions.iter().map(|function| {
+        let purpose = if quarantined(&function.tool) { "changed since its approval: calls fail" } else { &function.purpose };
+        vec![function.name.clone(), purpose.to_owned()]
+    });
+    text.push_str(&style.table(&["FUNCTION", "PURPOSE"], rows.collect()));
+    text
+}
+
+pub(super) fn test_text(report: &ConnectionReport, style: &Style) -> String {
+    let what = format!(
+        "{}: {} in {:.0} ms, {} {}, protocol {}, {} tools",
+        report.server,
+        style.paint(Tone::Good, "connected"),
+        report.connect_ms,
+        report.server_name,
+        report.server_version,
+        report.era,
+        report.tools.len()
+    );
+    let warnings = report.warnings.iter().map(|warning| style.wrapped("  ", &format!("warning: {warning}")));
+    [format!("{what}\n")].into_iter().chain(warnings).collect()
+}
+
+pub(super) fn search_text(matches: &[ToolMatch], style: &Style) -> String {
+    if matches.is_empty() {
+        return "no tool fits; only those of approved, enabled servers are searched\n".to_owned();
+    }
+    let row = |found: &ToolMatch| vec![format!("{}.{}", found.server, found.identifier), found.purpose.clone()];
+    style.table(&["TOOL", "PURPOSE"], matches.iter().map(row).collect())
+}
+
+pub(super) fn reload_text(report: &ReloadReport) -> String {
+    let kinds = [("added", &report.added), ("removed", &report.removed), ("changed", &report.changed), ("invalid", &report.invalid)];
+    let lines: String = kinds
+        .iter()
+        .filter(|(_, names)| !names.is_empty())
+        .map(|(kind, names)| format!("{kind}: {}\n", names.join(", ")))
+        .chain(report.warnings.iter().map(|warning| format!("warning: {warning}\n")))
+        .collect();
+    if lines.is_empty() { "nothing has changed\n".to_owned() } else { lines }
+}
+
+/// Lines of a server's log, each with its time (UTC).
+///
+/// ```
+/// use hyperlight_mcp::command::{Style, logs_text};
+/// use hyperlight_mcp::gateway::LogLine;
+/// let line = LogLine { at: 0, pid: 7, kind: "stderr".into(), text: "hello".into(), error: None };
+/// assert_eq!(logs_text(&[line], &Style::default()), "1970-01-01 00:00:00 stderr hello\n");
+/// ```
+#[must_use]
+pub fn logs_text(lines: &[LogLine], style: &Style) -> String {
+    let line = |line: &LogLine| {
+        let tone = match line.kind.as_str() {
+            "failed" | "connection-lost" => Tone::Bad,
+            _ if line.error.is_some() => Tone::Bad,
+            "connected" => Tone::Good,
+            _ => Tone::Quiet,
+        };
+        // The file may have been written by another version, or another hand.
+        let (kind, text) = (sanitise_line(&line.kind, MAX_ERROR_CHARS), sanitise_line(&line.text, 10 * MAX_ERROR_CHARS));
+        format!("{} {} {text}\n", style.paint(Tone::Quiet, &date_time(line.at)), style.paint(tone, &kind))
+    };
+    lines.iter().map(line).collect()
+}
+
+/// A problem of code with its place and its line.
+///
+/// ```
+/// use hyperlight_mcp::command::problem_text;
+/// use hyperlight_mcp::sandbox::check;
+/// let text = problem_text("a.js", &check("const = 1", &[])[0]);
+/// assert!(text.starts_with("a.js:1:7: ") && text.contains("const = 1"), "{text}");
+/// ```
+#[must_use]
+pub fn problem_text(file: &str, problem: &Problem) -> String {
+    let excerpt: String = problem.excerpt.lines().flat_map(|line| ["  ", line, "\n"]).collect();
+    format!("{file}:{}:{}: {}\n{excerpt}", problem.line, problem.column, problem.message)
+}

@@ -1,0 +1,168 @@
+//! An approval request as a person reads it: all of it, within the terminal's width.
+
+mod manifest;
+
+use super::text::{Style, Tone, printable};
+use crate::config::Confirm;
+use crate::trust::{ApprovalRequest, CommandRequest, has_invisible};
+
+/// The width of the names of fields.
+const NAMES: usize = 16;
+
+/// What is asked for, in words.
+#[must_use]
+pub fn stage_of(request: &ApprovalRequest) -> &'static str {
+    match request {
+        ApprovalRequest::Command(_) => "stage 1 of 2: what runs",
+        ApprovalRequest::Manifest(_) => "stage 2 of 2: what a model reads and calls",
+    }
+}
+
+/// All that a person must see before yes.
+///
+/// ```no_run
+/// # async fn show(gateway: &hyperlight_mcp::Gateway) -> hyperlight_mcp::Result<()> {
+/// use hyperlight_mcp::command::{Style, request_text};
+/// println!("{}", request_text(&gateway.approval_request("weather").await?, &Style::default()));
+/// # Ok(()) }
+/// ```
+#[must_use]
+pub fn request_text(request: &ApprovalRequest, style: &Style) -> String {
+    match request {
+        ApprovalRequest::Command(request) => command_text(request, style),
+        ApprovalRequest::Manifest(request) => manifest::manifest_text(request, style),
+    }
+}
+
+/// Lines of one request, as they are collected.
+struct Page<'s> {
+    style: &'s Style,
+    text: String,
+}
+
+impl Page<'_> {
+    /// A text of the config's or a server's, on one line that is wrapped.
+    fn field(&mut self, name: &str, text: &str) {
+        let shown = line(text);
+        self.text.push_str(&self.style.field(&format!("  {name}"), NAMES, &shown));
+    }
+
+    /// One line for each; none, no line.
+    fn list(&mut self, name: &str, items: &[String]) {
+        for (index, item) in items.iter().enumerate() {
+            self.field(if index == 0 { name } else { "" }, item);
+        }
+    }
+
+    fn heading(&mut self, text: &str) {
+        self.text.push('\n');
+        self.text.push_str(&self.style.paint(Tone::Heading, text));
+        self.text.push('\n');
+    }
+
+    fn noted(&mut self, tone: Tone, text: &str) {
+        let wrapped = self.style.wrapped("  ", &line(text));
+        for line in wrapped.lines() {
+            self.text.push_str("  ");
+            self.text.push_str(&self.style.paint(tone, line.trim_start()));
+            self.text.push('\n');
+        }
+    }
+}
+
+/// As it is, on one line: what drives a terminal or cannot be seen is written as its number.
+fn line(text: &str) -> String {
+    printable(text, &[])
+}
+
+fn command_text(request: &CommandRequest, style: &Style) -> String {
+    let mut page = Page { style, text: String::new() };
+    page.heading(&format!("{}: may this run? (stage 1 of 2)", request.server));
+    if let Some(lapsed) = &request.lapsed {
+        page.field("asked again", lapsed);
+    }
+    if let Some(url) = &request.url {
+        page.field("connects to", url);
+    }
+    if let Some(command) = &request.command {
+        page.field("runs", &quoted(command));
+        page.list("arguments", &request.args.iter().flatten().map(|argument| quoted(argument)).collect::<Vec<_>>());
+        match &request.executable {
+            Some(executable) => {
+                page.field("program", &executable.path.display().to_string());
+                page.field("its SHA-256", &executable.sha256);
+            }
+            None => page.field("program", "not there now"),
+        }
+    }
+    if let Some(folder) = &request.cwd {
+        page.field("folder", folder);
+    }
+    surroundings(&mut page, request);
+    filters(&mut page, request);
+    page.field("asks a person", asks(request.confirm));
+    if request.allow_insecure_http {
+        page.noted(Tone::Warning, "plain http:// to another machine is allowed: everybody on the way can read and change what is sent");
+    }
+    let all = [&request.command, &request.url, &request.cwd].into_iter().flatten().chain(request.args.iter().flatten());
+    if all.into_iter().any(|text| has_invisible(text)) {
+        page.noted(Tone::Bad, "there are characters in this that cannot be seen: they are written as numbers");
+    }
+    page.noted(Tone::Warning, request.warning);
+    page.field("digest", &request.digest);
+    page.text
+}
+
+/// What it is given of its user's.
+fn surroundings(page: &mut Page, request: &CommandRequest) {
+    if request.command.is_some() && request.environment.is_empty() && request.env_file.is_none() {
+        page.field("environment", "nothing of yours but PATH, HOME and the like");
+    }
+    page.list("environment", &request.environment);
+    if let Some(file) = &request.env_file {
+        page.field("variables", file);
+    }
+    page.list("headers", &request.headers);
+    page.list("OAuth", request.oauth.as_deref().unwrap_or_default());
+    page.list("told folders", &request.roots);
+    if request.pin_executable {
+        page.field("pinned", "another program of this name needs approval again");
+    }
+    if request.pin_values {
+        page.field("pinned", "other values of its environment or headers need approval again");
+    }
+}
+
+/// What of it the config lets through.
+fn filters(page: &mut Page, request: &CommandRequest) {
+    let allowed =
+        [("only tools", &request.allow_tools), ("only reads", &request.allow_resources), ("only prompts", &request.allow_prompts)];
+    for (name, names) in allowed {
+        if let Some(names) = names {
+            page.field(name, if names.is_empty() { "none".to_owned() } else { names.join(", ") }.as_str());
+        }
+    }
+    let denied = [("never tools", &request.deny_tools), ("never reads", &request.deny_resources), ("never prompts", &request.deny_prompts)];
+    for (name, names) in denied {
+        if !names.is_empty() {
+            page.field(name, &names.join(", "));
+        }
+    }
+}
+
+fn asks(confirm: Confirm) -> &'static str {
+    match confirm {
+        Confirm::Never => "never: its tools are called without a question, writes too",
+        Confirm::Writes => "before each call that is not only a read",
+        Confirm::Always => "before every call",
+    }
+}
+
+/// An argument as it is passed: in quotes where its borders would not be seen.
+fn quoted(argument: &str) -> String {
+    let plain = |character: char| character.is_ascii_alphanumeric() || "@%+=:,./_-${}".contains(character);
+    if !argument.is_empty() && argument.chars().all(plain) { argument.to_owned() } else { format!("{argument:?}") }
+}
+
+#[cfg(test)]
+mod tests;

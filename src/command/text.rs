@@ -1,0 +1,217 @@
+//! Text for a terminal: wrapped, aligned in columns, coloured where that is wanted.
+
+use comfy_table::presets::NOTHING;
+use comfy_table::{ContentArrangement, Table};
+use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
+
+/// What is assumed where nobody knows a width.
+pub const DEFAULT_WIDTH: usize = 80;
+const MIN_WIDTH: usize = 40;
+const MAX_WIDTH: usize = 200;
+
+/// How text is to look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Style {
+    /// ANSI colours.
+    pub color: bool,
+    /// Columns of the terminal.
+    pub width: usize,
+}
+
+/// A meaning that has a colour.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tone {
+    Heading,
+    Quiet,
+    Good,
+    Warning,
+    Bad,
+}
+
+impl Default for Style {
+    fn default() -> Self {
+        Self::new(false, None)
+    }
+}
+
+impl Style {
+    /// A width that nobody knows is 80; one that is no use is brought between 40 and 200.
+    ///
+    /// ```
+    /// use hyperlight_mcp::command::Style;
+    /// assert_eq!((Style::new(false, None).width, Style::new(false, Some(7)).width), (80, 40));
+    /// ```
+    #[must_use]
+    pub fn new(color: bool, width: Option<usize>) -> Self {
+        Self { color, width: width.unwrap_or(DEFAULT_WIDTH).clamp(MIN_WIDTH, MAX_WIDTH) }
+    }
+
+    /// The text in the colour of its meaning, where colours are wanted.
+    ///
+    /// ```
+    /// use hyperlight_mcp::command::{Style, Tone};
+    /// assert_eq!(Style::new(true, None).paint(Tone::Bad, "no"), "\u{1b}[31mno\u{1b}[0m");
+    /// assert_eq!(Style::new(false, None).paint(Tone::Bad, "no"), "no");
+    /// ```
+    #[must_use]
+    pub fn paint(&self, tone: Tone, text: &str) -> String {
+        if !self.color || text.is_empty() {
+            return text.to_owned();
+        }
+        let code = match tone {
+            Tone::Heading => "1",
+            Tone::Quiet => "2",
+            Tone::Good => "32",
+            Tone::Warning => "33",
+            Tone::Bad => "31",
+        };
+        format!("\u{1b}[{code}m{text}\u{1b}[0m")
+    }
+
+    /// Rows in columns as wide as they have to be, without lines; long texts are wrapped within the width.
+    #[must_use]
+    pub fn table(&self, header: &[&str], rows: Vec<Vec<String>>) -> String {
+        let mut table = Table::new();
+        table
+            .load_style(NOTHING)
+            .set_content_arrangement(ContentArrangement::Dynamic)
+            .set_width(u16::try_from(self.width).unwrap_or(u16::MAX));
+        table.set_header(header.iter().copied()).add_rows(rows);
+        for column in table.column_iter_mut() {
+            column.set_padding((0, 2));
+        }
+        let lines: Vec<String> = table.lines().map(|line| line.trim_end().to_owned()).collect();
+        let Some((first, rest)) = lines.split_first() else { return String::new() };
+        let first = self.paint(Tone::Heading, first);
+        [&first].into_iter().chain(rest).flat_map(|line| [line.as_str(), "\n"]).collect()
+    }
+
+    /// `name   text`, the text wrapped beside its name, which has `column` columns.
+    #[must_use]
+    pub fn field(&self, name: &str, column: usize, text: &str) -> String {
+        let space = " ".repeat(column);
+        let wrapped = self.wrapped(&space, text);
+        let name = pad(name, column);
+        let tone = self.paint(Tone::Quiet, name.trim_end());
+        let gap = &name[name.trim_end().len()..];
+        let text = wrapped.get(column..).unwrap_or("\n");
+        if text == "\n" { format!("{tone}\n") } else { format!("{tone}{gap}{text}") }
+    }
+
+    /// The text, each of its lines wrapped behind the same indent.
+    #[must_use]
+    pub fn wrapped(&self, indent: &str, text: &str) -> String {
+        let width = self.width.saturating_sub(indent.width()).max(MIN_WIDTH / 2);
+        let mut out = String::new();
+        for line in text.lines() {
+            for part in wrap_line(line, width) {
+                out.push_str(indent);
+                out.push_str(&part);
+                out.push('\n');
+            }
+        }
+        if out.is_empty() {
+            out = format!("{indent}\n");
+        }
+        out
+    }
+}
+
+/// The text and as many spaces as fill the columns, one at least.
+fn pad(text: &str, columns: usize) -> String {
+    format!("{text}{}", " ".repeat(columns.saturating_sub(text.width()).max(1)))
+}
+
+/// One line in parts that fit: broken between words, and within a word that does not fit by itself.
+fn wrap_line(line: &str, width: usize) -> Vec<String> {
+    let (mut parts, mut part, mut used) = (Vec::new(), String::new(), 0);
+    for word in line.split_inclusive(' ') {
+        let needed = word.trim_end().width();
+        if used > 0 && used + needed > width {
+            parts.push(part.trim_end().to_owned());
+            (part, used) = (String::new(), 0);
+        }
+        for character in word.chars() {
+            let columns = character.width().unwrap_or(0);
+            if used + columns > width && character != ' ' {
+                parts.push(part.trim_end().to_owned());
+                (part, used) = (String::new(), 0);
+            }
+            part.push(character);
+            used += columns;
+        }
+    }
+    parts.push(part.trim_end().to_owned());
+    parts
+}
+
+/// A text as it is, but what drives a terminal or cannot be seen is written as its number; all but these, which stay.
+///
+/// ```
+/// use hyperlight_mcp::command::printable;
+/// assert_eq!(printable("a\u{1b}[31m `b`\n\u{202e}", &['\n']), "a\\u{1b}[31m `b`\n\\u{202e}");
+/// ```
+#[must_use]
+pub fn printable(text: &str, kept: &[char]) -> String {
+    let mut out = String::with_capacity(text.len());
+    for character in text.chars() {
+        let escape = character.escape_debug();
+        if "'\"\\".contains(character) || kept.contains(&character) || escape.len() == 1 {
+            out.push(character);
+        } else {
+            out.extend(escape);
+        }
+    }
+    out
+}
+
+/// A time of day and a date, UTC: `2026-07-28 09:05:03`. `at`: milliseconds since 1970.
+///
+/// ```
+/// assert_eq!(hyperlight_mcp::command::date_time(1_785_229_503_000), "2026-07-28 09:05:03");
+/// ```
+#[must_use]
+pub fn date_time(at: u64) -> String {
+    let (seconds, days) = (at / 1000 % 86_400, at / 86_400_000);
+    // Howard Hinnant, "chrono-compatible low-level date algorithms", civil_from_days; for days since 1970 alone.
+    let shifted = days + 719_468;
+    let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
+    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    let year = year_of_era + era * 400 + u64::from(month <= 2);
+    format!("{year:04}-{month:02}-{day:02} {:02}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STYLE: Style = Style { color: false, width: 40 };
+
+    #[test]
+    fn no_line_is_wider_than_the_terminal_whatever_is_in_it() {
+        let text = format!("one two {} three\n\n天気天気天気天気天気天気天気天気天気天気天気天気 {}", "x".repeat(99), "\u{301}".repeat(9));
+        for line in STYLE.wrapped("    ", &text).lines().chain(STYLE.field("name", 12, &text).lines()) {
+            assert!(line.width() <= 40, "{line:?}");
+        }
+    }
+
+    #[test]
+    fn a_table_is_aligned_and_wraps_what_is_long() {
+        let rows = vec![vec!["weather".into(), "a text that is too long for one line of it".into()], vec!["天気".into(), "b".into()]];
+        let table = STYLE.table(&["NAME", "WHAT"], rows);
+        let expected = "NAME     WHAT\nweather  a text that is too long for\n         one line of it\n天気     b\n";
+        assert_eq!(table, expected);
+        assert!(Style { color: true, ..STYLE }.table(&["A"], Vec::new()).starts_with("\u{1b}[1mA"));
+    }
+
+    #[test]
+    fn days_become_dates() {
+        assert_eq!(date_time(0), "1970-01-01 00:00:00");
+        assert_eq!(date_time(951_782_400_000), "2000-02-29 00:00:00");
+        assert_eq!(date_time(1_767_225_599_999), "2025-12-31 23:59:59");
+    }
+}

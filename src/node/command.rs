@@ -1,0 +1,83 @@
+//! What a person types: `gateway.command`, and the program `hyperlight-mcp` for `bin/hyperlight-mcp.mjs`.
+
+use std::panic::AssertUnwindSafe;
+
+use futures::FutureExt as _;
+use napi::Env;
+use napi::bindgen_prelude::{Object, Unknown};
+use napi_derive::napi;
+use serde::Deserialize;
+
+use super::gateway::{Gateway, watchdog};
+use super::glue;
+use super::reply::promise_of;
+use super::runtime::Core;
+use super::sandbox::started;
+use crate::cli::{self, Exit, Screens, Surroundings};
+use crate::command::{self, CommandOptions, Speaker};
+use crate::gateway::GatewayOptions;
+use crate::sandbox::Stop;
+
+/// What `command` takes besides the line.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+struct Options {
+    color: bool,
+    width: Option<usize>,
+}
+
+#[napi]
+impl Gateway {
+    /// Carries out what a person typed: `/mcp list`, or `list`; `/mcp help` tells what there is. It never rejects for what was typed:
+    /// `ok` is false then, and `text` says what is wrong. Only a person's line belongs here: `/mcp approve NAME` shows the request and
+    /// its digest, and `/mcp approve NAME DIGEST` says yes to exactly that.
+    ///
+    /// ```js
+    /// const { text } = await gateway.command('/mcp list', { color: process.stdout.isTTY, width: process.stdout.columns })
+    /// console.log(text)
+    /// ```
+    #[napi(catch_unwind, ts_args_type = "line: string, options?: CommandOptions", ts_return_type = "Promise<CommandOutcome>")]
+    pub fn command<'env>(&self, env: &'env Env, line: Unknown<'env>, options: Option<Unknown<'env>>) -> napi::Result<Object<'env>> {
+        type Arguments = (String, Option<Options>);
+        self.method(env, "Gateway.command", [Some(line), options], |gateway, (line, options): Arguments| async move {
+            let Options { color, width } = options.unwrap_or_default();
+            let options = CommandOptions { color, width, speaker: Speaker::Person };
+            Ok(command::execute(&gateway, &line, &options).await)
+        })
+    }
+
+    /// The words that could stand where the line ends: commands, their options, names of servers. Each is whole: it takes the place of the
+    /// line's last word.
+    #[napi(catch_unwind, ts_args_type = "line: string", ts_return_type = "Promise<string[]>")]
+    pub fn complete_command<'env>(&self, env: &'env Env, line: Unknown<'env>) -> napi::Result<Object<'env>> {
+        self.method(env, "Gateway.completeCommand", [Some(line)], |gateway, (line,): (String,)| async move {
+            let servers = gateway.servers()?;
+            let names: Vec<&str> = servers.iter().map(|server| server.name.as_str()).collect();
+            Ok(command::complete(&line, &names))
+        })
+    }
+}
+
+/// What the program `hyperlight-mcp` does: reads and writes this process's standard streams, and gives its exit code, and a function that
+/// ends it as Ctrl-C does. `words`: the command line without the program's name. `columns`: of the terminal, where there is one.
+#[napi(catch_unwind, ts_return_type = "[exitCode: Promise<number>, stop: () => void]")]
+pub fn command_line(env: &Env, words: Vec<String>, columns: Option<u32>) -> napi::Result<Vec<Object<'static>>> {
+    let core = Core::start().map_err(|error| glue::thrown(env, &error))?;
+    let stop = Stop::new();
+    let options = GatewayOptions::new(watchdog(env)?, core.handle().clone());
+    let surroundings = Surroundings {
+        screens: Screens::of_this_process(columns.and_then(|columns| usize::try_from(columns).ok())),
+        environment: options.environment,
+        watchdog: options.watchdog,
+        runtime: options.runtime,
+    };
+    let running = AssertUnwindSafe(cli::main(words, surroundings, stop.clone())).catch_unwind();
+    // A defect has written its message already; the program still ends as one that failed.
+    let work = async move { running.await.unwrap_or(Exit::Failed) };
+    let owner = core.clone();
+    let native = promise_of(env, &core, work, move |exit, _| {
+        owner.shut_down();
+        Ok(exit.code())
+    })?;
+    started(env, native, stop)
+}

@@ -1,0 +1,65 @@
+//! What code may know from Node or a browser and does not find here, and what it can do instead.
+
+const NO_NETWORK: &str =
+    "there is no network in the sandbox: call a tool of a server (import it from \"host:mcp-NAME\"), or a host module of the agent";
+const NO_FILES: &str =
+    "there are no files in the sandbox: call a tool of a server (import it from \"host:mcp-NAME\"), or pass them as the run's input";
+const NO_PROCESS: &str =
+    "there is no process in the sandbox: what a run needs comes as its input, and it ends when the handler returns or throws";
+const NO_BUFFER: &str = "use Uint8Array: Uint8Array.fromBase64(text), bytes.toBase64(), Uint8Array.fromHex(text), bytes.toHex(); new TextEncoder().encode(text), new TextDecoder().decode(bytes)";
+const NO_PAGE: &str = "there is no page in the sandbox; the global object is globalThis";
+const NO_STREAMS: &str = "there are no streams in the sandbox: values come and go as a whole";
+
+/// By name, what to do instead.
+const GLOBALS: [(&[&str], &str); 9] = [
+    (&["fetch", "XMLHttpRequest", "WebSocket", "EventSource", "Request", "Response", "Headers", "FormData"], NO_NETWORK),
+    (&["process", "Deno", "Bun"], NO_PROCESS),
+    (&["Buffer", "Blob", "File", "FileReader"], NO_BUFFER),
+    (&["window", "document", "self", "navigator", "location", "localStorage", "sessionStorage", "alert"], NO_PAGE),
+    (&["ReadableStream", "WritableStream", "TransformStream", "TextDecoderStream", "TextEncoderStream"], NO_STREAMS),
+    (&["global"], "write globalThis"),
+    (&["module", "exports", "__dirname", "__filename"], "the code is an ES module without files: export function handler(input) { … }"),
+    (&["Intl"], "use toLocaleString, toLocaleDateString and toLocaleTimeString, which write as en-US does, and dates in UTC"),
+    (&["sleep"], "write import { sleep } from \"host:mcp\""),
+];
+
+/// By name without `node:`, what to do instead.
+const MODULES: [(&[&str], &str); 5] = [
+    (&["http", "https", "net", "tls", "dns", "axios", "node-fetch", "undici", "got"], NO_NETWORK),
+    (&["fs", "fs/promises", "path", "fs-extra", "glob"], NO_FILES),
+    (&["process", "child_process", "os", "worker_threads", "cluster"], NO_PROCESS),
+    (&["buffer"], NO_BUFFER),
+    (
+        &["timers", "timers/promises", "url", "util", "events", "perf_hooks", "string_decoder"],
+        "what stands in for it is global: setTimeout, URL, structuredClone, EventTarget, performance, TextDecoder; sleep is of \"host:mcp\"",
+    ),
+];
+
+/// What to do where the engine says that a name is not defined.
+pub(in crate::sandbox) fn instead_of_global(message: &str) -> Option<&'static str> {
+    find(&GLOBALS, message.strip_suffix(" is not defined")?)
+}
+
+/// What to do instead of a module of Node's, or of a well-known package.
+pub(super) fn instead_of_module(specifier: &str) -> Option<&'static str> {
+    find(&MODULES, specifier.strip_prefix("node:").unwrap_or(specifier))
+}
+
+fn find(known: &[(&[&str], &'static str)], name: &str) -> Option<&'static str> {
+    known.iter().find(|(names, _)| names.contains(&name)).map(|(_, instead)| *instead)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_node_and_browsers_have_is_known_by_its_name_alone() {
+        assert_eq!(instead_of_global("fetch is not defined"), Some(NO_NETWORK));
+        assert_eq!(instead_of_global("fetched is not defined"), None);
+        assert_eq!(instead_of_global("fetch"), None);
+        assert_eq!(instead_of_module("node:fs"), Some(NO_FILES));
+        assert_eq!(instead_of_module("fs"), Some(NO_FILES));
+        assert_eq!(instead_of_module("host:fs"), None);
+    }
+}

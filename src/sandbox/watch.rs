@@ -1,0 +1,68 @@
+//! The end of a run's guest from outside: at its deadline, or on request.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyperlight_host::MultiUseSandbox;
+use hyperlight_host::hypervisor::InterruptHandle;
+use tokio::runtime::Handle;
+use tokio_util::sync::CancellationToken;
+
+use super::deadline::Deadline;
+use super::stop::{Stop, StopReason};
+
+/// Between two attempts to end a guest that is just being entered.
+const KILL_INTERVAL: Duration = Duration::from_millis(2);
+
+/// Ends the guest at the deadline or on request, until it is dropped.
+pub(super) struct Watch {
+    done: CancellationToken,
+}
+
+impl Watch {
+    pub(super) fn start(guest: &MultiUseSandbox, runtime: &Handle, stop: Stop, deadline: Deadline) -> Self {
+        let done = CancellationToken::new();
+        let killer = Killer { guest: guest.interrupt_handle(), done: done.clone() };
+        runtime.spawn(async move {
+            tokio::select! {
+                () = killer.done.cancelled() => {}
+                () = stop.stopped() => {}
+                () = deadline.passed() => stop.stop(StopReason::Deadline),
+            }
+            // `killer` acts as it is dropped: here, or with the runtime, after which nobody would end the guest.
+        });
+        Self { done }
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.done.cancel();
+    }
+}
+
+struct Killer {
+    guest: Arc<dyn InterruptHandle>,
+    done: CancellationToken,
+}
+
+impl Drop for Killer {
+    fn drop(&mut self) {
+        if self.done.is_cancelled() {
+            return;
+        }
+        let (guest, done) = (Arc::clone(&self.guest), self.done.clone());
+        // `kill` waits for the virtual CPU, so it has a thread. One that comes before the guest is entered is forgotten on
+        // entry: it is repeated until the run's end.
+        let thread = std::thread::Builder::new().name("hyperlight-mcp-kill".to_owned()).spawn(move || {
+            while !done.is_cancelled() {
+                guest.kill();
+                std::thread::sleep(KILL_INTERVAL);
+            }
+        });
+        if let Err(error) = thread {
+            tracing::error!(%error, "no thread to end the guest with");
+            self.guest.kill();
+        }
+    }
+}
