@@ -334,6 +334,6 @@ describe('an abort', () => {
     const opened = await openApproved(t, { fixture: fixture() })
     const all = Object.values(toolsOf(opened))
     await opened.close()
-    for (const tool of all) assert.equal((await tool.execute({ code: 'x' })).error.code, 'ERR_CLOSED', tool.name)
+    for (const tool of all) assert.equal((await tool.execute({})).error.code, 'ERR_CLOSED', tool.name)
   })
 })

@@ -112,6 +112,8 @@ describe('a plugin', () => {
       ['/mcp'],
     )
     const [command] = plugin.commands()
+    const listed = await command.execute('/mcp list')
+    assert.deepEqual([listed.ok, /fixture/.test(listed.text)], [true, true])
     await plugin.disable()
     assert.deepEqual([plugin.enabled, plugin.tools(), plugin.commands(), plugin.modules()], [false, [], [], []])
     for (const tool of tools) {
