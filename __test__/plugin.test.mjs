@@ -128,12 +128,10 @@ describe('a plugin', () => {
     const log = join(folder(t), 'log')
     const { gateway, plugin } = await openPlugin(t, { args: ['--log', log] })
     const hanging = 'import { hang } from "host:mcp-fixture"; export const handler = () => hang()'
-    const under = [
-      run(plugin).execute({ code: hanging }),
-      run(plugin).execute({ code: 'export const handler = () => "its turn never comes"' }),
-    ]
+    const under = [run(plugin).execute({ code: hanging })]
     const called = failure(gateway.callTool('fixture', 'hang'), 'ERR_PLUGIN_OFF')
     await waitFor('both calls to arrive', () => arrived(log, 'hang').length === 2)
+    under.push(run(plugin).execute({ code: 'export const handler = () => "its turn never comes"' }))
     const { pid } = logLines(log).find(({ event }) => event === 'spawn')
     await plugin.disable()
     assert.equal(isAlive(pid), false)
