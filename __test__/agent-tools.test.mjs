@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict'
 import { join } from 'node:path'
 import { describe, test } from 'node:test'
+import { encode } from 'gpt-tokenizer/encoding/o200k_base'
 import { assertStrict } from './fixtures/providers.mjs'
 import { arrived, failure, fixture, folder, gated, openApproved, openGateway, waitFor, wholeFile } from './support.mjs'
 
@@ -11,8 +12,18 @@ const SUNNY = { temperature: 93, conditions: 'sunny' }
 /** The tools of a gateway, by name. */
 const toolsOf = (gateway, options) => Object.fromEntries(gateway.agentTools(options).map((tool) => [tool.name, tool]))
 
-/** What an answer costs a model, on the safe side of what is promised: a token has some four characters. */
-const tokens = (answer) => JSON.stringify(answer).length / 8
+/** What an answer costs a model. */
+const tokens = (answer) => encode(JSON.stringify(answer)).length
+
+/** Of each tool, arguments whose answer is long. */
+const LONG = {
+  run_javascript: { code: `export function handler() { throw new Error("${'x y '.repeat(500)}") }` },
+  search_mcp_tools: { query: 'text number tool call name', limit: 50 },
+  describe_mcp_tools: { names: ['fixture', 'host:mcp'] },
+  list_mcp_servers: {},
+  mcp_server_info: { server: 'fixture' },
+  manage_mcp: { action: 'info', server: 'fixture' },
+}
 
 const gateway = await openApproved(wholeFile, { fixture: fixture() })
 const tools = toolsOf(gateway)
@@ -89,7 +100,7 @@ describe('run_javascript', () => {
       code: 'import { get_forcast } from "host:mcp-fixture"\nexport const handler = () => get_forcast({})',
     })
     assert.equal(error.code, 'ERR_CODE_SYNTAX')
-    assert.match(error.message, /did you mean "get_forecast"/)
+    assert.match(error.message, /did you mean get_forecast/)
     assert.equal(error.line, 1)
     assert.match(error.excerpt, /1 \| import \{ get_forcast \}.*\n.*\^/)
     assert.match(error.hint, /nothing was run/)
@@ -97,7 +108,7 @@ describe('run_javascript', () => {
   })
 
   test('says where code threw', async () => {
-    const { error, logs } = await run('export function handler() {\n  console.log("before")\n  return undefined.x\n}')
+    const { error, logs } = await run('export function handler() {\n  console.log("before");\n  throw new Error("no");\n}')
     assert.equal(error.code, 'ERR_GUEST_THREW')
     assert.equal(error.line, 3)
     assert.match(JSON.stringify(logs), /before/)
@@ -121,12 +132,22 @@ describe('run_javascript', () => {
     assert.match(error.hint, /do less/)
   })
 
-  test('keeps the answer within its budget', async () => {
-    const small = toolsOf(gateway, { maxResultTokens: 200 })
+  test('keeps the answer within its budget, and the whole of it for a later run', async () => {
+    const small = toolsOf(gateway, { maxResultTokens: 300 })
     const code =
       'export function handler() { console.log("y ".repeat(5000)); return Array.from({ length: 5000 }, (_, index) => ({ index })) }'
     const answer = await small.run_javascript.execute({ code })
-    assert.ok(tokens(answer) < 200, JSON.stringify(answer))
+    assert.ok(tokens(answer) <= 300, JSON.stringify(answer))
+    const [, id] = /saved\("([^"]+)"\)/.exec(answer.value.at(-1))
+    const later = 'import { saved } from "host:mcp"; export const handler = (id) => saved(id).length'
+    assert.deepEqual(await small.run_javascript.execute({ code: later, input: JSON.stringify(id) }), { value: 5000 })
+  })
+
+  test('and so does every other tool', async () => {
+    for (const tool of gateway.agentTools({ maxResultTokens: 100 })) {
+      const answer = await tool.execute(LONG[tool.name])
+      assert.ok(tokens(answer) <= 100, `${tool.name}: ${tokens(answer)} of ${JSON.stringify(answer)}`)
+    }
   })
 })
 
@@ -226,7 +247,7 @@ describe('manage_mcp', () => {
     assert.equal(tools.stage, 'manifest')
     assert.ok(tools.request.tools > 5)
     assert.doesNotMatch(JSON.stringify(tools), /echo/, 'nothing that the server says, before a person has approved it')
-    assert.equal(opened.servers()[0].state, 'command-approved')
+    assert.equal(opened.servers()[0].approved, false)
     await opened.approve('fixture', proposals()[1].digest)
     assert.match((await manage.execute({ action: 'propose', server: 'fixture' })).note, /approved already/)
   })
@@ -334,8 +355,6 @@ describe('an abort', () => {
     const opened = await openApproved(t, { fixture: fixture() })
     const all = Object.values(toolsOf(opened))
     await opened.close()
-    for (const tool of all) assert.equal((await tool.execute({})).error !== undefined, true, tool.name)
-    const { error } = await all[0].execute({ code: 'export const handler = () => 1' })
-    assert.equal(error.code, 'ERR_CLOSED')
+    for (const tool of all) assert.equal((await tool.execute({})).error.code, 'ERR_CLOSED', tool.name)
   })
 })

@@ -33,7 +33,7 @@ describe('the manifest of a plugin', () => {
   })
 
   test('has another digest when any of it is another, and the same otherwise', async (t) => {
-    const servers = { one: fixture('--tools', 'echo'), two: fixture('--tools', 'echo') }
+    const servers = { one: fixture('--tools', 'echo,write_note'), two: fixture('--tools', 'echo') }
     const digest = async (approved, servers, options, tools) => {
       const gateway = await openGateway(t, servers, options)
       for (const name of approved) await gateway.approve(name)
@@ -43,8 +43,8 @@ describe('the manifest of a plugin', () => {
     assert.equal(await digest(['one'], servers), first)
     const others = [
       await digest(['one', 'two'], servers),
-      await digest(['one'], { ...servers, one: fixture('--tools', 'echo,write_note') }),
-      await digest(['one'], { ...servers, one: gated('--tools', 'echo') }),
+      await digest(['one'], { ...servers, one: fixture('--tools', 'echo') }),
+      await digest(['one'], { ...servers, one: gated('--tools', 'echo,write_note') }),
       await digest(['one'], servers, { limits: { runTimeoutMs: 5 } }),
       await digest(['one'], servers, {}, { include: ['run_javascript'] }),
       await digest(['one'], servers, {}, { maxResultTokens: 500 }),
@@ -112,6 +112,8 @@ describe('a plugin', () => {
       ['/mcp'],
     )
     const [command] = plugin.commands()
+    const listed = await command.execute('/mcp list')
+    assert.deepEqual([listed.ok, /fixture/.test(listed.text)], [true, true])
     await plugin.disable()
     assert.deepEqual([plugin.enabled, plugin.tools(), plugin.commands(), plugin.modules()], [false, [], [], []])
     for (const tool of tools) {
@@ -126,12 +128,10 @@ describe('a plugin', () => {
     const log = join(folder(t), 'log')
     const { gateway, plugin } = await openPlugin(t, { args: ['--log', log] })
     const hanging = 'import { hang } from "host:mcp-fixture"; export const handler = () => hang()'
-    const under = [
-      run(plugin).execute({ code: hanging }),
-      run(plugin).execute({ code: 'export const handler = () => "its turn never comes"' }),
-    ]
+    const under = [run(plugin).execute({ code: hanging })]
     const called = failure(gateway.callTool('fixture', 'hang'), 'ERR_PLUGIN_OFF')
     await waitFor('both calls to arrive', () => arrived(log, 'hang').length === 2)
+    under.push(run(plugin).execute({ code: 'export const handler = () => "its turn never comes"' }))
     const { pid } = logLines(log).find(({ event }) => event === 'spawn')
     await plugin.disable()
     assert.equal(isAlive(pid), false)

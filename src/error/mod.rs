@@ -305,6 +305,7 @@ impl Error {
     /// let error = hyperlight_mcp::Error::NoHandler;
     /// assert_eq!(error.code(), "ERR_NO_HANDLER");
     /// ```
+    // long: one arm a variant, so that a new one cannot be forgotten.
     #[must_use]
     pub fn code(&self) -> &'static str {
         match self {

@@ -104,11 +104,12 @@ impl Core {
 }
 
 impl Gateway {
-    /// Fails with `ERR_PLUGIN_OFF` while the gateway is a plugin that is off.
+    /// Fails while the gateway is a plugin that is off, and once it is closed.
     ///
     /// # Errors
-    /// `ERR_PLUGIN_OFF`.
+    /// `ERR_PLUGIN_OFF`, `ERR_CLOSED`.
     pub fn check_on(&self) -> Result<()> {
+        self.core.check_open()?;
         self.core.check_on().map(drop)
     }
 
