@@ -980,7 +980,7 @@ export interface PluginCommand {
   name: string
   description: string
   /** Never rejects for what was typed. */
-  execute(line: string, options?: { color?: boolean; width?: number }): Promise<{ ok: boolean; data: unknown; text: string }>
+  execute(line: string, options?: CommandOptions): Promise<CommandOutcome>
 }
 
 /** A server for an agent with a sandbox of its own, in the shape in which HyperAgent takes a plugin. */
