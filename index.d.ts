@@ -39,6 +39,10 @@ export interface Limits {
   maxCodeBytes: number
   /** A run's log, all entries together; beyond it the log is cut and marked. Default 256 KiB. */
   maxLogBytes: number
+  /** The values that a sandbox keeps for its later runs (`maxResultTokens`), all together; the oldest go first. Default 16 MiB. */
+  maxSavedBytes: number
+  /** How long it keeps them. Default 3,600,000. */
+  maxSavedAgeMs: number
   /** The guest's heap. Default 64 MiB, at least 8 MiB. */
   guestHeapBytes: number
   /** A description that a model may read, in characters. Default 2,000. */
@@ -308,6 +312,8 @@ export interface GatewayOptions extends Callbacks {
    * Arguments reach the server as they were given in any case: defaults are not filled in.
    */
   argumentChecks?: ArgumentChecks
+  /** What the value of a run may cost a model, in tokens, where sandbox and run do not say. Default: values come whole. See `RunOptions`. */
+  maxResultTokens?: number
   /** Whether `onEvent` is told of each connection and call as well. Default false. */
   trace?: boolean
 }
@@ -333,6 +339,8 @@ export interface ReloadReport {
 export interface SandboxOptions extends Callbacks {
   /** Default `return`. */
   toolErrors?: ToolErrors
+  /** What the value of a run may cost a model, in tokens, where the run does not say. Default: the gateway's. See `RunOptions`. */
+  maxResultTokens?: number
 }
 
 /** What `Sandbox.run` takes. */
@@ -345,6 +353,12 @@ export interface RunOptions extends Callbacks {
   signal?: AbortSignal
   /** Default: the sandbox's. */
   toolErrors?: ToolErrors
+  /**
+   * What the value may cost a model, in tokens, estimated; at least 100. A larger value is cut by its structure: it stays JSON of the same
+   * type, marks in it and `omitted` say what was left out, and later runs of this sandbox read the whole by `saved(savedAs)` of `host:mcp`.
+   * Default: the sandbox's, else the gateway's, else the value comes whole.
+   */
+  maxResultTokens?: number
 }
 
 /** What `Gateway.callTool` takes. */
@@ -369,6 +383,24 @@ export interface RunResult {
   /** What is worth knowing: text that was cut, for example. */
   warnings: string[]
   stats: RunStats
+  /** What was cut out of `value` to fit `maxResultTokens`, in its order, the first thousand places at most. Missing where nothing was. */
+  omitted?: Omission[]
+  /** The handle by which later runs of the same sandbox read the whole value. Missing where nothing was cut, or it was too large to be kept. */
+  savedAs?: string
+}
+
+/** What was left out at one place of a value. */
+export interface Omission {
+  /** A JSON Pointer to what was cut, in the whole value; `''` is the value itself. */
+  path: string
+  /**
+   * `text`: the middle or the end of a string. `items`: the last items of an array. `keys`: fields of an object. `bytes`: a `Uint8Array`, for which
+   * a string stands. `depth`: all items or fields of an array or object within the value.
+   */
+  kind: 'text' | 'items' | 'keys' | 'bytes' | 'depth'
+  /** How much is still there, and how much there was: `length` of strings and bytes, numbers of items or keys. */
+  kept: number
+  of: number
 }
 
 /** What a run took. Times in milliseconds, sizes in bytes. */
@@ -948,7 +980,7 @@ export interface PluginCommand {
   name: string
   description: string
   /** Never rejects for what was typed. */
-  execute(line: string, options?: { color?: boolean; width?: number }): Promise<{ ok: boolean; data: unknown; text: string }>
+  execute(line: string, options?: CommandOptions): Promise<CommandOutcome>
 }
 
 /** A server for an agent with a sandbox of its own, in the shape in which HyperAgent takes a plugin. */
@@ -962,6 +994,27 @@ export interface PluginRegistration {
    * included: `{ error, code }`, or with `toolErrors: 'throw'` a rejection. Throws `ERR_NOT_APPROVED`.
    */
   createHostFunctions(config?: { toolErrors?: ToolErrors }): Record<string, Record<string, (args?: Record<string, any>) => Promise<any>>>
+}
+
+/** How `gateway.command` shows what came of a line. */
+export interface CommandOptions {
+  /** ANSI colours in the text. Default: none. Yours to decide: on a terminal, and where `NO_COLOR` is not set. */
+  color?: boolean
+  /** Columns of the text, 40 to 200. Default 80. */
+  width?: number
+}
+
+/** What came of a line. */
+export interface CommandOutcome {
+  ok: boolean
+  /**
+   * For programs: `{ servers }` of `list`, a server with what it offers of `info`, a `ServerStatus` of `enable`, `disable`, `revoke` and of
+   * `approve` with a digest, `{ request }` of `approve` without, a `ConnectionReport` of `test`, `{ matches }` of `search`, a
+   * `ReloadReport` of `reload`, `{ server, lines }` of `logs`, `{ help }`; `{ error: { code, message } }` where `ok` is false.
+   */
+  data: unknown
+  /** For people. */
+  text: string
 }
 
 /**
@@ -1092,6 +1145,22 @@ export declare class Gateway {
    * ```
    */
   check(code: string): Promise<CodeReport>
+  /**
+   * Carries out what a person typed: `/mcp list`, or `list`; `/mcp help` tells what there is. It never rejects for what was typed:
+   * `ok` is false then, and `text` says what is wrong. Only a person's line belongs here: `/mcp approve NAME` shows the request and
+   * its digest, and `/mcp approve NAME DIGEST` says yes to exactly that.
+   *
+   * ```js
+   * const { text } = await gateway.command('/mcp list', { color: process.stdout.isTTY, width: process.stdout.columns })
+   * console.log(text)
+   * ```
+   */
+  command(line: string, options?: CommandOptions): Promise<CommandOutcome>
+  /**
+   * The words that could stand where the line ends: commands, their options, names of servers. Each is whole: it takes the place of the
+   * line's last word.
+   */
+  completeCommand(line: string): Promise<string[]>
   /**
    * Reads the config and the approvals. Starts no process, and needs no hypervisor.
    *
@@ -1257,3 +1326,9 @@ export declare class Sandbox {
   /** Ends what is pending with `ERR_CLOSED`, and waits for that. */
   close(): Promise<void>
 }
+
+/**
+ * What the program `hyperlight-mcp` does: reads and writes this process's standard streams, and gives its exit code, and a function that
+ * ends it as Ctrl-C does. `words`: the command line without the program's name. `columns`: of the terminal, where there is one.
+ */
+export declare function commandLine(words: Array<string>, columns?: number | undefined | null): [exitCode: Promise<number>, stop: () => void]
