@@ -179,10 +179,10 @@ test('what fails is one message on standard error and exit code 1, also as JSON'
 
 test('a script that fails shows its own line, and a server that is not approved is named', async (t) => {
   const at = place(t, { weather: small() })
-  write(at, 'throws.js', 'export function handler(input) {\n  return input.a.b\n}\n')
+  write(at, 'throws.js', 'export function handler(input) {\n  return input.missing()\n}\n')
   const thrown = await run(at, ['run', 'throws.js', '--input', '{}'])
   assert.equal(thrown.code, 1)
-  assert.match(thrown.stderr, /throws\.js:2:\d+: TypeError: .*\n {2}2 \| {3}return input\.a\.b\n {4}\| +\^/)
+  assert.match(thrown.stderr, /throws\.js:2:\d+: TypeError: .*\n {2}2 \| {3}return input\.missing\(\)\n {4}\| +\^/)
   write(at, 'imports.js', 'import { x } from "host:mcp-weather"\nexport const handler = () => x()\n')
   const missing = await run(at, ['run', 'imports.js'])
   assert.match(missing.stderr, /imports\.js:1[\s\S]*server "weather" is not approved: hyperlight-mcp approve weather/)

@@ -18,7 +18,8 @@ test('a server goes from unknown to enabled by typed lines, each stage approved 
   assert.match((await typed(gateway, '/mcp list')).text, /weather +unapproved +no +no +0/)
   const first = await typed(gateway, '/mcp approve weather')
   assert.equal(first.data.request.stage, 'command')
-  assert.match(first.text, /may this run\?[\s\S]*fixture-server[\s\S]*full permissions/)
+  // Long words are broken at the width.
+  assert.match(first.text.replace(/\n {16}/g, ''), /may this run\?[\s\S]*fixture-server[\s\S]*full permissions/)
   assert.ok(first.text.includes(`/mcp approve weather ${first.data.request.digest}`))
   assert.equal((await typed(gateway, `/mcp approve weather ${first.data.request.digest}`)).data.state, 'command-approved')
   const second = await typed(gateway, '/mcp approve weather')

@@ -23,7 +23,7 @@ use clap::{CommandFactory as _, Parser as _};
 use tokio::runtime::Handle;
 
 use crate::command::{self, Command, Speaker};
-use crate::sandbox::Stop;
+use crate::sandbox::{Stop, StopReason};
 use args::{Cli, CliCommand};
 use fault::Fault;
 use session::Session;
@@ -105,15 +105,24 @@ pub async fn main(words: Vec<String>, surroundings: Surroundings, stop: Stop) ->
     };
     let exit = outcome.unwrap_or_else(|fault| fault.tell(&session));
     session.end(ENDING).await;
-    if stop.reason().is_some() { Exit::Interrupted } else { exit }
+    if is_interrupted(&stop) { Exit::Interrupted } else { exit }
 }
 
 /// A run ends by itself, with what its guest had to say; all else is left where it is.
 async fn stop_of(command: &CliCommand, stop: &Stop) {
     stop.stopped().await;
+    if !is_interrupted(stop) {
+        // A run's deadline, which it tells itself.
+        std::future::pending::<()>().await;
+    }
     if matches!(command, CliCommand::Run(_)) {
         tokio::time::sleep(ENDING).await;
     }
+}
+
+/// Whether a signal came from outside.
+fn is_interrupted(stop: &Stop) -> bool {
+    stop.reason().is_some_and(|reason| reason != StopReason::Deadline)
 }
 
 async fn dispatch(session: &Session, command: &CliCommand) -> Result<Exit, Fault> {
