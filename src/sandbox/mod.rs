@@ -20,7 +20,7 @@ mod watch;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
-use tokio::runtime::Handle;
+use tokio::runtime::{Handle, RuntimeFlavor};
 
 pub use deadline::{Deadline, Pause};
 pub use guest::{GuestChoice, GuestKind};
@@ -85,7 +85,12 @@ impl Sandboxes {
     /// # Errors
     /// `ERR_IO` where the program that reads code cannot be started.
     pub fn check(&self, code: &str, modules: &[Importable]) -> Result<Vec<Problem>> {
-        self.reader.check(code, modules, &|| true)
+        let look = || self.reader.check(code, modules, &|| true);
+        // What else waits for the thread of a runtime goes on at another one.
+        match Handle::try_current() {
+            Ok(runtime) if runtime.runtime_flavor() == RuntimeFlavor::MultiThread => tokio::task::block_in_place(look),
+            _ => look(),
+        }
     }
 
     /// Ends what waits to read code. What runs goes on.
