@@ -60,6 +60,7 @@ impl Gateway {
 
 /// What the program `hyperlight-mcp` does: reads and writes this process's standard streams, and gives its exit code, and a function that
 /// ends it as Ctrl-C does. `words`: the command line without the program's name. `columns`: of the terminal, where there is one.
+#[cfg_attr(test, allow(dead_code, reason = "napi exports nothing from a test program"))]
 #[napi(catch_unwind, ts_return_type = "[exitCode: Promise<number>, stop: () => void]")]
 pub fn command_line(env: &Env, words: Vec<String>, columns: Option<u32>) -> napi::Result<Vec<Object<'static>>> {
     let core = Core::start().map_err(|error| glue::thrown(env, &error))?;

@@ -3,9 +3,9 @@
 use super::*;
 use crate::sandbox::module::{GuestModule, ModuleFunction};
 
-fn weather() -> [GuestModule; 1] {
+fn weather() -> [Importable; 1] {
     let function = ModuleFunction { name: "get_forecast".into(), target: "get-forecast".into() };
-    [GuestModule { name: "mcp-weather".into(), functions: vec![function] }]
+    [Importable::from(&GuestModule { name: "mcp-weather".into(), functions: vec![function] })]
 }
 
 #[test]
