@@ -4,7 +4,7 @@ import { spawn } from 'node:child_process'
 import { existsSync, mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'node:test'
-import { compiled, fixture, folder, gated, isAlive, logLines, ms, root, waitFor } from './support.mjs'
+import { compiled, fixture, folder, gated, isAlive, logLines, ms, root, typed, waitFor } from './support.mjs'
 
 const program = join(root, 'bin/hyperlight-mcp.mjs')
 const small = (...args) => gated('--tools', 'get-forecast,write_note,sleep', ...args)
@@ -42,21 +42,8 @@ function run(at, words, { input = '', env = {}, onStart = () => {} } = {}) {
 
 /** Runs it at a terminal of 80 columns; each pair is what is waited for and what is typed then. */
 function atTerminal(at, words, dialogue, { env = {} } = {}) {
-  const quoted = [process.execPath, program, ...words].map((word) => `'${word}'`).join(' ')
-  const command = `stty cols 80; ${quoted}`
-  return new Promise((resolve, reject) => {
-    const child = spawn('script', ['-qec', command, '/dev/null'], { cwd: at.work, env: environment(at, { TERM: 'xterm', ...env }) })
-    const [rest, output] = [[...dialogue], { text: '', from: 0 }]
-    child.stdout.setEncoding('utf8').on('data', (text) => {
-      output.text += text
-      while (rest.length > 0 && output.text.slice(output.from).includes(rest[0][0])) {
-        output.from = output.text.length
-        child.stdin.write(rest.shift()[1])
-      }
-    })
-    child.on('error', reject)
-    child.on('close', (code) => resolve({ code, text: output.text.replaceAll('\r\n', '\n'), unanswered: rest.length }))
-  })
+  const command = [process.execPath, program, ...words].map((word) => `'${word}'`).join(' ')
+  return typed(command, dialogue, { cwd: at.work, env: environment(at, env) })
 }
 
 async function approved(t, servers) {

@@ -1,7 +1,7 @@
 // What the tests share: fixture servers, gateways that clean up after themselves, waiting on conditions, and the one place
 // where deadlines are scaled.
 import assert from 'node:assert/strict'
-import { execFileSync } from 'node:child_process'
+import { execFileSync, spawn } from 'node:child_process'
 import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
@@ -102,6 +102,26 @@ export function compiled(t, files, lib = ['es2022']) {
   } catch (error) {
     return error.stdout
   }
+}
+
+/**
+ * Runs a command of the shell at a terminal of 80 columns (util-linux `script`); each pair is what is waited for and what is typed then.
+ * `text` is all that the terminal was sent, controls included.
+ */
+export function typed(command, dialogue, { cwd, env }) {
+  return new Promise((resolve, reject) => {
+    const child = spawn('script', ['-qec', `stty cols 80; ${command}`, '/dev/null'], { cwd, env: { TERM: 'xterm', ...env } })
+    const [rest, output] = [[...dialogue], { text: '', from: 0 }]
+    child.stdout.setEncoding('utf8').on('data', (text) => {
+      output.text += text
+      while (rest.length > 0 && output.text.slice(output.from).includes(rest[0][0])) {
+        output.from = output.text.length
+        child.stdin.write(rest.shift()[1])
+      }
+    })
+    child.on('error', reject)
+    child.on('close', (code) => resolve({ code, text: output.text.replaceAll('\r\n', '\n'), unanswered: rest.length }))
+  })
 }
 
 /** What a promise rejects with, or a function throws: an `Error` with this stable code. */
