@@ -86,7 +86,7 @@ const tidy = (text) => (text.trim() === '' ? '' : `${text.replace(/[ \t]+$/gm, '
 /** A reader's machine: a home with an empty folder in it, where the packages have been installed. */
 function place(t) {
   const home = folder(t)
-  const work = join(home, 'project')
+  const work = join(home, 'first')
   const modules = join(work, 'node_modules')
   mkdirSync(join(modules, '.bin'), { recursive: true })
   symlinkSync(root, join(modules, 'hyperlight-mcp'))
