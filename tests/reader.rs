@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use hyperlight_mcp::sandbox::{
@@ -48,7 +49,7 @@ impl Scene {
     }
 
     fn finds_what_is_wrong(&self) -> bool {
-        let problems = self.sandboxes.check(WRONG, &[]).unwrap();
+        let problems = self.sandboxes.check(WRONG, &[], &|| true).unwrap();
         problems.first().is_some_and(|problem| problem.kind == ProblemKind::Syntax && problem.column == 33)
     }
 }
@@ -83,7 +84,7 @@ async fn code_that_no_parser_survives_ends_a_look_and_nothing_else() {
     let scene = Scene::new();
     for code in hostile() {
         let started = Instant::now();
-        scene.sandboxes.check(&code, &[]).unwrap();
+        scene.sandboxes.check(&code, &[], &|| true).unwrap();
         // A look has 5 s; what is beyond is the machine's.
         assert!(started.elapsed() < Duration::from_mins(1), "{}", &code[..60]);
     }
@@ -138,7 +139,20 @@ async fn no_reader_is_left_behind() {
 #[tokio::test(flavor = "multi_thread")]
 async fn without_its_program_no_code_is_read() {
     let sandboxes = Sandboxes::new(GuestChoice::Auto, Arc::default(), tokio::runtime::Handle::current(), "/nowhere/reader");
-    let error = sandboxes.check(WRONG, &[]).unwrap_err();
+    let error = sandboxes.check(WRONG, &[], &|| true).unwrap_err();
     assert_eq!(error.code(), "ERR_IO");
     assert!(error.to_string().contains("/nowhere/reader"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_look_that_is_not_wanted_any_more_ends() {
+    let scene = Scene::new();
+    let asked = AtomicUsize::new(0);
+    let wanted = || asked.fetch_add(1, Ordering::Relaxed) < 2;
+    let endless = format!("type T = {}y", "A<B<(a=".repeat(40));
+    let started = Instant::now();
+    assert_eq!(scene.sandboxes.check(&endless, &[], &wanted).unwrap(), []);
+    assert!(asked.load(Ordering::Relaxed) == 3, "asked until it was not wanted");
+    assert!(started.elapsed() < Duration::from_secs(5));
+    assert_eq!(scene.readers().len(), 0);
 }

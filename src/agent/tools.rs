@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use serde_json::{Value as Json, json};
 use tokio::sync::{OnceCell, Semaphore, SemaphorePermit};
@@ -140,7 +141,10 @@ impl AgentTools {
     async fn run(&self, mut given: Given, stop: &Stop) -> Result<Json> {
         let _place = place(&self.runs, "runs under way or waiting (maxPendingRuns)", self.max_pending_runs)?;
         let code = given.text("code").unwrap_or_default().to_owned();
-        let looked_at = self.check(code.clone()).await?;
+        let looked_at = self.check(code.clone(), given.whole("timeoutMs"), stop).await?;
+        if stop.reason().is_some() {
+            return Err(stop.error("run", 0));
+        }
         if !looked_at.ok {
             return Ok(wrong_code(&looked_at.problems));
         }
@@ -165,11 +169,15 @@ impl AgentTools {
     }
 
     /// A large code takes a while to read: not on a thread that others wait for.
-    async fn check(&self, code: String) -> Result<CodeReport> {
-        let (gateway, sandbox) = (self.gateway.clone(), self.sandbox.get().cloned());
-        blocking(move || match sandbox {
-            Some(sandbox) => sandbox.check(&code),
-            None => gateway.check(&code),
+    async fn check(&self, code: String, timeout_ms: Option<u64>, stop: &Stop) -> Result<CodeReport> {
+        let (gateway, sandbox, stop) = (self.gateway.clone(), self.sandbox.get().cloned(), stop.clone());
+        let deadline = timeout_ms.map(|timeout_ms| Instant::now() + Duration::from_millis(timeout_ms));
+        blocking(move || {
+            let wanted = || stop.reason().is_none() && deadline.is_none_or(|deadline| Instant::now() < deadline);
+            match sandbox {
+                Some(sandbox) => sandbox.check_while(&code, &wanted),
+                None => gateway.check_while(&code, &wanted),
+            }
         })
         .await
     }

@@ -234,8 +234,10 @@ pub enum Error {
     #[error("the handler's value cannot leave the sandbox: {problem}. Return plain data: JSON values and Uint8Array")]
     InvalidValue { problem: String },
 
-    /// The handler's promise can never settle: there are no timers in the guest.
-    #[error("the handler's promise never settles: nothing in the guest can resolve it (there are no timers and no events there)")]
+    /// The handler's promise can never settle: nothing is left that could resolve it.
+    #[error(
+        "the handler's promise never settles: no timer, call or microtask is left that could resolve it. Return the value, or resolve the promise"
+    )]
     NeverSettles,
 
     /// The run took too long.

@@ -11,7 +11,7 @@ use crate::bridge::{ToolErrors, ToolMatch, ToolQuery, guest_modules};
 use crate::catalog::{AgentModuleInfo, Catalog, DeclarationStyle, Failures, ModuleInfo, ModuleSummary, ServerOffer, ToolInfo, Wording};
 use crate::error::{Error, Result};
 use crate::registry::ServerStatus;
-use crate::sandbox::{GuestModule, Importable, Problem};
+use crate::sandbox::{GuestModule, Importable, Problem, Wanted};
 use crate::trust::{Standing, sanitise_line, sanitise_text};
 
 /// What a system prompt's part may take where nobody says, in tokens.
@@ -50,14 +50,18 @@ impl Core {
         Ok(Catalog::new(servers, modules, self.declaration_style(errors)))
     }
 
-    fn check(&self, code: &str, agent: &[GuestModule]) -> Result<CodeReport> {
+    fn check(&self, code: &str, agent: &[GuestModule], wanted: Wanted<'_>) -> Result<CodeReport> {
         let (size, limit) = (code.len(), self.limits.max_code_bytes);
         if size > limit {
             return Err(Error::CodeTooLarge { size, limit });
         }
         let servers = self.visible_servers().map_err(|error| self.redacted(error))?;
         let modules: Vec<_> = guest_modules(&servers).iter().chain(agent).map(Importable::from).collect();
-        let problems = self.sandboxes.check(code, &modules)?;
+        // A plugin that is switched off has ended what was under way.
+        let period = self.check_on()?;
+        let _run = period.runs.token();
+        let problems = self.sandboxes.check(code, &modules, &|| wanted() && !period.ended.is_cancelled())?;
+        self.check_on()?;
         Ok(CodeReport { ok: problems.is_empty(), problems })
     }
 }
@@ -136,7 +140,12 @@ impl Gateway {
     /// # Errors
     /// As [`Gateway::list_modules`]; `ERR_CODE_TOO_LARGE`.
     pub fn check(&self, code: &str) -> Result<CodeReport> {
-        self.core.check(code, &[])
+        self.check_while(code, &|| true)
+    }
+
+    /// The same, for as long as the answer is wanted: then nothing is found.
+    pub(crate) fn check_while(&self, code: &str, wanted: Wanted<'_>) -> Result<CodeReport> {
+        self.core.check(code, &[], wanted)
     }
 }
 
@@ -170,7 +179,13 @@ impl Sandbox {
     /// # Errors
     /// As [`Gateway::check`].
     pub fn check(&self, code: &str) -> Result<CodeReport> {
-        self.core.check(code, &agent_guest_modules(&self.modules()))
+        self.check_while(code, &|| true)
+    }
+
+    /// As the gateway's.
+    pub(crate) fn check_while(&self, code: &str, wanted: Wanted<'_>) -> Result<CodeReport> {
+        let modules = agent_guest_modules(&self.modules());
+        self.core.check(code, &modules, wanted)
     }
 
     pub(super) fn catalog(&self, errors: Option<ToolErrors>) -> Result<Catalog> {

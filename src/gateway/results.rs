@@ -9,6 +9,7 @@ use super::sandbox::{RunOptions, RunReport, Sandbox, failed};
 use crate::error::{Error, Result};
 use crate::results::{Handle, MIN_RESULT_TOKENS, ModelError, ModelReport, SAVED_ID_BYTES, fit, fits, for_model, saved_id};
 use crate::sandbox::{Value, Wire};
+use crate::trust::Redactor;
 
 /// A run as a model is told of it.
 #[derive(Debug)]
@@ -111,7 +112,8 @@ impl Sandbox {
         };
         match &report.outcome.value {
             Ok(wire) => {
-                let value = returned(wire)?;
+                // A model reads it: what a server says of its own secrets goes no further. What is kept for the guest is whole.
+                let value = redacted(&self.core.redactor, returned(wire)?);
                 let mut must_be_cut = false;
                 let whole = ModelReport { outcome: Ok(&value), code: "", logs: &report.outcome.logs, warnings: &report.warnings };
                 let json = for_model(&whole, budget, || {
@@ -174,6 +176,16 @@ fn returned(wire: &Wire) -> Result<Value> {
             Err(Error::InvalidValue { problem: format!("it cannot be measured for maxResultTokens: {problem}") })
         }
         Err(error) => Err(error),
+    }
+}
+
+/// Every text in it. It is no deeper than what crosses from a guest.
+fn redacted(redactor: &Redactor, value: Value) -> Value {
+    match value {
+        Value::Text(text) => Value::Text(redactor.redact(&text).into_owned()),
+        Value::List(items) => Value::List(items.into_iter().map(|item| redacted(redactor, item)).collect()),
+        Value::Record(fields) => Value::Record(fields.into_iter().map(|(key, value)| (key, redacted(redactor, value))).collect()),
+        other => other,
     }
 }
 

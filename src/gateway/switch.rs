@@ -100,6 +100,7 @@ impl Core {
         futures::future::join_all(servers.iter().map(|name| self.connections.close(name))).await;
         period.runs.close();
         period.runs.wait().await;
+        self.sandboxes.rest();
     }
 }
 

@@ -28,7 +28,7 @@ pub use host::{Arguments, HostCall, HostFunctions, HostReply, RunControl, Stoppe
 pub use hypervisor::HypervisorReport;
 pub(crate) use image::reply_capacity;
 pub use module::{GuestModule, ModuleFunction};
-pub use reader::serve_reader;
+pub use reader::{Wanted, serve_reader};
 pub use run::{LogEntry, LogListener, RunOutcome, RunRequest, RunStats};
 pub use script::{Export, Importable, Problem, ProblemKind, check, is_function_type, to_javascript};
 pub use stop::{Stop, StopReason};
@@ -80,12 +80,12 @@ impl Sandboxes {
     }
 
     /// What is wrong with code, as [`check`] tells it. Blocks for as long as the look takes: a few milliseconds, and 5 s at most for
-    /// code that has no end for a parser, of which nothing is told.
+    /// code that has no end for a parser, of which nothing is told; less where the answer is not wanted any more.
     ///
     /// # Errors
     /// `ERR_IO` where the program that reads code cannot be started.
-    pub fn check(&self, code: &str, modules: &[Importable]) -> Result<Vec<Problem>> {
-        let look = || self.reader.check(code, modules, &|| true);
+    pub fn check(&self, code: &str, modules: &[Importable], wanted: Wanted<'_>) -> Result<Vec<Problem>> {
+        let look = || self.reader.check(code, modules, wanted);
         // What else waits for the thread of a runtime goes on at another one.
         match Handle::try_current() {
             Ok(runtime) if runtime.runtime_flavor() == RuntimeFlavor::MultiThread => tokio::task::block_in_place(look),
@@ -93,7 +93,12 @@ impl Sandboxes {
         }
     }
 
-    /// Ends what waits to read code. What runs goes on.
+    /// Ends what waits to read code, until there is some again.
+    pub fn rest(&self) {
+        self.reader.rest();
+    }
+
+    /// Ends what waits to read code, for good. What runs goes on.
     pub fn close(&self) {
         self.reader.close();
     }

@@ -11,7 +11,7 @@ use std::io::{self, Write as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -26,6 +26,9 @@ use crate::error::{Error, Result};
 const LOOK_LIMIT: Duration = Duration::from_secs(5);
 /// How soon it is seen that the answer is not wanted any more.
 const POLL: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
+const WAIT: Duration = Duration::from_millis(20);
+/// Looks at the same time: each may take all the memory that a process may have, and a core.
+const MAX_LOOKS: usize = 4;
 /// Processes that are kept for the next question.
 const MAX_IDLE: usize = 2;
 
@@ -33,6 +36,8 @@ const MAX_IDLE: usize = 2;
 pub(super) struct ScriptReader {
     program: PathBuf,
     idle: Mutex<Idle>,
+    looks: Mutex<usize>,
+    ended: Condvar,
 }
 
 #[derive(Default)]
@@ -41,12 +46,22 @@ struct Idle {
     closed: bool,
 }
 
+/// A place among the looks that may be under way.
+struct Place<'a>(&'a ScriptReader);
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        *self.0.looks() -= 1;
+        self.0.ended.notify_one();
+    }
+}
+
 /// Whether an answer is still wanted.
-pub(super) type Wanted<'a> = &'a dyn Fn() -> bool;
+pub type Wanted<'a> = &'a dyn Fn() -> bool;
 
 impl ScriptReader {
     pub(super) fn new(program: PathBuf) -> Self {
-        Self { program, idle: Mutex::default() }
+        Self { program, idle: Mutex::default(), looks: Mutex::default(), ended: Condvar::new() }
     }
 
     /// Starts a process, unless one waits for a question.
@@ -58,14 +73,16 @@ impl ScriptReader {
         Ok(())
     }
 
+    /// Ends the processes that wait. Those that look at code go on.
+    pub(super) fn rest(&self) {
+        let workers = std::mem::take(&mut self.idle().workers);
+        drop(workers);
+    }
+
     /// Ends the processes that wait, and keeps none from now on.
     pub(super) fn close(&self) {
-        let workers = {
-            let mut idle = self.idle();
-            idle.closed = true;
-            std::mem::take(&mut idle.workers)
-        };
-        drop(workers);
+        self.idle().closed = true;
+        self.rest();
     }
 
     /// The code as JavaScript; `None` where it is that already, or was not looked at.
@@ -126,6 +143,7 @@ impl ScriptReader {
 
     /// `None` where there is no answer: the process ended over it, took too long, or the answer was not wanted any more.
     fn ask(&self, question: &Question<'_>, wanted: Wanted<'_>) -> Result<Option<Answer>> {
+        let Some(_place) = self.place(wanted) else { return Ok(None) };
         // One that has waited may have been ended from outside meanwhile: that says nothing of the code.
         let waiting = self.idle().workers.pop().and_then(Worker::if_alive);
         let mut worker = match waiting {
@@ -142,6 +160,23 @@ impl ScriptReader {
         }))
     }
 
+    /// Waits for a place, for as long as the answer is wanted.
+    fn place(&self, wanted: Wanted<'_>) -> Option<Place<'_>> {
+        let mut looks = self.looks();
+        while *looks >= MAX_LOOKS {
+            if !wanted() {
+                return None;
+            }
+            (looks, _) = self.ended.wait_timeout(looks, WAIT).unwrap_or_else(PoisonError::into_inner);
+        }
+        *looks += 1;
+        Some(Place(self))
+    }
+
+    fn looks(&self) -> MutexGuard<'_, usize> {
+        self.looks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn start(&self) -> Result<Worker> {
         Worker::start(&self.program).map_err(|error| Error::io(format!("the program that reads code ({})", self.program.display()), &error))
     }
@@ -153,7 +188,7 @@ impl ScriptReader {
         }
     }
 
-    fn idle(&self) -> std::sync::MutexGuard<'_, Idle> {
+    fn idle(&self) -> MutexGuard<'_, Idle> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
