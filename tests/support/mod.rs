@@ -179,13 +179,13 @@ impl Scene {
         pid_of(&self.logged(server, "spawn", |_| true).await)
     }
 
-    /// The command lines of all processes of this test: servers, what they left behind, watchdogs.
+    /// The command lines of all processes of this test: servers, what they left behind, watchdogs. Not those that read code.
     pub fn running(&self) -> Vec<String> {
         let folder = self.folder.path().to_str().unwrap();
         let processes = fs::read_dir("/proc").unwrap().filter_map(|entry| fs::read(entry.ok()?.path().join("cmdline")).ok());
         let lines = processes.map(|line| String::from_utf8_lossy(&line).replace('\0', " "));
         // A process that has ended and is not yet reaped has no command line.
-        lines.filter(|line| line.contains(folder)).collect()
+        lines.filter(|line| line.contains(folder) && !line.contains("/hyperlight-mcp-reader")).collect()
     }
 
     /// The same, without watchdogs.

@@ -144,20 +144,23 @@ impl ScriptReader {
     /// `None` where there is no answer: the process ended over it, took too long, or the answer was not wanted any more.
     fn ask(&self, question: &Question<'_>, wanted: Wanted<'_>) -> Result<Option<Answer>> {
         let Some(_place) = self.place(wanted) else { return Ok(None) };
-        // One that has waited may have been ended from outside meanwhile: that says nothing of the code.
-        let waiting = self.idle().workers.pop().and_then(Worker::if_alive);
-        let mut worker = match waiting {
-            Some(worker) => worker,
-            None => self.start()?,
-        };
-        let answer = worker.send(question).and_then(|()| worker.receive(wanted));
-        if matches!(answer, Ok(Some(_))) {
-            self.keep(worker);
+        let waiting = self.idle().workers.pop();
+        if let Some(worker) = waiting {
+            match self.look(worker, question, wanted) {
+                // It may have been ended from outside while it waited: that says nothing of the code.
+                Err(error) if error.kind() != io::ErrorKind::TimedOut => {}
+                answer => return Ok(answer.ok()),
+            }
         }
-        Ok(answer.unwrap_or_else(|error| {
-            tracing::debug!(%error, "code was not looked at");
-            None
-        }))
+        let answer = self.look(self.start()?, question, wanted);
+        Ok(answer.inspect_err(|error| tracing::debug!(%error, "code was not looked at")).ok())
+    }
+
+    fn look(&self, mut worker: Worker, question: &Question<'_>, wanted: Wanted<'_>) -> io::Result<Answer> {
+        worker.send(question)?;
+        let answer = worker.receive(wanted)?.ok_or(io::ErrorKind::UnexpectedEof)?;
+        self.keep(worker);
+        Ok(answer)
     }
 
     /// Waits for a place, for as long as the answer is wanted.
@@ -222,10 +225,6 @@ impl Worker {
         let mut frame = Vec::new();
         write_frame(&mut frame, question)?;
         self.input.write_all(&frame)
-    }
-
-    fn if_alive(mut self) -> Option<Self> {
-        matches!(self.process.try_wait(), Ok(None)).then_some(self)
     }
 
     fn receive(&mut self, wanted: Wanted<'_>) -> io::Result<Option<Answer>> {
