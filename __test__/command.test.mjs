@@ -46,6 +46,15 @@ test('without a digest, or with a wrong one, nothing is approved', async (t) => 
   assert.equal(gateway.servers()[0].state, 'unapproved')
 })
 
+test('a line of a model approves nothing, with the right digest neither', async (t) => {
+  const gateway = await openGateway(t, { weather: small() })
+  const { data } = await gateway.command('/mcp approve weather', { speaker: 'model' })
+  const outcome = await gateway.command(`/mcp approve weather ${data.request.digest}`, { speaker: 'model' })
+  assert.equal(outcome.ok, false)
+  assert.match(outcome.text, /approval is a person's/)
+  assert.equal(gateway.servers()[0].state, 'unapproved')
+})
+
 test('what a person typed wrongly is said, with what was meant, and never thrown', async (t) => {
   const gateway = await openGateway(t, { weather: small() })
   for (const [line, says] of [

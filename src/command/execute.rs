@@ -1,6 +1,6 @@
 //! Carrying a command out.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
 
 use super::args::{Approve, Command, Logs, Search};
@@ -17,7 +17,8 @@ use crate::trust::{ApprovalRequest, sanitise_text};
 const MAX_MESSAGE_CHARS: usize = 4_000;
 
 /// Who wrote a line.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Speaker {
     /// A person: a digest that they give approves.
     #[default]

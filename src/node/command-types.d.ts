@@ -4,6 +4,8 @@ export interface CommandOptions {
   color?: boolean
   /** Columns of the text, 40 to 200. Default 80. */
   width?: number
+  /** Who wrote the line. Default `person`. A model's lines approve nothing, with whatever digest. */
+  speaker?: 'person' | 'model'
 }
 
 /** What came of a line. */

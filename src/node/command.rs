@@ -24,13 +24,14 @@ use crate::sandbox::Stop;
 struct Options {
     color: bool,
     width: Option<usize>,
+    speaker: Speaker,
 }
 
 #[napi]
 impl Gateway {
     /// Carries out what a person typed: `/mcp list`, or `list`; `/mcp help` tells what there is. It never rejects for what was typed:
-    /// `ok` is false then, and `text` says what is wrong. Only a person's line belongs here: `/mcp approve NAME` shows the request and
-    /// its digest, and `/mcp approve NAME DIGEST` says yes to exactly that.
+    /// `ok` is false then, and `text` says what is wrong. `/mcp approve NAME` shows the request and its digest, and
+    /// `/mcp approve NAME DIGEST` says yes to exactly that: a line that a model may have written needs `speaker: 'model'`, and approves nothing.
     ///
     /// ```js
     /// const { text } = await gateway.command('/mcp list', { color: process.stdout.isTTY, width: process.stdout.columns })
@@ -40,8 +41,8 @@ impl Gateway {
     pub fn command<'env>(&self, env: &'env Env, line: Unknown<'env>, options: Option<Unknown<'env>>) -> napi::Result<Object<'env>> {
         type Arguments = (String, Option<Options>);
         self.method(env, "Gateway.command", [Some(line), options], |gateway, (line, options): Arguments| async move {
-            let Options { color, width } = options.unwrap_or_default();
-            let options = CommandOptions { color, width, speaker: Speaker::Person };
+            let Options { color, width, speaker } = options.unwrap_or_default();
+            let options = CommandOptions { color, width, speaker };
             Ok(command::execute(&gateway, &line, &options).await)
         })
     }
