@@ -203,7 +203,52 @@ test('writes are refused without a terminal unless they are named, and asked for
   assert.match((await run(at, ['run', 'note.js', '--allow-writes', 'wether'])).stderr, /did you mean "weather"/)
   const question = 'Call it? [o]nce, for this [r]un, for this [s]ession, [N]o: '
   assert.match((await atTerminal(at, ['run', 'note.js'], [[question, 'o\n']])).text, /"text": "x"[\s\S]*"noted"/)
-  assert.match((await atTerminal(at, ['run', 'note.js'], [[question, '\n']])).text, /ERR_CALL_DENIED/)
+  for (const no of ['\n', 'y\n', 'yes\n']) {
+    assert.match((await atTerminal(at, ['run', 'note.js'], [[question, no]])).text, /ERR_CALL_DENIED/, no)
+  }
+})
+
+test('what was typed before a question stood there is no answer to it', async (t) => {
+  const at = await approved(t, { weather: small() })
+  write(at, 'note.js', 'import { write_note } from "host:mcp-weather"\nexport const handler = () => write_note({ text: "x" })\n')
+  const typedAhead = "printf 'ready\\n'; read first; printf 'typed %s\\n' \"$first\";"
+  const words = [process.execPath, program, 'run', 'note.js'].map((word) => `'${word}'`).join(' ')
+  const question = 'Call it? [o]nce, for this [r]un, for this [s]ession, [N]o: '
+  // The shell takes the first line; the second one is in the terminal's queue before the program starts.
+  const { text, unanswered } = await typed(
+    `${typedAhead} ${words}`,
+    [
+      ['ready', 'first\ns\n'],
+      [question, 'n\n'],
+    ],
+    { cwd: at.work, env: environment(at) },
+  )
+  assert.equal(unanswered, 0, text)
+  assert.match(text, /typed first[\s\S]*ERR_CALL_DENIED/)
+})
+
+test('a secret is not shown while it is typed, and what is typed afterwards is', async (t) => {
+  const input = 'what-nobody-sees'
+  const at = place(t, { weather: small() })
+  writeFileSync(
+    join(at.home, '.hyperagent/config.json'),
+    JSON.stringify({
+      inputs: [{ type: 'promptString', id: 'key', description: 'The key', password: true }],
+      mcpServers: { weather: { ...small(), env: { TEST_KEY: '${input:key}' } } }, // biome-ignore lint/suspicious/noTemplateCurlyInString: the config's own
+    }),
+  )
+  const { code, text, unanswered } = await typed(
+    `'${process.execPath}' '${program}' approve weather; stty -a`,
+    [
+      ['Approve? [y/N]', 'y\n'],
+      ['The key (not shown): ', `${input}\n`],
+      ['Approve? [y/N]', 'y\n'],
+    ],
+    { cwd: at.work, env: environment(at) },
+  )
+  assert.deepEqual([code, unanswered], [0, 0], text)
+  assert.ok(!text.includes(input), text)
+  assert.match(text, /weather: approved[\s\S]* echo /)
 })
 
 test('only the servers that are named are there', async (t) => {

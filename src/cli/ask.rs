@@ -39,9 +39,10 @@ impl Callbacks for Person {
             format!("{call} wants to be called ({reason}) with\n{arguments}\nCall it? [o]nce, for this [r]un, for this [s]ession, [N]o: ");
         let terminal = Arc::clone(&self.terminal);
         Some(Box::pin(async move {
+            // A `y` is what other questions are answered with: it is no here, where one has to choose for how long.
             let answer = terminal.ask(&text).await.unwrap_or_default().to_lowercase();
             Ok(match answer.as_str() {
-                "o" | "once" | "y" | "yes" => Decision::Once,
+                "o" | "once" => Decision::Once,
                 "r" | "run" => Decision::Run,
                 "s" | "session" => Decision::Session,
                 _ => Decision::Deny,

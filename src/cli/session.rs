@@ -112,7 +112,7 @@ impl Session {
                 gateway.kill();
             }
         }
-        self.terminal.say("");
+        self.terminal.leave();
     }
 }
 

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead as _, IsTerminal as _, Read as _, Write};
-use std::process::{Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 
+use rustix::termios::{LocalModes, OptionalActions, QueueSelector, Termios, tcflush, tcgetattr, tcsetattr};
 use serde_json::Value as Json;
 
 use super::args::ColorChoice;
@@ -47,6 +47,8 @@ pub(super) struct Terminal {
     progress: Mutex<bool>,
     /// One question at a time.
     asking: tokio::sync::Mutex<()>,
+    /// How the terminal was before it was told to hide what is typed.
+    visible: Mutex<Option<Termios>>,
 }
 
 impl Terminal {
@@ -65,6 +67,7 @@ impl Terminal {
             err: Style::new(wanted(screens.error), screens.columns),
             progress: Mutex::new(false),
             asking: tokio::sync::Mutex::default(),
+            visible: Mutex::default(),
         }
     }
 
@@ -111,6 +114,27 @@ impl Terminal {
     /// A person's answer, without its end of line; `None` where the input has ended.
     pub(super) async fn ask(&self, question: &str) -> Option<String> {
         let _turn = self.asking.lock().await;
+        self.answer(question).await
+    }
+
+    /// The same for what must not be seen on the screen.
+    pub(super) async fn ask_secret(&self, question: &str) -> Option<String> {
+        let _turn = self.asking.lock().await;
+        let hidden = Hidden::begin(self);
+        let answer = self.answer(question).await;
+        drop(hidden);
+        // The end of the line was not shown either; where the input has ended, it was.
+        if answer.is_some() {
+            self.say("\n");
+        }
+        answer
+    }
+
+    /// Asks, and reads one line. Only what is typed after the question stands there is an answer to it.
+    async fn answer(&self, question: &str) -> Option<String> {
+        if self.screens.input {
+            let _ = tcflush(io::stdin(), QueueSelector::IFlush);
+        }
         self.say(question);
         let (sender, answer) = tokio::sync::oneshot::channel();
         // A thread that waits for a person for ever must hold nothing up.
@@ -127,13 +151,16 @@ impl Terminal {
         line.map(|line| line.trim().to_owned())
     }
 
-    /// The same for what must not be seen on the screen.
-    pub(super) async fn ask_secret(&self, question: &str) -> Option<String> {
-        let hidden = Hidden::begin();
-        let answer = self.ask(question).await;
-        drop(hidden);
-        self.say("\n");
-        answer
+    /// Before the program ends, which may be in the middle of a question.
+    pub(super) fn leave(&self) {
+        self.show_typing();
+        self.say("");
+    }
+
+    fn show_typing(&self) {
+        if let Some(visible) = self.visible.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            let _ = tcsetattr(io::stdin(), OptionalActions::Now, &visible);
+        }
     }
 
     /// Whether a person says yes; all else is no.
@@ -143,25 +170,26 @@ impl Terminal {
     }
 }
 
-/// While this lives, the terminal does not show what is typed. Ctrl-C ends it too.
-struct Hidden;
+/// While this lives, the terminal that is standard input does not show what is typed. Where there is none, there is nothing to hide.
+struct Hidden<'t>(&'t Terminal);
 
-impl Hidden {
-    fn begin() -> Self {
-        stty("-echo");
-        Self
+impl<'t> Hidden<'t> {
+    fn begin(terminal: &'t Terminal) -> Self {
+        if let Ok(visible) = tcgetattr(io::stdin()) {
+            let mut hidden = visible.clone();
+            hidden.local_modes.remove(LocalModes::ECHO | LocalModes::ECHONL);
+            // Kept before it is changed: Ctrl-C may come in between.
+            *terminal.visible.lock().unwrap_or_else(PoisonError::into_inner) = Some(visible);
+            let _ = tcsetattr(io::stdin(), OptionalActions::Flush, &hidden);
+        }
+        Self(terminal)
     }
 }
 
-impl Drop for Hidden {
+impl Drop for Hidden<'_> {
     fn drop(&mut self) {
-        stty("echo");
+        self.0.show_typing();
     }
-}
-
-/// POSIX's own program for it, on the terminal that is standard input. Where there is none, what is typed shows.
-fn stty(mode: &str) {
-    let _ = Command::new("stty").arg(mode).stdin(Stdio::inherit()).stdout(Stdio::null()).stderr(Stdio::null()).status();
 }
 
 /// JSON for reading. Control characters beyond ASCII, and what changes the order of writing, become escapes: it stays the same JSON.
