@@ -234,7 +234,7 @@ test('a secret is not shown while it is typed, and what is typed afterwards is',
     join(at.home, '.hyperagent/config.json'),
     JSON.stringify({
       inputs: [{ type: 'promptString', id: 'key', description: 'The key', password: true }],
-      mcpServers: { weather: { ...small(), env: { TEST_KEY: '${input:key}' } } }, // biome-ignore lint/suspicious/noTemplateCurlyInString: the config's own
+      mcpServers: { weather: { ...small(), env: { TEST_KEY: `\${${'input:key'}}` } } },
     }),
   )
   const { code, text, unanswered } = await typed(
@@ -248,7 +248,7 @@ test('a secret is not shown while it is typed, and what is typed afterwards is',
   )
   assert.deepEqual([code, unanswered], [0, 0], text)
   assert.ok(!text.includes(input), text)
-  assert.match(text, /weather: approved[\s\S]* echo /)
+  assert.match(text, /weather: approved[\s\S]*\secho\s/)
 })
 
 test('only the servers that are named are there', async (t) => {

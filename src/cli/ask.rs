@@ -5,7 +5,8 @@ use std::sync::Arc;
 use secrecy::SecretString;
 use serde_json::{Map, Value as Json};
 
-use super::terminal::{Terminal, json_text};
+use super::foreign::arguments_text;
+use super::terminal::Terminal;
 use super::values::AllowedWrites;
 use crate::command::Tone;
 use crate::error::Error;
@@ -34,9 +35,11 @@ impl Callbacks for Person {
             self.terminal.note(Tone::Warning, "warning:", &text);
             return None;
         }
-        let arguments = shown(&json_text(&Json::Object(question.args.clone())));
-        let text =
-            format!("{call} wants to be called ({reason}) with\n{arguments}\nCall it? [o]nce, for this [r]un, for this [s]ession, [N]o: ");
+        let (arguments, cuts) = arguments_text(&question.args);
+        let cut = if cuts == 0 { String::new() } else { format!("Not all of it is shown: {cuts} of its values are cut.\n") };
+        let text = format!(
+            "{call} wants to be called ({reason}) with\n{arguments}\n{cut}Call it? [o]nce, for this [r]un, for this [s]ession, [N]o: "
+        );
         let terminal = Arc::clone(&self.terminal);
         Some(Box::pin(async move {
             // A `y` is what other questions are answered with: it is no here, where one has to choose for how long.
@@ -123,14 +126,6 @@ async fn fill_in(terminal: &Terminal, question: &Json) -> ElicitationAnswer {
         }
     }
     if terminal.confirm("Send this?").await { ElicitationAnswer::Accept(Some(Json::Object(form))) } else { ElicitationAnswer::Decline }
-}
-
-/// Its start, and how much there is besides.
-fn shown(text: &str) -> String {
-    match text.char_indices().nth(MAX_TEXT_CHARS) {
-        Some((end, _)) => format!("{}\n… and {} bytes more, which are not shown", &text[..end], text.len() - end),
-        None => text.to_owned(),
-    }
 }
 
 fn choices(field: &Json, kind: &str) -> String {

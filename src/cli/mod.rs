@@ -8,6 +8,7 @@ mod doctor;
 mod fault;
 mod files;
 mod follow;
+mod foreign;
 mod import;
 mod run;
 mod session;

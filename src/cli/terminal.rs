@@ -9,7 +9,7 @@ use serde_json::Value as Json;
 
 use super::args::ColorChoice;
 use crate::command::{Style, Tone};
-use crate::trust::sanitise_line;
+use crate::trust::{is_unseen, sanitise_line};
 
 /// What a person can type in one answer.
 const MAX_ANSWER_BYTES: u64 = 64 * 1024;
@@ -192,7 +192,7 @@ impl Drop for Hidden<'_> {
     }
 }
 
-/// JSON for reading. Control characters beyond ASCII, and what changes the order of writing, become escapes: it stays the same JSON.
+/// JSON for reading. Control characters beyond ASCII, and what cannot be seen, become escapes: it stays the same JSON.
 ///
 /// ```
 /// let json = serde_json::json!({ "a": "x\u{202e}y" });
@@ -201,11 +201,34 @@ impl Drop for Hidden<'_> {
 #[must_use]
 pub fn json_text(json: &Json) -> String {
     let text = serde_json::to_string_pretty(json).unwrap_or_else(|_| "null".to_owned());
-    let drives = |character: char| matches!(character, '\u{7f}'..='\u{9f}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
+    let drives = |character: char| matches!(character, '\u{7f}'..='\u{9f}') || is_unseen(character);
     if !text.contains(drives) {
         return text;
     }
-    text.chars()
-        .map(|character| if drives(character) { format!("\\u{:04x}", u32::from(character)) } else { character.to_string() })
-        .collect()
+    let mut out = String::with_capacity(text.len());
+    for character in text.chars() {
+        if drives(character) {
+            // Beyond the first plane JSON has two numbers for a character.
+            out.extend(character.encode_utf16(&mut [0; 2]).iter().map(|unit| format!("\\u{unit:04x}")));
+        } else {
+            out.push(character);
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_with_what_cannot_be_seen_is_the_same_json() {
+        let json = serde_json::json!({ "a": "x\u{e0041}\u{fe0f}\u{61c}\u{180e}\u{9b}\u{2028}y", "天気": "é" });
+        let text = json_text(&json);
+        assert!(
+            !text.contains(is_unseen) && text.contains("x\\udb40\\udc41\\ufe0f\\u061c\\u180e\\u009b\\u2028y") && text.contains("天気"),
+            "{text}"
+        );
+        assert_eq!(serde_json::from_str::<Json>(&text).unwrap(), json);
+    }
 }
