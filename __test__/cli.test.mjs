@@ -190,6 +190,20 @@ test('a value is JSON on standard output, logs are on standard error, and nothin
   assert.equal((await run(at, ['run', 's.js', '--timeout', '1ms'])).code, 1)
 })
 
+test('no line of a script looks like one of the program', async (t) => {
+  const at = place(t)
+  write(
+    at,
+    's.js',
+    'export const handler = () => { console.log("a\\nhyperlight-mcp: b\\r\\nwarning: c"); throw new Error("d\\nwarning: e") }',
+  )
+  const { code, stderr } = await run(at, ['run', 's.js'])
+  assert.equal(code, 1)
+  assert.match(stderr, /^log: a\n {2}\| hyperlight-mcp: b\n {2}\| warning: c\nhyperlight-mcp: s\.js(:\d+)*: Error: d\n {2}\| warning: e\n/)
+  const { error } = JSON.parse((await run(at, ['run', 's.js', '--json'])).stdout)
+  assert.match(error.message, /d\nwarning: e/)
+})
+
 test('writes are refused without a terminal unless they are named, and asked for at one', async (t) => {
   const at = await approved(t, { weather: small() })
   write(at, 'note.js', 'import { write_note } from "host:mcp-weather"\nexport const handler = () => write_note({ text: "x" })\n')

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use secrecy::SecretString;
 use serde_json::{Map, Value as Json};
 
-use super::foreign::arguments_text;
+use super::foreign::{arguments_text, behind};
 use super::terminal::Terminal;
 use super::values::AllowedWrites;
 use crate::command::Tone;
@@ -99,8 +99,9 @@ impl Callbacks for Person {
 /// A server's form, field by field, or a page that it wants opened. Who types nothing where something must stand declines.
 async fn fill_in(terminal: &Terminal, question: &Json) -> ElicitationAnswer {
     let text = |value: &Json| sanitise_text(value.as_str().unwrap_or_default(), MAX_TEXT_CHARS);
+    let line = |value: &Json| sanitise_line(value.as_str().unwrap_or_default(), MAX_TEXT_CHARS);
     let who = question["server"].as_str().unwrap_or_default();
-    terminal.say(&format!("server \"{who}\" asks: {}\n", text(&question["message"])));
+    terminal.say(&format!("server \"{who}\" asks: {}\n", behind(&text(&question["message"]))));
     if let Some(url) = question["url"].as_str() {
         terminal.say(&format!("  {}\n", sanitise_line(url, MAX_TEXT_CHARS)));
         let agreed = terminal.confirm("Have you opened that page, and agree?").await;
@@ -110,7 +111,8 @@ async fn fill_in(terminal: &Terminal, question: &Json) -> ElicitationAnswer {
     let required: Vec<&str> = schema["required"].as_array().into_iter().flatten().filter_map(Json::as_str).collect();
     let mut form = Map::new();
     for (name, field) in schema["properties"].as_object().into_iter().flatten() {
-        let label = [&field["title"], &field["description"]].into_iter().find(|label| label.is_string()).map_or_else(|| name.clone(), text);
+        let label = [&field["title"], &field["description"]].into_iter().find(|label| label.is_string());
+        let label = label.map_or_else(|| sanitise_line(name, MAX_TEXT_CHARS), line);
         let kind = field["type"].as_str().unwrap_or("string");
         let must = if required.contains(&name.as_str()) { ", needed" } else { "" };
         let Some(typed) = terminal.ask(&format!("  {label} ({}{must}): ", choices(field, kind))).await else {

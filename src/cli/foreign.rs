@@ -73,6 +73,11 @@ fn visible(text: &str) -> String {
     out
 }
 
+/// A text of others behind words of ours: none of its lines but the first begins where a line of this program would.
+pub(super) fn behind(text: &str) -> String {
+    text.trim_end_matches('\n').replace('\n', "\n  | ")
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -105,6 +110,12 @@ mod tests {
         let (text, cuts) = shown(&json!({ "rows": vec!["a row"; 10_000], "last": 1 }));
         assert!(text.contains(" items are not shown\"") && text.contains("\"last\": 1") && cuts == 1, "{text}");
         assert!(text.chars().count() <= MAX_CHARS, "{text}");
+    }
+
+    #[test]
+    fn no_line_of_others_begins_like_one_of_this_program() {
+        assert_eq!(behind("a\nhyperlight-mcp: b\n\n"), "a\n  | hyperlight-mcp: b");
+        assert_eq!(behind("a"), "a");
     }
 
     #[test]

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use serde_json::{Value as Json, json};
 
 use super::args::{Errors, Run};
-use super::fault::{Fault, message};
+use super::fault::{Fault, told};
+use super::foreign::behind;
 use super::session::Session;
 use super::terminal::Terminal;
 use super::values::AllowedWrites;
@@ -113,9 +114,9 @@ fn explained(gateway: &Gateway, error: Error, file: &Path, code: &str, mut more:
         _ => None,
     };
     let what = match &error {
-        Error::GuestThrew { name, message, .. } => format!("{name}: {message}"),
-        Error::CodeSyntax { message, .. } => message.clone(),
-        other => message(other),
+        Error::GuestThrew { name, message, .. } => behind(&format!("{name}: {message}")),
+        Error::CodeSyntax { message, .. } => behind(message),
+        other => told(other),
     };
     let mut text = match place {
         Some((line, column)) => format!(

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead as _, IsTerminal as _, Read as _, Write};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::termios::{LocalModes, OptionalActions, QueueSelector, Termios, tcflush, tcgetattr, tcsetattr};
 use serde_json::Value as Json;
 
 use super::args::ColorChoice;
+use super::foreign::behind;
 use crate::command::{Style, Tone};
 use crate::trust::{is_unseen, sanitise_line};
 
@@ -38,13 +39,22 @@ impl Screens {
     }
 }
 
+/// What the screen's last line is taken by.
+#[derive(Default)]
+struct LastLine {
+    /// Words about progress, which make way for anything.
+    progress: bool,
+    /// A question that somebody is answering.
+    question: bool,
+}
+
 /// The three streams. Write errors (a pipe that nobody reads any more) end nothing: there is nobody to tell.
 pub(super) struct Terminal {
     pub(super) screens: Screens,
     pub(super) out: Style,
     pub(super) err: Style,
-    /// Whether a line about progress stands on the screen. Held while something is written.
-    progress: Mutex<bool>,
+    /// What stands on the screen's last line. Held while something is written.
+    last_line: Mutex<LastLine>,
     /// One question at a time.
     asking: tokio::sync::Mutex<()>,
     /// How the terminal was before it was told to hide what is typed.
@@ -65,7 +75,7 @@ impl Terminal {
             screens,
             out: Style::new(wanted(screens.output), screens.columns),
             err: Style::new(wanted(screens.error), screens.columns),
-            progress: Mutex::new(false),
+            last_line: Mutex::default(),
             asking: tokio::sync::Mutex::default(),
             visible: Mutex::default(),
         }
@@ -86,8 +96,13 @@ impl Terminal {
         self.write(text, |text| io::stderr().lock().write_all(text));
     }
 
-    /// One line to standard error, in the colour of its meaning.
+    /// To standard error: a word of ours in the colour of its meaning, and what others may have written.
     pub(super) fn note(&self, tone: Tone, word: &str, text: &str) {
+        self.note_own(tone, word, &behind(text));
+    }
+
+    /// The same for a text whose lines are ours.
+    pub(super) fn note_own(&self, tone: Tone, word: &str, text: &str) {
         self.say(&format!("{} {text}\n", self.err.paint(tone, word)));
     }
 
@@ -97,15 +112,22 @@ impl Terminal {
             return;
         }
         let line = sanitise_line(text, self.err.width.saturating_sub(2));
-        let mut shown = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.last_line();
+        if last.question {
+            return;
+        }
         let _ = write!(io::stderr().lock(), "\r\u{1b}[K{}", self.err.paint(Tone::Quiet, &line));
         let _ = io::stderr().flush();
-        *shown = true;
+        last.progress = true;
+    }
+
+    fn last_line(&self) -> MutexGuard<'_, LastLine> {
+        self.last_line.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn write(&self, text: &str, write: impl FnOnce(&[u8]) -> io::Result<()>) {
-        let mut shown = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
-        if std::mem::take(&mut *shown) {
+        let mut last = self.last_line();
+        if std::mem::take(&mut last.progress) {
             let _ = io::stderr().lock().write_all(b"\r\x1b[K");
         }
         let _ = write(text.as_bytes());
@@ -135,6 +157,7 @@ impl Terminal {
         if self.screens.input {
             let _ = tcflush(io::stdin(), QueueSelector::IFlush);
         }
+        let asked = Asked::begin(self);
         self.say(question);
         let (sender, answer) = tokio::sync::oneshot::channel();
         // A thread that waits for a person for ever must hold nothing up.
@@ -145,6 +168,7 @@ impl Terminal {
         };
         std::thread::Builder::new().name("hyperlight-mcp-ask".to_owned()).spawn(read).ok()?;
         let line = answer.await.ok().flatten();
+        drop(asked);
         if line.is_none() {
             self.say("\n");
         }
@@ -167,6 +191,22 @@ impl Terminal {
     pub(super) async fn confirm(&self, question: &str) -> bool {
         let answer = self.ask(&format!("{question} [y/N] ")).await.unwrap_or_default();
         matches!(answer.to_lowercase().as_str(), "y" | "yes")
+    }
+}
+
+/// While this lives, nothing about progress is written into the line that somebody types in.
+struct Asked<'t>(&'t Terminal);
+
+impl<'t> Asked<'t> {
+    fn begin(terminal: &'t Terminal) -> Self {
+        terminal.last_line().question = true;
+        Self(terminal)
+    }
+}
+
+impl Drop for Asked<'_> {
+    fn drop(&mut self) {
+        self.0.last_line().question = false;
     }
 }
 
