@@ -1,7 +1,7 @@
 // The program hyperlight-mcp, as a person runs it: real processes, and a real pseudo-terminal (util-linux `script`) where a person is asked.
 import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
-import { existsSync, mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import { compiled, fixture, folder, gated, isAlive, logLines, ms, root, typed, waitFor } from './support.mjs'
@@ -63,6 +63,7 @@ const write = ({ work }, name, text) => writeFileSync(join(work, name), text)
 
 test('a new user: import, approve, types, check and run, from an empty folder', async (t) => {
   const at = place(t)
+  assert.equal(JSON.parse((await run(at, ['list', '--json'])).stdout).error.code, 'ERR_NO_CONFIG')
   const nothing = await run(at, ['list'])
   assert.equal(nothing.code, 1)
   assert.match(nothing.stderr, /there is no config .*\n[\s\S]*import --write[\s\S]*mcpServers/)
@@ -142,6 +143,10 @@ test('wrong usage is one message on standard error, with what was meant, and exi
     const { code, stdout, stderr } = await run(at, words)
     assert.deepEqual([code, stdout], [2, ''], words.join(' '))
     assert.match(stderr, says)
+    const json = await run(at, [...words, '--json'])
+    const { error } = JSON.parse(json.stdout)
+    assert.deepEqual([json.code, error.code], [2, 'ERR_USAGE'], words.join(' '))
+    assert.match(error.message, words.length > 0 ? says : /subcommand/)
   }
   write(at, 'a.js', 'export const handler = () => 1')
   assert.equal((await run(at, ['run', 'a.js', '--input', 'text'])).code, 2)
@@ -272,6 +277,37 @@ test('only the servers that are named are there', async (t) => {
   assert.deepEqual(await modules(), ['host:mcp', 'host:mcp-other', 'host:mcp-weather'])
   assert.deepEqual(await modules('--servers', 'other'), ['host:mcp', 'host:mcp-other'])
   assert.match((await run(at, ['run', 's.js', '--servers', 'none'])).stderr, /there is no server "none"/)
+})
+
+/** The names of a process's threads. */
+function threads(pid) {
+  return readdirSync(`/proc/${pid}/task`).map((id) => {
+    try {
+      return readFileSync(`/proc/${pid}/task/${id}/comm`, 'utf8').trim()
+    } catch {
+      return 'it has ended meanwhile'
+    }
+  })
+}
+
+/** Whether the program has its signals in hand: SIGHUP is the last one that it takes, and the one that Node itself leaves alone. */
+function catchesHangup(pid) {
+  const [, mask] = /^SigCgt:\s*([0-9a-f]+)$/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))
+  return (BigInt(`0x${mask}`) & 1n) === 1n
+}
+
+test('Ctrl-C ends what waits for standard input with exit code 130', async (t) => {
+  const at = place(t, {})
+  for (const words of [
+    ['run', '-'],
+    ['check', '-'],
+  ]) {
+    const child = spawn(process.execPath, [program, ...words], { cwd: at.work, env: environment(at) })
+    const ended = new Promise((resolve) => child.on('close', resolve))
+    await waitFor('the thread that reads', () => threads(child.pid).includes('mcp-read') && catchesHangup(child.pid), ms(20_000))
+    child.kill('SIGINT')
+    assert.equal(await ended, 130, words.join(' '))
+  }
 })
 
 test('Ctrl-C ends a run and its servers with exit code 130', async (t) => {

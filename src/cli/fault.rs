@@ -8,6 +8,13 @@ use super::session::Session;
 use crate::command::{Tone, printable};
 use crate::error::Error;
 
+/// The code where there is no config.
+pub(super) const NO_CONFIG: &str = "ERR_NO_CONFIG";
+/// The code where a file that a person named cannot be read or written.
+pub(super) const FILE: &str = "ERR_FILE";
+/// The code where the words themselves are wrong.
+pub(super) const USAGE: &str = "ERR_USAGE";
+
 /// A failure of the program.
 #[derive(Debug)]
 pub(super) enum Fault {
@@ -15,10 +22,12 @@ pub(super) enum Fault {
     Error(Box<Error>),
     /// Of the gateway, with more to say: a script's line, for example.
     Explained { error: Box<Error>, text: String, more: Json },
-    /// Of what was asked for, in words that say what to do instead.
-    Message(String),
+    /// Of what was asked for: a code of this program's own, and words that say what to do instead.
+    Message(&'static str, String),
     /// The command line is wrong in a way that only the command itself knows.
     Usage(String),
+    /// It was told to end: nothing is to be said.
+    Interrupted,
 }
 
 impl From<Error> for Fault {
@@ -40,8 +49,9 @@ impl Fault {
                 }
                 (text, json)
             }
-            Self::Message(text) => (text.clone(), json!({ "message": text })),
-            Self::Usage(text) => (text.clone(), json!({ "code": "ERR_USAGE", "message": text })),
+            Self::Message(code, text) => (text.clone(), json!({ "code": code, "message": text })),
+            Self::Usage(text) => (text.clone(), json!({ "code": USAGE, "message": text })),
+            Self::Interrupted => return Exit::Interrupted,
         };
         if session.json() {
             json = json!({ "error": json });

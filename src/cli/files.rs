@@ -5,7 +5,8 @@ use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-use super::fault::Fault;
+use super::fault::{FILE, Fault};
+use crate::sandbox::Stop;
 
 /// No script, input or config is larger.
 const MAX_BYTES: u64 = 64 * 1024 * 1024;
@@ -21,17 +22,34 @@ pub(super) fn read(path: &Path) -> Result<String, Fault> {
         File::open(path).and_then(|file| file.take(MAX_BYTES + 1).read_to_end(&mut bytes))
     };
     match read {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(Fault::Message(format!("there is no file {name}"))),
-        Err(error) => Err(Fault::Message(format!("{name} cannot be read: {error}"))),
-        Ok(_) if bytes.len() as u64 > MAX_BYTES => Err(Fault::Message(format!("{name} has more than {MAX_BYTES} bytes"))),
-        Ok(_) => String::from_utf8(bytes).map_err(|_| Fault::Message(format!("{name} is no text (UTF-8)"))),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(Fault::Message(FILE, format!("there is no file {name}"))),
+        Err(error) => Err(Fault::Message(FILE, format!("{name} cannot be read: {error}"))),
+        Ok(_) if bytes.len() as u64 > MAX_BYTES => Err(Fault::Message(FILE, format!("{name} has more than {MAX_BYTES} bytes"))),
+        Ok(_) => String::from_utf8(bytes).map_err(|_| Fault::Message(FILE, format!("{name} is no text (UTF-8)"))),
+    }
+}
+
+/// The same, given up when the program is told to end: a pipe that nobody writes into has no end.
+pub(super) async fn read_until(path: &Path, stop: &Stop) -> Result<String, Fault> {
+    let (sender, text) = tokio::sync::oneshot::channel();
+    let owned = path.to_owned();
+    let read = move || {
+        let _ = sender.send(read(&owned));
+    };
+    // A thread of its own: one of the runtime's would hold its end up.
+    let started = std::thread::Builder::new().name("mcp-read".to_owned()).spawn(read);
+    started.map_err(|error| Fault::Message(FILE, format!("{} cannot be read: {error}", path.display())))?;
+    tokio::select! {
+        biased;
+        () = stop.stopped() => Err(Fault::Interrupted),
+        read = text => read.unwrap_or(Err(Fault::Interrupted)),
     }
 }
 
 /// Writes a file whole or not at all, where it is a file or nothing is there yet; a pipe or a device is written to.
 /// A file that was there keeps its permissions; a new one has `mode`.
 pub(super) fn write(path: &Path, text: &str, mode: u32) -> Result<(), Fault> {
-    let failed = |error: io::Error| Fault::Message(format!("{} cannot be written: {error}", path.display()));
+    let failed = |error: io::Error| Fault::Message(FILE, format!("{} cannot be written: {error}", path.display()));
     // Through links, so that they stay links.
     let target = target_of(path).map_err(failed)?;
     let there = fs::metadata(&target).ok();
@@ -82,7 +100,7 @@ mod tests {
         }
         assert_eq!(fs::metadata(&target).unwrap().permissions().mode() & 0o777, 0o600);
         symlink("round", folder.path().join("round")).unwrap();
-        assert!(matches!(write(&folder.path().join("round"), "x", 0o600), Err(Fault::Message(text)) if text.contains("circle")));
+        assert!(matches!(write(&folder.path().join("round"), "x", 0o600), Err(Fault::Message(FILE, text)) if text.contains("circle")));
     }
 
     #[test]
