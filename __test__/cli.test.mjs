@@ -1,7 +1,7 @@
 // The program hyperlight-mcp, as a person runs it: real processes, and a real pseudo-terminal (util-linux `script`) where a person is asked.
 import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
-import { existsSync, mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import { compiled, fixture, folder, gated, isAlive, logLines, ms, root, typed, waitFor } from './support.mjs'
@@ -63,6 +63,7 @@ const write = ({ work }, name, text) => writeFileSync(join(work, name), text)
 
 test('a new user: import, approve, types, check and run, from an empty folder', async (t) => {
   const at = place(t)
+  assert.equal(JSON.parse((await run(at, ['list', '--json'])).stdout).error.code, 'ERR_NO_CONFIG')
   const nothing = await run(at, ['list'])
   assert.equal(nothing.code, 1)
   assert.match(nothing.stderr, /there is no config .*\n[\s\S]*import --write[\s\S]*mcpServers/)
@@ -142,6 +143,10 @@ test('wrong usage is one message on standard error, with what was meant, and exi
     const { code, stdout, stderr } = await run(at, words)
     assert.deepEqual([code, stdout], [2, ''], words.join(' '))
     assert.match(stderr, says)
+    const json = await run(at, [...words, '--json'])
+    const { error } = JSON.parse(json.stdout)
+    assert.deepEqual([json.code, error.code], [2, 'ERR_USAGE'], words.join(' '))
+    assert.match(error.message, words.length > 0 ? says : /subcommand/)
   }
   write(at, 'a.js', 'export const handler = () => 1')
   assert.equal((await run(at, ['run', 'a.js', '--input', 'text'])).code, 2)
@@ -190,6 +195,20 @@ test('a value is JSON on standard output, logs are on standard error, and nothin
   assert.equal((await run(at, ['run', 's.js', '--timeout', '1ms'])).code, 1)
 })
 
+test('no line of a script looks like one of the program', async (t) => {
+  const at = place(t)
+  write(
+    at,
+    's.js',
+    'export const handler = () => { console.log("a\\nhyperlight-mcp: b\\r\\nwarning: c"); throw new Error("d\\nwarning: e") }',
+  )
+  const { code, stderr } = await run(at, ['run', 's.js'])
+  assert.equal(code, 1)
+  assert.match(stderr, /^log: a\n {2}\| hyperlight-mcp: b\n {2}\| warning: c\nhyperlight-mcp: s\.js(:\d+)*: Error: d\n {2}\| warning: e\n/)
+  const { error } = JSON.parse((await run(at, ['run', 's.js', '--json'])).stdout)
+  assert.match(error.message, /d\nwarning: e/)
+})
+
 test('writes are refused without a terminal unless they are named, and asked for at one', async (t) => {
   const at = await approved(t, { weather: small() })
   write(at, 'note.js', 'import { write_note } from "host:mcp-weather"\nexport const handler = () => write_note({ text: "x" })\n')
@@ -203,7 +222,52 @@ test('writes are refused without a terminal unless they are named, and asked for
   assert.match((await run(at, ['run', 'note.js', '--allow-writes', 'wether'])).stderr, /did you mean "weather"/)
   const question = 'Call it? [o]nce, for this [r]un, for this [s]ession, [N]o: '
   assert.match((await atTerminal(at, ['run', 'note.js'], [[question, 'o\n']])).text, /"text": "x"[\s\S]*"noted"/)
-  assert.match((await atTerminal(at, ['run', 'note.js'], [[question, '\n']])).text, /ERR_CALL_DENIED/)
+  for (const no of ['\n', 'y\n', 'yes\n']) {
+    assert.match((await atTerminal(at, ['run', 'note.js'], [[question, no]])).text, /ERR_CALL_DENIED/, no)
+  }
+})
+
+test('what was typed before a question stood there is no answer to it', async (t) => {
+  const at = await approved(t, { weather: small() })
+  write(at, 'note.js', 'import { write_note } from "host:mcp-weather"\nexport const handler = () => write_note({ text: "x" })\n')
+  const typedAhead = "printf 'ready\\n'; read first; printf 'typed %s\\n' \"$first\";"
+  const words = [process.execPath, program, 'run', 'note.js'].map((word) => `'${word}'`).join(' ')
+  const question = 'Call it? [o]nce, for this [r]un, for this [s]ession, [N]o: '
+  // The shell takes the first line; the second one is in the terminal's queue before the program starts.
+  const { text, unanswered } = await typed(
+    `${typedAhead} ${words}`,
+    [
+      ['ready', 'first\ns\n'],
+      [question, 'n\n'],
+    ],
+    { cwd: at.work, env: environment(at) },
+  )
+  assert.equal(unanswered, 0, text)
+  assert.match(text, /typed first[\s\S]*ERR_CALL_DENIED/)
+})
+
+test('a secret is not shown while it is typed, and what is typed afterwards is', async (t) => {
+  const input = 'what-nobody-sees'
+  const at = place(t, { weather: small() })
+  writeFileSync(
+    join(at.home, '.hyperagent/config.json'),
+    JSON.stringify({
+      inputs: [{ type: 'promptString', id: 'key', description: 'The key', password: true }],
+      mcpServers: { weather: { ...small(), env: { TEST_KEY: `\${${'input:key'}}` } } },
+    }),
+  )
+  const { code, text, unanswered } = await typed(
+    `'${process.execPath}' '${program}' approve weather; stty -a`,
+    [
+      ['Approve? [y/N]', 'y\n'],
+      ['The key (not shown): ', `${input}\n`],
+      ['Approve? [y/N]', 'y\n'],
+    ],
+    { cwd: at.work, env: environment(at) },
+  )
+  assert.deepEqual([code, unanswered], [0, 0], text)
+  assert.ok(!text.includes(input), text)
+  assert.match(text, /weather: approved[\s\S]*\secho\s/)
 })
 
 test('only the servers that are named are there', async (t) => {
@@ -213,6 +277,37 @@ test('only the servers that are named are there', async (t) => {
   assert.deepEqual(await modules(), ['host:mcp', 'host:mcp-other', 'host:mcp-weather'])
   assert.deepEqual(await modules('--servers', 'other'), ['host:mcp', 'host:mcp-other'])
   assert.match((await run(at, ['run', 's.js', '--servers', 'none'])).stderr, /there is no server "none"/)
+})
+
+/** The names of a process's threads. */
+function threads(pid) {
+  return readdirSync(`/proc/${pid}/task`).map((id) => {
+    try {
+      return readFileSync(`/proc/${pid}/task/${id}/comm`, 'utf8').trim()
+    } catch {
+      return 'it has ended meanwhile'
+    }
+  })
+}
+
+/** Whether the program has its signals in hand: SIGHUP is the last one that it takes, and the one that Node itself leaves alone. */
+function catchesHangup(pid) {
+  const [, mask] = /^SigCgt:\s*([0-9a-f]+)$/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))
+  return (BigInt(`0x${mask}`) & 1n) === 1n
+}
+
+test('Ctrl-C ends what waits for standard input with exit code 130', async (t) => {
+  const at = place(t, {})
+  for (const words of [
+    ['run', '-'],
+    ['check', '-'],
+  ]) {
+    const child = spawn(process.execPath, [program, ...words], { cwd: at.work, env: environment(at) })
+    const ended = new Promise((resolve) => child.on('close', resolve))
+    await waitFor('the thread that reads', () => threads(child.pid).includes('mcp-read') && catchesHangup(child.pid), ms(20_000))
+    child.kill('SIGINT')
+    assert.equal(await ended, 130, words.join(' '))
+  }
 })
 
 test('Ctrl-C ends a run and its servers with exit code 130', async (t) => {

@@ -4,9 +4,9 @@ use serde_json::{Value as Json, json};
 
 use super::Exit;
 use super::args::Approve;
-use super::fault::{Fault, message};
+use super::fault::{Fault, message, told};
 use super::session::Session;
-use crate::command::{Tone, request_text, stage_of};
+use crate::command::{Tone, printable, request_text, stage_of};
 use crate::error::Error;
 use crate::gateway::Gateway;
 use crate::trust::ApprovalRequest;
@@ -106,7 +106,7 @@ fn tell(session: &Session, reviewed: &Reviewed) {
     let Reviewed { server, approved, request, error } = reviewed;
     let terminal = &session.terminal;
     if let Some(error) = error {
-        return terminal.note(Tone::Bad, "hyperlight-mcp:", &message(error));
+        return terminal.note_own(Tone::Bad, "hyperlight-mcp:", &printable(&told(error), &['\n']));
     }
     if let Some(request) = request {
         let digest = is_approved(request).1;

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use secrecy::SecretString;
 use serde_json::{Map, Value as Json};
 
-use super::terminal::{Terminal, json_text};
+use super::foreign::{arguments_text, behind};
+use super::terminal::Terminal;
 use super::values::AllowedWrites;
 use crate::command::Tone;
 use crate::error::Error;
@@ -34,14 +35,17 @@ impl Callbacks for Person {
             self.terminal.note(Tone::Warning, "warning:", &text);
             return None;
         }
-        let arguments = shown(&json_text(&Json::Object(question.args.clone())));
-        let text =
-            format!("{call} wants to be called ({reason}) with\n{arguments}\nCall it? [o]nce, for this [r]un, for this [s]ession, [N]o: ");
+        let (arguments, cuts) = arguments_text(&question.args);
+        let cut = if cuts == 0 { String::new() } else { format!("Not all of it is shown: {cuts} of its values are cut.\n") };
+        let text = format!(
+            "{call} wants to be called ({reason}) with\n{arguments}\n{cut}Call it? [o]nce, for this [r]un, for this [s]ession, [N]o: "
+        );
         let terminal = Arc::clone(&self.terminal);
         Some(Box::pin(async move {
+            // A `y` is what other questions are answered with: it is no here, where one has to choose for how long.
             let answer = terminal.ask(&text).await.unwrap_or_default().to_lowercase();
             Ok(match answer.as_str() {
-                "o" | "once" | "y" | "yes" => Decision::Once,
+                "o" | "once" => Decision::Once,
                 "r" | "run" => Decision::Run,
                 "s" | "session" => Decision::Session,
                 _ => Decision::Deny,
@@ -95,8 +99,9 @@ impl Callbacks for Person {
 /// A server's form, field by field, or a page that it wants opened. Who types nothing where something must stand declines.
 async fn fill_in(terminal: &Terminal, question: &Json) -> ElicitationAnswer {
     let text = |value: &Json| sanitise_text(value.as_str().unwrap_or_default(), MAX_TEXT_CHARS);
+    let line = |value: &Json| sanitise_line(value.as_str().unwrap_or_default(), MAX_TEXT_CHARS);
     let who = question["server"].as_str().unwrap_or_default();
-    terminal.say(&format!("server \"{who}\" asks: {}\n", text(&question["message"])));
+    terminal.say(&format!("server \"{who}\" asks: {}\n", behind(&text(&question["message"]))));
     if let Some(url) = question["url"].as_str() {
         terminal.say(&format!("  {}\n", sanitise_line(url, MAX_TEXT_CHARS)));
         let agreed = terminal.confirm("Have you opened that page, and agree?").await;
@@ -106,7 +111,8 @@ async fn fill_in(terminal: &Terminal, question: &Json) -> ElicitationAnswer {
     let required: Vec<&str> = schema["required"].as_array().into_iter().flatten().filter_map(Json::as_str).collect();
     let mut form = Map::new();
     for (name, field) in schema["properties"].as_object().into_iter().flatten() {
-        let label = [&field["title"], &field["description"]].into_iter().find(|label| label.is_string()).map_or_else(|| name.clone(), text);
+        let label = [&field["title"], &field["description"]].into_iter().find(|label| label.is_string());
+        let label = label.map_or_else(|| sanitise_line(name, MAX_TEXT_CHARS), line);
         let kind = field["type"].as_str().unwrap_or("string");
         let must = if required.contains(&name.as_str()) { ", needed" } else { "" };
         let Some(typed) = terminal.ask(&format!("  {label} ({}{must}): ", choices(field, kind))).await else {
@@ -122,14 +128,6 @@ async fn fill_in(terminal: &Terminal, question: &Json) -> ElicitationAnswer {
         }
     }
     if terminal.confirm("Send this?").await { ElicitationAnswer::Accept(Some(Json::Object(form))) } else { ElicitationAnswer::Decline }
-}
-
-/// Its start, and how much there is besides.
-fn shown(text: &str) -> String {
-    match text.char_indices().nth(MAX_TEXT_CHARS) {
-        Some((end, _)) => format!("{}\n… and {} bytes more, which are not shown", &text[..end], text.len() - end),
-        None => text.to_owned(),
-    }
 }
 
 fn choices(field: &Json, kind: &str) -> String {

@@ -8,8 +8,8 @@ use super::session::Session;
 use super::{Exit, files};
 use crate::command::{printable, problem_text};
 
-pub(super) fn check(session: &Session, arguments: &Check) -> Result<Exit, Fault> {
-    let code = files::read(&arguments.file)?;
+pub(super) async fn check(session: &Session, arguments: &Check) -> Result<Exit, Fault> {
+    let code = files::read_until(&arguments.file, &session.stop).await?;
     let gateway = session.open_for(arguments.servers.as_deref(), None)?;
     let report = gateway.check(&code)?;
     let file = arguments.file.display().to_string();

@@ -3,9 +3,17 @@
 use serde_json::{Value as Json, json};
 
 use super::Exit;
+use super::foreign::behind;
 use super::session::Session;
 use crate::command::{Tone, printable};
 use crate::error::Error;
+
+/// The code where there is no config.
+pub(super) const NO_CONFIG: &str = "ERR_NO_CONFIG";
+/// The code where a file that a person named cannot be read or written.
+pub(super) const FILE: &str = "ERR_FILE";
+/// The code where the words themselves are wrong.
+pub(super) const USAGE: &str = "ERR_USAGE";
 
 /// A failure of the program.
 #[derive(Debug)]
@@ -14,10 +22,12 @@ pub(super) enum Fault {
     Error(Box<Error>),
     /// Of the gateway, with more to say: a script's line, for example.
     Explained { error: Box<Error>, text: String, more: Json },
-    /// Of what was asked for, in words that say what to do instead.
-    Message(String),
+    /// Of what was asked for: a code of this program's own, and words that say what to do instead.
+    Message(&'static str, String),
     /// The command line is wrong in a way that only the command itself knows.
     Usage(String),
+    /// It was told to end: nothing is to be said.
+    Interrupted,
 }
 
 impl From<Error> for Fault {
@@ -31,10 +41,7 @@ impl Fault {
     pub(super) fn tell(self, session: &Session) -> Exit {
         let exit = if matches!(self, Self::Usage(_)) { Exit::Usage } else { Exit::Failed };
         let (text, mut json) = match self {
-            Self::Error(error) => {
-                let message = message(&error);
-                (message.clone(), json!({ "code": error.code(), "message": message }))
-            }
+            Self::Error(error) => (told(&error), json!({ "code": error.code(), "message": message(&error) })),
             Self::Explained { error, text, more } => {
                 let mut json = json!({ "code": error.code(), "message": message(&error) });
                 if let (Some(json), Json::Object(more)) = (json.as_object_mut(), more) {
@@ -42,42 +49,53 @@ impl Fault {
                 }
                 (text, json)
             }
-            Self::Message(text) => (text.clone(), json!({ "message": text })),
-            Self::Usage(text) => (text.clone(), json!({ "code": "ERR_USAGE", "message": text })),
+            Self::Message(code, text) => (text.clone(), json!({ "code": code, "message": text })),
+            Self::Usage(text) => (text.clone(), json!({ "code": USAGE, "message": text })),
+            Self::Interrupted => return Exit::Interrupted,
         };
         if session.json() {
             json = json!({ "error": json });
             session.terminal.print_json(&json);
         }
-        session.terminal.note(Tone::Bad, "hyperlight-mcp:", &printable(&text, &['\n']));
+        session.terminal.note_own(Tone::Bad, "hyperlight-mcp:", &printable(&text, &['\n']));
         exit
     }
 }
 
-/// An error in the words of this program: its way out is a command.
+/// An error in the words of this program, for a program to read.
 pub(super) fn message(error: &Error) -> String {
+    worded(error, |text| text)
+}
+
+/// The same for a person, who must see which lines are not ours: an error may hold what a script, a server or a config says.
+pub(super) fn told(error: &Error) -> String {
+    worded(error, |text| behind(&text))
+}
+
+/// Its way out is a command. `others`: how a text is shown that others may have written.
+fn worded(error: &Error, others: impl Fn(String) -> String) -> String {
     match error {
-        Error::NotApproved { server, reason } => {
-            format!(
-                "server \"{server}\" is not approved: {reason}. To read what it would run, and say yes or no: hyperlight-mcp approve {server}"
-            )
-        }
+        Error::NotApproved { server, reason } => others(format!(
+            "server \"{server}\" is not approved: {reason}. To read what it would run, and say yes or no: hyperlight-mcp approve {server}"
+        )),
         Error::DigestChanged { server } => {
             format!("this digest is not of what server \"{server}\" would run or offer now. See what is: hyperlight-mcp approve {server}")
         }
         Error::NotEnabled { server } => format!("server \"{server}\" is not among the servers of this run: add it to --servers"),
-        Error::ConfigUnreadable { path, problem } => format!("the config {} cannot be read: {problem}", path.display()),
+        Error::ConfigUnreadable { path, problem } => others(format!("the config {} cannot be read: {problem}", path.display())),
         Error::AuthorizationRequired { server, .. } => {
             format!(
                 "server \"{server}\" needs an authorization: run this in a terminal, where a person can be shown its page; or put a token into the config's headers.Authorization"
             )
         }
         Error::ServerExited { server, .. } | Error::ConnectFailed { server, .. } | Error::ConnectTimeout { server, .. } => {
+            let error = others(error.to_string());
             format!("{error}\nWhat it said: hyperlight-mcp logs {server}")
         }
         Error::ToolChanged { server, .. } | Error::ToolVanished { server, .. } => {
+            let error = others(error.to_string());
             format!("{error}\nSee the change: hyperlight-mcp approve {server}")
         }
-        other => other.to_string(),
+        other => others(other.to_string()),
     }
 }

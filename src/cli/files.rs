@@ -3,12 +3,15 @@
 use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use super::fault::Fault;
+use super::fault::{FILE, Fault};
+use crate::sandbox::Stop;
 
 /// No script, input or config is larger.
 const MAX_BYTES: u64 = 64 * 1024 * 1024;
+/// As many links after one another as Linux follows.
+const MAX_LINKS: usize = 40;
 
 /// A text, from a file or, for `-`, from standard input.
 pub(super) fn read(path: &Path) -> Result<String, Fault> {
@@ -19,22 +22,99 @@ pub(super) fn read(path: &Path) -> Result<String, Fault> {
         File::open(path).and_then(|file| file.take(MAX_BYTES + 1).read_to_end(&mut bytes))
     };
     match read {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(Fault::Message(format!("there is no file {name}"))),
-        Err(error) => Err(Fault::Message(format!("{name} cannot be read: {error}"))),
-        Ok(_) if bytes.len() as u64 > MAX_BYTES => Err(Fault::Message(format!("{name} has more than {MAX_BYTES} bytes"))),
-        Ok(_) => String::from_utf8(bytes).map_err(|_| Fault::Message(format!("{name} is no text (UTF-8)"))),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(Fault::Message(FILE, format!("there is no file {name}"))),
+        Err(error) => Err(Fault::Message(FILE, format!("{name} cannot be read: {error}"))),
+        Ok(_) if bytes.len() as u64 > MAX_BYTES => Err(Fault::Message(FILE, format!("{name} has more than {MAX_BYTES} bytes"))),
+        Ok(_) => String::from_utf8(bytes).map_err(|_| Fault::Message(FILE, format!("{name} is no text (UTF-8)"))),
     }
 }
 
-/// Writes a file whole or not at all. One that was there keeps its permissions; a new one has `mode`.
+/// The same, given up when the program is told to end: a pipe that nobody writes into has no end.
+pub(super) async fn read_until(path: &Path, stop: &Stop) -> Result<String, Fault> {
+    let (sender, text) = tokio::sync::oneshot::channel();
+    let owned = path.to_owned();
+    let read = move || {
+        let _ = sender.send(read(&owned));
+    };
+    // A thread of its own: one of the runtime's would hold its end up.
+    let started = std::thread::Builder::new().name("mcp-read".to_owned()).spawn(read);
+    started.map_err(|error| Fault::Message(FILE, format!("{} cannot be read: {error}", path.display())))?;
+    tokio::select! {
+        biased;
+        () = stop.stopped() => Err(Fault::Interrupted),
+        read = text => read.unwrap_or(Err(Fault::Interrupted)),
+    }
+}
+
+/// Writes a file whole or not at all, where it is a file or nothing is there yet; a pipe or a device is written to.
+/// A file that was there keeps its permissions; a new one has `mode`.
 pub(super) fn write(path: &Path, text: &str, mode: u32) -> Result<(), Fault> {
-    let failed = |error: io::Error| Fault::Message(format!("{} cannot be written: {error}", path.display()));
-    // Through a link, so that the link stays one.
-    let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let failed = |error: io::Error| Fault::Message(FILE, format!("{} cannot be written: {error}", path.display()));
+    // Through links, so that they stay links.
+    let target = target_of(path).map_err(failed)?;
+    let there = fs::metadata(&target).ok();
+    if there.as_ref().is_some_and(|there| !there.is_file()) {
+        // Where it was named: /dev/stdout leads to a pipe that has no path.
+        return File::options().write(true).open(path).and_then(|mut file| file.write_all(text.as_bytes())).map_err(failed);
+    }
     let folder = target.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     fs::create_dir_all(folder).map_err(failed)?;
-    let mode = fs::metadata(&target).map_or(mode, |file| file.permissions().mode() & 0o7777);
+    let mode = there.map_or(mode, |file| file.permissions().mode() & 0o7777);
     let mut file = tempfile::Builder::new().permissions(fs::Permissions::from_mode(mode)).tempfile_in(folder).map_err(failed)?;
     file.write_all(text.as_bytes()).map_err(failed)?;
     file.persist(&target).map(drop).map_err(|error| failed(error.error))
+}
+
+/// Where the links of a path lead, also if nothing is there yet.
+fn target_of(path: &Path) -> io::Result<PathBuf> {
+    let mut target = path.to_owned();
+    for _ in 0..MAX_LINKS {
+        // What the kernel follows by itself, like /proc/self/fd/1, has no path that could be read.
+        if fs::metadata(&target).is_ok_and(|there| !there.is_file()) {
+            return Ok(target);
+        }
+        match fs::read_link(&target) {
+            Ok(next) => target = target.parent().unwrap_or(Path::new("")).join(next),
+            Err(_) => return Ok(target),
+        }
+    }
+    Err(io::Error::other("its links lead in a circle"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{FileTypeExt as _, symlink};
+
+    use super::*;
+
+    #[test]
+    fn a_link_stays_one_also_where_it_leads_to_nothing_yet() {
+        let folder = tempfile::tempdir().unwrap();
+        let (link, other, target) = (folder.path().join("link"), folder.path().join("other"), folder.path().join("target"));
+        symlink("other", &link).unwrap();
+        symlink(&target, &other).unwrap();
+        for text in ["new", "again"] {
+            write(&link, text, 0o600).unwrap();
+            assert_eq!(fs::read_to_string(&target).unwrap(), text);
+            assert!(link.is_symlink() && other.is_symlink() && !target.is_symlink());
+        }
+        assert_eq!(fs::metadata(&target).unwrap().permissions().mode() & 0o777, 0o600);
+        symlink("round", folder.path().join("round")).unwrap();
+        assert!(matches!(write(&folder.path().join("round"), "x", 0o600), Err(Fault::Message(FILE, text)) if text.contains("circle")));
+    }
+
+    #[test]
+    fn a_pipe_is_written_to_and_not_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("pipe");
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, rustix::fs::Mode::from_raw_mode(0o600), 0).unwrap();
+        let reader = std::thread::spawn({
+            let pipe = pipe.clone();
+            move || fs::read_to_string(pipe).unwrap()
+        });
+        write(&pipe, "text", 0o600).unwrap();
+        assert_eq!(reader.join().unwrap(), "text");
+        assert!(fs::symlink_metadata(&pipe).unwrap().file_type().is_fifo());
+        write(Path::new("/dev/null"), "text", 0o600).unwrap();
+    }
 }

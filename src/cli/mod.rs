@@ -8,6 +8,7 @@ mod doctor;
 mod fault;
 mod files;
 mod follow;
+mod foreign;
 mod import;
 mod run;
 mod session;
@@ -77,18 +78,13 @@ pub struct Surroundings {
 
 /// Does what the words say (without the program's own name), until it is done or stopped.
 pub async fn main(words: Vec<String>, surroundings: Surroundings, stop: Stop) -> Exit {
+    let wants_json = words.iter().any(|word| word == "--json");
     let words = std::iter::once("hyperlight-mcp".to_owned()).chain(words);
     let cli = match Cli::try_parse_from(words) {
         Ok(cli) => cli,
         Err(error) => {
             let terminal = terminal::Terminal::new(surroundings.screens, args::ColorChoice::Never, &surroundings.environment);
-            let text = error.render().to_string();
-            if error.use_stderr() {
-                terminal.say(&text);
-                return Exit::Usage;
-            }
-            terminal.print(&text);
-            return Exit::Done;
+            return unparsed(&terminal, &error, wants_json);
         }
     };
     if let CliCommand::Completion(completion) = &cli.command {
@@ -106,6 +102,20 @@ pub async fn main(words: Vec<String>, surroundings: Surroundings, stop: Stop) ->
     let exit = outcome.unwrap_or_else(|fault| fault.tell(&session));
     session.end(ENDING).await;
     if is_interrupted(&stop) { Exit::Interrupted } else { exit }
+}
+
+/// Help and the version, which were asked for; else what is wrong with the words.
+fn unparsed(terminal: &terminal::Terminal, error: &clap::Error, wants_json: bool) -> Exit {
+    let text = error.render().to_string();
+    if !error.use_stderr() {
+        terminal.print(&text);
+        return Exit::Done;
+    }
+    if wants_json {
+        terminal.print_json(&serde_json::json!({ "error": { "code": fault::USAGE, "message": text.trim_end() } }));
+    }
+    terminal.say(&text);
+    Exit::Usage
 }
 
 /// A run ends by itself, with what its guest had to say; all else is left where it is.
@@ -136,7 +146,7 @@ async fn dispatch(session: &Session, command: &CliCommand) -> Result<Exit, Fault
         CliCommand::Logs(logs) => servers(session, &Command::Logs(logs.logs.clone())).await,
         CliCommand::Approve(arguments) => approve::approve(session, arguments).await,
         CliCommand::Run(arguments) => run::run(session, arguments).await,
-        CliCommand::Check(arguments) => check::check(session, arguments),
+        CliCommand::Check(arguments) => check::check(session, arguments).await,
         CliCommand::Types(arguments) => types::types(session, arguments),
         CliCommand::Import(arguments) => import::import(session, arguments).await,
         CliCommand::Doctor => doctor::doctor(session).await,

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use serde_json::{Value as Json, json};
 
 use super::args::{Errors, Run};
-use super::fault::{Fault, message};
+use super::fault::{Fault, told};
+use super::foreign::behind;
 use super::session::Session;
 use super::terminal::Terminal;
 use super::values::AllowedWrites;
@@ -15,7 +16,7 @@ use crate::bridge::ToolErrors;
 use crate::command::{Tone, printable};
 use crate::error::Error;
 use crate::gateway::{Gateway, RunOptions, RunReport, Sandbox};
-use crate::sandbox::{LogEntry, Value};
+use crate::sandbox::{LogEntry, Stop, Value};
 use crate::trust::sanitise_text;
 
 const MAX_LOG_CHARS: usize = 256 * 1024;
@@ -23,8 +24,8 @@ const MAX_LOG_CHARS: usize = 256 * 1024;
 const MAX_LINE_CHARS: usize = 160;
 
 pub(super) async fn run(session: &Session, arguments: &Run) -> Result<Exit, Fault> {
-    let code = files::read(&arguments.file)?;
-    let input = read_input(&arguments.input)?;
+    let code = files::read_until(&arguments.file, &session.stop).await?;
+    let input = read_input(&arguments.input, &session.stop).await?;
     let allowed = AllowedWrites::read(&arguments.allow_writes);
     let named: Vec<String> = allowed.servers().map(str::to_owned).collect();
     let gateway = session.open_for(arguments.servers.as_deref(), Some(allowed))?;
@@ -71,13 +72,15 @@ async fn boot(gateway: &Gateway, errors: ToolErrors) -> Result<Arc<Sandbox>, Fau
 }
 
 /// JSON, or `@FILE` with JSON in it.
-fn read_input(given: &str) -> Result<Json, Fault> {
-    let (text, name) = match given.strip_prefix('@') {
-        Some(path) => (files::read(Path::new(path))?, path),
-        None => (given.to_owned(), "--input"),
-    };
-    serde_json::from_str(&text)
-        .map_err(|error| Fault::Usage(format!("{name} is no JSON: {error}. A text needs quotes: --input '\"text\"'")))
+async fn read_input(given: &str, stop: &Stop) -> Result<Json, Fault> {
+    match given.strip_prefix('@') {
+        Some(path) => parsed(path, &files::read_until(Path::new(path), stop).await?),
+        None => parsed("--input", given),
+    }
+}
+
+fn parsed(name: &str, text: &str) -> Result<Json, Fault> {
+    serde_json::from_str(text).map_err(|error| Fault::Usage(format!("{name} is no JSON: {error}. A text needs quotes: --input '\"text\"'")))
 }
 
 fn tell(terminal: &Terminal, entry: &LogEntry) {
@@ -113,9 +116,9 @@ fn explained(gateway: &Gateway, error: Error, file: &Path, code: &str, mut more:
         _ => None,
     };
     let what = match &error {
-        Error::GuestThrew { name, message, .. } => format!("{name}: {message}"),
-        Error::CodeSyntax { message, .. } => message.clone(),
-        other => message(other),
+        Error::GuestThrew { name, message, .. } => behind(&format!("{name}: {message}")),
+        Error::CodeSyntax { message, .. } => behind(message),
+        other => told(other),
     };
     let mut text = match place {
         Some((line, column)) => format!(
@@ -173,8 +176,8 @@ mod tests {
 
     #[test]
     fn input_is_json_and_says_so() {
-        assert_eq!(read_input("[1]").ok(), Some(json!([1])));
-        assert!(matches!(read_input("text"), Err(Fault::Usage(text)) if text.contains("quotes")));
-        assert!(matches!(read_input("@/nowhere"), Err(Fault::Message(text)) if text.contains("no file")));
+        assert_eq!(parsed("--input", "[1]").ok(), Some(json!([1])));
+        assert!(matches!(parsed("--input", "text"), Err(Fault::Usage(text)) if text.contains("quotes")));
+        assert!(matches!(files::read(Path::new("/nowhere")), Err(Fault::Message(_, text)) if text.contains("no file")));
     }
 }

@@ -8,7 +8,7 @@ use serde_json::Value as Json;
 use super::Surroundings;
 use super::args::Global;
 use super::ask::Person;
-use super::fault::Fault;
+use super::fault::{Fault, NO_CONFIG};
 use super::terminal::Terminal;
 use super::values::AllowedWrites;
 use crate::command::Tone;
@@ -61,10 +61,13 @@ impl Session {
         if self.global.config.is_some() || path.exists() {
             return Ok(());
         }
-        Err(Fault::Message(format!(
-            "there is no config {}. To make one:\n  hyperlight-mcp import --write   takes over the servers of VS Code, Claude, Cursor and Codex\nor write it, like this, or name another with --config FILE:\n  {EXAMPLE}",
-            path.display()
-        )))
+        Err(Fault::Message(
+            NO_CONFIG,
+            format!(
+                "there is no config {}. To make one:\n  hyperlight-mcp import --write   takes over the servers of VS Code, Claude, Cursor and Codex\nor write it, like this, or name another with --config FILE:\n  {EXAMPLE}",
+                path.display()
+            ),
+        ))
     }
 
     /// The config as it is, with no server enabled but those that are approved.
@@ -112,7 +115,7 @@ impl Session {
                 gateway.kill();
             }
         }
-        self.terminal.say("");
+        self.terminal.leave();
     }
 }
 

@@ -2,14 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead as _, IsTerminal as _, Read as _, Write};
-use std::process::{Command, Stdio};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use rustix::termios::{LocalModes, OptionalActions, QueueSelector, Termios, tcflush, tcgetattr, tcsetattr};
 use serde_json::Value as Json;
 
 use super::args::ColorChoice;
+use super::foreign::behind;
 use crate::command::{Style, Tone};
-use crate::trust::sanitise_line;
+use crate::trust::{is_unseen, sanitise_line};
 
 /// What a person can type in one answer.
 const MAX_ANSWER_BYTES: u64 = 64 * 1024;
@@ -38,15 +39,26 @@ impl Screens {
     }
 }
 
+/// What the screen's last line is taken by.
+#[derive(Default)]
+struct LastLine {
+    /// Words about progress, which make way for anything.
+    progress: bool,
+    /// A question that somebody is answering.
+    question: bool,
+}
+
 /// The three streams. Write errors (a pipe that nobody reads any more) end nothing: there is nobody to tell.
 pub(super) struct Terminal {
     pub(super) screens: Screens,
     pub(super) out: Style,
     pub(super) err: Style,
-    /// Whether a line about progress stands on the screen. Held while something is written.
-    progress: Mutex<bool>,
+    /// What stands on the screen's last line. Held while something is written.
+    last_line: Mutex<LastLine>,
     /// One question at a time.
     asking: tokio::sync::Mutex<()>,
+    /// How the terminal was before it was told to hide what is typed.
+    visible: Mutex<Option<Termios>>,
 }
 
 impl Terminal {
@@ -63,8 +75,9 @@ impl Terminal {
             screens,
             out: Style::new(wanted(screens.output), screens.columns),
             err: Style::new(wanted(screens.error), screens.columns),
-            progress: Mutex::new(false),
+            last_line: Mutex::default(),
             asking: tokio::sync::Mutex::default(),
+            visible: Mutex::default(),
         }
     }
 
@@ -83,8 +96,13 @@ impl Terminal {
         self.write(text, |text| io::stderr().lock().write_all(text));
     }
 
-    /// One line to standard error, in the colour of its meaning.
+    /// To standard error: a word of ours in the colour of its meaning, and what others may have written.
     pub(super) fn note(&self, tone: Tone, word: &str, text: &str) {
+        self.note_own(tone, word, &behind(text));
+    }
+
+    /// The same for a text whose lines are ours.
+    pub(super) fn note_own(&self, tone: Tone, word: &str, text: &str) {
         self.say(&format!("{} {text}\n", self.err.paint(tone, word)));
     }
 
@@ -94,15 +112,22 @@ impl Terminal {
             return;
         }
         let line = sanitise_line(text, self.err.width.saturating_sub(2));
-        let mut shown = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.last_line();
+        if last.question {
+            return;
+        }
         let _ = write!(io::stderr().lock(), "\r\u{1b}[K{}", self.err.paint(Tone::Quiet, &line));
         let _ = io::stderr().flush();
-        *shown = true;
+        last.progress = true;
+    }
+
+    fn last_line(&self) -> MutexGuard<'_, LastLine> {
+        self.last_line.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn write(&self, text: &str, write: impl FnOnce(&[u8]) -> io::Result<()>) {
-        let mut shown = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
-        if std::mem::take(&mut *shown) {
+        let mut last = self.last_line();
+        if std::mem::take(&mut last.progress) {
             let _ = io::stderr().lock().write_all(b"\r\x1b[K");
         }
         let _ = write(text.as_bytes());
@@ -111,6 +136,28 @@ impl Terminal {
     /// A person's answer, without its end of line; `None` where the input has ended.
     pub(super) async fn ask(&self, question: &str) -> Option<String> {
         let _turn = self.asking.lock().await;
+        self.answer(question).await
+    }
+
+    /// The same for what must not be seen on the screen.
+    pub(super) async fn ask_secret(&self, question: &str) -> Option<String> {
+        let _turn = self.asking.lock().await;
+        let hidden = Hidden::begin(self);
+        let answer = self.answer(question).await;
+        drop(hidden);
+        // The end of the line was not shown either; where the input has ended, it was.
+        if answer.is_some() {
+            self.say("\n");
+        }
+        answer
+    }
+
+    /// Asks, and reads one line. Only what is typed after the question stands there is an answer to it.
+    async fn answer(&self, question: &str) -> Option<String> {
+        if self.screens.input {
+            let _ = tcflush(io::stdin(), QueueSelector::IFlush);
+        }
+        let asked = Asked::begin(self);
         self.say(question);
         let (sender, answer) = tokio::sync::oneshot::channel();
         // A thread that waits for a person for ever must hold nothing up.
@@ -121,19 +168,23 @@ impl Terminal {
         };
         std::thread::Builder::new().name("hyperlight-mcp-ask".to_owned()).spawn(read).ok()?;
         let line = answer.await.ok().flatten();
+        drop(asked);
         if line.is_none() {
             self.say("\n");
         }
         line.map(|line| line.trim().to_owned())
     }
 
-    /// The same for what must not be seen on the screen.
-    pub(super) async fn ask_secret(&self, question: &str) -> Option<String> {
-        let hidden = Hidden::begin();
-        let answer = self.ask(question).await;
-        drop(hidden);
-        self.say("\n");
-        answer
+    /// Before the program ends, which may be in the middle of a question.
+    pub(super) fn leave(&self) {
+        self.show_typing();
+        self.say("");
+    }
+
+    fn show_typing(&self) {
+        if let Some(visible) = self.visible.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            let _ = tcsetattr(io::stdin(), OptionalActions::Now, &visible);
+        }
     }
 
     /// Whether a person says yes; all else is no.
@@ -143,28 +194,45 @@ impl Terminal {
     }
 }
 
-/// While this lives, the terminal does not show what is typed. Ctrl-C ends it too.
-struct Hidden;
+/// While this lives, nothing about progress is written into the line that somebody types in.
+struct Asked<'t>(&'t Terminal);
 
-impl Hidden {
-    fn begin() -> Self {
-        stty("-echo");
-        Self
+impl<'t> Asked<'t> {
+    fn begin(terminal: &'t Terminal) -> Self {
+        terminal.last_line().question = true;
+        Self(terminal)
     }
 }
 
-impl Drop for Hidden {
+impl Drop for Asked<'_> {
     fn drop(&mut self) {
-        stty("echo");
+        self.0.last_line().question = false;
     }
 }
 
-/// POSIX's own program for it, on the terminal that is standard input. Where there is none, what is typed shows.
-fn stty(mode: &str) {
-    let _ = Command::new("stty").arg(mode).stdin(Stdio::inherit()).stdout(Stdio::null()).stderr(Stdio::null()).status();
+/// While this lives, the terminal that is standard input does not show what is typed. Where there is none, there is nothing to hide.
+struct Hidden<'t>(&'t Terminal);
+
+impl<'t> Hidden<'t> {
+    fn begin(terminal: &'t Terminal) -> Self {
+        if let Ok(visible) = tcgetattr(io::stdin()) {
+            let mut hidden = visible.clone();
+            hidden.local_modes.remove(LocalModes::ECHO | LocalModes::ECHONL);
+            // Kept before it is changed: Ctrl-C may come in between.
+            *terminal.visible.lock().unwrap_or_else(PoisonError::into_inner) = Some(visible);
+            let _ = tcsetattr(io::stdin(), OptionalActions::Flush, &hidden);
+        }
+        Self(terminal)
+    }
 }
 
-/// JSON for reading. Control characters beyond ASCII, and what changes the order of writing, become escapes: it stays the same JSON.
+impl Drop for Hidden<'_> {
+    fn drop(&mut self) {
+        self.0.show_typing();
+    }
+}
+
+/// JSON for reading. Control characters beyond ASCII, and what cannot be seen, become escapes: it stays the same JSON.
 ///
 /// ```
 /// let json = serde_json::json!({ "a": "x\u{202e}y" });
@@ -173,11 +241,34 @@ fn stty(mode: &str) {
 #[must_use]
 pub fn json_text(json: &Json) -> String {
     let text = serde_json::to_string_pretty(json).unwrap_or_else(|_| "null".to_owned());
-    let drives = |character: char| matches!(character, '\u{7f}'..='\u{9f}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
+    let drives = |character: char| matches!(character, '\u{7f}'..='\u{9f}') || is_unseen(character);
     if !text.contains(drives) {
         return text;
     }
-    text.chars()
-        .map(|character| if drives(character) { format!("\\u{:04x}", u32::from(character)) } else { character.to_string() })
-        .collect()
+    let mut out = String::with_capacity(text.len());
+    for character in text.chars() {
+        if drives(character) {
+            // Beyond the first plane JSON has two numbers for a character.
+            out.extend(character.encode_utf16(&mut [0; 2]).iter().map(|unit| format!("\\u{unit:04x}")));
+        } else {
+            out.push(character);
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_with_what_cannot_be_seen_is_the_same_json() {
+        let json = serde_json::json!({ "a": "x\u{e0041}\u{fe0f}\u{61c}\u{180e}\u{9b}\u{2028}y", "天気": "é" });
+        let text = json_text(&json);
+        assert!(
+            !text.contains(is_unseen) && text.contains("x\\udb40\\udc41\\ufe0f\\u061c\\u180e\\u009b\\u2028y") && text.contains("天気"),
+            "{text}"
+        );
+        assert_eq!(serde_json::from_str::<Json>(&text).unwrap(), json);
+    }
 }

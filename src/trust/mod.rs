@@ -32,6 +32,7 @@ pub use offers::{
 };
 pub use redact::Redactor;
 pub use request::{ApprovalRequest, CommandRequest, ManifestChanges, ManifestRequest, ToolSummary};
+pub(crate) use sanitise::is_unseen;
 pub use sanitise::{has_invisible, sanitise_json, sanitise_line, sanitise_text};
 pub use secret_rules::{is_redactable, is_secret};
 pub use subject::Subject;

@@ -151,6 +151,11 @@ fn is_invisible(character: char) -> bool {
         | '\u{fff9}'..='\u{fffb}' | '\u{fe00}'..='\u{fe0f}' | '\u{e0100}'..='\u{e01ef}')
 }
 
+/// What a reader cannot see, or sees elsewhere than it stands; some of it a writing or an emoji may need.
+pub(crate) fn is_unseen(character: char) -> bool {
+    is_direction(character) || is_tag(character) || is_invisible(character) || matches!(character, '\u{2028}' | '\u{2029}')
+}
+
 /// One pass over the text; `one_line` makes blanks of what breaks a line.
 fn clean(text: &str, one_line: bool) -> String {
     let mut out = String::with_capacity(text.len());

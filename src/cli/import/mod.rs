@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value as Json, json};
 
 use super::args::Import;
-use super::fault::Fault;
+use super::fault::{FILE, Fault};
 use super::session::Session;
 use super::terminal::json_text;
 use super::{Exit, files};
@@ -25,14 +25,15 @@ pub(super) async fn import(session: &Session, arguments: &Import) -> Result<Exit
     let (read, looked) = read_all(session, arguments)?;
     let path = session.options().config_path.unwrap_or_else(|| session.options().default_config());
     let text = if path.exists() { files::read(&path)? } else { String::new() };
-    let existing = parsed(&text).map_err(|problem| Fault::Message(format!("the config {} is no JSON: {problem}", path.display())))?;
+    let existing = parsed(&text)
+        .map_err(|problem| Fault::Message("ERR_CONFIG_SYNTAX", format!("the config {} is no JSON: {problem}", path.display())))?;
     let plan = plan(&existing, read);
     if !session.json() {
         show(session, &plan, &looked);
     }
     let mut written = false;
     if !plan.additions.is_empty() && wanted(session, arguments, &path).await {
-        let new = edited(&text, &plan).map_err(|problem| Fault::Message(format!("{} was not changed: {problem}", path.display())))?;
+        let new = edited(&text, &plan).map_err(|problem| Fault::Message(FILE, format!("{} was not changed: {problem}", path.display())))?;
         files::write(&path, &new, 0o600)?;
         written = true;
     }
@@ -59,7 +60,7 @@ fn read_all(session: &Session, arguments: &Import) -> Result<(Vec<Read>, Vec<Pat
     let places = match (&arguments.from, arguments.programs.as_slice()) {
         (Some(path), [program]) => {
             if !path.exists() {
-                return Err(Fault::Message(format!("there is no file {}", path.display())));
+                return Err(Fault::Message(FILE, format!("there is no file {}", path.display())));
             }
             vec![(*program, path.clone())]
         }

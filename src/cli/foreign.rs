@@ -1,0 +1,127 @@
+//! What others wrote, as a person at the terminal reads it: nothing hidden, and nothing that looks like a line of this program.
+
+use serde_json::{Map, Value as Json};
+
+use crate::trust::is_unseen;
+
+/// What a call's arguments may take of the screen before their values are cut.
+const MAX_CHARS: usize = 4_000;
+/// No value is cut shorter: a path or an address still shows.
+const MIN_VALUE_CHARS: usize = 60;
+/// Of a list, so many items are always shown.
+const MIN_ITEMS: usize = 5;
+
+/// The arguments of a call that a person is asked about, and how many of their values are shown in part.
+///
+/// Every key stays: what comes after a long value must not be out of sight. Of a long text both ends stay: a command's end counts as
+/// much as its start.
+pub(super) fn arguments_text(arguments: &Map<String, Json>) -> (String, usize) {
+    let whole = Json::Object(arguments.clone());
+    let mut limit = MAX_CHARS;
+    loop {
+        let mut cuts = 0;
+        let text = visible(&pretty(&shortened(&whole, limit, &mut cuts)));
+        if text.chars().count() <= MAX_CHARS || limit <= MIN_VALUE_CHARS {
+            return (text, cuts);
+        }
+        limit = (limit / 2).max(MIN_VALUE_CHARS);
+    }
+}
+
+fn pretty(json: &Json) -> String {
+    serde_json::to_string_pretty(json).unwrap_or_else(|_| "null".to_owned())
+}
+
+/// The same with each text cut to `limit` characters, and each list to items in proportion.
+fn shortened(json: &Json, limit: usize, cuts: &mut usize) -> Json {
+    match json {
+        Json::String(text) => {
+            let count = text.chars().count();
+            if count <= limit {
+                return json.clone();
+            }
+            *cuts += 1;
+            let (start, end) = (limit - limit / 3, limit / 3);
+            let head: String = text.chars().take(start).collect();
+            let tail: String = text.chars().skip(count - end).collect();
+            Json::String(format!("{head} … {} characters are not shown … {tail}", count - start - end))
+        }
+        Json::Array(items) => {
+            let most = (limit / 10).max(MIN_ITEMS);
+            let mut shown: Vec<Json> = items.iter().take(most).map(|item| shortened(item, limit, cuts)).collect();
+            if items.len() > most {
+                *cuts += 1;
+                shown.push(Json::String(format!("… {} items are not shown", items.len() - most)));
+            }
+            Json::Array(shown)
+        }
+        Json::Object(object) => object.iter().map(|(key, value)| (key.clone(), shortened(value, limit, cuts))).collect(),
+        other => other.clone(),
+    }
+}
+
+/// What drives a terminal or cannot be seen, as its number.
+fn visible(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for character in text.chars() {
+        if is_unseen(character) || (character.is_control() && character != '\n') {
+            out.extend(character.escape_unicode());
+        } else {
+            out.push(character);
+        }
+    }
+    out
+}
+
+/// A text of others behind words of ours: none of its lines but the first begins where a line of this program would.
+pub(super) fn behind(text: &str) -> String {
+    text.trim_end_matches('\n').replace('\n', "\n  | ")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn shown(json: &Json) -> (String, usize) {
+        arguments_text(json.as_object().unwrap())
+    }
+
+    #[test]
+    fn what_cannot_be_seen_is_written_as_its_number() {
+        for hidden in ['\u{e0041}', '\u{fe0f}', '\u{61c}', '\u{180e}', '\u{202e}', '\u{200b}', '\u{3164}', '\u{2028}', '\u{9b}', '\u{7f}'] {
+            let (text, cuts) = shown(&json!({ "a": format!("x{hidden}y") }));
+            assert_eq!((text, cuts), (format!("{{\n  \"a\": \"x\\u{{{:x}}}y\"\n}}", u32::from(hidden)), 0));
+        }
+        assert_eq!(shown(&json!({ "天気": "é 👍" })).0, "{\n  \"天気\": \"é 👍\"\n}");
+    }
+
+    #[test]
+    fn a_long_value_hides_no_key_and_keeps_its_end() {
+        let (text, cuts) = shown(&json!({ "command": format!("echo {}; rm -rf /", "x".repeat(100_000)), "sudo": true }));
+        assert!(text.chars().count() <= MAX_CHARS && cuts == 1, "{text}");
+        assert!(text.contains("\"echo x") && text.contains("rm -rf /\"") && text.contains("\"sudo\": true"), "{text}");
+        assert!(text.contains(" characters are not shown "), "{text}");
+    }
+
+    #[test]
+    fn a_long_list_says_how_much_of_it_is_left_out() {
+        let (text, cuts) = shown(&json!({ "rows": vec!["a row"; 10_000], "last": 1 }));
+        assert!(text.contains(" items are not shown\"") && text.contains("\"last\": 1") && cuts == 1, "{text}");
+        assert!(text.chars().count() <= MAX_CHARS, "{text}");
+    }
+
+    #[test]
+    fn no_line_of_others_begins_like_one_of_this_program() {
+        assert_eq!(behind("a\nhyperlight-mcp: b\n\n"), "a\n  | hyperlight-mcp: b");
+        assert_eq!(behind("a"), "a");
+    }
+
+    #[test]
+    fn many_keys_are_all_shown() {
+        let many: Map<String, Json> = (0..500).map(|number| (format!("key{number}"), json!("v".repeat(200)))).collect();
+        let (text, cuts) = arguments_text(&many);
+        assert!((0..500).all(|number| text.contains(&format!("\"key{number}\""))) && cuts == 500);
+    }
+}
