@@ -369,6 +369,16 @@ test('import shows first, writes only when told, keeps comments, and points at s
   assert.match((await run(at, ['import'])).stdout, /nothing new/)
 })
 
+test('what cannot be written to standard output is a failure, and whoever reads no more ends --follow', async (t) => {
+  const at = place(t, { weather: small() })
+  const shell = (command) => typed(`'${process.execPath}' '${program}' ${command}`, [], { cwd: at.work, env: environment(at) })
+  const full = await shell('list > /dev/full')
+  assert.equal(full.code, 1, full.text)
+  assert.match(full.text, /standard output cannot be written: /)
+  const { code, text } = await shell('logs weather --follow | true')
+  assert.deepEqual([code, text], [0, ''])
+})
+
 test('colours are for terminals, and NO_COLOR is respected', async (t) => {
   const at = place(t, { weather: small() })
   assert.ok((await atTerminal(at, ['list'], [])).text.includes('\u001b[1mSERVER'))
