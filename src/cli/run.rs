@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Value as Json, json};
 
-use super::args::{Errors, Run};
+use super::args::Run;
 use super::fault::{Fault, told};
 use super::foreign::behind;
 use super::session::Session;
@@ -33,11 +33,7 @@ pub(super) async fn run(session: &Session, arguments: &Run) -> Result<Exit, Faul
         // A name that is mistyped allows nothing, and that should be said.
         gateway.server_info(&name)?;
     }
-    let errors = match arguments.tool_errors {
-        Errors::Return => ToolErrors::Return,
-        Errors::Throw => ToolErrors::Throw,
-    };
-    let sandbox = boot(&gateway, errors).await?;
+    let sandbox = boot(&gateway, arguments.tool_errors.into()).await?;
     let logs = Arc::clone(&session.terminal);
     let options = RunOptions {
         input: Some(Value::from(input).to_wire()),
