@@ -1,7 +1,7 @@
 // The program hyperlight-mcp, as a person runs it: real processes, and a real pseudo-terminal (util-linux `script`) where a person is asked.
 import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
-import { existsSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
+import { existsSync, lstatSync, mkdirSync, readdirSync, readFileSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import { compiled, fixture, folder, gated, isAlive, logLines, ms, root, typed, waitFor } from './support.mjs'
@@ -219,6 +219,8 @@ test('writes are refused without a terminal unless they are named, and asked for
     assert.equal((await run(at, ['run', 'note.js', '--allow-writes', allowed])).stdout, '"noted"\n')
   }
   assert.equal(JSON.parse((await run(at, ['run', 'note.js', '--allow-writes', 'weather.other'])).stdout).code, 'ERR_CALL_DENIED')
+  const mistyped = await run(at, ['run', 'note.js', '--allow-writes', 'weather.write_notes'])
+  assert.match(mistyped.stderr, /--allow-writes: server "weather" has no approved tool "write_notes": did you mean "write_note"/)
   assert.match((await run(at, ['run', 'note.js', '--allow-writes', 'wether'])).stderr, /did you mean "weather"/)
   const question = 'Call it? [o]nce, for this [r]un, for this [s]ession, [N]o: '
   assert.match((await atTerminal(at, ['run', 'note.js'], [[question, 'o\n']])).text, /"text": "x"[\s\S]*"noted"/)
@@ -367,6 +369,27 @@ test('import shows first, writes only when told, keeps comments, and points at s
   assert.match(asked.text, /written into/)
   assert.match(readFileSync(path, 'utf8'), /^\/\/ mine[\s\S]*"docs"/)
   assert.match((await run(at, ['import'])).stdout, /nothing new/)
+})
+
+test('what cannot be written to standard output is a failure, and whoever reads no more ends --follow', async (t) => {
+  const at = place(t, { weather: small() })
+  const shell = (command) => typed(`'${process.execPath}' '${program}' ${command}`, [], { cwd: at.work, env: environment(at) })
+  const full = await shell('list > /dev/full')
+  assert.equal(full.code, 1, full.text)
+  assert.match(full.text, /standard output cannot be written: /)
+  const { code, text } = await shell('logs weather --follow | true')
+  assert.deepEqual([code, text], [0, ''])
+})
+
+test('types --out writes into a pipe, and through a link that leads to nothing yet', async (t) => {
+  const at = place(t, { weather: small() })
+  symlinkSync('target.d.ts', join(at.work, 'link.d.ts'))
+  assert.equal((await run(at, ['types', '--out', 'link.d.ts'])).code, 0)
+  assert.match(readFileSync(join(at.work, 'target.d.ts'), 'utf8'), /Written by/)
+  assert.ok(lstatSync(join(at.work, 'link.d.ts')).isSymbolicLink())
+  // A shell's pipe: Node's own are sockets, which nobody can open.
+  const piped = await typed(`'${process.execPath}' '${program}' types --out /dev/stdout | cat`, [], { cwd: at.work, env: environment(at) })
+  assert.match(piped.text, /Written by/)
 })
 
 test('colours are for terminals, and NO_COLOR is respected', async (t) => {

@@ -111,10 +111,9 @@ fn tell(session: &Session, reviewed: &Reviewed) {
     if let Some(request) = request {
         let digest = is_approved(request).1;
         terminal.print(request_text(request, &terminal.out).trim_start());
-        terminal.print(&format!(
-            "\nNot approved yet. A person who has read this ({}) says yes with:\n  hyperlight-mcp approve {server} --digest {digest}\n",
-            stage_of(request)
-        ));
+        let sentence = format!("Not approved yet. A person who has read this ({}) says yes with:", stage_of(request));
+        // The command stays in one line: it is there to be copied.
+        terminal.print(&format!("\n{}  hyperlight-mcp approve {server} --digest {digest}\n", terminal.out.wrapped("", &sentence)));
     } else {
         terminal.print(&format!("{server}: {}\n", if *approved { "approved" } else { "not approved" }));
     }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
+use crate::bridge::ToolErrors;
 use crate::command::{Logs, Search, Server};
 
 const AFTER_HELP: &str = "\
@@ -143,6 +144,15 @@ pub enum Errors {
     Throw,
 }
 
+impl From<Errors> for ToolErrors {
+    fn from(errors: Errors) -> Self {
+        match errors {
+            Errors::Return => Self::Return,
+            Errors::Throw => Self::Throw,
+        }
+    }
+}
+
 /// What `check` takes.
 #[derive(Debug, Clone, Args)]
 pub struct Check {
@@ -163,6 +173,9 @@ pub struct Types {
     /// Only these, by commas [default: all approved]
     #[arg(long, value_name = "SERVERS", value_delimiter = ',')]
     pub servers: Option<Vec<String>>,
+    /// As `run` will be told: a tool error is a value, or thrown
+    #[arg(long, value_name = "HOW", default_value = "return")]
+    pub tool_errors: Errors,
 }
 
 /// What `import` takes.

@@ -154,7 +154,11 @@ fn config(session: &Session, servers: usize) -> Finding {
         let remedy = "hyperlight-mcp import --write takes over what other programs know; or write it by hand".to_owned();
         return Finding::new("config", Status::Warning, format!("there is none: {}", path.display()), Some(remedy));
     }
-    Finding::ok("config", format!("{}, {servers} servers", path.display()))
+    Finding::ok("config", format!("{}, {}", path.display(), counted(servers, "server")))
+}
+
+fn counted(count: usize, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
 fn config_problem(error: &Error) -> Finding {
@@ -212,7 +216,7 @@ async fn connected(gateway: &Gateway, name: &str, what: &str) -> Finding {
                 let text = format!("it has changed since its approval: {}", changed.join(", "));
                 return Finding::new(what, Status::Warning, text, Some(format!("hyperlight-mcp approve {name} shows how")));
             }
-            Finding::ok(what, format!("connected in {:.0} ms, {} tools", report.connect_ms, report.tools.len()))
+            Finding::ok(what, format!("connected in {:.0} ms, {}", report.connect_ms, counted(report.tools.len(), "tool")))
         }
     }
 }
@@ -226,6 +230,11 @@ mod tests {
         let finding = Finding::new("server a", Status::Problem, "it is not there", Some("install it".to_owned()));
         assert_eq!(shown(&finding, &Style::default()), "PROBLEM server a: it is not there\n          → install it\n");
         assert_eq!(shown(&Finding::ok("config", "fine"), &Style::default()), "ok      config: fine\n");
+    }
+
+    #[test]
+    fn one_is_not_more() {
+        assert_eq!([0, 1, 2].map(|count| counted(count, "tool")), ["0 tools", "1 tool", "2 tools"]);
     }
 
     #[test]

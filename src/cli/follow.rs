@@ -30,8 +30,11 @@ pub(super) async fn follow(session: &Session, logs: &Logs) -> Result<Exit, Fault
         } else if !fresh.is_empty() {
             session.terminal.print(&logs_text(fresh, &session.terminal.out));
         }
+        // Ctrl-C ends this from outside; so does whoever reads it, by reading no more.
+        if session.terminal.output_end().is_some() {
+            return Ok(Exit::Done);
+        }
         known = now;
-        // Ctrl-C ends this from outside.
         tokio::time::sleep(INTERVAL).await;
         now = gateway.logs(&logs.server, WINDOW)?;
     }

@@ -90,8 +90,9 @@ pub async fn main(words: Vec<String>, surroundings: Surroundings, stop: Stop) ->
     if let CliCommand::Completion(completion) = &cli.command {
         let mut script = Vec::new();
         clap_complete::generate(completion.shell, &mut Cli::command(), "hyperlight-mcp", &mut script);
-        terminal::Terminal::new(surroundings.screens, cli.global.color, &surroundings.environment).print(&String::from_utf8_lossy(&script));
-        return Exit::Done;
+        let terminal = terminal::Terminal::new(surroundings.screens, cli.global.color, &surroundings.environment);
+        terminal.print(&String::from_utf8_lossy(&script));
+        return written(&terminal, Exit::Done);
     }
     let session = Session::new(cli.global.clone(), surroundings, stop.clone());
     let outcome = tokio::select! {
@@ -101,7 +102,14 @@ pub async fn main(words: Vec<String>, surroundings: Surroundings, stop: Stop) ->
     };
     let exit = outcome.unwrap_or_else(|fault| fault.tell(&session));
     session.end(ENDING).await;
-    if is_interrupted(&stop) { Exit::Interrupted } else { exit }
+    if is_interrupted(&stop) { Exit::Interrupted } else { written(&session.terminal, exit) }
+}
+
+/// What was done and could not be told is not done.
+fn written(terminal: &terminal::Terminal, exit: Exit) -> Exit {
+    let Some(terminal::OutputEnd::Failed(problem)) = terminal.output_end() else { return exit };
+    terminal.note(command::Tone::Bad, "hyperlight-mcp:", &format!("standard output cannot be written: {problem}"));
+    if exit == Exit::Done { Exit::Failed } else { exit }
 }
 
 /// Help and the version, which were asked for; else what is wrong with the words.
@@ -109,7 +117,7 @@ fn unparsed(terminal: &terminal::Terminal, error: &clap::Error, wants_json: bool
     let text = error.render().to_string();
     if !error.use_stderr() {
         terminal.print(&text);
-        return Exit::Done;
+        return written(terminal, Exit::Done);
     }
     if wants_json {
         terminal.print_json(&serde_json::json!({ "error": { "code": fault::USAGE, "message": text.trim_end() } }));

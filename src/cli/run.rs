@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Value as Json, json};
 
-use super::args::{Errors, Run};
+use super::args::Run;
 use super::fault::{Fault, told};
 use super::foreign::behind;
 use super::session::Session;
@@ -27,17 +27,9 @@ pub(super) async fn run(session: &Session, arguments: &Run) -> Result<Exit, Faul
     let code = files::read_until(&arguments.file, &session.stop).await?;
     let input = read_input(&arguments.input, &session.stop).await?;
     let allowed = AllowedWrites::read(&arguments.allow_writes);
-    let named: Vec<String> = allowed.servers().map(str::to_owned).collect();
-    let gateway = session.open_for(arguments.servers.as_deref(), Some(allowed))?;
-    for name in named {
-        // A name that is mistyped allows nothing, and that should be said.
-        gateway.server_info(&name)?;
-    }
-    let errors = match arguments.tool_errors {
-        Errors::Return => ToolErrors::Return,
-        Errors::Throw => ToolErrors::Throw,
-    };
-    let sandbox = boot(&gateway, errors).await?;
+    let gateway = session.open_for(arguments.servers.as_deref(), Some(allowed.clone()))?;
+    check_allowed(session, &gateway, &allowed)?;
+    let sandbox = boot(&gateway, arguments.tool_errors.into()).await?;
     let logs = Arc::clone(&session.terminal);
     let options = RunOptions {
         input: Some(Value::from(input).to_wire()),
@@ -62,6 +54,22 @@ pub(super) async fn run(session: &Session, arguments: &Run) -> Result<Exit, Faul
         Err(Error::Aborted { .. }) => Ok(Exit::Interrupted),
         Err(error) => Err(explained(&gateway, error, &arguments.file, &code, more)),
     }
+}
+
+/// A name that is mistyped allows nothing, and that should be said.
+fn check_allowed(session: &Session, gateway: &Gateway, allowed: &AllowedWrites) -> Result<(), Fault> {
+    for name in allowed.servers() {
+        gateway.server_info(name)?;
+    }
+    for (server, tool) in allowed.tools() {
+        let Some(offer) = gateway.server_info(server)?.offer else { continue };
+        if offer.functions.iter().all(|function| function.tool != tool) {
+            let known = offer.functions.iter().map(|function| (function.tool.as_str(), function.name.as_str()));
+            let error = Error::unknown_tool(server, tool, known);
+            session.terminal.note(Tone::Warning, "warning:", &format!("--allow-writes: {error}"));
+        }
+    }
+    Ok(())
 }
 
 /// Boots the guest, on a thread that may block.

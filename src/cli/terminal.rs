@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead as _, IsTerminal as _, Read as _, Write};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::termios::{LocalModes, OptionalActions, QueueSelector, Termios, tcflush, tcgetattr, tcsetattr};
 use serde_json::Value as Json;
 
@@ -48,13 +49,24 @@ struct LastLine {
     question: bool,
 }
 
-/// The three streams. Write errors (a pipe that nobody reads any more) end nothing: there is nobody to tell.
+/// What became of standard output.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum OutputEnd {
+    /// Whoever read it has read enough, as `head` does: no failure.
+    Closed,
+    /// Something is lost, and why.
+    Failed(String),
+}
+
+/// The three streams. An error of standard error ends nothing: there is nobody to tell.
 pub(super) struct Terminal {
     pub(super) screens: Screens,
     pub(super) out: Style,
     pub(super) err: Style,
     /// What stands on the screen's last line. Held while something is written.
     last_line: Mutex<LastLine>,
+    /// Where standard output takes nothing any more.
+    output_end: OnceLock<OutputEnd>,
     /// One question at a time.
     asking: tokio::sync::Mutex<()>,
     /// How the terminal was before it was told to hide what is typed.
@@ -76,6 +88,7 @@ impl Terminal {
             out: Style::new(wanted(screens.output), screens.columns),
             err: Style::new(wanted(screens.error), screens.columns),
             last_line: Mutex::default(),
+            output_end: OnceLock::new(),
             asking: tokio::sync::Mutex::default(),
             visible: Mutex::default(),
         }
@@ -83,7 +96,27 @@ impl Terminal {
 
     /// To standard output, as it is.
     pub(super) fn print(&self, text: &str) {
-        self.write(text, |text| io::stdout().lock().write_all(text).and_then(|()| io::stdout().flush()));
+        if self.output_end.get().is_some() {
+            return;
+        }
+        let written = self.write(text, |text| io::stdout().lock().write_all(text).and_then(|()| io::stdout().flush()));
+        if let Err(error) = written {
+            let _ = self.output_end.set(match error.kind() {
+                io::ErrorKind::BrokenPipe => OutputEnd::Closed,
+                _ => OutputEnd::Failed(error.to_string()),
+            });
+        }
+    }
+
+    /// Whether standard output takes nothing any more. Looks at a pipe, too, that nothing was written to.
+    pub(super) fn output_end(&self) -> Option<&OutputEnd> {
+        let stdout = io::stdout();
+        let mut polled = [PollFd::new(&stdout, PollFlags::empty())];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        if poll(&mut polled, Some(&now)).is_ok() && polled[0].revents().contains(PollFlags::ERR) {
+            let _ = self.output_end.set(OutputEnd::Closed);
+        }
+        self.output_end.get()
     }
 
     /// To standard output, as a document of its own. What would drive a terminal is written as numbers.
@@ -93,7 +126,7 @@ impl Terminal {
 
     /// To standard error.
     pub(super) fn say(&self, text: &str) {
-        self.write(text, |text| io::stderr().lock().write_all(text));
+        let _ = self.write(text, |text| io::stderr().lock().write_all(text));
     }
 
     /// To standard error: a word of ours in the colour of its meaning, and what others may have written.
@@ -125,12 +158,12 @@ impl Terminal {
         self.last_line.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write(&self, text: &str, write: impl FnOnce(&[u8]) -> io::Result<()>) {
+    fn write(&self, text: &str, write: impl FnOnce(&[u8]) -> io::Result<()>) -> io::Result<()> {
         let mut last = self.last_line();
         if std::mem::take(&mut last.progress) {
             let _ = io::stderr().lock().write_all(b"\r\x1b[K");
         }
-        let _ = write(text.as_bytes());
+        write(text.as_bytes())
     }
 
     /// A person's answer, without its end of line; `None` where the input has ended.

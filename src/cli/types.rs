@@ -8,7 +8,6 @@ use super::args::Types;
 use super::fault::Fault;
 use super::session::Session;
 use super::{Exit, files};
-use crate::bridge::ToolErrors;
 
 /// What stands in tsconfig.json for a script to be looked at as it will run.
 const TSCONFIG: &str = r#"{
@@ -25,7 +24,7 @@ const GLOBALS: &str = include_str!("../../guest/globals.d.ts");
 pub(super) fn types(session: &Session, arguments: &Types) -> Result<Exit, Fault> {
     session.check_config()?;
     let gateway = session.open_for(arguments.servers.as_deref(), None)?;
-    let declarations = gateway.declarations(None, ToolErrors::Return)?;
+    let declarations = gateway.declarations(None, arguments.tool_errors.into())?;
     let modules: Vec<String> = gateway.list_modules()?.into_iter().map(|module| module.specifier).collect();
     let text = format!(
         "// Written by `hyperlight-mcp types`: what scripts of `hyperlight-mcp run` can import.\n\n{GLOBALS}\n{}\n",

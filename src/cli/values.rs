@@ -62,6 +62,11 @@ impl AllowedWrites {
     pub fn servers(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(|(server, _)| server.as_str())
     }
+
+    /// The tools that are named, each with its server.
+    pub fn tools(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().filter_map(|(server, tool)| Some((server.as_str(), tool.as_deref()?)))
+    }
 }
 
 #[cfg(test)]

@@ -104,13 +104,8 @@ fn side(page: &mut Page, tone: Tone, mark: &str, value: Option<&Json>) {
 fn show_tool(page: &mut Page, tool: &ToolSummary) {
     page.text.push('\n');
     let (kind, tone) = if hint(tool, "readOnlyHint") == Some(true) { ("reads", Tone::Good) } else { ("WRITES", Tone::Warning) };
-    let kind = page.style.paint(tone, kind);
-    let name = page.style.paint(Tone::Heading, &line(&tool.name));
-    page.text.push_str(&["  ", &kind, " ", &name].concat());
-    if tool.identifier != tool.name {
-        page.text.push_str(&[" (in code: ", &tool.identifier, ")"].concat());
-    }
-    page.text.push('\n');
+    let code = if tool.identifier == tool.name { String::new() } else { format!(" (in code: {})", tool.identifier) };
+    tool_heading(page, (kind, tone), &line(&tool.name), &code);
     let annotations = annotations(tool);
     if !annotations.is_empty() {
         page.text.push_str(&page.style.wrapped("      ", &format!("says of itself: {annotations}")));
@@ -123,6 +118,27 @@ fn show_tool(page: &mut Page, tool: &ToolSummary) {
     schema(page, "takes", &tool.input_schema, 0);
     if let Some(output) = &tool.output_schema {
         schema(page, "gives", output, 0);
+    }
+}
+
+/// What a tool does, its name and the name in code, wrapped where that is long: the name alone may be wider than the terminal.
+fn tool_heading(page: &mut Page, (kind, tone): (&str, Tone), name: &str, code: &str) {
+    let style = page.style;
+    let plain = format!("{kind} {name}{code}");
+    let wrapped = style.wrapped("  ", &plain);
+    if wrapped.lines().count() == 1 {
+        let shown = [style.paint(tone, kind).as_str(), " ", &style.paint(Tone::Heading, name), code].concat();
+        page.text.push_str(&["  ", &shown, "\n"].concat());
+        return;
+    }
+    for (index, part) in style.wrapped("      ", &plain).lines().enumerate() {
+        let part = part.trim_start();
+        let shown = match part.strip_prefix(kind).filter(|_| index == 0) {
+            Some(rest) => ["  ", &style.paint(tone, kind), &style.paint(Tone::Heading, rest)].concat(),
+            None => ["      ", &style.paint(Tone::Heading, part)].concat(),
+        };
+        page.text.push_str(&shown);
+        page.text.push('\n');
     }
 }
 
@@ -221,5 +237,28 @@ fn offers(page: &mut Page, request: &ManifestRequest) {
                 page.text.push_str(&page.style.wrapped("        ", &format!("{}: {}", line(&argument.name), line(description))));
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use unicode_width::UnicodeWidthStr as _;
+
+    use super::*;
+
+    #[test]
+    fn a_tool_with_a_long_name_has_a_heading_within_the_width() {
+        let shown = |style: &Style, name: &str, code: &str| {
+            let mut page = Page { style, text: String::new() };
+            tool_heading(&mut page, ("WRITES", Tone::Warning), name, code);
+            page.text
+        };
+        let plain = Style::default();
+        assert_eq!(shown(&plain, "set-home", " (in code: set_home)"), "  WRITES set-home (in code: set_home)\n");
+        let long = shown(&plain, &"n".repeat(128), &format!(" (in code: {})", "n".repeat(128)));
+        assert!(long.starts_with("  WRITES") && long.lines().all(|line| line.width() <= 80), "{long}");
+        assert_eq!(long.matches('n').count(), 128 + "in".matches('n').count() + 128);
+        let painted = shown(&Style { color: true, ..plain }, &"n".repeat(128), "");
+        assert!(painted.starts_with("  \u{1b}[33mWRITES\u{1b}[0m"), "{painted}");
     }
 }
