@@ -1002,6 +1002,8 @@ export interface CommandOptions {
   color?: boolean
   /** Columns of the text, 40 to 200. Default 80. */
   width?: number
+  /** Who wrote the line. Default `person`. A model's lines approve nothing, with whatever digest. */
+  speaker?: 'person' | 'model'
 }
 
 /** What came of a line. */
@@ -1147,8 +1149,8 @@ export declare class Gateway {
   check(code: string): Promise<CodeReport>
   /**
    * Carries out what a person typed: `/mcp list`, or `list`; `/mcp help` tells what there is. It never rejects for what was typed:
-   * `ok` is false then, and `text` says what is wrong. Only a person's line belongs here: `/mcp approve NAME` shows the request and
-   * its digest, and `/mcp approve NAME DIGEST` says yes to exactly that.
+   * `ok` is false then, and `text` says what is wrong. `/mcp approve NAME` shows the request and its digest, and
+   * `/mcp approve NAME DIGEST` says yes to exactly that: a line that a model may have written needs `speaker: 'model'`, and approves nothing.
    *
    * ```js
    * const { text } = await gateway.command('/mcp list', { color: process.stdout.isTTY, width: process.stdout.columns })
