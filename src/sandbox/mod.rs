@@ -3,6 +3,7 @@
 //! This room knows nothing of MCP. A [`Sandboxes`] boots a guest once and gives every run a new VM from its snapshot,
 //! so nothing of one run can be found by another.
 
+mod calls;
 mod deadline;
 mod guest;
 mod host;

@@ -1,23 +1,22 @@
 //! One run: a new VM from the snapshot, one thread, one deadline, one outcome.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hyperlight_host::HyperlightError;
 use serde::Serialize;
-use serde_json::json;
 use tokio::runtime::Handle;
 
+use super::calls::RunState;
 use super::deadline::Deadline;
-use super::host::{Arguments, HostCall, HostFunctions, HostReply, RunControl};
-use super::image::{GuestCalls, GuestImage, HANDLER, since_epoch};
+use super::host::{HostFunctions, RunControl};
+use super::image::{GuestImage, HANDLER};
 use super::module::GuestModule;
-use super::outcome::{AgentCode, GuestOutcome, finish};
+use super::outcome::{AgentCode, finish};
 use super::reader::ScriptReader;
 use super::script::declares_require;
 use super::stop::Stop;
-use super::value::{Value, Wire};
+use super::value::Wire;
 use super::watch::Watch;
 use crate::error::{Error, Result};
 use crate::limits::Limits;
@@ -29,17 +28,9 @@ const CODE_EPILOGUE: &str =
     "\n;globalThis[Symbol.for(\"hyperlight-mcp\")].register(typeof handler === \"undefined\" ? undefined : handler);";
 /// Makes `require` throw for what is not there. On the code's first line, so that its lines keep their numbers.
 pub(super) const REQUIRE_PROLOGUE: &str = "import{require}from\"hyperlight-mcp:host\";";
-const CUT_MARK: &str = "… [log cut: limits.maxLogBytes]";
 
 /// Hyperlight's code for an allocation that failed: it aborts the guest.
 const MALLOC_FAILED: u8 = 13;
-
-/// What an exception in the guest may say.
-const MAX_THROWN_BYTES: usize = 32 * 1024;
-/// What the guest gets of entropy at once: the quota of `crypto.getRandomValues`.
-const MAX_RANDOM_BYTES: usize = 65_536;
-/// Entries without text cost as well: a log has as many entries as its limit has room for this.
-const MIN_ENTRY_BYTES: usize = 8;
 
 /// One entry of a run's log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -93,29 +84,15 @@ pub struct RunOutcome {
 
 /// Runs on the calling thread until the outcome.
 pub(super) fn run(image: &GuestImage, reader: &ScriptReader, limits: &Arc<Limits>, runtime: &Handle, request: RunRequest) -> RunOutcome {
-    let started = Instant::now();
     let deadline = Deadline::after(request.timeout);
     let limit_ms = u64::try_from(request.timeout.as_millis()).unwrap_or(u64::MAX);
-    let state = Arc::new(RunState {
-        started,
-        started_at: since_epoch(),
-        control: RunControl::new(request.stop.clone(), deadline.clone(), runtime.clone()),
-        host: request.host,
-        limits: Arc::clone(limits),
-        input: request.input,
-        on_log: request.on_log,
-        reply_capacity: image.reply_capacity(),
-        log: Mutex::default(),
-        finished: Mutex::default(),
-        counters: Counters::default(),
-    });
+    let control = RunControl::new(request.stop.clone(), deadline.clone(), runtime.clone());
+    let capacity = image.reply_capacity();
+    let state = Arc::new(RunState::new(control, Arc::clone(limits), capacity, request.host, request.input, request.on_log));
     let code = AgentCode { reader, modules: &request.modules, stop: &request.stop, deadline };
     let value =
         execute(image, &state, &request.code, &code, runtime).map_err(|failure| failure.into_error(&state, &request.stop, limit_ms));
-    let logs = std::mem::take(&mut lock(&state.log).entries);
-    let mut stats = state.counters.stats();
-    stats.duration_ms = milliseconds(started.elapsed());
-    RunOutcome { value, logs, stats }
+    RunOutcome { value, logs: state.take_log(), stats: state.stats() }
 }
 
 /// A run that gave no value: for a reason that is known, or because the VM's call failed.
@@ -146,7 +123,7 @@ fn execute(
         }
         let prologue = if declares_require(text) { "" } else { REQUIRE_PROLOGUE };
         guest.call::<()>("register_module", (CODE_MODULE.to_owned(), format!("{prologue}{text}{CODE_EPILOGUE}")))?;
-        state.counters.start_us.store(microseconds(started.elapsed()), Ordering::Relaxed);
+        state.has_started(started.elapsed());
         // The outcome comes by `HostFinish`; what the call itself returns is `undefined`.
         guest.call::<String>("RunHandler", (HANDLER.to_owned(), "null".to_owned(), false))
     })();
@@ -155,7 +132,7 @@ fn execute(
         return Err(Failure::Stopped);
     }
     // A run that has finished has its outcome, even if its end came from outside at the same moment.
-    match (lock(&state.finished).take(), outcome) {
+    match (state.take_finished(), outcome) {
         (Some(frame), _) => finish(&state.limits, &frame, text, code).map_err(Failure::Known),
         (None, Err(error)) => Err(Failure::Guest(error)),
         (None, Ok(_)) => Err(Failure::Known(Error::NeverSettles)),
@@ -194,177 +171,4 @@ impl Failure {
         }
         Error::GuestCrashed { problem: text.chars().take(500).collect() }
     }
-}
-
-// ---- the guest's calls -----------------------------------------------------------------------------------------------
-
-struct RunState {
-    started: Instant,
-    /// Since 1970.
-    started_at: Duration,
-    control: RunControl,
-    host: Arc<dyn HostFunctions>,
-    limits: Arc<Limits>,
-    input: Wire,
-    on_log: Option<LogListener>,
-    /// What an answer to the guest may have.
-    reply_capacity: usize,
-    log: Mutex<Log>,
-    finished: Mutex<Option<Vec<u8>>>,
-    counters: Counters,
-}
-
-#[derive(Default)]
-struct Log {
-    entries: Vec<LogEntry>,
-    bytes: usize,
-    full: bool,
-}
-
-#[derive(Default)]
-struct Counters {
-    start_us: AtomicU64,
-    calls: AtomicU64,
-    call_us: AtomicU64,
-    bytes_out: AtomicUsize,
-    bytes_in: AtomicUsize,
-}
-
-impl Counters {
-    fn stats(&self) -> RunStats {
-        #[allow(clippy::cast_precision_loss, reason = "microseconds of a run fit into 52 bits")]
-        let milliseconds = |micros: &AtomicU64| micros.load(Ordering::Relaxed) as f64 / 1000.0;
-        RunStats {
-            duration_ms: 0.0,
-            start_ms: milliseconds(&self.start_us),
-            calls: self.calls.load(Ordering::Relaxed),
-            call_ms: milliseconds(&self.call_us),
-            bytes_out: self.bytes_out.load(Ordering::Relaxed) as u64,
-            bytes_in: self.bytes_in.load(Ordering::Relaxed) as u64,
-        }
-    }
-}
-
-impl RunState {
-    fn answer(&self, module: String, function: String, frame: &[u8]) -> HostReply {
-        let arguments = parse_arguments(frame).unwrap_or_else(Arguments::Invalid);
-        self.host.call(HostCall { module, function, arguments }, &self.control)
-    }
-
-    /// What goes back in, within what the guest's buffer can take: writing more would end the guest.
-    fn encode_reply(&self, reply: HostReply) -> Vec<u8> {
-        let encoded = encode_reply(reply);
-        if encoded.len() <= self.reply_capacity {
-            return encoded;
-        }
-        let error = Error::ResponseTooLarge {
-            what: "an answer to the guest".to_owned(),
-            size: encoded.len().to_string(),
-            limit: self.reply_capacity,
-            limit_name: "the guest's buffer",
-        };
-        encode_reply(HostReply::Throw { name: None, message: error.to_string(), code: Some(error.code().to_owned()) })
-    }
-}
-
-fn parse_arguments(frame: &[u8]) -> std::result::Result<Arguments, String> {
-    let wire = Wire::from_frame(frame).map_err(|error| error.to_string())?;
-    if let Ok(GuestOutcome::Oversize(size)) = serde_json::from_str(&wire.json) {
-        return Ok(Arguments::Oversize(size));
-    }
-    match Value::from_wire(wire) {
-        Ok(Value::List(arguments)) => Ok(Arguments::Given(arguments)),
-        Ok(_) => Err("no list of arguments".to_owned()),
-        Err(Error::InvalidValue { problem }) => Err(problem),
-        Err(error) => Err(error.to_string()),
-    }
-}
-
-fn encode_reply(reply: HostReply) -> Vec<u8> {
-    let value = match reply {
-        HostReply::Value(value) => Value::Record(vec![("value".to_owned(), value)]),
-        HostReply::Throw { name, message, code } => {
-            let end = message.floor_char_boundary(MAX_THROWN_BYTES);
-            let mut thrown = json!({ "message": if end < message.len() { format!("{}… [cut]", &message[..end]) } else { message } });
-            if let Some(name) = name {
-                thrown["name"] = name.into();
-            }
-            if let Some(code) = code {
-                thrown["code"] = code.into();
-            }
-            Value::record([("thrown", Value::from(thrown))])
-        }
-    };
-    // A frame fails only beyond 4 GiB; the bridge has capped the reply long before.
-    value.to_wire().to_frame().unwrap_or_default()
-}
-
-impl GuestCalls for RunState {
-    fn call(&self, module: String, function: String, frame: &[u8]) -> Vec<u8> {
-        let started = Instant::now();
-        let reply = self.encode_reply(self.answer(module, function, frame));
-        self.counters.calls.fetch_add(1, Ordering::Relaxed);
-        self.counters.call_us.fetch_add(microseconds(started.elapsed()), Ordering::Relaxed);
-        self.counters.bytes_out.fetch_add(frame.len(), Ordering::Relaxed);
-        self.counters.bytes_in.fetch_add(reply.len(), Ordering::Relaxed);
-        reply
-    }
-
-    fn log(&self, level: &str, text: String) {
-        let mut log = lock(&self.log);
-        if log.full {
-            return;
-        }
-        let room = self.limits.max_log_bytes - log.bytes;
-        log.full = text.len() > room || log.entries.len() >= self.limits.max_log_bytes / MIN_ENTRY_BYTES;
-        let text = if log.full { format!("{}{CUT_MARK}", &text[..text.floor_char_boundary(room)]) } else { text };
-        log.bytes += text.len();
-        let entry = LogEntry { level: level.to_owned(), text };
-        log.entries.push(entry.clone());
-        drop(log);
-        if let Some(listener) = &self.on_log {
-            listener(&entry);
-        }
-    }
-
-    fn input(&self) -> Vec<u8> {
-        self.input.to_frame().unwrap_or_default()
-    }
-
-    fn finish(&self, frame: Vec<u8>) {
-        // Agent code could call this as well; the first outcome counts, and it is the agent's own.
-        lock(&self.finished).get_or_insert(frame);
-    }
-
-    fn random(&self, count: u64) -> Vec<u8> {
-        let count = usize::try_from(count).ok().filter(|count| *count <= MAX_RANDOM_BYTES).unwrap_or(0);
-        let mut bytes = vec![0; count];
-        // Without entropy the guest gets none, and says so.
-        if getrandom::fill(&mut bytes).is_ok() { bytes } else { Vec::new() }
-    }
-
-    fn elapsed(&self) -> Duration {
-        self.started.elapsed()
-    }
-
-    fn started(&self) -> Duration {
-        self.started_at
-    }
-
-    fn sleep(&self, duration: Duration) {
-        // A run that was stopped meanwhile has remembered it, and its guest is being ended.
-        let _ = self.control.wait(async move { tokio::time::sleep(duration).await });
-    }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn microseconds(duration: Duration) -> u64 {
-    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
-}
-
-fn milliseconds(duration: Duration) -> f64 {
-    duration.as_secs_f64() * 1000.0
 }

@@ -1,0 +1,239 @@
+//! What a run knows and counts while its guest calls out of the VM, and the answers to those calls.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use super::host::{Arguments, HostCall, HostFunctions, HostReply, RunControl};
+use super::image::{GuestCalls, since_epoch};
+use super::outcome::GuestOutcome;
+use super::run::{LogEntry, LogListener, RunStats};
+use super::value::{Value, Wire};
+use crate::error::Error;
+use crate::limits::Limits;
+
+const CUT_MARK: &str = "… [log cut: limits.maxLogBytes]";
+/// What an exception in the guest may say.
+const MAX_THROWN_BYTES: usize = 32 * 1024;
+/// What the guest gets of entropy at once: the quota of `crypto.getRandomValues`.
+const MAX_RANDOM_BYTES: usize = 65_536;
+/// Entries without text cost as well: a log has as many entries as its limit has room for this.
+const MIN_ENTRY_BYTES: usize = 8;
+
+pub(super) struct RunState {
+    pub(super) started: Instant,
+    /// Since 1970.
+    started_at: Duration,
+    pub(super) control: RunControl,
+    host: Arc<dyn HostFunctions>,
+    pub(super) limits: Arc<Limits>,
+    pub(super) input: Wire,
+    on_log: Option<LogListener>,
+    /// What an answer to the guest may have.
+    reply_capacity: usize,
+    log: Mutex<Log>,
+    finished: Mutex<Option<Vec<u8>>>,
+    counters: Counters,
+}
+
+#[derive(Default)]
+struct Log {
+    entries: Vec<LogEntry>,
+    bytes: usize,
+    full: bool,
+}
+
+/// What it counts against a run: see [`RunStats`].
+#[derive(Default)]
+struct Counters {
+    start_us: AtomicU64,
+    calls: AtomicU64,
+    call_us: AtomicU64,
+    bytes_out: AtomicUsize,
+    bytes_in: AtomicUsize,
+}
+
+impl Counters {
+    fn stats(&self) -> RunStats {
+        #[allow(clippy::cast_precision_loss, reason = "microseconds of a run fit into 52 bits")]
+        let milliseconds = |micros: &AtomicU64| micros.load(Ordering::Relaxed) as f64 / 1000.0;
+        RunStats {
+            duration_ms: 0.0,
+            start_ms: milliseconds(&self.start_us),
+            calls: self.calls.load(Ordering::Relaxed),
+            call_ms: milliseconds(&self.call_us),
+            bytes_out: self.bytes_out.load(Ordering::Relaxed) as u64,
+            bytes_in: self.bytes_in.load(Ordering::Relaxed) as u64,
+        }
+    }
+}
+
+impl RunState {
+    /// `input`, `host` and `on_log` are the request's.
+    pub(super) fn new(
+        control: RunControl,
+        limits: Arc<Limits>,
+        reply_capacity: usize,
+        host: Arc<dyn HostFunctions>,
+        input: Wire,
+        on_log: Option<LogListener>,
+    ) -> Self {
+        Self {
+            started: Instant::now(),
+            started_at: since_epoch(),
+            control,
+            host,
+            limits,
+            input,
+            on_log,
+            reply_capacity,
+            log: Mutex::default(),
+            finished: Mutex::default(),
+            counters: Counters::default(),
+        }
+    }
+
+    /// The making of the VM took so long.
+    pub(super) fn has_started(&self, took: Duration) {
+        self.counters.start_us.store(microseconds(took), Ordering::Relaxed);
+    }
+
+    /// The outcome that the guest has handed over, once.
+    pub(super) fn take_finished(&self) -> Option<Vec<u8>> {
+        lock(&self.finished).take()
+    }
+
+    /// The log up to here.
+    pub(super) fn take_log(&self) -> Vec<LogEntry> {
+        std::mem::take(&mut lock(&self.log).entries)
+    }
+
+    /// The figures up to here.
+    pub(super) fn stats(&self) -> RunStats {
+        RunStats { duration_ms: milliseconds(self.started.elapsed()), ..self.counters.stats() }
+    }
+
+    fn answer(&self, module: String, function: String, frame: &[u8]) -> HostReply {
+        let arguments = parse_arguments(frame).unwrap_or_else(Arguments::Invalid);
+        self.host.call(HostCall { module, function, arguments }, &self.control)
+    }
+
+    /// What goes back in, within what the guest's buffer can take: writing more would end the guest.
+    fn encode_reply(&self, reply: HostReply) -> Vec<u8> {
+        let encoded = encode_reply(reply);
+        if encoded.len() <= self.reply_capacity {
+            return encoded;
+        }
+        let error = Error::ResponseTooLarge {
+            what: "an answer to the guest".to_owned(),
+            size: encoded.len().to_string(),
+            limit: self.reply_capacity,
+            limit_name: "the guest's buffer",
+        };
+        encode_reply(HostReply::Throw { name: None, message: error.to_string(), code: Some(error.code().to_owned()) })
+    }
+}
+
+fn parse_arguments(frame: &[u8]) -> std::result::Result<Arguments, String> {
+    let wire = Wire::from_frame(frame).map_err(|error| error.to_string())?;
+    if let Ok(GuestOutcome::Oversize(size)) = serde_json::from_str(&wire.json) {
+        return Ok(Arguments::Oversize(size));
+    }
+    match Value::from_wire(wire) {
+        Ok(Value::List(arguments)) => Ok(Arguments::Given(arguments)),
+        Ok(_) => Err("no list of arguments".to_owned()),
+        Err(Error::InvalidValue { problem }) => Err(problem),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+fn encode_reply(reply: HostReply) -> Vec<u8> {
+    let value = match reply {
+        HostReply::Value(value) => Value::Record(vec![("value".to_owned(), value)]),
+        HostReply::Throw { name, message, code } => {
+            let end = message.floor_char_boundary(MAX_THROWN_BYTES);
+            let mut thrown = json!({ "message": if end < message.len() { format!("{}… [cut]", &message[..end]) } else { message } });
+            if let Some(name) = name {
+                thrown["name"] = name.into();
+            }
+            if let Some(code) = code {
+                thrown["code"] = code.into();
+            }
+            Value::record([("thrown", Value::from(thrown))])
+        }
+    };
+    // A frame fails only beyond 4 GiB; the bridge has capped the reply long before.
+    value.to_wire().to_frame().unwrap_or_default()
+}
+
+impl GuestCalls for RunState {
+    fn call(&self, module: String, function: String, frame: &[u8]) -> Vec<u8> {
+        let started = Instant::now();
+        let reply = self.encode_reply(self.answer(module, function, frame));
+        self.counters.calls.fetch_add(1, Ordering::Relaxed);
+        self.counters.call_us.fetch_add(microseconds(started.elapsed()), Ordering::Relaxed);
+        self.counters.bytes_out.fetch_add(frame.len(), Ordering::Relaxed);
+        self.counters.bytes_in.fetch_add(reply.len(), Ordering::Relaxed);
+        reply
+    }
+
+    fn log(&self, level: &str, text: String) {
+        let mut log = lock(&self.log);
+        if log.full {
+            return;
+        }
+        let room = self.limits.max_log_bytes - log.bytes;
+        log.full = text.len() > room || log.entries.len() >= self.limits.max_log_bytes / MIN_ENTRY_BYTES;
+        let text = if log.full { format!("{}{CUT_MARK}", &text[..text.floor_char_boundary(room)]) } else { text };
+        log.bytes += text.len();
+        let entry = LogEntry { level: level.to_owned(), text };
+        log.entries.push(entry.clone());
+        drop(log);
+        if let Some(listener) = &self.on_log {
+            listener(&entry);
+        }
+    }
+
+    fn input(&self) -> Vec<u8> {
+        self.input.to_frame().unwrap_or_default()
+    }
+
+    fn finish(&self, frame: Vec<u8>) {
+        // Agent code could call this as well; the first outcome counts, and it is the agent's own.
+        lock(&self.finished).get_or_insert(frame);
+    }
+
+    fn random(&self, count: u64) -> Vec<u8> {
+        let count = usize::try_from(count).ok().filter(|count| *count <= MAX_RANDOM_BYTES).unwrap_or(0);
+        let mut bytes = vec![0; count];
+        // Without entropy the guest gets none, and says so.
+        if getrandom::fill(&mut bytes).is_ok() { bytes } else { Vec::new() }
+    }
+
+    fn elapsed(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    fn started(&self) -> Duration {
+        self.started_at
+    }
+
+    fn sleep(&self, duration: Duration) {
+        // A run that was stopped meanwhile has remembered it, and its guest is being ended.
+        let _ = self.control.wait(async move { tokio::time::sleep(duration).await });
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn microseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
+
+fn milliseconds(duration: Duration) -> f64 {
+    duration.as_secs_f64() * 1000.0
+}
