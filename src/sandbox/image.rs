@@ -27,6 +27,8 @@ const SCRATCH_MARGIN: usize = 16 * 1024 * 1024;
 /// What a run does about the calls of its guest.
 pub(super) trait GuestCalls: Send + Sync + 'static {
     fn call(&self, module: String, function: String, frame: &[u8]) -> Vec<u8>;
+    /// Takes calls that are made at the same time, and gives those that have ended.
+    fn exchange(&self, frame: &[u8]) -> Vec<u8>;
     fn log(&self, level: &str, text: String);
     fn input(&self) -> Vec<u8>;
     fn finish(&self, frame: Vec<u8>);
@@ -91,7 +93,7 @@ impl GuestImage {
 
 fn configuration(limits: &Limits) -> SandboxConfiguration {
     let input = input_size(limits);
-    let output = (limits.max_value_bytes).max(limits.max_argument_bytes).max(limits.max_log_bytes) + BUFFER_MARGIN;
+    let output = output_size(limits);
     let heap = limits.guest_heap_bytes;
     let mut configuration = SandboxConfiguration::default();
     configuration.set_input_data_size(page_align(input));
@@ -113,6 +115,11 @@ fn input_size(limits: &Limits) -> usize {
     limits.max_input_bytes.max(limits.max_code_bytes).max(limits.max_response_bytes * JSON_GROWTH) + BUFFER_MARGIN
 }
 
+/// The buffer towards the host.
+pub(super) fn output_size(limits: &Limits) -> usize {
+    limits.max_value_bytes.max(limits.max_argument_bytes).max(limits.max_log_bytes) + BUFFER_MARGIN
+}
+
 fn page_align(size: usize) -> usize {
     size.next_multiple_of(4096)
 }
@@ -122,6 +129,8 @@ fn register(target: &mut impl Registerable, calls: &Arc<impl GuestCalls>) -> Res
     target.register_host_function("HostCall", move |module: String, function: String, frame: Vec<u8>| {
         Ok(owner.call(module, function, &frame))
     })?;
+    let owner = Arc::clone(calls);
+    target.register_host_function("HostExchange", move |frame: Vec<u8>| Ok(owner.exchange(&frame)))?;
     let owner = Arc::clone(calls);
     target.register_host_function("HostLog", move |level: String, text: String| {
         owner.log(&level, text);
@@ -187,6 +196,10 @@ struct Silent;
 
 impl GuestCalls for Silent {
     fn call(&self, _module: String, _function: String, _frame: &[u8]) -> Vec<u8> {
+        Vec::new()
+    }
+
+    fn exchange(&self, _frame: &[u8]) -> Vec<u8> {
         Vec::new()
     }
 

@@ -65,7 +65,7 @@ pub struct RunStats {
     pub duration_ms: f64,
     /// Making the VM and loading the modules.
     pub start_ms: f64,
-    /// Host calls, and the time spent in them.
+    /// Host calls, and the time spent outside of the guest for them: calls that are outstanding together take it together.
     pub calls: u64,
     pub call_ms: f64,
     /// Bytes that crossed: arguments out of the guest, replies into it.
@@ -128,6 +128,7 @@ fn execute(
         guest.call::<String>("RunHandler", (HANDLER.to_owned(), "null".to_owned(), false))
     })();
     drop(watch);
+    state.end_calls();
     if state.control.gave_up() {
         return Err(Failure::Stopped);
     }
