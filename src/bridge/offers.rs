@@ -180,9 +180,11 @@ struct Wanted {
     what: String,
     server: String,
     request: OfferRequest,
-    /// What becomes of its result, within a limit; and what was cut.
-    shape: fn(&str, &Json, usize) -> Result<(Value, Option<String>)>,
+    shape: Shape,
 }
+
+/// What becomes of a result, within a limit; and what was cut.
+type Shape = fn(&str, &Json, usize) -> Result<(Value, Option<String>)>;
 
 fn malformed(what: &str, missing: &str) -> Error {
     let (server, tool) = what.split_once('.').unwrap_or((what, ""));

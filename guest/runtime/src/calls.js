@@ -50,13 +50,15 @@
   }
 
   // ---- many at once -----------------------------------------------------------------------------------------------
+  /** What a text has in UTF-8 at most. */
+  const room = (text) => (/[\u0080-\uffff]/.test(text) ? 3 * text.length : text.length);
+
   /** A call as it waits: its arguments are those of now, whatever becomes of the objects. */
   function request(number, module, name, args) {
     const [json, blobs] = encoded(args);
     const copies = blobs.map((blob) => new Uint8Array(blob));
-    // A character has three bytes at most.
-    const size = (json.length + module.length + name.length) * 3 + copies.reduce((sum, copy) => sum + copy.length, 0);
-    return { parts: [number, module, name, json, ...copies], size: size + FRAME * (1 + copies.length) };
+    const bytes = copies.reduce((sum, copy) => sum + copy.length + FRAME, FRAME);
+    return { parts: [number, module, name, json, ...copies], size: bytes + room(module) + room(name) + room(json) };
   }
 
   function submit(module, name, args) {
