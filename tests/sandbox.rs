@@ -4,14 +4,18 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use hyperlight_mcp::sandbox::{
-    Arguments, GuestChoice, GuestModule, HostAnswer, HostCall, HostFunctions, HostReply, ModuleFunction, RunControl, RunOutcome, RunRequest, Sandboxes,
-    Stop, StopReason, Value, Wire,
+    Arguments, GuestChoice, GuestModule, HostAnswer, HostCall, HostFunctions, HostReply, ModuleFunction, RunControl, RunOutcome,
+    RunRequest, Sandboxes, Stop, StopReason, Value, Wire,
 };
 use hyperlight_mcp::{Error, Limits};
 use serde_json::{Value as Json, json};
 
 /// Echoes its arguments, and can wait for longer than any run lasts.
-struct Echo;
+#[derive(Default)]
+struct Echo {
+    /// Calls that somebody waits for still have a clone of it.
+    waiting: Arc<()>,
+}
 
 impl HostFunctions for Echo {
     fn start(self: Arc<Self>, call: HostCall, _: &RunControl) -> HostAnswer {
@@ -21,9 +25,12 @@ impl HostFunctions for Echo {
         };
         HostAnswer::Ready(match call.function.as_str() {
             "echo" => HostReply::Value(Value::List(arguments)),
+            "later" => return HostAnswer::Later(Box::pin(async { HostReply::Value(Value::List(arguments)) })),
             "wait" => {
-                return HostAnswer::Later(Box::pin(async {
+                let waiting = Arc::clone(&self.waiting);
+                return HostAnswer::Later(Box::pin(async move {
                     tokio::time::sleep(Duration::from_hours(1)).await;
+                    drop(waiting);
                     HostReply::Value(Value::Null)
                 }));
             }
@@ -42,12 +49,12 @@ fn sandboxes() -> Sandboxes {
 }
 
 fn request(code: &str) -> RunRequest {
-    let functions = ["echo", "wait", "fail"].map(|name| ModuleFunction { name: name.into(), target: name.into() });
+    let functions = ["echo", "later", "wait", "fail"].map(|name| ModuleFunction { name: name.into(), target: name.into() });
     RunRequest {
         code: code.to_owned(),
         input: Wire::null(),
         modules: vec![GuestModule { name: "test".into(), functions: functions.into() }],
-        host: Arc::new(Echo),
+        host: Arc::new(Echo::default()),
         timeout: Duration::from_secs(30),
         stop: Stop::new(),
         on_log: None,
@@ -101,6 +108,47 @@ async fn a_host_call_is_synchronous_and_carries_bytes_both_ways() {
         };"#;
     let expected = json!({ "object": { "$bytes": 0, "a": [1, "x"] }, "isBytes": true, "bytes": "AQL/", "same": true, "name": "echo", "required": true });
     assert_eq!(value(evaluate(code).await), expected);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn outstanding_calls_are_answered_in_place_and_leave_the_vm_together() {
+    let code = r#"
+        import { echo, fail, later } from "host:test";
+        export const handler = async () => {
+            const bytes = new Uint8Array([1, 255]);
+            const sent = [later.async({ a: 1, bytes }), fail.async(), echo.async("ß"), later.async()];
+            bytes[0] = 9;
+            const [first, second, third, fourth] = await Promise.allSettled(sent);
+            return [first.value, second.reason.code, third.value, fourth.value, echo.async === echo.async, Object.keys(echo)];
+        };"#;
+    let outcome = run(&Arc::new(sandboxes()), request(code)).await;
+    assert_eq!(outcome.stats.calls, 4);
+    assert_eq!(value(outcome), json!([[{ "a": 1, "bytes": "Af8=" }], "ERR_X", ["ß"], [], true, []]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_that_is_outstanding_ends_with_the_run_whatever_ends_that() {
+    let (sandboxes, waiting) = (Arc::new(sandboxes()), Arc::new(()));
+    for (body, expected) in [
+        ("wait.async(); await later.async(); return 1", Ok(json!(1))),
+        ("await Promise.race([wait.async(), later.async(5)]); return 2", Ok(json!(2))),
+        ("setTimeout(() => { throw new Error('x') }, 20); await wait.async()", Err("ERR_GUEST_THREW")),
+        ("await later.async(); await new Promise(() => {})", Err("ERR_NEVER_SETTLES")),
+        ("await Promise.all([wait.async(), wait.async()])", Err("ERR_RUN_TIMEOUT")),
+        ("wait.async(); await later.async(); for (;;);", Err("ERR_RUN_TIMEOUT")),
+    ] {
+        let code = format!("import {{ later, wait }} from 'host:test'; export const handler = async () => {{ {body} }}");
+        let host = Arc::new(Echo { waiting: Arc::clone(&waiting) });
+        let outcome = run(&sandboxes, RunRequest { timeout: Duration::from_millis(500), host, ..request(&code) }).await;
+        let code = outcome.value.as_ref().err().map(Error::code);
+        assert_eq!(code.map_or_else(|| Ok(value(outcome)), Err), expected, "{body}");
+        let given_up = async {
+            while Arc::strong_count(&waiting) > 1 {
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(20), given_up).await.expect("somebody still waits");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

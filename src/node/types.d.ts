@@ -412,7 +412,7 @@ export interface RunStats {
   startMs: number
   /** Calls that left the VM. */
   calls: number
-  /** The time spent in them. */
+  /** The time spent outside of it for them: calls that are outstanding together count it once. */
   callMs: number
   /** What crossed out of the VM, and into it, in calls. */
   bytesOut: number

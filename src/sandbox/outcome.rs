@@ -117,7 +117,9 @@ impl GuestFailure {
             }),
             FailureKind::Load if name == "SyntaxError" => code.explain_syntax(text, message, line),
             FailureKind::Load | FailureKind::Throw => {
-                let lacking = line.filter(|_| name == "TypeError" && message.contains("not a function"));
+                // `w.nope()`, `w.nope.async()`
+                let is_lacking = message.contains("not a function") || message.contains("'async' of undefined");
+                let lacking = line.filter(|_| name == "TypeError" && is_lacking);
                 let lacking = lacking.and_then(|line| code.explain_not_a_function(text, line));
                 let instead = if name == "ReferenceError" { instead_of_global(&message).map(ToOwned::to_owned) } else { None };
                 let message = if let Some(more) = lacking.or(instead) { format!("{message}: {more}") } else { message };

@@ -143,3 +143,31 @@ fn compile_hostile_and_recorded() {
     let problems = project.problems();
     assert!(problems.is_empty(), "{} problems\n{}", problems.len(), problems[..problems.len().min(20)].join("\n"));
 }
+
+#[test]
+fn outstanding_calls_are_typed_as_the_calls_that_they_are() {
+    let schema = |field: &str, kind: &str| json!({ "type": "object", "properties": { field: { "type": kind } }, "required": [field] });
+    let manifest = server(vec![tool("count", schema("text", "string"), Some(schema("words", "integer")))]);
+    let problems = |body: &str| {
+        let mut project = Project::new();
+        project.add("mcp.d.ts", &declare_mcp(&style(Failures::Thrown)));
+        project.add("math.d.ts", &snapshots::math());
+        project.add("s.d.ts", &declare_server("s", &manifest, &style(Failures::Thrown)));
+        let imports = "import * as s from 'host:mcp-s'; import { all, allSettled, call, sleep, type ToolResult } from 'host:mcp';";
+        project.add("use.ts", &format!("{imports}\nexport async function handler(texts: string[]) {{ {body} }}\n"));
+        project.problems()
+    };
+    for sound in [
+        "const counts: s.CountOutput[] = await Promise.all(texts.map((text) => s.count.async({ text }))); return counts",
+        "const [one, two, three] = all([s.count.async({ text: '' }), call.async('s', 'count'), 5]); two satisfies ToolResult; return one.words + three",
+        "const [one] = allSettled([s.count.async({ text: '' })]); return one.status === 'fulfilled' ? one.value.words : one.reason",
+        "return await Promise.race([s.count.async({ text: '' }), sleep(5)])",
+    ] {
+        assert_eq!(problems(sound), Vec::<String>::new(), "{sound}");
+    }
+    for wrong in
+        ["s.count.async({ texts })", "s.count.async()", "(await s.count.async({ text: '' })).word", "all([s.count.async({ text: '' })])[1]"]
+    {
+        assert_eq!(problems(wrong).len(), 1, "{wrong}");
+    }
+}

@@ -18,6 +18,9 @@ fn a_call_of_what_a_module_lacks_is_found_however_the_module_came() {
         "import w from 'host:mcp-weather'; const v = w; const f = v.get_forcast; f({})",
         "const f = () => w.get_forcast({}); const w = require('host:mcp-weather')",
         "import w from 'host:mcp-weather'; ['a'].map(w.get_forcast)",
+        "import w from 'host:mcp-weather'; ['a'].map((city) => w.get_forcast.async({ city }))",
+        "import * as w from 'host:mcp-weather'; await w['get_forcast'].async({})",
+        "import w from 'host:mcp-weather'; const f = w.get_forcast.async; f({})",
         "import w from 'host:mcp-weather'; const x: string = w.get_forcast<string>({})",
         "(await import('host:mcp-weather')).get_forcast({})",
     ] {
@@ -80,6 +83,8 @@ fn a_call_by_raw_names_is_looked_up() {
         "import { call } from 'host:mcp'; call('weather', 'get-forecast', {}); call('weather', 'alerts'); call(server, 'x'); call(...both)",
         "import { call } from 'host:mcp'; call('weather', tool); call(`weather`, `alerts`); call()",
         "const call = (a, b) => 1; call('nobody', 'nothing')",
+        "import { call } from 'host:mcp'; await Promise.all([call.async('weather', 'alerts'), call.async('weather', tool)])",
+        "import w, { alerts } from 'host:mcp-weather'; alerts.async(); w.alerts.async({}); [1].map(w.alerts.async)",
     ] {
         assert_sound(code);
     }
@@ -87,6 +92,8 @@ fn a_call_by_raw_names_is_looked_up() {
         ("import { call } from 'host:mcp'; call('weather', 'get-forcast', {})", UnknownTool, Some("get-forecast")),
         ("import { call } from 'host:mcp'; call('weather', 'get_forecast', {})", UnknownTool, Some("get-forecast")),
         ("import mcp from 'host:mcp'; mcp.call('wether', 'alerts')", UnknownServer, Some("weather")),
+        ("import { call } from 'host:mcp'; call.async('weather', 'get-forcast', {})", UnknownTool, Some("get-forecast")),
+        ("import mcp from 'host:mcp'; await mcp.call.async('wether', 'alerts')", UnknownServer, Some("weather")),
         ("import * as mcp from 'host:mcp'; mcp.call('nobody', 'alerts')", UnknownServer, None),
         ("const { call } = require('host:mcp'); call('weather', 'delete')", UnknownTool, None),
     ] {
@@ -103,6 +110,8 @@ fn a_problem_is_at_the_name_and_says_what_was_meant() {
     assert_eq!(problem.message, "host:mcp-weather has no function get_forcast; did you mean get_forecast?");
     assert_eq!((problem.line, problem.column, problem.end_line, problem.end_column), (3, 11, 3, 22));
     assert_eq!(problem.excerpt, "3 |  return w.get_forcast({});\n  |           ^^^^^^^^^^^");
+    let outstanding = &check("import w from 'host:mcp-weather'; w.get_forcast.async({})", &modules())[0];
+    assert_eq!((outstanding.column, outstanding.end_column), (37, 48));
 }
 
 #[test]

@@ -1,0 +1,228 @@
+// Calls that are outstanding together: side by side where that is safe, in order where it is not, cancelled together.
+import assert from 'node:assert/strict'
+import { join } from 'node:path'
+import { describe, test } from 'node:test'
+import { compiled, failure, ms, openApproved, openSandbox, root } from './support.mjs'
+
+const gauge = { command: process.execPath, args: [join(root, '__test__/fixtures/gauge.mjs')], confirm: 'never' }
+
+/** A sandbox on the server that shows how its calls stand to one another. */
+async function openGauge(t, { entry = {}, limits = {}, ...options } = {}) {
+  const gateway = await openApproved(t, { gauge: { ...gauge, ...entry } }, { limits, ...options })
+  return { gateway, sandbox: await gateway.sandbox() }
+}
+
+const run = async (sandbox, body, options) =>
+  await sandbox.run(
+    `import { read, same, write, seen, fail } from "host:mcp-gauge"; import { all, allSettled, call, sleep, tools } from "host:mcp";
+     export const handler = async () => { ${body} }`,
+    options,
+  )
+
+const value = async (...given) => (await run(...given)).value
+
+/** What the server saw once `count` of it has happened. */
+async function seenBy(sandbox, count) {
+  const until = Date.now() + ms(10_000)
+  for (;;) {
+    const { seen } = await value(sandbox, 'return seen({})')
+    if (seen.length >= count || Date.now() > until) return seen
+  }
+}
+
+describe('calls by .async', () => {
+  test('are under way together, and their results are in place', async (t) => {
+    const { sandbox } = await openGauge(t)
+    const body = `const all = await Promise.all(Array.from({ length: 100 }, (_, key) => read.async({ key, ms: key % 2 ? 60 : 50 })));
+                  return [all.map(({ key }) => key), seen({}).most];`
+    const { value, stats } = await run(sandbox, body)
+    assert.deepEqual(value, [Array.from({ length: 100 }, (_, key) => key), 100])
+    assert.equal(stats.calls, 101)
+    // The time is theirs together, not the sum of each.
+    assert.ok(stats.callMs < ms(3000), `${stats.callMs}`)
+  })
+
+  test('fail each in its place: returned, or rejected where tool errors are thrown', async (t) => {
+    const { sandbox } = await openGauge(t)
+    const body = `const given = [read.async({ key: 1 }), fail.async({ key: 2 }), call.async("gauge", "none", {}), 7];
+                  return { settled: await Promise.allSettled(given), mine: allSettled(given) };`
+    const short = ({ settled, mine }) => {
+      assert.deepEqual(settled, mine)
+      return settled.map(({ status }) => status === 'fulfilled')
+    }
+    const returned = await value(sandbox, body)
+    assert.deepEqual(short(returned), [true, true, false, true])
+    assert.equal(returned.settled[1].value.error, '{"key":2}')
+    assert.equal(returned.settled[2].reason.code, 'ERR_UNKNOWN_TOOL')
+    assert.deepEqual(short(await value(sandbox, body, { toolErrors: 'throw' })), [true, false, false, true])
+  })
+
+  test('are waited for by all(), without await, which throws the first failure once all have ended', async (t) => {
+    const { sandbox } = await openGauge(t)
+    const body = `const three = all([1, 2, 3].map((key) => read.async({ key, ms: 20 })));
+                  let thrown; try { all([fail.async({ key: "a", ms: 40 }), fail.async({ key: "b" }), read.async({ key: "c", ms: 80 })]) } catch (e) { thrown = e.message }
+                  return [three, thrown, seen({}).seen.at(-1)];`
+    const [three, thrown, last] = await value(sandbox, body, { toolErrors: 'throw' })
+    assert.deepEqual(three, [{ key: 1 }, { key: 2 }, { key: 3 }])
+    assert.deepEqual([thrown, last], ['{"key":"a"}', 'end c'])
+    const wrong = await value(sandbox, 'try { all([Promise.resolve(1)]) } catch (e) { return e.message }')
+    assert.match(wrong, /await Promise\.all/)
+  })
+
+  test('can lose a race, against time or against one another', async (t) => {
+    const { sandbox } = await openGauge(t)
+    const slow = 'read.async({ key: "slow", ms: 600000 })'
+    const { value: raced, logs } = await run(
+      sandbox,
+      `return [await Promise.race([${slow}, sleep(20).then(() => "late")]), await Promise.race([${slow}, read.async({ key: "fast" })])]`,
+    )
+    assert.deepEqual(raced, ['late', { key: 'fast' }])
+    assert.deepEqual(
+      logs.map(({ level, text }) => [level, /2 calls made by \.async .* await them/.test(text)]),
+      [['warn', true]],
+    )
+  })
+
+  test('are cancelled with the run', async (t) => {
+    const { sandbox } = await openGauge(t)
+    const pending = '[1, 2, 3].map((key) => read.async({ key, ms: 600000 }))'
+    await failure(run(sandbox, `await Promise.all(${pending})`, { timeoutMs: ms(300) }), 'ERR_RUN_TIMEOUT')
+    const ended = (await seenBy(sandbox, 6)).filter((line) => line.startsWith('cancelled')).sort()
+    assert.deepEqual(ended, ['cancelled 1', 'cancelled 2', 'cancelled 3'])
+    await value(sandbox, `${pending}; await sleep(100); return 1`)
+    assert.equal((await seenBy(sandbox, 12)).filter((line) => line.startsWith('cancelled')).length, 6)
+  })
+
+  test('carry bytes both ways, and what agents’ own functions answer', async (t) => {
+    const { sandbox } = await openSandbox(t)
+    let [running, most] = [0, 0]
+    sandbox.hostModule('own', {
+      twice: async (bytes) => {
+        running += 1
+        most = Math.max(most, running)
+        await new Promise((resolve) => setTimeout(resolve, 30))
+        running -= 1
+        return new Uint8Array([...bytes, ...bytes])
+      },
+    })
+    const code = `import { twice } from "host:own"; import { echo } from "host:mcp-fixture";
+      export const handler = async () => {
+        const bytes = [1, 2, 3].map((n) => new Uint8Array([n, 255]));
+        const sent = bytes.map((one) => twice.async(one));
+        bytes[0][0] = 9;
+        return await Promise.all([...sent, echo.async({ value: "ß" })]);
+      }`
+    const { value } = await sandbox.run(code)
+    assert.deepEqual(value, [
+      new Uint8Array([1, 255, 1, 255]),
+      new Uint8Array([2, 255, 2, 255]),
+      new Uint8Array([3, 255, 3, 255]),
+      { value: 'ß' },
+    ])
+    assert.equal(most, 3)
+  })
+
+  test('come back in turns where their results do not fit into the guest together', async (t) => {
+    const { sandbox } = await openSandbox(t)
+    const code = `import { big_text } from "host:mcp-fixture";
+      export const handler = async () => (await Promise.all(Array.from({ length: 12 }, () => big_text.async({ bytes: 1000000 })))).map((text) => text.length)`
+    assert.deepEqual((await sandbox.run(code)).value, Array(12).fill(1_000_000))
+  })
+
+  test('beyond what a run can have outstanding wait, and never fail', async (t) => {
+    const { sandbox } = await openGauge(t, { limits: { maxParallelCalls: 5 } })
+    const body =
+      'const all = await Promise.all(Array.from({ length: 600 }, (_, key) => read.async({ key }))); return [all.every((one, key) => one.key === key), seen({}).most]'
+    assert.deepEqual(await value(sandbox, body), [true, 5])
+  })
+
+  test('are typed as the calls that they are', async (t) => {
+    const { gateway } = await openSandbox(t)
+    const declarations = await gateway.declarations()
+    const use = (body) => `import { get_forecast as get, echo } from "host:mcp-fixture"; import { all, call } from "host:mcp";
+      export const handler = async () => { ${body} }`
+    const good = use(`const r = await get.async({ location: "x" }); if (!r.error) { const n: number = r.temperature as number; return n }
+      const [a, b] = all([get.async({ location: "x" }), call.async("fixture", "echo", {})]); a satisfies typeof r; return b.isError satisfies boolean`)
+    assert.equal(compiled(t, { 'all.d.ts': declarations, 'good.ts': good }), '')
+    for (const bad of ['await get.async({ town: "x" })', 'await get.async()', 'const n: number = await get.async({ location: "x" })'])
+      assert.match(compiled(t, { 'all.d.ts': declarations, 'bad.ts': use(bad) }), /bad\.ts.*error TS/, bad)
+  })
+})
+
+describe('order', () => {
+  const writes = `const one = write.async({ key: "w1", ms: 30 }), two = write.async({ key: "w2", ms: 10 });`
+
+  test('writes go one after the other, before and behind what is written before and behind them', async (t) => {
+    const { sandbox } = await openGauge(t)
+    const body = `const before = read.async({ key: "r1", ms: 50 }); ${writes} const after = read.async({ key: "r2" }); all([before, one, two, after]); return seen({}).seen`
+    assert.deepEqual(
+      await value(sandbox, body),
+      ['r1', 'w1', 'w2', 'r2'].flatMap((key) => [`begin ${key}`, `end ${key}`]),
+    )
+  })
+
+  test('what is approved as idempotent goes side by side', async (t) => {
+    const { sandbox } = await openGauge(t)
+    const body = 'await Promise.all([1, 2, 3].map((key) => same.async({ key, ms: 50 }))); return seen({}).most'
+    assert.equal(await value(sandbox, body), 3)
+  })
+
+  test('a synchronous call overtakes none that is outstanding', async (t) => {
+    const { sandbox } = await openGauge(t)
+    const body = `${writes} const three = write({ key: "w3" }); return [seen({}).seen.filter((line) => line.startsWith("begin")), (await one).key, (await two).key, three.key]`
+    assert.deepEqual(await value(sandbox, body), [['begin w1', 'begin w2', 'begin w3'], 'w1', 'w2', 'w3'])
+  })
+
+  test('a server with parallel: false gets one call at a time, of all runs', async (t) => {
+    const { gateway, sandbox } = await openGauge(t, { entry: { parallel: false } })
+    const other = await gateway.sandbox()
+    const body = 'await Promise.all([1, 2, 3, 4].map((key) => read.async({ key, ms: 10 }))); return seen({})'
+    const [one] = await Promise.all([value(sandbox, body), value(other, body)])
+    assert.equal(one.most, 1)
+  })
+
+  test('a person is asked about one call at a time, and not again about what was allowed for the run', async (t) => {
+    let [open, most, asked] = [0, 0, []]
+    const onApproval = async ({ tool, args }) => {
+      open += 1
+      most = Math.max(most, open)
+      asked.push(`${tool} ${args.key}`)
+      await new Promise((resolve) => setTimeout(resolve, 20))
+      open -= 1
+      return tool === 'read' ? 'run' : 'once'
+    }
+    const { sandbox } = await openGauge(t, { entry: { confirm: 'always' }, onApproval })
+    await value(sandbox, `${writes} await Promise.all([1, 2, 3].map((key) => read.async({ key })).concat(one, two))`)
+    assert.deepEqual([most, asked.filter((call) => call.startsWith('write'))], [1, ['write w1', 'write w2']])
+    assert.equal(asked.filter((call) => call.startsWith('read')).length, 1)
+  })
+
+  test('the run’s clock stands while a person is asked, but not for a guest that works meanwhile', async (t) => {
+    const onApproval = async () => {
+      await new Promise((resolve) => setTimeout(resolve, ms(700)))
+      return 'once'
+    }
+    const { sandbox } = await openGauge(t, { entry: { confirm: 'writes' }, onApproval })
+    const options = { timeoutMs: ms(500) }
+    assert.equal((await value(sandbox, 'return await write.async({ key: "w" })', options)).key, 'w')
+    await failure(run(sandbox, 'write.async({ key: "w" }); await sleep(10); for (;;);', options), 'ERR_RUN_TIMEOUT')
+  })
+})
+
+test('a look at the code knows .async', async (t) => {
+  const { gateway } = await openGauge(t)
+  const look = async (body) =>
+    (
+      await gateway.check(
+        `import * as gauge from "host:mcp-gauge"; import { call } from "host:mcp"; export const handler = async () => { ${body} }`,
+      )
+    ).problems
+  assert.deepEqual(
+    await look('await gauge.read.async({}); await call.async("gauge", "read", {}); await Promise.all([1].map(gauge.read.async))'),
+    [],
+  )
+  const [unknown] = await look('await gauge.reed.async({})')
+  assert.match(unknown.message, /has no function "reed"; did you mean read\?/)
+  const [tool] = await look('await call.async("gauge", "reed", {})')
+  assert.match(tool.message, /did you mean "?read/)
+})
