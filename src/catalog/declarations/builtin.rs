@@ -35,18 +35,16 @@ const MCP_FUNCTIONS: &str = r#"  /** Calls a tool by its raw name. Throws an Err
   export function saved(id: string, pointer?: string): any;
   /** Waits so many milliseconds of the run's time; what else the run does goes on meanwhile. */
   export function sleep(milliseconds: number): Promise<void>;
-  /** Waits for calls made by `.async`, and gives their results: `all(cities.map((city) => get_forecast.async({ city })))`. */
-  export function all<const T extends readonly unknown[]>(calls: T): { -readonly [K in keyof T]: Awaited<T[K]> };
-  export function allSettled<const T extends readonly unknown[]>(calls: T): { -readonly [K in keyof T]: PromiseSettledResult<Awaited<T[K]>> };
+  /** Awaits `.async` calls: `all(cities.map((city) => get_forecast.async({ city })))`. */
+  export function all<T extends unknown[]>(calls: [...T]): { [K in keyof T]: Awaited<T[K]> };
+  export function allSettled<T extends unknown[]>(calls: [...T]): { [K in keyof T]: PromiseSettledResult<Awaited<T[K]>> };
 "#;
 
 /// What each function of a module has besides, the agent's own included.
-const ASYNC: &str = r"  global {
-    interface CallableFunction {
-      /** Of each function that is imported here, but `sleep`, `all` and `allSettled`: the same call, many of which can be outstanding at once. */
-      async<A extends any[], R>(this: (...input: A) => R, ...input: A): Promise<Awaited<R>>;
-    }
-  }
+const ASYNC: &str = r"  global { interface CallableFunction {
+    /** The same call, one of many at once; not of `sleep`, `all`, `allSettled`. */
+    async<A extends any[], R>(this: (...input: A) => R, ...input: A): Promise<Awaited<R>>;
+  } }
 ";
 
 /// Of `bridge`: modules, offers and shape.
