@@ -90,7 +90,7 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::json;
 
-    fn turn(pace: Pace, annotations: Json) -> Turn {
+    fn turn(pace: Pace, annotations: &Json) -> Turn {
         turn_of_call(pace, &serde_json::from_value(json!({ "name": "t", "annotations": annotations })).unwrap())
     }
 
@@ -104,8 +104,8 @@ mod tests {
             (json!({ "readOnlyHint": "true", "idempotentHint": 1 }), Turn::Alone),
             (json!({ "destructiveHint": false }), Turn::Alone),
         ] {
-            assert_eq!(turn(Pace::SideBySide, annotations.clone()), expected, "{annotations}");
-            assert_eq!(turn(Pace::OneAtATime, annotations), Turn::Alone);
+            assert_eq!(turn(Pace::SideBySide, &annotations), expected, "{annotations}");
+            assert_eq!(turn(Pace::OneAtATime, &annotations), Turn::Alone);
         }
         assert_eq!((turn_of_read(Pace::SideBySide), turn_of_read(Pace::OneAtATime)), (Turn::Shared, Turn::Alone));
     }
