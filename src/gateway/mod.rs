@@ -57,7 +57,7 @@ use crate::client::{ConnectionState, Connections, Lease, TokenStore, Watchdog};
 use crate::config::{ServerDefinition, Surroundings};
 use crate::error::{Error, Result};
 use crate::registry::{Entry, LastError, Registry, ServerState, ServerStatus};
-use crate::sandbox::{HypervisorReport, Sandboxes, Stop};
+use crate::sandbox::{HypervisorReport, Stop};
 use crate::trust::{ApprovalStore, Executables, Redactor, Standing, filter_warnings, sanitise_line};
 
 /// Where a server comes from.
@@ -148,7 +148,7 @@ impl Gateway {
                 limits.max_connections,
                 limits.max_reconnects,
             ),
-            sandboxes: Sandboxes::new(options.guest, Arc::clone(&limits), options.runtime.clone(), options.reader.clone()),
+            sandboxes: options.sandboxes(&limits),
             limits,
             surroundings,
             shown: Mutex::default(),

@@ -7,9 +7,11 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 
 use super::host::{Arguments, HostCall, HostFunctions, HostReply, RunControl};
-use super::image::{GuestCalls, since_epoch};
+use super::image::since_epoch;
 use super::outcome::GuestOutcome;
 use super::run::{LogEntry, LogListener, RunStats};
+use super::seat::GuestCalls;
+use super::sources::Sources;
 use super::value::{Value, Wire};
 use crate::error::Error;
 use crate::limits::Limits;
@@ -23,13 +25,14 @@ const MAX_RANDOM_BYTES: usize = 65_536;
 const MIN_ENTRY_BYTES: usize = 8;
 
 pub(super) struct RunState {
-    pub(super) started: Instant,
+    started: Instant,
     /// Since 1970.
     started_at: Duration,
     pub(super) control: RunControl,
     host: Arc<dyn HostFunctions>,
     pub(super) limits: Arc<Limits>,
-    pub(super) input: Wire,
+    input: Wire,
+    pub(super) sources: Sources,
     on_log: Option<LogListener>,
     /// What an answer to the guest may have.
     reply_capacity: usize,
@@ -72,21 +75,25 @@ impl Counters {
 
 impl RunState {
     /// `input`, `host` and `on_log` are the request's.
+    #[allow(clippy::too_many_arguments, reason = "the parts of one struct, made in one place")]
     pub(super) fn new(
+        started: Instant,
         control: RunControl,
         limits: Arc<Limits>,
         reply_capacity: usize,
         host: Arc<dyn HostFunctions>,
         input: Wire,
+        sources: Sources,
         on_log: Option<LogListener>,
     ) -> Self {
         Self {
-            started: Instant::now(),
-            started_at: since_epoch(),
+            started,
+            started_at: since_epoch().saturating_sub(started.elapsed()),
             control,
             host,
             limits,
             input,
+            sources,
             on_log,
             reply_capacity,
             log: Mutex::default(),
@@ -223,6 +230,14 @@ impl GuestCalls for RunState {
     fn sleep(&self, duration: Duration) {
         // A run that was stopped meanwhile has remembered it, and its guest is being ended.
         let _ = self.control.wait(async move { tokio::time::sleep(duration).await });
+    }
+
+    fn knows(&self, module: &str) -> bool {
+        self.sources.knows(module)
+    }
+
+    fn load(&self, module: &str) -> Option<String> {
+        self.sources.load(module)
     }
 }
 

@@ -42,7 +42,7 @@ impl AgentCode<'_> {
         self.modules.iter().map(Importable::from).collect()
     }
 
-    fn is_wanted(&self) -> bool {
+    pub(super) fn is_wanted(&self) -> bool {
         self.stop.reason().is_none() && !self.deadline.remaining().is_zero()
     }
 }

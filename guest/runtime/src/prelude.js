@@ -4,7 +4,6 @@
 (host, codec, timers, format) => {
   const { encode, decode } = codec;
   const { freeze, defineProperty, hasOwn } = Object;
-  const CODE = "agent:code";
   let registered;
 
   // ---- calls out of the VM ----------------------------------------------------------------------------------------
@@ -66,10 +65,10 @@
     });
   }
 
-  async function outcome() {
+  async function outcome(code) {
     let handler;
     try {
-      const namespace = await guarded(() => import(CODE));
+      const namespace = await guarded(() => import(code));
       handler = registered ?? namespace.handler ?? namespace.default;
     } catch (error) {
       return { failure: describe("load", error) };
@@ -85,8 +84,9 @@
     return { value };
   }
 
-  async function run() {
-    const result = await outcome();
+  /** Runs the module of this name, and hands its outcome to the host. */
+  async function run(code) {
+    const result = await outcome(code);
     if ("failure" in result) return host.finish(encode(result)[0], []);
     try {
       if (typeof result.value === "function" || typeof result.value === "symbol")
