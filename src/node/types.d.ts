@@ -448,8 +448,8 @@ export interface HypervisorReport {
   guest?: 'standard' | 'ring3'
   /** Booting it and taking its snapshot, or loading the one that was kept, in milliseconds. */
   bootMs?: number
-  /** Whether its snapshot had been kept on disk by another process. */
-  kept?: boolean
+  /** Where the snapshot is that runs start from: `booted` by this process, `kept` on disk by it since, or `found` there. */
+  snapshot?: 'booted' | 'kept' | 'found'
   /** Which case it is where none boots, and what to do. */
   problem?: string
   remedy?: string

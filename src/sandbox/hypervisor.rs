@@ -30,9 +30,9 @@ pub struct HypervisorReport {
     /// How long booting it and taking its snapshot took, or loading the snapshot that was kept, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub boot_ms: Option<f64>,
-    /// Whether its snapshot had been kept on disk.
+    /// Where the snapshot is that runs start from.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub kept: Option<bool>,
+    pub snapshot: Option<Origin>,
     /// Which case it is, where none boots.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
@@ -152,7 +152,7 @@ fn save(image: &GuestImage, key: Key, kept: KeptSnapshots, standard_fails: bool)
     let image = image.clone();
     let thread = std::thread::Builder::new().name("hyperlight-mcp-keep".to_owned());
     let spawned = thread.spawn(move || match kept.save(&key, &image.snapshot(), standard_fails) {
-        Ok(snapshot) => image.share(snapshot),
+        Ok(snapshot) => image.is_kept(snapshot),
         Err(error) => tracing::warn!(%error, "the guest's snapshot is not kept: the next process boots anew"),
     });
     if let Err(error) = spawned {
@@ -161,10 +161,10 @@ fn save(image: &GuestImage, key: Key, kept: KeptSnapshots, standard_fails: bool)
 }
 
 fn announce(image: &GuestImage) {
-    let (boot_ms, kept) = (image.took().as_secs_f64() * 1000.0, image.origin() == Origin::Kept);
+    let (boot_ms, found) = (image.took().as_secs_f64() * 1000.0, image.origin() == Origin::Found);
     match image.kind() {
-        GuestKind::Standard => tracing::info!(guest = "standard", boot_ms, kept, "guest booted"),
-        GuestKind::Ring3 => tracing::warn!(guest = "ring3", boot_ms, kept, "guest booted: {RING3_WARNING}"),
+        GuestKind::Standard => tracing::info!(guest = "standard", boot_ms, found, "guest booted"),
+        GuestKind::Ring3 => tracing::warn!(guest = "ring3", boot_ms, found, "guest booted: {RING3_WARNING}"),
     }
 }
 
@@ -175,7 +175,7 @@ pub(super) fn report(booted: &Result<GuestImage>) -> HypervisorReport {
             available: true,
             guest: Some(image.kind()),
             boot_ms: Some(image.took().as_secs_f64() * 1000.0),
-            kept: Some(image.origin() == Origin::Kept),
+            snapshot: Some(image.origin()),
             problem: None,
             remedy: None,
             warning: (image.kind() == GuestKind::Ring3).then(|| RING3_WARNING.to_owned()),
@@ -185,7 +185,7 @@ pub(super) fn report(booted: &Result<GuestImage>) -> HypervisorReport {
                 Error::NoHypervisor { problem, remedy } => (problem.clone(), Some(remedy.clone())),
                 other => (other.to_string(), None),
             };
-            HypervisorReport { available: false, guest: None, boot_ms: None, kept: None, problem: Some(problem), remedy, warning: None }
+            HypervisorReport { available: false, guest: None, boot_ms: None, snapshot: None, problem: Some(problem), remedy, warning: None }
         }
     }
 }

@@ -7,6 +7,7 @@ use hyperlight_host::func::Registerable;
 use hyperlight_host::sandbox::SandboxConfiguration;
 use hyperlight_host::sandbox::snapshot::Snapshot;
 use hyperlight_host::{GuestBinary, HostFunctions, HyperlightError, MultiUseSandbox, UninitializedSandbox};
+use serde::Serialize;
 
 use super::guest::GuestKind;
 use super::seat::{GuestCalls, Seat};
@@ -33,22 +34,25 @@ const SCRATCH_MARGIN: usize = 16 * 1024 * 1024;
 /// A booted guest, ready to be started from as often as wanted. Cheap to clone: all clones are one.
 #[derive(Clone)]
 pub(super) struct GuestImage {
-    snapshot: Arc<RwLock<Arc<Snapshot>>>,
+    snapshot: Arc<RwLock<(Arc<Snapshot>, Origin)>>,
     kind: GuestKind,
     configuration: SandboxConfiguration,
     reply_capacity: usize,
-    origin: Origin,
     took: Duration,
     /// The VM by which a kept snapshot was tried: the first to be taken.
     tried: Arc<Mutex<Option<Vm>>>,
 }
 
-/// Where a snapshot is from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Origin {
+/// Where a snapshot is from, and where it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Origin {
+    /// This process booted the guest. Nobody else has it.
     Booted,
-    /// Another process had booted it and kept it on disk.
+    /// This process booted the guest, and has kept the snapshot on disk.
     Kept,
+    /// It was on disk already.
+    Found,
 }
 
 /// A VM in the snapshot's state or made ready, and whom it calls.
@@ -75,7 +79,7 @@ impl GuestImage {
 
     /// The image of a snapshot that these limits and this guest gave before, and from which a VM does start.
     pub(super) fn tried(snapshot: Arc<Snapshot>, kind: GuestKind, limits: &Limits, started: Instant) -> Result<Self, HyperlightError> {
-        let image = Self::of(snapshot, kind, limits, Origin::Kept, started.elapsed());
+        let image = Self::of(snapshot, kind, limits, Origin::Found, started.elapsed());
         let vm = image.start()?;
         *image.tried.lock().unwrap_or_else(PoisonError::into_inner) = Some(vm);
         Ok(Self { took: started.elapsed(), ..image })
@@ -83,11 +87,10 @@ impl GuestImage {
 
     fn of(snapshot: Arc<Snapshot>, kind: GuestKind, limits: &Limits, origin: Origin, took: Duration) -> Self {
         Self {
-            snapshot: Arc::new(RwLock::new(snapshot)),
+            snapshot: Arc::new(RwLock::new((snapshot, origin))),
             kind,
             configuration: configuration(limits),
             reply_capacity: reply_capacity(limits),
-            origin,
             took,
             tried: Arc::default(),
         }
@@ -108,7 +111,7 @@ impl GuestImage {
     }
 
     pub(super) fn origin(&self) -> Origin {
-        self.origin
+        self.snapshot.read().unwrap_or_else(PoisonError::into_inner).1
     }
 
     /// How long it took to boot, or to load.
@@ -117,12 +120,12 @@ impl GuestImage {
     }
 
     pub(super) fn snapshot(&self) -> Arc<Snapshot> {
-        Arc::clone(&self.snapshot.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.snapshot.read().unwrap_or_else(PoisonError::into_inner).0)
     }
 
-    /// The same snapshot, as it lies on disk: shared with other processes, and no memory of this one's.
-    pub(super) fn share(&self, kept: Arc<Snapshot>) {
-        *self.snapshot.write().unwrap_or_else(PoisonError::into_inner) = kept;
+    /// The same snapshot, as it now lies on disk: shared with other processes, and no memory of this one's.
+    pub(super) fn is_kept(&self, snapshot: Arc<Snapshot>) {
+        *self.snapshot.write().unwrap_or_else(PoisonError::into_inner) = (snapshot, Origin::Kept);
     }
 
     /// A new VM in the snapshot's state: 1 to 3 ms natively. Nothing of another run is in it.

@@ -31,6 +31,7 @@ pub use deadline::{Deadline, Pause};
 pub use guest::{GuestChoice, GuestKind};
 pub use host::{Arguments, HostCall, HostFunctions, HostReply, RunControl, Stopped};
 pub use hypervisor::HypervisorReport;
+pub use image::Origin;
 pub(crate) use image::reply_capacity;
 pub use module::{GuestModule, ModuleFunction};
 pub use pool::WarmVms;
@@ -104,6 +105,12 @@ impl Sandboxes {
             Ok(image) => self.means(image).run(request),
             Err(error) => RunOutcome { value: Err(error), logs: Vec::new(), stats: RunStats::default() },
         }
+    }
+
+    /// How many VMs wait for a run, made ready.
+    #[must_use]
+    pub fn waiting_vms(&self) -> usize {
+        self.pool.waiting()
     }
 
     /// What is wrong with code, as [`check`] tells it. Blocks for as long as the look takes: a few milliseconds, and 5 s at most for

@@ -154,6 +154,11 @@ impl Pool {
         self.rest();
     }
 
+    /// How many wait.
+    pub(super) fn waiting(&self) -> usize {
+        self.shared.lock().ready.len()
+    }
+
     /// Tells the keeper that there is something to do, and starts it where there is none.
     fn wake(&self, image: &GuestImage, state: &mut State) {
         if state.keeper == Keeper::Works {

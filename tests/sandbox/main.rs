@@ -1,5 +1,8 @@
 //! The micro-VM through the crate's own API: real guests, no MCP.
 
+mod isolation;
+mod warm;
+
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
