@@ -43,7 +43,7 @@ pub struct GatewayOptions {
     /// VMs that wait for the next run.
     pub warm: WarmVms,
     /// Where the guest's snapshot is kept between processes, created with mode 0700. `None`: it is not kept. Default
-    /// `$XDG_CACHE_HOME/hyperlight-mcp`, or `~/.cache/hyperlight-mcp`; none without a home.
+    /// `$XDG_CACHE_HOME/hyperlight-mcp/snapshots`, or `~/.cache/hyperlight-mcp/snapshots`; none without a home.
     pub snapshot_dir: Option<PathBuf>,
     /// The program `hyperlight-mcp-watchdog`.
     pub watchdog: PathBuf,
@@ -198,5 +198,5 @@ impl GatewayOptions {
 fn cache_folder(environment: &BTreeMap<String, String>) -> Option<PathBuf> {
     let absolute = |name: &str| environment.get(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let cache = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")))?;
-    Some(cache.join("hyperlight-mcp"))
+    Some(cache.join("hyperlight-mcp/snapshots"))
 }

@@ -319,7 +319,7 @@ export interface GatewayOptions extends Callbacks {
   warm?: Partial<WarmVms>
   /**
    * Where the guest's snapshot is kept between processes, so that they need not boot it: created with mode 0700, and of no use to
-   * anybody else. `false`: nowhere. Default `$XDG_CACHE_HOME/hyperlight-mcp`, or `~/.cache/hyperlight-mcp`. May be deleted at any time.
+   * anybody else. `false`: nowhere. Default `$XDG_CACHE_HOME/hyperlight-mcp/snapshots`, or `~/.cache/hyperlight-mcp/snapshots`. May be deleted at any time.
    */
   snapshotDir?: string | boolean
   /** For servers whose config does not say. Default `warn`: a warning of the run, or, for `callTool`, an event `warning`. */

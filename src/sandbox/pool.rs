@@ -68,6 +68,8 @@ struct State {
     /// Runs that are under way. While there are some, no VM is made beside them, unless none is ready.
     running: usize,
     keeper: Keeper,
+    /// Whether a run waits for the VM that is being made: one at most, as the next to be made is a whole VM later.
+    awaited: bool,
     /// No VM is made until there is a run again.
     rests: bool,
     closed: bool,
@@ -79,6 +81,8 @@ enum Keeper {
     #[default]
     None,
     Works,
+    /// It is making a VM just now.
+    Makes,
 }
 
 /// What the keeper does next. Decided on plain facts.
@@ -115,12 +119,16 @@ impl Pool {
         self.wake(image, &mut state);
     }
 
-    /// A VM for a run: one that is ready, or else a new one. [`Pool::give_back`] takes it after the run.
+    /// A VM for a run: one that is ready, or about to be, or else a new one. [`Pool::give_back`] takes it after the run.
     pub(super) fn take(&self, image: &GuestImage) -> Result<Vm, HyperlightError> {
         let ready = {
             let mut state = self.shared.lock();
             state.running += 1;
             state.rests = false;
+            // Its pages are being copied already: making another beside it would take longer for both.
+            if state.ready.is_empty() && state.keeper == Keeper::Makes && !state.awaited {
+                state = self.shared.wait_for_one(state);
+            }
             let ready = std::iter::from_fn(|| state.ready.pop()).find(Vm::is_sound);
             if state.ready.is_empty() {
                 self.wake(image, &mut state);
@@ -143,7 +151,7 @@ impl Pool {
         let mut state = self.shared.lock();
         state.rests = true;
         let (ready, used) = (std::mem::take(&mut state.ready), std::mem::take(&mut state.used));
-        self.shared.changed.notify_one();
+        self.shared.changed.notify_all();
         drop(state);
         drop((ready, used));
     }
@@ -161,8 +169,8 @@ impl Pool {
 
     /// Tells the keeper that there is something to do, and starts it where there is none.
     fn wake(&self, image: &GuestImage, state: &mut State) {
-        if state.keeper == Keeper::Works {
-            self.shared.changed.notify_one();
+        if state.keeper != Keeper::None {
+            self.shared.changed.notify_all();
             return;
         }
         let (shared, image) = (Arc::clone(&self.shared), image.clone());
@@ -189,6 +197,15 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Waits until the VM that is being made is ready, or cannot be made.
+    fn wait_for_one<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        state.awaited = true;
+        let not_yet = |state: &mut State| state.ready.is_empty() && state.keeper == Keeper::Makes;
+        state = self.changed.wait_while(state, not_yet).unwrap_or_else(PoisonError::into_inner);
+        state.awaited = false;
+        state
+    }
+
     /// The keeper's work, to its end: the pool was closed, nothing has run for a time, or no VM can be made.
     fn keep(&self, image: &GuestImage) {
         let target = self.settings.target();
@@ -204,9 +221,12 @@ impl Shared {
                     state = self.lock();
                 }
                 Errand::Make => {
+                    state.keeper = Keeper::Makes;
                     drop(state);
                     let made = ready_vm(image);
                     state = self.lock();
+                    state.keeper = Keeper::Works;
+                    self.changed.notify_all();
                     match made {
                         Ok(vm) => state.ready.push(vm),
                         Err(error) => {
@@ -228,7 +248,10 @@ impl Shared {
                     let left = if left.is_zero() { self.settings.idle() } else { left };
                     (state, _) = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner);
                 }
-                Errand::End => break,
+                Errand::End => {
+                    state.ready.clear();
+                    break;
+                }
             }
         }
         state.keeper = Keeper::None;
