@@ -25,7 +25,7 @@ use crate::error::{Error, Result};
 use crate::limits::Limits;
 use crate::registry::Registry;
 use crate::sandbox::{RunControl, Sandboxes};
-use crate::trust::{ApprovalStore, Executables, Redactor, Standing, Subject};
+use crate::trust::{ApprovalStore, Executables, Redactor, Standing, Subject, deciding_folder};
 
 /// The values of inputs that have been asked for.
 pub(super) type Inputs = BTreeMap<String, SecretString>;
@@ -161,7 +161,8 @@ impl Core {
 
     fn subject_with(&self, server: &ServerDefinition, executable: Option<crate::trust::Executable>) -> Subject {
         let pinned = if server.pin_values { Some(self.pinned_values(server)) } else { None };
-        Subject::new(server, self.approvals.key(), executable, pinned.as_deref())
+        let folder = deciding_folder(server, &self.surroundings);
+        Subject::new(server, self.approvals.key(), executable, pinned.as_deref(), folder)
     }
 
     /// The values of the environment as they are now. What a person is asked for is not among them.

@@ -53,6 +53,9 @@ pub struct CommandRequest {
     /// As the config writes it; the workspace folder where it does not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cwd: Option<String>,
+    /// The folder in which alone a yes holds: a path in the entry leads elsewhere in another one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub workspace_folder: Option<String>,
     /// The program that the command names now, and its content's SHA-256; missing where there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub executable: Option<Executable>,
@@ -157,7 +160,8 @@ impl CommandRequest {
                 environment_file,
             } => {
                 (command, args) = (Some(program.clone()), Some(arguments.clone()));
-                cwd = Some(working_directory.clone().unwrap_or_else(|| WORKSPACE.to_owned()));
+                let here = subject.folder.as_ref().map_or_else(|| WORKSPACE.to_owned(), |folder| folder.display().to_string());
+                cwd = Some(working_directory.clone().unwrap_or(here));
                 env_file.clone_from(environment_file);
                 environment = masked(values);
                 environment.extend(removed_environment.iter().map(|name| format!("{name} (not passed on)")));
@@ -178,6 +182,7 @@ impl CommandRequest {
             command,
             args,
             cwd,
+            workspace_folder: subject.folder.as_ref().map(|folder| folder.display().to_string()),
             executable: subject.executable.clone(),
             env_file,
             url,
