@@ -1,6 +1,5 @@
 //! A model calls its tools: what it passed is read, the work is done within the gateway, and the answer is made fit for it.
 
-use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -11,6 +10,7 @@ use super::advice::{advise, failure, wrong_code};
 use super::arguments::{Given, read};
 use super::definitions::{Tool, ToolDefinition};
 use super::options::{AgentOptions, METHOD};
+use super::proposed::Proposed;
 use super::servers;
 use crate::bridge::{ToolErrors, ToolQuery};
 use crate::error::{Error, Result};
@@ -44,8 +44,7 @@ pub struct AgentTools {
     max_pending_runs: usize,
     runs: Semaphore,
     calls: Semaphore,
-    /// Servers and digests that were proposed: an author is told of each once.
-    pub(super) proposed: Mutex<BTreeSet<(String, String)>>,
+    pub(super) proposed: Mutex<Proposed>,
 }
 
 impl AgentTools {

@@ -356,6 +356,7 @@ impl Gateway {
             approved: matches!(standing, Standing::Full(_)),
             // While a plugin is off, what is enabled waits for it to be switched on.
             enabled: registry.is_enabled(&server.name) && self.check_on().is_ok(),
+            disabled_by_person: registry.is_disabled_by_person(&server.name),
             source: SOURCE,
             tools: if let Standing::Full(manifest) = &standing { manifest.tool_names() } else { Vec::new() },
             quarantined: registry.quarantined(&server.name),
@@ -370,6 +371,7 @@ fn invalid_status(name: &str, error: &Error) -> ServerStatus {
         state: ServerState::Invalid,
         approved: false,
         enabled: false,
+        disabled_by_person: false,
         source: SOURCE,
         tools: Vec::new(),
         quarantined: Vec::new(),

@@ -58,7 +58,7 @@ impl Gateway {
             self.core.connections.close(name).await;
         }
         for name in &report.removed {
-            self.core.registry.disable(name);
+            self.core.registry.retire(name);
             self.core.session.forget(name);
             self.core.watched.forget(name);
             self.core.connections.close(name).await;

@@ -148,7 +148,8 @@ impl Gateway {
         self.method(env, "Gateway.enable", [Some(name)], |gateway, (name,): (String,)| async move { gateway.enable(&name) })
     }
 
-    /// Hides the server from runs that start from now on, and ends what is live.
+    /// Hides the server from runs that start from now on, and ends what is live. A model cannot take that back: `enable()` does, and a
+    /// person's line.
     #[napi(catch_unwind, ts_args_type = "name: string", ts_return_type = "Promise<void>")]
     pub fn disable<'env>(&self, env: &'env Env, name: Unknown<'env>) -> napi::Result<Object<'env>> {
         self.method(env, "Gateway.disable", [Some(name)], |gateway, (name,): (String,)| async move { gateway.disable(&name).await })
