@@ -12,6 +12,7 @@ use super::definitions::{Tool, ToolDefinition};
 use super::options::{AgentOptions, METHOD};
 use super::proposed::Proposed;
 use super::servers;
+use crate::blocking::blocking;
 use crate::bridge::{ToolErrors, ToolQuery};
 use crate::error::{Error, Result};
 use crate::gateway::{CodeReport, Gateway, RunOptions, Sandbox};
@@ -242,11 +243,6 @@ impl AgentTools {
     fn unknown(&self, name: &str) -> Error {
         Error::unknown_tool("these tools", name, self.tools.iter().map(|tool| (tool.name(), tool.name())))
     }
-}
-
-/// What blocks does so on a thread for that.
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
-    tokio::task::spawn_blocking(work).await.map_err(|error| Error::Internal(error.to_string()))?
 }
 
 /// A place among those that there are; nobody waits for one here.

@@ -15,6 +15,7 @@ use super::reply::{Parts, Reply, method, promise, promise_of};
 use super::runtime::Core;
 use super::sandbox::{EventSink, Sandbox, event_listener, event_sink, started, warn};
 use super::{glue, options};
+use crate::blocking::blocking;
 use crate::error::{Error, Result};
 use crate::gateway::{CallOptions, GatewayOptions};
 use crate::sandbox::Stop;
@@ -290,11 +291,6 @@ async fn call_tool(
         Ok(_) => Err(invalid("expected one object, or none")),
         Err(error) => Err(invalid(&format!("expected what JSON can carry: {error}"))),
     }
-}
-
-/// What blocks does so on a thread for that.
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
-    tokio::task::spawn_blocking(work).await.map_err(|error| Error::Internal(error.to_string()))?
 }
 
 /// An environment that is torn down with a gateway open (a worker that is terminated) takes the servers with it.
