@@ -20,7 +20,7 @@ use super::switch::Switch;
 use crate::bridge::ToolSearch;
 use crate::catalog::Manifest;
 use crate::client::{Closed, Connections, Lease, LeaseOrigin, TokenStore, Wanted};
-use crate::config::{OAuthSettings, ServerDefinition, Surroundings, inputs_of, read_env_file, resolve_command, resolve_http};
+use crate::config::{OAuthSettings, ServerDefinition, Surroundings, Transport, inputs_of, read_env_file, resolve_command, resolve_http};
 use crate::error::{Error, Result};
 use crate::limits::Limits;
 use crate::registry::Registry;
@@ -183,7 +183,10 @@ impl Core {
         let inputs = inputs_of(server).into_iter().map(|id| (id, SecretString::from(""))).collect();
         // A file that cannot be read keeps the server from starting, and says so then; the program is there all the same.
         let resolve = |read: fn(&Path) -> std::io::Result<Vec<u8>>| resolve_command(server, &self.surroundings, &inputs, read);
-        let command = resolve(read_env_file).or_else(|_| resolve(|_| Ok(Vec::new()))).ok()??;
+        let command = resolve(read_env_file).or_else(|_| resolve(|_| Ok(Vec::new())));
+        // So does a variable that is not set.
+        let command =
+            command.or_else(|_| resolve_command(&with_path_alone(server), &self.surroundings, &inputs, |_| Ok(Vec::new()))).ok()??;
         self.executables.find(&command.command, &search_path(&command), &command.working_directory)
     }
 
@@ -199,6 +202,16 @@ impl Core {
         }
         Ok(visible)
     }
+}
+
+/// The server without what does not decide where its program is found.
+fn with_path_alone(server: &ServerDefinition) -> ServerDefinition {
+    let mut server = server.clone();
+    if let Transport::Stdio { environment, environment_file, .. } = &mut server.transport {
+        environment.retain(|(name, _)| name == "PATH");
+        *environment_file = None;
+    }
+    server
 }
 
 fn wanted(server: &ServerDefinition, patience: Duration) -> Wanted {
