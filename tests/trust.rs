@@ -405,3 +405,29 @@ async fn a_question_that_nobody_has_answered_holds_up_no_other_server() {
     }
     gateway.close().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_changed_is_known_to_the_next_process_until_it_is_approved() {
+    let case = Case::new();
+    let (program, log) = (case.scene.path("server"), case.scene.path("log-one"));
+    let serve = |tools: &str| write_script(&program, &format!("exec {FIXTURE} --log {} --tools {tools}", log.display()));
+    serve("echo,pid");
+    let config = json!({ "mcpServers": { "one": { "command": program } } });
+    let quarantined = |gateway: &Gateway| gateway.servers().unwrap()[0].quarantined.clone();
+    let first = Gateway::open(case.options(&config)).unwrap();
+    first.approve("one", None, None).await.unwrap();
+    first.close().await;
+    serve("pid");
+    let second = Gateway::open(case.options(&config)).unwrap();
+    second.test("one").await.unwrap();
+    assert_eq!(quarantined(&second), ["echo"]);
+    second.close().await;
+
+    let third = Gateway::open(case.options(&config)).unwrap();
+    assert_eq!(quarantined(&third), ["echo"]);
+    let request = manifest_request(&third).await;
+    third.approve("one", Some(&request.digest), None).await.unwrap();
+    assert_eq!(quarantined(&third), [""; 0]);
+    third.close().await;
+    assert_eq!(quarantined(&Gateway::open(case.options(&config)).unwrap()), [""; 0]);
+}

@@ -52,7 +52,8 @@ pub(super) async fn approve(session: &Session, arguments: &Approve) -> Result<Ex
 /// Those that need a yes; it is said where there are none.
 fn unapproved(session: &Session, gateway: &Gateway) -> Result<Vec<String>, Fault> {
     let servers = gateway.servers()?;
-    let wanting: Vec<String> = servers.into_iter().filter(|server| !server.approved).map(|server| server.name).collect();
+    let wanting: Vec<String> =
+        servers.into_iter().filter(|server| !server.approved || !server.quarantined.is_empty()).map(|server| server.name).collect();
     if wanting.is_empty() && !session.json() {
         session.terminal.print("all servers are approved\n");
     }

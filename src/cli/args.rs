@@ -93,7 +93,7 @@ pub enum CliCommand {
 /// What `approve` takes.
 #[derive(Debug, Clone, Args)]
 pub struct Approve {
-    /// Servers by name [default: all that are not approved]
+    /// Servers by name [default: all that need a yes]
     #[arg(value_name = "SERVER")]
     pub servers: Vec<String>,
     /// Approve exactly what this digest was shown for

@@ -114,7 +114,8 @@ pub async fn perform(gateway: &Gateway, command: &Command, style: &Style, speake
         }
         Command::Test(server) => {
             let report = gateway.test(&server.server).await?;
-            let text = render::test_text(&report, style);
+            let changed = gateway.server_info(&server.server)?.status.quarantined;
+            let text = render::test_text(&report, &changed, style);
             Outcome::of(&report, text)
         }
         Command::Search(search) => search_tools(gateway, search, style),

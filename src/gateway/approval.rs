@@ -45,6 +45,9 @@ impl Gateway {
         self.core.registry.approval_changed(name);
         self.core.connections.forget_failures(name);
         self.core.session.forget(name);
+        if let (Ok(()), Ok(server)) = (&outcome, self.core.registry.server(name)) {
+            self.core.learnt.note(name, &self.core.subject(&server).digest, |learnt| learnt.changed.clear());
+        }
         outcome.map_err(|error| self.core.redacted(error))
     }
 

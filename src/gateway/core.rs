@@ -115,6 +115,8 @@ impl Core {
         let live = connection.manifest().await?;
         self.report_drift(server, &live)?;
         if connection.origin() != LeaseOrigin::Shared {
+            let changed = self.registry.quarantined(&server.name);
+            self.learnt.note(&server.name, &self.subject(server).digest, |learnt| learnt.changed = changed);
             self.watch_again(server, &connection).await;
         }
         Ok(connection)

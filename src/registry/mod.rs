@@ -204,6 +204,12 @@ impl Registry {
         (live.compared, live.quarantined) = (None, BTreeSet::new());
     }
 
+    /// Whether the server was compared with what is approved since this gateway is open, or since it was approved anew.
+    #[must_use]
+    pub fn is_compared(&self, name: &str) -> bool {
+        self.live().get(name).is_some_and(|live| live.compared.is_some())
+    }
+
     pub fn set_quarantined(&self, name: &str, tools: BTreeSet<String>) {
         self.live().entry(name.to_owned()).or_default().quarantined = tools;
     }
