@@ -3,7 +3,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -203,11 +203,26 @@ fn write_all(orders: &Receiver<Order>, folder: &Path, redactor: &Redactor) {
 fn append(folder: &Path, server: &str, line: &Json) -> std::io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     let path = path_of(folder, server);
-    if fs::metadata(&path).is_ok_and(|file| file.len() > MAX_BYTES) {
-        fs::rename(&path, older(&path))?;
-    }
+    rotate(&path)?;
     let mut file = OpenOptions::new().create(true).append(true).mode(0o600).open(&path)?;
     file.write_all(format!("{line}\n").as_bytes())
+}
+
+/// A file that is full becomes the older one. Of several processes that see it full, one does so: who comes second finds another file in its
+/// place, and leaves that.
+fn rotate(path: &Path) -> std::io::Result<()> {
+    let full = |path: &Path| fs::metadata(path).ok().filter(|file| file.len() > MAX_BYTES);
+    if full(path).is_none() {
+        return Ok(());
+    }
+    // Another has just moved it: that is as good.
+    let Ok(file) = File::open(path) else { return Ok(()) };
+    file.lock()?;
+    let ours = file.metadata()?;
+    match full(path) {
+        Some(there) if (there.dev(), there.ino()) == (ours.dev(), ours.ino()) => fs::rename(path, older(path)),
+        _ => Ok(()),
+    }
 }
 
 /// The names of valid servers are names of files.
@@ -279,6 +294,25 @@ mod tests {
         assert_eq!(fs::metadata(path_of(folder.path(), "s")).unwrap().permissions().mode() & 0o777, 0o600);
         let journal = Journal { folder: Arc::new(folder.path().to_owned()), ..journal(folder.path()) };
         assert_eq!(journal.read("s", 10).len(), 10);
+    }
+
+    #[test]
+    fn writers_that_find_a_full_log_at_once_move_it_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = path_of(folder.path(), "s");
+        fs::write(&path, "x".repeat(usize::try_from(MAX_BYTES).unwrap() + 1)).unwrap();
+        // One holds it: the others have all seen that it is full before it is moved.
+        let first = File::open(&path).unwrap();
+        first.lock().unwrap();
+        std::thread::scope(|scope| {
+            let others: Vec<_> = (0..8).map(|_| scope.spawn(|| rotate(&path))).collect();
+            fs::rename(&path, older(&path)).unwrap();
+            fs::write(&path, "new\n").unwrap();
+            first.unlock().unwrap();
+            others.into_iter().for_each(|other| other.join().unwrap().unwrap());
+        });
+        assert_eq!(fs::read_to_string(&path).unwrap(), "new\n");
+        assert_eq!(fs::metadata(older(&path)).unwrap().len(), MAX_BYTES + 1);
     }
 
     #[test]

@@ -332,6 +332,16 @@ impl Gateway {
         self.core.registry.server(name).map_err(|error| self.core.redacted(error))
     }
 
+    /// What is known of it now; before the server is connected here, what was found when it last was, in whatever process.
+    fn quarantined(&self, server: &ServerDefinition, standing: &Standing) -> Vec<String> {
+        match standing {
+            Standing::Full(_) if !self.core.registry.is_compared(&server.name) => {
+                self.core.learnt.get(&server.name, &self.core.subject(server).digest).changed
+            }
+            _ => self.core.registry.quarantined(&server.name),
+        }
+    }
+
     fn status(&self, entry: &Entry) -> Result<ServerStatus> {
         let server = match entry {
             Entry::Valid(server) => server,
@@ -356,9 +366,10 @@ impl Gateway {
             approved: matches!(standing, Standing::Full(_)),
             // While a plugin is off, what is enabled waits for it to be switched on.
             enabled: registry.is_enabled(&server.name) && self.check_on().is_ok(),
+            disabled_by_person: registry.is_disabled_by_person(&server.name),
             source: SOURCE,
             tools: if let Standing::Full(manifest) = &standing { manifest.tool_names() } else { Vec::new() },
-            quarantined: registry.quarantined(&server.name),
+            quarantined: self.quarantined(server, &standing),
             last_error,
         })
     }
@@ -370,6 +381,7 @@ fn invalid_status(name: &str, error: &Error) -> ServerStatus {
         state: ServerState::Invalid,
         approved: false,
         enabled: false,
+        disabled_by_person: false,
         source: SOURCE,
         tools: Vec::new(),
         quarantined: Vec::new(),

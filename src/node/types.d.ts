@@ -465,6 +465,8 @@ export interface ServerStatus {
   /** Both stages, as it is configured now. */
   approved: boolean
   enabled: boolean
+  /** `disable()`, or a person's line, has disabled it here: no model can enable it. */
+  disabledByPerson?: true
   source: 'config'
   /** Raw names of the approved tools. */
   tools: string[]
