@@ -108,6 +108,8 @@ describe('hints', () => {
   test('tell of host:mcp and of the agent’s own modules in the same words', async (t) => {
     const mcp = await gateway.moduleInfo('host:mcp')
     assert.deepEqual(mcp.functions.map(({ name }) => name).sort(), [
+      'all',
+      'allSettled',
       'call',
       'describe',
       'prompt',

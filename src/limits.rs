@@ -13,6 +13,9 @@ pub const MAX_MESSAGE_MEMORY_BYTES: usize = 40 * 1024 * 1024;
 /// How long the first start of a package runner (`npx`, `uvx`, `docker`, …) may take, in milliseconds.
 pub const PACKAGE_RUNNER_CONNECT_TIMEOUT_MS: u64 = 120_000;
 
+/// The most that `maxParallelCalls` can be, here and in a server's entry.
+pub const MAX_PARALLEL_CALLS: u64 = 1000;
+
 const MIB: usize = 1024 * 1024;
 
 /// Limits of one gateway. Sizes in bytes, times in milliseconds.
@@ -38,6 +41,8 @@ pub struct Limits {
     pub run_timeout_ms: u64,
     /// Failed reconnects in a row, a server.
     pub max_reconnects: u32,
+    /// Calls of one server that are under way at once, whoever makes them; others wait for their turn.
+    pub max_parallel_calls: usize,
     /// A tool's result as the guest gets it.
     pub max_response_bytes: usize,
     /// A call's arguments, as JSON and bytes.
@@ -70,6 +75,7 @@ impl Default for Limits {
             max_call_timeout_ms: 300_000,
             run_timeout_ms: 60_000,
             max_reconnects: 3,
+            max_parallel_calls: 128,
             max_response_bytes: MIB,
             max_argument_bytes: MIB,
             max_input_bytes: 4 * MIB,
@@ -108,7 +114,7 @@ impl Limits {
         Ok(())
     }
 
-    fn ranges(&self) -> [Range; 17] {
+    fn ranges(&self) -> [Range; 18] {
         const DAY: u64 = 24 * 60 * 60 * 1000;
         // Sizes end where a buffer of the guest would no longer be sensible.
         const BUFFER: u64 = 64 * MIB as u64;
@@ -120,6 +126,7 @@ impl Limits {
             ("maxCallTimeoutMs", self.max_call_timeout_ms, 1, DAY),
             ("runTimeoutMs", self.run_timeout_ms, 1, DAY),
             ("maxReconnects", u64::from(self.max_reconnects), 0, 1000),
+            ("maxParallelCalls", self.max_parallel_calls as u64, 1, MAX_PARALLEL_CALLS),
             ("maxResponseBytes", self.max_response_bytes as u64, 256, MAX_WIRE_MESSAGE_BYTES as u64),
             ("maxArgumentBytes", self.max_argument_bytes as u64, 256, MAX_WIRE_MESSAGE_BYTES as u64),
             ("maxInputBytes", self.max_input_bytes as u64, 256, BUFFER),

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use hyperlight_mcp::sandbox::{
-    GuestChoice, HostCall, HostFunctions, HostReply, ProblemKind, RunControl, RunOutcome, RunRequest, Sandboxes, Stop, Wire,
+    GuestChoice, HostAnswer, HostCall, HostFunctions, HostReply, ProblemKind, RunControl, RunOutcome, RunRequest, Sandboxes, Stop, Wire,
 };
 use hyperlight_mcp::{Error, Limits};
 
@@ -57,8 +57,8 @@ impl Scene {
 struct Nobody;
 
 impl HostFunctions for Nobody {
-    fn call(&self, _: HostCall, _: &RunControl) -> HostReply {
-        HostReply::Throw { name: None, message: "there is nobody".into(), code: None }
+    fn start(self: Arc<Self>, _: HostCall, _: &RunControl) -> HostAnswer {
+        HostAnswer::Ready(HostReply::Throw { name: None, message: "there is nobody".into(), code: None })
     }
 }
 

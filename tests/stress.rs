@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use hyperlight_mcp::Limits;
 use hyperlight_mcp::sandbox::{
-    Arguments, GuestModule, HostCall, HostFunctions, HostReply, ModuleFunction, RunControl, RunOutcome, RunRequest, Sandboxes, Stop, Value,
+    Arguments, GuestModule, HostAnswer, HostCall, HostFunctions, HostReply, ModuleFunction, RunControl, RunOutcome, RunRequest, Sandboxes, Stop, Value,
     Wire,
 };
 use serde_json::{Value as Json, json};
@@ -87,9 +87,9 @@ fn value(outcome: RunOutcome) -> Json {
 struct Echo;
 
 impl HostFunctions for Echo {
-    fn call(&self, call: HostCall, _: &RunControl) -> HostReply {
+    fn start(self: Arc<Self>, call: HostCall, _: &RunControl) -> HostAnswer {
         let Arguments::Given(arguments) = call.arguments else { panic!("oversize arguments") };
-        HostReply::Value(arguments.into_iter().next().unwrap_or(Value::Null))
+        HostAnswer::Ready(HostReply::Value(arguments.into_iter().next().unwrap_or(Value::Null)))
     }
 }
 
@@ -101,14 +101,15 @@ struct Meeting {
 }
 
 impl HostFunctions for Meeting {
-    fn call(&self, _: HostCall, _: &RunControl) -> HostReply {
+    /// Blocks, as each of the two has a thread of its own.
+    fn start(self: Arc<Self>, _: HostCall, _: &RunControl) -> HostAnswer {
         let mut arrivals = self.arrivals.lock().unwrap();
         *arrivals += 1;
         let awaited = arrivals.next_multiple_of(2);
         self.changed.notify_all();
         let (_arrivals, waiting) = self.changed.wait_timeout_while(arrivals, patience(), |arrivals| *arrivals < awaited).unwrap();
         assert!(!waiting.timed_out(), "the other guest did not come");
-        HostReply::Value(Value::Null)
+        HostAnswer::Ready(HostReply::Value(Value::Null))
     }
 }
 

@@ -183,7 +183,8 @@ fn run_description(max_result_tokens: usize, errors: ToolErrors) -> String {
     format!(
         "Runs JavaScript or TypeScript in a sandbox where each enabled MCP server is a module of synchronous functions. Write an ES module with a function \
         handler(input); what it returns (JSON) is the result. Import tools from \"host:mcp-<server>\" (find them with search_mcp_tools, read their types with \
-        describe_mcp_tools). {failed} Loop, filter and join in the code and return only what is needed: a result is cut at about {max_result_tokens} tokens, \
+        describe_mcp_tools). Many calls at once: \
+        await Promise.all(cities.map((location) => get_forecast.async({{ location }}))). {failed} Loop, filter and join in the code and return only what is needed: a result is cut at about {max_result_tokens} tokens, \
         and says how a later run reads the whole. \
         There is no network, no file system and no npm package in the sandbox, and nothing of one run is there for the next. Example: {{\"code\": \
         \"import {{ get_forecast }} from \\\"host:mcp-weather\\\";\\nexport const handler = ({{ cities }}) => cities.map((location) => \

@@ -7,6 +7,7 @@ mod arguments;
 mod discovery;
 mod modules;
 mod offers;
+mod parallel;
 mod saved;
 mod schemas;
 mod server_calls;

@@ -12,9 +12,9 @@ use crate::trust::{sanitise_json, sanitise_text};
 
 /// `host:mcp`: any tool by its raw name, the list of tools, resources and prompts, values that were saved.
 pub const MCP_MODULE: &str = "mcp";
-/// What it exports. The guest itself answers `sleep`.
-pub(super) const MCP_FUNCTIONS: [&str; 10] =
-    ["call", "tools", "search", "describe", "resources", "read", "prompts", "prompt", "saved", "sleep"];
+/// What it exports. The guest itself answers the last three.
+pub(super) const MCP_FUNCTIONS: [&str; 12] =
+    ["call", "tools", "search", "describe", "resources", "read", "prompts", "prompt", "saved", "sleep", "all", "allSettled"];
 const MODULE_PREFIX: &str = "mcp-";
 
 /// The module of a server, without `host:`.

@@ -2,17 +2,19 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 
 use serde::Serialize;
 use serde_json::{Map, Value as Json};
 
 use super::arguments::check_size;
+use super::parallel::turn_of_read;
 use super::server_calls::{ServerCalls, throw};
 use super::shape::Shaper;
 use crate::catalog::{Manifest, PromptArgument};
 use crate::client::OfferRequest;
 use crate::error::{Error, Result};
-use crate::sandbox::{Arguments, HostReply, RunControl, Value};
+use crate::sandbox::{Arguments, HostAnswer, HostReply, RunControl, Value};
 use crate::trust::{shown_prompt, shown_resource, shown_template};
 
 /// A request that is to be sent.
@@ -172,38 +174,69 @@ fn shape_prompt(what: &str, result: &Json, limit: usize) -> Result<(Value, Optio
     Ok((Value::Record(fields), shaper.warning()))
 }
 
+/// A request that was looked at.
+struct Wanted {
+    /// Names it in errors.
+    what: String,
+    server: String,
+    request: OfferRequest,
+    shape: Shape,
+}
+
+/// What becomes of a result, within a limit; and what was cut.
+type Shape = fn(&str, &Json, usize) -> Result<(Value, Option<String>)>;
+
 fn malformed(what: &str, missing: &str) -> Error {
     let (server, tool) = what.split_once('.').unwrap_or((what, ""));
     Error::Protocol { server: server.to_owned(), tool: tool.to_owned(), code: 0, message: format!("its answer has no {missing}") }
 }
 
 impl ServerCalls {
-    /// `resources(server?)`, `read(server, uri)`, `prompts(server?)`, `prompt(server, name, arguments?)`: values, or exceptions with a code.
-    pub(super) fn answer_offer(&self, function: &str, arguments: Arguments, control: &RunControl) -> HostReply {
+    /// `resources(server?)`, `prompts(server?)`: lists, or exceptions with a code.
+    pub(super) fn list_offers(&self, function: &str, arguments: Arguments) -> HostReply {
         let max_chars = self.limits.max_description_chars;
         let outcome = match function {
             "resources" => self.listed("resources", arguments, |server, manifest| resource_entries(server, manifest, max_chars)),
-            "prompts" => self.listed("prompts", arguments, |server, manifest| prompt_entries(server, manifest, max_chars)),
-            "read" => self.read(arguments, control),
-            _ => self.prompt(arguments, control),
+            _ => self.listed("prompts", arguments, |server, manifest| prompt_entries(server, manifest, max_chars)),
         };
         outcome.map_or_else(|error| throw(&error), HostReply::Value)
     }
 
-    fn read(&self, arguments: Arguments, control: &RunControl) -> Result<Value> {
+    /// `read(server, uri)`, `prompt(server, name, arguments?)`: values, or exceptions with a code.
+    pub(super) fn start_offer(self: &Arc<Self>, function: &str, arguments: Arguments, control: &RunControl) -> HostAnswer {
+        let wanted = if function == "read" { self.read(arguments) } else { self.prompt(arguments) };
+        let Wanted { what, server, request, shape } = match wanted {
+            Ok(wanted) => wanted,
+            Err(error) => return HostAnswer::Ready(throw(&error)),
+        };
+        let turn = self.lanes.enter(&server, turn_of_read(self.pace(&server)));
+        let sent = self.offers.offer(OfferCall { server, request, control: Some(control.clone()) });
+        let this = Arc::clone(self);
+        HostAnswer::Later(Box::pin(async move {
+            let held = turn.await;
+            let result = sent.await;
+            drop(held);
+            match result.and_then(|result| shape(&what, &result, this.limits.max_response_bytes)) {
+                Ok((value, warning)) => {
+                    this.warn(warning);
+                    HostReply::Value(value)
+                }
+                Err(error) => throw(&error),
+            }
+        }))
+    }
+
+    fn read(&self, arguments: Arguments) -> Result<Wanted> {
         let mut given = given("read", arguments, self.limits.max_argument_bytes)?.into_iter();
         let (Some(Value::Text(server)), Some(Value::Text(uri)), None) = (given.next(), given.next(), given.next()) else {
             return Err(invalid("read", "expected read(server, uri)"));
         };
         self.manifest(&server)?;
         let what = format!("{server}.{uri}");
-        let result = self.request(server, OfferRequest::Read { uri }, control)?;
-        let (value, warning) = shape_contents(&what, &result, self.limits.max_response_bytes)?;
-        self.warn(warning);
-        Ok(value)
+        Ok(Wanted { what, server, request: OfferRequest::Read { uri }, shape: shape_contents })
     }
 
-    fn prompt(&self, arguments: Arguments, control: &RunControl) -> Result<Value> {
+    fn prompt(&self, arguments: Arguments) -> Result<Wanted> {
         let limit = self.limits.max_argument_bytes;
         let mut given = given("prompt", arguments, limit)?.into_iter();
         let (Some(Value::Text(server)), Some(Value::Text(name)), fields, None) = (given.next(), given.next(), given.next(), given.next())
@@ -218,16 +251,7 @@ impl ServerCalls {
             Some(_) => return Err(invalid(&what, "expected one object, or none")),
         };
         let arguments = prompt_arguments(&what, fields, limit)?;
-        let result = self.request(server, OfferRequest::Prompt { name, arguments }, control)?;
-        let (value, warning) = shape_prompt(&what, &result, self.limits.max_response_bytes)?;
-        self.warn(warning);
-        Ok(value)
-    }
-
-    fn request(&self, server: String, request: OfferRequest, control: &RunControl) -> Result<Json> {
-        let call = OfferCall { server, request, control: Some(control.clone()) };
-        // The run has ended: the guest is ended as well, nobody reads this.
-        control.wait(self.offers.offer(call)).unwrap_or(Err(Error::Aborted { what: "run" }))
+        Ok(Wanted { what, server, request: OfferRequest::Prompt { name, arguments }, shape: shape_prompt })
     }
 
     /// The entries of one server, or of all.

@@ -1,6 +1,6 @@
 //! Answers a guest's calls to `host:mcp-…` and `host:mcp`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,13 +12,14 @@ use super::arguments::tool_arguments;
 use super::discovery::Finding;
 use super::modules::{MCP_FUNCTIONS, MCP_MODULE, catalog_entries, guest_modules, server_of};
 use super::offers::OfferCaller;
+use super::parallel::{Lanes, Pace, turn_of_call};
 use super::schemas::{ArgumentChecks, OutputChecks};
 use super::shape::{ToolErrors, shape, tool_result};
 use crate::catalog::Manifest;
 use crate::error::{Error, Result};
 use crate::limits::Limits;
 use crate::results::SavedValues;
-use crate::sandbox::{Arguments, GuestModule, HostCall, HostReply, RunControl, Value};
+use crate::sandbox::{Arguments, GuestModule, HostAnswer, HostCall, HostReply, RunControl, Value};
 use crate::trust::Redactor;
 
 /// A call that is to be sent.
@@ -56,6 +57,9 @@ pub struct ServerCalls {
     checks: Checks,
     pub(super) finding: Finding,
     pub(super) saved: Arc<Mutex<SavedValues>>,
+    /// Servers that take one call at a time.
+    one_at_a_time: BTreeSet<String>,
+    pub(super) lanes: Lanes,
     warnings: Mutex<Vec<String>>,
 }
 
@@ -73,13 +77,32 @@ impl ServerCalls {
         let offers = Arc::clone(&caller) as Arc<dyn OfferCaller>;
         // Nothing is saved unless its owner says where.
         let saved = Arc::new(Mutex::new(SavedValues::new(0, Duration::from_millis(limits.max_saved_age_ms))));
-        Self { manifests, caller, offers, limits, errors, redactor, checks, finding, saved, warnings: Mutex::default() }
+        Self {
+            manifests,
+            caller,
+            offers,
+            limits,
+            errors,
+            redactor,
+            checks,
+            finding,
+            saved,
+            one_at_a_time: BTreeSet::new(),
+            lanes: Lanes::default(),
+            warnings: Mutex::default(),
+        }
     }
 
     /// The same calls, with the values that `saved` reads.
     #[must_use]
     pub fn with_saved(self, saved: Arc<Mutex<SavedValues>>) -> Self {
         Self { saved, ..self }
+    }
+
+    /// The same calls; these servers take one at a time.
+    #[must_use]
+    pub fn with_one_at_a_time(self, servers: BTreeSet<String>) -> Self {
+        Self { one_at_a_time: servers, ..self }
     }
 
     /// The modules that the run can import.
@@ -100,45 +123,79 @@ impl ServerCalls {
         module == MCP_MODULE || server_of(module).is_some()
     }
 
-    /// Answers a call. Nothing that the guest says is trusted: module and tool are looked up again.
+    /// Starts a call. Nothing that the guest says is trusted: module and tool are looked up again.
     #[must_use]
-    pub fn answer(&self, call: HostCall, control: &RunControl) -> HostReply {
+    pub fn start(self: &Arc<Self>, call: HostCall, control: &RunControl) -> HostAnswer {
         let HostCall { module, function, arguments } = call;
         if module == MCP_MODULE {
             return match function.as_str() {
                 "call" => self.call_raw(arguments, control),
-                "tools" => self.tools(arguments),
-                "search" => self.search(arguments),
-                "describe" => self.describe(arguments),
-                "saved" => self.saved(arguments),
-                "resources" | "read" | "prompts" | "prompt" => self.answer_offer(&function, arguments, control),
-                other => throw(&Error::unknown_tool(MCP_MODULE, other, MCP_FUNCTIONS.map(|name| (name, name)))),
+                "read" | "prompt" => self.start_offer(&function, arguments, control),
+                other => HostAnswer::Ready(self.answer(other, arguments)),
             };
         }
         let server = server_of(&module).unwrap_or(&module).to_owned();
-        match self.call_tool(&server, &function, arguments, control) {
-            Ok(result) => {
-                let shaped = shape(&format!("{server}.{function}"), &self.redacted(result), self.limits.max_response_bytes, self.errors);
-                self.warn(shaped.warning);
-                shaped.reply
+        let sent = match self.call_tool(&server, &function, arguments, control) {
+            Ok(sent) => sent,
+            Err(error) => return HostAnswer::Ready(self.errors.reply(&error)),
+        };
+        let this = Arc::clone(self);
+        HostAnswer::Later(Box::pin(async move {
+            match sent.await {
+                Ok(result) => this.shaped(&format!("{server}.{function}"), result),
+                Err(error) => this.errors.reply(&error),
             }
-            Err(error) => self.errors.reply(&error),
+        }))
+    }
+
+    /// What `host:mcp` knows without asking anybody.
+    fn answer(&self, function: &str, arguments: Arguments) -> HostReply {
+        match function {
+            "tools" => self.tools(arguments),
+            "search" => self.search(arguments),
+            "describe" => self.describe(arguments),
+            "saved" => self.saved(arguments),
+            "resources" | "prompts" => self.list_offers(function, arguments),
+            other => throw(&Error::unknown_tool(MCP_MODULE, other, MCP_FUNCTIONS.map(|name| (name, name)))),
         }
     }
 
-    fn call_tool(&self, server: &str, tool: &str, arguments: Arguments, control: &RunControl) -> Result<Json> {
-        let manifest = self.manifest(server)?;
-        if manifest.tool(tool).is_none() {
-            return Err(manifest.unknown_tool(server, tool));
-        }
+    fn shaped(&self, what: &str, result: Json) -> HostReply {
+        let shaped = shape(what, &self.redacted(result), self.limits.max_response_bytes, self.errors);
+        self.warn(shaped.warning);
+        shaped.reply
+    }
+
+    /// Looks at a call and takes its place among those of its server. It is sent when its turn comes.
+    fn call_tool(
+        self: &Arc<Self>,
+        server: &str,
+        tool: &str,
+        arguments: Arguments,
+        control: &RunControl,
+    ) -> Result<impl Future<Output = Result<Json>> + Send + use<>> {
+        let manifest = Arc::clone(self.manifest(server)?);
+        let Some(approved) = manifest.tool(tool) else { return Err(manifest.unknown_tool(server, tool)) };
         let arguments = tool_arguments(&format!("{server}.{tool}"), arguments, self.limits.max_argument_bytes)?;
-        let (arguments, warning) = self.checks.arguments.check(server, manifest, tool, arguments).map_err(|error| self.clean(error))?;
+        let checked = self.checks.arguments.check(server, &manifest, tool, arguments);
+        let (arguments, warning) = checked.map_err(|error| self.clean(error))?;
         self.warn(warning);
-        // The run has ended: the guest is ended as well, nobody reads this.
-        let call = ToolCall { server: server.to_owned(), tool: tool.to_owned(), arguments, control: Some(control.clone()) };
-        let result = control.wait(self.caller.call(call)).unwrap_or(Err(Error::Aborted { what: "run" }))?;
-        self.warn(self.checks.results.check(server, manifest, tool, &result)?);
-        Ok(result)
+        let turn = self.lanes.enter(server, turn_of_call(self.pace(server), approved));
+        let (server, tool) = (server.to_owned(), tool.to_owned());
+        let sent = self.caller.call(ToolCall { server: server.clone(), tool: tool.clone(), arguments, control: Some(control.clone()) });
+        let this = Arc::clone(self);
+        Ok(async move {
+            let held = turn.await;
+            let result = sent.await?;
+            // Who waits for its turn need not wait for what is made of the result.
+            drop(held);
+            this.warn(this.checks.results.check(&server, &manifest, &tool, &result)?);
+            Ok(result)
+        })
+    }
+
+    pub(super) fn pace(&self, server: &str) -> Pace {
+        if self.one_at_a_time.contains(server) { Pace::OneAtATime } else { Pace::SideBySide }
     }
 
     pub(super) fn warn(&self, warning: Option<String>) {
@@ -146,17 +203,20 @@ impl ServerCalls {
     }
 
     /// `call(server, tool, arguments?)`: a `ToolResult`, or an exception with a code.
-    fn call_raw(&self, arguments: Arguments, control: &RunControl) -> HostReply {
-        let (server, tool, rest) = match raw_call(arguments, self.limits.max_argument_bytes) {
-            Ok(parts) => parts,
-            Err(error) => return throw(&error),
+    fn call_raw(self: &Arc<Self>, arguments: Arguments, control: &RunControl) -> HostAnswer {
+        let sent = raw_call(arguments, self.limits.max_argument_bytes).and_then(|(server, tool, rest)| {
+            let sent = self.call_tool(&server, &tool, rest, control)?;
+            Ok((format!("the result of {server}.{tool}"), sent))
+        });
+        let (what, sent) = match sent {
+            Ok(sent) => sent,
+            Err(error) => return HostAnswer::Ready(throw(&error)),
         };
-        let result = self.call_tool(&server, &tool, rest, control);
-        let result = result.and_then(|result| self.capped(format!("the result of {server}.{tool}"), tool_result(&self.redacted(result))));
-        match result {
-            Ok(result) => HostReply::Value(Value::from(result)),
-            Err(error) => throw(&error),
-        }
+        let this = Arc::clone(self);
+        HostAnswer::Later(Box::pin(async move {
+            let result = sent.await.and_then(|result| this.capped(what, tool_result(&this.redacted(result))));
+            result.map_or_else(|error| throw(&error), |result| HostReply::Value(Value::from(result)))
+        }))
     }
 
     /// `tools(server?)`: what can be called.

@@ -115,7 +115,8 @@ pub(super) fn system_message(sections: &[Section], failures: Failures, budget: u
 fn head(sections: &[Section], failures: Failures) -> String {
     let mut head = String::from(
         "# Tools as code\nCode that you write runs in a sandbox: an ES module in JavaScript or TypeScript with a function `handler(input)`, whose \
-         return value you get. Tools are synchronous functions of modules:\n",
+         return value you get. Tools are synchronous functions of modules; `await Promise.all(list.map((x) => tool.async({ x })))` makes many calls at \
+         once:\n",
     );
     if let Some(example) = sections.iter().find_map(|section| section.example.as_ref()) {
         let _ = writeln!(head, "```js\n{example}\n```");

@@ -61,6 +61,34 @@ impl ArgumentCheck {
     }
 }
 
+/// How many calls of a server may be under way at once: `parallel` and `maxParallelCalls` in the config.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Parallel {
+    /// As many as `limits.maxParallelCalls` says.
+    #[default]
+    AsLimited,
+    AtMost(usize),
+    /// One at a time, in the order of the code that makes them.
+    No,
+}
+
+impl Parallel {
+    /// How many, where the gateway's limit is this one.
+    ///
+    /// ```
+    /// use hyperlight_mcp::config::Parallel;
+    /// assert_eq!([Parallel::AsLimited, Parallel::AtMost(4), Parallel::No].map(|parallel| parallel.at_most(128)), [128, 4, 1]);
+    /// ```
+    #[must_use]
+    pub fn at_most(self, limit: usize) -> usize {
+        match self {
+            Self::AsLimited => limit,
+            Self::AtMost(number) => number,
+            Self::No => 1,
+        }
+    }
+}
+
 /// A version of the protocol: `protocolVersion` in the config.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum ProtocolVersion {
@@ -170,6 +198,7 @@ pub struct ServerDefinition {
     pub schema_violations: Option<SchemaViolations>,
     /// Overrides the gateway's `argumentChecks`.
     pub argument_checks: Option<ArgumentCheck>,
+    pub parallel: Parallel,
     pub resource_filter: UriFilter,
     pub prompt_filter: ToolFilter,
     /// `http://` to more than this machine.

@@ -25,8 +25,8 @@ mod oauth_tests;
 mod properties;
 
 pub use definition::{
-    ArgumentCheck, Confirm, InputDefinition, InvalidServer, Origin, ProtocolVersion, SchemaViolations, ServerDefinition, ToolFilter,
-    Transport, inputs_of,
+    ArgumentCheck, Confirm, InputDefinition, InvalidServer, Origin, Parallel, ProtocolVersion, SchemaViolations, ServerDefinition,
+    ToolFilter, Transport, inputs_of,
 };
 pub use env_file::{MAX_ENV_FILE_BYTES, parse_env_file, read_env_file};
 pub use filters::{UriFilter, covers};

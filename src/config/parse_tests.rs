@@ -3,7 +3,7 @@
 use secrecy::ExposeSecret as _;
 use serde_json::json;
 
-use super::super::definition::{ArgumentCheck, Confirm, ProtocolVersion, SchemaViolations, Transport, inputs_of};
+use super::super::definition::{ArgumentCheck, Confirm, Parallel, ProtocolVersion, SchemaViolations, Transport, inputs_of};
 use super::*;
 
 fn parse(text: &str) -> Result<Config> {
@@ -65,15 +65,19 @@ fn claude_desktops_file_is_read() {
 fn hyperagents_file_is_read_with_filters_and_limits() {
     let entry = r#"{ "command": "x", "env": { "T": "${TOKEN}" }, "allowTools": ["get-a"], "denyTools": ["get-b"], "timeoutMs": 5,
         "connectTimeoutMs": 6, "disabled": true, "confirm": "always", "pinExecutable": true, "pinValues": true, "pinned": true,
-        "schemaViolations": "error", "argumentChecks": "warn" }"#;
+        "schemaViolations": "error", "argumentChecks": "warn", "maxParallelCalls": 7 }"#;
     let server = valid(entry);
     assert_eq!((server.call_timeout_ms, server.connect_timeout_ms), (Some(5), Some(6)));
     assert!(server.disabled && server.pin_executable && server.pin_values && server.pinned);
     assert_eq!((server.confirm, server.schema_violations), (Confirm::Always, Some(SchemaViolations::Error)));
     assert_eq!(server.argument_checks, Some(ArgumentCheck::Warn));
+    assert_eq!(server.parallel, Parallel::AtMost(7));
     assert!(server.filter.admits("get-a") && !server.filter.admits("get-b") && !server.filter.admits("get_a"));
     let server = valid(r#"{ "command": "x" }"#);
     assert!(!server.disabled && !server.pin_executable && !server.pin_values && !server.pinned);
+    assert_eq!(server.parallel, Parallel::AsLimited);
+    assert_eq!(valid(r#"{ "command": "x", "parallel": false, "maxParallelCalls": 7 }"#).parallel, Parallel::No);
+    assert_eq!(valid(r#"{ "command": "x", "parallel": true }"#).parallel, Parallel::AsLimited);
 }
 
 #[test]
@@ -155,6 +159,9 @@ fn every_field_of_a_wrong_type_or_value_is_named() {
         (r#"{ "command": "x", "envFile": null }"#, "mcpServers.a.envFile: must be a string"),
         (r#"{ "command": "x", "disabled": "yes" }"#, "mcpServers.a.disabled: must be true or false"),
         (r#"{ "command": "x", "pinned": 1 }"#, "mcpServers.a.pinned: must be true or false"),
+        (r#"{ "command": "x", "parallel": "no" }"#, "mcpServers.a.parallel: must be true or false"),
+        (r#"{ "command": "x", "maxParallelCalls": 0 }"#, "mcpServers.a.maxParallelCalls: must be a whole number from 1 to 1000"),
+        (r#"{ "command": "x", "maxParallelCalls": 1001 }"#, "mcpServers.a.maxParallelCalls: must be a whole number from 1 to 1000"),
         (r#"{ "command": "x", "connectTimeoutMs": 1.5 }"#, "mcpServers.a.connectTimeoutMs: must be a whole number"),
         (r#"{ "command": "x", "timeoutMs": -1 }"#, "mcpServers.a.timeoutMs: must be a whole number"),
         (r#"{ "command": "x", "confirm": "maybe" }"#, "mcpServers.a.confirm: must be \"never\", \"writes\" or \"always\""),

@@ -6,17 +6,18 @@ use secrecy::SecretString;
 use serde::de::value::Error as WordError;
 use serde::de::{DeserializeOwned, IntoDeserializer as _};
 
-use super::definition::{Origin, ServerDefinition, ToolFilter, Transport};
+use super::definition::{Origin, Parallel, ServerDefinition, ToolFilter, Transport};
 use super::filters::{UriFilter, check_pattern};
 use super::inputs::Inputs;
 use super::problem::{Position, Problem, displayed, displayed_within};
 use super::rules;
 use super::template::{Allowed, Template};
 use super::tree::{Entry, Node, Value};
+use crate::limits::MAX_PARALLEL_CALLS;
 
 const STDIO_KEYS: [&str; 5] = ["command", "args", "env", "cwd", "envFile"];
 const HTTP_KEYS: [&str; 4] = ["url", "headers", "allowInsecureHttp", "oauth"];
-const COMMON_KEYS: [&str; 22] = [
+const COMMON_KEYS: [&str; 24] = [
     "roots",
     "type",
     "allowTools",
@@ -30,6 +31,8 @@ const COMMON_KEYS: [&str; 22] = [
     "pinned",
     "schemaViolations",
     "argumentChecks",
+    "parallel",
+    "maxParallelCalls",
     "allowResources",
     "denyResources",
     "allowPrompts",
@@ -123,6 +126,7 @@ impl<'a> Reader<'a> {
         let roots = self.node.get("roots").map(|list| self.folders("roots", list)).unwrap_or_default();
         let schema_violations = self.word("schemaViolations", "\"warn\" or \"error\"");
         let argument_checks = self.word("argumentChecks", "\"error\", \"warn\" or \"off\"");
+        let parallel = self.parallel();
         Some(ServerDefinition {
             name: name.to_owned(),
             transport: transport?,
@@ -136,6 +140,7 @@ impl<'a> Reader<'a> {
             pinned,
             schema_violations,
             argument_checks,
+            parallel,
             resource_filter,
             prompt_filter,
             allow_insecure_http,
@@ -372,12 +377,28 @@ impl<'a> Reader<'a> {
     }
 
     fn milliseconds(&mut self, key: &str) -> Option<u64> {
+        self.number(key, u64::MAX, "must be a whole number of milliseconds, at least 1")
+    }
+
+    /// From 1 to `most`.
+    fn number(&mut self, key: &str, most: u64, expected: &str) -> Option<u64> {
         let node = self.node.get(key)?;
-        let value = if let Value::Number(text) = &node.value { text.parse().ok().filter(|&value| value > 0) } else { None };
+        let value = if let Value::Number(text) = &node.value { text.parse().ok() } else { None };
+        let value = value.filter(|value| (1..=most).contains(value));
         if value.is_none() {
-            self.wrong(key, node, "must be a whole number of milliseconds, at least 1");
+            self.wrong(key, node, expected);
         }
         value
+    }
+
+    fn parallel(&mut self) -> Parallel {
+        let number = self.number("maxParallelCalls", MAX_PARALLEL_CALLS, "must be a whole number from 1 to 1000");
+        let is_parallel = self.node.get("parallel").is_none() || self.boolean("parallel");
+        match number.and_then(|number| usize::try_from(number).ok()) {
+            _ if !is_parallel => Parallel::No,
+            Some(number) => Parallel::AtMost(number),
+            None => Parallel::AsLimited,
+        }
     }
 
     /// One of some words, as serde knows them.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::bridge::{ServerCalls, ToolErrors};
 use crate::catalog::{AgentFunction, AgentModuleInfo, is_identifier};
 use crate::error::{Error, Result};
-use crate::sandbox::{Arguments, GuestModule, HostCall, HostFunctions, HostReply, ModuleFunction, RunControl, Value};
+use crate::sandbox::{Arguments, GuestModule, HostAnswer, HostCall, HostFunctions, HostReply, ModuleFunction, RunControl, Value};
 
 /// A module that the agent answers itself.
 pub trait AgentModule: Send + Sync {
@@ -69,7 +69,7 @@ pub(super) fn agent_guest_modules(modules: &AgentModules) -> Vec<GuestModule> {
 
 /// Who answers one run's calls: the servers, or the agent.
 pub(super) struct RunHost {
-    pub(super) servers: ServerCalls,
+    pub(super) servers: Arc<ServerCalls>,
     pub(super) agent: AgentModules,
     pub(super) max_argument_bytes: usize,
     pub(super) max_response_bytes: usize,
@@ -80,10 +80,10 @@ impl RunHost {
         self.servers.modules().into_iter().chain(agent_guest_modules(&self.agent)).collect()
     }
 
-    fn agent_call(&self, module: &dyn AgentModule, call: HostCall, control: &RunControl) -> Result<Value> {
-        let what = format!("{}.{}", call.module, call.function);
-        let limit = self.max_argument_bytes;
-        let arguments = match call.arguments {
+    /// What the call is given, as its function takes it.
+    fn agent_arguments(&self, what: &str, arguments: Arguments) -> Result<Vec<Value>> {
+        let (what, limit) = (what.to_owned(), self.max_argument_bytes);
+        let arguments = match arguments {
             Arguments::Given(arguments) => arguments,
             Arguments::Oversize(size) => return Err(Error::ArgumentsTooLarge { what, size, limit }),
             Arguments::Invalid(problem) => {
@@ -91,33 +91,40 @@ impl RunHost {
             }
         };
         let size = arguments.iter().map(|argument| argument.to_wire().size()).sum();
-        if size > limit {
-            return Err(Error::ArgumentsTooLarge { what, size, limit });
-        }
-        let value = control.wait(module.call(&call.function, arguments)).unwrap_or(Err(Error::Aborted { what: "run" }))?;
-        let (size, limit) = (value.to_wire().size(), self.max_response_bytes);
-        if size > limit {
-            return Err(Error::ResponseTooLarge {
-                what: format!("the result of {what}"),
-                size: size.to_string(),
-                limit,
-                limit_name: "limits.maxResponseBytes",
-            });
-        }
-        Ok(value)
+        if size > limit { Err(Error::ArgumentsTooLarge { what, size, limit }) } else { Ok(arguments) }
+    }
+
+    /// Starts a call of the agent's own function.
+    fn agent_call(&self, module: &dyn AgentModule, call: HostCall) -> Result<impl Future<Output = Result<Value>> + Send + use<>> {
+        let what = format!("{}.{}", call.module, call.function);
+        let sent = module.call(&call.function, self.agent_arguments(&what, call.arguments)?);
+        let limit = self.max_response_bytes;
+        Ok(async move {
+            let value = sent.await?;
+            let size = value.to_wire().size();
+            if size > limit {
+                let (what, size) = (format!("the result of {what}"), size.to_string());
+                return Err(Error::ResponseTooLarge { what, size, limit, limit_name: "limits.maxResponseBytes" });
+            }
+            Ok(value)
+        })
     }
 }
 
 impl HostFunctions for RunHost {
-    fn call(&self, call: HostCall, control: &RunControl) -> HostReply {
+    fn start(self: Arc<Self>, call: HostCall, control: &RunControl) -> HostAnswer {
         if self.servers.owns(&call.module) {
-            return self.servers.answer(call, control);
+            return self.servers.start(call, control);
         }
-        let outcome = match self.agent.get(&call.module) {
-            Some(module) => self.agent_call(module.as_ref(), call, control),
+        let started = match self.agent.get(&call.module) {
+            Some(module) => self.agent_call(module.as_ref(), call),
             None => Err(Error::HostFunction { function: call.module, message: "there is no such module".to_owned() }),
         };
         // What the agent's own function throws is thrown in the guest, as any function's exception would be.
-        outcome.map_or_else(|error| ToolErrors::Throw.reply(&error), HostReply::Value)
+        let reply = |outcome: Result<Value>| outcome.map_or_else(|error| ToolErrors::Throw.reply(&error), HostReply::Value);
+        match started {
+            Ok(answer) => HostAnswer::Later(Box::pin(async move { reply(answer.await) })),
+            Err(error) => HostAnswer::Ready(reply(Err(error))),
+        }
     }
 }

@@ -169,13 +169,15 @@ pub(super) struct CallScope {
     pub(super) listener: Option<EventListener>,
     /// Server and tool, allowed for the rest of the run.
     allowed: Mutex<BTreeSet<(String, String)>>,
+    asking: tokio::sync::Mutex<()>,
     warnings: Mutex<Vec<String>>,
 }
 
 impl CallScope {
     pub(super) fn new(callbacks: CallbackChain, run_id: Option<u64>, listener: Option<EventListener>) -> Self {
         let number = SCOPES.fetch_add(1, Ordering::Relaxed);
-        Self { number, callbacks, run_id, listener, allowed: Mutex::default(), warnings: Mutex::default() }
+        let (allowed, asking, warnings) = (Mutex::default(), tokio::sync::Mutex::default(), Mutex::default());
+        Self { number, callbacks, run_id, listener, allowed, asking, warnings }
     }
 
     /// Something that whoever reads the outcome should know; once.
@@ -188,6 +190,11 @@ impl CallScope {
 
     pub(super) fn take_warnings(&self) -> Vec<String> {
         std::mem::take(&mut self.warnings.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// A person is asked about one call at a time, however many are outstanding.
+    pub(super) async fn one_question(&self) -> tokio::sync::MutexGuard<'_, ()> {
+        self.asking.lock().await
     }
 
     pub(super) fn allow(&self, server: &str, tool: &str) {

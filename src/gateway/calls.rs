@@ -88,6 +88,7 @@ impl Core {
             limits,
             caller: Arc::clone(&caller),
         };
+        let _place = self.place(&server, &raw_name, limits).await?;
         let failure = match Box::pin(connection.call(request(arguments.clone()))).await {
             Ok(result) => return Ok(result),
             Err(failure) if may_repeat(&approved, &failure) => failure,
@@ -134,6 +135,11 @@ impl Core {
     /// Asks a person, and remembers what was said for more than this call.
     async fn ask(&self, scope: &CallScope, question: ApprovalQuestion) -> Result<()> {
         let (server, tool) = (question.server.clone(), question.tool.clone());
+        let _turn = scope.one_question().await;
+        // Said meanwhile, of another of the run's calls.
+        if self.is_allowed(scope, &server, &tool) {
+            return Ok(());
+        }
         match self.decide(scope, question).await? {
             Decision::Run => scope.allow(&server, &tool),
             Decision::Session => self.session.allow(&server, &tool),

@@ -16,6 +16,7 @@ use super::journal::Note;
 use super::launch::search_path;
 use super::learnt::LearntServers;
 use super::options::ConfigSource;
+use super::places::CallPlaces;
 use super::switch::Switch;
 use crate::bridge::ToolSearch;
 use crate::catalog::Manifest;
@@ -50,6 +51,7 @@ pub(super) struct Core {
     pub(super) max_result_tokens: Option<usize>,
     pub(super) watched: Watched,
     pub(super) search: Arc<ToolSearch>,
+    pub(super) places: CallPlaces,
     pub(super) events: Events,
     pub(super) callbacks: CallbackChain,
     /// What a person allowed as long as the gateway is open.

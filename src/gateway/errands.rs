@@ -166,6 +166,7 @@ impl Core {
         }
         let caller: Arc<dyn Caller> =
             Arc::new(ScopeCaller { scope: Arc::clone(scope), events: self.events.clone(), control: control.cloned() });
+        let _place = self.place(&server, errand.method(), limits).await?;
         let failure = match send(&connection, errand, limits, &caller).await {
             Ok(done) => return Ok(done),
             Err(failure) => failure.error,
@@ -205,6 +206,11 @@ impl Core {
             run_id: scope.run_id,
         };
         let clock = pause(control);
+        let _turn = scope.one_question().await;
+        // Said meanwhile, of another of the run's calls.
+        if remembers && self.is_allowed(scope, name, method) {
+            return Ok(());
+        }
         let decision = self.decide(scope, question).await?;
         drop(clock);
         match decision {

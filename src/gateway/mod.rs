@@ -17,6 +17,7 @@ mod learnt;
 mod observer;
 mod offers;
 mod options;
+mod places;
 mod registration;
 mod reload;
 mod results;
@@ -159,6 +160,7 @@ impl Gateway {
             max_result_tokens: options.max_result_tokens,
             watched: Watched::default(),
             search: Arc::default(),
+            places: places::CallPlaces::default(),
             events,
             session: session(&callbacks),
             callbacks,

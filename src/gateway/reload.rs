@@ -83,6 +83,7 @@ impl Gateway {
                     .flag(server.disabled)
                     .flag(server.pinned)
                     .flag(server.elicits)
+                    .text(&format!("{:?}", server.parallel))
                     .optional(number(server.idle_timeout_ms).as_deref())
                     .optional(number(server.keep_alive_ms).as_deref())
                     .optional(number(server.max_call_timeout_ms).as_deref())

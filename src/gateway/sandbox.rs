@@ -16,6 +16,7 @@ use super::results::check_budget;
 use super::switch::Period;
 use crate::bridge::{Finding, ServerCalls, ToolErrors};
 use crate::catalog::Catalog;
+use crate::config::Parallel;
 use crate::error::{Error, Result};
 use crate::results::{Omission, SavedValues};
 use crate::sandbox::{LogEntry, LogListener, RunOutcome, RunRequest, RunStats, Stop, StopReason, Wire};
@@ -221,10 +222,12 @@ impl Sandbox {
         let caller = RunCaller { core: Arc::downgrade(&self.core), scope: Arc::clone(scope) };
         let redactor = Arc::clone(&self.core.redactor);
         let catalog = Catalog::new(manifests.clone(), self.module_infos(), self.core.declaration_style(errors));
+        let one_at_a_time = self.core.registry.servers().into_iter().filter(|server| server.parallel == Parallel::No);
+        let one_at_a_time = one_at_a_time.map(|server| server.name.clone()).collect();
         let finding = Finding { catalog, search: Arc::clone(&self.core.search) };
         let servers = ServerCalls::new(manifests, Arc::new(caller), Arc::clone(limits), errors, redactor, self.core.checks(), finding);
         Ok(RunHost {
-            servers: servers.with_saved(Arc::clone(&self.saved)),
+            servers: Arc::new(servers.with_saved(Arc::clone(&self.saved)).with_one_at_a_time(one_at_a_time)),
             agent: self.modules().clone(),
             max_argument_bytes: limits.max_argument_bytes,
             max_response_bytes: limits.max_response_bytes,

@@ -27,6 +27,8 @@ export interface Limits {
   runTimeoutMs: number
   /** Failed reconnects in a row, a server. Default 3. */
   maxReconnects: number
+  /** Calls of one server that are under way at once, whoever makes them; others wait for their turn. Default 128. */
+  maxParallelCalls: number
   /** A tool's result as the guest gets it. Default 1 MiB. */
   maxResponseBytes: number
   /** A call's arguments, as JSON. Default 1 MiB. */

@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use super::host::{Arguments, HostCall, HostFunctions, HostReply, RunControl};
-use super::image::since_epoch;
+use super::exchange::{Exchange, Handed, Request};
+use super::host::{Arguments, HostAnswer, HostCall, HostFunctions, HostReply, RunControl, Stopped};
+use super::image::{output_size, since_epoch};
 use super::outcome::GuestOutcome;
 use super::run::{LogEntry, LogListener, RunStats};
 use super::seat::GuestCalls;
@@ -36,6 +37,7 @@ pub(super) struct RunState {
     on_log: Option<LogListener>,
     /// What an answer to the guest may have.
     reply_capacity: usize,
+    exchange: Exchange,
     log: Mutex<Log>,
     finished: Mutex<Option<Vec<u8>>>,
     counters: Counters,
@@ -86,6 +88,7 @@ impl RunState {
         sources: Sources,
         on_log: Option<LogListener>,
     ) -> Self {
+        let exchange = Exchange::new(output_size(&limits), reply_capacity);
         Self {
             started,
             started_at: since_epoch().saturating_sub(started.elapsed()),
@@ -96,6 +99,7 @@ impl RunState {
             sources,
             on_log,
             reply_capacity,
+            exchange,
             log: Mutex::default(),
             finished: Mutex::default(),
             counters: Counters::default(),
@@ -112,6 +116,11 @@ impl RunState {
         lock(&self.finished).take()
     }
 
+    /// Gives up the calls that are outstanding: nobody waits for them any more.
+    pub(super) fn end_calls(&self) {
+        self.exchange.end();
+    }
+
     /// The log up to here.
     pub(super) fn take_log(&self) -> Vec<LogEntry> {
         std::mem::take(&mut lock(&self.log).entries)
@@ -122,29 +131,44 @@ impl RunState {
         RunStats { duration_ms: milliseconds(self.started.elapsed()), ..self.counters.stats() }
     }
 
-    fn answer(&self, module: String, function: String, frame: &[u8]) -> HostReply {
-        let arguments = parse_arguments(frame).unwrap_or_else(Arguments::Invalid);
-        self.host.call(HostCall { module, function, arguments }, &self.control)
+    fn start(&self, module: String, function: String, arguments: Wire) -> HostAnswer {
+        let arguments = parse_arguments(arguments).unwrap_or_else(Arguments::Invalid);
+        self.counters.calls.fetch_add(1, Ordering::Relaxed);
+        Arc::clone(&self.host).start(HostCall { module, function, arguments }, &self.control)
     }
 
-    /// What goes back in, within what the guest's buffer can take: writing more would end the guest.
-    fn encode_reply(&self, reply: HostReply) -> Vec<u8> {
-        let encoded = encode_reply(reply);
-        if encoded.len() <= self.reply_capacity {
-            return encoded;
-        }
-        let error = Error::ResponseTooLarge {
-            what: "an answer to the guest".to_owned(),
-            size: encoded.len().to_string(),
-            limit: self.reply_capacity,
-            limit_name: "the guest's buffer",
+    fn answer(&self, module: String, function: String, frame: &[u8]) -> HostReply {
+        let arguments = match Wire::from_frame(frame) {
+            Ok(arguments) => arguments,
+            Err(error) => return thrown(&error),
         };
-        encode_reply(HostReply::Throw { name: None, message: error.to_string(), code: Some(error.code().to_owned()) })
+        match self.start(module, function, arguments) {
+            HostAnswer::Ready(reply) => reply,
+            // The run has ended: the guest is ended as well, nobody reads this.
+            HostAnswer::Later(answer) => self.control.wait(answer).unwrap_or_else(|Stopped| thrown(&Error::Aborted { what: "run" })),
+        }
+    }
+
+    fn hand_over(&self, call: Handed) {
+        let Handed { number, module, function, arguments } = call;
+        let load = arguments.size();
+        let answer = if self.exchange.admits(load) {
+            self.start(module, function, arguments)
+        } else {
+            HostAnswer::Ready(thrown(&Error::HostFunction { function, message: "too many calls are outstanding".to_owned() }))
+        };
+        self.exchange.add(&self.control, number, load, answer);
+    }
+
+    /// What was spent outside of the guest.
+    fn count(&self, started: Instant, sent: &[u8], reply: &[u8]) {
+        self.counters.call_us.fetch_add(microseconds(started.elapsed()), Ordering::Relaxed);
+        self.counters.bytes_out.fetch_add(sent.len(), Ordering::Relaxed);
+        self.counters.bytes_in.fetch_add(reply.len(), Ordering::Relaxed);
     }
 }
 
-fn parse_arguments(frame: &[u8]) -> std::result::Result<Arguments, String> {
-    let wire = Wire::from_frame(frame).map_err(|error| error.to_string())?;
+fn parse_arguments(wire: Wire) -> std::result::Result<Arguments, String> {
     if let Ok(GuestOutcome::Oversize(size)) = serde_json::from_str(&wire.json) {
         return Ok(Arguments::Oversize(size));
     }
@@ -156,7 +180,28 @@ fn parse_arguments(frame: &[u8]) -> std::result::Result<Arguments, String> {
     }
 }
 
-fn encode_reply(reply: HostReply) -> Vec<u8> {
+fn thrown(error: &Error) -> HostReply {
+    HostReply::Throw { name: None, message: error.to_string(), code: Some(error.code().to_owned()) }
+}
+
+/// What goes back in, within what the guest's buffer can take: writing more would end the guest.
+pub(super) fn fitting(reply: HostReply, capacity: usize) -> Wire {
+    let wire = to_wire(reply);
+    let size = frame_size(&wire);
+    if size <= capacity {
+        return wire;
+    }
+    let (what, size) = ("an answer to the guest".to_owned(), size.to_string());
+    to_wire(thrown(&Error::ResponseTooLarge { what, size, limit: capacity, limit_name: "the guest's buffer" }))
+}
+
+/// What a value takes in a frame: each part has its length before it.
+pub(super) fn frame_size(wire: &Wire) -> usize {
+    const LENGTH: usize = 4;
+    wire.size() + LENGTH * (1 + wire.blobs.len())
+}
+
+fn to_wire(reply: HostReply) -> Wire {
     let value = match reply {
         HostReply::Value(value) => Value::Record(vec![("value".to_owned(), value)]),
         HostReply::Throw { name, message, code } => {
@@ -171,18 +216,28 @@ fn encode_reply(reply: HostReply) -> Vec<u8> {
             Value::record([("thrown", Value::from(thrown))])
         }
     };
-    // A frame fails only beyond 4 GiB; the bridge has capped the reply long before.
-    value.to_wire().to_frame().unwrap_or_default()
+    value.to_wire()
 }
 
 impl GuestCalls for RunState {
     fn call(&self, module: String, function: String, frame: &[u8]) -> Vec<u8> {
-        let started = Instant::now();
-        let reply = self.encode_reply(self.answer(module, function, frame));
-        self.counters.calls.fetch_add(1, Ordering::Relaxed);
-        self.counters.call_us.fetch_add(microseconds(started.elapsed()), Ordering::Relaxed);
-        self.counters.bytes_out.fetch_add(frame.len(), Ordering::Relaxed);
-        self.counters.bytes_in.fetch_add(reply.len(), Ordering::Relaxed);
+        let (started, _outside) = (Instant::now(), self.control.outside());
+        let reply = fitting(self.answer(module, function, frame), self.reply_capacity);
+        // A frame fails only beyond 4 GiB; the bridge has capped the reply long before.
+        let reply = reply.to_frame().unwrap_or_default();
+        self.count(started, frame, &reply);
+        reply
+    }
+
+    fn exchange(&self, frame: &[u8]) -> Vec<u8> {
+        let (started, _outside) = (Instant::now(), self.control.outside());
+        // The guest takes an answer without any parts for an error.
+        let Some(Request { calls, wait }) = Request::from_frame(frame) else { return Vec::new() };
+        for call in calls {
+            self.hand_over(call);
+        }
+        let reply = self.exchange.collect(&self.control, wait);
+        self.count(started, frame, &reply);
         reply
     }
 
@@ -208,6 +263,7 @@ impl GuestCalls for RunState {
     }
 
     fn finish(&self, frame: Vec<u8>) {
+        self.end_calls();
         // Agent code could call this as well; the first outcome counts, and it is the agent's own.
         lock(&self.finished).get_or_insert(frame);
     }
@@ -228,6 +284,7 @@ impl GuestCalls for RunState {
     }
 
     fn sleep(&self, duration: Duration) {
+        let _outside = self.control.outside();
         // A run that was stopped meanwhile has remembered it, and its guest is being ended.
         let _ = self.control.wait(async move { tokio::time::sleep(duration).await });
     }

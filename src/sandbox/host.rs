@@ -1,12 +1,14 @@
 //! What a run's guest can call: the host's side of `host:` modules, without knowing who answers.
 
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
 
-use super::deadline::{Deadline, Pause};
+use super::deadline::{Deadline, Outside, Pause};
 use super::stop::Stop;
 use super::value::Value;
 
@@ -40,9 +42,18 @@ pub enum HostReply {
     },
 }
 
-/// Answers a run's calls. Called on the run's own thread, which it may block by [`RunControl::wait`].
+/// A call that was started.
+pub enum HostAnswer {
+    Ready(HostReply),
+    /// Dropping the future gives the call up.
+    Later(Pin<Box<dyn Future<Output = HostReply> + Send>>),
+}
+
+/// Answers a run's calls.
 pub trait HostFunctions: Send + Sync {
-    fn call(&self, call: HostCall, control: &RunControl) -> HostReply;
+    /// Starts a call. It must not block: calls that are outstanding together are started one after the other on the run's own thread, in
+    /// the order of the guest's code, and what they wait for is in their futures.
+    fn start(self: Arc<Self>, call: HostCall, control: &RunControl) -> HostAnswer;
 }
 
 /// The run was ended while something was waited for; the guest is ended as well.
@@ -69,10 +80,16 @@ impl RunControl {
         self.deadline.remaining()
     }
 
-    /// Stops the run's clock until the pause is dropped: while a person is asked, and the guest waits.
+    /// Stops the run's clock until the pause is dropped: while a person is asked. It runs all the same while the guest works, as it may
+    /// where a call is one of several.
     #[must_use]
     pub fn pause(&self) -> Pause {
         self.deadline.pause()
+    }
+
+    /// The guest waits outside of its VM, until this is dropped.
+    pub(super) fn outside(&self) -> Outside<'_> {
+        self.deadline.outside()
     }
 
     /// Waits on the run's thread for what happens on the runtime, until the run's end at most. The future is dropped
@@ -86,23 +103,28 @@ impl RunControl {
         F::Output: Send + 'static,
     {
         let (sender, receiver) = tokio::sync::oneshot::channel();
-        let stop = self.stop.clone();
-        let deadline = self.deadline.clone();
-        self.runtime.spawn(async move {
-            let output = tokio::select! {
-                biased;
-                () = stop.stopped() => return,
-                () = deadline.passed() => return,
-                output = future => output,
-            };
+        self.spawn(async move {
             // The receiver is gone only if the run's thread is.
-            let _ = sender.send(output);
+            let _ = sender.send(future.await);
         });
         // Not `Handle::block_on`: that panics when the runtime shuts down, this ends with an error.
         receiver.blocking_recv().map_err(|_| {
             self.gave_up.store(true, Ordering::Release);
             Stopped
         })
+    }
+
+    /// Does something on the runtime, until the run's end at most: then it is dropped.
+    pub(super) fn spawn(&self, future: impl Future<Output = ()> + Send + 'static) {
+        let (stop, deadline) = (self.stop.clone(), self.deadline.clone());
+        self.runtime.spawn(async move {
+            tokio::select! {
+                biased;
+                () = stop.stopped() => {}
+                () = deadline.passed() => {}
+                () = future => {}
+            }
+        });
     }
 
     /// Whether something was given up because the run ended. Its guest may still say something: that no longer counts.

@@ -172,7 +172,7 @@ impl Vm {
 
 fn configuration(limits: &Limits) -> SandboxConfiguration {
     let input = input_size(limits);
-    let output = (limits.max_value_bytes).max(limits.max_argument_bytes).max(limits.max_log_bytes) + BUFFER_MARGIN;
+    let output = output_size(limits);
     let heap = limits.guest_heap_bytes;
     let mut configuration = SandboxConfiguration::default();
     configuration.set_input_data_size(page_align(input));
@@ -194,6 +194,11 @@ fn input_size(limits: &Limits) -> usize {
     limits.max_input_bytes.max(limits.max_code_bytes).max(limits.max_response_bytes * JSON_GROWTH) + BUFFER_MARGIN
 }
 
+/// The buffer towards the host.
+pub(super) fn output_size(limits: &Limits) -> usize {
+    limits.max_value_bytes.max(limits.max_argument_bytes).max(limits.max_log_bytes) + BUFFER_MARGIN
+}
+
 fn page_align(size: usize) -> usize {
     size.next_multiple_of(4096)
 }
@@ -203,6 +208,8 @@ fn register(target: &mut impl Registerable, seat: &Arc<Seat>) -> Result<(), Hype
     target.register_host_function("HostCall", move |module: String, function: String, frame: Vec<u8>| {
         Ok(owner.occupant().call(module, function, &frame))
     })?;
+    let owner = Arc::clone(seat);
+    target.register_host_function("HostExchange", move |frame: Vec<u8>| Ok(owner.occupant().exchange(&frame)))?;
     let owner = Arc::clone(seat);
     target.register_host_function("HostLog", move |level: String, text: String| {
         owner.occupant().log(&level, text);

@@ -5,6 +5,7 @@
 
 mod calls;
 mod deadline;
+mod exchange;
 mod guest;
 mod host;
 mod hypervisor;
@@ -29,7 +30,7 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 
 pub use deadline::{Deadline, Pause};
 pub use guest::{GuestChoice, GuestKind};
-pub use host::{Arguments, HostCall, HostFunctions, HostReply, RunControl, Stopped};
+pub use host::{Arguments, HostAnswer, HostCall, HostFunctions, HostReply, RunControl, Stopped};
 pub use hypervisor::HypervisorReport;
 pub use image::Origin;
 pub(crate) use image::reply_capacity;

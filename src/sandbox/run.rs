@@ -65,7 +65,7 @@ pub struct RunStats {
     pub duration_ms: f64,
     /// Until there was a VM: next to nothing where one waited.
     pub start_ms: f64,
-    /// Host calls, and the time spent in them.
+    /// Host calls, and the time spent outside of the guest for them: calls that are outstanding together take it together.
     pub calls: u64,
     pub call_ms: f64,
     /// Bytes that crossed: arguments out of the guest, replies into it.
@@ -145,6 +145,7 @@ impl Means<'_> {
         state.has_started(started.elapsed());
         let outcome = vm.run(Arc::clone(state) as Arc<_>);
         drop(watch);
+        state.end_calls();
         self.pool.give_back(self.image, vm);
         Ok(outcome)
     }

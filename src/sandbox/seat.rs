@@ -8,6 +8,8 @@ use super::value::Wire;
 /// What a run does about the calls of its guest.
 pub(super) trait GuestCalls: Send + Sync + 'static {
     fn call(&self, module: String, function: String, frame: &[u8]) -> Vec<u8>;
+    /// Takes calls that are made at the same time, and gives those that have ended.
+    fn exchange(&self, frame: &[u8]) -> Vec<u8>;
     fn log(&self, level: &str, text: String);
     fn input(&self) -> Vec<u8>;
     fn finish(&self, frame: Vec<u8>);
@@ -60,6 +62,10 @@ pub(super) const READYING_SOURCE: &str = include_str!("ready.js");
 impl GuestCalls for Nobody {
     fn call(&self, _module: String, _function: String, _frame: &[u8]) -> Vec<u8> {
         frame(r#"{"value":{"list":[1,2.5,"three",null,true]}}"#)
+    }
+
+    fn exchange(&self, _frame: &[u8]) -> Vec<u8> {
+        Vec::new()
     }
 
     fn log(&self, level: &str, text: String) {

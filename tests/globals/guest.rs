@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use hyperlight_mcp::Limits;
 use hyperlight_mcp::sandbox::{
-    Arguments, GuestChoice, GuestModule, HostCall, HostFunctions, HostReply, ModuleFunction, RunControl, RunOutcome, RunRequest, Sandboxes,
+    Arguments, GuestChoice, GuestModule, HostAnswer, HostCall, HostFunctions, HostReply, ModuleFunction, RunControl, RunOutcome, RunRequest, Sandboxes,
     Stop, Value, Wire,
 };
 use serde_json::Value as Json;
@@ -15,11 +15,11 @@ use tokio::runtime::Runtime;
 struct Echo;
 
 impl HostFunctions for Echo {
-    fn call(&self, call: HostCall, _control: &RunControl) -> HostReply {
-        match call.arguments {
-            Arguments::Given(mut given) if !given.is_empty() => HostReply::Value(given.remove(0)),
-            _ => HostReply::Value(Value::Null),
-        }
+    fn start(self: Arc<Self>, call: HostCall, _control: &RunControl) -> HostAnswer {
+        HostAnswer::Ready(HostReply::Value(match call.arguments {
+            Arguments::Given(mut given) if !given.is_empty() => given.remove(0),
+            _ => Value::Null,
+        }))
     }
 }
 

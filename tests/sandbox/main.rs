@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use hyperlight_mcp::sandbox::{
-    Arguments, GuestChoice, GuestModule, HostCall, HostFunctions, HostReply, ModuleFunction, RunControl, RunOutcome, RunRequest, Sandboxes,
+    Arguments, GuestChoice, GuestModule, HostAnswer, HostCall, HostFunctions, HostReply, ModuleFunction, RunControl, RunOutcome, RunRequest, Sandboxes,
     Stop, StopReason, Value, Wire,
 };
 use hyperlight_mcp::{Error, Limits};
@@ -17,18 +17,21 @@ use serde_json::{Value as Json, json};
 struct Echo;
 
 impl HostFunctions for Echo {
-    fn call(&self, call: HostCall, control: &RunControl) -> HostReply {
+    fn start(self: Arc<Self>, call: HostCall, _: &RunControl) -> HostAnswer {
         let Arguments::Given(arguments) = call.arguments else {
-            return HostReply::Throw { name: None, message: "oversize".into(), code: Some("ERR_ARGUMENTS_TOO_LARGE".into()) };
+            let (message, code) = ("oversize".into(), Some("ERR_ARGUMENTS_TOO_LARGE".into()));
+            return HostAnswer::Ready(HostReply::Throw { name: None, message, code });
         };
-        match call.function.as_str() {
+        HostAnswer::Ready(match call.function.as_str() {
             "echo" => HostReply::Value(Value::List(arguments)),
-            "wait" => match control.wait(tokio::time::sleep(Duration::from_hours(1))) {
-                Ok(()) => HostReply::Value(Value::Null),
-                Err(_) => HostReply::Value(Value::from("stopped")),
-            },
+            "wait" => {
+                return HostAnswer::Later(Box::pin(async {
+                    tokio::time::sleep(Duration::from_hours(1)).await;
+                    HostReply::Value(Value::Null)
+                }));
+            }
             other => HostReply::Throw { name: Some("TypeError".into()), message: format!("no {other}"), code: Some("ERR_X".into()) },
-        }
+        })
     }
 }
 

@@ -1,4 +1,4 @@
-//! What the guest can ask of the host: four host functions, as one native module. `prelude.js` is its only reader
+//! What the guest can ask of the host: five host functions, as one native module. `prelude.js` is its only reader
 //! that matters; agent code can import it as well, which is why the host checks every request again.
 
 use alloc::format;
@@ -12,6 +12,9 @@ use hyperlight_js_runtime::rquickjs::{self, Array, Ctx, Exception, Module, Objec
 
 #[host_function("HostCall")]
 fn host_call(module: String, function: String, frame: Vec<u8>) -> HostResult<Vec<u8>>;
+
+#[host_function("HostExchange")]
+fn host_exchange(frame: Vec<u8>) -> HostResult<Vec<u8>>;
 
 #[host_function("HostLog")]
 fn host_log(level: String, text: String) -> HostResult<()>;
@@ -65,6 +68,66 @@ fn unframe<'js>(ctx: &Ctx<'js>, bytes: &[u8]) -> Result<Array<'js>> {
     Ok(list)
 }
 
+/// A part of an exchange.
+enum Part<'js> {
+    Text(String),
+    Bytes(TypedArray<'js, u8>),
+}
+
+impl Part<'_> {
+    fn bytes(&self, ctx: &Ctx<'_>) -> Result<&[u8]> {
+        match self {
+            Self::Text(text) => Ok(text.as_bytes()),
+            Self::Bytes(blob) => blob.as_bytes().ok_or_else(|| throw(ctx, "a Uint8Array was detached")),
+        }
+    }
+}
+
+/// The parts of a call, which is `[number, module, function, json, ...blobs]`: all but the number. Arguments that do not fit become what
+/// says their size, as in [`frame`].
+fn parts_of<'js>(ctx: &Ctx<'js>, call: &Array<'js>, limit: usize) -> Result<Vec<Part<'js>>> {
+    const NAMES: usize = 2;
+    let mut parts = Vec::with_capacity(call.len());
+    for index in 1..=NAMES + 1 {
+        parts.push(Part::Text(call.get(index)?));
+    }
+    for index in NAMES + 2..call.len() {
+        parts.push(Part::Bytes(call.get(index)?));
+    }
+    let mut size = 0;
+    for part in &parts[NAMES..] {
+        size += part.bytes(ctx)?.len() + 4;
+    }
+    if size > limit {
+        parts.truncate(NAMES);
+        parts.push(Part::Text(format!("{{\"oversize\":{size}}}")));
+    }
+    Ok(parts)
+}
+
+/// Replies as the host writes them: `[[number, parts], …]`, then their parts, which are `[json, ...blobs]`. Each becomes
+/// `[number, json, ...blobs]`.
+fn replies<'js>(ctx: &Ctx<'js>, bytes: &[u8]) -> Result<Vec<Array<'js>>> {
+    let mut parts = decode_binaries(bytes).map_err(|error| throw(ctx, &error.to_string()))?.into_iter();
+    let index: Vec<Vec<u32>> = ctx.json_parse(parts.next().unwrap_or_default())?.get()?;
+    let mut replies = Vec::with_capacity(index.len());
+    for entry in index {
+        let &[number, count] = entry.as_slice() else { return Err(throw(ctx, "the host's answer is malformed")) };
+        let reply = Array::new(ctx.clone())?;
+        reply.set(0, number)?;
+        for (place, part) in parts.by_ref().take(count as usize).enumerate() {
+            if place == 0 {
+                let json = core::str::from_utf8(&part).map_err(|_| throw(ctx, "the host's answer is not UTF-8"))?;
+                reply.set(1, JsString::from_str(ctx.clone(), json)?)?;
+            } else {
+                reply.set(place + 1, TypedArray::<u8>::new(ctx.clone(), part)?)?;
+            }
+        }
+        replies.push(reply);
+    }
+    Ok(replies)
+}
+
 /// Cuts on a character boundary.
 fn cut(text: &str, limit: usize) -> &str {
     if text.len() <= limit {
@@ -85,6 +148,38 @@ pub mod host {
         let request = frame(&ctx, &args, &blobs)?;
         let reply = host_call(module, function, request).map_err(|error| throw(&ctx, &error.message))?;
         unframe(&ctx, &reply)
+    }
+
+    /// Hands over calls, each `[number, module, function, json, ...blobs]`, and gives those that have ended, each `[number, json, ...blobs]`:
+    /// once all have, or all of `until`, or after `wait` milliseconds where that is no negative number.
+    #[rquickjs::function]
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    pub fn exchange<'js>(ctx: Ctx<'js>, calls: Vec<Array<'js>>, wait: f64, until: Vec<u32>) -> Result<Vec<Array<'js>>> {
+        let limit = payload_limit();
+        let mut index = Vec::with_capacity(calls.len());
+        let mut parts = Vec::with_capacity(calls.len() * 3);
+        for call in &calls {
+            let own = parts_of(&ctx, call, limit)?;
+            index.push(format!("[{},{}]", call.get::<u32>(0)?, own.len()));
+            parts.extend(own);
+        }
+        // Milliseconds become microseconds, as in `HostSleep`; a number without an end stays finite.
+        let wait = if wait < 0.0 { "null".to_string() } else { format!("{}", (wait * 1000.0) as u64) };
+        let header = format!("{{\"wait\":{wait},\"until\":{until:?},\"calls\":[{}]}}", index.join(","));
+        let mut all: Vec<&[u8]> = Vec::with_capacity(parts.len() + 1);
+        all.push(header.as_bytes());
+        for part in &parts {
+            all.push(part.bytes(&ctx)?);
+        }
+        let request = encode_binaries(&all).map_err(|error| throw(&ctx, &error.to_string()))?;
+        let ended = host_exchange(request).map_err(|error| throw(&ctx, &error.message))?;
+        replies(&ctx, &ended)
+    }
+
+    /// What one frame towards the host can have.
+    #[rquickjs::function]
+    pub fn capacity() -> usize {
+        payload_limit()
     }
 
     /// Writes one entry of the run's log.

@@ -51,7 +51,8 @@ fn prelude(ctx: &Ctx<'_>) -> Result<()> {
     let log: Function = host.get("log")?;
     let format: Function = part(include_str!("globals/console.js"))?.call((web, tools, timers.clone(), log))?;
     let codec: Value = ctx.eval(include_str!("codec.js"))?;
-    part(include_str!("prelude.js"))?.call((host, codec, timers, format))
+    let calls: Object = part(include_str!("calls.js"))?.call((host.clone(), codec.clone(), timers.clone()))?;
+    part(include_str!("prelude.js"))?.call((host, codec, calls, timers, format))
 }
 
 // The guest's entry points live in the library; without a reference from here the linker drops them.

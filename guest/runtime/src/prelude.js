@@ -1,36 +1,10 @@
 // Runs once, when the guest boots, before the snapshot: what every run finds in place.
-// `host` is the native module of src/host.rs, `codec` is codec.js, `timers` and `format` come from globals/. Returns nothing; the
-// host calls `run` by a handler.
-(host, codec, timers, format) => {
+// `host` is the native module of src/host.rs, `codec` is codec.js, `calls` is calls.js, `timers` and `format` come from globals/. Returns
+// nothing; the host calls `run` by a handler.
+(host, codec, calls, timers, format) => {
   const { encode, decode } = codec;
-  const { freeze, defineProperty, hasOwn } = Object;
+  const { freeze, defineProperty } = Object;
   let registered;
-
-  // ---- calls out of the VM ----------------------------------------------------------------------------------------
-  function toError(thrown) {
-    const error = new Error(thrown.message);
-    if (thrown.name !== undefined) defineProperty(error, "name", { value: thrown.name, configurable: true, writable: true });
-    if (thrown.code !== undefined) error.code = thrown.code;
-    return error;
-  }
-
-  function invoke(module, name, args) {
-    while (args.length > 0 && args[args.length - 1] === undefined) args.pop();
-    const [json, blobs] = encode(args);
-    const [reply, ...bytes] = host.call(module, name, json, blobs);
-    const outcome = decode(reply, bytes);
-    if ("thrown" in outcome) throw toError(outcome.thrown);
-    return outcome.value;
-  }
-
-  /** Functions of host modules that the guest itself answers: to wait for something else is to stay in here. */
-  const OWN = { mcp: { sleep: timers.sleep } };
-
-  /** A function of a host module: synchronous, and named as its tool. */
-  function bind(module, name) {
-    if (hasOwn(OWN, module) && hasOwn(OWN[module], name)) return OWN[module][name];
-    return defineProperty((...args) => invoke(module, name, args), "name", { value: name });
-  }
 
   // ---- a run ------------------------------------------------------------------------------------------------------
   function position(stack) {
@@ -84,10 +58,19 @@
     return { value };
   }
 
+  /** What nobody has awaited ends with the run, done or not: that is rarely what was meant. */
+  function warnOfUnsettled() {
+    const left = calls.unsettled();
+    if (left === 0) return;
+    const [noun, pronoun] = left === 1 ? ["call", "it"] : ["calls", "them"];
+    host.log("warn", `${left} ${noun} made by .async had not ended with the handler, and ended with the run: await ${pronoun}`);
+  }
+
   /** Runs the module of this name, and hands its outcome to the host. */
   async function run(code) {
     const result = await outcome(code);
     if ("failure" in result) return host.finish(encode(result)[0], []);
+    warnOfUnsettled();
     try {
       if (typeof result.value === "function" || typeof result.value === "symbol")
         throw new TypeError(`a ${typeof result.value} cannot leave the sandbox`);
@@ -101,5 +84,5 @@
   const register = (handler) => {
     registered = handler;
   };
-  defineProperty(globalThis, Symbol.for("hyperlight-mcp"), { value: freeze({ bind, register, run }) });
+  defineProperty(globalThis, Symbol.for("hyperlight-mcp"), { value: freeze({ bind: calls.bind, register, run }) });
 };

@@ -35,7 +35,19 @@ const MCP_FUNCTIONS: &str = r#"  /** Calls a tool by its raw name. Throws an Err
   export function saved(id: string, pointer?: string): any;
   /** Waits so many milliseconds of the run's time; what else the run does goes on meanwhile. */
   export function sleep(milliseconds: number): Promise<void>;
+  /** Waits for calls made by `.async`, and gives their results: `all(cities.map((city) => get_forecast.async({ city })))`. */
+  export function all<const T extends readonly unknown[]>(calls: T): { -readonly [K in keyof T]: Awaited<T[K]> };
+  export function allSettled<const T extends readonly unknown[]>(calls: T): { -readonly [K in keyof T]: PromiseSettledResult<Awaited<T[K]>> };
 "#;
+
+/// What each function of a module has besides, the agent's own included.
+const ASYNC: &str = r"  global {
+    interface CallableFunction {
+      /** Of each function that is imported here, but `sleep`, `all` and `allSettled`: the same call, many of which can be outstanding at once. */
+      async<A extends any[], R>(this: (...input: A) => R, ...input: A): Promise<Awaited<R>>;
+    }
+  }
+";
 
 /// Of `bridge`: modules, offers and shape.
 const MCP_TYPES: &str = r"  /** As the server sent it. */
@@ -68,8 +80,8 @@ pub fn declare_mcp(style: &DeclarationStyle) -> String {
         Failures::Returned => "/** All servers. Unlike theirs, these functions throw where they fail. */\n",
         Failures::Thrown => "/** All servers. */\n",
     };
-    let default = default_export("host:mcp", "all");
-    format!("{about}declare module \"host:mcp\" {{\n{MCP_FUNCTIONS}{MCP_TYPES}{default}}}\n")
+    let default = default_export("host:mcp", "everything");
+    format!("{about}declare module \"host:mcp\" {{\n{MCP_FUNCTIONS}{ASYNC}{MCP_TYPES}{default}}}\n")
 }
 
 /// A module of the agent's own. `name` is without `host:`. A function whose name is no identifier is left out: it cannot be imported.

@@ -7,7 +7,7 @@ use super::{FunctionInfo, ModuleKind, ModuleSummary};
 pub(in crate::catalog) const MCP_MODULE: &str = "mcp";
 
 /// Name, parameters, what it returns, what it is for, and a call.
-const FUNCTIONS: [[&str; 5]; 10] = [
+const FUNCTIONS: [[&str; 5]; 12] = [
     [
         "call",
         "(server: string, tool: string, input?: object)",
@@ -36,6 +36,20 @@ const FUNCTIONS: [[&str; 5]; 10] = [
         "saved(\"6x0…\", \"/rows/0\")",
     ],
     ["sleep", "(milliseconds: number)", "Promise<void>", "Waits; what else the run does goes on.", "await sleep(1000)"],
+    [
+        "all",
+        "(calls: Promise<T>[])",
+        "T[]",
+        "Waits for calls made by .async.",
+        "all(cities.map((city) => get_forecast.async({ city })))",
+    ],
+    [
+        "allSettled",
+        "(calls: Promise<T>[])",
+        "PromiseSettledResult<T>[]",
+        "The same, with each failure in its place.",
+        "allSettled([get_forecast.async({ city: \"Rome\" })])",
+    ],
 ];
 
 /// The module, with its functions.

@@ -36,6 +36,9 @@ pub(super) enum Origin {
     Missing(usize, String),
 }
 
+/// What every function has beside its call: the same call, outstanding.
+const OUTSTANDING: &str = "async";
+
 /// The names of some code that stand for something of a module.
 pub(super) struct Origins<'c> {
     pub(super) modules: &'c Modules<'c>,
@@ -102,7 +105,8 @@ impl<'c> Origins<'c> {
             Origin::Object(module) if self.modules.has(*module, name) => Some(Origin::Function(*module, name.to_owned())),
             Origin::Object(_) if OF_EVERY_OBJECT.contains(&name) => None,
             Origin::Object(module) => Some(Origin::Missing(*module, name.to_owned())),
-            Origin::Function(..) | Origin::Missing(..) => None,
+            // Whatever is wrong with a call is wrong with it in this form as well.
+            Origin::Function(..) | Origin::Missing(..) => (name == OUTSTANDING).then(|| object.clone()),
         }
     }
 
@@ -129,9 +133,10 @@ impl<'c> Origins<'c> {
     }
 }
 
-/// Where the name of a member stands, or else the whole expression.
+/// Where the name of a member stands, or else the whole expression. What `.async` is of counts, not `.async`.
 pub(super) fn name_span(expression: &Expression<'_>) -> (usize, usize) {
     let span = match expression.without_parentheses() {
+        Expression::StaticMemberExpression(member) if member.property.name == OUTSTANDING => return name_span(&member.object),
         Expression::StaticMemberExpression(member) => member.property.span,
         Expression::ComputedMemberExpression(member) => member.expression.span(),
         other => other.span(),

@@ -8,6 +8,8 @@
   let turning = false;
   /** Where the run hears of what nobody caught. */
   let report = () => {};
+  /** Calls out of the VM that may end as well as timers; calls.js connects them. */
+  let calls = { areOpen: () => false, exchange: () => {} };
 
   const now = () => web.elapsed();
 
@@ -58,25 +60,30 @@
       else low = middle + 1;
     }
     waiting.splice(low, 0, timer);
-    if (!turning) {
-      turning = true;
-      queueMicrotask(turn);
-    }
+    wake();
     return timer;
   }
 
-  /** One turn: whatever can go on goes first; then the next timer's callback, waited for if need be. */
+  /** There is something to wait for. */
+  function wake() {
+    if (turning) return;
+    turning = true;
+    queueMicrotask(turn);
+  }
+
+  /** One turn: whatever can go on goes first; then calls that have ended, or the next timer's callback, waited for if need be. */
   function turn() {
     if (!web.isBusy()) {
       const next = waiting.at(-1);
-      if (next === undefined) {
+      if (next === undefined && !calls.areOpen()) {
         turning = false;
         return;
       }
-      const rest = next.due - now();
-      if (rest > 0) web.wait(rest);
-      // The host's clock and its wait may differ by a moment.
-      else fire(waiting.pop());
+      const rest = next === undefined ? undefined : Math.max(0, next.due - now());
+      if (calls.areOpen()) calls.exchange(rest);
+      else if (rest > 0) web.wait(rest);
+      // The host's clock and its wait may differ by a moment: whether a timer is due is asked anew.
+      if (rest === 0) fire(waiting.pop());
     }
     queueMicrotask(turn);
   }
@@ -144,6 +151,11 @@
     now,
     sleep,
     after: (milliseconds, action) => start(new Timeout(action, atLeast(0, milliseconds), false)),
+    wake,
+    /** Calls are waited for together with timers. */
+    connect(these) {
+      calls = these;
+    },
     uncaught: (error) => report(error),
     /** What a run does about an error that nobody caught. */
     listen(listener) {
