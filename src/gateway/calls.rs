@@ -38,7 +38,7 @@ impl Core {
         let outcome = outcome.map_err(|error| self.redacted(error));
         let error = outcome.as_ref().err().map(Error::code);
         tracing::debug!(server, tool, error, "call");
-        self.events.trace(&Event::Call {
+        self.events.trace(Event::Call {
             server,
             tool,
             duration_ms: started.elapsed().as_secs_f64() * 1000.0,
@@ -51,6 +51,7 @@ impl Core {
 
     async fn send(&self, call: ToolCall, scope: &Arc<CallScope>, timeout_ms: Option<u64>) -> Result<Json> {
         let ToolCall { server: name, tool: raw_name, arguments, control } = call;
+        let arguments = Arc::new(arguments);
         let server = self.registry.server(&name)?;
         let approved = self.callable(&server, &raw_name)?;
         let limits = self.call_limits(&server, timeout_ms);
@@ -64,7 +65,7 @@ impl Core {
             let question = ApprovalQuestion {
                 server: name.clone(),
                 tool: raw_name.clone(),
-                args: arguments.clone(),
+                args: (*arguments).clone(),
                 reason: reason.to_owned(),
                 run_id: scope.run_id,
             };
@@ -81,14 +82,14 @@ impl Core {
         }
         let caller: Arc<dyn Caller> =
             Arc::new(ScopeCaller { scope: Arc::clone(scope), events: self.events.clone(), control: control.clone() });
-        let request = |arguments| ToolRequest {
+        let request = || ToolRequest {
             tool: raw_name.clone(),
-            arguments,
+            arguments: Arc::clone(&arguments),
             as_task: runs_as_task(&approved),
             limits,
             caller: Arc::clone(&caller),
         };
-        let failure = match Box::pin(connection.call(request(arguments.clone()))).await {
+        let failure = match Box::pin(connection.call(request())).await {
             Ok(result) => return Ok(result),
             Err(failure) if may_repeat(&approved, &failure) => failure,
             Err(failure) => return Err(failure.error),
@@ -99,7 +100,7 @@ impl Core {
         self.callable(&server, &raw_name)?;
         let connection = self.connect(&server, scope, control.as_ref(), limits.timeout).await.map_err(|_| failure.error)?;
         check_unchanged(&server, &approved, &connection).await?;
-        Box::pin(connection.call(request(arguments))).await.map_err(|failure| failure.error)
+        Box::pin(connection.call(request())).await.map_err(|failure| failure.error)
     }
 
     pub(super) fn call_limits(&self, server: &ServerDefinition, timeout_ms: Option<u64>) -> CallLimits {
