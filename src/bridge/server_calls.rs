@@ -14,6 +14,7 @@ use super::modules::{MCP_FUNCTIONS, MCP_MODULE, catalog_entries, guest_modules, 
 use super::offers::OfferCaller;
 use super::schemas::{ArgumentChecks, OutputChecks};
 use super::shape::{ToolErrors, shape, tool_result};
+use super::size::json_bytes;
 use crate::catalog::Manifest;
 use crate::error::{Error, Result};
 use crate::limits::Limits;
@@ -118,7 +119,7 @@ impl ServerCalls {
         let server = server_of(&module).unwrap_or(&module).to_owned();
         match self.call_tool(&server, &function, arguments, control) {
             Ok(result) => {
-                let shaped = shape(&format!("{server}.{function}"), &self.redacted(result), self.limits.max_response_bytes, self.errors);
+                let shaped = shape(&format!("{server}.{function}"), self.redacted(result), self.limits.max_response_bytes, self.errors);
                 self.warn(shaped.warning);
                 shaped.reply
             }
@@ -152,7 +153,7 @@ impl ServerCalls {
             Err(error) => return throw(&error),
         };
         let result = self.call_tool(&server, &tool, rest, control);
-        let result = result.and_then(|result| self.capped(format!("the result of {server}.{tool}"), tool_result(&self.redacted(result))));
+        let result = result.and_then(|result| self.capped(format!("the result of {server}.{tool}"), tool_result(self.redacted(result))));
         match result {
             Ok(result) => HostReply::Value(Value::from(result)),
             Err(error) => throw(&error),
@@ -177,7 +178,7 @@ impl ServerCalls {
     }
 
     pub(super) fn capped(&self, what: String, json: Json) -> Result<Json> {
-        let (size, limit) = (serde_json::to_vec(&json).map_or(0, |json| json.len()), self.limits.max_response_bytes);
+        let (size, limit) = (json_bytes(&json), self.limits.max_response_bytes);
         if size > limit {
             return Err(Error::ResponseTooLarge { what, size: size.to_string(), limit, limit_name: "limits.maxResponseBytes" });
         }

@@ -90,12 +90,12 @@ impl RunHost {
                 return Err(Error::InvalidArguments { what, problem: format!("expected what JSON can carry: {problem}") });
             }
         };
-        let size = arguments.iter().map(|argument| argument.to_wire().size()).sum();
+        let size = arguments.iter().map(Value::wire_size).sum();
         if size > limit {
             return Err(Error::ArgumentsTooLarge { what, size, limit });
         }
         let value = control.wait(module.call(&call.function, arguments)).unwrap_or(Err(Error::Aborted { what: "run" }))?;
-        let (size, limit) = (value.to_wire().size(), self.max_response_bytes);
+        let (size, limit) = (value.wire_size(), self.max_response_bytes);
         if size > limit {
             return Err(Error::ResponseTooLarge {
                 what: format!("the result of {what}"),

@@ -11,7 +11,7 @@ use super::callbacks::{ApprovalQuestion, CallScope, pause};
 use super::caller::ScopeCaller;
 use super::core::Core;
 use super::events::Event;
-use crate::bridge::{ToolCall, ToolCaller};
+use crate::bridge::{ToolCall, ToolCaller, json_bytes};
 use crate::catalog::{Manifest, Tool};
 use crate::client::{CallFailure, CallLimits, Caller, Connection, Sent, ToolRequest};
 use crate::config::ServerDefinition;
@@ -25,7 +25,7 @@ impl Core {
         let (server, tool) = (call.server.clone(), call.tool.clone());
         // Large arguments are not written out again where nobody is told their size.
         let traced = self.events.traces();
-        let argument_bytes = if traced { serde_json::to_vec(&call.arguments).map_or(0, |json| json.len()) } else { 0 };
+        let argument_bytes = if traced { json_bytes(&call.arguments) } else { 0 };
         let ended = self.registry.ended(&server);
         let outcome = tokio::select! {
             biased;
@@ -43,7 +43,7 @@ impl Core {
             tool,
             duration_ms: started.elapsed().as_secs_f64() * 1000.0,
             argument_bytes,
-            result_bytes: outcome.as_ref().ok().filter(|_| traced).map(|result| serde_json::to_vec(result).map_or(0, |json| json.len())),
+            result_bytes: outcome.as_ref().ok().filter(|_| traced).map(json_bytes),
             error,
         });
         outcome

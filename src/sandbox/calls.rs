@@ -4,19 +4,15 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use serde_json::json;
-
-use super::host::{Arguments, HostCall, HostFunctions, HostReply, RunControl};
+use super::frame::{encode_reply, parse_arguments};
+use super::host::{HostCall, HostFunctions, HostReply, RunControl};
 use super::image::{GuestCalls, since_epoch};
-use super::outcome::GuestOutcome;
 use super::run::{LogEntry, LogListener, RunStats};
-use super::value::{Value, Wire};
+use super::value::Wire;
 use crate::error::Error;
 use crate::limits::Limits;
 
 const CUT_MARK: &str = "… [log cut: limits.maxLogBytes]";
-/// What an exception in the guest may say.
-const MAX_THROWN_BYTES: usize = 32 * 1024;
 /// What the guest gets of entropy at once: the quota of `crypto.getRandomValues`.
 const MAX_RANDOM_BYTES: usize = 65_536;
 /// Entries without text cost as well: a log has as many entries as its limit has room for this.
@@ -116,7 +112,7 @@ impl RunState {
     }
 
     fn answer(&self, module: String, function: String, frame: &[u8]) -> HostReply {
-        let arguments = parse_arguments(frame).unwrap_or_else(Arguments::Invalid);
+        let arguments = parse_arguments(frame);
         self.host.call(HostCall { module, function, arguments }, &self.control)
     }
 
@@ -134,38 +130,6 @@ impl RunState {
         };
         encode_reply(HostReply::Throw { name: None, message: error.to_string(), code: Some(error.code().to_owned()) })
     }
-}
-
-fn parse_arguments(frame: &[u8]) -> std::result::Result<Arguments, String> {
-    let wire = Wire::from_frame(frame).map_err(|error| error.to_string())?;
-    if let Ok(GuestOutcome::Oversize(size)) = serde_json::from_str(&wire.json) {
-        return Ok(Arguments::Oversize(size));
-    }
-    match Value::from_wire(wire) {
-        Ok(Value::List(arguments)) => Ok(Arguments::Given(arguments)),
-        Ok(_) => Err("no list of arguments".to_owned()),
-        Err(Error::InvalidValue { problem }) => Err(problem),
-        Err(error) => Err(error.to_string()),
-    }
-}
-
-fn encode_reply(reply: HostReply) -> Vec<u8> {
-    let value = match reply {
-        HostReply::Value(value) => Value::Record(vec![("value".to_owned(), value)]),
-        HostReply::Throw { name, message, code } => {
-            let end = message.floor_char_boundary(MAX_THROWN_BYTES);
-            let mut thrown = json!({ "message": if end < message.len() { format!("{}… [cut]", &message[..end]) } else { message } });
-            if let Some(name) = name {
-                thrown["name"] = name.into();
-            }
-            if let Some(code) = code {
-                thrown["code"] = code.into();
-            }
-            Value::record([("thrown", Value::from(thrown))])
-        }
-    };
-    // A frame fails only beyond 4 GiB; the bridge has capped the reply long before.
-    value.to_wire().to_frame().unwrap_or_default()
 }
 
 impl GuestCalls for RunState {
