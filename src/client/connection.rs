@@ -25,6 +25,7 @@ use super::http::raw_result;
 use super::link::Link;
 use super::questions::Questions;
 use super::requests::DirectLine;
+use super::timer::Timer;
 use super::visit::{Pending, Visit};
 use crate::catalog::Manifest;
 use crate::error::{Error, Result};
@@ -52,6 +53,8 @@ pub struct Connection {
     pub(super) read_timeout: Duration,
     pub(super) connect_time: Duration,
     pub(super) turns: Arc<tokio::sync::RwLock<()>>,
+    /// For the clocks of calls.
+    pub(super) timer: Timer,
     pub(super) runtime: Handle,
 }
 

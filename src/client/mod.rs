@@ -29,6 +29,7 @@ mod requests;
 mod routing;
 mod tap;
 mod tasks;
+mod timer;
 mod tools;
 mod transport;
 mod visit;

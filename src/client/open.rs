@@ -25,6 +25,7 @@ use super::process::ServerProcess;
 use super::questions::Questions;
 use super::requests::DirectLine;
 use super::tap::{self, Notice, Tap, Told};
+use super::timer::Timer;
 use super::transport::StdioTransport;
 use super::watchdog::Watchdog;
 use crate::catalog::Manifest;
@@ -175,6 +176,7 @@ impl Connection {
             read_timeout: launch.clock.limit,
             connect_time: started.elapsed(),
             turns: Arc::default(),
+            timer: Timer::new(Handle::current()),
             runtime: Handle::current(),
         })
     }

@@ -75,7 +75,7 @@ impl Connection {
         limits: CallLimits,
         caller: &Arc<dyn Caller>,
     ) -> std::result::Result<Visit<'a>, CallFailure> {
-        let clock = CallClock::start(limits);
+        let clock = CallClock::start_by(&self.timer, limits);
         let turn = tokio::select! {
             biased;
             turn = self.turn(caller.as_ref()) => turn,

@@ -1,6 +1,7 @@
 //! A call on its way to a server: approved, unchanged, allowed, sent.
 
 use std::future::Future;
+use std::ops::Deref;
 use std::pin::Pin;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -74,7 +75,7 @@ impl Core {
             drop(clock);
             // Much can happen meanwhile: all of it is looked at again.
             let now = self.callable(&server, &raw_name)?;
-            if now != approved {
+            if *now != *approved {
                 return Err(Error::ToolChanged { server: name, tool: raw_name });
             }
             connection = self.connect(&server, scope, control.as_ref(), limits.timeout).await?;
@@ -111,10 +112,12 @@ impl Core {
     }
 
     /// The tool, as it was approved, of a server that is enabled.
-    fn callable(&self, server: &ServerDefinition, tool: &str) -> Result<Tool> {
+    fn callable(&self, server: &ServerDefinition, tool: &str) -> Result<ApprovedTool> {
         let manifest = self.usable(server)?;
-        let found = manifest.tool(tool).filter(|_| server.filter.admits(tool)).cloned();
-        found.ok_or_else(|| manifest.unknown_tool(&server.name, tool))
+        match manifest.position(tool).filter(|_| server.filter.admits(tool)) {
+            Some(position) => Ok(ApprovedTool { manifest, position }),
+            None => Err(manifest.unknown_tool(&server.name, tool)),
+        }
     }
 
     /// What was approved of a server that is enabled.
@@ -198,6 +201,20 @@ impl Core {
             self.events.send(&Event::ToolsChanged { server: server.name.clone(), drift: Box::new(drift) });
         }
         Ok(())
+    }
+}
+
+/// A tool within the manifest that it was approved with.
+struct ApprovedTool {
+    manifest: Arc<Manifest>,
+    position: usize,
+}
+
+impl Deref for ApprovedTool {
+    type Target = Tool;
+
+    fn deref(&self) -> &Tool {
+        &self.manifest.tools[self.position]
     }
 }
 

@@ -66,7 +66,9 @@ pub struct RunControl {
 }
 
 impl RunControl {
-    pub(super) fn new(stop: Stop, deadline: Deadline, runtime: Handle) -> Self {
+    /// Of a run that ends by `stop` or at its deadline, and whose calls are the runtime's.
+    #[must_use]
+    pub fn new(stop: Stop, deadline: Deadline, runtime: Handle) -> Self {
         Self { stop, deadline, runtime, alive: Arc::default(), gave_up: Arc::default() }
     }
 
