@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use hyperlight_mcp::Limits;
 use hyperlight_mcp::sandbox::{
-    Arguments, GuestModule, HostAnswer, HostCall, HostFunctions, HostReply, ModuleFunction, RunControl, RunOutcome, RunRequest, Sandboxes, Stop, Value,
-    Wire,
+    Arguments, GuestModule, HostAnswer, HostCall, HostFunctions, HostReply, ModuleFunction, RunControl, RunOutcome, RunRequest, Sandboxes,
+    Stop, Value, Wire,
 };
 use serde_json::{Value as Json, json};
 

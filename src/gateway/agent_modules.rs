@@ -90,7 +90,7 @@ impl RunHost {
                 return Err(Error::InvalidArguments { what, problem: format!("expected what JSON can carry: {problem}") });
             }
         };
-        let size = arguments.iter().map(|argument| argument.to_wire().size()).sum();
+        let size = arguments.iter().map(Value::wire_size).sum();
         if size > limit { Err(Error::ArgumentsTooLarge { what, size, limit }) } else { Ok(arguments) }
     }
 
@@ -101,7 +101,7 @@ impl RunHost {
         let limit = self.max_response_bytes;
         Ok(async move {
             let value = sent.await?;
-            let size = value.to_wire().size();
+            let size = value.wire_size();
             if size > limit {
                 let (what, size) = (format!("the result of {what}"), size.to_string());
                 return Err(Error::ResponseTooLarge { what, size, limit, limit_name: "limits.maxResponseBytes" });

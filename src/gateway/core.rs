@@ -127,7 +127,7 @@ impl Core {
     /// A connection was made: what is to be remembered of it, and who should know.
     fn connected(&self, server: &ServerDefinition, connection: &Lease, scope: &CallScope) {
         let connect_ms = connection.connect_time().as_secs_f64() * 1000.0;
-        self.events.trace(&Event::Connected { server: server.name.clone(), connect_ms });
+        self.events.trace(Event::Connected { server: server.name.clone(), connect_ms });
         self.learnt.note(&server.name, &self.subject(server).digest, |learnt| learnt.era = Some(connection.era()));
         let why = match connection.origin() {
             LeaseOrigin::Shared | LeaseOrigin::First | LeaseOrigin::After(Closed::Ended) => return,

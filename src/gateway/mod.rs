@@ -271,7 +271,7 @@ impl Gateway {
         scope.take_warnings().into_iter().for_each(|warning| self.core.events.warn(warning));
         let result = result?;
         self.core.check_result(name, tool, &result)?;
-        let result = tool_result(&result);
+        let result = tool_result(result);
         let is_error = result.get("isError").and_then(Json::as_bool) == Some(true);
         Ok(if is_error { self.core.redactor.redact_json(&result) } else { result })
     }

@@ -40,7 +40,8 @@ impl Core {
         let free = self.places.of(&server.name, server.parallel.at_most(self.limits.max_parallel_calls));
         let place = tokio::time::timeout(limits.most, free.acquire_owned()).await;
         let (name, limit_ms) = (server.name.clone(), u64::try_from(limits.most.as_millis()).unwrap_or(u64::MAX));
-        let place = place.map_err(|_| Error::CallTimeout { server: name, tool: tool.to_owned(), limit_ms, limit_name: "maxCallTimeoutMs" })?;
+        let place =
+            place.map_err(|_| Error::CallTimeout { server: name, tool: tool.to_owned(), limit_ms, limit_name: "maxCallTimeoutMs" })?;
         // They are never closed.
         place.map_err(|error| Error::Internal(error.to_string()))
     }

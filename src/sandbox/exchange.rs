@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::calls::{fitting, frame_size};
+use super::frame::{fitting, frame_size};
 use super::host::{HostAnswer, HostReply, RunControl};
 use super::value::Wire;
 use crate::error::Error;
@@ -198,7 +198,9 @@ impl State {
         // A time that no clock can show is as good as none.
         let most = wait.most.and_then(|most| began.checked_add(most));
         let wanted = if wait.until.is_empty() {
-            self.last.filter(|_| !self.done.is_empty()).map(|last| last + (last.saturating_duration_since(began) / QUIET_PART).max(QUIET_LEAST))
+            self.last
+                .filter(|_| !self.done.is_empty())
+                .map(|last| last + (last.saturating_duration_since(began) / QUIET_PART).max(QUIET_LEAST))
         } else {
             wait.until.iter().all(|number| self.done.contains_key(number)).then_some(now)
         };

@@ -6,6 +6,7 @@
 mod calls;
 mod deadline;
 mod exchange;
+mod frame;
 mod guest;
 mod host;
 mod hypervisor;
@@ -29,6 +30,8 @@ use std::sync::{Arc, OnceLock};
 use tokio::runtime::{Handle, RuntimeFlavor};
 
 pub use deadline::{Deadline, Pause};
+#[doc(hidden)]
+pub use frame::{encode_reply, parse_arguments, value_frame};
 pub use guest::{GuestChoice, GuestKind};
 pub use host::{Arguments, HostAnswer, HostCall, HostFunctions, HostReply, RunControl, Stopped};
 pub use hypervisor::HypervisorReport;

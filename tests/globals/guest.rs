@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use hyperlight_mcp::Limits;
 use hyperlight_mcp::sandbox::{
-    Arguments, GuestChoice, GuestModule, HostAnswer, HostCall, HostFunctions, HostReply, ModuleFunction, RunControl, RunOutcome, RunRequest, Sandboxes,
-    Stop, Value, Wire,
+    Arguments, GuestChoice, GuestModule, HostAnswer, HostCall, HostFunctions, HostReply, ModuleFunction, RunControl, RunOutcome,
+    RunRequest, Sandboxes, Stop, Value, Wire,
 };
 use serde_json::Value as Json;
 use tokio::runtime::Runtime;

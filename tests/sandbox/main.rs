@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use hyperlight_mcp::sandbox::{
-    Arguments, GuestChoice, GuestModule, HostAnswer, HostCall, HostFunctions, HostReply, ModuleFunction, RunControl, RunOutcome, RunRequest, Sandboxes,
-    Stop, StopReason, Value, Wire,
+    Arguments, GuestChoice, GuestModule, HostAnswer, HostCall, HostFunctions, HostReply, ModuleFunction, RunControl, RunOutcome,
+    RunRequest, Sandboxes, Stop, StopReason, Value, Wire,
 };
 use hyperlight_mcp::{Error, Limits};
 use serde_json::{Value as Json, json};

@@ -36,13 +36,7 @@ const FUNCTIONS: [[&str; 5]; 12] = [
         "saved(\"6x0…\", \"/rows/0\")",
     ],
     ["sleep", "(milliseconds: number)", "Promise<void>", "Waits; what else the run does goes on.", "await sleep(1000)"],
-    [
-        "all",
-        "(calls: Promise<T>[])",
-        "T[]",
-        "Waits for calls made by .async.",
-        "all(cities.map((city) => get_forecast.async({ city })))",
-    ],
+    ["all", "(calls: Promise<T>[])", "T[]", "Waits for calls made by .async.", "all(cities.map((city) => get_forecast.async({ city })))"],
     [
         "allSettled",
         "(calls: Promise<T>[])",
