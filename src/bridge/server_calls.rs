@@ -10,7 +10,7 @@ use serde_json::{Map, Value as Json};
 
 use super::arguments::tool_arguments;
 use super::discovery::Finding;
-use super::modules::{MCP_FUNCTIONS, MCP_MODULE, catalog_entries, guest_modules, server_of};
+use super::modules::{MCP_FUNCTIONS, MCP_MODULE, ServerModules, catalog_entries, server_of};
 use super::offers::OfferCaller;
 use super::parallel::{Lanes, Pace, turn_of_call};
 use super::schemas::{ArgumentChecks, OutputChecks};
@@ -20,7 +20,7 @@ use crate::catalog::Manifest;
 use crate::error::{Error, Result};
 use crate::limits::Limits;
 use crate::results::SavedValues;
-use crate::sandbox::{Arguments, GuestModule, HostAnswer, HostCall, HostReply, RunControl, Value};
+use crate::sandbox::{Arguments, HostAnswer, HostCall, HostReply, RunControl, Value};
 use crate::trust::Redactor;
 
 /// A call that is to be sent.
@@ -108,8 +108,8 @@ impl ServerCalls {
 
     /// The modules that the run can import.
     #[must_use]
-    pub fn modules(&self) -> Vec<GuestModule> {
-        guest_modules(&self.manifests)
+    pub fn modules(&self) -> ServerModules<'_> {
+        ServerModules(&self.manifests)
     }
 
     /// What the run should be told besides its value.

@@ -37,7 +37,7 @@ pub use host::{Arguments, HostAnswer, HostCall, HostFunctions, HostReply, RunCon
 pub use hypervisor::HypervisorReport;
 pub use image::Origin;
 pub(crate) use image::reply_capacity;
-pub use module::{GuestModule, ModuleFunction};
+pub use module::{GuestModule, GuestModules, ModuleFunction};
 pub use pool::WarmVms;
 pub use reader::{Wanted, serve_reader};
 pub use run::{LogEntry, LogListener, RunOutcome, RunRequest, RunStats};

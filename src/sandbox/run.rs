@@ -11,7 +11,7 @@ use super::calls::RunState;
 use super::deadline::Deadline;
 use super::host::{HostFunctions, RunControl};
 use super::image::GuestImage;
-use super::module::GuestModule;
+use super::module::GuestModules;
 use super::outcome::{AgentCode, finish};
 use super::pool::Pool;
 use super::reader::ScriptReader;
@@ -49,7 +49,7 @@ pub struct RunRequest {
     pub code: String,
     pub input: Wire,
     /// The modules that exist in this run.
-    pub modules: Vec<GuestModule>,
+    pub modules: Arc<dyn GuestModules>,
     /// Who answers their calls.
     pub host: Arc<dyn HostFunctions>,
     pub timeout: Duration,
@@ -97,8 +97,8 @@ impl Means<'_> {
         let started = Instant::now();
         let deadline = Deadline::after(request.timeout);
         let limit_ms = u64::try_from(request.timeout.as_millis()).unwrap_or(u64::MAX);
-        let (stop, modules) = (request.stop.clone(), Arc::<[GuestModule]>::from(request.modules));
-        let code = AgentCode { reader: self.reader, modules: &modules, stop: &stop, deadline: deadline.clone() };
+        let (stop, modules) = (request.stop.clone(), request.modules);
+        let code = AgentCode { reader: self.reader, modules: modules.as_ref(), stop: &stop, deadline: deadline.clone() };
         // Every line and column stays where it is: what the guest says of a place holds for the code as it was given.
         let read = check_sizes(self.limits, &request.code, &request.input).and_then(|()| code.to_javascript(&request.code));
         let text = match read {

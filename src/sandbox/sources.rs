@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::module::GuestModule;
+use super::module::GuestModules;
 
 /// The name under which the guest imports the agent's code.
 pub(super) const CODE_MODULE: &str = "agent:code";
 
 pub(super) struct Sources {
     code: String,
-    modules: Arc<[GuestModule]>,
+    modules: Arc<dyn GuestModules>,
     /// Of modules that come in parts: what has been made and not yet been asked for.
     parts: Mutex<BTreeMap<String, String>>,
     begun: AtomicBool,
@@ -20,7 +20,7 @@ pub(super) struct Sources {
 
 impl Sources {
     /// `code` is the agent's, as the engine gets it.
-    pub(super) fn new(code: String, modules: Arc<[GuestModule]>) -> Self {
+    pub(super) fn new(code: String, modules: Arc<dyn GuestModules>) -> Self {
         Self { code, modules, parts: Mutex::default(), begun: AtomicBool::new(false) }
     }
 
@@ -30,7 +30,7 @@ impl Sources {
     }
 
     pub(super) fn knows(&self, name: &str) -> bool {
-        name == CODE_MODULE || self.module(name).is_some()
+        name == CODE_MODULE || module_of(name).is_some_and(|module| self.modules.has(module))
     }
 
     /// The source of a module.
@@ -43,26 +43,25 @@ impl Sources {
         if let Some(made) = parts.remove(name) {
             return Some(made);
         }
-        parts.extend(self.module(name)?.sources());
+        parts.extend(self.modules.module(module_of(name)?)?.sources());
         parts.remove(name)
     }
+}
 
-    /// The module of this name, or whose part has this name.
-    fn module(&self, name: &str) -> Option<&GuestModule> {
-        let name = name.strip_prefix("host:")?;
-        let whole = name.split_once('/').map_or(name, |(whole, _)| whole);
-        self.modules.iter().find(|module| module.name == whole)
-    }
+/// The name, without `host:`, of the module that is imported by this one, or a part of it.
+fn module_of(imported: &str) -> Option<&str> {
+    let name = imported.strip_prefix("host:")?;
+    Some(name.split_once('/').map_or(name, |(whole, _)| whole))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sandbox::ModuleFunction;
+    use crate::sandbox::{GuestModule, ModuleFunction};
 
     fn sources(functions: usize) -> Sources {
         let functions = (0..functions).map(|index| ModuleFunction { name: format!("f_{index}"), target: "x".repeat(100) }).collect();
-        Sources::new("code".into(), vec![GuestModule { name: "m".into(), functions }].into())
+        Sources::new("code".into(), Arc::new(vec![GuestModule { name: "m".into(), functions }]))
     }
 
     #[test]

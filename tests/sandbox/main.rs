@@ -49,7 +49,7 @@ fn request(code: &str) -> RunRequest {
     RunRequest {
         code: code.to_owned(),
         input: Wire::null(),
-        modules: vec![GuestModule { name: "test".into(), functions: functions.into() }],
+        modules: Arc::new(vec![GuestModule { name: "test".into(), functions: functions.into() }]),
         host: Arc::new(Echo),
         timeout: Duration::from_secs(30),
         stop: Stop::new(),
