@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde_json::Value as Json;
 
-use crate::catalog::{Manifest, assign_identifiers};
+use crate::catalog::Manifest;
 use crate::sandbox::{GuestModule, GuestModules, ModuleFunction};
 use crate::trust::{sanitise_json, sanitise_text};
 
@@ -86,7 +86,7 @@ pub struct CatalogEntry {
 
 /// A server's tools, in its own order.
 pub(super) fn catalog_entries(server: &str, manifest: &Manifest, max_description_chars: usize) -> Vec<CatalogEntry> {
-    let identifiers = assign_identifiers(manifest.tools.iter().map(|tool| tool.name.as_str()));
+    let identifiers = manifest.identifiers();
     let entry = |tool: &crate::catalog::Tool| CatalogEntry {
         server: server.to_owned(),
         name: tool.name.clone(),

@@ -47,6 +47,10 @@ impl Gateway {
         self.core.session.forget(name);
         if let (Ok(()), Ok(server)) = (&outcome, self.core.registry.server(name)) {
             self.core.learnt.note(name, &self.core.subject(&server).digest, |learnt| learnt.changed.clear());
+            if let Ok(Standing::Full(manifest)) = self.core.standing(&server) {
+                // The names that the next run imports, which of very many tools take a moment: not on that run's way.
+                tokio::task::spawn_blocking(move || manifest.identifiers().len());
+            }
         }
         outcome.map_err(|error| self.core.redacted(error))
     }
