@@ -145,20 +145,25 @@ async function copied() {
   }
 }
 
+/** So many calls as are counted, of the early and of the late ones. */
+const COUNTED = 1000
+const TOOLS = [1, 1000]
+const withTools = (count) => `with ${count} ${count === 1 ? 'tool' : 'tools'}`
+
 /** Instructions of the whole program `host_path`, by callgrind. */
-async function counted(tools, calls) {
-  const program = [hostPath, '--tools', String(tools), '--calls', String(calls), '--size', 'small']
+async function counted(tools, before, calls) {
+  const program = [hostPath, '--tools', String(tools), '--before', String(before), 'small', String(calls)]
   const { stderr } = await execute('valgrind', ['--tool=callgrind', '--callgrind-out-file=/dev/null', ...program])
   return [calls, instructions(stderr)]
 }
 
-const TOOLS = [1, 1000]
+/** Instructions of a call, after so many others: the difference of two programs, one of which makes more calls. */
+async function instructionsAfter(before, tools) {
+  return perCall(await counted(tools, before, 1), await counted(tools, before, 1 + COUNTED))
+}
 
-/** Instructions of a call: of the first thousand, and of the second half of all. */
 async function instructionsPerCall(tools, calls) {
-  const counts = []
-  for (const count of [1, 1001, calls / 2, calls]) counts.push(await counted(tools, count))
-  return { early: perCall(counts[0], counts[1]), late: perCall(counts[2], counts[3]) }
+  return { early: await instructionsAfter(1, tools), late: await instructionsAfter(calls - COUNTED - 1, tools) }
 }
 
 async function instructionRows(calls) {
@@ -167,8 +172,8 @@ async function instructionRows(calls) {
   const found = await Promise.all(TOOLS.map((tools) => instructionsPerCall(tools, calls)))
   const all = found.flatMap(({ early, late }) => [early, late])
   const details = found.flatMap(({ early, late }, at) => [
-    { title: `${TOOLS[at]} tools, early calls`, unit: '', values: [early] },
-    { title: `${TOOLS[at]} tools, calls ${calls / 2} to ${calls}`, unit: '', values: [late] },
+    { title: `${withTools(TOOLS[at])}, calls 2 to ${COUNTED + 1}`, unit: '', values: [early] },
+    { title: `${withTools(TOOLS[at])}, the last ${COUNTED} of ${calls}`, unit: '', values: [late] },
   ])
   return { rounds: [{ value: Math.max(...all), reference: Math.min(...all) }], details }
 }
@@ -179,8 +184,8 @@ async function growth(options) {
   const details = [...(counts.details ?? [])]
   for (const tools of TOOLS) {
     const { early, late } = await probe('growth', options, { tools, calls })
-    details.push({ title: `by the clock, from the guest, ${tools} tools: calls 1 to 1,000`, unit: 'us', values: [early] })
-    details.push({ title: `by the clock, ${tools} tools: the last 1,000 of ${calls}`, unit: 'us', values: [late] })
+    details.push({ title: `by the clock, from the guest, ${withTools(tools)}, the first 1000`, unit: 'us', values: [early] })
+    details.push({ title: `by the clock, from the guest, ${withTools(tools)}, the last 1000 of ${calls}`, unit: 'us', values: [late] })
   }
   return { growth: { ...counts, details } }
 }
