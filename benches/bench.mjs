@@ -8,7 +8,7 @@
 // benchmarks that have no goal here after it (`npm run bench:all`). Exit code 1 where a row misses its goal or could not be measured.
 import { spawnSync } from 'node:child_process'
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
-import { cpus } from 'node:os'
+import { cpus, loadavg } from 'node:os'
 import { dirname, join, resolve } from 'node:path'
 import { parseArgs } from 'node:util'
 import { GROUPS, guestHere, root, server } from './groups.mjs'
@@ -18,6 +18,9 @@ import { allMet, judged, ROWS } from './lib/verdict.mjs'
 
 const FORMAT = 2
 const GUESTS = ['auto', 'standard', 'ring3']
+
+/** From this load on the machine has something else to do. */
+const BUSY = 1
 
 class Mistake extends Error {}
 
@@ -82,6 +85,7 @@ const reason = (error) => (String(error.stderr ?? '').match(/^\w*Error.*$/m)?.[0
 async function measure(given) {
   if (!existsSync(server)) throw new Mistake(`${server} is missing; build it: npm run build`)
   const say = (text) => process.stderr.isTTY && process.stderr.write(`\r\u001b[K${text}`)
+  const [load] = loadavg()
   const guest = await guestHere(given)
   const found = {}
   for (const group of new Set(given.rows.map((row) => row.group))) {
@@ -97,16 +101,19 @@ async function measure(given) {
     format: FORMAT,
     version,
     date: new Date().toISOString(),
-    machine: { cpu: cpus()[0].model, cpus: cpus().length, node: process.version, guest, emulated },
+    machine: { cpu: cpus()[0].model, cpus: cpus().length, node: process.version, guest, emulated, load },
     options: { rounds: given.rounds, calls: given.calls, growth: given.growth },
     rows: given.rows.map((row) => judged(row, found[row.key], guest)),
   }
 }
 
 function print({ machine, options, rows }) {
-  const { cpu, cpus, node, guest, emulated } = machine
+  const { cpu, cpus, node, guest, emulated, load } = machine
   console.log(`${cpu}, ${cpus} CPUs, Node ${node}, ${guest} guest${emulated ? ', emulated machine' : ''}`)
-  console.log(`medians of ${options.rounds} rounds, both sides in turn; ${options.calls} calls in a round\n`)
+  console.log(`medians of ${options.rounds} rounds, both sides in turn; ${options.calls} calls in a round`)
+  // What else computes here takes from both sides, but not the same share of each.
+  if (load > BUSY) console.log(`the machine was busy before it began (load ${load.toFixed(1)}): ratios are less certain`)
+  console.log()
   for (const line of table(rows)) console.log(line)
   const missed = rows.filter(({ verdict }) => verdict !== 'ok').map(({ key }) => key)
   console.log(missed.length === 0 ? '\nevery goal is met' : `\n${missed.length} of ${rows.length} goals missed: ${missed.join(', ')}`)

@@ -11,6 +11,7 @@ import { copies, instructions, perCall } from './lib/reading.mjs'
 export const root = dirname(dirname(fileURLToPath(import.meta.url)))
 const built = join(root, 'target/x86_64-unknown-linux-gnu/release')
 export const server = join(built, 'fixture-server')
+const nodeServer = join(root, 'benches/node-server.mjs')
 const raw = process.env.HYPERLIGHT_MCP_RAW_RMCP ?? join(built, 'examples/raw_rmcp')
 const hostPath = process.env.HYPERLIGHT_MCP_HOST_PATH ?? join(built, 'examples/host_path')
 const execute = promisify(execFile)
@@ -29,7 +30,7 @@ async function withHome(work) {
 }
 
 function probe(subject, { guest, rounds, calls }, more = {}) {
-  const task = { subject, guest, rounds, calls, server, raw: existsSync(raw) ? raw : undefined, ...more }
+  const task = { subject, guest, rounds, calls, server, nodeServer, raw: existsSync(raw) ? raw : undefined, ...more }
   return withHome(async (_, env) => {
     const program = ['--expose-gc', join(root, 'benches/probe.mjs'), JSON.stringify(task)]
     return JSON.parse((await execute(process.execPath, program, { env, maxBuffer: 2 ** 28 })).stdout)
@@ -190,14 +191,14 @@ async function growth(options) {
   return { growth: { ...counts, details } }
 }
 
-const inProcess = (subject, more) => (options) => probe(subject, options, more)
+const inProcess = (subject) => (options) => probe(subject, options)
 
 /** By name, what measures the rows of that group. */
 export const GROUPS = {
   calls: inProcess('calls'),
   busy: inProcess('busy'),
   start,
-  parallel: inProcess('parallel', { slowServer: join(root, 'benches/slow-server.mjs') }),
+  parallel: inProcess('parallel'),
   throughput: inProcess('throughput'),
   memory,
   first,

@@ -1,16 +1,16 @@
 // What a call costs: a tool's, an empty one, one while Node's main thread is busy, and results of a mebibyte. Each beside the baseline's.
 import { execFile } from 'node:child_process'
 import { promisify } from 'node:util'
-import { alternate, baseline, beside, entry, pause, perCall, withGateway } from './common.mjs'
+import { alternate, baseline, beside, entry, perCall, withGateway } from './common.mjs'
 
 const MEBIBYTE = 1024 * 1024
 const ECHO = 'echo_text({ text: "hello" })'
 
-/** With the fixture server both ways in one sandbox. */
-async function bothWays({ server, guest }, options, work) {
-  return withGateway({ servers: { fixture: entry(server) }, guest, ...options }, async (gateway) => {
+/** With a server both ways in one sandbox: as our module, `host:mcp-fixture`, and as the baseline. */
+async function bothWays(command, options, work) {
+  return withGateway({ servers: { fixture: entry(...command) }, ...options }, async (gateway) => {
     const sandbox = await gateway.sandbox()
-    const usual = await baseline(sandbox, server)
+    const usual = await baseline(sandbox, ...command)
     try {
       return await work(sandbox)
     } finally {
@@ -20,20 +20,20 @@ async function bothWays({ server, guest }, options, work) {
 }
 
 /** Microseconds of a call with rmcp alone: the median over batches, as `perCall` has it. Nothing where that program is not built. */
-async function alone({ raw, server, calls }, ...options) {
+async function alone({ raw, calls }, command, ...options) {
   if (raw === undefined) return undefined
-  return JSON.parse((await promisify(execFile)(raw, [...options, String(calls), server])).stdout).batch
+  return JSON.parse((await promisify(execFile)(raw, [...options, String(calls), ...command])).stdout).batch
 }
 
 /** What a call costs beyond rmcp alone, which is measured between the two ways. */
 async function toolCall(task) {
-  const { rounds, calls, raw } = task
+  const { rounds, calls, raw, server, guest } = task
   if (raw === undefined) return { unavailable: 'the example raw_rmcp is not built' }
-  const found = await bothWays(task, {}, (sandbox) =>
+  const found = await bothWays([server], { guest }, (sandbox) =>
     alternate(
       rounds,
       async () => ({ ours: await perCall(sandbox, 'mcp-fixture', ECHO, { calls }) }),
-      async () => ({ alone: await alone(task) }),
+      async () => ({ alone: await alone(task, [server]) }),
       async () => ({ usual: await perCall(sandbox, 'baseline', ECHO, { calls }) }),
     ),
   )
@@ -90,8 +90,8 @@ async function whileBusy(name, measure) {
 }
 
 export async function busy(task) {
-  const { rounds, calls } = task
-  const found = await bothWays(task, {}, (sandbox) => {
+  const { rounds, calls, server, guest } = task
+  const found = await bothWays([server], { guest }, (sandbox) => {
     const ours = () => perCall(sandbox, 'mcp-fixture', ECHO, { calls })
     // A tenth of the calls: each waits for the thread several times.
     const usual = () => perCall(sandbox, 'baseline', ECHO, { calls: Math.ceil(calls / 10), size: 5, warmUp: 10 })
@@ -101,8 +101,8 @@ export async function busy(task) {
       () => whileBusy('busy', ours),
       async () => ({ usualIdle: await usual() }),
       () => whileBusy('usualBusy', usual),
-      async () => ({ alone: await alone(task) }),
-      () => whileBusy('aloneBusy', () => alone(task)),
+      async () => ({ alone: await alone(task, [server]) }),
+      () => whileBusy('aloneBusy', () => alone(task, [server])),
     )
   })
   return {
@@ -125,39 +125,47 @@ const LARGE = { text: ['big_text', `big_text(${SIZE})`], bytes: ['big_image', `b
 /** MiB a second from microseconds of a call that gives one MiB. */
 const perSecond = (microseconds) => 1e6 / microseconds
 
-async function largeResult(task, sandbox, [tool, call]) {
+/** So many rounds of microseconds of such a call, both ways and with rmcp alone. */
+async function largeResult(task, sandbox, command, [tool, call]) {
   const calls = Math.max(10, Math.ceil(task.calls / 50))
   const time = (module) => perCall(sandbox, module, call, { calls, size: 2, warmUp: 4 })
-  const rmcp = () => alone({ ...task, calls }, '--tool', tool, '--arguments', JSON.stringify({ bytes: MEBIBYTE }))
-  const found = await alternate(
+  const rmcp = () => alone({ ...task, calls }, command, '--tool', tool, '--arguments', JSON.stringify({ bytes: MEBIBYTE }))
+  return alternate(
     task.rounds,
     async () => ({ ours: await time('mcp-fixture') }),
     async () => ({ alone: await rmcp() }),
     async () => ({ usual: await time('baseline') }),
   )
-  return {
-    rounds: found.map(({ ours, usual }) => ({ value: perSecond(ours), reference: perSecond(usual) })),
-    details: [
-      beside('a call', 'us', found, ({ ours }) => ours),
-      beside('a call, the baseline', 'us', found, ({ usual }) => usual),
-      beside('a call, rmcp alone', 'us', found, ({ alone }) => alone),
-      beside(
-        'throughput of what is beyond rmcp alone, to the baseline',
-        'times',
-        found,
-        ({ ours, usual, alone }) => (usual - alone) / (ours - alone),
-      ),
-    ],
-  }
+}
+
+/** Each kind of large result on a server. */
+async function largeResults(task, command) {
+  const options = { guest: task.guest, limits: { maxResponseBytes: 2 * MEBIBYTE } }
+  return bothWays(command, options, async (sandbox) => {
+    const found = {}
+    for (const [key, large] of Object.entries(LARGE)) found[key] = await largeResult(task, sandbox, command, large)
+    return found
+  })
 }
 
 export async function bytes(task) {
-  return bothWays(task, { limits: { maxResponseBytes: 2 * MEBIBYTE } }, async (sandbox) => {
-    const found = {}
-    for (const [key, large] of Object.entries(LARGE)) {
-      found[key] = await largeResult(task, sandbox, large)
-      await pause(50)
-    }
-    return found
+  const quick = await largeResults(task, [process.execPath, task.nodeServer])
+  const fixture = await largeResults(task, [task.server])
+  const row = (key) => ({
+    rounds: quick[key].map(({ ours, usual }) => ({ value: perSecond(ours), reference: perSecond(usual) })),
+    details: [
+      beside('a call', 'us', quick[key], ({ ours }) => ours),
+      beside('a call, the baseline', 'us', quick[key], ({ usual }) => usual),
+      beside('a call, rmcp alone', 'us', quick[key], ({ alone }) => alone),
+      beside(
+        'throughput to the baseline, both less rmcp alone',
+        'times',
+        quick[key],
+        ({ ours, usual, alone }) => (usual - alone) / (ours - alone),
+      ),
+      beside('throughput to the baseline on the Rust fixture server', 'times', fixture[key], ({ ours, usual }) => usual / ours),
+      beside('a call, rmcp alone, on the Rust fixture server', 'us', fixture[key], ({ alone }) => alone),
+    ],
   })
+  return { text: row('text'), bytes: row('bytes') }
 }

@@ -25,8 +25,8 @@ const CODE = (module) => `
 
 const measure = async (sandbox, module) => (await sandbox.run(CODE(module), { input: { calls: CALLS, ms: WAIT, ones: 5 } })).value
 
-export async function parallel({ rounds, server, slowServer, guest }) {
-  const servers = { fixture: entry(server), node: entry(process.execPath, slowServer) }
+export async function parallel({ rounds, server, nodeServer, guest }) {
+  const servers = { fixture: entry(server), node: entry(process.execPath, nodeServer) }
   const found = await withGateway({ servers, guest }, async (gateway) => {
     const sandbox = await gateway.sandbox()
     if ((await measure(sandbox, 'mcp-fixture')) === null) return undefined
