@@ -26,7 +26,7 @@ const WARM_UP: usize = 50;
 const BATCH: usize = 20;
 
 struct Lines {
-    lines: BufReader<ChildStdout>,
+    output: BufReader<ChildStdout>,
     /// What has been read of the next line: rmcp drops a `receive` whenever it has something else to do.
     line: Vec<u8>,
     input: Arc<Mutex<Option<ChildStdin>>>,
@@ -45,7 +45,7 @@ impl Transport<RoleClient> for Lines {
     }
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
-        self.lines.read_until(b'\n', &mut self.line).await.ok().filter(|&bytes| bytes > 0)?;
+        self.output.read_until(b'\n', &mut self.line).await.ok().filter(|&bytes| bytes > 0)?;
         let message = serde_json::from_slice(&self.line).ok();
         self.line.clear();
         message
@@ -109,7 +109,7 @@ fn plan(words: impl Iterator<Item = String>) -> Result<(Plan, Command), Failure>
 async fn measure(mut command: Command, plan: Arc<Plan>) -> Result<Value, Failure> {
     let mut process = command.spawn()?;
     let (Some(input), Some(output)) = (process.stdin.take(), process.stdout.take()) else { return Err("no pipes".into()) };
-    let transport = Lines { lines: BufReader::new(output), line: Vec::new(), input: Arc::new(Mutex::new(Some(input))) };
+    let transport = Lines { output: BufReader::new(output), line: Vec::new(), input: Arc::new(Mutex::new(Some(input))) };
     let service = Arc::new(Client.serve_with_lifecycle(transport, ClientLifecycleMode::Initialize).await?);
     calls(&service, &plan, WARM_UP.min(plan.count)).await?;
     let started = Instant::now();
