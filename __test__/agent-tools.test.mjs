@@ -226,6 +226,31 @@ describe('manage_mcp', () => {
     assert.match((await manage.execute({ action: 'info' })).error.message, /server: is missing/)
   })
 
+  test('brings nothing back that a person, or the agent itself, has disabled', async (t) => {
+    const opened = await openApproved(t, { fixture: fixture() })
+    const { manage_mcp: manage, list_mcp_servers: list } = toolsOf(opened)
+    const act = (action) => manage.execute({ action, server: 'fixture' })
+    const off = [() => opened.disable('fixture'), () => opened.command('/mcp disable fixture')]
+    const on = [() => opened.enable('fixture'), () => opened.command('/mcp enable fixture')]
+    for (const [index, disable] of off.entries()) {
+      await disable()
+      await act('disable') // a no of its own does not make it the model's to decide
+      const { error } = await act('enable')
+      assert.equal(error.code, 'ERR_DISABLED_BY_PERSON')
+      assert.match(error.message, /only a person can enable it again, by \/mcp enable fixture/)
+      assert.match(error.hint, /ask the user/)
+      const typed = await opened.command('/mcp enable fixture', { speaker: 'model' })
+      assert.equal(typed.data.error.code, 'ERR_DISABLED_BY_PERSON')
+      const [{ why, whatHelps }] = (await list.execute({})).servers
+      assert.match(`${why}; ${whatHelps}`, /a person has disabled it; only a person/)
+      assert.deepEqual([opened.servers()[0].enabled, opened.servers()[0].disabledByPerson], [false, true])
+      await on[index]()
+      assert.deepEqual([opened.servers()[0].enabled, opened.servers()[0].disabledByPerson], [true, undefined])
+    }
+    await opened.command('/mcp disable fixture', { speaker: 'model' })
+    assert.equal((await act('enable')).usable, true, 'what a model disabled, it may enable')
+  })
+
   test('proposes, and never approves', async (t) => {
     const events = []
     const log = join(folder(t), 'log')

@@ -259,6 +259,8 @@ describe('systemMessage', () => {
     const least = Number(/at least (\d+)/.exec(message)[1])
     assert.match(await gateway.systemMessage({ budgetTokens: least }), /search/)
     await failure(gateway.systemMessage({ budget: 10 }), 'ERR_INVALID_OPTION')
+    const sandbox = await gateway.sandbox()
+    assert.match((await failure(sandbox.systemMessage({ budgetTokens: 10 }), 'ERR_INVALID_OPTION')).message, /^Sandbox\.systemMessage/)
   })
 
   test('has the agent’s own modules, in a sandbox', async (t) => {

@@ -152,13 +152,27 @@ test('wrong usage is one message on standard error, with what was meant, and exi
   assert.equal((await run(at, ['run', 'a.js', '--input', 'text'])).code, 2)
 })
 
+test('a value is cut as a model would be given it, where that is asked for', async (t) => {
+  const at = place(t, {})
+  write(at, 'long.js', 'export const handler = () => Array.from({ length: 1000 }, (_, id) => ({ id }))')
+  const { code, stdout, stderr } = await run(at, ['run', 'long.js', '--max-result-tokens', '100', '--json'])
+  assert.equal(code, 0, stderr)
+  const { value, omitted } = JSON.parse(stdout)
+  assert.deepEqual([omitted[0].kind, omitted[0].of], ['items', 1000])
+  assert.ok(value.length < 100)
+  assert.match((await run(at, ['run', 'long.js', '--max-result-tokens', '100'])).stderr, /was cut to 100 tokens/)
+  assert.match((await run(at, ['run', 'long.js', '--max-result-tokens', '5'])).stderr, /at least 100/)
+})
+
 test('what fails is one message on standard error and exit code 1, also as JSON', async (t) => {
   const at = place(t, { weather: small() })
+  write(at, 'my config.json', JSON.stringify({ mcpServers: { weather: small() } }))
   for (const [words, says] of [
     [['run', 'none.js'], /there is no file none\.js/],
     [['info', 'wether'], /did you mean "weather"/],
     [['test', 'weather'], /not approved.*hyperlight-mcp approve weather/],
     [['list', '--config', 'none.json'], /none\.json cannot be read/],
+    [['test', 'weather', '--config', 'my config.json'], /hyperlight-mcp approve weather --config 'my config\.json'/],
   ]) {
     const { code, stdout, stderr } = await run(at, words)
     assert.deepEqual([code, stdout], [1, ''], words.join(' '))

@@ -123,15 +123,33 @@ describe('the examples', { timeout: 4 * LIMIT }, () => {
   })
 })
 
-describe('the benchmark', { timeout: LIMIT }, () => {
-  it('prints a table and writes JSON', async (t) => {
-    const json = join(folder(t), 'bench.json')
-    const result = await run(t, ['benches/bench.mjs', '--repetitions', '1', '--calls', '20', '--json', json])
+describe('the benchmarks', { timeout: LIMIT }, () => {
+  it('print what the micro-VM and the bridge cost as a table, and write JSON', async (t) => {
+    const json = join(folder(t), 'figures.json')
+    const result = await run(t, ['benches/figures.mjs', '--repetitions', '1', '--calls', '20', '--json', json])
     succeeded(result)
     assert.match(result.stdout, /^first run +ms +[\d.]+/m)
     const { results, machine } = JSON.parse(readFileSync(json, 'utf8'))
     assert.ok(['standard', 'ring3'].includes(machine.guest))
     for (const key of ['sandboxFirst', 'runFirst', 'emptyCall', 'toolGuest', 'toolNode', 'memoryPeakOne'])
       assert.ok(results[key].median > 0, key)
+  })
+
+  it('hold rows against their goals: each measured beside its reference, whether it is met or not', async (t) => {
+    const json = join(folder(t), 'bench.json')
+    const words = ['--rounds', '1', '--calls', '20', '--only', 'emptyCall,warmRun,bytes', '--json', json]
+    const result = await run(t, ['benches/bench.mjs', ...words])
+    assert.ok([0, 1].includes(result.code), result.stderr)
+    assert.match(result.stdout, /^empty host call : the baseline's +[\d.]+ us +[\d.]+ us /m)
+    const { rows, machine } = JSON.parse(readFileSync(json, 'utf8'))
+    assert.ok(['standard', 'ring3'].includes(machine.guest))
+    assert.deepEqual(
+      rows.map(({ key }) => key),
+      ['emptyCall', 'warmRun', 'bytes'],
+    )
+    for (const { key, value, reference, ratio } of rows) {
+      assert.ok(value.median > 0 && reference.median > 0, key)
+      assert.ok(Math.abs(ratio.median - value.median / reference.median) < 1e-9, key)
+    }
   })
 })

@@ -1,123 +1,171 @@
-// What the micro-VM and the bridge cost (`npm run bench`): a table, and the same as JSON.
+// The figures that this project promises, each against its goal (`npm run bench`): one table, and the same as JSON. docs/PERFORMANCE.md says what each
+// is and how it is measured.
 //
-//   node benches/bench.mjs [--repetitions 7] [--calls 1000] [--json bench-results/latest.json] [--guest auto|standard|ring3]
+//   node benches/bench.mjs [--rounds 5] [--calls 1000] [--growth 100000] [--only ROW,…] [--json FILE] [--guest auto|standard|ring3]
+//                                      [--compare FILE [--from FILE]] [--also]
 //
-// A repetition is a process of its own (probe.mjs), since a first start happens once in a process. In each, a tool call is timed
-// raw and through the guest, one right after the other: the bridge's own cost is their difference. Medians over the repetitions,
-// with the least and the most.
-import { execFile } from 'node:child_process'
+// --compare sets this run beside an earlier one's JSON; with --from nothing is measured, and that file is taken for this run. --also runs the
+// benchmarks that have no goal here after it (`npm run bench:all`). Exit code 1 where a row misses its goal or could not be measured.
+import { spawnSync } from 'node:child_process'
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
-import { cpus } from 'node:os'
+import { cpus, loadavg } from 'node:os'
 import { dirname, join, resolve } from 'node:path'
-import { fileURLToPath } from 'node:url'
-import { parseArgs, promisify } from 'node:util'
+import { parseArgs } from 'node:util'
+import { GROUPS, guestHere, root, server } from './groups.mjs'
+import { compared, differences } from './lib/compare.mjs'
+import { comparison, table } from './lib/table.mjs'
+import { allMet, judged, ROWS } from './lib/verdict.mjs'
 
-const root = dirname(dirname(fileURLToPath(import.meta.url)))
-const server = join(root, 'target/x86_64-unknown-linux-gnu/release/fixture-server')
-const raw = process.env.HYPERLIGHT_MCP_RAW_RMCP ?? join(root, 'target/x86_64-unknown-linux-gnu/release/examples/raw_rmcp')
+const FORMAT = 2
+const GUESTS = ['auto', 'standard', 'ring3']
 
-const ROWS = {
-  sandboxFirst: ['sandbox start, first (boots the guest)', 'ms'],
-  sandboxNext: ['sandbox start, next', 'ms'],
-  runFirst: ['first run', 'ms'],
-  runNext: ['next run (a new VM from the snapshot)', 'ms'],
-  emptyCall: ['empty host call: tools() with no server enabled, which Rust answers with []', 'us'],
-  hostModuleSync: ["hostModule call, a function on Node's main thread", 'us'],
-  hostModuleAsync: ['hostModule call, an async function', 'us'],
-  toolRaw: ['tool call, rmcp alone', 'us'],
-  toolGuest: ['tool call, from the guest', 'us'],
-  bridge: ["the bridge's own cost: the last two's difference", 'us'],
-  toolNode: ['tool call, gateway.callTool', 'us'],
-  memoryProcess: ['memory of the process before the first sandbox (private)', 'MiB'],
-  memoryIdle: ['memory of a sandbox that has run and waits (private)', 'MiB'],
-  memoryRunning: ['memory of a sandbox that is running (private)', 'MiB'],
-  memoryPeakOne: ['peak memory of the process, one sandbox (VmHWM)', 'MiB'],
-  memoryPeakMany: ['peak memory of the process, 8 sandboxes running at once (VmHWM)', 'MiB'],
+/** From this load on the machine has something else to do. */
+const BUSY = 1
+
+class Mistake extends Error {}
+
+function count(values, name, least = 1) {
+  const number = Number(values[name])
+  if (!Number.isInteger(number) || number < least) throw new Mistake(`--${name} is a whole number from ${least}, not "${values[name]}"`)
+  return number
 }
 
-function fail(message) {
-  console.error(`bench: ${message}`)
-  process.exit(1)
-}
-
-function count(text, name) {
-  const value = Number(text)
-  if (!Number.isInteger(value) || value < 1) fail(`--${name} is a number above 0, not "${text}"`)
-  return value
+function chosenRows(only) {
+  if (only === undefined) return ROWS
+  const keys = only.split(',')
+  const unknown = keys.filter((key) => !ROWS.some((row) => row.key === key))
+  if (unknown.length > 0)
+    throw new Mistake(`there is no row "${unknown.join('", "')}"; there are: ${ROWS.map(({ key }) => key).join(', ')}`)
+  return ROWS.filter(({ key }) => keys.includes(key))
 }
 
 function options() {
   const { values } = parseArgs({
     options: {
-      repetitions: { type: 'string', default: '7' },
+      rounds: { type: 'string', default: '5' },
       calls: { type: 'string', default: '1000' },
-      json: { type: 'string', default: join(root, 'bench-results/latest.json') },
+      growth: { type: 'string', default: '100000' },
+      only: { type: 'string' },
+      json: { type: 'string' },
       guest: { type: 'string', default: process.env.HYPERLIGHT_MCP_GUEST ?? 'auto' },
+      compare: { type: 'string' },
+      from: { type: 'string' },
+      also: { type: 'boolean', default: false },
     },
   })
-  const { json, guest } = values
-  return { repetitions: count(values.repetitions, 'repetitions'), calls: count(values.calls, 'calls'), json: resolve(json), guest }
+  if (!GUESTS.includes(values.guest)) throw new Mistake(`--guest is one of ${GUESTS.join(', ')}, not "${values.guest}"`)
+  if (values.from !== undefined && values.compare === undefined) throw new Mistake('--from needs --compare FILE: with what?')
+  return {
+    ...values,
+    rows: chosenRows(values.only),
+    rounds: count(values, 'rounds'),
+    calls: count(values, 'calls'),
+    // What is less has no early and late calls.
+    growth: count(values, 'growth', 4000),
+    // A run of a few rows does not take the place of a whole one.
+    json: resolve(values.json ?? join(root, 'bench-results', values.only === undefined ? 'latest.json' : 'some.json')),
+  }
 }
 
-async function repetition({ calls, guest }, hasRaw) {
-  const task = { calls, guest, server, raw: hasRaw ? raw : undefined }
-  const { stdout } = await promisify(execFile)(process.execPath, ['--expose-gc', join(root, 'benches/probe.mjs'), JSON.stringify(task)])
-  return JSON.parse(stdout)
+function read(file) {
+  let run
+  try {
+    run = JSON.parse(readFileSync(file, 'utf8'))
+  } catch (error) {
+    throw new Mistake(`${file}: ${error.message}`)
+  }
+  if (run.format !== FORMAT)
+    throw new Mistake(`${file} is not what this benchmark writes (format ${run.format ?? 'missing'}, not ${FORMAT})`)
+  return run
 }
 
-function summary(values) {
-  const sorted = values.filter((value) => value !== undefined).sort((a, b) => a - b)
-  if (sorted.length === 0) return undefined
-  const middle = sorted.length / 2
-  const median = (sorted[Math.ceil(middle) - 1] + sorted[Math.floor(middle)]) / 2
-  return { median, min: sorted[0], max: sorted.at(-1) }
+/** What a group's failure is to its rows: its reason, in one line. */
+const reason = (error) => (String(error.stderr ?? '').match(/^\w*Error.*$/m)?.[0] ?? error.message).split('\n')[0].slice(0, 300)
+
+async function measure(given) {
+  if (!existsSync(server)) throw new Mistake(`${server} is missing; build it: npm run build`)
+  const say = (text) => process.stderr.isTTY && process.stderr.write(`\r\u001b[K${text}`)
+  const [load] = loadavg()
+  const guest = await guestHere(given)
+  const found = {}
+  for (const group of new Set(given.rows.map((row) => row.group))) {
+    say(`measuring: ${group}`)
+    const unavailable = (error) => Object.fromEntries(ROWS.map(({ key }) => [key, { unavailable: reason(error) }]))
+    const measured = await GROUPS[group]({ ...given, kind: guest }).catch(unavailable)
+    for (const row of ROWS.filter((row) => row.group === group)) found[row.key] = measured[row.key]
+  }
+  say('')
+  const { version } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'))
+  const emulated = process.env.HYPERLIGHT_MCP_EMULATED === '1'
+  return {
+    format: FORMAT,
+    version,
+    date: new Date().toISOString(),
+    machine: { cpu: cpus()[0].model, cpus: cpus().length, node: process.version, guest, emulated, load },
+    options: { rounds: given.rounds, calls: given.calls, growth: given.growth },
+    rows: given.rows.map((row) => judged(row, found[row.key], guest)),
+  }
 }
 
-const number = (value) => value.toFixed(Math.abs(value) >= 100 ? 0 : Math.abs(value) >= 10 ? 1 : 2)
+function print({ machine, options, rows }) {
+  const { cpu, cpus, node, guest, emulated, load } = machine
+  console.log(`${cpu}, ${cpus} CPUs, Node ${node}, ${guest} guest${emulated ? ', emulated machine' : ''}`)
+  console.log(`medians of ${options.rounds} rounds, both sides in turn; ${options.calls} calls in a round`)
+  // What else computes here takes from both sides, but not the same share of each.
+  if (load > BUSY) console.log(`the machine was busy before it began (load ${load.toFixed(1)}): ratios are less certain`)
+  console.log()
+  for (const line of table(rows)) console.log(line)
+  const missed = rows.filter(({ verdict }) => verdict !== 'ok').map(({ key }) => key)
+  console.log(missed.length === 0 ? '\nevery goal is met' : `\n${missed.length} of ${rows.length} goals missed: ${missed.join(', ')}`)
+}
 
-function print(results) {
-  const lines = Object.entries(ROWS).map(([key, [title, unit]]) => {
-    const result = results[key]
-    return result ? [title, unit, ...[result.median, result.min, result.max].map(number)] : [title, unit, '-', '-', '-']
+function printComparison(then, now) {
+  console.log(`\nagainst the run of ${then.date} (version ${then.version}); marked is what lies beyond the spread of the rounds\n`)
+  for (const difference of differences(then, now)) console.log(`not the same ${difference}`)
+  for (const line of comparison(compared(then, now))) console.log(line)
+}
+
+function write(file, run) {
+  mkdirSync(dirname(file), { recursive: true })
+  writeFileSync(file, `${JSON.stringify(run, null, 2)}\n`)
+  console.log(`\nwritten to ${file}`)
+}
+
+const OTHERS = [
+  [process.execPath, 'benches/figures.mjs'],
+  [process.execPath, '--expose-gc', 'benches/guest.mjs'],
+  [process.execPath, 'benches/connections.mjs'],
+  ...['trust', 'search', 'results'].map((name) => [`target/x86_64-unknown-linux-gnu/release/examples/${name}`]),
+  [process.execPath, 'benches/tokens.mjs'],
+]
+
+/** The benchmarks that have no goal here, one after the other; whether all of them ran. */
+function others() {
+  const failed = OTHERS.filter(([program, ...args]) => {
+    console.log(`\n${args.at(-1) ?? program}\n`)
+    return spawnSync(program, args, { cwd: root, stdio: 'inherit' }).status !== 0
   })
-  const all = [['', 'unit', 'median', 'min', 'max'], ...lines]
-  const widths = all[0].map((_, column) => Math.max(...all.map((line) => line[column].length)))
-  for (const line of all) console.log(line.map((cell, at) => (at < 2 ? cell.padEnd(widths[at]) : cell.padStart(widths[at] + 2))).join('  '))
+  return failed.length === 0
 }
 
 async function main() {
-  const { repetitions, calls, json, guest } = options()
-  if (!existsSync(server)) fail(`${server} is missing; build it: npm run build`)
-  const hasRaw = existsSync(raw)
-  const say = (text) => process.stderr.isTTY && process.stderr.write(`\r\u001b[K${text}`)
-  const measured = []
-  for (let index = 0; index < repetitions; index += 1) {
-    say(`repetition ${index + 1} of ${repetitions}`)
-    measured.push(await repetition({ calls, guest }, hasRaw))
-  }
-  say('')
-  const results = Object.fromEntries(Object.keys(ROWS).map((key) => [key, summary(measured.map(({ values }) => values[key]))]))
-  const machine = {
-    cpu: cpus()[0].model,
-    cpus: cpus().length,
-    node: process.version,
-    guest: measured[0].guest,
-    emulated: process.env.HYPERLIGHT_MCP_EMULATED === '1',
-  }
-  console.log(
-    `${machine.cpu}, ${machine.cpus} CPUs, Node ${machine.node}, ${machine.guest} guest${machine.emulated ? ', emulated machine' : ''};`,
-  )
-  console.log(`medians of ${repetitions} processes; a call's figure is the median over batches of 20, of ${calls} calls in one run\n`)
-  print(results)
-  if (!hasRaw) console.log(`\nNo figure for rmcp alone: ${raw} is not built. cargo build --release --example raw_rmcp`)
-  mkdirSync(dirname(json), { recursive: true })
-  const { version } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'))
-  const units = Object.fromEntries(Object.entries(ROWS).map(([key, [, unit]]) => [key, unit]))
-  writeFileSync(
-    json,
-    `${JSON.stringify({ version, date: new Date().toISOString(), machine, repetitions, calls, units, results }, null, 2)}\n`,
-  )
-  console.log(`\nwritten to ${json}`)
+  const given = options()
+  const then = given.compare === undefined ? undefined : read(given.compare)
+  const now = given.from === undefined ? await measure(given) : read(given.from)
+  print(now)
+  if (then !== undefined) printComparison(then, now)
+  if (given.from === undefined) write(given.json, now)
+  const ran = given.also ? others() : true
+  return ran && allMet(now.rows) ? 0 : 1
 }
 
-main().catch((error) => fail(error.stderr || error.message))
+main().then(
+  (code) => {
+    process.exitCode = code
+  },
+  (error) => {
+    const mistake = error instanceof Mistake || String(error.code).startsWith('ERR_PARSE_ARGS')
+    console.error(`bench: ${mistake ? error.message : error.stderr || error.stack}`)
+    process.exitCode = mistake ? 2 : 1
+  },
+)

@@ -1,4 +1,4 @@
-// What a connection costs (part of `npm run bench`): our callTool, the TypeScript SDK's client and rmcp alone, all against the fixture
+// What a connection costs (part of `npm run bench:all`): our callTool, the TypeScript SDK's client and rmcp alone, all against the fixture
 // server's `echo_text` over stdio; and what a server that floods costs the others. A table, and the same as JSON.
 //
 //   node benches/connections.mjs [--repetitions 5] [--calls 3000] [--json bench-results/connections.json]
@@ -91,7 +91,7 @@ function table(lines) {
 }
 
 async function main() {
-  for (const program of [server, raw]) if (!existsSync(program)) throw new Error(`${program} is missing; npm run bench builds it`)
+  for (const program of [server, raw]) if (!existsSync(program)) throw new Error(`${program} is missing; npm run bench:all builds it`)
   const measured = []
   for (let index = 0; index < Number(options.repetitions); index += 1) measured.push(await repetition())
   const results = { clients: rows(measured), floods: floodRows(measured) }

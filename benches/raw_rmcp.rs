@@ -1,7 +1,7 @@
-//! `raw_rmcp [--at-once N] COUNT SERVER [ARGUMENT…]`: what a tool call costs with rmcp alone, no guest and no gateway around it. Starts
-//! the server, calls its tool `echo_text` COUNT times, one after the other or N at once, and prints as a line of JSON the calls a second
-//! and the microseconds of a call: mean, median, p99, min and max, and the median over batches of 20, which is how `bench.mjs` times a
-//! guest's calls. `bench.mjs` takes this off what the same call costs an agent's script: the rest is the bridge.
+//! `raw_rmcp [--at-once N] [--tool NAME --arguments JSON] COUNT SERVER [ARGUMENT…]`: what a tool call costs with rmcp alone, no guest and no
+//! gateway around it. Starts the server, calls its tool (`echo_text`, if no other is named) COUNT times, one after the other or N at once,
+//! and prints as a line of JSON the calls a second and the microseconds of a call: mean, median, p99, min and max, and the median over
+//! batches of 20, which is how `bench.mjs` times a guest's calls. `bench.mjs` takes this off what the same call costs an agent's script: the rest is the bridge.
 //! `connections.mjs` compares it with what other clients make of the same server.
 //!
 //! The transport is the least that stdio needs, and the runtime the addon's own, so that rmcp is compared at its best.
@@ -14,7 +14,7 @@ use rmcp::model::{CallToolRequestParams, ClientCapabilities, ClientConfig, Imple
 use rmcp::service::{ClientLifecycleMode, ClientServiceExt as _, RunningService, RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use rmcp::{ClientHandler, RoleClient};
-use serde_json::json;
+use serde_json::{Map, Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::process::{ChildStdin, ChildStdout, Command};
 use tokio::sync::Mutex;
@@ -26,7 +26,9 @@ const WARM_UP: usize = 50;
 const BATCH: usize = 20;
 
 struct Lines {
-    lines: BufReader<ChildStdout>,
+    output: BufReader<ChildStdout>,
+    /// What has been read of the next line: rmcp drops a `receive` whenever it has something else to do.
+    line: Vec<u8>,
     input: Arc<Mutex<Option<ChildStdin>>>,
 }
 
@@ -43,9 +45,10 @@ impl Transport<RoleClient> for Lines {
     }
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
-        let mut line = Vec::new();
-        self.lines.read_until(b'\n', &mut line).await.ok().filter(|&bytes| bytes > 0)?;
-        serde_json::from_slice(&line).ok()
+        self.output.read_until(b'\n', &mut self.line).await.ok().filter(|&bytes| bytes > 0)?;
+        let message = serde_json::from_slice(&self.line).ok();
+        self.line.clear();
+        message
     }
 
     async fn close(&mut self) -> Result<(), Self::Error> {
@@ -65,36 +68,59 @@ impl ClientHandler for Client {
     }
 }
 
+const USAGE: &str = "usage: raw_rmcp [--at-once N] [--tool NAME --arguments JSON] COUNT SERVER [ARGUMENT…]";
+
+/// What is called, how often, and by how many at once.
+struct Plan {
+    tool: String,
+    arguments: Map<String, Value>,
+    count: usize,
+    at_once: usize,
+}
+
 fn main() -> Result<(), Failure> {
-    let mut arguments = std::env::args().skip(1).peekable();
-    let usage = "usage: raw_rmcp [--at-once N] COUNT SERVER [ARGUMENT…]";
-    let at_once: usize = match arguments.next_if_eq("--at-once") {
-        Some(_) => arguments.next().ok_or(usage)?.parse()?,
-        None => 1,
-    };
-    let count: usize = arguments.next().ok_or(usage)?.parse()?;
-    let server = arguments.next().ok_or(usage)?;
-    let mut command = Command::new(server);
-    command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
+    let (plan, mut command) = plan(std::env::args().skip(1))?;
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-    println!("{}", runtime.block_on(measure(command, count.max(1), at_once.max(1)))?);
+    println!("{}", runtime.block_on(measure(command, Arc::new(plan)))?);
     Ok(())
 }
 
-async fn measure(mut command: Command, count: usize, at_once: usize) -> Result<serde_json::Value, Failure> {
+/// The plan, and the server's command.
+fn plan(words: impl Iterator<Item = String>) -> Result<(Plan, Command), Failure> {
+    let mut words = words.peekable();
+    let arguments = json!({ "text": "hello" }).as_object().cloned().unwrap_or_default();
+    let mut plan = Plan { tool: "echo_text".to_owned(), arguments, count: 1, at_once: 1 };
+    while let Some(option) = words.next_if(|word| word.starts_with("--")) {
+        let value = words.next().ok_or(USAGE)?;
+        match option.as_str() {
+            "--at-once" => plan.at_once = value.parse::<usize>()?.max(1),
+            "--tool" => plan.tool = value,
+            "--arguments" => plan.arguments = serde_json::from_str(&value)?,
+            _ => return Err(USAGE.into()),
+        }
+    }
+    plan.count = words.next().ok_or(USAGE)?.parse::<usize>()?.max(1);
+    let mut command = Command::new(words.next().ok_or(USAGE)?);
+    command.args(words);
+    Ok((plan, command))
+}
+
+async fn measure(mut command: Command, plan: Arc<Plan>) -> Result<Value, Failure> {
     let mut process = command.spawn()?;
     let (Some(input), Some(output)) = (process.stdin.take(), process.stdout.take()) else { return Err("no pipes".into()) };
-    let transport = Lines { lines: BufReader::new(output), input: Arc::new(Mutex::new(Some(input))) };
+    let transport = Lines { output: BufReader::new(output), line: Vec::new(), input: Arc::new(Mutex::new(Some(input))) };
     let service = Arc::new(Client.serve_with_lifecycle(transport, ClientLifecycleMode::Initialize).await?);
-    calls(&service, WARM_UP).await?;
+    calls(&service, &plan, WARM_UP.min(plan.count)).await?;
     let started = Instant::now();
-    let callers: Vec<_> = (0..at_once)
+    let callers: Vec<_> = (0..plan.at_once)
         .map(|_| {
-            let service = Arc::clone(&service);
-            tokio::spawn(async move { calls(&service, count.div_ceil(at_once)).await.map_err(|failure| failure.to_string()) })
+            let (service, plan) = (Arc::clone(&service), Arc::clone(&plan));
+            let share = plan.count.div_ceil(plan.at_once);
+            tokio::spawn(async move { calls(&service, &plan, share).await.map_err(|failure| failure.to_string()) })
         })
         .collect();
-    let mut microseconds = Vec::with_capacity(count);
+    let mut microseconds = Vec::with_capacity(plan.count);
     for caller in callers {
         microseconds.extend(caller.await??);
     }
@@ -105,21 +131,21 @@ async fn measure(mut command: Command, count: usize, at_once: usize) -> Result<s
 }
 
 /// So many calls, one after the other: the microseconds of each.
-async fn calls(service: &RunningService<RoleClient, Client>, count: usize) -> Result<Vec<f64>, Failure> {
+async fn calls(service: &RunningService<RoleClient, Client>, plan: &Plan, count: usize) -> Result<Vec<f64>, Failure> {
     let mut microseconds = Vec::with_capacity(count);
     for _ in 0..count {
-        let arguments = json!({ "text": "hello" }).as_object().cloned().unwrap_or_default();
+        let parameters = CallToolRequestParams::new(plan.tool.clone()).with_arguments(plan.arguments.clone());
         let started = Instant::now();
-        let result = service.call_tool(CallToolRequestParams::new("echo_text").with_arguments(arguments)).await?;
+        let result = service.call_tool(parameters).await?;
         microseconds.push(started.elapsed().as_secs_f64() * 1e6);
         if result.is_error == Some(true) || result.content.len() != 1 {
-            return Err("echo_text answered something else".into());
+            return Err(format!("{} answered something else", plan.tool).into());
         }
     }
     Ok(microseconds)
 }
 
-fn report(mut microseconds: Vec<f64>, elapsed: Duration) -> serde_json::Value {
+fn report(mut microseconds: Vec<f64>, elapsed: Duration) -> Value {
     let mut batches: Vec<f64> = microseconds.chunks(BATCH).map(mean).collect();
     let (all, calls) = (mean(&microseconds), microseconds.len());
     batches.sort_by(f64::total_cmp);

@@ -21,6 +21,7 @@ function showCommand(request) {
   if (request.url) console.log(`  connects to     ${plain(request.url)}`)
   else console.log(`  runs            ${plain([request.command, ...request.args].map(quoted).join(' '))}`)
   if (request.cwd) console.log(`  in the folder   ${plain(request.cwd)}`)
+  if (request.workspaceFolder) console.log(`  a yes holds in  ${plain(request.workspaceFolder)}`)
   if (request.executable)
     console.log(`  the program     ${plain(request.executable.path)} (SHA-256 ${request.executable.sha256.slice(0, 16)}…)`)
   if (request.envFile) console.log(`  variables from  ${plain(request.envFile)}`)

@@ -20,6 +20,7 @@
 //! - `node`: the classes for Node; the only room that knows napi
 
 pub mod agent;
+mod blocking;
 pub mod bridge;
 pub mod catalog;
 pub mod cli;

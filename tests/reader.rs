@@ -36,7 +36,8 @@ impl Scene {
 
     fn run(&self, code: String, timeout: Duration) -> RunOutcome {
         let host = Arc::new(Nobody);
-        let request = RunRequest { code, input: Wire::null(), modules: Vec::new(), host, timeout, stop: Stop::new(), on_log: None };
+        let request =
+            RunRequest { code, input: Wire::null(), modules: Arc::new(Vec::new()), host, timeout, stop: Stop::new(), on_log: None };
         tokio::task::block_in_place(|| self.sandboxes.run(request))
     }
 

@@ -70,7 +70,7 @@ fn request(code: &str, input: Wire, host: Arc<dyn HostFunctions>) -> RunRequest 
     RunRequest {
         code: code.to_owned(),
         input,
-        modules: vec![GuestModule { name: "test".into(), functions: vec![function("echo"), function("meet")] }],
+        modules: Arc::new(vec![GuestModule { name: "test".into(), functions: vec![function("echo"), function("meet")] }]),
         host,
         timeout: patience() * 3,
         stop: Stop::new(),

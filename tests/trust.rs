@@ -199,6 +199,44 @@ async fn an_approval_that_was_given_for_a_time_ends() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_yes_to_a_path_of_one_folder_starts_nothing_in_another() {
+    let case = Case::new();
+    let log = case.scene.path("log-one").display().to_string();
+    let config = json!({ "mcpServers": { "one": { "command": "sh", "args": ["server"] } } });
+    let open = |folder: &str| {
+        let options = GatewayOptions { workspace_folder: Some(case.scene.path(folder)), ..case.options(&config) };
+        Gateway::open(options).unwrap()
+    };
+    for folder in ["here", "there", "empty"] {
+        std::fs::create_dir(case.scene.path(folder)).unwrap();
+    }
+    write_script(&case.scene.path("here/server"), &format!("exec {FIXTURE} --log {log}"));
+    write_script(&case.scene.path("there/server"), &format!("exec {FIXTURE} --log {log} --noise"));
+    let (here, there, empty) = (open("here"), open("there"), open("empty"));
+
+    let request = command_request(&here).await;
+    let folder = case.scene.path("here").canonicalize().unwrap().display().to_string();
+    assert_eq!((request.cwd.as_ref(), request.workspace_folder.as_ref()), (Some(&folder), Some(&folder)));
+    here.approve("one", None, None).await.unwrap();
+    here.enable("one").unwrap();
+    assert_eq!(code_of(&here, "pid", json!({})).await, "no error");
+
+    let error = there.enable("one").unwrap_err();
+    assert!(matches!(&error, Error::NotApproved { reason, .. } if reason.contains("another folder")), "{error}");
+    let elsewhere = command_request(&there).await;
+    assert!(elsewhere.digest != request.digest && elsewhere.lapsed.is_some());
+    // A file that comes later does not slip in under a yes that was given before.
+    let nothing = command_request(&empty).await;
+    assert_eq!((nothing.cwd.as_deref(), nothing.workspace_folder), (Some("${workspaceFolder}"), None));
+    std::fs::copy(case.scene.path("there/server"), case.scene.path("empty/server")).unwrap();
+    let error = empty.approve("one", Some(&nothing.digest), None).await.unwrap_err();
+    assert_eq!(error.code(), "ERR_DIGEST_CHANGED");
+    // In its own folder it still holds.
+    assert_eq!(code_of(&here, "pid", json!({})).await, "no error");
+    here.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_write_asks_a_person_and_without_one_it_is_denied() {
     let case = Case::new();
     let gateway = case.open(json!({})).await;
@@ -366,4 +404,30 @@ async fn a_question_that_nobody_has_answered_holds_up_no_other_server() {
         code = within(patience(), "the other server", other) => assert_eq!(code, "no error"),
     }
     gateway.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_changed_is_known_to_the_next_process_until_it_is_approved() {
+    let case = Case::new();
+    let (program, log) = (case.scene.path("server"), case.scene.path("log-one"));
+    let serve = |tools: &str| write_script(&program, &format!("exec {FIXTURE} --log {} --tools {tools}", log.display()));
+    serve("echo,pid");
+    let config = json!({ "mcpServers": { "one": { "command": program } } });
+    let quarantined = |gateway: &Gateway| gateway.servers().unwrap()[0].quarantined.clone();
+    let first = Gateway::open(case.options(&config)).unwrap();
+    first.approve("one", None, None).await.unwrap();
+    first.close().await;
+    serve("pid");
+    let second = Gateway::open(case.options(&config)).unwrap();
+    second.test("one").await.unwrap();
+    assert_eq!(quarantined(&second), ["echo"]);
+    second.close().await;
+
+    let third = Gateway::open(case.options(&config)).unwrap();
+    assert_eq!(quarantined(&third), ["echo"]);
+    let request = manifest_request(&third).await;
+    third.approve("one", Some(&request.digest), None).await.unwrap();
+    assert_eq!(quarantined(&third), [""; 0]);
+    third.close().await;
+    assert_eq!(quarantined(&Gateway::open(case.options(&config)).unwrap()), [""; 0]);
 }

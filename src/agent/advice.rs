@@ -57,6 +57,7 @@ fn hint(code: &str) -> Option<&'static str> {
         "ERR_NOT_APPROVED" => "only a person can approve the server: call manage_mcp with the action propose, then ask the user",
         "ERR_NOT_ENABLED" => "call manage_mcp with the action enable",
         "ERR_SERVER_DISABLED" => "the user has to take \"disabled\": true out of the config; then call manage_mcp with the action reload",
+        "ERR_DISABLED_BY_PERSON" => "a person did not want it: ask the user, and do not try again",
         "ERR_CALL_DENIED" => "a person did not allow this call: do not repeat it, ask the user",
         "ERR_TOOL_CHANGED" | "ERR_TOOL_VANISHED" | "ERR_RESOURCE_CHANGED" | "ERR_PROMPT_CHANGED" => {
             "the server has changed since it was approved: call manage_mcp with the action propose, then ask the user"
@@ -91,6 +92,9 @@ pub(super) fn obstacle(status: &ServerStatus) -> Option<(String, &'static str)> 
             ("a person has approved its command, but not its tools".to_owned(), needs_person)
         }
         _ if !status.approved => ("no person has approved it as it is now".to_owned(), needs_person),
+        _ if status.disabled_by_person => {
+            ("a person has disabled it".to_owned(), "only a person can enable it again: ask the user, where it is needed")
+        }
         _ if !status.enabled => ("it is approved, but not enabled".to_owned(), "call manage_mcp with the action enable"),
         ServerState::Error => (
             format!("the last attempt to connect failed: {}", last()),

@@ -7,6 +7,7 @@ use serde_json::{Value as Json, json};
 use super::arguments::Given;
 use super::tools::AgentTools;
 use crate::error::{Error, Result};
+use crate::registry::Decider;
 use crate::trust::ApprovalRequest;
 
 const TOOL: &str = "manage_mcp";
@@ -19,11 +20,11 @@ impl AgentTools {
             "list" => self.list(),
             "info" => self.server_info(server()?),
             "enable" => {
-                self.gateway.enable(server()?)?;
+                self.gateway.enable_as(server()?, Decider::Model)?;
                 self.server_info(server()?)
             }
             "disable" => {
-                self.gateway.disable(server()?).await?;
+                self.gateway.disable_as(server()?, Decider::Model).await?;
                 Ok(json!({ "server": server()?, "disabled": true, "note": "it stays approved; the action enable brings it back" }))
             }
             "test" => self.test(server()?).await,
@@ -68,7 +69,7 @@ impl AgentTools {
         if approved {
             return Ok(json!({ "server": server, "approved": true, "note": "it is approved already: call enable" }));
         }
-        let is_new = self.proposed.lock().unwrap_or_else(PoisonError::into_inner).insert((server.to_owned(), digest.clone()));
+        let is_new = self.proposed.lock().unwrap_or_else(PoisonError::into_inner).is_new(server, digest);
         if is_new {
             self.gateway.tell_proposed(&request);
         }
@@ -94,7 +95,7 @@ fn help() -> Json {
     json!({
         "list": "the servers and their states",
         "info": "one server: its tools, or why it cannot be used",
-        "enable": "lets code use a server that a person has approved",
+        "enable": "lets code use a server that a person has approved, and has not disabled",
         "disable": "hides a server from code and ends its connection",
         "test": "connects anew and says how long that took",
         "reload": "reads the config again",

@@ -9,6 +9,7 @@ mod definitions;
 mod manage;
 mod options;
 mod plugin;
+mod proposed;
 mod servers;
 mod tools;
 

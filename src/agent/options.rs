@@ -55,7 +55,7 @@ impl AgentOptions {
         let Some(names) = &self.include else { return Ok(Tool::ALL.to_vec()) };
         let known = Tool::ALL.map(Tool::name);
         if let Some(unknown) = names.iter().find(|name| !known.contains(&name.as_str())) {
-            let meant = nearest(unknown, known).map(|meant| format!(": did you mean \"{meant}\"?")).unwrap_or_default();
+            let meant = nearest(unknown, known).map_or_else(|| ".".to_owned(), |meant| format!(": did you mean \"{meant}\"?"));
             return Err(invalid(format!("include: there is no tool \"{unknown}\"{meant} There are: {}", known.join(", "))));
         }
         Ok(Tool::ALL.into_iter().filter(|tool| names.iter().any(|name| name == tool.name())).collect())
@@ -79,7 +79,9 @@ mod tests {
         assert_eq!(AgentOptions::default().tools().unwrap().len(), 6);
         assert_eq!(options(&["manage_mcp", "run_javascript"]).tools().unwrap(), [Tool::RunJavascript, Tool::Manage]);
         let error = options(&["run_javscript"]).tools().unwrap_err().to_string();
-        assert!(error.contains("did you mean \"run_javascript\"?"), "{error}");
+        assert!(error.contains("\"run_javscript\": did you mean \"run_javascript\"? There are: run_javascript, "), "{error}");
+        let error = options(&["forecast"]).tools().unwrap_err().to_string();
+        assert!(error.contains("there is no tool \"forecast\". There are: "), "{error}");
     }
 
     #[test]

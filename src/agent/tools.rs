@@ -1,6 +1,5 @@
 //! A model calls its tools: what it passed is read, the work is done within the gateway, and the answer is made fit for it.
 
-use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -11,7 +10,9 @@ use super::advice::{advise, failure, wrong_code};
 use super::arguments::{Given, read};
 use super::definitions::{Tool, ToolDefinition};
 use super::options::{AgentOptions, METHOD};
+use super::proposed::Proposed;
 use super::servers;
+use crate::blocking::blocking;
 use crate::bridge::{ToolErrors, ToolQuery};
 use crate::error::{Error, Result};
 use crate::gateway::{CodeReport, Gateway, RunOptions, Sandbox};
@@ -44,8 +45,7 @@ pub struct AgentTools {
     max_pending_runs: usize,
     runs: Semaphore,
     calls: Semaphore,
-    /// Servers and digests that were proposed: an author is told of each once.
-    pub(super) proposed: Mutex<BTreeSet<(String, String)>>,
+    pub(super) proposed: Mutex<Proposed>,
 }
 
 impl AgentTools {
@@ -243,11 +243,6 @@ impl AgentTools {
     fn unknown(&self, name: &str) -> Error {
         Error::unknown_tool("these tools", name, self.tools.iter().map(|tool| (tool.name(), tool.name())))
     }
-}
-
-/// What blocks does so on a thread for that.
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
-    tokio::task::spawn_blocking(work).await.map_err(|error| Error::Internal(error.to_string()))?
 }
 
 /// A place among those that there are; nobody waits for one here.

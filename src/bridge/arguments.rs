@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value as Json};
 
+use super::size::json_bytes;
 use crate::error::{Error, Result};
 use crate::sandbox::{Arguments, Value};
 
@@ -35,7 +36,7 @@ pub fn tool_arguments(what: &str, arguments: Arguments, limit: usize) -> Result<
 /// # Errors
 /// `ERR_ARGUMENTS_TOO_LARGE`.
 pub(crate) fn check_size(what: &str, object: &Map<String, Json>, limit: usize) -> Result<()> {
-    let size = serde_json::to_vec(object).map_or(0, |json| json.len());
+    let size = json_bytes(object);
     if size > limit { Err(too_large(what, size, limit)) } else { Ok(()) }
 }
 

@@ -12,6 +12,7 @@ mod saved;
 mod schemas;
 mod server_calls;
 mod shape;
+mod size;
 
 pub(crate) use arguments::check_size as check_arguments_size;
 pub use arguments::tool_arguments;
@@ -23,3 +24,4 @@ pub use schemas::{ArgumentChecks, OutputChecks, ToolSchemas};
 pub use server_calls::{Checks, ServerCalls, ToolCall, ToolCaller};
 pub(crate) use shape::tool_result;
 pub use shape::{Shaped, ToolErrors, shape};
+pub(crate) use size::json_bytes;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde_json::Value as Json;
 
-use crate::catalog::{Manifest, assign_identifiers};
-use crate::sandbox::{GuestModule, ModuleFunction};
+use crate::catalog::Manifest;
+use crate::sandbox::{GuestModule, GuestModules, ModuleFunction};
 use crate::trust::{sanitise_json, sanitise_text};
 
 /// `host:mcp`: any tool by its raw name, the list of tools, resources and prompts, values that were saved.
@@ -35,16 +35,31 @@ pub(super) fn server_of(module: &str) -> Option<&str> {
 /// The module of a server: one function a tool, named by the rule of `catalog`.
 #[must_use]
 pub fn server_module(server: &str, manifest: &Manifest) -> GuestModule {
-    let functions = assign_identifiers(manifest.tools.iter().map(|tool| tool.name.as_str()))
-        .into_iter()
-        .map(|(target, name)| ModuleFunction { name, target })
-        .collect();
+    let function = |(target, name): (&String, &String)| ModuleFunction { name: name.clone(), target: target.clone() };
+    let functions = manifest.identifiers().iter().map(function).collect();
     GuestModule { name: module_name(server), functions }
 }
 
 /// The modules of these servers, and `host:mcp`.
 pub(crate) fn guest_modules(servers: &BTreeMap<String, Arc<Manifest>>) -> Vec<GuestModule> {
     servers.iter().map(|(server, manifest)| server_module(server, manifest)).chain([mcp_module()]).collect()
+}
+
+/// The modules of these servers, and `host:mcp`, each made when it is asked for.
+pub struct ServerModules<'a>(pub(super) &'a BTreeMap<String, Arc<Manifest>>);
+
+impl GuestModules for ServerModules<'_> {
+    fn names(&self) -> Vec<String> {
+        self.0.keys().map(|server| module_name(server)).chain([MCP_MODULE.to_owned()]).collect()
+    }
+
+    fn module(&self, name: &str) -> Option<GuestModule> {
+        if name == MCP_MODULE {
+            return Some(mcp_module());
+        }
+        let server = server_of(name)?;
+        self.0.get(server).map(|manifest| server_module(server, manifest))
+    }
 }
 
 /// The module `host:mcp`.
@@ -71,7 +86,7 @@ pub struct CatalogEntry {
 
 /// A server's tools, in its own order.
 pub(super) fn catalog_entries(server: &str, manifest: &Manifest, max_description_chars: usize) -> Vec<CatalogEntry> {
-    let identifiers = assign_identifiers(manifest.tools.iter().map(|tool| tool.name.as_str()));
+    let identifiers = manifest.identifiers();
     let entry = |tool: &crate::catalog::Tool| CatalogEntry {
         server: server.to_owned(),
         name: tool.name.clone(),

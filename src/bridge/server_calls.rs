@@ -10,16 +10,17 @@ use serde_json::{Map, Value as Json};
 
 use super::arguments::tool_arguments;
 use super::discovery::Finding;
-use super::modules::{MCP_FUNCTIONS, MCP_MODULE, catalog_entries, guest_modules, server_of};
+use super::modules::{MCP_FUNCTIONS, MCP_MODULE, ServerModules, catalog_entries, server_of};
 use super::offers::OfferCaller;
 use super::parallel::{Lanes, Pace, turn_of_call};
 use super::schemas::{ArgumentChecks, OutputChecks};
 use super::shape::{ToolErrors, shape, tool_result};
+use super::size::json_bytes;
 use crate::catalog::Manifest;
 use crate::error::{Error, Result};
 use crate::limits::Limits;
 use crate::results::SavedValues;
-use crate::sandbox::{Arguments, GuestModule, HostAnswer, HostCall, HostReply, RunControl, Value};
+use crate::sandbox::{Arguments, HostAnswer, HostCall, HostReply, RunControl, Value};
 use crate::trust::Redactor;
 
 /// A call that is to be sent.
@@ -107,8 +108,8 @@ impl ServerCalls {
 
     /// The modules that the run can import.
     #[must_use]
-    pub fn modules(&self) -> Vec<GuestModule> {
-        guest_modules(&self.manifests)
+    pub fn modules(&self) -> ServerModules<'_> {
+        ServerModules(&self.manifests)
     }
 
     /// What the run should be told besides its value.
@@ -161,7 +162,7 @@ impl ServerCalls {
     }
 
     fn shaped(&self, what: &str, result: Json) -> HostReply {
-        let shaped = shape(what, &self.redacted(result), self.limits.max_response_bytes, self.errors);
+        let shaped = shape(what, self.redacted(result), self.limits.max_response_bytes, self.errors);
         self.warn(shaped.warning);
         shaped.reply
     }
@@ -214,7 +215,7 @@ impl ServerCalls {
         };
         let this = Arc::clone(self);
         HostAnswer::Later(Box::pin(async move {
-            let result = sent.await.and_then(|result| this.capped(what, tool_result(&this.redacted(result))));
+            let result = sent.await.and_then(|result| this.capped(what, tool_result(this.redacted(result))));
             result.map_or_else(|error| throw(&error), |result| HostReply::Value(Value::from(result)))
         }))
     }
@@ -237,7 +238,7 @@ impl ServerCalls {
     }
 
     pub(super) fn capped(&self, what: String, json: Json) -> Result<Json> {
-        let (size, limit) = (serde_json::to_vec(&json).map_or(0, |json| json.len()), self.limits.max_response_bytes);
+        let (size, limit) = (json_bytes(&json), self.limits.max_response_bytes);
         if size > limit {
             return Err(Error::ResponseTooLarge { what, size: size.to_string(), limit, limit_name: "limits.maxResponseBytes" });
         }

@@ -4,6 +4,7 @@ use base64::Engine as _;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
 
+use super::size::json_bytes;
 use crate::error::Error;
 use crate::sandbox::{HostReply, Value};
 
@@ -46,9 +47,10 @@ pub struct Shaped {
     pub warning: Option<String>,
 }
 
-/// Shapes a result of `tools/call`. `what` names the tool in errors, as `server.tool`; `limit` is `maxResponseBytes`.
+/// Shapes a result of `tools/call`: what it holds is moved, not copied. `what` names the tool in errors, as `server.tool`; `limit` is
+/// `maxResponseBytes`.
 #[must_use]
-pub fn shape(what: &str, result: &Json, limit: usize, errors: ToolErrors) -> Shaped {
+pub fn shape(what: &str, result: Json, limit: usize, errors: ToolErrors) -> Shaped {
     let mut shaper = Shaper::new(what, limit);
     let reply = match shaper.shape(result, errors) {
         Ok(reply) => reply,
@@ -78,19 +80,22 @@ impl<'a> Shaper<'a> {
         self.cut.map(|bytes| format!("the text of {what} was cut from {bytes} to {limit} bytes (limits.maxResponseBytes)"))
     }
 
-    fn shape(&mut self, result: &Json, errors: ToolErrors) -> Result<HostReply, Error> {
-        let blocks = result.get("content").and_then(Json::as_array).map(Vec::as_slice).unwrap_or_default();
-        if result.get("isError").and_then(Json::as_bool) == Some(true) {
-            return Ok(errors.report(self.error_text(blocks, result.get("structuredContent")), None));
+    fn shape(&mut self, mut result: Json, errors: ToolErrors) -> Result<HostReply, Error> {
+        let mut taken = |key: &str| result.get_mut(key).map(Json::take);
+        let is_error = taken("isError").and_then(|is_error| is_error.as_bool()) == Some(true);
+        let structured = taken("structuredContent");
+        let blocks = if let Some(Json::Array(blocks)) = taken("content") { blocks } else { Vec::new() };
+        if is_error {
+            return Ok(errors.report(self.error_text(&blocks, structured.as_ref()), None));
         }
-        if let Some(structured) = result.get("structuredContent") {
-            self.take_json(structured)?;
-            return Ok(HostReply::Value(Value::from(structured.clone())));
+        if let Some(structured) = structured {
+            self.take(json_bytes(&structured))?;
+            return Ok(HostReply::Value(Value::from(structured)));
         }
-        Ok(HostReply::Value(match blocks {
-            [] => Value::Null,
-            [block] => self.block(block)?,
-            blocks => self.blocks(blocks)?,
+        Ok(HostReply::Value(match <[Json; 1]>::try_from(blocks) {
+            Ok([block]) => self.own_block(block)?,
+            Err(blocks) if blocks.is_empty() => Value::Null,
+            Err(blocks) => Value::List(blocks.into_iter().map(|block| self.own_block(block)).collect::<Result<_, _>>()?),
         }))
     }
 
@@ -101,7 +106,7 @@ impl<'a> Shaper<'a> {
             (true, Some(structured)) => structured.to_string(),
             (true, None) => "the tool failed without saying why".to_owned(),
         };
-        self.take_text(&text)
+        self.own_text(text)
     }
 
     pub(super) fn blocks(&mut self, blocks: &[Json]) -> Result<Value, Error> {
@@ -109,18 +114,24 @@ impl<'a> Shaper<'a> {
     }
 
     pub(super) fn block(&mut self, block: &Json) -> Result<Value, Error> {
-        match block.get("type").and_then(Json::as_str) {
-            Some("text") => Ok(self.text(block.get("text").and_then(Json::as_str).unwrap_or_default())),
+        self.own_block(block.clone())
+    }
+
+    fn own_block(&mut self, mut block: Json) -> Result<Value, Error> {
+        let kind = block.get("type").and_then(Json::as_str);
+        let is_link = kind == Some("resource_link");
+        match kind {
+            Some("text") => Ok(self.text(text_of(&mut block, "text"))),
             Some("image" | "audio") => {
-                let data = self.bytes(block.get("data"))?;
-                Ok(Value::record([("mimeType", string(block.get("mimeType"))), ("data", data)]))
+                let data = self.bytes(&block, "data")?;
+                Ok(Value::record([("mimeType", Value::Text(text_of(&mut block, "mimeType"))), ("data", data)]))
             }
-            Some("resource") => self.resource(block.get("resource").unwrap_or(&Json::Null)),
+            Some("resource") => self.own_resource(block.get_mut("resource").map(Json::take).unwrap_or_default()),
             // A link, or a kind of block that is not known here: its fields, as they are.
-            kind => {
-                self.take_json(block)?;
-                let mut fields = block.as_object().cloned().unwrap_or_default();
-                if kind == Some("resource_link") {
+            _ => {
+                self.take(json_bytes(&block))?;
+                let mut fields = if let Json::Object(fields) = block { fields } else { Map::new() };
+                if is_link {
                     fields.shift_remove("type");
                 }
                 Ok(Value::from(Json::Object(fields)))
@@ -129,33 +140,37 @@ impl<'a> Shaper<'a> {
     }
 
     /// A text that is a JSON object or array as a whole is that value; prose that only starts like one stays text.
-    fn text(&mut self, text: &str) -> Value {
+    fn text(&mut self, text: String) -> Value {
         let fits = text.len() <= self.left;
         if fits
             && text.trim_start().starts_with(['{', '['])
-            && let Ok(json) = serde_json::from_str::<Json>(text)
+            && let Ok(json) = serde_json::from_str::<Json>(&text)
         {
             self.left -= text.len();
             return Value::from(json);
         }
-        Value::Text(self.take_text(text))
+        Value::Text(self.own_text(text))
     }
 
     pub(super) fn resource(&mut self, resource: &Json) -> Result<Value, Error> {
-        let mut fields = vec![("uri".to_owned(), string(resource.get("uri")))];
-        if let Some(kind) = resource.get("mimeType") {
-            fields.push(("mimeType".to_owned(), string(Some(kind))));
+        self.own_resource(resource.clone())
+    }
+
+    fn own_resource(&mut self, mut resource: Json) -> Result<Value, Error> {
+        let mut fields = vec![("uri".to_owned(), Value::Text(text_of(&mut resource, "uri")))];
+        if resource.get("mimeType").is_some() {
+            fields.push(("mimeType".to_owned(), Value::Text(text_of(&mut resource, "mimeType"))));
         }
-        match resource.get("blob") {
-            Some(blob) => fields.push(("data".to_owned(), self.bytes(Some(blob))?)),
-            None => fields
-                .push(("text".to_owned(), Value::Text(self.take_text(resource.get("text").and_then(Json::as_str).unwrap_or_default())))),
+        if resource.get("blob").is_some() {
+            fields.push(("data".to_owned(), self.bytes(&resource, "blob")?));
+        } else {
+            fields.push(("text".to_owned(), Value::Text(self.own_text(text_of(&mut resource, "text")))));
         }
         Ok(Value::Record(fields))
     }
 
-    fn bytes(&mut self, data: Option<&Json>) -> Result<Value, Error> {
-        let text = data.and_then(Json::as_str).unwrap_or_default();
+    fn bytes(&mut self, holder: &Json, key: &str) -> Result<Value, Error> {
+        let text = holder.get(key).and_then(Json::as_str).unwrap_or_default();
         let bytes = base64::engine::general_purpose::STANDARD.decode(text).map_err(|error| {
             let (server, tool) = self.what.split_once('.').unwrap_or((self.what, ""));
             Error::Protocol {
@@ -167,10 +182,6 @@ impl<'a> Shaper<'a> {
         })?;
         self.take(bytes.len())?;
         Ok(Value::Bytes(bytes))
-    }
-
-    fn take_json(&mut self, json: &Json) -> Result<(), Error> {
-        self.take(serde_json::to_vec(json).map_or(0, |json| json.len()))
     }
 
     fn take(&mut self, size: usize) -> Result<(), Error> {
@@ -188,37 +199,43 @@ impl<'a> Shaper<'a> {
         Ok(())
     }
 
-    /// Cuts on a character boundary, so that text and mark together stay within what is left.
     pub(super) fn take_text(&mut self, text: &str) -> String {
+        self.own_text(text.to_owned())
+    }
+
+    /// Cuts on a character boundary, so that text and mark together stay within what is left.
+    fn own_text(&mut self, mut text: String) -> String {
         if text.len() <= self.left {
             self.left -= text.len();
-            return text.to_owned();
+            return text;
         }
         self.cut = Some(self.cut.unwrap_or_default() + text.len());
         let mark = format!("\n[cut: {} of {} bytes, limits.maxResponseBytes]", self.left, text.len());
-        let kept = &text[..text.floor_char_boundary(self.left.saturating_sub(mark.len()))];
-        let cut = if mark.len() <= self.left { format!("{kept}{mark}") } else { String::new() };
-        self.left -= cut.len();
-        cut
+        text.truncate(text.floor_char_boundary(self.left.saturating_sub(mark.len())));
+        text.push_str(&mark);
+        if mark.len() > self.left {
+            text.clear();
+        }
+        self.left -= text.len();
+        text
     }
 }
 
-fn string(json: Option<&Json>) -> Value {
-    Value::from(json.and_then(Json::as_str).unwrap_or_default())
+/// A field's text, taken out; empty where there is none.
+fn text_of(holder: &mut Json, key: &str) -> String {
+    if let Some(Json::String(text)) = holder.get_mut(key) { std::mem::take(text) } else { String::new() }
 }
 
 /// A `ToolResult` as `call` and `callTool` give it.
 #[must_use]
-pub(crate) fn tool_result(result: &Json) -> Json {
+pub(crate) fn tool_result(mut result: Json) -> Json {
+    let mut taken = |key: &str| result.get_mut(key).map(Json::take);
     let mut output = Map::new();
-    output.insert("content".to_owned(), result.get("content").cloned().unwrap_or_else(|| Json::Array(Vec::new())));
-    if let Some(structured) = result.get("structuredContent") {
-        output.insert("structuredContent".to_owned(), structured.clone());
-    }
-    output.insert("isError".to_owned(), Json::Bool(result.get("isError").and_then(Json::as_bool) == Some(true)));
-    if let Some(meta) = result.get("_meta") {
-        output.insert("meta".to_owned(), meta.clone());
-    }
+    output.insert("content".to_owned(), taken("content").unwrap_or_else(|| Json::Array(Vec::new())));
+    output.extend(taken("structuredContent").map(|structured| ("structuredContent".to_owned(), structured)));
+    let is_error = taken("isError").and_then(|is_error| is_error.as_bool()) == Some(true);
+    output.insert("isError".to_owned(), Json::Bool(is_error));
+    output.extend(taken("_meta").map(|meta| ("meta".to_owned(), meta)));
     Json::Object(output)
 }
 
@@ -228,7 +245,7 @@ mod tests {
     use serde_json::json;
 
     fn value(result: &Json, limit: usize) -> Value {
-        match shape("s.t", result, limit, ToolErrors::Return).reply {
+        match shape("s.t", result.clone(), limit, ToolErrors::Return).reply {
             HostReply::Value(value) => value,
             HostReply::Throw { .. } => panic!("thrown"),
         }
@@ -276,7 +293,7 @@ mod tests {
     fn a_tools_error_is_returned_without_a_code_or_thrown() {
         let result = json!({ "isError": true, "content": [{ "type": "text", "text": "no such city" }] });
         assert_eq!(value(&result, 99), Value::record([("error", Value::from("no such city"))]));
-        let thrown = shape("s.t", &result, 99, ToolErrors::Throw).reply;
+        let thrown = shape("s.t", result, 99, ToolErrors::Throw).reply;
         assert_eq!(thrown, HostReply::Throw { name: None, message: "no such city".into(), code: None });
     }
 
@@ -285,8 +302,8 @@ mod tests {
         for unit in ["a", "ß", "\u{1f600}"] {
             let whole = unit.repeat(400 / unit.len());
             let limit = whole.len();
-            assert_eq!(shape("s.t", &text(&whole), limit, ToolErrors::Return).warning, None);
-            let shaped = shape("s.t", &text(&format!("{whole}{unit}")), limit, ToolErrors::Return);
+            assert_eq!(shape("s.t", text(&whole), limit, ToolErrors::Return).warning, None);
+            let shaped = shape("s.t", text(&format!("{whole}{unit}")), limit, ToolErrors::Return);
             let HostReply::Value(Value::Text(cut)) = shaped.reply else { panic!("no text") };
             assert!(cut.len() <= limit && cut.len() > limit - 8, "{} {limit}", cut.len());
             assert!(cut.ends_with("limits.maxResponseBytes]"));

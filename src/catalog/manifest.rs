@@ -1,6 +1,8 @@
 //! What a server says of itself when it is asked: its manifest. Approved as it stands, and kept with the approval.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fmt;
+use std::sync::OnceLock;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
@@ -52,6 +54,10 @@ pub struct Manifest {
     pub resource_templates: Vec<ResourceTemplate>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub prompts: Vec<Prompt>,
+    /// Made when it is first asked. What is changed is a copy, which has one of its own.
+    #[serde(skip)]
+    #[doc(hidden)]
+    pub index: ToolIndex,
 }
 
 /// By what a URI may be read.
@@ -63,11 +69,61 @@ pub enum Readable<'a> {
     Template(&'a ResourceTemplate),
 }
 
+/// A manifest's tools by their names.
+#[derive(Default)]
+pub struct ToolIndex(OnceLock<Lookup>);
+
+struct Lookup {
+    /// Of two that share a name, the first.
+    positions: HashMap<String, usize>,
+    identifiers: BTreeMap<String, String>,
+}
+
+impl ToolIndex {
+    fn lookup(&self, tools: &[Tool]) -> &Lookup {
+        self.0.get_or_init(|| Lookup {
+            positions: tools.iter().enumerate().rev().map(|(position, tool)| (tool.name.clone(), position)).collect(),
+            identifiers: assign_identifiers(tools.iter().map(|tool| tool.name.as_str())),
+        })
+    }
+}
+
+impl Clone for ToolIndex {
+    /// Not yet made: the copy's tools may be others.
+    fn clone(&self) -> Self {
+        Self::default()
+    }
+}
+
+impl PartialEq for ToolIndex {
+    /// It says nothing that the tools do not.
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl fmt::Debug for ToolIndex {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("ToolIndex")
+    }
+}
+
 impl Manifest {
     /// The tool with this raw name.
     #[must_use]
     pub fn tool(&self, name: &str) -> Option<&Tool> {
-        self.tools.iter().find(|tool| tool.name == name)
+        self.position(name).and_then(|position| self.tools.get(position))
+    }
+
+    /// Where that tool stands among all.
+    #[must_use]
+    pub fn position(&self, name: &str) -> Option<usize> {
+        self.index.lookup(&self.tools).positions.get(name).copied()
+    }
+
+    /// The identifier of each raw name, as guests write it: the same as [`assign_identifiers`] gives, which is asked once.
+    pub fn identifiers(&self) -> &BTreeMap<String, String> {
+        &self.index.lookup(&self.tools).identifiers
     }
 
     /// All tools by their raw names. Of two that share one, the first: it is the one that calls mean.
@@ -96,7 +152,7 @@ impl Manifest {
     /// ```
     #[must_use]
     pub fn unknown_tool(&self, server: &str, tool: &str) -> Error {
-        let identifiers = assign_identifiers(self.tools.iter().map(|tool| tool.name.as_str()));
+        let identifiers = self.identifiers();
         let names = self.tools.iter().map(|tool| tool.name.as_str());
         Error::unknown_tool(server, tool, names.map(|name| (name, identifiers.get(name).map_or(name, String::as_str))))
     }
@@ -117,5 +173,41 @@ impl Manifest {
                 && UriTemplate::parse(text).is_some_and(|known| known.matches(uri))
         };
         listed.into_iter().chain(self.resource_templates.iter().filter(follows).map(Readable::Template))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn manifest(names: &[&str]) -> Manifest {
+        let tool = |(number, name): (usize, &&str)| Tool {
+            name: (*name).to_owned(),
+            title: Some(number.to_string()),
+            description: None,
+            input_schema: Json::Null,
+            output_schema: None,
+            annotations: None,
+            execution: None,
+        };
+        Manifest { tools: names.iter().enumerate().map(tool).collect(), ..Manifest::default() }
+    }
+
+    #[test]
+    fn of_two_tools_that_share_a_name_the_first_is_found() {
+        let manifest = manifest(&["a", "b", "a"]);
+        let title = |name: &str| manifest.tool(name).and_then(|tool| tool.title.as_deref());
+        assert_eq!((title("a"), title("b"), title("c")), (Some("0"), Some("1"), None));
+    }
+
+    #[test]
+    fn a_copy_with_other_tools_finds_those() {
+        let whole = manifest(&["a", "b"]);
+        assert!(whole.tool("a").is_some());
+        let mut less = whole.clone();
+        less.tools.retain(|tool| tool.name == "b");
+        assert!(less.tool("a").is_none() && less.tool("b").is_some());
+        assert_eq!(less.identifiers().len(), 1);
+        assert_ne!(whole, less);
     }
 }

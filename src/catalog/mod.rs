@@ -16,7 +16,7 @@ pub use declarations::{
     AgentFunction, DeclarationStyle, Failures, declare_agent_module, declare_mcp, declare_server, declare_tool, signature,
 };
 pub use hints::{AgentModuleInfo, FunctionInfo, ModuleInfo, ModuleKind, ModuleSummary, ParameterInfo};
-pub use manifest::{Manifest, Readable, Tool};
+pub use manifest::{Manifest, Readable, Tool, ToolIndex};
 pub use names::{assign_identifiers, is_identifier};
 pub use offers::{Prompt, PromptArgument, Resource, ResourceTemplate};
 pub use search::{Hit, SearchIndex, SearchOptions, has_words};

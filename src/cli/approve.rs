@@ -3,6 +3,7 @@
 use serde_json::{Value as Json, json};
 
 use super::Exit;
+use super::again::Again;
 use super::args::Approve;
 use super::fault::{Fault, message, told};
 use super::session::Session;
@@ -41,7 +42,9 @@ pub(super) async fn approve(session: &Session, arguments: &Approve) -> Result<Ex
         all.push(reviewed);
     }
     if session.json() {
-        session.terminal.print_json(&json!({ "servers": all.iter().map(as_json).collect::<Vec<_>>() }));
+        session
+            .terminal
+            .print_json(&json!({ "servers": all.iter().map(|reviewed| as_json(reviewed, &session.again)).collect::<Vec<_>>() }));
     }
     Ok(if all.iter().all(|reviewed| reviewed.approved) { Exit::Done } else { Exit::Failed })
 }
@@ -49,7 +52,8 @@ pub(super) async fn approve(session: &Session, arguments: &Approve) -> Result<Ex
 /// Those that need a yes; it is said where there are none.
 fn unapproved(session: &Session, gateway: &Gateway) -> Result<Vec<String>, Fault> {
     let servers = gateway.servers()?;
-    let wanting: Vec<String> = servers.into_iter().filter(|server| !server.approved).map(|server| server.name).collect();
+    let wanting: Vec<String> =
+        servers.into_iter().filter(|server| !server.approved || !server.quarantined.is_empty()).map(|server| server.name).collect();
     if wanting.is_empty() && !session.json() {
         session.terminal.print("all servers are approved\n");
     }
@@ -106,27 +110,31 @@ fn tell(session: &Session, reviewed: &Reviewed) {
     let Reviewed { server, approved, request, error } = reviewed;
     let terminal = &session.terminal;
     if let Some(error) = error {
-        return terminal.note_own(Tone::Bad, "hyperlight-mcp:", &printable(&told(error), &['\n']));
+        return terminal.note_own(Tone::Bad, "hyperlight-mcp:", &printable(&told(error, &session.again), &['\n']));
     }
     if let Some(request) = request {
         let digest = is_approved(request).1;
         terminal.print(request_text(request, &terminal.out).trim_start());
         let sentence = format!("Not approved yet. A person who has read this ({}) says yes with:", stage_of(request));
         // The command stays in one line: it is there to be copied.
-        terminal.print(&format!("\n{}  hyperlight-mcp approve {server} --digest {digest}\n", terminal.out.wrapped("", &sentence)));
+        terminal.print(&format!(
+            "\n{}  {}\n",
+            terminal.out.wrapped("", &sentence),
+            session.again.with(&format!("approve {server} --digest {digest}"))
+        ));
     } else {
         terminal.print(&format!("{server}: {}\n", if *approved { "approved" } else { "not approved" }));
     }
 }
 
-fn as_json(reviewed: &Reviewed) -> Json {
+fn as_json(reviewed: &Reviewed, again: &Again) -> Json {
     let Reviewed { server, approved, request, error } = reviewed;
     let mut json = json!({ "server": server, "approved": approved });
     if let Some(request) = request {
         json["request"] = json!(request);
     }
     if let Some(error) = error {
-        json["error"] = json!({ "code": error.code(), "message": message(error) });
+        json["error"] = json!({ "code": error.code(), "message": message(error, again) });
     }
     json
 }

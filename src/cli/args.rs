@@ -93,7 +93,7 @@ pub enum CliCommand {
 /// What `approve` takes.
 #[derive(Debug, Clone, Args)]
 pub struct Approve {
-    /// Servers by name [default: all that are not approved]
+    /// Servers by name [default: all that need a yes]
     #[arg(value_name = "SERVER")]
     pub servers: Vec<String>,
     /// Approve exactly what this digest was shown for
@@ -132,6 +132,9 @@ pub struct Run {
     /// A tool error is a value, or thrown
     #[arg(long, value_name = "HOW", default_value = "return")]
     pub tool_errors: Errors,
+    /// Cut the value as a model would be given it, 100 at least
+    #[arg(long, value_name = "N")]
+    pub max_result_tokens: Option<usize>,
     /// Print a string as it is, without quotes
     #[arg(long)]
     pub raw: bool,

@@ -23,7 +23,8 @@ pub(super) async fn check(session: &Session, arguments: &Check) -> Result<Exit, 
             session.terminal.say(&format!("{}\n", text.trim_end()));
         }
         for server in gateway.servers()?.iter().filter(|server| !server.approved && code.contains(&format!("host:mcp-{}", server.name))) {
-            session.terminal.say(&format!("server \"{0}\" is not approved: hyperlight-mcp approve {0}\n", server.name));
+            let approve = session.again.with(&format!("approve {}", server.name));
+            session.terminal.say(&format!("server \"{}\" is not approved: {approve}\n", server.name));
         }
     }
     Ok(if report.ok { Exit::Done } else { Exit::Failed })

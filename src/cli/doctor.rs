@@ -8,6 +8,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::Exit;
+use super::again::Again;
 use super::fault::{Fault, message};
 use super::session::Session;
 use crate::command::{Style, Tone};
@@ -52,13 +53,13 @@ pub(super) async fn doctor(session: &Session) -> Result<Exit, Fault> {
     let mut findings = vec![platform(), watchdog(&session.surroundings.watchdog)];
     findings.push(state_folder(&session.options().state_folder()));
     match session.open() {
-        Err(error) => findings.push(config_problem(&error)),
+        Err(error) => findings.push(config_problem(&error, &session.again)),
         Ok(gateway) => {
             findings.push(hypervisor(&gateway).await);
             let servers = gateway.servers()?;
             findings.push(config(session, servers.len()));
             for server in &servers {
-                findings.push(look_at(&gateway, server).await);
+                findings.push(look_at(&gateway, server, &session.again).await);
             }
         }
     }
@@ -151,7 +152,7 @@ async fn hypervisor(gateway: &Gateway) -> Finding {
 fn config(session: &Session, servers: usize) -> Finding {
     let path = session.options().config_path.unwrap_or_else(|| session.options().default_config());
     if !path.exists() {
-        let remedy = "hyperlight-mcp import --write takes over what other programs know; or write it by hand".to_owned();
+        let remedy = format!("{} takes over what other programs know; or write it by hand", session.again.with("import --write"));
         return Finding::new("config", Status::Warning, format!("there is none: {}", path.display()), Some(remedy));
     }
     Finding::ok("config", format!("{}, {}", path.display(), counted(servers, "server")))
@@ -161,12 +162,17 @@ fn counted(count: usize, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
-fn config_problem(error: &Error) -> Finding {
-    Finding::new("config", Status::Problem, message(error), Some("mend that in the file; hyperlight-mcp doctor looks again".to_owned()))
+fn config_problem(error: &Error, again: &Again) -> Finding {
+    Finding::new(
+        "config",
+        Status::Problem,
+        message(error, again),
+        Some(format!("mend that in the file; {} looks again", again.with("doctor"))),
+    )
 }
 
 /// One that is approved is connected: all else is known without starting anything.
-async fn look_at(gateway: &Gateway, server: &ServerStatus) -> Finding {
+async fn look_at(gateway: &Gateway, server: &ServerStatus, again: &Again) -> Finding {
     let what = format!("server {}", server.name);
     let name = &server.name;
     match (server.state, &server.last_error) {
@@ -177,12 +183,12 @@ async fn look_at(gateway: &Gateway, server: &ServerStatus) -> Finding {
         (ServerState::Disabled, _) => {
             Finding::new(&what, Status::Warning, "it is disabled in the config", Some("remove \"disabled\": true to use it".to_owned()))
         }
-        _ if !server.approved => unapproved(gateway, name, &what).await,
-        _ => connected(gateway, name, &what).await,
+        _ if !server.approved => unapproved(gateway, name, &what, again).await,
+        _ => connected(gateway, name, &what, again).await,
     }
 }
 
-async fn unapproved(gateway: &Gateway, name: &str, what: &str) -> Finding {
+async fn unapproved(gateway: &Gateway, name: &str, what: &str, again: &Again) -> Finding {
     // At the stage of tools the request would start the server, and that is not asked for here.
     let stage =
         gateway.servers().ok().and_then(|servers| servers.into_iter().find(|server| server.name == name)).map(|server| server.state);
@@ -198,23 +204,25 @@ async fn unapproved(gateway: &Gateway, name: &str, what: &str) -> Finding {
             Some(format!("install {command}, or write its path into the config; PATH is where it is looked for")),
         );
     }
-    Finding::new(what, Status::Warning, "it is not approved", Some(format!("hyperlight-mcp approve {name}")))
+    Finding::new(what, Status::Warning, "it is not approved", Some(again.with(&format!("approve {name}"))))
 }
 
-async fn connected(gateway: &Gateway, name: &str, what: &str) -> Finding {
+async fn connected(gateway: &Gateway, name: &str, what: &str, again: &Again) -> Finding {
     match gateway.test(name).await {
         Err(error) => {
+            let text = if matches!(error, Error::ConfigInvalid { .. }) { message(&error, again) } else { error.to_string() };
             let remedy = match error {
+                Error::ConfigInvalid { .. } => "set the variable, or mend its entry in the config".to_owned(),
                 Error::SpawnFailed { .. } => "install its program, or mend its command in the config".to_owned(),
-                _ => format!("hyperlight-mcp logs {name} shows what it said"),
+                _ => format!("{} shows what it said", again.with(&format!("logs {name}"))),
             };
-            Finding::new(what, Status::Problem, error.to_string(), Some(remedy))
+            Finding::new(what, Status::Problem, text, Some(remedy))
         }
         Ok(report) => {
             let changed = gateway.server_info(name).map(|info| info.status.quarantined).unwrap_or_default();
             if !changed.is_empty() {
                 let text = format!("it has changed since its approval: {}", changed.join(", "));
-                return Finding::new(what, Status::Warning, text, Some(format!("hyperlight-mcp approve {name} shows how")));
+                return Finding::new(what, Status::Warning, text, Some(format!("{} shows how", again.with(&format!("approve {name}")))));
             }
             Finding::ok(what, format!("connected in {:.0} ms, {}", report.connect_ms, counted(report.tools.len(), "tool")))
         }

@@ -3,9 +3,11 @@
 use serde_json::{Value as Json, json};
 
 use super::Exit;
+use super::again::Again;
 use super::foreign::behind;
 use super::session::Session;
 use crate::command::{Tone, printable};
+use crate::config::INPUT_ADVICE;
 use crate::error::Error;
 
 /// The code where there is no config.
@@ -40,10 +42,11 @@ impl Fault {
     /// Tells it, and how the program ends.
     pub(super) fn tell(self, session: &Session) -> Exit {
         let exit = if matches!(self, Self::Usage(_)) { Exit::Usage } else { Exit::Failed };
+        let again = &session.again;
         let (text, mut json) = match self {
-            Self::Error(error) => (told(&error), json!({ "code": error.code(), "message": message(&error) })),
+            Self::Error(error) => (told(&error, again), json!({ "code": error.code(), "message": message(&error, again) })),
             Self::Explained { error, text, more } => {
-                let mut json = json!({ "code": error.code(), "message": message(&error) });
+                let mut json = json!({ "code": error.code(), "message": message(&error, again) });
                 if let (Some(json), Json::Object(more)) = (json.as_object_mut(), more) {
                     json.extend(more);
                 }
@@ -63,23 +66,25 @@ impl Fault {
 }
 
 /// An error in the words of this program, for a program to read.
-pub(super) fn message(error: &Error) -> String {
-    worded(error, |text| text)
+pub(super) fn message(error: &Error, again: &Again) -> String {
+    worded(error, again, |text| text)
 }
 
 /// The same for a person, who must see which lines are not ours: an error may hold what a script, a server or a config says.
-pub(super) fn told(error: &Error) -> String {
-    worded(error, |text| behind(&text))
+pub(super) fn told(error: &Error, again: &Again) -> String {
+    worded(error, again, |text| behind(&text))
 }
 
 /// Its way out is a command. `others`: how a text is shown that others may have written.
-fn worded(error: &Error, others: impl Fn(String) -> String) -> String {
+fn worded(error: &Error, again: &Again, others: impl Fn(String) -> String) -> String {
+    let about = |command: &str, server: &str| again.with(&format!("{command} {server}"));
     match error {
         Error::NotApproved { server, reason } => others(format!(
-            "server \"{server}\" is not approved: {reason}. To read what it would run, and say yes or no: hyperlight-mcp approve {server}"
+            "server \"{server}\" is not approved: {reason}. To read what it would run, and say yes or no: {}",
+            about("approve", server)
         )),
         Error::DigestChanged { server } => {
-            format!("this digest is not of what server \"{server}\" would run or offer now. See what is: hyperlight-mcp approve {server}")
+            format!("this digest is not of what server \"{server}\" would run or offer now. See what is: {}", about("approve", server))
         }
         Error::NotEnabled { server } => format!("server \"{server}\" is not among the servers of this run: add it to --servers"),
         Error::ConfigUnreadable { path, problem } => others(format!("the config {} cannot be read: {problem}", path.display())),
@@ -90,12 +95,14 @@ fn worded(error: &Error, others: impl Fn(String) -> String) -> String {
         }
         Error::ServerExited { server, .. } | Error::ConnectFailed { server, .. } | Error::ConnectTimeout { server, .. } => {
             let error = others(error.to_string());
-            format!("{error}\nWhat it said: hyperlight-mcp logs {server}")
+            format!("{error}\nWhat it said: {}", about("logs", server))
         }
         Error::ToolChanged { server, .. } | Error::ToolVanished { server, .. } => {
             let error = others(error.to_string());
-            format!("{error}\nSee the change: hyperlight-mcp approve {server}")
+            format!("{error}\nSee the change: {}", about("approve", server))
         }
+        // Written for the author of an agent, who can give a callback.
+        Error::ConfigInvalid { .. } => others(error.to_string().replace(INPUT_ADVICE, "run this in a terminal, where it can be asked for")),
         other => others(other.to_string()),
     }
 }

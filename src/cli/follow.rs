@@ -18,10 +18,12 @@ const WINDOW: usize = 1_000;
 pub(super) async fn follow(session: &Session, logs: &Logs) -> Result<Exit, Fault> {
     session.check_config()?;
     let gateway = session.open()?;
-    let mut known = Vec::new();
-    let mut now = gateway.logs(&logs.server, usize::from(logs.lines))?;
+    let lines = usize::from(logs.lines);
+    let window = WINDOW.max(lines);
+    let mut now = gateway.logs(&logs.server, window)?;
+    let mut fresh = &now[now.len().saturating_sub(lines)..];
+    let mut known;
     loop {
-        let fresh = after(&known, &now);
         if session.json() {
             // One document a line: it never ends.
             for line in fresh {
@@ -36,14 +38,17 @@ pub(super) async fn follow(session: &Session, logs: &Logs) -> Result<Exit, Fault
         }
         known = now;
         tokio::time::sleep(INTERVAL).await;
-        now = gateway.logs(&logs.server, WINDOW)?;
+        now = gateway.logs(&logs.server, window)?;
+        fresh = after(&known, &now);
     }
 }
 
-/// What comes after the last line that is known.
+/// What comes after the lines that are known: both are the last ones of the log, so now begins with an end of what was known. Of equal
+/// lines none is lost.
 fn after<'n>(known: &[LogLine], now: &'n [LogLine]) -> &'n [LogLine] {
-    let seen = known.last().and_then(|last| now.iter().rposition(|line| line == last));
-    &now[seen.map_or(0, |index| index + 1)..]
+    let most = known.len().min(now.len());
+    let seen = (0..=most).rev().find(|&count| known.ends_with(&now[..count])).unwrap_or_default();
+    &now[seen..]
 }
 
 #[cfg(test)]
@@ -58,5 +63,13 @@ mod tests {
         assert_eq!(after(&all, &all), &[]);
         assert_eq!(after(&[], &all), &all);
         assert_eq!(after(&[line(9)], &all), &all);
+    }
+
+    #[test]
+    fn a_line_that_comes_twice_is_shown_twice() {
+        let line = |at| LogLine { at, pid: 1, kind: "stderr".into(), text: "t".into(), error: None };
+        let (one, two) = (line(1), line(2));
+        assert_eq!(after(&[one.clone()], &[one.clone(), one.clone()]), &[one.clone()]);
+        assert_eq!(after(&[one.clone(), two.clone()], &[two.clone(), one.clone(), two.clone()]), &[one, two]);
     }
 }

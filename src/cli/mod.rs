@@ -1,5 +1,6 @@
 //! The program `hyperlight-mcp`: what a person does in a shell. It runs within the addon; `bin/hyperlight-mcp.mjs` hands the words over.
 
+mod again;
 mod approve;
 mod args;
 mod ask;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Value as Json, json};
 
+use super::again::Again;
 use super::args::Run;
 use super::fault::{Fault, told};
 use super::foreign::behind;
@@ -34,17 +35,26 @@ pub(super) async fn run(session: &Session, arguments: &Run) -> Result<Exit, Faul
     let options = RunOptions {
         input: Some(Value::from(input).to_wire()),
         timeout_ms: arguments.timeout,
+        max_result_tokens: arguments.max_result_tokens,
         stop: session.stop.clone(),
         on_log: (!session.json()).then(|| Arc::new(move |entry: &LogEntry| tell(&logs, entry)) as Arc<_>),
         ..RunOptions::default()
     };
-    let RunReport { outcome, warnings, .. } = sandbox.run(code.clone(), options).await;
+    let RunReport { outcome, warnings, omitted, .. } = sandbox.run(code.clone(), options).await;
     if !session.json() {
         for warning in &warnings {
             session.terminal.note(Tone::Warning, "warning:", &sanitise_text(warning, MAX_LOG_CHARS));
         }
+        if let (Some(tokens), false) = (arguments.max_result_tokens, omitted.is_empty()) {
+            // What the mark in the value says of later runs is for a model: this sandbox ends with this run.
+            let text = format!("the value was cut to {tokens} tokens, as a model would be given it (--max-result-tokens)");
+            session.terminal.note(Tone::Warning, "warning:", &text);
+        }
     }
-    let more = json!({ "logs": outcome.logs, "warnings": warnings, "stats": outcome.stats });
+    let mut more = json!({ "logs": outcome.logs, "warnings": warnings, "stats": outcome.stats });
+    if arguments.max_result_tokens.is_some() {
+        more["omitted"] = json!(omitted);
+    }
     match outcome.value.and_then(Value::from_wire) {
         Ok(value) => {
             let value = value.into_json().get_mut("value").map(Json::take).unwrap_or_default();
@@ -52,7 +62,7 @@ pub(super) async fn run(session: &Session, arguments: &Run) -> Result<Exit, Faul
             Ok(Exit::Done)
         }
         Err(Error::Aborted { .. }) => Ok(Exit::Interrupted),
-        Err(error) => Err(explained(&gateway, error, &arguments.file, &code, more)),
+        Err(error) => Err(explained(&gateway, &session.again, error, (&arguments.file, &code), more)),
     }
 }
 
@@ -118,7 +128,7 @@ fn print(session: &Session, raw: bool, value: Json, more: Json) {
 }
 
 /// A failure with the script's own line, and what may be missing for it.
-fn explained(gateway: &Gateway, error: Error, file: &Path, code: &str, mut more: Json) -> Fault {
+fn explained(gateway: &Gateway, again: &Again, error: Error, (file, code): (&Path, &str), mut more: Json) -> Fault {
     let place = match &error {
         Error::GuestThrew { line: Some(line), column, .. } | Error::CodeSyntax { line: Some(line), column, .. } => Some((*line, *column)),
         _ => None,
@@ -126,7 +136,7 @@ fn explained(gateway: &Gateway, error: Error, file: &Path, code: &str, mut more:
     let what = match &error {
         Error::GuestThrew { name, message, .. } => behind(&format!("{name}: {message}")),
         Error::CodeSyntax { message, .. } => behind(message),
-        other => told(other),
+        other => told(other, again),
     };
     let mut text = match place {
         Some((line, column)) => format!(
@@ -141,19 +151,20 @@ fn explained(gateway: &Gateway, error: Error, file: &Path, code: &str, mut more:
         more["line"] = line.into();
         more["column"] = column.into();
     }
-    text.push_str(&unapproved_module(gateway, code, &error));
+    text.push_str(&unapproved_module(gateway, again, code, &error));
     Fault::Explained { error: Box::new(error), text, more }
 }
 
 /// A script that imports a server which exists and is not approved fails for that.
-fn unapproved_module(gateway: &Gateway, code: &str, error: &Error) -> String {
+fn unapproved_module(gateway: &Gateway, again: &Again, code: &str, error: &Error) -> String {
     if !matches!(error, Error::CodeSyntax { .. } | Error::GuestThrew { .. }) {
         return String::new();
     }
     let servers = gateway.servers().unwrap_or_default();
     let wanted = |name: &str| ["\"", "'", "`"].iter().any(|quote| code.contains(&format!("host:mcp-{name}{quote}")));
     let missing = servers.iter().map(|server| (server.approved, server.name.as_str())).filter(|(approved, name)| !approved && wanted(name));
-    missing.flat_map(|(_, name)| ["\nserver \"", name, "\" is not approved: hyperlight-mcp approve ", name]).collect()
+    let line = |name: &str| format!("\nserver \"{name}\" is not approved: {}", again.with(&format!("approve {name}")));
+    missing.map(|(_, name)| line(name)).collect::<Vec<_>>().concat()
 }
 
 /// The line with its number, and a caret under the place.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde_json::Value as Json;
 
 use super::Surroundings;
+use super::again::Again;
 use super::args::Global;
 use super::ask::Person;
 use super::fault::{Fault, NO_CONFIG};
@@ -26,6 +27,7 @@ const EXAMPLE: &str =
 /// One run of the program.
 pub(super) struct Session {
     global: Global,
+    pub(super) again: Again,
     pub(super) surroundings: Surroundings,
     pub(super) terminal: Arc<Terminal>,
     pub(super) stop: Stop,
@@ -35,7 +37,7 @@ pub(super) struct Session {
 impl Session {
     pub(super) fn new(global: Global, surroundings: Surroundings, stop: Stop) -> Self {
         let terminal = Arc::new(Terminal::new(surroundings.screens, global.color, &surroundings.environment));
-        Self { global, surroundings, terminal, stop, gateway: OnceLock::new() }
+        Self { again: Again::new(&global), global, surroundings, terminal, stop, gateway: OnceLock::new() }
     }
 
     pub(super) fn json(&self) -> bool {
@@ -103,8 +105,8 @@ impl Session {
 
     /// What happens, on standard error: warnings as lines, calls as progress.
     fn listener(&self) -> EventListener {
-        let terminal = Arc::clone(&self.terminal);
-        Arc::new(move |event| tell(&terminal, &event))
+        let (terminal, again) = (Arc::clone(&self.terminal), self.again.clone());
+        Arc::new(move |event| tell(&terminal, &again, &event))
     }
 
     /// Ends what is live. What does not end in time is killed.
@@ -119,16 +121,24 @@ impl Session {
     }
 }
 
-fn tell(terminal: &Terminal, event: &Json) {
+fn tell(terminal: &Terminal, again: &Again, event: &Json) {
     let text = |key: &str| sanitise_text(event[key].as_str().unwrap_or_default(), MAX_EVENT_CHARS);
     let warn = |message: String| terminal.note(Tone::Warning, "warning:", &message);
     let server = || text("server");
     match event["type"].as_str().unwrap_or_default() {
         "warning" | "approvals-damaged" => warn(text("message")),
         "executable-changed" => warn(format!("the program of server \"{}\" is not the one that was approved: {}", server(), text("path"))),
-        "tools-changed" => warn(format!("server \"{0}\" has changed since its approval: hyperlight-mcp approve {0} shows how", server())),
+        "tools-changed" => {
+            warn(format!(
+                "server \"{0}\" has changed since its approval: {1} shows how",
+                server(),
+                again.with(&format!("approve {}", server()))
+            ));
+        }
         "elicitation-cancelled" => warn(format!("a question of server \"{}\" reached nobody: {}", server(), text("reason"))),
-        "connection-lost" => warn(format!("server \"{0}\" was lost: {1} (hyperlight-mcp logs {0})", server(), text("reason"))),
+        "connection-lost" => {
+            warn(format!("server \"{}\" was lost: {} ({})", server(), text("reason"), again.with(&format!("logs {}", server()))));
+        }
         "connected" => terminal.progress(&format!("{}: connected", server())),
         "call" => terminal.progress(&format!("{}.{}: {:.0} ms", server(), text("tool"), event["durationMs"].as_f64().unwrap_or_default())),
         "progress" => {

@@ -154,12 +154,16 @@ impl Calls {
     pub(super) fn sent(&self, message: &TxJsonRpcMessage<RoleClient>) {
         let JsonRpcMessage::Request(request) = message else { return };
         let extensions = request.request.extensions();
-        let Some(CallKey(key)) = extensions.get::<CallKey>().copied() else { return };
+        let Some(key) = extensions.get::<CallKey>().copied() else { return };
         let meta = extensions.get::<rmcp::model::RequestMetaObject>();
         let token = meta.and_then(rmcp::model::RequestMetaObject::get_progress_token);
+        self.note(key, &request.id, token.and_then(|token| serde_json::to_value(token).ok()));
+    }
+
+    /// The same of one that goes past rmcp.
+    pub(super) fn note(&self, CallKey(key): CallKey, id: &RequestId, progress_token: Option<Json>) {
         if let Some(entry) = self.entries().get_mut(&key) {
-            entry.id = Some(request.id.clone());
-            entry.progress_token = token.and_then(|token| serde_json::to_value(token).ok());
+            (entry.id, entry.progress_token) = (Some(id.clone()), progress_token);
         }
     }
 

@@ -6,6 +6,8 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use super::timer::Timer;
+
 /// How long one call may take.
 #[derive(Debug, Clone, Copy)]
 pub struct CallLimits {
@@ -38,6 +40,8 @@ struct Shared {
     limits: CallLimits,
     time: Mutex<Time>,
     changed: Notify,
+    /// Shared with other calls; `None`: one of the runtime's.
+    timer: Option<Timer>,
 }
 
 /// Time that has passed while the clock ran.
@@ -63,8 +67,17 @@ impl Time {
 
 impl CallClock {
     pub(super) fn start(limits: CallLimits) -> Self {
+        Self::start_with(limits, None)
+    }
+
+    /// The same by a timer that many calls share.
+    pub(super) fn start_by(timer: &Timer, limits: CallLimits) -> Self {
+        Self::start_with(limits, Some(timer.clone()))
+    }
+
+    fn start_with(limits: CallLimits, timer: Option<Timer>) -> Self {
         let time = Time { since_progress: Duration::ZERO, total: Duration::ZERO, running_since: Some(Instant::now()), pauses: 0 };
-        Self(Arc::new(Shared { limits, time: Mutex::new(time), changed: Notify::new() }))
+        Self(Arc::new(Shared { limits, time: Mutex::new(time), changed: Notify::new(), timer }))
     }
 
     /// The server is at work.
@@ -106,9 +119,13 @@ impl CallClock {
             match self.left() {
                 Left::Expired(expired) => return expired,
                 Left::Stands => changed.await,
-                Left::Runs(left) => {
-                    let _ = tokio::time::timeout(left, changed).await;
-                }
+                Left::Runs(left) => match &self.0.timer {
+                    None => drop(tokio::time::timeout(left, changed).await),
+                    Some(timer) => tokio::select! {
+                        () = changed => {}
+                        () = timer.at(Instant::now() + left) => {}
+                    },
+                },
             }
         }
     }

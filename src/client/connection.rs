@@ -1,5 +1,6 @@
 //! One live connection: its requests, what is asked while they last, its end.
 
+use std::any::TypeId;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
@@ -7,6 +8,8 @@ use std::time::Duration;
 use rmcp::RoleClient;
 use rmcp::model::{ClientRequest, GetExtensions as _, PingRequest};
 use rmcp::service::{Peer, PeerRequestOptions, RunningService, ServiceError};
+use rmcp::transport::DynamicTransportError;
+use serde::Serialize;
 use serde_json::Value as Json;
 use tokio::runtime::Handle;
 use tokio::sync::{Mutex, Notify};
@@ -21,7 +24,9 @@ use super::handler::Handler;
 use super::http::raw_result;
 use super::link::Link;
 use super::questions::Questions;
-use super::visit::Visit;
+use super::requests::DirectLine;
+use super::timer::Timer;
+use super::visit::{Pending, Visit};
 use crate::catalog::Manifest;
 use crate::error::{Error, Result};
 
@@ -35,6 +40,8 @@ pub struct Connection {
     pub(super) peer: Peer<RoleClient>,
     pub(super) service: Mutex<RunningService<RoleClient, Handler>>,
     pub(super) link: Link,
+    /// For calls, where the server is a process.
+    pub(super) direct: Option<Arc<DirectLine>>,
     pub(super) era: Era,
     pub(super) calls: Arc<Calls>,
     pub(super) questions: Questions,
@@ -46,6 +53,8 @@ pub struct Connection {
     pub(super) read_timeout: Duration,
     pub(super) connect_time: Duration,
     pub(super) turns: Arc<tokio::sync::RwLock<()>>,
+    /// For the clocks of calls.
+    pub(super) timer: Timer,
     pub(super) runtime: Handle,
 }
 
@@ -122,37 +131,78 @@ impl Connection {
 
     /// One request and its answer.
     pub(super) async fn exchange(&self, visit: &Visit<'_>, mut request: ClientRequest) -> std::result::Result<Json, CallFailure> {
-        let what = visit.what;
         request.extensions_mut().insert(visit.key());
         let mut pending = visit.pending();
         let answer = async {
-            let sent = self.peer.send_cancellable_request(request, PeerRequestOptions::no_options()).await;
-            match sent {
-                Ok(handle) => Ok(pending.answer(handle).await),
-                Err(error) => Err(error),
-            }
+            let handle = self.peer.send_cancellable_request(request, PeerRequestOptions::no_options()).await.map_err(Unsent)?;
+            Ok(pending.answer(handle).await.map(raw_result))
         };
+        let answer = self.awaited(visit, answer).await;
+        self.settled(visit, pending, answer).await
+    }
+
+    /// The same past rmcp, whose tasks would each cost a change of threads.
+    pub(super) async fn exchange_directly(
+        &self,
+        visit: &Visit<'_>,
+        line: &Arc<DirectLine>,
+        method: &str,
+        params: impl Serialize,
+    ) -> std::result::Result<Json, CallFailure> {
+        let mut pending = visit.pending();
+        let answer = async {
+            let mut request = line.open().ok_or(Unsent(ServiceError::TransportClosed))?;
+            self.calls.note(visit.key(), &request.id, Some(request.progress_token.clone()));
+            pending.direct(line, &request.id);
+            if let Err(error) = line.send(&request, method, params).await {
+                return Ok(Err(ServiceError::TransportSend(DynamicTransportError::from_parts(
+                    "stdio",
+                    TypeId::of::<DirectLine>(),
+                    error.into(),
+                ))));
+            }
+            Ok(match (&mut request.answer).await {
+                Ok(answer) => answer.map_err(ServiceError::McpError),
+                Err(_) => Err(ServiceError::TransportClosed),
+            })
+        };
+        let answer = self.awaited(visit, answer).await;
+        self.settled(visit, pending, answer).await
+    }
+
+    /// What comes first: the answer, the server's end, or that of the caller's patience.
+    async fn awaited(&self, visit: &Visit<'_>, answer: impl Future<Output = Outcome>) -> Awaited {
         let ended = async {
             let status = self.link.ended().await;
             // An answer that was written before the end counts. Where the output is at its end, too, rmcp has ended the call.
             self.link.last_words(&self.peer).await;
             status
         };
-        let answer = tokio::select! {
+        tokio::select! {
             biased;
-            answer = answer => answer,
-            status = ended => {
-                pending.settle();
-                return Err(self.link.exited(&self.server, &self.during(what), status).into());
-            }
+            answer = answer => Awaited::Answer(answer),
+            status = ended => Awaited::Ended(status),
+            expired = visit.clock.expired() => Awaited::Expired(expired),
+        }
+    }
+
+    async fn settled(&self, visit: &Visit<'_>, mut pending: Pending<'_>, awaited: Awaited) -> std::result::Result<Json, CallFailure> {
+        let what = visit.what;
+        match awaited {
             // Dropping `pending` has the server told.
-            expired = visit.clock.expired() => return Err(self.expired(what, expired).into()),
-        };
-        pending.settle();
-        match answer {
-            Ok(Ok(result)) => Ok(raw_result(result)),
-            Ok(Err(error)) => Err(self.failure(what, &error).await),
-            Err(error) => Err(CallFailure { sent: Sent::No, ..self.failure(what, &error).await }),
+            Awaited::Expired(expired) => Err(self.expired(what, expired).into()),
+            Awaited::Ended(status) => {
+                pending.settle();
+                Err(self.link.exited(&self.server, &self.during(what), status).into())
+            }
+            Awaited::Answer(answer) => {
+                pending.settle();
+                match answer {
+                    Ok(Ok(result)) => Ok(result),
+                    Ok(Err(error)) => Err(self.failure(what, &error).await),
+                    Err(Unsent(error)) => Err(CallFailure { sent: Sent::No, ..self.failure(what, &error).await }),
+                }
+            }
         }
     }
 
@@ -222,6 +272,20 @@ impl Connection {
         let status = exit.unwrap_or_else(|_| "it closed its output, but still runs".to_owned());
         self.link.exited(&self.server, during, status)
     }
+}
+
+/// A request that certainly never left.
+struct Unsent(ServiceError);
+
+/// A result as the server wrote it, or why there is none.
+type Outcome = std::result::Result<std::result::Result<Json, ServiceError>, Unsent>;
+
+/// How waiting for an answer ended.
+enum Awaited {
+    Answer(Outcome),
+    /// With how the process ended.
+    Ended(String),
+    Expired(Expired),
 }
 
 /// Lists that are being read again. Dropped before they were, they still have to be.

@@ -23,7 +23,9 @@ use super::listen;
 use super::observed::Observed;
 use super::process::ServerProcess;
 use super::questions::Questions;
+use super::requests::DirectLine;
 use super::tap::{self, Notice, Tap, Told};
+use super::timer::Timer;
 use super::transport::StdioTransport;
 use super::watchdog::Watchdog;
 use crate::catalog::Manifest;
@@ -105,6 +107,7 @@ struct Begun {
     service: RunningService<RoleClient, Handler>,
     manifest: Manifest,
     link: Link,
+    direct: Option<Arc<DirectLine>>,
 }
 
 /// Why an attempt failed, and what that says about the plan.
@@ -163,6 +166,7 @@ impl Connection {
             peer,
             service: Mutex::new(begun.service),
             link: begun.link,
+            direct: begun.direct,
             era: Era::of(&begun.manifest.protocol_version),
             calls,
             questions,
@@ -172,6 +176,7 @@ impl Connection {
             read_timeout: launch.clock.limit,
             connect_time: started.elapsed(),
             turns: Arc::default(),
+            timer: Timer::new(Handle::current()),
             runtime: Handle::current(),
         })
     }
@@ -203,7 +208,7 @@ impl Opening<'_> {
                 return Err(unrelated(Error::ConnectTimeout { server, limit_ms, hint: String::new() }));
             }
         };
-        Ok(Begun { service, manifest, link: Link::Remote })
+        Ok(Begun { service, manifest, link: Link::Remote, direct: None })
     }
 
     async fn attempt_process(&self, command: &ResolvedCommand, plan: &Plan) -> std::result::Result<Begun, Failed> {
@@ -212,6 +217,7 @@ impl Opening<'_> {
         let (process, pipes) = ServerProcess::start(server, command, (redact, heard), self.watchdog).await.map_err(unrelated)?;
         let patience = plan.probes().then_some(DISCOVER_PATIENCE);
         let transport = StdioTransport::new(pipes.stdout, pipes.stdin, MAX_WIRE_MESSAGE_BYTES, self.tap(), patience);
+        let direct = Some(Arc::new(transport.direct()));
         let outcome = tokio::select! {
             biased;
             outcome = self.begin(transport, plan) => Ok(outcome),
@@ -221,7 +227,7 @@ impl Opening<'_> {
             _ = clock.clock.expired() => Err(unrelated(self.timeout(command))),
         };
         let (error, refusal) = match outcome {
-            Ok(Ok((service, manifest))) => return Ok(Begun { service, manifest, link: Link::Process(process) }),
+            Ok(Ok((service, manifest))) => return Ok(Begun { service, manifest, link: Link::Process(process), direct }),
             Ok(Err(failed)) => {
                 let status = tokio::time::timeout(EXIT_NOTICE, process.exited()).await;
                 match (failed.refusal, status) {

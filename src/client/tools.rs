@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use rmcp::model::{CallToolRequestParams, ClientRequest, CustomRequest, Request};
+use serde::Serialize;
 use serde_json::{Map, Value as Json, json};
 use tokio_util::sync::CancellationToken;
 
@@ -24,11 +25,32 @@ const MAX_ROUNDS: usize = 10;
 pub struct ToolRequest {
     /// The raw name.
     pub tool: String,
-    pub arguments: Map<String, Json>,
+    /// Shared: a call may be sent once more.
+    pub arguments: Arc<Map<String, Json>>,
     /// The tool can only be run as a task (`execution.taskSupport: "required"`, MCP 2025-11-25).
     pub as_task: bool,
     pub limits: CallLimits,
     pub caller: Arc<dyn Caller>,
+}
+
+/// What is sent of a call.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct CallParams<'a> {
+    name: &'a str,
+    arguments: &'a Map<String, Json>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    input_responses: Option<BTreeMap<String, Json>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    request_state: Option<String>,
+}
+
+impl CallParams<'_> {
+    fn to_request(&self) -> ClientRequest {
+        let mut params = CallToolRequestParams::new(self.name.to_owned()).with_arguments(self.arguments.clone());
+        (params.input_responses, params.request_state) = (self.input_responses.clone(), self.request_state.clone());
+        ClientRequest::CallToolRequest(Request::new(params))
+    }
 }
 
 impl Connection {
@@ -46,10 +68,12 @@ impl Connection {
             let created = self.exchange(&visit, request).await?;
             return self.follow(&visit, created).await;
         }
-        let mut params = CallToolRequestParams::new(tool.clone()).with_arguments(arguments);
+        let mut params = CallParams { name: &tool, arguments: &arguments, input_responses: None, request_state: None };
         for _ in 0..MAX_ROUNDS {
-            let request = ClientRequest::CallToolRequest(Request::new(params.clone()));
-            let result = self.exchange(&visit, request).await?;
+            let result = match &self.direct {
+                Some(line) => self.exchange_directly(&visit, line, "tools/call", &params).await?,
+                None => self.exchange(&visit, params.to_request()).await?,
+            };
             match result.get("resultType").and_then(Json::as_str) {
                 Some("input_required") => {
                     params.input_responses = self.answers(&visit, &result).await?;

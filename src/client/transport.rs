@@ -4,25 +4,27 @@
 //! union that takes an unknown content block, or an extra key, for something else. A line over the limit fails the call
 //! that waits for it instead of vanishing. And a server that no longer reads its input cannot hold up a close.
 
-use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use rmcp::RoleClient;
 use rmcp::model::{
-    ClientNotification, CustomResult, ErrorCode, ErrorData, JsonRpcError, JsonRpcMessage, JsonRpcResponse, JsonRpcVersion2_0, RequestId,
-    ServerResult,
+    ClientNotification, CustomResult, ErrorCode, ErrorData, GetExtensions as _, JsonRpcError, JsonRpcMessage, JsonRpcResponse,
+    JsonRpcVersion2_0, RequestId, RequestMetaObject, ServerResult,
 };
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use serde_json::{Value as Json, json};
-use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::task::JoinHandle;
 
 use super::http::error_of;
 use super::json::{self, Unread};
+use super::lines::{ID_WINDOW, Line, Lines};
+use super::outbox::{Outbox, Queued};
+use super::requests::{DirectLine, Passage, SharedRequests, lock};
 use super::tap::Tap;
 
 /// Messages that wait to be handled or written; a server that sends more is slowed down, not buffered.
@@ -31,54 +33,15 @@ const QUEUE: usize = 64;
 const MAX_ASKED: usize = 256;
 /// Refusals that wait for a writer that is behind: each has about a hundred bytes.
 const MAX_REFUSALS: usize = 4_096;
-/// How much of a message that is not kept is looked at for its id, at either end.
-const ID_WINDOW: usize = 512;
 /// Marks, in an error's data, what this transport made itself.
 pub(super) const OVERSIZE_MARK: &str = "hyperlight-mcp/oversize";
 pub(super) const DENSE_MARK: &str = "hyperlight-mcp/dense";
 pub(super) const MALFORMED_MARK: &str = "hyperlight-mcp/malformed";
 
-/// How the result of a request comes through.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Passage {
-    /// As it is.
-    Raw,
-    /// rmcp's own handshake reads it.
-    Typed,
-}
-
-/// What is known of the requests on their way.
-#[derive(Default)]
-struct Requests {
-    /// Ours, until they are answered, cancelled, or answered in the server's place. rmcp ends at an answer to nothing while it
-    /// begins, so such answers never reach it.
-    pending: HashMap<RequestId, Passage>,
-    /// `server/discover`, while its answer is waited for with patience.
-    probe: Option<RequestId>,
-    /// The server's, until the answer is on its way.
-    asked: HashSet<RequestId>,
-    /// Refusals that wait to be written.
-    refusals: usize,
-}
-
-impl Requests {
-    /// The request of ours that has this id; some servers make a text of a number.
-    fn answered(&self, id: &RequestId) -> Option<RequestId> {
-        let number = if let RequestId::String(text) = id { text.parse().ok().map(RequestId::Number) } else { None };
-        [Some(id.clone()), number].into_iter().flatten().find(|id| self.pending.contains_key(id))
-    }
-
-    fn take(&mut self, id: &RequestId) -> Option<Passage> {
-        self.probe.take_if(|probe| probe == id);
-        self.pending.remove(id)
-    }
-}
-
-type SharedRequests = Arc<Mutex<Requests>>;
-
 pub(super) struct StdioTransport {
     incoming: mpsc::Receiver<RxJsonRpcMessage<RoleClient>>,
-    outgoing: Option<mpsc::Sender<Vec<u8>>>,
+    outgoing: Option<mpsc::Sender<Queued>>,
+    outbox: Outbox,
     requests: SharedRequests,
     messages: mpsc::WeakSender<RxJsonRpcMessage<RoleClient>>,
     /// How long `server/discover` may stay unanswered; `None`: as long as it takes.
@@ -93,25 +56,31 @@ impl StdioTransport {
         W: AsyncWrite + Send + Unpin + 'static,
     {
         let (message_sender, incoming) = mpsc::channel(QUEUE);
-        let (outgoing, line_receiver) = mpsc::channel(QUEUE);
+        let (outbox, outgoing, writing) = Outbox::new(write, QUEUE);
         let requests = SharedRequests::default();
         let messages = message_sender.downgrade();
         let reader = Reader {
-            lines: BufReader::new(read),
+            lines: Lines::new(read, max_message_bytes),
             max_message_bytes,
             requests: Arc::clone(&requests),
             tap,
             messages: message_sender,
             outgoing: outgoing.downgrade(),
         };
-        let tasks = [tokio::spawn(reader.run()), tokio::spawn(write_lines(write, line_receiver))];
-        Self { incoming, outgoing: Some(outgoing), requests, messages, patience, tasks }
+        let tasks = [tokio::spawn(reader.run()), tokio::spawn(writing)];
+        Self { incoming, outgoing: Some(outgoing), outbox, requests, messages, patience, tasks }
+    }
+
+    /// For requests that go past rmcp, as long as this lives.
+    pub(super) fn direct(&self) -> DirectLine {
+        DirectLine::new(Arc::clone(&self.requests), self.outbox.clone())
     }
 }
 
 impl Drop for StdioTransport {
     fn drop(&mut self) {
         self.tasks.iter().for_each(JoinHandle::abort);
+        lock(&self.requests).close();
     }
 }
 
@@ -125,7 +94,7 @@ impl Transport<RoleClient> for StdioTransport {
             let mut line = serde_json::to_vec(&message)?;
             line.push(b'\n');
             let closed = || std::io::Error::from(std::io::ErrorKind::BrokenPipe);
-            let sent = outgoing.ok_or_else(closed)?.send(line).await.map_err(|_| closed());
+            let sent = outgoing.ok_or_else(closed)?.send(line.into()).await.map_err(|_| closed());
             if let Some(id) = answers {
                 lock(&requests).asked.remove(&id);
             }
@@ -153,7 +122,13 @@ impl StdioTransport {
                     "initialize" | "server/discover" | "ping" | "subscriptions/listen" => Passage::Typed,
                     _ => Passage::Raw,
                 };
-                lock(&self.requests).pending.insert(request.id.clone(), passage);
+                {
+                    let mut requests = lock(&self.requests);
+                    requests.pending.insert(request.id.clone(), passage);
+                    if let Some(meta) = request.request.extensions().get::<RequestMetaObject>() {
+                        requests.learn(&meta.0);
+                    }
+                }
                 if request.request.method() == "server/discover" {
                     self.probe(&request.id);
                 }
@@ -191,76 +166,27 @@ impl StdioTransport {
     }
 }
 
-async fn write_lines<W: AsyncWrite + Unpin>(mut write: W, mut lines: mpsc::Receiver<Vec<u8>>) {
-    while let Some(line) = lines.recv().await {
-        if write.write_all(&line).await.is_err() || write.flush().await.is_err() {
-            break;
-        }
-    }
-}
-
 struct Reader<R> {
-    lines: BufReader<R>,
+    lines: Lines<R>,
     max_message_bytes: usize,
     requests: SharedRequests,
     tap: Tap,
     messages: mpsc::Sender<RxJsonRpcMessage<RoleClient>>,
     /// Weak: the server's input ends when nothing more is to be sent.
-    outgoing: mpsc::WeakSender<Vec<u8>>,
-}
-
-/// A line that was read.
-enum Line {
-    Whole(Vec<u8>),
-    /// Too long: its ends, and how long it was.
-    Oversize {
-        head: Vec<u8>,
-        tail: Vec<u8>,
-        bytes: usize,
-    },
+    outgoing: mpsc::WeakSender<Queued>,
 }
 
 impl<R: AsyncRead + Unpin> Reader<R> {
     async fn run(mut self) {
-        while let Some(line) = self.read_line().await {
+        // What waits past rmcp has its answers by then, or gets none.
+        let _ends = Ends(Arc::clone(&self.requests));
+        while let Some(line) = self.lines.next().await {
             for message in self.messages_of(line) {
                 if self.messages.send(message).await.is_err() {
                     return;
                 }
             }
         }
-    }
-
-    /// `None` at the end of the stream. A last line without its end is no message.
-    async fn read_line(&mut self) -> Option<Line> {
-        let mut line = Vec::new();
-        let mut tail = Vec::new();
-        let mut bytes = 0;
-        loop {
-            let available = self.lines.fill_buf().await.ok()?;
-            if available.is_empty() {
-                return None;
-            }
-            let end = available.iter().position(|&byte| byte == b'\n');
-            let part = &available[..end.unwrap_or(available.len())];
-            bytes += part.len();
-            if bytes <= self.max_message_bytes {
-                line.extend_from_slice(part);
-            } else {
-                let missing = ID_WINDOW.saturating_sub(line.len());
-                line.extend(part.iter().take(missing));
-                line.truncate(ID_WINDOW);
-                line.shrink_to_fit();
-                tail.extend_from_slice(part);
-                tail.drain(..tail.len().saturating_sub(ID_WINDOW));
-            }
-            let consumed = part.len() + usize::from(end.is_some());
-            self.lines.consume(consumed);
-            if end.is_some() {
-                break;
-            }
-        }
-        Some(if bytes <= self.max_message_bytes { Line::Whole(line) } else { Line::Oversize { head: line, tail, bytes } })
     }
 
     fn messages_of(&self, line: Line) -> Vec<RxJsonRpcMessage<RoleClient>> {
@@ -320,13 +246,13 @@ impl<R: AsyncRead + Unpin> Reader<R> {
             }
         }
         let refusal = json!({ "jsonrpc": "2.0", "id": id, "error": { "code": -32000, "message": "too many requests at once" } });
-        self.refuse(format!("{refusal}\n").into_bytes());
+        self.refuse(format!("{refusal}\n").into_bytes().into());
         None
     }
 
     /// The server waits for an answer, so it must get one: where the writer is behind, a little later. Of a server that does not
     /// read, so many refusals wait, and no more.
-    fn refuse(&self, refusal: Vec<u8>) {
+    fn refuse(&self, refusal: Queued) {
         let Some(outgoing) = self.outgoing.upgrade() else { return };
         let Err(TrySendError::Full(refusal)) = outgoing.try_send(refusal) else { return };
         {
@@ -375,14 +301,18 @@ impl<R: AsyncRead + Unpin> Reader<R> {
             let passage = requests.take(&id)?;
             (id, passage)
         };
-        if let Some(error) = error {
-            return Some(JsonRpcMessage::Error(JsonRpcError { jsonrpc: JsonRpcVersion2_0, id: Some(id), error }));
+        match (passage, error) {
+            // Nobody may wait any more.
+            (Passage::Direct(caller), Some(error)) => drop(caller.send(Err(error))),
+            (Passage::Direct(caller), None) => drop(caller.send(Ok(message["result"].take()))),
+            (_, Some(error)) => return Some(failed(id, error)),
+            (Passage::Raw, None) => return Some(response(id, message["result"].take())),
+            (Passage::Typed, None) => {
+                message["id"] = json!(id);
+                return parsed(message);
+            }
         }
-        if passage == Passage::Raw {
-            return Some(response(id, message["result"].take()));
-        }
-        message["id"] = json!(id);
-        parsed(message)
+        None
     }
 
     /// An answer that cannot be used fails the call it belongs to. Where its id cannot be made out, all calls that
@@ -395,17 +325,31 @@ impl<R: AsyncRead + Unpin> Reader<R> {
             Some(id) => vec![id],
             // Something that was printed is no answer, whatever it begins with.
             None if !is_message_like(head) && !is_message_like(tail) => Vec::new(),
-            None => requests.pending.iter().filter(|(_, passage)| **passage == Passage::Raw).map(|(id, _)| id.clone()).collect(),
+            None => requests.pending.iter().filter(|(_, passage)| !matches!(passage, Passage::Typed)).map(|(id, _)| id.clone()).collect(),
         };
-        for id in &failed {
-            requests.take(id);
-        }
-        let error = |id| {
-            let error = ErrorData::new(ErrorCode::INTERNAL_ERROR, "the answer cannot be used", Some(data.clone()));
-            JsonRpcMessage::Error(JsonRpcError { jsonrpc: JsonRpcVersion2_0, id: Some(id), error })
+        let error = || ErrorData::new(ErrorCode::INTERNAL_ERROR, "the answer cannot be used", Some(data.clone()));
+        let fail = |id: RequestId| match requests.take(&id)? {
+            Passage::Direct(caller) => {
+                drop(caller.send(Err(error())));
+                None
+            }
+            Passage::Raw | Passage::Typed => Some(self::failed(id, error())),
         };
-        failed.into_iter().map(error).collect()
+        failed.into_iter().filter_map(fail).collect()
     }
+}
+
+/// Ends what waits past rmcp, however the reader ends.
+struct Ends(SharedRequests);
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        lock(&self.0).close();
+    }
+}
+
+fn failed(id: RequestId, error: ErrorData) -> RxJsonRpcMessage<RoleClient> {
+    JsonRpcMessage::Error(JsonRpcError { jsonrpc: JsonRpcVersion2_0, id: Some(id), error })
 }
 
 fn response(id: RequestId, result: Json) -> RxJsonRpcMessage<RoleClient> {
@@ -430,10 +374,6 @@ fn find_id(piece: &[u8]) -> Option<RequestId> {
     let after = text.rsplit_once("\"id\"")?.1.trim_start().strip_prefix(':')?.trim_start();
     let digits = &after[..after.find(|character: char| !character.is_ascii_digit())?];
     digits.parse().ok().map(RequestId::Number)
-}
-
-fn lock(requests: &SharedRequests) -> std::sync::MutexGuard<'_, Requests> {
-    requests.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rmcp::RoleClient;
-use rmcp::model::{ClientRequest, PingRequest, ServerResult};
+use rmcp::model::{ClientRequest, PingRequest, RequestId, ServerResult};
 use rmcp::service::{Peer, PeerRequestOptions, RequestHandle, ServiceError};
 use tokio::runtime::Handle;
 use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard};
@@ -16,12 +16,14 @@ use super::clock::{CallClock, CallLimits};
 use super::connection::Connection;
 use super::era::Era;
 use super::link::Link;
+use super::requests::DirectLine;
 
 /// How long others wait for a server to show that it has read of a call's end, and how long it is thought that it still may.
 const TURN_ENDS: Duration = Duration::from_secs(1);
 const PLACE_ENDS: Duration = Duration::from_mins(1);
 /// For what one of its threads was about to ask while another read that.
 const SETTLE: Duration = Duration::from_millis(200);
+const NOBODY_WAITS: &str = "the caller no longer waits";
 
 /// A caller's turn at a server of whose questions nothing says whose they are.
 enum Turn {
@@ -38,8 +40,24 @@ pub(super) struct Visit<'a> {
     /// Taken when it is over.
     stay: Option<Stay>,
     /// A request that nobody waits for any more.
-    unanswered: Mutex<Option<RequestHandle<RoleClient>>>,
+    unanswered: Mutex<Option<Request>>,
+    peer: Peer<RoleClient>,
     runtime: Handle,
+}
+
+/// A request that was sent: by rmcp, or past it.
+enum Request {
+    Typed(Box<RequestHandle<RoleClient>>),
+    Direct(Arc<DirectLine>, RequestId),
+}
+
+impl Request {
+    async fn cancel(self) {
+        match self {
+            Self::Typed(handle) => handle.cancel(Some(NOBODY_WAITS.to_owned())).await.unwrap_or_default(),
+            Self::Direct(line, id) => line.cancel(&id, NOBODY_WAITS).await,
+        }
+    }
 }
 
 struct Stay {
@@ -57,7 +75,7 @@ impl Connection {
         limits: CallLimits,
         caller: &Arc<dyn Caller>,
     ) -> std::result::Result<Visit<'a>, CallFailure> {
-        let clock = CallClock::start(limits);
+        let clock = CallClock::start_by(&self.timer, limits);
         let turn = tokio::select! {
             biased;
             turn = self.turn(caller.as_ref()) => turn,
@@ -67,7 +85,7 @@ impl Connection {
         let place = self.calls.enter(what, caller, &clock);
         let key = place.key();
         let stay = Some(Stay { place, turn, by_order });
-        Ok(Visit { what, clock, key, stay, unanswered: Mutex::default(), runtime: self.runtime.clone() })
+        Ok(Visit { what, clock, key, stay, unanswered: Mutex::default(), peer: self.peer.clone(), runtime: self.runtime.clone() })
     }
 
     async fn turn(&self, caller: &dyn Caller) -> Option<Turn> {
@@ -94,25 +112,24 @@ impl Visit<'_> {
 
     /// A request that is about to be sent.
     pub(super) fn pending(&self) -> Pending<'_> {
-        Pending { handle: None, unanswered: &self.unanswered }
+        Pending { request: None, unanswered: &self.unanswered }
     }
 }
 
 impl Drop for Visit<'_> {
     fn drop(&mut self) {
-        let handle = self.unanswered.get_mut().unwrap_or_else(PoisonError::into_inner).take();
-        if let (Some(stay), Some(handle)) = (self.stay.take(), handle) {
+        let request = self.unanswered.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        if let (Some(stay), Some(request)) = (self.stay.take(), request) {
             stay.place.give_up();
-            self.runtime.spawn(leave(stay, handle));
+            self.runtime.spawn(leave(stay, request, self.peer.clone()));
         }
     }
 }
 
 /// Tells the server that nobody waits any more. Until it shows that it has read that, a question of its may still belong to
 /// this call, and must not be taken for that of whoever comes next.
-async fn leave(stay: Stay, handle: RequestHandle<RoleClient>) {
-    let peer = handle.peer.clone();
-    handle.cancel(Some("the caller no longer waits".to_owned())).await.unwrap_or_default();
+async fn leave(stay: Stay, request: Request, peer: Peer<RoleClient>) {
+    request.cancel().await;
     let Stay { place, turn, by_order } = stay;
     if by_order {
         let settled = async {
@@ -136,27 +153,35 @@ async fn answer_to_ping(peer: &Peer<RoleClient>) {
     }
 }
 
-/// A request that was sent. Dropped before its answer, it is cancelled at the server when the visit ends.
+/// A request on its way. Dropped before its answer, it is cancelled at the server when the visit ends.
 pub(super) struct Pending<'a> {
-    handle: Option<RequestHandle<RoleClient>>,
-    unanswered: &'a Mutex<Option<RequestHandle<RoleClient>>>,
+    request: Option<Request>,
+    unanswered: &'a Mutex<Option<Request>>,
 }
 
 impl Pending<'_> {
     pub(super) async fn answer(&mut self, handle: RequestHandle<RoleClient>) -> std::result::Result<ServerResult, ServiceError> {
-        (&mut self.handle.insert(handle).rx).await.map_err(|_| ServiceError::TransportClosed)?
+        let Request::Typed(handle) = self.request.insert(Request::Typed(Box::new(handle))) else {
+            return Err(ServiceError::TransportClosed);
+        };
+        (&mut handle.rx).await.map_err(|_| ServiceError::TransportClosed)?
+    }
+
+    /// From now on the server may know of it.
+    pub(super) fn direct(&mut self, line: &Arc<DirectLine>, id: &RequestId) {
+        self.request = Some(Request::Direct(Arc::clone(line), id.clone()));
     }
 
     /// There is nothing left to cancel.
     pub(super) fn settle(&mut self) {
-        self.handle = None;
+        self.request = None;
     }
 }
 
 impl Drop for Pending<'_> {
     fn drop(&mut self) {
-        if let Some(handle) = self.handle.take() {
-            *self.unanswered.lock().unwrap_or_else(PoisonError::into_inner) = Some(handle);
+        if let Some(request) = self.request.take() {
+            *self.unanswered.lock().unwrap_or_else(PoisonError::into_inner) = Some(request);
         }
     }
 }

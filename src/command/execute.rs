@@ -11,6 +11,7 @@ use super::text::Style;
 use crate::bridge::{ToolErrors, ToolQuery};
 use crate::error::{Error, Result};
 use crate::gateway::Gateway;
+use crate::registry::Decider;
 use crate::trust::{ApprovalRequest, sanitise_text};
 
 /// What a failure may say.
@@ -23,8 +24,17 @@ pub enum Speaker {
     /// A person: a digest that they give approves.
     #[default]
     Person,
-    /// A model, or nobody knows: nothing is approved.
+    /// A model, or nobody knows: nothing is approved, and nothing enabled that a person has disabled.
     Model,
+}
+
+impl Speaker {
+    fn decider(self) -> Decider {
+        match self {
+            Self::Person => Decider::Person,
+            Self::Model => Decider::Model,
+        }
+    }
 }
 
 /// How a command is carried out and shown.
@@ -90,11 +100,11 @@ pub async fn perform(gateway: &Gateway, command: &Command, style: &Style, speake
             Outcome::of(&info, text)
         }
         Command::Enable(server) => {
-            gateway.enable(&server.server)?;
+            gateway.enable_as(&server.server, speaker.decider())?;
             done(gateway, &server.server, "is enabled: new runs see it")
         }
         Command::Disable(server) => {
-            gateway.disable(&server.server).await?;
+            gateway.disable_as(&server.server, speaker.decider()).await?;
             done(gateway, &server.server, "is disabled: new runs do not see it")
         }
         Command::Approve(approve) => approve_or_show(gateway, approve, style, speaker).await,
@@ -104,7 +114,8 @@ pub async fn perform(gateway: &Gateway, command: &Command, style: &Style, speake
         }
         Command::Test(server) => {
             let report = gateway.test(&server.server).await?;
-            let text = render::test_text(&report, style);
+            let changed = gateway.server_info(&server.server)?.status.quarantined;
+            let text = render::test_text(&report, &changed, style);
             Outcome::of(&report, text)
         }
         Command::Search(search) => search_tools(gateway, search, style),

@@ -100,7 +100,7 @@ pub(super) fn info_text(info: &ServerInfo, style: &Style) -> String {
     text
 }
 
-pub(super) fn test_text(report: &ConnectionReport, style: &Style) -> String {
+pub(super) fn test_text(report: &ConnectionReport, changed: &[String], style: &Style) -> String {
     let what = format!(
         "{}: {} in {:.0} ms, {} {}, protocol {}, {} tools",
         report.server,
@@ -112,7 +112,9 @@ pub(super) fn test_text(report: &ConnectionReport, style: &Style) -> String {
         report.tools.len()
     );
     let warnings = report.warnings.iter().map(|warning| style.wrapped("  ", &format!("warning: {warning}")));
-    [format!("{what}\n")].into_iter().chain(warnings).collect()
+    let names: Vec<_> = changed.iter().map(|tool| sanitise_line(tool, MAX_ERROR_CHARS)).collect();
+    let changed = (!names.is_empty()).then(|| style.wrapped("  ", &format!("changed since their approval: {}", names.join(", "))));
+    [format!("{what}\n")].into_iter().chain(changed).chain(warnings).collect()
 }
 
 pub(super) fn search_text(matches: &[ToolMatch], style: &Style) -> String {

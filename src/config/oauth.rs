@@ -153,7 +153,7 @@ impl Reader<'_> {
             return None;
         };
         for Entry { name, position, .. } in entries.iter().filter(|entry| !KEYS.contains(&entry.name.as_str())) {
-            self.warnings.push(Problem::new(self.path(&format!("oauth.{name}")), *position, "unknown, ignored"));
+            self.warnings.push(Problem::new(self.path(&format!("oauth.{name}")), *position, rules::unknown_key(name, KEYS)));
         }
         let client_id = self.oauth_text(node, "clientId");
         let client_secret = self.oauth_text(node, "clientSecret").map(SecretString::from);

@@ -305,7 +305,10 @@ fn url_wins_over_command_with_a_warning_and_sse_has_an_error_of_its_own() {
 #[test]
 fn an_unknown_or_unused_key_of_a_server_is_a_warning_and_one_of_the_root_is_the_agents() {
     let config = parse(r#"{ "theme": "dark", "mcpServers": { "a": { "command": "x", "comand": "y", "gallery": 1 } } }"#).unwrap();
-    let expected = ["c.json:1:59: mcpServers.a.comand: unknown, ignored", "c.json:1:74: mcpServers.a.gallery: unknown, ignored"];
+    let expected = [
+        "c.json:1:59: mcpServers.a.comand: unknown, ignored: did you mean command?",
+        "c.json:1:74: mcpServers.a.gallery: unknown, ignored",
+    ];
     assert_eq!(config.warnings, expected);
     assert!(server(r#"{ "command": "x", "headers": {} }"#).warnings[0].contains("not used by a server of type stdio"));
     assert!(server(r#"{ "url": "https://x", "env": {} }"#).warnings[0].contains("not used by a server of type http"));

@@ -1,6 +1,7 @@
 //! What single values of a config must be like. Each rule says why a value breaks it, without showing the value.
 
 use super::template::{Part, Template};
+use crate::nearest::nearest;
 
 type Verdict = Result<(), &'static str>;
 
@@ -97,6 +98,11 @@ fn check_url_characters(text: &str) -> Verdict {
 fn strip_start<'t>(text: &'t str, start: &str) -> Option<&'t str> {
     let (head, rest) = text.split_at_checked(start.len())?;
     head.eq_ignore_ascii_case(start).then_some(rest)
+}
+
+/// What is said of a key that nobody reads, with the one that was probably meant.
+pub(super) fn unknown_key<'k>(key: &str, known: impl IntoIterator<Item = &'k str>) -> String {
+    nearest(key, known).map_or_else(|| "unknown, ignored".to_owned(), |meant| format!("unknown, ignored: did you mean {meant}?"))
 }
 
 #[cfg(test)]

@@ -105,8 +105,9 @@ impl<'a> Reader<'a> {
         };
         for entry in entries {
             let key = entry.name.as_str();
-            if !STDIO_KEYS.contains(&key) && !HTTP_KEYS.contains(&key) && !COMMON_KEYS.contains(&key) {
-                self.warnings.push(Problem::new(self.path(key), entry.position, "unknown, ignored"));
+            let known = || STDIO_KEYS.into_iter().chain(HTTP_KEYS).chain(COMMON_KEYS);
+            if known().all(|known| known != key) {
+                self.warnings.push(Problem::new(self.path(key), entry.position, rules::unknown_key(key, known())));
             }
         }
         let transport = self.transport();

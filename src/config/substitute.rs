@@ -45,6 +45,8 @@ pub struct ResolvedHttp {
     pub secrets: Vec<SecretString>,
 }
 
+/// What to do where nobody can be asked for an input.
+pub(crate) const INPUT_ADVICE: &str = "give onInput, a callback that is asked for it";
 /// What a child gets of our environment besides what its config declares: the MCP SDKs' safe list, and where to put temporary files.
 const INHERITED: [&str; 9] = ["PATH", "HOME", "LANG", "LC_ALL", "TERM", "TMPDIR", "USER", "LOGNAME", "SHELL"];
 
@@ -237,7 +239,7 @@ impl<'a> Filler<'a> {
                 }
             }
             Placeholder::Input(id) => {
-                let missing = || format!("the input \"{}\" has no value: give onInput, a callback that is asked for it", displayed(id));
+                let missing = || format!("the input \"{}\" has no value: {INPUT_ADVICE}", displayed(id));
                 let value = self.inputs.get(id).ok_or_else(missing)?.expose_secret();
                 self.keep(value);
                 Ok(value.to_owned())

@@ -57,6 +57,12 @@ pub enum Error {
     #[error("server \"{server}\" is disabled in the config: remove \"disabled\": true there to use it")]
     ServerDisabled { server: String },
 
+    /// A person has disabled the server here, and a model wants it back.
+    #[error(
+        "server \"{server}\" was disabled by a person: only a person can enable it again, by /mcp enable {server}, or the agent's own code by enable(\"{server}\")"
+    )]
+    DisabledByPerson { server: String },
+
     /// What was shown is no longer what there is.
     #[error(
         "what was approved for server \"{server}\" is no longer what there is: show approvalRequest(\"{server}\") again and approve its new digest"
@@ -320,6 +326,7 @@ impl Error {
             Self::NotApproved { .. } => "ERR_NOT_APPROVED",
             Self::NotEnabled { .. } => "ERR_NOT_ENABLED",
             Self::ServerDisabled { .. } => "ERR_SERVER_DISABLED",
+            Self::DisabledByPerson { .. } => "ERR_DISABLED_BY_PERSON",
             Self::DigestChanged { .. } => "ERR_DIGEST_CHANGED",
             Self::UnknownTool { .. } => "ERR_UNKNOWN_TOOL",
             Self::UnknownModule { .. } => "ERR_UNKNOWN_MODULE",

@@ -57,6 +57,7 @@ impl Error {
             | Self::NotApproved { .. }
             | Self::NotEnabled { .. }
             | Self::ServerDisabled { .. }
+            | Self::DisabledByPerson { .. }
             | Self::DigestChanged { .. }
             | Self::UnknownTool { .. }
             | Self::UnknownModule { .. }

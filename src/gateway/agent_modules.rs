@@ -8,7 +8,9 @@ use std::sync::Arc;
 use crate::bridge::{ServerCalls, ToolErrors};
 use crate::catalog::{AgentFunction, AgentModuleInfo, is_identifier};
 use crate::error::{Error, Result};
-use crate::sandbox::{Arguments, GuestModule, HostAnswer, HostCall, HostFunctions, HostReply, ModuleFunction, RunControl, Value};
+use crate::sandbox::{
+    Arguments, GuestModule, GuestModules, HostAnswer, HostCall, HostFunctions, HostReply, ModuleFunction, RunControl, Value,
+};
 
 /// A module that the agent answers itself.
 pub trait AgentModule: Send + Sync {
@@ -59,12 +61,12 @@ pub(super) fn check(name: &str, module: &dyn AgentModule, known: &AgentModules) 
 
 /// The agent's modules as the guest sees them.
 pub(super) fn agent_guest_modules(modules: &AgentModules) -> Vec<GuestModule> {
+    modules.iter().map(|(name, module)| agent_guest_module(name, module.as_ref())).collect()
+}
+
+fn agent_guest_module(name: &str, module: &dyn AgentModule) -> GuestModule {
     let function = |name: String| ModuleFunction { target: name.clone(), name };
-    let module = |(name, module): (&String, &Arc<dyn AgentModule>)| GuestModule {
-        name: name.clone(),
-        functions: module.functions().into_iter().map(function).collect(),
-    };
-    modules.iter().map(module).collect()
+    GuestModule { name: name.to_owned(), functions: module.functions().into_iter().map(function).collect() }
 }
 
 /// Who answers one run's calls: the servers, or the agent.
@@ -75,11 +77,20 @@ pub(super) struct RunHost {
     pub(super) max_response_bytes: usize,
 }
 
-impl RunHost {
-    pub(super) fn modules(&self) -> Vec<GuestModule> {
-        self.servers.modules().into_iter().chain(agent_guest_modules(&self.agent)).collect()
+impl GuestModules for RunHost {
+    fn names(&self) -> Vec<String> {
+        self.servers.modules().names().into_iter().chain(self.agent.keys().cloned()).collect()
     }
 
+    fn module(&self, name: &str) -> Option<GuestModule> {
+        if self.servers.owns(name) {
+            return self.servers.modules().module(name);
+        }
+        self.agent.get(name).map(|module| agent_guest_module(name, module.as_ref()))
+    }
+}
+
+impl RunHost {
     /// What the call is given, as its function takes it.
     fn agent_arguments(&self, what: &str, arguments: Arguments) -> Result<Vec<Value>> {
         let (what, limit) = (what.to_owned(), self.max_argument_bytes);
@@ -90,7 +101,7 @@ impl RunHost {
                 return Err(Error::InvalidArguments { what, problem: format!("expected what JSON can carry: {problem}") });
             }
         };
-        let size = arguments.iter().map(|argument| argument.to_wire().size()).sum();
+        let size = arguments.iter().map(Value::wire_size).sum();
         if size > limit { Err(Error::ArgumentsTooLarge { what, size, limit }) } else { Ok(arguments) }
     }
 
@@ -101,7 +112,7 @@ impl RunHost {
         let limit = self.max_response_bytes;
         Ok(async move {
             let value = sent.await?;
-            let size = value.to_wire().size();
+            let size = value.wire_size();
             if size > limit {
                 let (what, size) = (format!("the result of {what}"), size.to_string());
                 return Err(Error::ResponseTooLarge { what, size, limit, limit_name: "limits.maxResponseBytes" });

@@ -9,6 +9,7 @@ use super::core::filtered;
 use crate::catalog::Manifest;
 use crate::config::ServerDefinition;
 use crate::error::{Error, Result};
+use crate::registry::Decider;
 use crate::trust::{ApprovalRequest, CommandRequest, Lack, ManifestRequest, Standing, manifest_digest};
 
 impl Gateway {
@@ -44,6 +45,13 @@ impl Gateway {
         self.core.registry.approval_changed(name);
         self.core.connections.forget_failures(name);
         self.core.session.forget(name);
+        if let (Ok(()), Ok(server)) = (&outcome, self.core.registry.server(name)) {
+            self.core.learnt.note(name, &self.core.subject(&server).digest, |learnt| learnt.changed.clear());
+            if let Ok(Standing::Full(manifest)) = self.core.standing(&server) {
+                // The names that the next run imports, which of very many tools take a moment: not on that run's way.
+                tokio::task::spawn_blocking(move || manifest.identifiers().len());
+            }
+        }
         outcome.map_err(|error| self.core.redacted(error))
     }
 
@@ -79,6 +87,7 @@ impl Gateway {
             Ok(_) | Err(_) => self.core.approvals.revoke(name).map_err(|error| self.core.redacted(error))?,
         }
         self.shown().remove(name);
+        self.core.registry.retire(name);
         self.end(name).await;
         // Whoever is no longer trusted keeps no access in this person's name here.
         self.core.tokens.forget(name).map_err(|error| Error::io(format!("the tokens of server \"{name}\""), &error))
@@ -89,13 +98,21 @@ impl Gateway {
     /// # Errors
     /// `ERR_SERVER_DISABLED`, `ERR_NOT_APPROVED`.
     pub fn enable(&self, name: &str) -> Result<()> {
+        self.enable_as(name, Decider::Person)
+    }
+
+    /// The same for whoever asks for it.
+    ///
+    /// # Errors
+    /// As [`Self::enable`]; `ERR_DISABLED_BY_PERSON` where a model asks.
+    pub fn enable_as(&self, name: &str, decider: Decider) -> Result<()> {
         let server = self.server(name)?;
         if server.disabled {
             return Err(Error::ServerDisabled { server: name.to_owned() });
         }
         let reason = match self.core.standing(&server).map_err(|error| self.core.redacted(error))? {
             Standing::Full(_) => {
-                self.core.registry.enable(name);
+                self.core.registry.enable(name, decider)?;
                 self.core.connections.forget_failures(name);
                 return Ok(());
             }
@@ -110,14 +127,22 @@ impl Gateway {
     /// # Errors
     /// `ERR_UNKNOWN_SERVER`.
     pub async fn disable(&self, name: &str) -> Result<()> {
+        self.disable_as(name, Decider::Person).await
+    }
+
+    /// The same for whoever asks for it. What a person disables, a model cannot enable.
+    ///
+    /// # Errors
+    /// As [`Self::disable`].
+    pub async fn disable_as(&self, name: &str, decider: Decider) -> Result<()> {
         self.server(name)?;
+        self.core.registry.disable(name, decider);
         self.end(name).await;
         Ok(())
     }
 
-    /// Ends what is live of a server that a person no longer wants.
+    /// Ends what is live of a server that is no longer wanted.
     async fn end(&self, name: &str) {
-        self.core.registry.disable(name);
         self.core.session.forget(name);
         self.core.watched.forget(name);
         self.core.connections.close(name).await;

@@ -1,6 +1,7 @@
 //! A call on its way to a server: approved, unchanged, allowed, sent.
 
 use std::future::Future;
+use std::ops::Deref;
 use std::pin::Pin;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -11,7 +12,7 @@ use super::callbacks::{ApprovalQuestion, CallScope, pause};
 use super::caller::ScopeCaller;
 use super::core::Core;
 use super::events::Event;
-use crate::bridge::{ToolCall, ToolCaller};
+use crate::bridge::{ToolCall, ToolCaller, json_bytes};
 use crate::catalog::{Manifest, Tool};
 use crate::client::{CallFailure, CallLimits, Caller, Connection, Sent, ToolRequest};
 use crate::config::ServerDefinition;
@@ -25,7 +26,7 @@ impl Core {
         let (server, tool) = (call.server.clone(), call.tool.clone());
         // Large arguments are not written out again where nobody is told their size.
         let traced = self.events.traces();
-        let argument_bytes = if traced { serde_json::to_vec(&call.arguments).map_or(0, |json| json.len()) } else { 0 };
+        let argument_bytes = if traced { json_bytes(&call.arguments) } else { 0 };
         let ended = self.registry.ended(&server);
         let outcome = tokio::select! {
             biased;
@@ -38,12 +39,12 @@ impl Core {
         let outcome = outcome.map_err(|error| self.redacted(error));
         let error = outcome.as_ref().err().map(Error::code);
         tracing::debug!(server, tool, error, "call");
-        self.events.trace(&Event::Call {
+        self.events.trace(Event::Call {
             server,
             tool,
             duration_ms: started.elapsed().as_secs_f64() * 1000.0,
             argument_bytes,
-            result_bytes: outcome.as_ref().ok().filter(|_| traced).map(|result| serde_json::to_vec(result).map_or(0, |json| json.len())),
+            result_bytes: outcome.as_ref().ok().filter(|_| traced).map(json_bytes),
             error,
         });
         outcome
@@ -51,6 +52,7 @@ impl Core {
 
     async fn send(&self, call: ToolCall, scope: &Arc<CallScope>, timeout_ms: Option<u64>) -> Result<Json> {
         let ToolCall { server: name, tool: raw_name, arguments, control } = call;
+        let arguments = Arc::new(arguments);
         let server = self.registry.server(&name)?;
         let approved = self.callable(&server, &raw_name)?;
         let limits = self.call_limits(&server, timeout_ms);
@@ -64,7 +66,7 @@ impl Core {
             let question = ApprovalQuestion {
                 server: name.clone(),
                 tool: raw_name.clone(),
-                args: arguments.clone(),
+                args: (*arguments).clone(),
                 reason: reason.to_owned(),
                 run_id: scope.run_id,
             };
@@ -73,7 +75,7 @@ impl Core {
             drop(clock);
             // Much can happen meanwhile: all of it is looked at again.
             let now = self.callable(&server, &raw_name)?;
-            if now != approved {
+            if *now != *approved {
                 return Err(Error::ToolChanged { server: name, tool: raw_name });
             }
             connection = self.connect(&server, scope, control.as_ref(), limits.timeout).await?;
@@ -81,15 +83,15 @@ impl Core {
         }
         let caller: Arc<dyn Caller> =
             Arc::new(ScopeCaller { scope: Arc::clone(scope), events: self.events.clone(), control: control.clone() });
-        let request = |arguments| ToolRequest {
+        let request = || ToolRequest {
             tool: raw_name.clone(),
-            arguments,
+            arguments: Arc::clone(&arguments),
             as_task: runs_as_task(&approved),
             limits,
             caller: Arc::clone(&caller),
         };
         let _place = self.place(&server, &raw_name, limits).await?;
-        let failure = match Box::pin(connection.call(request(arguments.clone()))).await {
+        let failure = match Box::pin(connection.call(request())).await {
             Ok(result) => return Ok(result),
             Err(failure) if may_repeat(&approved, &failure) => failure,
             Err(failure) => return Err(failure.error),
@@ -100,7 +102,7 @@ impl Core {
         self.callable(&server, &raw_name)?;
         let connection = self.connect(&server, scope, control.as_ref(), limits.timeout).await.map_err(|_| failure.error)?;
         check_unchanged(&server, &approved, &connection).await?;
-        Box::pin(connection.call(request(arguments))).await.map_err(|failure| failure.error)
+        Box::pin(connection.call(request())).await.map_err(|failure| failure.error)
     }
 
     pub(super) fn call_limits(&self, server: &ServerDefinition, timeout_ms: Option<u64>) -> CallLimits {
@@ -111,10 +113,12 @@ impl Core {
     }
 
     /// The tool, as it was approved, of a server that is enabled.
-    fn callable(&self, server: &ServerDefinition, tool: &str) -> Result<Tool> {
+    fn callable(&self, server: &ServerDefinition, tool: &str) -> Result<ApprovedTool> {
         let manifest = self.usable(server)?;
-        let found = manifest.tool(tool).filter(|_| server.filter.admits(tool)).cloned();
-        found.ok_or_else(|| manifest.unknown_tool(&server.name, tool))
+        match manifest.position(tool).filter(|_| server.filter.admits(tool)) {
+            Some(position) => Ok(ApprovedTool { manifest, position }),
+            None => Err(manifest.unknown_tool(&server.name, tool)),
+        }
     }
 
     /// What was approved of a server that is enabled.
@@ -203,6 +207,20 @@ impl Core {
             self.events.send(&Event::ToolsChanged { server: server.name.clone(), drift: Box::new(drift) });
         }
         Ok(())
+    }
+}
+
+/// A tool within the manifest that it was approved with.
+struct ApprovedTool {
+    manifest: Arc<Manifest>,
+    position: usize,
+}
+
+impl Deref for ApprovedTool {
+    type Target = Tool;
+
+    fn deref(&self) -> &Tool {
+        &self.manifest.tools[self.position]
     }
 }
 

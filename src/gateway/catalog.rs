@@ -173,7 +173,12 @@ impl Sandbox {
     /// As [`Gateway::system_message`].
     pub fn system_message(&self, budget_tokens: Option<usize>, errors: Option<ToolErrors>) -> Result<String> {
         let catalog = self.catalog(errors)?;
-        catalog.system_message(budget_tokens.unwrap_or(DEFAULT_BUDGET_TOKENS)).map_err(|error| self.core.redacted(error))
+        // The catalogue does not know for whom it is asked.
+        let ours = |error: Error| match error {
+            Error::InvalidOption { problem, .. } => Error::InvalidOption { method: "Sandbox.systemMessage", problem },
+            other => other,
+        };
+        catalog.system_message(budget_tokens.unwrap_or(DEFAULT_BUDGET_TOKENS)).map_err(|error| self.core.redacted(ours(error)))
     }
 
     /// # Errors

@@ -21,12 +21,12 @@ use super::switch::Switch;
 use crate::bridge::ToolSearch;
 use crate::catalog::Manifest;
 use crate::client::{Closed, Connections, Lease, LeaseOrigin, TokenStore, Wanted};
-use crate::config::{OAuthSettings, ServerDefinition, Surroundings, inputs_of, read_env_file, resolve_command, resolve_http};
+use crate::config::{OAuthSettings, ServerDefinition, Surroundings, Transport, inputs_of, read_env_file, resolve_command, resolve_http};
 use crate::error::{Error, Result};
 use crate::limits::Limits;
 use crate::registry::Registry;
 use crate::sandbox::{RunControl, Sandboxes};
-use crate::trust::{ApprovalStore, Executables, Redactor, Standing, Subject};
+use crate::trust::{ApprovalStore, Executables, Redactor, Standing, Subject, deciding_folder};
 
 /// The values of inputs that have been asked for.
 pub(super) type Inputs = BTreeMap<String, SecretString>;
@@ -117,6 +117,8 @@ impl Core {
         let live = connection.manifest().await?;
         self.report_drift(server, &live)?;
         if connection.origin() != LeaseOrigin::Shared {
+            let changed = self.registry.quarantined(&server.name);
+            self.learnt.note(&server.name, &self.subject(server).digest, |learnt| learnt.changed = changed);
             self.watch_again(server, &connection).await;
         }
         Ok(connection)
@@ -125,7 +127,7 @@ impl Core {
     /// A connection was made: what is to be remembered of it, and who should know.
     fn connected(&self, server: &ServerDefinition, connection: &Lease, scope: &CallScope) {
         let connect_ms = connection.connect_time().as_secs_f64() * 1000.0;
-        self.events.trace(&Event::Connected { server: server.name.clone(), connect_ms });
+        self.events.trace(Event::Connected { server: server.name.clone(), connect_ms });
         self.learnt.note(&server.name, &self.subject(server).digest, |learnt| learnt.era = Some(connection.era()));
         let why = match connection.origin() {
             LeaseOrigin::Shared | LeaseOrigin::First | LeaseOrigin::After(Closed::Ended) => return,
@@ -163,7 +165,8 @@ impl Core {
 
     fn subject_with(&self, server: &ServerDefinition, executable: Option<crate::trust::Executable>) -> Subject {
         let pinned = if server.pin_values { Some(self.pinned_values(server)) } else { None };
-        Subject::new(server, self.approvals.key(), executable, pinned.as_deref())
+        let folder = deciding_folder(server, &self.surroundings);
+        Subject::new(server, self.approvals.key(), executable, pinned.as_deref(), folder)
     }
 
     /// The values of the environment as they are now. What a person is asked for is not among them.
@@ -184,7 +187,10 @@ impl Core {
         let inputs = inputs_of(server).into_iter().map(|id| (id, SecretString::from(""))).collect();
         // A file that cannot be read keeps the server from starting, and says so then; the program is there all the same.
         let resolve = |read: fn(&Path) -> std::io::Result<Vec<u8>>| resolve_command(server, &self.surroundings, &inputs, read);
-        let command = resolve(read_env_file).or_else(|_| resolve(|_| Ok(Vec::new()))).ok()??;
+        let command = resolve(read_env_file).or_else(|_| resolve(|_| Ok(Vec::new())));
+        // So does a variable that is not set.
+        let command =
+            command.or_else(|_| resolve_command(&with_path_alone(server), &self.surroundings, &inputs, |_| Ok(Vec::new()))).ok()??;
         self.executables.find(&command.command, &search_path(&command), &command.working_directory)
     }
 
@@ -200,6 +206,16 @@ impl Core {
         }
         Ok(visible)
     }
+}
+
+/// The server without what does not decide where its program is found.
+fn with_path_alone(server: &ServerDefinition) -> ServerDefinition {
+    let mut server = server.clone();
+    if let Transport::Stdio { environment, environment_file, .. } = &mut server.transport {
+        environment.retain(|(name, _)| name == "PATH");
+        *environment_file = None;
+    }
+    server
 }
 
 fn wanted(server: &ServerDefinition, patience: Duration) -> Wanted {

@@ -130,7 +130,7 @@ impl Core {
         let outcome = outcome.map_err(|error| self.redacted(error));
         let size = |json: &Json| serde_json::to_vec(json).map_or(0, |json| json.len());
         let traced = self.events.traces();
-        self.events.trace(&Event::Call {
+        self.events.trace(Event::Call {
             server: name.to_owned(),
             tool: errand.method().to_owned(),
             duration_ms: started.elapsed().as_secs_f64() * 1000.0,

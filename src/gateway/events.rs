@@ -94,7 +94,7 @@ impl Events {
 
     /// To this listener, or the gateway's where there is none.
     pub(super) fn send_to(&self, listener: Option<&EventListener>, event: &Event) {
-        self.journal.event(event);
+        self.journal.event(event.clone());
         self.tell(listener, event);
     }
 
@@ -119,10 +119,10 @@ impl Events {
     }
 
     /// Each connection and call is written down; who asked for it is told as well.
-    pub(super) fn trace(&self, event: &Event) {
-        self.journal.event(event);
+    pub(super) fn trace(&self, event: Event) {
         if self.traces() {
-            self.tell(None, event);
+            self.tell(None, &event);
         }
+        self.journal.event(event);
     }
 }

@@ -1,12 +1,15 @@
 //! What happened with each server, kept in a file of its own in the state folder: its standard error, its connections, its calls. Another
 //! process reads there why a server failed. Written on a thread of its own: no call waits for a disk, and what cannot be written is lost.
+//! Calls come close together, so their lines wait for a moment and are written at once; all else is written when it happens.
 
+use std::collections::HashMap;
+use std::fmt::Write as _;
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, Once, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
@@ -21,6 +24,10 @@ const FOLDER: &str = "logs";
 const MAX_BYTES: u64 = 128 * 1024;
 /// What waits to be written; more is lost rather than waited for.
 const MAX_WAITING: usize = 1024;
+/// How long a call's line waits for others.
+const GATHERING: Duration = Duration::from_millis(100);
+/// Lines of a server that are written at once have about so much.
+const MAX_PIECE_BYTES: usize = 16 * 1024;
 const MAX_TEXT_CHARS: usize = 2_000;
 /// How long the end of a gateway waits for its last words to be written.
 const FLUSHING: Duration = Duration::from_secs(1);
@@ -49,9 +56,85 @@ pub(super) enum Note {
     Event(Box<Event>),
 }
 
+impl Note {
+    /// Whether its line may wait for others.
+    fn can_wait(&self) -> bool {
+        matches!(self, Self::Event(event) if matches!(**event, Event::Call { .. }))
+    }
+}
+
 enum Order {
     Write { server: String, at: u64, note: Note },
     Flush(Sender<()>),
+}
+
+/// What waits to be written.
+#[derive(Default)]
+struct Waiting {
+    orders: Vec<Order>,
+    /// Something is among them that is written without waiting for more.
+    is_urgent: bool,
+    /// The writer has nothing to do.
+    is_idle: bool,
+    /// The gateway is gone.
+    is_closed: bool,
+}
+
+#[derive(Default)]
+struct Queue {
+    waiting: Mutex<Waiting>,
+    changed: Condvar,
+}
+
+impl Queue {
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn add(&self, order: Order) {
+        let mut waiting = self.waiting();
+        let is_write = matches!(order, Order::Write { .. });
+        // Full: the disk is slower than what happens, and nobody waits for it.
+        if is_write && waiting.orders.len() >= MAX_WAITING {
+            return;
+        }
+        let can_wait = matches!(&order, Order::Write { note, .. } if note.can_wait());
+        waiting.orders.push(order);
+        waiting.is_urgent |= !can_wait || waiting.orders.len() >= MAX_WAITING / 2;
+        // Who gathers calls already is not woken for one more.
+        if waiting.is_urgent || waiting.is_idle {
+            self.changed.notify_one();
+        }
+    }
+
+    /// What is to be written next; `None` when nothing more comes.
+    fn next(&self) -> Option<Vec<Order>> {
+        let mut waiting = self.waiting();
+        waiting.is_idle = true;
+        let mut waiting =
+            self.changed.wait_while(waiting, |now| now.orders.is_empty() && !now.is_closed).unwrap_or_else(PoisonError::into_inner);
+        waiting.is_idle = false;
+        if waiting.orders.is_empty() {
+            return None;
+        }
+        let gathered = self.changed.wait_timeout_while(waiting, GATHERING, |now| !now.is_urgent && !now.is_closed);
+        let (mut waiting, _) = gathered.unwrap_or_else(PoisonError::into_inner);
+        waiting.is_urgent = false;
+        Some(std::mem::take(&mut waiting.orders))
+    }
+}
+
+/// The writer's thread begins with the first note, and ends with the gateway.
+struct Writer {
+    queue: Arc<Queue>,
+    begins: Once,
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.queue.waiting().is_closed = true;
+        self.queue.changed.notify_one();
+    }
 }
 
 /// The journal of one gateway. Cheap to clone.
@@ -59,39 +142,39 @@ enum Order {
 pub(super) struct Journal {
     folder: Arc<PathBuf>,
     redactor: Arc<Redactor>,
-    /// The writer's thread begins with the first note, and ends with the gateway.
-    writer: Arc<Mutex<Option<SyncSender<Order>>>>,
+    writer: Arc<Writer>,
 }
 
 impl Journal {
     pub(super) fn new(state_folder: &Path, redactor: Arc<Redactor>) -> Self {
-        Self { folder: Arc::new(state_folder.join(FOLDER)), redactor, writer: Arc::default() }
+        let writer = Writer { queue: Arc::default(), begins: Once::new() };
+        Self { folder: Arc::new(state_folder.join(FOLDER)), redactor, writer: Arc::new(writer) }
     }
 
     pub(super) fn note(&self, server: &str, note: Note) {
-        let Some(sender) = self.sender() else { return };
-        // Full: the disk is slower than what happens, and nobody waits for it.
-        let _ = sender.try_send(Order::Write { server: server.to_owned(), at: now(), note });
+        self.begin();
+        self.writer.queue.add(Order::Write { server: server.to_owned(), at: now(), note });
     }
 
     /// What is worth a line of an event.
-    pub(super) fn event(&self, event: &Event) {
-        if let Some(server) = subject_of(event) {
-            self.note(server, Note::Event(Box::new(event.clone())));
+    pub(super) fn event(&self, event: Event) {
+        if let Some(server) = subject_of(&event).map(str::to_owned) {
+            self.note(&server, Note::Event(Box::new(event)));
         }
     }
 
     /// Resolves once what was noted is written, or after a second.
     pub(super) async fn flush(&self) {
-        let sender = self.writer.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let Some(sender) = sender else { return };
-        let wait = move || {
-            let (done, written) = channel();
-            if sender.send(Order::Flush(done)).is_ok() {
-                let _ = written.recv_timeout(FLUSHING);
-            }
-        };
-        let _ = tokio::time::timeout(FLUSHING, tokio::task::spawn_blocking(wait)).await;
+        let journal = self.clone();
+        let _ = tokio::time::timeout(FLUSHING, tokio::task::spawn_blocking(move || journal.flush_now())).await;
+    }
+
+    fn flush_now(&self) {
+        let (done, written) = channel();
+        if self.writer.begins.is_completed() {
+            self.writer.queue.add(Order::Flush(done));
+            let _ = written.recv_timeout(FLUSHING);
+        }
     }
 
     /// The last lines about a server, the oldest first.
@@ -100,22 +183,21 @@ impl Journal {
         if !server.chars().all(|character| character.is_ascii_alphanumeric() || character == '-') {
             return Vec::new();
         }
+        self.flush_now();
         let (old, new) = (older(&path_of(&self.folder, server)), path_of(&self.folder, server));
         let mut all: Vec<LogLine> = [old, new].iter().flat_map(|path| lines_of(path)).collect();
         all.drain(..all.len().saturating_sub(lines));
         all
     }
 
-    fn sender(&self) -> Option<SyncSender<Order>> {
-        let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
-        if writer.is_none() {
-            let (sender, orders) = sync_channel(MAX_WAITING);
-            let (folder, redactor) = (Arc::clone(&self.folder), Arc::clone(&self.redactor));
+    fn begin(&self) {
+        self.writer.begins.call_once(|| {
+            let (queue, folder, redactor) = (Arc::clone(&self.writer.queue), Arc::clone(&self.folder), Arc::clone(&self.redactor));
             let thread = std::thread::Builder::new().name("hyperlight-mcp-logs".to_owned());
-            thread.spawn(move || write_all(&orders, &folder, &redactor)).ok()?;
-            *writer = Some(sender);
-        }
-        writer.clone()
+            if let Err(error) = thread.spawn(move || write_all(&queue, &folder, &redactor)) {
+                tracing::warn!(%error, "no thread to write what happens with servers");
+            }
+        });
     }
 }
 
@@ -184,30 +266,66 @@ fn line_of(at: u64, note: Note, redactor: &Redactor) -> Json {
     json!(LogLine { at, pid: std::process::id(), kind: kind.to_owned(), text, error })
 }
 
-fn write_all(orders: &Receiver<Order>, folder: &Path, redactor: &Redactor) {
-    while let Ok(order) = orders.recv() {
-        match order {
-            Order::Write { server, at, note } => {
-                let line = line_of(at, note, redactor);
-                if let Err(error) = append(folder, &server, &line) {
-                    tracing::debug!(server, %error, "the server's log cannot be written");
+fn write_all(queue: &Queue, folder: &Path, redactor: &Redactor) {
+    let mut lines: HashMap<String, String> = HashMap::new();
+    while let Some(orders) = queue.next() {
+        let mut flushed = Vec::new();
+        for order in orders {
+            match order {
+                Order::Write { server, at, note } => {
+                    let text = lines.entry(server.clone()).or_default();
+                    let _ = writeln!(text, "{}", line_of(at, note, redactor));
+                    if text.len() > MAX_PIECE_BYTES {
+                        write_out(folder, &server, text);
+                    }
                 }
+                Order::Flush(done) => flushed.push(done),
             }
+        }
+        for (server, mut text) in lines.drain() {
+            write_out(folder, &server, &mut text);
+        }
+        for done in flushed {
             // Whoever asked may have gone.
-            Order::Flush(done) => drop(done.send(())),
+            let _ = done.send(());
         }
     }
 }
 
-/// One write a line, to the end of the file: lines of several processes stand beside each other.
-fn append(folder: &Path, server: &str, line: &Json) -> std::io::Result<()> {
+fn write_out(folder: &Path, server: &str, text: &mut String) {
+    if text.is_empty() {
+        return;
+    }
+    if let Err(error) = append(folder, server, text) {
+        tracing::debug!(server, %error, "the server's log cannot be written");
+    }
+    text.clear();
+}
+
+/// One write for whole lines, to the end of the file: lines of several processes stand beside each other.
+fn append(folder: &Path, server: &str, lines: &str) -> std::io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     let path = path_of(folder, server);
-    if fs::metadata(&path).is_ok_and(|file| file.len() > MAX_BYTES) {
-        fs::rename(&path, older(&path))?;
-    }
+    rotate(&path)?;
     let mut file = OpenOptions::new().create(true).append(true).mode(0o600).open(&path)?;
-    file.write_all(format!("{line}\n").as_bytes())
+    file.write_all(lines.as_bytes())
+}
+
+/// A file that is full becomes the older one. Of several processes that see it full, one does so: who comes second finds another file in its
+/// place, and leaves that.
+fn rotate(path: &Path) -> std::io::Result<()> {
+    let full = |path: &Path| fs::metadata(path).ok().filter(|file| file.len() > MAX_BYTES);
+    if full(path).is_none() {
+        return Ok(());
+    }
+    // Another has just moved it: that is as good.
+    let Ok(file) = File::open(path) else { return Ok(()) };
+    file.lock()?;
+    let ours = file.metadata()?;
+    match full(path) {
+        Some(there) if (there.dev(), there.ino()) == (ours.dev(), ours.ino()) => fs::rename(path, older(path)),
+        _ => Ok(()),
+    }
 }
 
 /// The names of valid servers are names of files.
@@ -271,7 +389,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let line = json!(LogLine { at: 1, pid: 1, kind: "stderr".into(), text: "x".repeat(1_000), error: None });
         for _ in 0..400 {
-            append(folder.path(), "s", &line).unwrap();
+            append(folder.path(), "s", &format!("{line}\n")).unwrap();
         }
         let sizes: Vec<u64> = fs::read_dir(folder.path()).unwrap().map(|file| file.unwrap().metadata().unwrap().len()).collect();
         assert_eq!(sizes.len(), 2);
@@ -279,6 +397,54 @@ mod tests {
         assert_eq!(fs::metadata(path_of(folder.path(), "s")).unwrap().permissions().mode() & 0o777, 0o600);
         let journal = Journal { folder: Arc::new(folder.path().to_owned()), ..journal(folder.path()) };
         assert_eq!(journal.read("s", 10).len(), 10);
+    }
+
+    fn call(tool: &str) -> Note {
+        let (server, tool) = ("s".to_owned(), tool.to_owned());
+        Note::Event(Box::new(Event::Call { server, tool, duration_ms: 1.0, argument_bytes: 0, result_bytes: None, error: None }))
+    }
+
+    #[test]
+    fn calls_are_gathered_in_their_order_and_written_before_they_are_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let journal = journal(folder.path());
+        (0..700).for_each(|number| journal.note("s", call(&format!("tool-{number}"))));
+        let texts: Vec<_> = journal.read("s", 300).into_iter().map(|line| line.text).collect();
+        assert_eq!(texts.len(), 300);
+        assert!(texts.iter().zip(400..).all(|(text, number)| text.starts_with(&format!("tool-{number} was answered"))), "{texts:?}");
+    }
+
+    #[test]
+    fn what_was_gathered_is_written_when_the_gateway_goes() {
+        let folder = tempfile::tempdir().unwrap();
+        let gone = journal(folder.path());
+        gone.note("s", call("last"));
+        let queue = Arc::clone(&gone.writer.queue);
+        drop(gone);
+        // The writer's thread has let go of it once it has written.
+        while Arc::strong_count(&queue) > 1 {
+            std::thread::yield_now();
+        }
+        assert_eq!(lines_of(&path_of(&folder.path().join(FOLDER), "s")).len(), 1);
+    }
+
+    #[test]
+    fn writers_that_find_a_full_log_at_once_move_it_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = path_of(folder.path(), "s");
+        fs::write(&path, "x".repeat(usize::try_from(MAX_BYTES).unwrap() + 1)).unwrap();
+        // One holds it: the others have all seen that it is full before it is moved.
+        let first = File::open(&path).unwrap();
+        first.lock().unwrap();
+        std::thread::scope(|scope| {
+            let others: Vec<_> = (0..8).map(|_| scope.spawn(|| rotate(&path))).collect();
+            fs::rename(&path, older(&path)).unwrap();
+            fs::write(&path, "new\n").unwrap();
+            first.unlock().unwrap();
+            others.into_iter().for_each(|other| other.join().unwrap().unwrap());
+        });
+        assert_eq!(fs::read_to_string(&path).unwrap(), "new\n");
+        assert_eq!(fs::metadata(older(&path)).unwrap().len(), MAX_BYTES + 1);
     }
 
     #[test]

@@ -24,6 +24,9 @@ pub(super) struct Learnt {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) era: Option<Era>,
     pub(super) elicits: bool,
+    /// Raw names of approved tools that were others when it was last connected.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) changed: Vec<String>,
 }
 
 /// All that was learnt, kept in a file of its own.
@@ -96,6 +99,8 @@ mod tests {
         let again = LearntServers::open(folder.path());
         assert_eq!((again.get("a", "digest").era, again.get("a", "digest").elicits), (Some(Era::Discover), true));
         assert_eq!(again.get("a", "other"), Learnt::default());
+        again.note("a", "digest", |server| server.changed = vec!["echo".to_owned()]);
+        assert_eq!(LearntServers::open(folder.path()).get("a", "digest").changed, ["echo"]);
         again.note("a", "other", |server| server.era = Some(Era::Initialize));
         assert!(!again.get("a", "other").elicits);
     }

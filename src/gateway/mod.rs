@@ -58,7 +58,7 @@ use crate::client::{ConnectionState, Connections, Lease, TokenStore, Watchdog};
 use crate::config::{ServerDefinition, Surroundings};
 use crate::error::{Error, Result};
 use crate::registry::{Entry, LastError, Registry, ServerState, ServerStatus};
-use crate::sandbox::{HypervisorReport, Sandboxes, Stop};
+use crate::sandbox::{HypervisorReport, Stop};
 use crate::trust::{ApprovalStore, Executables, Redactor, Standing, filter_warnings, sanitise_line};
 
 /// Where a server comes from.
@@ -149,7 +149,7 @@ impl Gateway {
                 limits.max_connections,
                 limits.max_reconnects,
             ),
-            sandboxes: Sandboxes::new(options.guest, Arc::clone(&limits), options.runtime.clone(), options.reader.clone()),
+            sandboxes: options.sandboxes(&limits),
             limits,
             surroundings,
             shown: Mutex::default(),
@@ -271,7 +271,7 @@ impl Gateway {
         scope.take_warnings().into_iter().for_each(|warning| self.core.events.warn(warning));
         let result = result?;
         self.core.check_result(name, tool, &result)?;
-        let result = tool_result(&result);
+        let result = tool_result(result);
         let is_error = result.get("isError").and_then(Json::as_bool) == Some(true);
         Ok(if is_error { self.core.redactor.redact_json(&result) } else { result })
     }
@@ -334,6 +334,16 @@ impl Gateway {
         self.core.registry.server(name).map_err(|error| self.core.redacted(error))
     }
 
+    /// What is known of it now; before the server is connected here, what was found when it last was, in whatever process.
+    fn quarantined(&self, server: &ServerDefinition, standing: &Standing) -> Vec<String> {
+        match standing {
+            Standing::Full(_) if !self.core.registry.is_compared(&server.name) => {
+                self.core.learnt.get(&server.name, &self.core.subject(server).digest).changed
+            }
+            _ => self.core.registry.quarantined(&server.name),
+        }
+    }
+
     fn status(&self, entry: &Entry) -> Result<ServerStatus> {
         let server = match entry {
             Entry::Valid(server) => server,
@@ -358,9 +368,10 @@ impl Gateway {
             approved: matches!(standing, Standing::Full(_)),
             // While a plugin is off, what is enabled waits for it to be switched on.
             enabled: registry.is_enabled(&server.name) && self.check_on().is_ok(),
+            disabled_by_person: registry.is_disabled_by_person(&server.name),
             source: SOURCE,
             tools: if let Standing::Full(manifest) = &standing { manifest.tool_names() } else { Vec::new() },
-            quarantined: registry.quarantined(&server.name),
+            quarantined: self.quarantined(server, &standing),
             last_error,
         })
     }
@@ -372,6 +383,7 @@ fn invalid_status(name: &str, error: &Error) -> ServerStatus {
         state: ServerState::Invalid,
         approved: false,
         enabled: false,
+        disabled_by_person: false,
         source: SOURCE,
         tools: Vec::new(),
         quarantined: Vec::new(),

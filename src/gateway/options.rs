@@ -14,7 +14,7 @@ use super::events::EventListener;
 use crate::config::{ArgumentCheck, Config, SchemaViolations, Surroundings, parse_object, parse_text};
 use crate::error::{Error, Result};
 use crate::limits::Limits;
-use crate::sandbox::GuestChoice;
+use crate::sandbox::{GuestChoice, Sandboxes, WarmVms};
 
 /// Servers that are enabled at once, where their approval holds.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -40,6 +40,11 @@ pub struct GatewayOptions {
     pub enable: EnableAtOpen,
     pub limits: Limits,
     pub guest: GuestChoice,
+    /// VMs that wait for the next run.
+    pub warm: WarmVms,
+    /// Where the guest's snapshot is kept between processes, created with mode 0700. `None`: it is not kept. Default
+    /// `$XDG_CACHE_HOME/hyperlight-mcp/snapshots`, or `~/.cache/hyperlight-mcp/snapshots`; none without a home.
+    pub snapshot_dir: Option<PathBuf>,
     /// The program `hyperlight-mcp-watchdog`.
     pub watchdog: PathBuf,
     /// The program `hyperlight-mcp-reader`. Default: beside the watchdog.
@@ -105,6 +110,9 @@ impl GatewayOptions {
     #[must_use]
     pub fn new(watchdog: impl Into<PathBuf>, runtime: Handle) -> Self {
         let watchdog = watchdog.into();
+        // Values that are no UTF-8 cannot stand in a config, and are of no use to a placeholder.
+        let environment: BTreeMap<_, _> =
+            std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?))).collect();
         Self {
             config_path: None,
             config: None,
@@ -113,12 +121,11 @@ impl GatewayOptions {
             enable: EnableAtOpen::None,
             limits: Limits::default(),
             guest: GuestChoice::default(),
+            warm: WarmVms::default(),
             reader: watchdog.with_file_name("hyperlight-mcp-reader"),
             watchdog,
-            // Values that are no UTF-8 cannot stand in a config, and are of no use to a placeholder.
-            environment: std::env::vars_os()
-                .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
-                .collect(),
+            snapshot_dir: cache_folder(&environment),
+            environment,
             runtime,
             on_event: None,
             schema_violations: SchemaViolations::default(),
@@ -169,6 +176,15 @@ impl GatewayOptions {
         Ok(Surroundings { environment: self.environment.clone(), workspace_folder, user_home: self.home() })
     }
 
+    pub(super) fn sandboxes(&self, limits: &Arc<Limits>) -> Sandboxes {
+        let sandboxes = Sandboxes::new(self.guest, Arc::clone(limits), self.runtime.clone(), self.reader.clone());
+        let sandboxes = sandboxes.with_warm_vms(self.warm);
+        match &self.snapshot_dir {
+            Some(folder) => sandboxes.with_snapshots(folder),
+            None => sandboxes,
+        }
+    }
+
     fn agent_folder(&self) -> PathBuf {
         self.home().join(".hyperagent")
     }
@@ -176,4 +192,11 @@ impl GatewayOptions {
     fn home(&self) -> PathBuf {
         self.environment.get("HOME").map_or_else(|| PathBuf::from("/"), PathBuf::from)
     }
+}
+
+/// The user's folder for what can be made anew, as the XDG Base Directory Specification has it: a path that is not absolute is none.
+fn cache_folder(environment: &BTreeMap<String, String>) -> Option<PathBuf> {
+    let absolute = |name: &str| environment.get(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let cache = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")))?;
+    Some(cache.join("hyperlight-mcp/snapshots"))
 }

@@ -27,7 +27,7 @@ impl Gateway {
     pub async fn call_function(&self, server: &str, tool: &str, arguments: Vec<Value>, errors: ToolErrors, stop: &Stop) -> HostReply {
         match self.result_of(server, tool, arguments, stop).await {
             Ok(result) => {
-                let shaped = shape(&format!("{server}.{tool}"), &result, self.core.limits.max_response_bytes, errors);
+                let shaped = shape(&format!("{server}.{tool}"), result, self.core.limits.max_response_bytes, errors);
                 shaped.warning.into_iter().for_each(|warning| self.core.events.warn(warning));
                 shaped.reply
             }

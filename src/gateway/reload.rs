@@ -58,7 +58,7 @@ impl Gateway {
             self.core.connections.close(name).await;
         }
         for name in &report.removed {
-            self.core.registry.disable(name);
+            self.core.registry.retire(name);
             self.core.session.forget(name);
             self.core.watched.forget(name);
             self.core.connections.close(name).await;
@@ -77,7 +77,7 @@ impl Gateway {
             Entry::Valid(server) => {
                 let number = |number: Option<u64>| number.map(|number| number.to_string());
                 Canonical::new("valid")
-                    .text(&crate::trust::Subject::new(server, key, None, None).digest)
+                    .text(&crate::trust::Subject::new(server, key, None, None, None).digest)
                     .optional(number(server.call_timeout_ms).as_deref())
                     .optional(number(server.connect_timeout_ms).as_deref())
                     .flag(server.disabled)

@@ -6,6 +6,7 @@ use std::time::Instant;
 use serde_json::{Value as Json, json};
 
 use super::sandbox::{RunOptions, RunReport, Sandbox, failed};
+use crate::blocking::blocking;
 use crate::error::{Error, Result};
 use crate::results::{Handle, MIN_RESULT_TOKENS, ModelError, ModelReport, SAVED_ID_BYTES, fit, fits, for_model, saved_id};
 use crate::sandbox::{Value, Wire};
@@ -187,9 +188,4 @@ fn redacted(redactor: &Redactor, value: Value) -> Value {
         Value::Record(fields) => Value::Record(fields.into_iter().map(|(key, value)| (key, redacted(redactor, value))).collect()),
         other => other,
     }
-}
-
-/// Large values take some milliseconds: not on a thread that others wait for.
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
-    tokio::task::spawn_blocking(work).await.map_err(|error| Error::Internal(error.to_string()))?
 }

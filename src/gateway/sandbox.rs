@@ -161,7 +161,7 @@ impl Sandbox {
         let request = RunRequest {
             code,
             input: options.input.unwrap_or_else(Wire::null),
-            modules: host.modules(),
+            modules: Arc::clone(&host) as Arc<_>,
             host: Arc::clone(&host) as Arc<_>,
             timeout: Duration::from_millis(options.timeout_ms.unwrap_or(limit_ms).min(limit_ms)),
             stop: stop.clone(),

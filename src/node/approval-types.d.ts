@@ -13,8 +13,10 @@ export interface CommandRequest {
   command?: string
   /** Verbatim. */
   args?: string[]
-  /** As the config writes it. */
+  /** As the config writes it; the workspace folder where it does not. */
   cwd?: string
+  /** The folder in which alone a yes holds, where a path in the entry leads elsewhere in another folder. */
+  workspaceFolder?: string
   /** The program that the command names now, and its content's SHA-256; missing where there is none. */
   executable?: { path: string; sha256: string }
   envFile?: string

@@ -15,6 +15,7 @@ use super::reply::{Parts, Reply, method, promise, promise_of};
 use super::runtime::Core;
 use super::sandbox::{EventSink, Sandbox, event_listener, event_sink, started, warn};
 use super::{glue, options};
+use crate::blocking::blocking;
 use crate::error::{Error, Result};
 use crate::gateway::{CallOptions, GatewayOptions};
 use crate::sandbox::Stop;
@@ -148,7 +149,8 @@ impl Gateway {
         self.method(env, "Gateway.enable", [Some(name)], |gateway, (name,): (String,)| async move { gateway.enable(&name) })
     }
 
-    /// Hides the server from runs that start from now on, and ends what is live.
+    /// Hides the server from runs that start from now on, and ends what is live. A model cannot take that back: `enable()` does, and a
+    /// person's line.
     #[napi(catch_unwind, ts_args_type = "name: string", ts_return_type = "Promise<void>")]
     pub fn disable<'env>(&self, env: &'env Env, name: Unknown<'env>) -> napi::Result<Object<'env>> {
         self.method(env, "Gateway.disable", [Some(name)], |gateway, (name,): (String,)| async move { gateway.disable(&name).await })
@@ -289,11 +291,6 @@ async fn call_tool(
         Ok(_) => Err(invalid("expected one object, or none")),
         Err(error) => Err(invalid(&format!("expected what JSON can carry: {error}"))),
     }
-}
-
-/// What blocks does so on a thread for that.
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
-    tokio::task::spawn_blocking(work).await.map_err(|error| Error::Internal(error.to_string()))?
 }
 
 /// An environment that is torn down with a gateway open (a worker that is terminated) takes the servers with it.

@@ -13,7 +13,7 @@ use crate::config::{ArgumentCheck, SchemaViolations};
 use crate::error::{Error, Result};
 use crate::gateway::{EnableAtOpen, GatewayOptions};
 use crate::limits::Limits;
-use crate::sandbox::GuestChoice;
+use crate::sandbox::{GuestChoice, WarmVms};
 
 const CALLBACKS: [&str; 6] = ["onApproval", "onElicit", "onSample", "onInput", "onAuthorize", "onEvent"];
 
@@ -27,10 +27,20 @@ pub(super) struct OpenOptions {
     enable: Option<Enable>,
     limits: Limits,
     guest: GuestChoice,
+    warm: WarmVms,
+    snapshot_dir: Option<SnapshotDir>,
     schema_violations: SchemaViolations,
     argument_checks: ArgumentCheck,
     max_result_tokens: Option<usize>,
     trace: bool,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(untagged, expecting = "must be a folder, or false")]
+enum SnapshotDir {
+    Folder(PathBuf),
+    /// `true` is the default folder.
+    Kept(bool),
 }
 
 #[derive(Debug, Deserialize)]
@@ -76,7 +86,14 @@ pub(super) struct CallOptions {
 
 impl OpenOptions {
     pub(super) fn into_gateway_options(self, watchdog: PathBuf, runtime: Handle) -> GatewayOptions {
+        let defaults = GatewayOptions::new(watchdog, runtime);
         GatewayOptions {
+            snapshot_dir: match self.snapshot_dir {
+                None | Some(SnapshotDir::Kept(true)) => defaults.snapshot_dir.clone(),
+                Some(SnapshotDir::Folder(folder)) => Some(folder),
+                Some(SnapshotDir::Kept(false)) => None,
+            },
+            warm: self.warm,
             config_path: self.config_path,
             config: self.config.map(|config| Json::Object(config.into_iter().collect())),
             state_dir: self.state_dir,
@@ -92,7 +109,7 @@ impl OpenOptions {
             argument_checks: self.argument_checks,
             max_result_tokens: self.max_result_tokens,
             trace: self.trace,
-            ..GatewayOptions::new(watchdog, runtime)
+            ..defaults
         }
     }
 }

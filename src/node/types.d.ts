@@ -292,6 +292,16 @@ export interface Callbacks {
 }
 
 /** What `Gateway.open` takes. Unknown keys and wrong types are errors that name them. */
+/** Each run has a VM of its own, which is thrown away after; a few wait, so that a run need not. */
+export interface WarmVms {
+  /** How many wait at most; 0 for none. Default 2. */
+  vms: number
+  /** What they may take together, at 4 MiB each. Default 64 MiB. */
+  maxBytes: number
+  /** After so long without a run they are given up, until the next run. Default 60,000. */
+  idleMs: number
+}
+
 export interface GatewayOptions extends Callbacks {
   /** Default `~/.hyperagent/config.json`; missing there: no servers. A missing explicit path is an error. */
   configPath?: string
@@ -307,6 +317,13 @@ export interface GatewayOptions extends Callbacks {
   limits?: Partial<Limits>
   /** Which guest runs. Default `auto`: the standard one, or the ring-3 one on a KVM that cannot run that. */
   guest?: 'auto' | 'standard' | 'ring3'
+  /** VMs that wait, made ready, for the next run. */
+  warm?: Partial<WarmVms>
+  /**
+   * Where the guest's snapshot is kept between processes, so that they need not boot it: created with mode 0700, and of no use to
+   * anybody else. `false`: nowhere. Default `$XDG_CACHE_HOME/hyperlight-mcp/snapshots`, or `~/.cache/hyperlight-mcp/snapshots`. May be deleted at any time.
+   */
+  snapshotDir?: string | boolean
   /** For servers whose config does not say. Default `warn`: a warning of the run, or, for `callTool`, an event `warning`. */
   schemaViolations?: SchemaViolations
   /**
@@ -431,8 +448,10 @@ export interface ToolResult {
 export interface HypervisorReport {
   available: boolean
   guest?: 'standard' | 'ring3'
-  /** Booting it and taking its snapshot, in milliseconds. */
+  /** Booting it and taking its snapshot, or loading the one that was kept, in milliseconds. */
   bootMs?: number
+  /** Where the snapshot is that runs start from: `booted` by this process, `kept` on disk by it since, or `found` there. */
+  snapshot?: 'booted' | 'kept' | 'found'
   /** Which case it is where none boots, and what to do. */
   problem?: string
   remedy?: string
@@ -448,6 +467,8 @@ export interface ServerStatus {
   /** Both stages, as it is configured now. */
   approved: boolean
   enabled: boolean
+  /** `disable()`, or a person's line, has disabled it here: no model can enable it. */
+  disabledByPerson?: true
   source: 'config'
   /** Raw names of the approved tools. */
   tools: string[]

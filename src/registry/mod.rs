@@ -38,10 +38,30 @@ struct Configured {
     inputs: Vec<InputDefinition>,
 }
 
+/// Who enables or disables a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Decider {
+    /// A person, or the agent's own code.
+    Person,
+    /// A model: it takes nothing back that a person decided.
+    Model,
+}
+
+/// Whether runs see a server, and who says so.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Switch {
+    On,
+    /// Nobody has enabled it, or a model has disabled it: whoever may, may enable it.
+    #[default]
+    Off,
+    /// A person has disabled it, and a person alone enables it again.
+    OffByPerson,
+}
+
 /// What is known of one server besides its definition.
 #[derive(Debug, Default)]
 struct Live {
-    enabled: bool,
+    switch: Switch,
     last_error: Option<LastError>,
     /// Cancelled when the server is revoked, disabled or configured in another way: pending calls end.
     ended: CancellationToken,
@@ -111,30 +131,54 @@ impl Registry {
         self.configured().inputs.iter().find(|input| input.id == id).cloned()
     }
 
-    pub fn enable(&self, name: &str) {
-        self.live().entry(name.to_owned()).or_default().enabled = true;
+    /// Runs see the server from now on.
+    ///
+    /// # Errors
+    /// `ERR_DISABLED_BY_PERSON` where a model wants back what a person has disabled.
+    pub fn enable(&self, name: &str, decider: Decider) -> Result<()> {
+        let mut all = self.live();
+        let switch = &mut all.entry(name.to_owned()).or_default().switch;
+        if decider == Decider::Model && *switch == Switch::OffByPerson {
+            return Err(Error::DisabledByPerson { server: name.to_owned() });
+        }
+        *switch = Switch::On;
+        Ok(())
     }
 
     /// Ends what is pending. Runs no longer see the server.
-    pub fn disable(&self, name: &str) {
-        self.end(name, false);
+    pub fn disable(&self, name: &str, decider: Decider) {
+        self.end(name, |before| match (decider, before) {
+            (Decider::Person, _) | (Decider::Model, Switch::OffByPerson) => Switch::OffByPerson,
+            (Decider::Model, Switch::On | Switch::Off) => Switch::Off,
+        });
+    }
+
+    /// The same where the server lost its approval, or its entry: who disabled it before still has.
+    pub fn retire(&self, name: &str) {
+        self.end(name, |before| if before == Switch::OffByPerson { before } else { Switch::Off });
     }
 
     /// Ends what is pending; whether the server is enabled stays.
     pub fn interrupt(&self, name: &str) {
-        self.end(name, true);
+        self.end(name, |before| before);
     }
 
-    fn end(&self, name: &str, keep_enabled: bool) {
+    fn end(&self, name: &str, switch: impl FnOnce(Switch) -> Switch) {
         let mut all = self.live();
         let live = all.entry(name.to_owned()).or_default();
         live.ended.cancel();
-        *live = Live { enabled: live.enabled && keep_enabled, last_error: live.last_error.take(), ..Live::default() };
+        *live = Live { switch: switch(live.switch), last_error: live.last_error.take(), ..Live::default() };
     }
 
     #[must_use]
     pub fn is_enabled(&self, name: &str) -> bool {
-        self.live().get(name).is_some_and(|live| live.enabled)
+        self.live().get(name).is_some_and(|live| live.switch == Switch::On)
+    }
+
+    /// Whether a person has disabled the server here, so that no model brings it back.
+    #[must_use]
+    pub fn is_disabled_by_person(&self, name: &str) -> bool {
+        self.live().get(name).is_some_and(|live| live.switch == Switch::OffByPerson)
     }
 
     /// Cancelled when the server is revoked, disabled or changed.
@@ -158,6 +202,12 @@ impl Registry {
         let mut all = self.live();
         let live = all.entry(name.to_owned()).or_default();
         (live.compared, live.quarantined) = (None, BTreeSet::new());
+    }
+
+    /// Whether the server was compared with what is approved since this gateway is open, or since it was approved anew.
+    #[must_use]
+    pub fn is_compared(&self, name: &str) -> bool {
+        self.live().get(name).is_some_and(|live| live.compared.is_some())
     }
 
     pub fn set_quarantined(&self, name: &str, tools: BTreeSet<String>) {
@@ -201,4 +251,41 @@ fn configured(config: Config) -> Configured {
     let valid = config.servers.into_iter().map(|server| Entry::Valid(Arc::new(server)));
     let invalid = config.invalid.into_iter().map(|server| Entry::Invalid(Arc::new(server)));
     Configured { entries: valid.chain(invalid).collect(), inputs: config.inputs }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_model_brings_back_what_a_model_took_and_nothing_that_a_person_did() {
+        let registry = Registry::new(Config::default());
+        registry.enable("a", Decider::Model).unwrap();
+        registry.disable("a", Decider::Model);
+        registry.enable("a", Decider::Model).unwrap();
+        assert!(registry.is_enabled("a") && !registry.is_disabled_by_person("a"));
+
+        registry.disable("a", Decider::Person);
+        // Neither a no of its own, nor a revocation or another config in between, makes it the model's to decide.
+        let between: [fn(&Registry); 3] = [|_| {}, |registry| registry.disable("a", Decider::Model), |registry| registry.retire("a")];
+        for happens in between {
+            happens(&registry);
+            let error = registry.enable("a", Decider::Model).unwrap_err();
+            assert_eq!(error.code(), "ERR_DISABLED_BY_PERSON");
+            assert!(!registry.is_enabled("a") && registry.is_disabled_by_person("a"), "{error}");
+        }
+        registry.interrupt("a");
+        assert!(registry.is_disabled_by_person("a"));
+        registry.enable("a", Decider::Person).unwrap();
+        assert!(registry.is_enabled("a"));
+    }
+
+    #[test]
+    fn what_lost_its_approval_can_be_enabled_by_whoever_may_once_it_is_approved_again() {
+        let registry = Registry::new(Config::default());
+        registry.enable("a", Decider::Person).unwrap();
+        registry.retire("a");
+        assert!(!registry.is_enabled("a"));
+        registry.enable("a", Decider::Model).unwrap();
+    }
 }

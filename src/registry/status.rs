@@ -13,6 +13,9 @@ pub struct ServerStatus {
     /// Both stages, as the server is configured now.
     pub approved: bool,
     pub enabled: bool,
+    /// A person, or the agent's own code, has disabled it here: no model can enable it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub disabled_by_person: bool,
     pub source: &'static str,
     /// Raw names of the approved tools.
     pub tools: Vec<String>,

@@ -4,33 +4,32 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use serde_json::json;
-
 use super::exchange::{Exchange, Handed, Request};
+use super::frame::{arguments_of_wire, fitting_frame, parse_arguments, thrown_by};
 use super::host::{Arguments, HostAnswer, HostCall, HostFunctions, HostReply, RunControl, Stopped};
-use super::image::{GuestCalls, output_size, since_epoch};
-use super::outcome::GuestOutcome;
+use super::image::{output_size, since_epoch};
 use super::run::{LogEntry, LogListener, RunStats};
-use super::value::{Value, Wire};
+use super::seat::GuestCalls;
+use super::sources::Sources;
+use super::value::Wire;
 use crate::error::Error;
 use crate::limits::Limits;
 
 const CUT_MARK: &str = "… [log cut: limits.maxLogBytes]";
-/// What an exception in the guest may say.
-const MAX_THROWN_BYTES: usize = 32 * 1024;
 /// What the guest gets of entropy at once: the quota of `crypto.getRandomValues`.
 const MAX_RANDOM_BYTES: usize = 65_536;
 /// Entries without text cost as well: a log has as many entries as its limit has room for this.
 const MIN_ENTRY_BYTES: usize = 8;
 
 pub(super) struct RunState {
-    pub(super) started: Instant,
+    started: Instant,
     /// Since 1970.
     started_at: Duration,
     pub(super) control: RunControl,
     host: Arc<dyn HostFunctions>,
     pub(super) limits: Arc<Limits>,
-    pub(super) input: Wire,
+    input: Wire,
+    pub(super) sources: Sources,
     on_log: Option<LogListener>,
     /// What an answer to the guest may have.
     reply_capacity: usize,
@@ -74,22 +73,26 @@ impl Counters {
 
 impl RunState {
     /// `input`, `host` and `on_log` are the request's.
+    #[allow(clippy::too_many_arguments, reason = "the parts of one struct, made in one place")]
     pub(super) fn new(
+        started: Instant,
         control: RunControl,
         limits: Arc<Limits>,
         reply_capacity: usize,
         host: Arc<dyn HostFunctions>,
         input: Wire,
+        sources: Sources,
         on_log: Option<LogListener>,
     ) -> Self {
         let exchange = Exchange::new(output_size(&limits), reply_capacity);
         Self {
-            started: Instant::now(),
-            started_at: since_epoch(),
+            started,
+            started_at: since_epoch().saturating_sub(started.elapsed()),
             control,
             host,
             limits,
             input,
+            sources,
             on_log,
             reply_capacity,
             exchange,
@@ -124,21 +127,16 @@ impl RunState {
         RunStats { duration_ms: milliseconds(self.started.elapsed()), ..self.counters.stats() }
     }
 
-    fn start(&self, module: String, function: String, arguments: Wire) -> HostAnswer {
-        let arguments = parse_arguments(arguments).unwrap_or_else(Arguments::Invalid);
+    fn start(&self, module: String, function: String, arguments: Arguments) -> HostAnswer {
         self.counters.calls.fetch_add(1, Ordering::Relaxed);
         Arc::clone(&self.host).start(HostCall { module, function, arguments }, &self.control)
     }
 
     fn answer(&self, module: String, function: String, frame: &[u8]) -> HostReply {
-        let arguments = match Wire::from_frame(frame) {
-            Ok(arguments) => arguments,
-            Err(error) => return thrown(&error),
-        };
-        match self.start(module, function, arguments) {
+        match self.start(module, function, parse_arguments(frame)) {
             HostAnswer::Ready(reply) => reply,
             // The run has ended: the guest is ended as well, nobody reads this.
-            HostAnswer::Later(answer) => self.control.wait(answer).unwrap_or_else(|Stopped| thrown(&Error::Aborted { what: "run" })),
+            HostAnswer::Later(answer) => self.control.wait(answer).unwrap_or_else(|Stopped| thrown_by(&Error::Aborted { what: "run" })),
         }
     }
 
@@ -146,9 +144,9 @@ impl RunState {
         let Handed { number, module, function, arguments } = call;
         let load = arguments.size();
         let answer = if self.exchange.admits(load) {
-            self.start(module, function, arguments)
+            self.start(module, function, arguments_of_wire(&arguments))
         } else {
-            HostAnswer::Ready(thrown(&Error::HostFunction { function, message: "too many calls are outstanding".to_owned() }))
+            HostAnswer::Ready(thrown_by(&Error::HostFunction { function, message: "too many calls are outstanding".to_owned() }))
         };
         self.exchange.add(&self.control, number, load, answer);
     }
@@ -161,63 +159,10 @@ impl RunState {
     }
 }
 
-fn parse_arguments(wire: Wire) -> std::result::Result<Arguments, String> {
-    if let Ok(GuestOutcome::Oversize(size)) = serde_json::from_str(&wire.json) {
-        return Ok(Arguments::Oversize(size));
-    }
-    match Value::from_wire(wire) {
-        Ok(Value::List(arguments)) => Ok(Arguments::Given(arguments)),
-        Ok(_) => Err("no list of arguments".to_owned()),
-        Err(Error::InvalidValue { problem }) => Err(problem),
-        Err(error) => Err(error.to_string()),
-    }
-}
-
-fn thrown(error: &Error) -> HostReply {
-    HostReply::Throw { name: None, message: error.to_string(), code: Some(error.code().to_owned()) }
-}
-
-/// What goes back in, within what the guest's buffer can take: writing more would end the guest.
-pub(super) fn fitting(reply: HostReply, capacity: usize) -> Wire {
-    let wire = to_wire(reply);
-    let size = frame_size(&wire);
-    if size <= capacity {
-        return wire;
-    }
-    let (what, size) = ("an answer to the guest".to_owned(), size.to_string());
-    to_wire(thrown(&Error::ResponseTooLarge { what, size, limit: capacity, limit_name: "the guest's buffer" }))
-}
-
-/// What a value takes in a frame: each part has its length before it.
-pub(super) fn frame_size(wire: &Wire) -> usize {
-    const LENGTH: usize = 4;
-    wire.size() + LENGTH * (1 + wire.blobs.len())
-}
-
-fn to_wire(reply: HostReply) -> Wire {
-    let value = match reply {
-        HostReply::Value(value) => Value::Record(vec![("value".to_owned(), value)]),
-        HostReply::Throw { name, message, code } => {
-            let end = message.floor_char_boundary(MAX_THROWN_BYTES);
-            let mut thrown = json!({ "message": if end < message.len() { format!("{}… [cut]", &message[..end]) } else { message } });
-            if let Some(name) = name {
-                thrown["name"] = name.into();
-            }
-            if let Some(code) = code {
-                thrown["code"] = code.into();
-            }
-            Value::record([("thrown", Value::from(thrown))])
-        }
-    };
-    value.to_wire()
-}
-
 impl GuestCalls for RunState {
     fn call(&self, module: String, function: String, frame: &[u8]) -> Vec<u8> {
         let (started, _outside) = (Instant::now(), self.control.outside());
-        let reply = fitting(self.answer(module, function, frame), self.reply_capacity);
-        // A frame fails only beyond 4 GiB; the bridge has capped the reply long before.
-        let reply = reply.to_frame().unwrap_or_default();
+        let reply = fitting_frame(self.answer(module, function, frame), self.reply_capacity);
         self.count(started, frame, &reply);
         reply
     }
@@ -280,6 +225,14 @@ impl GuestCalls for RunState {
         let _outside = self.control.outside();
         // A run that was stopped meanwhile has remembered it, and its guest is being ended.
         let _ = self.control.wait(async move { tokio::time::sleep(duration).await });
+    }
+
+    fn knows(&self, module: &str) -> bool {
+        self.sources.knows(module)
+    }
+
+    fn load(&self, module: &str) -> Option<String> {
+        self.sources.load(module)
     }
 }
 

@@ -108,15 +108,27 @@ impl Deadline {
         Outside(self)
     }
 
+    /// When the time is up; `None` while the clock stands.
+    pub(super) fn until(&self) -> Option<Instant> {
+        match self.clock().face {
+            Face::Running { until } => Some(until),
+            Face::Stopped { .. } => None,
+        }
+    }
+
+    /// Wakes whoever polls it whenever the clock stops or starts. Never resolves.
+    pub(super) async fn changing(&self) {
+        let mut changes = self.0.changes.subscribe();
+        // The sender lives as long as this does.
+        while changes.changed().await.is_ok() {}
+    }
+
     /// Resolves when the time is up.
     pub async fn passed(&self) {
         let mut changes = self.0.changes.subscribe();
         loop {
             changes.mark_unchanged();
-            let until = match self.clock().face {
-                Face::Running { until } => Some(until),
-                Face::Stopped { .. } => None,
-            };
+            let until = self.until();
             let changed = changes.changed();
             match until {
                 Some(until) => tokio::select! {

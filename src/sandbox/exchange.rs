@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::calls::{fitting, frame_size};
+use super::frame::{fitting, frame_size};
 use super::host::{HostAnswer, HostReply, RunControl};
 use super::value::Wire;
 use crate::error::Error;

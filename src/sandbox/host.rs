@@ -1,12 +1,17 @@
 //! What a run's guest can call: the host's side of `host:` modules, without knowing who answers.
 
 use std::future::Future;
-use std::pin::Pin;
-use std::sync::Arc;
+use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::Thread;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
+use tokio::task::AbortHandle;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use super::deadline::{Deadline, Outside, Pause};
 use super::stop::Stop;
@@ -66,12 +71,15 @@ pub struct RunControl {
     stop: Stop,
     deadline: Deadline,
     runtime: Handle,
+    alive: Arc<OnceLock<RuntimeWatch>>,
     gave_up: Arc<AtomicBool>,
 }
 
 impl RunControl {
-    pub(super) fn new(stop: Stop, deadline: Deadline, runtime: Handle) -> Self {
-        Self { stop, deadline, runtime, gave_up: Arc::default() }
+    /// Of a run that ends by `stop` or at its deadline, and whose calls are the runtime's.
+    #[must_use]
+    pub fn new(stop: Stop, deadline: Deadline, runtime: Handle) -> Self {
+        Self { stop, deadline, runtime, alive: Arc::default(), gave_up: Arc::default() }
     }
 
     /// What is left of the run.
@@ -95,6 +103,8 @@ impl RunControl {
     /// Waits on the run's thread for what happens on the runtime, until the run's end at most. The future is dropped
     /// when the run ends, which is how a pending call is cancelled.
     ///
+    /// The future is driven by the run's own thread: what it can do at once costs no change of threads.
+    ///
     /// # Errors
     /// [`Stopped`] when the run ended first.
     pub fn wait<F>(&self, future: F) -> Result<F::Output, Stopped>
@@ -102,16 +112,42 @@ impl RunControl {
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
-        let (sender, receiver) = tokio::sync::oneshot::channel();
-        self.spawn(async move {
-            // The receiver is gone only if the run's thread is.
-            let _ = sender.send(future.await);
-        });
-        // Not `Handle::block_on`: that panics when the runtime shuts down, this ends with an error.
-        receiver.blocking_recv().map_err(|_| {
-            self.gave_up.store(true, Ordering::Release);
-            Stopped
-        })
+        // Timers, sockets and tasks are the runtime's.
+        let _entered = self.runtime.enter();
+        self.drive(future).inspect_err(|_| self.gave_up.store(true, Ordering::Release))
+    }
+
+    fn drive<F: Future>(&self, future: F) -> Result<F::Output, Stopped> {
+        let alive = self.alive.get_or_init(|| RuntimeWatch::start(&self.runtime));
+        let ended = async {
+            tokio::select! {
+                biased;
+                () = self.stop.stopped() => {}
+                () = alive.ended() => {}
+            }
+        };
+        let mut ended = pin!(ended);
+        let mut changing = pin!(self.deadline.changing());
+        let mut future = pin!(future);
+        let alarm = Arc::new(Alarm { thread: std::thread::current(), rings: AtomicBool::new(false) });
+        let waker = Waker::from(Arc::clone(&alarm));
+        let mut context = Context::from_waker(&waker);
+        loop {
+            // First: timers panic once their runtime is gone.
+            if ended.as_mut().poll(&mut context).is_ready() {
+                return Err(Stopped);
+            }
+            // Before the time is read: no change in between goes unnoticed.
+            let _ = changing.as_mut().poll(&mut context);
+            let until = self.deadline.until();
+            if until.is_some_and(|until| until <= Instant::now()) {
+                return Err(Stopped);
+            }
+            if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
+                return Ok(output);
+            }
+            alarm.wait(until);
+        }
     }
 
     /// Does something on the runtime, until the run's end at most: then it is dropped.
@@ -130,5 +166,153 @@ impl RunControl {
     /// Whether something was given up because the run ended. Its guest may still say something: that no longer counts.
     pub(super) fn gave_up(&self) -> bool {
         self.gave_up.load(Ordering::Acquire)
+    }
+}
+
+/// Wakes a thread that waits.
+struct Alarm {
+    thread: Thread,
+    rings: AtomicBool,
+}
+
+impl Alarm {
+    /// Not by a timer of the runtime's: setting one mostly wakes another thread.
+    fn wait(&self, until: Option<Instant>) {
+        while !self.rings.swap(false, Ordering::Acquire) {
+            match until.map(|until| until.saturating_duration_since(Instant::now())) {
+                Some(Duration::ZERO) => return,
+                Some(left) => std::thread::park_timeout(left),
+                None => std::thread::park(),
+            }
+        }
+    }
+}
+
+impl Wake for Alarm {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        // Only the first has to wake it.
+        if !self.rings.swap(true, Ordering::Release) {
+            self.thread.unpark();
+        }
+    }
+}
+
+/// Sees the end of a runtime: its tasks are dropped before its timers are.
+#[derive(Debug)]
+struct RuntimeWatch {
+    gone: CancellationToken,
+    task: AbortHandle,
+}
+
+impl RuntimeWatch {
+    fn start(runtime: &Handle) -> Self {
+        let gone = CancellationToken::new();
+        let guard = gone.clone().drop_guard();
+        let task = runtime.spawn(async move {
+            let _guard = guard;
+            std::future::pending::<()>().await;
+        });
+        Self { gone, task: task.abort_handle() }
+    }
+
+    async fn ended(&self) {
+        self.gone.cancelled().await;
+    }
+}
+
+impl Drop for RuntimeWatch {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sandbox::stop::StopReason;
+    use tokio::runtime::{Builder, Runtime};
+
+    const LONG: Duration = Duration::from_hours(1);
+
+    fn runtime() -> Runtime {
+        Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap()
+    }
+
+    fn control(runtime: &Runtime, stop: &Stop, timeout: Duration) -> RunControl {
+        RunControl::new(stop.clone(), Deadline::after(timeout), runtime.handle().clone())
+    }
+
+    /// Notes that it was dropped.
+    struct Dropped(Arc<AtomicBool>);
+
+    impl Drop for Dropped {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Release);
+        }
+    }
+
+    #[test]
+    fn what_is_ready_and_what_the_runtime_does_is_waited_for_on_this_thread() {
+        let runtime = runtime();
+        let control = control(&runtime, &Stop::new(), LONG);
+        let here = std::thread::current().id();
+        let output = control.wait(async move {
+            let elsewhere = tokio::spawn(async { std::thread::current().id() }).await.unwrap();
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            (std::thread::current().id() == here, elsewhere == here)
+        });
+        assert_eq!(output, Ok((true, false)));
+        assert!(!control.gave_up());
+    }
+
+    #[test]
+    fn a_stop_from_another_thread_and_the_deadline_end_a_wait_and_drop_what_was_waited_for() {
+        let runtime = runtime();
+        let (stop, dropped) = (Stop::new(), Arc::new(AtomicBool::new(false)));
+        let waiting = Dropped(Arc::clone(&dropped));
+        let stopping = stop.clone();
+        runtime.spawn(async move { stopping.stop(StopReason::Aborted) });
+        let never = async move {
+            let _waiting = waiting;
+            std::future::pending::<()>().await;
+        };
+        let control_of_stop = control(&runtime, &stop, LONG);
+        assert_eq!(control_of_stop.wait(never), Err(Stopped));
+        assert!(dropped.load(Ordering::Acquire) && control_of_stop.gave_up());
+        let short = control(&runtime, &Stop::new(), Duration::from_millis(5));
+        assert_eq!(short.wait(std::future::pending::<()>()), Err(Stopped));
+    }
+
+    #[test]
+    fn a_deadline_that_stands_does_not_end_a_wait() {
+        let runtime = runtime();
+        let control = control(&runtime, &Stop::new(), Duration::from_millis(5));
+        let pause = control.pause();
+        let waited = control.wait(async move {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            drop(pause);
+            std::future::pending::<()>().await;
+        });
+        assert_eq!(waited, Err(Stopped), "only after the pause");
+    }
+
+    #[test]
+    fn the_end_of_the_runtime_ends_a_wait() {
+        let runtime = runtime();
+        let control = control(&runtime, &Stop::new(), LONG);
+        let (begun, began) = std::sync::mpsc::channel();
+        let waiting = std::thread::spawn(move || {
+            control.wait(async move {
+                begun.send(()).unwrap();
+                tokio::time::sleep(LONG).await;
+            })
+        });
+        began.recv().unwrap();
+        runtime.shutdown_background();
+        assert_eq!(waiting.join().unwrap(), Err(Stopped));
     }
 }

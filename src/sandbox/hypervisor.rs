@@ -4,13 +4,15 @@
 use std::fs::OpenOptions;
 use std::io::ErrorKind;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 use hyperlight_host::HyperlightError;
 use serde::Serialize;
 
 use super::guest::{GuestChoice, GuestKind};
-use super::image::GuestImage;
+use super::image::{GuestImage, Origin};
+use super::kept::{KeptSnapshots, Key};
 use crate::error::{Error, Result};
 use crate::limits::Limits;
 
@@ -25,9 +27,12 @@ pub struct HypervisorReport {
     /// The guest that runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub guest: Option<GuestKind>,
-    /// How long booting it and taking its snapshot took, in milliseconds.
+    /// How long booting it and taking its snapshot took, or loading the snapshot that was kept, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub boot_ms: Option<f64>,
+    /// Where the snapshot is that runs start from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub snapshot: Option<Origin>,
     /// Which case it is, where none boots.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
@@ -64,12 +69,14 @@ enum Failure {
     Other(String),
 }
 
-/// Boots the first guest of the choice that runs here.
-pub(super) fn boot(choice: GuestChoice, limits: &Limits) -> Result<GuestImage> {
+/// Loads or boots the first guest of the choice that runs here.
+pub(super) fn boot(choice: GuestChoice, limits: &Limits, kept: Option<&KeptSnapshots>) -> Result<GuestImage> {
     check_device().map_err(no_hypervisor)?;
+    // Held while a guest boots: sandboxes that start at once wait for one boot instead of sharing the machine by many.
+    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
     let mut failure = Failure::Other("no guest was tried".to_owned());
     for &kind in choice.candidates() {
-        match boot_one(kind, choice, limits) {
+        match known.image(kind, choice, limits, kept) {
             Ok(image) => return Ok(image),
             Err(found) => failure = found,
         }
@@ -81,44 +88,83 @@ pub(super) fn boot(choice: GuestChoice, limits: &Limits) -> Result<GuestImage> {
     Err(no_hypervisor(failure))
 }
 
-fn boot_one(kind: GuestKind, choice: GuestChoice, limits: &Limits) -> std::result::Result<GuestImage, Failure> {
-    // Held while a guest boots: sandboxes that start at once wait for one boot instead of sharing the machine by many.
-    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(position) = known.images.iter().position(|image| image.is_for(kind, limits)) {
-        let image = known.images.remove(position);
-        known.images.push(image.clone());
-        return Ok(image);
-    }
-    if kind == GuestKind::Standard
-        && choice == GuestChoice::Auto
-        && let Some(failure) = known.standard_fails.clone()
-    {
-        return Err(failure);
-    }
-    match GuestImage::boot(kind, limits) {
-        Ok(image) => {
-            announce(&image);
-            if known.images.len() == KEPT_IMAGES {
-                known.images.remove(0);
-            }
-            known.images.push(image.clone());
-            Ok(image)
+impl Known {
+    fn image(
+        &mut self,
+        kind: GuestKind,
+        choice: GuestChoice,
+        limits: &Limits,
+        kept: Option<&KeptSnapshots>,
+    ) -> std::result::Result<GuestImage, Failure> {
+        if let Some(position) = self.images.iter().position(|image| image.is_for(kind, limits)) {
+            let image = self.images.remove(position);
+            self.images.push(image.clone());
+            return Ok(image);
         }
-        Err(error) => {
+        if let Some(image) = kept.and_then(|kept| load(kind, limits, kept)) {
+            self.keep(&image);
+            return Ok(image);
+        }
+        if kind == GuestKind::Standard && choice == GuestChoice::Auto {
+            if let Some(failure) = self.standard_fails.clone() {
+                return Err(failure);
+            }
+            // Another process has found out, here, with this kernel: that is kept with the other guest's snapshot.
+            if kept.is_some_and(|kept| kept.standard_fails(&Key::new(GuestKind::Ring3, limits))) {
+                self.standard_fails = Some(Failure::CannotRunRing0);
+                return Err(Failure::CannotRunRing0);
+            }
+        }
+        let image = GuestImage::boot(kind, limits).map_err(|error| {
             let failure = classify(&error);
             if (kind, &failure) == (GuestKind::Standard, &Failure::CannotRunRing0) {
-                known.standard_fails = Some(failure.clone());
+                self.standard_fails = Some(failure.clone());
             }
-            Err(failure)
+            failure
+        })?;
+        self.keep(&image);
+        if let Some(kept) = kept {
+            save(&image, Key::new(kind, limits), kept.clone(), self.standard_fails.is_some());
         }
+        Ok(image)
+    }
+
+    fn keep(&mut self, image: &GuestImage) {
+        announce(image);
+        if self.images.len() == KEPT_IMAGES {
+            self.images.remove(0);
+        }
+        self.images.push(image.clone());
+    }
+}
+
+/// The image of a kept snapshot from which a VM starts.
+fn load(kind: GuestKind, limits: &Limits, kept: &KeptSnapshots) -> Option<GuestImage> {
+    let started = Instant::now();
+    let snapshot = kept.load(&Key::new(kind, limits))?;
+    GuestImage::tried(Arc::new(snapshot), kind, limits, started)
+        .inspect_err(|error| tracing::warn!(%error, "no VM starts from the kept snapshot: another is made"))
+        .ok()
+}
+
+/// Keeps an image's snapshot, beside whatever the caller does meanwhile.
+fn save(image: &GuestImage, key: Key, kept: KeptSnapshots, standard_fails: bool) {
+    let image = image.clone();
+    let thread = std::thread::Builder::new().name("hyperlight-mcp-keep".to_owned());
+    let spawned = thread.spawn(move || match kept.save(&key, &image.snapshot(), standard_fails) {
+        Ok(snapshot) => image.is_kept(snapshot),
+        Err(error) => tracing::warn!(%error, "the guest's snapshot is not kept: the next process boots anew"),
+    });
+    if let Err(error) = spawned {
+        tracing::warn!(%error, "no thread to keep the guest's snapshot with");
     }
 }
 
 fn announce(image: &GuestImage) {
-    let boot_ms = image.boot_time().as_secs_f64() * 1000.0;
+    let (boot_ms, found) = (image.took().as_secs_f64() * 1000.0, image.origin() == Origin::Found);
     match image.kind() {
-        GuestKind::Standard => tracing::info!(guest = "standard", boot_ms, "guest booted"),
-        GuestKind::Ring3 => tracing::warn!(guest = "ring3", boot_ms, "guest booted: {RING3_WARNING}"),
+        GuestKind::Standard => tracing::info!(guest = "standard", boot_ms, found, "guest booted"),
+        GuestKind::Ring3 => tracing::warn!(guest = "ring3", boot_ms, found, "guest booted: {RING3_WARNING}"),
     }
 }
 
@@ -128,7 +174,8 @@ pub(super) fn report(booted: &Result<GuestImage>) -> HypervisorReport {
         Ok(image) => HypervisorReport {
             available: true,
             guest: Some(image.kind()),
-            boot_ms: Some(image.boot_time().as_secs_f64() * 1000.0),
+            boot_ms: Some(image.took().as_secs_f64() * 1000.0),
+            snapshot: Some(image.origin()),
             problem: None,
             remedy: None,
             warning: (image.kind() == GuestKind::Ring3).then(|| RING3_WARNING.to_owned()),
@@ -138,7 +185,7 @@ pub(super) fn report(booted: &Result<GuestImage>) -> HypervisorReport {
                 Error::NoHypervisor { problem, remedy } => (problem.clone(), Some(remedy.clone())),
                 other => (other.to_string(), None),
             };
-            HypervisorReport { available: false, guest: None, boot_ms: None, problem: Some(problem), remedy, warning: None }
+            HypervisorReport { available: false, guest: None, boot_ms: None, snapshot: None, problem: Some(problem), remedy, warning: None }
         }
     }
 }

@@ -1,19 +1,26 @@
-//! A guest that was booted once, and the snapshot from which every run gets a VM of its own.
+//! A guest that was booted once, or loaded as it was kept, and the snapshot from which every run gets a VM of its own.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use hyperlight_host::func::Registerable;
 use hyperlight_host::sandbox::SandboxConfiguration;
 use hyperlight_host::sandbox::snapshot::Snapshot;
 use hyperlight_host::{GuestBinary, HostFunctions, HyperlightError, MultiUseSandbox, UninitializedSandbox};
+use serde::Serialize;
 
 use super::guest::GuestKind;
+use super::seat::{GuestCalls, Seat};
 use crate::limits::Limits;
 
-/// The name of the one handler that every run calls; what it runs is registered for each run.
-pub(super) const HANDLER: &str = "hyperlight-mcp";
-const HANDLER_SOURCE: &str = r#"export const handler = () => globalThis[Symbol.for("hyperlight-mcp")].run();"#;
+/// The name of the one handler that every run calls.
+const HANDLER: &str = "hyperlight-mcp";
+/// It is told which module to run.
+pub(super) const HANDLER_SOURCE: &str =
+    r#"export const handler = (code) => globalThis[Symbol.for("hyperlight-mcp")].run(code).then(() => 0);"#;
+/// What is run once before the snapshot is taken, and once in every VM that is made ready. Two names, as a module is evaluated once.
+const READY_ONCE: &str = "agent:ready-once";
+const READY: &str = "agent:ready";
 
 /// Room for names and framing in the buffers, besides what the limits promise.
 const BUFFER_MARGIN: usize = 256 * 1024;
@@ -24,45 +31,69 @@ const JSON_GROWTH: usize = 6;
 /// Writable memory besides heap and buffers: stacks, page tables, the guest's own data.
 const SCRATCH_MARGIN: usize = 16 * 1024 * 1024;
 
-/// What a run does about the calls of its guest.
-pub(super) trait GuestCalls: Send + Sync + 'static {
-    fn call(&self, module: String, function: String, frame: &[u8]) -> Vec<u8>;
-    /// Takes calls that are made at the same time, and gives those that have ended.
-    fn exchange(&self, frame: &[u8]) -> Vec<u8>;
-    fn log(&self, level: &str, text: String);
-    fn input(&self) -> Vec<u8>;
-    fn finish(&self, frame: Vec<u8>);
-    /// So many bytes of entropy, or none where so many are not given.
-    fn random(&self, count: u64) -> Vec<u8>;
-    /// Since the run's start, on a clock that only goes forward.
-    fn elapsed(&self) -> Duration;
-    /// The run's start, since 1970.
-    fn started(&self) -> Duration;
-    /// Returns when so much time has passed, or the run has ended.
-    fn sleep(&self, duration: Duration);
-}
-
-/// A booted guest, ready to be started from as often as wanted.
+/// A booted guest, ready to be started from as often as wanted. Cheap to clone: all clones are one.
 #[derive(Clone)]
 pub(super) struct GuestImage {
-    snapshot: Arc<Snapshot>,
+    snapshot: Arc<RwLock<(Arc<Snapshot>, Origin)>>,
     kind: GuestKind,
     configuration: SandboxConfiguration,
     reply_capacity: usize,
-    boot_time: Duration,
+    took: Duration,
+    /// The VM by which a kept snapshot was tried: the first to be taken.
+    tried: Arc<Mutex<Option<Vm>>>,
+}
+
+/// Where a snapshot is from, and where it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Origin {
+    /// This process booted the guest. Nobody else has it.
+    Booted,
+    /// This process booted the guest, and has kept the snapshot on disk.
+    Kept,
+    /// It was on disk already.
+    Found,
+}
+
+/// A VM in the snapshot's state or made ready, and whom it calls.
+pub(super) struct Vm {
+    sandbox: MultiUseSandbox,
+    seat: Arc<Seat>,
 }
 
 impl GuestImage {
-    /// Boots the guest and takes the snapshot: 20 to 60 ms natively.
+    /// Boots the guest and takes the snapshot: 20 to 300 ms natively, most of it for the heap's pages.
     pub(super) fn boot(kind: GuestKind, limits: &Limits) -> Result<Self, HyperlightError> {
         let started = Instant::now();
         let configuration = configuration(limits);
         let mut guest = UninitializedSandbox::new(GuestBinary::Buffer(kind.binary().to_vec()), Some(configuration))?;
-        register(&mut guest, &Arc::new(Silent))?;
+        let seat = Arc::<Seat>::default();
+        register(&mut guest, &seat)?;
         let mut guest: MultiUseSandbox = guest.evolve()?;
         guest.call::<()>("register_handler", (HANDLER.to_owned(), HANDLER_SOURCE.to_owned(), String::new()))?;
-        let snapshot = guest.snapshot()?;
-        Ok(Self { snapshot, kind, configuration, reply_capacity: reply_capacity(limits), boot_time: started.elapsed() })
+        let mut vm = Vm { sandbox: guest, seat };
+        vm.run_module(READY_ONCE)?;
+        let snapshot = vm.sandbox.snapshot()?;
+        Ok(Self::of(snapshot, kind, limits, Origin::Booted, started.elapsed()))
+    }
+
+    /// The image of a snapshot that these limits and this guest gave before, and from which a VM does start.
+    pub(super) fn tried(snapshot: Arc<Snapshot>, kind: GuestKind, limits: &Limits, started: Instant) -> Result<Self, HyperlightError> {
+        let image = Self::of(snapshot, kind, limits, Origin::Found, started.elapsed());
+        let vm = image.start()?;
+        *image.tried.lock().unwrap_or_else(PoisonError::into_inner) = Some(vm);
+        Ok(Self { took: started.elapsed(), ..image })
+    }
+
+    fn of(snapshot: Arc<Snapshot>, kind: GuestKind, limits: &Limits, origin: Origin, took: Duration) -> Self {
+        Self {
+            snapshot: Arc::new(RwLock::new((snapshot, origin))),
+            kind,
+            configuration: configuration(limits),
+            reply_capacity: reply_capacity(limits),
+            took,
+            tried: Arc::default(),
+        }
     }
 
     /// Whether it is what booting with these limits would give.
@@ -79,15 +110,63 @@ impl GuestImage {
         self.kind
     }
 
-    pub(super) fn boot_time(&self) -> Duration {
-        self.boot_time
+    pub(super) fn origin(&self) -> Origin {
+        self.snapshot.read().unwrap_or_else(PoisonError::into_inner).1
     }
 
-    /// A new VM in the snapshot's state: under 1 ms natively. Nothing of another run is in it.
-    pub(super) fn start(&self, calls: &Arc<impl GuestCalls>) -> Result<MultiUseSandbox, HyperlightError> {
+    /// How long it took to boot, or to load.
+    pub(super) fn took(&self) -> Duration {
+        self.took
+    }
+
+    pub(super) fn snapshot(&self) -> Arc<Snapshot> {
+        Arc::clone(&self.snapshot.read().unwrap_or_else(PoisonError::into_inner).0)
+    }
+
+    /// The same snapshot, as it now lies on disk: shared with other processes, and no memory of this one's.
+    pub(super) fn is_kept(&self, snapshot: Arc<Snapshot>) {
+        *self.snapshot.write().unwrap_or_else(PoisonError::into_inner) = (snapshot, Origin::Kept);
+    }
+
+    /// A new VM in the snapshot's state: 1 to 3 ms natively. Nothing of another run is in it.
+    pub(super) fn start(&self) -> Result<Vm, HyperlightError> {
+        if let Some(tried) = self.tried.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            return Ok(tried);
+        }
+        let seat = Arc::<Seat>::default();
         let mut functions = HostFunctions::empty();
-        register(&mut functions, calls)?;
-        MultiUseSandbox::from_snapshot(Arc::clone(&self.snapshot), functions, None)
+        register(&mut functions, &seat)?;
+        let sandbox = MultiUseSandbox::from_snapshot(self.snapshot(), functions, None)?;
+        Ok(Vm { sandbox, seat })
+    }
+}
+
+impl Vm {
+    /// Lets it write the pages that a run writes, so that the run finds them copied.
+    pub(super) fn make_ready(&mut self) -> Result<(), HyperlightError> {
+        self.run_module(READY)
+    }
+
+    /// Runs the module `agent:code` for whoever has the seat, to its end. What comes of it reaches [`GuestCalls::finish`].
+    pub(super) fn run(&mut self, run: Arc<dyn GuestCalls>) -> Result<(), HyperlightError> {
+        self.seat.take(run);
+        let outcome = self.run_module(super::sources::CODE_MODULE);
+        self.seat.leave();
+        outcome
+    }
+
+    /// Whether it can still run anything.
+    pub(super) fn is_sound(&self) -> bool {
+        self.sandbox.status().is_ready()
+    }
+
+    pub(super) fn sandbox(&self) -> &MultiUseSandbox {
+        &self.sandbox
+    }
+
+    fn run_module(&mut self, name: &str) -> Result<(), HyperlightError> {
+        let name = serde_json::Value::from(name).to_string();
+        self.sandbox.call::<String>("RunHandler", (HANDLER.to_owned(), name, false)).map(|_| ())
     }
 }
 
@@ -124,59 +203,65 @@ fn page_align(size: usize) -> usize {
     size.next_multiple_of(4096)
 }
 
-fn register(target: &mut impl Registerable, calls: &Arc<impl GuestCalls>) -> Result<(), HyperlightError> {
-    let owner = Arc::clone(calls);
+fn register(target: &mut impl Registerable, seat: &Arc<Seat>) -> Result<(), HyperlightError> {
+    let owner = Arc::clone(seat);
     target.register_host_function("HostCall", move |module: String, function: String, frame: Vec<u8>| {
-        Ok(owner.call(module, function, &frame))
+        Ok(owner.occupant().call(module, function, &frame))
     })?;
-    let owner = Arc::clone(calls);
-    target.register_host_function("HostExchange", move |frame: Vec<u8>| Ok(owner.exchange(&frame)))?;
-    let owner = Arc::clone(calls);
+    let owner = Arc::clone(seat);
+    target.register_host_function("HostExchange", move |frame: Vec<u8>| Ok(owner.occupant().exchange(&frame)))?;
+    let owner = Arc::clone(seat);
     target.register_host_function("HostLog", move |level: String, text: String| {
-        owner.log(&level, text);
+        owner.occupant().log(&level, text);
         Ok(())
     })?;
-    let owner = Arc::clone(calls);
-    target.register_host_function("HostInput", move || Ok(owner.input()))?;
-    let owner = Arc::clone(calls);
+    let owner = Arc::clone(seat);
+    target.register_host_function("HostInput", move || Ok(owner.occupant().input()))?;
+    let owner = Arc::clone(seat);
     target.register_host_function("HostFinish", move |frame: Vec<u8>| {
-        owner.finish(frame);
+        owner.occupant().finish(frame);
         Ok(())
     })?;
-    register_clock(target, calls)?;
+    register_clock(target, seat)?;
     // What the guest's C library prints; Hyperlight's own default would write it to our standard output.
-    let owner = Arc::clone(calls);
+    let owner = Arc::clone(seat);
     target.register_host_function("HostPrint", move |text: String| {
         let length = i32::try_from(text.len()).unwrap_or(i32::MAX);
-        owner.log("log", text);
+        owner.occupant().log("log", text);
         Ok(length)
     })?;
-    // No host module is registered with the runtime itself and no file can be loaded; the names must be known.
+    // No host module is registered with the runtime itself; the name must be known.
     target.register_host_function(
         "CallHostJsFunction",
         |_: String, _: String, _: String, _: Vec<u8>| -> Result<Vec<u8>, HyperlightError> {
             Err(HyperlightError::Error("there is no such host function".to_owned()))
         },
     )?;
-    target.register_host_function("ResolveModule", |_: String, name: String| -> Result<String, HyperlightError> {
-        Err(HyperlightError::Error(format!("there is no module {name}")))
+    register_sources(target, seat)
+}
+
+/// Modules are loaded when they are imported.
+fn register_sources(target: &mut impl Registerable, seat: &Arc<Seat>) -> Result<(), HyperlightError> {
+    let missing = |name: &str| HyperlightError::Error(format!("there is no module {name}"));
+    let owner = Arc::clone(seat);
+    target.register_host_function("ResolveModule", move |_: String, name: String| -> Result<String, HyperlightError> {
+        if owner.occupant().knows(&name) { Ok(name) } else { Err(missing(&name)) }
     })?;
-    target.register_host_function("LoadModule", |name: String| -> Result<String, HyperlightError> {
-        Err(HyperlightError::Error(format!("there is no module {name}")))
-    })
+    let owner = Arc::clone(seat);
+    target.register_host_function("LoadModule", move |name: String| owner.occupant().load(&name).ok_or_else(|| missing(&name)))
 }
 
 /// Entropy and time. The snapshot holds neither: every run asks for its own.
-fn register_clock(target: &mut impl Registerable, calls: &Arc<impl GuestCalls>) -> Result<(), HyperlightError> {
-    let owner = Arc::clone(calls);
-    target.register_host_function("HostRandom", move |count: u64| Ok(owner.random(count)))?;
-    let owner = Arc::clone(calls);
-    target.register_host_function("HostElapsed", move || Ok(micros(owner.elapsed())))?;
-    let owner = Arc::clone(calls);
-    target.register_host_function("HostStarted", move || Ok(micros(owner.started())))?;
-    let owner = Arc::clone(calls);
+fn register_clock(target: &mut impl Registerable, seat: &Arc<Seat>) -> Result<(), HyperlightError> {
+    let owner = Arc::clone(seat);
+    target.register_host_function("HostRandom", move |count: u64| Ok(owner.occupant().random(count)))?;
+    let owner = Arc::clone(seat);
+    target.register_host_function("HostElapsed", move || Ok(micros(owner.occupant().elapsed())))?;
+    let owner = Arc::clone(seat);
+    target.register_host_function("HostStarted", move || Ok(micros(owner.occupant().started())))?;
+    let owner = Arc::clone(seat);
     target.register_host_function("HostSleep", move |micros: u64| {
-        owner.sleep(Duration::from_micros(micros));
+        owner.occupant().sleep(Duration::from_micros(micros));
         Ok(())
     })?;
     target.register_host_function("CurrentTimeMicros", || Ok(micros(since_epoch())))
@@ -189,42 +274,4 @@ pub(super) fn since_epoch() -> Duration {
 
 fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
-}
-
-/// While the guest boots there is no run to answer for.
-struct Silent;
-
-impl GuestCalls for Silent {
-    fn call(&self, _module: String, _function: String, _frame: &[u8]) -> Vec<u8> {
-        Vec::new()
-    }
-
-    fn exchange(&self, _frame: &[u8]) -> Vec<u8> {
-        Vec::new()
-    }
-
-    fn log(&self, level: &str, text: String) {
-        tracing::debug!(level, text, "the guest wrote while booting");
-    }
-
-    fn input(&self) -> Vec<u8> {
-        Vec::new()
-    }
-
-    fn finish(&self, _frame: Vec<u8>) {}
-
-    /// None: what every run had from the snapshot would be no entropy.
-    fn random(&self, _count: u64) -> Vec<u8> {
-        Vec::new()
-    }
-
-    fn elapsed(&self) -> Duration {
-        Duration::ZERO
-    }
-
-    fn started(&self) -> Duration {
-        Duration::ZERO
-    }
-
-    fn sleep(&self, _duration: Duration) {}
 }

@@ -1,20 +1,25 @@
 //! The micro-VM: JavaScript in, a value out, with calls in between that somebody else answers.
 //!
-//! This room knows nothing of MCP. A [`Sandboxes`] boots a guest once and gives every run a new VM from its snapshot,
-//! so nothing of one run can be found by another.
+//! This room knows nothing of MCP. A [`Sandboxes`] boots a guest once, or loads the snapshot that another process kept, and gives
+//! every run a VM of its own from it, so nothing of one run can be found by another. A few VMs wait, made ready, for the next run.
 
 mod calls;
 mod deadline;
 mod exchange;
+mod frame;
 mod guest;
 mod host;
 mod hypervisor;
 mod image;
+mod kept;
 mod module;
 mod outcome;
+mod pool;
 mod reader;
 mod run;
 mod script;
+mod seat;
+mod sources;
 mod stop;
 mod value;
 mod watch;
@@ -25,11 +30,15 @@ use std::sync::{Arc, OnceLock};
 use tokio::runtime::{Handle, RuntimeFlavor};
 
 pub use deadline::{Deadline, Pause};
+#[doc(hidden)]
+pub use frame::{encode_reply, parse_arguments, value_frame};
 pub use guest::{GuestChoice, GuestKind};
 pub use host::{Arguments, HostAnswer, HostCall, HostFunctions, HostReply, RunControl, Stopped};
 pub use hypervisor::HypervisorReport;
+pub use image::Origin;
 pub(crate) use image::reply_capacity;
-pub use module::{GuestModule, ModuleFunction};
+pub use module::{GuestModule, GuestModules, ModuleFunction};
+pub use pool::WarmVms;
 pub use reader::{Wanted, serve_reader};
 pub use run::{LogEntry, LogListener, RunOutcome, RunRequest, RunStats};
 pub use script::{Export, Importable, Problem, ProblemKind, check, is_function_type, to_javascript};
@@ -39,7 +48,10 @@ pub use value::{Value, Wire};
 use crate::error::Result;
 use crate::limits::Limits;
 use image::GuestImage;
+use kept::KeptSnapshots;
+use pool::Pool;
 use reader::ScriptReader;
+use run::Means;
 
 /// Boots the guest when it is first needed, and runs code in VMs of their own. Code is read by a process of its own before.
 pub struct Sandboxes {
@@ -48,37 +60,61 @@ pub struct Sandboxes {
     runtime: Handle,
     reader: ScriptReader,
     image: OnceLock<Result<GuestImage>>,
+    pool: Pool,
+    kept: Option<KeptSnapshots>,
 }
 
 impl Sandboxes {
-    /// `reader` is the program `hyperlight-mcp-reader`.
+    /// `reader` is the program `hyperlight-mcp-reader`. No snapshot is kept on disk unless [`Self::with_snapshots`] says where.
     #[must_use]
     pub fn new(choice: GuestChoice, limits: Arc<Limits>, runtime: Handle, reader: impl Into<PathBuf>) -> Self {
-        Self { choice, limits, runtime, reader: ScriptReader::new(reader.into()), image: OnceLock::new() }
+        let (reader, pool) = (ScriptReader::new(reader.into()), Pool::new(WarmVms::default()));
+        Self { choice, limits, runtime, reader, image: OnceLock::new(), pool, kept: None }
     }
 
-    /// Boots the guest unless that has been done. Blocks for 20 to 60 ms the first time.
+    /// The same with so many VMs that wait.
+    #[must_use]
+    pub fn with_warm_vms(self, warm: WarmVms) -> Self {
+        Self { pool: Pool::new(warm), ..self }
+    }
+
+    /// The same with a folder, of the user's alone, in which the guest's snapshot is kept for other processes.
+    #[must_use]
+    pub fn with_snapshots(self, folder: impl Into<PathBuf>) -> Self {
+        Self { kept: Some(KeptSnapshots::new(folder.into())), ..self }
+    }
+
+    /// Boots the guest unless that has been done, and has VMs made for the next runs. Blocks for 100 to 400 ms the first time, most of
+    /// it for the heap; for a few where the snapshot was kept.
     ///
     /// # Errors
     /// `ERR_NO_HYPERVISOR` where no guest of the choice boots here; `ERR_IO` where the program that reads code cannot be started.
     pub fn boot(&self) -> Result<GuestKind> {
         self.reader.warm_up()?;
-        self.image().map(GuestImage::kind)
+        let image = self.image()?;
+        self.pool.fill(image);
+        Ok(image.kind())
     }
 
     /// Whether a guest boots here, and if not, why. Boots it to find out.
     #[must_use]
     pub fn report(&self) -> HypervisorReport {
-        hypervisor::report(self.image.get_or_init(|| hypervisor::boot(self.choice, &self.limits)))
+        hypervisor::report(self.booted())
     }
 
     /// Runs on the calling thread until the outcome.
     #[must_use]
     pub fn run(&self, request: RunRequest) -> RunOutcome {
         match self.image() {
-            Ok(image) => run::run(image, &self.reader, &self.limits, &self.runtime, request),
+            Ok(image) => self.means(image).run(request),
             Err(error) => RunOutcome { value: Err(error), logs: Vec::new(), stats: RunStats::default() },
         }
+    }
+
+    /// How many VMs wait for a run, made ready.
+    #[must_use]
+    pub fn waiting_vms(&self) -> usize {
+        self.pool.waiting()
     }
 
     /// What is wrong with code, as [`check`] tells it. Blocks for as long as the look takes: a few milliseconds, and 5 s at most for
@@ -95,17 +131,27 @@ impl Sandboxes {
         }
     }
 
-    /// Ends what waits to read code, until there is some again.
+    /// Ends what waits to read code and to run it, until there is some again.
     pub fn rest(&self) {
         self.reader.rest();
+        self.pool.rest();
     }
 
-    /// Ends what waits to read code, for good. What runs goes on.
+    /// Ends what waits to read code and to run it, for good. What runs goes on.
     pub fn close(&self) {
         self.reader.close();
+        self.pool.close();
+    }
+
+    fn means<'a>(&'a self, image: &'a GuestImage) -> Means<'a> {
+        Means { image, pool: &self.pool, reader: &self.reader, limits: &self.limits, runtime: &self.runtime }
+    }
+
+    fn booted(&self) -> &Result<GuestImage> {
+        self.image.get_or_init(|| hypervisor::boot(self.choice, &self.limits, self.kept.as_ref()))
     }
 
     fn image(&self) -> Result<&GuestImage> {
-        self.image.get_or_init(|| hypervisor::boot(self.choice, &self.limits)).as_ref().map_err(Clone::clone)
+        self.booted().as_ref().map_err(Clone::clone)
     }
 }

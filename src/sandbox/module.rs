@@ -23,6 +23,30 @@ pub struct GuestModule {
     pub functions: Vec<ModuleFunction>,
 }
 
+/// The modules that a run can import. Each is made when code imports it, and not before.
+pub trait GuestModules: Send + Sync {
+    /// Their names, without `host:`.
+    fn names(&self) -> Vec<String>;
+
+    /// Whether there is one of this name.
+    fn has(&self, name: &str) -> bool {
+        self.names().iter().any(|known| known == name)
+    }
+
+    /// The module of this name.
+    fn module(&self, name: &str) -> Option<GuestModule>;
+}
+
+impl GuestModules for Vec<GuestModule> {
+    fn names(&self) -> Vec<String> {
+        self.iter().map(|module| module.name.clone()).collect()
+    }
+
+    fn module(&self, name: &str) -> Option<GuestModule> {
+        self.iter().find(|module| module.name == name).cloned()
+    }
+}
+
 impl GuestModule {
     /// The name that agent code imports.
     #[must_use]

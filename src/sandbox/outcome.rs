@@ -3,7 +3,7 @@
 use serde::Deserialize;
 
 use super::deadline::Deadline;
-use super::module::GuestModule;
+use super::module::GuestModules;
 use super::reader::ScriptReader;
 use super::run::REQUIRE_PROLOGUE;
 use super::script::{Importable, declares_require, instead_of_global};
@@ -16,7 +16,7 @@ use crate::limits::Limits;
 pub(super) struct AgentCode<'a> {
     pub(super) reader: &'a ScriptReader,
     /// What it can import.
-    pub(super) modules: &'a [GuestModule],
+    pub(super) modules: &'a dyn GuestModules,
     pub(super) stop: &'a Stop,
     pub(super) deadline: Deadline,
 }
@@ -39,10 +39,10 @@ impl AgentCode<'_> {
     }
 
     fn importable(&self) -> Vec<Importable> {
-        self.modules.iter().map(Importable::from).collect()
+        self.modules.names().iter().filter_map(|name| self.modules.module(name)).map(|module| Importable::from(&module)).collect()
     }
 
-    fn is_wanted(&self) -> bool {
+    pub(super) fn is_wanted(&self) -> bool {
         self.stop.reason().is_none() && !self.deadline.remaining().is_zero()
     }
 }
@@ -112,7 +112,7 @@ impl GuestFailure {
             FailureKind::Handler => Error::NoHandler,
             FailureKind::Value => Error::InvalidValue { problem: message },
             FailureKind::Load if is_resolution(&message) => code.explain_load(text).unwrap_or_else(|| {
-                let known: Vec<_> = code.modules.iter().map(GuestModule::specifier).collect();
+                let known: Vec<_> = code.modules.names().iter().map(|name| format!("host:{name}")).collect();
                 Error::CodeSyntax { message: format!("{message}; the modules here are: {}", known.join(", ")), line, column }
             }),
             FailureKind::Load if name == "SyntaxError" => code.explain_syntax(text, message, line),

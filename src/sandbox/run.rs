@@ -1,4 +1,4 @@
-//! One run: a new VM from the snapshot, one thread, one deadline, one outcome.
+//! One run: a VM that no other run has had, one thread, one deadline, one outcome.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,19 +10,19 @@ use tokio::runtime::Handle;
 use super::calls::RunState;
 use super::deadline::Deadline;
 use super::host::{HostFunctions, RunControl};
-use super::image::{GuestImage, HANDLER};
-use super::module::GuestModule;
+use super::image::GuestImage;
+use super::module::GuestModules;
 use super::outcome::{AgentCode, finish};
+use super::pool::Pool;
 use super::reader::ScriptReader;
 use super::script::declares_require;
+use super::sources::Sources;
 use super::stop::Stop;
 use super::value::Wire;
 use super::watch::Watch;
 use crate::error::{Error, Result};
 use crate::limits::Limits;
 
-/// The name under which the guest imports the agent's code.
-const CODE_MODULE: &str = "agent:code";
 /// Hands the handler over, exported or not. Behind the code, so that its lines keep their numbers.
 const CODE_EPILOGUE: &str =
     "\n;globalThis[Symbol.for(\"hyperlight-mcp\")].register(typeof handler === \"undefined\" ? undefined : handler);";
@@ -49,7 +49,7 @@ pub struct RunRequest {
     pub code: String,
     pub input: Wire,
     /// The modules that exist in this run.
-    pub modules: Vec<GuestModule>,
+    pub modules: Arc<dyn GuestModules>,
     /// Who answers their calls.
     pub host: Arc<dyn HostFunctions>,
     pub timeout: Duration,
@@ -63,7 +63,7 @@ pub struct RunRequest {
 pub struct RunStats {
     /// From the run's start to its outcome.
     pub duration_ms: f64,
-    /// Making the VM and loading the modules.
+    /// Until there was a VM: next to nothing where one waited.
     pub start_ms: f64,
     /// Host calls, and the time spent outside of the guest for them: calls that are outstanding together take it together.
     pub calls: u64,
@@ -82,17 +82,79 @@ pub struct RunOutcome {
     pub stats: RunStats,
 }
 
-/// Runs on the calling thread until the outcome.
-pub(super) fn run(image: &GuestImage, reader: &ScriptReader, limits: &Arc<Limits>, runtime: &Handle, request: RunRequest) -> RunOutcome {
-    let deadline = Deadline::after(request.timeout);
-    let limit_ms = u64::try_from(request.timeout.as_millis()).unwrap_or(u64::MAX);
-    let control = RunControl::new(request.stop.clone(), deadline.clone(), runtime.clone());
-    let capacity = image.reply_capacity();
-    let state = Arc::new(RunState::new(control, Arc::clone(limits), capacity, request.host, request.input, request.on_log));
-    let code = AgentCode { reader, modules: &request.modules, stop: &request.stop, deadline };
-    let value =
-        execute(image, &state, &request.code, &code, runtime).map_err(|failure| failure.into_error(&state, &request.stop, limit_ms));
-    RunOutcome { value, logs: state.take_log(), stats: state.stats() }
+/// What runs need of their sandboxes.
+pub(super) struct Means<'a> {
+    pub(super) image: &'a GuestImage,
+    pub(super) pool: &'a Pool,
+    pub(super) reader: &'a ScriptReader,
+    pub(super) limits: &'a Arc<Limits>,
+    pub(super) runtime: &'a Handle,
+}
+
+impl Means<'_> {
+    /// Runs on the calling thread until the outcome.
+    pub(super) fn run(&self, request: RunRequest) -> RunOutcome {
+        let started = Instant::now();
+        let deadline = Deadline::after(request.timeout);
+        let limit_ms = u64::try_from(request.timeout.as_millis()).unwrap_or(u64::MAX);
+        let (stop, modules) = (request.stop.clone(), request.modules);
+        let code = AgentCode { reader: self.reader, modules: modules.as_ref(), stop: &stop, deadline: deadline.clone() };
+        // Every line and column stays where it is: what the guest says of a place holds for the code as it was given.
+        let read = check_sizes(self.limits, &request.code, &request.input).and_then(|()| code.to_javascript(&request.code));
+        let text = match read {
+            Ok(javascript) => javascript.unwrap_or(request.code),
+            Err(error) => return RunOutcome { value: Err(error), logs: Vec::new(), stats: stats_of(started) },
+        };
+        let prologue = if declares_require(&text) { "" } else { REQUIRE_PROLOGUE };
+        let sources = Sources::new(format!("{prologue}{text}{CODE_EPILOGUE}"), Arc::clone(&modules));
+        let control = RunControl::new(stop.clone(), deadline, self.runtime.clone());
+        let (limits, capacity) = (Arc::clone(self.limits), self.image.reply_capacity());
+        let state = RunState::new(started, control, limits, capacity, request.host, request.input, sources, request.on_log);
+        let state = Arc::new(state);
+        let value = self.execute(&state, &text, &code).map_err(|failure| failure.into_error(&state, &stop, limit_ms));
+        RunOutcome { value, logs: state.take_log(), stats: state.stats() }
+    }
+
+    fn execute(&self, state: &Arc<RunState>, text: &str, code: &AgentCode<'_>) -> std::result::Result<Wire, Failure> {
+        let mut outcome = self.in_a_vm(state, code);
+        // A VM that ended while it waited, or as it was entered: the run has not begun, so it begins in another.
+        if let Ok(Err(error)) | Err(error) = &outcome
+            && !state.sources.has_begun()
+            && code.is_wanted()
+        {
+            tracing::debug!(%error, "a VM failed before its run had begun");
+            outcome = self.in_a_vm(state, code);
+        }
+        let outcome = outcome.map_err(Failure::Guest)?;
+        if state.control.gave_up() {
+            return Err(Failure::Stopped);
+        }
+        // A run that has finished has its outcome, even if its end came from outside at the same moment.
+        match (state.take_finished(), outcome) {
+            (Some(frame), _) => finish(&state.limits, &frame, text, code).map_err(Failure::Known),
+            (None, Err(error)) => Err(Failure::Guest(error)),
+            (None, Ok(())) => Err(Failure::Known(Error::NeverSettles)),
+        }
+    }
+
+    /// The outer error: there is no VM. The inner: its guest failed.
+    fn in_a_vm(&self, state: &Arc<RunState>, code: &AgentCode<'_>) -> Attempt {
+        let started = Instant::now();
+        let mut vm = self.pool.take(self.image)?;
+        let watch = Watch::start(vm.sandbox(), self.runtime, code.stop.clone(), code.deadline.clone());
+        state.has_started(started.elapsed());
+        let outcome = vm.run(Arc::clone(state) as Arc<_>);
+        drop(watch);
+        state.end_calls();
+        self.pool.give_back(self.image, vm);
+        Ok(outcome)
+    }
+}
+
+type Attempt = std::result::Result<std::result::Result<(), HyperlightError>, HyperlightError>;
+
+fn stats_of(started: Instant) -> RunStats {
+    RunStats { duration_ms: started.elapsed().as_secs_f64() * 1000.0, ..RunStats::default() }
 }
 
 /// A run that gave no value: for a reason that is known, or because the VM's call failed.
@@ -101,43 +163,6 @@ enum Failure {
     Guest(HyperlightError),
     /// It was ended while it waited for a call.
     Stopped,
-}
-
-fn execute(
-    image: &GuestImage,
-    state: &Arc<RunState>,
-    text: &str,
-    code: &AgentCode<'_>,
-    runtime: &Handle,
-) -> std::result::Result<Wire, Failure> {
-    check_sizes(&state.limits, text, &state.input).map_err(Failure::Known)?;
-    // Every line and column stays where it is: what the guest says of a place holds for the code as it was given.
-    let javascript = code.to_javascript(text).map_err(Failure::Known)?;
-    let text = javascript.as_deref().unwrap_or(text);
-    let started = Instant::now();
-    let mut guest = image.start(state).map_err(Failure::Guest)?;
-    let watch = Watch::start(&guest, runtime, code.stop.clone(), code.deadline.clone());
-    let outcome = (|| {
-        for (specifier, source) in code.modules.iter().flat_map(GuestModule::sources) {
-            guest.call::<()>("register_module", (specifier, source))?;
-        }
-        let prologue = if declares_require(text) { "" } else { REQUIRE_PROLOGUE };
-        guest.call::<()>("register_module", (CODE_MODULE.to_owned(), format!("{prologue}{text}{CODE_EPILOGUE}")))?;
-        state.has_started(started.elapsed());
-        // The outcome comes by `HostFinish`; what the call itself returns is `undefined`.
-        guest.call::<String>("RunHandler", (HANDLER.to_owned(), "null".to_owned(), false))
-    })();
-    drop(watch);
-    state.end_calls();
-    if state.control.gave_up() {
-        return Err(Failure::Stopped);
-    }
-    // A run that has finished has its outcome, even if its end came from outside at the same moment.
-    match (state.take_finished(), outcome) {
-        (Some(frame), _) => finish(&state.limits, &frame, text, code).map_err(Failure::Known),
-        (None, Err(error)) => Err(Failure::Guest(error)),
-        (None, Ok(_)) => Err(Failure::Known(Error::NeverSettles)),
-    }
 }
 
 fn check_sizes(limits: &Limits, code: &str, input: &Wire) -> Result<()> {

@@ -6,9 +6,10 @@
 
 use serde_json::{Map, Number, Value as Json};
 
+use super::frame::{Counter, Writer, parts_of};
 use crate::error::{Error, Result};
 
-const MARK: &str = "$bytes";
+pub(super) const MARK: &str = "$bytes";
 
 /// A value: what JSON has, and bytes. The order of an object's keys is kept.
 #[derive(Debug, Clone, PartialEq)]
@@ -45,9 +46,19 @@ impl Value {
     /// The value as it crosses.
     #[must_use]
     pub fn to_wire(&self) -> Wire {
-        let mut wire = Wire { json: String::new(), blobs: Vec::new() };
-        write(self, &mut wire);
-        wire
+        let mut writer = Writer::new(Vec::new());
+        writer.value(self);
+        let blobs = writer.blobs.into_iter().map(<[u8]>::to_vec).collect();
+        // Only text was written.
+        Wire { json: String::from_utf8(writer.sink).unwrap_or_default(), blobs }
+    }
+
+    /// What it counts against a limit when it crosses: JSON bytes and blob bytes.
+    #[must_use]
+    pub fn wire_size(&self) -> usize {
+        let mut writer = Writer::new(Counter::default());
+        writer.value(self);
+        writer.sink.0 + writer.blobs.iter().map(|blob| blob.len()).sum::<usize>()
     }
 
     /// Reads a value that has crossed.
@@ -57,7 +68,7 @@ impl Value {
     pub fn from_wire(wire: Wire) -> Result<Self> {
         let json: Json = serde_json::from_str(&wire.json).map_err(|error| invalid(&error.to_string()))?;
         let mut blobs: Vec<Option<Vec<u8>>> = wire.blobs.into_iter().map(Some).collect();
-        read(json, &mut blobs)
+        read(json, &mut |index| blobs.get_mut(index)?.take())
     }
 
     /// The value as plain JSON, bytes as base64 text: what an MCP server can read.
@@ -123,75 +134,26 @@ impl Wire {
     }
 
     pub(crate) fn from_frame(frame: &[u8]) -> Result<Self> {
-        let mut parts = hyperlight_js_common::decode_binaries(frame).map_err(|error| invalid(&error.to_string()))?.into_iter();
-        let json = parts.next().ok_or_else(|| invalid("an empty frame"))?;
-        let json = String::from_utf8(json).map_err(|error| invalid(&error.to_string()))?;
-        Ok(Self { json, blobs: parts.collect() })
+        let (json, blobs) = parts_of(frame)?;
+        Ok(Self { json: json.to_owned(), blobs: blobs.into_iter().map(<[u8]>::to_vec).collect() })
     }
 }
 
-fn invalid(problem: &str) -> Error {
+/// Reads a value from the parts of its frame.
+pub(super) fn read_parts(json: &str, blobs: &[&[u8]]) -> Result<Value> {
+    let json: Json = serde_json::from_str(json).map_err(|error| invalid(&error.to_string()))?;
+    let mut blobs: Vec<Option<&[u8]>> = blobs.iter().copied().map(Some).collect();
+    read(json, &mut |index| blobs.get_mut(index)?.take().map(<[u8]>::to_vec))
+}
+
+pub(super) fn invalid(problem: &str) -> Error {
     Error::InvalidValue { problem: problem.to_owned() }
 }
 
-/// JSON's own quoting. Writing a `str` cannot fail.
-fn quote(text: &str) -> String {
-    Json::String(text.to_owned()).to_string()
-}
+/// Gives a blob, once.
+type Blobs<'a> = dyn FnMut(usize) -> Option<Vec<u8>> + 'a;
 
-fn write(value: &Value, wire: &mut Wire) {
-    match value {
-        Value::Null => wire.json.push_str("null"),
-        Value::Bool(value) => wire.json.push_str(if *value { "true" } else { "false" }),
-        Value::Number(value) => wire.json.push_str(&value.to_string()),
-        Value::Text(value) => wire.json.push_str(&quote(value)),
-        Value::Bytes(bytes) => {
-            let index = wire.blobs.len();
-            wire.json.extend(["{\"", MARK, "\":", &index.to_string(), "}"]);
-            wire.blobs.push(bytes.clone());
-        }
-        Value::List(items) => {
-            wire.json.push('[');
-            for (index, item) in items.iter().enumerate() {
-                separate(index, wire);
-                write(item, wire);
-            }
-            wire.json.push(']');
-        }
-        Value::Record(fields) if fields.iter().any(|(key, _)| key == MARK) => write_escaped(fields, wire),
-        Value::Record(fields) => {
-            wire.json.push('{');
-            for (index, (key, value)) in fields.iter().enumerate() {
-                separate(index, wire);
-                wire.json.push_str(&quote(key));
-                wire.json.push(':');
-                write(value, wire);
-            }
-            wire.json.push('}');
-        }
-    }
-}
-
-fn write_escaped(fields: &[(String, Value)], wire: &mut Wire) {
-    wire.json.extend(["{\"", MARK, "\":["]);
-    for (index, (key, value)) in fields.iter().enumerate() {
-        separate(index, wire);
-        wire.json.push('[');
-        wire.json.push_str(&quote(key));
-        wire.json.push(',');
-        write(value, wire);
-        wire.json.push(']');
-    }
-    wire.json.push_str("]}");
-}
-
-fn separate(index: usize, wire: &mut Wire) {
-    if index > 0 {
-        wire.json.push(',');
-    }
-}
-
-fn read(json: Json, blobs: &mut [Option<Vec<u8>>]) -> Result<Value> {
+fn read(json: Json, blobs: &mut Blobs<'_>) -> Result<Value> {
     Ok(match json {
         Json::Array(items) => Value::List(items.into_iter().map(|item| read(item, blobs)).collect::<Result<_>>()?),
         Json::Object(fields) => match fields.get(MARK) {
@@ -204,12 +166,12 @@ fn read(json: Json, blobs: &mut [Option<Vec<u8>>]) -> Result<Value> {
     })
 }
 
-fn read_blob(index: &Number, blobs: &mut [Option<Vec<u8>>]) -> Result<Value> {
-    let slot = index.as_u64().and_then(|index| usize::try_from(index).ok()).and_then(|index| blobs.get_mut(index));
-    slot.and_then(Option::take).map(Value::Bytes).ok_or_else(|| invalid(&format!("there is no blob {index}")))
+fn read_blob(index: &Number, blobs: &mut Blobs<'_>) -> Result<Value> {
+    let bytes = index.as_u64().and_then(|index| usize::try_from(index).ok()).and_then(blobs);
+    bytes.map(Value::Bytes).ok_or_else(|| invalid(&format!("there is no blob {index}")))
 }
 
-fn read_escaped(mut fields: Map<String, Json>, blobs: &mut [Option<Vec<u8>>]) -> Result<Value> {
+fn read_escaped(mut fields: Map<String, Json>, blobs: &mut Blobs<'_>) -> Result<Value> {
     let Some(Json::Array(entries)) = fields.remove(MARK) else {
         return Err(invalid("a malformed escaped object"));
     };

@@ -38,6 +38,8 @@ pub enum Lack {
     Never,
     /// What would run is not what was approved.
     Changed,
+    /// The same, where the folder decides what would run: it may have been approved in another one.
+    Elsewhere,
     /// The approval's time is over.
     Expired,
     /// The program's content changed, and the config says `pinExecutable`.
@@ -49,6 +51,9 @@ impl fmt::Display for Lack {
         formatter.write_str(match self {
             Self::Never => "nobody has approved it",
             Self::Changed => "its entry in the config changed after it was approved",
+            Self::Elsewhere => {
+                "its entry in the config changed after it was approved, or was approved in another folder, where its paths lead elsewhere"
+            }
             Self::Expired => "its approval has expired",
             Self::Executable => "its program changed on disk after it was approved (pinExecutable)",
         })
@@ -269,7 +274,7 @@ impl fmt::Debug for ApprovalStore {
 fn standing(approval: Option<&Approval>, subject: &Subject, now: SystemTime) -> Standing {
     let Some(approval) = approval else { return Standing::Unapproved(Lack::Never) };
     if approval.command_digest != subject.digest {
-        return Standing::Unapproved(Lack::Changed);
+        return Standing::Unapproved(if subject.folder.is_some() { Lack::Elsewhere } else { Lack::Changed });
     }
     if approval.is_expired(now) {
         return Standing::Unapproved(Lack::Expired);
@@ -306,7 +311,14 @@ mod tests {
     use crate::trust::Executable;
 
     fn subject(digest: &str) -> Subject {
-        Subject { server: "a".into(), digest: digest.into(), shown_digest: digest.into(), executable: None, pin_executable: false }
+        Subject {
+            server: "a".into(),
+            digest: digest.into(),
+            shown_digest: digest.into(),
+            executable: None,
+            pin_executable: false,
+            folder: None,
+        }
     }
 
     fn manifest() -> Arc<Manifest> {

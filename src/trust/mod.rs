@@ -8,6 +8,7 @@ mod digest;
 mod document;
 mod drift;
 mod executable;
+mod folder;
 mod gate;
 mod key;
 mod offers;
@@ -25,6 +26,7 @@ pub use digest::{manifest_digest, tool_digest};
 pub use document::{Approval, Content, read as read_approvals};
 pub use drift::{Changes, Difference, Drift, Item, ToolStanding, differences, tool_standing};
 pub use executable::{Executable, Executables};
+pub use folder::deciding_folder;
 pub use gate::{Decision, Gate, gate, read_gate};
 pub use key::MachineKey;
 pub use offers::{

@@ -16,11 +16,13 @@ use super::offers::{
 use super::sanitise::{sanitise_json, sanitise_line, sanitise_text};
 use super::subject::Subject;
 use crate::catalog::{Manifest, Tool, assign_identifiers};
-use crate::config::{Confirm, OAuthDefinition, ServerDefinition, Transport};
+use crate::config::{Confirm, OAuthDefinition, Part, Placeholder, ServerDefinition, Template, Transport};
 
 const FULL_RIGHTS_WARNING: &str =
     "the server's process runs with your full permissions, outside of the sandbox: it can read, change and send what you can";
 const REMOTE_WARNING: &str = "what is sent to this address leaves your machine; its operator sees every argument and decides every answer";
+/// What stands before a credential, and is none.
+const SCHEMES: [&str; 4] = ["Bearer ", "Basic ", "Token ", "ApiKey "];
 /// Where a server starts for which the config says nothing.
 const WORKSPACE: &str = "${workspaceFolder}";
 
@@ -53,6 +55,9 @@ pub struct CommandRequest {
     /// As the config writes it; the workspace folder where it does not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cwd: Option<String>,
+    /// The folder in which alone a yes holds: a path in the entry leads elsewhere in another one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub workspace_folder: Option<String>,
     /// The program that the command names now, and its content's SHA-256; missing where there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub executable: Option<Executable>,
@@ -157,7 +162,8 @@ impl CommandRequest {
                 environment_file,
             } => {
                 (command, args) = (Some(program.clone()), Some(arguments.clone()));
-                cwd = Some(working_directory.clone().unwrap_or_else(|| WORKSPACE.to_owned()));
+                let here = subject.folder.as_ref().map_or_else(|| WORKSPACE.to_owned(), |folder| folder.display().to_string());
+                cwd = Some(working_directory.clone().unwrap_or(here));
                 env_file.clone_from(environment_file);
                 environment = masked(values);
                 environment.extend(removed_environment.iter().map(|name| format!("{name} (not passed on)")));
@@ -178,6 +184,7 @@ impl CommandRequest {
             command,
             args,
             cwd,
+            workspace_folder: subject.folder.as_ref().map(|folder| folder.display().to_string()),
             executable: subject.executable.clone(),
             env_file,
             url,
@@ -283,17 +290,29 @@ fn oauth_lines(oauth: &OAuthDefinition) -> Vec<String> {
 
 /// At most four characters, and never more than a quarter of the value. What is only a placeholder is no secret.
 fn mask(value: &str) -> String {
-    let inner = value.strip_prefix('\\').unwrap_or(value).strip_prefix("${").and_then(|rest| rest.strip_suffix('}'));
-    if inner
-        .is_some_and(|name| !name.is_empty() && name.chars().all(|character| character.is_ascii_alphanumeric() || "_:".contains(character)))
-    {
-        return value.to_owned();
-    }
-    if let Some((name, _)) = value.split_once(":-").filter(|_| value.starts_with("${") && value.ends_with('}')) {
-        return format!("{name}:-***}}");
+    if let Some(shown) = Template::parse(value).ok().as_ref().and_then(mask_around) {
+        return shown;
     }
     let shown = (value.chars().count() / 4).min(4);
     format!("{}***", value.chars().take(shown).collect::<String>())
+}
+
+/// A value with placeholders: they are shown by their names, and so is the scheme before them; what stands between them is masked.
+fn mask_around(template: &Template) -> Option<String> {
+    let is_placeholder = |part: &Part| matches!(part, Part::Placeholder { .. });
+    template.parts().iter().any(is_placeholder).then(|| template.parts().iter().map(mask_part).collect())
+}
+
+fn mask_part(part: &Part) -> String {
+    match part {
+        Part::Literal(text) if SCHEMES.iter().any(|scheme| text.eq_ignore_ascii_case(scheme)) => (*text).to_owned(),
+        Part::Literal(_) => "***".to_owned(),
+        Part::Placeholder { source, meaning: Placeholder::Variable { default: Some(_), .. } } => {
+            let name = source.split_once(":-").map_or(*source, |(name, _)| name);
+            format!("{name}:-***}}")
+        }
+        Part::Placeholder { source, .. } => (*source).to_owned(),
+    }
 }
 
 /// A user and a password in an address, and what follows its path, are not for a screen.
@@ -322,6 +341,9 @@ mod tests {
         assert_eq!(mask("${TOKEN}"), "${TOKEN}");
         assert_eq!(mask("\\${env:TOKEN}"), "\\${env:TOKEN}");
         assert_eq!(mask("${TOKEN:-hunter2hunter2}"), "${TOKEN:-***}");
+        assert_eq!(mask("Bearer ${TOKEN}"), "Bearer ${TOKEN}");
+        assert_eq!(mask("bearer \\${env:TOKEN:-hunter2hunter2}"), "bearer \\${env:TOKEN:-***}");
+        assert_eq!(mask("hunter2hunter2${USER}:${input:password}"), "***${USER}***${input:password}");
     }
 
     #[test]

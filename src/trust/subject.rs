@@ -1,5 +1,7 @@
 //! What an approval is about: a server as its config defines it, in one form.
 
+use std::path::PathBuf;
+
 use secrecy::{ExposeSecret as _, SecretString};
 
 use super::canonical::Canonical;
@@ -20,18 +22,24 @@ pub struct Subject {
     pub executable: Option<Executable>,
     /// Whether another program needs approval.
     pub pin_executable: bool,
+    /// The folder in which alone the approval holds, where it decides what is started ([`super::deciding_folder`]).
+    pub folder: Option<PathBuf>,
 }
 
 impl Subject {
-    /// Takes the digest. `pinned` are the values of variables and the environment file as they are now, for `pinValues`.
+    /// Takes the digest. `pinned` are the values of variables and the environment file as they are now, for `pinValues`; `folder` is the one
+    /// that decides what is started.
     #[must_use]
     pub fn new(
         server: &ServerDefinition,
         key: &MachineKey,
         executable: Option<Executable>,
         pinned: Option<&[(String, SecretString)]>,
+        folder: Option<PathBuf>,
     ) -> Self {
-        let form = form(server, key);
+        // In hex: a name that is no UTF-8 is told apart from others too.
+        let name = folder.as_ref().map(|folder| hex::encode(folder.as_os_str().as_encoded_bytes()));
+        let form = name.iter().fold(form(server, key), |form, name| form.text("workspaceFolder").text(name));
         let form = match pinned {
             None => form.flag(false),
             // Keyed: the digest must not help to guess them.
@@ -50,6 +58,7 @@ impl Subject {
             digest: decided,
             executable,
             pin_executable: server.pin_executable,
+            folder,
         }
     }
 }
@@ -133,7 +142,7 @@ mod tests {
     }
 
     fn of(fields: &str, key: &MachineKey) -> String {
-        Subject::new(&server(fields), key, None, None).digest
+        Subject::new(&server(fields), key, None, None, None).digest
     }
 
     #[test]
@@ -200,16 +209,24 @@ mod tests {
     fn another_program_is_another_request_under_the_same_decision() {
         let (key, server) = (key(), server(r#""command": "x""#));
         let program = |sha256: &str| Some(Executable { path: "/bin/x".into(), sha256: sha256.into() });
-        let subject = |executable| Subject::new(&server, &key, executable, None);
+        let subject = |executable| Subject::new(&server, &key, executable, None, None);
         let (one, other, none) = (subject(program("1")), subject(program("2")), subject(None));
         assert!(one.digest == other.digest && one.digest == none.digest);
         assert!(one.shown_digest != other.shown_digest && one.shown_digest != none.shown_digest);
     }
 
     #[test]
+    fn a_folder_that_decides_has_its_part() {
+        let (key, server) = (key(), server(r#""command": "node", "args": ["server.js"]"#));
+        let within = |folder: Option<&str>| Subject::new(&server, &key, None, None, folder.map(PathBuf::from)).digest;
+        let digests: std::collections::BTreeSet<_> = [None, Some("/a"), Some("/b")].map(within).into();
+        assert_eq!(digests.len(), 3);
+    }
+
+    #[test]
     fn pinned_values_have_their_part() {
         let (key, server) = (key(), server(r#""command": "x", "env": { "A": "${A}" }, "pinValues": true"#));
-        let pinned = |value: &str| Subject::new(&server, &key, None, Some(&[("A".to_owned(), SecretString::from(value))])).digest;
+        let pinned = |value: &str| Subject::new(&server, &key, None, Some(&[("A".to_owned(), SecretString::from(value))]), None).digest;
         assert_eq!(pinned("1"), pinned("1"));
         assert_ne!(pinned("1"), pinned("2"));
     }

@@ -52,7 +52,7 @@ pub fn request(code: &str) -> RunRequest {
     RunRequest {
         code: code.to_owned(),
         input: Wire::null(),
-        modules: vec![GuestModule { name: "mcp".into(), functions: functions.into() }],
+        modules: Arc::new(vec![GuestModule { name: "mcp".into(), functions: functions.into() }]),
         host: Arc::new(Echo),
         timeout: Duration::from_mins(1) * scale(),
         stop: Stop::new(),

@@ -4,7 +4,6 @@
 (host, codec, calls, timers, format) => {
   const { encode, decode } = codec;
   const { freeze, defineProperty } = Object;
-  const CODE = "agent:code";
   let registered;
 
   // ---- a run ------------------------------------------------------------------------------------------------------
@@ -40,10 +39,10 @@
     });
   }
 
-  async function outcome() {
+  async function outcome(code) {
     let handler;
     try {
-      const namespace = await guarded(() => import(CODE));
+      const namespace = await guarded(() => import(code));
       handler = registered ?? namespace.handler ?? namespace.default;
     } catch (error) {
       return { failure: describe("load", error) };
@@ -67,8 +66,9 @@
     host.log("warn", `${left} ${noun} made by .async had not ended with the handler, and ended with the run: await ${pronoun}`);
   }
 
-  async function run() {
-    const result = await outcome();
+  /** Runs the module of this name, and hands its outcome to the host. */
+  async function run(code) {
+    const result = await outcome(code);
     if ("failure" in result) return host.finish(encode(result)[0], []);
     warnOfUnsettled();
     try {

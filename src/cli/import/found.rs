@@ -150,6 +150,7 @@ fn merge(found: &mut Found, key: &str, values: &Json, change: impl Fn(&str) -> S
 
 /// Values that look like secrets, where they do not come from elsewhere already.
 fn secrets_of(found: &mut Found) {
+    secrets_in_the_open(found);
     for table in ["env", "headers"] {
         for (name, value) in found.entry[table].as_object().into_iter().flatten() {
             let Some(value) = value.as_str().filter(|value| !value.contains("${")) else { continue };
@@ -165,6 +166,28 @@ fn secrets_of(found: &mut Found) {
     }
 }
 
+/// Secrets where no placeholder can stand: others see arguments, and a server's address is shown.
+fn secrets_in_the_open(found: &mut Found) {
+    let words: Vec<&str> = found.entry["args"].as_array().into_iter().flatten().filter_map(Json::as_str).collect();
+    for (index, word) in words.iter().enumerate() {
+        // `--api-key=VALUE`, or `--api-key VALUE`.
+        let before = index.checked_sub(1).map(|index| words[index]).filter(|before| before.starts_with('-') && !before.contains('='));
+        let (name, value) = word.split_once('=').unwrap_or((before.unwrap_or_default(), word));
+        if !value.starts_with('-') && !value.contains("${") && is_secret(name.trim_start_matches('-'), value) {
+            let suggestion = format!("${{{}}} in env, where the server can read it from there", variable(&found.name, name));
+            found.secrets.push(Secret { field: format!("args[{index}]"), suggestion });
+        }
+    }
+    let Some(address) = found.entry["url"].as_str().and_then(|address| url::Url::parse(address).ok()) else { return };
+    let in_query = |(name, value): (std::borrow::Cow<str>, std::borrow::Cow<str>)| {
+        (!value.contains("${") && is_secret(&name, &value)).then(|| format!("{name}=${{{}}}", variable(&found.name, &name)))
+    };
+    let password = address.password().filter(|password| !password.contains("%7B") && !password.contains('{'));
+    let secrets: Vec<_> = address.query_pairs().filter_map(in_query).collect();
+    let secrets = secrets.into_iter().chain(password.map(|_| format!("${{{}}} as the password", variable(&found.name, "password"))));
+    found.secrets.extend(secrets.map(|suggestion| Secret { field: "url".to_owned(), suggestion }));
+}
+
 /// A variable's name for a value: of a header, with its server's.
 fn variable(server: &str, name: &str) -> String {
     let is_variable = |text: &str| {
@@ -173,7 +196,7 @@ fn variable(server: &str, name: &str) -> String {
     if is_variable(name) {
         return name.to_owned();
     }
-    let text = format!("{server}_{name}");
+    let text = format!("{server}_{}", if name.is_empty() { "secret" } else { name.trim_start_matches('-') });
     text.chars().map(|character| if character.is_ascii_alphanumeric() { character.to_ascii_uppercase() } else { '_' }).collect()
 }
 

@@ -4,6 +4,7 @@ mod found;
 mod plan;
 mod sources;
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value as Json, json};
@@ -36,6 +37,7 @@ pub(super) async fn import(session: &Session, arguments: &Import) -> Result<Exit
         let new = edited(&text, &plan).map_err(|problem| Fault::Message(FILE, format!("{} was not changed: {problem}", path.display())))?;
         files::write(&path, &new, 0o600)?;
         written = true;
+        warn_of_readers(session, &plan, &path);
     }
     tell(session, &plan, &path, written);
     Ok(Exit::Done)
@@ -123,6 +125,16 @@ fn shown(addition: &Addition, style: &Style) -> String {
     text
 }
 
+/// A config that was there keeps its mode: it is said where others can read what should not be read.
+fn warn_of_readers(session: &Session, plan: &Plan, path: &Path) {
+    let mode = std::fs::metadata(path).map_or(0, |file| file.permissions().mode() & 0o777);
+    if mode & 0o077 != 0 && plan.additions.iter().any(|addition| !addition.secrets.is_empty()) {
+        let file = path.display();
+        let text = format!("{file} now holds what looks like a secret, and others may read it (mode {mode:o}): chmod 600 {file}");
+        session.terminal.note(Tone::Warning, "warning:", &text);
+    }
+}
+
 fn tell(session: &Session, plan: &Plan, path: &Path, written: bool) {
     if session.json() {
         let document = json!({ "config": path.display().to_string(), "written": written, "additions": plan.additions, "skipped": plan.skipped, "inputs": plan.inputs });
@@ -132,7 +144,7 @@ fn tell(session: &Session, plan: &Plan, path: &Path, written: bool) {
         return;
     }
     if written {
-        session.terminal.print(&format!("written into {}. Nothing of it is approved: hyperlight-mcp approve\n", path.display()));
+        session.terminal.print(&format!("written into {}. Nothing of it is approved: {}\n", path.display(), session.again.with("approve")));
     } else {
         session.terminal.print(&format!(
             "nothing was written. --write puts it into {}; or do it by hand:\n{}\n",

@@ -143,3 +143,19 @@ fn hostile_files_are_errors_and_no_more() {
         }
     }
 }
+
+#[test]
+fn secrets_in_arguments_and_addresses_are_pointed_out() {
+    let text = r#"{ "mcpServers": {
+        "a": { "command": "npx", "args": ["-y", "@modelcontextprotocol/server-everything", "--api-key", "sk-0123456789abcdefghij",
+            "--token=ghp_16C7e42F292c6912E7710c838347Ae178B4a", "--port=8080", "/home/ada/projects/notes", "${TOKEN}", "--verbose"] },
+        "b": { "url": "https://ada:correct-horse-battery@x.example/mcp?api_key=sk-0123456789abcdefghij&page=2" } } }"#;
+    let found = found(Program::Cursor, text);
+    let shown = |index: usize| -> Vec<(&str, &str)> {
+        found[index].secrets.iter().map(|secret| (secret.field.as_str(), secret.suggestion.as_str())).collect()
+    };
+    let in_env = |name: &str| format!("${{{name}}} in env, where the server can read it from there");
+    assert_eq!(shown(0), [("args[3]", in_env("A_API_KEY").as_str()), ("args[4]", in_env("A_TOKEN").as_str())]);
+    assert_eq!(shown(1), [("url", "api_key=${B_API_KEY}"), ("url", "${B_PASSWORD} as the password")]);
+    assert_eq!(found[0].secrets.len() + found[1].secrets.len(), 4);
+}

@@ -98,13 +98,19 @@ fn command_text(request: &CommandRequest, style: &Style) -> String {
     if let Some(folder) = &request.cwd {
         page.field("folder", folder);
     }
+    if let Some(folder) = &request.workspace_folder {
+        page.field("yes holds in", &format!("{folder} alone: a path in this leads elsewhere in another folder"));
+    }
     surroundings(&mut page, request);
     filters(&mut page, request);
     page.field("asks a person", asks(request.confirm));
     if request.allow_insecure_http {
         page.noted(Tone::Warning, "plain http:// to another machine is allowed: everybody on the way can read and change what is sent");
     }
-    let all = [&request.command, &request.url, &request.cwd].into_iter().flatten().chain(request.args.iter().flatten());
+    let all = [&request.command, &request.url, &request.cwd, &request.workspace_folder]
+        .into_iter()
+        .flatten()
+        .chain(request.args.iter().flatten());
     if all.into_iter().any(|text| has_invisible(text)) {
         page.noted(Tone::Bad, "there are characters in this that cannot be seen: they are written as numbers");
     }

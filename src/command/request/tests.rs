@@ -17,7 +17,7 @@ fn server(index: usize) -> std::sync::Arc<ServerDefinition> {
 
 fn subject(server: &ServerDefinition) -> Subject {
     let folder = tempfile::tempdir().unwrap();
-    Subject::new(server, &MachineKey::open(folder.path()).unwrap(), None, None)
+    Subject::new(server, &MachineKey::open(folder.path()).unwrap(), None, None, None)
 }
 
 fn command(index: usize) -> ApprovalRequest {

@@ -6,6 +6,7 @@
 
 mod program;
 mod protocol;
+mod read_code;
 
 use std::io::{self, Write as _};
 use std::os::unix::process::CommandExt as _;
@@ -18,6 +19,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 pub use program::serve_reader;
 use protocol::{Answer, Question, read_frame, write_frame};
+use read_code::{ReadCode, ReadCodes};
 
 use super::script::{Importable, Problem};
 use crate::error::{Error, Result};
@@ -38,6 +40,7 @@ pub(super) struct ScriptReader {
     idle: Mutex<Idle>,
     looks: Mutex<usize>,
     ended: Condvar,
+    known: Mutex<ReadCodes>,
 }
 
 #[derive(Default)]
@@ -61,7 +64,7 @@ pub type Wanted<'a> = &'a dyn Fn() -> bool;
 
 impl ScriptReader {
     pub(super) fn new(program: PathBuf) -> Self {
-        Self { program, idle: Mutex::default(), looks: Mutex::default(), ended: Condvar::new() }
+        Self { program, idle: Mutex::default(), looks: Mutex::default(), ended: Condvar::new(), known: Mutex::default() }
     }
 
     /// Starts a process, unless one waits for a question.
@@ -90,11 +93,23 @@ impl ScriptReader {
     /// # Errors
     /// `ERR_CODE_SYNTAX`; `ERR_IO` where the program cannot be started.
     pub(super) fn to_javascript(&self, code: &str, wanted: Wanted<'_>) -> Result<Option<String>> {
-        match self.ask(&Question::ToJavascript { code: code.into() }, wanted)? {
-            Some(Answer::Javascript { code }) => Ok(Some(code)),
-            Some(Answer::Syntax { message, line, column }) => Err(Error::CodeSyntax { message, line, column }),
-            _ => Ok(None),
-        }
+        let digest = ReadCodes::digest(code);
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner).get(&digest);
+        let read = match known {
+            Some(read) => read,
+            None => match self.ask(&Question::ToJavascript { code: code.into() }, wanted)? {
+                Some(Answer::Javascript { code }) => ReadCode::Javascript(code),
+                Some(Answer::AsItIs) => ReadCode::AsItIs,
+                Some(Answer::Syntax { message, line, column }) => return Err(Error::CodeSyntax { message, line, column }),
+                // It was not looked at: another time it may be.
+                _ => return Ok(None),
+            },
+        };
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).insert(digest, read.clone());
+        Ok(match read {
+            ReadCode::AsItIs => None,
+            ReadCode::Javascript(code) => Some(code),
+        })
     }
 
     /// All that is wrong with code; nothing for code that was not looked at.

@@ -1,5 +1,8 @@
 //! The micro-VM through the crate's own API: real guests, no MCP.
 
+mod isolation;
+mod warm;
+
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -53,7 +56,7 @@ fn request(code: &str) -> RunRequest {
     RunRequest {
         code: code.to_owned(),
         input: Wire::null(),
-        modules: vec![GuestModule { name: "test".into(), functions: functions.into() }],
+        modules: Arc::new(vec![GuestModule { name: "test".into(), functions: functions.into() }]),
         host: Arc::new(Echo::default()),
         timeout: Duration::from_secs(30),
         stop: Stop::new(),

@@ -1,0 +1,140 @@
+//! `host_path [--tools T] [--before N] KIND COUNT`: the host's path of a tool call without a VM and without a server: a frame as a guest
+//! writes it is read, its arguments are checked, a canned result is checked, shaped and written as the frame that goes back. Prints the
+//! microseconds of a call as a line of JSON. On one thread, so that `valgrind --tool=callgrind` counts the same instructions each time:
+//! `tests/instructions.rs` guards them, and `docs/PERFORMANCE.md` says how to look for where they go.
+//!
+//! KIND: `small` (a line of text each way), `text` (1 MiB of text comes back), `blob` (1 MiB of bytes comes back), `upload` (1 MiB of bytes
+//! goes out). T: tools of the server. N: calls before those that are counted.
+
+use std::collections::BTreeMap;
+use std::future::{Future, ready};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use hyperlight_mcp::bridge::{Checks, Finding, OfferCall, OfferCaller, ServerCalls, ToolCall, ToolCaller, ToolErrors, ToolSearch};
+use hyperlight_mcp::catalog::{Manifest, Tool};
+use hyperlight_mcp::error::{Error, Result};
+use hyperlight_mcp::limits::Limits;
+use hyperlight_mcp::sandbox::{Deadline, HostCall, RunControl, Stop, Value, encode_reply, parse_arguments, value_frame};
+use hyperlight_mcp::trust::Redactor;
+use serde_json::{Value as Json, json};
+use tokio::runtime::{Builder, Runtime};
+
+type Failure = Box<dyn std::error::Error>;
+
+const MIB: usize = 1024 * 1024;
+const USAGE: &str = "usage: host_path [--tools T] [--before N] small|text|blob|upload COUNT";
+
+/// Answers each call with a copy of one result, as a server's answer is a new one each time.
+struct Canned(String);
+
+impl ToolCaller for Canned {
+    fn call(&self, call: ToolCall) -> Pin<Box<dyn Future<Output = Result<Json>> + Send>> {
+        // What the transport does with them: the line of a request, and the result of an answer.
+        let request = serde_json::to_vec(&call.arguments).map(drop);
+        let result = request.and_then(|()| serde_json::from_str(&self.0)).map_err(|error| Error::Internal(error.to_string()));
+        Box::pin(ready(result))
+    }
+}
+
+impl OfferCaller for Canned {
+    fn offer(&self, _call: OfferCall) -> Pin<Box<dyn Future<Output = Result<Json>> + Send>> {
+        Box::pin(ready(Ok(Json::Null)))
+    }
+}
+
+/// What one KIND sends and gets.
+struct Kind {
+    arguments: Vec<Value>,
+    result: Json,
+}
+
+impl Kind {
+    fn read(name: &str) -> Option<Self> {
+        let small = || Value::record([("text", Value::from("hello"))]);
+        let text = |text: String| json!({ "content": [{ "type": "text", "text": text }] });
+        let (argument, result) = match name {
+            "small" => (small(), text("hello".to_owned())),
+            "text" => (small(), text("a line of text\n".repeat(MIB / 15))),
+            "blob" => (small(), json!({ "content": [{ "type": "image", "mimeType": "image/png", "data": "AAEC".repeat(MIB / 3) }] })),
+            "upload" => (Value::record([("data", Value::Bytes(vec![7; MIB]))]), text("hello".to_owned())),
+            _ => return None,
+        };
+        Some(Self { arguments: vec![argument], result })
+    }
+}
+
+fn manifest(tools: usize) -> Manifest {
+    let schema = json!({
+        "type": "object",
+        "properties": { "text": { "type": "string" }, "data": { "type": "string", "contentEncoding": "base64" } },
+    });
+    let tool = |number: usize| Tool {
+        name: format!("tool-{number}"),
+        title: None,
+        description: Some("Gives back what it gets.".to_owned()),
+        input_schema: schema.clone(),
+        output_schema: None,
+        annotations: None,
+        execution: None,
+    };
+    Manifest { tools: (0..tools).map(tool).collect(), ..Manifest::default() }
+}
+
+/// All that a run has for the calls of its guest.
+struct Path {
+    calls: ServerCalls,
+    control: RunControl,
+    frame: Vec<u8>,
+    function: String,
+    _runtime: Runtime,
+}
+
+impl Path {
+    fn new(kind: &Kind, tools: usize) -> std::result::Result<Self, Failure> {
+        let limits = Arc::new(Limits { max_response_bytes: 2 * MIB, max_argument_bytes: 2 * MIB, ..Limits::default() });
+        let manifests = BTreeMap::from([("fixture".to_owned(), Arc::new(manifest(tools)))]);
+        let finding = Finding { search: Arc::new(ToolSearch::default()), ..Finding::default() };
+        let caller = Arc::new(Canned(kind.result.to_string()));
+        let redactor = Arc::new(Redactor::new(None, None));
+        let calls = ServerCalls::new(manifests, caller, limits, ToolErrors::Return, redactor, Checks::default(), finding);
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        let control = RunControl::new(Stop::new(), Deadline::after(Duration::from_hours(1)), runtime.handle().clone());
+        let frame = value_frame(&Value::List(kind.arguments.clone()))?;
+        Ok(Self { calls, control, frame, function: format!("tool-{}", tools / 2), _runtime: runtime })
+    }
+
+    fn call(&self) -> usize {
+        let arguments = parse_arguments(&self.frame);
+        let call = HostCall { module: "mcp-fixture".to_owned(), function: self.function.clone(), arguments };
+        encode_reply(self.calls.answer(call, &self.control)).len()
+    }
+}
+
+fn main() -> std::result::Result<(), Failure> {
+    let (mut tools, mut before) = (1, 1);
+    let mut arguments = std::env::args().skip(1);
+    let mut next = arguments.next().ok_or(USAGE)?;
+    while let Some(option) = next.strip_prefix("--") {
+        let number: usize = arguments.next().ok_or(USAGE)?.parse()?;
+        match option {
+            "tools" => tools = number.max(1),
+            "before" => before = number,
+            _ => return Err(USAGE.into()),
+        }
+        next = arguments.next().ok_or(USAGE)?;
+    }
+    let kind = Kind::read(&next).ok_or(USAGE)?;
+    let count: u32 = arguments.next().ok_or(USAGE)?.parse()?;
+    let path = Path::new(&kind, tools)?;
+    let expected = path.call();
+    (1..before).for_each(|_| drop(path.call()));
+    let started = Instant::now();
+    if (0..count).any(|_| path.call() != expected) {
+        return Err("two calls gave frames of different lengths".into());
+    }
+    let microseconds = started.elapsed().as_secs_f64() * 1e6 / f64::from(count.max(1));
+    println!("{}", json!({ "tools": tools, "before": before, "calls": count, "microseconds": microseconds, "replyBytes": expected }));
+    Ok(())
+}

@@ -1,0 +1,136 @@
+// What is measured and how good it has to be: the rows of `npm run bench`, and a measurement against its goal.
+import { median, summary } from './statistics.mjs'
+
+const atMost = (limit, text) => ({ kind: 'atMost', limit, text: `at most ${text}` })
+const atLeast = (limit, text) => ({ kind: 'atLeast', limit, text: `at least ${text}` })
+
+/**
+ * `reference` says what `value` is divided by, or compared with; `group` is what measures the row. A goal may differ by guest.
+ */
+export const ROWS = [
+  {
+    key: 'toolCall',
+    group: 'calls',
+    title: 'own cost of a tool call (less rmcp alone)',
+    unit: 'us',
+    reference: "the baseline's",
+    goal: atMost(1 / 5, '1/5'),
+  },
+  { key: 'emptyCall', group: 'calls', title: 'empty host call', unit: 'us', reference: "the baseline's", goal: atMost(1 / 3, '1/3') },
+  {
+    key: 'busyCall',
+    group: 'busy',
+    title: "tool call while Node's main thread is busy 80 %",
+    unit: 'us',
+    reference: 'while it is idle',
+    goal: atMost(1.2, '1.2'),
+  },
+  {
+    key: 'warmRun',
+    group: 'start',
+    title: 'empty run, warm',
+    unit: 'ms',
+    reference: 'cold start of a sandbox',
+    goal: { ring3: atMost(1 / 10, '1/10'), standard: atMost(1 / 50, '1/50') },
+  },
+  {
+    key: 'parallel',
+    group: 'parallel',
+    title: '100 calls of 50 ms in parallel',
+    unit: 'ms',
+    reference: 'one call',
+    goal: atMost(1.5, '1.5'),
+  },
+  {
+    key: 'throughput',
+    group: 'throughput',
+    title: 'two sandboxes that compute, on two cores',
+    unit: 'runs/s',
+    reference: 'one sandbox',
+    goal: atLeast(1.8, '1.8'),
+  },
+  {
+    key: 'memoryIdle',
+    group: 'memory',
+    title: 'memory of a further sandbox, idle',
+    unit: 'MiB',
+    reference: 'a booted one',
+    goal: atMost(1 / 20, '1/20'),
+  },
+  {
+    key: 'memoryRan',
+    group: 'memory',
+    title: 'memory of a further sandbox, after a small run',
+    unit: 'MiB',
+    reference: 'a booted one',
+    goal: atMost(1 / 4, '1/4'),
+  },
+  {
+    key: 'firstResult',
+    group: 'first',
+    title: 'new process to first result, snapshot kept',
+    unit: 'ms',
+    reference: "2 warm runs + Node's start",
+    goal: atMost(1, '1'),
+  },
+  {
+    key: 'text',
+    group: 'bytes',
+    title: 'result of 1 MiB, text',
+    unit: 'MiB/s',
+    reference: "the baseline's",
+    goal: atLeast(4, '4'),
+  },
+  {
+    key: 'bytes',
+    group: 'bytes',
+    title: 'result of 1 MiB, Uint8Array',
+    unit: 'MiB/s',
+    reference: "the baseline's",
+    goal: atLeast(4, '4'),
+  },
+  {
+    key: 'copies',
+    group: 'copies',
+    title: 'copies of such a result in our own code',
+    unit: '',
+    reference: 'as docs/PERFORMANCE.md lists them',
+    goal: atMost(3, '3'),
+  },
+  {
+    key: 'growth',
+    group: 'growth',
+    title: "instructions of a call on the host's path: the most",
+    unit: '',
+    reference: 'the least',
+    goal: atMost(1.05, '1.05'),
+  },
+]
+
+export const goalOf = ({ goal }, guest) => goal[guest] ?? goal.ring3 ?? goal
+
+/** How a ratio stands to its goal. */
+export function meets({ kind, limit }, ratio) {
+  return kind === 'atMost' ? ratio <= limit : ratio >= limit
+}
+
+/**
+ * A row of the result: what was measured (`{ rounds, details }`, or `{ unavailable }` with the reason), and whether that is enough. What could
+ * not be measured is not good enough.
+ */
+export function judged(row, measured, guest) {
+  const goal = goalOf(row, guest)
+  const { key, title, unit, reference } = row
+  const { rounds = [], details = [], unavailable } = measured
+  const head = { key, title, unit, referenceTitle: reference, goal, details: details.map(detail) }
+  if (unavailable !== undefined || rounds.length === 0) {
+    return { ...head, verdict: 'not available', why: unavailable ?? 'nothing was measured' }
+  }
+  const figures = summary(rounds)
+  return { ...head, ...figures, verdict: meets(goal, figures.ratio.median) ? 'ok' : 'missed', rounds }
+}
+
+const detail = ({ values, ...rest }) => ({ ...rest, value: median(values) })
+
+/** Whether each row is as good as it has to be. */
+export const allMet = (rows) => rows.every(({ verdict }) => verdict === 'ok')

@@ -1,0 +1,47 @@
+//! How the program is called next: with the config and the state folder that it was called with now.
+
+use std::path::Path;
+
+use super::args::Global;
+
+/// What stands behind the words of the next command.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Again(String);
+
+impl Again {
+    pub(super) fn new(global: &Global) -> Self {
+        let given = [("--config", &global.config), ("--state", &global.state)];
+        Self(given.iter().filter_map(|(name, path)| Some(format!(" {name} {}", quoted(path.as_deref()?)))).collect())
+    }
+
+    /// The whole command, to be copied into a shell.
+    pub(super) fn with(&self, words: &str) -> String {
+        format!("hyperlight-mcp {words}{}", self.0)
+    }
+}
+
+/// As a shell takes it for one word.
+fn quoted(path: &Path) -> String {
+    let text = path.display().to_string();
+    let plain = |character: char| character.is_ascii_alphanumeric() || "@%+=:,./_-".contains(character);
+    if !text.is_empty() && text.chars().all(plain) { text } else { format!("'{}'", text.replace('\'', "'\\''")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_next_command_is_about_the_same_config() {
+        let global = |config: Option<&str>, state: Option<&str>| Global {
+            config: config.map(Into::into),
+            state: state.map(Into::into),
+            json: false,
+            color: super::super::args::ColorChoice::Never,
+        };
+        assert_eq!(Again::new(&global(None, None)).with("approve a"), "hyperlight-mcp approve a");
+        assert_eq!(Again::new(&global(Some("b.json"), None)).with("approve a"), "hyperlight-mcp approve a --config b.json");
+        let quoted = Again::new(&global(Some("my b's.json"), Some("/s")));
+        assert_eq!(quoted.with("doctor"), "hyperlight-mcp doctor --config 'my b'\\''s.json' --state /s");
+    }
+}

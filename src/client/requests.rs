@@ -1,0 +1,169 @@
+//! What is known of the requests on their way to a process and from it, and those of ours that go past rmcp.
+//!
+//! A tool call has no need of rmcp's own tasks: each of them is a change of threads. Whoever calls writes the line, and whoever reads
+//! the answer hands it over. What rmcp says of us in each request is said in these as well.
+
+use std::collections::{HashMap, HashSet};
+use std::io::Result;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rmcp::model::{ErrorData, RequestId};
+use serde::Serialize;
+use serde_json::{Map, Value as Json, json};
+use tokio::sync::oneshot;
+
+use super::outbox::Outbox;
+
+/// Ids of requests that go past rmcp, apart from its own, which begin at 0. Any server can read them: they fit into 32 bits.
+const FIRST_ID: i64 = 1_000_000_000;
+const IDS: i64 = 1_000_000_000;
+
+/// A request's result as the server wrote it, or its error.
+pub(super) type Answer = std::result::Result<Json, ErrorData>;
+
+/// How the result of a request comes through.
+#[derive(Debug)]
+pub(super) enum Passage {
+    /// To rmcp, as it is.
+    Raw,
+    /// rmcp's own handshake reads it.
+    Typed,
+    /// To whoever waits for it, past rmcp.
+    Direct(oneshot::Sender<Answer>),
+}
+
+/// What is known of the requests on their way.
+#[derive(Default)]
+pub(super) struct Requests {
+    /// Ours, until they are answered, cancelled, or answered in the server's place. rmcp ends at an answer to nothing while it
+    /// begins, so such answers never reach it.
+    pub(super) pending: HashMap<RequestId, Passage>,
+    /// `server/discover`, while its answer is waited for with patience.
+    pub(super) probe: Option<RequestId>,
+    /// The server's, until the answer is on its way.
+    pub(super) asked: HashSet<RequestId>,
+    /// Refusals that wait to be written.
+    pub(super) refusals: usize,
+    /// What rmcp says of us in each request (since 2026-07-28), as it said it last.
+    meta: Map<String, Json>,
+    /// Nothing is answered any more.
+    is_closed: bool,
+}
+
+impl Requests {
+    /// The request of ours that has this id; some servers make a text of a number.
+    pub(super) fn answered(&self, id: &RequestId) -> Option<RequestId> {
+        if self.pending.contains_key(id) {
+            return Some(id.clone());
+        }
+        let RequestId::String(text) = id else { return None };
+        text.parse().ok().map(RequestId::Number).filter(|id| self.pending.contains_key(id))
+    }
+
+    pub(super) fn take(&mut self, id: &RequestId) -> Option<Passage> {
+        self.probe.take_if(|probe| probe == id);
+        self.pending.remove(id)
+    }
+
+    /// Keeps what rmcp says of us.
+    pub(super) fn learn(&mut self, meta: &Map<String, Json>) {
+        let about_us = meta.iter().filter(|(key, _)| *key != PROGRESS_TOKEN);
+        self.meta = about_us.map(|(key, value)| (key.clone(), value.clone())).collect();
+    }
+
+    /// What waits past rmcp learns that no answer comes; rmcp sees that itself.
+    pub(super) fn close(&mut self) {
+        self.is_closed = true;
+        self.pending.retain(|_, passage| !matches!(passage, Passage::Direct(_)));
+    }
+}
+
+const PROGRESS_TOKEN: &str = "progressToken";
+
+/// Shared by the transport, its reader, and those who send past rmcp.
+pub(super) type SharedRequests = Arc<Mutex<Requests>>;
+
+pub(super) fn lock(requests: &SharedRequests) -> MutexGuard<'_, Requests> {
+    requests.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The way past rmcp.
+pub(super) struct DirectLine {
+    requests: SharedRequests,
+    outbox: Outbox,
+    next: AtomicI64,
+}
+
+/// A request that is about to be sent. Its id is its progress token as well.
+pub(super) struct DirectRequest {
+    pub(super) id: RequestId,
+    pub(super) progress_token: Json,
+    /// An error: the connection is at its end.
+    pub(super) answer: oneshot::Receiver<Answer>,
+    meta: Map<String, Json>,
+}
+
+#[derive(Serialize)]
+struct Message<'a, P> {
+    jsonrpc: &'static str,
+    id: &'a RequestId,
+    method: &'a str,
+    params: Params<'a, P>,
+}
+
+#[derive(Serialize)]
+struct Params<'a, P> {
+    #[serde(rename = "_meta")]
+    meta: &'a Map<String, Json>,
+    #[serde(flatten)]
+    own: P,
+}
+
+impl DirectLine {
+    pub(super) fn new(requests: SharedRequests, outbox: Outbox) -> Self {
+        Self { requests, outbox, next: AtomicI64::new(0) }
+    }
+
+    /// A place for an answer; `None` where none can come any more.
+    pub(super) fn open(&self) -> Option<DirectRequest> {
+        let id = FIRST_ID + self.next.fetch_add(1, Ordering::Relaxed) % IDS;
+        let (sender, answer) = oneshot::channel();
+        let mut requests = lock(&self.requests);
+        if requests.is_closed {
+            return None;
+        }
+        let progress_token = Json::from(id);
+        let mut meta = requests.meta.clone();
+        meta.insert(PROGRESS_TOKEN.to_owned(), progress_token.clone());
+        let id = RequestId::Number(id);
+        requests.pending.insert(id.clone(), Passage::Direct(sender));
+        drop(requests);
+        Some(DirectRequest { id, progress_token, answer, meta })
+    }
+
+    pub(super) async fn send(&self, request: &DirectRequest, method: &str, params: impl Serialize) -> Result<()> {
+        let message = Message { jsonrpc: "2.0", id: &request.id, method, params: Params { meta: &request.meta, own: params } };
+        self.outbox.send(line_of(&message)?).await
+    }
+
+    /// Tells the server that nobody waits for an answer any more.
+    pub(super) async fn cancel(&self, id: &RequestId, reason: &str) {
+        // Answered, or gone, meanwhile.
+        if lock(&self.requests).take(id).is_none() {
+            return;
+        }
+        let params = json!({ "requestId": id, "reason": reason });
+        let message = json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": params });
+        if let Ok(line) = line_of(&message) {
+            // A server that is gone needs no word.
+            let _ = self.outbox.send(line).await;
+        }
+    }
+}
+
+fn line_of(message: &impl Serialize) -> serde_json::Result<Vec<u8>> {
+    let mut line = serde_json::to_vec(message)?;
+    line.push(b'\n');
+    Ok(line)
+}

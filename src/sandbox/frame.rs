@@ -1,0 +1,316 @@
+//! What crosses, byte by byte: one JSON text and the blobs that it refers to, each with its length before it
+//! (`hyperlight_js_common::encode_binaries`). Written in one pass and read without a copy.
+
+use std::fmt::Write as _;
+
+use serde_json::Number;
+
+use super::host::{Arguments, HostReply};
+use super::outcome::GuestOutcome;
+use super::value::{MARK, Value, Wire, invalid, read_parts};
+use crate::error::{Error, Result};
+
+/// What an exception in the guest may say.
+const MAX_THROWN_BYTES: usize = 32 * 1024;
+/// The number of parts, or the length of one.
+const WORD: usize = 4;
+
+/// Takes JSON text as it is written.
+pub(super) trait Sink {
+    fn put(&mut self, text: &[u8]);
+}
+
+impl Sink for Vec<u8> {
+    fn put(&mut self, text: &[u8]) {
+        self.extend_from_slice(text);
+    }
+}
+
+/// Only counts.
+#[derive(Default)]
+pub(super) struct Counter(pub(super) usize);
+
+impl Sink for Counter {
+    fn put(&mut self, text: &[u8]) {
+        self.0 += text.len();
+    }
+}
+
+/// Writes values as JSON, and notes the blobs that they have.
+pub(super) struct Writer<'a, S> {
+    pub(super) sink: S,
+    pub(super) blobs: Vec<&'a [u8]>,
+}
+
+impl<'a, S: Sink> Writer<'a, S> {
+    pub(super) fn new(sink: S) -> Self {
+        Self { sink, blobs: Vec::new() }
+    }
+
+    pub(super) fn value(&mut self, value: &'a Value) {
+        match value {
+            Value::Null => self.sink.put(b"null"),
+            Value::Bool(true) => self.sink.put(b"true"),
+            Value::Bool(false) => self.sink.put(b"false"),
+            Value::Number(number) => self.number(number),
+            Value::Text(text) => quote(text, &mut self.sink),
+            Value::Bytes(bytes) => {
+                let index = self.blobs.len();
+                self.blobs.push(bytes);
+                self.open_mark();
+                self.number(&index.into());
+                self.sink.put(b"}");
+            }
+            Value::List(items) => {
+                self.sink.put(b"[");
+                for (index, item) in items.iter().enumerate() {
+                    self.separate(index);
+                    self.value(item);
+                }
+                self.sink.put(b"]");
+            }
+            Value::Record(fields) if fields.iter().any(|(key, _)| key == MARK) => self.escaped(fields),
+            Value::Record(fields) => {
+                self.sink.put(b"{");
+                for (index, (key, value)) in fields.iter().enumerate() {
+                    self.separate(index);
+                    quote(key, &mut self.sink);
+                    self.sink.put(b":");
+                    self.value(value);
+                }
+                self.sink.put(b"}");
+            }
+        }
+    }
+
+    /// `{"name":value}`.
+    fn field(&mut self, name: &str, value: &'a Value) {
+        self.sink.put(b"{");
+        quote(name, &mut self.sink);
+        self.sink.put(b":");
+        self.value(value);
+        self.sink.put(b"}");
+    }
+
+    fn escaped(&mut self, fields: &'a [(String, Value)]) {
+        self.open_mark();
+        self.sink.put(b"[");
+        for (index, (key, value)) in fields.iter().enumerate() {
+            self.separate(index);
+            self.sink.put(b"[");
+            quote(key, &mut self.sink);
+            self.sink.put(b",");
+            self.value(value);
+            self.sink.put(b"]");
+        }
+        self.sink.put(b"]}");
+    }
+
+    fn open_mark(&mut self) {
+        self.sink.put(b"{\"");
+        self.sink.put(MARK.as_bytes());
+        self.sink.put(b"\":");
+    }
+
+    fn separate(&mut self, index: usize) {
+        if index > 0 {
+            self.sink.put(b",");
+        }
+    }
+
+    fn number(&mut self, number: &Number) {
+        struct Put<'s, S>(&'s mut S);
+        impl<S: Sink> std::fmt::Write for Put<'_, S> {
+            fn write_str(&mut self, text: &str) -> std::fmt::Result {
+                self.0.put(text.as_bytes());
+                Ok(())
+            }
+        }
+        // A sink never fails.
+        let _ = write!(Put(&mut self.sink), "{number}");
+    }
+}
+
+/// JSON's own quoting, as `serde_json` has it. What needs none is taken as a whole.
+pub(super) fn quote(text: &str, sink: &mut impl Sink) {
+    sink.put(b"\"");
+    let mut rest = text.as_bytes();
+    loop {
+        let (plain, other) = rest.split_at(plain_length(rest));
+        sink.put(plain);
+        let Some((&byte, after)) = other.split_first() else { break };
+        match byte {
+            b'"' => sink.put(b"\\\""),
+            b'\\' => sink.put(b"\\\\"),
+            b'\n' => sink.put(b"\\n"),
+            b'\r' => sink.put(b"\\r"),
+            b'\t' => sink.put(b"\\t"),
+            0x08 => sink.put(b"\\b"),
+            0x0c => sink.put(b"\\f"),
+            control => {
+                const DIGITS: &[u8; 16] = b"0123456789abcdef";
+                let (high, low) = (DIGITS[usize::from(control >> 4)], DIGITS[usize::from(control & 15)]);
+                sink.put(&[b'\\', b'u', b'0', b'0', high, low]);
+            }
+        }
+        rest = after;
+    }
+    sink.put(b"\"");
+}
+
+/// How many bytes stand in a JSON text as they are.
+fn plain_length(bytes: &[u8]) -> usize {
+    const LANES: usize = 32;
+    let is_special = |byte: u8| byte < 0x20 || byte == b'"' || byte == b'\\';
+    let (pieces, _) = bytes.as_chunks::<LANES>();
+    // Without a branch for each byte, so that it is done a piece at a time.
+    let whole = |piece: &[u8; LANES]| piece.iter().fold(0, |found, &byte| found | u8::from(is_special(byte))) != 0;
+    let start = pieces.iter().position(whole).unwrap_or(pieces.len()) * LANES;
+    bytes[start..].iter().position(|&byte| is_special(byte)).map_or(bytes.len(), |end| start + end)
+}
+
+/// A frame whose JSON `write` writes, with the blobs that it notes behind.
+fn frame_of<'a>(write: impl FnOnce(&mut Writer<'a, Vec<u8>>)) -> Result<Vec<u8>> {
+    let mut writer = Writer::new(vec![0; 2 * WORD]);
+    write(&mut writer);
+    let Writer { sink: mut frame, blobs } = writer;
+    let json_bytes = frame.len() - 2 * WORD;
+    frame[..WORD].copy_from_slice(&word(blobs.len() + 1)?);
+    frame[WORD..2 * WORD].copy_from_slice(&word(json_bytes)?);
+    frame.reserve_exact(blobs.iter().map(|blob| WORD + blob.len()).sum());
+    for blob in blobs {
+        frame.extend_from_slice(&word(blob.len())?);
+        frame.extend_from_slice(blob);
+    }
+    Ok(frame)
+}
+
+fn word(number: usize) -> Result<[u8; WORD]> {
+    u32::try_from(number).map(u32::to_le_bytes).map_err(|_| Error::Internal("a frame of more than 4 GiB".to_owned()))
+}
+
+/// The parts of a frame: its JSON, and its blobs.
+pub(super) fn parts_of(frame: &[u8]) -> Result<(&str, Vec<&[u8]>)> {
+    let (count, mut rest) = take_word(frame)?;
+    // No more than can be there: each has a length.
+    let mut blobs = Vec::with_capacity(count.min(rest.len() / WORD));
+    for _ in 0..count {
+        let (length, after) = take_word(rest)?;
+        let (part, after) = after.split_at_checked(length).ok_or_else(|| invalid("a frame that is cut short"))?;
+        blobs.push(part);
+        rest = after;
+    }
+    if blobs.is_empty() {
+        return Err(invalid("an empty frame"));
+    }
+    let json = std::str::from_utf8(blobs.remove(0)).map_err(|error| invalid(&error.to_string()))?;
+    Ok((json, blobs))
+}
+
+fn take_word(bytes: &[u8]) -> Result<(usize, &[u8])> {
+    let (word, rest) = bytes.split_first_chunk::<WORD>().ok_or_else(|| invalid("a frame that is cut short"))?;
+    Ok((usize::try_from(u32::from_le_bytes(*word)).unwrap_or(usize::MAX), rest))
+}
+
+/// The frame of one value, as a guest writes it as well.
+///
+/// # Errors
+/// `ERR_INTERNAL` beyond 4 GiB.
+#[doc(hidden)]
+pub fn value_frame(value: &Value) -> Result<Vec<u8>> {
+    frame_of(|writer| writer.value(value))
+}
+
+/// A call's arguments, as they left the guest.
+#[doc(hidden)]
+#[must_use]
+pub fn parse_arguments(frame: &[u8]) -> Arguments {
+    given(parts_of(frame).and_then(|(json, blobs)| arguments_in(json, &blobs)))
+}
+
+fn given(read: Result<Arguments>) -> Arguments {
+    match read {
+        Ok(arguments) => arguments,
+        Err(Error::InvalidValue { problem }) => Arguments::Invalid(problem),
+        Err(error) => Arguments::Invalid(error.to_string()),
+    }
+}
+
+/// The same of a call that came with others in one frame.
+pub(super) fn arguments_of_wire(wire: &Wire) -> Arguments {
+    let blobs: Vec<&[u8]> = wire.blobs.iter().map(Vec::as_slice).collect();
+    given(arguments_in(&wire.json, &blobs))
+}
+
+fn arguments_in(json: &str, blobs: &[&[u8]]) -> Result<Arguments> {
+    // Arguments are a list; how large they were is an object.
+    if json.trim_start().starts_with('{')
+        && let Ok(GuestOutcome::Oversize(size)) = serde_json::from_str(json)
+    {
+        return Ok(Arguments::Oversize(size));
+    }
+    match read_parts(json, blobs)? {
+        Value::List(arguments) => Ok(Arguments::Given(arguments)),
+        _ => Err(invalid("no list of arguments")),
+    }
+}
+
+/// What goes back into the guest.
+#[doc(hidden)]
+#[must_use]
+pub fn encode_reply(reply: HostReply) -> Vec<u8> {
+    let (name, value) = named(reply);
+    // A frame fails only beyond 4 GiB; the bridge has capped the reply long before.
+    frame_of(|writer| writer.field(name, &value)).unwrap_or_default()
+}
+
+/// The same within what the guest's buffer can take: writing more would end the guest.
+pub(super) fn fitting_frame(reply: HostReply, capacity: usize) -> Vec<u8> {
+    let frame = encode_reply(reply);
+    if frame.len() <= capacity { frame } else { encode_reply(too_large(frame.len(), capacity)) }
+}
+
+/// The same of an answer that goes back with others in one frame.
+pub(super) fn fitting(reply: HostReply, capacity: usize) -> Wire {
+    let wire = to_wire(reply);
+    let size = frame_size(&wire);
+    if size <= capacity { wire } else { to_wire(too_large(size, capacity)) }
+}
+
+/// What a value takes in a frame: each part has its length before it.
+pub(super) fn frame_size(wire: &Wire) -> usize {
+    wire.size() + WORD * (1 + wire.blobs.len())
+}
+
+fn to_wire(reply: HostReply) -> Wire {
+    let (name, value) = named(reply);
+    Value::Record(vec![(name.to_owned(), value)]).to_wire()
+}
+
+fn too_large(size: usize, capacity: usize) -> HostReply {
+    let (what, size) = ("an answer to the guest".to_owned(), size.to_string());
+    thrown_by(&Error::ResponseTooLarge { what, size, limit: capacity, limit_name: "the guest's buffer" })
+}
+
+/// An error as the guest gets it.
+pub(super) fn thrown_by(error: &Error) -> HostReply {
+    HostReply::Throw { name: None, message: error.to_string(), code: Some(error.code().to_owned()) }
+}
+
+fn named(reply: HostReply) -> (&'static str, Value) {
+    match reply {
+        HostReply::Value(value) => ("value", value),
+        HostReply::Throw { name, message, code } => ("thrown", thrown(name, message, code)),
+    }
+}
+
+fn thrown(name: Option<String>, message: String, code: Option<String>) -> Value {
+    let end = message.floor_char_boundary(MAX_THROWN_BYTES);
+    let message = if end < message.len() { format!("{}… [cut]", &message[..end]) } else { message };
+    let texts = [("message", Some(message)), ("name", name), ("code", code)];
+    Value::Record(texts.into_iter().filter_map(|(key, text)| Some((key.to_owned(), Value::Text(text?)))).collect())
+}
+
+#[cfg(test)]
+#[path = "frame_tests.rs"]
+mod tests;

@@ -1,0 +1,91 @@
+use super::*;
+use proptest::prelude::*;
+use serde_json::{Value as Json, json};
+
+use crate::sandbox::Wire;
+
+fn values() -> impl Strategy<Value = Value> {
+    let text = prop_oneof![any::<String>(), "[\\x00-\\x7f]{0,80}", Just(MARK.to_owned()), "[a-z\"\\\\\n\u{7f}\u{2028}ß😀]{0,100}",];
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::Bool),
+        any::<i64>().prop_map(|number| Value::Number(number.into())),
+        any::<f64>().prop_map(|number| Number::from_f64(number).map_or(Value::Null, Value::Number)),
+        text.clone().prop_map(Value::Text),
+        prop::collection::vec(any::<u8>(), 0..40).prop_map(Value::Bytes),
+    ];
+    leaf.prop_recursive(4, 40, 6, move |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..6).prop_map(Value::List),
+            prop::collection::btree_map(text.clone(), inner, 0..6).prop_map(|fields| Value::Record(fields.into_iter().collect())),
+        ]
+    })
+}
+
+proptest! {
+    #[test]
+    fn a_frame_is_what_the_crate_of_the_guest_would_write(value in values()) {
+        let wire = value.to_wire();
+        let parts: Vec<&[u8]> = std::iter::once(wire.json.as_bytes()).chain(wire.blobs.iter().map(Vec::as_slice)).collect();
+        let frame = value_frame(&value).unwrap();
+        prop_assert_eq!(&frame, &hyperlight_js_common::encode_binaries(&parts).unwrap());
+        prop_assert_eq!(value.wire_size(), wire.size());
+        prop_assert_eq!(Wire::from_frame(&frame).unwrap(), wire.clone());
+        prop_assert_eq!(Value::from_wire(wire).unwrap(), value);
+    }
+
+    #[test]
+    fn texts_are_quoted_as_serde_json_quotes_them(text in any::<String>(), ascii in "[\\x00-\\x7f]{0,200}") {
+        for text in [text, ascii] {
+            let mut quoted = Vec::new();
+            quote(&text, &mut quoted);
+            prop_assert_eq!(String::from_utf8(quoted).unwrap(), Json::String(text).to_string());
+        }
+    }
+
+    #[test]
+    fn arguments_survive_and_what_is_no_frame_is_an_error(value in values(), noise in prop::collection::vec(any::<u8>(), 0..64)) {
+        let frame = value_frame(&Value::List(vec![value.clone()])).unwrap();
+        prop_assert!(matches!(parse_arguments(&frame), Arguments::Given(given) if given == [value]));
+        // Neither ends in a panic.
+        let _ = parse_arguments(&noise);
+        let _ = parse_arguments(&frame[..frame.len() / 2]);
+    }
+}
+
+#[test]
+fn each_position_of_what_needs_quoting_is_found() {
+    for length in 0..100 {
+        for at in 0..length {
+            let mut text = "x".repeat(length);
+            text.replace_range(at..=at, "\u{1f}");
+            let mut quoted = Vec::new();
+            quote(&text, &mut quoted);
+            assert_eq!(String::from_utf8(quoted).unwrap(), Json::String(text).to_string());
+        }
+    }
+}
+
+#[test]
+fn how_large_arguments_were_and_what_is_no_list_are_told() {
+    let arguments = |json: Json| parse_arguments(&hyperlight_js_common::encode_binaries(&[json.to_string().into_bytes()]).unwrap());
+    assert!(matches!(arguments(json!({ "oversize": 7 })), Arguments::Oversize(7)));
+    assert!(matches!(arguments(json!({ "a": 1 })), Arguments::Invalid(problem) if problem == "no list of arguments"));
+    assert!(matches!(arguments(json!([1])), Arguments::Given(given) if given == [Value::from(json!(1))]));
+}
+
+#[test]
+fn what_is_thrown_is_cut_and_has_what_was_given() {
+    let message = "ß".repeat(MAX_THROWN_BYTES);
+    let frame = encode_reply(HostReply::Throw { name: Some("TypeError".into()), message, code: None });
+    let (json, blobs) = parts_of(&frame).unwrap();
+    let thrown: Json = serde_json::from_str(json).unwrap();
+    assert!(blobs.is_empty() && thrown["thrown"]["message"].as_str().unwrap().ends_with("… [cut]"));
+    assert_eq!((thrown["thrown"]["name"].as_str(), thrown["thrown"].get("code")), (Some("TypeError"), None));
+}
+
+#[test]
+fn a_value_of_bytes_is_a_reference_and_its_blob() {
+    let frame = encode_reply(HostReply::Value(Value::Bytes(vec![1, 2, 3])));
+    assert_eq!(parts_of(&frame).unwrap(), (r#"{"value":{"$bytes":0}}"#, vec![&[1, 2, 3][..]]));
+}

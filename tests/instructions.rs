@@ -1,0 +1,96 @@
+//! What the host's path of a tool call takes, counted in instructions: the same on a busy machine as on an idle one. A row that rose by
+//! more than 5 % fails, and so does one that grows with the tools of a server or with the calls that were made.
+//!
+//! Where more is worth it: `UPDATE_INSTRUCTIONS=1 cargo test --release --test instructions`, and commit `benches/instructions.json`.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const KEPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/instructions.json");
+const MOST: f64 = 1.05;
+
+/// A row: its name, what the example is given, and between which numbers of calls the difference is taken.
+struct Row {
+    name: &'static str,
+    options: &'static [&'static str],
+    kind: &'static str,
+    calls: [u64; 2],
+}
+
+const FEW: [u64; 2] = [100, 600];
+const LARGE: [u64; 2] = [1, 4];
+const ONE_TOOL: &str = "small, 1 tool";
+const MANY_TOOLS: &str = "small, 1,000 tools";
+const MANY_CALLS: &str = "small, after 20,000 calls";
+
+const ROWS: [Row; 6] = [
+    Row { name: ONE_TOOL, options: &[], kind: "small", calls: FEW },
+    Row { name: MANY_TOOLS, options: &["--tools", "1000"], kind: "small", calls: FEW },
+    Row { name: MANY_CALLS, options: &["--before", "20000"], kind: "small", calls: FEW },
+    Row { name: "1 MiB of text comes back", options: &[], kind: "text", calls: LARGE },
+    Row { name: "1 MiB of bytes comes back", options: &[], kind: "blob", calls: LARGE },
+    Row { name: "1 MiB of bytes goes out", options: &[], kind: "upload", calls: LARGE },
+];
+
+/// Cargo builds the examples before the tests, and beside them.
+fn example() -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    let example = test.ancestors().nth(2).unwrap().join("examples/host_path");
+    assert!(example.exists(), "{} is not built: cargo build --release --example host_path", example.display());
+    example
+}
+
+/// All instructions of one run of the example.
+fn instructions(example: &Path, row: &Row, calls: u64) -> u64 {
+    let out = tempfile::NamedTempFile::new().unwrap();
+    let run = Command::new("valgrind")
+        .args(["--tool=callgrind", &format!("--callgrind-out-file={}", out.path().display())])
+        .arg(example)
+        .args(row.options)
+        .args([row.kind, &calls.to_string()])
+        .output()
+        .expect("valgrind is missing: scripts/setup");
+    let said = String::from_utf8_lossy(&run.stderr);
+    assert!(run.status.success(), "{}: {said}", row.name);
+    let collected = said.lines().find_map(|line| line.split_once("Collected : ")).unwrap_or_else(|| panic!("no count in {said}"));
+    collected.1.trim().parse().unwrap()
+}
+
+/// Of one call: what more calls take more.
+fn a_call(example: &Path, row: &Row) -> u64 {
+    let [few, more] = row.calls;
+    (instructions(example, row, more) - instructions(example, row, few)) / (more - few)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "counts of instructions fit into 52 bits")]
+fn ratio(now: u64, before: u64) -> f64 {
+    now as f64 / before as f64
+}
+
+fn kept() -> BTreeMap<String, u64> {
+    std::fs::read_to_string(KEPT).map(|text| serde_json::from_str(&text).unwrap()).unwrap_or_default()
+}
+
+#[test]
+fn a_tool_calls_path_takes_no_more_instructions_than_before_and_does_not_grow() {
+    let example = example();
+    let counts: BTreeMap<String, u64> = ROWS.iter().map(|row| (row.name.to_owned(), a_call(&example, row))).collect();
+    println!("{}", serde_json::to_string_pretty(&counts).unwrap());
+    for grown in [MANY_TOOLS, MANY_CALLS] {
+        let ratio = ratio(counts[grown], counts[ONE_TOOL]);
+        assert!((1.0 / MOST..MOST).contains(&ratio), "\"{grown}\" takes {ratio:.3} times the instructions of \"{ONE_TOOL}\": {counts:?}");
+    }
+    if std::env::var_os("UPDATE_INSTRUCTIONS").is_some() {
+        std::fs::write(KEPT, format!("{}\n", serde_json::to_string_pretty(&counts).unwrap())).unwrap();
+        return;
+    }
+    let before = kept();
+    let risen = counts.iter().filter_map(|(name, &now)| match before.get(name) {
+        Some(&before) if ratio(now, before) <= MOST => None,
+        Some(before) => Some(format!("\"{name}\" takes {now} instructions, before {before}")),
+        None => Some(format!("\"{name}\" takes {now} instructions, and nothing is kept of it")),
+    });
+    let risen: Vec<_> = risen.collect();
+    assert!(risen.is_empty(), "{}. Where that is worth it, accept it with UPDATE_INSTRUCTIONS=1", risen.join("; "));
+}
