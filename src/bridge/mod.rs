@@ -11,7 +11,6 @@ mod saved;
 mod schemas;
 mod server_calls;
 mod shape;
-mod size;
 
 pub(crate) use arguments::check_size as check_arguments_size;
 pub use arguments::tool_arguments;
@@ -22,5 +21,4 @@ pub use offers::{OfferCall, OfferCaller, PromptEntry, ResourceEntry, prompt_argu
 pub use schemas::{ArgumentChecks, OutputChecks, ToolSchemas};
 pub use server_calls::{Checks, ServerCalls, ToolCall, ToolCaller};
 pub(crate) use shape::tool_result;
-pub(crate) use size::json_bytes;
 pub use shape::{Shaped, ToolErrors, shape};

@@ -14,9 +14,9 @@ use super::modules::{MCP_FUNCTIONS, MCP_MODULE, catalog_entries, guest_modules, 
 use super::offers::OfferCaller;
 use super::schemas::{ArgumentChecks, OutputChecks};
 use super::shape::{ToolErrors, shape, tool_result};
-use super::size::json_bytes;
 use crate::catalog::Manifest;
 use crate::error::{Error, Result};
+use crate::json_text::json_bytes;
 use crate::limits::Limits;
 use crate::results::SavedValues;
 use crate::sandbox::{Arguments, GuestModule, HostCall, HostReply, RunControl, Value};

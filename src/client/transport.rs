@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use rmcp::RoleClient;
 use rmcp::model::{
-    ClientNotification, CustomResult, ErrorCode, ErrorData, JsonRpcError, JsonRpcMessage, JsonRpcResponse, JsonRpcVersion2_0, RequestId,
-    RequestMetaObject, ServerResult, GetExtensions as _,
+    ClientNotification, CustomResult, ErrorCode, ErrorData, GetExtensions as _, JsonRpcError, JsonRpcMessage, JsonRpcResponse,
+    JsonRpcVersion2_0, RequestId, RequestMetaObject, ServerResult,
 };
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
@@ -377,62 +377,5 @@ fn find_id(piece: &[u8]) -> Option<RequestId> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    async fn receive(bytes: &[u8], waiting: &[i64], limit: usize) -> Vec<Json> {
-        let input = std::io::Cursor::new(bytes.to_vec());
-        let mut transport = StdioTransport::new(input, tokio::io::sink(), limit, Arc::new(|_| false), None);
-        lock(&transport.requests).pending.extend(waiting.iter().map(|&id| (RequestId::Number(id), Passage::Raw)));
-        let mut messages = Vec::new();
-        while let Some(message) = transport.receive().await {
-            messages.push(serde_json::to_value(&message).unwrap());
-        }
-        messages
-    }
-
-    #[tokio::test]
-    async fn noise_blank_lines_a_bom_and_carriage_returns_are_survived() {
-        let bytes = b"hello\n\n\xef\xbb\xbf{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"x\":1}}\r\n[]\n{\"a\":\n\xff\xfe\n{\"jsonrpc\":\"2.0\",\"method\":\"ping\",\"id\":9}\n";
-        let messages = receive(bytes, &[1], 1000).await;
-        assert_eq!(messages.len(), 2, "{messages:?}");
-        assert_eq!(messages[0]["result"], json!({ "x": 1 }));
-        assert_eq!(messages[1]["method"], "ping");
-    }
-
-    #[tokio::test]
-    async fn a_tools_result_comes_through_as_it_is() {
-        let result = json!({ "tools": [], "content": [{ "type": "hologram", "x": 1 }], "vendor": true });
-        let line = format!("{}\n", json!({ "jsonrpc": "2.0", "id": 7, "result": result }));
-        assert_eq!(receive(line.as_bytes(), &[7], 1000).await[0]["result"], result);
-    }
-
-    #[tokio::test]
-    async fn a_line_over_the_limit_fails_the_call_that_waits_for_it_and_no_other() {
-        for line in [
-            format!(r#"{{"result":{{"text":"{}"}},"jsonrpc":"2.0","id":5}}"#, "x".repeat(5000)),
-            format!(r#"{{"jsonrpc":"2.0","id":5,"result":{{"text":"{}"}}}}"#, "x".repeat(5000)),
-        ] {
-            let messages = receive(format!("{line}\n").as_bytes(), &[4, 5], 1000).await;
-            assert_eq!(messages.len(), 1);
-            assert_eq!(messages[0]["id"], 5);
-            assert_eq!(messages[0]["error"]["data"][OVERSIZE_MARK], line.len());
-        }
-    }
-
-    #[tokio::test]
-    async fn a_line_of_just_the_limit_is_a_message() {
-        let line = r#"{"jsonrpc":"2.0","id":5,"result":{}}"#;
-        let both = format!("{line}\n{line} \n");
-        let messages = receive(both.as_bytes(), &[5], line.len()).await;
-        assert!(messages[0].get("result").is_some());
-        assert_eq!(messages.len(), 1, "the second is over the limit, and nothing waits for it");
-    }
-
-    #[tokio::test]
-    async fn an_answer_that_is_nested_too_deep_fails_its_call_at_once() {
-        let line = format!("{{\"jsonrpc\":\"2.0\",\"id\":3,\"result\":{}{}}}\n", "[".repeat(10_000), "]".repeat(10_000));
-        let messages = receive(line.as_bytes(), &[3], 100_000).await;
-        assert!(messages[0]["error"]["data"][MALFORMED_MARK].is_string());
-    }
-}
+#[path = "transport_tests.rs"]
+mod tests;

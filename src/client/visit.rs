@@ -161,7 +161,9 @@ pub(super) struct Pending<'a> {
 
 impl Pending<'_> {
     pub(super) async fn answer(&mut self, handle: RequestHandle<RoleClient>) -> std::result::Result<ServerResult, ServiceError> {
-        let Request::Typed(handle) = self.request.insert(Request::Typed(Box::new(handle))) else { return Err(ServiceError::TransportClosed) };
+        let Request::Typed(handle) = self.request.insert(Request::Typed(Box::new(handle))) else {
+            return Err(ServiceError::TransportClosed);
+        };
         (&mut handle.rx).await.map_err(|_| ServiceError::TransportClosed)?
     }
 
