@@ -169,7 +169,7 @@ mod tests {
     fn each_position_of_what_needs_quoting_is_found() {
         for special in ["\u{0}", "\u{1f}", "\"", "\\"] {
             for at in 0..40 {
-                let mut text = "x !#[]\u{7f}".repeat(5);
+                let mut text = "x !#[]\u{7f}".repeat(6);
                 text.replace_range(at..=at, special);
                 assert_eq!(quoted(&text), Json::String(text).to_string());
             }

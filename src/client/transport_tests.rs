@@ -100,8 +100,8 @@ async fn a_request_past_rmcp_gets_its_own_answer_as_it_is_or_its_error() {
 async fn a_line_over_the_limit_fails_a_request_past_rmcp() {
     let (_transport, direct, mut output, _input) = connected();
     let request = direct.open().unwrap();
-    let line = json!({ "jsonrpc": "2.0", "id": request.id, "result": "x".repeat(2_000) });
-    let (written, answer) = tokio::join!(output.write_all(format!("{line}\n").as_bytes()), request.answer);
+    let line = format!("{}\n", json!({ "jsonrpc": "2.0", "id": request.id, "result": "x".repeat(2_000) }));
+    let (written, answer) = tokio::join!(output.write_all(line.as_bytes()), request.answer);
     written.unwrap();
     assert!(answer.unwrap().unwrap_err().data.unwrap()[OVERSIZE_MARK].is_u64());
 }
