@@ -13,11 +13,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hyperlight_mcp::bridge::{Checks, Finding, OfferCall, OfferCaller, ServerCalls, ToolCall, ToolCaller, ToolErrors, ToolSearch};
-use hyperlight_mcp::catalog::{Manifest, Tool};
+use hyperlight_mcp::catalog::{Catalog, DeclarationStyle, Failures, Manifest, Tool, Wording};
 use hyperlight_mcp::error::{Error, Result};
 use hyperlight_mcp::limits::Limits;
 use hyperlight_mcp::sandbox::{Deadline, HostCall, RunControl, Stop, Value, encode_reply, parse_arguments, value_frame};
-use hyperlight_mcp::trust::Redactor;
+use hyperlight_mcp::trust::{Redactor, sanitise_line, sanitise_text};
 use serde_json::{Value as Json, json};
 use tokio::runtime::{Builder, Runtime};
 
@@ -95,7 +95,15 @@ impl Path {
     fn new(kind: &Kind, tools: usize) -> std::result::Result<Self, Failure> {
         let limits = Arc::new(Limits { max_response_bytes: 2 * MIB, max_argument_bytes: 2 * MIB, ..Limits::default() });
         let manifests = BTreeMap::from([("fixture".to_owned(), Arc::new(manifest(tools)))]);
-        let finding = Finding { search: Arc::new(ToolSearch::default()), ..Finding::default() };
+        let catalog = Catalog::new(
+            manifests.clone(),
+            Vec::new(),
+            DeclarationStyle {
+                wording: Wording { text: sanitise_text, line: sanitise_line, max_chars: 2_000 },
+                failures: Failures::Thrown,
+            },
+        );
+        let finding = Finding { catalog, search: Arc::new(ToolSearch::default()) };
         let caller = Arc::new(Canned(kind.result.to_string()));
         let redactor = Arc::new(Redactor::new(None, None));
         let calls = ServerCalls::new(manifests, caller, limits, ToolErrors::Return, redactor, Checks::default(), finding);
@@ -129,7 +137,9 @@ fn main() -> std::result::Result<(), Failure> {
     let count: u32 = arguments.next().ok_or(USAGE)?.parse()?;
     let path = Path::new(&kind, tools)?;
     let expected = path.call();
-    (1..before).for_each(|_| drop(path.call()));
+    for _ in 1..before {
+        path.call();
+    }
     let started = Instant::now();
     if (0..count).any(|_| path.call() != expected) {
         return Err("two calls gave frames of different lengths".into());

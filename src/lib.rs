@@ -29,6 +29,7 @@ pub mod command;
 pub mod config;
 pub mod error;
 pub mod gateway;
+mod json_text;
 pub mod limits;
 pub mod nearest;
 #[cfg(feature = "node")]

@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value as Json};
 
-use super::size::json_bytes;
 use crate::error::{Error, Result};
+use crate::json_text::object_bytes;
 use crate::sandbox::{Arguments, Value};
 
 /// The arguments of a tool call. No argument at all is an empty object; bytes become base64 text.
@@ -36,7 +36,7 @@ pub fn tool_arguments(what: &str, arguments: Arguments, limit: usize) -> Result<
 /// # Errors
 /// `ERR_ARGUMENTS_TOO_LARGE`.
 pub(crate) fn check_size(what: &str, object: &Map<String, Json>, limit: usize) -> Result<()> {
-    let size = json_bytes(object);
+    let size = object_bytes(object);
     if size > limit { Err(too_large(what, size, limit)) } else { Ok(()) }
 }
 

@@ -12,7 +12,6 @@ mod saved;
 mod schemas;
 mod server_calls;
 mod shape;
-mod size;
 
 pub(crate) use arguments::check_size as check_arguments_size;
 pub use arguments::tool_arguments;

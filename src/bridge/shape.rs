@@ -4,8 +4,8 @@ use base64::Engine as _;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
 
-use super::size::json_bytes;
 use crate::error::Error;
+use crate::json_text::json_bytes;
 use crate::sandbox::{HostReply, Value};
 
 /// What a tool's error becomes in the guest: `toolErrors`.

@@ -9,7 +9,6 @@ use rmcp::RoleClient;
 use rmcp::model::{ClientRequest, GetExtensions as _, PingRequest};
 use rmcp::service::{Peer, PeerRequestOptions, RunningService, ServiceError};
 use rmcp::transport::DynamicTransportError;
-use serde::Serialize;
 use serde_json::Value as Json;
 use tokio::runtime::Handle;
 use tokio::sync::{Mutex, Notify};
@@ -24,7 +23,7 @@ use super::handler::Handler;
 use super::http::raw_result;
 use super::link::Link;
 use super::questions::Questions;
-use super::requests::DirectLine;
+use super::requests::{DirectLine, Param};
 use super::timer::Timer;
 use super::visit::{Pending, Visit};
 use crate::catalog::Manifest;
@@ -147,7 +146,7 @@ impl Connection {
         visit: &Visit<'_>,
         line: &Arc<DirectLine>,
         method: &str,
-        params: impl Serialize,
+        params: &[(&str, Param<'_>)],
     ) -> std::result::Result<Json, CallFailure> {
         let mut pending = visit.pending();
         let answer = async {

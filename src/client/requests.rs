@@ -9,15 +9,17 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rmcp::model::{ErrorData, RequestId};
-use serde::Serialize;
 use serde_json::{Map, Value as Json, json};
 use tokio::sync::oneshot;
 
 use super::outbox::Outbox;
+use crate::json_text::{self, Sink as _};
 
 /// Ids of requests that go past rmcp, apart from its own, which begin at 0. Any server can read them: they fit into 32 bits.
 const FIRST_ID: i64 = 1_000_000_000;
 const IDS: i64 = 1_000_000_000;
+/// For what is around the parameters of a request.
+const ROOM: usize = 512;
 
 /// A request's result as the server wrote it, or its error.
 pub(super) type Answer = std::result::Result<Json, ErrorData>;
@@ -104,20 +106,47 @@ pub(super) struct DirectRequest {
     meta: Map<String, Json>,
 }
 
-#[derive(Serialize)]
-struct Message<'a, P> {
-    jsonrpc: &'static str,
-    id: &'a RequestId,
-    method: &'a str,
-    params: Params<'a, P>,
+/// A parameter, written into the request as it is.
+pub(super) enum Param<'a> {
+    Text(&'a str),
+    Fields(&'a Map<String, Json>),
 }
 
-#[derive(Serialize)]
-struct Params<'a, P> {
-    #[serde(rename = "_meta")]
-    meta: &'a Map<String, Json>,
-    #[serde(flatten)]
-    own: P,
+impl Param<'_> {
+    fn roughly(&self) -> usize {
+        match self {
+            Self::Text(text) => text.len(),
+            Self::Fields(fields) => fields.values().filter_map(Json::as_str).map(str::len).sum(),
+        }
+    }
+
+    fn write(&self, line: &mut Vec<u8>) {
+        match self {
+            Self::Text(text) => json_text::quote(text, line),
+            Self::Fields(fields) => json_text::write_object(fields, line),
+        }
+    }
+}
+
+impl DirectRequest {
+    fn line(&self, method: &str, params: &[(&str, Param<'_>)]) -> Vec<u8> {
+        // A long text is not to be moved while the line grows.
+        let mut line = Vec::with_capacity(ROOM + params.iter().map(|(_, value)| value.roughly()).sum::<usize>());
+        line.put(b"{\"jsonrpc\":\"2.0\",\"id\":");
+        json_text::write(&self.progress_token, &mut line);
+        line.put(b",\"method\":");
+        json_text::quote(method, &mut line);
+        line.put(b",\"params\":{\"_meta\":");
+        json_text::write_object(&self.meta, &mut line);
+        for (name, value) in params {
+            line.put(b",");
+            json_text::quote(name, &mut line);
+            line.put(b":");
+            value.write(&mut line);
+        }
+        line.put(b"}}\n");
+        line
+    }
 }
 
 impl DirectLine {
@@ -142,9 +171,9 @@ impl DirectLine {
         Some(DirectRequest { id, progress_token, answer, meta })
     }
 
-    pub(super) async fn send(&self, request: &DirectRequest, method: &str, params: impl Serialize) -> Result<()> {
-        let message = Message { jsonrpc: "2.0", id: &request.id, method, params: Params { meta: &request.meta, own: params } };
-        self.outbox.send(line_of(&message)?).await
+    /// `params` beside what is said of us.
+    pub(super) async fn send(&self, request: &DirectRequest, method: &str, params: &[(&str, Param<'_>)]) -> Result<()> {
+        self.outbox.send(request.line(method, params)).await
     }
 
     /// Tells the server that nobody waits for an answer any more.
@@ -155,15 +184,7 @@ impl DirectLine {
         }
         let params = json!({ "requestId": id, "reason": reason });
         let message = json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": params });
-        if let Ok(line) = line_of(&message) {
-            // A server that is gone needs no word.
-            let _ = self.outbox.send(line).await;
-        }
+        // A server that is gone needs no word.
+        let _ = self.outbox.send(format!("{message}\n").into_bytes()).await;
     }
-}
-
-fn line_of(message: &impl Serialize) -> serde_json::Result<Vec<u8>> {
-    let mut line = serde_json::to_vec(message)?;
-    line.push(b'\n');
-    Ok(line)
 }

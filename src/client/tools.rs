@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use rmcp::model::{CallToolRequestParams, ClientRequest, CustomRequest, Request};
-use serde::Serialize;
 use serde_json::{Map, Value as Json, json};
 use tokio_util::sync::CancellationToken;
 
@@ -14,6 +13,7 @@ use super::calls::{Asked, InFlight, Wants};
 use super::clock::CallLimits;
 use super::connection::Connection;
 use super::era::Era;
+use super::requests::{DirectLine, Param};
 use super::tasks;
 use super::visit::Visit;
 use crate::error::Error;
@@ -34,14 +34,10 @@ pub struct ToolRequest {
 }
 
 /// What is sent of a call.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
 struct CallParams<'a> {
     name: &'a str,
     arguments: &'a Map<String, Json>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     input_responses: Option<BTreeMap<String, Json>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     request_state: Option<String>,
 }
 
@@ -50,6 +46,14 @@ impl CallParams<'_> {
         let mut params = CallToolRequestParams::new(self.name.to_owned()).with_arguments(self.arguments.clone());
         (params.input_responses, params.request_state) = (self.input_responses.clone(), self.request_state.clone());
         ClientRequest::CallToolRequest(Request::new(params))
+    }
+
+    async fn send_directly(&self, connection: &Connection, visit: &Visit<'_>, line: &Arc<DirectLine>) -> Result<Json, CallFailure> {
+        let responses: Option<Map<String, Json>> = self.input_responses.as_ref().map(|responses| responses.clone().into_iter().collect());
+        let mut params = vec![("name", Param::Text(self.name)), ("arguments", Param::Fields(self.arguments))];
+        params.extend(responses.as_ref().map(|responses| ("inputResponses", Param::Fields(responses))));
+        params.extend(self.request_state.as_deref().map(|state| ("requestState", Param::Text(state))));
+        connection.exchange_directly(visit, line, "tools/call", &params).await
     }
 }
 
@@ -71,7 +75,7 @@ impl Connection {
         let mut params = CallParams { name: &tool, arguments: &arguments, input_responses: None, request_state: None };
         for _ in 0..MAX_ROUNDS {
             let result = match &self.direct {
-                Some(line) => self.exchange_directly(&visit, line, "tools/call", &params).await?,
+                Some(line) => params.send_directly(self, &visit, line).await?,
                 None => self.exchange(&visit, params.to_request()).await?,
             };
             match result.get("resultType").and_then(Json::as_str) {

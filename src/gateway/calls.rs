@@ -12,11 +12,12 @@ use super::callbacks::{ApprovalQuestion, CallScope, pause};
 use super::caller::ScopeCaller;
 use super::core::Core;
 use super::events::Event;
-use crate::bridge::{ToolCall, ToolCaller, json_bytes};
+use crate::bridge::{ToolCall, ToolCaller};
 use crate::catalog::{Manifest, Tool};
 use crate::client::{CallFailure, CallLimits, Caller, Connection, Sent, ToolRequest};
 use crate::config::ServerDefinition;
 use crate::error::{Error, Result};
+use crate::json_text::{json_bytes, object_bytes};
 use crate::trust::{Decision, Drift, Gate, Standing, ToolStanding, filter_warnings, gate, tool_standing};
 
 impl Core {
@@ -26,7 +27,7 @@ impl Core {
         let (server, tool) = (call.server.clone(), call.tool.clone());
         // Large arguments are not written out again where nobody is told their size.
         let traced = self.events.traces();
-        let argument_bytes = if traced { json_bytes(&call.arguments) } else { 0 };
+        let argument_bytes = if traced { object_bytes(&call.arguments) } else { 0 };
         let ended = self.registry.ended(&server);
         let outcome = tokio::select! {
             biased;

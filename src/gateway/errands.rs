@@ -18,6 +18,7 @@ use crate::catalog::{Manifest, Readable, readings};
 use crate::client::{CallFailure, CallLimits, Caller, Completed, Connection, Lease, OfferRequest, Watch};
 use crate::config::ServerDefinition;
 use crate::error::{Error, Result};
+use crate::json_text::{json_bytes, object_bytes};
 use crate::sandbox::RunControl;
 use crate::trust::{Decision, Gate, read_gate};
 
@@ -128,14 +129,13 @@ impl Core {
             self.end_unapproved(name).await;
         }
         let outcome = outcome.map_err(|error| self.redacted(error));
-        let size = |json: &Json| serde_json::to_vec(json).map_or(0, |json| json.len());
         let traced = self.events.traces();
         self.events.trace(Event::Call {
             server: name.to_owned(),
             tool: errand.method().to_owned(),
             duration_ms: started.elapsed().as_secs_f64() * 1000.0,
-            argument_bytes: if traced { size(&Json::Object(errand.shown())) } else { 0 },
-            result_bytes: if let (Ok(Done::Answer(result)), true) = (&outcome, traced) { Some(size(result)) } else { None },
+            argument_bytes: if traced { object_bytes(&errand.shown()) } else { 0 },
+            result_bytes: if let (Ok(Done::Answer(result)), true) = (&outcome, traced) { Some(json_bytes(result)) } else { None },
             error: outcome.as_ref().err().map(Error::code),
         });
         outcome

@@ -1,40 +1,18 @@
 //! What crosses, byte by byte: one JSON text and the blobs that it refers to, each with its length before it
 //! (`hyperlight_js_common::encode_binaries`). Written in one pass and read without a copy.
 
-use std::fmt::Write as _;
-
-use serde_json::Number;
-
 use super::host::{Arguments, HostReply};
 use super::outcome::GuestOutcome;
 use super::value::{MARK, Value, Wire, invalid, read_parts};
 use crate::error::{Error, Result};
+use crate::json_text::{Sink, quote};
 
 /// What an exception in the guest may say.
 const MAX_THROWN_BYTES: usize = 32 * 1024;
 /// The number of parts, or the length of one.
 const WORD: usize = 4;
-
-/// Takes JSON text as it is written.
-pub(super) trait Sink {
-    fn put(&mut self, text: &[u8]);
-}
-
-impl Sink for Vec<u8> {
-    fn put(&mut self, text: &[u8]) {
-        self.extend_from_slice(text);
-    }
-}
-
-/// Only counts.
-#[derive(Default)]
-pub(super) struct Counter(pub(super) usize);
-
-impl Sink for Counter {
-    fn put(&mut self, text: &[u8]) {
-        self.0 += text.len();
-    }
-}
+/// For what is around texts and bytes.
+const ROOM: usize = 64;
 
 /// Writes values as JSON, and notes the blobs that they have.
 pub(super) struct Writer<'a, S> {
@@ -52,19 +30,19 @@ impl<'a, S: Sink> Writer<'a, S> {
             Value::Null => self.sink.put(b"null"),
             Value::Bool(true) => self.sink.put(b"true"),
             Value::Bool(false) => self.sink.put(b"false"),
-            Value::Number(number) => self.number(number),
+            Value::Number(number) => self.sink.number(number),
             Value::Text(text) => quote(text, &mut self.sink),
             Value::Bytes(bytes) => {
                 let index = self.blobs.len();
                 self.blobs.push(bytes);
                 self.open_mark();
-                self.number(&index.into());
+                self.sink.number(&index.into());
                 self.sink.put(b"}");
             }
             Value::List(items) => {
                 self.sink.put(b"[");
                 for (index, item) in items.iter().enumerate() {
-                    self.separate(index);
+                    self.sink.separate(index);
                     self.value(item);
                 }
                 self.sink.put(b"]");
@@ -73,7 +51,7 @@ impl<'a, S: Sink> Writer<'a, S> {
             Value::Record(fields) => {
                 self.sink.put(b"{");
                 for (index, (key, value)) in fields.iter().enumerate() {
-                    self.separate(index);
+                    self.sink.separate(index);
                     quote(key, &mut self.sink);
                     self.sink.put(b":");
                     self.value(value);
@@ -96,7 +74,7 @@ impl<'a, S: Sink> Writer<'a, S> {
         self.open_mark();
         self.sink.put(b"[");
         for (index, (key, value)) in fields.iter().enumerate() {
-            self.separate(index);
+            self.sink.separate(index);
             self.sink.put(b"[");
             quote(key, &mut self.sink);
             self.sink.put(b",");
@@ -111,78 +89,35 @@ impl<'a, S: Sink> Writer<'a, S> {
         self.sink.put(MARK.as_bytes());
         self.sink.put(b"\":");
     }
-
-    fn separate(&mut self, index: usize) {
-        if index > 0 {
-            self.sink.put(b",");
-        }
-    }
-
-    fn number(&mut self, number: &Number) {
-        struct Put<'s, S>(&'s mut S);
-        impl<S: Sink> std::fmt::Write for Put<'_, S> {
-            fn write_str(&mut self, text: &str) -> std::fmt::Result {
-                self.0.put(text.as_bytes());
-                Ok(())
-            }
-        }
-        // A sink never fails.
-        let _ = write!(Put(&mut self.sink), "{number}");
-    }
-}
-
-/// JSON's own quoting, as `serde_json` has it. What needs none is taken as a whole.
-pub(super) fn quote(text: &str, sink: &mut impl Sink) {
-    sink.put(b"\"");
-    let mut rest = text.as_bytes();
-    loop {
-        let (plain, other) = rest.split_at(plain_length(rest));
-        sink.put(plain);
-        let Some((&byte, after)) = other.split_first() else { break };
-        match byte {
-            b'"' => sink.put(b"\\\""),
-            b'\\' => sink.put(b"\\\\"),
-            b'\n' => sink.put(b"\\n"),
-            b'\r' => sink.put(b"\\r"),
-            b'\t' => sink.put(b"\\t"),
-            0x08 => sink.put(b"\\b"),
-            0x0c => sink.put(b"\\f"),
-            control => {
-                const DIGITS: &[u8; 16] = b"0123456789abcdef";
-                let (high, low) = (DIGITS[usize::from(control >> 4)], DIGITS[usize::from(control & 15)]);
-                sink.put(&[b'\\', b'u', b'0', b'0', high, low]);
-            }
-        }
-        rest = after;
-    }
-    sink.put(b"\"");
-}
-
-/// How many bytes stand in a JSON text as they are.
-fn plain_length(bytes: &[u8]) -> usize {
-    const LANES: usize = 32;
-    let is_special = |byte: u8| byte < 0x20 || byte == b'"' || byte == b'\\';
-    let (pieces, _) = bytes.as_chunks::<LANES>();
-    // Without a branch for each byte, so that it is done a piece at a time.
-    let whole = |piece: &[u8; LANES]| piece.iter().fold(0, |found, &byte| found | u8::from(is_special(byte))) != 0;
-    let start = pieces.iter().position(whole).unwrap_or(pieces.len()) * LANES;
-    bytes[start..].iter().position(|&byte| is_special(byte)).map_or(bytes.len(), |end| start + end)
 }
 
 /// A frame whose JSON `write` writes, with the blobs that it notes behind.
-fn frame_of<'a>(write: impl FnOnce(&mut Writer<'a, Vec<u8>>)) -> Result<Vec<u8>> {
-    let mut writer = Writer::new(vec![0; 2 * WORD]);
+fn frame_of<'a>(value: &Value, write: impl FnOnce(&mut Writer<'a, Vec<u8>>)) -> Result<Vec<u8>> {
+    let mut frame = Vec::with_capacity(roughly(value) + ROOM);
+    frame.resize(2 * WORD, 0);
+    let mut writer = Writer::new(frame);
     write(&mut writer);
     let Writer { sink: mut frame, blobs } = writer;
     let json_bytes = frame.len() - 2 * WORD;
     frame[..WORD].copy_from_slice(&word(blobs.len() + 1)?);
     frame[WORD..2 * WORD].copy_from_slice(&word(json_bytes)?);
-    frame.reserve_exact(blobs.iter().map(|blob| WORD + blob.len()).sum());
+    frame.reserve(blobs.iter().map(|blob| WORD + blob.len()).sum());
     for blob in blobs {
         frame.extend_from_slice(&word(blob.len())?);
         frame.extend_from_slice(blob);
     }
     Ok(frame)
+}
+
+/// About how long a value's frame will be: a long text is not to be moved while the frame grows.
+fn roughly(value: &Value) -> usize {
+    match value {
+        Value::Text(text) => text.len() + text.len() / 16,
+        Value::Bytes(bytes) => bytes.len() + ROOM,
+        Value::List(items) => items.iter().map(roughly).sum(),
+        Value::Record(fields) => fields.iter().map(|(key, value)| key.len() + roughly(value)).sum(),
+        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+    }
 }
 
 fn word(number: usize) -> Result<[u8; WORD]> {
@@ -218,7 +153,7 @@ fn take_word(bytes: &[u8]) -> Result<(usize, &[u8])> {
 /// `ERR_INTERNAL` beyond 4 GiB.
 #[doc(hidden)]
 pub fn value_frame(value: &Value) -> Result<Vec<u8>> {
-    frame_of(|writer| writer.value(value))
+    frame_of(value, |writer| writer.value(value))
 }
 
 /// A call's arguments, as they left the guest.
@@ -261,7 +196,7 @@ fn arguments_in(json: &str, blobs: &[&[u8]]) -> Result<Arguments> {
 pub fn encode_reply(reply: HostReply) -> Vec<u8> {
     let (name, value) = named(reply);
     // A frame fails only beyond 4 GiB; the bridge has capped the reply long before.
-    frame_of(|writer| writer.field(name, &value)).unwrap_or_default()
+    frame_of(&value, |writer| writer.field(name, &value)).unwrap_or_default()
 }
 
 /// The same within what the guest's buffer can take: writing more would end the guest.

@@ -6,8 +6,9 @@
 
 use serde_json::{Map, Number, Value as Json};
 
-use super::frame::{Counter, Writer, parts_of};
+use super::frame::{Writer, parts_of};
 use crate::error::{Error, Result};
+use crate::json_text::Counter;
 
 pub(super) const MARK: &str = "$bytes";
 
