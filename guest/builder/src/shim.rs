@@ -4,7 +4,7 @@
 use crate::toolchain::{Toolchain, command};
 use crate::upstream::definitions;
 use anyhow::{Context, Result, ensure};
-use object::{Object as _, ObjectSection as _, ObjectSymbol as _};
+use object::{elf, Object as _, ObjectSection as _, ObjectSymbol as _};
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,6 +14,8 @@ use std::process::Command;
 const TARGET: &str = "x86_64-unknown-none";
 /// What the linker defines, and upstream's entry point.
 const MAY_BE_UNDEFINED: [&str; 5] = ["", "__ehdr_start", "__start_ring3_text", "__stop_ring3_text", "entrypoint"];
+/// The offset table lies in memory that need not be open to ring 3.
+const THROUGH_GOT: [u32; 3] = [elf::R_X86_64_GOTPCREL, elf::R_X86_64_GOTPCRELX, elf::R_X86_64_REX_GOTPCRELX];
 /// The shim's stack has 1 KiB, of which a frame and all registers take 176 bytes.
 const LARGEST_FRAME: u64 = 256;
 
@@ -108,6 +110,10 @@ fn check_object(bytes: &[u8]) -> Result<()> {
     }
     for section in file.sections().filter(|section| section.size() > 0) {
         let name = section.name()?;
+        for (at, relocation) in section.relocations() {
+            let object::RelocationFlags::Elf { r_type } = relocation.flags() else { continue };
+            ensure!(!THROUGH_GOT.contains(&r_type), "the ring-3 shim goes through the global offset table, in {name} at {at:#x}");
+        }
         let is_variable = (name.starts_with(".data") && !name.starts_with(".data.rel.ro")) || name.starts_with(".bss");
         ensure!(!is_variable, "the ring-3 shim has variables, in {name}: it has a page of scratch memory for them");
     }

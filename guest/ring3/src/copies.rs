@@ -4,7 +4,7 @@ use crate::constants::{
     CLUSTER, PAGE_SIZE, PHYS_TO_VIRT, PTE_COPY_ON_WRITE, PTE_NO_EXECUTE, PTE_PAGE_FLAGS, PTE_PRESENT, PTE_SOFTWARE_MASK, PTE_USER,
     PTE_WRITABLE, STACK_CLUSTER, STACK_LIMIT,
 };
-use crate::tables::{Entry, allocate, is_plentiful, walk};
+use crate::tables::{Entry, allocate, is_plentiful, open};
 
 /// Is it a page of the snapshot that is to be copied when it is written?
 pub fn is_copied_on_write(entry: u64) -> bool {
@@ -37,11 +37,7 @@ fn copy(address: u64, entry: Entry) -> bool {
     let target = page.wrapping_add(PHYS_TO_VIRT);
     // The copy is written through scratch memory's own mapping, which has to be open as well: a fault in here would
     // overwrite the frame that is worked on.
-    if let Some(walked) = walk(target)
-        && walked.entry.get() & PTE_USER == 0
-    {
-        walked.entry.open_table();
-    }
+    open(target);
     // SAFETY: the source is mapped and open (its entry says so), the target is a page that is nobody's yet.
     unsafe {
         core::arch::asm!(

@@ -14,12 +14,16 @@ const FETCH: u64 = 16;
 
 #[unsafe(no_mangle)]
 extern "C" fn shim_page_fault(frame: &mut Frame, address: u64) -> Verdict {
+    open_tables_once();
+    resolve(frame, address).prepared()
+}
+
+fn resolve(frame: &mut Frame, address: u64) -> Verdict {
     let error = frame.error;
     frame.error = error & !USER; // upstream's handler only knows faults of the supervisor
     if error & RESERVED != 0 {
         return Verdict::NotOurs;
     }
-    open_tables_once();
     let Some(walked) = walk(address) else { return Verdict::NotOurs };
     let value = walked.entry.get();
     if value & PTE_PRESENT == 0 {

@@ -112,6 +112,10 @@ impl Operand {
 
 #[unsafe(no_mangle)]
 extern "C" fn shim_protection_fault(frame: &mut Frame) -> Verdict {
+    emulate(frame).prepared()
+}
+
+fn emulate(frame: &mut Frame) -> Verdict {
     let mut bytes = Bytes(frame.rip);
     let mut prefix = Prefix(0);
     loop {

@@ -37,6 +37,16 @@ pub enum Verdict {
     Handled = 1,
 }
 
+impl Verdict {
+    /// Upstream's IDT says where its handler is, and `entry.s` must be able to read it.
+    fn prepared(self) -> Self {
+        if self == Verdict::NotOurs {
+            tables::open(constants::UPSTREAM_IDT);
+        }
+        self
+    }
+}
+
 /// The guest's registers, as `entry.s` pushes them: rax first, so it is last; then what the processor pushed.
 #[repr(C)]
 pub struct Frame {

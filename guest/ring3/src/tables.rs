@@ -86,6 +86,15 @@ pub fn walk(address: u64) -> Option<Walked> {
     Some(Walked { entry: Entry::of(table, address, 12), opened })
 }
 
+/// Opens the page at `address` with all others of its table, if it is mapped.
+pub fn open(address: u64) {
+    if let Some(walked) = walk(address)
+        && walked.entry.get() & (PTE_PRESENT | PTE_USER) == PTE_PRESENT
+    {
+        walked.entry.open_table();
+    }
+}
+
 /// On the first fault after a start or a restore: opens all page tables to ring 3, so that the shim never faults on one
 /// itself. The host puts them side by side, the root first and its allocator behind; tables that the guest adds later it
 /// writes itself, and so opens them.
