@@ -4,7 +4,7 @@
 use crate::toolchain::{Toolchain, command};
 use crate::upstream::definitions;
 use anyhow::{Context, Result, ensure};
-use object::{elf, Object as _, ObjectSection as _, ObjectSymbol as _};
+use object::{Object as _, ObjectSection as _, ObjectSymbol as _, elf};
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};

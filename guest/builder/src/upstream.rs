@@ -106,7 +106,7 @@ pub fn definitions() -> Result<Vec<(&'static str, u64)>> {
         ("CLUSTER", CLUSTER),
         ("STACK_CLUSTER", STACK_CLUSTER),
         ("SHIM_VARS", SHIM_VARS),
-        ("VAR_CR3", SHIM_VARS),         // control registers, as ring 3 cannot read them; zero: nothing is open yet
+        ("VAR_CR3", SHIM_VARS), // control registers, as ring 3 cannot read them; zero: nothing is open yet
         ("VAR_CR2", SHIM_VARS + 8),
         ("VAR_TARGET", SHIM_VARS + 16), // upstream's handler, for an indirect jump with every register the guest's
         ("VAR_OPENED", SHIM_VARS + 24), // not zero: all page tables are open
