@@ -146,6 +146,8 @@ shim_vector_6:                                      # rip, cs, rflags, rsp, ss
   jne 3f
   mov %rdi,%rax
   call open_path                         # rcx, rdx, r8, r9: the caller's to save
+  mov %cr3,%rax                          # ring 0 has just read tables that are not open yet, and their translations
+  mov %rax,%cr3                          # would be kept: ring 3 would fault on them
   mov %rcx,%rax
   iretq
 3: orq $RFLAGS_IOPL,16(%rsp)             # CALL_ALLOW_IO: of the shim, which hands it on: ring 3 cannot change it

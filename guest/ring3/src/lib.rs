@@ -40,8 +40,8 @@ pub enum Verdict {
 impl Verdict {
     /// Upstream's IDT says where its handler is, and `entry.s` must be able to read it.
     fn prepared(self) -> Self {
-        if self == Verdict::NotOurs {
-            tables::open(constants::UPSTREAM_IDT);
+        if self == Verdict::NotOurs && tables::open(constants::UPSTREAM_IDT) {
+            calls::invalidate(constants::UPSTREAM_IDT); // ring 0 may have read it before
         }
         self
     }

@@ -86,13 +86,14 @@ pub fn walk(address: u64) -> Option<Walked> {
     Some(Walked { entry: Entry::of(table, address, 12), opened })
 }
 
-/// Opens the page at `address` with all others of its table, if it is mapped.
-pub fn open(address: u64) {
-    if let Some(walked) = walk(address)
-        && walked.entry.get() & (PTE_PRESENT | PTE_USER) == PTE_PRESENT
-    {
+/// Opens the page at `address` with all others of its table, if it is mapped. Says whether it was closed before.
+pub fn open(address: u64) -> bool {
+    let Some(walked) = walk(address) else { return false };
+    let was_closed = walked.entry.get() & (PTE_PRESENT | PTE_USER) == PTE_PRESENT;
+    if was_closed {
         walked.entry.open_table();
     }
+    was_closed || walked.opened
 }
 
 /// On the first fault after a start or a restore: opens all page tables to ring 3, so that the shim never faults on one
