@@ -12,8 +12,9 @@ use std::path::{Path, PathBuf};
 
 pub const STANDARD: &str = "hyperlight-mcp-guest.standard";
 pub const RING3: &str = "hyperlight-mcp-guest.ring3";
-/// The standard guest with its symbols, for whoever has an address to look up. Stays in the cache.
+/// The guests with their symbols, for whoever has an address to look up. Stay in the cache.
 pub const SYMBOLS: &str = "hyperlight-mcp-guest.symbols";
+pub const RING3_SYMBOLS: &str = "hyperlight-mcp-guest.ring3.symbols";
 pub const MANIFEST: &str = "guest.json";
 
 /// `guest.json`.

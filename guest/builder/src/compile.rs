@@ -12,8 +12,16 @@ use std::path::{Path, PathBuf};
 pub const STAGE: &str = "--stage-compile";
 const NAME: &str = "hyperlight-mcp-guest";
 
-/// Builds the guest and returns where its ELF is.
-pub fn compile(tools: &Toolchain, guest: &Path, target: &Path) -> Result<PathBuf> {
+/// Which of the two guests.
+#[derive(Clone, Copy)]
+pub enum Kind<'a> {
+    Standard,
+    /// Linked with this object.
+    Ring3(&'a Path),
+}
+
+/// Builds a guest and returns its ELF file.
+pub fn compile(tools: &Toolchain, guest: &Path, target: &Path, kind: Kind) -> Result<Vec<u8>> {
     let bin = target.join("bin");
     link_tools(tools, &bin)?;
     let mut path = vec![bin];
@@ -25,9 +33,11 @@ pub fn compile(tools: &Toolchain, guest: &Path, target: &Path) -> Result<PathBuf
             child.env_remove(name);
         }
     }
+    child.arg(STAGE).arg(guest.join("runtime/Cargo.toml"));
+    if let Kind::Ring3(object) = kind {
+        child.args(["--features", "ring3"]).env("HYPERLIGHT_MCP_RING3_OBJECT", object); // for runtime/build.rs
+    }
     let status = child
-        .arg(STAGE)
-        .arg(guest.join("runtime/Cargo.toml"))
         .current_dir(guest)
         .env("PATH", env::join_paths(path)?)
         .env("CARGO", &tools.cargo)
@@ -43,13 +53,13 @@ pub fn compile(tools: &Toolchain, guest: &Path, target: &Path) -> Result<PathBuf
     ensure!(status.success(), "the guest does not compile: see above");
     let elf = target.join("x86_64-hyperlight-none/release").join(NAME);
     ensure!(elf.is_file(), "cargo succeeded, but {} is not there", elf.display());
-    Ok(elf)
+    Ok(fs::read(elf)?)
 }
 
-/// The part that runs in the child.
-pub fn stage(manifest: OsString) -> Result<()> {
+/// The part that runs in the child, with the arguments that follow [`STAGE`].
+pub fn stage(arguments: impl Iterator<Item = OsString>) -> Result<()> {
     let mut cargo = cargo_hyperlight::cargo()?;
-    cargo.args(["build", "--release", "--locked", "--manifest-path"]).arg(manifest);
+    cargo.args(["build", "--release", "--locked", "--manifest-path"]).args(arguments);
     // cargo has said what is wrong: its command line, with the whole environment, would bury that.
     if cargo.status().is_err() {
         std::process::exit(1);

@@ -1,22 +1,16 @@
-//! A guest's ELF file: checks that hyperlight-host will load it, strips it, appends the shim.
+//! A guest's ELF file: checks that hyperlight-host will load it, strips it, fills in the ring-3 shim's tables.
 
-use crate::shim::Shim;
+use crate::upstream::LOAD_BASE;
 use anyhow::{Context, Result, bail, ensure};
 use hyperlight_common::version_note::HYPERLIGHT_VERSION_SECTION;
 use object::read::elf::{ElfFile64, FileHeader as _, ProgramHeader as _};
-use object::{Endianness, LittleEndian, Object as _, ObjectSection as _, elf};
+use object::{Endianness, Object as _, ObjectSection as _, ObjectSymbol as _, elf};
+use std::collections::HashMap;
 
 type File<'a> = ElfFile64<'a, Endianness>;
 
-/// What the shim's linking depends on.
-pub struct Layout {
-    /// The first free page behind the image, counted from its start.
-    pub end: u64,
-    pub entry: u64,
-}
-
 /// Checks the file, or says why hyperlight-host would refuse it or the shim misread it.
-pub fn check(bytes: &[u8], version: &str) -> Result<Layout> {
+pub fn check(bytes: &[u8], version: &str) -> Result<()> {
     let file = File::parse(bytes).context("not an ELF file")?;
     let header = file.elf_header();
     let endian = file.endian();
@@ -28,9 +22,10 @@ pub fn check(bytes: &[u8], version: &str) -> Result<Layout> {
 
     let loads = || file.elf_program_headers().iter().filter(|header| header.p_type(endian) == elf::PT_LOAD);
     let base = loads().map(|header| header.p_vaddr(endian)).min().context("nothing to load")?;
-    ensure!(base == 0, "the image starts at {base:#x}, not at 0: the shim would be linked for a wrong address");
+    ensure!(base == 0, "the image starts at {base:#x}, not at 0: the shim's tables would have wrong addresses");
     let end = loads().map(|header| header.p_vaddr(endian) + header.p_memsz(endian)).max().unwrap_or(0);
-    Ok(Layout { end: end.next_multiple_of(4096), entry: header.e_entry(endian) })
+    ensure!(LOAD_BASE + end < 1 << 31, "the image ends at {end:#x}: the shim looks up addresses of 31 bits");
+    Ok(())
 }
 
 /// hyperlight-host knows `R_X86_64_RELATIVE` alone.
@@ -63,32 +58,91 @@ pub fn strip(bytes: &[u8]) -> Result<Vec<u8>> {
     Ok(out)
 }
 
-/// The guest with the shim behind it, as one more segment in the place of PT_GNU_STACK, which means nothing to the host.
-pub fn with_shim(guest: &[u8], shim: &Shim, va: u64) -> Result<Vec<u8>> {
-    let header = elf::FileHeader64::<LittleEndian>::parse(guest)?;
-    let headers = header.program_headers(LittleEndian, guest)?;
-    let index = headers
-        .iter()
-        .position(|header| header.p_type(LittleEndian) == elf::PT_GNU_STACK)
-        .context("no PT_GNU_STACK whose place the shim could take")?;
-    let at = header.e_phoff.get(LittleEndian) as usize + index * size_of::<elf::ProgramHeader64<LittleEndian>>();
+/// Checks that the guest starts at the function of this name. It needs its symbols for that.
+pub fn check_entry(bytes: &[u8], name: &str) -> Result<()> {
+    let file = File::parse(bytes)?;
+    let entry = file.entry();
+    let found = file.symbols().find(|symbol| symbol.name() == Ok(name)).map(|symbol| symbol.address());
+    ensure!(found == Some(entry), "the guest starts at {entry:#x}, and {name} is at {found:#x?}");
+    Ok(())
+}
 
-    let mut out = guest.to_vec();
-    out.resize(out.len().next_multiple_of(4096), 0);
-    let offset = out.len() as u64;
-    let size = shim.bytes.len() as u64;
-    out.extend_from_slice(&shim.bytes);
-    let flags = elf::PF_R | elf::PF_W | elf::PF_X;
-    put(&mut out, at, &(elf::PT_LOAD.to_le_bytes()));
-    put(&mut out, at + 4, &flags.to_le_bytes());
-    for (field, value) in [offset, va, va, size, size, 4096].into_iter().enumerate() {
-        put(&mut out, at + 8 + 8 * field, &value.to_le_bytes());
+/// The guest with the addresses in the shim's GDT and IDT, which are split over fields, as no relocation can be. The host
+/// loads every guest at one address.
+pub fn fill_tables(bytes: &[u8]) -> Result<Vec<u8>> {
+    let file = File::parse(bytes)?;
+    let symbols: HashMap<&str, u64> = file.symbols().filter_map(|symbol| Some((symbol.name().ok()?, symbol.address()))).collect();
+    let symbol = |name: &str| symbols.get(name).copied().with_context(|| format!("the ring-3 guest has no {name}"));
+    let offset = |address: u64| offset_of(&file, address);
+    let mut out = bytes.to_vec();
+
+    let task_state = symbol("shim_tss")?;
+    let limit = symbol("shim_tss_end")? - task_state - 1;
+    put(&mut out, offset(symbol("shim_gdt")? + 0x38)?, &task_descriptor(LOAD_BASE + task_state, limit));
+    let idt = symbol("shim_idt")?;
+    for vector in 0..32 {
+        // Vectors without a handler cannot happen; upstream has none either.
+        if let Some(handler) = symbols.get(format!("shim_vector_{vector}").as_str()) {
+            put(&mut out, offset(idt + 16 * vector)?, &gate(LOAD_BASE + handler, stack_of(vector)));
+        }
     }
-    put(&mut out, 24, &shim.entry.to_le_bytes()); // e_entry
     Ok(out)
 }
 
+/// Where in the file an address of the image lies.
+fn offset_of(file: &File, address: u64) -> Result<usize> {
+    let endian = file.endian();
+    let holds = |header: &&elf::ProgramHeader64<Endianness>| {
+        let start = header.p_vaddr(endian);
+        header.p_type(endian) == elf::PT_LOAD && (start..start + header.p_filesz(endian)).contains(&address)
+    };
+    let header = file.elf_program_headers().iter().find(holds).with_context(|| format!("nothing is loaded to {address:#x}"))?;
+    Ok(usize::try_from(address - header.p_vaddr(endian) + header.p_offset(endian))?)
+}
+
+/// Protection and page faults arrive on the stack that the shim has in ring 3; the others must not push over it, as they
+/// happen to the shim too: its calls of ring 0 are invalid instructions.
+fn stack_of(vector: u64) -> u64 {
+    if matches!(vector, 13 | 14) { 1 } else { 2 }
+}
+
+/// A task-state descriptor in the GDT: 16 bytes, the address in four pieces.
+fn task_descriptor(address: u64, limit: u64) -> [u8; 16] {
+    let low = (limit & 0xffff) | (address & 0xff_ffff) << 16 | 0x89 << 40 | (address >> 24 & 0xff) << 56;
+    let mut out = [0; 16];
+    put(&mut out, 0, &low.to_le_bytes());
+    put(&mut out, 8, &(address >> 32).to_le_bytes());
+    out
+}
+
+/// An interrupt gate to ring 0 (selector 8), with a stack of its own, not callable from ring 3.
+fn gate(handler: u64, stack: u64) -> [u8; 16] {
+    let low = (handler & 0xffff) | 8 << 16 | stack << 32 | 0x8e << 40 | (handler >> 16 & 0xffff) << 48;
+    let mut out = [0; 16];
+    put(&mut out, 0, &low.to_le_bytes());
+    put(&mut out, 8, &(handler >> 32).to_le_bytes());
+    out
+}
+
 /// Writes bytes over others.
-pub fn put(bytes: &mut [u8], at: usize, value: &[u8]) {
+fn put(bytes: &mut [u8], at: usize, value: &[u8]) {
     bytes[at..at + value.len()].copy_from_slice(value);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{gate, task_descriptor};
+
+    #[test]
+    fn a_gate_splits_the_address() {
+        assert_eq!(gate(0x1122_3344_5566_7788, 2), [0x88, 0x77, 8, 0, 2, 0x8e, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11, 0, 0, 0, 0]);
+    }
+
+    #[test]
+    fn a_task_descriptor_splits_the_address() {
+        assert_eq!(
+            task_descriptor(0x1122_3344_5566_7788, 0x78),
+            [0x78, 0, 0x88, 0x77, 0x66, 0x89, 0, 0x55, 0x44, 0x33, 0x22, 0x11, 0, 0, 0, 0]
+        );
+    }
 }

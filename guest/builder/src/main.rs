@@ -1,7 +1,7 @@
 //! Builds the guest: `cargo run --release --manifest-path guest/builder/Cargo.toml -- [--check] [--out FOLDER]`.
 //!
-//! Two guests come out: `standard`, for a processor's own virtualisation, and `ring3`, the same with a shim for KVM-PVM,
-//! which runs ring-0 code by emulation only. See `ring3/README.md`.
+//! Two guests come out: `standard`, for a processor's own virtualisation, and `ring3`, the same linked with a shim for
+//! KVM-PVM, which runs ring-0 code by emulation only. See `docs/GUEST.md`.
 
 mod cache;
 mod compile;
@@ -22,6 +22,7 @@ mod paging {
 
 use anyhow::{Context, Result, bail};
 use cache::{Guest, Manifest};
+use compile::Kind;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
@@ -56,7 +57,7 @@ fn run() -> Result<ExitCode> {
             Some("--check") => options.check = true,
             Some("--out") => options.out = arguments.next().context("--out wants a folder")?.into(),
             Some(compile::STAGE) => {
-                compile::stage(arguments.next().context("a manifest is missing")?)?;
+                compile::stage(arguments)?;
                 return Ok(ExitCode::SUCCESS);
             }
             _ => bail!("unknown argument {argument:?}\n{USAGE}"),
@@ -110,37 +111,45 @@ fn produce(guest: &Path, tools: &Toolchain, sources: String, digest: String, out
     eprintln!("guest: with {}", tools.summary());
     // A target folder for each toolchain: cargo-hyperlight's own library is not rebuilt when the compiler changes.
     let key = &cache::digest("", tools)[..8];
-    let elf = compile::compile(tools, guest, &guest.join("target/micro-vm").join(key))?;
-    let symbols = fs::read(elf)?;
-    let version = upstream::REVIEWED[0].1;
-    image::check(&symbols, version)?;
-    let standard = image::strip(&symbols)?;
-    let layout = image::check(&standard, version).context("after stripping")?;
+    let target = guest.join("target/micro-vm").join(key);
+    let symbols = compile::compile(tools, guest, &target, Kind::Standard)?;
+    image::check_entry(&symbols, "entrypoint")?;
+    let standard = finish(&symbols)?;
 
-    eprintln!("guest: compiling the ring-3 shim, for machines that emulate ring 0 (KVM-PVM)");
-    let shim = shim::build(tools, &guest.join("ring3"), &layout)?;
-    let ring3 = image::with_shim(&standard, &shim, layout.end)?;
-    image::check(&ring3, version).context("with the shim")?;
+    eprintln!("guest: the same for machines that emulate ring 0 (KVM-PVM)");
+    let folder = target.join("ring3");
+    fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
+    let object = shim::build(tools, &guest.join("ring3"), &folder)?;
+    let ring3_symbols = compile::compile(tools, guest, &target, Kind::Ring3(&object))?;
+    image::check_entry(&ring3_symbols, "shim_entry")?;
+    let ring3 = finish(&image::fill_tables(&ring3_symbols)?)?;
 
     let manifest = Manifest {
         digest,
         sources,
         toolchain: tools.versions.clone(),
-        hyperlight: version.to_string(),
+        hyperlight: upstream::REVIEWED[0].1.to_string(),
         standard: Guest::of(&standard),
         ring3: Guest::of(&ring3),
     };
     let files = [(cache::STANDARD, standard.as_slice()), (cache::RING3, ring3.as_slice())];
-    cache::store(&kept, &manifest, &[files[0], files[1], (cache::SYMBOLS, &symbols)])?;
+    cache::store(&kept, &manifest, &[files[0], files[1], (cache::SYMBOLS, &symbols), (cache::RING3_SYMBOLS, &ring3_symbols)])?;
     cache::store(out, &manifest, &files)?;
     eprintln!(
-        "guest: built in {} s: standard {} KiB, ring3 {} KiB (its shim {} bytes at {:#x}); {}",
+        "guest: built in {} s: standard {} KiB, ring3 {} KiB; {}",
         start.elapsed().as_secs(),
         standard.len() / 1024,
         ring3.len() / 1024,
-        shim.bytes.len(),
-        layout.end,
         out.display()
     );
     Ok(())
+}
+
+/// Checks the guest that was linked, and strips it to what the host reads.
+fn finish(symbols: &[u8]) -> Result<Vec<u8>> {
+    let version = upstream::REVIEWED[0].1;
+    image::check(symbols, version)?;
+    let stripped = image::strip(symbols)?;
+    image::check(&stripped, version).context("after stripping")?;
+    Ok(stripped)
 }

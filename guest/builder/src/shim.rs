@@ -1,145 +1,179 @@
-//! Compiles and links the ring-3 shim for one guest, and fills in its descriptor tables.
+//! Compiles the ring-3 shim to one object, which the guest is linked with, and checks that it is fit to run between two
+//! instructions of the guest: no SSE, no variables, nothing outside itself.
 
-use crate::image::{Layout, put};
 use crate::toolchain::{Toolchain, command};
-use crate::upstream::{LOAD_BASE, definitions};
+use crate::upstream::definitions;
 use anyhow::{Context, Result, ensure};
-use object::{Object as _, ObjectSection as _, ObjectSymbol as _};
-use std::collections::HashMap;
-use std::path::Path;
+use object::{Object as _, ObjectSection as _, ObjectSymbol as _, elf};
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
-pub struct Shim {
-    pub bytes: Vec<u8>,
-    /// Counted from the start of the image, as in an ELF header.
-    pub entry: u64,
-}
+/// A target of rustc's without SSE and x87, and without a red zone.
+const TARGET: &str = "x86_64-unknown-none";
+/// What the linker defines, and upstream's entry point.
+const MAY_BE_UNDEFINED: [&str; 5] = ["", "__ehdr_start", "__start_ring3_text", "__stop_ring3_text", "entrypoint"];
+/// The offset table lies in memory that need not be open to ring 3.
+const THROUGH_GOT: [u32; 3] = [elf::R_X86_64_GOTPCREL, elf::R_X86_64_GOTPCRELX, elf::R_X86_64_REX_GOTPCRELX];
+/// The shim's stack has 1 KiB, of which a frame and all registers take 176 bytes.
+const LARGEST_FRAME: u64 = 256;
 
-/// No SSE and no red zone, as in a kernel: the shim runs between two instructions of the guest.
-const C_FLAGS: [&str; 17] = [
-    "--target=x86_64-unknown-none-elf",
-    "-std=c11",
-    "-O2",
-    "-Wall",
-    "-Wextra",
-    "-Werror",
-    "-Wframe-larger-than=256",
-    "-ffreestanding",
-    "-fno-pic",
-    "-mgeneral-regs-only",
-    "-mno-red-zone",
-    "-fno-stack-protector",
-    "-fcf-protection=none",
-    "-fno-asynchronous-unwind-tables",
-    "-fno-jump-tables",
-    "-fno-vectorize",
-    "-fno-slp-vectorize",
-];
+/// Builds the object in `folder` and returns where it is.
+pub fn build(tools: &Toolchain, sources: &Path, folder: &Path) -> Result<PathBuf> {
+    let sysroot = folder.join("sysroot");
+    core_library(tools, &sysroot).context("Rust's core does not build for the ring-3 shim")?;
+    write_constants(folder)?;
+    let compiled = folder.join("compiled.o");
+    let mut rustc = rustc(tools, &sysroot);
+    rustc.env("RING3_GENERATED", folder).args(["--crate-name", "ring3", "--crate-type", "lib", "--emit", "obj"]);
+    rustc.args(["-Copt-level=2", "-Ccodegen-units=1", "-Cforce-unwind-tables=no", "-Zemit-stack-sizes", "-Dwarnings"]);
+    run(rustc.arg(format!("--remap-path-prefix={}=/guest", sources.display())).arg(sources.join("src/lib.rs")).arg("-o").arg(&compiled))?;
 
-pub fn build(tools: &Toolchain, sources: &Path, layout: &Layout) -> Result<Shim> {
-    let base = LOAD_BASE + layout.end;
-    let mut defines: Vec<String> = definitions()?.iter().map(|(name, value)| format!("-D{name}={value:#x}")).collect();
-    defines.push(format!("-DUPSTREAM_ENTRY={:#x}", LOAD_BASE + layout.entry));
-    let scratch = tempfile::tempdir()?;
-    let folder = scratch.path();
-    for source in ["r0.S", "r3.c"] {
-        let object = folder.join(source).with_extension("o");
-        let mut clang = command(&tools.clang);
-        clang.args(C_FLAGS.iter().filter(|flag| source == "r3.c" || !flag.starts_with("-std")));
-        run(clang.args(["-Wno-unused-command-line-argument", "-c"]).arg(sources.join(source)).arg("-o").arg(object).args(&defines))?;
-    }
-    let script = folder.join("shim.ld");
-    std::fs::write(&script, link_script(base))?;
-    let linked = folder.join("shim.elf");
+    let script = folder.join("ring3.ld");
+    fs::write(&script, LINK_SCRIPT)?;
+    let linked = folder.join("ring3.o");
     let mut lld = command(&tools.lld);
-    lld.args(["-flavor", "gnu", "-nostdlib", "-static", "-e", "shim_entry", "-T"]).arg(&script).arg("-o").arg(&linked);
-    run(lld.arg(folder.join("r0.o")).arg(folder.join("r3.o")))?;
-    flatten(&std::fs::read(linked)?, base)
+    run(lld.args(["-flavor", "gnu", "-r", "-T"]).arg(script).arg(&compiled).arg("-o").arg(&linked))?;
+    check_object(&fs::read(&linked)?)?;
+    check_frames(&fs::read(&compiled)?)?;
+    check_instructions(&linked)?;
+    Ok(linked)
 }
 
-/// Code first, tables on a page of their own, nothing else.
-fn link_script(base: u64) -> String {
-    format!(
-        "SECTIONS {{
-  . = {base:#x};
-  .text : {{ *(.text.entry) *(.text*) *(.rodata*) shim_code_end = .; }}
-  . = ALIGN(4096);
-  .data : {{ *(.data*) }}
-  .bss : {{ *(.bss*) *(COMMON) }}
-  /DISCARD/ : {{ *(.note*) *(.comment) *(.eh_frame*) *(.llvm*) }}
-}}"
-    )
+/// All code in one section, whose ends the linker knows by its name; constants that the compiler made lie with it, as pages
+/// of code are open to ring 3 and others need not be.
+const LINK_SCRIPT: &str = "SECTIONS {
+  ring3_text : { *(.text.entry) *(.text .text.*) *(.rodata .rodata.*) }
+  /DISCARD/ : { *(.note*) *(.comment) *(.eh_frame*) *(.llvm*) *(.stack_sizes) }
+}";
+
+fn rustc(tools: &Toolchain, sysroot: &Path) -> Command {
+    let mut rustc = command(&tools.rustc);
+    rustc.args(["--edition", "2024", "--target", TARGET, "-Cpanic=abort", "--sysroot"]).arg(sysroot);
+    rustc
 }
 
-fn run(command: &mut Command) -> Result<()> {
-    let output = command.output().with_context(|| format!("cannot run {command:?}"))?;
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "the ring-3 shim does not build: {} says\n{stderr}", command.get_program().to_string_lossy());
+/// Rust's `core` for the target, once for each toolchain: `folder` belongs to one. Of it the shim has what is inlined.
+fn core_library(tools: &Toolchain, sysroot: &Path) -> Result<()> {
+    let libraries = sysroot.join("lib/rustlib").join(TARGET).join("lib");
+    let stamp = sysroot.join("complete");
+    if stamp.is_file() {
+        return Ok(());
+    }
+    fs::create_dir_all(&libraries)?;
+    let source = tools.rustc.parent().and_then(Path::parent).context("rustc lies in a sysroot")?;
+    let source = source.join("lib/rustlib/src/rust/library/core/src/lib.rs");
+    let library = |name: &str, source: &Path| {
+        let mut rustc = rustc(tools, sysroot);
+        rustc.args(["--crate-name", name, "--crate-type", "rlib", "--cap-lints=allow", "-Zforce-unstable-if-unmarked"]);
+        run(rustc.arg("--out-dir").arg(&libraries).arg(source))
+    };
+    library("core", &source)?;
+    // Every crate without std asks for this one. What it has, the shim must not call.
+    let builtins = sysroot.join("compiler_builtins.rs");
+    fs::write(&builtins, "#![feature(no_core, compiler_builtins)]\n#![no_core]\n#![compiler_builtins]\n")?;
+    library("compiler_builtins", &builtins)?;
+    fs::write(stamp, "")?;
     Ok(())
 }
 
-/// The linked shim as it lies in memory, with its tables filled in.
-fn flatten(linked: &[u8], base: u64) -> Result<Shim> {
-    let file = object::read::elf::ElfFile64::<object::Endianness>::parse(linked)?;
-    let mut bytes = Vec::new();
-    for section in file.sections().filter(|section| section.address() >= base && section.size() > 0) {
-        ensure!(section.name()? != ".bss", "the shim has variables: its memory is copied on write, it must have none");
-        let at = (section.address() - base) as usize;
-        let data = section.data()?;
-        bytes.resize(bytes.len().max(at + data.len()), 0);
-        put(&mut bytes, at, data);
+/// The constants, for Rust and for the assembler.
+fn write_constants(folder: &Path) -> Result<()> {
+    let (mut rust, mut assembly) = (String::new(), String::new());
+    for (name, value) in definitions()? {
+        writeln!(rust, "pub const {name}: u64 = {value:#x};")?;
+        writeln!(assembly, ".set {name}, {}", value.cast_signed())?;
     }
-    let symbols: HashMap<&str, u64> = file.symbols().filter_map(|symbol| Some((symbol.name().ok()?, symbol.address()))).collect();
-    let symbol = |name: &str| symbols.get(name).copied().with_context(|| format!("the shim has no {name}"));
-    let end = base + bytes.len() as u64;
-    ensure!(end < 1 << 31, "the image ends at {end:#x}: the shim has addresses of 31 bits");
+    fs::write(folder.join("constants.rs"), rust)?;
+    fs::write(folder.join("constants.s"), assembly)?;
+    Ok(())
+}
 
-    let task_state = symbol("shim_tss")?;
-    let limit = symbol("shim_tss_end")? - task_state - 1;
-    let gdt = (symbol("shim_gdt")? - base) as usize;
-    put(&mut bytes, gdt + 0x38, &task_descriptor(task_state, limit));
-    let idt = (symbol("shim_idt")? - base) as usize;
-    for vector in 0..32 {
-        // Vectors without a handler cannot happen; upstream has none either.
-        if let Some(handler) = symbols.get(format!("v{vector}").as_str()) {
-            put(&mut bytes, idt + 16 * vector, &gate(*handler));
+fn run(command: &mut Command) -> Result<String> {
+    let output = command.output().with_context(|| format!("cannot run {command:?}"))?;
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "the ring-3 shim does not build: {} says\n{stderr}", command.get_program().to_string_lossy());
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+fn parse(bytes: &[u8]) -> Result<object::read::elf::ElfFile64<'_, object::Endianness>> {
+    Ok(object::read::elf::ElfFile64::parse(bytes)?)
+}
+
+/// Nothing undefined but what the linker knows, and no variables: memory of the image is copied on write, by the shim.
+fn check_object(bytes: &[u8]) -> Result<()> {
+    let file = parse(bytes)?;
+    for symbol in file.symbols().filter(object::ObjectSymbol::is_undefined) {
+        let name = symbol.name()?;
+        ensure!(MAY_BE_UNDEFINED.contains(&name), "the ring-3 shim calls `{name}`, which is outside it and may use SSE");
+    }
+    for section in file.sections().filter(|section| section.size() > 0) {
+        let name = section.name()?;
+        for (at, relocation) in section.relocations() {
+            let object::RelocationFlags::Elf { r_type } = relocation.flags() else { continue };
+            ensure!(!THROUGH_GOT.contains(&r_type), "the ring-3 shim goes through the global offset table, in {name} at {at:#x}");
+        }
+        let is_variable = (name.starts_with(".data") && !name.starts_with(".data.rel.ro")) || name.starts_with(".bss");
+        ensure!(!is_variable, "the ring-3 shim has variables, in {name}: it has a page of scratch memory for them");
+    }
+    Ok(())
+}
+
+/// Frames that the compiler noted (`.stack_sizes`: an address, then a LEB128 number), each in a section of its own.
+fn check_frames(bytes: &[u8]) -> Result<()> {
+    let file = parse(bytes)?;
+    let mut functions = 0;
+    for section in file.sections().filter(|section| section.name() == Ok(".stack_sizes")) {
+        let data = section.data()?;
+        let size = leb128(data.get(8..).context("a short .stack_sizes")?);
+        ensure!(size <= LARGEST_FRAME, "a function of the ring-3 shim takes {size} bytes of stack, more than {LARGEST_FRAME}");
+        functions += 1;
+    }
+    ensure!(functions > 0, "the compiler has not said how much stack the ring-3 shim takes");
+    Ok(())
+}
+
+fn leb128(bytes: &[u8]) -> u64 {
+    let mut value = 0;
+    for (index, byte) in bytes.iter().enumerate() {
+        value |= u64::from(byte & 0x7f) << (7 * index);
+        if byte & 0x80 == 0 {
+            break;
         }
     }
-    Ok(Shim { bytes, entry: symbol("shim_entry")? - LOAD_BASE })
+    value
 }
 
-/// A task-state descriptor in the GDT: 16 bytes, the address in four pieces.
-fn task_descriptor(address: u64, limit: u64) -> [u8; 16] {
-    let low = (limit & 0xffff) | (address & 0xff_ffff) << 16 | 0x89 << 40 | (address >> 24 & 0xff) << 56;
-    let mut out = [0; 16];
-    put(&mut out, 0, &low.to_le_bytes());
-    put(&mut out, 8, &(address >> 32).to_le_bytes());
-    out
+/// The target has no SSE, so there should be none; but a guest whose registers change by themselves is worth a second look.
+fn check_instructions(object: &Path) -> Result<()> {
+    let mut objdump = Command::new("objdump");
+    let listing = run(objdump.args(["-d", "-j", "ring3_text", "--no-show-raw-insn"]).arg(object))?;
+    ensure!(listing.contains("iretq"), "objdump does not show the ring-3 shim's code");
+    if let Some(line) = listing.lines().find(|line| touches_vectors(line)) {
+        anyhow::bail!("the ring-3 shim uses registers that are not saved: {}", line.trim());
+    }
+    Ok(())
 }
 
-/// An interrupt gate to ring 0 (selector 8) with stack 1, not callable from ring 3.
-fn gate(handler: u64) -> [u8; 16] {
-    let low = (handler & 0xffff) | 8 << 16 | 1 << 32 | 0x8e << 40 | (handler >> 16 & 0xffff) << 48;
-    let mut out = [0; 16];
-    put(&mut out, 0, &low.to_le_bytes());
-    put(&mut out, 8, &(handler >> 32).to_le_bytes());
-    out
+fn touches_vectors(line: &str) -> bool {
+    ["%xmm", "%ymm", "%zmm", "%mm", "%st"].iter().any(|register| line.contains(register))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{gate, task_descriptor};
+    use super::{leb128, touches_vectors};
 
     #[test]
-    fn a_gate_splits_the_address() {
-        assert_eq!(gate(0x1122_3344_5566_7788), [0x88, 0x77, 8, 0, 1, 0x8e, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11, 0, 0, 0, 0]);
+    fn a_number_in_leb128_ends_with_its_last_byte() {
+        assert_eq!(leb128(&[0x88, 0x01, 0xff]), 136);
+        assert_eq!(leb128(&[0x38]), 56);
     }
 
     #[test]
-    fn a_task_descriptor_splits_the_address() {
-        assert_eq!(
-            task_descriptor(0x1122_3344_5566_7788, 0x78),
-            [0x78, 0, 0x88, 0x77, 0x66, 0x89, 0, 0x55, 0x44, 0x33, 0x22, 0x11, 0, 0, 0, 0]
-        );
+    fn vector_and_x87_registers_are_found() {
+        assert!(touches_vectors("  10:\tmovups %xmm0,(%rdi)"));
+        assert!(touches_vectors("  10:\tfld    %st(0)"));
+        assert!(!touches_vectors("  10:\trep movsq %ds:(%rsi),%es:(%rdi)"));
     }
 }

@@ -8,7 +8,7 @@
 //!    handler): read once by a person in the sources with the checksums in [`REVIEWED`], and the shim stops the guest's
 //!    first boot with a message if the load base or the IDT is not where it was linked for.
 //!
-//! If an assertion fails, Hyperlight has changed: read its new code beside `ring3/`, then correct both.
+//! If an assertion fails, Hyperlight has changed: read its new code beside `ring3/src`, then correct both.
 
 use anyhow::{Result, bail, ensure};
 use hyperlight_common::flatbuffer_wrappers::guest_error::ErrorCode;
@@ -62,17 +62,23 @@ const ALLOCATOR_LIMIT: u64 = SCRATCH_TOP_GPA as u64 - RESERVED_PAGES * PAGE;
 const PHYS_TO_VIRT: u64 = SCRATCH_TOP_GVA as u64 - SCRATCH_TOP_GPA as u64;
 const EXN_STACK_TOP: u64 = TOP_GVA - SCRATCH_TOP_EXN_STACK_OFFSET;
 
-/// The shim's page, from below: three words; the ring-0 stack, of one frame and six registers; the ring-3 stack, of one
-/// frame, all registers and C frames that the compiler holds under 256 bytes each. More than half of the page is left
+/// The shim's page, from below: four words; the ring-0 stack, of one frame and eight words; the ring-3 stack, of one frame,
+/// all registers and Rust frames, which the builder holds under 256 bytes each. More than half of the page is left
 /// to an exception stack that outgrows its own page.
 const SHIM_VARS: u64 = TOP_GVA - RESERVED_PAGES * PAGE;
 const SHIM_RING0_STACK: u64 = SHIM_VARS + 0x200;
 const SHIM_RING3_STACK: u64 = SHIM_VARS + 0x600;
 
+/// How many neighbours a page copied on write takes with it, itself included, and how many pages the stack grows by. Both
+/// are powers of two. See docs/GUEST.md for what was measured.
+const CLUSTER: u64 = 4;
+const STACK_CLUSTER: u64 = 16;
+
 /// Ports that the I/O permission bitmap opens.
 const IO_PORTS: u64 = 128;
 
 const _: () = assert!(PAGE == 4096 && PAGE_TABLE_ENTRIES_PER_TABLE == 512, "the shim walks four-level tables of 4 KiB");
+const _: () = assert!(CLUSTER.is_power_of_two() && CLUSTER <= 512, "an aligned cluster lies in one table");
 const _: () = assert!(SCRATCH_TOP_GVA as u64 & (PAGE - 1) == PAGE - 1, "scratch memory ends with a page");
 const _: () = assert!(SCRATCH_TOP_GPA as u64 & (PAGE - 1) == PAGE - 1, "in physical memory too");
 const _: () = assert!(SHIM_VARS >> 31 == (1 << 33) - 1, "the shim's page is addressed by sign-extended 32 bits");
@@ -91,12 +97,19 @@ const _: () = assert!((OutBAction::Log as u64) < IO_PORTS && (OutBAction::DebugP
 const _: () = assert!((OutBAction::CallFunction as u64) < IO_PORTS && (OutBAction::Abort as u64) < IO_PORTS);
 const _: () = assert!((VmAction::Halt as u64) < IO_PORTS && (VmAction::PvTimerConfig as u64) < IO_PORTS);
 
-/// What the shim is compiled with: `-DNAME=value`.
+/// What the shim is compiled with.
 pub fn definitions() -> Result<Vec<(&'static str, u64)>> {
     check_functions()?;
     let entries = Entries::made_by_upstream()?;
     Ok(vec![
+        ("LOAD_BASE", LOAD_BASE),
+        ("CLUSTER", CLUSTER),
+        ("STACK_CLUSTER", STACK_CLUSTER),
         ("SHIM_VARS", SHIM_VARS),
+        ("VAR_CR3", SHIM_VARS), // control registers, as ring 3 cannot read them; zero: nothing is open yet
+        ("VAR_CR2", SHIM_VARS + 8),
+        ("VAR_TARGET", SHIM_VARS + 16), // upstream's handler, for an indirect jump with every register the guest's
+        ("VAR_OPENED", SHIM_VARS + 24), // not zero: all page tables are open
         ("SHIM_RING0_STACK", SHIM_RING0_STACK),
         ("SHIM_RING3_STACK", SHIM_RING3_STACK),
         ("EXN_STACK_TOP", EXN_STACK_TOP),
@@ -112,6 +125,7 @@ pub fn definitions() -> Result<Vec<(&'static str, u64)>> {
         ("TABLE_ENTRIES", PAGE_TABLE_ENTRIES_PER_TABLE as u64),
         ("PTE_ADDR_MASK", PTE_ADDR_MASK),
         ("PTE_PRESENT", PAGE_PRESENT),
+        ("PTE_USER", USER),
         ("PTE_WRITABLE", entries.writable),
         ("PTE_NO_EXECUTE", entries.no_execute),
         ("PTE_COPY_ON_WRITE", entries.copy_on_write),
@@ -125,8 +139,11 @@ pub fn definitions() -> Result<Vec<(&'static str, u64)>> {
         ("CR0_VALUE", 0x8005_0033),
         ("CR4_VALUE", 0x620),
         ("CR4_GLOBAL_PAGES", 0x80),
+        ("RFLAGS_IOPL", 0x3000),
+        ("CALL_INVALIDATE", 0),
         ("CALL_SET_CR3", 1),
         ("CALL_ALLOW_IO", 2),
+        ("CALL_OPEN", 3),
     ])
 }
 
