@@ -23,4 +23,3 @@ pub use schemas::{ArgumentChecks, OutputChecks, ToolSchemas};
 pub use server_calls::{Checks, ServerCalls, ToolCall, ToolCaller};
 pub(crate) use shape::tool_result;
 pub use shape::{Shaped, ToolErrors, shape};
-pub(crate) use size::json_bytes;
