@@ -27,6 +27,8 @@ export interface Limits {
   runTimeoutMs: number
   /** Failed reconnects in a row, a server. Default 3. */
   maxReconnects: number
+  /** Calls of one server that are under way at once, whoever makes them; others wait for their turn. Default 128. */
+  maxParallelCalls: number
   /** A tool's result as the guest gets it. Default 1 MiB. */
   maxResponseBytes: number
   /** A call's arguments, as JSON. Default 1 MiB. */
@@ -319,7 +321,7 @@ export interface GatewayOptions extends Callbacks {
   warm?: Partial<WarmVms>
   /**
    * Where the guest's snapshot is kept between processes, so that they need not boot it: created with mode 0700, and of no use to
-   * anybody else. `false`: nowhere. Default `$XDG_CACHE_HOME/hyperlight-mcp`, or `~/.cache/hyperlight-mcp`. May be deleted at any time.
+   * anybody else. `false`: nowhere. Default `$XDG_CACHE_HOME/hyperlight-mcp/snapshots`, or `~/.cache/hyperlight-mcp/snapshots`. May be deleted at any time.
    */
   snapshotDir?: string | boolean
   /** For servers whose config does not say. Default `warn`: a warning of the run, or, for `callTool`, an event `warning`. */
@@ -427,7 +429,7 @@ export interface RunStats {
   startMs: number
   /** Calls that left the VM. */
   calls: number
-  /** The time spent in them. */
+  /** The time spent outside of it for them: calls that are outstanding together count it once. */
   callMs: number
   /** What crossed out of the VM, and into it, in calls. */
   bytesOut: number
@@ -465,6 +467,8 @@ export interface ServerStatus {
   /** Both stages, as it is configured now. */
   approved: boolean
   enabled: boolean
+  /** `disable()`, or a person's line, has disabled it here: no model can enable it. */
+  disabledByPerson?: true
   source: 'config'
   /** Raw names of the approved tools. */
   tools: string[]
@@ -567,8 +571,10 @@ export interface CommandRequest {
   command?: string
   /** Verbatim. */
   args?: string[]
-  /** As the config writes it. */
+  /** As the config writes it; the workspace folder where it does not. */
   cwd?: string
+  /** The folder in which alone a yes holds, where a path in the entry leads elsewhere in another folder. */
+  workspaceFolder?: string
   /** The program that the command names now, and its content's SHA-256; missing where there is none. */
   executable?: { path: string; sha256: string }
   envFile?: string
@@ -1229,7 +1235,10 @@ export declare class Gateway {
    * config says `disabled: true`.
    */
   enable(name: string): Promise<void>
-  /** Hides the server from runs that start from now on, and ends what is live. */
+  /**
+   * Hides the server from runs that start from now on, and ends what is live. A model cannot take that back: `enable()` does, and a
+   * person's line.
+   */
   disable(name: string): Promise<void>
   /** Connects anew and reports. Rejects with `ERR_NOT_APPROVED`, and with what connecting gives. */
   test(name: string): Promise<ConnectionReport>

@@ -16,7 +16,7 @@ use hyperlight_mcp::bridge::{Checks, Finding, OfferCall, OfferCaller, ServerCall
 use hyperlight_mcp::catalog::{Catalog, DeclarationStyle, Failures, Manifest, Tool, Wording};
 use hyperlight_mcp::error::{Error, Result};
 use hyperlight_mcp::limits::Limits;
-use hyperlight_mcp::sandbox::{Deadline, HostCall, RunControl, Stop, Value, encode_reply, parse_arguments, value_frame};
+use hyperlight_mcp::sandbox::{Deadline, HostAnswer, HostCall, RunControl, Stop, Value, encode_reply, parse_arguments, value_frame};
 use hyperlight_mcp::trust::{Redactor, sanitise_line, sanitise_text};
 use serde_json::{Value as Json, json};
 use tokio::runtime::{Builder, Runtime};
@@ -84,7 +84,7 @@ fn manifest(tools: usize) -> Manifest {
 
 /// All that a run has for the calls of its guest.
 struct Path {
-    calls: ServerCalls,
+    calls: Arc<ServerCalls>,
     control: RunControl,
     frame: Vec<u8>,
     function: String,
@@ -110,13 +110,17 @@ impl Path {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let control = RunControl::new(Stop::new(), Deadline::after(Duration::from_hours(1)), runtime.handle().clone());
         let frame = value_frame(&Value::List(kind.arguments.clone()))?;
-        Ok(Self { calls, control, frame, function: format!("tool-{}", tools / 2), _runtime: runtime })
+        Ok(Self { calls: Arc::new(calls), control, frame, function: format!("tool-{}", tools / 2), _runtime: runtime })
     }
 
     fn call(&self) -> usize {
         let arguments = parse_arguments(&self.frame);
         let call = HostCall { module: "mcp-fixture".to_owned(), function: self.function.clone(), arguments };
-        encode_reply(self.calls.answer(call, &self.control)).len()
+        let reply = match self.calls.start(call, &self.control) {
+            HostAnswer::Ready(reply) => reply,
+            HostAnswer::Later(answer) => self.control.wait(answer).expect("the run goes on"),
+        };
+        encode_reply(reply).len()
     }
 }
 

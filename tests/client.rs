@@ -27,7 +27,7 @@ async fn call(connection: &Connection, tool: &str, arguments: Json) -> hyperligh
 
 async fn call_for(connection: &Connection, tool: &str, arguments: Json, timeout: Duration) -> hyperlight_mcp::Result<Json> {
     let (tool, arguments, limits) = (tool.to_owned(), object(arguments), CallLimits::fixed(timeout));
-    let request = ToolRequest { tool, arguments, as_task: false, limits, caller: Arc::new(Quiet) };
+    let request = ToolRequest { tool, arguments: arguments.into(), as_task: false, limits, caller: Arc::new(Quiet) };
     connection.call(request).await.map_err(|failure| failure.error)
 }
 

@@ -155,7 +155,7 @@ mod tests {
         outbox.send(b"after\n".to_vec()).await.unwrap();
         sender.send(b"queued\n".to_vec().into()).await.unwrap();
         drop(sender);
-        let (_, lines) = tokio::join!(task, async {
+        let ((), lines) = tokio::join!(task, async {
             let mut lines = BufReader::new(server).lines();
             let mut all = Vec::new();
             while let Some(line) = lines.next_line().await.unwrap() {

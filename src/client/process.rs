@@ -23,6 +23,8 @@ use crate::config::ResolvedCommand;
 use crate::error::{Error, Result};
 
 /// How long a server has to end by itself, and then to obey SIGTERM.
+/// What a server can write ahead: the most that a user may ask for by default (`pipe(7)`).
+const PIPE_BYTES: usize = 1 << 20;
 const GRACE: Duration = Duration::from_secs(2);
 /// Lines of standard error that are kept, and what a line may have.
 const STDERR_LINES: usize = 20;
@@ -93,6 +95,8 @@ impl ServerProcess {
         let failed = |error: std::io::Error| Error::io(format!("the pipes of server \"{server}\""), &error);
         let stdin = ChildStdin::from_std(child.stdin.take().ok_or_else(missing)?).map_err(failed)?;
         let stdout = ChildStdout::from_std(child.stdout.take().ok_or_else(missing)?).map_err(failed)?;
+        // A large message comes in fewer turns. Where the system gives no more, it stays as it is.
+        let _ = rustix::pipe::fcntl_setpipe_size(&stdout, PIPE_BYTES);
         let stderr = ChildStderr::from_std(child.stderr.take().ok_or_else(missing)?).map_err(failed)?;
         let output = stdout.as_fd().try_clone_to_owned().map_err(failed)?;
         let output_read = CancellationToken::new();

@@ -441,7 +441,9 @@ mod tests {
             fs::rename(&path, older(&path)).unwrap();
             fs::write(&path, "new\n").unwrap();
             first.unlock().unwrap();
-            others.into_iter().for_each(|other| other.join().unwrap().unwrap());
+            for other in others {
+                other.join().unwrap().unwrap();
+            }
         });
         assert_eq!(fs::read_to_string(&path).unwrap(), "new\n");
         assert_eq!(fs::metadata(older(&path)).unwrap().len(), MAX_BYTES + 1);

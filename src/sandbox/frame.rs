@@ -18,11 +18,24 @@ const ROOM: usize = 64;
 pub(super) struct Writer<'a, S> {
     pub(super) sink: S,
     pub(super) blobs: Vec<&'a [u8]>,
+    texts: Texts,
 }
+
+/// Where long texts stand.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Texts {
+    /// In the JSON, quoted.
+    Within,
+    /// In parts of their own, as bytes do: neither quoted here nor parsed there. Only a guest reads that: `host.rs`, `codec.js`.
+    Apart,
+}
+
+/// A text from here on is long.
+const LONG_TEXT_BYTES: usize = 4096;
 
 impl<'a, S: Sink> Writer<'a, S> {
     pub(super) fn new(sink: S) -> Self {
-        Self { sink, blobs: Vec::new() }
+        Self { sink, blobs: Vec::new(), texts: Texts::Within }
     }
 
     pub(super) fn value(&mut self, value: &'a Value) {
@@ -31,6 +44,14 @@ impl<'a, S: Sink> Writer<'a, S> {
             Value::Bool(true) => self.sink.put(b"true"),
             Value::Bool(false) => self.sink.put(b"false"),
             Value::Number(number) => self.sink.number(number),
+            Value::Text(text) if self.texts == Texts::Apart && text.len() >= LONG_TEXT_BYTES => {
+                let index = self.blobs.len();
+                self.blobs.push(text.as_bytes());
+                self.open_mark();
+                self.sink.put(b"\"");
+                self.sink.number(&index.into());
+                self.sink.put(b"\"}");
+            }
             Value::Text(text) => quote(text, &mut self.sink),
             Value::Bytes(bytes) => {
                 let index = self.blobs.len();
@@ -92,12 +113,12 @@ impl<'a, S: Sink> Writer<'a, S> {
 }
 
 /// A frame whose JSON `write` writes, with the blobs that it notes behind.
-fn frame_of<'a>(value: &Value, write: impl FnOnce(&mut Writer<'a, Vec<u8>>)) -> Result<Vec<u8>> {
+fn frame_of<'a>(value: &Value, texts: Texts, write: impl FnOnce(&mut Writer<'a, Vec<u8>>)) -> Result<Vec<u8>> {
     let mut frame = Vec::with_capacity(roughly(value) + ROOM);
     frame.resize(2 * WORD, 0);
-    let mut writer = Writer::new(frame);
+    let mut writer = Writer { texts, ..Writer::new(frame) };
     write(&mut writer);
-    let Writer { sink: mut frame, blobs } = writer;
+    let Writer { sink: mut frame, blobs, .. } = writer;
     let json_bytes = frame.len() - 2 * WORD;
     frame[..WORD].copy_from_slice(&word(blobs.len() + 1)?);
     frame[WORD..2 * WORD].copy_from_slice(&word(json_bytes)?);
@@ -153,7 +174,7 @@ fn take_word(bytes: &[u8]) -> Result<(usize, &[u8])> {
 /// `ERR_INTERNAL` beyond 4 GiB.
 #[doc(hidden)]
 pub fn value_frame(value: &Value) -> Result<Vec<u8>> {
-    frame_of(value, |writer| writer.value(value))
+    frame_of(value, Texts::Within, |writer| writer.value(value))
 }
 
 /// A call's arguments, as they left the guest.
@@ -196,7 +217,7 @@ fn arguments_in(json: &str, blobs: &[&[u8]]) -> Result<Arguments> {
 pub fn encode_reply(reply: HostReply) -> Vec<u8> {
     let (name, value) = named(reply);
     // A frame fails only beyond 4 GiB; the bridge has capped the reply long before.
-    frame_of(&value, |writer| writer.field(name, &value)).unwrap_or_default()
+    frame_of(&value, Texts::Apart, |writer| writer.field(name, &value)).unwrap_or_default()
 }
 
 /// The same within what the guest's buffer can take: writing more would end the guest.

@@ -69,3 +69,22 @@ fn a_value_of_bytes_is_a_reference_and_its_blob() {
     let frame = encode_reply(HostReply::Value(Value::Bytes(vec![1, 2, 3])));
     assert_eq!(parts_of(&frame).unwrap(), (r#"{"value":{"$bytes":0}}"#, vec![&[1, 2, 3][..]]));
 }
+
+#[test]
+fn a_long_text_goes_into_the_guest_beside_the_json_and_nothing_a_server_sends_looks_like_it() {
+    let long = "ß\"\\\n".repeat(LONG_TEXT_BYTES / 5 + 1);
+    let value = Value::List(vec![
+        Value::from(long.as_str()),
+        Value::Bytes(vec![1, 2]),
+        Value::from("short"),
+        Value::from(json!({ "$bytes": "0" })),
+        Value::from("{\"$bytes\":\"1\"}"),
+    ]);
+    let frame = encode_reply(HostReply::Value(value));
+    let (json, parts) = parts_of(&frame).unwrap();
+    let expected = r#"{"value":[{"$bytes":"0"},{"$bytes":1},"short",{"$bytes":[["$bytes","0"]]},"{\"$bytes\":\"1\"}"]}"#;
+    assert_eq!(json, expected);
+    assert_eq!(parts, [long.as_bytes(), &[1, 2]]);
+    assert_eq!(json.matches(r#"{"$bytes":"0"}"#).count(), 1);
+    assert!(!json.contains(r#"{"$bytes":"1"}"#));
+}

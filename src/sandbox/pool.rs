@@ -13,6 +13,9 @@ use super::image::{GuestImage, Vm};
 /// its page tables, and what the host keeps for it.
 const READY_VM_BYTES: u64 = 4 << 20;
 
+/// A keeper that was just started makes the first VM after this, or after a run.
+const GRACE: Duration = Duration::from_millis(15);
+
 /// VMs that are kept ready: `warm` in `Gateway.open`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
@@ -209,7 +212,9 @@ impl Shared {
     /// The keeper's work, to its end: the pool was closed, nothing has run for a time, or no VM can be made.
     fn keep(&self, image: &GuestImage) {
         let target = self.settings.target();
-        let mut state = self.lock();
+        // Whoever has booted mostly runs something at once: that run has the machine to itself.
+        let nothing_ran = |state: &mut State| state.used.is_empty() && !state.closed;
+        let (mut state, _) = self.changed.wait_timeout_while(self.lock(), GRACE, nothing_ran).unwrap_or_else(PoisonError::into_inner);
         let mut since = Instant::now();
         loop {
             match state.errand(target) {

@@ -20,7 +20,7 @@ async fn open(scene: &Scene, era: (&str, Era)) -> Connection {
 
 async fn run(connection: &Connection, arguments: Json, timeout: Duration, caller: Arc<dyn Caller>) -> hyperlight_mcp::Result<Json> {
     let (tool, limits) = ("slow_task".to_owned(), CallLimits::fixed(timeout));
-    let request = ToolRequest { tool, arguments: object(arguments), as_task: true, limits, caller };
+    let request = ToolRequest { tool, arguments: object(arguments).into(), as_task: true, limits, caller };
     connection.call(request).await.map_err(|failure| failure.error)
 }
 

@@ -25,7 +25,7 @@ async fn until(sandboxes: &Sandboxes, vms: usize) {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(60), waiting).await.expect("VMs are made and given up");
+    tokio::time::timeout(Duration::from_mins(1), waiting).await.expect("VMs are made and given up");
 }
 
 #[tokio::test(flavor = "multi_thread")]

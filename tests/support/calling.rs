@@ -26,7 +26,7 @@ pub async fn call_as(
     limits: CallLimits,
     caller: Arc<dyn Caller>,
 ) -> hyperlight_mcp::Result<Json> {
-    let request = ToolRequest { tool: tool.to_owned(), arguments: object(arguments), as_task: false, limits, caller };
+    let request = ToolRequest { tool: tool.to_owned(), arguments: object(arguments).into(), as_task: false, limits, caller };
     connection.call(request).await.map_err(|failure| failure.error)
 }
 

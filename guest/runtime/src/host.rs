@@ -53,16 +53,41 @@ fn frame(ctx: &Ctx<'_>, json: &str, blobs: &[TypedArray<'_, u8>]) -> Result<Vec<
     encoded.map_err(|error| throw(ctx, &error.to_string()))
 }
 
-/// The same list, as a JavaScript array: a string, then a `Uint8Array` for each blob.
+/// The parts of a list, where they lie.
+fn parts_in<'a>(ctx: &Ctx<'_>, bytes: &'a [u8]) -> Result<Vec<&'a [u8]>> {
+    let malformed = || throw(ctx, "the host's answer is malformed");
+    let word = |bytes: &'a [u8]| {
+        let (word, rest) = bytes.split_first_chunk::<4>()?;
+        Some((usize::try_from(u32::from_le_bytes(*word)).ok()?, rest))
+    };
+    let (count, mut rest) = word(bytes).ok_or_else(malformed)?;
+    let mut parts = Vec::new();
+    for _ in 0..count {
+        let (length, after) = word(rest).ok_or_else(malformed)?;
+        let (part, after) = after.split_at_checked(length).ok_or_else(malformed)?;
+        parts.push(part);
+        rest = after;
+    }
+    Ok(parts)
+}
+
+fn text<'a>(ctx: &Ctx<'_>, bytes: &'a [u8]) -> Result<&'a str> {
+    core::str::from_utf8(bytes).map_err(|_| throw(ctx, "the host's answer is not UTF-8"))
+}
+
+/// The same list, as a JavaScript array: a string, then a `Uint8Array` for each blob, or a string for each that the JSON names as a text,
+/// `{"$bytes":"0"}`. Nothing that a server sends can look like that in JSON: such a key is escaped, and in a string the quotes are.
 fn unframe<'js>(ctx: &Ctx<'js>, bytes: &[u8]) -> Result<Array<'js>> {
-    let parts = decode_binaries(bytes).map_err(|error| throw(ctx, &error.to_string()))?;
+    let parts = parts_in(ctx, bytes)?;
+    let Some((json, blobs)) = parts.split_first() else { return Err(throw(ctx, "the host's answer is malformed")) };
+    let json = text(ctx, json)?;
     let list = Array::new(ctx.clone())?;
-    for (index, part) in parts.into_iter().enumerate() {
-        if index == 0 {
-            let json = core::str::from_utf8(&part).map_err(|_| throw(ctx, "the host's answer is not UTF-8"))?;
-            list.set(index, JsString::from_str(ctx.clone(), json)?)?;
+    list.set(0, JsString::from_str(ctx.clone(), json)?)?;
+    for (index, blob) in blobs.iter().enumerate() {
+        if json.contains(&format!("{{\"$bytes\":\"{index}\"}}")) {
+            list.set(index + 1, JsString::from_str(ctx.clone(), text(ctx, blob)?)?)?;
         } else {
-            list.set(index, TypedArray::<u8>::new(ctx.clone(), part)?)?;
+            list.set(index + 1, TypedArray::<u8>::new_copy(ctx.clone(), blob)?)?;
         }
     }
     Ok(list)
