@@ -209,6 +209,53 @@ describe('order', () => {
   })
 })
 
+describe('a call that has waited for its place among those of its server', () => {
+  const changing = {
+    command: process.execPath,
+    args: [join(root, '__test__/fixtures/changing.mjs')],
+    confirm: 'never',
+    maxParallelCalls: 1,
+  }
+
+  test('is held against what was approved once more', async (t) => {
+    const gateway = await openApproved(t, { changing })
+    const first = gateway.callTool('changing', 'a', {})
+    const second = gateway.callTool('changing', 'b', {})
+    assert.equal((await first).isError, false)
+    await failure(second, 'ERR_TOOL_CHANGED')
+  })
+
+  test('has waited as long as its caller said at most', async (t) => {
+    const gateway = await openApproved(t, { changing })
+    const first = gateway.callTool('changing', 'a', {})
+    const { message } = await failure(gateway.callTool('changing', 'b', {}, { timeoutMs: 50 }), 'ERR_CALL_TIMEOUT')
+    assert.match(message, /timeoutMs/)
+    await first
+  })
+})
+
+describe('what agent code hands over as its value', () => {
+  const handOver = (json) =>
+    `import { finish } from "hyperlight-mcp:host"; finish(${JSON.stringify(json)}, []); export const handler = () => 1`
+
+  test('is JSON, and nothing beside it', async (t) => {
+    const { sandbox } = await openGauge(t)
+    for (const json of [
+      '{"value":1',
+      '{"value":1},"error":{"code":"ERR_X","message":"forged"},"x":{"y":1}',
+      '{"value":1ß',
+      '{"value":1,"logs":[]}',
+    ])
+      await failure(sandbox.run(handOver(json)), 'ERR_INVALID_VALUE')
+  })
+
+  test('reaches nothing of the host', async (t) => {
+    const { sandbox } = await openGauge(t)
+    for (const name of ['constructor', '__proto__', 'length', 'map', '0'])
+      assert.equal((await sandbox.run(handOver(JSON.stringify({ value: { $bytes: name } })))).value, undefined, name)
+  })
+})
+
 test('a look at the code knows .async', async (t) => {
   const { gateway } = await openGauge(t)
   const look = async (body) =>

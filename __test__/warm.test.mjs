@@ -40,7 +40,9 @@ describe('the snapshot on disk', () => {
     assert.equal(snapshots(place).length, 1)
     assert.equal(statSync(place).mode & 0o777, 0o700)
     for (const file of files(snapshot)) assert.equal(statSync(file).mode & 0o777, 0o600, file)
-    const memory = files(snapshot).map((file) => statSync(file)).sort((a, b) => b.size - a.size)[0]
+    const memory = files(snapshot)
+      .map((file) => statSync(file))
+      .sort((a, b) => b.size - a.size)[0]
     assert.ok(memory.blocks * 512 < memory.size / 4, 'its zeroes do not lie on the disk')
   })
 

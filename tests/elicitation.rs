@@ -302,7 +302,9 @@ async fn a_call_that_asks_without_end_is_answered_no_more_and_that_is_told_once(
         let room = Room::open(flags).await;
         let person = Person::answering("yes");
         let counts = room.ask(&person, "elicit_flood", json!({ "count": 1_000 })).await;
-        assert_eq!(counts, json!({ "accepted": 20, "declined": 0, "cancelled": 980, "errors": 0 }), "{flags:?}");
+        // Those that come faster than any can be answered are refused as they are read.
+        let not_asked = counts["cancelled"].as_u64().unwrap() + counts["errors"].as_u64().unwrap();
+        assert_eq!((&counts["accepted"], &counts["declined"], not_asked), (&json!(20), &json!(0), 980), "{flags:?}: {counts}");
         assert_eq!(person.asked().len(), 20);
         let [reason] = room.told.cancelled().try_into().unwrap();
         assert!(reason.contains("elicit_flood") && reason.contains("too many"), "{reason}");

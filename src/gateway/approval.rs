@@ -49,7 +49,7 @@ impl Gateway {
             self.core.learnt.note(name, &self.core.subject(&server).digest, |learnt| learnt.changed.clear());
             if let Ok(Standing::Full(manifest)) = self.core.standing(&server) {
                 // The names that the next run imports, which of very many tools take a moment: not on that run's way.
-                tokio::task::spawn_blocking(move || manifest.identifiers().len());
+                manifest.identifiers();
             }
         }
         outcome.map_err(|error| self.core.redacted(error))

@@ -91,7 +91,13 @@ impl Core {
             limits,
             caller: Arc::clone(&caller),
         };
-        let _place = self.place(&server, &raw_name, limits).await?;
+        let place = self.place(&server, &raw_name, limits, timeout_ms).await?;
+        if place.after_others {
+            if *self.callable(&server, &raw_name)? != *approved {
+                return Err(Error::ToolChanged { server: name, tool: raw_name });
+            }
+            check_unchanged(&server, &approved, &connection).await?;
+        }
         let failure = match Box::pin(connection.call(request())).await {
             Ok(result) => return Ok(result),
             Err(failure) if may_repeat(&approved, &failure) => failure,

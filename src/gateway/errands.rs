@@ -166,7 +166,11 @@ impl Core {
         }
         let caller: Arc<dyn Caller> =
             Arc::new(ScopeCaller { scope: Arc::clone(scope), events: self.events.clone(), control: control.cloned() });
-        let _place = self.place(&server, errand.method(), limits).await?;
+        let place = self.place(&server, errand.method(), limits, timeout_ms).await?;
+        if place.after_others {
+            let approved = self.usable(&server)?;
+            check(&server, &approved, Some(&*connection.manifest().await?), errand.wanted())?;
+        }
         let failure = match send(&connection, errand, limits, &caller).await {
             Ok(done) => return Ok(done),
             Err(failure) => failure.error,

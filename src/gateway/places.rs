@@ -34,16 +34,30 @@ impl CallPlaces {
     }
 }
 
+/// A place, until it is dropped.
+pub(super) struct Place {
+    _permit: OwnedSemaphorePermit,
+    /// Whether others were served first. Much can have changed meanwhile.
+    pub(super) after_others: bool,
+}
+
 impl Core {
-    /// A place among the calls of a server. It is waited for as long as a call may take: who holds the others may wait for this one.
-    pub(super) async fn place(&self, server: &ServerDefinition, tool: &str, limits: CallLimits) -> Result<OwnedSemaphorePermit> {
+    /// A place among the calls of a server. It is waited for as long as the caller said, or as a call may take: who holds the others may
+    /// wait for this one.
+    pub(super) async fn place(&self, server: &ServerDefinition, tool: &str, limits: CallLimits, timeout_ms: Option<u64>) -> Result<Place> {
         let free = self.places.of(&server.name, server.parallel.at_most(self.limits.max_parallel_calls));
-        let place = tokio::time::timeout(limits.most, free.acquire_owned()).await;
-        let (name, limit_ms) = (server.name.clone(), u64::try_from(limits.most.as_millis()).unwrap_or(u64::MAX));
-        let place =
-            place.map_err(|_| Error::CallTimeout { server: name, tool: tool.to_owned(), limit_ms, limit_name: "maxCallTimeoutMs" })?;
+        if let Ok(permit) = Arc::clone(&free).try_acquire_owned() {
+            return Ok(Place { _permit: permit, after_others: false });
+        }
+        let (patience, limit_name) = match timeout_ms {
+            Some(_) => (limits.timeout, "timeoutMs"),
+            None => (limits.most, "maxCallTimeoutMs"),
+        };
+        let place = tokio::time::timeout(patience, free.acquire_owned()).await;
+        let (name, limit_ms) = (server.name.clone(), u64::try_from(patience.as_millis()).unwrap_or(u64::MAX));
+        let place = place.map_err(|_| Error::CallTimeout { server: name, tool: tool.to_owned(), limit_ms, limit_name })?;
         // They are never closed.
-        place.map_err(|error| Error::Internal(error.to_string()))
+        place.map(|permit| Place { _permit: permit, after_others: true }).map_err(|error| Error::Internal(error.to_string()))
     }
 }
 

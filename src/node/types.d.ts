@@ -292,7 +292,7 @@ export interface Callbacks {
 }
 
 /** What `Gateway.open` takes. Unknown keys and wrong types are errors that name them. */
-/** Each run has a VM of its own, which is thrown away after; a few wait, so that a run need not. */
+/** VMs that wait, so that a run need not. Each run has one of its own, thrown away after. */
 export interface WarmVms {
   /** How many wait at most; 0 for none. Default 2. */
   vms: number
@@ -320,8 +320,8 @@ export interface GatewayOptions extends Callbacks {
   /** VMs that wait, made ready, for the next run. */
   warm?: Partial<WarmVms>
   /**
-   * Where the guest's snapshot is kept between processes, so that they need not boot it: created with mode 0700, and of no use to
-   * anybody else. `false`: nowhere. Default `$XDG_CACHE_HOME/hyperlight-mcp/snapshots`, or `~/.cache/hyperlight-mcp/snapshots`. May be deleted at any time.
+   * Where the guest's snapshot is kept between processes: created with mode 0700, may be deleted at any time. `false`: nowhere.
+   * Default `$XDG_CACHE_HOME/hyperlight-mcp/snapshots`, or `~/.cache/hyperlight-mcp/snapshots`.
    */
   snapshotDir?: string | boolean
   /** For servers whose config does not say. Default `warn`: a warning of the run, or, for `callTool`, an event `warning`. */

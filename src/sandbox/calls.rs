@@ -140,15 +140,16 @@ impl RunState {
         }
     }
 
-    fn hand_over(&self, call: Handed) {
+    /// Whether there was room for it: an honest guest has seen to that.
+    fn hand_over(&self, call: Handed) -> bool {
         let Handed { number, module, function, arguments } = call;
         let load = arguments.size();
-        let answer = if self.exchange.admits(load) {
-            self.start(module, function, arguments_of_wire(&arguments))
-        } else {
-            HostAnswer::Ready(thrown_by(&Error::HostFunction { function, message: "too many calls are outstanding".to_owned() }))
-        };
+        if !self.exchange.admits(load) {
+            return false;
+        }
+        let answer = self.start(module, function, arguments_of_wire(&arguments));
         self.exchange.add(&self.control, number, load, answer);
+        true
     }
 
     /// What was spent outside of the guest.
@@ -171,8 +172,8 @@ impl GuestCalls for RunState {
         let (started, _outside) = (Instant::now(), self.control.outside());
         // The guest takes an answer without any parts for an error.
         let Some(Request { calls, wait }) = Request::from_frame(frame) else { return Vec::new() };
-        for call in calls {
-            self.hand_over(call);
+        if !calls.into_iter().all(|call| self.hand_over(call)) {
+            return Vec::new();
         }
         let reply = self.exchange.collect(&self.control, wait);
         self.count(started, frame, &reply);

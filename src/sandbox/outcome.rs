@@ -1,6 +1,7 @@
 //! What a guest says at the end of a run: its value, or a failure, which a look at the code may explain.
 
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 
 use super::deadline::Deadline;
 use super::module::GuestModules;
@@ -49,6 +50,14 @@ impl AgentCode<'_> {
 
 const VALUE_PREFIX: &str = "{\"value\":";
 
+/// A value as a guest hands it over: JSON, and nothing beside it.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Envelope {
+    #[serde(rename = "value")]
+    _value: IgnoredAny,
+}
+
 /// How the guest describes a failure; see `prelude.js`.
 #[derive(Deserialize)]
 pub(super) struct GuestFailure {
@@ -88,7 +97,9 @@ pub(super) fn finish(limits: &Limits, frame: &[u8], text: &str, code: &AgentCode
         if size > limits.max_value_bytes {
             return Err(Error::ValueTooLarge { size, limit: limits.max_value_bytes });
         }
-        return Ok(wire);
+        // Agent code can hand over whatever it likes; what is read later as a value is one.
+        let envelope = serde_json::from_str::<Envelope>(&wire.json);
+        return envelope.map(|_| wire).map_err(|error| Error::InvalidValue { problem: error.to_string() });
     }
     let outcome: GuestOutcome = serde_json::from_str(&wire.json).map_err(|error| Error::GuestCrashed { problem: error.to_string() })?;
     Err(match outcome {

@@ -1,6 +1,7 @@
 //! VMs that are kept ready, so that a run does not wait for one to be made. A run takes a VM and it is thrown away after; making and
 //! throwing away happen on a thread of the pool's, which ends where nothing has run for a time.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -228,11 +229,15 @@ impl Shared {
                 Errand::Make => {
                     state.keeper = Keeper::Makes;
                     drop(state);
-                    let made = ready_vm(image);
+                    // However it ends, somebody may wait for it.
+                    let made = catch_unwind(AssertUnwindSafe(|| ready_vm(image)));
+                    let made = made.unwrap_or_else(|_| Err(HyperlightError::Error("a panic".to_owned())));
                     state = self.lock();
                     state.keeper = Keeper::Works;
                     self.changed.notify_all();
                     match made {
+                        // Nobody wants it any more.
+                        Ok(vm) if state.rests && !state.awaited => state.used.push(vm),
                         Ok(vm) => state.ready.push(vm),
                         Err(error) => {
                             tracing::warn!(%error, "no VM could be made ready: runs start with new ones");

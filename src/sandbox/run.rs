@@ -125,6 +125,7 @@ impl Means<'_> {
             tracing::debug!(%error, "a VM failed before its run had begun");
             outcome = self.in_a_vm(state, code);
         }
+        state.end_calls();
         let outcome = outcome.map_err(Failure::Guest)?;
         if state.control.gave_up() {
             return Err(Failure::Stopped);
@@ -145,7 +146,6 @@ impl Means<'_> {
         state.has_started(started.elapsed());
         let outcome = vm.run(Arc::clone(state) as Arc<_>);
         drop(watch);
-        state.end_calls();
         self.pool.give_back(self.image, vm);
         Ok(outcome)
     }

@@ -33,13 +33,15 @@
   /** Value → [json, blobs]. `json` is undefined where JSON has no word for the value. Throws on cycles and BigInt. */
   function encode(value) {
     const blobs = [];
-    const json = isPlain(value) ? stringify(value) : stringify(value, function (key, converted) {
-      const original = this[key];
-      if (isBytes(original)) return { [MARK]: blobs.push(original) - 1 };
-      if (typeof converted !== "object" || converted === null || isArray(converted)) return converted;
-      // What a replacer returns is not handed to it again, only what is inside: a placeholder is never escaped.
-      return hasOwn(converted, MARK) ? { [MARK]: entries(converted) } : converted;
-    });
+    const json = isPlain(value)
+      ? stringify(value)
+      : stringify(value, function (key, converted) {
+          const original = this[key];
+          if (isBytes(original)) return { [MARK]: blobs.push(original) - 1 };
+          if (typeof converted !== "object" || converted === null || isArray(converted)) return converted;
+          // What a replacer returns is not handed to it again, only what is inside: a placeholder is never escaped.
+          return hasOwn(converted, MARK) ? { [MARK]: entries(converted) } : converted;
+        });
     if (json === undefined) return [undefined, blobs];
     // Half a character, which no UTF-8 has: stringify escapes it, and escapes no surrogate but those.
     return [json.includes("\\ud") ? json.replace(LONE_SURROGATE, "\ufffd") : json, blobs];
@@ -50,8 +52,9 @@
     if (!json.includes(MARK)) return parse(json);
     return parse(json, (_key, value) => {
       if (typeof value !== "object" || value === null || isArray(value) || !hasOwn(value, MARK)) return value;
-      // A number and a number's text name the same part.
-      return isArray(value[MARK]) ? fromEntries(value[MARK]) : blobs[value[MARK]];
+      const part = value[MARK];
+      if (isArray(part)) return fromEntries(part);
+      return typeof part !== "object" && part !== "length" && hasOwn(blobs, part) ? blobs[part] : undefined;
     });
   }
   return { encode, decode };

@@ -75,6 +75,9 @@ fn text<'a>(ctx: &Ctx<'_>, bytes: &'a [u8]) -> Result<&'a str> {
     core::str::from_utf8(bytes).map_err(|_| throw(ctx, "the host's answer is not UTF-8"))
 }
 
+/// Before the number of a part that is a text.
+const TEXT_MARK: &str = "{\"$bytes\":\"";
+
 /// The same list, as a JavaScript array: a string, then a `Uint8Array` for each blob, or a string for each that the JSON names as a text,
 /// `{"$bytes":"0"}`. Nothing that a server sends can look like that in JSON: such a key is escaped, and in a string the quotes are.
 fn unframe<'js>(ctx: &Ctx<'js>, bytes: &[u8]) -> Result<Array<'js>> {
@@ -83,8 +86,15 @@ fn unframe<'js>(ctx: &Ctx<'js>, bytes: &[u8]) -> Result<Array<'js>> {
     let json = text(ctx, json)?;
     let list = Array::new(ctx.clone())?;
     list.set(0, JsString::from_str(ctx.clone(), json)?)?;
+    let mut is_text = alloc::vec![false; blobs.len()];
+    for (at, mark) in json.match_indices(TEXT_MARK) {
+        let index = json[at + mark.len()..].split('"').next().and_then(|index| index.parse::<usize>().ok());
+        if let Some(is_text) = index.and_then(|index| is_text.get_mut(index)) {
+            *is_text = true;
+        }
+    }
     for (index, blob) in blobs.iter().enumerate() {
-        if json.contains(&format!("{{\"$bytes\":\"{index}\"}}")) {
+        if is_text[index] {
             list.set(index + 1, JsString::from_str(ctx.clone(), text(ctx, blob)?)?)?;
         } else {
             list.set(index + 1, TypedArray::<u8>::new_copy(ctx.clone(), blob)?)?;

@@ -110,7 +110,7 @@ fn a_problem_is_at_the_name_and_says_what_was_meant() {
     assert_eq!(problem.message, "host:mcp-weather has no function get_forcast; did you mean get_forecast?");
     assert_eq!((problem.line, problem.column, problem.end_line, problem.end_column), (3, 11, 3, 22));
     assert_eq!(problem.excerpt, "3 |  return w.get_forcast({});\n  |           ^^^^^^^^^^^");
-    let outstanding = &check("import w from 'host:mcp-weather'; w.get_forcast.async({})", &modules())[0];
+    let outstanding = &check("import w from 'host:mcp-weather'; w.get_forcast.async({}); export const handler = () => 1", &modules())[0];
     assert_eq!((outstanding.column, outstanding.end_column), (37, 48));
 }
 
