@@ -234,6 +234,7 @@ impl Shared {
                     let made = made.unwrap_or_else(|_| Err(HyperlightError::Error("a panic".to_owned())));
                     state = self.lock();
                     state.keeper = Keeper::Works;
+                    since = Instant::now();
                     self.changed.notify_all();
                     match made {
                         // Nobody wants it any more.

@@ -48,7 +48,9 @@ async fn none_waits_where_none_is_to_or_none_has_room() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn without_runs_they_are_given_up_and_the_next_run_has_them_made_again() {
-    let sandboxes = warm(WarmVms { idle_ms: 300, ..WarmVms::default() }).await;
+    // Long enough for two to be made, in an emulated machine as well.
+    let idle_ms = if std::env::var_os("HYPERLIGHT_MCP_EMULATED").is_some() { 6_000 } else { 1_000 };
+    let sandboxes = warm(WarmVms { idle_ms, ..WarmVms::default() }).await;
     until(&sandboxes, 0).await;
     assert_eq!(value(run(&sandboxes, request(ONE)).await), json!(1));
     until(&sandboxes, 2).await;
