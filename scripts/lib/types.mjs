@@ -5,7 +5,7 @@ import { readFileSync, writeFileSync } from 'node:fs'
 import { generateTypeDef } from '@napi-rs/cli'
 
 const [typeDefDir, index] = process.argv.slice(2)
-const dtsHeader = ['types', 'offer-types', 'approval-types', 'catalog-types', 'agent-types', 'command-types']
+const dtsHeader = ['types', 'event-types', 'offer-types', 'approval-types', 'catalog-types', 'agent-types', 'command-types']
   .map((name) => readFileSync(`src/node/${name}.d.ts`, 'utf8'))
   .join('\n')
 const { dts } = await generateTypeDef({ typeDefDir, dtsHeader, cwd: process.cwd() })
