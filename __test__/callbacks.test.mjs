@@ -205,7 +205,11 @@ describe('onElicit', () => {
         new Promise((resolve, reject) => {
           const workerData = { server: { command: fixtureProgram, confirm: 'never' }, stateDir: join(path, String(number)) }
           const worker = new Worker(new URL(`data:text/javascript,${encodeURIComponent(code)}`), { workerData })
-          worker.on('message', resolve).on('error', reject)
+          let said
+          worker.on('message', (message) => {
+            said = message
+          })
+          worker.on('error', reject).on('exit', () => resolve(said))
         }),
     )
     for (const { threadId, answer } of await Promise.all(workers)) assert.equal(answer, `asked on ${threadId}`)

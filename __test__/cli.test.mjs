@@ -206,7 +206,9 @@ test('a value is JSON on standard output, logs are on standard error, and nothin
   assert.equal((await run(at, ['run', 's.js', '--input', '1', '--raw'])).stdout, 'a\u202eb\n')
   const json = JSON.parse((await run(at, ['run', '-', '--json'], { input: 'export const handler = () => [1]' })).stdout)
   assert.deepEqual([json.value, json.logs, json.warnings], [[1], [], []])
-  assert.equal((await run(at, ['run', 's.js', '--timeout', '1ms'])).code, 1)
+  const endless = await run(at, ['run', '-', '--timeout', '1ms'], { input: 'export const handler = () => { for (;;); }' })
+  assert.equal(endless.code, 1)
+  assert.match(endless.stderr, /1 ms/)
 })
 
 test('no line of a script looks like one of the program', async (t) => {

@@ -7,7 +7,7 @@ import { homedir } from 'node:os'
 import { join } from 'node:path'
 import { describe, test } from 'node:test'
 import { Gateway } from '../index.mjs'
-import { deferred, failure, fixture, fixtureProgram, folder, guest, isAlive, openGateway, root, waitFor } from './support.mjs'
+import { afterwards, deferred, failure, fixture, fixtureProgram, folder, guest, isAlive, openGateway, root, waitFor } from './support.mjs'
 
 /** A reference as configs write it. */
 const $ = (inner) => `\${${inner}}`
@@ -39,7 +39,7 @@ async function openFile(t, content, options) {
   const events = []
   const onEvent = (event) => events.push(event)
   const gateway = await Gateway.open({ configPath, stateDir: join(path, 'state'), workspaceFolder: path, guest, onEvent, ...options })
-  t.after(() => gateway.close())
+  afterwards(t, () => gateway.close())
   /** As errors name the file. */
   return { gateway, path, write, events, shown: './config.json' }
 }

@@ -8,7 +8,7 @@ import { createInterface } from 'node:readline'
 import { describe, test } from 'node:test'
 import { Worker } from 'node:worker_threads'
 import * as esm from '../index.mjs'
-import { folder, isAlive, ms, root, waitFor } from './support.mjs'
+import { afterwards, folder, isAlive, ms, root, waitFor } from './support.mjs'
 
 const script = (name) => join(root, '__test__/fixtures', name)
 const STATES = { nothing: 'with nothing going on', call: 'with calls pending', loop: 'with a guest in while (true) {}' }
@@ -17,7 +17,10 @@ const STATES = { nothing: 'with nothing going on', call: 'with calls pending', l
 function node(t, name, options) {
   const path = folder(t)
   const child = spawn(process.execPath, [script(name), JSON.stringify({ folder: path, ...options })], { stdio: ['ignore', 'pipe', 'pipe'] })
-  t.after(() => child.kill('SIGKILL'))
+  afterwards(t, () => {
+    child.kill('SIGKILL')
+    return ended
+  })
   let stderr = ''
   child.stderr.on('data', (text) => {
     stderr += text
@@ -96,8 +99,11 @@ describe('Within 2 s after Node has ended', { concurrency: 3 }, () => {
     const path = folder(t)
     const options = JSON.stringify({ folder: path, what: 'call', end: 'wait' })
     const child = spawn(process.execPath, [script('agent.mjs'), options], { stdio: ['ignore', 'pipe', 'inherit'], detached: true })
-    t.after(() => child.kill('SIGKILL'))
     const ended = once(child, 'close')
+    afterwards(t, () => {
+      child.kill('SIGKILL')
+      return ended
+    })
     const [line] = await once(createInterface({ input: child.stdout }), 'line')
     const { processes } = JSON.parse(line)
     assertComplete(processes)

@@ -10,7 +10,7 @@ import { createInterface } from 'node:readline'
 import { describe, test } from 'node:test'
 import { pathToFileURL } from 'node:url'
 import { gitServer } from '../scripts/lib/tools.mjs'
-import { children, compiled, folder, ms, openApproved, root, waitFor } from './support.mjs'
+import { afterwards, children, compiled, folder, ms, openApproved, root, waitFor } from './support.mjs'
 
 const TIMEOUT = { timeout: ms(60_000) }
 const program = (name) => join(root, `node_modules/@modelcontextprotocol/server-${name}/dist/index.js`)
@@ -185,7 +185,7 @@ async function startHttp(t) {
   const env = { ...process.env, PORT: String(port) }
   delete env.NODE_TEST_CONTEXT
   const child = spawn(process.execPath, [program('everything'), 'streamableHttp'], { env, stdio: ['ignore', 'pipe', 'pipe'] })
-  t.after(async () => {
+  afterwards(t, async () => {
     child.kill('SIGKILL')
     if (child.exitCode === null && child.signalCode === null) await once(child, 'exit')
   })

@@ -1,7 +1,7 @@
 // Runs: what one leaves for the next (nothing), how they queue and run side by side, what Node sees of them meanwhile, and how
 // they end when their time is up.
 import assert from 'node:assert/strict'
-import { readdirSync, readFileSync } from 'node:fs'
+import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, test } from 'node:test'
 import { setFlagsFromString } from 'node:v8'
@@ -12,6 +12,7 @@ import {
   evaluate,
   fixture,
   folder,
+  held,
   logLines,
   ms,
   openApproved,
@@ -25,19 +26,20 @@ import {
 setFlagsFromString('--expose-gc')
 const collectGarbage = runInNewContext('gc')
 
-const entries = (path) => readdirSync(path).length
 function resources() {
   collectGarbage()
   const status = readFileSync('/proc/self/status', 'utf8')
   // Not RssFile: that is how much of Node's own program has been touched, which goes up in steps as V8 compiles.
   const kib = [...status.matchAll(/Rss(?:Anon|Shmem):\s+(\d+)/g)].reduce((sum, [, size]) => sum + Number(size), 0)
-  return { threads: entries('/proc/self/task'), descriptors: entries('/proc/self/fd'), kib }
+  return { ...held(), kib }
 }
 async function assertNoGrowth(before) {
-  // A run's thread ends a moment after its outcome.
-  await waitFor('the threads of the runs to end', () => entries('/proc/self/task') <= before.threads)
+  // A run's thread ends a moment after its outcome, and its VM is thrown away after that.
+  const threads = () => `${before.threads.length} threads, and not ${held().threads.sort().join(', ')}`
+  await waitFor(threads, () => held().threads.length <= before.threads.length)
+  await waitFor('two VMs that wait, and two of the gateway of the whole file', () => held().vms <= 4)
   const after = resources()
-  assert.ok(after.descriptors <= before.descriptors, `${before.descriptors} descriptors became ${after.descriptors}`)
+  assert.ok(after.descriptors.length <= before.descriptors.length, `${before.descriptors} became ${after.descriptors}`)
   assert.ok(after.kib - before.kib < 6 * 1024, `${before.kib} KiB of memory became ${after.kib}`)
 }
 /** Guest code that imports the fixture server's module and the agent's own `host:agent`, if asked for. */

@@ -7,7 +7,7 @@ import { join } from 'node:path'
 import { describe, test } from 'node:test'
 import { inspect } from 'node:util'
 import { Gateway } from '../index.mjs'
-import { evaluate, failure, fixture, folder, guest, waitFor } from './support.mjs'
+import { afterwards, evaluate, failure, fixture, folder, guest, waitFor } from './support.mjs'
 
 /** By where it comes from: what each encoding changes is in it. */
 const secrets = {
@@ -99,7 +99,7 @@ async function setUp(t, servers, options) {
     onInput: () => secrets.INPUT,
     ...options,
   })
-  t.after(async () => {
+  afterwards(t, async () => {
     await gateway.close()
     process.off('warning', onWarning)
     delete process.env.HYPERLIGHT_MCP_TEST_SECRET
@@ -263,7 +263,7 @@ describe('What a person approves', () => {
       stateDir: join(folder(t), 'state'),
       onEvent: (event) => events.push(event),
     })
-    t.after(() => gateway.close())
+    afterwards(t, () => gateway.close())
     assertClean('servers()', gateway.servers())
     assertClean('the error', await failure(gateway.approve('bad'), 'ERR_CONFIG_INVALID'))
     assertClean('events', await waitFor('the warning', () => events.length > 0 && events))

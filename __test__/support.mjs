@@ -2,7 +2,7 @@
 // where deadlines are scaled.
 import assert from 'node:assert/strict'
 import { execFileSync, spawn } from 'node:child_process'
-import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdtempSync, readdirSync, readFileSync, readlinkSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { after } from 'node:test'
@@ -46,17 +46,37 @@ export const mirror = {
 /** Stands in for a test's context where a whole file shares something: cleaned up after the file's last test. */
 export const wholeFile = { after }
 
+const cleanups = new WeakMap()
+/** Has something done after the test: what was set up last goes first, so that no folder is removed under what still writes to it. */
+export function afterwards(t, clean) {
+  const known = cleanups.get(t)
+  if (known) return known.push(clean)
+  const rest = [clean]
+  cleanups.set(t, rest)
+  t.after(async () => {
+    const errors = []
+    while (rest.length > 0) {
+      try {
+        await rest.pop()()
+      } catch (error) {
+        errors.push(error)
+      }
+    }
+    if (errors.length > 0) throw errors[0]
+  })
+}
+
 /** A folder that is removed after the test. */
 export function folder(t) {
   const path = mkdtempSync(join(tmpdir(), 'hyperlight-mcp-test-'))
-  t.after(() => rmSync(path, { recursive: true, force: true }))
+  afterwards(t, () => rmSync(path, { recursive: true, force: true }))
   return path
 }
 
 /** A gateway on these servers, none approved, closed after the test. */
 export async function openGateway(t, servers = {}, options = {}) {
   const gateway = await Gateway.open({ config: { mcpServers: servers }, stateDir: join(folder(t), 'state'), guest, ...options })
-  t.after(() => gateway.close())
+  afterwards(t, () => gateway.close())
   return gateway
 }
 
@@ -152,14 +172,37 @@ export function isAlive(pid) {
   }
 }
 
-/** Waits until a condition holds; fails with what was waited for. */
+/** Waits until a condition holds; fails with what was waited for: a text, or what says it then. */
 export async function waitFor(what, condition, timeout = ms(5000)) {
   const deadline = performance.now() + timeout
   for (;;) {
     const value = await condition()
     if (value) return value
-    if (performance.now() > deadline) throw new Error(`waited ${timeout} ms in vain for: ${what}`)
+    if (performance.now() > deadline) throw new Error(`waited ${timeout} ms in vain for: ${typeof what === 'function' ? what() : what}`)
     await new Promise((resolve) => setTimeout(resolve, 5))
+  }
+}
+
+/**
+ * What this process holds, by name. VMs are apart: how many wait just now is the pool's business, and each has descriptors of its own
+ * and a thread that the kernel adds to the process.
+ */
+export function held() {
+  const named = (folder, name) =>
+    readdirSync(`/proc/self/${folder}`).flatMap((entry) => {
+      try {
+        return [name(`/proc/self/${folder}/${entry}`)]
+      } catch {
+        return [] // It ended meanwhile.
+      }
+    })
+  const threads = named('task', (path) => readFileSync(`${path}/comm`, 'utf8').trim())
+  const descriptors = named('fd', (path) => readlinkSync(path))
+  const ofVm = (name) => name.startsWith('anon_inode:kvm-v')
+  return {
+    threads: threads.filter((name) => !name.startsWith('kvm-')),
+    descriptors: descriptors.filter((name) => !ofVm(name)),
+    vms: descriptors.filter((name) => name === 'anon_inode:kvm-vm').length,
   }
 }
 
