@@ -1,6 +1,6 @@
 //! The calls that a connection has in flight: what the server asks or tells while they last finds its caller here.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -18,6 +18,8 @@ use super::tap::{Notice, NoticeBudget, Passage};
 
 /// Questions that one call may ask, all in all, and that may be open outside of calls: a server that asks more is not answered.
 const MAX_QUESTIONS: u32 = 20;
+/// Questions that were read and are not yet put to anybody. The transport hands on half as many; the rest never got so far.
+const MAX_HEARD: usize = 512;
 
 /// Travels with a request to the transport, which is where its id becomes known before the server can answer.
 #[derive(Debug, Clone, Copy)]
@@ -55,6 +57,8 @@ pub(super) struct Calls {
     /// Whether the server asks questions of which nothing says whose they are.
     asks_anybody: AtomicBool,
     outside: Mutex<Outside>,
+    /// Who had calls in flight when a question was read. An answer that was read after it may be handed over before it is put to anybody.
+    heard: Mutex<VecDeque<(RequestId, Vec<Candidate>)>>,
 }
 
 /// A call's place; dropped, the call is over, and so is what it asked.
@@ -134,7 +138,14 @@ impl Calls {
     pub(super) fn new(asks_anybody: bool) -> Self {
         let budget = Mutex::new(NoticeBudget::new(Instant::now()));
         let asks_anybody = AtomicBool::new(asks_anybody);
-        Self { entries: Mutex::default(), next_key: AtomicU64::new(1), budget, asks_anybody, outside: Mutex::default() }
+        Self {
+            entries: Mutex::default(),
+            next_key: AtomicU64::new(1),
+            budget,
+            asks_anybody,
+            outside: Mutex::default(),
+            heard: Mutex::default(),
+        }
     }
 
     /// Whether the server asks questions of which nothing says whose they are.
@@ -180,10 +191,27 @@ impl Calls {
         found.map_or(Origin::NoCall, |(key, _)| Origin::Call(*key))
     }
 
-    /// Whom a question is put to. Counts it.
-    pub(super) fn ask(self: &Arc<Self>, origin: Origin, wants: Wants) -> Asked {
+    /// Notes who can be meant by a question, as it is read.
+    pub(super) fn hear(&self, question: RequestId) {
+        let candidates = candidates(&self.entries());
+        let mut heard = self.heard();
+        // What has this id is not being answered any more, or the transport had not handed on this one.
+        heard.retain(|(known, _)| *known != question);
+        if heard.len() >= MAX_HEARD {
+            heard.pop_front();
+        }
+        heard.push_back((question, candidates));
+    }
+
+    /// Whom a question is put to, by its id where it came as a request. Counts it.
+    pub(super) fn ask(self: &Arc<Self>, origin: Origin, wants: Wants, question: Option<&RequestId>) -> Asked {
+        let heard = question.and_then(|question| {
+            let mut heard = self.heard();
+            let position = heard.iter().position(|(known, _)| known == question)?;
+            heard.remove(position)
+        });
         let mut entries = self.entries();
-        let candidates: Vec<_> = entries.iter().map(|(key, entry)| Candidate { key: *key, caller: entry.call.caller.identity() }).collect();
+        let candidates = heard.map_or_else(|| candidates(&entries), |(_, candidates)| candidates);
         let route = route(origin, &candidates);
         if origin == Origin::Unknown && route != Route::Outside {
             // Before anybody else can enter: whoever comes next waits for those who are in.
@@ -238,9 +266,17 @@ impl Calls {
         self.outside.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn heard(&self) -> MutexGuard<'_, VecDeque<(RequestId, Vec<Candidate>)>> {
+        self.heard.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn entries(&self) -> MutexGuard<'_, BTreeMap<u64, Entry>> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn candidates(entries: &BTreeMap<u64, Entry>) -> Vec<Candidate> {
+    entries.iter().map(|(key, entry)| Candidate { key: *key, caller: entry.call.caller.identity() }).collect()
 }
 
 #[cfg(test)]
@@ -280,18 +316,41 @@ pub(super) mod tests {
     fn a_call_that_is_over_is_asked_nothing_and_what_it_asked_ends() {
         let calls = Arc::new(Calls::new(false));
         let place = enter(&calls, 1);
-        let Asked::Call(call) = calls.ask(Origin::Unknown, Wants::Person) else { panic!("its caller is the only one") };
+        let Asked::Call(call) = calls.ask(Origin::Unknown, Wants::Person, None) else { panic!("its caller is the only one") };
         assert!(!call.over.is_cancelled());
         drop(place);
         assert!(call.over.is_cancelled());
-        assert!(matches!(calls.ask(Origin::Unknown, Wants::Person), Asked::Outside(_)));
+        assert!(matches!(calls.ask(Origin::Unknown, Wants::Person, None), Asked::Outside(_)));
+    }
+
+    #[test]
+    fn a_question_is_of_those_who_were_in_flight_when_it_was_read_however_late_it_is_put() {
+        let calls = Arc::new(Calls::new(false));
+        let first = enter(&calls, 1);
+        let (late, after) = (RequestId::Number(7), RequestId::Number(8));
+        calls.hear(late.clone());
+        // Its call's answer was read next, and handed over before it; somebody else has come meanwhile.
+        drop(first);
+        let _second = enter(&calls, 2);
+        calls.hear(after.clone());
+        assert!(matches!(calls.ask(Origin::Unknown, Wants::Person, Some(&late)), Asked::Outside(_)));
+        let Asked::Call(call) = calls.ask(Origin::Unknown, Wants::Person, Some(&after)) else { panic!("the second is the only caller") };
+        assert_eq!(call.caller.identity(), 2);
+    }
+
+    #[test]
+    fn what_was_read_and_never_put_is_kept_within_a_limit() {
+        let calls = Arc::new(Calls::new(false));
+        let _place = enter(&calls, 1);
+        (0..10_000).for_each(|number| calls.hear(RequestId::Number(number % 1_000)));
+        assert_eq!(calls.heard().len(), MAX_HEARD);
     }
 
     #[test]
     fn two_callers_are_never_mixed_up() {
         let calls = Arc::new(Calls::new(false));
         let _places = [enter(&calls, 1), enter(&calls, 2)];
-        assert!(matches!(calls.ask(Origin::Unknown, Wants::Person), Asked::Ambiguous));
+        assert!(matches!(calls.ask(Origin::Unknown, Wants::Person, None), Asked::Ambiguous));
         assert!(calls.only_caller().is_none());
     }
 
@@ -299,17 +358,17 @@ pub(super) mod tests {
     fn where_nobody_can_be_asked_it_does_not_matter_who_is_meant() {
         let calls = Arc::new(Calls::new(false));
         let _places = [enter(&calls, 1), enter(&calls, 2)];
-        assert!(matches!(calls.ask(Origin::Unknown, Wants::Model), Asked::Nobody));
+        assert!(matches!(calls.ask(Origin::Unknown, Wants::Model, None), Asked::Nobody));
     }
 
     #[test]
     fn only_a_server_of_whose_questions_nothing_says_whose_they_are_keeps_its_callers_apart() {
         let calls = Arc::new(Calls::new(false));
         let place = enter(&calls, 1);
-        assert!(matches!(calls.ask(place.key().origin(), Wants::Person), Asked::Call(_)));
-        assert!(matches!(calls.ask(Origin::NoCall, Wants::Person), Asked::Outside(_)));
+        assert!(matches!(calls.ask(place.key().origin(), Wants::Person, None), Asked::Call(_)));
+        assert!(matches!(calls.ask(Origin::NoCall, Wants::Person, None), Asked::Outside(_)));
         assert!(!calls.asks_anybody());
-        assert!(matches!(calls.ask(Origin::Unknown, Wants::Person), Asked::Call(_)));
+        assert!(matches!(calls.ask(Origin::Unknown, Wants::Person, None), Asked::Call(_)));
         assert!(calls.asks_anybody());
     }
 
@@ -318,17 +377,17 @@ pub(super) mod tests {
         let calls = Arc::new(Calls::new(false));
         let places = [enter(&calls, 1), enter(&calls, 2)];
         places[0].give_up();
-        assert!(matches!(calls.ask(Origin::Unknown, Wants::Person), Asked::Ambiguous));
+        assert!(matches!(calls.ask(Origin::Unknown, Wants::Person, None), Asked::Ambiguous));
         let [given_up, _] = places;
         drop(given_up);
-        assert!(matches!(calls.ask(Origin::Unknown, Wants::Person), Asked::Call(_)));
+        assert!(matches!(calls.ask(Origin::Unknown, Wants::Person, None), Asked::Call(_)));
     }
 
     #[test]
     fn a_call_that_asks_without_end_is_answered_no_more_and_that_is_told_once() {
         let calls = Arc::new(Calls::new(false));
         let _place = enter(&calls, 1);
-        let asked: Vec<_> = (0..1_000).map(|_| calls.ask(Origin::Unknown, Wants::Person)).collect();
+        let asked: Vec<_> = (0..1_000).map(|_| calls.ask(Origin::Unknown, Wants::Person, None)).collect();
         assert_eq!(asked.iter().filter(|asked| matches!(asked, Asked::Call(_))).count(), MAX_QUESTIONS as usize);
         assert_eq!(asked.iter().filter(|asked| matches!(asked, Asked::TooMany { is_first: true, .. })).count(), 1);
     }
@@ -336,10 +395,10 @@ pub(super) mod tests {
     #[test]
     fn so_many_questions_outside_of_calls_are_open_and_no_more() {
         let calls = Arc::new(Calls::new(false));
-        let mut asked: Vec<_> = (0..1_000).map(|_| calls.ask(Origin::Unknown, Wants::Person)).collect();
+        let mut asked: Vec<_> = (0..1_000).map(|_| calls.ask(Origin::Unknown, Wants::Person, None)).collect();
         assert_eq!(asked.iter().filter(|asked| matches!(asked, Asked::Outside(_))).count(), MAX_QUESTIONS as usize);
         assert_eq!(asked.iter().filter(|asked| matches!(asked, Asked::TooMany { tool: None, is_first: true })).count(), 1);
         asked.clear();
-        assert!(matches!(calls.ask(Origin::Unknown, Wants::Person), Asked::Outside(_)));
+        assert!(matches!(calls.ask(Origin::Unknown, Wants::Person, None), Asked::Outside(_)));
     }
 }

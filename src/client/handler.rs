@@ -33,7 +33,7 @@ impl Handler {
     /// Whom to ask. A server of which it has just turned out that it asks anybody is remembered.
     fn ask(&self, context: &RequestContext<RoleClient>, wants: Wants) -> Asked {
         let knew = self.calls.asks_anybody();
-        let asked = self.calls.ask(self.origin(context), wants);
+        let asked = self.calls.ask(self.origin(context), wants, Some(&context.id));
         if !knew && self.calls.asks_anybody() {
             self.questions.observer.elicited(&self.questions.server);
         }

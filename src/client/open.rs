@@ -271,6 +271,10 @@ impl Opening<'_> {
                 lists.changed();
                 return true;
             }
+            if let Some(question) = tap::question(message) {
+                calls.hear(question);
+                return false;
+            }
             let Some(told) = tap::read(message) else { return false };
             let Questions { server, observer, .. } = &questions;
             match told {

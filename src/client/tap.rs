@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use rmcp::model::RequestId;
 use serde_json::Value as Json;
 use tokio::time::Instant;
 
@@ -46,6 +47,13 @@ pub(super) enum Told {
     ResourceUpdated(String),
     /// One of these, but malformed.
     Nothing,
+}
+
+/// The id of a request of the server's that a person or a model is to answer.
+pub(super) fn question(message: &Json) -> Option<RequestId> {
+    let method = message.get("method")?.as_str()?;
+    let is_question = matches!(method, "elicitation/create" | "sampling/createMessage");
+    if is_question { serde_json::from_value(message.get("id")?.clone()).ok() } else { None }
 }
 
 /// Reads the notifications that are taken here; `None` for all other messages.

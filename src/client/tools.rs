@@ -121,7 +121,7 @@ impl Connection {
         let never = CancellationToken::new();
         let method = request.get("method").and_then(Json::as_str);
         let wants = if method == Some("sampling/createMessage") { Wants::Model } else { Wants::Person };
-        let call = match self.calls.ask(visit.key().origin(), wants) {
+        let call = match self.calls.ask(visit.key().origin(), wants, None) {
             Asked::Call(call) => call,
             Asked::TooMany { tool, is_first } => return questions.too_many(tool.as_deref(), is_first),
             Asked::Outside(_) | Asked::Nobody | Asked::Ambiguous => return questions.too_many(None, false),

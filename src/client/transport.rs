@@ -216,15 +216,18 @@ impl<R: AsyncRead + Unpin> Reader<R> {
     }
 
     fn message(&self, message: Json) -> Option<RxJsonRpcMessage<RoleClient>> {
+        let (has_method, id) = (message.get("method").is_some_and(Json::is_string), message.get("id"));
+        if has_method && id.is_some() {
+            return self.question(message);
+        }
         if (self.tap)(&message) {
             return None;
         }
-        match (message.get("method").is_some_and(Json::is_string), message.get("id")) {
-            (true, None) => {
+        match (has_method, message.get("id")) {
+            (true, _) => {
                 self.withdraw(&message);
                 parsed(message)
             }
-            (true, Some(_)) => self.question(message),
             (false, Some(id)) => self.answer(serde_json::from_value(id.clone()).ok(), message),
             (false, None) => self.answer(None, message),
         }
@@ -242,7 +245,9 @@ impl<R: AsyncRead + Unpin> Reader<R> {
             }
             if requests.asked.len() < MAX_ASKED {
                 requests.asked.insert(id);
-                return parsed(message);
+                drop(requests);
+                // Only what is handed on counts as read: what comes twice, or is refused, is put to nobody.
+                return if (self.tap)(&message) { None } else { parsed(message) };
             }
         }
         let refusal = json!({ "jsonrpc": "2.0", "id": id, "error": { "code": -32000, "message": "too many requests at once" } });

@@ -101,10 +101,10 @@ impl Exchange {
 
     /// Takes in a call that was started.
     pub(super) fn add(&self, control: &RunControl, number: u32, load: usize, answer: HostAnswer) {
-        let seat = Seat::take(Arc::clone(&self.board), number, load);
+        let slot = Slot::take(Arc::clone(&self.board), number, load);
         let capacity = self.reply_capacity;
         match answer {
-            HostAnswer::Ready(reply) => seat.give(fitting(reply, capacity)),
+            HostAnswer::Ready(reply) => slot.give(fitting(reply, capacity)),
             HostAnswer::Later(answer) => {
                 let ended = self.ended.clone();
                 control.spawn(async move {
@@ -112,14 +112,15 @@ impl Exchange {
                         biased;
                         () = ended.cancelled() => {}
                         // Written out here: a value takes more memory than its text, and many may end at once.
-                        reply = answer => seat.give(fitting(reply, capacity)),
+                        reply = answer => slot.give(fitting(reply, capacity)),
                     }
                 });
             }
         }
     }
 
-    /// Waits as the guest wants it, and gives what has ended, in the order of the calls: as much as the guest's buffer has room for.
+    /// Waits as the guest wants it, and gives what has ended, in the order of the calls: as much as the guest's buffer has room for. The
+    /// numbers before them are within the framing that it has room for besides.
     pub(super) fn collect(&self, control: &RunControl, wait: Wait) -> Vec<u8> {
         let began = Instant::now();
         let goes_on = matches!(self.board.state().outlook(&wait, began, began), Outlook::GoOn);
@@ -224,15 +225,15 @@ impl State {
     }
 }
 
-/// A call's place on the board, which somebody waits for: however the call ends, it is given up with an answer.
-struct Seat {
+/// A call's slot on the board, which somebody waits for: however the call ends, it is given up with an answer.
+struct Slot {
     board: Arc<Board>,
     number: u32,
     load: usize,
     reply: Option<Wire>,
 }
 
-impl Seat {
+impl Slot {
     fn take(board: Arc<Board>, number: u32, load: usize) -> Self {
         let mut state = board.state();
         state.running += 1;
@@ -246,7 +247,7 @@ impl Seat {
     }
 }
 
-impl Drop for Seat {
+impl Drop for Slot {
     fn drop(&mut self) {
         let reply = self.reply.take().unwrap_or_else(|| {
             let error = Error::Internal("a call ended without an answer".to_owned());
@@ -362,9 +363,9 @@ mod tests {
     fn there_is_room_for_so_many_calls_and_so_much_of_arguments_and_always_for_one() {
         let exchange = Exchange::new(100, 1000);
         assert!(exchange.admits(101));
-        let first = Seat::take(Arc::clone(&exchange.board), 0, 60);
+        let first = Slot::take(Arc::clone(&exchange.board), 0, 60);
         assert!(exchange.admits(40) && !exchange.admits(41));
-        let others: Vec<_> = (1..256).map(|number| Seat::take(Arc::clone(&exchange.board), number, 0)).collect();
+        let others: Vec<_> = (1..256).map(|number| Slot::take(Arc::clone(&exchange.board), number, 0)).collect();
         assert!(!exchange.admits(0));
         drop((first, others));
         // They have ended, and the guest does not know yet.

@@ -77,10 +77,11 @@ impl GuestImage {
         Ok(Self::of(snapshot, kind, limits, Origin::Booted, started.elapsed()))
     }
 
-    /// The image of a snapshot that these limits and this guest gave before, and from which a VM does start.
+    /// The image of a snapshot that these limits and this guest gave before, and in which guest code does run.
     pub(super) fn tried(snapshot: Arc<Snapshot>, kind: GuestKind, limits: &Limits, started: Instant) -> Result<Self, HyperlightError> {
         let image = Self::of(snapshot, kind, limits, Origin::Found, started.elapsed());
-        let vm = image.start()?;
+        let mut vm = image.start()?;
+        vm.make_ready()?;
         *image.tried.lock().unwrap_or_else(PoisonError::into_inner) = Some(vm);
         Ok(Self { took: started.elapsed(), ..image })
     }

@@ -43,7 +43,8 @@ pub(super) fn check_folder(path: &Path) -> io::Result<()> {
 
 /// Opens a file of the user's alone, no link of any kind.
 fn open_private(path: &Path) -> io::Result<File> {
-    let flags = i32::try_from(OFlags::NOFOLLOW.bits()).map_err(io::Error::other)?;
+    // A FIFO would wait for somebody to write.
+    let flags = i32::try_from((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits()).map_err(io::Error::other)?;
     let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
     let metadata = file.metadata()?;
     if !metadata.is_file() || metadata.nlink() != 1 {
@@ -248,5 +249,8 @@ mod tests {
         fs::remove_file(folder.path().join("again")).unwrap();
         std::os::unix::fs::symlink(&memory, folder.path().join("link")).unwrap();
         assert!(digest(&folder).is_err());
+        fs::remove_file(folder.path().join("link")).unwrap();
+        rustix::fs::mkfifoat(rustix::fs::CWD, folder.path().join("fifo"), rustix::fs::Mode::RUSR).unwrap();
+        assert!(digest(&folder).unwrap_err().to_string().contains("no file"));
     }
 }

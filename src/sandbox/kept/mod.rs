@@ -21,7 +21,7 @@ const TAG: &str = "guest";
 /// Beside the snapshot's own files, and written last.
 const RECORD: &str = "kept.json";
 /// Folders that are being written. Those of processes that ended meanwhile are taken away.
-const UNFINISHED: &str = "unfinished-";
+const UNFINISHED: &str = "snapshot-unfinished-";
 const UNFINISHED_FOR: Duration = Duration::from_hours(1);
 /// Snapshots that are kept, of the last that were used: of two guests and a few settings of the limits.
 const MAX_KEPT: usize = 6;
