@@ -30,6 +30,7 @@ pub mod config;
 pub mod error;
 pub mod gateway;
 mod json_text;
+mod lead;
 pub mod limits;
 pub mod nearest;
 #[cfg(feature = "node")]

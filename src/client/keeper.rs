@@ -30,7 +30,7 @@ pub(super) async fn keep(slot: Weak<Slot>, shared: Weak<Shared>, connection: Arc
     let mut times = Times::new(&wanted);
     loop {
         let Some(place) = slot.upgrade() else { return };
-        let is_idle = place.is_idle();
+        let is_idle = place.uses.is_idle_or_tells();
         let due = tokio::select! {
             biased;
             reason = connection.ended() => Due::Ended(reason),
@@ -38,7 +38,7 @@ pub(super) async fn keep(slot: Weak<Slot>, shared: Weak<Shared>, connection: Arc
             () = sleep_until(times.read) => Due::Read,
             () = sleep_until(times.idle), if is_idle => Due::Idle,
             () = sleep_until(times.sign_of_life), if is_idle => Due::SignOfLife,
-            () = place.used.notified() => Due::Used,
+            () = place.uses.ended() => Due::Used,
         };
         let Some(shared) = shared.upgrade() else { return };
         let now = Instant::now();
@@ -58,11 +58,14 @@ pub(super) async fn keep(slot: Weak<Slot>, shared: Weak<Shared>, connection: Arc
                 }
                 times.earliest_read = Instant::now() + LEAST_BETWEEN;
             }
+            // Used meanwhile, or just now.
+            Due::Idle if !place.uses.is_idle() || times.used(&place, &wanted) > now => {}
+            Due::SignOfLife if !place.uses.is_idle() => {}
             Due::Idle => {
                 if shared.retire(&place, &connection, Closed::IdledOut, None).await {
                     return shared.observer.idled_out(&place.server);
                 }
-                times.used(&wanted);
+                times.used(&place, &wanted);
             }
             Due::SignOfLife => match connection.ping().await {
                 Ok(()) => times.alive(&wanted),
@@ -72,7 +75,9 @@ pub(super) async fn keep(slot: Weak<Slot>, shared: Weak<Shared>, connection: Arc
                     return;
                 }
             },
-            Due::Used => times.used(&wanted),
+            Due::Used => {
+                times.used(&place, &wanted);
+            }
         }
     }
 }
@@ -89,13 +94,15 @@ impl Times {
     fn new(wanted: &Wanted) -> Self {
         let now = Instant::now();
         let mut times = Self { read: now + FAR, earliest_read: now, idle: now, sign_of_life: now };
-        times.used(wanted);
+        times.idle = now + wanted.idle_timeout.unwrap_or(FAR);
         times.alive(wanted);
         times
     }
 
-    fn used(&mut self, wanted: &Wanted) {
-        self.idle = Instant::now() + wanted.idle_timeout.unwrap_or(FAR);
+    /// When it has been idle for long enough, as it was used last.
+    fn used(&mut self, place: &Slot, wanted: &Wanted) -> Instant {
+        self.idle = place.uses.ended_at() + wanted.idle_timeout.unwrap_or(FAR);
+        self.idle
     }
 
     fn alive(&mut self, wanted: &Wanted) {

@@ -216,7 +216,8 @@ impl Opening<'_> {
         let Launch { server, redact, heard, clock, .. } = self.launch;
         let (process, pipes) = ServerProcess::start(server, command, (redact, heard), self.watchdog).await.map_err(unrelated)?;
         let patience = plan.probes().then_some(DISCOVER_PATIENCE);
-        let transport = StdioTransport::new(pipes.stdout, pipes.stdin, MAX_WIRE_MESSAGE_BYTES, self.tap(), patience);
+        let control = pipes.stdout.control();
+        let transport = StdioTransport::new((pipes.stdout, control), pipes.stdin, MAX_WIRE_MESSAGE_BYTES, self.tap(), patience);
         let direct = Some(Arc::new(transport.direct()));
         let outcome = tokio::select! {
             biased;

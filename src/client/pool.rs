@@ -17,6 +17,7 @@ use super::connection::Connection;
 use super::keeper;
 use super::lifecycle::{Closed, ConnectionState, Lifecycle, Permit, Transition};
 use super::open::Launch;
+use super::uses::Uses;
 use super::watchdog::Watchdog;
 use crate::error::{Error, Result};
 
@@ -63,11 +64,7 @@ pub(super) struct Slot {
     /// Whoever holds the lock connects, so that fifty first calls start one process.
     held: tokio::sync::Mutex<Option<Held>>,
     lifecycle: Mutex<Lifecycle>,
-    /// Leases, and those who wait for one.
-    uses: AtomicUsize,
-    last_used: AtomicU64,
-    /// The number of uses has changed.
-    pub(super) used: Notify,
+    pub(super) uses: Uses,
     /// Ends whoever is connecting.
     interrupt: Mutex<CancellationToken>,
 }
@@ -128,17 +125,14 @@ struct Use {
 
 impl Use {
     fn new(slot: &Arc<Slot>, shared: &Arc<Shared>) -> Self {
-        slot.uses.fetch_add(1, Ordering::AcqRel);
+        slot.uses.begin();
         Self { slot: Arc::clone(slot), shared: Arc::clone(shared) }
     }
 }
 
 impl Drop for Use {
     fn drop(&mut self) {
-        let now = self.shared.clock.fetch_add(1, Ordering::Relaxed);
-        self.slot.last_used.store(now, Ordering::Relaxed);
-        if self.slot.uses.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.slot.used.notify_one();
+        if self.slot.uses.end(self.shared.clock.fetch_add(1, Ordering::Relaxed), Instant::now()) {
             self.shared.freed.notify_waiters();
         }
     }
@@ -172,10 +166,6 @@ impl Drop for Counted<'_> {
 }
 
 impl Slot {
-    pub(super) fn is_idle(&self) -> bool {
-        self.uses.load(Ordering::Acquire) == 0
-    }
-
     /// Whether it holds a connection that is of no more use.
     fn has_ended(&self) -> bool {
         self.held.try_lock().is_ok_and(|held| held.as_ref().is_some_and(|held| !held.connection.is_live()))
@@ -411,9 +401,7 @@ impl Connections {
                 server: server.to_owned(),
                 held: tokio::sync::Mutex::default(),
                 lifecycle: Mutex::new(Lifecycle::new(self.shared.max_reconnects)),
-                uses: AtomicUsize::new(0),
-                last_used: AtomicU64::new(0),
-                used: Notify::new(),
+                uses: Uses::new(Instant::now()),
                 interrupt: Mutex::default(),
             })
         };
@@ -435,10 +423,10 @@ impl Shared {
             self.let_go(&slot, dead, Closed::Lost, None);
             return;
         }
-        let mut idle: Vec<_> = others.into_iter().filter(|slot| slot.is_idle()).collect();
-        idle.sort_by_key(|slot| slot.last_used.load(Ordering::Relaxed));
+        let mut idle: Vec<_> = others.into_iter().filter(|slot| slot.uses.is_idle()).collect();
+        idle.sort_by_key(|slot| slot.uses.last());
         // Looked at again under its lock: nobody can be handed a connection that is being closed.
-        if let Some((slot, held)) = take_first(&idle, |slot, held| !held.pinned && slot.is_idle()) {
+        if let Some((slot, held)) = take_first(&idle, |slot, held| !held.pinned && slot.uses.is_idle()) {
             tracing::info!(server = slot.server, made_room_for = server, "connection closed to make room");
             self.observer.evicted(&slot.server, server);
             self.let_go(&slot, held, Closed::Evicted, None);
@@ -449,7 +437,7 @@ impl Shared {
     pub(super) async fn retire(self: &Arc<Self>, slot: &Slot, connection: &Arc<Connection>, reason: Closed, why: Option<String>) -> bool {
         let held = slot.held.lock().await.take_if(|held| {
             // In use again: it is no longer idle.
-            Arc::ptr_eq(&held.connection, connection) && (reason != Closed::IdledOut || slot.is_idle())
+            Arc::ptr_eq(&held.connection, connection) && (reason != Closed::IdledOut || slot.uses.is_idle())
         });
         held.map(|held| self.let_go(slot, held, reason, why)).is_some()
     }

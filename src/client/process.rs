@@ -5,7 +5,7 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::process::CommandExt as _;
 use std::pin::Pin;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -13,18 +13,19 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
 use secrecy::ExposeSecret as _;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader, ReadBuf};
-use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
+use tokio::process::{ChildStderr, ChildStdin};
 use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::open::{Heard, Redact};
+use super::pipe::{Pipe, PipeControl};
 use super::watchdog::Watchdog;
 use crate::config::ResolvedCommand;
 use crate::error::{Error, Result};
 
-/// How long a server has to end by itself, and then to obey SIGTERM.
 /// What a server can write ahead: the most that a user may ask for by default (`pipe(7)`).
 const PIPE_BYTES: usize = 1 << 20;
+/// How long a server has to end by itself, and then to obey SIGTERM.
 const GRACE: Duration = Duration::from_secs(2);
 /// Lines of standard error that are kept, and what a line may have.
 const STDERR_LINES: usize = 20;
@@ -60,8 +61,14 @@ pub(super) struct Pipes {
 
 /// Standard output. Whoever reads it drops it at its end, after having handed on what was read.
 pub(super) struct Output {
-    pipe: ChildStdout,
+    pipe: Pipe,
     _read: DropGuard,
+}
+
+impl Output {
+    pub(super) fn control(&self) -> Weak<PipeControl> {
+        self.pipe.control()
+    }
 }
 
 impl AsyncRead for Output {
@@ -94,7 +101,7 @@ impl ServerProcess {
         let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw).ok_or_else(missing)?;
         let failed = |error: std::io::Error| Error::io(format!("the pipes of server \"{server}\""), &error);
         let stdin = ChildStdin::from_std(child.stdin.take().ok_or_else(missing)?).map_err(failed)?;
-        let stdout = ChildStdout::from_std(child.stdout.take().ok_or_else(missing)?).map_err(failed)?;
+        let stdout = Pipe::new(OwnedFd::from(child.stdout.take().ok_or_else(missing)?)).map_err(failed)?;
         // A large message comes in fewer turns. Where the system gives no more, it stays as it is.
         let _ = rustix::pipe::fcntl_setpipe_size(&stdout, PIPE_BYTES);
         let stderr = ChildStderr::from_std(child.stderr.take().ok_or_else(missing)?).map_err(failed)?;

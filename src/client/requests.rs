@@ -5,8 +5,10 @@
 
 use std::collections::{HashMap, HashSet};
 use std::io::Result;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
 
 use rmcp::model::{ErrorData, RequestId};
 use serde_json::{Map, Value as Json, json};
@@ -14,6 +16,7 @@ use tokio::sync::oneshot;
 
 use super::outbox::Outbox;
 use crate::json_text::{self, Sink as _};
+use crate::lead::{self, Source};
 
 /// Ids of requests that go past rmcp, apart from its own, which begin at 0. Any server can read them: they fit into 32 bits.
 const FIRST_ID: i64 = 1_000_000_000;
@@ -95,15 +98,34 @@ pub(super) struct DirectLine {
     requests: SharedRequests,
     outbox: Outbox,
     next: AtomicI64,
+    /// Where the answers come from.
+    source: Arc<dyn Source>,
 }
 
 /// A request that is about to be sent. Its id is its progress token as well.
 pub(super) struct DirectRequest {
     pub(super) id: RequestId,
     pub(super) progress_token: Json,
-    /// An error: the connection is at its end.
-    pub(super) answer: oneshot::Receiver<Answer>,
+    pub(super) answer: AwaitedAnswer,
     meta: Map<String, Json>,
+}
+
+/// What the server answers; an error where the connection is at its end. Whoever waits for it may read it himself.
+pub(super) struct AwaitedAnswer {
+    receiver: oneshot::Receiver<Answer>,
+    source: Arc<dyn Source>,
+}
+
+impl Future for AwaitedAnswer {
+    type Output = std::result::Result<Answer, oneshot::error::RecvError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let polled = Pin::new(&mut self.receiver).poll(context);
+        if polled.is_pending() {
+            lead::offer(&self.source);
+        }
+        polled
+    }
 }
 
 /// A parameter, written into the request as it is.
@@ -150,14 +172,15 @@ impl DirectRequest {
 }
 
 impl DirectLine {
-    pub(super) fn new(requests: SharedRequests, outbox: Outbox) -> Self {
-        Self { requests, outbox, next: AtomicI64::new(0) }
+    pub(super) fn new(requests: SharedRequests, outbox: Outbox, source: Arc<dyn Source>) -> Self {
+        Self { requests, outbox, next: AtomicI64::new(0), source }
     }
 
     /// A place for an answer; `None` where none can come any more.
     pub(super) fn open(&self) -> Option<DirectRequest> {
         let id = FIRST_ID + self.next.fetch_add(1, Ordering::Relaxed) % IDS;
-        let (sender, answer) = oneshot::channel();
+        let (sender, receiver) = oneshot::channel();
+        let answer = AwaitedAnswer { receiver, source: Arc::clone(&self.source) };
         let mut requests = lock(&self.requests);
         if requests.is_closed {
             return None;

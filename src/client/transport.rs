@@ -4,7 +4,7 @@
 //! union that takes an unknown content block, or an extra key, for something else. A line over the limit fails the call
 //! that waits for it instead of vanishing. And a server that no longer reads its input cannot hold up a close.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use rmcp::RoleClient;
@@ -24,8 +24,11 @@ use super::http::error_of;
 use super::json::{self, Unread};
 use super::lines::{ID_WINDOW, Line, Lines};
 use super::outbox::{Outbox, Queued};
+use super::pipe::PipeControl;
+use super::reading::Reading;
 use super::requests::{DirectLine, Passage, SharedRequests, lock};
 use super::tap::Tap;
+use crate::lead::Source;
 
 /// Messages that wait to be handled or written; a server that sends more is slowed down, not buffered.
 const QUEUE: usize = 64;
@@ -46,11 +49,19 @@ pub(super) struct StdioTransport {
     messages: mpsc::WeakSender<RxJsonRpcMessage<RoleClient>>,
     /// How long `server/discover` may stay unanswered; `None`: as long as it takes.
     patience: Option<Duration>,
+    reading: Arc<Reading>,
     tasks: [JoinHandle<()>; 2],
 }
 
 impl StdioTransport {
-    pub(super) fn new<R, W>(read: R, write: W, max_message_bytes: usize, tap: Tap, patience: Option<Duration>) -> Self
+    /// `pipe` is what is read, where it is a pipe that whoever waits can read himself.
+    pub(super) fn new<R, W>(
+        (read, pipe): (R, Weak<PipeControl>),
+        write: W,
+        max_message_bytes: usize,
+        tap: Tap,
+        patience: Option<Duration>,
+    ) -> Self
     where
         R: AsyncRead + Send + Unpin + 'static,
         W: AsyncWrite + Send + Unpin + 'static,
@@ -67,13 +78,14 @@ impl StdioTransport {
             messages: message_sender,
             outgoing: outgoing.downgrade(),
         };
-        let tasks = [tokio::spawn(reader.run()), tokio::spawn(writing)];
-        Self { incoming, outgoing: Some(outgoing), outbox, requests, messages, patience, tasks }
+        let (reading, task) = Reading::new(reader.run(), pipe);
+        let tasks = [tokio::spawn(task), tokio::spawn(writing)];
+        Self { incoming, outgoing: Some(outgoing), outbox, requests, messages, patience, reading, tasks }
     }
 
     /// For requests that go past rmcp, as long as this lives.
     pub(super) fn direct(&self) -> DirectLine {
-        DirectLine::new(Arc::clone(&self.requests), self.outbox.clone())
+        DirectLine::new(Arc::clone(&self.requests), self.outbox.clone(), Arc::clone(&self.reading) as Arc<dyn Source>)
     }
 }
 

@@ -3,9 +3,8 @@
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
-use std::task::{Context, Poll, Wake, Waker};
-use std::thread::Thread;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
@@ -13,9 +12,11 @@ use tokio::task::AbortHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::alarm::{Alarm, Woken};
 use super::deadline::{Deadline, Outside, Pause};
 use super::stop::Stop;
 use super::value::Value;
+use crate::lead::{self, Source};
 
 /// A call that left the guest.
 #[derive(Debug)]
@@ -73,13 +74,15 @@ pub struct RunControl {
     runtime: Handle,
     alive: Arc<OnceLock<RuntimeWatch>>,
     gave_up: Arc<AtomicBool>,
+    /// Of the last wait: mostly the next one is on the same thread.
+    alarm: Arc<Mutex<Option<Arc<Alarm>>>>,
 }
 
 impl RunControl {
     /// Of a run that ends by `stop` or at its deadline, and whose calls are the runtime's.
     #[must_use]
     pub fn new(stop: Stop, deadline: Deadline, runtime: Handle) -> Self {
-        Self { stop, deadline, runtime, alive: Arc::default(), gave_up: Arc::default() }
+        Self { stop, deadline, runtime, alive: Arc::default(), gave_up: Arc::default(), alarm: Arc::default() }
     }
 
     /// What is left of the run.
@@ -103,7 +106,8 @@ impl RunControl {
     /// Waits on the run's thread for what happens on the runtime, until the run's end at most. The future is dropped
     /// when the run ends, which is how a pending call is cancelled.
     ///
-    /// The future is driven by the run's own thread: what it can do at once costs no change of threads.
+    /// The future is driven by the run's own thread: what it can do at once costs no change of threads, and what it waits for is read by
+    /// this thread, where that can be (`crate::lead`).
     ///
     /// # Errors
     /// [`Stopped`] when the run ended first.
@@ -129,7 +133,7 @@ impl RunControl {
         let mut ended = pin!(ended);
         let mut changing = pin!(self.deadline.changing());
         let mut future = pin!(future);
-        let alarm = Arc::new(Alarm { thread: std::thread::current(), rings: AtomicBool::new(false) });
+        let alarm = self.alarm();
         let waker = Waker::from(Arc::clone(&alarm));
         let mut context = Context::from_waker(&waker);
         loop {
@@ -143,11 +147,26 @@ impl RunControl {
             if until.is_some_and(|until| until <= Instant::now()) {
                 return Err(Stopped);
             }
-            if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
+            let (polled, source) = lead::accept(|| future.as_mut().poll(&mut context));
+            if let Poll::Ready(output) = polled {
+                *self.kept_alarm() = Some(alarm);
                 return Ok(output);
             }
-            alarm.wait(until);
+            match source {
+                Some(source) => read_until(&alarm, until, source, &mut context),
+                None => alarm.wait(until),
+            }
         }
+    }
+
+    /// This thread's.
+    fn alarm(&self) -> Arc<Alarm> {
+        let kept = self.kept_alarm().take();
+        kept.filter(|kept| kept.is_of(std::thread::current().id())).unwrap_or_else(|| Arc::new(Alarm::new()))
+    }
+
+    fn kept_alarm(&self) -> MutexGuard<'_, Option<Arc<Alarm>>> {
+        self.alarm.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Does something on the runtime, until the run's end at most: then it is dropped.
@@ -169,36 +188,13 @@ impl RunControl {
     }
 }
 
-/// Wakes a thread that waits.
-struct Alarm {
-    thread: Thread,
-    rings: AtomicBool,
-}
-
-impl Alarm {
-    /// Not by a timer of the runtime's: setting one mostly wakes another thread.
-    fn wait(&self, until: Option<Instant>) {
-        while !self.rings.swap(false, Ordering::Acquire) {
-            match until.map(|until| until.saturating_duration_since(Instant::now())) {
-                Some(Duration::ZERO) => return,
-                Some(left) => std::thread::park_timeout(left),
-                None => std::thread::park(),
-            }
-        }
-    }
-}
-
-impl Wake for Alarm {
-    fn wake(self: Arc<Self>) {
-        self.wake_by_ref();
-    }
-
-    fn wake_by_ref(self: &Arc<Self>) {
-        // Only the first has to wake it.
-        if !self.rings.swap(true, Ordering::Release) {
-            self.thread.unpark();
-        }
-    }
+/// Waits until the alarm rings, or until then, and reads meanwhile what is mostly read elsewhere.
+fn read_until(alarm: &Alarm, until: Option<Instant>, source: Arc<dyn Source>, context: &mut Context<'_>) {
+    let lead = if alarm.has_bell() { source.lead() } else { None };
+    let Some(mut lead) = lead else { return alarm.wait(until) };
+    while !alarm.rings() && alarm.wait_beside(lead.descriptor(), until) == Woken::Readable && lead.read(context) {}
+    drop(lead);
+    alarm.hush();
 }
 
 /// Sees the end of a runtime: its tasks are dropped before its timers are.

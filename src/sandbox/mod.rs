@@ -3,6 +3,7 @@
 //! This room knows nothing of MCP. A [`Sandboxes`] boots a guest once, or loads the snapshot that another process kept, and gives
 //! every run a VM of its own from it, so nothing of one run can be found by another. A few VMs wait, made ready, for the next run.
 
+mod alarm;
 mod calls;
 mod deadline;
 mod exchange;

@@ -1,0 +1,148 @@
+//! A server's standard output, read by the runtime or by a thread that waits for what comes out of it.
+//!
+//! The runtime does not watch the pipe itself but a set with nothing in it but the pipe, which can be told to keep quiet: else each
+//! answer that a thread reads itself would wake the runtime's as well.
+
+use std::io::{Error, Result};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+use std::task::{Context, Poll, ready};
+
+use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::io::Errno;
+use tokio::io::unix::AsyncFd;
+use tokio::io::{AsyncRead, Interest, ReadBuf};
+
+/// How often whoever leads reads before it looks whether its own answer was there: with a line's pieces, two mebibytes.
+const READS: usize = 32;
+
+/// What of the pipe both sides know.
+pub(super) struct PipeControl {
+    output: OwnedFd,
+    watched: OwnedFd,
+    /// Read by a thread of its own, which looks itself whether there is something to read.
+    is_led: AtomicBool,
+    /// Of whoever leads.
+    reads: AtomicUsize,
+    /// All was read that was there, or as much as whoever leads may read at once.
+    is_read: AtomicBool,
+}
+
+impl PipeControl {
+    fn watch(&self, flags: EventFlags) {
+        // Neither descriptor is closed before this is gone.
+        let _ = epoll::modify(&self.watched, &self.output, EventData::new_u64(0), flags);
+    }
+
+    /// From now on, nothing that is written wakes the runtime.
+    pub(super) fn begin_lead(&self) {
+        self.is_led.store(true, Ordering::Release);
+        self.watch(EventFlags::empty());
+    }
+
+    pub(super) fn next_reads(&self) {
+        self.reads.store(READS, Ordering::Release);
+    }
+
+    /// What is there, and what comes, wakes the runtime again.
+    pub(super) fn end_lead(&self) {
+        self.is_led.store(false, Ordering::Release);
+        self.watch(EventFlags::IN);
+    }
+
+    /// To be said before each poll of what reads.
+    pub(super) fn begin_poll(&self) {
+        self.is_read.store(false, Ordering::Release);
+    }
+
+    /// Whether what reads waits for this pipe, and for nothing else.
+    pub(super) fn is_read(&self) -> bool {
+        self.is_read.load(Ordering::Acquire)
+    }
+
+    fn may_read(&self) -> bool {
+        let take = |reads: usize| reads.checked_sub(1);
+        !self.is_led.load(Ordering::Acquire) || self.reads.fetch_update(Ordering::AcqRel, Ordering::Acquire, take).is_ok()
+    }
+}
+
+impl AsFd for PipeControl {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.output.as_fd()
+    }
+}
+
+/// The set that the runtime watches.
+struct Watched(Arc<PipeControl>);
+
+impl AsRawFd for Watched {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0.watched.as_raw_fd()
+    }
+}
+
+pub(super) struct Pipe {
+    watched: AsyncFd<Watched>,
+}
+
+impl Pipe {
+    /// Reads from this end of a pipe, which nobody else reads.
+    pub(super) fn new(output: OwnedFd) -> Result<Self> {
+        rustix::io::ioctl_fionbio(&output, true)?;
+        let watched = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        epoll::add(&watched, &output, EventData::new_u64(0), EventFlags::IN)?;
+        let is_read = AtomicBool::new(false);
+        let control = PipeControl { output, watched, is_led: AtomicBool::new(false), reads: AtomicUsize::new(0), is_read };
+        // SAFETY: it gives the same descriptor each time, which is open as long as it is itself: the control owns it and never replaces it.
+        let watched = unsafe { AsyncFd::register_with_interest(Watched(Arc::new(control)), Interest::READABLE) };
+        Ok(Self { watched: watched.map_err(|refused| refused.into_parts().1)? })
+    }
+
+    pub(super) fn control(&self) -> Weak<PipeControl> {
+        Arc::downgrade(&self.watched.get_ref().0)
+    }
+}
+
+impl AsFd for Pipe {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.watched.get_ref().0.as_fd()
+    }
+}
+
+impl AsyncRead for Pipe {
+    fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<Result<()>> {
+        let control = &self.watched.get_ref().0;
+        loop {
+            if control.may_read() {
+                match read(control, buffer) {
+                    Err(Errno::AGAIN) => {}
+                    Err(Errno::INTR) => continue,
+                    outcome => return Poll::Ready(outcome.map_err(Error::from)),
+                }
+            }
+            control.is_read.store(true, Ordering::Release);
+            if control.is_led.load(Ordering::Acquire) {
+                return Poll::Pending;
+            }
+            // Forgotten before it is read again: what comes in between is seen by the one or the other.
+            ready!(self.watched.poll_read_ready(context))?.clear_ready();
+        }
+    }
+}
+
+fn read(control: &PipeControl, buffer: &mut ReadBuf<'_>) -> rustix::io::Result<()> {
+    // SAFETY: bytes are only written there, and by `read` alone, which makes none of them uninitialised.
+    let room = unsafe { buffer.unfilled_mut() };
+    let wanted = room.len();
+    let count = rustix::io::read(&control.output, room)?.0.len();
+    // SAFETY: `read` gives back as its first part what it has filled, and that is the beginning of the room.
+    unsafe { buffer.assume_init(count) };
+    buffer.advance(count);
+    if count < wanted {
+        // That was all. Whoever leads sees by `poll` when there is more.
+        control.reads.store(0, Ordering::Release);
+    }
+    Ok(())
+}
