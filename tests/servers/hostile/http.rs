@@ -4,7 +4,7 @@ use hyperlight_mcp::Error;
 use hyperlight_mcp::client::{Era, Lease};
 use serde_json::json;
 
-use crate::Street;
+use super::Street;
 use crate::support::apart::apart;
 use crate::support::calling::{call, call_by, call_for};
 use crate::support::http::Remote;
@@ -106,7 +106,7 @@ fn a_server_that_holds_every_answer() {
         let street = Street::new().await;
         let remote = Remote::start(&street.scene, "hostile", &["--never-answer"]);
         for era in [None, Some(Era::Initialize), Some(Era::Discover)] {
-            let error = street.connect(remote.launch(era, crate::CALL_LIMIT)).await.err().unwrap();
+            let error = street.connect(remote.launch(era, super::CALL_LIMIT)).await.err().unwrap();
             assert_eq!(error.code(), "ERR_CONNECT_TIMEOUT", "{error}");
             street.connections.close("hostile").await;
         }

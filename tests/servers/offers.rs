@@ -1,11 +1,6 @@
 //! Resources and prompts through the gateway: what was approved can be read and filled in, by agents and by guests, and nothing else; and
 //! results against the schemas of their tools.
 
-#![allow(clippy::large_futures, reason = "each is awaited once, by a test")]
-#![cfg(target_os = "linux")]
-
-mod support;
-
 use std::sync::Arc;
 
 use hyperlight_mcp::bridge::ToolErrors;
@@ -16,8 +11,8 @@ use hyperlight_mcp::trust::{ApprovalRequest, Decision};
 use hyperlight_mcp::{Error, Result};
 use serde_json::{Value as Json, json};
 
-use support::asking::{ONE, Person, Room, for_person};
-use support::{FIXTURE, Scene, object, patience, until, within, write_script};
+use crate::support::asking::{ONE, Person, Room, for_person};
+use crate::support::{FIXTURE, Scene, object, patience, until, within, write_script};
 
 const BOTH: [&str; 2] = ["--resources", "--prompts"];
 const BOTH_2026: [&str; 4] = ["--resources", "--prompts", "--era", "2026"];

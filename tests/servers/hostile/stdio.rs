@@ -6,11 +6,11 @@ use hyperlight_mcp::Error;
 use hyperlight_mcp::client::{Era, Launch};
 use serde_json::json;
 
+use super::{CALL_LIMIT, Street};
 use crate::support::apart::apart;
 use crate::support::calling::{CLOSE_LIMIT, call, call_by, call_for, echoes};
 use crate::support::witness::{Manner, Person, Witness};
 use crate::support::{patience, scaled, within};
-use crate::{CALL_LIMIT, Street};
 
 const FLOODS: [&str; 7] = ["notifications", "list-changed", "progress", "log", "requests", "answers", "stderr"];
 const HANDSHAKE: Duration = Duration::from_millis(500);

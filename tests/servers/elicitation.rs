@@ -1,10 +1,5 @@
 //! Whose question it is: what a server asks reaches the person of the very call that made it ask, and nobody else.
 
-#![allow(clippy::large_futures, reason = "each is awaited once, by a test")]
-#![cfg(target_os = "linux")]
-
-mod support;
-
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,8 +9,8 @@ use hyperlight_mcp::sandbox::{Stop, StopReason};
 use serde_json::{Value as Json, json};
 use tokio::sync::Barrier;
 
-use support::asking::{ONE, Person, Room, accepted, cancel, decline, for_person, ready};
-use support::{patience, send, until, within};
+use crate::support::asking::{ONE, Person, Room, accepted, cancel, decline, for_person, ready};
+use crate::support::{patience, send, until, within};
 
 const MANY: usize = 50;
 

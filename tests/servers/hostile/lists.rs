@@ -3,7 +3,7 @@
 use hyperlight_mcp::client::{ConnectionState, Era};
 use serde_json::json;
 
-use crate::Street;
+use super::Street;
 use crate::support::apart::apart;
 use crate::support::calling::echoes;
 use crate::support::patience;

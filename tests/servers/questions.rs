@@ -1,10 +1,5 @@
 //! What a server may ask and tell while it works, what of it a person or a model sees, and how a question ends.
 
-#![allow(clippy::large_futures, reason = "each is awaited once, by a test")]
-#![cfg(target_os = "linux")]
-
-mod support;
-
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -16,8 +11,8 @@ use hyperlight_mcp::sandbox::{Stop, StopReason};
 use serde_json::{Value as Json, json};
 use tokio::sync::Notify;
 
-use support::asking::{ONE, Person, Room, Told, accepted, cancel, decline, for_person, ready};
-use support::{patience, pid_of, scaled, send, until, within};
+use crate::support::asking::{ONE, Person, Room, Told, accepted, cancel, decline, for_person, ready};
+use crate::support::{patience, pid_of, scaled, send, until, within};
 
 const ERAS: [&[&str]; 2] = [&[], &["--era", "2026"]];
 

@@ -1,10 +1,5 @@
 //! What approval means while servers run: rug pulls, revocations, the write gate, secrets. Through the crate's own API.
 
-#![allow(clippy::large_futures, reason = "each is awaited once, by a test")]
-#![cfg(target_os = "linux")]
-
-mod support;
-
 use std::sync::{Arc, Mutex};
 
 use hyperlight_mcp::bridge::ToolErrors;
@@ -15,7 +10,7 @@ use hyperlight_mcp::{Error, Gateway, GatewayOptions, Result};
 use secrecy::SecretString;
 use serde_json::{Value as Json, json};
 
-use support::{FIXTURE, Scene, emulated, guest_choice, object, patience, within, write_script};
+use crate::support::{FIXTURE, Scene, emulated, guest_choice, object, patience, within, write_script};
 
 /// All that a gateway said of itself.
 type Heard = Arc<Mutex<Vec<Json>>>;

@@ -1,10 +1,5 @@
 //! The gateway through the crate's own API: real servers, real guests; what may run, and when it no longer does.
 
-#![allow(clippy::large_futures, reason = "each is awaited once, by a test")]
-#![cfg(target_os = "linux")]
-
-mod support;
-
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -19,7 +14,7 @@ use hyperlight_mcp::{Gateway, GatewayOptions, Result};
 use serde_json::{Value as Json, json};
 use tokio::sync::Notify;
 
-use support::{FIXTURE, Scene, emulated, guest_choice, object, scaled, within, write_script};
+use crate::support::{FIXTURE, Scene, emulated, guest_choice, object, scaled, within, write_script};
 
 /// A run's or call's end from outside takes no longer.
 const STOP_LIMIT: Duration = Duration::from_millis(100);

@@ -1,10 +1,5 @@
 //! Connections against real processes: what answers, what fails and how soon, and what is left running.
 
-#![allow(clippy::large_futures, reason = "each is awaited once, by a test")]
-#![cfg(target_os = "linux")]
-
-mod support;
-
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -15,7 +10,7 @@ use secrecy::SecretString;
 use serde_json::{Value as Json, json};
 use tokio::task::JoinSet;
 
-use support::{Quiet, Scene, object, patience, scaled, send, until, within, write_script};
+use crate::support::{Quiet, Scene, object, patience, scaled, send, until, within, write_script};
 
 const WIRE_LIMIT: usize = 16 * 1024 * 1024;
 /// Closing takes a server's own time, SIGTERM's and SIGKILL's: at most 2 s for each of the first two.

@@ -1,9 +1,5 @@
 //! Results within a budget through the crate's own API: a real guest, no server.
 
-#![cfg(target_os = "linux")]
-
-mod support;
-
 use std::sync::Arc;
 
 use hyperlight_mcp::catalog::estimate_tokens;
@@ -13,7 +9,7 @@ use hyperlight_mcp::sandbox::Value;
 use hyperlight_mcp::{Error, Gateway, GatewayOptions};
 use serde_json::{Value as Json, json};
 
-use support::{Scene, guest_choice, patience, within};
+use crate::support::{Scene, guest_choice, patience, within};
 
 fn sandbox(scene: &Scene, max_result_tokens: Option<usize>) -> (Gateway, Arc<Sandbox>) {
     let options = GatewayOptions {

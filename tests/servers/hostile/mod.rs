@@ -1,15 +1,9 @@
 //! Servers that do what no server should. Each in a process of its own, beside a server that behaves: whose calls all succeed
 //! meanwhile, while the hostile call ends with an error that names what happened, memory keeps its level, and nothing is left running.
 
-#![allow(clippy::large_futures, reason = "each is awaited once, by a test")]
-#![cfg(target_os = "linux")]
-
 mod http;
 mod lists;
 mod stdio;
-
-#[path = "../support/mod.rs"]
-mod support;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,9 +12,9 @@ use hyperlight_mcp::Error;
 use hyperlight_mcp::client::{Connections, Era, Launch, Lease, Observer};
 use serde_json::{Value as Json, json};
 
-use support::apart::Memory;
-use support::calling::{CLOSE_LIMIT, call_for, connections, echoes, get, plain, wanted};
-use support::{Quiet, Scene, scaled, within};
+use crate::support::apart::Memory;
+use crate::support::calling::{CLOSE_LIMIT, call_for, connections, echoes, get, plain, wanted};
+use crate::support::{Quiet, Scene, scaled, within};
 
 /// What a hostile call may take.
 const CALL_LIMIT: Duration = Duration::from_millis(400);

@@ -1,0 +1,19 @@
+//! Servers in processes of their own, or behind HTTP, and what connections, calls and gateways make of them. One program: what each of
+//! these files would compile by itself is nearly all the same.
+
+#![allow(clippy::large_futures, reason = "each is awaited once, by a test")]
+#![cfg(target_os = "linux")]
+
+mod client;
+mod elicitation;
+mod gateway;
+mod hostile;
+mod lifecycle;
+mod offers;
+mod protocol;
+mod questions;
+mod results;
+mod trust;
+
+#[path = "../support/mod.rs"]
+mod support;
