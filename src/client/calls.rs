@@ -1,6 +1,6 @@
 //! The calls that a connection has in flight: what the server asks or tells while they last finds its caller here.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -13,14 +13,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::caller::Caller;
 use super::clock::CallClock;
+use super::heard::Heard;
 use super::routing::{Candidate, Origin, Route, route};
 use super::tap::{Notice, NoticeBudget, Passage};
 
 /// Questions that one call may ask, all in all, and that may be open outside of calls: a server that asks more is not answered.
 const MAX_QUESTIONS: u32 = 20;
-/// Questions that were read and are not yet put to anybody. The transport hands on half as many; the rest never got so far.
-const MAX_HEARD: usize = 512;
-
 /// Travels with a request to the transport, which is where its id becomes known before the server can answer.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct CallKey(u64);
@@ -57,8 +55,7 @@ pub(super) struct Calls {
     /// Whether the server asks questions of which nothing says whose they are.
     asks_anybody: AtomicBool,
     outside: Mutex<Outside>,
-    /// Who had calls in flight when a question was read. An answer that was read after it may be handed over before it is put to anybody.
-    heard: Mutex<VecDeque<(RequestId, Vec<Candidate>)>>,
+    heard: Heard,
 }
 
 /// A call's place; dropped, the call is over, and so is what it asked.
@@ -144,7 +141,7 @@ impl Calls {
             budget,
             asks_anybody,
             outside: Mutex::default(),
-            heard: Mutex::default(),
+            heard: Heard::default(),
         }
     }
 
@@ -194,31 +191,26 @@ impl Calls {
     /// Notes who can be meant by a question, as it is read.
     pub(super) fn hear(&self, question: RequestId) {
         let candidates = candidates(&self.entries());
-        let mut heard = self.heard();
-        // What has this id is not being answered any more, or the transport had not handed on this one.
-        heard.retain(|(known, _)| *known != question);
-        if heard.len() >= MAX_HEARD {
-            heard.pop_front();
-        }
-        heard.push_back((question, candidates));
+        self.heard.note(question, candidates);
     }
 
     /// Whom a question is put to, by its id where it came as a request. Counts it.
     pub(super) fn ask(self: &Arc<Self>, origin: Origin, wants: Wants, question: Option<&RequestId>) -> Asked {
-        let heard = question.and_then(|question| {
-            let mut heard = self.heard();
-            let position = heard.iter().position(|(known, _)| known == question)?;
-            heard.remove(position)
-        });
+        let heard = question.map(|question| self.heard.take(question));
         let mut entries = self.entries();
-        let candidates = heard.map_or_else(|| candidates(&entries), |(_, candidates)| candidates);
-        let route = route(origin, &candidates);
+        let candidates = heard.unwrap_or_else(|| Some(candidates(&entries)));
+        let route = candidates.as_ref().map_or(origin.known(), |candidates| route(origin, candidates));
         if origin == Origin::Unknown && route != Route::Outside {
             // Before anybody else can enter: whoever comes next waits for those who are in.
             self.asks_anybody.store(true, Ordering::Release);
         }
         let entry = match route {
-            Route::Call(key) => entries.get_mut(&key),
+            Route::Call(key) => match the_same_callers(key, origin, candidates, &entries) {
+                Some(key) => entries.get_mut(&key),
+                // What it was about is over.
+                None if origin == Origin::Unknown => return Asked::Nobody,
+                None => None,
+            },
             Route::Outside => None,
             Route::Ambiguous => {
                 let mut calls = entries.values().map(|entry| &entry.call);
@@ -266,13 +258,16 @@ impl Calls {
         self.outside.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn heard(&self) -> MutexGuard<'_, VecDeque<(RequestId, Vec<Candidate>)>> {
-        self.heard.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn entries(&self) -> MutexGuard<'_, BTreeMap<u64, Entry>> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The call, or where it is over and only its caller is known, the latest of that caller's which could be meant as well.
+fn the_same_callers(key: u64, origin: Origin, candidates: Option<Vec<Candidate>>, entries: &BTreeMap<u64, Entry>) -> Option<u64> {
+    let others = candidates.filter(|_| origin == Origin::Unknown).unwrap_or_default();
+    let keys = std::iter::once(key).chain(others.into_iter().rev().map(|other| other.key));
+    keys.into_iter().find(|key| entries.contains_key(key))
 }
 
 fn candidates(entries: &BTreeMap<u64, Entry>) -> Vec<Candidate> {
@@ -333,17 +328,32 @@ pub(super) mod tests {
         drop(first);
         let _second = enter(&calls, 2);
         calls.hear(after.clone());
-        assert!(matches!(calls.ask(Origin::Unknown, Wants::Person, Some(&late)), Asked::Outside(_)));
+        assert!(matches!(calls.ask(Origin::Unknown, Wants::Person, Some(&late)), Asked::Nobody));
         let Asked::Call(call) = calls.ask(Origin::Unknown, Wants::Person, Some(&after)) else { panic!("the second is the only caller") };
         assert_eq!(call.caller.identity(), 2);
     }
 
     #[test]
-    fn what_was_read_and_never_put_is_kept_within_a_limit() {
+    fn a_question_of_one_of_a_callers_calls_is_put_to_that_caller_as_long_as_any_of_them_is_in_flight() {
         let calls = Arc::new(Calls::new(false));
-        let _place = enter(&calls, 1);
-        (0..10_000).for_each(|number| calls.hear(RequestId::Number(number % 1_000)));
-        assert_eq!(calls.heard().len(), MAX_HEARD);
+        let (first, second) = (enter(&calls, 1), enter(&calls, 1));
+        let question = RequestId::Number(1);
+        calls.hear(question.clone());
+        drop(second);
+        let _other = enter(&calls, 2);
+        let Asked::Call(call) = calls.ask(Origin::Unknown, Wants::Person, Some(&question)) else { panic!("it is the first caller's") };
+        assert_eq!(call.caller.identity(), 1);
+        drop(first);
+    }
+
+    #[test]
+    fn where_it_was_not_noted_who_can_be_meant_nobody_is_asked() {
+        let calls = Arc::new(Calls::new(false));
+        let place = enter(&calls, 1);
+        let question = RequestId::Number(1);
+        assert!(matches!(calls.ask(Origin::Unknown, Wants::Person, Some(&question)), Asked::Ambiguous));
+        // Unless something else says whose it is.
+        assert!(matches!(calls.ask(place.key().origin(), Wants::Person, Some(&question)), Asked::Call(_)));
     }
 
     #[test]

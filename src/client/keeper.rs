@@ -58,10 +58,13 @@ pub(super) async fn keep(slot: Weak<Slot>, shared: Weak<Shared>, connection: Arc
                 }
                 times.earliest_read = Instant::now() + LEAST_BETWEEN;
             }
-            // Used meanwhile, or just now.
-            Due::Idle if !place.uses.is_idle() || times.used(&place, &wanted) > now => {}
-            Due::SignOfLife if !place.uses.is_idle() => {}
+            // In use: then its end is told.
+            Due::Idle | Due::SignOfLife if !place.uses.is_idle() => {}
             Due::Idle => {
+                // It was used since that time was set.
+                if times.used(&place, &wanted) > now {
+                    continue;
+                }
                 if shared.retire(&place, &connection, Closed::IdledOut, None).await {
                     return shared.observer.idled_out(&place.server);
                 }

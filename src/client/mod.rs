@@ -1,6 +1,7 @@
 //! Live connections to MCP servers: the only room that knows rmcp, and the only one that starts processes.
 
 mod answer;
+mod asked;
 mod caller;
 mod calls;
 mod clock;
@@ -9,6 +10,7 @@ mod discovery;
 mod era;
 mod form;
 mod handler;
+mod heard;
 mod http;
 mod json;
 mod keeper;

@@ -11,9 +11,11 @@ use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, ready};
 
 use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncRead, Interest, ReadBuf};
+use tokio::task::coop;
 
 /// How often whoever leads reads before it looks whether its own answer was there: with a line's pieces, two mebibytes.
 const READS: usize = 32;
@@ -25,9 +27,9 @@ pub(super) struct PipeControl {
     /// Read by a thread of its own, which looks itself whether there is something to read.
     is_led: AtomicBool,
     /// Of whoever leads.
-    reads: AtomicUsize,
-    /// All was read that was there, or as much as whoever leads may read at once.
-    is_read: AtomicBool,
+    reads_left: AtomicUsize,
+    /// What reads has read all that was there, or as much as whoever leads may read at once, and waits for nothing else.
+    is_waited_for: AtomicBool,
 }
 
 impl PipeControl {
@@ -43,28 +45,33 @@ impl PipeControl {
     }
 
     pub(super) fn next_reads(&self) {
-        self.reads.store(READS, Ordering::Release);
+        self.reads_left.store(READS, Ordering::Release);
     }
 
-    /// What is there, and what comes, wakes the runtime again.
-    pub(super) fn end_lead(&self) {
+    /// What comes from now on wakes the runtime again. Whether something is there, of which nobody tells it: the set may have the pipe
+    /// among what is ready, from an event before, and then says nothing of it once more (`ep_modify` in Linux's `fs/eventpoll.c`).
+    #[must_use]
+    pub(super) fn end_lead(&self) -> bool {
         self.is_led.store(false, Ordering::Release);
         self.watch(EventFlags::IN);
+        let mut output = [PollFd::new(&self.output, PollFlags::IN)];
+        // Where that cannot be told, the runtime looks.
+        poll(&mut output, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })) != Ok(0)
     }
 
     /// To be said before each poll of what reads.
     pub(super) fn begin_poll(&self) {
-        self.is_read.store(false, Ordering::Release);
+        self.is_waited_for.store(false, Ordering::Release);
     }
 
     /// Whether what reads waits for this pipe, and for nothing else.
-    pub(super) fn is_read(&self) -> bool {
-        self.is_read.load(Ordering::Acquire)
+    pub(super) fn is_waited_for(&self) -> bool {
+        self.is_waited_for.load(Ordering::Acquire)
     }
 
     fn may_read(&self) -> bool {
         let take = |reads: usize| reads.checked_sub(1);
-        !self.is_led.load(Ordering::Acquire) || self.reads.fetch_update(Ordering::AcqRel, Ordering::Acquire, take).is_ok()
+        !self.is_led.load(Ordering::Acquire) || self.reads_left.fetch_update(Ordering::AcqRel, Ordering::Acquire, take).is_ok()
     }
 }
 
@@ -83,6 +90,7 @@ impl AsRawFd for Watched {
     }
 }
 
+/// The end of a pipe from which a server's output is read.
 pub(super) struct Pipe {
     watched: AsyncFd<Watched>,
 }
@@ -93,8 +101,8 @@ impl Pipe {
         rustix::io::ioctl_fionbio(&output, true)?;
         let watched = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         epoll::add(&watched, &output, EventData::new_u64(0), EventFlags::IN)?;
-        let is_read = AtomicBool::new(false);
-        let control = PipeControl { output, watched, is_led: AtomicBool::new(false), reads: AtomicUsize::new(0), is_read };
+        let is_waited_for = AtomicBool::new(false);
+        let control = PipeControl { output, watched, is_led: AtomicBool::new(false), reads_left: AtomicUsize::new(0), is_waited_for };
         // SAFETY: it gives the same descriptor each time, which is open as long as it is itself: the control owns it and never replaces it.
         let watched = unsafe { AsyncFd::register_with_interest(Watched(Arc::new(control)), Interest::READABLE) };
         Ok(Self { watched: watched.map_err(|refused| refused.into_parts().1)? })
@@ -114,15 +122,21 @@ impl AsFd for Pipe {
 impl AsyncRead for Pipe {
     fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<Result<()>> {
         let control = &self.watched.get_ref().0;
+        // A server that writes faster than it is read must let the runtime's other tasks have their turn.
+        let turn = ready!(coop::poll_proceed(context));
         loop {
             if control.may_read() {
                 match read(control, buffer) {
                     Err(Errno::AGAIN) => {}
                     Err(Errno::INTR) => continue,
-                    outcome => return Poll::Ready(outcome.map_err(Error::from)),
+                    outcome => {
+                        control.is_waited_for.store(false, Ordering::Release);
+                        turn.made_progress();
+                        return Poll::Ready(outcome.map_err(Error::from));
+                    }
                 }
             }
-            control.is_read.store(true, Ordering::Release);
+            control.is_waited_for.store(true, Ordering::Release);
             if control.is_led.load(Ordering::Acquire) {
                 return Poll::Pending;
             }
@@ -142,7 +156,7 @@ fn read(control: &PipeControl, buffer: &mut ReadBuf<'_>) -> rustix::io::Result<(
     buffer.advance(count);
     if count < wanted {
         // That was all. Whoever leads sees by `poll` when there is more.
-        control.reads.store(0, Ordering::Release);
+        control.reads_left.store(0, Ordering::Release);
     }
     Ok(())
 }

@@ -77,6 +77,14 @@ struct Held {
     _place: OwnedSemaphorePermit,
 }
 
+impl Held {
+    /// Ends it. Its keeper goes first: the next connection of this place has one of its own.
+    async fn close(&self) {
+        self.keeper.abort();
+        self.connection.close().await;
+    }
+}
+
 impl Drop for Held {
     fn drop(&mut self) {
         self.keeper.abort();
@@ -205,7 +213,7 @@ impl Slot {
         drop(place);
         if let Some(held) = held {
             self.on(Transition::Close(Closed::Ended));
-            held.connection.close().await;
+            held.close().await;
         }
     }
 
@@ -348,7 +356,7 @@ impl Connections {
         let held = slot.held.lock().await.take();
         if let Some(held) = held {
             slot.on(Transition::Close(Closed::Ended));
-            held.connection.close().await;
+            held.close().await;
         }
         slot.lifecycle().reset();
     }
@@ -445,6 +453,8 @@ impl Shared {
     /// Ends what was taken out of its place, on a task of its own: until it is gone, it is giving way.
     fn let_go(self: &Arc<Self>, slot: &Slot, held: Held, reason: Closed, why: Option<String>) -> JoinHandle<()> {
         slot.on(Transition::Close(reason));
+        // Before the next connection has one of its own. Where it is the keeper that lets go, it waits for nothing more.
+        held.keeper.abort();
         self.giving_way.fetch_add(1, Ordering::AcqRel);
         let (shared, server) = (Arc::clone(self), slot.server.clone());
         self.closings.spawn(async move {

@@ -1,6 +1,7 @@
 //! Who reads what a server writes: a task of the runtime's, or for a time a thread that waits for an answer anyway.
 
 use std::os::fd::{AsFd as _, BorrowedFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
@@ -102,7 +103,7 @@ impl Source for Reading {
         let pipe = self.pipe.upgrade()?;
         let mut state = self.state();
         // A reader that waits for something else must be woken by that.
-        if state.whose != Whose::Task || state.reader.is_none() || !pipe.is_read() {
+        if state.whose != Whose::Task || state.reader.is_none() || !pipe.is_waited_for() {
             return None;
         }
         state.whose = Whose::Thread;
@@ -125,7 +126,12 @@ impl Lead for Led {
     fn read(&mut self, context: &mut Context<'_>) -> bool {
         let Some(reader) = self.reading.state().reader.take() else { return false };
         self.pipe.next_reads();
-        self.reading.poll(reader, context).is_pending() && self.pipe.is_read()
+        // What belongs to a connection must not end somebody's run.
+        let polled = catch_unwind(AssertUnwindSafe(|| self.reading.poll(reader, context)));
+        if polled.is_err() {
+            tracing::error!("reading what a server wrote panicked: its connection ends");
+        }
+        polled.is_ok_and(|polled| polled.is_pending()) && self.pipe.is_waited_for()
     }
 }
 
@@ -133,11 +139,11 @@ impl Drop for Led {
     fn drop(&mut self) {
         let mut state = self.reading.state();
         let is_over = state.whose == Whose::Nobody || state.reader.is_none();
-        let is_awaited = is_over || state.whose == Whose::ThreadAndAwaited || !self.pipe.is_read();
+        let is_awaited = state.whose == Whose::ThreadAndAwaited || !self.pipe.is_waited_for();
         state.whose = if is_over { Whose::Nobody } else { Whose::Task };
-        let task = if is_awaited { state.task.take() } else { None };
         // Before anybody else can lead.
-        self.pipe.end_lead();
+        let is_left = self.pipe.end_lead();
+        let task = if is_over || is_awaited || is_left { state.task.take() } else { None };
         drop(state);
         if let Some(task) = task {
             task.wake();

@@ -3,7 +3,7 @@
 //! A tool call has no need of rmcp's own tasks: each of them is a change of threads. Whoever calls writes the line, and whoever reads
 //! the answer hands it over. What rmcp says of us in each request is said in these as well.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::io::Result;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -14,6 +14,7 @@ use rmcp::model::{ErrorData, RequestId};
 use serde_json::{Map, Value as Json, json};
 use tokio::sync::oneshot;
 
+use super::asked::AskedRequests;
 use super::outbox::Outbox;
 use crate::json_text::{self, Sink as _};
 use crate::lead::{self, Source};
@@ -47,7 +48,7 @@ pub(super) struct Requests {
     /// `server/discover`, while its answer is waited for with patience.
     pub(super) probe: Option<RequestId>,
     /// The server's, until the answer is on its way.
-    pub(super) asked: HashSet<RequestId>,
+    pub(super) asked: AskedRequests,
     /// Refusals that wait to be written.
     pub(super) refusals: usize,
     /// What rmcp says of us in each request (since 2026-07-28), as it said it last.

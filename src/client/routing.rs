@@ -32,18 +32,25 @@ pub(super) enum Origin {
     Unknown,
 }
 
+impl Origin {
+    /// Where a question goes of which nothing else is known.
+    pub(super) fn known(self) -> Route {
+        match self {
+            Self::Call(key) => Route::Call(key),
+            Self::NoCall => Route::Outside,
+            Self::Unknown => Route::Ambiguous,
+        }
+    }
+}
+
 pub(super) fn route(origin: Origin, in_flight: &[Candidate]) -> Route {
-    match origin {
-        Origin::Call(key) => Route::Call(key),
-        Origin::NoCall => Route::Outside,
-        Origin::Unknown => match in_flight {
-            [] => Route::Outside,
-            [first, rest @ ..] if rest.iter().all(|other| other.caller == first.caller) => {
-                // Of one caller's calls the latest is as good as any: the same person is asked.
-                Route::Call(rest.last().unwrap_or(first).key)
-            }
-            _ => Route::Ambiguous,
-        },
+    match (origin, in_flight) {
+        (Origin::Unknown, []) => Route::Outside,
+        (Origin::Unknown, [first, rest @ ..]) if rest.iter().all(|other| other.caller == first.caller) => {
+            // Of one caller's calls the latest is as good as any: the same person is asked.
+            Route::Call(rest.last().unwrap_or(first).key)
+        }
+        _ => origin.known(),
     }
 }
 

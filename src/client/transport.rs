@@ -20,6 +20,7 @@ use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::task::JoinHandle;
 
+use super::asked::Admission;
 use super::http::error_of;
 use super::json::{self, Unread};
 use super::lines::{ID_WINDOW, Line, Lines};
@@ -32,8 +33,6 @@ use crate::lead::Source;
 
 /// Messages that wait to be handled or written; a server that sends more is slowed down, not buffered.
 const QUEUE: usize = 64;
-/// Requests of the server's own that are being answered.
-const MAX_ASKED: usize = 256;
 /// Refusals that wait for a writer that is behind: each has about a hundred bytes.
 const MAX_REFUSALS: usize = 4_096;
 /// Marks, in an error's data, what this transport made itself.
@@ -108,7 +107,7 @@ impl Transport<RoleClient> for StdioTransport {
             let closed = || std::io::Error::from(std::io::ErrorKind::BrokenPipe);
             let sent = outgoing.ok_or_else(closed)?.send(line.into()).await.map_err(|_| closed());
             if let Some(id) = answers {
-                lock(&requests).asked.remove(&id);
+                lock(&requests).asked.end(&id);
             }
             sent
         }
@@ -245,25 +244,26 @@ impl<R: AsyncRead + Unpin> Reader<R> {
         }
     }
 
-    /// A request of the server's own. So many at once are handed on; more would only fill our memory, above all where the
-    /// server does not read the answers.
+    /// A request of the server's own.
     fn question(&self, message: Json) -> Option<RxJsonRpcMessage<RoleClient>> {
         let id: RequestId = serde_json::from_value(message["id"].clone()).ok()?;
-        {
-            let mut requests = lock(&self.requests);
-            if requests.asked.contains(&id) {
-                tracing::debug!(%id, "a request that is still being answered came again");
-                return None;
+        let admission = lock(&self.requests).asked.admit(&id);
+        match admission {
+            // Only what is handed on counts as read: what comes twice, or is refused, is put to nobody.
+            Admission::HandOn => {
+                let handed_on = if (self.tap)(&message) { None } else { parsed(message) };
+                if handed_on.is_none() {
+                    lock(&self.requests).asked.end(&id);
+                }
+                return handed_on;
             }
-            if requests.asked.len() < MAX_ASKED {
-                requests.asked.insert(id);
-                drop(requests);
-                // Only what is handed on counts as read: what comes twice, or is refused, is put to nobody.
-                return if (self.tap)(&message) { None } else { parsed(message) };
+            Admission::Skip => tracing::debug!("a request that is still being answered, or has no usable id, was skipped"),
+            Admission::Refuse => {
+                let error = json!({ "code": -32000, "message": "too many requests at once" });
+                let refusal = json!({ "jsonrpc": "2.0", "id": id, "error": error });
+                self.refuse(format!("{refusal}\n").into_bytes().into());
             }
         }
-        let refusal = json!({ "jsonrpc": "2.0", "id": id, "error": { "code": -32000, "message": "too many requests at once" } });
-        self.refuse(format!("{refusal}\n").into_bytes().into());
         None
     }
 
@@ -292,7 +292,7 @@ impl<R: AsyncRead + Unpin> Reader<R> {
         if message["method"] == "notifications/cancelled"
             && let Ok(id) = serde_json::from_value::<RequestId>(message["params"]["requestId"].clone())
         {
-            lock(&self.requests).asked.remove(&id);
+            lock(&self.requests).asked.end(&id);
         }
     }
 

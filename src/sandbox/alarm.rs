@@ -57,7 +57,8 @@ impl Alarm {
     }
 
     pub(super) fn hush(&self) {
-        self.rings.store(false, Ordering::SeqCst);
+        // Not a store: what was done before it rang is to be seen.
+        self.rings.swap(false, Ordering::SeqCst);
     }
 
     /// Whether it can wait beside something.

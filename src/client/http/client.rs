@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use futures::stream::BoxStream;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use reqwest::Response;
-use rmcp::model::{ClientJsonRpcMessage, JsonRpcMessage};
+use rmcp::model::{ClientJsonRpcMessage, JsonRpcMessage, RequestId};
 use rmcp::transport::streamable_http_client::{SseError, StreamableHttpClient, StreamableHttpError, StreamableHttpPostResponse};
 use serde_json::{Value as Json, json};
 use sse_stream::Sse;
@@ -20,6 +20,7 @@ use super::raw::{Answer, Awaited, Inbound, Kind, cut, error_in, sort};
 use super::retry::{Again, retry_after};
 use super::stream::{Events, Route, event_of, unknown_method};
 use super::target::{CONTROL_TIMEOUT, Endpoint, HttpLimits};
+use crate::client::asked::{Admission, AskedRequests};
 use crate::client::json;
 use crate::client::tap::Tap;
 
@@ -46,6 +47,7 @@ pub(super) struct Shared {
     /// Ends all that is under way. rmcp's own worker does not look for an end while it starts.
     pub(super) stop: CancellationToken,
     session: Mutex<Session>,
+    asked: Mutex<AskedRequests>,
 }
 
 /// What is known of the server's session. rmcp forgets one that it has not yet begun to use.
@@ -66,7 +68,7 @@ impl std::ops::Deref for HttpClient {
 
 impl HttpClient {
     pub(super) fn new(endpoint: Endpoint, web: reqwest::Client, tap: Tap, limits: HttpLimits, stop: CancellationToken) -> Self {
-        Self(Arc::new(Shared { endpoint, web, tap, limits, stop, session: Mutex::default() }))
+        Self(Arc::new(Shared { endpoint, web, tap, limits, stop, session: Mutex::default(), asked: Mutex::default() }))
     }
 
     async fn unless_stopped<T>(&self, work: impl Future<Output = Result<T, Failed>>) -> Result<T, Failed> {
@@ -108,6 +110,8 @@ impl HttpClient {
         };
         let begun = std::mem::replace(&mut *self.session(), Session { begun: true, open }).begun;
         if begun {
+            // What the last session asked is no longer waited for.
+            *self.asked() = AskedRequests::default();
             (self.tap)(&json!({ "jsonrpc": "2.0", "method": SESSION_RENEWED }));
         }
     }
@@ -116,8 +120,35 @@ impl HttpClient {
         self.session.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether a message may be handed on: of the server's own requests so many at once. More are not answered, as each answer would be
+    /// a request of ours.
+    pub(super) fn admits(&self, message: &Json) -> bool {
+        let Some(method) = message.get("method") else { return true };
+        let id = |id: &Json| serde_json::from_value::<RequestId>(id.clone()).ok();
+        if method == "notifications/cancelled"
+            && let Some(cancelled) = id(&message["params"]["requestId"])
+        {
+            self.asked().end(&cancelled);
+        }
+        let Some(id) = message.get("id").and_then(id) else { return true };
+        let is_admitted = self.asked().admit(&id) == Admission::HandOn;
+        if !is_admitted {
+            tracing::debug!("a request that is still being answered, or one too many, was skipped");
+        }
+        is_admitted
+    }
+
+    fn asked(&self) -> std::sync::MutexGuard<'_, AskedRequests> {
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Sends what has no answer.
     async fn notify(&self, message: &ClientJsonRpcMessage, route: &Route) -> Result<StreamableHttpPostResponse, Failed> {
+        match message {
+            JsonRpcMessage::Response(answer) => self.asked().end(&answer.id),
+            JsonRpcMessage::Error(answer) => answer.id.iter().for_each(|id| self.asked().end(id)),
+            JsonRpcMessage::Request(_) | JsonRpcMessage::Notification(_) => {}
+        }
         let sent = async {
             let request = post_of(message, route, Again::Unsent, CONTROL_TIMEOUT.min(self.limits.headers))?;
             let response = self.exchange(&request).await?;
@@ -185,7 +216,7 @@ impl HttpClient {
         };
         let (mut answer, mut others) = (None, Vec::new());
         for mut message in messages {
-            if (self.tap)(&message) {
+            if !self.admits(&message) || (self.tap)(&message) {
                 continue;
             }
             match sort(&mut message, Some(awaited)) {
