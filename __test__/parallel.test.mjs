@@ -1,9 +1,9 @@
 // Calls that are outstanding together: side by side where that is safe, in order where it is not, cancelled together.
 import assert from 'node:assert/strict'
-import { writeFileSync } from 'node:fs'
+import { existsSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, test } from 'node:test'
-import { compiled, deferred, failure, folder, ms, openApproved, openSandbox, root } from './support.mjs'
+import { compiled, deferred, failure, folder, ms, openApproved, openSandbox, root, waitFor } from './support.mjs'
 
 const gauge = { command: process.execPath, args: [join(root, '__test__/fixtures/gauge.mjs')], confirm: 'never' }
 
@@ -211,32 +211,34 @@ describe('order', () => {
 })
 
 describe('a call that has waited for its place among those of its server', () => {
-  /** A call of `a` lasts until there is a file `answer`. */
+  /** A call of `a` is under way, and lasts as `say` tells its server. */
   const openChanging = async (t, options) => {
-    const answer = join(folder(t), 'answer')
-    const args = [join(root, '__test__/fixtures/changing.mjs'), answer]
+    const path = folder(t)
+    const args = [join(root, '__test__/fixtures/changing.mjs'), path]
     const changing = { command: process.execPath, args, confirm: 'never', maxParallelCalls: 1 }
-    return { gateway: await openApproved(t, { changing }, options), answer }
+    const gateway = await openApproved(t, { changing }, options)
+    const first = gateway.callTool('changing', 'a', {})
+    await waitFor('the first call', () => existsSync(join(path, 'asked')))
+    return { gateway, first, say: (what) => writeFileSync(join(path, what), '') }
   }
 
   test('is held against what was approved once more', async (t) => {
     const changed = deferred()
     const onEvent = (event) => event.type === 'tools-changed' && changed.resolve()
-    const { gateway, answer } = await openChanging(t, { onEvent })
-    const first = gateway.callTool('changing', 'a', {})
-    const second = gateway.callTool('changing', 'b', {})
+    const { gateway, first, say } = await openChanging(t, { onEvent })
+    const second = failure(gateway.callTool('changing', 'b', {}), 'ERR_TOOL_CHANGED')
+    say('change')
     await changed.promise
-    writeFileSync(answer, '')
+    say('answer')
     assert.equal((await first).isError, false)
-    await failure(second, 'ERR_TOOL_CHANGED')
+    await second
   })
 
   test('has waited as long as its caller said at most', async (t) => {
-    const { gateway, answer } = await openChanging(t)
-    const first = gateway.callTool('changing', 'a', {})
+    const { gateway, first, say } = await openChanging(t)
     const { message } = await failure(gateway.callTool('changing', 'b', {}, { timeoutMs: 50 }), 'ERR_CALL_TIMEOUT')
     assert.match(message, /timeoutMs/)
-    writeFileSync(answer, '')
+    say('answer')
     await first
   })
 })

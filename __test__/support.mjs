@@ -117,7 +117,7 @@ export function compiled(t, files, lib = ['es2022']) {
   }
   writeFileSync(join(path, 'tsconfig.json'), JSON.stringify({ compilerOptions: options, include: ['*.ts'] }))
   try {
-    execFileSync(join(root, 'node_modules/.bin/tsc'), ['-p', path], { encoding: 'utf8' })
+    execFileSync(join(root, 'node_modules/.bin/tsc'), ['-p', path, '--pretty', 'false'], { encoding: 'utf8' })
     return ''
   } catch (error) {
     return error.stdout

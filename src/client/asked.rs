@@ -7,6 +7,8 @@ use rmcp::model::RequestId;
 
 /// Requests that are being answered at once.
 const MAX_REQUESTS: usize = 256;
+/// Refusals that wait for a server, or a writer, that is behind: each has some hundred bytes.
+pub(super) const MAX_REFUSALS: usize = 4_096;
 /// An id is the server's own, and goes back with the answer. No server needs a longer one.
 const MAX_ID_BYTES: usize = 256;
 

@@ -20,7 +20,7 @@ use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::task::JoinHandle;
 
-use super::asked::Admission;
+use super::asked::{Admission, MAX_REFUSALS};
 use super::http::error_of;
 use super::json::{self, Unread};
 use super::lines::{ID_WINDOW, Line, Lines};
@@ -33,8 +33,6 @@ use crate::lead::Source;
 
 /// Messages that wait to be handled or written; a server that sends more is slowed down, not buffered.
 const QUEUE: usize = 64;
-/// Refusals that wait for a writer that is behind: each has about a hundred bytes.
-const MAX_REFUSALS: usize = 4_096;
 /// Marks, in an error's data, what this transport made itself.
 pub(super) const OVERSIZE_MARK: &str = "hyperlight-mcp/oversize";
 pub(super) const DENSE_MARK: &str = "hyperlight-mcp/dense";

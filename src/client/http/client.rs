@@ -1,13 +1,13 @@
 //! rmcp's trait for a client of Streamable HTTP, done by ourselves.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use futures::stream::BoxStream;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use reqwest::Response;
-use rmcp::model::{ClientJsonRpcMessage, JsonRpcMessage, RequestId};
+use rmcp::model::{ClientJsonRpcMessage, ErrorCode, ErrorData, JsonRpcError, JsonRpcMessage, JsonRpcVersion2_0, RequestId};
 use rmcp::transport::streamable_http_client::{SseError, StreamableHttpClient, StreamableHttpError, StreamableHttpPostResponse};
 use serde_json::{Value as Json, json};
 use sse_stream::Sse;
@@ -20,7 +20,7 @@ use super::raw::{Answer, Awaited, Inbound, Kind, cut, error_in, sort};
 use super::retry::{Again, retry_after};
 use super::stream::{Events, Route, event_of, unknown_method};
 use super::target::{CONTROL_TIMEOUT, Endpoint, HttpLimits};
-use crate::client::asked::{Admission, AskedRequests};
+use crate::client::asked::{Admission, AskedRequests, MAX_REFUSALS};
 use crate::client::json;
 use crate::client::tap::Tap;
 
@@ -48,6 +48,14 @@ pub(super) struct Shared {
     pub(super) stop: CancellationToken,
     session: Mutex<Session>,
     asked: Mutex<AskedRequests>,
+    refusals: Mutex<Refusals>,
+}
+
+/// The ids of requests that are to be refused.
+#[derive(Default)]
+struct Refusals {
+    waiting: VecDeque<RequestId>,
+    are_sent: bool,
 }
 
 /// What is known of the server's session. rmcp forgets one that it has not yet begun to use.
@@ -68,7 +76,16 @@ impl std::ops::Deref for HttpClient {
 
 impl HttpClient {
     pub(super) fn new(endpoint: Endpoint, web: reqwest::Client, tap: Tap, limits: HttpLimits, stop: CancellationToken) -> Self {
-        Self(Arc::new(Shared { endpoint, web, tap, limits, stop, session: Mutex::default(), asked: Mutex::default() }))
+        Self(Arc::new(Shared {
+            endpoint,
+            web,
+            tap,
+            limits,
+            stop,
+            session: Mutex::default(),
+            asked: Mutex::default(),
+            refusals: Mutex::default(),
+        }))
     }
 
     async fn unless_stopped<T>(&self, work: impl Future<Output = Result<T, Failed>>) -> Result<T, Failed> {
@@ -120,9 +137,8 @@ impl HttpClient {
         self.session.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether a message may be handed on: of the server's own requests so many at once. More are not answered, as each answer would be
-    /// a request of ours.
-    pub(super) fn admits(&self, message: &Json) -> bool {
+    /// Whether a message may be handed on: of the server's own requests so many at once. It gets a refusal for one too many.
+    pub(super) fn admits(&self, message: &Json, route: &Route) -> bool {
         let Some(method) = message.get("method") else { return true };
         let id = |id: &Json| serde_json::from_value::<RequestId>(id.clone()).ok();
         if method == "notifications/cancelled"
@@ -131,11 +147,46 @@ impl HttpClient {
             self.asked().end(&cancelled);
         }
         let Some(id) = message.get("id").and_then(id) else { return true };
-        let is_admitted = self.asked().admit(&id) == Admission::HandOn;
-        if !is_admitted {
-            tracing::debug!("a request that is still being answered, or one too many, was skipped");
+        let admission = self.asked().admit(&id);
+        match admission {
+            Admission::HandOn => return true,
+            Admission::Skip => tracing::debug!("a request that is still being answered, or has no usable id, was skipped"),
+            Admission::Refuse => self.refuse(id, route),
         }
-        is_admitted
+        false
+    }
+
+    /// Refusals are sent one after the other. Of a server that does not take them so many wait, and no more.
+    fn refuse(&self, id: RequestId, route: &Route) {
+        let mut refusals = self.refusals();
+        if refusals.waiting.len() >= MAX_REFUSALS {
+            return;
+        }
+        refusals.waiting.push_back(id);
+        if !std::mem::replace(&mut refusals.are_sent, true) {
+            let (client, route) = (self.clone(), route.clone());
+            tokio::spawn(async move { client.unless_stopped(client.send_refusals(&route)).await });
+        }
+    }
+
+    async fn send_refusals(&self, route: &Route) -> Result<(), Failed> {
+        loop {
+            let next = {
+                let mut refusals = self.refusals();
+                let next = refusals.waiting.pop_front();
+                refusals.are_sent = next.is_some();
+                next
+            };
+            let Some(id) = next else { return Ok(()) };
+            let error = ErrorData::new(ErrorCode(-32000), "too many requests at once", None);
+            let refusal = JsonRpcMessage::Error(JsonRpcError { jsonrpc: JsonRpcVersion2_0, id: Some(id), error });
+            // A server that does not take it goes without.
+            let _ = self.notify(&refusal, route).await;
+        }
+    }
+
+    fn refusals(&self) -> std::sync::MutexGuard<'_, Refusals> {
+        self.refusals.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn asked(&self) -> std::sync::MutexGuard<'_, AskedRequests> {
@@ -197,11 +248,11 @@ impl HttpClient {
             _ => reading.await,
         };
         let body = body.map_err(Failed::Client)?;
-        self.sort_all(body, awaited).map(|(answer, others)| response_of(*answer, others, session))
+        self.sort_all(body, awaited, route).map(|(answer, others)| response_of(*answer, others, session))
     }
 
     /// The answer in a JSON body, and what else is there.
-    fn sort_all(&self, body: Vec<u8>, awaited: &Awaited) -> Result<(Box<Answer>, Vec<String>), Failed> {
+    fn sort_all(&self, body: Vec<u8>, awaited: &Awaited, route: &Route) -> Result<(Box<Answer>, Vec<String>), Failed> {
         let text = body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&body).trim_ascii();
         if text.is_empty() {
             return Err(malformed("its answer is empty".to_owned()));
@@ -216,7 +267,7 @@ impl HttpClient {
         };
         let (mut answer, mut others) = (None, Vec::new());
         for mut message in messages {
-            if !self.admits(&message) || (self.tap)(&message) {
+            if !self.admits(&message, route) || (self.tap)(&message) {
                 continue;
             }
             match sort(&mut message, Some(awaited)) {

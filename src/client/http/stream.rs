@@ -179,7 +179,7 @@ impl Events {
     }
 
     fn take_message(&mut self, mut message: Json, text: Option<String>) {
-        if !self.http.admits(&message) || (self.http.tap)(&message) || self.phase != Phase::Reading {
+        if !self.http.admits(&message, &self.route) || (self.http.tap)(&message) || self.phase != Phase::Reading {
             return;
         }
         match sort(&mut message, self.awaited.as_ref()) {
