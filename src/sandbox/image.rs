@@ -81,7 +81,7 @@ impl GuestImage {
     pub(super) fn tried(snapshot: Arc<Snapshot>, kind: GuestKind, limits: &Limits, started: Instant) -> Result<Self, HyperlightError> {
         let image = Self::of(snapshot, kind, limits, Origin::Found, started.elapsed());
         let mut vm = image.start()?;
-        vm.make_ready()?;
+        vm.run_module(super::seat::TRIED)?;
         *image.tried.lock().unwrap_or_else(PoisonError::into_inner) = Some(vm);
         Ok(Self { took: started.elapsed(), ..image })
     }
