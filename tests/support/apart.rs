@@ -5,9 +5,7 @@ use std::process::Command;
 /// Set where the test itself is to be run.
 const MARK: &str = "HYPERLIGHT_MCP_TEST_APART";
 /// What a hostile server may cost.
-// The goal is 64 MiB, and all cases but one stay far below it. A flood on HTTP's stream of no call was seen at 78 MiB once: rmcp
-// has a task for each request that waits to be refused. Until that is bounded as over stdio, this is what is promised.
-const MOST_GROWTH_KB: u64 = 96 * 1024;
+const MOST_GROWTH_KB: u64 = 64 * 1024;
 
 /// Runs a test's body in a process of its own. The test is the function in which the body is written.
 pub fn apart<B: Future<Output = ()>>(body: impl FnOnce() -> B) {
