@@ -19,7 +19,7 @@ export const ms = (natively) => natively * scale
 /** Which guest the whole suite runs on: the one that boots here, unless the environment forces one. */
 export const guest = process.env.HYPERLIGHT_MCP_GUEST ?? 'auto'
 
-export const fixtureProgram = join(root, 'target/x86_64-unknown-linux-gnu/release/fixture-server')
+export const fixtureProgram = join(root, 'target/programs/fixture-server')
 /** A fixture server's entry in the config, whose calls ask nobody; see tests/fixtures/server/README.md for the flags. */
 export const fixture = (...args) => ({ command: fixtureProgram, args, confirm: 'never' })
 /** The same, whose calls ask as they do by default. */

@@ -13,7 +13,7 @@ import { fileURLToPath } from 'node:url'
 import { parseArgs, promisify } from 'node:util'
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)))
-const server = join(root, 'target/x86_64-unknown-linux-gnu/release/fixture-server')
+const server = join(root, 'target/programs/fixture-server')
 const raw = process.env.HYPERLIGHT_MCP_RAW_RMCP ?? join(root, 'target/x86_64-unknown-linux-gnu/release/examples/raw_rmcp')
 
 const ROWS = {

@@ -19,7 +19,7 @@ const { values: options } = parseArgs({
   },
 })
 const [calls, seconds, killEvery, seed] = [options.calls, options.seconds, options['kill-every'], options.seed].map(Number)
-const FIXTURE = resolve('target/x86_64-unknown-linux-gnu/release/fixture-server')
+const FIXTURE = resolve('target/programs/fixture-server')
 const SERVERS = 5
 const SANDBOXES = 8
 /** Calls of one run, and callers without a sandbox beside those with one. */
