@@ -9,8 +9,9 @@ import { promisify } from 'node:util'
 import { copies, instructions, perCall } from './lib/reading.mjs'
 
 export const root = dirname(dirname(fileURLToPath(import.meta.url)))
-const built = join(root, 'target/x86_64-unknown-linux-gnu/release')
-export const server = join(built, 'fixture-server')
+// Figures are of the optimised build; tests of the benchmarks themselves take what is there.
+const built = join(root, 'target/x86_64-unknown-linux-gnu', process.env.HYPERLIGHT_MCP_BENCH_BUILD ?? 'release')
+export const server = join(root, 'target/programs/fixture-server')
 const nodeServer = join(root, 'benches/node-server.mjs')
 const raw = process.env.HYPERLIGHT_MCP_RAW_RMCP ?? join(built, 'examples/raw_rmcp')
 const hostPath = process.env.HYPERLIGHT_MCP_HOST_PATH ?? join(built, 'examples/host_path')
