@@ -19,7 +19,10 @@ function forAiSdk(tools) {
 
 /** For `tools` of OpenAI's Chat Completions, or with `{ api: 'responses' }` of its Responses. */
 function forOpenAi(tools, { api = 'chat', strict = true } = {}) {
-  if (api !== 'chat' && api !== 'responses') throw new TypeError(`forOpenAi: api must be 'chat' or 'responses', not ${String(api)}`)
+  if (api !== 'chat' && api !== 'responses') {
+    const given = typeof api === 'string' ? `'${api}'` : typeof api
+    throw invalid(`forOpenAi: api must be 'chat' or 'responses', not ${given}`)
+  }
   return tools.map(({ name, description, inputSchema }) => {
     const definition = { name, description, parameters: inputSchema, strict }
     return api === 'chat' ? { type: 'function', function: definition } : { type: 'function', ...definition }
@@ -32,15 +35,16 @@ function forOpenAi(tools, { api = 'chat', strict = true } = {}) {
  */
 async function answerOpenAi(tools, answer, options) {
   if (Array.isArray(answer)) {
-    const calls = answer.filter(({ type }) => type === 'function_call')
+    const calls = answer.filter((item) => item?.type === 'function_call')
     return each(calls, async ({ call_id, name, arguments: args }) => {
       const output = await executed(tools, name, args, options)
-      return { type: 'function_call_output', call_id, output: JSON.stringify(output) }
+      return { type: 'function_call_output', call_id, output: text(output) }
     })
   }
-  return each(answer?.tool_calls ?? [], async ({ id, function: called, custom }) => {
+  const calls = Array.isArray(answer?.tool_calls) ? answer.tool_calls.filter(isObject) : []
+  return each(calls, async ({ id, function: called, custom }) => {
     const output = await executed(tools, called?.name ?? custom?.name, called?.arguments ?? custom?.input, options)
-    return { role: 'tool', tool_call_id: id, content: JSON.stringify(output) }
+    return { role: 'tool', tool_call_id: id, content: text(output) }
   })
 }
 
@@ -52,11 +56,11 @@ function forAnthropic(tools) {
 /** Executes what a message calls and gives the messages to append after it: one with all results, or none where nothing is called. */
 async function answerAnthropic(tools, message, options) {
   const content = Array.isArray(message?.content) ? message.content : []
-  const calls = content.filter(({ type }) => type === 'tool_use')
+  const calls = content.filter((item) => item?.type === 'tool_use')
   if (calls.length === 0) return []
   const results = await each(calls, async ({ id, name, input }) => {
     const output = await executed(tools, name, input, options)
-    const result = { type: 'tool_result', tool_use_id: id, content: JSON.stringify(output) }
+    const result = { type: 'tool_result', tool_use_id: id, content: text(output) }
     return output?.error === undefined ? result : { ...result, is_error: true }
   })
   return [{ role: 'user', content: results }]
@@ -64,7 +68,7 @@ async function answerAnthropic(tools, message, options) {
 
 /** For LangChain: `tool` is that of `@langchain/core/tools`. Their content is JSON text, as models read it. */
 function forLangChain(tools, { tool } = {}) {
-  if (typeof tool !== 'function') throw new TypeError('forLangChain: give { tool }, the function of @langchain/core/tools')
+  if (typeof tool !== 'function') throw invalid('forLangChain: give { tool }, the function of @langchain/core/tools')
   return tools.map(({ name, description, inputSchema, execute }) =>
     tool(async (args, config) => JSON.stringify(await execute(args, { signal: config?.signal })), {
       name,
@@ -80,6 +84,18 @@ function lenient(schema) {
   return { ...schema, required }
 }
 
+const invalid = (message) => Object.assign(new TypeError(message), { code: 'ERR_INVALID_OPTION' })
+const isObject = (value) => typeof value === 'object' && value !== null
+
+/** As a model reads it. What `others` gives may be nothing that JSON has a word for. */
+function text(output) {
+  try {
+    return JSON.stringify(output) ?? 'null'
+  } catch {
+    return JSON.stringify({ error: { code: 'ERR_INVALID_VALUE', message: 'the tool answered with what JSON cannot carry' } })
+  }
+}
+
 /** One after the other: a model that calls ten at once does not crowd out itself. */
 async function each(calls, answer) {
   const answers = []
@@ -93,7 +109,8 @@ async function executed(tools, name, args, { signal, others } = {}) {
   if (found !== undefined) return found.execute(args, { signal })
   const answer = await others?.(name, args, { signal })
   if (answer !== undefined) return answer
-  const message = `there is no tool ${JSON.stringify(String(name).slice(0, 100))}; there are: ${tools.map((tool) => tool.name).join(', ')}`
+  const asked = typeof name === 'string' ? JSON.stringify(name.slice(0, 100)) : `of that name (${typeof name})`
+  const message = `there is no tool ${asked}; there are: ${tools.map((tool) => tool.name).join(', ')}`
   return { error: { code: 'ERR_UNKNOWN_TOOL', message } }
 }
 

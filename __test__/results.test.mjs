@@ -81,7 +81,7 @@ describe('a value', () => {
     assert.match(error.message, /Gateway\.open: maxResultTokens must be at least 100, not 99/)
   })
 
-  test('of too many levels to be measured is refused, where it must be measured', async () => {
+  test('of too many levels is refused, and of many is cut', async () => {
     const deep = (levels) => `export const handler = () => { let a = 1; for (let n = 0; n < ${levels}; n++) a = [a]; return a }`
     await failure(sandbox.run(deep(400), { maxResultTokens: 100 }), 'ERR_INVALID_VALUE')
     const { value, omitted } = await sandbox.run(deep(100), { maxResultTokens: 100 })

@@ -62,6 +62,31 @@ pub(crate) fn object_bytes(fields: &Map<String, Json>) -> usize {
     counter.0
 }
 
+/// The first integer that is another one once JavaScript has read it. Whoever is shown a value there sees other digits than those that are
+/// sent here. An integer that JavaScript writes is none of these, however large.
+pub(crate) fn inexact_integer(value: &Json) -> Option<&Number> {
+    match value {
+        Json::Number(number) => (!is_exact(number)).then_some(number),
+        Json::Array(items) => items.iter().find_map(inexact_integer),
+        Json::Object(fields) => fields.values().find_map(inexact_integer),
+        Json::Null | Json::Bool(_) | Json::String(_) => None,
+    }
+}
+
+/// Whether JavaScript writes a number as it is here. What is not an integer is a double here as well.
+fn is_exact(number: &Number) -> bool {
+    const SAFE: u64 = 1 << 53;
+    let magnitude = match (number.as_u64(), number.as_i64()) {
+        (Some(magnitude), _) => magnitude,
+        (None, Some(negative)) => negative.unsigned_abs(),
+        (None, None) => return true,
+    };
+    // Both write the fewest digits that mean the same double, and fill up with zeros.
+    #[allow(clippy::cast_precision_loss, reason = "what is lost is what is looked for")]
+    let is_kept = || (magnitude as f64).to_string() == magnitude.to_string();
+    magnitude <= SAFE || is_kept()
+}
+
 /// JSON without blanks.
 pub(crate) fn write(value: &Json, sink: &mut impl Sink) {
     match value {
@@ -174,6 +199,40 @@ mod tests {
                 assert_eq!(quoted(&text), Json::String(text).to_string());
             }
         }
+    }
+
+    #[test]
+    fn an_integer_is_exact_where_javascript_writes_the_same_digits() {
+        let exact = |text: &str| inexact_integer(&serde_json::from_str(text).unwrap()).is_none();
+        // As JSON.stringify writes 2 ** 53, 2 ** 53 + 2, 2 ** 60, 2 ** 63, -(2 ** 63), a time in nanoseconds, 2 ** 64, 1e21.
+        for text in [
+            "0",
+            "-9007199254740992",
+            "9007199254740992",
+            "9007199254740994",
+            "1152921504606847000",
+            "9223372036854776000",
+            "-9223372036854776000",
+            "1769950812345678000",
+            "18446744073709552000",
+            "1e21",
+            "0.1",
+            "-0",
+        ] {
+            assert!(exact(text), "{text}");
+        }
+        for text in [
+            "9007199254740993",
+            "-9007199254740993",
+            "9223372036854775807",
+            "9223372036854775808",
+            "1152921504606846976",
+            "18446744073709551615",
+        ] {
+            assert!(!exact(text), "{text}");
+        }
+        let nested: Json = serde_json::from_str(r#"{"a":[1,{"b":9007199254740993}]}"#).unwrap();
+        assert_eq!(inexact_integer(&nested).map(ToString::to_string).as_deref(), Some("9007199254740993"));
     }
 
     #[test]

@@ -10,6 +10,13 @@ pub const MAX_WIRE_MESSAGE_BYTES: usize = 16 * 1024 * 1024;
 /// What one message may take in memory: 40 MiB. That is a result of a mebibyte of the smallest values there are. Beyond it the call fails.
 pub const MAX_MESSAGE_MEMORY_BYTES: usize = 40 * 1024 * 1024;
 
+/// How many `Uint8Array`s one value may have, wherever it crosses: input, arguments, a result, a run's value. Each of them is an object that
+/// Node makes on its main thread, however few bytes it has.
+pub const MAX_BLOBS: usize = 10_000;
+
+/// How many lists and records may lie within one another in a run's value, and in one argument.
+pub const MAX_LEVELS: usize = 126;
+
 /// How long the first start of a package runner (`npx`, `uvx`, `docker`, …) may take, in milliseconds.
 pub const PACKAGE_RUNNER_CONNECT_TIMEOUT_MS: u64 = 120_000;
 

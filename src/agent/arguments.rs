@@ -3,7 +3,9 @@
 
 use serde_json::{Map, Value as Json};
 
+use crate::bridge::inexact;
 use crate::error::{Error, Result};
+use crate::json_text::inexact_integer;
 use crate::nearest::nearest;
 use crate::trust::sanitise_line;
 
@@ -114,9 +116,10 @@ fn fit(kind: Kind, value: Json) -> std::result::Result<Json, String> {
         (Kind::Text, text @ Json::String(_)) => Ok(text),
         (Kind::JsonText, Json::String(text)) => {
             let example = "; a text itself is JSON in quotes: \"\\\"hello\\\"\"";
-            serde_json::from_str(&text).map_err(|error| format!("expected {}: {error}{example}", expected(kind)))
+            let value = serde_json::from_str(&text).map_err(|error| format!("expected {}: {error}{example}", expected(kind)))?;
+            exact(value)
         }
-        (Kind::JsonText, value) => Ok(value),
+        (Kind::JsonText, value) => exact(value),
         (Kind::Whole, Json::Number(number)) => {
             // Some models write 5.0 for 5.
             let whole = number.as_u64().or_else(|| {
@@ -138,6 +141,14 @@ fn fit(kind: Kind, value: Json) -> std::result::Result<Json, String> {
             Err(format!("\"{}\" is none of {}{meant}", sanitise_line(&word, MAX_VALUE_CHARS), words.join(", ")))
         }
         (_, value) => wrong(&value),
+    }
+}
+
+/// Code gets the value as JavaScript reads it: an identifier must not become another on its way.
+fn exact(value: Json) -> std::result::Result<Json, String> {
+    match inexact_integer(&value) {
+        Some(number) => Err(inexact(number)),
+        None => Ok(value),
     }
 }
 
@@ -212,6 +223,10 @@ mod tests {
         assert_eq!(run(json!({ "code": "x", "timeoutMs": 5.0 })).unwrap().whole("timeoutMs"), Some(5));
         let named = read("t", Tool::Describe.fields(), &json!({ "names": "weather" })).unwrap();
         assert_eq!(named.texts("names"), Some(vec!["weather".to_owned()]));
+        for input in [json!("{\"id\": 9007199254740993}"), json!({ "id": 9_007_199_254_740_993_u64 })] {
+            let text = run(json!({ "code": "x", "input": input })).unwrap_err().to_string();
+            assert!(text.contains("input: 9007199254740993 is an integer that JavaScript cannot hold"), "{text}");
+        }
         assert!(run(json!({ "code": "x", "input": "hello" })).unwrap_err().to_string().contains("JSON in quotes"));
     }
 

@@ -1,15 +1,16 @@
 //! What a guest passes becomes the one object that MCP knows as arguments.
 
-use serde_json::{Map, Value as Json};
+use serde_json::{Map, Number, Value as Json};
 
 use crate::error::{Error, Result};
-use crate::json_text::object_bytes;
+use crate::json_text::{inexact_integer, object_bytes};
 use crate::sandbox::{Arguments, Value};
 
 /// The arguments of a tool call. No argument at all is an empty object; bytes become base64 text.
 ///
 /// # Errors
-/// `ERR_INVALID_ARGUMENTS` for anything but one object; `ERR_ARGUMENTS_TOO_LARGE` over the limit, counted as JSON.
+/// `ERR_INVALID_ARGUMENTS` for anything but one object, and for an integer that JavaScript cannot hold; `ERR_ARGUMENTS_TOO_LARGE` over the
+/// limit, counted as JSON.
 pub fn tool_arguments(what: &str, arguments: Arguments, limit: usize) -> Result<Map<String, Json>> {
     let mut given = match arguments {
         Arguments::Given(given) => given,
@@ -27,17 +28,28 @@ pub fn tool_arguments(what: &str, arguments: Arguments, limit: usize) -> Result<
         Some(Value::Record(fields)) => fields.into_iter().map(|(key, value)| (key, value.into_json())).collect(),
         Some(other) => return invalid(format!("expected one object, got {}", kind(&other))),
     };
-    check_size(what, &object, limit)?;
+    check_sendable(what, &object, limit)?;
     Ok(object)
 }
 
-/// Refuses arguments over the limit.
+/// Refuses arguments over the limit, and those that the person who is asked about the call would be shown with other digits.
 ///
 /// # Errors
-/// `ERR_ARGUMENTS_TOO_LARGE`.
-pub(crate) fn check_size(what: &str, object: &Map<String, Json>, limit: usize) -> Result<()> {
+/// `ERR_ARGUMENTS_TOO_LARGE`, `ERR_INVALID_ARGUMENTS`.
+pub(crate) fn check_sendable(what: &str, object: &Map<String, Json>, limit: usize) -> Result<()> {
     let size = object_bytes(object);
-    if size > limit { Err(too_large(what, size, limit)) } else { Ok(()) }
+    if size > limit {
+        return Err(too_large(what, size, limit));
+    }
+    match object.values().find_map(inexact_integer) {
+        Some(number) => Err(Error::InvalidArguments { what: what.to_owned(), problem: inexact(number) }),
+        None => Ok(()),
+    }
+}
+
+/// What is said of an integer that JavaScript would take for another.
+pub(crate) fn inexact(number: &Number) -> String {
+    format!("{number} is an integer that JavaScript cannot hold, and would be read as another: pass it as a text, where a text will do")
 }
 
 fn too_large(what: &str, size: usize, limit: usize) -> Error {
@@ -59,6 +71,8 @@ fn kind(value: &Value) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sandbox::{Wire, parse_arguments, value_frame};
+    use proptest::prelude::*;
     use serde_json::json;
 
     fn arguments(given: Vec<Value>) -> Result<Map<String, Json>> {
@@ -76,6 +90,84 @@ mod tests {
             assert!(error.to_string().contains(word), "{error}");
         }
         assert!(arguments(vec![Value::Null, Value::Null]).unwrap_err().to_string().contains("2 values"));
+    }
+
+    /// The arguments that a guest writes as this text.
+    fn of_text(json: &str) -> Result<Map<String, Json>> {
+        let frame = Wire { json: json.to_owned(), blobs: Vec::new() }.to_frame().unwrap();
+        tool_arguments("s.t", parse_arguments(&frame), 1 << 20)
+    }
+
+    /// The value as a JavaScript callback has it: its numbers are doubles.
+    fn as_javascript_reads(value: &Json) -> Json {
+        match value {
+            Json::Number(number) => json!(number.as_f64().unwrap()),
+            Json::Array(items) => items.iter().map(as_javascript_reads).collect(),
+            Json::Object(fields) => fields.iter().map(|(key, value)| (key.clone(), as_javascript_reads(value))).collect(),
+            other => other.clone(),
+        }
+    }
+
+    /// JSON text as a hostile guest may write it: twice the same key, long digits, escapes.
+    fn texts() -> impl Strategy<Value = String> {
+        let leaf = prop_oneof![
+            any::<i64>().prop_map(|number| number.to_string()),
+            any::<u64>().prop_map(|number| number.to_string()),
+            (9_007_199_254_740_980_u64..9_007_199_254_741_010).prop_map(|number| number.to_string()),
+            any::<f64>().prop_map(|number| format!("{number:e}")),
+            "-?(0|[1-9][0-9]{0,30})(\\.[0-9]{1,30})?([eE][+-]?[0-9]{1,3})?",
+            Just("-0".to_owned()),
+            any::<String>().prop_map(|text| json!(text).to_string()),
+            Just(r#""\ud83d\ude00""#.to_owned()),
+            Just("null".to_owned()),
+        ];
+        let key = prop_oneof![Just("a"), Just("__proto__"), Just("constructor"), Just("toJSON"), Just("1"), Just("0"), Just("$ref")];
+        leaf.prop_recursive(3, 20, 4, move |inner| {
+            let field = (key.clone(), inner.clone()).prop_map(|(key, value)| format!("\"{key}\":{value}"));
+            prop_oneof![
+                prop::collection::vec(inner, 0..4).prop_map(|items| format!("[{}]", items.join(","))),
+                prop::collection::vec(field, 0..4).prop_map(|fields| format!("{{{}}}", fields.join(","))),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn what_a_person_is_shown_in_javascript_is_what_is_sent(text in texts()) {
+            let Ok(sent) = of_text(&format!("[{{\"x\":{text}}}]")) else { return Ok(()) };
+            let sent = Json::Object(sent);
+            // The line to the server is written from it, and so is what the callback parses.
+            let line = sent.to_string();
+            let shown: Json = serde_json::from_str(&Value::from(sent.clone()).to_wire().json).unwrap();
+            prop_assert_eq!(as_javascript_reads(&shown), as_javascript_reads(&serde_json::from_str(&line).unwrap()));
+            prop_assert!(inexact_integer(&sent).is_none(), "{}", line);
+        }
+    }
+
+    #[test]
+    fn an_integer_that_would_be_shown_as_another_is_refused_and_named() {
+        for text in ["[{\"id\":9007199254740993}]", "[{\"list\":[{\"id\":-9007199254740993}]}]", "[{\"id\":9223372036854775807}]"] {
+            let error = of_text(text).unwrap_err();
+            assert_eq!(error.code(), "ERR_INVALID_ARGUMENTS");
+            assert!(error.to_string().contains("s.t") && error.to_string().contains("pass it as a text"), "{error}");
+        }
+        // What an honest guest writes of a large number: the digits that JavaScript has for it.
+        let nanoseconds = of_text("[{\"start\":1769950812345678000}]").unwrap();
+        assert_eq!(Json::Object(nanoseconds).to_string(), "{\"start\":1769950812345678000}");
+        // No number at all, and no text.
+        for text in ["[{\"n\":1e400}]", "[{\"text\":\"\\ud800\"}]", "[{\"n\":NaN}]"] {
+            assert_eq!(of_text(text).unwrap_err().code(), "ERR_INVALID_ARGUMENTS");
+        }
+        // Of two fields of one name the last is shown and sent.
+        assert_eq!(Json::Object(of_text("[{\"a\":1,\"a\":2}]").unwrap()).to_string(), "{\"a\":2}");
+    }
+
+    #[test]
+    fn more_bytes_than_cross_together_are_refused() {
+        let bytes: Vec<Value> = vec![Value::Bytes(Vec::new()); crate::limits::MAX_BLOBS + 1];
+        let frame = value_frame(&Value::List(vec![Value::record([("all", Value::List(bytes))])])).unwrap();
+        let error = tool_arguments("s.t", parse_arguments(&frame), 1 << 20).unwrap_err();
+        assert!(error.code() == "ERR_INVALID_ARGUMENTS" && error.to_string().contains("10001 Uint8Arrays"), "{error}");
     }
 
     #[test]

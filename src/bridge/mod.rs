@@ -13,8 +13,8 @@ mod schemas;
 mod server_calls;
 mod shape;
 
-pub(crate) use arguments::check_size as check_arguments_size;
 pub use arguments::tool_arguments;
+pub(crate) use arguments::{check_sendable, inexact};
 pub use discovery::{Finding, ToolMatch, ToolQuery, ToolSearch};
 pub(crate) use modules::guest_modules;
 pub use modules::{CatalogEntry, MCP_MODULE, module_name, server_module};

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde_json::{Map, Value as Json};
 
-use super::arguments::check_size;
+use super::arguments::check_sendable;
 use super::parallel::turn_of_read;
 use super::server_calls::{ServerCalls, throw};
 use super::shape::Shaper;
@@ -136,7 +136,7 @@ pub fn prompt_arguments(what: &str, given: Map<String, Json>, limit: usize) -> R
         };
         texts.insert(name, Json::String(text));
     }
-    check_size(what, &texts, limit)?;
+    check_sendable(what, &texts, limit)?;
     Ok(texts)
 }
 

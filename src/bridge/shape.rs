@@ -6,6 +6,7 @@ use serde_json::{Map, Value as Json};
 
 use crate::error::Error;
 use crate::json_text::json_bytes;
+use crate::limits::MAX_BLOBS;
 use crate::sandbox::{HostReply, Value};
 
 /// What a tool's error becomes in the guest: `toolErrors`.
@@ -67,11 +68,13 @@ pub(super) struct Shaper<'a> {
     left: usize,
     /// The size of the text that was cut.
     cut: Option<usize>,
+    /// How many `Uint8Array`s there are up to here.
+    blobs: usize,
 }
 
 impl<'a> Shaper<'a> {
     pub(super) fn new(what: &'a str, limit: usize) -> Self {
-        Self { what, limit, left: limit, cut: None }
+        Self { what, limit, left: limit, cut: None, blobs: 0 }
     }
 
     /// What the run should be told: text that was cut.
@@ -170,18 +173,20 @@ impl<'a> Shaper<'a> {
     }
 
     fn bytes(&mut self, holder: &Json, key: &str) -> Result<Value, Error> {
+        self.blobs += 1;
+        if self.blobs > MAX_BLOBS {
+            return Err(self.malformed(format!("its answer has more than {MAX_BLOBS} images, sounds and blobs")));
+        }
         let text = holder.get(key).and_then(Json::as_str).unwrap_or_default();
-        let bytes = base64::engine::general_purpose::STANDARD.decode(text).map_err(|error| {
-            let (server, tool) = self.what.split_once('.').unwrap_or((self.what, ""));
-            Error::Protocol {
-                server: server.to_owned(),
-                tool: tool.to_owned(),
-                code: 0,
-                message: format!("its bytes are no base64: {error}"),
-            }
-        })?;
+        let decoded = base64::engine::general_purpose::STANDARD.decode(text);
+        let bytes = decoded.map_err(|error| self.malformed(format!("its bytes are no base64: {error}")))?;
         self.take(bytes.len())?;
         Ok(Value::Bytes(bytes))
+    }
+
+    fn malformed(&self, message: String) -> Error {
+        let (server, tool) = self.what.split_once('.').unwrap_or((self.what, ""));
+        Error::Protocol { server: server.to_owned(), tool: tool.to_owned(), code: 0, message }
     }
 
     fn take(&mut self, size: usize) -> Result<(), Error> {
@@ -327,6 +332,14 @@ mod tests {
     fn json_text_that_would_be_cut_stays_text() {
         let long = json!({ "x": "y".repeat(200) }).to_string();
         assert!(matches!(value(&text(&long), 120), Value::Text(_)));
+    }
+
+    #[test]
+    fn more_bytes_than_cross_together_are_an_error_however_small_each_is() {
+        let images = |count: usize| json!({ "content": vec![json!({ "type": "image", "mimeType": "", "data": "" }); count] });
+        assert!(matches!(value(&images(MAX_BLOBS), 99), Value::List(items) if items.len() == MAX_BLOBS));
+        let Value::Record(fields) = value(&images(MAX_BLOBS + 1), 99) else { panic!("no record") };
+        assert_eq!(fields[1].1, Value::from("ERR_PROTOCOL"));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use secrecy::SecretString;
 use serde_json::{Map, Value as Json};
 
-use super::foreign::{arguments_text, behind};
+use super::foreign::{arguments_text, behind, whole_arguments_text};
 use super::terminal::Terminal;
 use super::values::AllowedWrites;
 use crate::command::Tone;
@@ -36,14 +36,20 @@ impl Callbacks for Person {
             return None;
         }
         let (arguments, cuts) = arguments_text(&question.args);
-        let cut = if cuts == 0 { String::new() } else { format!("Not all of it is shown: {cuts} of its values are cut.\n") };
-        let text = format!(
-            "{call} wants to be called ({reason}) with\n{arguments}\n{cut}Call it? [o]nce, for this [r]un, for this [s]ession, [N]o: "
-        );
-        let terminal = Arc::clone(&self.terminal);
+        let (cut, all) = match cuts {
+            0 => (String::new(), ""),
+            _ => (format!("Not all of it is shown: {cuts} of its values are cut.\n"), ", show [a]ll of it"),
+        };
+        let choices = format!("Call it? [o]nce, for this [r]un, for this [s]ession{all}, [N]o: ");
+        let text = format!("{call} wants to be called ({reason}) with\n{arguments}\n{cut}{choices}");
+        let (terminal, reason, whole) = (Arc::clone(&self.terminal), reason.clone(), (cuts > 0).then(|| question.args.clone()));
         Some(Box::pin(async move {
+            let mut answer = terminal.ask(&text).await.unwrap_or_default().to_lowercase();
+            while let (Some(whole), "a" | "all") = (&whole, answer.as_str()) {
+                let text = format!("{call} wants to be called ({reason}) with\n{}\n{choices}", whole_arguments_text(whole));
+                answer = terminal.ask(&text).await.unwrap_or_default().to_lowercase();
+            }
             // A `y` is what other questions are answered with: it is no here, where one has to choose for how long.
-            let answer = terminal.ask(&text).await.unwrap_or_default().to_lowercase();
             Ok(match answer.as_str() {
                 "o" | "once" => Decision::Once,
                 "r" | "run" => Decision::Run,

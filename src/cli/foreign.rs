@@ -28,6 +28,11 @@ pub(super) fn arguments_text(arguments: &Map<String, Json>) -> (String, usize) {
     }
 }
 
+/// All of them, whatever they take: for a person who wants to see what is cut.
+pub(super) fn whole_arguments_text(arguments: &Map<String, Json>) -> String {
+    visible(&pretty(&Json::Object(arguments.clone())))
+}
+
 fn pretty(json: &Json) -> String {
     serde_json::to_string_pretty(json).unwrap_or_else(|_| "null".to_owned())
 }
@@ -103,6 +108,14 @@ mod tests {
         assert!(text.chars().count() <= MAX_CHARS && cuts == 1, "{text}");
         assert!(text.contains("\"echo x") && text.contains("rm -rf /\"") && text.contains("\"sudo\": true"), "{text}");
         assert!(text.contains(" characters are not shown "), "{text}");
+    }
+
+    #[test]
+    fn what_was_cut_can_be_seen_whole_with_nothing_hidden_in_it() {
+        let arguments = json!({ "command": format!("{}\u{1b}[2J{}", "x".repeat(50_000), "y".repeat(50_000)) });
+        let text = whole_arguments_text(arguments.as_object().unwrap());
+        assert!(text.len() > 100_000 && text.contains("x\\u001b[2Jy"), "{}", &text[..99]);
+        assert_eq!(whole_arguments_text(json!({ "a": 1 }).as_object().unwrap()), shown(&json!({ "a": 1 })).0);
     }
 
     #[test]

@@ -13,10 +13,11 @@ use super::session::Session;
 use super::terminal::Terminal;
 use super::values::AllowedWrites;
 use super::{Exit, files};
-use crate::bridge::ToolErrors;
+use crate::bridge::{ToolErrors, inexact};
 use crate::command::{Tone, printable};
 use crate::error::Error;
 use crate::gateway::{Gateway, RunOptions, RunReport, Sandbox};
+use crate::json_text::inexact_integer;
 use crate::sandbox::{LogEntry, Stop, Value};
 use crate::trust::sanitise_text;
 
@@ -98,7 +99,12 @@ async fn read_input(given: &str, stop: &Stop) -> Result<Json, Fault> {
 }
 
 fn parsed(name: &str, text: &str) -> Result<Json, Fault> {
-    serde_json::from_str(text).map_err(|error| Fault::Usage(format!("{name} is no JSON: {error}. A text needs quotes: --input '\"text\"'")))
+    let value = serde_json::from_str(text)
+        .map_err(|error| Fault::Usage(format!("{name} is no JSON: {error}. A text needs quotes: --input '\"text\"'")))?;
+    match inexact_integer(&value) {
+        Some(number) => Err(Fault::Usage(format!("{name}: {}", inexact(number)))),
+        None => Ok(value),
+    }
 }
 
 fn tell(terminal: &Terminal, entry: &LogEntry) {
@@ -196,6 +202,7 @@ mod tests {
     #[test]
     fn input_is_json_and_says_so() {
         assert_eq!(parsed("--input", "[1]").ok(), Some(json!([1])));
+        assert!(matches!(parsed("--input", "9007199254740993"), Err(Fault::Usage(text)) if text.contains("9007199254740993")));
         assert!(matches!(parsed("--input", "text"), Err(Fault::Usage(text)) if text.contains("quotes")));
         assert!(matches!(files::read(Path::new("/nowhere")), Err(Fault::Message(_, text)) if text.contains("no file")));
     }

@@ -71,8 +71,11 @@ impl Errand {
         let shown = match self {
             Self::Ask(OfferRequest::Read { uri }) | Self::Watch(uri) | Self::Unwatch(uri) => json!({ "uri": uri }),
             Self::Ask(OfferRequest::Prompt { name, arguments }) => json!({ "name": name, "arguments": arguments }),
-            Self::Ask(OfferRequest::Complete { argument, value, context, .. }) => {
-                json!({ "argument": argument, "value": value, "context": context })
+            Self::Ask(OfferRequest::Complete { of: Completed::Prompt(name), argument, value, context }) => {
+                json!({ "name": name, "argument": argument, "value": value, "context": context })
+            }
+            Self::Ask(OfferRequest::Complete { of: Completed::Template(text), argument, value, context }) => {
+                json!({ "uriTemplate": text, "argument": argument, "value": value, "context": context })
             }
         };
         shown.as_object().cloned().unwrap_or_default()

@@ -53,7 +53,7 @@ use self::learnt::LearntServers;
 use self::observer::{CoreObserver, session};
 use self::results::check_budget;
 use self::switch::Switch;
-use crate::bridge::{ToolCall, ToolErrors, check_arguments_size, tool_result};
+use crate::bridge::{ToolCall, ToolErrors, check_sendable, tool_result};
 use crate::client::{ConnectionState, Connections, Lease, TokenStore, Watchdog};
 use crate::config::{ServerDefinition, Surroundings};
 use crate::error::{Error, Result};
@@ -258,7 +258,7 @@ impl Gateway {
     /// Everything but an answer: refusals, time-outs, crashes, protocol errors.
     pub async fn call_tool(&self, name: &str, tool: &str, arguments: Map<String, Json>, options: CallOptions, stop: &Stop) -> Result<Json> {
         self.core.check_open()?;
-        check_arguments_size(&format!("{name}.{tool}"), &arguments, self.core.limits.max_argument_bytes)?;
+        check_sendable(&format!("{name}.{tool}"), &arguments, self.core.limits.max_argument_bytes)?;
         let arguments = self.core.check_arguments(name, tool, arguments)?;
         let scope = Arc::new(CallScope::new(self.core.callbacks.within(options.callbacks), None, options.on_event));
         let call = ToolCall { server: name.to_owned(), tool: tool.to_owned(), arguments, control: None };

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::catalog::whole;
 use super::gateway::Gateway;
-use super::host_module::blobs;
+use super::host_module::wire_of;
 use super::reply::{Reply, promise};
 use super::runtime::Core;
 use super::sandbox::{Sandbox, run_setup, started};
@@ -17,7 +17,7 @@ use super::{glue, options};
 use crate::agent::{AgentOptions, AgentTools, Plugin};
 use crate::bridge::ToolErrors;
 use crate::error::Result;
-use crate::sandbox::{Stop, Value, Wire};
+use crate::sandbox::{Stop, Value};
 
 const AGENT_TOOLS: &str = "Gateway.agentTools";
 const PLUGIN: &str = "Gateway.plugin";
@@ -244,7 +244,7 @@ fn switching<'env, T: Serialize, W: Future<Output = Result<T>> + Send + 'static>
     })
 }
 
-/// `call(tool, json, …blobs)` gives a native promise of `{ value }`.
+/// `call(tool, json, blobs)` gives a native promise of `{ value }`.
 fn call_function<'env>(
     env: &'env Env,
     core: &Core,
@@ -256,13 +256,13 @@ fn call_function<'env>(
     env.create_function_from_closure::<(), Object<'static>, _>("call", move |context: FunctionCallContext| {
         let env = Env::from_raw(context.env.raw());
         let tool: String = context.get(0)?;
-        let wire = Wire { json: context.get(1)?, blobs: blobs(&context, 2)? };
+        let wire = wire_of(&context, 1)?;
         let (gateway, server) = (gateway.clone(), server.clone());
         let native = promise(&env, &core, async move {
             let arguments = match Value::from_wire(wire) {
                 Ok(Value::List(arguments)) => arguments,
                 Ok(other) => vec![other],
-                Err(error) => return Reply::of_host(errors.reply(&error)),
+                Err(error) => return Reply::of_host(errors.reply(&options::invalid_arguments(format!("{server}.{tool}"), error))),
             };
             Reply::of_host(gateway.call_function(&server, &tool, arguments, errors, &Stop::new()).await)
         })?;

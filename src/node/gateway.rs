@@ -11,14 +11,15 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value as Json};
 
 use super::callbacks::callbacks;
+use super::host_module::wire_of;
 use super::reply::{Parts, Reply, method, promise, promise_of};
 use super::runtime::Core;
 use super::sandbox::{EventSink, Sandbox, event_listener, event_sink, started, warn};
 use super::{glue, options};
 use crate::blocking::blocking;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::gateway::{CallOptions, GatewayOptions};
-use crate::sandbox::Stop;
+use crate::sandbox::{Stop, Wire};
 
 const WATCHDOG: &str = "hyperlight-mcp-watchdog";
 
@@ -86,7 +87,7 @@ impl Gateway {
     pub fn servers<'env>(&self, env: &'env Env) -> napi::Result<Unknown<'env>> {
         let servers = self.inner.servers().map_err(|error| glue::thrown(env, &error))?;
         let json = serde_json::to_string(&servers).map_err(|error| napi::Error::from_reason(error.to_string()))?;
-        glue::call(env, "decode", FnArgs::from((json,)))
+        glue::call(env, "parse", FnArgs::from((json,)))
     }
 
     /// All that a person must see before yes. At stage `command` nothing has been started; once the command is approved,
@@ -201,6 +202,7 @@ impl Gateway {
     /// const { content } = await gateway.callTool('everything', 'echo', { message: 'hi' })
     /// ```
     #[napi(
+        catch_unwind,
         ts_args_type = "server: string, tool: string, args?: Record<string, unknown>, options?: CallOptions",
         ts_return_type = "Promise<ToolResult>"
     )]
@@ -215,15 +217,15 @@ impl Gateway {
         let (core, inner) = (self.core.clone(), self.inner.clone());
         let start = env.create_function_from_closure::<(), Vec<Object<'static>>, _>("callTool", move |context| {
             let env = Env::from_raw(context.env.raw());
-            let (names, arguments) = (context.get::<String>(0)?, context.get::<String>(1)?);
-            let (data, names_of_callbacks) = (context.get::<String>(2)?, context.get::<String>(3)?);
-            let asked = callbacks(&env, context.get(4)?)?;
-            let on_event = event_sink(context.get(5)?)?.map(event_listener);
+            let (names, arguments) = (context.get::<String>(0)?, wire_of(&context, 1)?);
+            let (data, names_of_callbacks) = (context.get::<String>(3)?, context.get::<String>(4)?);
+            let asked = callbacks(&env, context.get(5)?)?;
+            let on_event = event_sink(context.get(6)?)?.map(event_listener);
             let (gateway, stop) = (inner.clone(), Stop::new());
             let stopped = stop.clone();
             let native = promise(&env, &core, async move {
                 let listeners = CallOptions { callbacks: asked, on_event, timeout_ms: None };
-                Reply::new(call_tool(&gateway, [&names, &arguments, &data, &names_of_callbacks], listeners, &stopped).await)
+                Reply::new(call_tool(&gateway, [&names, &data, &names_of_callbacks], arguments, listeners, &stopped).await)
             })?;
             started(&env, native, stop)
         })?;
@@ -274,7 +276,8 @@ impl Gateway {
 
 async fn call_tool(
     gateway: &crate::gateway::Gateway,
-    [names, arguments, data, names_of_callbacks]: [&str; 4],
+    [names, data, names_of_callbacks]: [&str; 3],
+    arguments: Wire,
     // Who is asked and told; the rest is read here.
     listeners: CallOptions,
     stop: &Stop,
@@ -282,15 +285,9 @@ async fn call_tool(
     const METHOD: &str = "Gateway.callTool";
     let (server, tool): (String, String) = options::arguments(METHOD, names)?;
     let options: options::CallOptions = options::read(METHOD, data, names_of_callbacks)?;
-    let invalid = |problem: &str| Error::InvalidArguments { what: format!("{server}.{tool}"), problem: problem.to_owned() };
-    match serde_json::from_str(arguments) {
-        Ok(Json::Object(arguments)) => {
-            let options = CallOptions { timeout_ms: options.timeout_ms.map(std::num::NonZeroU64::get), ..listeners };
-            gateway.call_tool(&server, &tool, arguments, options, stop).await
-        }
-        Ok(_) => Err(invalid("expected one object, or none")),
-        Err(error) => Err(invalid(&format!("expected what JSON can carry: {error}"))),
-    }
+    let arguments = options::tool_arguments(format!("{server}.{tool}"), arguments)?;
+    let options = CallOptions { timeout_ms: options.timeout_ms.map(std::num::NonZeroU64::get), ..listeners };
+    gateway.call_tool(&server, &tool, arguments, options, stop).await
 }
 
 /// An environment that is torn down with a gateway open (a worker that is terminated) takes the servers with it.

@@ -1,9 +1,69 @@
 // What only JavaScript can do well, in one place: values in and out, promises, AbortSignal, the user's callbacks.
 // Evaluated once in each environment with the codec that the guest uses as well. Returns the functions that Rust calls.
 (codec) => {
-  const { encode, decode } = codec;
+  const { encode } = codec;
+  const { hasOwn, getOwnPropertyDescriptor, getPrototypeOf } = Object;
+  const { apply } = Reflect;
+  const { isArray } = Array;
+  const MARK = "$bytes";
+  /** The same number stands in src/limits.rs. */
+  const MAX_BLOBS = 10_000;
+  /** What is said of something thrown. */
+  const MAX_TEXT = 16 * 1024;
+  // Taken from where nobody's own properties stand in their way.
+  const tagOf = getOwnPropertyDescriptor(getPrototypeOf(Uint8Array.prototype), Symbol.toStringTag).get;
+  const isAborted = getOwnPropertyDescriptor(AbortSignal.prototype, "aborted").get;
+  const reasonOf = getOwnPropertyDescriptor(AbortSignal.prototype, "reason").get;
+  const { addEventListener, removeEventListener } = EventTarget.prototype;
   /** The addon's classes. */
   let classes = {};
+
+  /** What was thrown, in words. It may be anything, with getters and traps of its own: this never throws. */
+  function said(thrown, field = "message") {
+    try {
+      return String(thrown?.[field] ?? thrown).slice(0, MAX_TEXT);
+    } catch {
+      return "what was thrown throws while it is read";
+    }
+  }
+
+  /** Value → [json, blobs], both fit to cross. Throws where they are not, and whatever the value's own getters throw. */
+  function crossing(value) {
+    const [text, blobs] = encode(value);
+    if (blobs.length > MAX_BLOBS) throw new RangeError(`it has ${blobs.length} Uint8Arrays, and at most ${MAX_BLOBS} cross together`);
+    for (const blob of blobs)
+      if (apply(tagOf, blob, []) !== "Uint8Array") throw new TypeError("it has an object that only looks like a Uint8Array");
+    return [text, blobs];
+  }
+
+  /**
+   * (json, blobs) → value, as the codec's own `decode`; without a call for each part, as a reviver would be, and without recursion: what
+   * crosses may be large, and this is Node's main thread. What a guest handed over was checked by the host.
+   */
+  function decode(text, blobs) {
+    const whole = [JSON.parse(text)];
+    if (!text.includes(MARK)) return whole[0];
+    const open = [whole];
+    while (open.length > 0) {
+      const holder = open.pop();
+      const keys = isArray(holder) ? undefined : Object.keys(holder);
+      const count = keys === undefined ? holder.length : keys.length;
+      for (let index = 0; index < count; index++) {
+        const key = keys === undefined ? index : keys[index];
+        let value = holder[key];
+        if (typeof value !== "object" || value === null) continue;
+        if (!isArray(value) && hasOwn(value, MARK)) {
+          const part = value[MARK];
+          // Its own fields are looked into; it is never a placeholder itself.
+          value = isArray(part) ? Object.fromEntries(part) : typeof part === "number" ? blobs[part] : undefined;
+          holder[key] = value;
+          if (!isArray(part)) continue;
+        }
+        open.push(value);
+      }
+    }
+    return whole[0];
+  }
 
   function failure(code, message) {
     const error = new Error(message);
@@ -17,20 +77,28 @@
     const error = Object.assign(new Error(message), { code }, rest);
     if (code === "ERR_ABORTED") {
       error.name = "AbortError";
-      if (signal !== undefined) error.cause = signal.reason;
+      if (signal !== undefined) error.cause = apply(reasonOf, signal, []);
     }
-    // The stack of the call, not of the event loop's turn in which the answer came.
-    const stack = `${error.name}: ${message}${trace.stack.slice(trace.stack.indexOf("\n"))}`;
-    Object.defineProperty(error, "stack", { value: stack, configurable: true, writable: true });
+    // The stack of the call, not of the event loop's turn in which the answer came. Whoever prepares stacks may have made anything of it.
+    if (typeof trace.stack === "string") {
+      const [, ...lines] = trace.stack.split("\n");
+      const stack = [`${error.name}: ${message}`, ...lines].join("\n");
+      Object.defineProperty(error, "stack", { value: stack, configurable: true, writable: true });
+    }
     return error;
   }
 
   /** A native promise gives [json, …blobs], the JSON being { ok } or { error }; or an instance of a class. */
   async function settle(native, trace, signal) {
     const reply = await native;
-    if (!Array.isArray(reply)) return reply;
+    if (!isArray(reply)) return reply;
     const [json, ...blobs] = reply;
-    const outcome = decode(json, blobs);
+    let outcome;
+    try {
+      outcome = decode(json, blobs);
+    } catch (error) {
+      throw toError({ code: "ERR_INTERNAL", message: `an answer cannot be read: ${said(error)}` }, trace, signal);
+    }
     if ("error" in outcome) throw toError(outcome.error, trace, signal);
     // What has no value to give resolves with undefined.
     return outcome.ok ?? undefined;
@@ -44,10 +112,11 @@
 
   /** Options apart: plain data as JSON, functions, and what must not be turned into JSON. */
   function split(options, method) {
-    const parts = { data: {}, callbacks: {}, signal: undefined, input: undefined };
+    const bare = () => Object.create(null);
+    const parts = { data: bare(), callbacks: bare(), signal: undefined, input: undefined };
     if (options === undefined || options === null) return parts;
-    if (typeof options !== "object" || Array.isArray(options)) throw invalid(method, "options must be an object");
-    for (const [key, value] of Object.entries(options)) {
+    if (typeof options !== "object" || isArray(options)) throw invalid(method, "options must be an object");
+    for (const [key, value] of entriesOf(options, method)) {
       if (value === undefined) continue;
       // JSON would make null of these, and null would be taken for a default.
       if (key !== "input" && (value === null || (typeof value === "number" && !Number.isFinite(value))))
@@ -60,44 +129,56 @@
     return parts;
   }
 
+  /** What an object's getters throw is wrong with the object. */
+  function entriesOf(object, method) {
+    try {
+      return Object.entries(object);
+    } catch (error) {
+      throw invalid(method, said(error));
+    }
+  }
+
   function checkSignal(value, method) {
-    if (!(value instanceof AbortSignal)) throw invalid(method, "signal must be an AbortSignal");
-    return value;
+    try {
+      apply(isAborted, value, []);
+      if (value instanceof AbortSignal) return value;
+    } catch {
+      // It only looks like one.
+    }
+    throw invalid(method, "signal must be an AbortSignal");
   }
 
   function json(value, method) {
     try {
       return JSON.stringify(value);
     } catch (error) {
-      throw invalid(method, error.message);
+      throw invalid(method, said(error));
     }
   }
 
   /** What is aborted already is not even started. */
   function checkAborted(signal, what, trace, more) {
-    if (signal?.aborted) throw toError({ code: "ERR_ABORTED", message: `the ${what} was aborted`, ...more }, trace, signal);
+    if (signal !== undefined && apply(isAborted, signal, []))
+      throw toError({ code: "ERR_ABORTED", message: `the ${what} was aborted`, ...more }, trace, signal);
   }
 
   /** Calls `stop` when the signal is aborted, or at once if it was. Returns how to stop watching. */
   function watch(signal, stop) {
     if (signal === undefined) return () => {};
-    if (signal.aborted) {
+    if (apply(isAborted, signal, [])) {
       stop();
       return () => {};
     }
-    signal.addEventListener("abort", stop, { once: true });
-    return () => signal.removeEventListener("abort", stop);
+    apply(addEventListener, signal, ["abort", stop, { once: true }]);
+    return () => apply(removeEventListener, signal, ["abort", stop]);
   }
 
-  /** A listener's exception must not end the process, nor vanish. */
+  /** A listener's exception must not end the process, nor vanish: whether it is thrown, or the rejection of the promise that it gave. */
   function sink(onEvent) {
     if (onEvent === undefined) return undefined;
+    const warn = (thrown) => process.emitWarning(`onEvent threw: ${said(thrown, "stack")}`, "HyperlightMcpWarning");
     return (event) => {
-      try {
-        onEvent(JSON.parse(event));
-      } catch (error) {
-        process.emitWarning(`onEvent threw: ${error?.stack ?? error}`, "HyperlightMcpWarning");
-      }
+      (async () => onEvent(JSON.parse(event)))().catch(warn);
     };
   }
 
@@ -114,7 +195,7 @@
   return {
     error: failure,
 
-    decode: (text) => decode(text, []),
+    parse: (text) => JSON.parse(text),
 
     path: (url) => decodeURIComponent(new URL(url).pathname),
 
@@ -136,16 +217,16 @@
       );
     },
 
-    /** `start(code, data, callbackNames, sink, asked, inputJson, …inputBlobs)` gives [native promise, stop]. */
+    /** `start(code, data, callbackNames, sink, asked, inputJson, inputBlobs)` gives [native promise, stop]. */
     async run(start, name, code, options) {
       const trace = traceOf();
       if (typeof code !== "string") throw invalid(name, "code must be a string");
       const { data, callbacks, signal, input } = split(options, name);
       let encoded;
       try {
-        encoded = encode(input ?? null);
+        encoded = crossing(input ?? null);
       } catch (error) {
-        throw failure("ERR_INVALID_VALUE", `the input cannot enter the sandbox: ${error.message}`);
+        throw failure("ERR_INVALID_VALUE", `the input cannot enter the sandbox: ${said(error)}`);
       }
       if (encoded[0] === undefined) throw failure("ERR_INVALID_VALUE", `the input cannot enter the sandbox: it is a ${typeof input}`);
       checkAborted(signal, "run", trace, { logs: [], warnings: [] });
@@ -155,8 +236,7 @@
         json(Object.keys(callbacks), name),
         sink(callbacks.onEvent),
         asked(callbacks),
-        encoded[0],
-        ...encoded[1],
+        ...encoded,
       );
       const release = watch(signal, stop);
       try {
@@ -167,14 +247,14 @@
       }
     },
 
-    /** `start(names, args, data, callbackNames, asked, sink)` gives [native promise, stop]. */
+    /** `start(names, argsJson, argsBlobs, data, callbackNames, asked, sink)` gives [native promise, stop]. */
     async callTool(start, name, server, tool, args, options) {
       const trace = traceOf();
       const { data, callbacks, signal, input } = split(options, name);
       if (input !== undefined) data.input = true;
       const parameters = [
         json([server, tool], name),
-        toolArguments(args, server, tool),
+        ...toolArguments(args, server, tool),
         json(data, name),
         json(Object.keys(callbacks), name),
         asked(callbacks),
@@ -191,21 +271,33 @@
       }
     },
 
-    /** The agent's functions behind one dispatcher. `reply(id, json, …blobs)` hands an answer back. */
+    /** The agent's functions behind one dispatcher. `reply(id, json, blobs)` hands an answer back: every call gets one. */
     hostModule(functions, reply, info) {
       const name = "Sandbox.hostModule";
       if (typeof functions !== "object" || functions === null) throw invalid(name, "functions must be an object of functions");
-      const known = new Map(Object.entries(functions));
+      const known = new Map(entriesOf(functions, name));
       for (const [key, value] of known) if (typeof value !== "function") throw invalid(name, `${key} must be a function`);
-      async function dispatch([id, key, text, ...blobs]) {
-        let answer;
+      const failed = (thrown) => encode({ error: { message: said(thrown) } });
+      async function answerOf(key, text, blobs) {
         try {
           const value = await known.get(key)(...decode(text, blobs));
-          answer = encode({ ok: value ?? null });
-        } catch (error) {
-          answer = encode({ error: { message: String(error?.message ?? error) } });
+          return crossing({ ok: value ?? null });
+        } catch (thrown) {
+          return failed(thrown);
         }
-        reply(id, answer[0], ...answer[1]);
+      }
+      // It never rejects: nobody waits for it, and Node would end for that.
+      async function dispatch([id, key, text, ...blobs]) {
+        const answer = await answerOf(key, text, blobs);
+        try {
+          reply(id, ...answer);
+        } catch (thrown) {
+          try {
+            reply(id, ...failed(thrown));
+          } catch {
+            // The environment ends, and with it whoever waits.
+          }
+        }
       }
       if (typeof (info ?? {}) !== "object") throw invalid(name, "info must be an object");
       return [dispatch, json(info ?? {}, name), ...known.keys()];
@@ -213,13 +305,15 @@
 
     /** `make(data, sandbox?)` gives { definitions, execute }. */
     agentTools(make, name, options) {
-      const { definitions, execute } = make(...toolOptions(options, name));
+      const parts = toolOptions(options, name);
+      const { definitions, execute } = made(name, () => make(...parts));
       return toolsOf(definitions, execute);
     },
 
     /** `make(data, sandbox?)` gives the functions that a plugin is made of. */
     plugin(make, name, gateway, options) {
-      const native = make(...toolOptions(options, name));
+      const parts = toolOptions(options, name);
+      const native = made(name, () => make(...parts));
       const isEnabled = () => native.isEnabled() === "true";
       const switched = (native) => settle(native, traceOf(), undefined);
       const { name: label, version, description, commands } = JSON.parse(native.manifest());
@@ -289,10 +383,19 @@
     },
   };
 
+  /** What looks like an object of ours and is none is found only by what is native. */
+  function made(method, make) {
+    try {
+      return make();
+    } catch (error) {
+      throw String(error?.code).startsWith("ERR_") ? error : invalid(method, said(error));
+    }
+  }
+
   /** Options of the tools of a model: plain data as JSON, and the sandbox apart. */
   function toolOptions(options, method) {
     if (typeof (options ?? {}) !== "object") throw invalid(method, "options must be an object");
-    const { sandbox, ...others } = options ?? {};
+    const { sandbox, ...others } = Object.fromEntries(entriesOf(options ?? {}, method));
     if (sandbox !== undefined && !(sandbox instanceof classes.Sandbox)) throw invalid(method, "sandbox: must be a Sandbox");
     const { data, callbacks, signal, input } = split(others, method);
     for (const key of Object.keys(callbacks)) throw invalid(method, `${key}: unknown option, or a function where a value belongs`);
@@ -328,7 +431,7 @@
     try {
       return JSON.stringify(args) ?? (args === undefined ? "null" : JSON.stringify(`(${typeof args})`));
     } catch (error) {
-      return JSON.stringify(`(${error.message})`);
+      return JSON.stringify(`(${said(error)})`);
     }
   }
 
@@ -337,37 +440,27 @@
     const trace = traceOf();
     let encoded;
     try {
-      encoded = encode(args);
+      encoded = crossing(args);
     } catch (error) {
-      const message = `the arguments of ${what} are not valid: expected what JSON can carry: ${error.message}`;
+      const message = `the arguments of ${what} are not valid: expected what JSON can carry: ${said(error)}`;
       if (errors === "throw") throw failure("ERR_INVALID_ARGUMENTS", message);
       return { error: message, code: "ERR_INVALID_ARGUMENTS" };
     }
-    const { value } = await settle(call(tool, encoded[0], ...encoded[1]), trace, undefined);
+    const { value } = await settle(call(tool, ...encoded), trace, undefined);
     return value;
   }
 
-  /** A tool's arguments as JSON, with base64 text for bytes: what an MCP server can read. */
+  /** A tool's arguments: [json, blobs]. */
   function toolArguments(args, server, tool) {
     const invalidArguments = (problem) =>
-      failure("ERR_INVALID_ARGUMENTS", `the arguments of ${server}.${tool} must be one object of plain data: ${problem}`);
+      failure("ERR_INVALID_ARGUMENTS", `the arguments of ${said(server)}.${said(tool)} must be one object of plain data: ${problem}`);
     let encoded;
     try {
-      encoded = encode(args ?? {});
+      encoded = crossing(args ?? {});
     } catch (error) {
-      throw invalidArguments(error.message);
+      throw invalidArguments(said(error));
     }
-    const [text, blobs] = encoded;
-    if (text === undefined) throw invalidArguments(`not a ${typeof args}`);
-    return text.includes("$bytes") ? JSON.stringify(JSON.parse(text, base64(blobs))) : text;
-  }
-
-  /** A reviver that puts base64 text where the placeholders are: what an MCP server can read. */
-  function base64(blobs) {
-    return (_key, value) => {
-      if (typeof value !== "object" || value === null || !Object.hasOwn(value, "$bytes")) return value;
-      if (Array.isArray(value.$bytes)) return Object.fromEntries(value.$bytes);
-      return Buffer.from(blobs[value.$bytes]).toString("base64");
-    };
+    if (encoded[0] === undefined) throw invalidArguments(`not a ${typeof args}`);
+    return encoded;
   }
 };

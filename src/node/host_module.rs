@@ -104,8 +104,9 @@ impl JavaScriptModule {
     pub(super) fn new(env: &Env, name: String, functions: Unknown, info: Option<Unknown>) -> napi::Result<Self> {
         let pending = Arc::new(Pending::default());
         let answers = Arc::clone(&pending);
-        let reply = env.create_function_from_closure::<FnArgs<(u32, String)>, (), _>("reply", move |context| {
-            answers.answer(context.get(0)?, Wire { json: context.get(1)?, blobs: blobs(&context, 2)? });
+        let reply = env.create_function_from_closure::<FnArgs<(u32, String, Array)>, (), _>("reply", move |context| {
+            let (id, wire) = (context.get(0)?, wire_of(&context, 1)?);
+            answers.answer(id, wire);
             Ok(())
         })?;
         let missing = || napi::Error::from_reason("the glue gave no dispatcher");
@@ -134,9 +135,13 @@ fn spread(arguments: DispatchArguments) -> DispatchParts {
     [A(id), B(function), B(wire.json)].into_iter().chain(blobs).collect()
 }
 
-/// The bytes from an argument on, copied: JavaScript can change or detach them later.
-pub(super) fn blobs(context: &FunctionCallContext, from: usize) -> napi::Result<Vec<Vec<u8>>> {
-    (from..context.length()).map(|index| Ok(context.get::<Uint8Array>(index)?.to_vec())).collect()
+/// A value from two arguments, the JSON and the list of its `Uint8Array`s. Not one argument each: JavaScript has no room for very many.
+/// The bytes are copied: JavaScript can change or detach them later.
+pub(super) fn wire_of(context: &FunctionCallContext, from: usize) -> napi::Result<Wire> {
+    let list: Array = context.get(from + 1)?;
+    let missing = || napi::Error::from_reason("the glue gave a list with a gap");
+    let blob = |index| Ok(list.get::<Uint8Array>(index)?.ok_or_else(missing)?.to_vec());
+    Ok(Wire { json: context.get(from)?, blobs: (0..list.len()).map(blob).collect::<napi::Result<_>>()? })
 }
 
 impl AgentModule for JavaScriptModule {
@@ -181,10 +186,14 @@ fn read_answer(what: String, wire: Wire) -> Result<Value> {
     if let Ok(Failure::Error { message }) = serde_json::from_str(&wire.json) {
         return Err(Error::HostFunction { function: what, message });
     }
-    match Value::from_wire(wire)? {
-        Value::Record(mut fields) if fields.len() == 1 => Ok(fields.remove(0).1),
+    match Value::from_wire(wire) {
+        Ok(Value::Record(mut fields)) if fields.len() == 1 => Ok(fields.remove(0).1),
         // A function or a symbol: JSON has no word for it, and leaves the field out.
-        _ => Ok(Value::Null),
+        Ok(_) => Ok(Value::Null),
+        Err(Error::InvalidValue { problem }) => {
+            Err(Error::HostFunction { function: what, message: format!("what it gave cannot enter the sandbox: {problem}") })
+        }
+        Err(error) => Err(error),
     }
 }
 

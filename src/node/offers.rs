@@ -11,12 +11,13 @@ use serde_json::{Map, Value as Json};
 
 use super::callbacks::callbacks;
 use super::gateway::Gateway;
+use super::host_module::wire_of;
 use super::reply::{Reply, promise};
 use super::sandbox::{event_listener, event_sink, started};
 use super::{glue, options};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::gateway::{CallOptions, Completed};
-use crate::sandbox::Stop;
+use crate::sandbox::{Stop, Wire};
 
 /// What is completed, as Node names it.
 #[derive(Deserialize)]
@@ -108,7 +109,7 @@ impl Gateway {
         self.call(env, METHOD, [Some(server), Some(name), args, options], |gateway, parts, options, stop| async move {
             let (server, name): (String, String) = options::arguments(METHOD, &parts.names)?;
             let options = parts.options::<options::CallOptions>(METHOD)?.timeout_ms.apply(options);
-            let arguments = object(&format!("{server}.{name}"), &parts.arguments)?;
+            let arguments = options::tool_arguments(format!("{server}.{name}"), parts.arguments)?;
             gateway.get_prompt(&server, &name, arguments, options, &stop).await
         })
     }
@@ -134,7 +135,7 @@ impl Gateway {
         self.call(env, METHOD, [Some(server), Some(reference), Some(argument), options], |gateway, parts, options, stop| async move {
             let (server, reference): (String, Reference) = options::arguments(METHOD, &parts.names)?;
             let CompleteOptions { timeout_ms, context } = parts.options(METHOD)?;
-            let Argument { name, value } = options::arguments(METHOD, &parts.arguments)?;
+            let Argument { name, value } = options::arguments(METHOD, &parts.arguments.json)?;
             let of = match reference {
                 Reference::Prompt { name } => Completed::Prompt(name),
                 Reference::Resource { uri } => Completed::Template(uri),
@@ -162,10 +163,10 @@ impl Gateway {
     }
 }
 
-/// What the glue hands over of a call: JSON texts.
+/// What the glue hands over of a call: JSON texts, and bytes where there are arguments.
 struct Parts {
     names: String,
-    arguments: String,
+    arguments: Wire,
     data: String,
     callbacks: String,
 }
@@ -202,10 +203,10 @@ impl Gateway {
         let (core, inner) = (self.core.clone(), self.inner.clone());
         let start = env.create_function_from_closure::<(), Vec<Object<'static>>, _>(name, move |context| {
             let env = Env::from_raw(context.env.raw());
-            let [names, arguments, data, given] = [context.get(0)?, context.get(1)?, context.get(2)?, context.get(3)?];
-            let parts = Parts { names, arguments, data, callbacks: given };
-            let asked = callbacks(&env, context.get(4)?)?;
-            let on_event = event_sink(context.get(5)?)?.map(event_listener);
+            let arguments = wire_of(&context, 1)?;
+            let parts = Parts { names: context.get(0)?, arguments, data: context.get(3)?, callbacks: context.get(4)? };
+            let asked = callbacks(&env, context.get(5)?)?;
+            let on_event = event_sink(context.get(6)?)?.map(event_listener);
             let listeners = CallOptions { callbacks: asked, on_event, timeout_ms: None };
             let (stop, work, gateway) = (Stop::new(), work.clone(), inner.clone());
             let running = work(gateway, parts, listeners, stop.clone());
@@ -213,14 +214,5 @@ impl Gateway {
             started(&env, native, stop)
         })?;
         glue::call(env, "callTool", FnArgs::from((start, name, server, what, args, options)))
-    }
-}
-
-fn object(what: &str, json: &str) -> Result<Map<String, Json>> {
-    let invalid = |problem: String| Error::InvalidArguments { what: what.to_owned(), problem };
-    match serde_json::from_str(json) {
-        Ok(Json::Object(fields)) => Ok(fields),
-        Ok(_) => Err(invalid("expected one object, or none".to_owned())),
-        Err(error) => Err(invalid(format!("expected what JSON can carry: {error}"))),
     }
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use serde_json::Value as Json;
+use serde_json::{Map, Value as Json};
 use tokio::runtime::Handle;
 
 use crate::bridge::ToolErrors;
@@ -13,7 +13,7 @@ use crate::config::{ArgumentCheck, SchemaViolations};
 use crate::error::{Error, Result};
 use crate::gateway::{EnableAtOpen, GatewayOptions};
 use crate::limits::Limits;
-use crate::sandbox::{GuestChoice, WarmVms};
+use crate::sandbox::{GuestChoice, Value, WarmVms, Wire};
 
 const CALLBACKS: [&str; 6] = ["onApproval", "onElicit", "onSample", "onInput", "onAuthorize", "onEvent"];
 
@@ -122,6 +122,23 @@ pub(super) fn read<T: DeserializeOwned>(method: &'static str, data: &str, callba
         return Err(Error::InvalidOption { method, problem });
     }
     from_json(method, data)
+}
+
+/// The one object that a tool or a prompt takes. Bytes become base64 text, which is what an MCP server can read.
+pub(super) fn tool_arguments(what: String, given: Wire) -> Result<Map<String, Json>> {
+    match Value::from_wire(given).map(Value::into_json) {
+        Ok(Json::Object(arguments)) => Ok(arguments),
+        Ok(_) => Err(Error::InvalidArguments { what, problem: "expected one object, or none".to_owned() }),
+        Err(error) => Err(invalid_arguments(what, error)),
+    }
+}
+
+/// What is said of a tool's arguments that cannot be read.
+pub(super) fn invalid_arguments(what: String, error: Error) -> Error {
+    match error {
+        Error::InvalidValue { problem } => Error::InvalidArguments { what, problem: format!("expected what JSON can carry: {problem}") },
+        other => other,
+    }
 }
 
 /// Reads the arguments of a method, given as a list.

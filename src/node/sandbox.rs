@@ -12,14 +12,14 @@ use serde::de::DeserializeOwned;
 use serde_json::json;
 
 use super::callbacks::callbacks;
-use super::host_module::{JavaScriptModule, blobs};
+use super::host_module::{JavaScriptModule, wire_of};
 use super::reply::{Reply, method, promise};
 use super::runtime::Core;
 use super::{glue, options};
 use crate::agent::RunSetup;
 use crate::error::Error;
 use crate::gateway::{EventListener, RunOptions, RunReport};
-use crate::sandbox::{LogEntry, LogListener, Stop, StopReason, Wire};
+use crate::sandbox::{LogEntry, LogListener, Stop, StopReason};
 
 /// Told events as JSON; weak, so that it does not keep Node from exiting.
 pub(super) type EventSink = Arc<ThreadsafeFunction<String, (), String, Status, false, true>>;
@@ -136,11 +136,11 @@ impl Sandbox {
 
 type Prepared = crate::error::Result<(String, RunOptions)>;
 
-/// `(code, data, callbackNames, sink, asked, inputJson, …inputBlobs)`
+/// `(code, data, callbackNames, sink, asked, inputJson, inputBlobs)`
 fn prepare(context: &FunctionCallContext, outer: Option<&EventSink>, stop: &Stop) -> napi::Result<Prepared> {
     let events = event_sink(context.get(3)?)?.or_else(|| outer.cloned());
     let asked = callbacks(context.env, context.get(4)?)?;
-    let input = Wire { json: context.get(5)?, blobs: blobs(context, 6)? };
+    let input = wire_of(context, 5)?;
     let code: String = context.get(0)?;
     let read = options::read::<options::RunOptions>("Sandbox.run", &context.get::<String>(1)?, &context.get::<String>(2)?);
     let run = RUNS.fetch_add(1, Ordering::Relaxed);

@@ -3,7 +3,7 @@
 
 use super::host::{Arguments, HostReply};
 use super::outcome::GuestOutcome;
-use super::value::{MARK, Value, Wire, invalid, read_parts};
+use super::value::{MARK, Value, Wire, check_blobs, invalid, read_parts};
 use crate::error::{Error, Result};
 use crate::json_text::{Sink, quote};
 
@@ -148,6 +148,7 @@ fn word(number: usize) -> Result<[u8; WORD]> {
 /// The parts of a frame: its JSON, and its blobs.
 pub(super) fn parts_of(frame: &[u8]) -> Result<(&str, Vec<&[u8]>)> {
     let (count, mut rest) = take_word(frame)?;
+    check_blobs(count.saturating_sub(1))?;
     // No more than can be there: each has a length.
     let mut blobs = Vec::with_capacity(count.min(rest.len() / WORD));
     for _ in 0..count {

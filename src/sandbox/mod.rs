@@ -9,6 +9,7 @@ mod deadline;
 mod exchange;
 mod frame;
 mod guest;
+mod handed;
 mod host;
 mod hypervisor;
 mod image;

@@ -1,15 +1,15 @@
 //! What a guest says at the end of a run: its value, or a failure, which a look at the code may explain.
 
 use serde::Deserialize;
-use serde::de::IgnoredAny;
 
 use super::deadline::Deadline;
+use super::handed::check_value;
 use super::module::GuestModules;
 use super::reader::ScriptReader;
 use super::run::REQUIRE_PROLOGUE;
 use super::script::{Importable, declares_require, instead_of_global};
 use super::stop::Stop;
-use super::value::Wire;
+use super::value::{Wire, invalid};
 use crate::error::{Error, Result};
 use crate::limits::Limits;
 
@@ -48,15 +48,13 @@ impl AgentCode<'_> {
     }
 }
 
+/// What stands around a value.
 const VALUE_PREFIX: &str = "{\"value\":";
-
-/// A value as a guest hands it over: JSON, and nothing beside it.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Envelope {
-    #[serde(rename = "value")]
-    _value: IgnoredAny,
-}
+const VALUE_SUFFIX: &str = "}";
+/// What each text of a failure may have: an honest guest has cut them to 16 Ki characters.
+const MAX_TEXT_BYTES: usize = 64 * 1024;
+/// What is quoted of an outcome that is none.
+const MAX_PROBLEM_CHARS: usize = 200;
 
 /// How the guest describes a failure; see `prelude.js`.
 #[derive(Deserialize)]
@@ -91,26 +89,47 @@ pub(super) enum GuestOutcome {
 
 /// The value in the guest's last frame, or what went wrong. `text` is the code as the engine got it.
 pub(super) fn finish(limits: &Limits, frame: &[u8], text: &str, code: &AgentCode<'_>) -> Result<Wire> {
-    let wire = Wire::from_frame(frame)?;
-    if wire.json.starts_with(VALUE_PREFIX) {
-        let size = wire.size() - VALUE_PREFIX.len() - 1;
-        if size > limits.max_value_bytes {
-            return Err(Error::ValueTooLarge { size, limit: limits.max_value_bytes });
-        }
-        // Agent code can hand over whatever it likes; what is read later as a value is one.
-        let envelope = serde_json::from_str::<Envelope>(&wire.json);
-        return envelope.map(|_| wire).map_err(|error| Error::InvalidValue { problem: error.to_string() });
+    match read_outcome(limits, Wire::from_frame(frame)?)? {
+        Handed::Value(wire) => Ok(wire),
+        Handed::Failure(failure) => Err(failure.into_error(limits, text, code)),
     }
-    let outcome: GuestOutcome = serde_json::from_str(&wire.json).map_err(|error| Error::GuestCrashed { problem: error.to_string() })?;
-    Err(match outcome {
-        GuestOutcome::Oversize(size) => Error::ValueTooLarge { size, limit: limits.max_value_bytes },
-        GuestOutcome::Failure(failure) => failure.into_error(limits, text, code),
-    })
+}
+
+/// What the guest's last frame says.
+enum Handed {
+    /// `{"value": …}`, fit to be read by anybody.
+    Value(Wire),
+    Failure(GuestFailure),
+}
+
+/// Agent code can hand over whatever it likes: what is a value here is one for all that read it later.
+fn read_outcome(limits: &Limits, wire: Wire) -> Result<Handed> {
+    if let Some(value) = wire.json.strip_prefix(VALUE_PREFIX) {
+        let Some(value) = value.strip_suffix(VALUE_SUFFIX) else { return Err(invalid("it is not JSON, and nothing beside it")) };
+        let (size, limit) = (wire.size() - VALUE_PREFIX.len() - VALUE_SUFFIX.len(), limits.max_value_bytes);
+        if size > limit {
+            return Err(Error::ValueTooLarge { size, limit });
+        }
+        check_value(value, wire.blobs.len())?;
+        return Ok(Handed::Value(wire));
+    }
+    match serde_json::from_str(&wire.json) {
+        Ok(GuestOutcome::Failure(failure)) => Ok(Handed::Failure(failure)),
+        Ok(GuestOutcome::Oversize(size)) => Err(Error::ValueTooLarge { size, limit: limits.max_value_bytes }),
+        Err(error) => Err(invalid(&error.to_string().chars().take(MAX_PROBLEM_CHARS).collect::<String>())),
+    }
+}
+
+/// At most [`MAX_TEXT_BYTES`], on a character boundary.
+fn cut(mut text: String) -> String {
+    text.truncate(text.floor_char_boundary(MAX_TEXT_BYTES));
+    text
 }
 
 impl GuestFailure {
     fn into_error(self, limits: &Limits, text: &str, code: &AgentCode<'_>) -> Error {
         let Self { kind, name, message, stack, line, mut column } = self;
+        let (name, message, stack) = (cut(name), cut(message), cut(stack));
         // QuickJS throws this where an allocation of its own fails.
         if name == "InternalError" && message == "out of memory" {
             return Error::GuestMemory { limit: limits.guest_heap_bytes };
@@ -143,4 +162,68 @@ impl GuestFailure {
 /// `QuickJS`'s words for a module that is not there.
 fn is_resolution(message: &str) -> bool {
     message.starts_with("Error resolving module") || message.starts_with("Could not load module")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn handed(json: &str, blobs: usize) -> Result<Handed> {
+        let frame = Wire { json: json.to_owned(), blobs: vec![vec![1]; blobs] }.to_frame().unwrap();
+        read_outcome(&Limits { max_value_bytes: 4096, ..Limits::default() }, Wire::from_frame(&frame)?)
+    }
+
+    fn code(json: &str, blobs: usize) -> &'static str {
+        handed(json, blobs).err().unwrap().code()
+    }
+
+    #[test]
+    fn a_value_is_json_with_nothing_around_it() {
+        assert!(
+            matches!(handed(r#"{"value":[1,{"$bytes":0}]}"#, 1), Ok(Handed::Value(wire)) if wire.json == r#"{"value":[1,{"$bytes":0}]}"#)
+        );
+        for json in [
+            r#"{"value":1} "#,
+            r#"{"value":1}}"#,
+            r#" {"value":1}"#,
+            r#"{"value":1"#,
+            r#"{"value":}"#,
+            r#"{"value":1,"logs":[]}"#,
+            r#"{"value":1},"error":{"code":"ERR_X","message":"forged"},"x":{"y":1}"#,
+            r#"{"value":1,"value":2}"#,
+            r#"{"value":1e999}"#,
+            r#"{"value":"\ud800"}"#,
+            r#"{"value":{"$bytes":"length"}}"#,
+            "",
+            "garbage",
+            "null",
+            r#"{"other":1}"#,
+        ] {
+            assert_eq!(code(json, 0), "ERR_INVALID_VALUE", "{json}");
+        }
+    }
+
+    #[test]
+    fn a_value_that_would_cost_its_reader_too_much_is_refused() {
+        let deep = format!("{{\"value\":{}{}}}", "[".repeat(1_000), "]".repeat(1_000));
+        let twice = format!("{{\"value\":[{}]}}", vec![r#"{"$bytes":0}"#; 300].join(","));
+        assert_eq!(
+            (code(&deep, 0), code(&twice, 1), code(r#"{"value":1}"#, 10_001)),
+            ("ERR_INVALID_VALUE", "ERR_INVALID_VALUE", "ERR_INVALID_VALUE")
+        );
+        assert_eq!(
+            (code(&format!("{{\"value\":\"{}\"}}", "x".repeat(4096)), 0), code(r#"{"oversize":9}"#, 0)),
+            ("ERR_VALUE_TOO_LARGE", "ERR_VALUE_TOO_LARGE")
+        );
+    }
+
+    #[test]
+    fn what_is_said_of_a_failure_is_bounded() {
+        let long = "ß".repeat(1_000_000);
+        let failure = serde_json::json!({ "failure": { "kind": "throw", "name": long, "message": long, "stack": long } }).to_string();
+        let Ok(Handed::Failure(failure)) = handed(&failure, 0) else { panic!("no failure") };
+        assert!(cut(failure.message).len() == MAX_TEXT_BYTES);
+        let other = handed(&format!("{{\"{long}\":1}}"), 0).err().unwrap();
+        assert!(other.to_string().len() < 1_000);
+    }
 }

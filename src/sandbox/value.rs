@@ -9,6 +9,7 @@ use serde_json::{Map, Number, Value as Json};
 use super::frame::{Writer, parts_of};
 use crate::error::{Error, Result};
 use crate::json_text::Counter;
+use crate::limits::MAX_BLOBS;
 
 pub(super) const MARK: &str = "$bytes";
 
@@ -65,8 +66,10 @@ impl Value {
     /// Reads a value that has crossed.
     ///
     /// # Errors
-    /// `ERR_INVALID_VALUE` where the JSON does not parse (lone surrogates, more than 128 levels) or names a blob that is not there.
+    /// `ERR_INVALID_VALUE` where the JSON does not parse (lone surrogates, more than 128 levels) or names a blob that is not there, or a
+    /// second time; and for more than [`MAX_BLOBS`] blobs.
     pub fn from_wire(wire: Wire) -> Result<Self> {
+        check_blobs(wire.blobs.len())?;
         let json: Json = serde_json::from_str(&wire.json).map_err(|error| invalid(&error.to_string()))?;
         let mut blobs: Vec<Option<Vec<u8>>> = wire.blobs.into_iter().map(Some).collect();
         read(json, &mut |index| blobs.get_mut(index)?.take())
@@ -142,9 +145,15 @@ impl Wire {
 
 /// Reads a value from the parts of its frame.
 pub(super) fn read_parts(json: &str, blobs: &[&[u8]]) -> Result<Value> {
+    check_blobs(blobs.len())?;
     let json: Json = serde_json::from_str(json).map_err(|error| invalid(&error.to_string()))?;
     let mut blobs: Vec<Option<&[u8]>> = blobs.iter().copied().map(Some).collect();
     read(json, &mut |index| blobs.get_mut(index)?.take().map(<[u8]>::to_vec))
+}
+
+/// Refuses more blobs than one value may have.
+pub(super) fn check_blobs(count: usize) -> Result<()> {
+    if count > MAX_BLOBS { Err(invalid(&format!("it has {count} Uint8Arrays, and at most {MAX_BLOBS} cross together"))) } else { Ok(()) }
 }
 
 pub(super) fn invalid(problem: &str) -> Error {
@@ -220,6 +229,16 @@ mod tests {
             let error = Value::from_wire(Wire { json: json.into(), blobs: Vec::new() }).unwrap_err();
             assert_eq!(error.code(), "ERR_INVALID_VALUE", "{json}");
         }
+    }
+
+    #[test]
+    fn a_blob_is_had_once_and_more_of_them_than_cross_together_are_refused() {
+        let twice = Wire { json: r#"[{"$bytes":0},{"$bytes":0}]"#.into(), blobs: vec![vec![1]] };
+        assert_eq!(Value::from_wire(twice).unwrap_err().code(), "ERR_INVALID_VALUE");
+        let bytes = |count| Value::List(vec![Value::Bytes(Vec::new()); count]);
+        assert_eq!(round_trip(&bytes(MAX_BLOBS)), bytes(MAX_BLOBS));
+        let error = Value::from_wire(bytes(MAX_BLOBS + 1).to_wire()).unwrap_err().to_string();
+        assert!(error.contains("10001 Uint8Arrays, and at most 10000"), "{error}");
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use hyperlight_mcp::bridge::ToolErrors;
 use hyperlight_mcp::gateway::{Answer, ApprovalQuestion, CallOptions, Callbacks, RunOptions};
-use hyperlight_mcp::sandbox::{Stop, Value};
+use hyperlight_mcp::sandbox::{HostReply, Stop, Value};
 use hyperlight_mcp::trust::{ApprovalRequest, CommandRequest, Decision, ManifestRequest};
 use hyperlight_mcp::{Error, Gateway, GatewayOptions, Result};
 use secrecy::SecretString;
@@ -240,6 +240,20 @@ async fn a_write_asks_a_person_and_without_one_it_is_denied() {
     assert_eq!(error.code(), "ERR_CALL_DENIED");
     assert!(error.to_string().contains("onApproval") && error.to_string().contains("\"confirm\""), "{error}");
     assert_eq!(case.scene.events("one").iter().filter(|event| event["name"] == "write_note").count(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_integer_that_would_be_shown_as_another_is_refused_before_anybody_is_asked() {
+    let case = Case::new();
+    let gateway = case.open(json!({ "confirm": "always" })).await;
+    let sent = json!({ "value": [{ "id": 9_007_199_254_740_993_u64 }] });
+    let error = call(&gateway, "echo", sent.clone()).await.unwrap_err();
+    assert_eq!(error.code(), "ERR_INVALID_ARGUMENTS");
+    assert!(error.to_string().contains("9007199254740993 is an integer that JavaScript cannot hold"), "{error}");
+    let reply = gateway.call_function("one", "echo", vec![Value::from(sent)], ToolErrors::Throw, &Stop::new()).await;
+    assert!(matches!(reply, HostReply::Throw { code: Some(code), .. } if code == "ERR_INVALID_ARGUMENTS"));
+    // Its digits as a text are what they are.
+    assert_eq!(code_of(&gateway, "echo", json!({ "value": "9007199254740993" })).await, "ERR_CALL_DENIED");
 }
 
 #[tokio::test(flavor = "multi_thread")]
