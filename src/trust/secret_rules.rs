@@ -85,6 +85,11 @@ pub fn is_redactable(value: &str) -> bool {
     verdict("", value) != Verdict::Plain
 }
 
+/// Whether a value that stands where it is normally read by everybody, as a host is, is a secret all the same.
+pub(super) fn is_secret_by_name_or_form(name: &str, value: &str) -> bool {
+    is_secret_name(name) || is_known_token(value)
+}
+
 /// Words that make a name a secret's, wherever they stand in it.
 const SECRET_WORDS: &str = "apikey auth authorization bearer cookie cookies credential credentials dsn jwt otp pass passphrase passwd password passwords \
     pat pwd salt secret secrets session token tokens";
