@@ -198,9 +198,9 @@ fn words(text: &str) -> Option<Vec<String>> {
     (found.len() <= MAX_WORDS).then_some(found)
 }
 
-/// The values that may stand in one word with a flag: `./lib` in `-I./lib`.
+/// The values that may stand in one word with flags of one letter: `./lib` in `-I./lib`. A long flag has its value behind a `=`.
 fn behind_letters(flag: &str) -> Vec<String> {
-    let letters = flag.trim_start_matches('-');
+    let Some(letters) = flag.strip_prefix('-').filter(|letters| !letters.starts_with('-')) else { return Vec::new() };
     let starts = letters.char_indices().map(|(start, _)| start).skip(1).take(MAX_FLAG_LETTERS);
     starts.map(|start| letters[start..].to_owned()).collect()
 }
@@ -358,7 +358,7 @@ mod tests {
         scene.file("here/.npmrc");
         scene.file("home/server.js");
         for entry in [
-            r#""command": "npx", "args": ["-y", "@scope/package@1.2.3", "--port=80"]"#,
+            r#""command": "npx", "args": ["-y", "@scope/package@1.2.3", "--port=80", "--my-server.js"]"#,
             r#""command": "node", "args": ["ROOT/here/server.js"]"#,
             r#""command": "node", "args": ["${userHome}/server.js"]"#,
             r#""command": "node", "args": ["server.js"], "cwd": "ROOT/here""#,

@@ -246,6 +246,7 @@ async fn what_no_folder_decides_starts_outside_of_it_and_without_its_programs() 
         options.environment.insert("PATH".into(), path.clone());
         options.workspace_folder = Some(workspace.clone());
         let gateway = Gateway::open(options).unwrap();
+        gateway.revoke("one").await.unwrap();
         let request = command_request(&gateway).await;
         gateway.approve("one", None, None).await.unwrap();
         gateway.close().await;
