@@ -137,14 +137,13 @@ impl Region {
     /// Whether a value may be put here. A border of the authority within a value would move the host.
     fn check(self, value: &str) -> Verdict {
         match self {
-            Self::Base | Self::Rest => check_characters(value),
             Self::Scheme if value.chars().all(|next| next.is_ascii_alphabetic()) => Ok(()),
             Self::Scheme => Err("has a variable in its scheme whose value is more than letters"),
             // A colon is let through: it can only begin a port, which is shown, or a password.
             Self::User | Self::Host if value.contains(['/', '\\', '?', '#', '@']) => {
                 Err("has a variable before its path whose value contains one of / \\ ? # @, which would lead to another host")
             }
-            Self::User | Self::Host => check_characters(value),
+            Self::Base | Self::User | Self::Host | Self::Rest => check_characters(value),
         }
     }
 }

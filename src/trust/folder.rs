@@ -12,6 +12,9 @@ use crate::config::{
 
 /// What a runtime adds to a name to find the program.
 const ENDINGS: [&str; 5] = ["js", "cjs", "node", "ts", "py"];
+/// How names of programs end that a runtime is given: one that is relative is meant to be in the folder, whether it is there yet or not.
+const PROGRAMS: [&str; 19] =
+    ["bash", "bat", "cjs", "dll", "exe", "go", "jar", "js", "jsx", "lua", "mjs", "mts", "php", "pl", "py", "rb", "sh", "ts", "tsx"];
 /// Words of one text that are looked at. With more of them, the folder counts.
 const MAX_WORDS: usize = 128;
 /// Letters of a flag behind which its value may begin: `-mserver`, `-umserver`.
@@ -26,7 +29,7 @@ const DEFAULT_SEARCH_PATH: &str = "/bin:/usr/bin";
 /// same from everywhere.
 ///
 /// It decides where the entry says `${workspaceFolder}`, has a relative `cwd`, `envFile` or command, names something that is in the folder
-/// now, or a path that begins with `.`; where the program is found in the folder by the search path; and where a variable brings the folder
+/// now, or has a path that begins with `.` or a program's name that is relative; where the program is found in the folder by the search path; and where a variable brings the folder
 /// along. In doubt it decides. What decides starts in the folder, all else outside of it
 /// ([`Locality`](crate::config::Locality)), so that what was overlooked here leads nowhere.
 ///
@@ -137,7 +140,7 @@ impl Entry<'_> {
 
     fn argument_decides(&self, argument: &str) -> bool {
         let filled = Filled::of(argument, self.surroundings, Variables::Values);
-        filled.names_workspace || self.any_word(&filled.text, |word| is_dotted(word) || self.is_there(word))
+        filled.names_workspace || self.any_word(&filled.text, |word| is_relative(word) || self.is_there(word))
     }
 
     fn variable_decides(&self, name: &str, value: &str) -> bool {
@@ -148,7 +151,8 @@ impl Entry<'_> {
         }
         let filled = Filled::of(value, self.surroundings, Variables::Values);
         let is_loader = loads_code(name);
-        filled.names_workspace || self.any_word(&filled.text, |word| is_dotted(word) || (is_loader && self.is_there(word)))
+        filled.names_workspace
+            || self.any_word(&filled.text, |word| is_dotted(word) || (is_loader && (is_relative(word) || self.is_there(word))))
     }
 
     /// Whether one of the words of a text, which may be paths, leads into the workspace.
@@ -181,6 +185,13 @@ fn without_quotes(text: &str) -> String {
 /// Whether a word is a path that is relative by its own form, whether there is anything or not.
 fn is_dotted(word: &str) -> bool {
     matches!(word, "." | "..") || word.starts_with("./") || word.starts_with("../")
+}
+
+/// Whether a word is a relative path by its form or by its ending.
+fn is_relative(word: &str) -> bool {
+    let path = Path::new(word);
+    let names_program = || path.extension().and_then(|ending| ending.to_str()).is_some_and(|ending| PROGRAMS.contains(&ending));
+    is_dotted(word) || (!path.is_absolute() && names_program())
 }
 
 /// The text, and each piece of it that may be a path: the value of `--flag=path`, a file in the line of `sh -c`. `None`: there are too many.
@@ -269,7 +280,9 @@ mod tests {
             r#""command": "bin/missing""#,
             r#""command": "${workspaceFolder}/missing""#,
             r#""command": "node", "args": ["server.js"]"#,
-            r#""command": "node", "args": ["./missing.js"]"#,
+            r#""command": "node", "args": ["./missing.txt"]"#,
+            r#""command": "node", "args": ["missing.js"]"#,
+            r#""command": "java", "args": ["-jar", "build/missing.jar"]"#,
             r#""command": "node", "args": ["${workspaceFolder}/missing.js"]"#,
             r#""command": "npx", "args": ["-y", "files", "${workspaceFolder}"]"#,
             r#""command": "node", "args": ["--import=server.js", "x"]"#,
@@ -363,7 +376,6 @@ mod tests {
             r#""command": "node", "args": ["${userHome}/server.js"]"#,
             r#""command": "node", "args": ["server.js"], "cwd": "ROOT/here""#,
             r#""command": "node", "args": ["./server.js"], "cwd": "${userHome}""#,
-            r#""command": "node", "args": ["missing.js"]"#,
             r#""command": "npx", "args": ["-y", "b"], "envFile": "${userHome}/.env""#,
             r#""command": "npx", "args": ["-y", "b"], "env": { "DATA": "server.js", "PATH": "/bin:${PATH}" }"#,
             r#""command": "/opt/project/bin/server", "args": ["/process/x"]"#,

@@ -1,6 +1,6 @@
 //! What a person must see before yes.
 
-use secrecy::ExposeSecret as _;
+use secrecy::{ExposeSecret as _, SecretString};
 use serde::Serialize;
 use serde_json::Value as Json;
 
@@ -17,7 +17,7 @@ use super::sanitise::{sanitise_json, sanitise_line, sanitise_text};
 use super::shown::{METADATA_FIELD, URL_FIELD, addresses_of, header_lines, input_lines, oauth_lines, shown_variable};
 use super::subject::Subject;
 use crate::catalog::{Manifest, Tool, assign_identifiers};
-use crate::config::{Confirm, NEUTRAL_FOLDER, ServerDefinition, Transport, loads_code};
+use crate::config::{Address, Confirm, NEUTRAL_FOLDER, ServerDefinition, Transport, loads_code};
 
 const FULL_RIGHTS_WARNING: &str =
     "the server's process runs with your full permissions, outside of the sandbox: it can read, change and send what you can";
@@ -160,10 +160,7 @@ impl CommandRequest {
     pub fn new(server: &ServerDefinition, subject: &Subject, lack: Option<Lack>) -> Self {
         let (mut command, mut args, mut cwd, mut url, mut env_file) = (None, None, None, None, None);
         let (mut environment, mut loaders, mut headers, mut oauth) = (Vec::new(), Vec::new(), Vec::new(), None);
-        // Without circumstances, as far as the entry itself tells.
-        let unresolved = if subject.addresses.is_empty() { addresses_of(server, None) } else { Vec::new() };
-        let addresses = || subject.addresses.iter().chain(&unresolved);
-        let address = |field: &str| addresses().find(|(known, _)| *known == field).map(|(_, address)| address);
+        let workspace_folder = subject.folder.as_ref().map(|folder| folder.display().to_string());
         let warning = match &server.transport {
             Transport::Stdio {
                 command: program,
@@ -174,17 +171,15 @@ impl CommandRequest {
                 environment_file,
             } => {
                 (command, args) = (Some(program.clone()), Some(arguments.clone()));
-                let here = subject.folder.as_ref().map_or_else(|| NEUTRAL_FOLDER.to_owned(), |folder| folder.display().to_string());
-                cwd = Some(working_directory.clone().unwrap_or(here));
+                cwd = working_directory.clone().or_else(|| workspace_folder.clone()).or_else(|| Some(NEUTRAL_FOLDER.to_owned()));
                 env_file.clone_from(environment_file);
-                environment = values.iter().map(|(name, value)| shown_variable(name, value.expose_secret())).collect::<Vec<_>>();
+                environment = environment_lines(values, removed_environment);
                 loaders = values.iter().map(|(name, _)| name).filter(|name| loads_code(name)).cloned().collect();
-                environment.extend(removed_environment.iter().map(|name| format!("{name} (not passed on)")));
                 FULL_RIGHTS_WARNING
             }
             Transport::Http { url: _, headers: values, oauth: settings } => {
-                url = address(URL_FIELD);
-                oauth = settings.as_deref().map(|settings| oauth_lines(settings, address(METADATA_FIELD)));
+                url = address(server, subject, URL_FIELD);
+                oauth = settings.as_deref().map(|settings| oauth_lines(settings, address(server, subject, METADATA_FIELD).as_ref()));
                 headers = header_lines(values);
                 REMOTE_WARNING
             }
@@ -197,12 +192,12 @@ impl CommandRequest {
             command,
             args,
             cwd,
-            workspace_folder: subject.folder.as_ref().map(|folder| folder.display().to_string()),
+            workspace_folder,
             executable: subject.executable.clone(),
             env_file,
-            url: url.map(|address| address.shown.clone()),
-            unicode_host: url.and_then(|address| address.unicode_host.clone()),
-            host_from: url.map(|address| address.host_from.clone()).unwrap_or_default(),
+            url: url.as_ref().map(|address| address.shown.clone()),
+            unicode_host: url.as_ref().and_then(|address| address.unicode_host.clone()),
+            host_from: url.map(|address| address.host_from).unwrap_or_default(),
             environment,
             loaders,
             input_defaults: input_lines(server),
@@ -222,6 +217,17 @@ impl CommandRequest {
             warning,
         }
     }
+}
+
+/// The address in this field. Where nobody looked for the values of its variables, as far as the entry itself tells.
+fn address(server: &ServerDefinition, subject: &Subject, field: &str) -> Option<Address> {
+    let addresses = if subject.addresses.is_empty() { addresses_of(server, None) } else { subject.addresses.clone() };
+    addresses.into_iter().find(|(known, _)| *known == field).map(|(_, address)| address)
+}
+
+fn environment_lines(values: &[(String, SecretString)], removed: &[String]) -> Vec<String> {
+    let values = values.iter().map(|(name, value)| shown_variable(name, value.expose_secret()));
+    values.chain(removed.iter().map(|name| format!("{name} (not passed on)"))).collect()
 }
 
 impl ManifestRequest {

@@ -3,7 +3,7 @@
 
 use secrecy::{ExposeSecret as _, SecretString};
 
-use super::secret_rules::is_secret_by_name_or_form;
+use super::secret_rules::{is_known_token, is_secret_name};
 use crate::config::{
     Address, OAuthDefinition, Part, ServerDefinition, Surroundings, Template, Transport, inputs_of_text, loads_code, shown_placeholder,
 };
@@ -29,7 +29,9 @@ pub fn addresses_of(server: &ServerDefinition, surroundings: Option<&Surrounding
     let Transport::Http { url, headers: _, oauth } = &server.transport else { return Vec::new() };
     let metadata = oauth.as_ref().and_then(|oauth| oauth.client_metadata_url.as_ref());
     let all = [Some((URL_FIELD, url)), metadata.map(|url| (METADATA_FIELD, url))];
-    let shown = |text: &String| Address::of(text, surroundings, &is_secret_by_name_or_form);
+    // A host is normally read by everybody: its mere look makes it no secret.
+    let is_secret = |name: &str, value: &str| is_secret_name(name) || is_known_token(value);
+    let shown = |text: &String| Address::of(text, surroundings, &is_secret);
     all.into_iter().flatten().map(|(field, text)| (field, shown(text))).collect()
 }
 

@@ -9,8 +9,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 
 use crate::client::http::HttpTarget;
 use crate::client::http::target::Endpoint;
-use crate::config::{Surroundings, parse_text, resolve_http};
-use crate::trust::addresses_of;
+use crate::config::{Address, Surroundings, parse_text, resolve_http};
 
 /// What hostile addresses are made of: what parsers of URLs disagree about, and what looks like a host.
 const PIECES: &[&str] = &[
@@ -119,7 +118,7 @@ proptest! {
         let surroundings = Surroundings { environment, workspace_folder: "/evil.example".into(), user_home: "/home/evil.example".into() };
         let inputs = BTreeMap::from([("i".to_owned(), SecretString::from(typed))]);
         let Ok(Some(resolved)) = resolve_http(server, &surroundings, &inputs) else { return Ok(()) };
-        let shown = &addresses_of(server, Some(&surroundings))[0].1;
+        let shown = Address::of(&url, Some(&surroundings), &|_, _| false);
         let (scheme, host) = read(&shown.shown);
 
         let address = resolved.url.expose_secret().to_owned();
