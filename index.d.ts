@@ -161,7 +161,7 @@ export interface GatewayOptions extends Callbacks {
   config?: object
   /** Approvals and manifests. Default `~/.hyperagent/hyperlight-mcp`, created with mode 0700. */
   stateDir?: string
-  /** What `${workspaceFolder}` is, and where servers start. Default: the working directory. */
+  /** What `${workspaceFolder}` is, and where servers start whose entry has a relative path. Default: the working directory. */
   workspaceFolder?: string
   /** Servers that are enabled at once, where their approval holds. Default: none. */
   enable?: string[] | 'approved'
@@ -571,17 +571,32 @@ export interface CommandRequest {
   command?: string
   /** Verbatim. */
   args?: string[]
-  /** As the config writes it; the workspace folder where it does not. */
+  /** As the config writes it; where it does not, the workspace folder if a yes holds there alone, else `/`. */
   cwd?: string
-  /** The folder in which alone a yes holds, where a path in the entry leads elsewhere in another folder. */
+  /** The folder in which alone a yes holds, where what the entry starts or reads is another thing in another folder. */
   workspaceFolder?: string
   /** The program that the command names now, and its content's SHA-256; missing where there is none. */
   executable?: { path: string; sha256: string }
   envFile?: string
-  /** Without user, password and query. */
+  /**
+   * Scheme, host (in ASCII) and port as they are connected to, with the values that variables have now; another host needs approval anew.
+   * Placeholders elsewhere stand by their names, and literal text of the user part, the query and the fragment as `***`. Where a variable
+   * of the host is not set or is itself a secret, it stands by its name as well.
+   */
   url?: string
-  /** `NAME=value`, the value masked: at most four characters of it, never more than a quarter. `${VAR}` stays. */
+  /** The host of `url` in its own letters, where they are not ASCII. */
+  unicodeHost?: string
+  /** Placeholders that give the host, the port or the scheme of `url`, like `${HOST}`. Missing where there are none. */
+  hostFrom?: string[]
+  /**
+   * `NAME=value`, the value masked: at most four characters of it, never more than a quarter. `${VAR}` stays. What `loaders` names is
+   * in full.
+   */
   environment: string[]
+  /** Names in `environment` of variables that can make a program load or run other code, like `NODE_OPTIONS`, `LD_PRELOAD` or `PATH`. */
+  loaders: string[]
+  /** `id=default`: what stands in for the answer to an `${input:id}` of the entry that nobody gives. Masked, but for `loaders`. */
+  inputDefaults?: string[]
   /** As `environment`. */
   headers: string[]
   /** How tokens are got for the server: `name=value`, the secret ones masked. Missing where the config says nothing of it. */

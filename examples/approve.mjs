@@ -18,7 +18,7 @@ const quoted = (word) => (/^[\w@%+=:,./-]+$/.test(word) ? word : JSON.stringify(
 
 function showCommand(request) {
   if (request.lapsed) console.log(`  asked again     ${plain(request.lapsed)}`)
-  if (request.url) console.log(`  connects to     ${plain(request.url)}`)
+  if (request.url) console.log(`  connects to     ${plain(request.url)}${request.unicodeHost ? ` (${plain(request.unicodeHost)})` : ''}`)
   else console.log(`  runs            ${plain([request.command, ...request.args].map(quoted).join(' '))}`)
   if (request.cwd) console.log(`  in the folder   ${plain(request.cwd)}`)
   if (request.workspaceFolder) console.log(`  a yes holds in  ${plain(request.workspaceFolder)}`)
@@ -27,6 +27,8 @@ function showCommand(request) {
   if (request.envFile) console.log(`  variables from  ${plain(request.envFile)}`)
   if (request.headers.length > 0) console.log(`  headers         ${request.headers.map(plain).join(', ')}`)
   console.log(`  environment     ${request.environment.map(plain).join(', ') || '(nothing of yours)'}`)
+  for (const name of request.loaders) console.log(`  LOOK            ${plain(name)} can make a program load other code`)
+  if (request.inputDefaults) console.log(`  if not asked    ${request.inputDefaults.map(plain).join(', ')}`)
   if (request.allowTools) console.log(`  only its tools  ${request.allowTools.map(plain).join(', ')}`)
   if (request.denyTools.length > 0) console.log(`  never its tools ${request.denyTools.map(plain).join(', ')}`)
   console.log(`  asks            ${{ never: 'never', writes: 'before writes', always: 'before every call' }[request.confirm]}`)

@@ -215,6 +215,8 @@ pub struct ServerDefinition {
     pub protocol_version: Option<ProtocolVersion>,
     /// Folders that the server is told of when it asks for roots. None: it is told that there are no such.
     pub roots: Vec<String>,
+    /// What stands in for the answer to an `${input:…}` of this server that nobody gives, by the input's id.
+    pub input_defaults: Vec<(String, SecretString)>,
     pub origin: Origin,
 }
 
@@ -300,7 +302,17 @@ pub struct InputDefinition {
 /// ```
 #[must_use]
 pub fn inputs_of(server: &ServerDefinition) -> Vec<String> {
-    let texts: Vec<&str> = match &server.transport {
+    inputs_in(&server.transport)
+}
+
+/// The inputs in one text, in their order.
+pub(crate) fn inputs_of_text(text: &str) -> Vec<String> {
+    Template::parse(text).map(|template| template.inputs().map(ToOwned::to_owned).collect()).unwrap_or_default()
+}
+
+/// The same, of a transport alone.
+pub(super) fn inputs_in(transport: &Transport) -> Vec<String> {
+    let texts: Vec<&str> = match transport {
         Transport::Stdio { environment, .. } => environment.iter().map(|(_, value)| value.expose_secret()).collect(),
         Transport::Http { url, headers, oauth } => {
             let headers = headers.iter().map(|(_, value)| value.expose_secret());
@@ -309,11 +321,9 @@ pub fn inputs_of(server: &ServerDefinition) -> Vec<String> {
         }
     };
     let mut ids: Vec<String> = Vec::new();
-    for template in texts.into_iter().filter_map(|text| Template::parse(text).ok()) {
-        for id in template.inputs() {
-            if !ids.iter().any(|known| known == id) {
-                ids.push(id.to_owned());
-            }
+    for id in texts.into_iter().flat_map(inputs_of_text) {
+        if !ids.contains(&id) {
+            ids.push(id);
         }
     }
     ids

@@ -45,6 +45,11 @@ impl Inputs {
         vec![reference(format!("no input \"{shown}\" is defined; inputs defines {known}"))]
     }
 
+    /// What stands in for an answer that nobody gives.
+    pub(super) fn default_of(&self, id: &str) -> Option<SecretString> {
+        self.usable.iter().find(|input| input.id == id)?.default.clone()
+    }
+
     fn item(&mut self, field: &str, item: &Node) {
         let mut problems = Vec::new();
         let mut wrong = |key: &str, node: Option<&Node>, problem: &str| {

@@ -4,10 +4,12 @@
 //! (`parse`, `server`, `inputs`, `rules`). Placeholders are recognised at once ([`Template`]) and replaced only when a
 //! server is started ([`resolve_command`], [`resolve_http`]).
 
+mod address;
 mod definition;
 mod env_file;
 mod filters;
 mod inputs;
+mod loaders;
 mod oauth;
 mod parse;
 mod problem;
@@ -16,6 +18,7 @@ mod server;
 mod substitute;
 mod template;
 mod tree;
+mod workspace;
 
 #[cfg(test)]
 mod env_file_tests;
@@ -24,15 +27,21 @@ mod oauth_tests;
 #[cfg(test)]
 mod properties;
 
+pub use address::Address;
+pub(crate) use address::shown_placeholder;
+pub(crate) use definition::inputs_of_text;
 pub use definition::{
     ArgumentCheck, Confirm, InputDefinition, InvalidServer, Origin, Parallel, ProtocolVersion, SchemaViolations, ServerDefinition,
     ToolFilter, Transport, inputs_of,
 };
 pub use env_file::{MAX_ENV_FILE_BYTES, parse_env_file, read_env_file};
 pub use filters::{UriFilter, covers};
+pub use loaders::loads_code;
 pub use oauth::{Grant, OAuthDefinition, OAuthSettings, SigningAlgorithm};
 pub use parse::{Config, parse_object, parse_text};
 pub use problem::Problem;
 pub(crate) use substitute::INPUT_ADVICE;
 pub use substitute::{ResolvedCommand, ResolvedHttp, Surroundings, resolve_command, resolve_http, resolve_roots};
 pub use template::{Part, Placeholder, Template};
+pub use workspace::{Locality, NEUTRAL_FOLDER};
+pub(crate) use workspace::{is_of_workspace, mentions_workspace};

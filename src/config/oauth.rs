@@ -3,6 +3,7 @@
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::{Deserialize, Serialize};
 
+use super::address;
 use super::problem::Problem;
 use super::rules;
 use super::server::Reader;
@@ -121,7 +122,6 @@ pub(super) fn resolve(definition: &OAuthDefinition, filler: &mut Filler<'_>) -> 
     let mut secret = |key: &str, text: &Option<SecretString>| text.as_ref().map(|text| fill(key, text.expose_secret()));
     let client_secret = secret("clientSecret", &definition.client_secret);
     let private_key = secret("privateKey", &definition.private_key);
-    let client_metadata_url = definition.client_metadata_url.as_ref().map(|text| fill("clientMetadataUrl", text));
     let scopes: Vec<_> = definition.scopes.iter().enumerate().map(|(index, text)| fill(&format!("scopes[{index}]"), text)).collect();
     for secret in [&client_secret, &private_key].into_iter().flatten() {
         filler.keep(secret);
@@ -130,9 +130,9 @@ pub(super) fn resolve(definition: &OAuthDefinition, filler: &mut Filler<'_>) -> 
     for (index, scope) in scopes.iter().enumerate().filter(|(_, scope)| !scope.is_empty()) {
         filler.check(&format!("oauth.scopes[{index}]"), rules::check_scope(scope));
     }
-    if let Some(url) = client_metadata_url.as_ref().filter(|url| !url.is_empty()) {
-        filler.check("oauth.clientMetadataUrl", rules::check_client_metadata_url(url));
-    }
+    let metadata = definition.client_metadata_url.as_ref();
+    let client_metadata_url =
+        metadata.map(|text| address::fill(filler, "oauth.clientMetadataUrl", text, address::check_client_metadata_url));
     OAuthSettings {
         client_id,
         client_secret: client_secret.map(SecretString::from),
@@ -160,8 +160,10 @@ impl Reader<'_> {
         let client_metadata_url = self.oauth_text(node, "clientMetadataUrl");
         if let Some(text) = &client_metadata_url
             && let Ok(template) = Template::parse(text)
-            && let [Part::Literal(url)] = template.parts()
-            && let Err(problem) = rules::check_client_metadata_url(url)
+            && let Err(problem) = match template.parts() {
+                [Part::Literal(url)] => address::check_client_metadata_url(url),
+                _ => address::check_url_template(&template),
+            }
         {
             self.oauth_wrong(node, "clientMetadataUrl", problem);
         }

@@ -1,13 +1,11 @@
 //! What single values of a config must be like. Each rule says why a value breaks it, without showing the value.
 
-use super::template::{Part, Template};
 use crate::nearest::nearest;
 
 type Verdict = Result<(), &'static str>;
 
 const MAX_NAME_CHARS: usize = 64;
 const RESERVED_NAMES: [&str; 5] = ["fs-read", "fs-write", "fetch", "mcp", "gateway"];
-const URL_STARTS: [&str; 2] = ["https://", "http://"];
 
 pub(super) fn check_server_name(name: &str) -> Verdict {
     let mut characters = name.chars();
@@ -48,58 +46,6 @@ pub(super) fn check_scope(scope: &str) -> Verdict {
     if scope.is_empty() || !scope.chars().all(fits) { Err("is no scope: one word a scope, without quotes and backslashes") } else { Ok(()) }
 }
 
-/// SEP-991: it is fetched by others, and is a name.
-pub(super) fn check_client_metadata_url(url: &str) -> Verdict {
-    check_url(url)?;
-    let rest = strip_start(url, "https://").ok_or("must start with https://")?;
-    match rest.split_once('/') {
-        Some((_, path)) if !path.is_empty() => Ok(()),
-        _ => Err("must have a path: it names one document"),
-    }
-}
-
-/// Of a URL with nothing left to replace.
-pub(super) fn check_url(url: &str) -> Verdict {
-    let after = URL_STARTS.iter().find_map(|start| strip_start(url, start));
-    let host = after.ok_or("must start with http:// or https://")?;
-    if host.is_empty() || host.starts_with(['/', '?', '#']) {
-        return Err("names no host");
-    }
-    check_url_characters(url)
-}
-
-/// Of a URL as the config writes it: as far as its placeholders let it be seen.
-pub(super) fn check_url_template(template: &Template) -> Verdict {
-    let parts = template.parts();
-    for part in parts {
-        if let Part::Literal(text) = part {
-            check_url_characters(text)?;
-        }
-    }
-    match parts {
-        [] => check_url(""),
-        [Part::Literal(text)] => check_url(text),
-        [Part::Placeholder { .. }, ..] => Ok(()),
-        [Part::Literal(text), ..] => {
-            let fits = |start: &str| strip_start(text, start).is_some() || strip_start(start, text).is_some();
-            if URL_STARTS.iter().any(|start| fits(start)) { Ok(()) } else { Err("must start with http:// or https://") }
-        }
-    }
-}
-
-fn check_url_characters(text: &str) -> Verdict {
-    if text.contains(|next: char| next.is_whitespace() || next.is_control()) {
-        return Err("has a blank or a control character; write blanks as %20");
-    }
-    Ok(())
-}
-
-/// Schemes ignore case.
-fn strip_start<'t>(text: &'t str, start: &str) -> Option<&'t str> {
-    let (head, rest) = text.split_at_checked(start.len())?;
-    head.eq_ignore_ascii_case(start).then_some(rest)
-}
-
 /// What is said of a key that nobody reads, with the one that was probably meant.
 pub(super) fn unknown_key<'k>(key: &str, known: impl IntoIterator<Item = &'k str>) -> String {
     nearest(key, known).map_or_else(|| "unknown, ignored".to_owned(), |meant| format!("unknown, ignored: did you mean {meant}?"))
@@ -116,27 +62,6 @@ mod tests {
         }
         for name in ["A", "1a", "a_b", "", "-a", "mcp", "fs-read", "gateway", "ha:x", "host:x", "é", &"a".repeat(65)] {
             assert!(check_server_name(name).is_err(), "{name}");
-        }
-    }
-
-    #[test]
-    fn a_url_is_http_with_a_host_and_without_blanks() {
-        for url in ["http://localhost:1/mcp", "HTTPS://example.com", "https://[::1]/x?y#z"] {
-            assert!(check_url(url).is_ok(), "{url}");
-        }
-        for url in ["", "ftp://x", "https://", "https:///x", "https://a b", "https://a\nb", "example.com", "file:///etc/passwd", "é"] {
-            assert!(check_url(url).is_err(), "{url}");
-        }
-    }
-
-    #[test]
-    fn a_url_with_placeholders_is_checked_as_far_as_it_can_be_seen() {
-        let check = |text| check_url_template(&Template::parse(text).unwrap());
-        for url in ["${BASE}/mcp", "https://${HOST}/mcp", "http${S}://x", "https://x/${input:id}"] {
-            assert!(check(url).is_ok(), "{url}");
-        }
-        for url in ["ftp://${HOST}", "x${HOST}", "https://x y/${HOST}", "${BASE}/a b"] {
-            assert!(check(url).is_err(), "{url}");
         }
     }
 
@@ -159,14 +84,6 @@ mod tests {
         }
         for scope in ["", "a b", "a\"", "a\\", "é", "a\n"] {
             assert!(check_scope(scope).is_err(), "{scope:?}");
-        }
-    }
-
-    #[test]
-    fn a_clients_document_is_on_https_and_has_a_path() {
-        assert!(check_client_metadata_url("https://example.com/client.json").is_ok());
-        for url in ["http://example.com/client.json", "https://example.com", "https://example.com/", "client.json", ""] {
-            assert!(check_client_metadata_url(url).is_err(), "{url}");
         }
     }
 

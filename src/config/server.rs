@@ -6,7 +6,8 @@ use secrecy::SecretString;
 use serde::de::value::Error as WordError;
 use serde::de::{DeserializeOwned, IntoDeserializer as _};
 
-use super::definition::{Origin, Parallel, ServerDefinition, ToolFilter, Transport};
+use super::address;
+use super::definition::{Origin, Parallel, ServerDefinition, ToolFilter, Transport, inputs_in};
 use super::filters::{UriFilter, check_pattern};
 use super::inputs::Inputs;
 use super::problem::{Position, Problem, displayed, displayed_within};
@@ -127,9 +128,12 @@ impl<'a> Reader<'a> {
         let schema_violations = self.word("schemaViolations", "\"warn\" or \"error\"");
         let argument_checks = self.word("argumentChecks", "\"error\", \"warn\" or \"off\"");
         let parallel = self.parallel();
+        let transport = transport?;
+        let default = |id: String| self.inputs.default_of(&id).map(|default| (id, default));
         Some(ServerDefinition {
             name: name.to_owned(),
-            transport: transport?,
+            input_defaults: inputs_in(&transport).into_iter().filter_map(default).collect(),
+            transport,
             filter,
             call_timeout_ms,
             connect_timeout_ms,
@@ -205,7 +209,7 @@ impl<'a> Reader<'a> {
         let url = self.required("url", Allowed::All);
         if let (Some(url), Some(node)) = (&url, self.node.get("url"))
             && let Ok(template) = Template::parse(url)
-            && let Err(problem) = rules::check_url_template(&template)
+            && let Err(problem) = address::check_url_template(&template)
         {
             self.wrong("url", node, problem);
         }

@@ -6,12 +6,15 @@ use std::path::{Path, PathBuf};
 
 use secrecy::{ExposeSecret, SecretString};
 
+use super::address;
 use super::definition::{Origin, ServerDefinition, Transport};
 use super::env_file::{MAX_ENV_FILE_BYTES, parse_env_file};
+use super::loaders::loads_code;
 use super::oauth::{self, OAuthSettings};
 use super::problem::{Problem, displayed};
 use super::rules;
 use super::template::{Allowed, Part, Placeholder, Template};
+use super::workspace::Locality;
 use crate::error::Result;
 
 /// What placeholders refer to, handed in so that tests need no environment of their own.
@@ -53,40 +56,47 @@ const INHERITED: [&str; 9] = ["PATH", "HOME", "LANG", "LC_ALL", "TERM", "TMPDIR"
 /// Replaces the placeholders of a stdio server. `None` for a server that has no command.
 ///
 /// `inputs` has what a person answered, by the ids of [`super::inputs_of`]; `read_file` reads the environment file
-/// ([`super::read_env_file`]). Of a variable's values, the config's own wins over the file's, and that over the inherited one.
+/// ([`super::read_env_file`]). Of a variable's values, the config's own wins over the file's, and that over the inherited one. `locality`
+/// decides where a command starts that has no `cwd`, and which parts of the inherited `PATH` it gets.
 ///
 /// # Errors
-/// `ERR_CONFIG_INVALID` with all that is missing or unusable: unset variables, inputs without a value, the environment file.
+/// `ERR_CONFIG_INVALID` with all that is missing or unusable: unset variables, inputs without a value, the environment file, a variable in
+/// that file that loads code ([`super::loads_code`]) without `pinValues`.
 ///
 /// ```
-/// use hyperlight_mcp::config::{Surroundings, parse_text, read_env_file, resolve_command};
+/// use hyperlight_mcp::config::{Locality, Surroundings, parse_text, read_env_file, resolve_command};
 /// let text = r#"{ "servers": { "a": { "command": "${userHome}/bin/a", "env": { "TOKEN": "${A_TOKEN}" } } } }"#;
 /// let config = parse_text(text, "config.json", 20).unwrap();
 /// let environment = [("A_TOKEN".to_owned(), "t0k".to_owned())].into();
 /// let surroundings = Surroundings { environment, workspace_folder: "/work".into(), user_home: "/home/ada".into() };
-/// let resolved = resolve_command(&config.servers[0], &surroundings, &Default::default(), read_env_file).unwrap().unwrap();
+/// let resolved = resolve_command(&config.servers[0], &surroundings, &Default::default(), Locality::Anywhere, read_env_file);
+/// let resolved = resolved.unwrap().unwrap();
 /// assert_eq!(resolved.command, "/home/ada/bin/a");
+/// assert_eq!(resolved.working_directory.to_str(), Some("/"));
 /// assert_eq!(resolved.secrets.len(), 1);
 /// ```
 pub fn resolve_command(
     server: &ServerDefinition,
     surroundings: &Surroundings,
     inputs: &BTreeMap<String, SecretString>,
+    locality: Locality,
     read_file: impl FnOnce(&Path) -> io::Result<Vec<u8>>,
 ) -> Result<Option<ResolvedCommand>> {
     let Transport::Stdio { command, arguments, environment, removed_environment, working_directory, environment_file } = &server.transport
     else {
         return Ok(None);
     };
+    let surroundings = &*locality.surroundings(surroundings);
     let mut filler = Filler::new(&server.origin, surroundings, inputs);
     let command = filler.plain("command", command);
     let arguments = arguments.iter().enumerate().map(|(index, text)| filler.plain(&format!("args[{index}]"), text)).collect();
-    let folder = working_directory.as_ref().map_or_else(String::new, |folder| filler.plain("cwd", folder));
+    let folder = working_directory.as_ref().map(|folder| filler.plain("cwd", folder));
     // Sorted and looked up by name: a file may have very many.
     let mut variables: BTreeMap<String, SecretString> = inherited(surroundings);
     if let Some(file) = environment_file {
         let path = surroundings.workspace_folder.join(filler.plain("envFile", file));
         for (name, value) in filler.environment_file(&path, read_file)? {
+            filler.check_from_file(&path, &name, server.pin_values);
             filler.keep(value.expose_secret());
             variables.insert(name, value);
         }
@@ -101,7 +111,8 @@ pub fn resolve_command(
         variables.remove(name);
     }
     let secrets = filler.finish()?;
-    let working_directory = surroundings.workspace_folder.join(folder);
+    let start = || locality.start(surroundings);
+    let working_directory = folder.map_or_else(start, |folder| surroundings.workspace_folder.join(folder));
     Ok(Some(ResolvedCommand { command, arguments, environment: variables.into_iter().collect(), working_directory, secrets }))
 }
 
@@ -154,11 +165,7 @@ pub fn resolve_http(
 ) -> Result<Option<ResolvedHttp>> {
     let Transport::Http { url, headers, oauth } = &server.transport else { return Ok(None) };
     let mut filler = Filler::new(&server.origin, surroundings, inputs);
-    let before = filler.problems.len();
-    let url = filler.fill("url", url, Allowed::All);
-    if filler.problems.len() == before {
-        filler.check("url", rules::check_url(&url));
-    }
+    let url = address::fill(&mut filler, "url", url, address::check_url);
     let mut header = |(name, value): &(String, SecretString)| {
         let key = format!("headers.{name}");
         let value = filler.fill(&key, value.expose_secret(), Allowed::All);
@@ -199,12 +206,18 @@ impl<'a> Filler<'a> {
     }
 
     pub(super) fn fill(&mut self, key: &str, text: &str, allowed: Allowed) -> String {
+        self.fill_with(key, text, allowed, |_| ()).unwrap_or_default()
+    }
+
+    /// The same, where each value is looked at before it is put in. `None` where a problem was noted.
+    pub(super) fn fill_with(&mut self, key: &str, text: &str, allowed: Allowed, mut look: impl FnMut(&str)) -> Option<String> {
+        let before = self.problems.len();
         let checked = Template::parse(text).and_then(|template| template.check(allowed).map(|()| template));
         let template = match checked {
             Ok(template) => template,
             Err(problems) => {
                 self.problems.extend(problems.into_iter().map(|problem| self.origin.problem(key, problem)));
-                return String::new();
+                return None;
             }
         };
         let mut output = String::with_capacity(text.len());
@@ -212,12 +225,15 @@ impl<'a> Filler<'a> {
             match part {
                 Part::Literal(text) => output.push_str(text),
                 Part::Placeholder { meaning, .. } => match self.look_up(*meaning) {
-                    Ok(value) => output.push_str(&value),
+                    Ok(value) => {
+                        look(&value);
+                        output.push_str(&value);
+                    }
                     Err(problem) => self.problems.push(self.origin.problem(key, problem)),
                 },
             }
         }
-        output
+        (self.problems.len() == before).then_some(output)
     }
 
     fn look_up(&mut self, placeholder: Placeholder) -> std::result::Result<String, String> {
@@ -257,6 +273,18 @@ impl<'a> Filler<'a> {
     pub(super) fn check(&mut self, key: &str, verdict: std::result::Result<(), &'static str>) {
         if let Err(problem) = verdict {
             self.problems.push(self.origin.problem(key, problem));
+        }
+    }
+
+    /// Refuses a variable that loads code where it is neither shown, as `env` is, nor part of the digest.
+    fn check_from_file(&mut self, path: &Path, name: &str, pin_values: bool) {
+        if loads_code(name) && !pin_values {
+            let problem = format!(
+                "the file {} sets {name}, which can make a program load code that nobody approved. Write it in env, where it is shown, or set \
+                 pinValues, which makes the file's values part of the approval",
+                path.display()
+            );
+            self.problems.push(self.origin.problem("envFile", problem));
         }
     }
 

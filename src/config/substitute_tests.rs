@@ -31,12 +31,12 @@ fn missing(_: &Path) -> io::Result<Vec<u8>> {
 }
 
 fn resolve(entry: &str) -> Result<ResolvedCommand> {
-    resolve_command(&server(entry), &surroundings(), &BTreeMap::new(), missing).map(Option::unwrap)
+    resolve_command(&server(entry), &surroundings(), &BTreeMap::new(), Locality::Anywhere, missing).map(Option::unwrap)
 }
 
 fn with_file(entry: &str, file: &[u8]) -> Result<ResolvedCommand> {
     let file = file.to_vec();
-    resolve_command(&server(entry), &surroundings(), &BTreeMap::new(), |_| Ok(file)).map(Option::unwrap)
+    resolve_command(&server(entry), &surroundings(), &BTreeMap::new(), Locality::Anywhere, |_| Ok(file)).map(Option::unwrap)
 }
 
 fn environment(resolved: &ResolvedCommand) -> Vec<String> {
@@ -95,7 +95,9 @@ fn all_that_is_missing_is_named_at_once_with_its_places() {
 fn inputs_are_replaced_and_are_secrets() {
     let server = server(r#"{ "command": "x", "env": { "A": "${input:pin}:${input:key}", "B": "${input:pin}" } }"#);
     assert_eq!(inputs_of(&server), ["pin", "key"]);
-    let resolved = resolve_command(&server, &surroundings(), &answers(&[("pin", "1234"), ("key", "k")]), missing).unwrap().unwrap();
+    let resolved = resolve_command(&server, &surroundings(), &answers(&[("pin", "1234"), ("key", "k")]), Locality::Anywhere, missing)
+        .unwrap()
+        .unwrap();
     assert_eq!(environment(&resolved)[..2], ["A=1234:k", "B=1234"]);
     assert_eq!(exposed(&resolved.secrets), ["1234", "k", "1234"]);
 }
@@ -106,11 +108,11 @@ fn the_environment_file_wins_over_what_is_inherited_and_env_wins_over_it() {
     let path = std::cell::RefCell::new(PathBuf::new());
     let read = |asked: &Path| {
         asked.clone_into(&mut path.borrow_mut());
-        Ok(b"PATH=/opt\nB=file\nC='${TOKEN} $TOKEN'\nD=".to_vec())
+        Ok(b"LANG=de\nB=file\nC='${TOKEN} $TOKEN'\nD=".to_vec())
     };
-    let resolved = resolve_command(&server(entry), &surroundings(), &BTreeMap::new(), read).unwrap().unwrap();
-    assert_eq!(environment(&resolved), ["B=mine", "C=${TOKEN} $TOKEN", "D=", "LANG=C", "PATH=/opt"]);
-    assert_eq!(exposed(&resolved.secrets), ["/opt", "file", "${TOKEN} $TOKEN"]);
+    let resolved = resolve_command(&server(entry), &surroundings(), &BTreeMap::new(), Locality::Anywhere, read).unwrap().unwrap();
+    assert_eq!(environment(&resolved), ["B=mine", "C=${TOKEN} $TOKEN", "D=", "LANG=de", "PATH=/bin"]);
+    assert_eq!(exposed(&resolved.secrets), ["de", "file", "${TOKEN} $TOKEN"]);
     assert_eq!(*path.borrow(), Path::new("/home/ada/.env"));
 }
 
@@ -133,16 +135,16 @@ fn no_value_can_break_out_of_its_header_url_or_variable() {
         let message = resolve(pin, key).unwrap_err().to_string();
         assert!(message.contains("servers.s.") && !message.contains("s3cret"), "{message}");
     }
-    let base = server(r#"{ "url": "${input:pin}/mcp" }"#);
-    assert!(resolve_http(&base, &surroundings(), &answers(&[("pin", "file:///etc")])).is_err());
+    let base = server(r#"{ "url": "${BASE:-file:///etc}/mcp" }"#);
+    assert!(resolve_http(&base, &surroundings(), &answers(&[])).is_err());
     let stdio = server(r#"{ "command": "x", "env": { "A": "${input:pin}" } }"#);
-    assert!(resolve_command(&stdio, &surroundings(), &answers(&[("pin", "a\0b")]), missing).is_err());
+    assert!(resolve_command(&stdio, &surroundings(), &answers(&[("pin", "a\0b")]), Locality::Anywhere, missing).is_err());
 }
 
 #[test]
 fn an_http_server_has_no_command_and_a_command_no_address() {
     let (http, stdio) = (server(r#"{ "url": "https://x", "headers": { "N": 5 } }"#), server(r#"{ "command": "x" }"#));
-    assert!(resolve_command(&http, &surroundings(), &BTreeMap::new(), missing).unwrap().is_none());
+    assert!(resolve_command(&http, &surroundings(), &BTreeMap::new(), Locality::Anywhere, missing).unwrap().is_none());
     assert!(resolve_http(&stdio, &surroundings(), &BTreeMap::new()).unwrap().is_none());
     let resolved = resolve_http(&http, &surroundings(), &BTreeMap::new()).unwrap().unwrap();
     assert_eq!(resolved.headers[0].1.expose_secret(), "5");
@@ -157,8 +159,38 @@ fn a_server_that_no_file_has_is_checked_when_it_is_started() {
         "${TOKEN}".clone_into(command);
         arguments.push("${nope:x}".to_owned());
     }
-    let error = resolve_command(&made, &surroundings(), &BTreeMap::new(), missing).unwrap_err();
+    let error = resolve_command(&made, &surroundings(), &BTreeMap::new(), Locality::Anywhere, missing).unwrap_err();
     let Error::ConfigInvalid { file, problems } = error else { panic!("{error:?}") };
     let fields: Vec<_> = problems.iter().map(|problem| problem.field.as_str()).collect();
     assert_eq!((file.as_str(), fields), ("config", vec!["made.command", "made.args[0]"]));
+}
+
+#[test]
+fn an_environment_file_sets_what_loads_code_only_where_its_values_are_pinned() {
+    let file = b"A=1\nNODE_OPTIONS=--import /tmp/evil.mjs\nnpm_config_script_shell=/tmp/evil";
+    let error = with_file(r#"{ "command": "x", "envFile": ".env" }"#, file).unwrap_err();
+    let text = error.to_string();
+    assert_eq!(error.code(), "ERR_CONFIG_INVALID");
+    for part in ["/work space/.env sets NODE_OPTIONS", "sets npm_config_script_shell", "pinValues", "Write it in env"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    assert!(!text.contains("evil"), "{text}");
+    let resolved = with_file(r#"{ "command": "x", "envFile": ".env", "pinValues": true }"#, file).unwrap();
+    assert!(environment(&resolved).contains(&"NODE_OPTIONS=--import /tmp/evil.mjs".to_owned()));
+}
+
+#[test]
+fn what_does_not_depend_on_the_workspace_starts_outside_of_it() {
+    let mut surroundings = surroundings();
+    surroundings.environment.insert("PATH".into(), ".:/work space/node_modules/.bin:/bin:".into());
+    let start = |entry: &str, locality| {
+        let resolved = resolve_command(&server(entry), &surroundings, &BTreeMap::new(), locality, missing).unwrap().unwrap();
+        let path = environment(&resolved).into_iter().find(|variable| variable.starts_with("PATH=")).unwrap();
+        (resolved.working_directory.display().to_string(), path)
+    };
+    let plain = r#"{ "command": "npx" }"#;
+    assert_eq!(start(plain, Locality::Anywhere), ("/".to_owned(), "PATH=/bin".to_owned()));
+    assert_eq!(start(plain, Locality::Workspace), ("/work space".to_owned(), "PATH=.:/work space/node_modules/.bin:/bin:".to_owned()));
+    let own = r#"{ "command": "npx", "cwd": "/srv", "env": { "PATH": "/opt:${PATH}" } }"#;
+    assert_eq!(start(own, Locality::Anywhere), ("/srv".to_owned(), "PATH=/opt:/bin".to_owned()));
 }

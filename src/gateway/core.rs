@@ -21,12 +21,14 @@ use super::switch::Switch;
 use crate::bridge::ToolSearch;
 use crate::catalog::Manifest;
 use crate::client::{Closed, Connections, Lease, LeaseOrigin, TokenStore, Wanted};
-use crate::config::{OAuthSettings, ServerDefinition, Surroundings, Transport, inputs_of, read_env_file, resolve_command, resolve_http};
+use crate::config::{
+    Locality, OAuthSettings, ServerDefinition, Surroundings, Transport, inputs_of, read_env_file, resolve_command, resolve_http,
+};
 use crate::error::{Error, Result};
 use crate::limits::Limits;
 use crate::registry::Registry;
 use crate::sandbox::{RunControl, Sandboxes};
-use crate::trust::{ApprovalStore, Executables, Redactor, Standing, Subject, deciding_folder};
+use crate::trust::{ApprovalStore, Circumstances, Executables, Redactor, Standing, Subject, addresses_of, deciding_folder};
 
 /// The values of inputs that have been asked for.
 pub(super) type Inputs = BTreeMap<String, SecretString>;
@@ -164,19 +166,20 @@ impl Core {
     }
 
     fn subject_with(&self, server: &ServerDefinition, executable: Option<crate::trust::Executable>) -> Subject {
-        let pinned = if server.pin_values { Some(self.pinned_values(server)) } else { None };
         let folder = deciding_folder(server, &self.surroundings);
-        Subject::new(server, self.approvals.key(), executable, pinned.as_deref(), folder)
+        let pinned = if server.pin_values { Some(self.pinned_values(server, locality(folder.as_ref()))) } else { None };
+        let addresses = addresses_of(server, Some(&self.surroundings));
+        Subject::new(server, self.approvals.key(), Circumstances { executable, pinned, folder, addresses })
     }
 
     /// The values of the environment as they are now. What a person is asked for is not among them.
-    fn pinned_values(&self, server: &ServerDefinition) -> Vec<(String, SecretString)> {
+    fn pinned_values(&self, server: &ServerDefinition, locality: Locality) -> Vec<(String, SecretString)> {
         let inputs = inputs_of(server).into_iter().map(|id| (id, SecretString::from(""))).collect();
         if let Ok(Some(remote)) = resolve_http(server, &self.surroundings, &inputs) {
             let oauth = remote.oauth.iter().flat_map(OAuthSettings::values);
             return oauth.chain(remote.headers).chain([("url".to_owned(), remote.url)]).collect();
         }
-        match resolve_command(server, &self.surroundings, &inputs, read_env_file) {
+        match resolve_command(server, &self.surroundings, &inputs, locality, read_env_file) {
             Ok(Some(command)) => command.environment,
             // It cannot be started as it is: that is said when it is.
             Ok(None) | Err(_) => Vec::new(),
@@ -185,12 +188,14 @@ impl Core {
 
     fn executable(&self, server: &ServerDefinition) -> Option<crate::trust::Executable> {
         let inputs = inputs_of(server).into_iter().map(|id| (id, SecretString::from(""))).collect();
+        let locality = locality(deciding_folder(server, &self.surroundings).as_ref());
         // A file that cannot be read keeps the server from starting, and says so then; the program is there all the same.
-        let resolve = |read: fn(&Path) -> std::io::Result<Vec<u8>>| resolve_command(server, &self.surroundings, &inputs, read);
+        let resolve = |read: fn(&Path) -> std::io::Result<Vec<u8>>| resolve_command(server, &self.surroundings, &inputs, locality, read);
         let command = resolve(read_env_file).or_else(|_| resolve(|_| Ok(Vec::new())));
         // So does a variable that is not set.
-        let command =
-            command.or_else(|_| resolve_command(&with_path_alone(server), &self.surroundings, &inputs, |_| Ok(Vec::new()))).ok()??;
+        let command = command
+            .or_else(|_| resolve_command(&with_path_alone(server), &self.surroundings, &inputs, locality, |_| Ok(Vec::new())))
+            .ok()??;
         self.executables.find(&command.command, &search_path(&command), &command.working_directory)
     }
 
@@ -206,6 +211,11 @@ impl Core {
         }
         Ok(visible)
     }
+}
+
+/// Where a server starts, by the folder that decides what it starts.
+pub(super) fn locality(folder: Option<&std::path::PathBuf>) -> Locality {
+    if folder.is_some() { Locality::Workspace } else { Locality::Anywhere }
 }
 
 /// The server without what does not decide where its program is found.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use secrecy::ExposeSecret as _;
 
 use super::callbacks::{AuthorizationQuestion, CallbackChain, pause};
-use super::core::{Core, Inputs};
+use super::core::{Core, Inputs, locality};
 use super::events::Event;
 use super::journal::Note;
 use crate::client::{AuthorizationPrompt, Authorize, ConnectClock, HttpTarget, Launch, OAuth, OAuthContext, OnSecret, Target};
@@ -15,7 +15,7 @@ use crate::config::{
 };
 use crate::error::{Error, Result};
 use crate::sandbox::RunControl;
-use crate::trust::{Standing, is_redactable, is_secret};
+use crate::trust::{Standing, Subject, is_redactable, is_secret};
 
 impl Core {
     /// What to start, where that is approved. Asks for inputs; tells where the program has changed.
@@ -28,12 +28,14 @@ impl Core {
         self.check_approved(server)?;
         let inputs = self.ask_inputs(server, callbacks, control).await?;
         // While a person typed, another may have taken the approval back.
-        self.check_approved(server)?;
+        let subject = self.check_approved(server)?;
         if let Some(remote) = resolve_http(server, &self.surroundings, &inputs)? {
             return self.launch_http(server, remote, callbacks, control);
         }
         let missing = || Error::Internal(format!("server \"{}\" has neither a command nor a url", server.name));
-        let command = resolve_command(server, &self.surroundings, &inputs, read_env_file)?.ok_or_else(missing)?;
+        // Where the yes is of no folder, it starts outside of the workspace: a file that comes there now changes nothing.
+        let locality = locality(subject.folder.as_ref());
+        let command = resolve_command(server, &self.surroundings, &inputs, locality, read_env_file)?.ok_or_else(missing)?;
         self.learn_secrets(server, &command);
         self.check_executable(server, &command).await?;
         let clock = ConnectClock::start(Some(&command.command), server.connect_timeout_ms, self.limits.connect_timeout_ms);
@@ -88,10 +90,12 @@ impl Core {
         })
     }
 
-    fn check_approved(&self, server: &ServerDefinition) -> Result<()> {
-        match self.standing(server)? {
+    /// What was approved.
+    fn check_approved(&self, server: &ServerDefinition) -> Result<Subject> {
+        let subject = self.subject(server);
+        match self.approvals.standing(&subject)? {
             Standing::Unapproved(lack) => Err(Error::NotApproved { server: server.name.clone(), reason: lack.to_string() }),
-            Standing::Command | Standing::Full(_) => Ok(()),
+            Standing::Command | Standing::Full(_) => Ok(subject),
         }
     }
 

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::Gateway;
-use crate::config::{ArgumentCheck, ProtocolVersion, SchemaViolations};
+use crate::config::{ArgumentCheck, ProtocolVersion, SchemaViolations, ServerDefinition};
 use crate::error::Result;
 use crate::registry::Entry;
-use crate::trust::Canonical;
+use crate::trust::{Canonical, Circumstances, Subject};
 
 /// What `reload()` found. Names of servers.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
@@ -75,23 +75,55 @@ impl Gateway {
         let form = |entry: &Entry| match entry {
             Entry::Invalid(server) => Canonical::new("invalid").text(&server.error.to_string()),
             Entry::Valid(server) => {
-                let number = |number: Option<u64>| number.map(|number| number.to_string());
-                Canonical::new("valid")
-                    .text(&crate::trust::Subject::new(server, key, None, None, None).digest)
-                    .optional(number(server.call_timeout_ms).as_deref())
-                    .optional(number(server.connect_timeout_ms).as_deref())
-                    .flag(server.disabled)
-                    .flag(server.pinned)
-                    .flag(server.elicits)
-                    .text(&format!("{:?}", server.parallel))
-                    .optional(number(server.idle_timeout_ms).as_deref())
-                    .optional(number(server.keep_alive_ms).as_deref())
-                    .optional(number(server.max_call_timeout_ms).as_deref())
-                    .optional(server.protocol_version.map(ProtocolVersion::as_str))
-                    .optional(server.schema_violations.map(|mode| if mode == SchemaViolations::Warn { "warn" } else { "error" }))
-                    .optional(server.argument_checks.map(ArgumentCheck::as_str))
+                let approved = Subject::new(server, key, Circumstances::default()).digest;
+                with_conduct(Canonical::new("valid").text(&approved), server)
             }
         };
         self.core.registry.entries().iter().map(|entry| (entry.name().to_owned(), key.authenticate(&form(entry)))).collect()
     }
+}
+
+/// How and when a server is called, which no approval is about. Each field of an entry has its place here, or in the approval's digest.
+fn with_conduct(form: Canonical, server: &ServerDefinition) -> Canonical {
+    let ServerDefinition {
+        call_timeout_ms,
+        connect_timeout_ms,
+        disabled,
+        pinned,
+        schema_violations,
+        argument_checks,
+        parallel,
+        elicits,
+        idle_timeout_ms,
+        keep_alive_ms,
+        max_call_timeout_ms,
+        protocol_version,
+        // These are in the digest of the approval.
+        name: _,
+        transport: _,
+        filter: _,
+        confirm: _,
+        pin_executable: _,
+        pin_values: _,
+        resource_filter: _,
+        prompt_filter: _,
+        allow_insecure_http: _,
+        roots: _,
+        input_defaults: _,
+        // The same entry may move within the file.
+        origin: _,
+    } = server;
+    let number = |number: &Option<u64>| number.map(|number| number.to_string());
+    form.optional(number(call_timeout_ms).as_deref())
+        .optional(number(connect_timeout_ms).as_deref())
+        .flag(*disabled)
+        .flag(*pinned)
+        .flag(*elicits)
+        .text(&format!("{parallel:?}"))
+        .optional(number(idle_timeout_ms).as_deref())
+        .optional(number(keep_alive_ms).as_deref())
+        .optional(number(max_call_timeout_ms).as_deref())
+        .optional(protocol_version.map(ProtocolVersion::as_str))
+        .optional(schema_violations.map(|mode| if mode == SchemaViolations::Warn { "warn" } else { "error" }))
+        .optional(argument_checks.map(ArgumentCheck::as_str))
 }

@@ -161,7 +161,7 @@ export interface GatewayOptions extends Callbacks {
   config?: object
   /** Approvals and manifests. Default `~/.hyperagent/hyperlight-mcp`, created with mode 0700. */
   stateDir?: string
-  /** What `${workspaceFolder}` is, and where servers start. Default: the working directory. */
+  /** What `${workspaceFolder}` is, and where servers start whose entry has a relative path. Default: the working directory. */
   workspaceFolder?: string
   /** Servers that are enabled at once, where their approval holds. Default: none. */
   enable?: string[] | 'approved'

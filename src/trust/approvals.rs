@@ -318,6 +318,7 @@ mod tests {
             executable: None,
             pin_executable: false,
             folder: None,
+            addresses: Vec::new(),
         }
     }
 

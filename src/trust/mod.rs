@@ -16,6 +16,7 @@ mod redact;
 mod request;
 mod sanitise;
 mod secret_rules;
+mod shown;
 mod subject;
 
 pub use approvals::{ApprovalStore, IncidentListener, Lack, Standing};
@@ -37,4 +38,6 @@ pub use request::{ApprovalRequest, CommandRequest, ManifestChanges, ManifestRequ
 pub(crate) use sanitise::is_unseen;
 pub use sanitise::{has_invisible, sanitise_json, sanitise_line, sanitise_text};
 pub use secret_rules::{is_redactable, is_secret};
-pub use subject::Subject;
+pub(crate) use shown::shown_header;
+pub use shown::{addresses_of, shown_variable};
+pub use subject::{Circumstances, Subject};

@@ -14,17 +14,14 @@ use super::offers::{
     template_summaries,
 };
 use super::sanitise::{sanitise_json, sanitise_line, sanitise_text};
+use super::shown::{METADATA_FIELD, URL_FIELD, addresses_of, header_lines, input_lines, oauth_lines, shown_variable};
 use super::subject::Subject;
 use crate::catalog::{Manifest, Tool, assign_identifiers};
-use crate::config::{Confirm, OAuthDefinition, Part, Placeholder, ServerDefinition, Template, Transport};
+use crate::config::{Address, Confirm, NEUTRAL_FOLDER, ServerDefinition, Transport, loads_code};
 
 const FULL_RIGHTS_WARNING: &str =
     "the server's process runs with your full permissions, outside of the sandbox: it can read, change and send what you can";
 const REMOTE_WARNING: &str = "what is sent to this address leaves your machine; its operator sees every argument and decides every answer";
-/// What stands before a credential, and is none.
-const SCHEMES: [&str; 4] = ["Bearer ", "Basic ", "Token ", "ApiKey "];
-/// Where a server starts for which the config says nothing.
-const WORKSPACE: &str = "${workspaceFolder}";
 
 /// Everything that a person must see, at one of the two stages.
 #[derive(Debug, Clone, Serialize)]
@@ -52,7 +49,7 @@ pub struct CommandRequest {
     pub command: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub args: Option<Vec<String>>,
-    /// As the config writes it; the workspace folder where it does not.
+    /// As the config writes it; where it does not, the workspace folder if a yes holds there alone, else `/`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cwd: Option<String>,
     /// The folder in which alone a yes holds: a path in the entry leads elsewhere in another one.
@@ -65,8 +62,19 @@ pub struct CommandRequest {
     pub env_file: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
-    /// Names with masked values, as the config writes them: `${TOKEN}` stays.
+    /// The host of `url` in its own letters, where they are not ASCII.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unicode_host: Option<String>,
+    /// Placeholders from which the host, the port or the scheme of `url` comes.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub host_from: Vec<String>,
+    /// Names with values, as the config writes them: masked, and in full those of `loaders`. `${TOKEN}` stays.
     pub environment: Vec<String>,
+    /// Names in `environment` of what can make a program load or run code.
+    pub loaders: Vec<String>,
+    /// What stands in for the answer to an `${input:…}` that nobody gives, by the input's id.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub input_defaults: Vec<String>,
     /// As `environment`.
     pub headers: Vec<String>,
     /// How tokens are got for the server: names and values, the secret ones masked. Missing where the config says nothing of it.
@@ -151,7 +159,8 @@ impl CommandRequest {
     #[must_use]
     pub fn new(server: &ServerDefinition, subject: &Subject, lack: Option<Lack>) -> Self {
         let (mut command, mut args, mut cwd, mut url, mut env_file) = (None, None, None, None, None);
-        let (mut environment, mut headers, mut oauth) = (Vec::new(), Vec::new(), None);
+        let (mut environment, mut loaders, mut headers, mut oauth) = (Vec::new(), Vec::new(), Vec::new(), None);
+        let workspace_folder = subject.folder.as_ref().map(|folder| folder.display().to_string());
         let warning = match &server.transport {
             Transport::Stdio {
                 command: program,
@@ -162,17 +171,16 @@ impl CommandRequest {
                 environment_file,
             } => {
                 (command, args) = (Some(program.clone()), Some(arguments.clone()));
-                let here = subject.folder.as_ref().map_or_else(|| WORKSPACE.to_owned(), |folder| folder.display().to_string());
-                cwd = Some(working_directory.clone().unwrap_or(here));
+                cwd = working_directory.clone().or_else(|| workspace_folder.clone()).or_else(|| Some(NEUTRAL_FOLDER.to_owned()));
                 env_file.clone_from(environment_file);
-                environment = masked(values);
-                environment.extend(removed_environment.iter().map(|name| format!("{name} (not passed on)")));
+                environment = environment_lines(values, removed_environment);
+                loaders = values.iter().map(|(name, _)| name).filter(|name| loads_code(name)).cloned().collect();
                 FULL_RIGHTS_WARNING
             }
-            Transport::Http { url: address, headers: values, oauth: settings } => {
-                url = Some(mask_address(address));
-                oauth = settings.as_deref().map(oauth_lines);
-                headers = masked(values);
+            Transport::Http { url: _, headers: values, oauth: settings } => {
+                url = address(server, subject, URL_FIELD);
+                oauth = settings.as_deref().map(|settings| oauth_lines(settings, address(server, subject, METADATA_FIELD).as_ref()));
+                headers = header_lines(values);
                 REMOTE_WARNING
             }
         };
@@ -184,11 +192,15 @@ impl CommandRequest {
             command,
             args,
             cwd,
-            workspace_folder: subject.folder.as_ref().map(|folder| folder.display().to_string()),
+            workspace_folder,
             executable: subject.executable.clone(),
             env_file,
-            url,
+            url: url.as_ref().map(|address| address.shown.clone()),
+            unicode_host: url.as_ref().and_then(|address| address.unicode_host.clone()),
+            host_from: url.map(|address| address.host_from).unwrap_or_default(),
             environment,
+            loaders,
+            input_defaults: input_lines(server),
             headers,
             oauth,
             confirm: server.confirm,
@@ -205,6 +217,17 @@ impl CommandRequest {
             warning,
         }
     }
+}
+
+/// The address in this field. Where nobody looked for the values of its variables, as far as the entry itself tells.
+fn address(server: &ServerDefinition, subject: &Subject, field: &str) -> Option<Address> {
+    let addresses = if subject.addresses.is_empty() { addresses_of(server, None) } else { subject.addresses.clone() };
+    addresses.into_iter().find(|(known, _)| *known == field).map(|(_, address)| address)
+}
+
+fn environment_lines(values: &[(String, SecretString)], removed: &[String]) -> Vec<String> {
+    let values = values.iter().map(|(name, value)| shown_variable(name, value.expose_secret()));
+    values.chain(removed.iter().map(|name| format!("{name} (not passed on)"))).collect()
 }
 
 impl ManifestRequest {
@@ -259,112 +282,5 @@ fn changes(before: &Manifest, now: &Manifest, max_chars: usize) -> ManifestChang
     ManifestChanges {
         drift: Drift::between(before, now).map_names(line),
         differences: differences(before, now).into_iter().map(shown).collect(),
-    }
-}
-
-fn masked(values: &[(String, SecretString)]) -> Vec<String> {
-    values.iter().map(|(name, value)| format!("{name}={}", mask(value.expose_secret()))).collect()
-}
-
-fn oauth_lines(oauth: &OAuthDefinition) -> Vec<String> {
-    let secret = |value: &Option<SecretString>| value.as_ref().map(|value| mask(value.expose_secret()));
-    let lines = [
-        ("grant", Some(oauth.grant.name().to_owned())),
-        ("clientId", oauth.client_id.clone()),
-        ("clientSecret", secret(&oauth.client_secret)),
-        // Its first characters would only say that it is a key.
-        (
-            "privateKey",
-            oauth
-                .private_key
-                .as_ref()
-                .map(|key| if key.expose_secret().contains("-----") { "***".to_owned() } else { mask(key.expose_secret()) }),
-        ),
-        ("signingAlgorithm", oauth.signing_algorithm.map(|algorithm| algorithm.name().to_owned())),
-        ("scopes", (!oauth.scopes.is_empty()).then(|| oauth.scopes.join(" "))),
-        ("clientMetadataUrl", oauth.client_metadata_url.as_deref().map(mask_address)),
-        ("callbackPort", oauth.callback_port.map(|port| port.to_string())),
-    ];
-    lines.into_iter().filter_map(|(name, value)| Some(format!("{name}={}", value?))).collect()
-}
-
-/// At most four characters, and never more than a quarter of the value. What is only a placeholder is no secret.
-fn mask(value: &str) -> String {
-    if let Some(shown) = Template::parse(value).ok().as_ref().and_then(mask_around) {
-        return shown;
-    }
-    let shown = (value.chars().count() / 4).min(4);
-    format!("{}***", value.chars().take(shown).collect::<String>())
-}
-
-/// A value with placeholders: they are shown by their names, and so is the scheme before them; what stands between them is masked.
-fn mask_around(template: &Template) -> Option<String> {
-    let is_placeholder = |part: &Part| matches!(part, Part::Placeholder { .. });
-    template.parts().iter().any(is_placeholder).then(|| template.parts().iter().map(mask_part).collect())
-}
-
-fn mask_part(part: &Part) -> String {
-    match part {
-        Part::Literal(text) if SCHEMES.iter().any(|scheme| text.eq_ignore_ascii_case(scheme)) => (*text).to_owned(),
-        Part::Literal(_) => "***".to_owned(),
-        Part::Placeholder { source, meaning: Placeholder::Variable { default: Some(_), .. } } => {
-            let name = source.split_once(":-").map_or(*source, |(name, _)| name);
-            format!("{name}:-***}}")
-        }
-        Part::Placeholder { source, .. } => (*source).to_owned(),
-    }
-}
-
-/// A user and a password in an address, and what follows its path, are not for a screen.
-fn mask_address(address: &str) -> String {
-    let (scheme, rest) = address.split_once("://").unwrap_or(("", address));
-    let (rest, query) = rest.split_once(['?', '#']).map_or((rest, ""), |(rest, _)| (rest, "?***"));
-    let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-    let host = host.rsplit_once('@').map_or_else(|| host.to_owned(), |(_, host)| format!("***@{host}"));
-    format!("{scheme}://{host}{path}{query}")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_mask_shows_at_most_a_quarter_and_four_characters() {
-        assert_eq!(mask("sk-live-0123456789"), "sk-l***");
-        assert_eq!(mask("12345678"), "12***");
-        assert_eq!(mask("abc"), "***");
-        assert_eq!(mask("éééééééé"), "éé***");
-    }
-
-    #[test]
-    fn a_placeholder_is_shown_by_its_name_and_its_default_is_not() {
-        assert_eq!(mask("${TOKEN}"), "${TOKEN}");
-        assert_eq!(mask("\\${env:TOKEN}"), "\\${env:TOKEN}");
-        assert_eq!(mask("${TOKEN:-hunter2hunter2}"), "${TOKEN:-***}");
-        assert_eq!(mask("Bearer ${TOKEN}"), "Bearer ${TOKEN}");
-        assert_eq!(mask("bearer \\${env:TOKEN:-hunter2hunter2}"), "bearer \\${env:TOKEN:-***}");
-        assert_eq!(mask("hunter2hunter2${USER}:${input:password}"), "***${USER}***${input:password}");
-    }
-
-    #[test]
-    fn what_oauth_is_given_is_shown_and_its_secrets_are_masked() {
-        let text = r#"{ "servers": { "a": { "url": "https://example.com/mcp", "oauth": {
-            "clientId": "me", "clientSecret": "hunter2hunter2", "scopes": ["a", "b"], "callbackPort": 7 } },
-            "b": { "url": "https://example.com/mcp", "oauth": { "grant": "client_credentials", "clientId": "${ID}",
-            "privateKey": "-----BEGIN PRIVATE KEY-----x", "signingAlgorithm": "ES256" } } } }"#;
-        let shown = |index: usize| match &crate::config::parse_text(text, "c", 9).unwrap().servers[index].transport {
-            Transport::Http { oauth, .. } => oauth_lines(oauth.as_ref().unwrap()),
-            Transport::Stdio { .. } => panic!(),
-        };
-        let lines = ["grant=authorization_code", "clientId=me", "clientSecret=hun***", "scopes=a b", "callbackPort=7"];
-        assert_eq!(shown(0), lines);
-        assert_eq!(shown(1), ["grant=client_credentials", "clientId=${ID}", "privateKey=***", "signingAlgorithm=ES256"]);
-    }
-
-    #[test]
-    fn an_address_is_shown_without_what_may_be_secret_in_it() {
-        assert_eq!(mask_address("https://ada:pass@example.com/mcp?token=1"), "https://***@example.com/mcp?***");
-        assert_eq!(mask_address("https://example.com/mcp"), "https://example.com/mcp");
-        assert_eq!(mask_address("https://example.com?key=secret"), "https://example.com?***");
     }
 }

@@ -99,7 +99,7 @@ fn is_one_of(list: &str, word: &str) -> bool {
     list.split(' ').any(|one| one == word)
 }
 
-fn is_secret_name(name: &str) -> bool {
+pub(super) fn is_secret_name(name: &str) -> bool {
     let words: Vec<String> = name.split(|character: char| !character.is_alphanumeric()).flat_map(humps).map(str::to_lowercase).collect();
     // A trailing number only counts the variables: `TOKEN2`.
     let words: Vec<&str> = words.iter().map(|word| word.trim_end_matches(|character: char| character.is_ascii_digit())).collect();
@@ -132,7 +132,7 @@ const TOKEN_PREFIXES: &[(usize, &str)] = &[
     (36, "npm_"),
 ];
 
-fn is_known_token(value: &str) -> bool {
+pub(super) fn is_known_token(value: &str) -> bool {
     let one_word = !value.contains(char::is_whitespace) || value.starts_with("-----BEGIN");
     one_word
         && TOKEN_PREFIXES

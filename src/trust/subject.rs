@@ -8,7 +8,7 @@ use super::canonical::Canonical;
 use super::digest::digest;
 use super::executable::Executable;
 use super::key::MachineKey;
-use crate::config::{Confirm, OAuthDefinition, ServerDefinition, SigningAlgorithm, Transport};
+use crate::config::{Address, Confirm, OAuthDefinition, ServerDefinition, SigningAlgorithm, ToolFilter, Transport, UriFilter};
 
 /// A server, as far as its approval is concerned.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,23 +24,33 @@ pub struct Subject {
     pub pin_executable: bool,
     /// The folder in which alone the approval holds, where it decides what is started ([`super::deciding_folder`]).
     pub folder: Option<PathBuf>,
+    /// The addresses in the entry by their fields, as they are shown.
+    pub addresses: Vec<(&'static str, Address)>,
+}
+
+/// What an approval depends on besides the entry.
+#[derive(Debug, Default)]
+pub struct Circumstances {
+    /// The program that would be started now.
+    pub executable: Option<Executable>,
+    /// The values of variables and the environment file as they are now, for `pinValues`.
+    pub pinned: Option<Vec<(String, SecretString)>>,
+    /// The workspace folder, where it decides what is started.
+    pub folder: Option<PathBuf>,
+    /// The entry's addresses with the hosts that variables give them now ([`super::addresses_of`]).
+    pub addresses: Vec<(&'static str, Address)>,
 }
 
 impl Subject {
-    /// Takes the digest. `pinned` are the values of variables and the environment file as they are now, for `pinValues`; `folder` is the one
-    /// that decides what is started.
+    /// Takes the digest.
     #[must_use]
-    pub fn new(
-        server: &ServerDefinition,
-        key: &MachineKey,
-        executable: Option<Executable>,
-        pinned: Option<&[(String, SecretString)]>,
-        folder: Option<PathBuf>,
-    ) -> Self {
+    pub fn new(server: &ServerDefinition, key: &MachineKey, circumstances: Circumstances) -> Self {
+        let Circumstances { executable, pinned, folder, addresses } = circumstances;
         // In hex: a name that is no UTF-8 is told apart from others too.
         let name = folder.as_ref().map(|folder| hex::encode(folder.as_os_str().as_encoded_bytes()));
         let form = name.iter().fold(form(server, key), |form, name| form.text("workspaceFolder").text(name));
-        let form = match pinned {
+        let form = addresses.iter().fold(form, |form, (field, address)| with_origin(form, key, field, address));
+        let form = match &pinned {
             None => form.flag(false),
             // Keyed: the digest must not help to guess them.
             Some(values) => values.iter().fold(form.flag(true), |form, (name, value)| {
@@ -59,14 +69,68 @@ impl Subject {
             executable,
             pin_executable: server.pin_executable,
             folder,
+            addresses,
         }
     }
 }
 
-/// Everything that a person is shown, values under the key of this machine.
+/// A host that variables decide is shown as it is now, so another one is another request. Keyed, as a variable may be secret.
+fn with_origin(form: Canonical, key: &MachineKey, field: &str, address: &Address) -> Canonical {
+    if address.host_from.is_empty() {
+        return form;
+    }
+    let origin = Canonical::new("origin").text(field).optional(address.decided_origin.as_deref());
+    form.text("origin").text(&key.authenticate(&origin))
+}
+
+/// Everything that a person is shown, values under the key of this machine. Each field of an entry has its place here, or its reason.
 fn form(server: &ServerDefinition, key: &MachineKey) -> Canonical {
-    let form = Canonical::new("hyperlight-mcp command 2").text(&server.name);
-    let form = match &server.transport {
+    let ServerDefinition {
+        name,
+        transport,
+        filter: ToolFilter { allow, deny },
+        confirm,
+        pin_executable,
+        pin_values,
+        resource_filter: UriFilter { allow: allow_resources, deny: deny_resources },
+        prompt_filter: ToolFilter { allow: allow_prompts, deny: deny_prompts },
+        allow_insecure_http,
+        roots,
+        input_defaults,
+        // They decide when and how it is called, not what runs, is read or is reached.
+        call_timeout_ms: _,
+        connect_timeout_ms: _,
+        disabled: _,
+        pinned: _,
+        schema_violations: _,
+        argument_checks: _,
+        parallel: _,
+        elicits: _,
+        idle_timeout_ms: _,
+        keep_alive_ms: _,
+        max_call_timeout_ms: _,
+        protocol_version: _,
+        // Its place in the config, for errors.
+        origin: _,
+    } = server;
+    let form = with_transport(Canonical::new("hyperlight-mcp command 2").text(name), key, transport);
+    let form = form.flag(allow.is_some()).list(allow.as_deref().unwrap_or_default().iter().map(String::as_str));
+    let confirm = match confirm {
+        Confirm::Never => "never",
+        Confirm::Writes => "writes",
+        Confirm::Always => "always",
+    };
+    let form = form.list(deny.iter().map(String::as_str)).text(confirm).flag(*pin_executable).flag(*pin_values);
+    // Where the config says nothing of these, the form is what it was before they existed: approvals of then still hold.
+    let form = if *allow_insecure_http { form.text("allowInsecureHttp") } else { form };
+    let form = if roots.is_empty() { form } else { form.text("roots").list(roots.iter().map(String::as_str)) };
+    let form = filtered(form, "resources", allow_resources.as_deref(), deny_resources);
+    let form = filtered(form, "prompts", allow_prompts.as_deref(), deny_prompts);
+    if input_defaults.is_empty() { form } else { keyed(form.text("inputs"), key, "input", input_defaults) }
+}
+
+fn with_transport(form: Canonical, key: &MachineKey, transport: &Transport) -> Canonical {
+    match transport {
         Transport::Stdio { command, arguments, environment, removed_environment, working_directory, environment_file } => {
             let form = form.text("stdio").text(command).list(arguments.iter().map(String::as_str));
             let form = form
@@ -80,21 +144,7 @@ fn form(server: &ServerDefinition, key: &MachineKey) -> Canonical {
             // Without it, the form is as it was before there was any.
             oauth.iter().fold(form, |form, oauth| with_oauth(form, key, oauth))
         }
-    };
-    let filter = &server.filter;
-    let form = form.flag(filter.allow.is_some()).list(filter.allow.as_deref().unwrap_or_default().iter().map(String::as_str));
-    let confirm = match server.confirm {
-        Confirm::Never => "never",
-        Confirm::Writes => "writes",
-        Confirm::Always => "always",
-    };
-    let form = form.list(filter.deny.iter().map(String::as_str)).text(confirm).flag(server.pin_executable).flag(server.pin_values);
-    // Where the config says nothing of these, the form is what it was before they existed: approvals of then still hold.
-    let form = if server.allow_insecure_http { form.text("allowInsecureHttp") } else { form };
-    let form = if server.roots.is_empty() { form } else { form.text("roots").list(server.roots.iter().map(String::as_str)) };
-    let (resources, prompts) = (&server.resource_filter, &server.prompt_filter);
-    let form = filtered(form, "resources", resources.allow.as_deref(), &resources.deny);
-    filtered(form, "prompts", prompts.allow.as_deref(), &prompts.deny)
+    }
 }
 
 fn filtered(form: Canonical, kind: &str, allow: Option<&[String]>, deny: &[String]) -> Canonical {
@@ -107,16 +157,18 @@ fn filtered(form: Canonical, kind: &str, allow: Option<&[String]>, deny: &[Strin
 
 /// For whom tokens are asked, and with what.
 fn with_oauth(form: Canonical, key: &MachineKey, oauth: &OAuthDefinition) -> Canonical {
-    let secrets = [("clientSecret", &oauth.client_secret), ("privateKey", &oauth.private_key)];
+    let OAuthDefinition { client_id, client_secret, scopes, client_metadata_url, callback_port, grant, private_key, signing_algorithm } =
+        oauth;
+    let secrets = [("clientSecret", client_secret), ("privateKey", private_key)];
     let secrets: Vec<_> = secrets.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value.clone()?))).collect();
     let form = form
         .text("oauth")
-        .optional(oauth.client_id.as_deref())
-        .list(oauth.scopes.iter().map(String::as_str))
-        .optional(oauth.client_metadata_url.as_deref())
-        .optional(oauth.callback_port.map(|port| port.to_string()).as_deref())
-        .text(oauth.grant.name())
-        .optional(oauth.signing_algorithm.map(SigningAlgorithm::name));
+        .optional(client_id.as_deref())
+        .list(scopes.iter().map(String::as_str))
+        .optional(client_metadata_url.as_deref())
+        .optional(callback_port.map(|port| port.to_string()).as_deref())
+        .text(grant.name())
+        .optional(signing_algorithm.map(SigningAlgorithm::name));
     keyed(form, key, "oauth", &secrets)
 }
 
@@ -131,7 +183,7 @@ fn keyed(form: Canonical, key: &MachineKey, kind: &str, values: &[(String, Secre
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::parse_text;
+    use crate::config::{Surroundings, parse_text};
 
     fn key() -> MachineKey {
         MachineKey::open(tempfile::tempdir().unwrap().path()).unwrap()
@@ -142,7 +194,7 @@ mod tests {
     }
 
     fn of(fields: &str, key: &MachineKey) -> String {
-        Subject::new(&server(fields), key, None, None, None).digest
+        Subject::new(&server(fields), key, Circumstances::default()).digest
     }
 
     #[test]
@@ -209,7 +261,7 @@ mod tests {
     fn another_program_is_another_request_under_the_same_decision() {
         let (key, server) = (key(), server(r#""command": "x""#));
         let program = |sha256: &str| Some(Executable { path: "/bin/x".into(), sha256: sha256.into() });
-        let subject = |executable| Subject::new(&server, &key, executable, None, None);
+        let subject = |executable| Subject::new(&server, &key, Circumstances { executable, ..Circumstances::default() });
         let (one, other, none) = (subject(program("1")), subject(program("2")), subject(None));
         assert!(one.digest == other.digest && one.digest == none.digest);
         assert!(one.shown_digest != other.shown_digest && one.shown_digest != none.shown_digest);
@@ -218,7 +270,10 @@ mod tests {
     #[test]
     fn a_folder_that_decides_has_its_part() {
         let (key, server) = (key(), server(r#""command": "node", "args": ["server.js"]"#));
-        let within = |folder: Option<&str>| Subject::new(&server, &key, None, None, folder.map(PathBuf::from)).digest;
+        let within = |folder: Option<&str>| {
+            let circumstances = Circumstances { folder: folder.map(PathBuf::from), ..Circumstances::default() };
+            Subject::new(&server, &key, circumstances).digest
+        };
         let digests: std::collections::BTreeSet<_> = [None, Some("/a"), Some("/b")].map(within).into();
         assert_eq!(digests.len(), 3);
     }
@@ -226,8 +281,41 @@ mod tests {
     #[test]
     fn pinned_values_have_their_part() {
         let (key, server) = (key(), server(r#""command": "x", "env": { "A": "${A}" }, "pinValues": true"#));
-        let pinned = |value: &str| Subject::new(&server, &key, None, Some(&[("A".to_owned(), SecretString::from(value))]), None).digest;
+        let pinned = |value: &str| {
+            let pinned = Some(vec![("A".to_owned(), SecretString::from(value))]);
+            Subject::new(&server, &key, Circumstances { pinned, ..Circumstances::default() }).digest
+        };
         assert_eq!(pinned("1"), pinned("1"));
         assert_ne!(pinned("1"), pinned("2"));
+    }
+
+    #[test]
+    fn a_host_that_a_variable_gives_has_its_part_and_the_rest_of_the_address_is_as_it_is_written() {
+        let (key, server) = (key(), server(r#""url": "https://${HOST}/${PATH_OF_IT}?k=${KEY}""#));
+        let of = |variables: &[(&str, &str)]| {
+            let environment = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+            let surroundings = Surroundings { environment, workspace_folder: "/w".into(), user_home: "/h".into() };
+            let addresses = super::super::addresses_of(&server, Some(&surroundings));
+            Subject::new(&server, &key, Circumstances { addresses, ..Circumstances::default() }).digest
+        };
+        let one = of(&[("HOST", "a.example"), ("KEY", "1")]);
+        assert_eq!(one, of(&[("HOST", "A.example:443"), ("KEY", "2")]));
+        let others = [of(&[]), of(&[("HOST", "b.example")]), of(&[("HOST", "a.example:8443")]), of(&[("HOST", "x@b.example")])];
+        assert!(others.iter().all(|other| *other != one) && others[1] != others[0]);
+    }
+
+    #[test]
+    fn what_stands_in_for_an_answer_that_nobody_gives_has_its_part() {
+        let key = key();
+        let of = |default: &str, id: &str| {
+            let text = format!(
+                r#"{{ "inputs": [{{ "type": "promptString", "id": "a" {default} }}, {{ "type": "promptString", "id": "b" }}],
+                    "servers": {{ "a": {{ "command": "x", "env": {{ "A": "${{input:{id}}}" }} }} }} }}"#
+            );
+            Subject::new(&parse_text(&text, "c", 9).unwrap().servers[0], &key, Circumstances::default()).digest
+        };
+        assert_ne!(of("", "a"), of(r#", "default": "1""#, "a"));
+        assert_ne!(of(r#", "default": "1""#, "a"), of(r#", "default": "2""#, "a"));
+        assert_eq!(of("", "b"), of(r#", "default": "2""#, "b"));
     }
 }

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 
 use hyperlight_mcp::cli::{Program, found_in};
 use hyperlight_mcp::command::{complete, split};
-use hyperlight_mcp::config::{Part, Surroundings, Template, parse_env_file, parse_text, resolve_command};
+use hyperlight_mcp::config::{Locality, Part, Surroundings, Template, parse_env_file, parse_text, resolve_command};
 use hyperlight_mcp::sandbox::{Export, Importable, check, to_javascript};
 use hyperlight_mcp::trust::{Canonical, Content, MachineKey, audit_text, read_approvals, sanitise_json, sanitise_line, sanitise_text};
 use secrecy::SecretString;
@@ -34,7 +34,7 @@ fn config(bytes: &[u8]) {
     let inputs = config.inputs.iter().map(|input| (input.id.clone(), SecretString::from("given"))).collect();
     for server in &config.servers {
         assert!(config.invalid.iter().all(|invalid| invalid.name != server.name));
-        let _ = resolve_command(server, &surroundings(), &inputs, |_| Ok(b"A=1".to_vec()));
+        let _ = resolve_command(server, &surroundings(), &inputs, Locality::Anywhere, |_| Ok(b"A=1".to_vec()));
     }
 }
 

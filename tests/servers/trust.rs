@@ -222,13 +222,70 @@ async fn a_yes_to_a_path_of_one_folder_starts_nothing_in_another() {
     assert!(elsewhere.digest != request.digest && elsewhere.lapsed.is_some());
     // A file that comes later does not slip in under a yes that was given before.
     let nothing = command_request(&empty).await;
-    assert_eq!((nothing.cwd.as_deref(), nothing.workspace_folder), (Some("${workspaceFolder}"), None));
+    assert_eq!((nothing.cwd.as_deref(), nothing.workspace_folder), (Some("/"), None));
     std::fs::copy(case.scene.path("there/server"), case.scene.path("empty/server")).unwrap();
     let error = empty.approve("one", Some(&nothing.digest), None).await.unwrap_err();
     assert_eq!(error.code(), "ERR_DIGEST_CHANGED");
     // In its own folder it still holds.
     assert_eq!(code_of(&here, "pid", json!({})).await, "no error");
     here.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_no_folder_decides_starts_outside_of_it_and_without_its_programs() {
+    let case = Case::new();
+    let (told, log) = (case.scene.path("told"), case.scene.path("log-one"));
+    let script = format!("pwd > {told}; echo $PATH >> {told}; exec {FIXTURE} --log {log}", told = told.display(), log = log.display());
+    let start = async |folder: &str, more: Json| {
+        let mut server = json!({ "command": "sh", "args": ["-c", script] });
+        server.as_object_mut().unwrap().extend(object(more));
+        let workspace = case.scene.path(folder);
+        std::fs::create_dir_all(workspace.join("node_modules/.bin")).unwrap();
+        let mut options = case.options(&json!({ "mcpServers": { "one": server } }));
+        let path = format!(".:{}/node_modules/.bin:/usr/bin:/bin:", workspace.display());
+        options.environment.insert("PATH".into(), path.clone());
+        options.workspace_folder = Some(workspace.clone());
+        let gateway = Gateway::open(options).unwrap();
+        gateway.revoke("one").await.unwrap();
+        let request = command_request(&gateway).await;
+        gateway.approve("one", None, None).await.unwrap();
+        gateway.close().await;
+        let told = std::fs::read_to_string(&told).unwrap();
+        let (started_in, found_by) = told.split_once('\n').unwrap();
+        assert!(request.workspace_folder.is_none() || (started_in, found_by.trim()) == (workspace.to_str().unwrap(), path.as_str()));
+        (request.digest, request.workspace_folder.is_some(), told)
+    };
+    let here = start("here", json!({})).await;
+    assert_eq!((here.1, here.2.as_str()), (false, "/\n/usr/bin:/bin\n"));
+    // One yes holds everywhere, and the same starts everywhere.
+    assert_eq!(start("there", json!({})).await, here);
+    for more in [json!({ "cwd": "${workspaceFolder}" }), json!({ "env": { "npm_config_script_shell": "./sh" } })] {
+        let (here, there) = (start("here", more.clone()).await, start("there", more).await);
+        assert!(here.1 && there.1 && here.0 != there.0);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_yes_to_a_host_that_a_variable_gives_is_to_that_host() {
+    let case = Case::new();
+    let entry = json!({ "url": "https://${API_HOST}/mcp?k=${API_KEY}" });
+    let open = |host: &str, key: &str| {
+        let mut options = case.options(&json!({ "mcpServers": { "one": entry } }));
+        options.environment.extend([("API_HOST".into(), host.into()), ("API_KEY".into(), key.into())]);
+        Gateway::open(options).unwrap()
+    };
+    let gateway = open("one.example", "s3cret");
+    let request = command_request(&gateway).await;
+    assert_eq!(request.url.as_deref(), Some("https://one.example/mcp?k=${API_KEY}"));
+    assert_eq!(request.host_from, ["${API_HOST}"]);
+    gateway.approve("one", Some(&request.digest), None).await.unwrap();
+    // Approved, it is asked for its tools next; another host is asked about first.
+    let standing = |gateway: Gateway| async move { gateway.enable("one").unwrap_err().to_string() };
+    assert!(standing(open("one.example", "rotated")).await.contains("its tools are not"));
+    let other = open("two.example", "s3cret");
+    let request = command_request(&other).await;
+    assert!(request.lapsed.is_some() && request.url.as_deref() == Some("https://two.example/mcp?k=${API_KEY}"));
+    assert!(!standing(other).await.contains("its tools are not"));
 }
 
 #[tokio::test(flavor = "multi_thread")]

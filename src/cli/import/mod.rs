@@ -15,7 +15,8 @@ use super::session::Session;
 use super::terminal::json_text;
 use super::{Exit, files};
 use crate::command::{Style, Tone};
-use crate::trust::sanitise_text;
+use crate::config::Address;
+use crate::trust::{sanitise_text, shown_header, shown_variable};
 use plan::{Addition, Plan, Read, edited, plan, snippet};
 
 pub use found::{Found, Secret, found_in};
@@ -105,24 +106,60 @@ fn show(session: &Session, plan: &Plan, looked: &[PathBuf]) {
     }
 }
 
-/// What runs and what is odd about it, values of the environment left out.
+/// What runs, with what, and what is odd about it. Values that may be secret are masked, as in an approval's request.
 fn shown(addition: &Addition, style: &Style) -> String {
     let entry = &addition.entry;
     let words = |value: &Json| value.as_array().into_iter().flatten().filter_map(Json::as_str).collect::<Vec<_>>().join(" ");
     let what = match (entry["url"].as_str(), entry["command"].as_str()) {
-        (Some(url), _) => format!("connects to {}", url.split(['?', '#']).next().unwrap_or_default()),
+        (Some(url), _) => connects(url),
         (None, command) => format!("runs {} {}", command.unwrap_or_default(), words(&entry["args"])),
     };
     let mut text = format!("{} from {}\n", style.paint(Tone::Heading, &addition.name), addition.from);
-    text.push_str(&style.wrapped("  ", &sanitise_text(&what, MAX_TEXT_CHARS)));
+    let mut line = |tone: Option<Tone>, line: &str| {
+        let line = sanitise_text(line, MAX_TEXT_CHARS);
+        text.push_str(&style.wrapped("  ", &tone.map_or_else(|| line.clone(), |tone| style.paint(tone, &line))));
+    };
+    line(None, &what);
+    for (key, title) in [("cwd", "in the folder"), ("envFile", "with the variables of")] {
+        if let Some(value) = entry[key].as_str() {
+            line(None, &format!("{title} {value}"));
+        }
+    }
+    for (name, value) in entry["env"].as_object().into_iter().flatten() {
+        match scalar(value) {
+            Some(value) => line(None, &format!("with {}", shown_variable(name, &value))),
+            None => line(None, &format!("without {name}")),
+        }
+    }
+    for (name, value) in entry["headers"].as_object().into_iter().flatten() {
+        line(None, &format!("sends {}", shown_header(name, &scalar(value).unwrap_or_default())));
+    }
+    for name in &addition.loaders {
+        line(Some(Tone::Bad), &format!("{name} can make a program load or run other code than the command names: look at its value"));
+    }
     for secret in &addition.secrets {
         let advice = format!("{} looks like a secret in clear text: better set a variable, and write {}", secret.field, secret.suggestion);
-        text.push_str(&style.wrapped("  ", &style.paint(Tone::Warning, &advice)));
+        line(Some(Tone::Warning), &advice);
     }
     for note in &addition.notes {
-        text.push_str(&style.wrapped("  ", &sanitise_text(note, MAX_TEXT_CHARS)));
+        line(None, note);
     }
     text
+}
+
+/// The host is the one that would be connected to. Variables have no values yet.
+fn connects(url: &str) -> String {
+    let address = Address::of(url, None, &|_, _| false);
+    let host = address.unicode_host.map(|host| format!(" (its host is {host} in its own letters)")).unwrap_or_default();
+    format!("connects to {}{host}", address.shown)
+}
+
+fn scalar(value: &Json) -> Option<String> {
+    match value {
+        Json::String(text) => Some(text.clone()),
+        Json::Null => None,
+        other => Some(other.to_string()),
+    }
 }
 
 /// A config that was there keeps its mode: it is said where others can read what should not be read.

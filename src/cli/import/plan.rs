@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::{Value as Json, json};
 
 use super::found::{Found, Secret};
-use crate::config::parse_object;
+use crate::config::{loads_code, parse_object};
 
 /// A server that would be added.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -18,6 +18,8 @@ pub(super) struct Addition {
     pub(super) entry: Json,
     pub(super) notes: Vec<String>,
     pub(super) secrets: Vec<Secret>,
+    /// Names of variables that can make a program load or run code.
+    pub(super) loaders: Vec<String>,
 }
 
 /// A server that would not be added.
@@ -88,7 +90,9 @@ fn add(plan: &mut Plan, taken: &mut Vec<(String, Json)>, from: &str, found: Foun
         notes.insert(0, format!("its name \"{name}\" became \"{valid}\""));
     }
     taken.push((valid.clone(), entry.clone()));
-    plan.additions.push(Addition { name: valid, from: from.to_owned(), entry, notes, secrets });
+    let variables = entry["env"].as_object().into_iter().flatten();
+    let loaders = variables.filter(|(name, value)| loads_code(name) && !value.is_null()).map(|(name, _)| name.clone()).collect();
+    plan.additions.push(Addition { name: valid, from: from.to_owned(), entry, notes, secrets, loaders });
 }
 
 /// A name as our config takes it: small letters, digits and hyphens, a letter first.

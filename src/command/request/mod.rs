@@ -83,6 +83,10 @@ fn command_text(request: &CommandRequest, style: &Style) -> String {
     }
     if let Some(url) = &request.url {
         page.field("connects to", url);
+        if let Some(host) = &request.unicode_host {
+            page.field("its host", &format!("{host}, in its own letters"));
+        }
+        page.list("host from", &request.host_from);
     }
     if let Some(command) = &request.command {
         page.field("runs", &quoted(command));
@@ -99,7 +103,7 @@ fn command_text(request: &CommandRequest, style: &Style) -> String {
         page.field("folder", folder);
     }
     if let Some(folder) = &request.workspace_folder {
-        page.field("yes holds in", &format!("{folder} alone: a path in this leads elsewhere in another folder"));
+        page.field("yes holds in", &format!("{folder} alone: what this starts or reads is another thing in another folder"));
     }
     surroundings(&mut page, request);
     filters(&mut page, request);
@@ -107,10 +111,17 @@ fn command_text(request: &CommandRequest, style: &Style) -> String {
     if request.allow_insecure_http {
         page.noted(Tone::Warning, "plain http:// to another machine is allowed: everybody on the way can read and change what is sent");
     }
-    let all = [&request.command, &request.url, &request.cwd, &request.workspace_folder]
+    for name in &request.loaders {
+        page.noted(
+            Tone::Bad,
+            &format!("{name} can make a program load or run other code than the command names: its value is shown in full"),
+        );
+    }
+    let all = [&request.command, &request.url, &request.unicode_host, &request.cwd, &request.workspace_folder]
         .into_iter()
         .flatten()
-        .chain(request.args.iter().flatten());
+        .chain(request.args.iter().flatten())
+        .chain(request.environment.iter().chain(&request.input_defaults));
     if all.into_iter().any(|text| has_invisible(text)) {
         page.noted(Tone::Bad, "there are characters in this that cannot be seen: they are written as numbers");
     }
@@ -129,6 +140,7 @@ fn surroundings(page: &mut Page, request: &CommandRequest) {
         page.field("variables", file);
     }
     page.list("headers", &request.headers);
+    page.list("if not asked", &request.input_defaults);
     page.list("OAuth", request.oauth.as_deref().unwrap_or_default());
     page.list("told folders", &request.roots);
     if request.pin_executable {

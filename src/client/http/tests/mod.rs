@@ -1,5 +1,6 @@
 //! The client against servers that answer in every way they should not.
 
+mod addresses;
 mod answers;
 mod lifecycle;
 mod refusals;

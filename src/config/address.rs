@@ -1,0 +1,397 @@
+//! Addresses: which are refused, and what of one a person is shown. The host that is shown is the one that is connected to: both come from
+//! the same parser, of the same text, and no character is let through that another parser might read in another way.
+
+use std::ops::Range;
+
+use url::{Host, Url};
+
+use super::substitute::{Filler, Surroundings};
+use super::template::{Allowed, Part, Placeholder, Template};
+
+type Verdict = Result<(), &'static str>;
+
+const URL_STARTS: [&str; 2] = ["https://", "http://"];
+/// Stands for the value of a placeholder. No literal text of an address can have it, as control characters are refused.
+const MARK: char = '\u{1}';
+/// A parameter's name in a query that is no longer than this, and looks like a name, is shown.
+const MAX_PARAMETER_CHARS: usize = 32;
+
+/// An address of the config, as a person reads it before anything is sent there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Address {
+    /// Scheme, host and port are those that are connected to, the host in its ASCII form. Placeholders stand elsewhere by their names, and
+    /// literal text in the user part, the query and the fragment as `***`.
+    pub shown: String,
+    /// The host as it is written in its own letters, where these are not ASCII.
+    pub unicode_host: Option<String>,
+    /// Placeholders that decide scheme, host or port, as they are written.
+    pub host_from: Vec<String>,
+    /// Scheme, host and port, where placeholders decide them and all have a value.
+    pub(crate) decided_origin: Option<String>,
+}
+
+impl Address {
+    /// Reads an address as the config writes it. `surroundings` give the values of its variables; without them, or where one is not set,
+    /// the placeholder is shown in the host as well. `is_secret` is asked about the name and value of a variable in the host: one that is
+    /// secret is shown by its name.
+    ///
+    /// ```
+    /// use hyperlight_mcp::config::{Address, Surroundings};
+    /// let environment = [("HOST".to_owned(), "api.example.com".to_owned())].into();
+    /// let surroundings = Surroundings { environment, workspace_folder: "/work".into(), user_home: "/home/ada".into() };
+    /// let address = Address::of("https://${HOST}/mcp?k=${KEY}&v=1", Some(&surroundings), &|_, _| false);
+    /// assert_eq!(address.shown, "https://api.example.com/mcp?k=${KEY}&v=***");
+    /// assert_eq!(address.host_from, ["${HOST}"]);
+    /// ```
+    #[must_use]
+    pub fn of(text: &str, surroundings: Option<&Surroundings>, is_secret: &dyn Fn(&str, &str) -> bool) -> Self {
+        let Ok(template) = Template::parse(text) else { return Self::unknown("***".to_owned()) };
+        let placeholders: Vec<_> = template.placeholders().zip(regions(&template)).collect();
+        let deciding = placeholders.iter().filter(|(_, region)| region.decides_host());
+        let value = |placeholder| surroundings.and_then(|surroundings| value_of(placeholder, surroundings));
+        let is_resolved =
+            deciding.clone().all(|(placeholder, region)| value(*placeholder).is_some_and(|value| region.check(value).is_ok()));
+        let is_hidden = deciding.clone().any(|(placeholder, _)| match (placeholder, value(*placeholder)) {
+            (Placeholder::Variable { name, .. }, Some(value)) => is_secret(name, value),
+            _ => false,
+        });
+        // Only what decides the host is filled in: the rest is never shown, and may be missing.
+        let filled = Filled::of(&template, |index| {
+            placeholders.get(index).filter(|(_, region)| region.decides_host()).and_then(|(placeholder, _)| value(*placeholder))
+        });
+        let unfilled = Filled::of(&template, |_| None);
+        let host_from = unfilled
+            .placeholders()
+            .zip(&placeholders)
+            .filter(|(_, (_, region))| region.decides_host())
+            .map(|(shown, _)| shown.clone())
+            .collect::<Vec<_>>();
+        let Some(url) = filled.parsed().filter(|_| is_resolved) else { return Self { host_from, ..Self::unknown(unfilled.shown(None)) } };
+        let decided_origin = (!host_from.is_empty()).then(|| url.origin().ascii_serialization());
+        if is_hidden {
+            return Self { host_from, decided_origin, ..Self::unknown(unfilled.shown(None)) };
+        }
+        Self { shown: filled.shown(Some(&url)), unicode_host: unicode_host(&url), host_from, decided_origin }
+    }
+
+    fn unknown(shown: String) -> Self {
+        Self { shown, unicode_host: None, host_from: Vec::new(), decided_origin: None }
+    }
+}
+
+/// The host in its own letters, where they are not ASCII.
+fn unicode_host(url: &Url) -> Option<String> {
+    let ascii = url.domain()?;
+    let (unicode, _) = idna::domain_to_unicode(ascii);
+    (unicode != ascii).then_some(unicode)
+}
+
+fn value_of<'a>(placeholder: Placeholder<'a>, surroundings: &'a Surroundings) -> Option<&'a str> {
+    let Placeholder::Variable { name, default } = placeholder else { return None };
+    let value = surroundings.environment.get(name).filter(|value| default.is_none() || !value.is_empty());
+    value.map(String::as_str).or(default)
+}
+
+/// A placeholder by its name, without its default, which may be a secret.
+pub(crate) fn shown_placeholder(source: &str, meaning: Placeholder) -> String {
+    match meaning {
+        Placeholder::Variable { default: Some(_), .. } => {
+            let name = source.split_once(":-").map_or(source, |(name, _)| name);
+            format!("{name}:-***}}")
+        }
+        Placeholder::Variable { default: None, .. } | Placeholder::Input(_) | Placeholder::WorkspaceFolder | Placeholder::UserHome => {
+            source.to_owned()
+        }
+    }
+}
+
+/// Where in an address a placeholder stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Region {
+    /// At the start of an address that has no `://` of its own: its value brings it, and a host.
+    Base,
+    Scheme,
+    User,
+    /// Host or port.
+    Host,
+    /// Path, query or fragment.
+    Rest,
+}
+
+impl Region {
+    fn decides_host(self) -> bool {
+        matches!(self, Self::Base | Self::Scheme | Self::Host)
+    }
+
+    /// Whether this kind of placeholder may stand here at all.
+    fn admits(self, placeholder: Placeholder) -> Verdict {
+        match (self, placeholder) {
+            (Self::Rest, _) | (_, Placeholder::Variable { .. }) | (Self::User, Placeholder::Input(_)) => Ok(()),
+            (_, Placeholder::Input(_)) => Err(
+                "takes its host from what a person types later, but the host is shown and approved before: write it, or name a variable",
+            ),
+            (_, Placeholder::WorkspaceFolder | Placeholder::UserHome) => Err("has a folder before its path, where only a host can stand"),
+        }
+    }
+
+    /// Whether a value may be put here. A border of the authority within a value would move the host.
+    fn check(self, value: &str) -> Verdict {
+        match self {
+            Self::Scheme if value.chars().all(|next| next.is_ascii_alphabetic()) => Ok(()),
+            Self::Scheme => Err("has a variable in its scheme whose value is more than letters"),
+            // A colon is let through: it can only begin a port, which is shown, or a password.
+            Self::User | Self::Host if value.contains(['/', '\\', '?', '#', '@']) => {
+                Err("has a variable before its path whose value contains one of / \\ ? # @, which would lead to another host")
+            }
+            Self::Base | Self::User | Self::Host | Self::Rest => check_characters(value),
+        }
+    }
+}
+
+/// The regions of the placeholders, in their order.
+fn regions(template: &Template) -> Vec<Region> {
+    let sketch: String = template
+        .parts()
+        .iter()
+        .map(|part| match part {
+            Part::Literal(text) => (*text).to_owned(),
+            Part::Placeholder { .. } => MARK.to_string(),
+        })
+        .collect();
+    let split = Split::of(&sketch);
+    let region = |(place, _): (usize, &str)| match () {
+        () if place < split.authority.start => Region::Scheme,
+        () if split.authority.start == 0 && place == 0 => Region::Base,
+        () if place < split.user.end => Region::User,
+        () if place < split.authority.end => Region::Host,
+        () => Region::Rest,
+    };
+    sketch.match_indices(MARK).map(region).collect()
+}
+
+/// The borders within an address. They are where the URL standard has them, as backslashes, blanks and control characters are refused.
+struct Split {
+    /// Empty at 0 where there is no `://`.
+    authority: Range<usize>,
+    /// With the `@` behind it; empty where there is none.
+    user: Range<usize>,
+    /// Of the `?`, or the end.
+    query: usize,
+    /// Of the `#`, or the end.
+    fragment: usize,
+}
+
+impl Split {
+    fn of(text: &str) -> Self {
+        let scheme = text.find("://").filter(|end| !text[..*end].contains(['/', '?', '#']));
+        let start = scheme.map_or(0, |end| end + 3);
+        let end = text[start..].find(['/', '?', '#']).map_or(text.len(), |end| start + end);
+        let user = text[start..end].rfind('@').map_or(start, |at| start + at + 1);
+        let fragment = text[end..].find('#').map_or(text.len(), |place| end + place);
+        let query = text[end..fragment].find('?').map_or(fragment, |place| end + place);
+        Self { authority: start..end, user: start..user, query, fragment }
+    }
+}
+
+/// An address with values in the place of some placeholders, and where each piece came from.
+struct Filled {
+    text: String,
+    /// In the order of the text, without gaps; with the shown form of a placeholder where it is one's.
+    pieces: Vec<(Range<usize>, Option<String>)>,
+}
+
+impl Filled {
+    /// `value` gives what stands in the place of a placeholder, by its index.
+    fn of<'v>(template: &Template, value: impl Fn(usize) -> Option<&'v str>) -> Self {
+        let (mut filled, mut index) = (Self { text: String::new(), pieces: Vec::new() }, 0);
+        for part in template.parts() {
+            let start = filled.text.len();
+            let placeholder = match *part {
+                Part::Literal(text) => {
+                    filled.text.push_str(text);
+                    None
+                }
+                Part::Placeholder { source, meaning } => {
+                    match value(index) {
+                        Some(value) => filled.text.push_str(value),
+                        None => filled.text.push(MARK),
+                    }
+                    index += 1;
+                    Some(shown_placeholder(source, meaning))
+                }
+            };
+            filled.pieces.push((start..filled.text.len(), placeholder));
+        }
+        filled
+    }
+
+    fn placeholders(&self) -> impl Iterator<Item = &String> {
+        self.pieces.iter().filter_map(|(_, placeholder)| placeholder.as_ref())
+    }
+
+    /// The URL of it, where there is one. What is still missing stands behind the host, or before it in the user part.
+    fn parsed(&self) -> Option<Url> {
+        let text = self.text.replace(MARK, "x");
+        check_url(&text).ok()?;
+        Url::parse(&text).ok()
+    }
+
+    /// Scheme, host and port as `url` has them, or as they are written.
+    fn shown(&self, url: Option<&Url>) -> String {
+        let split = Split::of(&self.text);
+        let mut out = match url {
+            Some(url) => format!("{}://", url.scheme()),
+            None => self.render(0..split.authority.start, ToOwned::to_owned),
+        };
+        if !split.user.is_empty() {
+            out += &self.render(split.user.start..split.user.end - 1, masked_user);
+            out.push('@');
+        }
+        match url {
+            Some(url) => {
+                out += url.host_str().unwrap_or_default();
+                out += &url.port().map(|port| format!(":{port}")).unwrap_or_default();
+            }
+            None => out += &self.render(split.user.end..split.authority.end, ToOwned::to_owned),
+        }
+        let path = split.authority.end..split.query;
+        out += &match url {
+            // As the server gets it: without `..`, and each character that is none of a URL's written as its number.
+            Some(url) if self.is_literal(&path) && !(path.is_empty() && url.path() == "/") => url.path().to_owned(),
+            _ => self.render(path, ToOwned::to_owned),
+        };
+        out += &self.render(split.query..split.fragment, masked_query);
+        out + &self.render(split.fragment..self.text.len(), |_| "#***".to_owned())
+    }
+
+    fn is_literal(&self, range: &Range<usize>) -> bool {
+        self.within(range).all(|(_, placeholder)| placeholder.is_none())
+    }
+
+    fn within<'a>(&'a self, range: &'a Range<usize>) -> impl Iterator<Item = (&'a str, Option<&'a String>)> {
+        self.pieces.iter().filter_map(move |(place, placeholder)| {
+            let (start, end) = (place.start.max(range.start), place.end.min(range.end));
+            (start < end).then(|| (&self.text[start..end], placeholder.as_ref()))
+        })
+    }
+
+    fn render(&self, range: Range<usize>, literal: impl Fn(&str) -> String) -> String {
+        let shown = |(text, placeholder): (&str, Option<&String>)| match placeholder {
+            // The path that a whole base brings along: its border is kept.
+            Some(name) if text.starts_with(['/', '?', '#']) => format!("{}{name}", &text[..1]),
+            Some(name) => name.clone(),
+            None => literal(text),
+        };
+        self.within(&range).map(shown).collect()
+    }
+}
+
+fn masked_user(text: &str) -> String {
+    let masked = |part: &str| if part.is_empty() { "" } else { "***" };
+    text.split(':').map(masked).collect::<Vec<_>>().join(":")
+}
+
+/// A query without its values. What stands before a `=` and looks like a name is one.
+fn masked_query(text: &str) -> String {
+    let mask = |text: &str| if text.is_empty() { "" } else { "***" };
+    let is_name = |text: &str| {
+        let plain = |next: char| next.is_ascii_alphanumeric() || "_-.".contains(next);
+        !text.is_empty() && text.len() <= MAX_PARAMETER_CHARS && text.chars().all(plain)
+    };
+    let parameter = |text: &str| match text.split_once('=') {
+        Some((name, value)) if is_name(name) => format!("{name}={}", mask(value)),
+        Some((name, value)) => format!("{}={}", mask(name), mask(value)),
+        None => mask(text).to_owned(),
+    };
+    let (mark, rest) = text.strip_prefix('?').map_or(("", text), |rest| ("?", rest));
+    mark.to_owned() + &rest.split('&').map(parameter).collect::<Vec<_>>().join("&")
+}
+
+/// SEP-991: it is fetched by others, and is a name.
+pub(super) fn check_client_metadata_url(url: &str) -> Verdict {
+    check_url(url)?;
+    let rest = strip_start(url, "https://").ok_or("must start with https://")?;
+    match rest.split_once('/') {
+        Some((_, path)) if !path.is_empty() => Ok(()),
+        _ => Err("must have a path: it names one document"),
+    }
+}
+
+/// Checks a URL with nothing left to replace.
+pub(super) fn check_url(url: &str) -> Verdict {
+    let after = URL_STARTS.iter().find_map(|start| strip_start(url, start));
+    let host = after.ok_or("must start with http:// or https://")?;
+    if host.is_empty() || host.starts_with(['/', '?', '#']) {
+        return Err("names no host");
+    }
+    check_characters(url)?;
+    let split = Split::of(url);
+    if url[split.authority].matches('@').count() > 1 {
+        return Err("has more than one @ before its path; write %40 for those that are part of a name or a password");
+    }
+    // The parser lets more characters through in a name than HTTP does, `${` among them.
+    let is_plain = |next: char| next.is_ascii_alphanumeric() || ".-_".contains(next);
+    match Url::parse(url).ok().and_then(|parsed| parsed.host().map(|host| host.to_owned())) {
+        Some(Host::Ipv4(_) | Host::Ipv6(_)) => Ok(()),
+        Some(Host::Domain(name)) if name.chars().all(is_plain) => Ok(()),
+        _ => Err("has a host or a port that is none"),
+    }
+}
+
+/// Checks a URL as the config writes it: as far as its placeholders let it be seen.
+pub(super) fn check_url_template(template: &Template) -> Verdict {
+    for (placeholder, region) in template.placeholders().zip(regions(template)) {
+        region.admits(placeholder)?;
+    }
+    let parts = template.parts();
+    for part in parts {
+        if let Part::Literal(text) = part {
+            check_characters(text)?;
+        }
+    }
+    match parts {
+        [] => check_url(""),
+        [Part::Literal(text)] => check_url(text),
+        [Part::Placeholder { .. }, ..] => Ok(()),
+        [Part::Literal(text), ..] => {
+            let fits = |start: &str| strip_start(text, start).is_some() || strip_start(start, text).is_some();
+            if URL_STARTS.iter().any(|start| fits(start)) { Ok(()) } else { Err("must start with http:// or https://") }
+        }
+    }
+}
+
+/// Replaces the placeholders of a URL, and checks each value for its place, and the whole.
+pub(super) fn fill(filler: &mut Filler<'_>, key: &str, text: &str, check: fn(&str) -> Verdict) -> String {
+    let template = Template::parse(text);
+    let mut regions = template.as_ref().map(regions).unwrap_or_default().into_iter();
+    let mut verdict = template.as_ref().map_or(Ok(()), check_url_template);
+    let url = filler.fill_with(key, text, Allowed::All, |value| {
+        let region = regions.next().unwrap_or(Region::Rest);
+        verdict = verdict.and_then(|()| region.check(value));
+    });
+    if let Some(url) = &url {
+        filler.check(key, verdict.and_then(|()| check(url)));
+    }
+    url.unwrap_or_default()
+}
+
+/// Refuses what parsers of URLs read in different ways: a backslash, which is a slash to some, and what some leave out.
+fn check_characters(text: &str) -> Verdict {
+    if text.contains(|next: char| next.is_whitespace() || next.is_control()) {
+        return Err("has a blank or a control character; write blanks as %20");
+    }
+    if text.contains('\\') {
+        return Err("has a backslash, which is a slash to some programs and none to others; write %5C where one is meant");
+    }
+    Ok(())
+}
+
+/// Schemes ignore case.
+fn strip_start<'t>(text: &'t str, start: &str) -> Option<&'t str> {
+    let (head, rest) = text.split_at_checked(start.len())?;
+    head.eq_ignore_ascii_case(start).then_some(rest)
+}
+
+#[cfg(test)]
+#[path = "address_tests.rs"]
+mod tests;

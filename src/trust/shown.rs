@@ -1,0 +1,215 @@
+//! Values and addresses of an entry as a person is shown them before yes: what could be a secret is masked, what decides which code runs and
+//! who is reached is not.
+
+use secrecy::{ExposeSecret as _, SecretString};
+
+use super::secret_rules::{is_known_token, is_secret_name};
+use crate::config::{
+    Address, OAuthDefinition, Part, ServerDefinition, Surroundings, Template, Transport, inputs_of_text, loads_code, shown_placeholder,
+};
+
+/// What stands before a credential, and is none.
+const SCHEMES: [&str; 4] = ["Bearer ", "Basic ", "Token ", "ApiKey "];
+/// How names of loaders start, in small letters, whose values are addresses of packages: these may have a password.
+const PACKAGE_SOURCES: [&str; 8] = ["cargo_", "goproxy", "npm_config_", "pip_", "pnpm_config_", "poetry_", "uv_", "yarn_"];
+pub(super) const URL_FIELD: &str = "url";
+pub(super) const METADATA_FIELD: &str = "oauth.clientMetadataUrl";
+
+/// The addresses in a server's entry, each with its field. `surroundings` give the hosts that variables decide.
+///
+/// ```
+/// use hyperlight_mcp::config::parse_text;
+/// use hyperlight_mcp::trust::addresses_of;
+/// let text = r#"{ "servers": { "a": { "url": "https://ada:${PASSWORD}@EXAMPLE.com/mcp" } } }"#;
+/// let server = &parse_text(text, "mcp.json", 20).unwrap().servers[0];
+/// assert_eq!(addresses_of(server, None)[0].1.shown, "https://***:${PASSWORD}@example.com/mcp");
+/// ```
+#[must_use]
+pub fn addresses_of(server: &ServerDefinition, surroundings: Option<&Surroundings>) -> Vec<(&'static str, Address)> {
+    let Transport::Http { url, headers: _, oauth } = &server.transport else { return Vec::new() };
+    let metadata = oauth.as_ref().and_then(|oauth| oauth.client_metadata_url.as_ref());
+    let all = [Some((URL_FIELD, url)), metadata.map(|url| (METADATA_FIELD, url))];
+    // A host is normally read by everybody: its mere look makes it no secret.
+    let is_secret = |name: &str, value: &str| is_secret_name(name) || is_known_token(value);
+    let shown = |text: &String| Address::of(text, surroundings, &is_secret);
+    all.into_iter().flatten().map(|(field, text)| (field, shown(text))).collect()
+}
+
+/// `NAME=value`: in full where the variable can make a program load code, masked elsewhere. Placeholders stand by their names.
+///
+/// ```
+/// use hyperlight_mcp::trust::shown_variable;
+/// assert_eq!(shown_variable("NODE_OPTIONS", "--import /tmp/evil.mjs"), "NODE_OPTIONS=--import /tmp/evil.mjs");
+/// assert_eq!(shown_variable("API_KEY", "sk-live-0123456789"), "API_KEY=sk-l***");
+/// ```
+#[must_use]
+pub fn shown_variable(name: &str, value: &str) -> String {
+    if !loads_code(name) {
+        return format!("{name}={}", mask(value));
+    }
+    let lower = name.to_ascii_lowercase();
+    if !PACKAGE_SOURCES.iter().any(|start| lower.starts_with(start)) {
+        return format!("{name}={value}");
+    }
+    let words: Vec<String> = value.split_inclusive([' ', ',', '\n', '\t']).map(without_password).collect();
+    format!("{name}={}", words.concat())
+}
+
+/// The address of a registry without the literal user and password in it.
+fn without_password(word: &str) -> String {
+    let Some((scheme, rest)) = word.split_once("://").filter(|(scheme, _)| scheme.ends_with("http") || scheme.ends_with("https")) else {
+        return word.to_owned();
+    };
+    let authority = &rest[..rest.find(['/', '?', '#', '\\']).unwrap_or(rest.len())];
+    match authority.rsplit_once('@') {
+        Some((user, _)) if !user.contains("${") => format!("{scheme}://***{}", &rest[user.len()..]),
+        _ => word.to_owned(),
+    }
+}
+
+/// `Name=value` of a header, the value masked.
+pub(crate) fn shown_header(name: &str, value: &str) -> String {
+    format!("{name}={}", mask(value))
+}
+
+pub(super) fn header_lines(values: &[(String, SecretString)]) -> Vec<String> {
+    values.iter().map(|(name, value)| shown_header(name, value.expose_secret())).collect()
+}
+
+/// `id=default` of each input that has one: in full where it can become a variable that loads code.
+pub(super) fn input_lines(server: &ServerDefinition) -> Vec<String> {
+    let loaders: Vec<String> = match &server.transport {
+        Transport::Stdio { environment, .. } => {
+            environment.iter().filter(|(name, _)| loads_code(name)).flat_map(|(_, value)| inputs_of_text(value.expose_secret())).collect()
+        }
+        Transport::Http { .. } => Vec::new(),
+    };
+    let shown = |(id, default): &(String, SecretString)| {
+        let default = default.expose_secret();
+        if loaders.contains(id) { format!("{id}={default}") } else { format!("{id}={}", mask(default)) }
+    };
+    server.input_defaults.iter().map(shown).collect()
+}
+
+pub(super) fn oauth_lines(oauth: &OAuthDefinition, metadata: Option<&Address>) -> Vec<String> {
+    let OAuthDefinition { client_id, client_secret, scopes, client_metadata_url: _, callback_port, grant, private_key, signing_algorithm } =
+        oauth;
+    let secret = |value: &Option<SecretString>| value.as_ref().map(|value| mask(value.expose_secret()));
+    // Its first characters would only say that it is a key.
+    let is_pem = |key: &SecretString| key.expose_secret().contains("-----");
+    let lines = [
+        ("grant", Some(grant.name().to_owned())),
+        ("clientId", client_id.clone()),
+        ("clientSecret", secret(client_secret)),
+        ("privateKey", private_key.as_ref().map(|key| if is_pem(key) { "***".to_owned() } else { mask(key.expose_secret()) })),
+        ("signingAlgorithm", signing_algorithm.map(|algorithm| algorithm.name().to_owned())),
+        ("scopes", (!scopes.is_empty()).then(|| scopes.join(" "))),
+        ("clientMetadataUrl", metadata.map(|address| address.shown.clone())),
+        ("clientMetadataUrl in Unicode", metadata.and_then(|address| address.unicode_host.clone())),
+        ("callbackPort", callback_port.map(|port| port.to_string())),
+    ];
+    lines.into_iter().filter_map(|(name, value)| Some(format!("{name}={}", value?))).collect()
+}
+
+/// At most four characters, and never more than a quarter of the value. What is only a placeholder is no secret.
+fn mask(value: &str) -> String {
+    if let Some(shown) = Template::parse(value).ok().as_ref().and_then(mask_around) {
+        return shown;
+    }
+    let shown = (value.chars().count() / 4).min(4);
+    format!("{}***", value.chars().take(shown).collect::<String>())
+}
+
+/// A value with placeholders: they are shown by their names, and so is the scheme before them; what stands between them is masked.
+fn mask_around(template: &Template) -> Option<String> {
+    let is_placeholder = |part: &Part| matches!(part, Part::Placeholder { .. });
+    template.parts().iter().any(is_placeholder).then(|| template.parts().iter().map(mask_part).collect())
+}
+
+fn mask_part(part: &Part) -> String {
+    match part {
+        Part::Literal(text) if SCHEMES.iter().any(|scheme| text.eq_ignore_ascii_case(scheme)) => (*text).to_owned(),
+        Part::Literal(_) => "***".to_owned(),
+        Part::Placeholder { source, meaning } => shown_placeholder(source, *meaning),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::parse_text;
+
+    #[test]
+    fn a_mask_shows_at_most_a_quarter_and_four_characters() {
+        assert_eq!(mask("sk-live-0123456789"), "sk-l***");
+        assert_eq!(mask("12345678"), "12***");
+        assert_eq!(mask("abc"), "***");
+        assert_eq!(mask("éééééééé"), "éé***");
+    }
+
+    #[test]
+    fn a_placeholder_is_shown_by_its_name_and_its_default_is_not() {
+        assert_eq!(mask("${TOKEN}"), "${TOKEN}");
+        assert_eq!(mask("\\${env:TOKEN}"), "\\${env:TOKEN}");
+        assert_eq!(mask("${TOKEN:-hunter2hunter2}"), "${TOKEN:-***}");
+        assert_eq!(mask("Bearer ${TOKEN}"), "Bearer ${TOKEN}");
+        assert_eq!(mask("bearer \\${env:TOKEN:-hunter2hunter2}"), "bearer \\${env:TOKEN:-***}");
+        assert_eq!(mask("hunter2hunter2${USER}:${input:password}"), "***${USER}***${input:password}");
+    }
+
+    #[test]
+    fn what_oauth_is_given_is_shown_and_its_secrets_are_masked() {
+        let text = r#"{ "servers": { "a": { "url": "https://example.com/mcp", "oauth": {
+            "clientId": "me", "clientSecret": "hunter2hunter2", "scopes": ["a", "b"], "callbackPort": 7 } },
+            "b": { "url": "https://example.com/mcp", "oauth": { "grant": "client_credentials", "clientId": "${ID}",
+            "privateKey": "-----BEGIN PRIVATE KEY-----x", "signingAlgorithm": "ES256" } } } }"#;
+        let shown = |index: usize| match &parse_text(text, "c", 9).unwrap().servers[index].transport {
+            Transport::Http { oauth, .. } => oauth_lines(oauth.as_ref().unwrap(), None),
+            Transport::Stdio { .. } => panic!(),
+        };
+        let lines = ["grant=authorization_code", "clientId=me", "clientSecret=hun***", "scopes=a b", "callbackPort=7"];
+        assert_eq!(shown(0), lines);
+        assert_eq!(shown(1), ["grant=client_credentials", "clientId=${ID}", "privateKey=***", "signingAlgorithm=ES256"]);
+    }
+
+    #[test]
+    fn what_loads_code_is_shown_in_full_and_the_password_of_a_registry_is_not() {
+        for (name, value, shown) in [
+            ("LD_PRELOAD", "/tmp/evil.so", "/tmp/evil.so"),
+            ("PATH", "/tmp/evil:${PATH}", "/tmp/evil:${PATH}"),
+            ("NODE_OPTIONS", "--import ${X:-/tmp/evil.mjs}", "--import ${X:-/tmp/evil.mjs}"),
+            ("npm_config_node_options", "--require x", "--require x"),
+            ("UV_INDEX_URL", "https://ada:hunter2@evil.example/simple", "https://***@evil.example/simple"),
+            ("PIP_EXTRA_INDEX_URL", "https://a@b/x https://c:d@e", "https://***@b/x https://***@e"),
+            ("UV_INDEX_URL", "https://${USER}@x", "https://${USER}@x"),
+            ("PIP_FIND_LINKS", "https://evil.example\\@good/", "https://evil.example\\@good/"),
+            ("LD_PRELOAD", "https://evil@good", "https://evil@good"),
+        ] {
+            assert_eq!(shown_variable(name, value), format!("{name}={shown}"));
+        }
+    }
+
+    #[test]
+    fn what_nobody_types_is_shown_and_in_full_where_it_loads_code() {
+        let text = r#"{ "inputs": [{ "type": "promptString", "id": "a", "default": "--import /tmp/evil.mjs" },
+            { "type": "promptString", "id": "b", "default": "hunter2hunter2" }, { "type": "promptString", "id": "c" }],
+            "servers": { "a": { "command": "x", "env": { "NODE_OPTIONS": "${input:a}", "B": "${input:b}${input:c}" } } } }"#;
+        let lines = input_lines(&parse_text(text, "c", 9).unwrap().servers[0]);
+        assert_eq!(lines, ["a=--import /tmp/evil.mjs", "b=hun***"]);
+    }
+
+    #[test]
+    fn a_secret_that_would_be_looked_up_as_a_host_is_shown_by_its_name() {
+        let text = r#"{ "servers": { "a": { "url": "https://${API_TOKEN}.example.com/mcp", "oauth": { "clientMetadataUrl": "https://${HOST}/c" } } } }"#;
+        let server = parse_text(text, "c", 9).unwrap().servers.remove(0);
+        let environment = [("API_TOKEN", "s3cretvalue"), ("HOST", "b\u{fc}cher.example")];
+        let environment = environment.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+        let surroundings = Surroundings { environment, workspace_folder: "/w".into(), user_home: "/h".into() };
+        let addresses = addresses_of(&server, Some(&surroundings));
+        assert_eq!((addresses[0].0, addresses[0].1.shown.as_str()), ("url", "https://${API_TOKEN}.example.com/mcp"));
+        assert_eq!(addresses[1].1.shown, "https://xn--bcher-kva.example/c");
+        let Transport::Http { oauth, .. } = &server.transport else { panic!() };
+        let lines = oauth_lines(oauth.as_ref().unwrap(), Some(&addresses[1].1));
+        assert_eq!(lines[1..], ["clientMetadataUrl=https://xn--bcher-kva.example/c", "clientMetadataUrl in Unicode=b\u{fc}cher.example"]);
+    }
+}
