@@ -2,14 +2,14 @@
 //! a round trip; it approves nothing.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 
 use crate::client::Era;
+use crate::files;
 
 const FILE: &str = "learnt.json";
 /// A larger file is none of ours.
@@ -72,23 +72,21 @@ impl LearntServers {
 }
 
 fn read(path: &Path) -> Option<BTreeMap<String, Learnt>> {
-    if fs::metadata(path).ok()?.len() > MAX_BYTES {
-        return None;
-    }
-    serde_json::from_slice(&fs::read(path).ok()?).ok()
+    serde_json::from_slice(&files::read_own(path, MAX_BYTES).ok()?).ok()
 }
 
 /// To a new file that takes the old one's place; only its owner may read it, as all in that folder.
 fn write(path: &Path, servers: &BTreeMap<String, Learnt>) -> std::io::Result<()> {
-    let folder = path.parent().unwrap_or(Path::new("."));
-    let mut file = tempfile::NamedTempFile::new_in(folder)?;
-    file.write_all(&serde_json::to_vec_pretty(servers)?)?;
-    file.persist(path).map(drop).map_err(|error| error.error)
+    files::sweep(path, SystemTime::now());
+    files::replace(path, &serde_json::to_vec_pretty(servers)?, files::Writing::Quick)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
+    use crate::files::testing::{at_once, pipe};
 
     #[test]
     fn what_was_learnt_holds_for_the_same_server_only_and_in_the_next_process() {
@@ -113,5 +111,14 @@ mod tests {
         assert_eq!(learnt.get("a", "digest"), Learnt::default());
         learnt.note("a", "digest", |server| server.elicits = true);
         assert!(LearntServers::open(folder.path()).get("a", "digest").elicits);
+    }
+
+    #[test]
+    fn a_pipe_in_the_place_of_the_file_holds_nobody_up() {
+        let folder = tempfile::tempdir().unwrap();
+        pipe(folder.path(), FILE);
+        let path = folder.path().to_owned();
+        let learnt = at_once(move || LearntServers::open(&path));
+        assert_eq!(learnt.get("a", "digest"), Learnt::default());
     }
 }

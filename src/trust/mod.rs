@@ -16,9 +16,10 @@ mod redact;
 mod request;
 mod sanitise;
 mod secret_rules;
+mod standing;
 mod subject;
 
-pub use approvals::{ApprovalStore, IncidentListener, Lack, Standing};
+pub use approvals::{ApprovalStore, IncidentListener};
 pub use audit::{Finding, audit_manifest, audit_text};
 pub use audit_rules::Severity;
 pub use canonical::Canonical;
@@ -37,4 +38,5 @@ pub use request::{ApprovalRequest, CommandRequest, ManifestChanges, ManifestRequ
 pub(crate) use sanitise::is_unseen;
 pub use sanitise::{has_invisible, sanitise_json, sanitise_line, sanitise_text};
 pub use secret_rules::{is_redactable, is_secret};
+pub use standing::{Lack, Standing};
 pub use subject::Subject;

@@ -4,7 +4,6 @@ use secrecy::{ExposeSecret as _, SecretString};
 use serde::Serialize;
 use serde_json::Value as Json;
 
-use super::approvals::Lack;
 use super::audit::{Finding, audit_manifest};
 use super::digest::{manifest_digest, tool_digest};
 use super::drift::{Difference, Drift, differences};
@@ -14,6 +13,7 @@ use super::offers::{
     template_summaries,
 };
 use super::sanitise::{sanitise_json, sanitise_line, sanitise_text};
+use super::standing::Lack;
 use super::subject::Subject;
 use crate::catalog::{Manifest, Tool, assign_identifiers};
 use crate::config::{Confirm, OAuthDefinition, Part, Placeholder, ServerDefinition, Template, Transport};
