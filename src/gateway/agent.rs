@@ -36,12 +36,12 @@ impl Gateway {
     /// `ERR_APPROVAL_STORE`, `ERR_CLOSED`.
     pub fn approved_servers(&self, look: Look) -> Result<Vec<ApprovedServer>> {
         self.core.check_open()?;
+        let standings: Vec<_> =
+            self.core.registry.servers().into_iter().map(|server| (self.core.standing_by(&server, look), server)).collect();
         self.core.asked_by(look);
         let mut approved = Vec::new();
-        for server in self.core.registry.servers() {
-            let Standing::Full(manifest) = self.core.standing_by(&server, look).map_err(|error| self.core.redacted(error))? else {
-                continue;
-            };
+        for (standing, server) in standings {
+            let Standing::Full(manifest) = standing.map_err(|error| self.core.redacted(error))? else { continue };
             let asks = |name: &str| manifest.tool(name).is_some_and(|tool| gate(server.confirm, tool) != Gate::Open);
             let functions = server_module(&server.name, &manifest).functions;
             approved.push(ApprovedServer {

@@ -93,8 +93,9 @@ impl Gateway {
     /// # Errors
     /// As [`Gateway::list_modules`].
     pub fn list_modules_by(&self, look: Look) -> Result<Vec<ModuleSummary>> {
+        let catalog = self.core.catalog_by(Vec::new(), ToolErrors::default(), look);
         self.core.asked_by(look);
-        Ok(self.core.catalog_by(Vec::new(), ToolErrors::default(), look)?.list_modules())
+        Ok(catalog?.list_modules())
     }
 
     /// A module with its functions.
@@ -153,9 +154,9 @@ impl Gateway {
     /// # Errors
     /// As [`Gateway::system_message`].
     pub fn system_message_by(&self, budget_tokens: Option<usize>, errors: ToolErrors, look: Look) -> Result<String> {
+        let catalog = self.core.catalog_by(Vec::new(), errors, look);
         self.core.asked_by(look);
-        let catalog = self.core.catalog_by(Vec::new(), errors, look)?;
-        catalog.system_message(budget_tokens.unwrap_or(DEFAULT_BUDGET_TOKENS)).map_err(|error| self.core.redacted(error))
+        catalog?.system_message(budget_tokens.unwrap_or(DEFAULT_BUDGET_TOKENS)).map_err(|error| self.core.redacted(error))
     }
 
     /// Looks at code without running it, with the modules of the servers.
@@ -201,14 +202,14 @@ impl Sandbox {
     /// # Errors
     /// As [`Gateway::system_message`].
     pub fn system_message_by(&self, budget_tokens: Option<usize>, errors: Option<ToolErrors>, look: Look) -> Result<String> {
+        let catalog = self.core.catalog_by(self.module_infos(), errors.unwrap_or(self.tool_errors), look);
         self.core.asked_by(look);
-        let catalog = self.core.catalog_by(self.module_infos(), errors.unwrap_or(self.tool_errors), look)?;
         // The catalogue does not know for whom it is asked.
         let ours = |error: Error| match error {
             Error::InvalidOption { problem, .. } => Error::InvalidOption { method: "Sandbox.systemMessage", problem },
             other => other,
         };
-        catalog.system_message(budget_tokens.unwrap_or(DEFAULT_BUDGET_TOKENS)).map_err(|error| self.core.redacted(ours(error)))
+        catalog?.system_message(budget_tokens.unwrap_or(DEFAULT_BUDGET_TOKENS)).map_err(|error| self.core.redacted(ours(error)))
     }
 
     /// # Errors

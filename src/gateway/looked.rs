@@ -96,7 +96,7 @@ impl Core {
         }));
     }
 
-    /// Where somebody asks for what was found last, it is looked soon.
+    /// Where somebody has been told what was found last, it is looked soon, for the next.
     pub(super) fn asked_by(self: &Arc<Self>, look: Look) {
         if look == Look::Last {
             self.look_soon();

@@ -205,8 +205,8 @@ impl Gateway {
     /// # Errors
     /// `ERR_APPROVAL_STORE`.
     pub fn servers_by(&self, look: Look) -> Result<Vec<ServerStatus>> {
-        self.core.asked_by(look);
         let statuses: Result<Vec<_>> = self.core.registry.entries().iter().map(|entry| self.status(entry, look)).collect();
+        self.core.asked_by(look);
         statuses.map_err(|error| self.core.redacted(error))
     }
 

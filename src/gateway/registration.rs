@@ -15,8 +15,9 @@ impl Gateway {
     /// `ERR_UNKNOWN_SERVER`, `ERR_NOT_APPROVED`, `ERR_APPROVAL_STORE`.
     pub fn approved_module(&self, name: &str, look: Look) -> Result<GuestModule> {
         let server = self.server(name)?;
+        let standing = self.core.standing_by(&server, look);
         self.core.asked_by(look);
-        let reason = match self.core.standing_by(&server, look).map_err(|error| self.core.redacted(error))? {
+        let reason = match standing.map_err(|error| self.core.redacted(error))? {
             Standing::Full(manifest) => return Ok(server_module(name, &manifest)),
             Standing::Command => "its tools are not".to_owned(),
             Standing::Unapproved(lack) => lack.to_string(),

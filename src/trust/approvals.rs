@@ -295,8 +295,15 @@ impl ApprovalStore {
         files::lock_within(&self.folder.join(LOCK_NAME), time)
     }
 
-    /// Reads, changes and writes under a lock, so that two processes at once lose nothing.
+    /// Reads, changes and writes, and knows from then on what the file holds, changed or not.
     fn change(&self, change: impl FnOnce(&mut Approvals)) -> Result<()> {
+        let changed = self.change_file(change);
+        let known = self.read().map(drop);
+        changed.and(known)
+    }
+
+    /// Under a lock, so that two processes at once lose nothing.
+    fn change_file(&self, change: impl FnOnce(&mut Approvals)) -> Result<()> {
         let _lock = self.lock(LOCK_TIME).map_err(|error| self.failed(&error))?;
         let path = self.path();
         files::sweep(&path, SystemTime::now());
@@ -314,9 +321,7 @@ impl ApprovalStore {
         if bytes.len() as u64 > MAX_FILE_BYTES {
             return Err(self.problem(&format!("it would have {} bytes, more than the {MAX_FILE_BYTES} that are read", bytes.len())));
         }
-        files::replace(&path, &bytes, files::Writing::Durable).map_err(|error| self.failed(&error))?;
-        // Known from now on to those who do not read.
-        self.read().map(drop)
+        files::replace(&path, &bytes, files::Writing::Durable).map_err(|error| self.failed(&error))
     }
 
     fn path(&self) -> PathBuf {
