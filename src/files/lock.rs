@@ -47,7 +47,11 @@ fn explained(error: io::Error, path: &Path, time: Duration) -> io::Error {
     if error.kind() != ErrorKind::TimedOut {
         return error;
     }
-    let problem = format!("another process holds the lock {} for more than {} ms", path.display(), time.as_millis());
+    let problem = format!(
+        "another process holds the lock {} for more than {} ms; end that process, then try again",
+        path.display(),
+        time.as_millis()
+    );
     io::Error::new(ErrorKind::TimedOut, problem)
 }
 

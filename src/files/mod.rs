@@ -11,4 +11,4 @@ pub(crate) mod testing;
 pub(crate) use lock::{lock_within, wait_for};
 pub(crate) use private::{PrivateFolder, append_own, open_own, private_folder, read_own};
 pub(crate) use read::{Links, open_regular, read_bounded, read_open};
-pub(crate) use replace::{Writing, create, replace, replace_with_mode, sweep};
+pub(crate) use replace::{Writing, create, replace, replace_with_mode};

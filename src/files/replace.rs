@@ -46,9 +46,9 @@ pub(crate) fn create(path: &Path, bytes: &[u8]) -> io::Result<bool> {
     }
 }
 
-/// Removes what writers of this file left behind when they were killed: what they wrote may be secret. Who calls it holds the file's lock,
-/// or does no harm without one: a write that takes this long has failed.
-pub(crate) fn sweep(path: &Path, now: SystemTime) {
+/// Removes what writers of this file left behind when they were killed: what they wrote may be secret. Those that still write are told by
+/// the time, so that it does no harm where no lock is held.
+fn sweep(path: &Path, now: SystemTime) {
     let Ok(entries) = fs::read_dir(folder_of(path)) else { return };
     for entry in entries.flatten().filter(|entry| entry.file_name().to_str().is_some_and(|name| is_unfinished(name, path))) {
         let Ok(file) = entry.metadata() else { continue };
@@ -67,6 +67,7 @@ fn is_unfinished(name: &str, path: &Path) -> bool {
 }
 
 fn written(path: &Path, bytes: &[u8], mode: u32, writing: Writing) -> io::Result<NamedTempFile> {
+    sweep(path, SystemTime::now());
     let prefix = prefix_of(path);
     let mut builder = tempfile::Builder::new();
     let builder = builder.prefix(&prefix).suffix(UNFINISHED).rand_bytes(RANDOM_CHARS).permissions(Permissions::from_mode(mode));

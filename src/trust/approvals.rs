@@ -306,7 +306,6 @@ impl ApprovalStore {
     fn change_file(&self, change: impl FnOnce(&mut Approvals)) -> Result<()> {
         let _lock = self.lock(LOCK_TIME).map_err(|error| self.failed(&error))?;
         let path = self.path();
-        files::sweep(&path, SystemTime::now());
         let mut approvals = match self.bytes()?.map(|(_, bytes)| read(&bytes, &self.key)) {
             None => Approvals::new(),
             Some(Content::Sound(approvals)) => approvals,

@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use secrecy::zeroize::Zeroizing;
 use secrecy::{ExposeSecret as _, SecretString};
@@ -192,9 +192,7 @@ impl Slot {
             kept: kept.clone(),
         };
         let bytes = Zeroizing::new(serde_json::to_vec_pretty(&content)?);
-        let path = self.path("json");
-        files::sweep(&path, SystemTime::now());
-        files::replace(&path, &bytes, files::Writing::Durable)
+        files::replace(&self.path("json"), &bytes, files::Writing::Durable)
     }
 
     /// Held while a token is renewed: a refresh token may be used once only, and another process may have the same.
