@@ -1212,7 +1212,11 @@ export declare class Gateway {
   static open(options?: GatewayOptions): Promise<Gateway>
   /** Can this machine run a guest, and if not, why. Boots one to find out, once. */
   hypervisor(): Promise<HypervisorReport>
-  /** All servers as they are now: in the config's order, those whose entry has an error last. Throws `ERR_APPROVAL_STORE`. */
+  /**
+   * All servers: in the config's order, those whose entry has an error last. Reads no file: what this gateway does shows at once, and
+   * what another process or a change on disk does to an approval shows a moment after it was asked for; `serverInfo` looks itself.
+   * Throws `ERR_APPROVAL_STORE`.
+   */
   servers(): ServerStatus[]
   /**
    * All that a person must see before yes. At stage `command` nothing has been started; once the command is approved,

@@ -1,6 +1,6 @@
 // The program hyperlight-mcp, as a person runs it: real processes, and a real pseudo-terminal (util-linux `script`) where a person is asked.
 import assert from 'node:assert/strict'
-import { spawn } from 'node:child_process'
+import { execFileSync, spawn } from 'node:child_process'
 import { existsSync, lstatSync, mkdirSync, readdirSync, readFileSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'node:test'
@@ -401,6 +401,26 @@ test('import shows first, writes only when told, keeps comments, and points at s
   assert.match(asked.text, /written into/)
   assert.match(readFileSync(path, 'utf8'), /^\/\/ mine[\s\S]*"docs"/)
   assert.match((await run(at, ['import'])).stdout, /nothing new/)
+})
+
+test('import tells of each source that cannot be read, waits for none, and goes on with the others', async (t) => {
+  const at = place(t, {})
+  for (const name of ['.vscode', '.cursor']) mkdirSync(join(at.work, name))
+  execFileSync('mkfifo', [join(at.work, '.vscode/mcp.json')])
+  symlinkSync('/dev/zero', join(at.work, '.mcp.json'))
+  mkdirSync(join(at.home, '.cursor/mcp.json'), { recursive: true })
+  write(at, '.cursor/mcp.json', '{ "mcpServers": { "docs": { "command": "docs" } } }')
+  const shown = await run(at, ['import'])
+  assert.equal(shown.code, 0, shown.stderr)
+  assert.match(shown.stdout, /docs from Cursor/)
+  for (const source of ['VS Code', 'Claude Code', 'Cursor'])
+    assert.match(shown.stderr.replaceAll(/\s+/g, ' '), new RegExp(`${source} \\([^)]*\\) cannot be read: it is not a regular file`))
+  const { additions, unreadable } = JSON.parse((await run(at, ['import', '--json'])).stdout)
+  assert.deepEqual([additions.map(({ name }) => name), unreadable.length], [['docs'], 3])
+  // The one that was named is all that there is to read.
+  const named = await run(at, ['import', 'vscode', '--from', '.vscode/mcp.json'])
+  assert.notEqual(named.code, 0)
+  assert.match(named.stderr, /not a regular file/)
 })
 
 test('what cannot be written to standard output is a failure, and whoever reads no more ends --follow', async (t) => {

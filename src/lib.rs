@@ -28,6 +28,7 @@ pub mod client;
 pub mod command;
 pub mod config;
 pub mod error;
+mod files;
 pub mod gateway;
 mod json_text;
 mod lead;

@@ -10,7 +10,7 @@ use super::definitions::{Tool, ToolDefinition};
 use super::tools::AgentTools;
 use crate::catalog::ModuleSummary;
 use crate::error::{Error, Result};
-use crate::gateway::{ApprovedServer, Gateway};
+use crate::gateway::{ApprovedServer, Gateway, Look};
 use crate::limits::Limits;
 use crate::trust::Canonical;
 
@@ -88,18 +88,18 @@ impl Plugin {
         self.tools.definitions()
     }
 
-    /// What the plugin is now.
+    /// What the plugin is, by approvals as they are now or as they were found last.
     ///
     /// # Errors
     /// `ERR_APPROVAL_STORE`, `ERR_CLOSED`.
-    pub fn manifest(&self) -> Result<PluginManifest> {
+    pub fn manifest(&self, look: Look) -> Result<PluginManifest> {
         let tools = self.tools.parts();
         let command = PluginPart {
             name: COMMAND,
             description: "lists, enables, disables, shows, approves, revokes, tests and searches MCP servers".to_owned(),
             may: "manages servers for the person who types it, approvals included: never hand it what a model wrote",
         };
-        let modules = self.gateway.approved_servers()?.into_iter().map(module).collect();
+        let modules = self.gateway.approved_servers(look)?.into_iter().map(module).collect();
         let mut manifest = PluginManifest {
             name: NAME,
             version: env!("CARGO_PKG_VERSION"),
@@ -115,24 +115,24 @@ impl Plugin {
         Ok(manifest)
     }
 
-    /// Says yes to the manifest of this digest.
+    /// Says yes to the manifest of this digest. Reads nothing: whether it is still so is looked at by [`Plugin::enable`].
     ///
     /// # Errors
-    /// `ERR_PLUGIN_NOT_APPROVED` where the manifest is another by now.
+    /// `ERR_PLUGIN_NOT_APPROVED` where the manifest is known to be another by now.
     pub fn approve(&self, digest: &str) -> Result<()> {
-        if self.manifest()?.digest != digest {
+        if self.manifest(Look::Last)?.digest != digest {
             return Err(Error::PluginNotApproved { problem: "the digest is not that of its manifest as it is now" });
         }
         *self.approval() = Some(digest.to_owned());
         Ok(())
     }
 
-    /// Whether the manifest, as it is now, is approved.
+    /// Whether the manifest is approved.
     ///
     /// # Errors
     /// As [`Plugin::manifest`].
-    pub fn is_approved(&self) -> Result<bool> {
-        let digest = self.manifest()?.digest;
+    pub fn is_approved(&self, look: Look) -> Result<bool> {
+        let digest = self.manifest(look)?.digest;
         Ok(self.approval().as_deref() == Some(&digest))
     }
 
@@ -157,19 +157,19 @@ impl Plugin {
         self.gateway.switch_off()
     }
 
-    /// What code can import now; nothing while the plugin is off.
+    /// What code can import, by approvals as they were found last; nothing while the plugin is off.
     ///
     /// # Errors
     /// `ERR_APPROVAL_STORE`, `ERR_CLOSED`.
     pub fn modules(&self) -> Result<Vec<ModuleSummary>> {
-        match self.gateway.list_modules() {
+        match self.gateway.list_modules_by(Look::Last) {
             Err(Error::PluginOff) => Ok(Vec::new()),
             modules => modules,
         }
     }
 
     fn check_approved(&self) -> Result<()> {
-        if self.is_approved()? {
+        if self.is_approved(Look::Now)? {
             return Ok(());
         }
         let problem = if self.approval().is_none() { "nobody has approved it" } else { "it has changed since it was approved" };

@@ -15,7 +15,7 @@ use super::servers;
 use crate::blocking::blocking;
 use crate::bridge::{ToolErrors, ToolQuery};
 use crate::error::{Error, Result};
-use crate::gateway::{CodeReport, Gateway, RunOptions, Sandbox};
+use crate::gateway::{CodeReport, Gateway, Look, RunOptions, Sandbox};
 use crate::results::{MIN_RESULT_TOKENS, fit_json};
 use crate::sandbox::{Stop, Value};
 
@@ -72,15 +72,15 @@ impl AgentTools {
         })
     }
 
-    /// What a model is told of the tools, as it stands now.
+    /// What a model is told of the tools, by approvals as they were found last: reads nothing.
     ///
     /// # Errors
     /// With `describe_servers`: `ERR_INVALID_OPTION` for a budget that is too small, `ERR_APPROVAL_STORE`, `ERR_PLUGIN_OFF`.
     pub fn definitions(&self) -> Result<Vec<ToolDefinition>> {
         let servers = match self.options.describe_servers {
             Some(budget) => Some(match self.sandbox.get() {
-                Some(sandbox) => sandbox.system_message(Some(budget), None)?,
-                None => self.gateway.system_message(Some(budget), ToolErrors::default())?,
+                Some(sandbox) => sandbox.system_message_by(Some(budget), None, Look::Last)?,
+                None => self.gateway.system_message_by(Some(budget), ToolErrors::default(), Look::Last)?,
             }),
             None => None,
         };

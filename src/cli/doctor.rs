@@ -1,7 +1,7 @@
 //! `doctor`: what is wrong here, and how to mend it.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
 
 use serde::Serialize;
@@ -120,6 +120,20 @@ fn state_folder(path: &Path) -> Finding {
             format!("{name} is no folder"),
             Some("move it away, or name another with --state".to_owned()),
         );
+    }
+    let (owner, us) = (folder.uid(), rustix::process::geteuid().as_raw());
+    if owner != us {
+        let remedy = format!("chown {name} if you trust what is in it, or name another with --state");
+        return Finding::new(
+            "state folder",
+            Status::Problem,
+            format!("{name} belongs to another user (uid {owner}, not {us})"),
+            Some(remedy),
+        );
+    }
+    if mode & 0o022 != 0 {
+        let remedy = format!("chmod 700 {name} if you trust what is in it, or name another with --state");
+        return Finding::new("state folder", Status::Problem, format!("others may write into {name} ({mode:o})"), Some(remedy));
     }
     if mode & 0o077 != 0 {
         let remedy = format!("chmod 700 {name}");

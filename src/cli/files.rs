@@ -6,6 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use super::fault::{FILE, Fault};
+use crate::files::{Links, Writing, read_bounded, replace_with_mode};
 use crate::sandbox::Stop;
 
 /// No script, input or config is larger.
@@ -29,7 +30,19 @@ pub(super) fn read(path: &Path) -> Result<String, Fault> {
     }
 }
 
-/// The same, given up when the program is told to end: a pipe that nobody writes into has no end.
+/// A config, ours or another program's: a regular file, as one that a person may not have named can be anything. `None`: there is none.
+///
+/// # Errors
+/// In words, without the file's name.
+pub(super) fn read_config(path: &Path) -> Result<Option<String>, String> {
+    match read_bounded(path, Links::Follow, MAX_BYTES) {
+        Ok(bytes) => String::from_utf8(bytes).map(Some).map_err(|_| "it is not text (UTF-8)".to_owned()),
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(None),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// The same of a script or an input, given up when the program is told to end: a pipe that nobody writes into has no end.
 pub(super) async fn read_until(path: &Path, stop: &Stop) -> Result<String, Fault> {
     let (sender, text) = tokio::sync::oneshot::channel();
     let owned = path.to_owned();
@@ -60,9 +73,7 @@ pub(super) fn write(path: &Path, text: &str, mode: u32) -> Result<(), Fault> {
     let folder = target.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     fs::create_dir_all(folder).map_err(failed)?;
     let mode = there.map_or(mode, |file| file.permissions().mode() & 0o7777);
-    let mut file = tempfile::Builder::new().permissions(fs::Permissions::from_mode(mode)).tempfile_in(folder).map_err(failed)?;
-    file.write_all(text.as_bytes()).map_err(failed)?;
-    file.persist(&target).map(drop).map_err(|error| failed(error.error))
+    replace_with_mode(&target, text.as_bytes(), mode, Writing::Durable).map_err(failed)
 }
 
 /// Where the links of a path lead, also if nothing is there yet.

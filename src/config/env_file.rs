@@ -1,7 +1,6 @@
 //! `envFile`: names and values in a file, as dotenv writes them.
 
 use std::collections::HashMap;
-use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::Path;
 
@@ -9,6 +8,7 @@ use secrecy::SecretString;
 
 use super::problem::{Position, Problem, displayed};
 use crate::error::{Error, Result};
+use crate::files::{Links, open_regular};
 
 /// What an environment file may have: 1 MiB.
 pub const MAX_ENV_FILE_BYTES: usize = 1024 * 1024;
@@ -16,14 +16,10 @@ pub const MAX_ENV_FILE_BYTES: usize = 1024 * 1024;
 /// Reads an environment file, for [`super::resolve_command`]: a regular file only, and at most one byte over the limit.
 ///
 /// # Errors
-/// What the operating system says, or that it is no regular file.
+/// What the operating system says, or that it is not a regular file.
 pub fn read_env_file(path: &Path) -> io::Result<Vec<u8>> {
-    // Opening a pipe would wait for somebody to write into it.
-    if !std::fs::metadata(path)?.is_file() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file"));
-    }
     let mut bytes = Vec::new();
-    File::open(path)?.take(MAX_ENV_FILE_BYTES as u64 + 1).read_to_end(&mut bytes)?;
+    open_regular(path, Links::Follow)?.take(MAX_ENV_FILE_BYTES as u64 + 1).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 

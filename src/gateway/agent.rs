@@ -3,7 +3,7 @@
 use serde_json::Value as Json;
 
 use super::events::Event;
-use super::{Gateway, Sandbox};
+use super::{Gateway, Look, Sandbox};
 use crate::bridge::{ToolErrors, server_module};
 use crate::error::Result;
 use crate::limits::Limits;
@@ -30,15 +30,18 @@ impl Gateway {
         self.core.catalog(Vec::new(), errors)?.describe(what).map_err(|error| self.core.redacted(error))
     }
 
-    /// All servers that are approved, enabled or not.
+    /// All servers that are approved, now or when they were last looked at, enabled or not.
     ///
     /// # Errors
     /// `ERR_APPROVAL_STORE`, `ERR_CLOSED`.
-    pub fn approved_servers(&self) -> Result<Vec<ApprovedServer>> {
+    pub fn approved_servers(&self, look: Look) -> Result<Vec<ApprovedServer>> {
         self.core.check_open()?;
+        let standings: Vec<_> =
+            self.core.registry.servers().into_iter().map(|server| (self.core.standing_by(&server, look), server)).collect();
+        self.core.asked_by(look);
         let mut approved = Vec::new();
-        for server in self.core.registry.servers() {
-            let Standing::Full(manifest) = self.core.standing(&server).map_err(|error| self.core.redacted(error))? else { continue };
+        for (standing, server) in standings {
+            let Standing::Full(manifest) = standing.map_err(|error| self.core.redacted(error))? else { continue };
             let asks = |name: &str| manifest.tool(name).is_some_and(|tool| gate(server.confirm, tool) != Gate::Open);
             let functions = server_module(&server.name, &manifest).functions;
             approved.push(ApprovedServer {

@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use super::Gateway;
 use super::core::filtered;
+use crate::blocking::blocking;
 use crate::catalog::Manifest;
 use crate::config::ServerDefinition;
 use crate::error::{Error, Result};
 use crate::registry::Decider;
-use crate::trust::{ApprovalRequest, CommandRequest, Lack, ManifestRequest, Standing, manifest_digest};
+use crate::trust::{ApprovalRequest, CommandRequest, Lack, ManifestRequest, Standing, Subject, manifest_digest};
 
 impl Gateway {
     /// All that a person must see before yes. At stage `manifest` the server is started and its tools are read.
@@ -60,37 +61,55 @@ impl Gateway {
         let subject = self.core.full_subject(&server).await?;
         let approvals = &self.core.approvals;
         let Some(digest) = digest else {
-            approvals.approve_command(&subject, valid_for)?;
+            self.record_command(&subject, valid_for).await?;
             let (_, manifest) = self.discover(&server).await?;
-            return approvals.approve_manifest(&subject, manifest, valid_for);
+            return self.record_manifest(&subject, manifest, valid_for).await;
         };
         if digest == subject.shown_digest {
-            return approvals.approve_command(&subject, valid_for);
+            return self.record_command(&subject, valid_for).await;
         }
         let shown = self.shown().get(name).filter(|manifest| manifest_digest(manifest) == digest).cloned();
         let command_holds = !matches!(approvals.standing(&subject)?, Standing::Unapproved(_));
         match shown {
-            Some(manifest) if command_holds => approvals.approve_manifest(&subject, manifest, valid_for),
+            Some(manifest) if command_holds => self.record_manifest(&subject, manifest, valid_for).await,
             _ => Err(Error::DigestChanged { server: name.to_owned() }),
         }
     }
 
-    /// Takes the approval back, and ends what is live: pending calls fail with `ERR_NOT_APPROVED`.
+    /// Writes a yes down, on a thread that may wait for a lock and a disk.
+    async fn record_command(&self, subject: &Subject, valid_for: Option<Duration>) -> Result<()> {
+        let (core, subject) = (Arc::clone(&self.core), subject.clone());
+        blocking(move || core.approvals.approve_command(&subject, valid_for)).await
+    }
+
+    async fn record_manifest(&self, subject: &Subject, manifest: Arc<Manifest>, valid_for: Option<Duration>) -> Result<()> {
+        let (core, subject) = (Arc::clone(&self.core), subject.clone());
+        blocking(move || core.approvals.approve_manifest(&subject, manifest, valid_for)).await
+    }
+
+    /// Takes the approval back, and ends what is live: pending calls fail with `ERR_NOT_APPROVED`. The server's process is ended before
+    /// anything is written, as it may be what keeps the file from being written.
     ///
     /// # Errors
-    /// `ERR_UNKNOWN_SERVER`, `ERR_APPROVAL_STORE`.
+    /// `ERR_UNKNOWN_SERVER`; `ERR_APPROVAL_STORE` where it could not be recorded: it holds all the same until the gateway is closed.
     pub async fn revoke(&self, name: &str) -> Result<()> {
         self.core.check_open()?;
         // An entry that has become invalid can still have an approval, which a person may want to be rid of.
         match self.core.registry.server(name) {
             Err(error @ Error::UnknownServer { .. }) => return Err(error),
-            Ok(_) | Err(_) => self.core.approvals.revoke(name).map_err(|error| self.core.redacted(error))?,
+            Ok(_) | Err(_) => self.core.approvals.withhold(name),
         }
         self.shown().remove(name);
         self.core.registry.retire(name);
         self.end(name).await;
-        // Whoever is no longer trusted keeps no access in this person's name here.
-        self.core.tokens.forget(name).map_err(|error| Error::io(format!("the tokens of server \"{name}\""), &error))
+        let (core, server) = (Arc::clone(&self.core), name.to_owned());
+        let recorded = blocking(move || {
+            let recorded = core.approvals.revoke(&server);
+            // Whoever is no longer trusted keeps no access in this person's name here, recorded or not.
+            let forgotten = core.tokens.forget(&server).map_err(|error| Error::io(format!("the tokens of server \"{server}\""), &error));
+            recorded.and(forgotten)
+        });
+        recorded.await.map_err(|error| self.core.redacted(error))
     }
 
     /// Lets runs that start from now on see the server.

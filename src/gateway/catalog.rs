@@ -6,6 +6,7 @@ use serde::Serialize;
 use super::Gateway;
 use super::agent_modules::agent_guest_modules;
 use super::core::Core;
+use super::looked::Look;
 use super::sandbox::Sandbox;
 use crate::bridge::{ToolErrors, ToolMatch, ToolQuery, guest_modules};
 use crate::catalog::{AgentModuleInfo, Catalog, DeclarationStyle, Failures, ModuleInfo, ModuleSummary, ServerOffer, ToolInfo, Wording};
@@ -46,7 +47,11 @@ impl Core {
     }
 
     pub(super) fn catalog(&self, modules: Vec<AgentModuleInfo>, errors: ToolErrors) -> Result<Catalog> {
-        let servers = self.visible_servers().map_err(|error| self.redacted(error))?;
+        self.catalog_by(modules, errors, Look::Now)
+    }
+
+    fn catalog_by(&self, modules: Vec<AgentModuleInfo>, errors: ToolErrors, look: Look) -> Result<Catalog> {
+        let servers = self.visible_servers_by(look).map_err(|error| self.redacted(error))?;
         Ok(Catalog::new(servers, modules, self.declaration_style(errors)))
     }
 
@@ -80,7 +85,17 @@ impl Gateway {
     /// # Errors
     /// `ERR_APPROVAL_STORE`, `ERR_CLOSED`.
     pub fn list_modules(&self) -> Result<Vec<ModuleSummary>> {
-        Ok(self.core.catalog(Vec::new(), ToolErrors::default())?.list_modules())
+        self.list_modules_by(Look::Now)
+    }
+
+    /// The same, of approvals as they are now or as they were found last.
+    ///
+    /// # Errors
+    /// As [`Gateway::list_modules`].
+    pub fn list_modules_by(&self, look: Look) -> Result<Vec<ModuleSummary>> {
+        let catalog = self.core.catalog_by(Vec::new(), ToolErrors::default(), look);
+        self.core.asked_by(look);
+        Ok(catalog?.list_modules())
     }
 
     /// A module with its functions.
@@ -105,7 +120,7 @@ impl Gateway {
     /// `ERR_UNKNOWN_SERVER`, `ERR_APPROVAL_STORE`.
     pub fn server_info(&self, name: &str) -> Result<ServerInfo> {
         let entry = self.core.registry.entry(name).map_err(|error| self.core.redacted(error))?;
-        let status = self.status(&entry).map_err(|error| self.core.redacted(error))?;
+        let status = self.status(&entry, Look::Now).map_err(|error| self.core.redacted(error))?;
         let server = self.core.registry.server(name).ok();
         let standing = server.map(|server| self.core.standing(&server)).transpose().map_err(|error| self.core.redacted(error))?;
         let style = self.core.declaration_style(ToolErrors::default());
@@ -131,8 +146,17 @@ impl Gateway {
     /// # Errors
     /// `ERR_INVALID_OPTION` where the budget is too small for anything; and as [`Gateway::list_modules`].
     pub fn system_message(&self, budget_tokens: Option<usize>, errors: ToolErrors) -> Result<String> {
-        let catalog = self.core.catalog(Vec::new(), errors)?;
-        catalog.system_message(budget_tokens.unwrap_or(DEFAULT_BUDGET_TOKENS)).map_err(|error| self.core.redacted(error))
+        self.system_message_by(budget_tokens, errors, Look::Now)
+    }
+
+    /// The same, of approvals as they are now or as they were found last.
+    ///
+    /// # Errors
+    /// As [`Gateway::system_message`].
+    pub fn system_message_by(&self, budget_tokens: Option<usize>, errors: ToolErrors, look: Look) -> Result<String> {
+        let catalog = self.core.catalog_by(Vec::new(), errors, look);
+        self.core.asked_by(look);
+        catalog?.system_message(budget_tokens.unwrap_or(DEFAULT_BUDGET_TOKENS)).map_err(|error| self.core.redacted(error))
     }
 
     /// Looks at code without running it, with the modules of the servers.
@@ -172,13 +196,20 @@ impl Sandbox {
     /// # Errors
     /// As [`Gateway::system_message`].
     pub fn system_message(&self, budget_tokens: Option<usize>, errors: Option<ToolErrors>) -> Result<String> {
-        let catalog = self.catalog(errors)?;
+        self.system_message_by(budget_tokens, errors, Look::Now)
+    }
+
+    /// # Errors
+    /// As [`Gateway::system_message`].
+    pub fn system_message_by(&self, budget_tokens: Option<usize>, errors: Option<ToolErrors>, look: Look) -> Result<String> {
+        let catalog = self.core.catalog_by(self.module_infos(), errors.unwrap_or(self.tool_errors), look);
+        self.core.asked_by(look);
         // The catalogue does not know for whom it is asked.
         let ours = |error: Error| match error {
             Error::InvalidOption { problem, .. } => Error::InvalidOption { method: "Sandbox.systemMessage", problem },
             other => other,
         };
-        catalog.system_message(budget_tokens.unwrap_or(DEFAULT_BUDGET_TOKENS)).map_err(|error| self.core.redacted(ours(error)))
+        catalog?.system_message(budget_tokens.unwrap_or(DEFAULT_BUDGET_TOKENS)).map_err(|error| self.core.redacted(ours(error)))
     }
 
     /// # Errors

@@ -15,9 +15,11 @@ use super::events::{Event, Events};
 use super::journal::Note;
 use super::launch::search_path;
 use super::learnt::LearntServers;
+use super::looked::{Look, Looked};
 use super::options::ConfigSource;
 use super::places::CallPlaces;
 use super::switch::Switch;
+use crate::blocking::blocking;
 use crate::bridge::ToolSearch;
 use crate::catalog::Manifest;
 use crate::client::{Closed, Connections, Lease, LeaseOrigin, TokenStore, Wanted};
@@ -38,6 +40,7 @@ pub(super) struct Core {
     /// Where the config comes from, to read it again.
     pub(super) source: ConfigSource,
     pub(super) approvals: ApprovalStore,
+    pub(super) looked: Looked,
     pub(super) executables: Arc<Executables>,
     pub(super) connections: Connections,
     pub(super) sandboxes: Sandboxes,
@@ -147,22 +150,15 @@ impl Core {
         }
     }
 
-    /// How far the approval on disk holds.
-    pub(super) fn standing(&self, server: &ServerDefinition) -> Result<Standing> {
-        self.approvals.standing(&self.subject(server))
-    }
-
-    /// What the approval of a server is about, as far as it decides now.
+    /// What the approval of a server is about, without its program, which is no part of the digest.
     pub(super) fn subject(&self, server: &ServerDefinition) -> Subject {
-        let executable = if server.pin_executable { self.executable(server) } else { None };
-        self.subject_with(server, executable)
+        self.subject_with(server, None)
     }
 
     /// The same with the program that would be started: looked for on a thread that may block, as it may be large.
     pub(super) async fn full_subject(self: &Arc<Self>, server: &Arc<ServerDefinition>) -> Result<Subject> {
         let (core, definition) = (Arc::clone(self), Arc::clone(server));
-        let executable = tokio::task::spawn_blocking(move || core.executable(&definition)).await;
-        Ok(self.subject_with(server, executable.map_err(|error| Error::Internal(error.to_string()))?))
+        blocking(move || Ok(core.subject_with(&definition, core.executable(&definition)))).await
     }
 
     fn subject_with(&self, server: &ServerDefinition, executable: Option<crate::trust::Executable>) -> Subject {
@@ -186,7 +182,7 @@ impl Core {
         }
     }
 
-    fn executable(&self, server: &ServerDefinition) -> Option<crate::trust::Executable> {
+    pub(super) fn executable(&self, server: &ServerDefinition) -> Option<crate::trust::Executable> {
         let inputs = inputs_of(server).into_iter().map(|id| (id, SecretString::from(""))).collect();
         let locality = locality(deciding_folder(server, &self.surroundings).as_ref());
         // A file that cannot be read keeps the server from starting, and says so then; the program is there all the same.
@@ -201,11 +197,15 @@ impl Core {
 
     /// The approved manifests that a run sees which starts now.
     pub(super) fn visible_servers(&self) -> Result<BTreeMap<String, Arc<Manifest>>> {
+        self.visible_servers_by(Look::Now)
+    }
+
+    pub(super) fn visible_servers_by(&self, look: Look) -> Result<BTreeMap<String, Arc<Manifest>>> {
         self.check_open()?;
         self.check_on()?;
         let mut visible = BTreeMap::new();
         for server in self.registry.servers().iter().filter(|server| self.registry.is_enabled(&server.name)) {
-            if let Standing::Full(manifest) = self.standing(server)? {
+            if let Standing::Full(manifest) = self.standing_by(server, look)? {
                 visible.insert(server.name.clone(), manifest);
             }
         }

@@ -4,9 +4,9 @@
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
-use std::fs::{self, File, OpenOptions};
-use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::fs;
+use std::io::{ErrorKind, Read as _, Seek as _, SeekFrom, Write as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, Once, PoisonError};
@@ -17,6 +17,7 @@ use serde_json::{Value as Json, json};
 
 use super::events::Event;
 use crate::error::Error;
+use crate::files;
 use crate::trust::{Redactor, sanitise_line};
 
 const FOLDER: &str = "logs";
@@ -29,6 +30,8 @@ const GATHERING: Duration = Duration::from_millis(100);
 /// Lines of a server that are written at once have about so much.
 const MAX_PIECE_BYTES: usize = 16 * 1024;
 const MAX_TEXT_CHARS: usize = 2_000;
+/// How long a writer waits for another that moves a full file. One that holds it for longer is a server that means harm.
+const MOVING: Duration = Duration::from_secs(1);
 /// How long the end of a gateway waits for its last words to be written.
 const FLUSHING: Duration = Duration::from_secs(1);
 
@@ -304,11 +307,9 @@ fn write_out(folder: &Path, server: &str, text: &mut String) {
 
 /// One write for whole lines, to the end of the file: lines of several processes stand beside each other.
 fn append(folder: &Path, server: &str, lines: &str) -> std::io::Result<()> {
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-    let path = path_of(folder, server);
+    let path = path_of(&files::private_folder(folder)?.path, server);
     rotate(&path)?;
-    let mut file = OpenOptions::new().create(true).append(true).mode(0o600).open(&path)?;
-    file.write_all(lines.as_bytes())
+    files::append_own(&path)?.write_all(lines.as_bytes())
 }
 
 /// A file that is full becomes the older one. Of several processes that see it full, one does so: who comes second finds another file in its
@@ -319,8 +320,12 @@ fn rotate(path: &Path) -> std::io::Result<()> {
         return Ok(());
     }
     // Another has just moved it: that is as good.
-    let Ok(file) = File::open(path) else { return Ok(()) };
-    file.lock()?;
+    let Ok(file) = files::open_own(path) else { return Ok(()) };
+    match files::wait_for(&file, MOVING) {
+        // It is moved all the same: at worst two do so, and some older lines are lost. Waiting would lose all that come.
+        Err(error) if error.kind() != ErrorKind::TimedOut => return Err(error),
+        _ => {}
+    }
     let ours = file.metadata()?;
     match full(path) {
         Some(there) if (there.dev(), there.ino()) == (ours.dev(), ours.ino()) => fs::rename(path, older(path)),
@@ -339,7 +344,7 @@ fn older(path: &Path) -> PathBuf {
 
 /// Lines that are none of ours are skipped. A file that is larger than ours is read from its last part.
 fn lines_of(path: &Path) -> Vec<LogLine> {
-    let Ok(mut file) = File::open(path) else { return Vec::new() };
+    let Ok(mut file) = files::open_own(path) else { return Vec::new() };
     let length = file.metadata().map_or(0, |file| file.len());
     let mut bytes = Vec::new();
     let from = SeekFrom::Start(length.saturating_sub(2 * MAX_BYTES));
@@ -355,7 +360,10 @@ fn now() -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+
     use super::*;
+    use crate::files::testing::{at_once, pipe};
 
     fn journal(folder: &Path) -> Journal {
         Journal::new(folder, Arc::new(Redactor::new(None, None)))
@@ -454,5 +462,21 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         fs::write(path_of(folder.path(), "s"), "{}\nno json\n{\"at\":1,\"pid\":2,\"kind\":\"call\",\"text\":\"t\"}\n\u{0}").unwrap();
         assert_eq!(lines_of(&path_of(folder.path(), "s")).len(), 1);
+    }
+
+    #[test]
+    fn a_server_that_holds_its_log_or_puts_a_pipe_there_keeps_nobody_from_writing_and_reading() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = path_of(folder.path(), "s");
+        fs::write(&path, "x".repeat(usize::try_from(MAX_BYTES).unwrap() + 1)).unwrap();
+        let held = File::open(&path).unwrap();
+        held.lock().unwrap();
+        let within = folder.path().to_owned();
+        at_once(move || append(&within, "s", "new\n")).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "new\n");
+        fs::remove_file(&path).unwrap();
+        pipe(folder.path(), "s.jsonl");
+        let within = folder.path().to_owned();
+        assert!(at_once(move || append(&within, "s", "lost\n").is_err() && lines_of(&path).is_empty()));
     }
 }

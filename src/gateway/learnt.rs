@@ -2,14 +2,13 @@
 //! a round trip; it approves nothing.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
 use crate::client::Era;
+use crate::files;
 
 const FILE: &str = "learnt.json";
 /// A larger file is none of ours.
@@ -32,7 +31,10 @@ pub(super) struct Learnt {
 /// All that was learnt, kept in a file of its own.
 pub(super) struct LearntServers {
     path: PathBuf,
+    /// Never held while the file is read or written: JavaScript's thread asks as well.
     servers: Mutex<BTreeMap<String, Learnt>>,
+    /// Held by whoever writes the file.
+    writing: Mutex<()>,
 }
 
 impl LearntServers {
@@ -40,7 +42,7 @@ impl LearntServers {
     pub(super) fn open(folder: &Path) -> Self {
         let path = folder.join(FILE);
         let servers = read(&path).unwrap_or_default();
-        Self { path, servers: Mutex::new(servers) }
+        Self { path, servers: Mutex::new(servers), writing: Mutex::default() }
     }
 
     /// What is known of a server that has this digest.
@@ -50,20 +52,32 @@ impl LearntServers {
 
     /// Notes something, and writes it down where it is new.
     pub(super) fn note(&self, server: &str, digest: &str, change: impl FnOnce(&mut Learnt)) {
+        if self.learn(server, digest, change)
+            && let Err(error) = self.write()
+        {
+            tracing::debug!(%error, "what was learnt of servers could not be written");
+        }
+    }
+
+    /// Returns whether it is new.
+    fn learn(&self, server: &str, digest: &str, change: impl FnOnce(&mut Learnt)) -> bool {
         let mut servers = self.servers();
         let before = servers.get(server).filter(|learnt| learnt.digest == digest).cloned();
         let mut now = before.clone().unwrap_or_else(|| Learnt { digest: digest.to_owned(), ..Learnt::default() });
         change(&mut now);
         if before.as_ref() == Some(&now) {
-            return;
+            return false;
         }
         servers.insert(server.to_owned(), now);
+        true
+    }
+
+    fn write(&self) -> std::io::Result<()> {
+        let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
         // What other processes have learnt meanwhile stays, unless it is about the same server.
         let mut all = read(&self.path).unwrap_or_default();
-        all.extend(servers.iter().map(|(name, learnt)| (name.clone(), learnt.clone())));
-        if let Err(error) = write(&self.path, &all) {
-            tracing::debug!(%error, "what was learnt of servers could not be written");
-        }
+        all.extend(self.servers().iter().map(|(name, learnt)| (name.clone(), learnt.clone())));
+        files::replace(&self.path, &serde_json::to_vec_pretty(&all)?, files::Writing::Quick)
     }
 
     fn servers(&self) -> MutexGuard<'_, BTreeMap<String, Learnt>> {
@@ -72,23 +86,16 @@ impl LearntServers {
 }
 
 fn read(path: &Path) -> Option<BTreeMap<String, Learnt>> {
-    if fs::metadata(path).ok()?.len() > MAX_BYTES {
-        return None;
-    }
-    serde_json::from_slice(&fs::read(path).ok()?).ok()
-}
-
-/// To a new file that takes the old one's place; only its owner may read it, as all in that folder.
-fn write(path: &Path, servers: &BTreeMap<String, Learnt>) -> std::io::Result<()> {
-    let folder = path.parent().unwrap_or(Path::new("."));
-    let mut file = tempfile::NamedTempFile::new_in(folder)?;
-    file.write_all(&serde_json::to_vec_pretty(servers)?)?;
-    file.persist(path).map(drop).map_err(|error| error.error)
+    serde_json::from_slice(&files::read_own(path, MAX_BYTES).ok()?).ok()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::sync::Arc;
+
     use super::*;
+    use crate::files::testing::{at_once, pipe};
 
     #[test]
     fn what_was_learnt_holds_for_the_same_server_only_and_in_the_next_process() {
@@ -113,5 +120,26 @@ mod tests {
         assert_eq!(learnt.get("a", "digest"), Learnt::default());
         learnt.note("a", "digest", |server| server.elicits = true);
         assert!(LearntServers::open(folder.path()).get("a", "digest").elicits);
+    }
+
+    #[test]
+    fn a_pipe_in_the_place_of_the_file_holds_nobody_up() {
+        let folder = tempfile::tempdir().unwrap();
+        pipe(folder.path(), FILE);
+        let path = folder.path().to_owned();
+        let learnt = at_once(move || LearntServers::open(&path));
+        assert_eq!(learnt.get("a", "digest"), Learnt::default());
+    }
+
+    #[test]
+    fn who_asks_does_not_wait_for_who_writes() {
+        let folder = tempfile::tempdir().unwrap();
+        let learnt = Arc::new(LearntServers::open(folder.path()));
+        let _writing = learnt.writing.lock().unwrap();
+        let noting = Arc::clone(&learnt);
+        std::thread::spawn(move || noting.note("a", "digest", |server| server.elicits = true));
+        let asking = Arc::clone(&learnt);
+        // It is known before it is written.
+        at_once(move || while !asking.get("a", "digest").elicits {});
     }
 }

@@ -14,6 +14,7 @@ mod events;
 mod journal;
 mod launch;
 mod learnt;
+mod looked;
 mod observer;
 mod offers;
 mod options;
@@ -38,6 +39,7 @@ pub use callbacks::{Answer, ApprovalQuestion, AuthorizationQuestion, CallbackCha
 pub use catalog::{CodeReport, ServerInfo};
 pub use events::{Event, EventListener};
 pub use journal::LogLine;
+pub use looked::Look;
 pub use options::{EnableAtOpen, GatewayOptions};
 pub use reload::ReloadReport;
 pub use results::ModelRun;
@@ -50,6 +52,7 @@ use self::errands::Watched;
 use self::events::Events;
 use self::journal::Journal;
 use self::learnt::LearntServers;
+use self::looked::Looked;
 use self::observer::{CoreObserver, session};
 use self::results::check_budget;
 use self::switch::Switch;
@@ -129,19 +132,21 @@ impl Gateway {
         check_budget("Gateway.open", options.max_result_tokens)?;
         let source = options.source()?;
         let config = source.read()?;
-        let warnings = config.warnings.clone();
+        let mut warnings = config.warnings.clone();
         let limits = Arc::new(options.limits.clone());
         let journal = Journal::new(&options.state_folder(), Arc::clone(redactor));
         let events = Events { listener: options.on_event.clone(), redactor: Arc::clone(redactor), trace: options.trace, journal };
         let incidents = events.clone();
         let on_incident = Arc::new(move |message| incidents.send(&Event::ApprovalsDamaged { message }));
         let approvals = ApprovalStore::open(&options.state_folder(), on_incident)?;
+        warnings.extend(approvals.warning().map(str::to_owned));
         let callbacks = CallbackChain::default().within(options.callbacks.clone());
         let learnt = LearntServers::open(&options.state_folder());
         let core = Arc::new_cyclic(|core| Core {
             registry: Registry::new(config),
             source,
             approvals,
+            looked: Looked::new(options.runtime.clone()),
             executables: Arc::new(Executables::default()),
             connections: Connections::new(
                 Watchdog::new(options.watchdog.clone()),
@@ -170,6 +175,7 @@ impl Gateway {
         });
         let gateway = Self { core };
         gateway.warn_at_open(warnings);
+        gateway.core.look_at_all();
         gateway.enable_at_open(&options.enable)?;
         Ok(gateway)
     }
@@ -186,12 +192,21 @@ impl Gateway {
         WeakGateway(Arc::downgrade(&self.core))
     }
 
-    /// All servers: in the config's order, those whose entry has an error last.
+    /// All servers as they are now: in the config's order, those whose entry has an error last. Blocks.
     ///
     /// # Errors
     /// `ERR_APPROVAL_STORE`.
     pub fn servers(&self) -> Result<Vec<ServerStatus>> {
-        let statuses: Result<Vec<_>> = self.core.registry.entries().iter().map(|entry| self.status(entry)).collect();
+        self.servers_by(Look::Now)
+    }
+
+    /// The same, of approvals as they are now or as they were found last.
+    ///
+    /// # Errors
+    /// `ERR_APPROVAL_STORE`.
+    pub fn servers_by(&self, look: Look) -> Result<Vec<ServerStatus>> {
+        let statuses: Result<Vec<_>> = self.core.registry.entries().iter().map(|entry| self.status(entry, look)).collect();
+        self.core.asked_by(look);
         statuses.map_err(|error| self.core.redacted(error))
     }
 
@@ -335,21 +350,21 @@ impl Gateway {
     }
 
     /// What is known of it now; before the server is connected here, what was found when it last was, in whatever process.
-    fn quarantined(&self, server: &ServerDefinition, standing: &Standing) -> Vec<String> {
+    fn quarantined(&self, server: &ServerDefinition, standing: &Standing, look: Look) -> Vec<String> {
         match standing {
             Standing::Full(_) if !self.core.registry.is_compared(&server.name) => {
-                self.core.learnt.get(&server.name, &self.core.subject(server).digest).changed
+                self.core.learnt.get(&server.name, &self.core.digest_by(server, look)).changed
             }
             _ => self.core.registry.quarantined(&server.name),
         }
     }
 
-    fn status(&self, entry: &Entry) -> Result<ServerStatus> {
+    fn status(&self, entry: &Entry, look: Look) -> Result<ServerStatus> {
         let server = match entry {
             Entry::Valid(server) => server,
             Entry::Invalid(server) => return Ok(invalid_status(&server.name, &self.core.redacted(server.error.clone()))),
         };
-        let standing = self.core.standing(server)?;
+        let standing = self.core.standing_by(server, look)?;
         let registry = &self.core.registry;
         let last_error = registry.last_error(&server.name);
         let connection = self.core.connections.state(&server.name);
@@ -371,7 +386,7 @@ impl Gateway {
             disabled_by_person: registry.is_disabled_by_person(&server.name),
             source: SOURCE,
             tools: if let Standing::Full(manifest) = &standing { manifest.tool_names() } else { Vec::new() },
-            quarantined: self.quarantined(server, &standing),
+            quarantined: self.quarantined(server, &standing, look),
             last_error,
         })
     }

@@ -1,7 +1,6 @@
 //! What a gateway is opened with, and what follows from it.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,8 +12,12 @@ use super::callbacks::Callbacks;
 use super::events::EventListener;
 use crate::config::{ArgumentCheck, Config, SchemaViolations, Surroundings, parse_object, parse_text};
 use crate::error::{Error, Result};
+use crate::files::{Links, read_bounded};
 use crate::limits::Limits;
 use crate::sandbox::{GuestChoice, Sandboxes, WarmVms};
+
+/// No config is larger.
+const MAX_CONFIG_BYTES: u64 = 16 * 1024 * 1024;
 
 /// Servers that are enabled at once, where their approval holds.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -87,12 +90,14 @@ impl ConfigSource {
             ConfigContent::Given(config) => return parse_object(config, "config", self.max_servers),
             ConfigContent::File(path) | ConfigContent::DefaultFile(path) => path,
         };
-        match fs::read_to_string(path) {
-            Ok(text) => parse_text(&text, &path.display().to_string(), self.max_servers),
+        let unreadable = |problem: String| Error::ConfigUnreadable { path: path.clone(), problem };
+        match read_bounded(path, Links::Follow, MAX_CONFIG_BYTES).map(String::from_utf8) {
+            Ok(Err(_)) => Err(unreadable("it is not text in UTF-8".to_owned())),
+            Ok(Ok(text)) => parse_text(&text, &path.display().to_string(), self.max_servers),
             Err(error) if error.kind() == ErrorKind::NotFound && matches!(self.content, ConfigContent::DefaultFile(_)) => {
                 Ok(Config::default())
             }
-            Err(error) => Err(Error::ConfigUnreadable { path: path.clone(), problem: error.to_string() }),
+            Err(error) => Err(unreadable(error.to_string())),
         }
     }
 }

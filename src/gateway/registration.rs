@@ -2,20 +2,22 @@
 
 use serde_json::Value as Json;
 
-use super::{CallOptions, Gateway};
+use super::{CallOptions, Gateway, Look};
 use crate::bridge::{ToolErrors, server_module, shape, tool_arguments};
 use crate::error::{Error, Result};
 use crate::sandbox::{Arguments, GuestModule, HostReply, Stop, Value};
 use crate::trust::Standing;
 
 impl Gateway {
-    /// The module of a server that is approved, enabled or not: what [`Gateway::call_function`] can call.
+    /// The module of a server that is approved, now or when it was last looked at, enabled or not: what [`Gateway::call_function`] can call.
     ///
     /// # Errors
     /// `ERR_UNKNOWN_SERVER`, `ERR_NOT_APPROVED`, `ERR_APPROVAL_STORE`.
-    pub fn approved_module(&self, name: &str) -> Result<GuestModule> {
+    pub fn approved_module(&self, name: &str, look: Look) -> Result<GuestModule> {
         let server = self.server(name)?;
-        let reason = match self.core.standing(&server).map_err(|error| self.core.redacted(error))? {
+        let standing = self.core.standing_by(&server, look);
+        self.core.asked_by(look);
+        let reason = match standing.map_err(|error| self.core.redacted(error))? {
             Standing::Full(manifest) => return Ok(server_module(name, &manifest)),
             Standing::Command => "its tools are not".to_owned(),
             Standing::Unapproved(lack) => lack.to_string(),

@@ -1,10 +1,12 @@
 //! A changed config, applied: what is another loses its connection, what is the same is not touched.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde::Serialize;
 
 use super::Gateway;
+use crate::blocking::blocking;
 use crate::config::{ArgumentCheck, ProtocolVersion, SchemaViolations, ServerDefinition};
 use crate::error::Result;
 use crate::registry::Entry;
@@ -29,10 +31,17 @@ impl Gateway {
     /// `ERR_CONFIG_…`, `ERR_TOO_MANY_SERVERS`, `ERR_CLOSED`.
     pub async fn reload(&self) -> Result<ReloadReport> {
         self.core.check_open()?;
-        let config = self.core.source.read().map_err(|error| self.core.redacted(error))?;
+        let core = Arc::clone(&self.core);
+        let config = blocking(move || core.source.read()).await.map_err(|error| self.core.redacted(error))?;
         let warnings = config.warnings.clone();
         let before = self.fingerprints();
         self.core.registry.replace(config);
+        let core = Arc::clone(&self.core);
+        blocking(move || {
+            core.look_at_all();
+            Ok(())
+        })
+        .await?;
         let now = self.fingerprints();
         let report = ReloadReport {
             added: now.keys().filter(|name| !before.contains_key(*name)).cloned().collect(),

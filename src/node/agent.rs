@@ -17,6 +17,7 @@ use super::{glue, options};
 use crate::agent::{AgentOptions, AgentTools, Plugin};
 use crate::bridge::ToolErrors;
 use crate::error::Result;
+use crate::gateway::Look;
 use crate::sandbox::{Stop, Value};
 
 const AGENT_TOOLS: &str = "Gateway.agentTools";
@@ -145,7 +146,7 @@ impl Gateway {
             let env = Env::from_raw(context.env.raw());
             let (server, config): (String, String) = (context.get(0)?, context.get(1)?);
             let read = options::arguments::<FunctionsOptions>("createHostFunctions", &config);
-            let made = read.and_then(|config| Ok((config.tool_errors, gateway.approved_module(&server)?)));
+            let made = read.and_then(|config| Ok((config.tool_errors, gateway.approved_module(&server, Look::Last)?)));
             let (errors, module) = made.map_err(|error| glue::thrown(&env, &error))?;
             let functions: Vec<_> = module.functions.into_iter().map(|function| (function.name, function.target)).collect();
             let mut made = Object::new(&env)?;
@@ -189,9 +190,9 @@ fn plugin_object<'env>(env: &'env Env, core: &Core, plugin: &Arc<Plugin>) -> nap
     let mut made = Object::new(env)?;
     made.set("execute", execute(env, core, &plugin.tools())?)?;
     made.set("definitions", reading(env, "definitions", plugin, Plugin::definitions)?)?;
-    made.set("manifest", reading(env, "manifest", plugin, Plugin::manifest)?)?;
+    made.set("manifest", reading(env, "manifest", plugin, |plugin| plugin.manifest(Look::Last))?)?;
     made.set("modules", reading(env, "modules", plugin, Plugin::modules)?)?;
-    made.set("isApproved", reading(env, "isApproved", plugin, Plugin::is_approved)?)?;
+    made.set("isApproved", reading(env, "isApproved", plugin, |plugin| plugin.is_approved(Look::Last))?)?;
     made.set("isEnabled", reading(env, "isEnabled", plugin, |plugin| Ok(plugin.is_enabled()))?)?;
     let approving = Arc::clone(plugin);
     let approve = env.create_function_from_closure::<(), (), _>("approve", move |context| {

@@ -18,7 +18,7 @@ use super::sandbox::{EventSink, Sandbox, event_listener, event_sink, started, wa
 use super::{glue, options};
 use crate::blocking::blocking;
 use crate::error::Result;
-use crate::gateway::{CallOptions, GatewayOptions};
+use crate::gateway::{CallOptions, GatewayOptions, Look};
 use crate::sandbox::{Stop, Wire};
 
 const WATCHDOG: &str = "hyperlight-mcp-watchdog";
@@ -59,7 +59,7 @@ impl Gateway {
                 ..options.into_gateway_options(watchdog.clone(), core.handle().clone())
             });
             let runtime = core.clone();
-            let work = async move { opening.and_then(crate::gateway::Gateway::open) };
+            let work = blocking(move || opening.and_then(crate::gateway::Gateway::open));
             let native = promise_of(&env, &runtime, work, move |opened, env| match opened {
                 Ok(inner) => {
                     guard_environment(&env, &inner)?;
@@ -82,10 +82,12 @@ impl Gateway {
         self.method(env, "Gateway.hypervisor", [], |gateway, []: [(); 0]| async move { blocking(move || Ok(gateway.hypervisor())).await })
     }
 
-    /// All servers as they are now: in the config's order, those whose entry has an error last. Throws `ERR_APPROVAL_STORE`.
+    /// All servers: in the config's order, those whose entry has an error last. Reads no file: what this gateway does shows at once, and
+    /// what another process or a change on disk does to an approval shows a moment after it was asked for; `serverInfo` looks itself.
+    /// Throws `ERR_APPROVAL_STORE`.
     #[napi(catch_unwind, ts_return_type = "ServerStatus[]")]
     pub fn servers<'env>(&self, env: &'env Env) -> napi::Result<Unknown<'env>> {
-        let servers = self.inner.servers().map_err(|error| glue::thrown(env, &error))?;
+        let servers = self.inner.servers_by(Look::Last).map_err(|error| glue::thrown(env, &error))?;
         let json = serde_json::to_string(&servers).map_err(|error| napi::Error::from_reason(error.to_string()))?;
         glue::call(env, "parse", FnArgs::from((json,)))
     }

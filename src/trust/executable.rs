@@ -2,15 +2,19 @@
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
-use std::fs::{self, File, Metadata};
-use std::io::Read as _;
+use std::fs::{self, Metadata};
+use std::io::{self, ErrorKind, Read as _};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
+use crate::files::{Links, open_regular};
+
+/// No program is larger: what is takes too long to read before each start.
+pub(super) const MAX_PROGRAM_BYTES: u64 = 512 * 1024 * 1024;
 const BUFFER_BYTES: usize = 256 * 1024;
 /// Programs whose digests are remembered.
 const REMEMBERED: usize = 64;
@@ -54,7 +58,8 @@ pub struct Executables {
 }
 
 impl Executables {
-    /// The program that a command would start, or `None` where there is none that can be read.
+    /// The program that a command would start, or `None` where there is none that can be read: what is not a regular file, or has more than
+    /// 512 MiB, is not. Reads a program that it does not know yet, which takes its time; nobody else waits for that.
     ///
     /// ```
     /// let executables = hyperlight_mcp::trust::Executables::default();
@@ -65,16 +70,20 @@ impl Executables {
     pub fn find(&self, command: &str, search_path: &OsStr, working_directory: &Path) -> Option<Executable> {
         let path = fs::canonicalize(locate(command, search_path, working_directory)?).ok()?;
         let stamp = Stamp::of(&fs::metadata(&path).ok()?);
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, sha256)) = known.get(&path).filter(|(known, _)| *known == stamp) {
+        if let Some((_, sha256)) = self.known().get(&path).filter(|(known, _)| *known == stamp) {
             return Some(Executable { sha256: sha256.clone(), path });
         }
-        let sha256 = digest(&path).ok()?;
+        let (stamp, sha256) = digest(&path).ok()?;
+        let mut known = self.known();
         if known.len() >= REMEMBERED {
             known.clear();
         }
         known.insert(path.clone(), (stamp, sha256.clone()));
         Some(Executable { path, sha256 })
+    }
+
+    fn known(&self) -> MutexGuard<'_, HashMap<PathBuf, (Stamp, String)>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -90,22 +99,40 @@ fn is_program(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
 }
 
-fn digest(path: &Path) -> std::io::Result<String> {
-    let mut file = File::open(path)?;
+/// The digest of a program, and the stamp of the file that was read. Links were followed before.
+fn digest(path: &Path) -> io::Result<(Stamp, String)> {
+    let mut file = open_regular(path, Links::Refuse)?;
+    let before = Stamp::of(&file.metadata()?);
     let mut hash = Sha256::new();
     let mut buffer = vec![0; BUFFER_BYTES];
+    let mut size = 0;
     loop {
-        let count = file.read(&mut buffer)?;
-        if count == 0 {
-            return Ok(hex::encode(hash.finalize()));
+        // The size that the kernel tells may lie: bytes are counted.
+        if before.size.max(size) > MAX_PROGRAM_BYTES {
+            return Err(io::Error::new(ErrorKind::FileTooLarge, format!("it has more than {MAX_PROGRAM_BYTES} bytes")));
         }
-        hash.update(&buffer[..count]);
+        match file.read(&mut buffer)? {
+            0 => break,
+            count => {
+                hash.update(&buffer[..count]);
+                size += count as u64;
+            }
+        }
+    }
+    // Of a file that changed meanwhile, nobody knows what was read.
+    if Stamp::of(&file.metadata()?) == before {
+        Ok((before, hex::encode(hash.finalize())))
+    } else {
+        Err(io::Error::other("it changed while it was read"))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+
     use super::*;
+    use crate::files::testing::{at_once, pipe};
 
     fn program(folder: &Path, name: &str, text: &str) -> PathBuf {
         let path = folder.join(name);
@@ -143,5 +170,17 @@ mod tests {
         File::open(&swapped).unwrap().set_modified(modified).unwrap();
         fs::rename(&swapped, &path).unwrap();
         assert_ne!(find(), before);
+    }
+
+    #[test]
+    fn what_has_no_end_or_is_not_a_file_is_not_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let (pipe, link, huge) = (pipe(folder.path(), "pipe"), folder.path().join("link"), program(folder.path(), "huge", ""));
+        std::os::unix::fs::symlink(&pipe, &link).unwrap();
+        File::options().write(true).open(&huge).unwrap().set_len(MAX_PROGRAM_BYTES + 1).unwrap();
+        for path in [PathBuf::from("/dev/zero"), pipe, link, huge, folder.path().into()] {
+            let found = at_once(move || Executables::default().find(&path.to_string_lossy(), OsStr::new(""), Path::new("/")));
+            assert_eq!(found, None);
+        }
     }
 }

@@ -1,9 +1,7 @@
 //! The key of this machine: it keys the digests of literal values, so that none can be guessed from the approval file, and
 //! authenticates that file. It never leaves the state folder.
 
-use std::fs::{self, File};
-use std::io::{ErrorKind, Write as _};
-use std::os::unix::fs::PermissionsExt as _;
+use std::io::ErrorKind;
 use std::path::Path;
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
@@ -12,6 +10,7 @@ use sha2::Sha256;
 
 use super::canonical::Canonical;
 use crate::error::{Error, Result};
+use crate::files;
 
 const FILE_NAME: &str = "machine.key";
 const KEY_BYTES: usize = 32;
@@ -22,7 +21,7 @@ pub struct MachineKey(SecretBox<[u8; KEY_BYTES]>);
 
 impl MachineKey {
     /// Reads the key in a state folder; makes one, with mode 0600, where there is none. Of two processes that make one at the
-    /// same time, both use the one that was first.
+    /// same time, both use the one that was first. A key of another user, or into which others may write, is refused.
     ///
     /// # Errors
     /// `ERR_APPROVAL_STORE`.
@@ -31,34 +30,26 @@ impl MachineKey {
         let problem = |problem: String| Error::ApprovalStore { path: path.clone(), problem };
         let failed = |error: std::io::Error| problem(error.to_string());
         for _ in 0..2 {
-            match fs::read(&path) {
+            // One byte more than it has: a longer file is told from a key.
+            match files::read_own(&path, KEY_BYTES as u64 + 1) {
                 Ok(bytes) => {
                     let key = <[u8; KEY_BYTES]>::try_from(bytes.as_slice());
-                    let key = key.map_err(|_| {
-                        problem(format!(
-                            "it is no key of {KEY_BYTES} bytes. Move it away: a new one is made, and all servers need approval again"
-                        ))
-                    })?;
+                    let key = key.map_err(|_| problem(damaged()))?;
                     return Ok(Self(SecretBox::new(Box::new(key))));
                 }
-                Err(error) if error.kind() == ErrorKind::NotFound => Self::create(folder, &path).map_err(failed)?,
+                Err(error) if error.kind() == ErrorKind::NotFound => Self::create(&path).map_err(failed)?,
+                Err(error) if error.kind() == ErrorKind::FileTooLarge => return Err(problem(damaged())),
                 Err(error) => return Err(failed(error)),
             }
         }
         Err(problem("it was removed while it was being made".to_owned()))
     }
 
-    fn create(folder: &Path, path: &Path) -> std::io::Result<()> {
+    fn create(path: &Path) -> std::io::Result<()> {
         let mut key = [0; KEY_BYTES];
         getrandom::fill(&mut key).map_err(std::io::Error::other)?;
-        let mut file = tempfile::NamedTempFile::new_in(folder)?;
-        file.as_file().set_permissions(fs::Permissions::from_mode(0o600))?;
-        file.write_all(&key)?;
-        file.as_file().sync_all()?;
-        match file.persist_noclobber(path) {
-            Err(error) if error.error.kind() != ErrorKind::AlreadyExists => Err(error.error),
-            _ => File::open(folder)?.sync_all(),
-        }
+        // Where another process was first, its key is read.
+        files::create(path, &key).map(drop)
     }
 
     /// The keyed digest of a form, in hex.
@@ -83,8 +74,15 @@ impl MachineKey {
     }
 }
 
+fn damaged() -> String {
+    format!("it is not a key of {KEY_BYTES} bytes. Move it away: a new one is made, and all servers need approval again")
+}
+
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt as _;
+
     use super::*;
 
     #[test]
@@ -109,10 +107,26 @@ mod tests {
     #[test]
     fn a_damaged_key_is_an_error_and_no_debug_output_shows_a_key() {
         let folder = tempfile::tempdir().unwrap();
-        fs::write(folder.path().join(FILE_NAME), "short").unwrap();
-        assert!(MachineKey::open(folder.path()).unwrap_err().to_string().contains("approval again"));
+        for damaged in ["short", "longer than a key of 256 bits may be"] {
+            fs::write(folder.path().join(FILE_NAME), damaged).unwrap();
+            assert!(MachineKey::open(folder.path()).unwrap_err().to_string().contains("approval again"));
+        }
         fs::write(folder.path().join(FILE_NAME), [b'k'; 32]).unwrap();
         let shown = format!("{:?}", MachineKey::open(folder.path()).unwrap());
         assert!(!shown.contains("107") && !shown.contains('k'), "{shown}");
+    }
+
+    #[test]
+    fn a_key_that_others_may_have_written_is_refused_and_one_that_they_could_read_is_closed() {
+        let folder = tempfile::tempdir().unwrap();
+        MachineKey::open(folder.path()).unwrap();
+        let path = folder.path().join(FILE_NAME);
+        let set = |mode| fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        set(0o660);
+        let error = MachineKey::open(folder.path()).unwrap_err().to_string();
+        assert!(error.contains("machine.key") && error.contains("chmod 600"), "{error}");
+        set(0o644);
+        MachineKey::open(folder.path()).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     }
 }

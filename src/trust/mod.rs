@@ -17,9 +17,10 @@ mod request;
 mod sanitise;
 mod secret_rules;
 mod shown;
+mod standing;
 mod subject;
 
-pub use approvals::{ApprovalStore, IncidentListener, Lack, Standing};
+pub use approvals::{ApprovalStore, IncidentListener};
 pub use audit::{Finding, audit_manifest, audit_text};
 pub use audit_rules::Severity;
 pub use canonical::Canonical;
@@ -40,4 +41,5 @@ pub use sanitise::{has_invisible, sanitise_json, sanitise_line, sanitise_text};
 pub use secret_rules::{is_redactable, is_secret};
 pub(crate) use shown::shown_header;
 pub use shown::{addresses_of, shown_variable};
+pub use standing::{Lack, Standing};
 pub use subject::{Circumstances, Subject};

@@ -4,7 +4,6 @@ use secrecy::{ExposeSecret as _, SecretString};
 use serde::Serialize;
 use serde_json::Value as Json;
 
-use super::approvals::Lack;
 use super::audit::{Finding, audit_manifest};
 use super::digest::{manifest_digest, tool_digest};
 use super::drift::{Difference, Drift, differences};
@@ -15,6 +14,7 @@ use super::offers::{
 };
 use super::sanitise::{sanitise_json, sanitise_line, sanitise_text};
 use super::shown::{METADATA_FIELD, URL_FIELD, addresses_of, header_lines, input_lines, oauth_lines, shown_variable};
+use super::standing::Lack;
 use super::subject::Subject;
 use crate::catalog::{Manifest, Tool, assign_identifiers};
 use crate::config::{Address, Confirm, NEUTRAL_FOLDER, ServerDefinition, Transport, loads_code};

@@ -5,6 +5,7 @@
 #![cfg(target_os = "linux")]
 
 mod client;
+mod disk;
 mod elicitation;
 mod gateway;
 mod hostile;

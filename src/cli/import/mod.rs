@@ -7,6 +7,7 @@ mod sources;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
+use serde::Serialize;
 use serde_json::{Value as Json, json};
 
 use super::args::Import;
@@ -24,9 +25,11 @@ pub use found::{Found, Secret, found_in};
 const MAX_TEXT_CHARS: usize = 4_000;
 
 pub(super) async fn import(session: &Session, arguments: &Import) -> Result<Exit, Fault> {
-    let (read, looked) = read_all(session, arguments)?;
+    let Sources { read, looked, unreadable } = read_all(session, arguments)?;
     let path = session.options().config_path.unwrap_or_else(|| session.options().default_config());
-    let text = if path.exists() { files::read(&path)? } else { String::new() };
+    let text = files::read_config(&path)
+        .map_err(|problem| Fault::Message(FILE, format!("the config {} cannot be read: {problem}", path.display())))?
+        .unwrap_or_default();
     let existing = parsed(&text)
         .map_err(|problem| Fault::Message("ERR_CONFIG_SYNTAX", format!("the config {} is no JSON: {problem}", path.display())))?;
     let plan = plan(&existing, read);
@@ -40,7 +43,7 @@ pub(super) async fn import(session: &Session, arguments: &Import) -> Result<Exit
         written = true;
         warn_of_readers(session, &plan, &path);
     }
-    tell(session, &plan, &path, written);
+    tell(session, &plan, &unreadable, &path, written);
     Ok(Exit::Done)
 }
 
@@ -56,38 +59,57 @@ async fn wanted(session: &Session, arguments: &Import, path: &Path) -> bool {
     arguments.write || (session.can_ask() && session.terminal.confirm(&format!("Write this into {}?", path.display())).await)
 }
 
-/// What the files of other programs have, and the files that were there.
-fn read_all(session: &Session, arguments: &Import) -> Result<(Vec<Read>, Vec<PathBuf>), Fault> {
+/// What the files of other programs have.
+#[derive(Default)]
+struct Sources {
+    read: Vec<Read>,
+    /// The files that were there.
+    looked: Vec<PathBuf>,
+    /// Those of them that could not be read, and why.
+    unreadable: Vec<Unreadable>,
+}
+
+/// A file that was there and could not be read.
+#[derive(Debug, Serialize)]
+struct Unreadable {
+    from: String,
+    why: String,
+}
+
+/// Reads the files of other programs. One that cannot be read keeps the others from nothing, unless it is the one that was named.
+fn read_all(session: &Session, arguments: &Import) -> Result<Sources, Fault> {
     let workspace = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("."));
     let folder = workspace.display().to_string();
     let places = match (&arguments.from, arguments.programs.as_slice()) {
-        (Some(path), [program]) => {
-            if !path.exists() {
-                return Err(Fault::Message(FILE, format!("there is no file {}", path.display())));
-            }
-            vec![(*program, path.clone())]
-        }
+        (Some(path), [program]) => vec![(*program, path.clone())],
         (Some(_), _) => {
             return Err(Fault::Usage("--from is one program's config: name that program, like import cursor --from FILE".to_owned()));
         }
         (None, programs) => sources::places(programs, &session.surroundings.environment, &workspace),
     };
-    let (mut all, mut looked) = (Vec::new(), Vec::new());
-    for (program, path) in places.into_iter().filter(|(_, path)| path.exists()) {
-        let text = files::read(&path)?;
+    let mut sources = Sources::default();
+    for (program, path) in places {
+        let text = match files::read_config(&path) {
+            Ok(Some(text)) => Ok(text),
+            Ok(None) if arguments.from.is_some() => return Err(Fault::Message(FILE, format!("there is no file {}", path.display()))),
+            Ok(None) => continue,
+            Err(problem) if arguments.from.is_some() => {
+                return Err(Fault::Message(FILE, format!("{} cannot be read: {problem}", path.display())));
+            }
+            Err(problem) => Err(problem),
+        };
         let from = format!("{} ({})", program.title(), path.display());
-        match found_in(program, &text, Some(&folder)) {
-            Ok((found, inputs)) => all.push((from, found, inputs)),
-            // One file that is damaged keeps the others from nothing.
-            Err(problem) => session.terminal.note(
-                Tone::Warning,
-                "warning:",
-                &sanitise_text(&format!("{from} cannot be read: {problem}"), MAX_TEXT_CHARS),
-            ),
+        match text.and_then(|text| found_in(program, &text, Some(&folder))) {
+            Ok((found, inputs)) => sources.read.push((from, found, inputs)),
+            Err(why) => {
+                let text = sanitise_text(&format!("{from} cannot be read: {why}"), MAX_TEXT_CHARS);
+                session.terminal.note(Tone::Warning, "warning:", &text);
+                sources.unreadable.push(Unreadable { from, why });
+            }
         }
-        looked.push(path);
+        sources.looked.push(path);
     }
-    Ok((all, looked))
+    Ok(sources)
 }
 
 fn show(session: &Session, plan: &Plan, looked: &[PathBuf]) {
@@ -172,9 +194,9 @@ fn warn_of_readers(session: &Session, plan: &Plan, path: &Path) {
     }
 }
 
-fn tell(session: &Session, plan: &Plan, path: &Path, written: bool) {
+fn tell(session: &Session, plan: &Plan, unreadable: &[Unreadable], path: &Path, written: bool) {
     if session.json() {
-        let document = json!({ "config": path.display().to_string(), "written": written, "additions": plan.additions, "skipped": plan.skipped, "inputs": plan.inputs });
+        let document = json!({ "config": path.display().to_string(), "written": written, "additions": plan.additions, "skipped": plan.skipped, "unreadable": unreadable, "inputs": plan.inputs });
         return session.terminal.print_json(&document);
     }
     if plan.additions.is_empty() {

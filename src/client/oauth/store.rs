@@ -1,9 +1,8 @@
 //! Tokens on disk: one file a server, URL and issuer, so that none is ever taken for another's. Only this user can read them.
 
 use std::collections::BTreeMap;
-use std::fs::{self, DirBuilder, File, Permissions};
-use std::io::{self, ErrorKind, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
+use std::fs::{self, File};
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -12,15 +11,17 @@ use secrecy::zeroize::Zeroizing;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sha2::{Digest as _, Sha256};
-use tokio::time::timeout;
 
 use super::failure::Problem;
+use crate::files;
 
 /// Who holds a lock renews, which takes seconds; one that holds it for longer was stopped.
 const LOCK_TIME: Duration = Duration::from_secs(15);
 /// Tells a file of ours from any other.
 const FORMAT: &str = "hyperlight-mcp token 1";
 const HEX_CHARS: usize = 32;
+/// A client, a token and what belongs to them take far less.
+const MAX_FILE_BYTES: u64 = 1024 * 1024;
 
 /// The folder that holds tokens.
 ///
@@ -111,7 +112,9 @@ impl TokenStore {
     pub fn forget(&self, server: &str) -> io::Result<()> {
         let mark = format!("{}-", short_digest(&["server", server]));
         for path in self.files()? {
-            if name_of(&path).starts_with(&mark) {
+            // What a killed writer left begins with a dot, and has a token in it as well.
+            let name = name_of(&path);
+            if name.strip_prefix('.').unwrap_or(name).starts_with(&mark) {
                 remove(&path)?;
             }
         }
@@ -160,7 +163,15 @@ impl Slot {
     /// What is kept; nothing, where there is none or it cannot be used. A damaged file is moved aside.
     pub(super) fn read(&self) -> Kept {
         let path = self.path("json");
-        let Ok(bytes) = fs::read(&path).map(Zeroizing::new) else { return Kept::default() };
+        let bytes = match files::read_own(&path, MAX_FILE_BYTES) {
+            Ok(bytes) => Zeroizing::new(bytes),
+            Err(error) => {
+                if error.kind() != ErrorKind::NotFound {
+                    tracing::warn!(server = self.server, %error, "a file of tokens is not used");
+                }
+                return Kept::default();
+            }
+        };
         match serde_json::from_slice::<Content>(&bytes) {
             Ok(content) if content.format == FORMAT && content.binding == self.binding => content.kept,
             _ => {
@@ -172,8 +183,7 @@ impl Slot {
     }
 
     pub(super) fn write(&self, kept: &Kept) -> io::Result<()> {
-        DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
-        fs::set_permissions(&self.folder, Permissions::from_mode(0o700))?;
+        files::private_folder(&self.folder)?;
         let content = Content {
             format: FORMAT.to_owned(),
             server: self.server.clone(),
@@ -182,25 +192,17 @@ impl Slot {
             kept: kept.clone(),
         };
         let bytes = Zeroizing::new(serde_json::to_vec_pretty(&content)?);
-        let mut file = tempfile::NamedTempFile::new_in(&self.folder)?;
-        file.as_file().set_permissions(Permissions::from_mode(0o600))?;
-        file.write_all(&bytes)?;
-        file.as_file().sync_all()?;
-        file.persist(self.path("json")).map_err(|error| error.error)?;
-        File::open(&self.folder)?.sync_all()
+        files::replace(&self.path("json"), &bytes, files::Writing::Durable)
     }
 
     /// Held while a token is renewed: a refresh token may be used once only, and another process may have the same.
     pub(super) async fn lock(&self) -> io::Result<File> {
         let (folder, path) = (self.folder.clone(), self.path("lock"));
         let lock = move || {
-            DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
-            let file = File::options().create(true).truncate(false).write(true).open(path)?;
-            file.lock()?;
-            Ok(file)
+            files::private_folder(&folder)?;
+            files::lock_within(&path, LOCK_TIME)
         };
-        let locked = timeout(LOCK_TIME, tokio::task::spawn_blocking(lock)).await;
-        locked.map_err(io::Error::other)?.map_err(io::Error::other)?
+        tokio::task::spawn_blocking(lock).await.map_err(io::Error::other)?
     }
 
     fn path(&self, extension: &str) -> PathBuf {
@@ -256,6 +258,8 @@ fn conceal_optional<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
     use super::*;
 
     const URL: &str = "https://example.com/mcp";
@@ -333,6 +337,29 @@ mod tests {
     }
 
     #[test]
+    fn a_pipe_or_what_others_may_have_written_is_not_a_token() {
+        let (_folder, store) = store();
+        let slot = store.slot("a", URL, ISSUER);
+        slot.write(&kept("t0k")).unwrap();
+        fs::set_permissions(slot.path("json"), fs::Permissions::from_mode(0o622)).unwrap();
+        assert!(access(&slot).is_none());
+        fs::remove_file(slot.path("json")).unwrap();
+        crate::files::testing::pipe(&store.folder, name_of(&slot.path("json")));
+        assert!(crate::files::testing::at_once(move || access(&slot).is_none()));
+    }
+
+    #[test]
+    fn what_a_killed_writer_left_of_a_token_is_forgotten_with_its_server() {
+        let (_folder, store) = store();
+        let slot = store.slot("a", URL, ISSUER);
+        slot.write(&kept("t0k")).unwrap();
+        let left = store.folder.join(format!(".{}.a1B2c3.tmp", name_of(&slot.path("json"))));
+        fs::write(&left, "t0k").unwrap();
+        store.forget("a").unwrap();
+        assert_eq!(fs::read_dir(&store.folder).unwrap().count(), 0);
+    }
+
+    #[test]
     fn a_server_is_forgotten_with_all_of_its_urls_and_no_others() {
         let (_folder, store) = store();
         let slots = [store.slot("a", URL, ISSUER), store.slot("a", "https://other.example", ISSUER), store.slot("b", URL, ISSUER)];
@@ -355,7 +382,7 @@ mod tests {
         let slot = store.slot("a", URL, ISSUER);
         let held = slot.lock().await.unwrap();
         let file = File::options().write(true).open(slot.path("lock")).unwrap();
-        assert!(file.try_lock().is_err());
+        assert!(file.try_lock().is_err() && mode(&slot.path("lock")) == 0o600);
         drop(held);
         file.try_lock().unwrap();
     }

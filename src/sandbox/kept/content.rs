@@ -2,13 +2,15 @@
 //! the heap, and nearly all of the heap is zero: such pages are holes in the file, and are not read to be checked.
 
 use std::fs::{self, File, OpenOptions, Permissions};
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Write as _};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FallocateFlags, OFlags, SeekFrom, fallocate, seek};
+use rustix::fs::{FallocateFlags, SeekFrom, fallocate, seek};
 use rustix::io::Errno;
 use sha2::{Digest as _, Sha256};
+
+use crate::files::{Links, open_regular, read_open};
 
 const PAGE: usize = 4096;
 const CHUNK: usize = 256 * PAGE;
@@ -43,21 +45,17 @@ pub(super) fn check_folder(path: &Path) -> io::Result<()> {
 
 /// Opens a file of the user's alone, no link of any kind.
 fn open_private(path: &Path) -> io::Result<File> {
-    // A FIFO would wait for somebody to write.
-    let flags = i32::try_from((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits()).map_err(io::Error::other)?;
-    let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    let file = open_regular(path, Links::Refuse)?;
     let metadata = file.metadata()?;
-    if !metadata.is_file() || metadata.nlink() != 1 {
-        return Err(odd(path, "it is no file, or has more than one name"));
+    if metadata.nlink() != 1 {
+        return Err(odd(path, "it has more than one name"));
     }
     check_private(path, &metadata)?;
     Ok(file)
 }
 
 pub(super) fn read_small(path: &Path) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    open_private(path)?.take(MAX_SMALL_BYTES).read_to_end(&mut bytes)?;
-    Ok(bytes)
+    read_open(&open_private(path)?, MAX_SMALL_BYTES)
 }
 
 pub(super) fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
@@ -251,6 +249,6 @@ mod tests {
         assert!(digest(&folder).is_err());
         fs::remove_file(folder.path().join("link")).unwrap();
         rustix::fs::mkfifoat(rustix::fs::CWD, folder.path().join("fifo"), rustix::fs::Mode::RUSR).unwrap();
-        assert!(digest(&folder).unwrap_err().to_string().contains("no file"));
+        assert!(digest(&folder).unwrap_err().to_string().contains("not a regular file"));
     }
 }

@@ -1,0 +1,78 @@
+// Nothing on the disk holds Node's main thread up: what it tells without a promise, it tells without reading a file.
+import assert from 'node:assert/strict'
+import { execFileSync, spawn } from 'node:child_process'
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { test } from 'node:test'
+import { failure, fixture, folder, guest, ms, openApproved, openGateway, root, waitFor } from './support.mjs'
+
+/** What a program of its own prints; it is ended where it hangs, which the main thread of this one could not tell. */
+function printed(code) {
+  return new Promise((resolve, reject) => {
+    const child = spawn(process.execPath, ['--input-type=module', '--eval', code], { timeout: ms(60_000), killSignal: 'SIGKILL' })
+    const output = { stdout: '', stderr: '' }
+    for (const name of ['stdout', 'stderr']) {
+      child[name].setEncoding('utf8').on('data', (text) => {
+        output[name] += text
+      })
+    }
+    child.on('error', reject)
+    child.on('close', (exit, signal) => {
+      if (signal) reject(new Error('it hangs'))
+      else if (exit) reject(new Error(output.stderr))
+      else resolve(JSON.parse(output.stdout))
+    })
+  })
+}
+
+test('entries that name devices and pipes are listed at once, pinned or not', async (t) => {
+  const at = folder(t)
+  execFileSync('mkfifo', [join(at, 'pipe')])
+  const entry = (command) => ({ command, pinExecutable: true, pinValues: true, envFile: join(at, 'pipe') })
+  const mcpServers = { zero: entry('/dev/zero'), pipe: entry(join(at, 'pipe')), plain: { command: '/dev/zero' } }
+  const options = { config: { mcpServers }, stateDir: join(at, 'state'), workspaceFolder: at, guest, enable: 'approved' }
+  const states = await printed(`import { Gateway } from ${JSON.stringify(join(root, 'index.mjs'))}
+    const gateway = await Gateway.open(${JSON.stringify(options)})
+    const states = () => gateway.servers().map(({ state }) => state)
+    const told = [states()]
+    for (const name of ['zero', 'pipe']) {
+      const { digest, executable } = await gateway.approvalRequest(name)
+      await gateway.approve(name, digest)
+      told.push(executable ?? null, await gateway.test(name).catch(({ code, message }) => [code, /regular file/.test(message)]), states())
+    }
+    console.log(JSON.stringify(told))
+    await gateway.close()`)
+  const [unapproved, refused] = [Array(3).fill('unapproved'), ['ERR_NOT_APPROVED', true]]
+  assert.deepEqual(states, [unapproved, null, refused, unapproved, null, refused, unapproved])
+})
+
+test('what is told without a promise reads no approvals', async (t) => {
+  const told = {
+    'servers()': (gateway) => gateway.servers()[0].approved,
+    // What these give asks again, and may be told what was found meanwhile.
+    'pluginRegistration()': (gateway) => gateway.pluginRegistration('fixture').name === 'mcp-fixture',
+    'agentTools()': (gateway) => /mcp-fixture/.test(gateway.agentTools({ describeServers: 500 })[0].description),
+    'plugin()': (gateway) => gateway.plugin().name === 'hyperlight-mcp',
+  }
+  for (const [name, tell] of Object.entries(told)) {
+    const stateDir = join(folder(t), 'state')
+    const gateway = await openApproved(t, { fixture: fixture('--tools', 'echo') }, { stateDir })
+    // Whoever reads this fails.
+    writeFileSync(join(stateDir, 'approved-mcp.json'), 'a shopping list')
+    assert.equal(tell(gateway), true, name)
+    // It is looked at all the same, for whoever asks next; and who has a promise looks.
+    await failure(gateway.enable('fixture'), 'ERR_APPROVAL_STORE')
+    await failure(() => gateway.servers(), 'ERR_APPROVAL_STORE')
+  }
+})
+
+test('what another program approves is told a moment after it was asked for', async (t) => {
+  const stateDir = join(folder(t), 'state')
+  const servers = { fixture: fixture() }
+  const [here, there] = [await openGateway(t, servers, { stateDir }), await openGateway(t, servers, { stateDir })]
+  await there.approve('fixture')
+  await waitFor('the approval', () => here.servers()[0].approved)
+  assert.equal((await here.serverInfo('fixture')).approved, true)
+  await there.revoke('fixture')
+  await waitFor('the revocation', () => !here.servers()[0].approved)
+})

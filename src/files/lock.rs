@@ -1,0 +1,103 @@
+//! Locks between processes, waited for within a time: whoever holds one may be a server that means harm.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::private::open_to_write;
+
+const FIRST_PAUSE: Duration = Duration::from_millis(1);
+const LONGEST_PAUSE: Duration = Duration::from_millis(25);
+
+/// Takes the lock of this file, made with mode 0600 where there is none; held until the file that is returned is dropped.
+pub(crate) fn lock_within(path: &Path, time: Duration) -> io::Result<File> {
+    let end = Instant::now() + time;
+    loop {
+        let file = open_to_write(OpenOptions::new().write(true).truncate(false), path)?;
+        let locked = wait_for(&file, end.saturating_duration_since(Instant::now()));
+        locked.map_err(|error| explained(error, path, time))?;
+        let ours = file.metadata()?;
+        // Whoever had it may have removed it: the lock of a file without a name keeps nobody out.
+        if fs::symlink_metadata(path).is_ok_and(|there| (there.dev(), there.ino()) == (ours.dev(), ours.ino())) {
+            return Ok(file);
+        }
+    }
+}
+
+/// Locks a file that is open, asking again and again: the kernel's own waiting has no end that could be set.
+pub(crate) fn wait_for(file: &File, time: Duration) -> io::Result<()> {
+    let end = Instant::now() + time;
+    let mut pause = FIRST_PAUSE;
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(()),
+            Err(TryLockError::Error(error)) => return Err(error),
+            Err(TryLockError::WouldBlock) if Instant::now() >= end => return Err(ErrorKind::TimedOut.into()),
+            Err(TryLockError::WouldBlock) => {}
+        }
+        thread::sleep(pause);
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+}
+
+fn explained(error: io::Error, path: &Path, time: Duration) -> io::Error {
+    if error.kind() != ErrorKind::TimedOut {
+        return error;
+    }
+    let problem = format!(
+        "another process holds the lock {} for more than {} ms; end that process, then try again",
+        path.display(),
+        time.as_millis()
+    );
+    io::Error::new(ErrorKind::TimedOut, problem)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::files::testing::at_once;
+
+    #[test]
+    fn a_lock_that_is_held_is_given_up_and_its_file_is_the_users_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("lock");
+        let held = lock_within(&path, Duration::ZERO).unwrap();
+        assert_eq!(held.metadata().unwrap().mode() & 0o777, 0o600);
+        let again = at_once({
+            let path = path.clone();
+            move || lock_within(&path, Duration::from_millis(20))
+        });
+        let error = again.unwrap_err();
+        assert!(error.kind() == ErrorKind::TimedOut && error.to_string().contains("holds the lock"), "{error}");
+        drop(held);
+        lock_within(&path, Duration::ZERO).unwrap();
+    }
+
+    #[test]
+    fn who_waits_gets_a_lock_that_is_let_go() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("lock");
+        let held = lock_within(&path, Duration::ZERO).unwrap();
+        let waiting = thread::spawn(move || lock_within(&path, Duration::from_secs(20)).map(drop));
+        drop(held);
+        waiting.join().unwrap().unwrap();
+    }
+
+    #[test]
+    fn the_lock_of_a_file_that_was_removed_is_not_enough() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("lock");
+        let held = lock_within(&path, Duration::ZERO).unwrap();
+        let waiting = thread::spawn({
+            let path = path.clone();
+            move || lock_within(&path, Duration::from_secs(20)).unwrap()
+        });
+        fs::remove_file(&path).unwrap();
+        drop(held);
+        let (taken, there) = (waiting.join().unwrap().metadata().unwrap().ino(), fs::metadata(&path).unwrap().ino());
+        assert_eq!(taken, there);
+    }
+}

@@ -1,0 +1,107 @@
+//! Reading what somebody names: a regular file, without waiting for anybody, and not more than a limit.
+
+use std::fs::{self, File, Metadata};
+use std::io::{self, ErrorKind, Read as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+
+use rustix::fs::OFlags;
+
+/// What becomes of a path whose last part is a symbolic link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Links {
+    /// A person may have put it there.
+    Follow,
+    /// The file is one of ours, and we make none.
+    Refuse,
+}
+
+/// Opens a regular file to read it. Anything else is an error at once: a pipe would wait for a writer, a device may have no end.
+pub(crate) fn open_regular(path: &Path, links: Links) -> io::Result<File> {
+    // Looked at first, as some devices act on being opened.
+    check_regular(&match links {
+        Links::Follow => fs::metadata(path)?,
+        Links::Refuse => fs::symlink_metadata(path)?,
+    })?;
+    let file = fs::OpenOptions::new().read(true).custom_flags(unwaiting(links)?).open(path)?;
+    // Something else may have taken its place meanwhile.
+    check_regular(&file.metadata()?)?;
+    Ok(file)
+}
+
+/// Reads a regular file whole, or fails where it has more bytes than the limit.
+pub(crate) fn read_bounded(path: &Path, links: Links, limit: u64) -> io::Result<Vec<u8>> {
+    read_open(&open_regular(path, links)?, limit)
+}
+
+/// The same of a file that is open.
+pub(crate) fn read_open(file: &File, limit: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    // The size may lie (a file of /proc), or change: the bytes are counted.
+    if file.metadata()?.len() > limit || file.take(limit.saturating_add(1)).read_to_end(&mut bytes)? as u64 > limit {
+        return Err(io::Error::new(ErrorKind::FileTooLarge, format!("it has more than {limit} bytes")));
+    }
+    Ok(bytes)
+}
+
+/// The flags with which no opening and no reading waits.
+pub(super) fn unwaiting(links: Links) -> io::Result<i32> {
+    let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
+    let flags = if links == Links::Refuse { flags | OFlags::NOFOLLOW } else { flags };
+    i32::try_from(flags.bits()).map_err(io::Error::other)
+}
+
+pub(super) fn check_regular(metadata: &Metadata) -> io::Result<()> {
+    if metadata.is_file() {
+        return Ok(());
+    }
+    let what = if metadata.is_symlink() { "it is a symbolic link" } else { "it is not a regular file" };
+    Err(io::Error::new(ErrorKind::InvalidInput, what))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+    use crate::files::testing::{at_once, pipe};
+
+    fn read(path: &Path, links: Links) -> Result<Vec<u8>, String> {
+        let path = path.to_owned();
+        at_once(move || read_bounded(&path, links, 4)).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn what_is_not_a_regular_file_is_an_error_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let link = folder.path().join("link");
+        symlink("/dev/zero", &link).unwrap();
+        for path in [pipe(folder.path(), "pipe"), link, "/dev/zero".into(), "/dev/null".into(), folder.path().into()] {
+            assert_eq!(read(&path, Links::Follow), Err("it is not a regular file".to_owned()), "{}", path.display());
+        }
+    }
+
+    #[test]
+    fn a_file_is_read_whole_or_not_at_all() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        fs::write(&path, "four").unwrap();
+        assert_eq!(read(&path, Links::Follow).unwrap(), b"four");
+        fs::write(&path, "fives").unwrap();
+        assert_eq!(read(&path, Links::Follow), Err("it has more than 4 bytes".to_owned()));
+        // Its size is 0 by what the kernel says of it.
+        assert_eq!(read(Path::new("/proc/self/status"), Links::Follow), Err("it has more than 4 bytes".to_owned()));
+        File::options().write(true).open(&path).unwrap().set_len(1 << 40).unwrap();
+        assert!(read(&path, Links::Follow).is_err());
+    }
+
+    #[test]
+    fn a_link_is_followed_only_where_a_person_may_have_put_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, link) = (folder.path().join("file"), folder.path().join("link"));
+        fs::write(&file, "four").unwrap();
+        symlink(&file, &link).unwrap();
+        assert_eq!(read(&link, Links::Follow).unwrap(), b"four");
+        assert_eq!(read(&link, Links::Refuse), Err("it is a symbolic link".to_owned()));
+    }
+}

@@ -1,0 +1,128 @@
+//! Writing whole files: to a new one that takes the old one's place, so that no reader sees half of it.
+
+use std::fs::{self, File, Permissions};
+use std::io::{self, ErrorKind, Write as _};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use tempfile::NamedTempFile;
+
+use super::private::FILE_MODE;
+
+/// The end of the names of files that are being written.
+const UNFINISHED: &str = ".tmp";
+/// Characters that tell one of them from another.
+const RANDOM_CHARS: usize = 6;
+/// Nobody writes a file for as long as this: who began it was killed.
+const ABANDONED: Duration = Duration::from_hours(1);
+
+/// What a write promises once it has returned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Writing {
+    /// It outlasts a loss of power.
+    Durable,
+    /// It may be lost then: what it says can be learnt again.
+    Quick,
+}
+
+/// Puts a file with mode 0600 in the place of the one that is there, if one is.
+pub(crate) fn replace(path: &Path, bytes: &[u8], writing: Writing) -> io::Result<()> {
+    replace_with_mode(path, bytes, FILE_MODE, writing)
+}
+
+/// The same with another mode, of which the umask takes its part.
+pub(crate) fn replace_with_mode(path: &Path, bytes: &[u8], mode: u32, writing: Writing) -> io::Result<()> {
+    written(path, bytes, mode, writing)?.persist(path).map_err(|error| error.error)?;
+    kept(path, writing)
+}
+
+/// Writes a file with mode 0600 where there is none. Returns `false`, and changes nothing, where there is one.
+pub(crate) fn create(path: &Path, bytes: &[u8]) -> io::Result<bool> {
+    match written(path, bytes, FILE_MODE, Writing::Durable)?.persist_noclobber(path) {
+        Ok(_) => kept(path, Writing::Durable).map(|()| true),
+        Err(error) if error.error.kind() == ErrorKind::AlreadyExists => Ok(false),
+        Err(error) => Err(error.error),
+    }
+}
+
+/// Removes what writers of this file left behind when they were killed: what they wrote may be secret. Those that still write are told by
+/// the time, so that it does no harm where no lock is held.
+fn sweep(path: &Path, now: SystemTime) {
+    let Ok(entries) = fs::read_dir(folder_of(path)) else { return };
+    for entry in entries.flatten().filter(|entry| entry.file_name().to_str().is_some_and(|name| is_unfinished(name, path))) {
+        let Ok(file) = entry.metadata() else { continue };
+        let is_old = file.modified().is_ok_and(|modified| now.duration_since(modified).is_ok_and(|age| age > ABANDONED));
+        if file.is_file() && file.uid() == rustix::process::geteuid().as_raw() && is_old {
+            // Another process may have been faster.
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+}
+
+/// Returns whether this is the name under which that file is being written: `.name.a1B2c3.tmp`.
+fn is_unfinished(name: &str, path: &Path) -> bool {
+    let random = name.strip_prefix(&prefix_of(path)).and_then(|rest| rest.strip_suffix(UNFINISHED));
+    random.is_some_and(|random| random.len() == RANDOM_CHARS && random.chars().all(|character| character.is_ascii_alphanumeric()))
+}
+
+fn written(path: &Path, bytes: &[u8], mode: u32, writing: Writing) -> io::Result<NamedTempFile> {
+    sweep(path, SystemTime::now());
+    let prefix = prefix_of(path);
+    let mut builder = tempfile::Builder::new();
+    let builder = builder.prefix(&prefix).suffix(UNFINISHED).rand_bytes(RANDOM_CHARS).permissions(Permissions::from_mode(mode));
+    let mut file = builder.tempfile_in(folder_of(path))?;
+    file.write_all(bytes)?;
+    if writing == Writing::Durable {
+        file.as_file().sync_all()?;
+    }
+    Ok(file)
+}
+
+/// The name is kept as well as the content.
+fn kept(path: &Path, writing: Writing) -> io::Result<()> {
+    match writing {
+        Writing::Durable => File::open(folder_of(path))?.sync_all(),
+        Writing::Quick => Ok(()),
+    }
+}
+
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+fn prefix_of(path: &Path) -> String {
+    format!(".{}.", path.file_name().unwrap_or_default().to_string_lossy())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_takes_the_place_of_the_one_before_and_is_its_users_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        fs::write(&path, "old, and readable").unwrap();
+        replace(&path, b"new", Writing::Durable).unwrap();
+        assert_eq!((fs::read(&path).unwrap(), fs::metadata(&path).unwrap().mode() & 0o777), (b"new".to_vec(), 0o600));
+        assert!(!create(&path, b"other").unwrap() && create(&folder.path().join("other"), b"other").unwrap());
+        assert_eq!((fs::read(&path).unwrap(), fs::read_dir(folder.path()).unwrap().count()), (b"new".to_vec(), 2));
+    }
+
+    #[test]
+    fn what_killed_writers_left_is_removed_and_nothing_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        let left = written(&path, b"secret", FILE_MODE, Writing::Quick).unwrap().keep().unwrap().1;
+        // Of another file, of another program, too short, and not a file.
+        let others = [".other.abcdef.tmp", ".file.abc.tmp", ".tmpabcdef", ".file.ab-def.tmp"].map(|name| folder.path().join(name));
+        others.iter().for_each(|other| fs::write(other, "").unwrap());
+        fs::create_dir(folder.path().join(".file.abcdef.tmp")).unwrap();
+        let now = SystemTime::now();
+        sweep(&path, now);
+        assert!(left.exists(), "somebody may be writing it");
+        sweep(&path, now + 2 * ABANDONED);
+        assert!(!left.exists() && others.iter().all(|other| other.exists()) && folder.path().join(".file.abcdef.tmp").exists());
+    }
+}

@@ -1,0 +1,105 @@
+//! What was found of approvals when they were last looked at: for JavaScript's thread, which reads no file and waits for none.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::runtime::Handle;
+
+use super::core::Core;
+use crate::config::ServerDefinition;
+use crate::error::Result;
+use crate::trust::{Standing, Subject};
+
+/// Where it is looked whether a server is approved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Look {
+    /// On the disk, as it is now: reads approvals, environment files and pinned programs. Blocks.
+    Now,
+    /// In what was found the last time; and soon on the disk, for whoever asks next. Reads nothing and never waits.
+    Last,
+}
+
+/// The subjects of approvals, as they were found last.
+pub(super) struct Looked {
+    subjects: Mutex<HashMap<String, Subject>>,
+    /// Held by the one who looks on behalf of those who do not.
+    looking: Arc<tokio::sync::Mutex<()>>,
+    runtime: Handle,
+}
+
+impl Looked {
+    pub(super) fn new(runtime: Handle) -> Self {
+        Self { subjects: Mutex::default(), looking: Arc::default(), runtime }
+    }
+
+    fn note(&self, subject: &Subject) {
+        let mut subjects = self.subjects();
+        if subjects.get(&subject.server) != Some(subject) {
+            subjects.insert(subject.server.clone(), subject.clone());
+        }
+    }
+
+    fn get(&self, server: &str) -> Option<Subject> {
+        self.subjects().get(server).cloned()
+    }
+
+    fn subjects(&self) -> MutexGuard<'_, HashMap<String, Subject>> {
+        self.subjects.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Core {
+    /// How far the approval of a server holds.
+    pub(super) fn standing_by(&self, server: &ServerDefinition, look: Look) -> Result<Standing> {
+        match look {
+            Look::Now => self.standing(server),
+            Look::Last => self.approvals.known_standing(&server.name, self.looked.get(&server.name).as_ref()),
+        }
+    }
+
+    /// How far the approval on disk holds. A program is read only where it is pinned, and only for a command that is approved.
+    pub(super) fn standing(&self, server: &ServerDefinition) -> Result<Standing> {
+        self.approvals.standing_of(&server.name, |approval| {
+            let mut subject = self.subject(server);
+            if server.pin_executable && approval.command_digest == subject.digest {
+                subject.executable = self.executable(server);
+            }
+            self.looked.note(&subject);
+            subject
+        })
+    }
+
+    /// The digest of what an approval of the server is about.
+    pub(super) fn digest_by(&self, server: &ServerDefinition, look: Look) -> String {
+        match look {
+            Look::Now => self.subject(server).digest,
+            Look::Last => self.looked.get(&server.name).map(|subject| subject.digest).unwrap_or_default(),
+        }
+    }
+
+    /// Looks at all servers, so that how they stand is known. What cannot be read is told to whoever asks.
+    pub(super) fn look_at_all(&self) {
+        for server in self.registry.servers() {
+            let _ = self.standing(&server);
+        }
+    }
+
+    /// The same in a while, on another thread, and once for all who ask meanwhile: another process may have changed something.
+    pub(super) fn look_soon(self: &Arc<Self>) {
+        let Ok(looking) = Arc::clone(&self.looked.looking).try_lock_owned() else { return };
+        let core = Arc::clone(self);
+        drop(self.looked.runtime.spawn_blocking(move || {
+            if core.check_open().is_ok() {
+                core.look_at_all();
+            }
+            drop(looking);
+        }));
+    }
+
+    /// Where somebody has been told what was found last, it is looked soon, for the next.
+    pub(super) fn asked_by(self: &Arc<Self>, look: Look) {
+        if look == Look::Last {
+            self.look_soon();
+        }
+    }
+}

@@ -1,0 +1,253 @@
+use std::os::unix::fs::PermissionsExt as _;
+
+use super::*;
+use crate::files::testing::{at_once, pipe};
+use crate::trust::Executable;
+
+fn subject(digest: &str) -> Subject {
+    Subject {
+        server: "a".into(),
+        digest: digest.into(),
+        shown_digest: digest.into(),
+        executable: None,
+        pin_executable: false,
+        folder: None,
+        addresses: Vec::new(),
+    }
+}
+
+fn manifest() -> Arc<Manifest> {
+    Arc::new(Manifest { protocol_version: "2025-11-25".into(), server_name: "s".into(), server_version: "1".into(), ..Manifest::default() })
+}
+
+fn open(folder: &Path) -> ApprovalStore {
+    ApprovalStore::open(folder, Arc::new(|_| {})).unwrap()
+}
+
+#[test]
+fn an_approval_holds_for_what_was_approved_and_for_nothing_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(&folder.path().join("state"));
+    assert_eq!(store.standing(&subject("1")).unwrap(), Standing::Unapproved(Lack::Never));
+    store.approve_command(&subject("1"), None).unwrap();
+    assert_eq!(store.standing(&subject("1")).unwrap(), Standing::Command);
+    store.approve_manifest(&subject("1"), manifest(), None).unwrap();
+    assert_eq!(store.standing(&subject("1")).unwrap(), Standing::Full(manifest()));
+    assert_eq!(store.standing(&subject("2")).unwrap(), Standing::Unapproved(Lack::Changed));
+}
+
+#[test]
+fn an_approval_can_have_an_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path());
+    store.approve_manifest(&subject("1"), manifest(), Some(Duration::from_hours(1))).unwrap();
+    assert_eq!(store.standing(&subject("1")).unwrap(), Standing::Full(manifest()));
+    let later = SystemTime::now() + Duration::from_hours(2);
+    assert_eq!(standing(store.read().unwrap().get("a"), &subject("1"), later), Standing::Unapproved(Lack::Expired));
+}
+
+#[test]
+fn a_pinned_program_that_changed_needs_approval_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path());
+    let program = |sha256: &str| Some(Executable { path: "/bin/x".into(), sha256: sha256.into() });
+    let now = |sha256, pin_executable| Subject { executable: program(sha256), pin_executable, ..subject("1") };
+    store.approve_command(&now("good", false), None).unwrap();
+    assert_eq!(store.standing(&now("evil", true)).unwrap(), Standing::Unapproved(Lack::Executable));
+    assert_eq!(store.standing(&now("evil", false)).unwrap(), Standing::Command);
+    assert_eq!(store.standing(&now("good", true)).unwrap(), Standing::Command);
+    let unreadable = Subject { pin_executable: true, ..subject("1") };
+    assert_eq!(store.standing(&unreadable).unwrap(), Standing::Unapproved(Lack::Unreadable));
+}
+
+#[test]
+fn a_yes_to_the_tools_keeps_what_was_said_of_the_command() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path());
+    let program = |sha256: &str| Some(Executable { path: "/bin/x".into(), sha256: sha256.into() });
+    let first = Subject { executable: program("first"), ..subject("1") };
+    store.approve_command(&first, Some(Duration::from_hours(1))).unwrap();
+    let second = Subject { executable: program("second"), ..subject("1") };
+    store.approve_manifest(&second, manifest(), None).unwrap();
+    let approval = store.approval("a").unwrap().unwrap();
+    assert!(approval.executable == program("first") && approval.expires_at.is_some());
+}
+
+#[test]
+fn a_revocation_in_another_process_counts_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let (here, there) = (open(folder.path()), open(folder.path()));
+    here.approve_manifest(&subject("1"), manifest(), None).unwrap();
+    assert_eq!(here.standing(&subject("1")).unwrap(), Standing::Full(manifest()));
+    there.revoke("a").unwrap();
+    assert_eq!(here.standing(&subject("1")).unwrap(), Standing::Unapproved(Lack::Never));
+}
+
+#[test]
+fn a_tampered_file_approves_nothing_is_kept_and_is_reported() {
+    let folder = tempfile::tempdir().unwrap();
+    let incidents = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&incidents);
+    let store = ApprovalStore::open(folder.path(), Arc::new(move |message| seen.lock().unwrap().push(message))).unwrap();
+    store.approve_command(&subject("1"), None).unwrap();
+    let path = folder.path().join(FILE_NAME);
+    let tampered = fs::read_to_string(&path).unwrap().replace("\"1\"", "\"2\"");
+    fs::write(&path, &tampered).unwrap();
+    assert_eq!(store.standing(&subject("2")).unwrap(), Standing::Unapproved(Lack::Never));
+    let kept: Vec<_> = fs::read_dir(folder.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.to_string_lossy().contains("damaged"))
+        .collect();
+    assert_eq!(kept.len(), 1);
+    assert_eq!(fs::read_to_string(&kept[0]).unwrap(), tampered);
+    assert!(incidents.lock().unwrap()[0].contains("approval again"));
+    store.approve_command(&subject("2"), None).unwrap();
+    assert_eq!(store.standing(&subject("2")).unwrap(), Standing::Command);
+}
+
+#[test]
+fn a_file_that_is_not_ours_is_an_error_and_is_never_touched() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path());
+    let path = folder.path().join(FILE_NAME);
+    for foreign in ["{", "", r#"{ "servers": { "a": {} } }"#] {
+        fs::write(&path, foreign).unwrap();
+        let error = store.standing(&subject("1")).unwrap_err();
+        assert!(error.code() == "ERR_APPROVAL_STORE" && error.to_string().contains("stateDir"), "{error}");
+        assert!(store.approve_command(&subject("1"), None).is_err());
+        assert_eq!(fs::read_to_string(&path).unwrap(), foreign);
+    }
+}
+
+#[test]
+fn folder_and_files_are_the_users_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let state = folder.path().join("state");
+    open(&state).approve_command(&subject("1"), None).unwrap();
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode(&state), mode(&state.join(FILE_NAME)), mode(&state.join(LOCK_NAME))), (0o700, 0o600, 0o600));
+    fs::set_permissions(&state, fs::Permissions::from_mode(0o777)).unwrap();
+    let error = ApprovalStore::open(&state, Arc::new(|_| {})).unwrap_err();
+    assert!(error.to_string().contains("chmod 700"), "{error}");
+}
+
+#[test]
+fn many_writers_at_once_lose_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    std::thread::scope(|scope| {
+        for index in 0..16 {
+            let path = folder.path();
+            scope.spawn(move || {
+                let subject = Subject { server: format!("s{index}"), ..subject("1") };
+                open(path).approve_command(&subject, None).unwrap();
+            });
+        }
+    });
+    assert_eq!(open(folder.path()).read().unwrap().len(), 16);
+}
+
+#[test]
+fn approvals_that_others_may_have_written_are_refused_and_left_as_they_are() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path());
+    store.approve_command(&subject("1"), None).unwrap();
+    let path = folder.path().join(FILE_NAME);
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).unwrap();
+    let error = store.standing(&subject("1")).unwrap_err();
+    assert!(error.code() == "ERR_APPROVAL_STORE" && error.to_string().contains("chmod 600"), "{error}");
+    assert!(store.approve_command(&subject("1"), None).is_err());
+    // Readable alone: it can hold nothing that is not ours, and is closed.
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+    assert_eq!(store.standing(&subject("1")).unwrap(), Standing::Command);
+    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+}
+
+#[test]
+fn approvals_of_another_user_are_refused() {
+    // Only root can give a file away.
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path());
+    store.approve_command(&subject("1"), None).unwrap();
+    let path = folder.path().join(FILE_NAME);
+    for (owned, fails) in [(path, None), (folder.path().join("machine.key"), Some(())), (folder.path().to_owned(), Some(()))] {
+        std::os::unix::fs::chown(&owned, Some(12_345), None).unwrap();
+        let error = match fails {
+            None => store.standing(&subject("1")).unwrap_err(),
+            Some(()) => ApprovalStore::open(folder.path(), Arc::new(|_| {})).unwrap_err(),
+        };
+        assert!(error.code() == "ERR_APPROVAL_STORE" && error.to_string().contains("another user (uid 12345"), "{error}");
+        std::os::unix::fs::chown(&owned, Some(0), None).unwrap();
+    }
+}
+
+#[test]
+fn a_pipe_or_a_link_in_the_place_of_the_approvals_is_an_error_and_not_waited_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path());
+    pipe(folder.path(), FILE_NAME);
+    let (store, error) = at_once(move || {
+        let error = store.standing(&subject("1")).unwrap_err();
+        (store, error)
+    });
+    assert!(error.code() == "ERR_APPROVAL_STORE" && error.to_string().contains("not a regular file"), "{error}");
+    let elsewhere = tempfile::tempdir().unwrap();
+    open(elsewhere.path()).approve_command(&subject("1"), None).unwrap();
+    fs::remove_file(folder.path().join(FILE_NAME)).unwrap();
+    std::os::unix::fs::symlink(elsewhere.path().join(FILE_NAME), folder.path().join(FILE_NAME)).unwrap();
+    assert!(store.standing(&subject("1")).unwrap_err().to_string().contains("symbolic link"));
+}
+
+#[test]
+fn a_revocation_that_cannot_be_recorded_says_so_and_holds_here_until_a_new_yes() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path());
+    store.approve_manifest(&subject("1"), manifest(), None).unwrap();
+    // Root may write whatever the mode says; nobody can put a file in the place of this folder.
+    let (path, aside) = (folder.path().join(LOCK_NAME), folder.path().join("aside"));
+    fs::rename(&path, &aside).unwrap();
+    fs::create_dir(&path).unwrap();
+    let error = store.revoke("a").unwrap_err();
+    assert!(error.code() == "ERR_APPROVAL_STORE" && error.to_string().contains("could not be recorded"), "{error}");
+    assert_eq!(store.standing(&subject("1")).unwrap(), Standing::Unapproved(Lack::Never));
+    assert_eq!(store.known_standing("a", Some(&subject("1"))).unwrap(), Standing::Unapproved(Lack::Never));
+    assert_eq!(open(folder.path()).standing(&subject("1")).unwrap(), Standing::Full(manifest()), "what the file says");
+    fs::remove_dir(&path).unwrap();
+    // The tools that were taken back do not come back with a yes to the command.
+    store.approve_command(&subject("1"), None).unwrap();
+    assert_eq!(store.standing(&subject("1")).unwrap(), Standing::Command);
+}
+
+#[test]
+fn what_is_known_is_told_while_the_file_cannot_be_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path());
+    store.approve_command(&subject("1"), None).unwrap();
+    fs::remove_file(folder.path().join(FILE_NAME)).unwrap();
+    let known = || store.known_standing("a", Some(&subject("1"))).unwrap();
+    assert_eq!(known(), Standing::Command);
+    assert_eq!(store.standing(&subject("1")).unwrap(), Standing::Unapproved(Lack::Never));
+    assert_eq!(known(), Standing::Unapproved(Lack::Never));
+}
+
+#[test]
+fn what_killed_writers_left_is_removed_with_the_next_write() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path());
+    let left = folder.path().join(format!(".{FILE_NAME}.a1B2c3.tmp"));
+    fs::write(&left, "half").unwrap();
+    File::open(&left).unwrap().set_modified(SystemTime::now() - Duration::from_hours(2)).unwrap();
+    store.approve_command(&subject("1"), None).unwrap();
+    assert!(!left.exists());
+}
+
+#[test]
+fn nothing_of_a_server_without_an_approval_is_looked_at() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path());
+    let standing = store.standing_of("a", |_| -> Subject { panic!("nothing is approved") }).unwrap();
+    assert_eq!(standing, Standing::Unapproved(Lack::Never));
+}

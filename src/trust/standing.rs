@@ -1,0 +1,82 @@
+//! What an approval says of a server as it is configured now. Pure.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use super::document::Approval;
+use super::executable::MAX_PROGRAM_BYTES;
+use super::subject::Subject;
+use crate::catalog::Manifest;
+
+/// How far an approval holds for a server as it is configured now.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Standing {
+    /// Nothing may run.
+    Unapproved(Lack),
+    /// The server may be started, to read its tools.
+    Command,
+    /// Its tools may be called.
+    Full(Arc<Manifest>),
+}
+
+/// Why nothing may run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lack {
+    /// Nobody has said yes, or somebody has taken it back.
+    Never,
+    /// What would run is not what was approved.
+    Changed,
+    /// The same, where the folder decides what would run: it may have been approved in another one.
+    Elsewhere,
+    /// The approval's time is over.
+    Expired,
+    /// The program's content changed, and the config says `pinExecutable`.
+    Executable,
+    /// The program cannot be compared with the one that was approved, and the config says `pinExecutable`.
+    Unreadable,
+}
+
+impl fmt::Display for Lack {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = match self {
+            Self::Never => "nobody has approved it",
+            Self::Changed => "its entry in the config changed after it was approved",
+            Self::Elsewhere => {
+                "its entry in the config changed after it was approved, or was approved in another folder, where its paths lead elsewhere"
+            }
+            Self::Expired => "its approval has expired",
+            Self::Executable => "its program changed on disk after it was approved (pinExecutable)",
+            Self::Unreadable => {
+                return write!(
+                    formatter,
+                    "its program is not there, is not a regular file, cannot be read or has more than {} MiB, so that nobody can tell whether it is the \
+                     approved one (pinExecutable)",
+                    MAX_PROGRAM_BYTES >> 20
+                );
+            }
+        };
+        formatter.write_str(text)
+    }
+}
+
+/// How far an approval holds for this subject.
+pub(super) fn standing(approval: Option<&Approval>, subject: &Subject, now: SystemTime) -> Standing {
+    let Some(approval) = approval else { return Standing::Unapproved(Lack::Never) };
+    if approval.command_digest != subject.digest {
+        return Standing::Unapproved(if subject.folder.is_some() { Lack::Elsewhere } else { Lack::Changed });
+    }
+    if approval.is_expired(now) {
+        return Standing::Unapproved(Lack::Expired);
+    }
+    match &subject.executable {
+        _ if !subject.pin_executable => {}
+        None => return Standing::Unapproved(Lack::Unreadable),
+        now if *now != approval.executable => return Standing::Unapproved(Lack::Executable),
+        Some(_) => {}
+    }
+    match (&approval.manifest, &approval.manifest_digest) {
+        (Some(manifest), Some(_)) => Standing::Full(Arc::clone(manifest)),
+        _ => Standing::Command,
+    }
+}
