@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::digest::manifest_digest;
-use super::document::{Approval, Approvals, Content, read, write};
+use super::document::{Approval, Approvals, Content, new_id, read, write};
 use super::key::MachineKey;
 use super::subject::Subject;
 use crate::catalog::Manifest;
@@ -110,6 +110,17 @@ impl ApprovalStore {
     /// `ERR_APPROVAL_STORE` where the file cannot be read: nothing is approved then.
     pub fn standing(&self, subject: &Subject) -> Result<Standing> {
         Ok(standing(self.read()?.get(&subject.server), subject, SystemTime::now()))
+    }
+
+    /// The approval of both stages, where it holds for this subject, now.
+    ///
+    /// # Errors
+    /// As [`Self::standing`].
+    pub fn full_approval(&self, subject: &Subject) -> Result<Option<Approval>> {
+        let approvals = self.read()?;
+        let approval = approvals.get(&subject.server);
+        let holds = matches!(standing(approval, subject, SystemTime::now()), Standing::Full(_));
+        Ok(approval.filter(|_| holds).cloned())
     }
 
     /// What was approved, whether or not it still holds.
@@ -296,6 +307,7 @@ fn approval(subject: &Subject, valid_for: Option<Duration>) -> Approval {
         executable: subject.executable.clone(),
         manifest: None,
         manifest_digest: None,
+        id: new_id(),
         approved_at: seconds(now),
         expires_at: valid_for.map(|time| seconds(now).saturating_add(time.as_secs())),
     }
@@ -344,6 +356,21 @@ mod tests {
         store.approve_manifest(&subject("1"), manifest(), None).unwrap();
         assert_eq!(store.standing(&subject("1")).unwrap(), Standing::Full(manifest()));
         assert_eq!(store.standing(&subject("2")).unwrap(), Standing::Unapproved(Lack::Changed));
+    }
+
+    #[test]
+    fn each_yes_is_another_approval_and_it_is_full_with_its_tools() {
+        let folder = tempfile::tempdir().unwrap();
+        let (store, elsewhere) = (open(folder.path()), open(folder.path()));
+        let full = |digest: &str| store.full_approval(&subject(digest)).unwrap().map(|approval| approval.id);
+        store.approve_command(&subject("1"), None).unwrap();
+        assert_eq!(full("1"), None);
+        store.approve_manifest(&subject("1"), manifest(), None).unwrap();
+        let first = full("1").unwrap();
+        assert_eq!((full("1").as_ref(), full("2")), (Some(&first), None));
+        elsewhere.revoke("a").unwrap();
+        elsewhere.approve_manifest(&subject("1"), manifest(), None).unwrap();
+        assert_ne!(full("1").unwrap(), first);
     }
 
     #[test]
