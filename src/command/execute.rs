@@ -74,8 +74,8 @@ pub struct Outcome {
 
 impl Outcome {
     /// Data that says all that there is to say.
-    fn for_model(data: Json) -> Result<Self> {
-        Self::of(&data, format!("{data}\n"))
+    fn for_model(data: &Json) -> Result<Self> {
+        Self::of(data, format!("{data}\n"))
     }
 
     fn of(data: &impl Serialize, text: String) -> Result<Self> {
@@ -141,7 +141,7 @@ pub async fn perform(gateway: &Gateway, command: &Command, style: &Style, speake
         Command::Test(server) => {
             let report = gateway.test_as(&server.server, speaker.decider()).await?;
             if speaker == Speaker::Model {
-                return Outcome::for_model(report.for_model());
+                return Outcome::for_model(&report.for_model());
             }
             let changed = gateway.server_info(&server.server)?.status.quarantined;
             let text = render::test_text(&report, &changed, style);
@@ -151,7 +151,7 @@ pub async fn perform(gateway: &Gateway, command: &Command, style: &Style, speake
         Command::Reload => {
             let report = gateway.reload().await?;
             if speaker == Speaker::Model {
-                return Outcome::for_model(report.for_model());
+                return Outcome::for_model(&report.for_model());
             }
             let text = render::reload_text(&report);
             Outcome::of(&report, text)
@@ -210,7 +210,7 @@ async fn show_request(gateway: &Gateway, server: &str, style: &Style, speaker: S
     if speaker == Speaker::Model {
         let note = format!("only a person reads and approves the request: ask them to type /mcp approve {server}");
         let request = json!({ "server": server, "stage": stage_of(&request), "approved": approved, "digest": digest });
-        return Outcome::for_model(json!({ "request": request, "note": note }));
+        return Outcome::for_model(&json!({ "request": request, "note": note }));
     }
     let mut text = request_text(&request, style);
     if approved {
