@@ -1042,7 +1042,10 @@ export interface CommandOptions {
   color?: boolean
   /** Columns of the text, 40 to 200. Default 80. */
   width?: number
-  /** Who wrote the line. Default `person`. A model's lines approve nothing, with whatever digest. */
+  /**
+   * Who wrote the line. Default `person`. A model's lines approve nothing, with whatever digest, start nothing that a person has disabled, and
+   * get no word of a server or a config that nobody has approved: codes, counts and digests, and no logs.
+   */
   speaker?: 'person' | 'model'
 }
 

@@ -1,5 +1,6 @@
 // The whole as one gate that is looked at, approved and switched; and servers for a sandbox that is not ours.
 import assert from 'node:assert/strict'
+import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, test } from 'node:test'
 import vm from 'node:vm'
@@ -8,9 +9,30 @@ import { arrived, failure, fixture, folder, gated, isAlive, logLines, mirror, op
 const run = (plugin) => plugin.tools().find(({ name }) => name === 'run_javascript')
 const PID = 'import { pid } from "host:mcp-fixture"; export const handler = () => pid().pid'
 
+/** A server that answers no call and no read, and writes down each in FILE. */
+const silent = (file) => ({
+  command: process.execPath,
+  confirm: 'never',
+  args: [
+    '-e',
+    `const answers = {
+      initialize: ({ protocolVersion }) => ({ protocolVersion, capabilities: { tools: {}, resources: {} }, serverInfo: { name: 's', version: '1' } }),
+      'tools/list': () => ({ tools: [{ name: 'hang', inputSchema: { type: 'object' } }] }),
+      'resources/list': () => ({ resources: [{ uri: 'silent://one', name: 'one' }] }),
+      'resources/templates/list': () => ({ resourceTemplates: [] }),
+    }
+    require('node:readline').createInterface(process.stdin).on('line', (line) => {
+      const { id, method, params } = JSON.parse(line)
+      if (answers[method]) console.log(JSON.stringify({ jsonrpc: '2.0', id, result: answers[method](params) }))
+      else if (id !== undefined) require('node:fs').appendFileSync(process.argv[1], method + '\\n')
+    })`,
+    file,
+  ],
+})
+
 /** A plugin that is on, on one fixture server. */
-async function openPlugin(t, { args = [], options = {}, tools = {} } = {}) {
-  const gateway = await openApproved(t, { fixture: fixture(...args) }, options)
+async function openPlugin(t, { args = [], options = {}, tools = {}, server = fixture(...args) } = {}) {
+  const gateway = await openApproved(t, { fixture: server }, options)
   const plugin = gateway.plugin(tools)
   plugin.approve(plugin.manifest().digest)
   assert.deepEqual(await plugin.enable(), ['fixture'])
@@ -138,6 +160,28 @@ describe('a plugin', () => {
     for (const answer of await Promise.all(under)) assert.equal(answer.error.code, 'ERR_PLUGIN_OFF')
     await called
     assert.equal(gateway.servers()[0].state, 'idle')
+  })
+
+  test('leaves no guest the last word, whatever it waits for', async (t) => {
+    for (const waits of [
+      'fixture.hang()',
+      'call("fixture", "hang", {})',
+      'read("fixture", "silent://one")',
+      'await Promise.all([fixture.hang.async({}), fixture.hang.async({})])',
+      'await nested()',
+    ]) {
+      const file = join(folder(t), 'arrived')
+      const { gateway, plugin } = await openPlugin(t, { server: silent(file) })
+      const sandbox = await gateway.sandbox()
+      sandbox.hostModule('own', { nested: () => gateway.callTool('fixture', 'hang') })
+      // Every failure is caught, and the run would end with what it says.
+      const code = `import * as fixture from "host:mcp-fixture"; import { call, read } from "host:mcp"; import { nested } from "host:own"
+        export async function handler() { try { return ["value", ${waits}] } catch (error) { return ["caught", error.code] } }`
+      const running = failure(sandbox.run(code, { toolErrors: 'throw' }), 'ERR_PLUGIN_OFF')
+      await waitFor(`${waits} to arrive`, () => existsSync(file))
+      await plugin.disable()
+      await running
+    }
   })
 
   test('ends a connection that is being made', async (t) => {

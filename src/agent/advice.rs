@@ -9,11 +9,11 @@ use crate::sandbox::{Problem, ProblemKind};
 /// Problems of code that one answer names.
 const MAX_PROBLEMS: usize = 5;
 
-/// An error as an answer.
+/// An error as an answer: its code, and what of its message a model may read.
 pub(super) fn failure(error: &Error) -> Json {
     let mut fields = Map::new();
     fields.insert("code".to_owned(), error.code().into());
-    fields.insert("message".to_owned(), error.to_string().into());
+    fields.insert("message".to_owned(), error.for_model().into());
     if let Some(hint) = hint(error.code()) {
         fields.insert("hint".to_owned(), hint.into());
     }
@@ -75,9 +75,9 @@ fn hint(code: &str) -> Option<&'static str> {
     })
 }
 
-/// Why a server cannot be used, and what would help. `None`: it can be used.
+/// Why a server cannot be used, and what would help. `None`: it can be used. The status is one for models.
 pub(super) fn obstacle(status: &ServerStatus) -> Option<(String, &'static str)> {
-    let last = || status.last_error.as_ref().map(|error| error.message.clone()).unwrap_or_default();
+    let last = || status.last_error.as_ref().map(|error| format!("{} ({})", error.message, error.code)).unwrap_or_default();
     let needs_person = "call manage_mcp with the action propose, then ask the user to approve the server";
     Some(match status.state {
         ServerState::Invalid => (
@@ -88,17 +88,17 @@ pub(super) fn obstacle(status: &ServerStatus) -> Option<(String, &'static str)> 
             "the config says \"disabled\": true".to_owned(),
             "the user has to take that out of the config; then call manage_mcp with the action reload",
         ),
+        _ if status.disabled_by_person => {
+            ("a person has disabled it".to_owned(), "only a person can enable it again: ask the user, where it is needed")
+        }
         _ if !status.approved && status.state == ServerState::CommandApproved => {
             ("a person has approved its command, but not its tools".to_owned(), needs_person)
         }
         _ if !status.approved => ("no person has approved it as it is now".to_owned(), needs_person),
-        _ if status.disabled_by_person => {
-            ("a person has disabled it".to_owned(), "only a person can enable it again: ask the user, where it is needed")
-        }
         _ if !status.enabled => ("it is approved, but not enabled".to_owned(), "call manage_mcp with the action enable"),
         ServerState::Error => (
             format!("the last attempt to connect failed: {}", last()),
-            "call manage_mcp with the action test; if it fails again, tell the user",
+            "call manage_mcp with the action test; if it fails again, tell the user, who sees more by /mcp logs",
         ),
         _ => return None,
     })

@@ -27,29 +27,17 @@ impl AgentTools {
                 self.gateway.disable_as(server()?, Decider::Model).await?;
                 Ok(json!({ "server": server()?, "disabled": true, "note": "it stays approved; the action enable brings it back" }))
             }
-            "test" => self.test(server()?).await,
-            "reload" => Ok(json!(self.gateway.reload().await?)),
+            "test" => Ok(self.gateway.test_as(server()?, Decider::Model).await?.for_model()),
+            "reload" => Ok(self.gateway.reload().await?.for_model()),
             "propose" => self.propose(server()?).await,
             _ => Ok(help()),
         }
     }
 
-    async fn test(&self, server: &str) -> Result<Json> {
-        let report = self.gateway.test(server).await?;
-        // Names that no person has approved are not for a model: their count is.
-        Ok(json!({
-            "server": server,
-            "connected": true,
-            "connectMs": report.connect_ms.round(),
-            "protocolVersion": report.era,
-            "tools": report.tools.len(),
-        }))
-    }
-
     /// Makes the request that a person would see, and hands it to the agent's author. The model gets the digest, never the server's own
     /// words: nobody has approved them.
     async fn propose(&self, server: &str) -> Result<Json> {
-        let request = self.gateway.approval_request(server).await?;
+        let request = self.gateway.approval_request_as(server, Decider::Model).await?;
         let (stage, approved, digest, summary) = match &request {
             ApprovalRequest::Command(command) => {
                 let kind = if command.url.is_some() { "a person must allow its address" } else { "a person must allow its command" };

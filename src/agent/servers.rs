@@ -8,8 +8,7 @@ use crate::registry::ServerStatus;
 
 /// A server in a few fields.
 pub(super) fn line(info: &ServerInfo) -> Map<String, Json> {
-    let status = &info.status;
-    let mut fields = state(status);
+    let mut fields = state(&info.status.for_model());
     if let Some(offer) = &info.offer {
         fields.insert("module".to_owned(), offer.specifier.clone().into());
         fields.insert("purpose".to_owned(), offer.purpose.clone().into());

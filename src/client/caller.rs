@@ -103,6 +103,8 @@ pub trait Observer: Send + Sync {
     fn elicited(&self, server: &str);
     /// A question that reached nobody.
     fn question_cancelled(&self, server: &str, reason: &str);
+    /// Whether anybody may hear what the server asks and tells: all of it is approved, and it is enabled. Looked at anew each time.
+    fn may_be_heard(&self, server: &str) -> bool;
     /// Who is asked outside any call.
     fn nobody_in_particular(&self) -> Arc<dyn Caller>;
 }

@@ -194,6 +194,11 @@ impl Calls {
         self.heard.note(question, candidates);
     }
 
+    /// Forgets a question that is put to nobody.
+    pub(super) fn unheard(&self, question: &RequestId) {
+        self.heard.take(question);
+    }
+
     /// Whom a question is put to, by its id where it came as a request. Counts it.
     pub(super) fn ask(self: &Arc<Self>, origin: Origin, wants: Wants, question: Option<&RequestId>) -> Asked {
         let heard = question.map(|question| self.heard.take(question));

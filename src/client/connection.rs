@@ -1,7 +1,7 @@
 //! One live connection: its requests, what is asked while they last, its end.
 
 use std::any::TypeId;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -60,15 +60,28 @@ pub struct Connection {
 /// Whether what the server lists is still as it was read.
 #[derive(Debug, Default)]
 pub(super) struct Lists {
-    changed: AtomicBool,
+    /// How many changes the server has announced, and how many of them a reading has covered from its beginning to its end: one that is
+    /// under way, or was given up, covers none.
+    announced: AtomicU64,
+    read: AtomicU64,
     /// Wakes whoever reads them again without waiting for a call.
     pub(super) news: Notify,
 }
 
 impl Lists {
     pub(super) fn changed(&self) {
-        self.changed.store(true, Ordering::Release);
+        self.announced.fetch_add(1, Ordering::AcqRel);
         self.news.notify_one();
+    }
+
+    /// The changes that a reading has to cover which begins now; `None` where all of them are read.
+    fn unread(&self) -> Option<u64> {
+        let announced = self.announced.load(Ordering::Acquire);
+        (self.read.load(Ordering::Acquire) != announced).then_some(announced)
+    }
+
+    fn have_read(&self, announced: u64) {
+        self.read.store(announced, Ordering::Release);
     }
 }
 
@@ -78,17 +91,17 @@ impl Connection {
     /// # Errors
     /// `ERR_CONNECT_FAILED`, `ERR_CONNECT_TIMEOUT` where they cannot be read: nothing is known of them then.
     pub async fn manifest(&self) -> Result<Arc<Manifest>> {
-        if self.lists.changed.load(Ordering::Acquire) {
+        // Until a reading has ended: whoever comes meanwhile waits for it, and is given nothing that is known to be old.
+        if self.lists.unread().is_some() {
             let _reading = self.reading.lock().await;
-            // Cleared before the reading: what is announced during it is read once more. A reading that is given up must not count.
-            if self.lists.changed.swap(false, Ordering::AcqRel) {
-                let unread = Unread(Some(&self.lists.changed));
+            // Noted before the reading: what is announced during it is read once more.
+            if let Some(announced) = self.lists.unread() {
                 let reading = tokio::time::timeout(self.read_timeout, Box::pin(discover(&self.server, &self.peer))).await;
                 let limit_ms = millis(self.read_timeout);
                 let hint = " when it was asked for its changed lists".to_owned();
                 let manifest = reading.map_err(|_| Error::ConnectTimeout { server: self.server.clone(), limit_ms, hint })??;
                 *self.manifest.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(manifest);
-                unread.settle();
+                self.lists.have_read(announced);
             }
         }
         Ok(Arc::clone(&self.manifest.read().unwrap_or_else(PoisonError::into_inner)))
@@ -287,23 +300,26 @@ enum Awaited {
     Expired(Expired),
 }
 
-/// Lists that are being read again. Dropped before they were, they still have to be.
-struct Unread<'a>(Option<&'a AtomicBool>);
-
-impl Unread<'_> {
-    fn settle(mut self) {
-        self.0 = None;
-    }
-}
-
-impl Drop for Unread<'_> {
-    fn drop(&mut self) {
-        if let Some(changed) = self.0 {
-            changed.store(true, Ordering::Release);
-        }
-    }
-}
-
 pub(super) fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_announced_is_unread_until_a_reading_that_began_after_it_has_ended() {
+        let lists = Lists::default();
+        assert_eq!(lists.unread(), None);
+        lists.changed();
+        let reading = lists.unread().unwrap();
+        // Somebody else comes while it is under way.
+        assert!(lists.unread().is_some());
+        lists.changed();
+        lists.have_read(reading);
+        let again = lists.unread().unwrap();
+        lists.have_read(again);
+        assert_eq!(lists.unread(), None);
+    }
 }

@@ -11,7 +11,7 @@ use rmcp::service::{InboundStreamOrigin, NotificationContext, RequestContext, Se
 use serde_json::{Value as Json, json};
 
 use super::calls::{Asked, Calls, Wants};
-use super::questions::{NO_MODEL, Questions};
+use super::questions::{NO_MODEL, NOT_HEARD, Questions, declined};
 use super::routing::Origin;
 
 /// Answers a server's requests. Notifications of interest have been taken before rmcp sees them.
@@ -42,16 +42,24 @@ impl Handler {
 
     async fn elicit(&self, params: Json, context: &RequestContext<RoleClient>) -> Json {
         let questions = &self.questions;
+        if !questions.may_ask() {
+            self.calls.unheard(&context.id);
+            return declined();
+        }
         match self.ask(context, Wants::Person) {
             Asked::Call(call) => questions.elicit(Some(call), &params, &context.ct).await,
             Asked::Outside(_question) => questions.elicit(None, &params, &context.ct).await,
-            Asked::Nobody => json!({ "action": "decline" }),
+            Asked::Nobody => declined(),
             Asked::Ambiguous => questions.ambiguous(),
             Asked::TooMany { tool, is_first } => questions.too_many(tool.as_deref(), is_first),
         }
     }
 
     async fn sample(&self, params: Json, context: &RequestContext<RoleClient>) -> Result<Json, ErrorData> {
+        if !self.questions.may_ask() {
+            self.calls.unheard(&context.id);
+            return Err(refused(NOT_HEARD.to_owned()));
+        }
         let answer = match self.ask(context, Wants::Model) {
             Asked::Call(call) => self.questions.sample(Some(call), params, &context.ct).await,
             Asked::Outside(_question) => self.questions.sample(None, params, &context.ct).await,

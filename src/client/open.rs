@@ -278,20 +278,28 @@ impl Opening<'_> {
             }
             let Some(told) = tap::read(message) else { return false };
             let Questions { server, observer, .. } = &questions;
+            // What nobody may hear takes from the budget too: so the approval is looked at no more often than somebody would be told.
+            let tell = |notice: &Notice, listener: &dyn Fn(&Notice)| {
+                calls.tell(notice, |notice| {
+                    if questions.may_tell() {
+                        listener(notice);
+                    }
+                });
+            };
             match told {
                 Told::Progress { token, notice } => {
                     if let Some(call) = calls.with_token(&token) {
                         call.clock.progress();
-                        calls.tell(&notice, |notice| call.caller.notice(server, &call.tool, notice));
+                        tell(&notice, &|notice| call.caller.notice(server, &call.tool, notice));
                     }
                 }
-                Told::Log(notice) => calls.tell(&notice, |notice| match calls.only_caller() {
+                Told::Log(notice) => tell(&notice, &|notice| match calls.only_caller() {
                     Some(call) => call.caller.notice(server, &call.tool, notice),
                     None => observer.notice(server, notice),
                 }),
                 Told::ListChanged => lists.changed(),
                 Told::ResourceUpdated(uri) => {
-                    calls.tell(&Notice::Dropped(0), |_| observer.resource_updated(server, &uri));
+                    tell(&Notice::Dropped(0), &|_| observer.resource_updated(server, &uri));
                 }
                 Told::Nothing => {}
             }

@@ -1,7 +1,9 @@
 //! What a server asks while it works, put to its caller: the same for a request of its own (until 2025-11-25) and for an
 //! `input_required` result (since 2026-07-28).
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use serde_json::{Map, Value as Json, json};
 use tokio::time::Instant;
@@ -18,6 +20,11 @@ const MAX_MESSAGE_CHARS: usize = 4_000;
 const MAX_URL_BYTES: usize = 8 * 1024;
 pub(super) const NO_MODEL: &str = "sampling is not offered: the agent has no onSample";
 const OVER: &str = "the call that asked is over";
+/// Told to a server that may run, and be asked for its lists, and no more.
+pub(super) const NOT_HEARD: &str = "nobody is asked: this server is not approved and enabled";
+const IS_DECLINED: &str = "it is not approved as a whole and enabled: all that it asks is declined, and what it tells is not handed on";
+/// How long what a server tells is handed on before it is looked at again whether it may be. A question is looked at each time.
+const HEARD_FOR: Duration = Duration::from_millis(100);
 
 /// Puts one server's questions.
 #[derive(Clone)]
@@ -28,6 +35,15 @@ pub(super) struct Questions {
     pub(super) roots: Vec<String>,
     /// A server that asks without end must not fill the agent's memory with what became of that.
     told: Arc<Mutex<NoticeBudget>>,
+    hearing: Arc<Hearing>,
+}
+
+/// Whether the server may be heard, as it was last looked at.
+#[derive(Default)]
+struct Hearing {
+    until: Mutex<Option<Instant>>,
+    /// That it was not heard is told once a connection.
+    is_told: AtomicBool,
 }
 
 /// Whose question it is: a call's, or nobody's in particular.
@@ -39,12 +55,40 @@ struct Asker {
 impl Questions {
     pub(super) fn new(server: &str, observer: Arc<dyn Observer>, roots: Vec<String>) -> Self {
         let told = Arc::new(Mutex::new(NoticeBudget::new(Instant::now())));
-        Self { server: server.to_owned(), observer, roots, told }
+        Self { server: server.to_owned(), observer, roots, told, hearing: Arc::default() }
+    }
+
+    /// Whether somebody may be asked what the server asks now. Where not, that is told in words of ours.
+    pub(super) fn may_ask(&self) -> bool {
+        let may = self.observer.may_be_heard(&self.server);
+        if !may && !self.hearing.is_told.swap(true, Ordering::AcqRel) {
+            self.observer.question_cancelled(&self.server, IS_DECLINED);
+        }
+        may
+    }
+
+    /// Whether somebody may be told what the server tells.
+    pub(super) fn may_tell(&self) -> bool {
+        let mut until = self.hearing.until.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        if until.is_none_or(|until| until <= now) {
+            *until = self.observer.may_be_heard(&self.server).then(|| now + HEARD_FOR);
+        }
+        until.is_some()
     }
 
     /// The answer to an elicitation: `{ action, content? }`. Without anybody to ask, or a form that can be shown: `decline`
     /// or `cancel`, never an error, since the server's own work goes on.
     pub(super) async fn elicit(&self, call: Option<InFlight>, params: &Json, stopped: &CancellationToken) -> Json {
+        if !self.may_ask() {
+            return declined();
+        }
+        let answer = self.put(call, params, stopped).await;
+        // While a person thought, the approval may have been taken back, here or by another process.
+        if answer["action"] == "accept" && !self.may_ask() { declined() } else { answer }
+    }
+
+    async fn put(&self, call: Option<InFlight>, params: &Json, stopped: &CancellationToken) -> Json {
         let question = match question(params) {
             Ok(question) => question,
             Err(reason) => return self.cancelled(&format!("its question cannot be shown: {reason}")),
@@ -62,11 +106,11 @@ impl Questions {
         }
         let tool = asker.call.as_ref().map(|call| call.tool.clone());
         let elicitation = Elicitation { server: self.server.clone(), tool, question };
-        let Some(reply) = asker.caller.elicit(elicitation) else { return json!({ "action": "decline" }) };
+        let Some(reply) = asker.caller.elicit(elicitation) else { return declined() };
         match asker.wait(reply, stopped).await {
             None | Some(Ok(ElicitationAnswer::Cancel)) => json!({ "action": "cancel" }),
             Some(Err(error)) => self.cancelled(&format!("onElicit failed: {error}")),
-            Some(Ok(ElicitationAnswer::Decline)) => json!({ "action": "decline" }),
+            Some(Ok(ElicitationAnswer::Decline)) => declined(),
             Some(Ok(ElicitationAnswer::Accept(content))) => match schema {
                 None => json!({ "action": "accept" }),
                 Some(form) => match form.fill(content.as_ref()) {
@@ -87,6 +131,9 @@ impl Questions {
         params: Json,
         stopped: &CancellationToken,
     ) -> std::result::Result<Json, String> {
+        if !self.may_ask() {
+            return Err(NOT_HEARD.to_owned());
+        }
         let asker = self.asker(call);
         if asker.is_over() {
             return Err(OVER.to_owned());
@@ -103,10 +150,12 @@ impl Questions {
                 // The server learns that, not why: the reason is the agent's own.
                 Err("the agent's model gave no answer".to_owned())
             }
-            Some(Ok(answer)) => Ok(answer),
+            Some(Ok(answer)) if self.may_ask() => Ok(answer),
+            Some(Ok(_)) => Err(NOT_HEARD.to_owned()),
         }
     }
 
+    /// The folders that a person was shown with the command: whoever may run it may be told of them. Nobody is asked.
     pub(super) fn roots(&self) -> Json {
         let roots: Vec<_> = self.roots.iter().map(|uri| json!({ "uri": uri })).collect();
         json!({ "roots": roots })
@@ -169,6 +218,11 @@ impl Asker {
     }
 }
 
+/// The answer of a person who does not want to.
+pub(super) fn declined() -> Json {
+    json!({ "action": "decline" })
+}
+
 fn question(params: &Json) -> std::result::Result<Question, String> {
     let text = |key: &str| params.get(key).and_then(Json::as_str);
     let message: String = text("message").ok_or("it has no message")?.chars().take(MAX_MESSAGE_CHARS).collect();
@@ -213,6 +267,10 @@ mod tests {
         fn question_cancelled(&self, _server: &str, _reason: &str) {
             self.0.fetch_add(1, Ordering::Relaxed);
         }
+        fn may_be_heard(&self, _server: &str) -> bool {
+            true
+        }
+
         fn nobody_in_particular(&self) -> Arc<dyn Caller> {
             unreachable!("no question can be shown")
         }

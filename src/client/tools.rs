@@ -13,6 +13,7 @@ use super::calls::{Asked, InFlight, Wants};
 use super::clock::CallLimits;
 use super::connection::Connection;
 use super::era::Era;
+use super::questions::{NOT_HEARD, declined};
 use super::requests::{DirectLine, Param};
 use super::tasks;
 use super::visit::Visit;
@@ -120,6 +121,10 @@ impl Connection {
         let questions = &self.questions;
         let never = CancellationToken::new();
         let method = request.get("method").and_then(Json::as_str);
+        // Before it counts, or marks anything.
+        if method != Some("roots/list") && !questions.may_ask() {
+            return if method == Some("sampling/createMessage") { refused(NOT_HEARD) } else { declined() };
+        }
         let wants = if method == Some("sampling/createMessage") { Wants::Model } else { Wants::Person };
         let call = match self.calls.ask(visit.key().origin(), wants, None) {
             Asked::Call(call) => call,
@@ -137,7 +142,7 @@ impl Connection {
     /// There is no place for an error among the answers: a model that cannot be asked has said nothing.
     async fn sampled(&self, call: InFlight, params: Json, stopped: &CancellationToken) -> Json {
         let answer = self.questions.sample(Some(call), params, stopped).await;
-        answer.unwrap_or_else(|reason| json!({ "role": "assistant", "content": { "type": "text", "text": reason }, "model": "none", "stopReason": "refused" }))
+        answer.unwrap_or_else(|reason| refused(&reason))
     }
 
     /// Waits for a task's result.
@@ -190,6 +195,11 @@ impl Connection {
             }
         }
     }
+}
+
+/// A model's answer that is none.
+fn refused(reason: &str) -> Json {
+    json!({ "role": "assistant", "content": { "type": "text", "text": reason }, "model": "none", "stopReason": "refused" })
 }
 
 pub(super) fn custom(method: &str, params: Json) -> ClientRequest {

@@ -11,7 +11,7 @@ use super::text::Style;
 use crate::bridge::{ToolErrors, ToolQuery};
 use crate::error::{Error, Result};
 use crate::gateway::Gateway;
-use crate::registry::Decider;
+use crate::registry::{Decider, ServerStatus};
 use crate::trust::{ApprovalRequest, sanitise_text};
 
 /// What a failure may say.
@@ -24,7 +24,8 @@ pub enum Speaker {
     /// A person: a digest that they give approves.
     #[default]
     Person,
-    /// A model, or nobody knows: nothing is approved, and nothing enabled that a person has disabled.
+    /// A model, or nobody knows: nothing is approved, nothing enabled or started that a person has disabled, and what comes of the line says
+    /// nothing in the words of a server or a config that a person has not approved.
     Model,
 }
 
@@ -33,6 +34,20 @@ impl Speaker {
         match self {
             Self::Person => Decider::Person,
             Self::Model => Decider::Model,
+        }
+    }
+
+    fn message(self, error: &Error) -> String {
+        match self {
+            Self::Person => error.to_string(),
+            Self::Model => error.for_model(),
+        }
+    }
+
+    fn status(self, status: ServerStatus) -> ServerStatus {
+        match self {
+            Self::Person => status,
+            Self::Model => status.for_model(),
         }
     }
 }
@@ -58,15 +73,24 @@ pub struct Outcome {
 }
 
 impl Outcome {
+    /// Data that says all that there is to say.
+    fn for_model(data: &Json) -> Result<Self> {
+        Self::of(data, format!("{data}\n"))
+    }
+
     fn of(data: &impl Serialize, text: String) -> Result<Self> {
         let data = serde_json::to_value(data).map_err(|error| Error::Internal(error.to_string()))?;
         Ok(Self { ok: true, data, text })
     }
 
-    /// A failure as it is shown.
+    /// A failure as it is shown to a person.
     #[must_use]
     pub fn failed(error: &Error) -> Self {
-        let message = sanitise_text(&error.to_string(), MAX_MESSAGE_CHARS);
+        Self::failed_for(Speaker::Person, error)
+    }
+
+    fn failed_for(speaker: Speaker, error: &Error) -> Self {
+        let message = sanitise_text(&speaker.message(error), MAX_MESSAGE_CHARS);
         Self { ok: false, data: json!({ "error": { "code": error.code(), "message": message } }), text: format!("{message}\n") }
     }
 }
@@ -77,9 +101,10 @@ pub async fn execute(gateway: &Gateway, line: &str, options: &CommandOptions) ->
         Ok(Parsed::Help(text)) => Outcome { ok: true, data: json!({ "help": text }), text },
         Ok(Parsed::Command(command)) => {
             let style = Style::new(options.color, options.width);
-            perform(gateway, &command, &style, options.speaker).await.unwrap_or_else(|error| Outcome::failed(&error))
+            let outcome = perform(gateway, &command, &style, options.speaker).await;
+            outcome.unwrap_or_else(|error| Outcome::failed_for(options.speaker, &error))
         }
-        Err(error) => Outcome::failed(&error),
+        Err(error) => Outcome::failed_for(options.speaker, &error),
     }
 }
 
@@ -90,30 +115,34 @@ pub async fn execute(gateway: &Gateway, line: &str, options: &CommandOptions) ->
 pub async fn perform(gateway: &Gateway, command: &Command, style: &Style, speaker: Speaker) -> Result<Outcome> {
     match command {
         Command::List => {
-            let servers = gateway.servers()?;
+            let servers: Vec<_> = gateway.servers()?.into_iter().map(|status| speaker.status(status)).collect();
             let text = render::list_text(&servers, style);
             Outcome::of(&json!({ "servers": servers }), text)
         }
         Command::Info(server) => {
-            let info = gateway.server_info(&server.server)?;
+            let mut info = gateway.server_info(&server.server)?;
+            info.status = speaker.status(info.status);
             let text = render::info_text(&info, style);
             Outcome::of(&info, text)
         }
         Command::Enable(server) => {
             gateway.enable_as(&server.server, speaker.decider())?;
-            done(gateway, &server.server, "is enabled: new runs see it")
+            done(gateway, &server.server, speaker, "is enabled: new runs see it")
         }
         Command::Disable(server) => {
             gateway.disable_as(&server.server, speaker.decider()).await?;
-            done(gateway, &server.server, "is disabled: new runs do not see it")
+            done(gateway, &server.server, speaker, "is disabled: new runs do not see it")
         }
         Command::Approve(approve) => approve_or_show(gateway, approve, style, speaker).await,
         Command::Revoke(server) => {
             gateway.revoke(&server.server).await?;
-            done(gateway, &server.server, "is no longer approved")
+            done(gateway, &server.server, speaker, "is no longer approved")
         }
         Command::Test(server) => {
-            let report = gateway.test(&server.server).await?;
+            let report = gateway.test_as(&server.server, speaker.decider()).await?;
+            if speaker == Speaker::Model {
+                return Outcome::for_model(&report.for_model());
+            }
             let changed = gateway.server_info(&server.server)?.status.quarantined;
             let text = render::test_text(&report, &changed, style);
             Outcome::of(&report, text)
@@ -121,16 +150,23 @@ pub async fn perform(gateway: &Gateway, command: &Command, style: &Style, speake
         Command::Search(search) => search_tools(gateway, search, style),
         Command::Reload => {
             let report = gateway.reload().await?;
+            if speaker == Speaker::Model {
+                return Outcome::for_model(&report.for_model());
+            }
             let text = render::reload_text(&report);
             Outcome::of(&report, text)
+        }
+        Command::Logs(logs) if speaker == Speaker::Model => {
+            let problem = format!("a server's log is for a person: ask them to type /mcp logs {}", logs.server);
+            Err(Error::InvalidOption { method: METHOD, problem })
         }
         Command::Logs(logs) => show_logs(gateway, logs, style),
     }
 }
 
 /// How the server stands after what was done.
-fn done(gateway: &Gateway, server: &str, what: &str) -> Result<Outcome> {
-    let status = gateway.server_info(server)?.status;
+fn done(gateway: &Gateway, server: &str, speaker: Speaker, what: &str) -> Result<Outcome> {
+    let status = speaker.status(gateway.server_info(server)?.status);
     Outcome::of(&status, format!("{server} {what}\n"))
 }
 
@@ -150,7 +186,7 @@ fn show_logs(gateway: &Gateway, logs: &Logs, style: &Style) -> Result<Outcome> {
 
 async fn approve_or_show(gateway: &Gateway, approve: &Approve, style: &Style, speaker: Speaker) -> Result<Outcome> {
     let Approve { server, digest } = approve;
-    let Some(digest) = digest else { return show_request(gateway, server, style).await };
+    let Some(digest) = digest else { return show_request(gateway, server, style, speaker).await };
     if speaker == Speaker::Model {
         let problem = format!("approval is a person's: ask them to type /mcp approve {server}, to read what it shows, and to approve it");
         return Err(Error::InvalidOption { method: METHOD, problem });
@@ -165,12 +201,17 @@ async fn approve_or_show(gateway: &Gateway, approve: &Approve, style: &Style, sp
     Outcome::of(&status, text)
 }
 
-async fn show_request(gateway: &Gateway, server: &str, style: &Style) -> Result<Outcome> {
-    let request = gateway.approval_request(server).await?;
+async fn show_request(gateway: &Gateway, server: &str, style: &Style, speaker: Speaker) -> Result<Outcome> {
+    let request = gateway.approval_request_as(server, speaker.decider()).await?;
     let (approved, digest) = match &request {
         ApprovalRequest::Command(request) => (request.approved, &request.digest),
         ApprovalRequest::Manifest(request) => (request.approved, &request.digest),
     };
+    if speaker == Speaker::Model {
+        let note = format!("only a person reads and approves the request: ask them to type /mcp approve {server}");
+        let request = json!({ "server": server, "stage": stage_of(&request), "approved": approved, "digest": digest });
+        return Outcome::for_model(&json!({ "request": request, "note": note }));
+    }
     let mut text = request_text(&request, style);
     if approved {
         text.push_str("\nAll of this is approved.\n");

@@ -1,6 +1,7 @@
 //! One error for the whole crate: a stable code a variant, and a message that names the server, tool, field or limit,
 //! and the way out. `Error::code` is what Node sees as `error.code`.
 
+mod for_model;
 mod redaction;
 
 use std::path::PathBuf;
@@ -57,7 +58,7 @@ pub enum Error {
     #[error("server \"{server}\" is disabled in the config: remove \"disabled\": true there to use it")]
     ServerDisabled { server: String },
 
-    /// A person has disabled the server here, and a model wants it back.
+    /// A person has disabled the server here, and a model wants it enabled, tested or proposed.
     #[error(
         "server \"{server}\" was disabled by a person: only a person can enable it again, by /mcp enable {server}, or the agent's own code by enable(\"{server}\")"
     )]

@@ -5,6 +5,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use super::ending::Ending;
 use crate::bridge::{ServerCalls, ToolErrors};
 use crate::catalog::{AgentFunction, AgentModuleInfo, is_identifier};
 use crate::error::{Error, Result};
@@ -73,6 +74,7 @@ fn agent_guest_module(name: &str, module: &dyn AgentModule) -> GuestModule {
 pub(super) struct RunHost {
     pub(super) servers: Arc<ServerCalls>,
     pub(super) agent: AgentModules,
+    pub(super) ending: Ending,
     pub(super) max_argument_bytes: usize,
     pub(super) max_response_bytes: usize,
 }
@@ -124,9 +126,14 @@ impl RunHost {
 
 impl HostFunctions for RunHost {
     fn start(self: Arc<Self>, call: HostCall, control: &RunControl) -> HostAnswer {
-        if self.servers.owns(&call.module) {
-            return self.servers.start(call, control);
-        }
+        let this = Arc::clone(&self);
+        self.ending.answer(|| if this.servers.owns(&call.module) { this.servers.start(call, control) } else { this.start_agents(call) })
+    }
+}
+
+impl RunHost {
+    /// Starts a call of a module that is not a server's.
+    fn start_agents(&self, call: HostCall) -> HostAnswer {
         let started = match self.agent.get(&call.module) {
             Some(module) => self.agent_call(module.as_ref(), call),
             None => Err(Error::HostFunction { function: call.module, message: "there is no such module".to_owned() }),

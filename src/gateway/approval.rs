@@ -19,7 +19,35 @@ impl Gateway {
     /// # Errors
     /// `ERR_UNKNOWN_SERVER`, `ERR_CONFIG_INVALID`, `ERR_APPROVAL_STORE`, and at stage `manifest` what connecting gives.
     pub async fn approval_request(&self, name: &str) -> Result<ApprovalRequest> {
-        self.request(name).await.map_err(|error| self.core.redacted(error))
+        self.approval_request_as(name, Decider::Person).await
+    }
+
+    /// The same for whoever asks for it. What a person has disabled is neither started nor asked for again by a model.
+    ///
+    /// # Errors
+    /// As [`Self::approval_request`]; `ERR_DISABLED_BY_PERSON` where a model asks.
+    pub async fn approval_request_as(&self, name: &str, decider: Decider) -> Result<ApprovalRequest> {
+        self.unless_disabled(name, decider, self.request(name)).await.map_err(|error| self.core.redacted(error))
+    }
+
+    /// What is done for a model is refused where a person has disabled the server, and ends where they do so meanwhile.
+    pub(super) async fn unless_disabled<T>(&self, name: &str, decider: Decider, work: impl Future<Output = Result<T>>) -> Result<T> {
+        if decider == Decider::Person {
+            return work.await;
+        }
+        self.server(name)?;
+        let registry = &self.core.registry;
+        // Taken before the look: what is disabled right after it counts as well.
+        let ended = registry.ended(name);
+        let disabled = || Error::DisabledByPerson { server: name.to_owned() };
+        if registry.is_disabled_by_person(name) {
+            return Err(disabled());
+        }
+        tokio::select! {
+            biased;
+            () = ended.cancelled() => Err(if registry.is_disabled_by_person(name) { disabled() } else { self.core.refusal(name) }),
+            outcome = work => outcome,
+        }
     }
 
     async fn request(&self, name: &str) -> Result<ApprovalRequest> {
@@ -32,7 +60,7 @@ impl Gateway {
         let before = self.core.approvals.approval(name)?.and_then(|approval| approval.manifest);
         let max_chars = self.core.limits.max_description_chars;
         let request = ManifestRequest::new(&server, &manifest, &live, before.as_deref(), max_chars);
-        self.shown().insert(name.to_owned(), manifest);
+        self.shown().insert(name.to_owned(), (subject.digest, manifest));
         Ok(ApprovalRequest::Manifest(Box::new(request)))
     }
 
@@ -45,7 +73,7 @@ impl Gateway {
         let outcome = self.say_yes(name, digest, valid_for).await;
         self.core.registry.approval_changed(name);
         self.core.connections.forget_failures(name);
-        self.core.session.forget(name);
+        self.core.session.grants.forget(name);
         if let (Ok(()), Ok(server)) = (&outcome, self.core.registry.server(name)) {
             self.core.learnt.note(name, &self.core.subject(&server).digest, |learnt| learnt.changed.clear());
             if let Ok(Standing::Full(manifest)) = self.core.standing(&server) {
@@ -68,7 +96,8 @@ impl Gateway {
         if digest == subject.shown_digest {
             return self.record_command(&subject, valid_for).await;
         }
-        let shown = self.shown().get(name).filter(|manifest| manifest_digest(manifest) == digest).cloned();
+        let is_shown = |(command, manifest): &&(String, Arc<Manifest>)| *command == subject.digest && manifest_digest(manifest) == digest;
+        let shown = self.shown().get(name).filter(is_shown).map(|(_, manifest)| Arc::clone(manifest));
         let command_holds = !matches!(approvals.standing(&subject)?, Standing::Unapproved(_));
         match shown {
             Some(manifest) if command_holds => self.record_manifest(&subject, manifest, valid_for).await,
@@ -162,7 +191,7 @@ impl Gateway {
 
     /// Ends what is live of a server that is no longer wanted.
     async fn end(&self, name: &str) {
-        self.core.session.forget(name);
+        self.core.session.grants.forget(name);
         self.core.watched.forget(name);
         self.core.connections.close(name).await;
     }
@@ -182,7 +211,7 @@ impl Gateway {
         }
     }
 
-    fn shown(&self) -> MutexGuard<'_, HashMap<String, Arc<Manifest>>> {
+    fn shown(&self) -> MutexGuard<'_, HashMap<String, (String, Arc<Manifest>)>> {
         self.core.shown.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,6 +1,5 @@
 //! Whom a call asks: the innermost that is given, of the run's, the sandbox's and the gateway's callbacks.
 
-use std::collections::BTreeSet;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,6 +10,7 @@ use serde::Serialize;
 use serde_json::{Map, Value as Json};
 
 use super::events::EventListener;
+use super::grants::Grants;
 use crate::client::{Elicitation, ElicitationAnswer, Sampling};
 use crate::error::Result;
 use crate::sandbox::{Pause, RunControl};
@@ -167,8 +167,8 @@ pub(super) struct CallScope {
     pub(super) run_id: Option<u64>,
     /// Told of the call's progress; without it, the gateway's is.
     pub(super) listener: Option<EventListener>,
-    /// Server and tool, allowed for the rest of the run.
-    allowed: Mutex<BTreeSet<(String, String)>>,
+    /// What is allowed for the rest of the run, or of the session.
+    pub(super) grants: Grants,
     asking: tokio::sync::Mutex<()>,
     warnings: Mutex<Vec<String>>,
 }
@@ -176,8 +176,8 @@ pub(super) struct CallScope {
 impl CallScope {
     pub(super) fn new(callbacks: CallbackChain, run_id: Option<u64>, listener: Option<EventListener>) -> Self {
         let number = SCOPES.fetch_add(1, Ordering::Relaxed);
-        let (allowed, asking, warnings) = (Mutex::default(), tokio::sync::Mutex::default(), Mutex::default());
-        Self { number, callbacks, run_id, listener, allowed, asking, warnings }
+        let (grants, asking, warnings) = (Grants::default(), tokio::sync::Mutex::default(), Mutex::default());
+        Self { number, callbacks, run_id, listener, grants, asking, warnings }
     }
 
     /// Something that whoever reads the outcome should know; once.
@@ -195,19 +195,6 @@ impl CallScope {
     /// A person is asked about one call at a time, however many are outstanding.
     pub(super) async fn one_question(&self) -> tokio::sync::MutexGuard<'_, ()> {
         self.asking.lock().await
-    }
-
-    pub(super) fn allow(&self, server: &str, tool: &str) {
-        self.allowed.lock().unwrap_or_else(PoisonError::into_inner).insert((server.to_owned(), tool.to_owned()));
-    }
-
-    /// What was allowed for a server holds for what it was then.
-    pub(super) fn forget(&self, server: &str) {
-        self.allowed.lock().unwrap_or_else(PoisonError::into_inner).retain(|(known, _)| known != server);
-    }
-
-    pub(super) fn allows(&self, server: &str, tool: &str) -> bool {
-        self.allowed.lock().unwrap_or_else(PoisonError::into_inner).contains(&(server.to_owned(), tool.to_owned()))
     }
 }
 

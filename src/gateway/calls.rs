@@ -12,13 +12,14 @@ use super::callbacks::{ApprovalQuestion, CallScope, pause};
 use super::caller::ScopeCaller;
 use super::core::Core;
 use super::events::Event;
+use super::grants::{Grant, Granted};
 use crate::bridge::{ToolCall, ToolCaller};
 use crate::catalog::{Manifest, Tool};
 use crate::client::{CallFailure, CallLimits, Caller, Connection, Sent, ToolRequest};
 use crate::config::ServerDefinition;
 use crate::error::{Error, Result};
 use crate::json_text::{json_bytes, object_bytes};
-use crate::trust::{Decision, Drift, Gate, Standing, ToolStanding, filter_warnings, gate, tool_standing};
+use crate::trust::{Decision, Drift, Gate, Lack, Standing, ToolStanding, filter_warnings, gate, tool_digest, tool_standing};
 
 impl Core {
     /// Calls a tool of an approved and enabled server. Fails at once where the server is revoked or disabled meanwhile.
@@ -54,33 +55,31 @@ impl Core {
     async fn send(&self, call: ToolCall, scope: &Arc<CallScope>, timeout_ms: Option<u64>) -> Result<Json> {
         let ToolCall { server: name, tool: raw_name, arguments, control } = call;
         let arguments = Arc::new(arguments);
-        let server = self.registry.server(&name)?;
+        let mut server = self.registry.server(&name)?;
         let approved = self.callable(&server, &raw_name)?;
         let limits = self.call_limits(&server, timeout_ms);
         let mut connection = self.connect(&server, scope, control.as_ref(), limits.timeout).await?;
         check_unchanged(&server, &approved, &connection).await?;
-        if let Gate::Ask(reason) = gate(server.confirm, &approved)
-            && !self.is_allowed(scope, &name, &raw_name)
-        {
-            // While a person thinks, nobody else has to wait for the connection.
-            drop(connection);
-            let question = ApprovalQuestion {
-                server: name.clone(),
-                tool: raw_name.clone(),
-                args: (*arguments).clone(),
-                reason: reason.to_owned(),
-                run_id: scope.run_id,
-            };
-            let clock = pause(control.as_ref());
-            self.ask(scope, question).await?;
-            drop(clock);
-            // Much can happen meanwhile: all of it is looked at again.
-            let now = self.callable(&server, &raw_name)?;
-            if *now != *approved {
-                return Err(Error::ToolChanged { server: name, tool: raw_name });
+        if let Gate::Ask(reason) = gate(server.confirm, &approved) {
+            let grant = self.tool_grant(&name, &raw_name)?;
+            if !self.is_allowed(scope, &grant) {
+                // While a person thinks, nobody else has to wait for the connection.
+                drop(connection);
+                let question = ApprovalQuestion {
+                    server: name.clone(),
+                    tool: raw_name.clone(),
+                    args: (*arguments).clone(),
+                    reason: reason.to_owned(),
+                    run_id: scope.run_id,
+                };
+                let clock = pause(control.as_ref());
+                self.ask(scope, grant, question, || self.tool_grant(&name, &raw_name)).await?;
+                drop(clock);
+                // Much can happen meanwhile: all of it is looked at again.
+                server = self.still(&server, &approved)?;
+                connection = self.connect(&server, scope, control.as_ref(), limits.timeout).await?;
+                check_unchanged(&server, &approved, &connection).await?;
             }
-            connection = self.connect(&server, scope, control.as_ref(), limits.timeout).await?;
-            check_unchanged(&server, &approved, &connection).await?;
         }
         let caller: Arc<dyn Caller> =
             Arc::new(ScopeCaller { scope: Arc::clone(scope), events: self.events.clone(), control: control.clone() });
@@ -93,9 +92,7 @@ impl Core {
         };
         let place = self.place(&server, &raw_name, limits, timeout_ms).await?;
         if place.after_others {
-            if *self.callable(&server, &raw_name)? != *approved {
-                return Err(Error::ToolChanged { server: name, tool: raw_name });
-            }
+            server = self.still(&server, &approved)?;
             check_unchanged(&server, &approved, &connection).await?;
         }
         let failure = match Box::pin(connection.call(request())).await {
@@ -106,7 +103,7 @@ impl Core {
         // Once more: it never left, or its server promises that twice is as good as once.
         tracing::info!(server = name, tool = raw_name, error = %failure.error, "the call is sent once more");
         drop(connection);
-        self.callable(&server, &raw_name)?;
+        let server = self.still(&server, &approved)?;
         let connection = self.connect(&server, scope, control.as_ref(), limits.timeout).await.map_err(|_| failure.error)?;
         check_unchanged(&server, &approved, &connection).await?;
         Box::pin(connection.call(request())).await.map_err(|failure| failure.error)
@@ -128,39 +125,100 @@ impl Core {
         }
     }
 
+    /// Whether a person or a model may hear what the server asks and tells: both stages are approved, and it is enabled.
+    pub(super) fn may_be_heard(&self, name: &str) -> bool {
+        // What costs least is looked at first.
+        self.registry.is_enabled(name) && self.registry.server(name).is_ok_and(|server| self.usable(&server).is_ok())
+    }
+
     /// What was approved of a server that is enabled.
     pub(super) fn usable(&self, server: &ServerDefinition) -> Result<Arc<Manifest>> {
         self.check_on()?;
         match self.standing(server)? {
             Standing::Full(manifest) if self.registry.is_enabled(&server.name) => Ok(manifest),
-            Standing::Full(_) => Err(Error::NotEnabled { server: server.name.clone() }),
+            Standing::Full(_) => Err(self.not_enabled(&server.name)),
             Standing::Command => Err(Error::NotApproved { server: server.name.clone(), reason: "its tools are not".to_owned() }),
             Standing::Unapproved(lack) => Err(Error::NotApproved { server: server.name.clone(), reason: lack.to_string() }),
         }
     }
 
-    pub(super) fn is_allowed(&self, scope: &CallScope, server: &str, tool: &str) -> bool {
-        scope.allows(server, tool) || self.session.allows(server, tool)
+    fn not_enabled(&self, name: &str) -> Error {
+        let server = name.to_owned();
+        let disabled = self.registry.server(name).is_ok_and(|server| server.disabled);
+        if disabled { Error::ServerDisabled { server } } else { Error::NotEnabled { server } }
     }
 
-    /// Asks a person, and remembers what was said for more than this call.
-    async fn ask(&self, scope: &CallScope, question: ApprovalQuestion) -> Result<()> {
-        let (server, tool) = (question.server.clone(), question.tool.clone());
+    /// The server as it is configured now, where it may still be used, and a person has approved the same command as when the call began.
+    pub(super) fn still_same(&self, before: &ServerDefinition) -> Result<Arc<ServerDefinition>> {
+        let now = self.registry.server(&before.name)?;
+        self.usable(&now)?;
+        if self.subject(&now).digest != self.subject(before).digest {
+            return Err(Error::DigestChanged { server: before.name.clone() });
+        }
+        Ok(now)
+    }
+
+    /// The same, where the tool is still approved as it was.
+    fn still(&self, before: &ServerDefinition, approved: &Tool) -> Result<Arc<ServerDefinition>> {
+        let now = self.still_same(before)?;
+        if *self.callable(&now, &approved.name)? != *approved {
+            return Err(Error::ToolChanged { server: now.name.clone(), tool: approved.name.clone() });
+        }
+        Ok(now)
+    }
+
+    /// What a yes to calls of a tool would be for, as all stands now.
+    fn tool_grant(&self, name: &str, tool: &str) -> Result<Grant> {
+        let server = self.registry.server(name)?;
+        let granted = Granted::Tool(tool_digest(&*self.callable(&server, tool)?));
+        self.grant(&server, |_| granted)
+    }
+
+    /// What a yes would be for, of a server that may be used. `granted`: by the digest of the approved manifest.
+    pub(super) fn grant(&self, server: &ServerDefinition, granted: impl FnOnce(&str) -> Granted) -> Result<Grant> {
+        // First: what is decided from here on makes it another grant.
+        let decisions = self.registry.decisions(&server.name);
+        self.usable(server)?;
+        let name = server.name.clone();
+        let Some(approval) = self.approvals.full_approval(&self.subject(server))? else {
+            return Err(Error::NotApproved { server: name, reason: Lack::Never.to_string() });
+        };
+        let granted = granted(approval.manifest_digest.as_deref().unwrap_or_default());
+        Ok(Grant { server: name, command: approval.command_digest, approval: approval.id, decisions, granted })
+    }
+
+    pub(super) fn is_allowed(&self, scope: &CallScope, grant: &Grant) -> bool {
+        scope.grants.contain(grant) || self.session.grants.contain(grant)
+    }
+
+    /// Asks a person, and remembers what was said for more than this call, where by then it would still be said of the same. `now`: what
+    /// it would be said of.
+    pub(super) async fn ask(
+        &self,
+        scope: &CallScope,
+        grant: Grant,
+        question: ApprovalQuestion,
+        now: impl Fn() -> Result<Grant> + Send,
+    ) -> Result<()> {
         let _turn = scope.one_question().await;
         // Said meanwhile, of another of the run's calls.
-        if self.is_allowed(scope, &server, &tool) {
+        if self.is_allowed(scope, &grant) {
             return Ok(());
         }
-        match self.decide(scope, question).await? {
-            Decision::Run => scope.allow(&server, &tool),
-            Decision::Session => self.session.allow(&server, &tool),
+        let decision = self.decide(scope, question).await?;
+        if now()? != grant {
+            return Ok(());
+        }
+        match decision {
+            Decision::Run => scope.grants.add(grant),
+            Decision::Session => self.session.grants.add(grant),
             Decision::Once | Decision::Deny => {}
         }
         Ok(())
     }
 
     /// Asks a person. An answer that is no yes is an error.
-    pub(super) async fn decide(&self, scope: &CallScope, question: ApprovalQuestion) -> Result<Decision> {
+    async fn decide(&self, scope: &CallScope, question: ApprovalQuestion) -> Result<Decision> {
         let (server, tool) = (question.server.clone(), question.tool.clone());
         let denied = |reason: String| Err(Error::CallDenied { server: server.clone(), tool: tool.clone(), reason });
         let Some(answer) = scope.callbacks.approve_call(&question) else {
@@ -191,7 +249,7 @@ impl Core {
         }
         let standing = self.registry.server(name).and_then(|server| self.standing(&server));
         match standing {
-            Ok(Standing::Full(_)) => Error::NotEnabled { server: name.to_owned() },
+            Ok(Standing::Full(_)) => self.not_enabled(name),
             Ok(Standing::Unapproved(lack)) => Error::NotApproved { server: name.to_owned(), reason: lack.to_string() },
             Ok(Standing::Command) => Error::NotApproved { server: name.to_owned(), reason: "its tools are not".to_owned() },
             Err(error) => error,
@@ -269,14 +327,9 @@ impl ToolCaller for RunCaller {
     fn call(&self, call: ToolCall) -> Pin<Box<dyn Future<Output = Result<Json>> + Send>> {
         let (core, scope) = (self.core.upgrade(), Arc::clone(&self.scope));
         Box::pin(async move {
-            let outcome = match core {
+            match core {
                 Some(core) => core.call_tool(call, &scope, None).await,
                 None => Err(Error::Closed { what: "gateway" }),
-            };
-            match outcome {
-                // The run is being ended for the same reason: its guest must not have the last word.
-                Err(Error::Closed { .. } | Error::PluginOff) => std::future::pending().await,
-                outcome => outcome,
             }
         })
     }

@@ -46,8 +46,8 @@ pub(super) struct Core {
     pub(super) sandboxes: Sandboxes,
     pub(super) limits: Arc<Limits>,
     pub(super) surroundings: Surroundings,
-    /// Manifests that a person was shown, until they are approved.
-    pub(super) shown: Mutex<HashMap<String, Arc<Manifest>>>,
+    /// Manifests that a person was shown, until they are approved, each with the digest of the command that it was read under.
+    pub(super) shown: Mutex<HashMap<String, (String, Arc<Manifest>)>>,
     pub(super) closed: CancellationToken,
     pub(super) switch: Switch,
     pub(super) redactor: Arc<Redactor>,

@@ -13,6 +13,7 @@ use super::caller::ScopeCaller;
 use super::calls::RunCaller;
 use super::core::Core;
 use super::events::Event;
+use super::grants::Granted;
 use crate::bridge::{OfferCall, OfferCaller};
 use crate::catalog::{Manifest, Readable, readings};
 use crate::client::{CallFailure, CallLimits, Caller, Completed, Connection, Lease, OfferRequest, Watch};
@@ -20,7 +21,7 @@ use crate::config::ServerDefinition;
 use crate::error::{Error, Result};
 use crate::json_text::{json_bytes, object_bytes};
 use crate::sandbox::RunControl;
-use crate::trust::{Decision, Gate, read_gate};
+use crate::trust::{Gate, read_gate};
 
 /// What is to be done at a server.
 #[derive(Debug, Clone)]
@@ -152,7 +153,7 @@ impl Core {
         control: Option<&RunControl>,
         timeout_ms: Option<u64>,
     ) -> Result<Done> {
-        let server = self.registry.server(name)?;
+        let mut server = self.registry.server(name)?;
         let limits = self.call_limits(&server, timeout_ms);
         let approved = self.usable(&server)?;
         check(&server, &approved, None, errand.wanted())?;
@@ -161,7 +162,8 @@ impl Core {
         if let Gate::Ask(reason) = read_gate(server.confirm) {
             // While a person thinks, nobody else has to wait for the connection; and much can happen.
             drop(connection);
-            self.ask_for(scope, &server, &approved, errand, reason, control).await?;
+            self.ask_for(scope, name, errand, reason, control).await?;
+            server = self.still_same(&server)?;
             let approved = self.usable(&server)?;
             check(&server, &approved, None, errand.wanted())?;
             connection = self.connect(&server, scope, control, limits.timeout).await?;
@@ -171,6 +173,7 @@ impl Core {
             Arc::new(ScopeCaller { scope: Arc::clone(scope), events: self.events.clone(), control: control.cloned() });
         let place = self.place(&server, errand.method(), limits, timeout_ms).await?;
         if place.after_others {
+            server = self.still_same(&server)?;
             let approved = self.usable(&server)?;
             check(&server, &approved, Some(&*connection.manifest().await?), errand.wanted())?;
         }
@@ -183,49 +186,34 @@ impl Core {
             return Err(failure);
         }
         drop(connection);
+        let server = self.still_same(&server)?;
         let approved = self.usable(&server)?;
         let connection = self.connect(&server, scope, control, limits.timeout).await.map_err(|_| failure)?;
         check(&server, &approved, Some(&*connection.manifest().await?), errand.wanted())?;
         send(&connection, errand, limits, &caller).await.map_err(|failure| failure.error)
     }
 
-    /// Asks a person, as for a tool's call: the method stands in the place of the tool.
-    async fn ask_for(
-        &self,
-        scope: &CallScope,
-        server: &ServerDefinition,
-        approved: &Manifest,
-        errand: &Errand,
-        reason: &str,
-        control: Option<&RunControl>,
-    ) -> Result<()> {
-        let (name, method) = (&server.name, errand.method());
-        // A tool of the same name would have what was allowed for this: then nothing is remembered.
-        let remembers = approved.tool(method).is_none();
-        if remembers && self.is_allowed(scope, name, method) {
+    /// Asks a person, as for a tool's call: the method stands in the place of the tool. A yes to more than one is for requests of this method
+    /// alone, and for what is approved of the server's lists.
+    async fn ask_for(&self, scope: &CallScope, name: &str, errand: &Errand, reason: &str, control: Option<&RunControl>) -> Result<()> {
+        let method = errand.method();
+        let now = || {
+            let server = self.registry.server(name)?;
+            self.grant(&server, |manifest| Granted::Requests { method, manifest: manifest.to_owned() })
+        };
+        let grant = now()?;
+        if self.is_allowed(scope, &grant) {
             return Ok(());
         }
         let question = ApprovalQuestion {
-            server: name.clone(),
+            server: name.to_owned(),
             tool: method.to_owned(),
             args: errand.shown(),
             reason: reason.to_owned(),
             run_id: scope.run_id,
         };
-        let clock = pause(control);
-        let _turn = scope.one_question().await;
-        // Said meanwhile, of another of the run's calls.
-        if remembers && self.is_allowed(scope, name, method) {
-            return Ok(());
-        }
-        let decision = self.decide(scope, question).await?;
-        drop(clock);
-        match decision {
-            Decision::Run if remembers => scope.allow(name, method),
-            Decision::Session if remembers => self.session.allow(name, method),
-            _ => {}
-        }
-        Ok(())
+        let _clock = pause(control);
+        self.ask(scope, grant, question, now).await
     }
 
     /// A request for a guest or for Node.
@@ -329,14 +317,9 @@ impl OfferCaller for RunCaller {
     fn offer(&self, call: OfferCall) -> Pin<Box<dyn Future<Output = Result<Json>> + Send>> {
         let (core, scope) = (self.core.upgrade(), Arc::clone(&self.scope));
         Box::pin(async move {
-            let outcome = match core {
+            match core {
                 Some(core) => core.offer(call, &scope, None).await,
                 None => Err(Error::Closed { what: "gateway" }),
-            };
-            match outcome {
-                // As for calls: the run is being ended for the same reason.
-                Err(Error::Closed { .. }) => std::future::pending().await,
-                outcome => outcome,
             }
         })
     }

@@ -9,8 +9,10 @@ mod calls;
 mod catalog;
 mod checks;
 mod core;
+mod ending;
 mod errands;
 mod events;
+mod grants;
 mod journal;
 mod launch;
 mod learnt;
@@ -29,7 +31,7 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use serde::Serialize;
-use serde_json::{Map, Value as Json};
+use serde_json::{Map, Value as Json, json};
 use tokio_util::sync::CancellationToken;
 
 pub use crate::client::{Completed, ElicitationAnswer};
@@ -60,7 +62,7 @@ use crate::bridge::{ToolCall, ToolErrors, check_sendable, tool_result};
 use crate::client::{ConnectionState, Connections, Lease, TokenStore, Watchdog};
 use crate::config::{ServerDefinition, Surroundings};
 use crate::error::{Error, Result};
-use crate::registry::{Entry, LastError, Registry, ServerState, ServerStatus};
+use crate::registry::{Decider, Entry, LastError, Registry, ServerState, ServerStatus};
 use crate::sandbox::{HypervisorReport, Stop};
 use crate::trust::{ApprovalStore, Executables, Redactor, Standing, filter_warnings, sanitise_line};
 
@@ -85,6 +87,15 @@ pub struct ConnectionReport {
     pub tools: Vec<String>,
     /// Names in the config's filters that the server does not have.
     pub warnings: Vec<String>,
+}
+
+impl ConnectionReport {
+    /// The same as a model may read it. Names that no person has approved are not for it: their count is.
+    #[must_use]
+    pub fn for_model(&self) -> Json {
+        let Self { server, connect_ms, era, server_name: _, server_version: _, tools, warnings: _ } = self;
+        json!({ "server": server, "connected": true, "connectMs": connect_ms.round(), "protocolVersion": era, "tools": tools.len() })
+    }
 }
 
 /// How a call without a guest is made.
@@ -215,7 +226,16 @@ impl Gateway {
     /// # Errors
     /// `ERR_NOT_APPROVED`, `ERR_SERVER_DISABLED`, and what connecting gives.
     pub async fn test(&self, name: &str) -> Result<ConnectionReport> {
-        self.connection_report(name).await.map_err(|error| self.core.redacted(error))
+        self.test_as(name, Decider::Person).await
+    }
+
+    /// The same for whoever asks for it. What a person has disabled is started for no model.
+    ///
+    /// # Errors
+    /// As [`Self::test`]; `ERR_DISABLED_BY_PERSON` where a model asks.
+    pub async fn test_as(&self, name: &str, decider: Decider) -> Result<ConnectionReport> {
+        let report = self.unless_disabled(name, decider, self.connection_report(name));
+        report.await.map_err(|error| self.core.redacted(error))
     }
 
     async fn connection_report(&self, name: &str) -> Result<ConnectionReport> {

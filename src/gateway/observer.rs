@@ -9,6 +9,9 @@ use super::events::Event;
 use crate::catalog::Manifest;
 use crate::client::{Caller, Notice, Observer};
 
+/// In the place of the last words of a server that nobody hears.
+const ENDED: &str = "it ended; it is not approved as a whole and enabled, and its log says more";
+
 pub(super) struct CoreObserver(pub(super) Weak<Core>);
 
 impl CoreObserver {
@@ -21,6 +24,8 @@ impl CoreObserver {
 
 impl Observer for CoreObserver {
     fn lost(&self, server: &str, reason: &str) {
+        // How it ended has the server's last words.
+        let reason = if self.may_be_heard(server) { reason } else { ENDED };
         self.send(&Event::ConnectionLost { server: server.to_owned(), reason: reason.to_owned() });
     }
 
@@ -59,6 +64,10 @@ impl Observer for CoreObserver {
 
     fn question_cancelled(&self, server: &str, reason: &str) {
         self.send(&Event::ElicitationCancelled { server: server.to_owned(), reason: reason.to_owned() });
+    }
+
+    fn may_be_heard(&self, server: &str) -> bool {
+        self.0.upgrade().is_some_and(|core| core.may_be_heard(server))
     }
 
     fn nobody_in_particular(&self) -> Arc<dyn Caller> {

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::Serialize;
+use serde_json::{Value as Json, json};
 
 use super::Gateway;
 use crate::blocking::blocking;
-use crate::config::{ArgumentCheck, ProtocolVersion, SchemaViolations, ServerDefinition};
+use crate::config::{ArgumentCheck, ProtocolVersion, SchemaViolations, ServerDefinition, is_server_name};
 use crate::error::Result;
 use crate::registry::Entry;
 use crate::trust::{Canonical, Circumstances, Subject};
@@ -22,6 +23,26 @@ pub struct ReloadReport {
     /// Listed with an error.
     pub invalid: Vec<String>,
     pub warnings: Vec<String>,
+}
+
+impl ReloadReport {
+    /// The same as a model may read it. What is wrong with the config is told in the config's own words: a model gets how much is.
+    #[must_use]
+    pub fn for_model(&self) -> Json {
+        let Self { added, removed, changed, invalid, warnings } = self;
+        let names = |names: &[String]| -> Json { names.iter().filter(|name| is_server_name(name)).cloned().collect() };
+        let mut told = json!({
+            "added": names(added),
+            "removed": names(removed),
+            "changed": names(changed),
+            "invalid": invalid.len(),
+            "warnings": warnings.len(),
+        });
+        if !(invalid.is_empty() && warnings.is_empty()) {
+            told["note"] = "something in the config is wrong or odd: the user sees what it is by /mcp list and /mcp reload".into();
+        }
+        told
+    }
 }
 
 impl Gateway {
@@ -61,17 +82,15 @@ impl Gateway {
                 .collect(),
             warnings: warnings.iter().map(|warning| self.core.redactor.redact(warning).into_owned()).collect(),
         };
-        for name in &report.changed {
-            self.core.registry.interrupt(name);
-            self.core.session.forget(name);
-            self.core.connections.close(name).await;
-        }
+        // All at once: nothing of one server goes on as it was while another's process takes its time to end.
+        report.changed.iter().for_each(|name| self.core.registry.interrupt(name));
         for name in &report.removed {
             self.core.registry.retire(name);
-            self.core.session.forget(name);
             self.core.watched.forget(name);
-            self.core.connections.close(name).await;
         }
+        let ended = report.changed.iter().chain(&report.removed);
+        ended.clone().for_each(|name| self.core.session.grants.forget(name));
+        futures::future::join_all(ended.map(|name| self.core.connections.close(name))).await;
         for warning in warnings {
             self.core.events.warn(warning);
         }

@@ -11,6 +11,7 @@ use super::agent_modules::{AgentModule, AgentModules, RunHost, check};
 use super::callbacks::{CallScope, CallbackChain, Callbacks};
 use super::calls::RunCaller;
 use super::core::Core;
+use super::ending::Ending;
 use super::events::EventListener;
 use super::results::check_budget;
 use super::switch::Period;
@@ -153,7 +154,8 @@ impl Sandbox {
 
     async fn run_now(&self, code: String, options: RunOptions, stop: &Stop, period: &Period) -> RunReport {
         let scope = Arc::new(CallScope::new(self.callbacks.within(options.callbacks), options.run_id, options.on_event));
-        let host = match self.prepare(options.tool_errors, &scope) {
+        let ending = Ending { closed: self.closed.clone(), switched_off: period.ended.clone(), stop: stop.clone() };
+        let host = match self.prepare(options.tool_errors, &scope, ending) {
             Ok(host) => Arc::new(host),
             Err(error) => return failed(self.core.redacted(error)),
         };
@@ -215,7 +217,7 @@ impl Sandbox {
     }
 
     /// What the run sees is settled when it starts.
-    fn prepare(&self, tool_errors: Option<ToolErrors>, scope: &Arc<CallScope>) -> Result<RunHost> {
+    fn prepare(&self, tool_errors: Option<ToolErrors>, scope: &Arc<CallScope>, ending: Ending) -> Result<RunHost> {
         let manifests: BTreeMap<_, _> = self.core.visible_servers()?;
         let errors = tool_errors.unwrap_or(self.tool_errors);
         let limits = &self.core.limits;
@@ -229,6 +231,7 @@ impl Sandbox {
         Ok(RunHost {
             servers: Arc::new(servers.with_saved(Arc::clone(&self.saved)).with_one_at_a_time(one_at_a_time)),
             agent: self.modules().clone(),
+            ending,
             max_argument_bytes: limits.max_argument_bytes,
             max_response_bytes: limits.max_response_bytes,
         })

@@ -94,7 +94,7 @@ impl Core {
         let servers: Vec<_> = self.registry.entries().iter().map(|entry| entry.name().to_owned()).collect();
         for name in &servers {
             self.registry.interrupt(name);
-            self.session.forget(name);
+            self.session.grants.forget(name);
             self.watched.forget(name);
         }
         futures::future::join_all(servers.iter().map(|name| self.connections.close(name))).await;

@@ -65,6 +65,8 @@ struct Live {
     last_error: Option<LastError>,
     /// Cancelled when the server is revoked, disabled or configured in another way: pending calls end.
     ended: CancellationToken,
+    /// How often that happened, or another approval was given: what a person allowed before no longer holds.
+    decisions: u64,
     /// The manifest that was last compared with the approved one.
     compared: Option<Arc<Manifest>>,
     /// Raw names of approved tools that are not what was approved.
@@ -167,12 +169,22 @@ impl Registry {
         let mut all = self.live();
         let live = all.entry(name.to_owned()).or_default();
         live.ended.cancel();
-        *live = Live { switch: switch(live.switch), last_error: live.last_error.take(), ..Live::default() };
+        let (switch, last_error) = (switch(live.switch), live.last_error.take());
+        *live = Live { switch, last_error, decisions: live.decisions + 1, ..Live::default() };
     }
 
+    /// Whether runs see the server: somebody has enabled it, and the config does not say `disabled: true` by now.
     #[must_use]
     pub fn is_enabled(&self, name: &str) -> bool {
-        self.live().get(name).is_some_and(|live| live.switch == Switch::On)
+        let disabled = |entry: &Entry| matches!(entry, Entry::Valid(server) if server.name == name && server.disabled);
+        let enabled = self.live().get(name).is_some_and(|live| live.switch == Switch::On);
+        enabled && !self.configured().entries.iter().any(disabled)
+    }
+
+    /// How much was decided about the server here: revocations, disablings, other configs, other approvals.
+    #[must_use]
+    pub fn decisions(&self, name: &str) -> u64 {
+        self.live().get(name).map_or(0, |live| live.decisions)
     }
 
     /// Whether a person has disabled the server here, so that no model brings it back.
@@ -202,6 +214,7 @@ impl Registry {
         let mut all = self.live();
         let live = all.entry(name.to_owned()).or_default();
         (live.compared, live.quarantined) = (None, BTreeSet::new());
+        live.decisions += 1;
     }
 
     /// Whether the server was compared with what is approved since this gateway is open, or since it was approved anew.
@@ -278,6 +291,34 @@ mod tests {
         assert!(registry.is_disabled_by_person("a"));
         registry.enable("a", Decider::Person).unwrap();
         assert!(registry.is_enabled("a"));
+    }
+
+    #[test]
+    fn what_the_config_disables_is_not_enabled_whoever_enabled_it_before() {
+        let config = |disabled: bool| {
+            let text = format!(r#"{{ "mcpServers": {{ "a": {{ "command": "x", "disabled": {disabled} }} }} }}"#);
+            crate::config::parse_text(&text, "c", 9).unwrap()
+        };
+        let registry = Registry::new(config(false));
+        registry.enable("a", Decider::Person).unwrap();
+        assert!(registry.is_enabled("a"));
+        registry.replace(config(true));
+        assert!(!registry.is_enabled("a"));
+    }
+
+    #[test]
+    fn every_decision_about_a_server_counts() {
+        let registry = Registry::new(Config::default());
+        let decide: [fn(&Registry); 4] = [
+            |registry| registry.disable("a", Decider::Person),
+            |registry| registry.retire("a"),
+            |registry| registry.interrupt("a"),
+            |registry| registry.approval_changed("a"),
+        ];
+        for (number, decide) in (1..).zip(decide) {
+            decide(&registry);
+            assert_eq!((registry.decisions("a"), registry.decisions("b")), (number, 0));
+        }
     }
 
     #[test]

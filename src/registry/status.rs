@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use crate::config::is_server_name;
 use crate::error::Error;
 
 /// A server of the config, as it is now.
@@ -23,6 +24,25 @@ pub struct ServerStatus {
     pub quarantined: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_error: Option<LastError>,
+}
+
+/// In the place of a name that the config gives to no server.
+const NO_NAME: &str = "(a server whose name is not valid)";
+
+impl ServerStatus {
+    /// The same as a model may read it: the name of an entry that is wrong may be any text, and what went wrong may be told in a server's
+    /// own words.
+    #[must_use]
+    pub fn for_model(&self) -> Self {
+        let mut status = self.clone();
+        if !is_server_name(&self.name) {
+            NO_NAME.clone_into(&mut status.name);
+        }
+        if let Some(error) = &mut status.last_error {
+            error.message.clone_from(&error.for_model);
+        }
+        status
+    }
 }
 
 /// What a person would say of a server.
@@ -52,10 +72,13 @@ pub enum ServerState {
 pub struct LastError {
     pub code: &'static str,
     pub message: String,
+    /// The same as a model may read it.
+    #[serde(skip)]
+    pub for_model: String,
 }
 
 impl From<&Error> for LastError {
     fn from(error: &Error) -> Self {
-        Self { code: error.code(), message: error.to_string() }
+        Self { code: error.code(), message: error.to_string(), for_model: error.for_model() }
     }
 }

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::digest::manifest_digest;
-use super::document::{Approval, Approvals, Content, read, write};
+use super::document::{Approval, Approvals, Content, new_id, read, write};
 use super::key::MachineKey;
 use super::standing::{Lack, Standing, standing};
 use super::subject::Subject;
@@ -121,6 +121,17 @@ impl ApprovalStore {
             (Some(approval), Some(subject)) => standing(Some(approval), subject, SystemTime::now()),
             _ => Standing::Unapproved(Lack::Never),
         })
+    }
+
+    /// The approval of both stages, where it holds for this subject, now.
+    ///
+    /// # Errors
+    /// As [`Self::standing`].
+    pub fn full_approval(&self, subject: &Subject) -> Result<Option<Approval>> {
+        let approvals = self.read()?;
+        let approval = self.counting(&approvals, &subject.server);
+        let holds = matches!(standing(approval, subject, SystemTime::now()), Standing::Full(_));
+        Ok(approval.filter(|_| holds).cloned())
     }
 
     /// What was approved, whether or not it still holds.
@@ -361,6 +372,7 @@ fn approval(subject: &Subject, valid_for: Option<Duration>) -> Approval {
         executable: subject.executable.clone(),
         manifest: None,
         manifest_digest: None,
+        id: new_id(),
         approved_at: seconds(now),
         expires_at: valid_for.map(|time| seconds(now).saturating_add(time.as_secs())),
     }

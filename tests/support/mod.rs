@@ -266,6 +266,10 @@ impl Observer for Quiet {
     fn elicited(&self, _server: &str) {}
     fn question_cancelled(&self, _server: &str, _reason: &str) {}
 
+    fn may_be_heard(&self, _server: &str) -> bool {
+        true
+    }
+
     fn nobody_in_particular(&self) -> Arc<dyn Caller> {
         Arc::new(Quiet)
     }

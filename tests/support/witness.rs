@@ -93,6 +93,10 @@ impl Observer for Witness {
         self.note(Seen::Cancelled(server.to_owned(), reason.to_owned()));
     }
 
+    fn may_be_heard(&self, _server: &str) -> bool {
+        true
+    }
+
     fn nobody_in_particular(&self) -> Arc<dyn Caller> {
         Arc::new(Quiet)
     }

@@ -37,6 +37,21 @@ fn an_approval_holds_for_what_was_approved_and_for_nothing_else() {
 }
 
 #[test]
+fn each_yes_is_another_approval_and_it_is_full_with_its_tools() {
+    let folder = tempfile::tempdir().unwrap();
+    let (store, elsewhere) = (open(folder.path()), open(folder.path()));
+    let full = |digest: &str| store.full_approval(&subject(digest)).unwrap().map(|approval| approval.id);
+    store.approve_command(&subject("1"), None).unwrap();
+    assert_eq!(full("1"), None);
+    store.approve_manifest(&subject("1"), manifest(), None).unwrap();
+    let first = full("1").unwrap();
+    assert_eq!((full("1").as_ref(), full("2")), (Some(&first), None));
+    elsewhere.revoke("a").unwrap();
+    elsewhere.approve_manifest(&subject("1"), manifest(), None).unwrap();
+    assert_ne!(full("1").unwrap(), first);
+}
+
+#[test]
 fn an_approval_can_have_an_end() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(folder.path());
