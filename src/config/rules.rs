@@ -58,6 +58,18 @@ pub(super) fn check_client_metadata_url(url: &str) -> Verdict {
     }
 }
 
+/// RFC 8414: a URL without query and fragment. An approval shows and covers what is written, so nothing in it is replaced.
+pub(super) fn check_issuer(issuer: &str) -> Verdict {
+    if issuer.contains("${") {
+        return Err("must be written out: an approval covers this very authorization server");
+    }
+    check_url(issuer)?;
+    if issuer.contains(['?', '#', '@', '\\']) || !issuer.is_ascii() {
+        return Err("must be a URL without user, query and fragment, as the authorization server's own metadata has it");
+    }
+    url::Url::parse(issuer).map(drop).map_err(|_| "is no URL")
+}
+
 /// Of a URL with nothing left to replace.
 pub(super) fn check_url(url: &str) -> Verdict {
     let after = URL_STARTS.iter().find_map(|start| strip_start(url, start));
@@ -167,6 +179,28 @@ mod tests {
         assert!(check_client_metadata_url("https://example.com/client.json").is_ok());
         for url in ["http://example.com/client.json", "https://example.com", "https://example.com/", "client.json", ""] {
             assert!(check_client_metadata_url(url).is_err(), "{url}");
+        }
+    }
+
+    #[test]
+    fn an_issuer_is_a_bare_url_that_is_written_out() {
+        for issuer in ["https://auth.example.com", "https://auth.example.com/tenant/", "http://127.0.0.1:4000"] {
+            assert!(check_issuer(issuer).is_ok(), "{issuer}");
+        }
+        for issuer in [
+            "",
+            "auth.example.com",
+            "https://",
+            "https://a b",
+            "https://a?b",
+            "https://a#b",
+            "https://me@a",
+            "https://a\\@b",
+            "https://ä.example",
+            "https://${HOST}",
+            "https://a:x",
+        ] {
+            assert!(check_issuer(issuer).is_err(), "{issuer}");
         }
     }
 

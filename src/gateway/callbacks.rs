@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde_json::{Map, Value as Json};
 
 use super::events::EventListener;
-use crate::client::{Elicitation, ElicitationAnswer, Sampling};
+use crate::client::{Credential, Elicitation, ElicitationAnswer, Sampling};
 use crate::error::Result;
 use crate::sandbox::{Pause, RunControl};
 use crate::trust::Decision;
@@ -61,6 +61,16 @@ pub struct AuthorizationQuestion {
     pub issuer: String,
 }
 
+/// May an authorization server that the MCP server has named be sent a credential of the config?
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct IssuerQuestion {
+    pub server: String,
+    pub issuer: String,
+    pub client_id: String,
+    pub credential: Credential,
+}
+
 /// An answer that may take a person's time.
 pub type Answer<T> = Pin<Box<dyn Future<Output = Result<T>> + Send>>;
 
@@ -103,6 +113,17 @@ pub trait Callbacks: Send + Sync {
     /// the agent has it; `None`: the browser runs on this machine, and our own listener will hear of it.
     fn authorize(&self, url: &str, question: &AuthorizationQuestion) -> Option<Answer<Option<String>>> {
         let _ = (url, question);
+        None
+    }
+
+    /// Returns whether [`Callbacks::confirm_issuer`] would ask anybody.
+    fn can_confirm_issuer(&self) -> bool {
+        false
+    }
+
+    /// May this issuer be sent a credential of the config?
+    fn confirm_issuer(&self, question: &IssuerQuestion) -> Option<Answer<bool>> {
+        let _ = question;
         None
     }
 
@@ -150,6 +171,14 @@ impl CallbackChain {
 
     pub(super) fn authorize(&self, url: &str, question: &AuthorizationQuestion) -> Option<Answer<Option<String>>> {
         self.0.iter().find_map(|callbacks| callbacks.authorize(url, question))
+    }
+
+    pub(super) fn can_confirm_issuer(&self) -> bool {
+        self.0.iter().any(|callbacks| callbacks.can_confirm_issuer())
+    }
+
+    pub(super) fn confirm_issuer(&self, question: &IssuerQuestion) -> Option<Answer<bool>> {
+        self.0.iter().find_map(|callbacks| callbacks.confirm_issuer(question))
     }
 
     pub(super) fn input(&self, id: &str, description: &str) -> Option<Answer<SecretString>> {

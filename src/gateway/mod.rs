@@ -34,7 +34,9 @@ use tokio_util::sync::CancellationToken;
 pub use crate::client::{Completed, ElicitationAnswer};
 pub use agent::ApprovedServer;
 pub use agent_modules::AgentModule;
-pub use callbacks::{Answer, ApprovalQuestion, AuthorizationQuestion, CallbackChain, Callbacks, ElicitationQuestion, SamplingQuestion};
+pub use callbacks::{
+    Answer, ApprovalQuestion, AuthorizationQuestion, CallbackChain, Callbacks, ElicitationQuestion, IssuerQuestion, SamplingQuestion,
+};
 pub use catalog::{CodeReport, ServerInfo};
 pub use events::{Event, EventListener};
 pub use journal::LogLine;

@@ -117,6 +117,17 @@ export interface SamplingAnswer {
   stopReason?: string
 }
 
+/** An authorization server that a credential of the config would be used at. */
+export interface IssuerQuestion {
+  server: string
+  /** Its address, as the MCP server names it and its own metadata has it. */
+  issuer: string
+  /** The client that the credential belongs to. */
+  clientId: string
+  /** A secret is sent; a private key signs, and stays. */
+  credential: 'client-secret' | 'private-key'
+}
+
 /** Callbacks; the innermost that is given is asked: the run's, the sandbox's, the gateway's. */
 export interface Callbacks {
   /**
@@ -139,6 +150,12 @@ export interface Callbacks {
    * listener on loopback hears of the end. Elsewhere, return the URL to which the browser was redirected at the end.
    */
   onAuthorize?(url: string, question: { server: string; issuer: string }): void | string | Promise<void | string>
+  /**
+   * Asked before a credential of the config (`oauth.clientSecret`, `oauth.privateKey`) is used at an authorization server that the MCP
+   * server itself has named: `oauth.issuer` in the config names one instead. Only `true` allows it; it is kept for this server, URL,
+   * issuer and client. Without the callback, such a connection fails with `ERR_AUTHORIZATION_REQUIRED`.
+   */
+  onIssuer?(question: IssuerQuestion): boolean | Promise<boolean>
   /** Told what happens. An exception in it becomes a process warning. */
   onEvent?(event: GatewayEvent): void
 }

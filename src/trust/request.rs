@@ -270,6 +270,7 @@ fn oauth_lines(oauth: &OAuthDefinition) -> Vec<String> {
     let secret = |value: &Option<SecretString>| value.as_ref().map(|value| mask(value.expose_secret()));
     let lines = [
         ("grant", Some(oauth.grant.name().to_owned())),
+        ("issuer", oauth.issuer.clone()),
         ("clientId", oauth.client_id.clone()),
         ("clientSecret", secret(&oauth.client_secret)),
         // Its first characters would only say that it is a key.
@@ -348,7 +349,7 @@ mod tests {
 
     #[test]
     fn what_oauth_is_given_is_shown_and_its_secrets_are_masked() {
-        let text = r#"{ "servers": { "a": { "url": "https://example.com/mcp", "oauth": {
+        let text = r#"{ "servers": { "a": { "url": "https://example.com/mcp", "oauth": { "issuer": "https://auth.example.com",
             "clientId": "me", "clientSecret": "hunter2hunter2", "scopes": ["a", "b"], "callbackPort": 7 } },
             "b": { "url": "https://example.com/mcp", "oauth": { "grant": "client_credentials", "clientId": "${ID}",
             "privateKey": "-----BEGIN PRIVATE KEY-----x", "signingAlgorithm": "ES256" } } } }"#;
@@ -356,7 +357,14 @@ mod tests {
             Transport::Http { oauth, .. } => oauth_lines(oauth.as_ref().unwrap()),
             Transport::Stdio { .. } => panic!(),
         };
-        let lines = ["grant=authorization_code", "clientId=me", "clientSecret=hun***", "scopes=a b", "callbackPort=7"];
+        let lines = [
+            "grant=authorization_code",
+            "issuer=https://auth.example.com",
+            "clientId=me",
+            "clientSecret=hun***",
+            "scopes=a b",
+            "callbackPort=7",
+        ];
         assert_eq!(shown(0), lines);
         assert_eq!(shown(1), ["grant=client_credentials", "clientId=${ID}", "privateKey=***", "signingAlgorithm=ES256"]);
     }

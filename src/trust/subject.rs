@@ -117,7 +117,9 @@ fn with_oauth(form: Canonical, key: &MachineKey, oauth: &OAuthDefinition) -> Can
         .optional(oauth.callback_port.map(|port| port.to_string()).as_deref())
         .text(oauth.grant.name())
         .optional(oauth.signing_algorithm.map(SigningAlgorithm::name));
-    keyed(form, key, "oauth", &secrets)
+    let form = keyed(form, key, "oauth", &secrets);
+    // Without it, the form is as it was before there was any.
+    oauth.issuer.iter().fold(form, |form, issuer| form.text("issuer").text(issuer))
 }
 
 /// Names and values as the config writes them: a variable by its name, so that a token that was rotated does not ask again.
@@ -179,6 +181,8 @@ mod tests {
             r#""url": "https://example.com/x", "headers": { "A": "2" }"#,
             r#""url": "https://example.com/x", "oauth": {}"#,
             r#""url": "https://example.com/x", "oauth": { "clientId": "1" }"#,
+            r#""url": "https://example.com/x", "oauth": { "clientId": "1", "issuer": "https://a.example" }"#,
+            r#""url": "https://example.com/x", "oauth": { "clientId": "1", "issuer": "https://b.example" }"#,
             r#""url": "https://example.com/x", "oauth": { "clientId": "1", "clientSecret": "1" }"#,
             r#""url": "https://example.com/x", "oauth": { "clientId": "1", "clientSecret": "2" }"#,
             r#""url": "https://example.com/x", "oauth": { "clientId": "1", "clientSecret": "1", "grant": "client_credentials" }"#,
