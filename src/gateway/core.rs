@@ -25,7 +25,7 @@ use crate::config::{OAuthSettings, ServerDefinition, Surroundings, Transport, in
 use crate::error::{Error, Result};
 use crate::limits::Limits;
 use crate::registry::Registry;
-use crate::sandbox::{RunControl, Sandboxes};
+use crate::sandbox::{LookOwner, RunControl, Sandboxes};
 use crate::trust::{ApprovalStore, Executables, Redactor, Standing, Subject, deciding_folder};
 
 /// The values of inputs that have been asked for.
@@ -39,6 +39,8 @@ pub(super) struct Core {
     pub(super) executables: Arc<Executables>,
     pub(super) connections: Connections,
     pub(super) sandboxes: Sandboxes,
+    /// Of code that is looked at without a sandbox.
+    pub(super) look_owner: LookOwner,
     pub(super) limits: Arc<Limits>,
     pub(super) surroundings: Surroundings,
     /// Manifests that a person was shown, until they are approved.

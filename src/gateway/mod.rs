@@ -60,7 +60,7 @@ use crate::client::{ConnectionState, Connections, Lease, TokenStore, Watchdog};
 use crate::config::{ServerDefinition, Surroundings};
 use crate::error::{Error, Result};
 use crate::registry::{Entry, LastError, Registry, ServerState, ServerStatus};
-use crate::sandbox::{HypervisorReport, Stop};
+use crate::sandbox::{HypervisorReport, LookOwner, Stop};
 use crate::trust::{ApprovalStore, Executables, Redactor, Standing, filter_warnings, sanitise_line};
 
 /// Where a server comes from.
@@ -152,6 +152,7 @@ impl Gateway {
                 limits.max_reconnects,
             ),
             sandboxes: options.sandboxes(&limits),
+            look_owner: LookOwner::default(),
             limits,
             surroundings,
             shown: Mutex::default(),
