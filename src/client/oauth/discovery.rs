@@ -39,7 +39,7 @@ pub(super) async fn discover(http: &Arc<Http>, base: &Url, challenge: Option<&st
         let issuer = issuer_of(&metadata, http)?;
         manager.set_metadata(metadata.clone());
         let scopes = manager.select_initial_scopes(&[]).await;
-        Ok(Discovery { manager, issuer, scopes, is_published, metadata })
+        Ok(Discovery { manager, metadata, issuer, scopes, is_published })
     })
     .await
 }

@@ -16,7 +16,7 @@ use crate::config::OAuthSettings;
 
 /// After a person said no, or nothing, nobody is asked again for this long: an agent that calls in a loop must not ask in one.
 pub(super) const QUIET_SECONDS: u64 = 30;
-/// RFC 8414 and OpenID Connect Discovery.
+/// RFC 8414 and `OpenID` Connect Discovery.
 const OAUTH_PLACE: &str = "/.well-known/oauth-authorization-server";
 const OPENID_PLACE: &str = "/.well-known/openid-configuration";
 
