@@ -16,6 +16,7 @@ mod server;
 mod substitute;
 mod template;
 mod tree;
+mod uri_forms;
 
 #[cfg(test)]
 mod env_file_tests;
@@ -29,7 +30,7 @@ pub use definition::{
     ToolFilter, Transport, inputs_of,
 };
 pub use env_file::{MAX_ENV_FILE_BYTES, parse_env_file, read_env_file};
-pub use filters::{UriFilter, covers};
+pub use filters::{UriFilter, UriMatcher, covers};
 pub use oauth::{Grant, OAuthDefinition, OAuthSettings, SigningAlgorithm};
 pub use parse::{Config, parse_object, parse_text};
 pub use problem::Problem;
