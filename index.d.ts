@@ -29,6 +29,8 @@ export interface Limits {
   maxReconnects: number
   /** Calls of one server that are under way at once, whoever makes them; others wait for their turn. Default 128. */
   maxParallelCalls: number
+  /** Questions of one run to a person or a model: before calls, and of servers. Further calls are denied. Default 100. */
+  maxQuestions: number
   /** A tool's result as the guest gets it. Default 1 MiB. */
   maxResponseBytes: number
   /** A call's arguments, as JSON. Default 1 MiB. */
@@ -132,7 +134,7 @@ export interface IssuerQuestion {
 export interface Callbacks {
   /**
    * Asked before a tool is called that is not approved as read-only, or any tool of a server with `confirm: "always"`. Without it,
-   * such a call fails with `ERR_CALL_DENIED`. The time that the answer takes is not counted against the call or the run. What
+   * such a call fails with `ERR_CALL_DENIED`. `deny` holds for the tool as long as the run goes on: nobody is asked about it again. The time that the answer takes is not counted against the call or the run. What
    * throws, or returns anything else, denies.
    */
   onApproval?(question: ApprovalQuestion): Decision | Promise<Decision>

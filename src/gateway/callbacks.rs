@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use secrecy::SecretString;
@@ -198,6 +198,11 @@ pub(super) struct CallScope {
     pub(super) listener: Option<EventListener>,
     /// Server and tool, allowed for the rest of the run.
     allowed: Mutex<BTreeSet<(String, String)>>,
+    /// Server and tool, denied for the rest of the run: whatever its arguments, nobody is asked again.
+    denied: Mutex<BTreeSet<(String, String)>>,
+    /// A run's limit of questions, of whatever kind; without a run there is none.
+    max_questions: Option<usize>,
+    questions: AtomicUsize,
     asking: tokio::sync::Mutex<()>,
     warnings: Mutex<Vec<String>>,
 }
@@ -205,8 +210,23 @@ pub(super) struct CallScope {
 impl CallScope {
     pub(super) fn new(callbacks: CallbackChain, run_id: Option<u64>, listener: Option<EventListener>) -> Self {
         let number = SCOPES.fetch_add(1, Ordering::Relaxed);
-        let (allowed, asking, warnings) = (Mutex::default(), tokio::sync::Mutex::default(), Mutex::default());
-        Self { number, callbacks, run_id, listener, allowed, asking, warnings }
+        let (allowed, denied, max_questions, questions) = (Mutex::default(), Mutex::default(), None, AtomicUsize::default());
+        let (asking, warnings) = (tokio::sync::Mutex::default(), Mutex::default());
+        Self { number, callbacks, run_id, listener, allowed, denied, max_questions, questions, asking, warnings }
+    }
+
+    /// The same with a limit of questions.
+    pub(super) fn with_max_questions(self, limit: usize) -> Self {
+        Self { max_questions: Some(limit), ..self }
+    }
+
+    /// Counts a question to a person or a model. The error says that there may be no more.
+    pub(super) fn count_question(&self) -> std::result::Result<(), String> {
+        let asked = self.questions.fetch_add(1, Ordering::Relaxed);
+        match self.max_questions.filter(|limit| asked >= *limit) {
+            Some(limit) => Err(format!("its run has asked {limit} questions already (limits.maxQuestions), and asks no more")),
+            None => Ok(()),
+        }
     }
 
     /// Something that whoever reads the outcome should know; once.
@@ -235,6 +255,14 @@ impl CallScope {
         self.allowed.lock().unwrap_or_else(PoisonError::into_inner).retain(|(known, _)| known != server);
     }
 
+    pub(super) fn deny(&self, server: &str, tool: &str) {
+        self.denied.lock().unwrap_or_else(PoisonError::into_inner).insert((server.to_owned(), tool.to_owned()));
+    }
+
+    pub(super) fn denies(&self, server: &str, tool: &str) -> bool {
+        self.denied.lock().unwrap_or_else(PoisonError::into_inner).contains(&(server.to_owned(), tool.to_owned()))
+    }
+
     pub(super) fn allows(&self, server: &str, tool: &str) -> bool {
         self.allowed.lock().unwrap_or_else(PoisonError::into_inner).contains(&(server.to_owned(), tool.to_owned()))
     }
@@ -256,6 +284,16 @@ mod tests {
             let decision = self.0;
             Some(Box::pin(async move { Ok(decision) }))
         }
+    }
+
+    #[test]
+    fn a_run_asks_no_more_than_its_limit_and_a_call_without_a_run_as_often_as_it_must() {
+        let scope = || CallScope::new(CallbackChain::default(), None, None);
+        let run = scope().with_max_questions(2);
+        assert!(run.count_question().is_ok() && run.count_question().is_ok());
+        assert!(run.count_question().unwrap_err().contains("2 questions already (limits.maxQuestions)"));
+        let call = scope();
+        assert!((0..1_000).all(|_| call.count_question().is_ok()));
     }
 
     struct Silent;

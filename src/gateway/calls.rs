@@ -140,7 +140,7 @@ impl Core {
     }
 
     pub(super) fn is_allowed(&self, scope: &CallScope, server: &str, tool: &str) -> bool {
-        scope.allows(server, tool) || self.session.allows(server, tool)
+        !scope.denies(server, tool) && (scope.allows(server, tool) || self.session.allows(server, tool))
     }
 
     /// Asks a person, and remembers what was said for more than this call.
@@ -159,10 +159,16 @@ impl Core {
         Ok(())
     }
 
-    /// Asks a person. An answer that is no yes is an error.
+    /// Asks a person, unless they have said no to this tool in this run. An answer that is no yes is an error.
     pub(super) async fn decide(&self, scope: &CallScope, question: ApprovalQuestion) -> Result<Decision> {
         let (server, tool) = (question.server.clone(), question.tool.clone());
         let denied = |reason: String| Err(Error::CallDenied { server: server.clone(), tool: tool.clone(), reason });
+        if scope.denies(&server, &tool) {
+            return denied("onApproval has denied this tool for the rest of the run".to_owned());
+        }
+        if let Err(reason) = scope.count_question() {
+            return denied(format!("{}, and {reason}", question.reason));
+        }
         let Some(answer) = scope.callbacks.approve_call(&question) else {
             return denied(format!(
                 "{}, and there is nobody to ask: give an onApproval callback, or set \"confirm\": \"never\" for the server in the config",
@@ -170,7 +176,10 @@ impl Core {
             ));
         };
         match answer.await {
-            Ok(Decision::Deny) => denied("it was denied by onApproval".to_owned()),
+            Ok(Decision::Deny) => {
+                scope.deny(&server, &tool);
+                denied("it was denied by onApproval".to_owned())
+            }
             Ok(decision) => Ok(decision),
             Err(error) => denied(format!("onApproval failed: {error}")),
         }

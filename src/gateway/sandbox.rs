@@ -155,7 +155,8 @@ impl Sandbox {
     }
 
     async fn run_now(&self, code: String, options: RunOptions, stop: &Stop, period: &Period) -> RunReport {
-        let scope = Arc::new(CallScope::new(self.callbacks.within(options.callbacks), options.run_id, options.on_event));
+        let scope = CallScope::new(self.callbacks.within(options.callbacks), options.run_id, options.on_event);
+        let scope = Arc::new(scope.with_max_questions(self.core.limits.max_questions));
         let host = match self.prepare(options.tool_errors, &scope) {
             Ok(host) => Arc::new(host),
             Err(error) => return failed(self.core.redacted(error)),
