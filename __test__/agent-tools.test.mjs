@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { describe, test } from 'node:test'
 import { encode } from 'gpt-tokenizer/encoding/o200k_base'
 import { assertStrict } from './fixtures/providers.mjs'
-import { arrived, failure, fixture, folder, gated, openApproved, openGateway, waitFor, wholeFile } from './support.mjs'
+import { arrived, failure, fixture, folder, gated, ms, openApproved, openGateway, waitFor, wholeFile } from './support.mjs'
 
 const FORECAST = 'import { get_forecast } from "host:mcp-fixture"; export const handler = ({ location }) => get_forecast({ location })'
 const SUNNY = { temperature: 93, conditions: 'sunny' }
@@ -382,4 +382,31 @@ describe('an abort', () => {
     await opened.close()
     for (const tool of all) assert.equal((await tool.execute({})).error.code, 'ERR_CLOSED', tool.name)
   })
+})
+
+test('describeServers holds the main thread for no more than what fits, however large a manifest is', async (t) => {
+  const script = `const properties = (tool) => Object.fromEntries(Array.from({ length: 12 }, (_, index) =>
+      ['parameter_' + tool + '_' + index, { type: 'string', description: 'what it is for '.repeat(15) }]))
+    const tools = Array.from({ length: 1200 }, (_, index) =>
+      ({ name: 'tool_' + index, description: 'does things to words '.repeat(20), inputSchema: { type: 'object', properties: properties(index) } }))
+    const answers = {
+      initialize: ({ protocolVersion }) => ({ protocolVersion, capabilities: { tools: {} }, serverInfo: { name: 'large', version: '1' } }),
+      'tools/list': () => ({ tools }),
+    }
+    require('node:readline').createInterface(process.stdin).on('line', (line) => {
+      const { id, method, params } = JSON.parse(line)
+      if (id !== undefined) console.log(JSON.stringify({ jsonrpc: '2.0', id, result: answers[method](params) }))
+    })`
+  const large = { command: process.execPath, args: ['-e', script], connectTimeoutMs: ms(60_000) }
+  const gateway = await openApproved(t, { large })
+  const timed = async (work) => {
+    const began = performance.now()
+    const value = await work()
+    return [performance.now() - began, value]
+  }
+  const [held, { run_javascript: tool }] = await timed(() => toolsOf(gateway, { describeServers: 4000 }))
+  assert.match(tool.description, /host:mcp-large \(1200 functions\)/)
+  // All declarations are what it would have to write out: off the main thread, and many times as long.
+  const [whole] = await timed(() => gateway.declarations('large'))
+  assert.ok(held < whole / 4, `${held} of ${whole} ms`)
 })

@@ -154,15 +154,40 @@ describe('An answer holds', () => {
     assert.equal(asked.length, 3)
   })
 
-  test('"deny" for one call, of which nothing is sent; the run goes on', async (t) => {
-    const { asked, onApproval } = person('deny', 'once')
+  test('"deny" for this tool in this run, of which nothing is sent; the run goes on, and the next one asks again', async (t) => {
+    const { asked, onApproval } = person('deny', 'once', 'once')
     const { gateway, sandbox, writes } = await setUp(t, { options: { onApproval } })
-    const { value } = await evaluate(sandbox, `[${WRITE}.code, ${WRITE}]`)
-    assert.deepEqual(value, ['ERR_CALL_DENIED', 'noted'])
+    const other = 'fixture.write_note({ text: "another" })'
+    const { value } = await evaluate(sandbox, `[${WRITE}.code, ${other}.code, ${WRITE}.error, fixture.delete_all().code]`)
+    assert.deepEqual(value.slice(0, 2), ['ERR_CALL_DENIED', 'ERR_CALL_DENIED'])
+    assert.match(value[2], /denied this tool for the rest of the run/)
+    assert.equal(value[3] ?? 'called', 'called')
+    assert.deepEqual((await evaluate(sandbox, WRITE)).value, 'noted')
     const thrown = `(() => { try { return ${WRITE} } catch (error) { return [error instanceof Error, error.code] } })()`
     assert.deepEqual((await evaluate(sandbox, thrown, { toolErrors: 'throw', onApproval: () => 'deny' })).value, [true, 'ERR_CALL_DENIED'])
     await failure(gateway.callTool(...CALL, { onApproval: () => 'deny' }), 'ERR_CALL_DENIED')
-    assert.deepEqual([asked.length, writes()], [2, 1])
+    assert.deepEqual([asked.length, writes()], [3, 1])
+  })
+
+  test('"deny" for all of its calls that are outstanding, and what "session" allows elsewhere meanwhile', async (t) => {
+    const { asked, onApproval } = person('deny')
+    const { sandbox, gateway, writes } = await setUp(t)
+    const all =
+      'async () => (await Promise.all(Array.from({ length: 50 }, (_, text) => fixture.write_note.async({ text: String(text) })))).map((x) => x.code)'
+    const code = `import fixture from "host:mcp-fixture"; export const handler = ${all}`
+    const { value } = await sandbox.run(code, { onApproval })
+    assert.deepEqual([...new Set(value)], ['ERR_CALL_DENIED'])
+    const answers = ['deny', 'session']
+    const both = `[${WRITE}.code, fixture.delete_all().code, ${WRITE}.code]`
+    const meanwhile = async () => {
+      const answer = answers.shift()
+      // Before the run's second call of this tool, another call of it is allowed for the session.
+      if (answer === 'session') await gateway.callTool(...CALL, { onApproval: () => 'session' })
+      return answer
+    }
+    const { value: denied } = await evaluate(sandbox, both, { onApproval: meanwhile })
+    assert.deepEqual([denied[0], denied[2]], ['ERR_CALL_DENIED', 'ERR_CALL_DENIED'])
+    assert.deepEqual([asked.length, writes()], [1, 1])
   })
 
   test('as a promise too', async (t) => {
@@ -207,6 +232,38 @@ describe('An answer holds', () => {
     }
     assert.match((await evaluate(sandbox, WRITE, { onApproval: raise })).value.error, /my own trouble/)
     assert.equal(writes(), 0)
+  })
+})
+
+describe('A run asks', () => {
+  test('limits.maxQuestions questions at most: further calls are denied, and other runs ask', async (t) => {
+    const asked = []
+    const onApproval = ({ tool }) => asked.push(tool) && 'once'
+    const { sandbox, writes } = await setUp(t, { options: { onApproval, limits: { maxQuestions: 3 } } })
+    const { value } = await evaluate(sandbox, `[${WRITE}, ${WRITE}, ${WRITE}, ${WRITE}]`)
+    assert.deepEqual(value.slice(0, 3), ['noted', 'noted', 'noted'])
+    assert.equal(value[3].code, 'ERR_CALL_DENIED')
+    assert.match(value[3].error, /3 questions already \(limits\.maxQuestions\)/)
+    assert.equal((await evaluate(sandbox, WRITE)).value, 'noted')
+    assert.deepEqual([asked.length, writes()], [4, 4])
+  })
+
+  test('no more, whether a call asks or a server', async (t) => {
+    const asked = []
+    const limits = { maxQuestions: 2 }
+    const callbacks = {
+      onApproval: ({ tool }) => asked.push(tool) && 'once',
+      onElicit: () => asked.push('a person') && { action: 'decline' },
+      onSample: () => asked.push('a model') && { role: 'assistant', content: { type: 'text', text: 'x' }, model: 'none' },
+    }
+    const { sandbox } = await setUp(t, { server: { confirm: 'never' }, options: { limits } })
+    const { warnings } = await evaluate(
+      sandbox,
+      '[fixture.sample({ prompt: "?" }), fixture.elicit({}), fixture.elicit({}), fixture.sample({ prompt: "?" })]',
+      callbacks,
+    )
+    assert.deepEqual(asked, ['a model', 'a person'])
+    assert.match(warnings.join(), /question of server "fixture" was declined.*limits\.maxQuestions/)
   })
 })
 

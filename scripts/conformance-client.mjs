@@ -94,6 +94,8 @@ const callbacks = {
   onElicit: () => ({ action: 'accept', content: {} }),
   onSample: () => ({ role: 'assistant', content: { type: 'text', text: 'a model would say this' }, model: 'none' }),
   onAuthorize: authorize,
+  // Each scenario hands out a credential for the authorization server that its MCP server names.
+  onIssuer: ({ clientId }) => clientId === context.client_id,
 }
 
 async function run() {

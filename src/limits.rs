@@ -50,6 +50,8 @@ pub struct Limits {
     pub max_reconnects: u32,
     /// Calls of one server that are under way at once, whoever makes them; others wait for their turn.
     pub max_parallel_calls: usize,
+    /// Questions of one run to a person or a model: before calls, and of servers.
+    pub max_questions: usize,
     /// A tool's result as the guest gets it.
     pub max_response_bytes: usize,
     /// A call's arguments, as JSON and bytes.
@@ -83,6 +85,7 @@ impl Default for Limits {
             run_timeout_ms: 60_000,
             max_reconnects: 3,
             max_parallel_calls: 128,
+            max_questions: 100,
             max_response_bytes: MIB,
             max_argument_bytes: MIB,
             max_input_bytes: 4 * MIB,
@@ -121,7 +124,7 @@ impl Limits {
         Ok(())
     }
 
-    fn ranges(&self) -> [Range; 18] {
+    fn ranges(&self) -> [Range; 19] {
         const DAY: u64 = 24 * 60 * 60 * 1000;
         // Sizes end where a buffer of the guest would no longer be sensible.
         const BUFFER: u64 = 64 * MIB as u64;
@@ -134,6 +137,7 @@ impl Limits {
             ("runTimeoutMs", self.run_timeout_ms, 1, DAY),
             ("maxReconnects", u64::from(self.max_reconnects), 0, 1000),
             ("maxParallelCalls", self.max_parallel_calls as u64, 1, MAX_PARALLEL_CALLS),
+            ("maxQuestions", self.max_questions as u64, 0, 10_000),
             ("maxResponseBytes", self.max_response_bytes as u64, 256, MAX_WIRE_MESSAGE_BYTES as u64),
             ("maxArgumentBytes", self.max_argument_bytes as u64, 256, MAX_WIRE_MESSAGE_BYTES as u64),
             ("maxInputBytes", self.max_input_bytes as u64, 256, BUFFER),

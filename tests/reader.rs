@@ -4,11 +4,12 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use hyperlight_mcp::sandbox::{
-    GuestChoice, HostAnswer, HostCall, HostFunctions, HostReply, ProblemKind, RunControl, RunOutcome, RunRequest, Sandboxes, Stop, Wire,
+    GuestChoice, HostAnswer, HostCall, HostFunctions, HostReply, LookOwner, ProblemKind, RunControl, RunOutcome, RunRequest, Sandboxes,
+    Stop, Wire,
 };
 use hyperlight_mcp::{Error, Limits};
 
@@ -35,10 +36,14 @@ impl Scene {
     }
 
     fn run(&self, code: String, timeout: Duration) -> RunOutcome {
+        self.run_for(&LookOwner::default(), code, timeout)
+    }
+
+    fn run_for(&self, owner: &LookOwner, code: String, timeout: Duration) -> RunOutcome {
         let host = Arc::new(Nobody);
         let request =
             RunRequest { code, input: Wire::null(), modules: Arc::new(Vec::new()), host, timeout, stop: Stop::new(), on_log: None };
-        tokio::task::block_in_place(|| self.sandboxes.run(request))
+        tokio::task::block_in_place(|| self.sandboxes.run_for(owner, request))
     }
 
     /// The processes that read code for this scene.
@@ -50,7 +55,7 @@ impl Scene {
     }
 
     fn finds_what_is_wrong(&self) -> bool {
-        let problems = self.sandboxes.check(WRONG, &[], &|| true).unwrap();
+        let problems = self.sandboxes.check(&LookOwner::default(), WRONG, &[], &|| true).unwrap().unwrap();
         problems.first().is_some_and(|problem| problem.kind == ProblemKind::Syntax && problem.column == 33)
     }
 }
@@ -80,12 +85,17 @@ fn hostile() -> Vec<String> {
     codes
 }
 
+/// A few bytes that a parser reads again and again.
+fn endless() -> String {
+    format!("type T = {}y", "A<B<(a=".repeat(40))
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn code_that_no_parser_survives_ends_a_look_and_nothing_else() {
     let scene = Scene::new();
     for code in hostile() {
         let started = Instant::now();
-        scene.sandboxes.check(&code, &[], &|| true).unwrap();
+        scene.sandboxes.check(&LookOwner::default(), &code, &[], &|| true).unwrap();
         // A look has 5 s; what is beyond is the machine's.
         assert!(started.elapsed() < Duration::from_mins(1), "{}", &code[..60]);
     }
@@ -95,9 +105,10 @@ async fn code_that_no_parser_survives_ends_a_look_and_nothing_else() {
 #[tokio::test(flavor = "multi_thread")]
 async fn code_that_was_not_looked_at_is_judged_by_the_engine() {
     let scene = Scene::new();
-    let endless = format!("type T = {}y", "A<B<(a=".repeat(40));
-    let outcome = scene.run(endless, Duration::from_mins(2));
-    assert!(matches!(outcome.value, Err(Error::CodeSyntax { .. })), "{:?}", outcome.value);
+    let outcome = scene.run(endless(), Duration::from_mins(2));
+    // The engine knows no types, and nobody has taken them out: that is said.
+    let Err(Error::CodeSyntax { message, .. }) = outcome.value else { panic!("{:?}", outcome.value) };
+    assert!(message.contains("could not be looked at") && message.contains("TypeScript"), "{message}");
     assert!(scene.run("export const handler = (): number => 1".into(), Duration::from_mins(2)).value.is_ok());
 }
 
@@ -107,6 +118,75 @@ async fn a_look_ends_with_its_run() {
     let slow = format!("x = {}y", "await ".repeat(16_000));
     let outcome = scene.run(slow, Duration::from_millis(1));
     assert!(matches!(outcome.value, Err(Error::RunTimeout { .. })), "{:?}", outcome.value);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_that_ends_while_its_code_waits_for_a_look_ends_with_its_own_error() {
+    let scene = Scene::new();
+    scene.sandboxes.boot().unwrap();
+    let typed = "export const handler = (): number => 1".to_owned();
+    let (owner, done, sandboxes) = (LookOwner::default(), AtomicBool::new(false), &scene.sandboxes);
+    let wanted = || !done.load(Ordering::Relaxed);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| sandboxes.check(&owner, &endless(), &[], &wanted).unwrap());
+        }
+        while scene.readers().len() < 2 {
+            std::thread::yield_now();
+        }
+        // The share of its owner is used up for as long as it goes on.
+        let outcome = scene.run_for(&owner, typed.clone(), Duration::from_millis(200));
+        assert!(matches!(outcome.value, Err(Error::RunTimeout { limit_ms: 200 })), "{:?}", outcome.value);
+        done.store(true, Ordering::Relaxed);
+    });
+    assert!(scene.run_for(&owner, typed, Duration::from_mins(2)).value.is_ok());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hostile_code_of_many_owners_keeps_nobody_else_waiting() {
+    let scene = Scene::new();
+    let hostile: Vec<_> = (0..6).map(|_| LookOwner::default()).collect();
+    let (done, sandboxes) = (AtomicBool::new(false), &scene.sandboxes);
+    let wanted = || !done.load(Ordering::Relaxed);
+    std::thread::scope(|scope| {
+        let (ended, ends) = std::sync::mpsc::channel();
+        for (index, owner) in hostile.iter().enumerate().cycle().take(60) {
+            let ended = ended.clone();
+            let wanted = &wanted;
+            scope.spawn(move || {
+                while wanted() {
+                    sandboxes.check(owner, &endless(), &[], wanted).unwrap();
+                    let _ = ended.send(index);
+                }
+            });
+        }
+        // Each of them has had its share, and is known for it.
+        let mut known = std::collections::BTreeSet::new();
+        while known.len() < hostile.len() {
+            known.insert(ends.recv().unwrap());
+        }
+        let mut waits: Vec<_> = (0..5)
+            .map(|_| {
+                let asked = Instant::now();
+                assert!(scene.finds_what_is_wrong());
+                asked.elapsed()
+            })
+            .collect();
+        done.store(true, Ordering::Relaxed);
+        waits.sort();
+        // A share is 0.5 s, a look of the others' 5 s.
+        assert!(waits[2] < Duration::from_secs(3), "{waits:?}");
+    });
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_not_looked_at_is_told_apart_from_what_is_fine() {
+    let scene = Scene::new();
+    let check = |code: &str| scene.sandboxes.check(&LookOwner::default(), code, &[], &|| true).unwrap();
+    assert_eq!(check("export const handler = () => 1"), Some(Vec::new()));
+    assert_eq!(check(&endless()), None);
+    // Too deep to begin.
+    assert_eq!(check(&format!("export const handler = () => {}1", "-".repeat(100_000))), None);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -140,7 +220,7 @@ async fn no_reader_is_left_behind() {
 #[tokio::test(flavor = "multi_thread")]
 async fn without_its_program_no_code_is_read() {
     let sandboxes = Sandboxes::new(GuestChoice::Auto, Arc::default(), tokio::runtime::Handle::current(), "/nowhere/reader");
-    let error = sandboxes.check(WRONG, &[], &|| true).unwrap_err();
+    let error = sandboxes.check(&LookOwner::default(), WRONG, &[], &|| true).unwrap_err();
     assert_eq!(error.code(), "ERR_IO");
     assert!(error.to_string().contains("/nowhere/reader"), "{error}");
 }
@@ -150,9 +230,9 @@ async fn a_look_that_is_not_wanted_any_more_ends() {
     let scene = Scene::new();
     let asked = AtomicUsize::new(0);
     let wanted = || asked.fetch_add(1, Ordering::Relaxed) < 2;
-    let endless = format!("type T = {}y", "A<B<(a=".repeat(40));
+    let endless = endless();
     let started = Instant::now();
-    assert_eq!(scene.sandboxes.check(&endless, &[], &wanted).unwrap(), []);
+    assert_eq!(scene.sandboxes.check(&LookOwner::default(), &endless, &[], &wanted).unwrap(), None);
     assert!(asked.load(Ordering::Relaxed) == 3, "asked until it was not wanted");
     assert!(started.elapsed() < Duration::from_secs(5));
     assert_eq!(scene.readers().len(), 0);

@@ -173,6 +173,7 @@ export async function use(): Promise<void> {
     onInput: (id, description) => `${id} ${description ?? ''}`,
     onElicit: elicited,
     onSample: async (question) => sampled(question),
+    onIssuer: async ({ issuer, clientId, credential }) => credential === 'private-key' && issuer.startsWith(clientId),
     onAuthorize: (url, { server, issuer }) => (url.startsWith(issuer) ? console.log(server) : `${url}?code=x`),
     onEvent: (event) => console.log(told(event)),
   })

@@ -17,7 +17,7 @@ use crate::bridge::{ToolErrors, ToolQuery};
 use crate::error::{Error, Result};
 use crate::gateway::{CodeReport, Gateway, Look, RunOptions, Sandbox};
 use crate::results::{MIN_RESULT_TOKENS, fit_json};
-use crate::sandbox::{Stop, Value};
+use crate::sandbox::{LookOwner, Stop, Value};
 
 /// Calls of tools that run no code, at once.
 const MAX_CALLS: usize = 16;
@@ -39,6 +39,8 @@ const MARGIN_TOKENS: usize = 40;
 pub struct AgentTools {
     pub(super) gateway: Gateway,
     sandbox: OnceCell<Arc<Sandbox>>,
+    /// Of code that is looked at before there is a sandbox.
+    look_owner: LookOwner,
     options: AgentOptions,
     tools: Vec<Tool>,
     max_result_tokens: usize,
@@ -62,6 +64,7 @@ impl AgentTools {
         Ok(Self {
             gateway,
             sandbox: OnceCell::new_with(sandbox),
+            look_owner: LookOwner::default(),
             tools: options.tools()?,
             max_result_tokens: options.result_tokens()?,
             max_pending_runs,
@@ -142,9 +145,6 @@ impl AgentTools {
         let _place = place(&self.runs, "runs under way or waiting (maxPendingRuns)", self.max_pending_runs)?;
         let code = given.text("code").unwrap_or_default().to_owned();
         let looked_at = self.check(code.clone(), given.whole("timeoutMs"), stop).await?;
-        if stop.reason().is_some() {
-            return Err(stop.error("run", 0));
-        }
         if !looked_at.ok {
             return Ok(wrong_code(&looked_at.problems));
         }
@@ -168,16 +168,19 @@ impl AgentTools {
         Ok(run.report)
     }
 
-    /// A large code takes a while to read: not on a thread that others wait for.
+    /// A large code takes a while to read: not on a thread that others wait for. A look that its caller has ended says nothing of the code.
     async fn check(&self, code: String, timeout_ms: Option<u64>, stop: &Stop) -> Result<CodeReport> {
         let (gateway, sandbox, stop) = (self.gateway.clone(), self.sandbox.get().cloned(), stop.clone());
+        let owner = self.look_owner.clone();
         let deadline = timeout_ms.map(|timeout_ms| Instant::now() + Duration::from_millis(timeout_ms));
         blocking(move || {
             let wanted = || stop.reason().is_none() && deadline.is_none_or(|deadline| Instant::now() < deadline);
-            match sandbox {
+            let report = match sandbox {
                 Some(sandbox) => sandbox.check_while(&code, &wanted),
-                None => gateway.check_while(&code, &wanted),
-            }
+                None => gateway.check_while(&owner, &code, &wanted),
+            }?;
+            let is_ended = stop.reason().is_some() || (!report.looked && !wanted());
+            if is_ended { Err(stop.error("run", timeout_ms.unwrap_or_default())) } else { Ok(report) }
         })
         .await
     }

@@ -11,6 +11,7 @@ use super::names::assign_identifiers;
 use super::offers::{Prompt, Resource, ResourceTemplate};
 use super::uri_template::UriTemplate;
 use crate::error::Error;
+use crate::json_text::json_bytes;
 
 /// A tool as its server describes it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -130,6 +131,15 @@ impl Manifest {
     #[must_use]
     pub fn tools_by_name(&self) -> BTreeMap<&str, &Tool> {
         self.tools.iter().rev().map(|tool| (tool.name.as_str(), tool)).collect()
+    }
+
+    /// About the bytes that a declaration of all tools is made from.
+    pub(super) fn tool_bytes(&self) -> usize {
+        let bytes = |tool: &Tool| {
+            let schemas = json_bytes(&tool.input_schema) + tool.output_schema.as_ref().map_or(0, json_bytes);
+            tool.name.len() + tool.description.as_ref().map_or(0, String::len) + schemas
+        };
+        self.tools.iter().map(bytes).sum()
     }
 
     /// The tools that calls mean, in the server's order: of two that share a name, the first.

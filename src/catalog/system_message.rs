@@ -7,6 +7,13 @@ use super::hints::{FunctionInfo, ModuleInfo, example_of, failure_caveat};
 use super::tokens::estimate_tokens;
 use crate::error::{Error, Result};
 
+/// Bytes of a manifest's tools that could be declared within a token. TypeScript takes at least a fifth of what a schema takes as JSON, and a token
+/// some four bytes: what is larger would not fit, so it is not written out first to see that.
+const BYTES_PER_TOKEN: usize = 32;
+/// Declarations are written on the thread that asks, which may be JavaScript's own: this much takes a fraction of a second.
+const MAX_DECLARED_BYTES: usize = 1024 * 1024;
+/// What the shortest line costs.
+const TOKENS_PER_LINE: usize = 4;
 /// Parameters that a function's one line names.
 const MAX_NAMED: usize = 8;
 const MAX_NAME_CHARS: usize = 40;
@@ -16,8 +23,10 @@ pub(super) struct Section {
     name: String,
     functions: usize,
     example: Option<String>,
-    /// By level.
-    texts: [Text; 3],
+    count: Text,
+    /// Missing where it would be longer than any budget that is given here.
+    lines: Option<Text>,
+    full: Option<Text>,
 }
 
 struct Text {
@@ -36,25 +45,45 @@ enum Level {
     Full,
 }
 
+impl Text {
+    fn new(text: String) -> Self {
+        Self { tokens: estimate_tokens(&text), text }
+    }
+}
+
 impl Section {
     pub(super) fn new(module: &ModuleInfo, declarations: &str) -> Self {
+        let full = Text::new(format!("```ts\n{}\n```\n", declarations.trim_end()));
+        Self { full: Some(full), ..Self::outline(module, true) }
+    }
+
+    /// Without declarations, and with a line for each function where `has_lines`.
+    pub(super) fn outline(module: &ModuleInfo, has_lines: bool) -> Self {
         let purpose = if module.purpose.is_empty() { String::new() } else { format!(": {}", module.purpose) };
         let count = format!("- {} ({}){purpose}\n", module.specifier, counted(module.functions.len(), "function"));
-        let mut lines = format!("- {}{purpose}\n", module.specifier);
-        for function in &module.functions {
-            lines.push_str(&line(function));
-        }
-        let full = format!("```ts\n{}\n```\n", declarations.trim_end());
+        let lines = has_lines.then(|| {
+            let mut lines = format!("- {}{purpose}\n", module.specifier);
+            for function in &module.functions {
+                lines.push_str(&line(function));
+            }
+            Text::new(lines)
+        });
         Self {
             name: module.specifier.clone(),
             functions: module.functions.len(),
             example: module.functions.first().map(|first| example_of(&module.specifier, first)),
-            texts: [count, lines, full].map(|text| Text { tokens: estimate_tokens(&text), text }),
+            count: Text::new(count),
+            lines,
+            full: None,
         }
     }
 
-    fn at(&self, level: Level) -> &Text {
-        &self.texts[level as usize]
+    fn at(&self, level: Level) -> Option<&Text> {
+        match level {
+            Level::Count => Some(&self.count),
+            Level::Lines => self.lines.as_ref(),
+            Level::Full => self.full.as_ref(),
+        }
     }
 }
 
@@ -78,24 +107,49 @@ fn line(function: &FunctionInfo) -> String {
     format!("  - {}({parameters}){purpose}\n", function.name)
 }
 
+/// How much of a module is worth being written out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Extent {
+    Full,
+    /// Declarations would not fit; lines may.
+    Outline {
+        has_lines: bool,
+    },
+}
+
+/// Decides that for modules of so many functions and bytes each: the smallest are declared first, as long as all could fit together.
+pub(super) fn extents(modules: &[(usize, usize)], budget: usize) -> Vec<Extent> {
+    let mut left = budget.saturating_mul(BYTES_PER_TOKEN).min(MAX_DECLARED_BYTES);
+    let mut extents: Vec<_> =
+        modules.iter().map(|(functions, _)| Extent::Outline { has_lines: functions.saturating_mul(TOKENS_PER_LINE) <= budget }).collect();
+    let mut order: Vec<usize> = (0..modules.len()).collect();
+    order.sort_by_key(|&index| modules[index].1);
+    for index in order {
+        let Some(rest) = left.checked_sub(modules[index].1) else { break };
+        left = rest;
+        extents[index] = Extent::Full;
+    }
+    extents
+}
+
 /// Says as much as the budget allows: a step up for the cheapest first, lines for all before declarations for some.
 pub(super) fn system_message(sections: &[Section], failures: Failures, budget: usize) -> Result<String> {
     let head = head(sections, failures);
     let head_tokens = estimate_tokens(&head);
     let mut levels = vec![Level::Count; sections.len()];
-    let mut spent = head_tokens + sections.iter().map(|section| section.at(Level::Count).tokens).sum::<usize>();
+    let mut spent = head_tokens + sections.iter().map(|section| section.count.tokens).sum::<usize>();
     if spent > budget {
         return totals(sections, failures, budget);
     }
     for level in [Level::Lines, Level::Full] {
         let cost = |index: usize, levels: &[Level]| {
             let section: &Section = &sections[index];
-            section.at(level).tokens.saturating_sub(section.at(levels[index]).tokens)
+            let before = section.at(levels[index]).map_or(0, |text| text.tokens);
+            section.at(level).map(|text| text.tokens.saturating_sub(before))
         };
-        let mut order: Vec<usize> = (0..sections.len()).collect();
-        order.sort_by_key(|&index| cost(index, &levels));
-        for index in order {
-            let more = cost(index, &levels);
+        let mut order: Vec<(usize, usize)> = (0..sections.len()).filter_map(|index| Some((cost(index, &levels)?, index))).collect();
+        order.sort_unstable();
+        for (more, index) in order {
             if spent + more <= budget {
                 spent += more;
                 levels[index] = level;
@@ -105,7 +159,7 @@ pub(super) fn system_message(sections: &[Section], failures: Failures, budget: u
     let mut message = head;
     for level in [Level::Full, Level::Lines, Level::Count] {
         for (section, _) in sections.iter().zip(&levels).filter(|(_, chosen)| **chosen == level) {
-            message.push_str(&section.at(level).text);
+            message.push_str(section.at(level).map_or("", |text| &text.text));
         }
     }
     Ok(message)
@@ -219,6 +273,26 @@ mod tests {
     fn without_any_server_it_still_says_how_code_is_run() {
         let message = message(&[], 1_000);
         assert!(message.contains("0 modules with 0 functions") && message.contains("handler(input)"), "{message}");
+    }
+
+    #[test]
+    fn what_cannot_fit_is_not_written_out() {
+        let outline = |has_lines| Extent::Outline { has_lines };
+        assert_eq!(extents(&[(5, 1_000), (5, 5_000_000), (5_000, 5_000_000)], 2_000), [Extent::Full, outline(true), outline(false)]);
+        assert_eq!(extents(&[(5, 40_000), (5, 30_000)], 2_000), [outline(true), Extent::Full], "the smallest first");
+        assert_eq!(extents(&[(5, MAX_DECLARED_BYTES + 1)], usize::MAX), [outline(true)]);
+        assert_eq!(extents(&[], 2_000), []);
+    }
+
+    #[test]
+    fn a_module_without_declarations_is_told_in_lines_or_as_a_count() {
+        let module = |has_lines| {
+            let Section { count, lines, .. } = section("large", 4, 0);
+            Section { count, lines: lines.filter(|_| has_lines), full: None, ..section("large", 4, 0) }
+        };
+        assert!(message(&[module(true)], 40_000).contains("function_3"));
+        let count = message(&[module(false)], 40_000);
+        assert!(count.contains("host:large (4 functions)") && !count.contains("function_3"), "{count}");
     }
 
     proptest! {

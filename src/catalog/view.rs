@@ -8,7 +8,7 @@ use serde_json::Value as Json;
 
 use super::declarations::{DeclarationStyle, declare_agent_module, declare_mcp, declare_server, declare_tool};
 use super::hints::{self, AgentModuleInfo, FunctionInfo, ModuleInfo, ModuleSummary};
-use super::system_message::{Section, system_message};
+use super::system_message::{Extent, Section, extents, system_message};
 use super::{Manifest, Tool, assign_identifiers};
 use crate::error::{Error, Result};
 use crate::nearest::nearest;
@@ -195,8 +195,13 @@ impl Catalog {
     /// # Errors
     /// `ERR_INVALID_OPTION` where not even that fits: it names the least.
     pub fn system_message(&self, budget_tokens: usize) -> Result<String> {
-        let servers = self.servers.iter().map(|(server, manifest)| {
-            Section::new(&hints::server_info(server, manifest, &self.style), &declare_server(server, manifest, &self.style))
+        let sizes: Vec<_> = self.servers.values().map(|manifest| (manifest.tools.len(), manifest.tool_bytes())).collect();
+        let extents = extents(&sizes, budget_tokens);
+        let servers = self.servers.iter().zip(extents).map(|((server, manifest), extent)| match extent {
+            Extent::Full => {
+                Section::new(&hints::server_info(server, manifest, &self.style), &declare_server(server, manifest, &self.style))
+            }
+            Extent::Outline { has_lines } => Section::outline(&hints::server_outline(server, manifest, &self.style, has_lines), has_lines),
         });
         let modules = self.modules.iter().map(|module| Section::new(&hints::agent_info(module), &declared_agent(module)));
         system_message(&servers.chain(modules).collect::<Vec<_>>(), self.style.failures, budget_tokens)

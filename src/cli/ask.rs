@@ -10,7 +10,7 @@ use super::terminal::Terminal;
 use super::values::AllowedWrites;
 use crate::command::Tone;
 use crate::error::Error;
-use crate::gateway::{Answer, ApprovalQuestion, AuthorizationQuestion, Callbacks, ElicitationAnswer, ElicitationQuestion};
+use crate::gateway::{Answer, ApprovalQuestion, AuthorizationQuestion, Callbacks, ElicitationAnswer, ElicitationQuestion, IssuerQuestion};
 use crate::trust::{Decision, sanitise_line, sanitise_text};
 
 const MAX_TEXT_CHARS: usize = 4_000;
@@ -84,6 +84,25 @@ impl Callbacks for Person {
             format!("server \"{}\" wants access in your name, from {issuer}. Open this page, and come back:\n  {url}\n", question.server);
         self.terminal.say(&text);
         Some(Box::pin(async { Ok(None) }))
+    }
+
+    fn can_confirm_issuer(&self) -> bool {
+        self.can_ask
+    }
+
+    fn confirm_issuer(&self, question: &IssuerQuestion) -> Option<Answer<bool>> {
+        if !self.can_ask {
+            return None;
+        }
+        let IssuerQuestion { server, issuer, client_id, credential } = question;
+        let line = |text: &str| sanitise_line(text, MAX_TEXT_CHARS);
+        let text = format!(
+            "server \"{server}\" names {} for its tokens. The config does not (oauth.issuer). Send the {credential} of client {} there?",
+            line(issuer),
+            line(client_id)
+        );
+        let terminal = Arc::clone(&self.terminal);
+        Some(Box::pin(async move { Ok(terminal.confirm(&text).await) }))
     }
 
     fn input(&self, id: &str, description: &str) -> Option<Answer<SecretString>> {

@@ -14,7 +14,9 @@ pub(super) async fn check(session: &Session, arguments: &Check) -> Result<Exit, 
     let report = gateway.check(&code)?;
     let file = arguments.file.display().to_string();
     if session.json() {
-        session.terminal.print_json(&json!({ "file": file, "ok": report.ok, "problems": report.problems }));
+        session.terminal.print_json(&json!({ "file": file, "ok": report.ok, "looked": report.looked, "problems": report.problems }));
+    } else if !report.looked {
+        session.terminal.say(&format!("{file}: it was not looked at: it nests too deeply, or a look has no end within 5 s\n"));
     } else if report.ok {
         session.terminal.print(&format!("{file}: nothing is certainly wrong\n"));
     } else {
@@ -27,5 +29,5 @@ pub(super) async fn check(session: &Session, arguments: &Check) -> Result<Exit, 
             session.terminal.say(&format!("server \"{}\" is not approved: {approve}\n", server.name));
         }
     }
-    Ok(if report.ok { Exit::Done } else { Exit::Failed })
+    Ok(if report.ok && report.looked { Exit::Done } else { Exit::Failed })
 }

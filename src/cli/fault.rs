@@ -8,7 +8,7 @@ use super::foreign::behind;
 use super::session::Session;
 use crate::command::{Tone, printable};
 use crate::config::INPUT_ADVICE;
-use crate::error::Error;
+use crate::error::{AuthorizationLack, Error};
 
 /// The code where there is no config.
 pub(super) const NO_CONFIG: &str = "ERR_NO_CONFIG";
@@ -88,7 +88,13 @@ fn worded(error: &Error, again: &Again, others: impl Fn(String) -> String) -> St
         }
         Error::NotEnabled { server } => format!("server \"{server}\" is not among the servers of this run: add it to --servers"),
         Error::ConfigUnreadable { path, problem } => others(format!("the config {} cannot be read: {problem}", path.display())),
-        Error::AuthorizationRequired { server, .. } => {
+        Error::AuthorizationRequired { server, issuer, lack: AuthorizationLack::Issuer } => {
+            let issuer = issuer.as_deref().unwrap_or("an authorization server");
+            others(format!(
+                "server \"{server}\" names {issuer} for its tokens, and the credential of the config was not sent there: run this in a terminal, where a person can confirm it; or set oauth.issuer in the config"
+            ))
+        }
+        Error::AuthorizationRequired { server, lack: AuthorizationLack::Page, .. } => {
             format!(
                 "server \"{server}\" needs an authorization: run this in a terminal, where a person can be shown its page; or put a token into the config's headers.Authorization"
             )

@@ -50,7 +50,8 @@ pub use form::{Form, FormProblem};
 pub use http::{HttpTarget, TokenFuture, TokenSource};
 pub use lifecycle::{Closed, ConnectionState, Lifecycle, Permit, Transition};
 pub use oauth::{
-    Authorization, AuthorizationPrompt, Authorize, Grant, OAuth, OAuthContext, OAuthSettings, OnSecret, SigningAlgorithm, TokenStore,
+    Authorization, AuthorizationPrompt, Authorize, ConfirmIssuer, Credential, Grant, IssuerPrompt, OAuth, OAuthContext, OAuthSettings,
+    OnSecret, SigningAlgorithm, TokenStore,
 };
 pub use offers::{Completed, OfferRequest};
 pub use open::{ConnectClock, Heard, Launch, Redact, Target};

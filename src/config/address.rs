@@ -317,6 +317,19 @@ pub(super) fn check_client_metadata_url(url: &str) -> Verdict {
     }
 }
 
+/// Checks the address of an authorization server: a URL without query and fragment (RFC 8414, section 2). An approval shows and covers what
+/// is written, so nothing in it is replaced.
+pub(super) fn check_issuer(issuer: &str) -> Verdict {
+    if issuer.contains("${") {
+        return Err("must be written out: an approval covers this very authorization server");
+    }
+    check_url(issuer)?;
+    if issuer.contains(['?', '#', '@']) || !issuer.is_ascii() {
+        return Err("must be a URL without user, query and fragment, as the authorization server's own metadata has it");
+    }
+    Ok(())
+}
+
 /// Checks a URL with nothing left to replace.
 pub(super) fn check_url(url: &str) -> Verdict {
     let after = URL_STARTS.iter().find_map(|start| strip_start(url, start));

@@ -175,3 +175,25 @@ fn no_value_moves_the_host() {
         assert_eq!(problem(url, &[("V", value)]), "", "{url} {value}");
     }
 }
+
+#[test]
+fn an_issuer_is_a_bare_url_that_is_written_out() {
+    for issuer in ["https://auth.example.com", "https://auth.example.com/tenant/", "http://127.0.0.1:4000"] {
+        assert!(check_issuer(issuer).is_ok(), "{issuer}");
+    }
+    for issuer in [
+        "",
+        "auth.example.com",
+        "https://",
+        "https://a b",
+        "https://a?b",
+        "https://a#b",
+        "https://me@a",
+        "https://a\\@b",
+        "https://ä.example",
+        "https://${HOST}",
+        "https://a:x",
+    ] {
+        assert!(check_issuer(issuer).is_err(), "{issuer}");
+    }
+}

@@ -1,5 +1,7 @@
 //! Which of a server's resources exist.
 
+use super::uri_forms::{Forms, faithful, of_pattern, plausible};
+
 /// Which of a server's resources exist, by their URIs: exact, or with `*` at the end for all that begin so.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct UriFilter {
@@ -10,17 +12,25 @@ pub struct UriFilter {
 }
 
 impl UriFilter {
-    /// Whether the filter lets a URI through. For a template it is asked with the template's own text.
+    /// Whether the filter lets a URI through. For a template it is asked with the template's own text. An entry of `deny` counts for every
+    /// way in which a server may read the URI; `allow` must name the URI as it is written, and all other readings that keep what it says.
     ///
     /// ```
     /// use hyperlight_mcp::config::UriFilter;
     /// let filter = UriFilter { allow: Some(vec!["file:///logs/*".into()]), deny: vec!["file:///logs/secret".into()] };
     /// assert!(filter.admits("file:///logs/today") && !filter.admits("file:///logs/secret") && !filter.admits("file:///etc"));
+    /// assert!(!filter.admits("file:///logs//secret") && !filter.admits("file:///logs/../etc"));
     /// ```
     #[must_use]
     pub fn admits(&self, uri: &str) -> bool {
-        let allowed = self.allow.as_ref().is_none_or(|allow| allow.iter().any(|pattern| covers(pattern, uri)));
-        allowed && !self.deny.iter().any(|pattern| covers(pattern, uri))
+        self.matcher().admits(uri)
+    }
+
+    /// The same for many URIs.
+    #[must_use]
+    pub fn matcher(&self) -> UriMatcher<'_> {
+        let entries = |patterns: &[String]| patterns.iter().map(|pattern| Entry::new(pattern)).collect();
+        UriMatcher { filter: self, allow: self.allow.as_deref().map(entries), deny: entries(&self.deny) }
     }
 
     /// Whether it lets everything through.
@@ -30,7 +40,53 @@ impl UriFilter {
     }
 }
 
-/// Whether a filter's entry means this URI.
+/// A filter whose entries have been read.
+#[derive(Debug)]
+pub struct UriMatcher<'f> {
+    filter: &'f UriFilter,
+    allow: Option<Vec<Entry>>,
+    deny: Vec<Entry>,
+}
+
+impl UriMatcher<'_> {
+    /// As [`UriFilter::admits`].
+    #[must_use]
+    pub fn admits(&self, uri: &str) -> bool {
+        self.allows(uri) && !self.denies(uri)
+    }
+
+    fn allows(&self, uri: &str) -> bool {
+        let Some(entries) = &self.allow else { return true };
+        let is_named = self.filter.allow.iter().flatten().any(|pattern| covers(pattern, uri));
+        // What cannot be read in all ways says something else than it shows.
+        is_named && faithful(uri).is_some_and(|forms| forms.iter().all(|form| entries.iter().any(|entry| entry.covers(form))))
+    }
+
+    fn denies(&self, uri: &str) -> bool {
+        !self.deny.is_empty()
+            && plausible(uri).is_none_or(|forms| forms.iter().any(|form| self.deny.iter().any(|entry| entry.covers(form))))
+    }
+}
+
+/// A filter's entry in all the ways in which it can be read.
+#[derive(Debug)]
+struct Entry {
+    forms: Forms,
+    is_beginning: bool,
+}
+
+impl Entry {
+    fn new(pattern: &str) -> Self {
+        let (text, is_beginning) = pattern.strip_suffix('*').map_or((pattern, false), |start| (start, true));
+        Self { forms: of_pattern(text, is_beginning), is_beginning }
+    }
+
+    fn covers(&self, uri: &str) -> bool {
+        if self.is_beginning { self.forms.iter().any(|form| uri.starts_with(form)) } else { self.forms.contains(uri) }
+    }
+}
+
+/// Whether a filter's entry names this URI, as it is written.
 ///
 /// ```
 /// use hyperlight_mcp::config::covers;
@@ -49,14 +105,17 @@ pub(super) fn check_pattern(pattern: &str) -> Result<(), &'static str> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    fn filter(allow: Option<&[&str]>, deny: &[&str]) -> UriFilter {
+        let owned = |list: &[&str]| list.iter().map(|&uri| uri.to_owned()).collect();
+        UriFilter { allow: allow.map(owned), deny: owned(deny) }
+    }
 
     #[test]
     fn deny_is_stronger_and_an_empty_allow_list_allows_nothing() {
-        let filter = |allow: Option<&[&str]>, deny: &[&str]| UriFilter {
-            allow: allow.map(|list| list.iter().map(|&uri| uri.to_owned()).collect()),
-            deny: deny.iter().map(|&uri| uri.to_owned()).collect(),
-        };
         assert!(filter(None, &[]).admits("a:b") && filter(None, &[]).is_open());
         assert!(!filter(Some(&[]), &[]).admits("a:b") && !filter(Some(&[]), &[]).is_open());
         assert!(!filter(Some(&["*"]), &["a:*"]).admits("a:b"));
@@ -67,5 +126,132 @@ mod tests {
     fn a_star_stands_at_the_end_or_not_at_all() {
         assert!(check_pattern("a:*").is_ok() && check_pattern("*").is_ok() && check_pattern("a:b").is_ok());
         assert!(check_pattern("a:*/b").is_err() && check_pattern("a:**").is_err());
+    }
+
+    #[test]
+    fn what_is_denied_is_so_however_it_is_written() {
+        for pattern in
+            ["deep:///pub/secret*", "deep:///pub/secret", "DEEP:///pub//secret", "deep:///x/../pub/%73ecret*", "deep:/pub/secret"]
+        {
+            for uri in
+                ["deep:///pub//secret", "deep:///pub/secret", "deep:///pub/./secret/", "Deep:///pub/secret?x", "deep:///pub%2fsecret"]
+            {
+                assert!(!filter(None, &[pattern]).admits(uri), "{pattern} {uri}");
+            }
+            for uri in ["deep:///pub/open", "deep:///pub", "deep:///other/secret", "shallow:///pub/secret"] {
+                assert!(filter(None, &[pattern]).admits(uri), "{pattern} {uri}");
+            }
+        }
+        assert!(!filter(None, &["a:b"]).admits("deep:///%2525252573ecret"), "nobody can say what it is");
+    }
+
+    #[test]
+    fn what_is_allowed_is_so_only_as_it_is_written_and_if_it_can_be_nothing_else() {
+        let logs = filter(Some(&["file:///logs/*"]), &[]);
+        for uri in [
+            "file:///logs/",
+            "file:///logs/a",
+            "file:///logs/a//b",
+            "file:///logs/a%20b?c=d#e",
+            "file:///logs/a/../b",
+            "file:///logs/{name}",
+        ] {
+            assert!(logs.admits(uri), "{uri}");
+        }
+        for uri in [
+            "file:///logs/../etc/passwd",
+            "file:///logs/..%2f..%2fetc",
+            "file:///logs/%2e%2e/etc",
+            "file:///logs/..\\etc",
+            "file:///logs/a?/../../etc",
+            "FILE:///logs/a",
+            "file:///logs//../../etc",
+        ] {
+            assert!(!logs.admits(uri), "{uri}");
+        }
+        assert!(filter(Some(&["search://all?*"]), &[]).admits("search://all?q=x"));
+        assert!(filter(Some(&["memo://a%20b"]), &[]).admits("memo://a%20b") && !filter(Some(&["memo://a%20b"]), &[]).admits("memo://a b"));
+        assert!(filter(Some(&["*"]), &[]).admits("Any://thing//../x"));
+    }
+
+    #[test]
+    fn a_list_of_hostile_addresses_is_judged_within_a_moment() {
+        let filter = filter(Some(&["deep:///a/*", "deep:///b/*"]), &["deep:///a/x*", "deep:///b/%73*"]);
+        let matcher = filter.matcher();
+        let began = std::time::Instant::now();
+        for index in 0..100 {
+            let _ = matcher.admits(&format!("deep:///a/{index}{}", "%25/;\\..?#//".repeat(600)));
+        }
+        assert!(began.elapsed() < std::time::Duration::from_secs(20), "{:?}", began.elapsed());
+    }
+
+    /// The same place, written in another way: each step is one that some server undoes.
+    fn disguised(uri: &str, steps: &[(u8, usize)]) -> String {
+        steps.iter().fold(uri.to_owned(), |uri, &(step, place)| {
+            // Behind the scheme and the host, so that it stays that address.
+            let start = "deep://host".len();
+            let slashes: Vec<_> = uri.match_indices('/').map(|(at, _)| at).filter(|&at| at >= start).collect();
+            let slash = slashes.get(place % slashes.len().max(1)).copied();
+            let insert = |text: &str| slash.map_or(uri.clone(), |at| format!("{}{text}{}", &uri[..at], &uri[at..]));
+            match step {
+                0 => insert("/"),
+                1 => insert("/."),
+                2 => insert("/other/.."),
+                3 => {
+                    let at = start + place % (uri.len() - start);
+                    let Some(next) = uri[at..].chars().next().filter(char::is_ascii) else { return uri };
+                    // A mark once encoded is not encoded again here: that has a bound of its own.
+                    if next == '%' || uri[..at].ends_with('%') || uri[..at.saturating_sub(1)].ends_with('%') && at > 1 {
+                        return uri;
+                    }
+                    format!("{}%{:02x}{}", &uri[..at], u32::from(next), &uri[at + 1..])
+                }
+                4 => uri.replacen("deep", "DEEP", 1),
+                5 => uri.replacen("host", "HoSt", 1),
+                6 => slash.map_or(uri.clone(), |at| format!("{}\\{}", &uri[..at], &uri[at + 1..])),
+                _ => format!("{uri}/"),
+            }
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn no_disguise_gets_past_a_deny(steps in prop::collection::vec((0_u8..8, 0_usize..64), 0..6), end in "(\\?[a-z]{0,3})?(#[a-z]{0,3})?") {
+            let uri = format!("{}{end}", disguised("deep://host/pub/secret", &steps));
+            for pattern in ["deep://host/pub/secret", "deep://host/pub/secret*", "deep://host/pub/*"] {
+                prop_assert!(!filter(None, &[pattern]).admits(&uri), "{} {}", pattern, uri);
+            }
+        }
+
+        #[test]
+        fn what_is_allowed_below_a_folder_stays_there_however_it_is_decoded(rest in "[a-z./%25eEfFcC\\\\;?#-]{0,24}") {
+            let uri = format!("deep:///logs/{rest}");
+            if filter(Some(&["deep:///logs/*"]), &[]).admits(&uri) {
+                let mut text = uri;
+                for _ in 0..6 {
+                    // As a file system would walk it.
+                    let mut depth: i32 = 0;
+                    for segment in text["deep:///logs/".len()..].split(['/', '\\']) {
+                        match segment {
+                            "" | "." => {}
+                            ".." => depth -= 1,
+                            _ => depth += 1,
+                        }
+                        prop_assert!(depth >= 0, "{}", text);
+                    }
+                    text = percent_encoding::percent_decode_str(&text).decode_utf8_lossy().into_owned();
+                    prop_assert!(text.starts_with("deep:///logs/"));
+                }
+            }
+        }
+
+        #[test]
+        fn a_plain_address_is_judged_as_it_is_written(path in "[a-z0-9]{1,4}(/[a-z0-9]{1,4}){0,3}") {
+            let uri = format!("deep://host/{path}");
+            for pattern in ["deep://host/a*", "deep://host/a", "deep://host/a/b*", "deep://other/*"] {
+                prop_assert_eq!(filter(None, &[pattern]).admits(&uri), !covers(pattern, &uri));
+                prop_assert_eq!(filter(Some(&[pattern]), &[]).admits(&uri), covers(pattern, &uri));
+            }
+        }
     }
 }

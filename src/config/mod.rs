@@ -18,6 +18,7 @@ mod server;
 mod substitute;
 mod template;
 mod tree;
+mod uri_forms;
 mod workspace;
 
 #[cfg(test)]
@@ -35,7 +36,7 @@ pub use definition::{
     ToolFilter, Transport, inputs_of,
 };
 pub use env_file::{MAX_ENV_FILE_BYTES, parse_env_file, read_env_file};
-pub use filters::{UriFilter, covers};
+pub use filters::{UriFilter, UriMatcher, covers};
 pub use loaders::loads_code;
 pub use oauth::{Grant, OAuthDefinition, OAuthSettings, SigningAlgorithm};
 pub use parse::{Config, parse_object, parse_text};

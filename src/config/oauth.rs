@@ -11,8 +11,8 @@ use super::substitute::Filler;
 use super::template::{Allowed, Part, Template};
 use super::tree::{Entry, Node, Value};
 
-const KEYS: [&str; 8] =
-    ["clientId", "clientSecret", "scopes", "clientMetadataUrl", "callbackPort", "grant", "privateKey", "signingAlgorithm"];
+const KEYS: [&str; 9] =
+    ["issuer", "clientId", "clientSecret", "scopes", "clientMetadataUrl", "callbackPort", "grant", "privateKey", "signingAlgorithm"];
 
 /// Who says yes to a token: `grant` in the config.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -61,6 +61,8 @@ impl SigningAlgorithm {
 /// `oauth` of a server as the config writes it: still with its `${…}` placeholders.
 #[derive(Debug, Clone, Default)]
 pub struct OAuthDefinition {
+    /// The authorization server that alone gives tokens, and gets the credential. It has no placeholders: an approval covers it.
+    pub issuer: Option<String>,
     /// A client that the authorization server knows already.
     pub client_id: Option<String>,
     pub client_secret: Option<SecretString>,
@@ -79,6 +81,7 @@ pub struct OAuthDefinition {
 /// `oauth` of a server with nothing left to replace.
 #[derive(Debug, Clone, Default)]
 pub struct OAuthSettings {
+    pub issuer: Option<String>,
     pub client_id: Option<String>,
     pub client_secret: Option<SecretString>,
     pub scopes: Vec<String>,
@@ -134,6 +137,7 @@ pub(super) fn resolve(definition: &OAuthDefinition, filler: &mut Filler<'_>) -> 
     let client_metadata_url =
         metadata.map(|text| address::fill(filler, "oauth.clientMetadataUrl", text, address::check_client_metadata_url));
     OAuthSettings {
+        issuer: definition.issuer.clone(),
         client_id,
         client_secret: client_secret.map(SecretString::from),
         scopes,
@@ -155,6 +159,7 @@ impl Reader<'_> {
         for Entry { name, position, .. } in entries.iter().filter(|entry| !KEYS.contains(&entry.name.as_str())) {
             self.warnings.push(Problem::new(self.path(&format!("oauth.{name}")), *position, rules::unknown_key(name, KEYS)));
         }
+        let issuer = self.oauth_issuer(node);
         let client_id = self.oauth_text(node, "clientId");
         let client_secret = self.oauth_text(node, "clientSecret").map(SecretString::from);
         let client_metadata_url = self.oauth_text(node, "clientMetadataUrl");
@@ -168,6 +173,7 @@ impl Reader<'_> {
             self.oauth_wrong(node, "clientMetadataUrl", problem);
         }
         let definition = OAuthDefinition {
+            issuer,
             client_id,
             client_secret,
             scopes: self.oauth_scopes(node),
@@ -191,6 +197,15 @@ impl Reader<'_> {
         }
         self.template(&path, value, &text, Allowed::All);
         Some(text)
+    }
+
+    fn oauth_issuer(&mut self, node: &Node) -> Option<String> {
+        let value = node.get("issuer")?;
+        let issuer = self.string("oauth.issuer", value)?;
+        if let Err(problem) = address::check_issuer(&issuer) {
+            self.wrong("oauth.issuer", value, problem);
+        }
+        Some(issuer)
     }
 
     fn oauth_scopes(&mut self, node: &Node) -> Vec<String> {

@@ -62,6 +62,8 @@ fn every_key_is_read() {
     assert_eq!(read.private_key.unwrap().expose_secret(), "pem");
     let read = definition(r#"{ "clientMetadataUrl": "https://example.com/client.json" }"#);
     assert_eq!(read.client_metadata_url.as_deref(), Some("https://example.com/client.json"));
+    let read = definition(r#"{ "issuer": "https://auth.example.com" }"#);
+    assert_eq!(read.issuer.as_deref(), Some("https://auth.example.com"));
     assert_eq!(definition("{}").grant, Grant::AuthorizationCode);
 }
 
@@ -69,6 +71,9 @@ fn every_key_is_read() {
 fn every_mistake_is_named_with_its_field() {
     let cases = [
         ("true", "oauth: must be an object"),
+        (r#"{ "issuer": 1 }"#, "oauth.issuer: must be a string"),
+        (r#"{ "issuer": "auth.example.com" }"#, "oauth.issuer: must start with http:// or https://"),
+        (r#"{ "issuer": "https://${HOST}" }"#, "oauth.issuer: must be written out"),
         (r#"{ "clientId": 1 }"#, "oauth.clientId: must be a string"),
         (r#"{ "clientId": " " }"#, "oauth.clientId: is empty"),
         (r#"{ "clientId": "${command:x}" }"#, "oauth.clientId: ${command:…} is not known"),

@@ -95,7 +95,7 @@ mod tests {
             Error::ConnectTimeout { server: server.clone(), limit_ms: 5, hint: text() },
             Error::ServerExited { server: server.clone(), during: text(), status: text(), stderr: text() },
             Error::RequestFailed { server: server.clone(), tool: tool.clone(), problem: text() },
-            Error::AuthorizationRequired { server: server.clone(), issuer: Some(text()) },
+            Error::AuthorizationRequired { server: server.clone(), issuer: Some(text()), lack: super::super::AuthorizationLack::Issuer },
             Error::AuthorizationFailed { server: server.clone(), issuer: Some(text()), problem: text() },
             Error::Protocol { server: server.clone(), tool, code: 1, message: text() },
             Error::Io { what: text(), problem: text() },

@@ -1,18 +1,20 @@
 //! One error for the whole crate: a stable code a variant, and a message that names the server, tool, field or limit,
 //! and the way out. `Error::code` is what Node sees as `error.code`.
 
+mod authorization;
 mod for_model;
 mod redaction;
 
 use std::path::PathBuf;
+
+pub use authorization::AuthorizationLack;
+use authorization::of_issuer;
 
 use crate::config::Problem;
 use crate::nearest::nearest;
 use crate::trust::sanitise_line;
 
 const MAX_NAME_CHARS: usize = 128;
-const MAX_ISSUER_CHARS: usize = 200;
-const MAX_PROBLEM_CHARS: usize = 500;
 /// Of names that a message lists.
 const MAX_NAMES: usize = 20;
 
@@ -172,11 +174,8 @@ pub enum Error {
     CallTimeout { server: String, tool: String, limit_ms: u64, limit_name: &'static str },
 
     /// The server wants an authorization, and there is nobody who could give it.
-    #[error(
-        "server \"{server}\" needs an authorization{}, and there is nobody to ask. Give onAuthorize(url): it shows the URL to a person, and where no browser runs on this machine it returns the URL to which the browser was redirected. Without a person: put a token into the config's headers.Authorization, or set oauth.grant to \"client_credentials\" with oauth.clientId and oauth.clientSecret or oauth.privateKey",
-        of_issuer(.issuer.as_deref())
-    )]
-    AuthorizationRequired { server: String, issuer: Option<String> },
+    #[error("server \"{server}\" needs an authorization{}, and there is nobody to ask. {lack}", of_issuer(.issuer.as_deref()))]
+    AuthorizationRequired { server: String, issuer: Option<String>, lack: AuthorizationLack },
 
     /// No token could be got for the server.
     #[error("server \"{server}\" could not be authorized{}: {problem}", of_issuer(.issuer.as_deref()))]
@@ -399,19 +398,6 @@ impl Error {
         Self::UnknownTool { server: server.to_owned(), tool: tool.to_owned(), meant: near.map(ToOwned::to_owned), known }
     }
 
-    pub(crate) fn authorization_required(server: &str, issuer: Option<&str>) -> Self {
-        Self::AuthorizationRequired { server: server.to_owned(), issuer: issuer.map(|issuer| sanitise_line(issuer, MAX_ISSUER_CHARS)) }
-    }
-
-    /// `problem` may be the words of an authorization server: they are cut, and show as they are.
-    pub(crate) fn authorization_failed(server: &str, issuer: Option<&str>, problem: &str) -> Self {
-        Self::AuthorizationFailed {
-            server: server.to_owned(),
-            issuer: issuer.map(|issuer| sanitise_line(issuer, MAX_ISSUER_CHARS)),
-            problem: sanitise_line(problem, MAX_PROBLEM_CHARS),
-        }
-    }
-
     /// An operating system error, with what was being done.
     #[must_use]
     pub fn io(what: impl Into<String>, error: &std::io::Error) -> Self {
@@ -437,10 +423,6 @@ fn known_names(meant: Option<&str>, known: &[String], lister: &str) -> String {
         (false, 0) => format!("{start}: {}", names.join(", ")),
         (false, more) => format!("{start}: {} and {more} more{lister}", names.join(", ")),
     }
-}
-
-fn of_issuer(issuer: Option<&str>) -> String {
-    issuer.map(|issuer| format!(" by {issuer}")).unwrap_or_default()
 }
 
 fn at(line: Option<u32>, column: Option<u32>) -> String {

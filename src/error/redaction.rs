@@ -32,8 +32,8 @@ impl Error {
             Self::ServerExited { server, during, status, stderr } => Self::ServerExited { server, during, status, stderr: change(&stderr) },
             Self::RequestFailed { server, tool, problem } => Self::RequestFailed { server, tool, problem: change(&problem) },
             Self::Protocol { server, tool, code, message } => Self::Protocol { server, tool, code, message: change(&message) },
-            Self::AuthorizationRequired { server, issuer } => {
-                Self::AuthorizationRequired { server, issuer: issuer.map(|issuer| change(&issuer)) }
+            Self::AuthorizationRequired { server, issuer, lack } => {
+                Self::AuthorizationRequired { server, issuer: issuer.map(|issuer| change(&issuer)), lack }
             }
             Self::AuthorizationFailed { server, issuer, problem } => {
                 Self::AuthorizationFailed { server, issuer: issuer.map(|issuer| change(&issuer)), problem: change(&problem) }

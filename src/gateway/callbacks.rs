@@ -1,8 +1,9 @@
 //! Whom a call asks: the innermost that is given, of the run's, the sandbox's and the gateway's callbacks.
 
+use std::collections::BTreeSet;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use secrecy::SecretString;
@@ -11,7 +12,7 @@ use serde_json::{Map, Value as Json};
 
 use super::events::EventListener;
 use super::grants::Grants;
-use crate::client::{Elicitation, ElicitationAnswer, Sampling};
+use crate::client::{Credential, Elicitation, ElicitationAnswer, Sampling};
 use crate::error::Result;
 use crate::sandbox::{Pause, RunControl};
 use crate::trust::Decision;
@@ -61,6 +62,16 @@ pub struct AuthorizationQuestion {
     pub issuer: String,
 }
 
+/// May an authorization server that the MCP server has named be sent a credential of the config?
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct IssuerQuestion {
+    pub server: String,
+    pub issuer: String,
+    pub client_id: String,
+    pub credential: Credential,
+}
+
 /// An answer that may take a person's time.
 pub type Answer<T> = Pin<Box<dyn Future<Output = Result<T>> + Send>>;
 
@@ -103,6 +114,17 @@ pub trait Callbacks: Send + Sync {
     /// the agent has it; `None`: the browser runs on this machine, and our own listener will hear of it.
     fn authorize(&self, url: &str, question: &AuthorizationQuestion) -> Option<Answer<Option<String>>> {
         let _ = (url, question);
+        None
+    }
+
+    /// Returns whether [`Callbacks::confirm_issuer`] would ask anybody.
+    fn can_confirm_issuer(&self) -> bool {
+        false
+    }
+
+    /// May this issuer be sent a credential of the config?
+    fn confirm_issuer(&self, question: &IssuerQuestion) -> Option<Answer<bool>> {
+        let _ = question;
         None
     }
 
@@ -152,6 +174,14 @@ impl CallbackChain {
         self.0.iter().find_map(|callbacks| callbacks.authorize(url, question))
     }
 
+    pub(super) fn can_confirm_issuer(&self) -> bool {
+        self.0.iter().any(|callbacks| callbacks.can_confirm_issuer())
+    }
+
+    pub(super) fn confirm_issuer(&self, question: &IssuerQuestion) -> Option<Answer<bool>> {
+        self.0.iter().find_map(|callbacks| callbacks.confirm_issuer(question))
+    }
+
     pub(super) fn input(&self, id: &str, description: &str) -> Option<Answer<SecretString>> {
         self.0.iter().find_map(|callbacks| callbacks.input(id, description))
     }
@@ -169,6 +199,11 @@ pub(super) struct CallScope {
     pub(super) listener: Option<EventListener>,
     /// What is allowed for the rest of the run, or of the session.
     pub(super) grants: Grants,
+    /// Server and tool, denied for the rest of the run: whatever its arguments, nobody is asked again.
+    denied: Mutex<BTreeSet<(String, String)>>,
+    /// A run's limit of questions, of whatever kind; without a run there is none.
+    max_questions: Option<usize>,
+    questions: AtomicUsize,
     asking: tokio::sync::Mutex<()>,
     warnings: Mutex<Vec<String>>,
 }
@@ -176,8 +211,23 @@ pub(super) struct CallScope {
 impl CallScope {
     pub(super) fn new(callbacks: CallbackChain, run_id: Option<u64>, listener: Option<EventListener>) -> Self {
         let number = SCOPES.fetch_add(1, Ordering::Relaxed);
-        let (grants, asking, warnings) = (Grants::default(), tokio::sync::Mutex::default(), Mutex::default());
-        Self { number, callbacks, run_id, listener, grants, asking, warnings }
+        let (grants, denied, max_questions, questions) = (Grants::default(), Mutex::default(), None, AtomicUsize::default());
+        let (asking, warnings) = (tokio::sync::Mutex::default(), Mutex::default());
+        Self { number, callbacks, run_id, listener, grants, denied, max_questions, questions, asking, warnings }
+    }
+
+    /// The same with a limit of questions.
+    pub(super) fn with_max_questions(self, limit: usize) -> Self {
+        Self { max_questions: Some(limit), ..self }
+    }
+
+    /// Counts a question to a person or a model. The error says that there may be no more.
+    pub(super) fn count_question(&self) -> std::result::Result<(), String> {
+        let asked = self.questions.fetch_add(1, Ordering::Relaxed);
+        match self.max_questions.filter(|limit| asked >= *limit) {
+            Some(limit) => Err(format!("its run has asked {limit} questions already (limits.maxQuestions), and asks no more")),
+            None => Ok(()),
+        }
     }
 
     /// Something that whoever reads the outcome should know; once.
@@ -195,6 +245,14 @@ impl CallScope {
     /// A person is asked about one call at a time, however many are outstanding.
     pub(super) async fn one_question(&self) -> tokio::sync::MutexGuard<'_, ()> {
         self.asking.lock().await
+    }
+
+    pub(super) fn deny(&self, server: &str, tool: &str) {
+        self.denied.lock().unwrap_or_else(PoisonError::into_inner).insert((server.to_owned(), tool.to_owned()));
+    }
+
+    pub(super) fn denies(&self, server: &str, tool: &str) -> bool {
+        self.denied.lock().unwrap_or_else(PoisonError::into_inner).contains(&(server.to_owned(), tool.to_owned()))
     }
 }
 
@@ -214,6 +272,16 @@ mod tests {
             let decision = self.0;
             Some(Box::pin(async move { Ok(decision) }))
         }
+    }
+
+    #[test]
+    fn a_run_asks_no_more_than_its_limit_and_a_call_without_a_run_as_often_as_it_must() {
+        let scope = || CallScope::new(CallbackChain::default(), None, None);
+        let run = scope().with_max_questions(2);
+        assert!(run.count_question().is_ok() && run.count_question().is_ok());
+        assert!(run.count_question().unwrap_err().contains("2 questions already (limits.maxQuestions)"));
+        let call = scope();
+        assert!((0..1_000).all(|_| call.count_question().is_ok()));
     }
 
     struct Silent;

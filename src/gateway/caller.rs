@@ -21,6 +21,12 @@ pub(super) struct ScopeCaller {
 }
 
 impl ScopeCaller {
+    /// Counts a question that a server has; where there is somebody to ask. `None` beyond the run's limit.
+    fn may_ask(&self, server: &str, can_ask: bool) -> Option<()> {
+        let counted = if can_ask { self.scope.count_question() } else { Ok(()) };
+        counted.map_err(|reason| self.scope.warn(format!("a question of server \"{server}\" was declined: {reason}"))).ok()
+    }
+
     /// The server's words as a person may read them. A URL stays as it is: it is to be opened, not read.
     fn readable(&self, mut elicitation: Elicitation) -> Elicitation {
         let clean = |text: &str| sanitise_text(&self.events.redactor.redact(text), MAX_MESSAGE_CHARS);
@@ -49,11 +55,13 @@ impl Caller for ScopeCaller {
     }
 
     fn elicit(&self, elicitation: Elicitation) -> Option<Reply<ElicitationAnswer>> {
+        self.may_ask(&elicitation.server, self.can_elicit())?;
         let elicitation = self.readable(elicitation);
         self.scope.callbacks.elicit(&ElicitationQuestion { elicitation, run_id: self.scope.run_id })
     }
 
     fn sample(&self, sampling: Sampling) -> Option<Reply<Json>> {
+        self.may_ask(&sampling.server, self.can_sample())?;
         self.scope.callbacks.sample(&SamplingQuestion { sampling, run_id: self.scope.run_id })
     }
 

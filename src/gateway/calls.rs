@@ -62,7 +62,7 @@ impl Core {
         check_unchanged(&server, &approved, &connection).await?;
         if let Gate::Ask(reason) = gate(server.confirm, &approved) {
             let grant = self.tool_grant(&name, &raw_name)?;
-            if !self.is_allowed(scope, &grant) {
+            if !self.is_allowed(scope, &grant, &raw_name) {
                 // While a person thinks, nobody else has to wait for the connection.
                 drop(connection);
                 let question = ApprovalQuestion {
@@ -187,8 +187,9 @@ impl Core {
         Ok(Grant { server: name, command: approval.command_digest, approval: approval.id, decisions, granted })
     }
 
-    pub(super) fn is_allowed(&self, scope: &CallScope, grant: &Grant) -> bool {
-        scope.grants.contain(grant) || self.session.grants.contain(grant)
+    /// Returns whether a person has allowed this before. A no in the same run outweighs a yes for the session.
+    pub(super) fn is_allowed(&self, scope: &CallScope, grant: &Grant, tool: &str) -> bool {
+        !scope.denies(&grant.server, tool) && (scope.grants.contain(grant) || self.session.grants.contain(grant))
     }
 
     /// Asks a person, and remembers what was said for more than this call, where by then it would still be said of the same. `now`: what
@@ -202,7 +203,7 @@ impl Core {
     ) -> Result<()> {
         let _turn = scope.one_question().await;
         // Said meanwhile, of another of the run's calls.
-        if self.is_allowed(scope, &grant) {
+        if self.is_allowed(scope, &grant, &question.tool) {
             return Ok(());
         }
         let decision = self.decide(scope, question).await?;
@@ -217,10 +218,16 @@ impl Core {
         Ok(())
     }
 
-    /// Asks a person. An answer that is no yes is an error.
+    /// Asks a person, unless they have said no to this tool in this run. An answer that is no yes is an error.
     async fn decide(&self, scope: &CallScope, question: ApprovalQuestion) -> Result<Decision> {
         let (server, tool) = (question.server.clone(), question.tool.clone());
         let denied = |reason: String| Err(Error::CallDenied { server: server.clone(), tool: tool.clone(), reason });
+        if scope.denies(&server, &tool) {
+            return denied("onApproval has denied this tool for the rest of the run".to_owned());
+        }
+        if let Err(reason) = scope.count_question() {
+            return denied(format!("{}, and {reason}", question.reason));
+        }
         let Some(answer) = scope.callbacks.approve_call(&question) else {
             return denied(format!(
                 "{}, and there is nobody to ask: give an onApproval callback, or set \"confirm\": \"never\" for the server in the config",
@@ -228,7 +235,10 @@ impl Core {
             ));
         };
         match answer.await {
-            Ok(Decision::Deny) => denied("it was denied by onApproval".to_owned()),
+            Ok(Decision::Deny) => {
+                scope.deny(&server, &tool);
+                denied("it was denied by onApproval".to_owned())
+            }
             Ok(decision) => Ok(decision),
             Err(error) => denied(format!("onApproval failed: {error}")),
         }

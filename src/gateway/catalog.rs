@@ -12,7 +12,7 @@ use crate::bridge::{ToolErrors, ToolMatch, ToolQuery, guest_modules};
 use crate::catalog::{AgentModuleInfo, Catalog, DeclarationStyle, Failures, ModuleInfo, ModuleSummary, ServerOffer, ToolInfo, Wording};
 use crate::error::{Error, Result};
 use crate::registry::ServerStatus;
-use crate::sandbox::{GuestModule, Importable, Problem, Wanted};
+use crate::sandbox::{GuestModule, Importable, LookOwner, Problem, Wanted};
 use crate::trust::{Standing, sanitise_line, sanitise_text};
 
 /// What a system prompt's part may take where nobody says, in tokens.
@@ -31,7 +31,10 @@ pub struct ServerInfo {
 /// What `check` found.
 #[derive(Debug, Clone, Serialize)]
 pub struct CodeReport {
+    /// Nothing wrong was found.
     pub ok: bool,
+    /// Not so for code that no look comes to an end with, or that nests too deeply: nothing is known of it.
+    pub looked: bool,
     pub problems: Vec<Problem>,
 }
 
@@ -55,7 +58,7 @@ impl Core {
         Ok(Catalog::new(servers, modules, self.declaration_style(errors)))
     }
 
-    fn check(&self, code: &str, agent: &[GuestModule], wanted: Wanted<'_>) -> Result<CodeReport> {
+    fn check(&self, owner: &LookOwner, code: &str, agent: &[GuestModule], wanted: Wanted<'_>) -> Result<CodeReport> {
         let (size, limit) = (code.len(), self.limits.max_code_bytes);
         if size > limit {
             return Err(Error::CodeTooLarge { size, limit });
@@ -65,9 +68,13 @@ impl Core {
         // A plugin that is switched off has ended what was under way.
         let period = self.check_on()?;
         let _run = period.runs.token();
-        let problems = self.sandboxes.check(code, &modules, &|| wanted() && !period.ended.is_cancelled())?;
+        let is_wanted = || wanted() && !period.ended.is_cancelled() && !self.closed.is_cancelled();
+        let problems = self.sandboxes.check(owner, code, &modules, &is_wanted)?;
+        self.check_open()?;
         self.check_on()?;
-        Ok(CodeReport { ok: problems.is_empty(), problems })
+        let looked = problems.is_some();
+        let problems = problems.unwrap_or_default();
+        Ok(CodeReport { ok: problems.is_empty(), looked, problems })
     }
 }
 
@@ -164,12 +171,12 @@ impl Gateway {
     /// # Errors
     /// As [`Gateway::list_modules`]; `ERR_CODE_TOO_LARGE`.
     pub fn check(&self, code: &str) -> Result<CodeReport> {
-        self.check_while(code, &|| true)
+        self.check_while(&self.core.look_owner, code, &|| true)
     }
 
-    /// The same, for as long as the answer is wanted: then nothing is found.
-    pub(crate) fn check_while(&self, code: &str, wanted: Wanted<'_>) -> Result<CodeReport> {
-        self.core.check(code, &[], wanted)
+    /// The same within an owner's share, for as long as the answer is wanted: after that the code is not looked at.
+    pub(crate) fn check_while(&self, owner: &LookOwner, code: &str, wanted: Wanted<'_>) -> Result<CodeReport> {
+        self.core.check(owner, code, &[], wanted)
     }
 }
 
@@ -221,7 +228,8 @@ impl Sandbox {
     /// As the gateway's.
     pub(crate) fn check_while(&self, code: &str, wanted: Wanted<'_>) -> Result<CodeReport> {
         let modules = agent_guest_modules(&self.modules());
-        self.core.check(code, &modules, wanted)
+        let report = self.core.check(&self.look_owner, code, &modules, &|| wanted() && !self.is_closed());
+        if self.is_closed() { Err(Error::Closed { what: "sandbox" }) } else { report }
     }
 
     pub(super) fn catalog(&self, errors: Option<ToolErrors>) -> Result<Catalog> {

@@ -29,7 +29,7 @@ use crate::config::{
 use crate::error::{Error, Result};
 use crate::limits::Limits;
 use crate::registry::Registry;
-use crate::sandbox::{RunControl, Sandboxes};
+use crate::sandbox::{LookOwner, RunControl, Sandboxes};
 use crate::trust::{ApprovalStore, Circumstances, Executables, Redactor, Standing, Subject, addresses_of, deciding_folder};
 
 /// The values of inputs that have been asked for.
@@ -44,6 +44,8 @@ pub(super) struct Core {
     pub(super) executables: Arc<Executables>,
     pub(super) connections: Connections,
     pub(super) sandboxes: Sandboxes,
+    /// Of code that is looked at without a sandbox.
+    pub(super) look_owner: LookOwner,
     pub(super) limits: Arc<Limits>,
     pub(super) surroundings: Surroundings,
     /// Manifests that a person was shown, until they are approved, each with the digest of the command that it was read under.

@@ -15,7 +15,7 @@ use super::core::Core;
 use super::events::Event;
 use super::grants::Granted;
 use crate::bridge::{OfferCall, OfferCaller};
-use crate::catalog::{Manifest, Readable, readings};
+use crate::catalog::{Manifest, Readable};
 use crate::client::{CallFailure, CallLimits, Caller, Completed, Connection, Lease, OfferRequest, Watch};
 use crate::config::ServerDefinition;
 use crate::error::{Error, Result};
@@ -202,7 +202,7 @@ impl Core {
             self.grant(&server, |manifest| Granted::Requests { method, manifest: manifest.to_owned() })
         };
         let grant = now()?;
-        if self.is_allowed(scope, &grant) {
+        if self.is_allowed(scope, &grant, method) {
             return Ok(());
         }
         let question = ApprovalQuestion {
@@ -286,13 +286,7 @@ fn check(server: &ServerDefinition, approved: &Manifest, live: Option<&Manifest>
             if unchanged { Ok(()) } else { Err(Error::ResourceChanged { server: name, uri: text.to_owned() }) }
         }
         Wanted::Resource(uri) => {
-            let filter = &server.resource_filter;
-            let admitted = |readable: &Readable<'_>| match readable {
-                Readable::Resource(_) => filter.admits(uri),
-                // However the server reads it, it must be let through.
-                Readable::Template(_) => readings(uri).is_some_and(|all| all.iter().all(|reading| filter.admits(reading))),
-            };
-            let ways: Vec<_> = approved.readable(uri).filter(admitted).collect();
+            let ways: Vec<_> = if server.resource_filter.admits(uri) { approved.readable(uri).collect() } else { Vec::new() };
             if ways.is_empty() {
                 return Err(unknown(&name, approved, uri));
             }

@@ -5,11 +5,13 @@ use std::sync::Arc;
 
 use secrecy::ExposeSecret as _;
 
-use super::callbacks::{AuthorizationQuestion, CallbackChain, pause};
+use super::callbacks::{AuthorizationQuestion, CallbackChain, IssuerQuestion, pause};
 use super::core::{Core, Inputs, locality};
 use super::events::Event;
 use super::journal::Note;
-use crate::client::{AuthorizationPrompt, Authorize, ConnectClock, HttpTarget, Launch, OAuth, OAuthContext, OnSecret, Target};
+use crate::client::{
+    AuthorizationPrompt, Authorize, ConfirmIssuer, ConnectClock, HttpTarget, IssuerPrompt, Launch, OAuth, OAuthContext, OnSecret, Target,
+};
 use crate::config::{
     ResolvedCommand, ResolvedHttp, ServerDefinition, Transport, inputs_of, read_env_file, resolve_command, resolve_http, resolve_roots,
 };
@@ -57,6 +59,7 @@ impl Core {
         let context = OAuthContext {
             store: self.tokens.clone(),
             authorize: callbacks.can_authorize().then(|| authorizer(callbacks, &clock, control)),
+            confirm_issuer: callbacks.can_confirm_issuer().then(|| confirmer(callbacks, &clock, control)),
             on_secret: self.learn_token(),
             allow_insecure: server.allow_insecure_http,
         };
@@ -164,6 +167,24 @@ fn authorizer(callbacks: &CallbackChain, clock: &ConnectClock, control: Option<&
             let answer = match answer {
                 Some(answer) => answer.await,
                 None => Ok(None),
+            };
+            drop(clocks);
+            answer
+        })
+    })
+}
+
+/// Asks whether an issuer may be sent a credential. No clock runs while a person thinks about it.
+fn confirmer(callbacks: &CallbackChain, clock: &ConnectClock, control: Option<&RunControl>) -> ConfirmIssuer {
+    let (callbacks, clock, control) = (callbacks.clone(), clock.clone(), control.cloned());
+    Arc::new(move |prompt: IssuerPrompt| {
+        let IssuerPrompt { server, issuer, client_id, credential } = prompt;
+        let answer = callbacks.confirm_issuer(&IssuerQuestion { server, issuer, client_id, credential });
+        let clocks = (clock.pause(), pause(control.as_ref()));
+        Box::pin(async move {
+            let answer = match answer {
+                Some(answer) => answer.await,
+                None => Ok(false),
             };
             drop(clocks);
             answer

@@ -37,7 +37,9 @@ use tokio_util::sync::CancellationToken;
 pub use crate::client::{Completed, ElicitationAnswer};
 pub use agent::ApprovedServer;
 pub use agent_modules::AgentModule;
-pub use callbacks::{Answer, ApprovalQuestion, AuthorizationQuestion, CallbackChain, Callbacks, ElicitationQuestion, SamplingQuestion};
+pub use callbacks::{
+    Answer, ApprovalQuestion, AuthorizationQuestion, CallbackChain, Callbacks, ElicitationQuestion, IssuerQuestion, SamplingQuestion,
+};
 pub use catalog::{CodeReport, ServerInfo};
 pub use events::{Event, EventListener};
 pub use journal::LogLine;
@@ -63,7 +65,7 @@ use crate::client::{ConnectionState, Connections, Lease, TokenStore, Watchdog};
 use crate::config::{ServerDefinition, Surroundings};
 use crate::error::{Error, Result};
 use crate::registry::{Decider, Entry, LastError, Registry, ServerState, ServerStatus};
-use crate::sandbox::{HypervisorReport, Stop};
+use crate::sandbox::{HypervisorReport, LookOwner, Stop};
 use crate::trust::{ApprovalStore, Executables, Redactor, Standing, filter_warnings, sanitise_line};
 
 /// Where a server comes from.
@@ -166,6 +168,7 @@ impl Gateway {
                 limits.max_reconnects,
             ),
             sandboxes: options.sandboxes(&limits),
+            look_owner: LookOwner::default(),
             limits,
             surroundings,
             shown: Mutex::default(),

@@ -20,7 +20,7 @@ use crate::catalog::Catalog;
 use crate::config::Parallel;
 use crate::error::{Error, Result};
 use crate::results::{Omission, SavedValues};
-use crate::sandbox::{LogEntry, LogListener, RunOutcome, RunRequest, RunStats, Stop, StopReason, Wire};
+use crate::sandbox::{LogEntry, LogListener, LookOwner, RunOutcome, RunRequest, RunStats, Stop, StopReason, Wire};
 
 /// What one run is given.
 #[derive(Default)]
@@ -73,6 +73,8 @@ pub struct Sandbox {
     pub(super) max_result_tokens: Option<usize>,
     /// What its runs returned and was cut.
     pub(super) saved: Arc<Mutex<SavedValues>>,
+    /// Its code has a share of the reader.
+    pub(super) look_owner: LookOwner,
     callbacks: CallbackChain,
     modules: Mutex<AgentModules>,
     /// Runs take their turn in the order they came: the lock is fair.
@@ -88,7 +90,8 @@ impl Sandbox {
         let max_result_tokens = max_result_tokens.or(core.max_result_tokens);
         let saved = SavedValues::new(core.limits.max_saved_bytes, Duration::from_millis(core.limits.max_saved_age_ms));
         let saved = Arc::new(Mutex::new(saved));
-        Self { core, tool_errors, max_result_tokens, saved, callbacks, modules: Mutex::default(), turn: Arc::default(), closed }
+        let (look_owner, modules, turn) = (LookOwner::default(), Mutex::default(), Arc::default());
+        Self { core, tool_errors, max_result_tokens, saved, look_owner, callbacks, modules, turn, closed }
     }
 
     /// Adds a module of the agent's own, as `host:<name>`, for the runs that start after this.
@@ -153,7 +156,8 @@ impl Sandbox {
     }
 
     async fn run_now(&self, code: String, options: RunOptions, stop: &Stop, period: &Period) -> RunReport {
-        let scope = Arc::new(CallScope::new(self.callbacks.within(options.callbacks), options.run_id, options.on_event));
+        let scope = CallScope::new(self.callbacks.within(options.callbacks), options.run_id, options.on_event);
+        let scope = Arc::new(scope.with_max_questions(self.core.limits.max_questions));
         let ending = Ending { closed: self.closed.clone(), switched_off: period.ended.clone(), stop: stop.clone() };
         let host = match self.prepare(options.tool_errors, &scope, ending) {
             Ok(host) => Arc::new(host),
@@ -170,10 +174,10 @@ impl Sandbox {
             on_log: options.on_log.map(|listener| self.redacting(listener)),
         };
         let (sender, receiver) = tokio::sync::oneshot::channel();
-        let core = Arc::clone(&self.core);
+        let (core, look_owner) = (Arc::clone(&self.core), self.look_owner.clone());
         let thread = std::thread::Builder::new().name("hyperlight-mcp-run".to_owned()).spawn(move || {
             // The receiver is gone only if the caller is.
-            let _ = sender.send(core.sandboxes.run(request));
+            let _ = sender.send(core.sandboxes.run_for(&look_owner, request));
         });
         if let Err(error) = thread {
             return failed(Error::io("a thread for the run", &error));
@@ -192,6 +196,10 @@ impl Sandbox {
         Arc::new(move |entry: &LogEntry| {
             listener(&LogEntry { level: entry.level.clone(), text: redactor.redact(&entry.text).into_owned() });
         })
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.closed.is_cancelled()
     }
 
     /// Ends what is pending with `ERR_CLOSED`, and waits for that.

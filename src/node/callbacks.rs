@@ -10,7 +10,8 @@ use serde_json::{Value as Json, json};
 use super::host_module::JavaScriptModule;
 use crate::error::{Error, Result};
 use crate::gateway::{
-    AgentModule, Answer, ApprovalQuestion, AuthorizationQuestion, Callbacks, ElicitationAnswer, ElicitationQuestion, SamplingQuestion,
+    AgentModule, Answer, ApprovalQuestion, AuthorizationQuestion, Callbacks, ElicitationAnswer, ElicitationQuestion, IssuerQuestion,
+    SamplingQuestion,
 };
 use crate::sandbox::Value;
 use crate::trust::Decision;
@@ -20,6 +21,7 @@ const ON_INPUT: &str = "onInput";
 const ON_ELICIT: &str = "onElicit";
 const ON_SAMPLE: &str = "onSample";
 const ON_AUTHORIZE: &str = "onAuthorize";
+const ON_ISSUER: &str = "onIssuer";
 
 /// Callbacks that stand in JavaScript. Main thread or worker: they are called where they were given.
 struct JavaScriptCallbacks {
@@ -85,6 +87,20 @@ impl Callbacks for JavaScriptCallbacks {
                 Json::String(url) => Ok(Some(url)),
                 Json::Null => Ok(None),
                 _ => Err(wrong(ON_AUTHORIZE, "nothing, or the URL to which the browser was redirected")),
+            }
+        }))
+    }
+
+    fn can_confirm_issuer(&self) -> bool {
+        self.has(ON_ISSUER)
+    }
+
+    fn confirm_issuer(&self, question: &IssuerQuestion) -> Option<Answer<bool>> {
+        let answer = self.ask(ON_ISSUER, vec![json!(question)])?;
+        Some(Box::pin(async move {
+            match answer.await?.into_json() {
+                Json::Bool(confirmed) => Ok(confirmed),
+                _ => Err(wrong(ON_ISSUER, "true or false")),
             }
         }))
     }

@@ -128,7 +128,10 @@ export interface SystemMessageOptions extends DeclarationOptions {
 
 /** What `check` found. */
 export interface CodeReport {
+  /** Nothing wrong was found. */
   ok: boolean
+  /** `false` for code that was not looked at, of which nothing is known: it nests too deeply, or has no end for a parser. It can be run. */
+  looked: boolean
   /** In order of place, at most 100. */
   problems: CodeProblem[]
 }

@@ -15,7 +15,7 @@ use crate::gateway::{EnableAtOpen, GatewayOptions};
 use crate::limits::Limits;
 use crate::sandbox::{GuestChoice, Value, WarmVms, Wire};
 
-const CALLBACKS: [&str; 6] = ["onApproval", "onElicit", "onSample", "onInput", "onAuthorize", "onEvent"];
+const CALLBACKS: [&str; 7] = ["onApproval", "onElicit", "onSample", "onInput", "onAuthorize", "onIssuer", "onEvent"];
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]

@@ -29,6 +29,8 @@ export interface Limits {
   maxReconnects: number
   /** Calls of one server that are under way at once, whoever makes them; others wait for their turn. Default 128. */
   maxParallelCalls: number
+  /** Questions of one run to a person or a model: before calls, and of servers. Further calls are denied. Default 100. */
+  maxQuestions: number
   /** A tool's result as the guest gets it. Default 1 MiB. */
   maxResponseBytes: number
   /** A call's arguments, as JSON. Default 1 MiB. */
@@ -117,11 +119,22 @@ export interface SamplingAnswer {
   stopReason?: string
 }
 
+/** An authorization server that a credential of the config would be used at. */
+export interface IssuerQuestion {
+  server: string
+  /** Its address, as the MCP server names it and its own metadata has it. */
+  issuer: string
+  /** The client that the credential belongs to. */
+  clientId: string
+  /** A secret is sent; a private key signs, and stays. */
+  credential: 'client-secret' | 'private-key'
+}
+
 /** Callbacks; the innermost that is given is asked: the run's, the sandbox's, the gateway's. */
 export interface Callbacks {
   /**
    * Asked before a tool is called that is not approved as read-only, or any tool of a server with `confirm: "always"`. Without it,
-   * such a call fails with `ERR_CALL_DENIED`. The time that the answer takes is not counted against the call or the run. What
+   * such a call fails with `ERR_CALL_DENIED`. `deny` holds for the tool as long as the run goes on: nobody is asked about it again. The time that the answer takes is not counted against the call or the run. What
    * throws, or returns anything else, denies.
    */
   onApproval?(question: ApprovalQuestion): Decision | Promise<Decision>
@@ -139,6 +152,12 @@ export interface Callbacks {
    * listener on loopback hears of the end. Elsewhere, return the URL to which the browser was redirected at the end.
    */
   onAuthorize?(url: string, question: { server: string; issuer: string }): void | string | Promise<void | string>
+  /**
+   * Asked before a credential of the config (`oauth.clientSecret`, `oauth.privateKey`) is used at an authorization server that the MCP
+   * server itself has named: `oauth.issuer` in the config names one instead. Only `true` allows it; it is kept for this server, URL,
+   * issuer and client. Without the callback, such a connection fails with `ERR_AUTHORIZATION_REQUIRED`.
+   */
+  onIssuer?(question: IssuerQuestion): boolean | Promise<boolean>
   /** Told what happens. An exception in it becomes a process warning. */
   onEvent?(event: GatewayEvent): void
 }

@@ -41,7 +41,7 @@ pub use image::Origin;
 pub(crate) use image::reply_capacity;
 pub use module::{GuestModule, GuestModules, ModuleFunction};
 pub use pool::WarmVms;
-pub use reader::{Wanted, serve_reader};
+pub use reader::{LookOwner, Wanted, serve_reader};
 pub use run::{LogEntry, LogListener, RunOutcome, RunRequest, RunStats};
 pub use script::{Export, Importable, Problem, ProblemKind, check, is_function_type, to_javascript};
 pub use stop::{Stop, StopReason};
@@ -52,7 +52,7 @@ use crate::limits::Limits;
 use image::GuestImage;
 use kept::KeptSnapshots;
 use pool::Pool;
-use reader::ScriptReader;
+use reader::{Asker, ScriptReader};
 use run::Means;
 
 /// Boots the guest when it is first needed, and runs code in VMs of their own. Code is read by a process of its own before.
@@ -107,8 +107,14 @@ impl Sandboxes {
     /// Runs on the calling thread until the outcome.
     #[must_use]
     pub fn run(&self, request: RunRequest) -> RunOutcome {
+        self.run_for(&LookOwner::default(), request)
+    }
+
+    /// The same; its code is looked at within the owner's share.
+    #[must_use]
+    pub fn run_for(&self, owner: &LookOwner, request: RunRequest) -> RunOutcome {
         match self.image() {
-            Ok(image) => self.means(image).run(request),
+            Ok(image) => self.means(image, owner).run(request),
             Err(error) => RunOutcome { value: Err(error), logs: Vec::new(), stats: RunStats::default() },
         }
     }
@@ -120,12 +126,13 @@ impl Sandboxes {
     }
 
     /// What is wrong with code, as [`check`] tells it. Blocks for as long as the look takes: a few milliseconds, and 5 s at most for
-    /// code that has no end for a parser, of which nothing is told; less where the answer is not wanted any more.
+    /// code that has no end for a parser; less where the answer is not wanted any more. `None` for code that was not looked at: it
+    /// nests too deeply, has no end for a parser, or gave way to another owner's.
     ///
     /// # Errors
     /// `ERR_IO` where the program that reads code cannot be started.
-    pub fn check(&self, code: &str, modules: &[Importable], wanted: Wanted<'_>) -> Result<Vec<Problem>> {
-        let look = || self.reader.check(code, modules, wanted);
+    pub fn check(&self, owner: &LookOwner, code: &str, modules: &[Importable], wanted: Wanted<'_>) -> Result<Option<Vec<Problem>>> {
+        let look = || self.reader.check(code, modules, Asker { owner, wanted });
         // What else waits for the thread of a runtime goes on at another one.
         match Handle::try_current() {
             Ok(runtime) if runtime.runtime_flavor() == RuntimeFlavor::MultiThread => tokio::task::block_in_place(look),
@@ -145,8 +152,8 @@ impl Sandboxes {
         self.pool.close();
     }
 
-    fn means<'a>(&'a self, image: &'a GuestImage) -> Means<'a> {
-        Means { image, pool: &self.pool, reader: &self.reader, limits: &self.limits, runtime: &self.runtime }
+    fn means<'a>(&'a self, image: &'a GuestImage, owner: &'a LookOwner) -> Means<'a> {
+        Means { image, pool: &self.pool, reader: &self.reader, owner, limits: &self.limits, runtime: &self.runtime }
     }
 
     fn booted(&self) -> &Result<GuestImage> {

@@ -5,7 +5,7 @@ use serde::Deserialize;
 use super::deadline::Deadline;
 use super::handed::check_value;
 use super::module::GuestModules;
-use super::reader::ScriptReader;
+use super::reader::{Asker, LookOwner, Reading, ScriptReader, Wanted};
 use super::run::REQUIRE_PROLOGUE;
 use super::script::{Importable, declares_require, instead_of_global};
 use super::stop::Stop;
@@ -16,27 +16,47 @@ use crate::limits::Limits;
 /// What a run's code is read with: for as long as the run goes on, its look counts against the run's time.
 pub(super) struct AgentCode<'a> {
     pub(super) reader: &'a ScriptReader,
+    /// Within whose share it is looked at.
+    pub(super) owner: &'a LookOwner,
     /// What it can import.
     pub(super) modules: &'a dyn GuestModules,
     pub(super) stop: &'a Stop,
     pub(super) deadline: Deadline,
+    /// Not so where the reader ended over it, or gave way to others.
+    pub(super) was_looked_at: bool,
 }
 
+/// Code that may be TypeScript still has its types, which the engine does not know.
+const NOT_LOOKED_AT: &str = "; the code could not be looked at before it ran (a look takes 5 s at most), so types of TypeScript, if it has any, were not taken out: run it again, or write JavaScript";
+
 impl AgentCode<'_> {
-    pub(super) fn to_javascript(&self, text: &str) -> Result<Option<String>> {
-        self.reader.to_javascript(text, &|| self.is_wanted())
+    pub(super) fn to_javascript(&self, text: &str) -> Result<Reading> {
+        self.reader.to_javascript(text, self.asker(&|| self.is_wanted()))
     }
 
     fn explain_load(&self, text: &str) -> Option<Error> {
-        self.reader.explain_load(text, &self.importable(), &|| self.is_wanted())
+        self.explained(|modules, asker| self.reader.explain_load(text, modules, asker))
     }
 
     fn explain_syntax(&self, text: &str, message: String, line: Option<u32>) -> Error {
-        self.reader.explain_syntax(text, &self.importable(), message, line, &|| self.is_wanted())
+        if !self.was_looked_at {
+            return Error::CodeSyntax { message: format!("{message}{NOT_LOOKED_AT}"), line, column: None };
+        }
+        let explained = self.explained(|modules, asker| self.reader.explain_syntax(text, modules, &message, line, asker));
+        explained.unwrap_or(Error::CodeSyntax { message, line, column: None })
     }
 
     fn explain_not_a_function(&self, text: &str, line: u32) -> Option<String> {
-        self.reader.explain_not_a_function(text, &self.importable(), line, &|| self.is_wanted())
+        self.explained(|modules, asker| self.reader.explain_not_a_function(text, modules, line, asker))
+    }
+
+    /// A second look, where the first one came to something.
+    fn explained<T>(&self, look: impl FnOnce(&[Importable], Asker<'_>) -> Option<T>) -> Option<T> {
+        if self.was_looked_at { look(&self.importable(), self.asker(&|| self.is_wanted())) } else { None }
+    }
+
+    fn asker<'a>(&'a self, wanted: Wanted<'a>) -> Asker<'a> {
+        Asker { owner: self.owner, wanted }
     }
 
     fn importable(&self) -> Vec<Importable> {

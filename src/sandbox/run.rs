@@ -14,7 +14,7 @@ use super::image::GuestImage;
 use super::module::GuestModules;
 use super::outcome::{AgentCode, finish};
 use super::pool::Pool;
-use super::reader::ScriptReader;
+use super::reader::{LookOwner, Reading, ScriptReader};
 use super::script::declares_require;
 use super::sources::Sources;
 use super::stop::Stop;
@@ -87,6 +87,7 @@ pub(super) struct Means<'a> {
     pub(super) image: &'a GuestImage,
     pub(super) pool: &'a Pool,
     pub(super) reader: &'a ScriptReader,
+    pub(super) owner: &'a LookOwner,
     pub(super) limits: &'a Arc<Limits>,
     pub(super) runtime: &'a Handle,
 }
@@ -98,11 +99,21 @@ impl Means<'_> {
         let deadline = Deadline::after(request.timeout);
         let limit_ms = u64::try_from(request.timeout.as_millis()).unwrap_or(u64::MAX);
         let (stop, modules) = (request.stop.clone(), request.modules);
-        let code = AgentCode { reader: self.reader, modules: modules.as_ref(), stop: &stop, deadline: deadline.clone() };
+        let (reader, owner) = (self.reader, self.owner);
+        let mut code = AgentCode { reader, owner, modules: modules.as_ref(), stop: &stop, deadline: deadline.clone(), was_looked_at: true };
         // Every line and column stays where it is: what the guest says of a place holds for the code as it was given.
         let read = check_sizes(self.limits, &request.code, &request.input).and_then(|()| code.to_javascript(&request.code));
         let text = match read {
-            Ok(javascript) => javascript.unwrap_or(request.code),
+            Ok(Reading::AsItIs) => request.code,
+            Ok(Reading::Javascript(javascript)) => javascript,
+            // The engine would speak of code that nobody has read, while the run has ended for another reason.
+            Ok(Reading::Missed) if !code.is_wanted() => {
+                return RunOutcome { value: Err(stop.error("run", limit_ms)), logs: Vec::new(), stats: stats_of(started) };
+            }
+            Ok(Reading::Missed) => {
+                code.was_looked_at = false;
+                request.code
+            }
             Err(error) => return RunOutcome { value: Err(error), logs: Vec::new(), stats: stats_of(started) },
         };
         let prologue = if declares_require(&text) { "" } else { REQUIRE_PROLOGUE };

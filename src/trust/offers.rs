@@ -158,8 +158,9 @@ pub fn filter_warnings(server: &ServerDefinition, live: &Manifest) -> Vec<String
 pub fn filter_manifest(server: &ServerDefinition, manifest: &Manifest) -> Manifest {
     let mut manifest = manifest.clone();
     manifest.tools.retain(|tool| server.filter.admits(&tool.name));
-    manifest.resources.retain(|resource| server.resource_filter.admits(&resource.uri));
-    manifest.resource_templates.retain(|template| server.resource_filter.admits(&template.uri_template));
+    let resources = server.resource_filter.matcher();
+    manifest.resources.retain(|resource| resources.admits(&resource.uri));
+    manifest.resource_templates.retain(|template| resources.admits(&template.uri_template));
     manifest.prompts.retain(|prompt| server.prompt_filter.admits(&prompt.name));
     manifest
 }

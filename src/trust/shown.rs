@@ -92,13 +92,23 @@ pub(super) fn input_lines(server: &ServerDefinition) -> Vec<String> {
 }
 
 pub(super) fn oauth_lines(oauth: &OAuthDefinition, metadata: Option<&Address>) -> Vec<String> {
-    let OAuthDefinition { client_id, client_secret, scopes, client_metadata_url: _, callback_port, grant, private_key, signing_algorithm } =
-        oauth;
+    let OAuthDefinition {
+        issuer,
+        client_id,
+        client_secret,
+        scopes,
+        client_metadata_url: _,
+        callback_port,
+        grant,
+        private_key,
+        signing_algorithm,
+    } = oauth;
     let secret = |value: &Option<SecretString>| value.as_ref().map(|value| mask(value.expose_secret()));
     // Its first characters would only say that it is a key.
     let is_pem = |key: &SecretString| key.expose_secret().contains("-----");
     let lines = [
         ("grant", Some(grant.name().to_owned())),
+        ("issuer", issuer.clone()),
         ("clientId", client_id.clone()),
         ("clientSecret", secret(client_secret)),
         ("privateKey", private_key.as_ref().map(|key| if is_pem(key) { "***".to_owned() } else { mask(key.expose_secret()) })),

@@ -157,8 +157,17 @@ fn filtered(form: Canonical, kind: &str, allow: Option<&[String]>, deny: &[Strin
 
 /// For whom tokens are asked, and with what.
 fn with_oauth(form: Canonical, key: &MachineKey, oauth: &OAuthDefinition) -> Canonical {
-    let OAuthDefinition { client_id, client_secret, scopes, client_metadata_url, callback_port, grant, private_key, signing_algorithm } =
-        oauth;
+    let OAuthDefinition {
+        issuer,
+        client_id,
+        client_secret,
+        scopes,
+        client_metadata_url,
+        callback_port,
+        grant,
+        private_key,
+        signing_algorithm,
+    } = oauth;
     let secrets = [("clientSecret", client_secret), ("privateKey", private_key)];
     let secrets: Vec<_> = secrets.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value.clone()?))).collect();
     let form = form
@@ -169,7 +178,9 @@ fn with_oauth(form: Canonical, key: &MachineKey, oauth: &OAuthDefinition) -> Can
         .optional(callback_port.map(|port| port.to_string()).as_deref())
         .text(grant.name())
         .optional(signing_algorithm.map(SigningAlgorithm::name));
-    keyed(form, key, "oauth", &secrets)
+    let form = keyed(form, key, "oauth", &secrets);
+    // Without it, the form is as it was before there was any.
+    issuer.iter().fold(form, |form, issuer| form.text("issuer").text(issuer))
 }
 
 /// Names and values as the config writes them: a variable by its name, so that a token that was rotated does not ask again.
@@ -231,6 +242,8 @@ mod tests {
             r#""url": "https://example.com/x", "headers": { "A": "2" }"#,
             r#""url": "https://example.com/x", "oauth": {}"#,
             r#""url": "https://example.com/x", "oauth": { "clientId": "1" }"#,
+            r#""url": "https://example.com/x", "oauth": { "clientId": "1", "issuer": "https://a.example" }"#,
+            r#""url": "https://example.com/x", "oauth": { "clientId": "1", "issuer": "https://b.example" }"#,
             r#""url": "https://example.com/x", "oauth": { "clientId": "1", "clientSecret": "1" }"#,
             r#""url": "https://example.com/x", "oauth": { "clientId": "1", "clientSecret": "2" }"#,
             r#""url": "https://example.com/x", "oauth": { "clientId": "1", "clientSecret": "1", "grant": "client_credentials" }"#,

@@ -16,6 +16,8 @@ use example::arguments_text;
 
 /// What a tool, parameter or function may be called in a hint, in characters.
 const MAX_NAME_CHARS: usize = 100;
+/// Parameters of an outline: more than a line names.
+const MAX_OUTLINED: usize = 9;
 /// What is said of one parameter.
 const MAX_PARAMETER_CHARS: usize = 300;
 
@@ -135,6 +137,45 @@ pub(super) fn server_info(server: &str, manifest: &Manifest, style: &Declaration
     let identifiers = assign_identifiers(manifest.tools.iter().map(|tool| tool.name.as_str()));
     let functions: Vec<_> = manifest.distinct_tools().map(|tool| tool_hint(tool, &identifiers[&tool.name], style)).collect();
     info(summary, functions, vec![failure_caveat(style.failures).to_owned()])
+}
+
+/// The module of a server with what a line says of each function: names, parameters of the schema's own, and, where `has_lines`,
+/// purposes. It takes no more than a look at each tool, however large their schemas are.
+pub(super) fn server_outline(server: &str, manifest: &Manifest, style: &DeclarationStyle, has_lines: bool) -> ModuleInfo {
+    let summary = server_summary(server, manifest, style);
+    let identifiers = manifest.identifiers();
+    let outline = |(index, tool): (usize, &Tool)| {
+        let name = identifiers[&tool.name].clone();
+        let arguments = if index == 0 { arguments_text(&tool.input_schema) } else { String::new() };
+        let example = format!("{name}({arguments})");
+        let (purpose, parameters) =
+            if has_lines { (tool_purpose(tool, style), outlined_parameters(&tool.input_schema)) } else { (String::new(), Vec::new()) };
+        FunctionInfo {
+            name,
+            tool: None,
+            purpose,
+            signature: String::new(),
+            parameters,
+            returns: String::new(),
+            caveats: Vec::new(),
+            example,
+        }
+    };
+    info(summary, manifest.distinct_tools().enumerate().map(outline).collect(), Vec::new())
+}
+
+/// The first parameters that a schema names itself: one more than a line shows.
+fn outlined_parameters(schema: &Json) -> Vec<ParameterInfo> {
+    let required: Vec<&str> = schema.get("required").and_then(Json::as_array).into_iter().flatten().filter_map(Json::as_str).collect();
+    let names = schema.get("properties").and_then(Json::as_object).into_iter().flat_map(serde_json::Map::keys).take(MAX_OUTLINED);
+    let parameter = |name: &String| ParameterInfo {
+        name: name.clone(),
+        declared: String::new(),
+        required: required.contains(&name.as_str()),
+        description: None,
+        default: None,
+    };
+    names.map(parameter).collect()
 }
 
 /// `host:mcp`, whole.

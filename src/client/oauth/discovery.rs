@@ -13,6 +13,7 @@ use super::address::origin_of;
 use super::exchange::Issuer;
 use super::failure::{PKCE, Problem};
 use super::http::Http;
+use super::recipient::is_place_of;
 
 /// What was found.
 pub(super) struct Discovery {
@@ -31,10 +32,14 @@ pub(super) async fn discover(http: &Arc<Http>, base: &Url, challenge: Option<&st
         let mut manager = AuthorizationManager::new_with_oauth_http_client(base.clone(), Arc::clone(http) as _).await?;
         let resolution = manager.resolve_metadata_from_challenge(challenge).await?;
         let metadata = resolution.metadata;
+        let is_published = resolution.source.is_discovered();
+        if is_published {
+            check_place(&metadata, http)?;
+        }
         let issuer = issuer_of(&metadata, http)?;
         manager.set_metadata(metadata.clone());
         let scopes = manager.select_initial_scopes(&[]).await;
-        Ok(Discovery { manager, issuer, scopes, is_published: resolution.source.is_discovered(), metadata })
+        Ok(Discovery { manager, metadata, issuer, scopes, is_published })
     })
     .await
 }
@@ -76,6 +81,17 @@ pub(super) fn quiet<F: Future>(work: F) -> impl Future<Output = F::Output> {
 
 pub(super) fn parameter(url: &Url, name: &str) -> Option<String> {
     url.query_pairs().find(|(key, _)| key == name).map(|(_, value)| value.into_owned())
+}
+
+/// Whoever can name any address for metadata could claim any issuer in it, and get what is meant for that one.
+fn check_place(metadata: &AuthorizationMetadata, http: &Http) -> Result<(), Problem> {
+    let issuer = metadata.issuer.as_deref().unwrap_or_default();
+    let document = http.last_document();
+    if document.as_ref().is_some_and(|document| is_place_of(issuer, document)) {
+        return Ok(());
+    }
+    let place = document.as_ref().map(origin_of).unwrap_or_default();
+    Err(Problem::failed(format!("metadata of {place} names the issuer \"{issuer}\", whose own metadata does not stand there")))
 }
 
 fn issuer_of(metadata: &AuthorizationMetadata, http: &Http) -> Result<Issuer, Problem> {

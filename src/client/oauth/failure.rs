@@ -5,7 +5,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::Value as Json;
 use url::form_urlencoded::byte_serialize;
 
-use crate::error::Error;
+use crate::error::{AuthorizationLack, Error};
 
 /// Not worth blanking, and likely to be a part of other words.
 const MIN_SECRET_CHARS: usize = 4;
@@ -38,6 +38,8 @@ pub(super) enum Problem {
     Failed(String),
     /// A person would have to be asked, and nobody can be.
     NobodyToAsk,
+    /// A person would have to confirm the issuer, and nobody can be asked.
+    NobodyToConfirm,
 }
 
 impl Problem {
@@ -58,14 +60,15 @@ impl Problem {
                 description: description.map(|description| without(&description, secrets)),
             }),
             Self::Failed(problem) => Self::Failed(without(&problem, secrets)),
-            Self::NobodyToAsk => Self::NobodyToAsk,
+            same @ (Self::NobodyToAsk | Self::NobodyToConfirm) => same,
         }
     }
 
     /// As a person is told.
     pub(super) fn into_error(self, server: &str, issuer: Option<&str>) -> Error {
         let text = match self {
-            Self::NobodyToAsk => return Error::authorization_required(server, issuer),
+            Self::NobodyToAsk => return Error::authorization_required(server, issuer, AuthorizationLack::Page),
+            Self::NobodyToConfirm => return Error::authorization_required(server, issuer, AuthorizationLack::Issuer),
             Self::Refused(Refusal { error, description: None }) => format!("the authorization server says {error}"),
             Self::Refused(Refusal { error, description: Some(words) }) => format!("the authorization server says {error}: {words}"),
             Self::Failed(problem) => problem,
@@ -135,6 +138,15 @@ mod tests {
         let error = Problem::NobodyToAsk.into_error("weather", Some("https://auth.example.com"));
         assert_eq!(error.code(), "ERR_AUTHORIZATION_REQUIRED");
         for word in ["onAuthorize", "headers", "client_credentials", "https://auth.example.com"] {
+            assert!(error.to_string().contains(word), "{error}");
+        }
+    }
+
+    #[test]
+    fn nobody_to_confirm_an_issuer_is_told_which_key_to_set() {
+        let error = Problem::NobodyToConfirm.into_error("weather", Some("https://auth.example.com"));
+        assert_eq!(error.code(), "ERR_AUTHORIZATION_REQUIRED");
+        for word in ["weather", "oauth.issuer", "onIssuer", "https://auth.example.com"] {
             assert!(error.to_string().contains(word), "{error}");
         }
     }

@@ -14,14 +14,13 @@ use super::exchange::{self, Granted, Issuer, Proof};
 use super::failure::{Problem, without};
 use super::http::Http;
 use super::person::Question;
+use super::recipient::{QUIET_SECONDS, Recipient, check_pinned};
 use super::store::{Client, Kept, Slot, Token};
 use crate::config::{Grant, OAuthSettings};
 use crate::error::Error;
 
 /// How long a person may take.
 pub(super) const PERSON_TIME: Duration = Duration::from_mins(5);
-/// After a person said no, or nothing, nobody is asked again for this long: an agent that calls in a loop must not ask in one.
-const QUIET_SECONDS: u64 = 30;
 /// After a renewal that did not work, the old token is used for as long as it holds, and this long without another try.
 const PAUSE_SECONDS: u64 = 10;
 
@@ -165,13 +164,35 @@ impl Desk {
     }
 
     async fn load(&self) -> Result<(), Problem> {
-        let found = discover(&self.http()?, &self.base, None).await?;
+        let found = self.discover(None).await?;
         self.settle(&found.issuer, None);
         let mut state = self.state();
         if matches!(state.held, Held::Unread) {
             state.held = Held::Nothing;
         }
         Ok(())
+    }
+
+    /// Who gives tokens: nobody but the issuer that the config names, where it names one.
+    async fn discover(&self, header: Option<&str>) -> Result<Discovery, Problem> {
+        let found = discover(&self.http()?, &self.base, header).await?;
+        check_pinned(&self.settings, &found.issuer.name)?;
+        Ok(found)
+    }
+
+    /// Before a credential of the config is sent, by whatever grant.
+    async fn check_recipient(&self, issuer: &Issuer) -> Result<(), Problem> {
+        let recipient = Recipient {
+            server: &self.server,
+            url: self.url(),
+            issuer: &issuer.name,
+            settings: &self.settings,
+            store: &self.context.store,
+            confirm: self.context.confirm_issuer.as_ref(),
+            time: self.timing.person,
+            now: &*self.timing.now,
+        };
+        recipient.check().await
     }
 
     async fn renew_in_time(&self) -> Result<(), Problem> {
@@ -195,7 +216,7 @@ impl Desk {
     }
 
     async fn answer(&self, challenge: &Challenge, header: &str, used: Option<&SecretString>) -> Result<(), Problem> {
-        let found = discover(&self.http()?, &self.base, Some(header)).await?;
+        let found = self.discover(Some(header)).await?;
         self.settle(&found.issuer, used);
         if self.has_other_than(used) {
             return Ok(());
@@ -268,6 +289,7 @@ impl Desk {
 
     async fn ask_a_person(&self, found: Discovery, scopes: Vec<String>, used: Option<&SecretString>, past: Past) -> Result<(), Problem> {
         let authorize = self.context.authorize.as_ref().ok_or(Problem::NobodyToAsk)?;
+        self.check_recipient(&found.issuer).await?;
         // Another connection of this server may be asking already: its answer is ours.
         let turn = self.context.store.turn(&self.server, self.url());
         let _asking = turn.asking.lock().await;
@@ -310,6 +332,7 @@ impl Desk {
     }
 
     async fn request_for_itself(&self, issuer: &Issuer, scopes: Vec<String>, resource: String, past: Past) -> Result<(), Problem> {
+        self.check_recipient(issuer).await?;
         let id = self.settings.client_id.clone().ok_or_else(|| Problem::failed("oauth.clientId is missing"))?;
         let client = Client { id, secret: self.settings.client_secret.clone(), registered_for: None };
         let proof = match &self.settings.private_key {
@@ -336,6 +359,7 @@ impl Desk {
         if self.settings.grant == Grant::ClientCredentials {
             return self.request_for_itself(&issuer, held.token.scopes.clone(), held.token.resource.clone(), past).await;
         }
+        self.check_recipient(&issuer).await?;
         let slot = self.slot(&issuer);
         // Without a lock, where the folder cannot be written to: another process cannot write there either.
         let _lock = slot.lock().await.ok();

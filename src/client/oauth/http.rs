@@ -1,6 +1,6 @@
 //! Every HTTP request of OAuth, rmcp's own included: bounded in time and size, without redirects, to allowed addresses only.
 
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use http::header::{ACCEPT, CONTENT_TYPE};
@@ -23,6 +23,15 @@ pub(super) struct Http {
     policy: Arc<Policy>,
     /// What became of the last POST: rmcp makes one sentence of it.
     trouble: Mutex<Option<Problem>>,
+    asked: Mutex<Asked>,
+}
+
+/// The document that was asked for last.
+#[derive(Default)]
+struct Asked {
+    /// Before any redirect.
+    first: Option<Url>,
+    is_redirected: bool,
 }
 
 /// Why a request has no answer. Shows no more of an address than its origin.
@@ -47,12 +56,21 @@ impl Http {
         // What stays on this machine is no proxy's business.
         let builder = if reach_of_literal(base) == Some(Reach::Loopback) { builder.no_proxy() } else { builder };
         let client = builder.build().map_err(|error| format!("no HTTP client can be made: {}", chain(&error)))?;
-        Ok(Self { client, policy, trouble: Mutex::new(None) })
+        Ok(Self { client, policy, trouble: Mutex::default(), asked: Mutex::default() })
     }
 
     /// Why the last POST gave nothing, once.
     pub(super) fn take_trouble(&self) -> Option<Problem> {
         self.trouble.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// The address at which the last document was asked for; where it redirected, the first one.
+    pub(super) fn last_document(&self) -> Option<Url> {
+        self.asked().first.clone()
+    }
+
+    fn asked(&self) -> MutexGuard<'_, Asked> {
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn check(&self, url: &Url) -> Result<(), String> {
@@ -76,8 +94,13 @@ impl Http {
         let request = reqwest::Request::try_from(request).map_err(|_| NoAnswer("an address of it is no URL".to_owned()))?;
         let url = request.url().clone();
         self.policy.check(&url).map_err(NoAnswer)?;
+        let is_get = request.method() == Method::GET;
+        if is_get && !std::mem::take(&mut self.asked().is_redirected) {
+            self.asked().first = Some(url.clone());
+        }
         let response = self.client.execute(request).await.map_err(|error| failed(&url, error))?;
         self.policy.answered(&url, response.remote_addr());
+        self.asked().is_redirected = is_get && response.status().is_redirection();
         read(&url, response).await
     }
 }

@@ -15,6 +15,7 @@ mod failure;
 mod flight;
 mod http;
 mod person;
+mod recipient;
 mod source;
 mod store;
 
@@ -30,6 +31,7 @@ use std::sync::Arc;
 
 use secrecy::SecretString;
 
+pub use recipient::Credential;
 pub use source::OAuth;
 pub use store::TokenStore;
 
@@ -52,6 +54,20 @@ pub type Authorization = Pin<Box<dyn Future<Output = Result<Option<String>>> + S
 /// Shows a page to a person.
 pub type Authorize = Arc<dyn Fn(AuthorizationPrompt) -> Authorization + Send + Sync>;
 
+/// A credential of the config is about to go to an issuer that the config does not name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IssuerPrompt {
+    pub server: String,
+    /// The authorization server, as the MCP server has named it.
+    pub issuer: String,
+    /// For whom the credential is.
+    pub client_id: String,
+    pub credential: Credential,
+}
+
+/// Asks a person whether the issuer may be sent it.
+pub type ConfirmIssuer = Arc<dyn Fn(IssuerPrompt) -> Pin<Box<dyn Future<Output = Result<bool>> + Send>> + Send + Sync>;
+
 /// Told of each new token and secret, before it is used.
 pub type OnSecret = Arc<dyn Fn(&SecretString) + Send + Sync>;
 
@@ -61,6 +77,8 @@ pub struct OAuthContext {
     pub store: TokenStore,
     /// Without it, nobody can be asked.
     pub authorize: Option<Authorize>,
+    /// Without it, a credential goes only to the issuer that the config names, or that was confirmed before.
+    pub confirm_issuer: Option<ConfirmIssuer>,
     pub on_secret: OnSecret,
     /// `allowInsecureHttp`: without TLS to other machines.
     pub allow_insecure: bool,

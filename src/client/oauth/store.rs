@@ -1,10 +1,10 @@
 //! Tokens on disk: one file a server, URL and issuer, so that none is ever taken for another's. Only this user can read them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use secrecy::zeroize::Zeroizing;
@@ -19,6 +19,7 @@ use crate::files;
 const LOCK_TIME: Duration = Duration::from_secs(15);
 /// Tells a file of ours from any other.
 const FORMAT: &str = "hyperlight-mcp token 1";
+const CONFIRMATION_FORMAT: &str = "hyperlight-mcp confirmed issuer 1";
 const HEX_CHARS: usize = 32;
 /// A client, a token and what belongs to them take far less.
 const MAX_FILE_BYTES: u64 = 1024 * 1024;
@@ -35,6 +36,8 @@ pub struct TokenStore {
     folder: PathBuf,
     /// By server and URL. Whoever has the store shares them, as connections of one server do.
     turns: Arc<Mutex<BTreeMap<String, Arc<Turn>>>>,
+    /// Bindings of what was confirmed and could not be written.
+    confirmed: Arc<Mutex<BTreeSet<String>>>,
 }
 
 /// Whose turn it is to ask a person for one server and URL.
@@ -93,11 +96,23 @@ struct Content {
     kept: Kept,
 }
 
+/// A person's yes: this issuer may be sent the credential of this client.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Confirmation {
+    format: String,
+    server: String,
+    issuer: String,
+    client_id: String,
+    /// Of server, URL, issuer and client: a file that was renamed is none of another's.
+    binding: String,
+}
+
 impl TokenStore {
     /// Nothing is made before there is a token.
     #[must_use]
     pub fn new(folder: PathBuf) -> Self {
-        Self { folder, turns: Arc::default() }
+        Self { folder, turns: Arc::default(), confirmed: Arc::default() }
     }
 
     pub(super) fn turn(&self, server: &str, url: &str) -> Arc<Turn> {
@@ -105,11 +120,12 @@ impl TokenStore {
         Arc::clone(turns.entry(prefix(server, url)).or_default())
     }
 
-    /// Removes all tokens of a server, whatever its URL: for one whose approval was taken back.
+    /// Removes all tokens of a server, whatever its URL, and the issuers that were confirmed for it: for one whose approval was taken back.
     ///
     /// # Errors
     /// What the file system says.
     pub fn forget(&self, server: &str) -> io::Result<()> {
+        self.confirmed().clear();
         let mark = format!("{}-", short_digest(&["server", server]));
         for path in self.files()? {
             // What a killed writer left begins with a dot, and has a token in it as well.
@@ -127,6 +143,42 @@ impl TokenStore {
         self.files().is_ok_and(|files| {
             files.iter().any(|path| name_of(path).starts_with(&mark) && path.extension().is_some_and(|kind| kind == "json"))
         })
+    }
+
+    /// Returns whether a person has said that this issuer may be sent the credential of a client.
+    pub(super) fn is_confirmed(&self, server: &str, url: &str, issuer: &str, client: &str) -> bool {
+        let (path, binding) = self.confirmation(server, url, issuer, client);
+        if self.confirmed().contains(&binding) {
+            return true;
+        }
+        let read = files::read_own(&path, MAX_FILE_BYTES).ok().and_then(|bytes| serde_json::from_slice::<Confirmation>(&bytes).ok());
+        read.is_some_and(|read| read.format == CONFIRMATION_FORMAT && read.binding == binding)
+    }
+
+    /// Keeps a person's yes; where it cannot be written, for as long as the program runs.
+    pub(super) fn confirm(&self, server: &str, url: &str, issuer: &str, client: &str) {
+        let (path, binding) = self.confirmation(server, url, issuer, client);
+        let content = Confirmation {
+            format: CONFIRMATION_FORMAT.to_owned(),
+            server: server.to_owned(),
+            issuer: issuer.to_owned(),
+            client_id: client.to_owned(),
+            binding: binding.clone(),
+        };
+        let written = serde_json::to_vec_pretty(&content).map_err(io::Error::other).and_then(|bytes| write(&self.folder, &path, &bytes));
+        if let Err(error) = written {
+            tracing::warn!(server, %error, "a confirmed issuer cannot be kept: the next program asks again");
+            self.confirmed().insert(binding);
+        }
+    }
+
+    fn confirmation(&self, server: &str, url: &str, issuer: &str, client: &str) -> (PathBuf, String) {
+        let name = format!("{}{}.issuer", prefix(server, url), short_digest(&["confirmed", issuer, client]));
+        (self.folder.join(name), digest(&["confirmed issuer", server, url, issuer, client]))
+    }
+
+    fn confirmed(&self) -> MutexGuard<'_, BTreeSet<String>> {
+        self.confirmed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn slot(&self, server: &str, url: &str, issuer: &str) -> Slot {
@@ -183,7 +235,6 @@ impl Slot {
     }
 
     pub(super) fn write(&self, kept: &Kept) -> io::Result<()> {
-        files::private_folder(&self.folder)?;
         let content = Content {
             format: FORMAT.to_owned(),
             server: self.server.clone(),
@@ -192,7 +243,7 @@ impl Slot {
             kept: kept.clone(),
         };
         let bytes = Zeroizing::new(serde_json::to_vec_pretty(&content)?);
-        files::replace(&self.path("json"), &bytes, files::Writing::Durable)
+        write(&self.folder, &self.path("json"), &bytes)
     }
 
     /// Held while a token is renewed: a refresh token may be used once only, and another process may have the same.
@@ -208,6 +259,12 @@ impl Slot {
     fn path(&self, extension: &str) -> PathBuf {
         self.folder.join(format!("{}.{extension}", self.name))
     }
+}
+
+/// Writes a file of this user's alone, in the place of the one before.
+fn write(folder: &Path, path: &Path, bytes: &[u8]) -> io::Result<()> {
+    files::private_folder(folder)?;
+    files::replace(path, bytes, files::Writing::Durable)
 }
 
 fn name_of(path: &Path) -> &str {
@@ -313,6 +370,31 @@ mod tests {
             assert!(access(&store.slot(server, url, issuer)).is_none(), "{server} {url} {issuer}");
         }
         assert!(store.has_any("a", URL) && !store.has_any("b", URL) && !store.has_any("a", "https://example.com/other"));
+    }
+
+    #[test]
+    fn a_confirmed_issuer_holds_for_one_server_url_and_client_until_it_is_forgotten() {
+        let (_folder, store) = store();
+        store.confirm("a", URL, ISSUER, "me");
+        let later = TokenStore::new(store.folder.clone());
+        for store in [&store, &later] {
+            assert!(store.is_confirmed("a", URL, ISSUER, "me") && !store.has_any("a", URL));
+            for (server, url, issuer, client) in [
+                ("b", URL, ISSUER, "me"),
+                ("a", "https://example.com/other", ISSUER, "me"),
+                ("a", URL, "https://evil.example", "me"),
+                ("a", URL, ISSUER, "you"),
+            ] {
+                assert!(!store.is_confirmed(server, url, issuer, client), "{server} {url} {issuer} {client}");
+            }
+        }
+        let (one, _) = store.confirmation("a", URL, ISSUER, "me");
+        let (other, _) = store.confirmation("a", URL, "https://evil.example", "me");
+        assert_eq!(mode(&one), 0o600);
+        fs::copy(&one, other).unwrap();
+        assert!(!later.is_confirmed("a", URL, "https://evil.example", "me"), "a renamed file is none of another's");
+        store.forget("a").unwrap();
+        assert!(!store.is_confirmed("a", URL, ISSUER, "me") && !later.is_confirmed("a", URL, ISSUER, "me"));
     }
 
     #[test]

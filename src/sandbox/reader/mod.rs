@@ -4,6 +4,7 @@
 //! is code that makes it overrun its stack, take minutes or all memory. An agent's code is an attacker's; the process in which it is
 //! read is one that may end. It has bounds of its own (`program.rs`), nothing but two pipes, and gets no environment.
 
+mod places;
 mod program;
 mod protocol;
 mod read_code;
@@ -12,11 +13,13 @@ use std::io::{self, Write as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+pub use places::LookOwner;
+use places::Places;
 pub use program::serve_reader;
 use protocol::{Answer, Question, read_frame, write_frame};
 use read_code::{ReadCode, ReadCodes};
@@ -28,9 +31,6 @@ use crate::error::{Error, Result};
 const LOOK_LIMIT: Duration = Duration::from_secs(5);
 /// How soon it is seen that the answer is not wanted any more.
 const POLL: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
-const WAIT: Duration = Duration::from_millis(20);
-/// Looks at the same time: each may take all the memory that a process may have, and a core.
-const MAX_LOOKS: usize = 4;
 /// Processes that are kept for the next question.
 const MAX_IDLE: usize = 2;
 
@@ -38,8 +38,7 @@ const MAX_IDLE: usize = 2;
 pub(super) struct ScriptReader {
     program: PathBuf,
     idle: Mutex<Idle>,
-    looks: Mutex<usize>,
-    ended: Condvar,
+    places: Places,
     known: Mutex<ReadCodes>,
 }
 
@@ -49,22 +48,30 @@ struct Idle {
     closed: bool,
 }
 
-/// A place among the looks that may be under way.
-struct Place<'a>(&'a ScriptReader);
-
-impl Drop for Place<'_> {
-    fn drop(&mut self) {
-        *self.0.looks() -= 1;
-        self.0.ended.notify_one();
-    }
+/// What came of a look at code as JavaScript.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Reading {
+    /// It is JavaScript, or nests too deeply to be looked at.
+    AsItIs,
+    /// It is this without its types.
+    Javascript(String),
+    /// It was not looked at: a reader ended over it, took too long or gave way to others; or the answer was not wanted any more.
+    Missed,
 }
 
 /// Whether an answer is still wanted.
 pub type Wanted<'a> = &'a dyn Fn() -> bool;
 
+/// Who asks about code.
+#[derive(Clone, Copy)]
+pub(super) struct Asker<'a> {
+    pub(super) owner: &'a LookOwner,
+    pub(super) wanted: Wanted<'a>,
+}
+
 impl ScriptReader {
     pub(super) fn new(program: PathBuf) -> Self {
-        Self { program, idle: Mutex::default(), looks: Mutex::default(), ended: Condvar::new(), known: Mutex::default() }
+        Self { program, idle: Mutex::default(), places: Places::default(), known: Mutex::default() }
     }
 
     /// Starts a process, unless one waits for a question.
@@ -88,77 +95,79 @@ impl ScriptReader {
         self.rest();
     }
 
-    /// The code as JavaScript; `None` where it is that already, or was not looked at.
+    /// The code as JavaScript.
     ///
     /// # Errors
     /// `ERR_CODE_SYNTAX`; `ERR_IO` where the program cannot be started.
-    pub(super) fn to_javascript(&self, code: &str, wanted: Wanted<'_>) -> Result<Option<String>> {
+    pub(super) fn to_javascript(&self, code: &str, asker: Asker<'_>) -> Result<Reading> {
         let digest = ReadCodes::digest(code);
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner).get(&digest);
         let read = match known {
             Some(read) => read,
-            None => match self.ask(&Question::ToJavascript { code: code.into() }, wanted)? {
+            None => match self.ask(&Question::ToJavascript { code: code.into() }, asker)? {
                 Some(Answer::Javascript { code }) => ReadCode::Javascript(code),
                 Some(Answer::AsItIs) => ReadCode::AsItIs,
                 Some(Answer::Syntax { message, line, column }) => return Err(Error::CodeSyntax { message, line, column }),
-                // It was not looked at: another time it may be.
-                _ => return Ok(None),
+                // Another time it may be looked at.
+                _ => return Ok(Reading::Missed),
             },
         };
         self.known.lock().unwrap_or_else(PoisonError::into_inner).insert(digest, read.clone());
         Ok(match read {
-            ReadCode::AsItIs => None,
-            ReadCode::Javascript(code) => Some(code),
+            ReadCode::AsItIs => Reading::AsItIs,
+            ReadCode::Javascript(code) => Reading::Javascript(code),
         })
     }
 
-    /// All that is wrong with code; nothing for code that was not looked at.
+    /// All that is wrong with code; `None` for code that was not looked at.
     ///
     /// # Errors
     /// `ERR_IO` where the program cannot be started.
-    pub(super) fn check(&self, code: &str, modules: &[Importable], wanted: Wanted<'_>) -> Result<Vec<Problem>> {
-        match self.ask(&Question::Check { code: code.into(), modules: modules.into() }, wanted)? {
-            Some(Answer::Problems { problems }) => Ok(problems),
-            _ => Ok(Vec::new()),
+    pub(super) fn check(&self, code: &str, modules: &[Importable], asker: Asker<'_>) -> Result<Option<Vec<Problem>>> {
+        match self.ask(&Question::Check { code: code.into(), modules: modules.into() }, asker)? {
+            Some(Answer::Problems { problems }) => Ok(Some(problems)),
+            _ => Ok(None),
         }
     }
 
     /// Why code did not load.
-    pub(super) fn explain_load(&self, code: &str, modules: &[Importable], wanted: Wanted<'_>) -> Option<Error> {
-        self.syntax(&Question::ExplainLoad { code: code.into(), modules: modules.into() }, wanted)
+    pub(super) fn explain_load(&self, code: &str, modules: &[Importable], asker: Asker<'_>) -> Option<Error> {
+        self.syntax(&Question::ExplainLoad { code: code.into(), modules: modules.into() }, asker)
     }
 
-    /// Why the engine does not parse code: the place that it says, or a better one.
+    /// Why the engine does not parse code: a better place than the one that it says.
     pub(super) fn explain_syntax(
         &self,
         code: &str,
         modules: &[Importable],
-        message: String,
+        message: &str,
         line: Option<u32>,
-        wanted: Wanted<'_>,
-    ) -> Error {
-        let question = Question::ExplainSyntax { code: code.into(), modules: modules.into(), message: message.clone(), line };
-        self.syntax(&question, wanted).unwrap_or(Error::CodeSyntax { message, line, column: None })
+        asker: Asker<'_>,
+    ) -> Option<Error> {
+        let question = Question::ExplainSyntax { code: code.into(), modules: modules.into(), message: message.to_owned(), line };
+        self.syntax(&question, asker)
     }
 
     /// What was called at this line that its module does not have.
-    pub(super) fn explain_not_a_function(&self, code: &str, modules: &[Importable], line: u32, wanted: Wanted<'_>) -> Option<String> {
-        match self.ask(&Question::ExplainNotAFunction { code: code.into(), modules: modules.into(), line }, wanted) {
+    pub(super) fn explain_not_a_function(&self, code: &str, modules: &[Importable], line: u32, asker: Asker<'_>) -> Option<String> {
+        match self.ask(&Question::ExplainNotAFunction { code: code.into(), modules: modules.into(), line }, asker) {
             Ok(Some(Answer::Text { text })) => Some(text),
             _ => None,
         }
     }
 
-    fn syntax(&self, question: &Question<'_>, wanted: Wanted<'_>) -> Option<Error> {
-        match self.ask(question, wanted) {
+    fn syntax(&self, question: &Question<'_>, asker: Asker<'_>) -> Option<Error> {
+        match self.ask(question, asker) {
             Ok(Some(Answer::Syntax { message, line, column })) => Some(Error::CodeSyntax { message, line, column }),
             _ => None,
         }
     }
 
-    /// `None` where there is no answer: the process ended over it, took too long, or the answer was not wanted any more.
-    fn ask(&self, question: &Question<'_>, wanted: Wanted<'_>) -> Result<Option<Answer>> {
-        let Some(_place) = self.place(wanted) else { return Ok(None) };
+    /// `None` where there is no answer: the process ended over it, took too long or gave way to others, or the answer was not wanted any
+    /// more.
+    fn ask(&self, question: &Question<'_>, asker: Asker<'_>) -> Result<Option<Answer>> {
+        let Some(place) = self.places.take(asker.owner, asker.wanted) else { return Ok(None) };
+        let wanted = &|| (asker.wanted)() && !place.must_end();
         let waiting = self.idle().workers.pop();
         if let Some(worker) = waiting {
             match self.look(worker, question, wanted) {
@@ -176,23 +185,6 @@ impl ScriptReader {
         let answer = worker.receive(wanted)?.ok_or(io::ErrorKind::UnexpectedEof)?;
         self.keep(worker);
         Ok(answer)
-    }
-
-    /// Waits for a place, for as long as the answer is wanted.
-    fn place(&self, wanted: Wanted<'_>) -> Option<Place<'_>> {
-        let mut looks = self.looks();
-        while *looks >= MAX_LOOKS {
-            if !wanted() {
-                return None;
-            }
-            (looks, _) = self.ended.wait_timeout(looks, WAIT).unwrap_or_else(PoisonError::into_inner);
-        }
-        *looks += 1;
-        Some(Place(self))
-    }
-
-    fn looks(&self) -> MutexGuard<'_, usize> {
-        self.looks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn start(&self) -> Result<Worker> {

@@ -10,7 +10,7 @@ use rustix::process::{Resource, Rlimit, setrlimit};
 use super::LOOK_LIMIT;
 use super::protocol::{Answer, Question, read_frame, write_frame};
 use crate::error::Error;
-use crate::sandbox::script::{check, explain_load, explain_not_a_function, explain_syntax, to_javascript};
+use crate::sandbox::script::{checked, explain_load, explain_not_a_function, explain_syntax, to_javascript};
 
 /// Address space, the stack for the deepest code that is looked at included. Where it is used up, the program ends.
 const MAX_ADDRESS_SPACE: u64 = 640 << 20;
@@ -74,7 +74,7 @@ fn answer(question: &Question<'_>) -> Answer {
             Ok(javascript) => Answer::Javascript { code: javascript.into_owned() },
             Err(error) => syntax(Some(error)),
         },
-        Question::Check { code, modules } => Answer::Problems { problems: check(code, modules) },
+        Question::Check { code, modules } => checked(code, modules).map_or(Answer::Nothing, |problems| Answer::Problems { problems }),
         Question::ExplainLoad { code, modules } => syntax(explain_load(code, modules)),
         Question::ExplainSyntax { code, modules, message, line } => syntax(Some(explain_syntax(code, modules, message.clone(), *line))),
         Question::ExplainNotAFunction { code, modules, line } => {

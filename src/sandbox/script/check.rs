@@ -30,17 +30,24 @@ use super::{Finding, Importable, Problem, ProblemKind, handler, javascript, prob
 /// ```
 #[must_use]
 pub fn check(code: &str, modules: &[Importable]) -> Vec<Problem> {
-    problems(code, look(code, modules))
+    // Nothing is certainly wrong with what has not been looked at: a run tells.
+    checked(code, modules).unwrap_or_default()
 }
 
-/// Everything that is found, in no order.
-pub(super) fn look(code: &str, modules: &[Importable]) -> Vec<Finding> {
+/// The same; `None` for code that nests too deeply to be looked at.
+pub(in crate::sandbox) fn checked(code: &str, modules: &[Importable]) -> Option<Vec<Problem>> {
+    Some(problems(code, look(code, modules)?))
+}
+
+/// Everything that is found, in no order; `None` for code that nests too deeply to be looked at.
+pub(super) fn look(code: &str, modules: &[Importable]) -> Option<Vec<Finding>> {
     match javascript(code) {
-        Err(findings) => findings,
-        // Nothing is certainly wrong with what has not been looked at: a run tells.
-        Ok(None) => Vec::new(),
+        Err(findings) => Some(findings),
         // Every place in it is the code's own.
-        Ok(Some(javascript)) => with_stack(&javascript, || findings(&javascript, modules)).unwrap_or_default(),
+        Ok(javascript) => {
+            let javascript = javascript?;
+            with_stack(&javascript, || findings(&javascript, modules))
+        }
     }
 }
 

@@ -42,5 +42,5 @@ pub(in crate::sandbox) fn explain_not_a_function(code: &str, modules: &[Importab
 }
 
 fn found(code: &str, modules: &[Importable], wanted: impl Fn(&Finding) -> bool) -> Vec<Problem> {
-    problems(code, look(code, modules).into_iter().filter(wanted).collect())
+    problems(code, look(code, modules).unwrap_or_default().into_iter().filter(wanted).collect())
 }

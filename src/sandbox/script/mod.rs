@@ -31,6 +31,7 @@ use oxc_diagnostics::OxcDiagnostic;
 use serde::{Deserialize, Serialize};
 
 pub use check::check;
+pub(super) use check::checked;
 pub(super) use elsewhere::instead_of_global;
 pub(super) use explain::{explain_load, explain_not_a_function, explain_syntax};
 pub use signature::is_function_type;

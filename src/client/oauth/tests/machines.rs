@@ -5,8 +5,9 @@ use serde_json::json;
 use super::super::assertion::tests::{new_key, parts};
 use super::*;
 
-fn with_secret(secret: &str) -> OAuthSettings {
+fn with_secret(world: &World, secret: &str) -> OAuthSettings {
     OAuthSettings {
+        issuer: Some(world.base.clone()),
         grant: Grant::ClientCredentials,
         client_id: Some("m e".into()),
         client_secret: Some(self::secret(secret)),
@@ -25,7 +26,7 @@ async fn a_secret_is_sent_in_the_header_or_the_form_as_the_authorization_server_
     for (methods, in_form) in [(json!(["client_secret_basic"]), false), (json!(["client_secret_post"]), true), (json!(null), false)] {
         let world = world_with_secret().await;
         world.describe("token_endpoint_auth_methods_supported", methods);
-        assert_eq!(call(&world, &Agent::new(None).oauth(&world, with_secret("s3cr3t:+"))).await.unwrap(), 200);
+        assert_eq!(call(&world, &Agent::new(None).oauth(&world, with_secret(&world, "s3cr3t:+"))).await.unwrap(), 200);
         let asked = &world.asked("client_credentials")[0];
         assert_eq!(asked.contains_key("client_secret"), in_form);
         assert_eq!((asked["scope"].as_str(), asked["resource"].as_str()), ("read", world.url().as_str()));
@@ -38,6 +39,7 @@ async fn a_key_signs_for_the_issuer() {
     let (pem, public) = new_key();
     world.set(|rules| rules.public_key = Some(public));
     let settings = OAuthSettings {
+        issuer: Some(world.base.clone()),
         grant: Grant::ClientCredentials,
         client_id: Some("me".into()),
         private_key: Some(pem),
@@ -55,8 +57,13 @@ async fn a_key_signs_for_the_issuer() {
 async fn another_key_is_refused() {
     let world = World::new().await;
     world.set(|rules| rules.public_key = Some(new_key().1));
-    let settings =
-        OAuthSettings { grant: Grant::ClientCredentials, client_id: Some("me".into()), private_key: Some(new_key().0), ..settings() };
+    let settings = OAuthSettings {
+        issuer: Some(world.base.clone()),
+        grant: Grant::ClientCredentials,
+        client_id: Some("me".into()),
+        private_key: Some(new_key().0),
+        ..settings()
+    };
     let error = refusal(&world, &Agent::new(None).oauth(&world, settings)).await;
     assert!(error.to_string().contains("invalid_client"), "{error}");
 }
@@ -65,7 +72,7 @@ async fn another_key_is_refused() {
 async fn a_token_is_got_anew_when_it_expires_or_is_refused_and_never_kept_on_disk() {
     let world = world_with_secret().await;
     let agent = Agent::new(None);
-    let oauth = agent.oauth(&world, with_secret("s3cr3t:+"));
+    let oauth = agent.oauth(&world, with_secret(&world, "s3cr3t:+"));
     call(&world, &oauth).await.unwrap();
     agent.pass(3_590);
     assert_eq!(call(&world, &oauth).await.unwrap(), 200);
@@ -80,7 +87,7 @@ async fn a_token_is_got_anew_when_it_expires_or_is_refused_and_never_kept_on_dis
 async fn a_server_that_refuses_every_token_is_given_up() {
     let world = world_with_secret().await;
     world.set(|rules| rules.refuses_all = true);
-    let error = refusal(&world, &Agent::new(None).oauth(&world, with_secret("s3cr3t:+"))).await;
+    let error = refusal(&world, &Agent::new(None).oauth(&world, with_secret(&world, "s3cr3t:+"))).await;
     assert_eq!(error.code(), "ERR_AUTHORIZATION_FAILED");
     assert!(world.asked("client_credentials").len() <= 3);
 }
@@ -89,7 +96,7 @@ async fn a_server_that_refuses_every_token_is_given_up() {
 async fn missing_scopes_are_asked_for_without_a_person() {
     let world = world_with_secret().await;
     world.describe("scopes_supported", json!(["read", "write", "offline_access"]));
-    let oauth = Agent::new(None).oauth(&world, with_secret("s3cr3t:+"));
+    let oauth = Agent::new(None).oauth(&world, with_secret(&world, "s3cr3t:+"));
     call(&world, &oauth).await.unwrap();
     world.set(|rules| rules.needs = vec!["write".to_owned()]);
     assert_eq!(call(&world, &oauth).await.unwrap(), 200);
@@ -100,7 +107,7 @@ async fn missing_scopes_are_asked_for_without_a_person() {
 async fn nothing_is_shown_to_a_person() {
     let world = world_with_secret().await;
     let agent = Agent::new(Person::Opens);
-    assert_eq!(call(&world, &agent.oauth(&world, with_secret("s3cr3t:+"))).await.unwrap(), 200);
-    assert!(refusal(&world, &agent.oauth(&world, with_secret("wrong"))).await.to_string().contains("invalid_client"));
+    assert_eq!(call(&world, &agent.oauth(&world, with_secret(&world, "s3cr3t:+"))).await.unwrap(), 200);
+    assert!(refusal(&world, &agent.oauth(&world, with_secret(&world, "wrong"))).await.to_string().contains("invalid_client"));
     assert_eq!(agent.prompts(), 0);
 }

@@ -4,6 +4,7 @@ mod discovery;
 mod lifetime;
 mod machines;
 mod people;
+mod recipients;
 mod secrets;
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -37,6 +38,9 @@ struct Agent {
     store: TokenStore,
     person: Mutex<Option<Person>>,
     prompts: Mutex<Vec<AuthorizationPrompt>>,
+    /// What the person says of an issuer, if they can be asked.
+    confirms: Mutex<Option<bool>>,
+    issuers: Mutex<Vec<IssuerPrompt>>,
     told: Mutex<Vec<String>>,
     /// Seconds that have passed.
     clock: AtomicU64,
@@ -55,6 +59,8 @@ impl Agent {
             folder,
             person: Mutex::new(person.into()),
             prompts: Mutex::default(),
+            confirms: Mutex::default(),
+            issuers: Mutex::default(),
             told: Mutex::default(),
             clock: AtomicU64::new(1_000_000),
             patience,
@@ -63,6 +69,11 @@ impl Agent {
 
     fn set_person(&self, person: Person) {
         *self.person.lock().unwrap() = Some(person);
+    }
+
+    /// Holds for connections that are made after this, where nobody could be asked before.
+    fn confirms(&self, answer: impl Into<Option<bool>>) {
+        *self.confirms.lock().unwrap() = answer.into();
     }
 
     fn pass(&self, seconds: u64) {
@@ -81,9 +92,16 @@ impl Agent {
     fn oauth_at(self: &Arc<Self>, url: &str, settings: OAuthSettings) -> Arc<OAuth> {
         let (agent, hearer, time) = (Arc::clone(self), Arc::clone(self), Arc::clone(self));
         let authorize: Authorize = Arc::new(move |prompt| Box::pin(answer(Arc::clone(&agent), prompt)));
+        let confirmer = Arc::clone(self);
+        let confirm: ConfirmIssuer = Arc::new(move |prompt| {
+            confirmer.issuers.lock().unwrap().push(prompt);
+            let answer = confirmer.confirms.lock().unwrap().unwrap();
+            Box::pin(async move { Ok(answer) })
+        });
         let context = OAuthContext {
             store: self.store.clone(),
             authorize: self.person.lock().unwrap().is_some().then_some(authorize),
+            confirm_issuer: self.confirms.lock().unwrap().is_some().then_some(confirm),
             on_secret: Arc::new(move |secret| hearer.told.lock().unwrap().push(secret.expose_secret().to_owned())),
             allow_insecure: false,
         };

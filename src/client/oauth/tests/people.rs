@@ -82,8 +82,13 @@ async fn a_client_that_is_known_is_used_with_its_secret_and_port() {
     let free = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = free.local_addr().unwrap().port();
     drop(free);
-    let known =
-        |secret| OAuthSettings { client_id: Some("me".into()), client_secret: Some(secret), callback_port: Some(port), ..settings() };
+    let known = |secret| OAuthSettings {
+        issuer: Some(world.base.clone()),
+        client_id: Some("me".into()),
+        client_secret: Some(secret),
+        callback_port: Some(port),
+        ..settings()
+    };
     let agent = Agent::new(Person::Opens);
     assert_eq!(call(&world, &agent.oauth(&world, known(self::secret("s3cr3t:/+")))).await.unwrap(), 200);
     assert_eq!(world.seen("/authorize")[0]["redirect_uri"], format!("http://127.0.0.1:{port}/callback"));

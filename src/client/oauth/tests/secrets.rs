@@ -73,6 +73,7 @@ async fn what_a_careless_authorization_server_repeats_is_in_no_error() {
         let world = World::new().await;
         world.set(|rules| rules.echoes = true);
         let machine = OAuthSettings {
+            issuer: Some(world.base.clone()),
             grant: if grant == "client_credentials" { Grant::ClientCredentials } else { Grant::AuthorizationCode },
             client_id: Some("me".into()),
             client_secret: Some(secret("hunter2hunter2")),

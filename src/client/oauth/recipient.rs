@@ -1,0 +1,200 @@
+//! Who gets a credential of the config: the issuer that the config names, or else one that a person has confirmed. The MCP server names
+//! its authorization server itself, and would name one of its own if that got it somebody's secret.
+
+use std::fmt::{self, Display, Formatter};
+use std::sync::PoisonError;
+use std::time::Duration;
+
+use serde::Serialize;
+use tokio::time::timeout;
+use url::Url;
+
+use super::failure::Problem;
+use super::store::TokenStore;
+use super::{ConfirmIssuer, IssuerPrompt};
+use crate::config::OAuthSettings;
+
+/// After a person said no, or nothing, nobody is asked again for this long: an agent that calls in a loop must not ask in one.
+pub(super) const QUIET_SECONDS: u64 = 30;
+/// RFC 8414 and `OpenID` Connect Discovery.
+const OAUTH_PLACE: &str = "/.well-known/oauth-authorization-server";
+const OPENID_PLACE: &str = "/.well-known/openid-configuration";
+
+/// What the config has that proves who the client is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Credential {
+    ClientSecret,
+    /// It signs for the client; the key itself is never sent.
+    PrivateKey,
+}
+
+impl Credential {
+    pub(super) fn of(settings: &OAuthSettings) -> Option<Self> {
+        let OAuthSettings { client_secret, private_key, .. } = settings;
+        match (private_key, client_secret) {
+            (Some(_), _) => Some(Self::PrivateKey),
+            (None, Some(_)) => Some(Self::ClientSecret),
+            (None, None) => None,
+        }
+    }
+}
+
+impl Display for Credential {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::ClientSecret => "client secret",
+            Self::PrivateKey => "signature by the private key",
+        })
+    }
+}
+
+/// Refuses any other issuer than the one that the config names.
+pub(super) fn check_pinned(settings: &OAuthSettings, found: &str) -> Result<(), Problem> {
+    match &settings.issuer {
+        Some(pinned) if !is_same(pinned, found) => Err(Problem::failed(format!(
+            "the server names the authorization server {found}, but oauth.issuer is {pinned}: nothing was sent to it"
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// Returns whether two issuers are the same text, but for the slash that an address without a path may have.
+fn is_same(one: &str, other: &str) -> bool {
+    let normal = |issuer: &str| Url::parse(issuer).ok().filter(|url| url.path() == "/").map(|url| url.to_string());
+    one == other || normal(one).is_some_and(|one| normal(other).as_ref() == Some(&one))
+}
+
+/// Returns whether an issuer's metadata may stand at an address: nobody else can put a document there. An issuer is a bare address,
+/// spelled as it is used, so that a person reads the host that is meant.
+pub(super) fn is_place_of(issuer: &str, document: &Url) -> bool {
+    let Ok(url) = Url::parse(issuer) else { return false };
+    let is_bare = url.username().is_empty() && url.password().is_none() && url.query().is_none() && url.fragment().is_none();
+    let is_spelled_so = url.as_str() == issuer || url.as_str().strip_suffix('/') == Some(issuer);
+    if !is_bare || !is_spelled_so || url.origin() != document.origin() {
+        return false;
+    }
+    let path = url.path().trim_end_matches('/');
+    let places = [format!("{OAUTH_PLACE}{path}"), format!("{OPENID_PLACE}{path}"), format!("{path}{OPENID_PLACE}")];
+    let of_host = [OAUTH_PLACE, OPENID_PLACE];
+    let at = document.path().trim_end_matches('/');
+    places.iter().any(|place| place == at) || of_host.contains(&at)
+}
+
+/// One question to a person: may this issuer be sent the credential?
+pub(super) struct Recipient<'a> {
+    pub(super) server: &'a str,
+    pub(super) url: &'a str,
+    pub(super) issuer: &'a str,
+    pub(super) settings: &'a OAuthSettings,
+    pub(super) store: &'a TokenStore,
+    pub(super) confirm: Option<&'a ConfirmIssuer>,
+    pub(super) time: Duration,
+    pub(super) now: &'a (dyn Fn() -> u64 + Send + Sync),
+}
+
+impl Recipient<'_> {
+    /// Passes where nothing is sent, where the config names the issuer, and where a person has confirmed it, now or before.
+    pub(super) async fn check(self) -> Result<(), Problem> {
+        check_pinned(self.settings, self.issuer)?;
+        let Some(credential) = Credential::of(self.settings).filter(|_| self.settings.issuer.is_none()) else { return Ok(()) };
+        if self.is_confirmed() {
+            return Ok(());
+        }
+        let confirm = self.confirm.ok_or(Problem::NobodyToConfirm)?;
+        // Another connection of this server may be asking already: its answer is ours.
+        let turn = self.store.turn(self.server, self.url);
+        let _asking = turn.asking.lock().await;
+        if self.is_confirmed() {
+            return Ok(());
+        }
+        let refused = turn.refused.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some((_, problem)) = refused.filter(|(until, _)| (self.now)() < *until) {
+            return Err(problem);
+        }
+        let prompt = IssuerPrompt {
+            server: self.server.to_owned(),
+            issuer: self.issuer.to_owned(),
+            client_id: self.client().to_owned(),
+            credential,
+        };
+        let problem = match timeout(self.time, confirm(prompt)).await {
+            Ok(Ok(true)) => {
+                self.store.confirm(self.server, self.url, self.issuer, self.client());
+                return Ok(());
+            }
+            Ok(Ok(false)) => format!("the {credential} was not sent: onIssuer said no to this authorization server"),
+            Ok(Err(error)) => format!("onIssuer failed: {error}"),
+            Err(_) => format!("nobody answered within {} s", self.time.as_secs()),
+        };
+        let problem = Problem::Failed(problem);
+        *turn.refused.lock().unwrap_or_else(PoisonError::into_inner) = Some(((self.now)() + QUIET_SECONDS, problem.clone()));
+        Err(problem)
+    }
+
+    fn is_confirmed(&self) -> bool {
+        self.store.is_confirmed(self.server, self.url, self.issuer, self.client())
+    }
+
+    fn client(&self) -> &str {
+        self.settings.client_id.as_deref().unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_issuer_that_the_config_names_passes() {
+        let pinned = |issuer: &str| OAuthSettings { issuer: Some(issuer.to_owned()), ..OAuthSettings::default() };
+        for (issuer, found) in [
+            ("https://auth.example.com", "https://auth.example.com"),
+            ("https://auth.example.com", "https://auth.example.com/"),
+            ("https://auth.example.com/tenant", "https://auth.example.com/tenant"),
+        ] {
+            assert!(check_pinned(&pinned(issuer), found).is_ok(), "{issuer} {found}");
+        }
+        for (issuer, found) in [
+            ("https://auth.example.com", "http://auth.example.com"),
+            ("https://auth.example.com", "https://auth.example.com:8443"),
+            ("https://auth.example.com", "https://auth.example.com.evil.example"),
+            ("https://auth.example.com/tenant", "https://auth.example.com/tenant/"),
+            ("https://auth.example.com/tenant", "https://auth.example.com/other"),
+            ("https://auth.example.com", "https://evil.example"),
+        ] {
+            let Err(Problem::Failed(problem)) = check_pinned(&pinned(issuer), found) else { panic!("{issuer} {found}") };
+            assert!(problem.contains(issuer) && problem.contains(found) && problem.contains("oauth.issuer"), "{problem}");
+        }
+        assert!(check_pinned(&OAuthSettings::default(), "https://evil.example").is_ok());
+    }
+
+    #[test]
+    fn an_issuers_metadata_stands_where_nobody_else_can_put_it() {
+        let is_place = |issuer: &str, document: &str| is_place_of(issuer, &Url::parse(document).unwrap());
+        for document in [
+            "https://a.example/.well-known/oauth-authorization-server/t",
+            "https://a.example/.well-known/openid-configuration/t",
+            "https://a.example/t/.well-known/openid-configuration",
+            "https://a.example/.well-known/oauth-authorization-server",
+        ] {
+            assert!(is_place("https://a.example/t", document) && is_place("https://a.example/t/", document), "{document}");
+        }
+        assert!(is_place("https://a.example", "https://a.example/.well-known/openid-configuration"));
+        assert!(is_place("https://a.example/", "https://a.example/.well-known/oauth-authorization-server"));
+        for (issuer, document) in [
+            ("https://a.example", "https://evil.example/.well-known/oauth-authorization-server"),
+            ("https://a.example", "https://a.example/.well-known/other"),
+            ("https://a.example/t", "https://a.example/evil/.well-known/openid-configuration"),
+            ("https://a.example/t", "https://a.example/.well-known/oauth-authorization-server/evil"),
+            ("https://a.example@evil.example", "https://evil.example/.well-known/oauth-authorization-server"),
+            ("https://evil.example?https://a.example", "https://evil.example/.well-known/oauth-authorization-server"),
+            ("https://evil.example#https://a.example", "https://evil.example/.well-known/oauth-authorization-server"),
+            ("https://EVIL.example", "https://evil.example/.well-known/oauth-authorization-server"),
+            ("http://a.example", "https://a.example/.well-known/oauth-authorization-server"),
+            ("a.example", "https://a.example/.well-known/oauth-authorization-server"),
+        ] {
+            assert!(!is_place(issuer, document), "{issuer} {document}");
+        }
+    }
+}

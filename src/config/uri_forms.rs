@@ -1,0 +1,250 @@
+//! The ways in which a URI can be read. Servers differ in what they take for the same path: an empty segment, `..`, an encoded letter, a
+//! backslash, a query. A filter that compares texts alone is passed by writing the same thing in another way.
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+
+use percent_encoding::percent_decode_str;
+
+/// What is longer cannot be read in all ways.
+const MAX_URI_BYTES: usize = 8_192;
+/// What is encoded more often than this is so to hide something.
+const MAX_DECODINGS: usize = 3;
+/// What has more readings than this was made for that.
+const MAX_FORMS: usize = 512;
+const DEFAULT_PORTS: [(&str, &str); 2] = [("http", ":80"), ("https", ":443")];
+
+/// Every text that a URI may stand for.
+pub(super) type Forms = BTreeSet<String>;
+
+/// A rewriting that some server may do: none, or the results.
+type Step = fn(&str) -> Vec<String>;
+
+/// Readings that keep all of a URI: another text for the same thing.
+const SAME: [Step; 6] = [without_backslashes, collapsed, resolved, collapsed, with_plain_address, as_segments];
+/// Readings by which something of it has no meaning, beside the others.
+const SHORTENED: [Step; 2] = [without_tail, without_parameters];
+
+/// All that a URI could be taken for, down to readings that leave its end, its query or parameters away. `None` for one that hides what
+/// it says: it is too long, or encoded too often.
+pub(super) fn plausible(uri: &str) -> Option<Forms> {
+    let forms = expanded(decodings(uri)?, &SHORTENED)?;
+    expanded(expanded(forms, &SAME)?, &[without_end])
+}
+
+/// Readings that keep all of it. `None` as for [`plausible`].
+pub(super) fn faithful(uri: &str) -> Option<Forms> {
+    expanded(decodings(uri)?, &SAME)
+}
+
+/// Forms of a filter's entry: whole, or the beginning of what it means. The segment in which a beginning ends is as it is.
+pub(super) fn of_pattern(text: &str, is_beginning: bool) -> Forms {
+    let whole = || Forms::from([text.to_owned()]);
+    if !is_beginning {
+        return faithful(text).unwrap_or_else(whole);
+    }
+    let cut = text.rfind(['/', '\\']).map_or(0, |slash| slash + 1);
+    let (settled, last) = text.split_at(cut);
+    let lasts = decodings(last).unwrap_or_else(|| Forms::from([last.to_owned()]));
+    let begun = faithful(settled).unwrap_or_else(|| Forms::from([settled.to_owned()]));
+    let joined = begun.iter().flat_map(|begun| lasts.iter().map(move |last| format!("{begun}{last}")));
+    joined.chain([text.to_owned()]).collect()
+}
+
+/// The text, and what it is once decoded, as often as something is encoded in it.
+fn decodings(text: &str) -> Option<Forms> {
+    if text.len() > MAX_URI_BYTES {
+        return None;
+    }
+    let (mut forms, mut now) = (Forms::new(), Cow::Borrowed(text));
+    while forms.insert(now.to_string()) {
+        if forms.len() > MAX_DECODINGS + 1 {
+            return None;
+        }
+        now = Cow::Owned(percent_decode_str(&now).decode_utf8_lossy().into_owned());
+    }
+    Some(forms)
+}
+
+/// Each form, and what each step makes of it, one step after the other.
+fn expanded(mut forms: Forms, steps: &[Step]) -> Option<Forms> {
+    for step in steps {
+        let more: Vec<_> = forms.iter().flat_map(|form| step(form)).collect();
+        forms.extend(more);
+        if forms.len() > MAX_FORMS {
+            return None;
+        }
+    }
+    Some(forms)
+}
+
+/// A URI's parts: `scheme:`, `//host`, a path, and a query or fragment.
+struct Parts<'u> {
+    scheme: &'u str,
+    host: &'u str,
+    path: &'u str,
+    tail: &'u str,
+}
+
+impl<'u> Parts<'u> {
+    fn of(uri: &'u str) -> Self {
+        let is_scheme = |end: &usize| {
+            let name = &uri[..*end];
+            name.starts_with(|first: char| first.is_ascii_alphabetic())
+                && name.chars().all(|next| next.is_ascii_alphanumeric() || matches!(next, '+' | '-' | '.'))
+        };
+        let (scheme, rest) = uri.split_at(uri.find(':').filter(is_scheme).map_or(0, |colon| colon + 1));
+        let host_end = rest.strip_prefix("//").map_or(0, |host| host.find(['/', '?', '#']).map_or(rest.len(), |end| end + 2));
+        let (host, rest) = rest.split_at(host_end);
+        let (path, tail) = rest.split_at(rest.find(['?', '#']).unwrap_or(rest.len()));
+        Self { scheme, host, path, tail }
+    }
+
+    /// The same with another path: of the URI's own, and of all that follows the host, where a query is nothing special.
+    fn with_paths(&self, change: fn(&str) -> String) -> Vec<String> {
+        let Self { scheme, host, path, tail } = self;
+        let apart = format!("{scheme}{host}{}{tail}", change(path));
+        let together = format!("{scheme}{host}{}", change(&format!("{path}{tail}")));
+        vec![apart, together]
+    }
+}
+
+fn without_backslashes(uri: &str) -> Vec<String> {
+    vec![uri.replace('\\', "/")]
+}
+
+/// Empty segments are none.
+fn collapsed(uri: &str) -> Vec<String> {
+    Parts::of(uri).with_paths(|path| {
+        let mut collapsed = String::with_capacity(path.len());
+        for next in path.chars() {
+            if next != '/' || !collapsed.ends_with('/') {
+                collapsed.push(next);
+            }
+        }
+        collapsed
+    })
+}
+
+/// `.` and `..` are where they lead (RFC 3986, 5.2.4).
+fn resolved(uri: &str) -> Vec<String> {
+    Parts::of(uri).with_paths(|path| {
+        let (root, inner) = path.strip_prefix('/').map_or(("", path), |inner| ("/", inner));
+        let mut kept = Vec::new();
+        let mut is_folder = false;
+        for segment in inner.split('/') {
+            is_folder = matches!(segment, "." | "..");
+            match segment {
+                "." => {}
+                ".." => drop(kept.pop()),
+                other => kept.push(other),
+            }
+        }
+        if is_folder && !kept.is_empty() {
+            kept.push("");
+        }
+        format!("{root}{}", kept.join("/"))
+    })
+}
+
+/// Schemes and hosts ignore case; a user, a default port, a last dot and the name of this machine change nothing about them.
+fn with_plain_address(uri: &str) -> Vec<String> {
+    let Parts { scheme, host, path, tail } = Parts::of(uri);
+    let scheme = scheme.to_ascii_lowercase();
+    let Some(host) = host.strip_prefix("//") else { return vec![format!("{scheme}{host}{path}{tail}")] };
+    let host = host.rsplit_once('@').map_or(host, |(_, host)| host).to_lowercase();
+    let port = DEFAULT_PORTS.iter().find(|(name, _)| scheme.strip_suffix(':') == Some(name)).map(|(_, port)| *port);
+    let bare = port.and_then(|port| host.strip_suffix(port)).unwrap_or(&host);
+    let bare = bare.trim_end_matches(':').trim_end_matches('.');
+    let bare = if scheme == "file:" && matches!(bare, "localhost" | "127.0.0.1") { "" } else { bare };
+    vec![format!("{scheme}//{bare}{path}{tail}")]
+}
+
+/// `file:/a`, `file:///a` and `file://a` differ in slashes alone, which many servers split at.
+fn as_segments(uri: &str) -> Vec<String> {
+    let Parts { scheme, host, path, tail } = Parts::of(uri);
+    if scheme.is_empty() {
+        return Vec::new();
+    }
+    let whole = format!("{host}{path}");
+    let segments: Vec<_> = whole.split('/').filter(|segment| !segment.is_empty()).collect();
+    let end = if whole.ends_with('/') && !segments.is_empty() { "/" } else { "" };
+    vec![format!("{scheme}/{}{end}{tail}", segments.join("/"))]
+}
+
+fn without_tail(uri: &str) -> Vec<String> {
+    ['#', '?'].iter().filter_map(|mark| uri.split_once(*mark)).map(|(start, _)| start.to_owned()).collect()
+}
+
+/// `;a=b` behind a segment.
+fn without_parameters(uri: &str) -> Vec<String> {
+    if !uri.contains(';') {
+        return Vec::new();
+    }
+    let bare = |segment| str::split_once(segment, ';').map_or(segment, |(bare, _)| bare);
+    vec![uri.split('/').map(bare).collect::<Vec<_>>().join("/")]
+}
+
+/// Some file systems ignore dots and blanks at the end of a name; a slash there says only that it is a folder.
+fn without_end(uri: &str) -> Vec<String> {
+    vec![uri.trim_end_matches(['/', '.', ' ']).to_owned()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn has(forms: Option<Forms>, form: &str) -> bool {
+        forms.is_some_and(|forms| forms.contains(form))
+    }
+
+    #[test]
+    fn a_uri_is_read_in_each_way_that_a_server_may() {
+        for (uri, reading) in [
+            ("deep:///pub//secret", "deep:///pub/secret"),
+            ("deep:///pub/./secret", "deep:///pub/secret"),
+            ("deep:///pub/x/../secret", "deep:///pub/secret"),
+            ("deep:///pub/x//../secret", "deep:///pub/secret"),
+            ("deep:///pub//../secret", "deep:///pub/secret"),
+            ("deep:///pub/%73ecret", "deep:///pub/secret"),
+            ("deep:///pub%2Fsecret", "deep:///pub/secret"),
+            ("deep:///pub/x%2f%2e%2e%2fsecret", "deep:///pub/secret"),
+            ("deep:///pub/%2573ecret", "deep:///pub/secret"),
+            ("deep:///pub\\secret", "deep:///pub/secret"),
+            ("deep:///pub%5c..%5cpub%5Csecret", "deep:///pub/secret"),
+            ("DEEP:///pub/secret", "deep:///pub/secret"),
+            ("deep:/pub/secret", "deep:/pub/secret"),
+            ("deep:////pub/secret", "deep:/pub/secret"),
+            ("file://LocalHost/pub", "file:///pub"),
+            ("HTTPS://me:x@Example.COM.:443/a", "https://example.com/a"),
+        ] {
+            assert!(has(faithful(uri), reading) && has(plausible(uri), reading), "{uri}: {:?}", faithful(uri));
+        }
+        for (uri, reading) in [
+            ("deep:///pub/secret/", "deep:///pub/secret"),
+            ("deep:///pub/secret. .", "deep:///pub/secret"),
+            ("deep:///pub/secret?x=/../y", "deep:///pub/secret"),
+            ("deep:///pub/secret#a?b", "deep:///pub/secret"),
+            ("deep:///pub;a/x;b/..;/secret;c=d", "deep:///pub/secret"),
+            ("deep:///pub/secret%3fa", "deep:///pub/secret"),
+        ] {
+            assert!(has(plausible(uri), reading) && !has(faithful(uri), reading), "{uri}: {:?}", plausible(uri));
+        }
+    }
+
+    #[test]
+    fn what_hides_what_it_says_has_no_readings() {
+        assert_eq!(plausible("deep:///%2525252573ecret"), None);
+        assert_eq!(plausible(&format!("deep:///{}", "a".repeat(MAX_URI_BYTES))), None);
+        // Whatever is done to it, the work is bounded.
+        let odd = "%2e;/\\//..?#".repeat(500);
+        assert!(plausible(&format!("deep://h{odd}")).is_none_or(|forms| forms.len() <= MAX_FORMS));
+    }
+
+    #[test]
+    fn a_beginning_keeps_the_segment_that_it_ends_in() {
+        assert!(of_pattern("file:///a/.", true).iter().all(|form| form.ends_with("/a/.")));
+        assert!(of_pattern("file:///logs/", true).iter().all(|form| form.ends_with("/logs/")));
+        assert!(of_pattern("FILE:///x/../logs//sec", true).contains("file:///logs/sec"));
+    }
+}

@@ -1,0 +1,51 @@
+//! Errors of authorization: what an authorization server says and is called is text of a stranger.
+
+use std::fmt::{self, Display, Formatter};
+
+use super::Error;
+use crate::trust::sanitise_line;
+
+const MAX_ISSUER_CHARS: usize = 200;
+const MAX_PROBLEM_CHARS: usize = 500;
+
+/// A person's part in an authorization, which nobody was there to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AuthorizationLack {
+    /// To allow the access, in a browser.
+    Page,
+    /// To confirm the issuer that would be sent a credential of the config.
+    Issuer,
+}
+
+impl Display for AuthorizationLack {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Page => {
+                "Give onAuthorize(url): it shows the URL to a person, and where no browser runs on this machine it returns the URL to which the browser was redirected. Without a person: put a token into the config's headers.Authorization, or set oauth.grant to \"client_credentials\" with oauth.clientId and oauth.clientSecret or oauth.privateKey"
+            }
+            Self::Issuer => {
+                "The server itself has named that authorization server, and the credential of the config was not sent to it. If it is the one that has issued the credential, set oauth.issuer to it in the config; or give onIssuer(question), which asks a person"
+            }
+        })
+    }
+}
+
+impl Error {
+    pub(crate) fn authorization_required(server: &str, issuer: Option<&str>, lack: AuthorizationLack) -> Self {
+        Self::AuthorizationRequired { server: server.to_owned(), issuer: issuer.map(shown), lack }
+    }
+
+    /// `problem` may be the words of an authorization server: they are cut, and show as they are.
+    pub(crate) fn authorization_failed(server: &str, issuer: Option<&str>, problem: &str) -> Self {
+        let problem = sanitise_line(problem, MAX_PROBLEM_CHARS);
+        Self::AuthorizationFailed { server: server.to_owned(), issuer: issuer.map(shown), problem }
+    }
+}
+
+pub(super) fn of_issuer(issuer: Option<&str>) -> String {
+    issuer.map(|issuer| format!(" by {issuer}")).unwrap_or_default()
+}
+
+fn shown(issuer: &str) -> String {
+    sanitise_line(issuer, MAX_ISSUER_CHARS)
+}

@@ -1,0 +1,250 @@
+//! Who may have code looked at, and when: few looks are under way at once, and each owner has a share of them. Code that has no end for a
+//! parser must not keep that of another agent waiting.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::Wanted;
+
+/// Looks at the same time: each may take all the memory that a process may have, and a core.
+const MAX_LOOKS: usize = 4;
+/// Those of one owner: others find a place at once.
+const MAX_LOOKS_EACH: usize = 2;
+/// Code as people write it takes a few milliseconds: a look that takes longer than this gives way to an owner without such.
+const SHARE: Duration = Duration::from_millis(500);
+/// An owner whose code took longer than its share waits behind all others for this long.
+const SLOW_FOR: Duration = Duration::from_mins(1);
+/// Questions of one owner that wait, and those of all together: each keeps a thread. Further ones are not looked at.
+const MAX_WAITING_EACH: usize = 128;
+const MAX_WAITING: usize = 384;
+/// Of an owner that has so few, another one waits however many there are.
+const FEW: usize = 8;
+/// How soon it is seen that an answer is not wanted any more.
+const WAIT: Duration = Duration::from_millis(20);
+
+/// On whose behalf code is looked at: a sandbox, or an agent's tools.
+#[derive(Debug, Clone, Default)]
+pub struct LookOwner(Arc<Mutex<Option<Instant>>>);
+
+impl LookOwner {
+    fn key(&self) -> usize {
+        Arc::as_ptr(&self.0).addr()
+    }
+
+    fn was_slow(&self, now: Instant) -> bool {
+        self.slow_at().is_some_and(|then| now.saturating_duration_since(then) < SLOW_FOR)
+    }
+
+    fn slow_at(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The looks that may be under way.
+#[derive(Default)]
+pub(super) struct Places {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    looks: Vec<Look>,
+    /// In the order in which they came.
+    waiting: Vec<Waiting>,
+    /// Tells looks and questions apart.
+    next: u64,
+}
+
+struct Look {
+    number: u64,
+    owner: LookOwner,
+    since: Instant,
+    must_end: Arc<AtomicBool>,
+}
+
+struct Waiting {
+    number: u64,
+    owner: LookOwner,
+}
+
+/// A place among the looks that are under way.
+pub(super) struct Place<'a> {
+    places: &'a Places,
+    number: u64,
+    must_end: Arc<AtomicBool>,
+}
+
+impl Place<'_> {
+    /// Returns whether the look has had its share, and another owner waits.
+    pub(super) fn must_end(&self) -> bool {
+        self.must_end.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.places.state().end(self.number, Instant::now());
+        self.places.changed.notify_all();
+    }
+}
+
+impl Places {
+    /// Waits for a place, for as long as the answer is wanted. `None` where it is not, or too many wait.
+    pub(super) fn take(&self, owner: &LookOwner, wanted: Wanted<'_>) -> Option<Place<'_>> {
+        let mut state = self.state();
+        let number = state.queue(owner)?;
+        loop {
+            if let Some(must_end) = state.admit(number, Instant::now()) {
+                drop(state);
+                // There may be a place for the next one too.
+                self.changed.notify_all();
+                return Some(Place { places: self, number, must_end });
+            }
+            if !wanted() {
+                state.waiting.retain(|waiting| waiting.number != number);
+                return None;
+            }
+            (state, _) = self.changed.wait_timeout(state, WAIT).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// The number of a question that waits from now on.
+    fn queue(&mut self, owner: &LookOwner) -> Option<u64> {
+        let of_owner = self.waiting.iter().filter(|waiting| waiting.owner.key() == owner.key()).count();
+        let has_room = of_owner < FEW || (of_owner < MAX_WAITING_EACH && self.waiting.len() < MAX_WAITING);
+        has_room.then(|| {
+            self.next += 1;
+            self.waiting.push(Waiting { number: self.next, owner: owner.clone() });
+            self.next
+        })
+    }
+
+    /// Gives a question its place, if it is its turn and there is one; else asks a look that has had its share to end.
+    fn admit(&mut self, number: u64, now: Instant) -> Option<Arc<AtomicBool>> {
+        let owner = self.turn(now).filter(|next| next.number == number)?.owner.clone();
+        if self.looks.len() >= MAX_LOOKS {
+            if !owner.was_slow(now) {
+                self.make_room(now);
+            }
+            return None;
+        }
+        self.waiting.retain(|waiting| waiting.number != number);
+        let must_end = Arc::<AtomicBool>::default();
+        self.looks.push(Look { number, owner, since: now, must_end: Arc::clone(&must_end) });
+        Some(must_end)
+    }
+
+    /// Whose turn it is: first owners whose code was quick to read, then those with fewer looks under way, then who came first.
+    fn turn(&self, now: Instant) -> Option<&Waiting> {
+        let mut under_way = HashMap::<usize, usize>::new();
+        for look in &self.looks {
+            *under_way.entry(look.owner.key()).or_default() += 1;
+        }
+        let looks_of = |waiting: &&Waiting| under_way.get(&waiting.owner.key()).copied().unwrap_or_default();
+        let may_look = self.waiting.iter().filter(|waiting| looks_of(waiting) < MAX_LOOKS_EACH);
+        may_look.min_by_key(|waiting| (waiting.owner.was_slow(now), looks_of(waiting), waiting.number))
+    }
+
+    /// The longest look ends, if it has had its share; one at a time.
+    fn make_room(&self, now: Instant) {
+        if self.looks.iter().any(|look| look.must_end.load(Ordering::Relaxed)) {
+            return;
+        }
+        let longest = self.looks.iter().min_by_key(|look| look.since);
+        if let Some(look) = longest.filter(|look| now.saturating_duration_since(look.since) >= SHARE) {
+            look.must_end.store(true, Ordering::Relaxed);
+        }
+    }
+
+    fn end(&mut self, number: u64, now: Instant) {
+        for look in self.looks.extract_if(.., |look| look.number == number) {
+            if now.saturating_duration_since(look.since) >= SHARE {
+                *look.owner.slow_at() = Some(now);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Queues a question of each owner, and admits whoever has a turn.
+    fn admitted(state: &mut State, owners: &[&LookOwner], now: Instant) -> Vec<u64> {
+        let numbers: Vec<_> = owners.iter().filter_map(|owner| state.queue(owner)).collect();
+        let mut admitted = Vec::new();
+        // The turn may come to an earlier one after a later one.
+        while let Some(number) = numbers.iter().copied().find(|&number| state.admit(number, now).is_some()) {
+            admitted.push(number);
+        }
+        admitted
+    }
+
+    #[test]
+    fn an_owner_has_half_of_the_places_and_another_finds_one_at_once() {
+        let (mut state, now) = (State::default(), Instant::now());
+        let (greedy, other) = (LookOwner::default(), LookOwner::default());
+        assert_eq!(admitted(&mut state, &[&greedy; 10], now).len(), MAX_LOOKS_EACH);
+        assert_eq!(admitted(&mut state, &[&other], now).len(), 1);
+    }
+
+    #[test]
+    fn where_all_places_are_taken_the_longest_look_gives_way_once_it_has_had_its_share() {
+        let (mut state, start) = (State::default(), Instant::now());
+        let greedy = [LookOwner::default(), LookOwner::default()];
+        assert_eq!(admitted(&mut state, &[&greedy[0], &greedy[0], &greedy[1], &greedy[1], &greedy[1]], start).len(), MAX_LOOKS);
+        let other = LookOwner::default();
+        let number = state.queue(&other).unwrap();
+        let ending = |state: &State| state.looks.iter().filter(|look| look.must_end.load(Ordering::Relaxed)).count();
+        assert!(state.admit(number, start + SHARE / 2).is_none() && ending(&state) == 0);
+        let later = start + SHARE;
+        for _ in 0..2 {
+            assert!(state.admit(number, later).is_none() && ending(&state) == 1, "one at a time");
+        }
+        let ended = state.looks.iter().find(|look| look.must_end.load(Ordering::Relaxed)).unwrap().number;
+        state.end(ended, later);
+        assert!(state.admit(number, later).is_some());
+    }
+
+    #[test]
+    fn an_owner_of_slow_code_waits_behind_all_others_and_takes_no_place_from_anybody() {
+        let (mut state, start) = (State::default(), Instant::now());
+        let (slow, quick) = (LookOwner::default(), LookOwner::default());
+        let [first, ..] = admitted(&mut state, &[&slow, &slow, &quick, &quick], start)[..] else { panic!() };
+        let later = start + SHARE;
+        state.end(first, later);
+        let (again, next) = (state.queue(&slow).unwrap(), state.queue(&LookOwner::default()).unwrap());
+        assert!(state.admit(again, later).is_none(), "the other one came later, and goes first");
+        assert!(state.admit(next, later).is_some());
+        assert!(state.admit(again, later).is_none() && state.looks.iter().all(|look| !look.must_end.load(Ordering::Relaxed)));
+        assert!(!slow.was_slow(later + SLOW_FOR));
+    }
+
+    #[test]
+    fn what_waits_is_bounded_and_an_owner_with_few_questions_always_has_room() {
+        let mut state = State::default();
+        let greedy: Vec<_> = (0..8).map(|_| LookOwner::default()).collect();
+        let queued = greedy.iter().map(|owner| (0..500).filter(|_| state.queue(owner).is_some()).count()).collect::<Vec<_>>();
+        assert_eq!(queued[0], MAX_WAITING_EACH);
+        assert_eq!(queued[3..], [FEW; 5]);
+        assert!(state.queue(&LookOwner::default()).is_some());
+    }
+
+    #[test]
+    fn a_question_that_is_not_wanted_any_more_leaves_the_queue() {
+        let (places, owner) = (Places::default(), LookOwner::default());
+        let held: Vec<_> = (0..MAX_LOOKS_EACH).map(|_| places.take(&owner, &|| true).unwrap()).collect();
+        assert!(places.take(&owner, &|| false).is_none() && places.state().waiting.is_empty());
+        drop(held);
+        assert!(places.take(&owner, &|| false).is_some() && places.state().looks.is_empty());
+    }
+}
