@@ -12,6 +12,7 @@ mod saved;
 mod schemas;
 mod server_calls;
 mod shape;
+mod warnings;
 
 pub(crate) use arguments::check_size as check_arguments_size;
 pub use arguments::tool_arguments;
