@@ -198,6 +198,8 @@
       const known = new Map(Object.entries(functions));
       for (const [key, value] of known) if (typeof value !== "function") throw invalid(name, `${key} must be a function`);
       async function dispatch([id, key, text, ...blobs]) {
+        // The run has ended before its call was begun.
+        if (id === undefined) return;
         let answer;
         try {
           const value = await known.get(key)(...decode(text, blobs));
