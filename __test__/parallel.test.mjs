@@ -244,8 +244,9 @@ describe('a call that has waited for its place among those of its server', () =>
 })
 
 describe('what agent code hands over as its value', () => {
+  // The prelude takes what it hands over out of a list: code that says how lists are read says what that is.
   const handOver = (json) =>
-    `import { finish } from "hyperlight-mcp:host"; finish(${JSON.stringify(json)}, []); export const handler = () => 1`
+    `export const handler = () => { Array.prototype[Symbol.iterator] = function* () { yield ${JSON.stringify(json)}; yield [] } }`
 
   test('is JSON, and nothing beside it', async (t) => {
     const { sandbox } = await openGauge(t)

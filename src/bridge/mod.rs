@@ -12,6 +12,7 @@ mod saved;
 mod schemas;
 mod server_calls;
 mod shape;
+mod warnings;
 
 pub use arguments::tool_arguments;
 pub(crate) use arguments::{check_sendable, inexact};

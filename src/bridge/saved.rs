@@ -1,5 +1,8 @@
 //! `saved` of `host:mcp`: what earlier runs of the sandbox returned and a model was shown cut.
+//!
+//! It goes back as the text that it crossed as, or a piece of that: a guest that asks for it a hundred times has nothing parsed.
 
+use std::collections::BTreeMap;
 use std::sync::PoisonError;
 use std::time::Instant;
 
@@ -7,53 +10,148 @@ use super::offers::{given, invalid};
 use super::server_calls::{ServerCalls, throw};
 use crate::error::{Error, Result};
 use crate::results::part;
-use crate::sandbox::{Arguments, HostReply, Value, reply_capacity};
+use crate::sandbox::{Arguments, HostReply, Value, Wire, reply_capacity};
 
 /// What is around a value in its answer, and around each of its blobs.
 const FRAME: usize = 64;
+/// What a handler returned, as runs hand it over, and as replies say it: `{"value":…}`.
+const VALUE: &str = "{\"value\":";
+/// Before the number of a blob. In a text its quotes would be escaped.
+const BLOB: &str = "{\"$bytes\":";
 
 impl ServerCalls {
     /// `saved(id, pointer?)`: the value, or its part at a JSON Pointer.
     pub(super) fn saved(&self, arguments: Arguments) -> HostReply {
-        self.saved_part(arguments).map_or_else(|error| throw(&error), HostReply::Value)
+        self.saved_part(arguments).map_or_else(|error| throw(&error), HostReply::Written)
     }
 
-    fn saved_part(&self, arguments: Arguments) -> Result<Value> {
+    fn saved_part(&self, arguments: Arguments) -> Result<Wire> {
         let mut given = given("saved", arguments, self.limits.max_argument_bytes)?.into_iter();
         let (id, pointer) = match (given.next(), given.next(), given.next()) {
             (Some(Value::Text(id)), None | Some(Value::Null), None) => (id, String::new()),
             (Some(Value::Text(id)), Some(Value::Text(pointer)), None) => (id, pointer),
             _ => return Err(invalid("saved", "expected saved(id), or saved(id, \"/json/pointer\")")),
         };
-        let wire = {
-            let mut saved = self.saved.lock().unwrap_or_else(PoisonError::into_inner);
-            let found = saved.get(&id, Instant::now()).cloned();
-            let (max_bytes, max_age_ms) = saved.limits();
-            found.ok_or(Error::NotSaved { id, max_age_ms, max_bytes })?
-        };
-        let value = part(returned(Value::from_wire(wire)?)?, &pointer).map_err(|error| invalid("saved", &error.0))?;
-        self.small_enough(&pointer, value)
-    }
-
-    /// Refuses what the guest's buffer has no room for, as writing beyond it would end the guest.
-    fn small_enough(&self, pointer: &str, value: Value) -> Result<Value> {
-        let wire = value.to_wire();
-        let (size, limit) = (wire.size() + FRAME * (1 + wire.blobs.len()), reply_capacity(&self.limits));
-        if size <= limit {
-            return Ok(value);
-        }
-        let what = match pointer {
-            "" => "the saved value (ask for a part of it: saved(id, \"/json/pointer\"))",
-            _ => "this part of the saved value (ask for a smaller one)",
-        };
-        Err(Error::ResponseTooLarge { what: what.to_owned(), size: size.to_string(), limit, limit_name: "the guest's buffer" })
+        let mut saved = self.saved.lock().unwrap_or_else(PoisonError::into_inner);
+        let (max_bytes, max_age_ms) = saved.limits();
+        let outcome = saved.get(&id, Instant::now()).ok_or(Error::NotSaved { id, max_age_ms, max_bytes })?;
+        part_of(outcome, &pointer, reply_capacity(&self.limits))
     }
 }
 
-/// What a handler returned: runs hand it over as `{ value }`.
-fn returned(outcome: Value) -> Result<Value> {
-    match outcome {
-        Value::Record(mut fields) if fields.len() == 1 => Ok(fields.swap_remove(0).1),
-        _ => Err(Error::Internal("a saved value has no frame".to_owned())),
+/// A part of what a handler returned, as a reply says it.
+fn part_of(outcome: &Wire, pointer: &str, limit: usize) -> Result<Wire> {
+    let value = outcome.json.strip_prefix(VALUE).ok_or_else(|| Error::Internal("a saved value has no frame".to_owned()))?;
+    let found = part(value, pointer).map_err(|error| invalid("saved", &error.0))?;
+    let pieces = Pieces::of(found, outcome.blobs.len())?;
+    let bytes: usize = pieces.blobs.keys().map(|index| outcome.blobs[*index].len()).sum();
+    check_size(pointer, found.len() + bytes + FRAME * (1 + pieces.blobs.len()), limit)?;
+    let mut blobs = vec![Vec::new(); pieces.blobs.len()];
+    for (from, to) in &pieces.blobs {
+        blobs[*to].clone_from(&outcome.blobs[*from]);
+    }
+    Ok(Wire { json: pieces.written(found), blobs })
+}
+
+/// Refuses what the guest's buffer has no room for, as writing beyond it would end the guest.
+fn check_size(pointer: &str, size: usize, limit: usize) -> Result<()> {
+    if size <= limit {
+        return Ok(());
+    }
+    let what = match pointer {
+        "" => "the saved value (ask for a part of it: saved(id, \"/json/pointer\"))",
+        _ => "this part of the saved value (ask for a smaller one)",
+    };
+    Err(Error::ResponseTooLarge { what: what.to_owned(), size: size.to_string(), limit, limit_name: "the guest's buffer" })
+}
+
+/// The blobs that a part of a value names: it goes back with these alone, numbered anew.
+#[derive(Default)]
+struct Pieces {
+    /// Where the number of a blob stands, to where, and its new one.
+    numbers: Vec<(usize, usize, usize)>,
+    /// The new number of each.
+    blobs: BTreeMap<usize, usize>,
+}
+
+impl Pieces {
+    fn of(part: &str, count: usize) -> Result<Self> {
+        let mut pieces = Self::default();
+        for (at, _) in part.match_indices(BLOB) {
+            let start = at + BLOB.len();
+            let digits = part[start..].bytes().take_while(u8::is_ascii_digit).count();
+            if digits == 0 {
+                // An object that has such a key of its own.
+                continue;
+            }
+            let missing = || Error::Internal("a saved value names bytes that it does not have".to_owned());
+            let index = part[start..start + digits].parse().ok().filter(|index| *index < count).ok_or_else(missing)?;
+            let next = pieces.blobs.len();
+            let new = *pieces.blobs.entry(index).or_insert(next);
+            pieces.numbers.push((start, start + digits, new));
+        }
+        Ok(pieces)
+    }
+
+    fn written(&self, part: &str) -> String {
+        let mut json = String::with_capacity(VALUE.len() + part.len() + 1);
+        json.push_str(VALUE);
+        let mut from = 0;
+        for (start, end, number) in &self.numbers {
+            json.push_str(&part[from..*start]);
+            json.push_str(&number.to_string());
+            from = *end;
+        }
+        json.push_str(&part[from..]);
+        json.push('}');
+        json
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn returned(value: Value) -> Wire {
+        Value::record([("value", value)]).to_wire()
+    }
+
+    fn read(outcome: &Wire, pointer: &str) -> Value {
+        let Value::Record(mut fields) = Value::from_wire(part_of(outcome, pointer, 1000).unwrap()).unwrap() else { panic!("no record") };
+        fields.remove(0).1
+    }
+
+    #[test]
+    fn a_part_goes_back_as_it_was_with_its_own_bytes_and_no_others() {
+        let bytes = |byte: u8| Value::Bytes(vec![byte; 3]);
+        let rows = Value::List(vec![bytes(1), Value::record([("text", Value::from("{\"$bytes\":0}")), ("b", bytes(2))])]);
+        let escaped = Value::record([("$bytes", Value::List(vec![bytes(3)]))]);
+        let outcome = returned(Value::record([("rows", rows.clone()), ("escaped", escaped.clone()), ("last", bytes(4))]));
+        assert_eq!(part_of(&outcome, "", 1000).unwrap(), outcome);
+        assert_eq!(read(&outcome, "/rows"), rows);
+        assert_eq!(read(&outcome, "/escaped"), escaped);
+        assert_eq!(read(&outcome, "/escaped/$bytes/0"), bytes(3));
+        assert_eq!(part_of(&outcome, "/last", 1000).unwrap().blobs, [vec![4; 3]]);
+    }
+
+    #[test]
+    fn what_the_guest_has_no_room_for_is_refused_before_it_is_copied() {
+        let outcome = returned(Value::List(vec![Value::Bytes(vec![7; 900]), Value::from("x".repeat(900))]));
+        for (pointer, word) in [("", "ask for a part"), ("/0", "ask for a smaller"), ("/1", "ask for a smaller")] {
+            let error = part_of(&outcome, pointer, 900).unwrap_err();
+            assert_eq!(error.code(), "ERR_RESPONSE_TOO_LARGE");
+            assert!(error.to_string().contains(word), "{error}");
+        }
+    }
+
+    #[test]
+    fn bytes_that_a_text_names_often_are_copied_once() {
+        let often =
+            Wire { json: format!("{{\"value\":[{}]}}", [BLOB, "0}"].concat().repeat(9).replace("}{", "},{")), blobs: vec![vec![1]] };
+        assert_eq!(part_of(&often, "", 1000).unwrap().blobs.len(), 1);
+        let none = Wire { json: "{\"value\":{\"$bytes\":7}}".to_owned(), blobs: Vec::new() };
+        assert_eq!(part_of(&none, "", 1000).unwrap_err().code(), "ERR_INTERNAL");
+        assert_eq!(read(&returned(Value::from(json!({ "a": [1, { "b": null }] }))), "/a/1/b"), Value::Null);
     }
 }

@@ -15,6 +15,7 @@ use super::offers::OfferCaller;
 use super::parallel::{Lanes, Pace, turn_of_call};
 use super::schemas::{ArgumentChecks, OutputChecks};
 use super::shape::{ToolErrors, shape, tool_result};
+use super::warnings::Warnings;
 use crate::catalog::Manifest;
 use crate::error::{Error, Result};
 use crate::json_text::json_bytes;
@@ -61,7 +62,7 @@ pub struct ServerCalls {
     /// Servers that take one call at a time.
     one_at_a_time: BTreeSet<String>,
     pub(super) lanes: Lanes,
-    warnings: Mutex<Vec<String>>,
+    warnings: Mutex<Warnings>,
 }
 
 impl ServerCalls {
@@ -115,7 +116,7 @@ impl ServerCalls {
     /// What the run should be told besides its value.
     #[must_use]
     pub fn take_warnings(&self) -> Vec<String> {
-        std::mem::take(&mut self.warnings.lock().unwrap_or_else(PoisonError::into_inner))
+        self.warnings.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// Whether a module is one of a server's, or `mcp`.
@@ -200,7 +201,9 @@ impl ServerCalls {
     }
 
     pub(super) fn warn(&self, warning: Option<String>) {
-        self.warnings.lock().unwrap_or_else(PoisonError::into_inner).extend(warning);
+        if let Some(warning) = warning {
+            self.warnings.lock().unwrap_or_else(PoisonError::into_inner).add(warning);
+        }
     }
 
     /// `call(server, tool, arguments?)`: a `ToolResult`, or an exception with a code.

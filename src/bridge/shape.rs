@@ -252,7 +252,7 @@ mod tests {
     fn value(result: &Json, limit: usize) -> Value {
         match shape("s.t", result.clone(), limit, ToolErrors::Return).reply {
             HostReply::Value(value) => value,
-            HostReply::Throw { .. } => panic!("thrown"),
+            other => panic!("{other:?}"),
         }
     }
 

@@ -24,7 +24,7 @@ pub trait AgentModule: Send + Sync {
         AgentModuleInfo { name: name.to_owned(), purpose: None, functions: self.functions().into_iter().map(function).collect() }
     }
 
-    /// Answers a call. Dropping the future gives up on it.
+    /// Answers a call. It is made when the future is polled first: before, a call is not to have any effect. Dropping it gives up on it.
     fn call(&self, function: &str, arguments: Vec<Value>) -> Pin<Box<dyn Future<Output = Result<Value>> + Send>>;
 }
 

@@ -194,7 +194,7 @@ impl Sandbox {
     fn redacting(&self, listener: LogListener) -> LogListener {
         let redactor = Arc::clone(&self.core.redactor);
         Arc::new(move |entry: &LogEntry| {
-            listener(&LogEntry { level: entry.level.clone(), text: redactor.redact(&entry.text).into_owned() });
+            listener(&LogEntry { level: entry.level, text: redactor.redact(&entry.text).into_owned() });
         })
     }
 

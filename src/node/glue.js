@@ -288,6 +288,8 @@
       }
       // It never rejects: nobody waits for it, and Node would end for that.
       async function dispatch([id, key, text, ...blobs]) {
+        // The run has ended before its call was begun.
+        if (id === undefined) return;
         const answer = await answerOf(key, text, blobs);
         try {
           reply(id, ...answer);

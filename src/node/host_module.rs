@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use napi::bindgen_prelude::{Array, Either3, FnArgs, Function, FunctionCallContext, Uint8Array, Unknown};
 use napi::threadsafe_function::{ThreadsafeFunction, ThreadsafeFunctionCallMode};
@@ -30,6 +30,7 @@ struct DispatchArguments {
     id: u32,
     function: String,
     wire: Wire,
+    pending: Arc<Pending>,
 }
 
 /// What an agent says of its module to models.
@@ -72,7 +73,7 @@ pub(super) struct JavaScriptModule {
     name: String,
     functions: Vec<String>,
     info: ModuleInfo,
-    dispatch: Dispatch,
+    dispatch: Arc<Dispatch>,
     pending: Arc<Pending>,
 }
 
@@ -84,8 +85,12 @@ struct Pending {
 }
 
 impl Pending {
+    fn waiting(&self) -> MutexGuard<'_, HashMap<u32, oneshot::Sender<Wire>>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn answer(&self, id: u32, wire: Wire) {
-        let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
+        let waiting = self.waiting().remove(&id);
         if let Some(sender) = waiting {
             // The receiver is gone where the run has ended meanwhile.
             let _ = sender.send(wire);
@@ -124,13 +129,17 @@ impl JavaScriptModule {
             .weak::<true>()
             .callee_handled::<false>()
             .build_callback(|context| Ok(spread(context.value)))?;
-        Ok(Self { name, functions: names, info, dispatch, pending })
+        Ok(Self { name, functions: names, info, dispatch: Arc::new(dispatch), pending })
     }
 }
 
+/// What the dispatcher gets, on JavaScript's thread: nothing, where the call's run has ended while it waited for its turn there.
 fn spread(arguments: DispatchArguments) -> DispatchParts {
     use Either3::{A, B, C};
-    let DispatchArguments { id, function, wire } = arguments;
+    let DispatchArguments { id, function, wire, pending } = arguments;
+    if !pending.waiting().contains_key(&id) {
+        return Vec::new();
+    }
     let blobs = wire.blobs.into_iter().map(|blob| C(Uint8Array::from(blob)));
     [A(id), B(function), B(wire.json)].into_iter().chain(blobs).collect()
 }
@@ -164,15 +173,14 @@ impl AgentModule for JavaScriptModule {
         if !self.functions.iter().any(|known| known == function) {
             return Box::pin(async move { Err(Error::HostFunction { function: what, message: "there is no such function".to_owned() }) });
         }
-        let id = self.pending.next.fetch_add(1, Ordering::Relaxed);
-        let (sender, receiver) = oneshot::channel();
-        self.pending.waiting.lock().unwrap_or_else(PoisonError::into_inner).insert(id, sender);
-        let request = DispatchArguments { id, function: function.to_owned(), wire: Value::List(arguments).to_wire() };
-        let sent = self.dispatch.call(request, ThreadsafeFunctionCallMode::NonBlocking);
-        let pending = Arc::clone(&self.pending);
+        let (dispatch, pending, function) = (Arc::clone(&self.dispatch), Arc::clone(&self.pending), function.to_owned());
         Box::pin(async move {
-            let guard = Forget { pending, id };
-            if sent != Status::Ok {
+            let id = pending.next.fetch_add(1, Ordering::Relaxed);
+            let (sender, receiver) = oneshot::channel();
+            pending.waiting().insert(id, sender);
+            let guard = Forget { pending: Arc::clone(&pending), id };
+            let request = DispatchArguments { id, function, wire: Value::List(arguments).to_wire(), pending };
+            if dispatch.call(request, ThreadsafeFunctionCallMode::NonBlocking) != Status::Ok {
                 return Err(Error::Closed { what: "JavaScript environment" });
             }
             let wire = receiver.await.map_err(|_| Error::Closed { what: "sandbox" })?;
@@ -205,6 +213,6 @@ struct Forget {
 
 impl Drop for Forget {
     fn drop(&mut self) {
-        self.pending.waiting.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.id);
+        self.pending.waiting().remove(&self.id);
     }
 }

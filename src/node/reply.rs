@@ -46,6 +46,7 @@ impl Reply {
     pub(super) fn of_host(reply: HostReply) -> Self {
         match reply {
             HostReply::Value(value) => Self(Value::record([("ok", Value::record([("value", value)]))]).to_wire()),
+            HostReply::Written(Wire { json, blobs }) => Self(Wire { json: format!("{{\"ok\":{json}}}"), blobs }),
             HostReply::Throw { message, code, .. } => {
                 let code = code.map(|code| ("code".to_owned(), Value::Text(code)));
                 let fields = [("message".to_owned(), Value::Text(message))].into_iter().chain(code).collect();

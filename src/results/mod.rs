@@ -6,6 +6,7 @@
 mod cut;
 mod excerpt;
 mod fit;
+mod json_walk;
 mod mark;
 mod measure;
 mod omission;

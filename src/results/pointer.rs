@@ -1,66 +1,75 @@
-//! A part of a value, by a JSON Pointer (RFC 6901).
+//! A part of a value, by a JSON Pointer (RFC 6901), found in the value's text: nothing is parsed, whatever its size.
 
-use crate::sandbox::Value;
+use super::json_walk::{Kind, Walk};
 
 /// What of a pointer or of a value's own keys a message quotes.
 const MAX_QUOTED_CHARS: usize = 100;
+/// The keys that a message lists.
+const MAX_LISTED_KEYS: usize = 10;
 
 /// Why there is no such part.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PointerError(pub String);
 
-/// The part of a value that a pointer names; `""` is all of it.
+/// The part of a value that a pointer names, as it stands in the value's JSON; `""` is all of it. The text is read once at most up to
+/// the part, and once more for the message where there is none.
 ///
 /// # Errors
 /// What is wrong with the pointer, or how far into the value it goes.
 ///
 /// ```
-/// use hyperlight_mcp::{results::part, sandbox::Value};
+/// use hyperlight_mcp::results::part;
 ///
-/// let value = || Value::from(serde_json::json!({ "rows": [{ "city": "Rome" }] }));
-/// assert_eq!(part(value(), "/rows/0/city").unwrap(), Value::from("Rome"));
-/// assert_eq!(part(value(), "/rows/7").unwrap_err().0, "there is nothing at \"/rows/7\": \"/rows\" has 1 item");
+/// let value = r#"{"rows":[{"city":"Rome"}]}"#;
+/// assert_eq!(part(value, "/rows/0/city").unwrap(), r#""Rome""#);
+/// assert_eq!(part(value, "/rows/7").unwrap_err().0, "there is nothing at \"/rows/7\": \"/rows\" has 1 item");
 /// ```
-pub fn part(value: Value, pointer: &str) -> Result<Value, PointerError> {
+pub fn part<'a>(json: &'a str, pointer: &str) -> Result<&'a str, PointerError> {
+    let mut here = Walk::new(json);
     let Some(steps) = pointer.strip_prefix('/') else {
         let wrong = || PointerError(format!("{:?} is no JSON Pointer: it begins with a slash, as in \"/rows/0\"", short(pointer)));
-        return if pointer.is_empty() { Ok(value) } else { Err(wrong()) };
+        return if pointer.is_empty() { Ok(here.text()) } else { Err(wrong()) };
     };
-    let (mut here, mut walked) = (value, 0);
+    let mut walked = 0;
     for step in steps.split('/') {
         let name = step.replace("~1", "/").replace("~0", "~");
-        here = match step_into(here, &name) {
-            Ok(inner) => inner,
-            Err(what) => {
-                let (there, all) = (short(&pointer[..walked]), short(pointer));
-                return Err(PointerError(format!("there is nothing at {all:?}: {there:?} {what}")));
-            }
+        let Some(inner) = step_into(here, &name) else {
+            let (there, all) = (short(&pointer[..walked]), short(pointer));
+            return Err(PointerError(format!("there is nothing at {all:?}: {there:?} {}", what_there_is(here))));
         };
+        here = inner;
         walked += 1 + step.len();
     }
-    Ok(here)
+    Ok(here.text())
 }
 
-/// One level in; or what there is instead.
-fn step_into(value: Value, name: &str) -> Result<Value, String> {
-    match value {
-        Value::List(mut items) => match index(name).filter(|index| *index < items.len()) {
-            Some(index) => Ok(items.swap_remove(index)),
-            None => Err(format!("has {} item{}", items.len(), if items.len() == 1 { "" } else { "s" })),
-        },
-        Value::Record(fields) => {
-            let keys = || fields.iter().take(10).map(|(key, _)| short(key)).collect::<Vec<_>>().join(", ");
-            let others = match (keys(), fields.len()) {
-                (_, 0) => "has no keys".to_owned(),
-                (keys, count @ 1..=10) => format!("has {count} key{}: {keys}", if count == 1 { "" } else { "s" }),
-                (keys, count) => format!("has {count} keys: {keys}, …"),
-            };
-            // The last of the same name is what JSON.parse would have kept.
-            fields.into_iter().rev().find(|(key, _)| key == name).map(|(_, value)| value).ok_or(others)
+/// One level in.
+fn step_into<'a>(value: Walk<'a>, name: &str) -> Option<Walk<'a>> {
+    match value.kind() {
+        Kind::List => value.children().nth(index(name)?).map(|(_, item)| item),
+        Kind::Record => value.children().find(|(key, _)| key.as_deref() == Some(name)).map(|(_, field)| field),
+        Kind::Text | Kind::Bytes | Kind::Other => None,
+    }
+}
+
+fn what_there_is(value: Walk<'_>) -> String {
+    match value.kind() {
+        Kind::List => {
+            let count = value.children().count();
+            format!("has {count} item{}", if count == 1 { "" } else { "s" })
         }
-        Value::Text(_) => Err("is a text".to_owned()),
-        Value::Bytes(_) => Err("is bytes".to_owned()),
-        Value::Null | Value::Bool(_) | Value::Number(_) => Err("is no list or object".to_owned()),
+        Kind::Record => {
+            let first: Vec<_> = value.children().take(MAX_LISTED_KEYS).filter_map(|(key, _)| Some(short(&key?))).collect();
+            let keys = first.join(", ");
+            match value.children().count() {
+                0 => "has no keys".to_owned(),
+                count @ 1..=MAX_LISTED_KEYS => format!("has {count} key{}: {keys}", if count == 1 { "" } else { "s" }),
+                count => format!("has {count} keys: {keys}, …"),
+            }
+        }
+        Kind::Text => "is a text".to_owned(),
+        Kind::Bytes => "is bytes".to_owned(),
+        Kind::Other => "is no list or object".to_owned(),
     }
 }
 
@@ -78,19 +87,28 @@ fn short(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
-    fn at(pointer: &str) -> Result<serde_json::Value, String> {
-        let value = json!({ "a/b": { "c~d": [10, 20] }, "": { "": 1 }, "text": "x", "0": true });
-        part(Value::from(value), pointer).map(Value::into_json).map_err(|error| error.0)
+    const VALUE: &str = r#"{"a/b":{"c~d":[10,20]},"":{"":1},"text":"x","0":true,"bytes":{"$bytes":0},"n":null}"#;
+
+    fn at(pointer: &str) -> Result<&'static str, String> {
+        part(VALUE, pointer).map_err(|error| error.0)
     }
 
     #[test]
     fn a_pointer_names_a_part() {
-        assert_eq!(at("/a~1b/c~0d/1"), Ok(json!(20)));
-        assert_eq!(at("//"), Ok(json!(1)));
-        assert_eq!(at("/0"), Ok(json!(true)));
-        assert_eq!(at("").unwrap()["text"], "x");
+        assert_eq!(at("/a~1b/c~0d/1"), Ok("20"));
+        assert_eq!(at("//"), Ok("1"));
+        assert_eq!(at("/0"), Ok("true"));
+        assert_eq!(at("/bytes"), Ok(r#"{"$bytes":0}"#));
+        assert_eq!(at(""), Ok(VALUE));
+    }
+
+    #[test]
+    fn an_object_with_a_key_like_that_of_bytes_is_walked_as_the_object_that_it_is() {
+        let escaped = r#"[{"$bytes":[["$bytes",[1,2]],["x",{"$bytes":[["y","z"]]}]]}]"#;
+        assert_eq!(part(escaped, "/0/$bytes/1").unwrap(), "2");
+        assert_eq!(part(escaped, "/0/x/y").unwrap(), "\"z\"");
+        assert_eq!(part(escaped, "/0/q").unwrap_err().0, "there is nothing at \"/0/q\": \"/0\" has 2 keys: $bytes, x");
     }
 
     #[test]
@@ -102,7 +120,9 @@ mod tests {
             ("/a~1b/c~0d/-", "there is nothing at \"/a~1b/c~0d/-\": \"/a~1b/c~0d\" has 2 items"),
             ("/a~1b/c~0d/01", "there is nothing at \"/a~1b/c~0d/01\": \"/a~1b/c~0d\" has 2 items"),
             ("/text/0", "there is nothing at \"/text/0\": \"/text\" is a text"),
-            ("/nope", "there is nothing at \"/nope\": \"\" has 4 keys: a/b, , text, 0"),
+            ("/bytes/0", "there is nothing at \"/bytes/0\": \"/bytes\" is bytes"),
+            ("/n/0", "there is nothing at \"/n/0\": \"/n\" is no list or object"),
+            ("/nope", "there is nothing at \"/nope\": \"\" has 6 keys: a/b, , text, 0, bytes, n"),
         ] {
             assert_eq!(at(pointer), Err(expected.to_owned()), "{pointer}");
         }

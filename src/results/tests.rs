@@ -8,7 +8,7 @@ use serde_json::{Value as Json, json};
 
 use super::{Fitted, Handle, MIN_RESULT_TOKENS, ModelError, ModelReport, Omission, OmissionKind, fit, fits, for_model};
 use crate::catalog::estimate_tokens;
-use crate::sandbox::{LogEntry, Value};
+use crate::sandbox::{LogEntry, LogLevel, Value};
 
 const ID: &str = "f5lxx1zz5pnorynqglhzmsp33";
 
@@ -235,7 +235,7 @@ proptest! {
         line in prop::option::of(0..5_u32),
         budget in MIN_RESULT_TOKENS..1_500_usize,
     ) {
-        let logs: Vec<_> = logs.into_iter().map(|(level, text)| LogEntry { level: level.into(), text }).collect();
+        let logs: Vec<_> = logs.into_iter().map(|(level, text)| LogEntry { level: LogLevel::named(level), text }).collect();
         let message = logs.first().map_or("it failed", |entry| &entry.text);
         let outcome = if failed { Err(ModelError { code: "ERR_X", message, line, column: line }) } else { Ok(&value) };
         let report = ModelReport { outcome, code: "a\nb\nc", logs: &logs, warnings: &warnings };
@@ -252,7 +252,7 @@ proptest! {
 
 fn log(count: usize) -> Vec<LogEntry> {
     (0..count)
-        .map(|number| LogEntry { level: if number % 2 == 0 { "log" } else { "error" }.into(), text: format!("line {number}") })
+        .map(|number| LogEntry { level: if number % 2 == 0 { LogLevel::Log } else { LogLevel::Error }, text: format!("line {number}") })
         .collect()
 }
 

@@ -4,22 +4,25 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::exchange::{Exchange, Handed, Request};
+use super::exchange::{Exchange, Handed, Request, Room};
 use super::frame::{arguments_of_wire, fitting_frame, parse_arguments, thrown_by};
 use super::host::{Arguments, HostAnswer, HostCall, HostFunctions, HostReply, RunControl, Stopped};
 use super::image::{output_size, since_epoch};
-use super::run::{LogEntry, LogListener, RunStats};
+use super::log::{Log, LogEntry, LogLevel};
+use super::run::{LogListener, RunStats};
 use super::seat::GuestCalls;
 use super::sources::Sources;
 use super::value::Wire;
 use crate::error::Error;
 use crate::limits::Limits;
 
-const CUT_MARK: &str = "… [log cut: limits.maxLogBytes]";
 /// What the guest gets of entropy at once: the quota of `crypto.getRandomValues`.
 const MAX_RANDOM_BYTES: usize = 65_536;
-/// Entries without text cost as well: a log has as many entries as its limit has room for this.
-const MIN_ENTRY_BYTES: usize = 8;
+/// What the name of a module or a function may have. Longer ones are nobody's.
+const MAX_NAME_BYTES: usize = 16 * 1024;
+/// What arguments have at most as a guest writes them, beside their limit: they are counted as they are sent, and a number may be
+/// shorter then.
+const ARGUMENTS_AS_WRITTEN: usize = 2;
 
 pub(super) struct RunState {
     started: Instant,
@@ -35,15 +38,9 @@ pub(super) struct RunState {
     reply_capacity: usize,
     exchange: Exchange,
     log: Mutex<Log>,
+    /// Its last word: the guest gets no answer to anything after it.
     finished: Mutex<Option<Vec<u8>>>,
     counters: Counters,
-}
-
-#[derive(Default)]
-struct Log {
-    entries: Vec<LogEntry>,
-    bytes: usize,
-    full: bool,
 }
 
 /// What it counts against a run: see [`RunStats`].
@@ -84,7 +81,9 @@ impl RunState {
         sources: Sources,
         on_log: Option<LogListener>,
     ) -> Self {
-        let exchange = Exchange::new(output_size(&limits), reply_capacity);
+        let heap = usize::try_from(limits.guest_heap_bytes).unwrap_or(usize::MAX);
+        let exchange = Exchange::new(Room { arguments: output_size(&limits), answer: reply_capacity, replies: heap.max(reply_capacity) });
+        let log = Mutex::new(Log::new(limits.max_log_bytes));
         Self {
             started,
             started_at: since_epoch().saturating_sub(started.elapsed()),
@@ -96,7 +95,7 @@ impl RunState {
             on_log,
             reply_capacity,
             exchange,
-            log: Mutex::default(),
+            log,
             finished: Mutex::default(),
             counters: Counters::default(),
         }
@@ -107,19 +106,19 @@ impl RunState {
         self.counters.start_us.store(microseconds(took), Ordering::Relaxed);
     }
 
-    /// The outcome that the guest has handed over, once.
+    /// The outcome that the guest has handed over. To be asked for when the guest has ended.
     pub(super) fn take_finished(&self) -> Option<Vec<u8>> {
         lock(&self.finished).take()
     }
 
     /// Gives up the calls that are outstanding: nobody waits for them any more.
     pub(super) fn end_calls(&self) {
-        self.exchange.end();
+        self.control.within_runtime(|| self.exchange.end());
     }
 
     /// The log up to here.
     pub(super) fn take_log(&self) -> Vec<LogEntry> {
-        std::mem::take(&mut lock(&self.log).entries)
+        lock(&self.log).take()
     }
 
     /// The figures up to here.
@@ -129,25 +128,37 @@ impl RunState {
 
     fn start(&self, module: String, function: String, arguments: Arguments) -> HostAnswer {
         self.counters.calls.fetch_add(1, Ordering::Relaxed);
+        let longest = module.len().max(function.len());
+        if longest > MAX_NAME_BYTES {
+            let problem = format!("the name of its module or function has {longest} bytes; the limit is {MAX_NAME_BYTES}");
+            return HostAnswer::Ready(thrown_by(&Error::InvalidArguments { what: "a call".to_owned(), problem }));
+        }
         Arc::clone(&self.host).start(HostCall { module, function, arguments }, &self.control)
     }
 
+    /// The arguments, unless they are too large to be read at all.
+    fn arguments(&self, size: usize, read: impl FnOnce() -> Arguments) -> Arguments {
+        if size > self.limits.max_argument_bytes.saturating_mul(ARGUMENTS_AS_WRITTEN) { Arguments::Oversize(size) } else { read() }
+    }
+
     fn answer(&self, module: String, function: String, frame: &[u8]) -> HostReply {
-        match self.start(module, function, parse_arguments(frame)) {
+        match self.start(module, function, self.arguments(frame.len(), || parse_arguments(frame))) {
             HostAnswer::Ready(reply) => reply,
             // The run has ended: the guest is ended as well, nobody reads this.
             HostAnswer::Later(answer) => self.control.wait(answer).unwrap_or_else(|Stopped| thrown_by(&Error::Aborted { what: "run" })),
         }
     }
 
-    /// Whether there was room for it: an honest guest has seen to that.
+    /// Whether there was room for it: an honest guest has seen to that as far as it can.
     fn hand_over(&self, call: Handed) -> bool {
         let Handed { number, module, function, arguments } = call;
-        let load = arguments.size();
+        // The names are kept with the call.
+        let load = arguments.size() + module.len() + function.len();
         if !self.exchange.admits(load) {
             return false;
         }
-        let answer = self.start(module, function, arguments_of_wire(&arguments));
+        let arguments = self.arguments(arguments.size(), || arguments_of_wire(&arguments));
+        let answer = self.start(module, function, arguments);
         self.exchange.add(&self.control, number, load, answer);
         true
     }
@@ -161,6 +172,11 @@ impl RunState {
 }
 
 impl GuestCalls for RunState {
+    /// Until it has finished, and until its end comes from outside.
+    fn goes_on(&self) -> bool {
+        lock(&self.finished).is_none() && !self.control.is_over()
+    }
+
     fn call(&self, module: String, function: String, frame: &[u8]) -> Vec<u8> {
         let (started, _outside) = (Instant::now(), self.control.outside());
         let reply = fitting_frame(self.answer(module, function, frame), self.reply_capacity);
@@ -172,27 +188,20 @@ impl GuestCalls for RunState {
         let (started, _outside) = (Instant::now(), self.control.outside());
         // The guest takes an answer without any parts for an error.
         let Some(Request { calls, wait }) = Request::from_frame(frame) else { return Vec::new() };
-        if !calls.into_iter().all(|call| self.hand_over(call)) {
+        let count = calls.len();
+        // A look at the end before each: what they take on this thread adds up.
+        let taken = calls.into_iter().take_while(|_| self.goes_on()).map_while(|call| self.hand_over(call).then_some(())).count();
+        if !self.goes_on() {
             return Vec::new();
         }
-        let reply = self.exchange.collect(&self.control, wait);
+        let reply = self.exchange.collect(&self.control, wait, count - taken);
         self.count(started, frame, &reply);
         reply
     }
 
-    fn log(&self, level: &str, text: String) {
-        let mut log = lock(&self.log);
-        if log.full {
-            return;
-        }
-        let room = self.limits.max_log_bytes - log.bytes;
-        log.full = text.len() > room || log.entries.len() >= self.limits.max_log_bytes / MIN_ENTRY_BYTES;
-        let text = if log.full { format!("{}{CUT_MARK}", &text[..text.floor_char_boundary(room)]) } else { text };
-        log.bytes += text.len();
-        let entry = LogEntry { level: level.to_owned(), text };
-        log.entries.push(entry.clone());
-        drop(log);
-        if let Some(listener) = &self.on_log {
+    fn log(&self, level: LogLevel, text: String) {
+        let entry = lock(&self.log).add(level, text);
+        if let (Some(entry), Some(listener)) = (entry, &self.on_log) {
             listener(&entry);
         }
     }
@@ -203,7 +212,7 @@ impl GuestCalls for RunState {
 
     fn finish(&self, frame: Vec<u8>) {
         self.end_calls();
-        // Agent code could call this as well; the first outcome counts, and it is the agent's own.
+        // The first outcome counts: nothing comes after it.
         lock(&self.finished).get_or_insert(frame);
     }
 
@@ -248,3 +257,7 @@ fn microseconds(duration: Duration) -> u64 {
 fn milliseconds(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1000.0
 }
+
+#[cfg(test)]
+#[path = "calls_tests.rs"]
+mod tests;

@@ -216,9 +216,12 @@ fn arguments_in(json: &str, blobs: &[&[u8]]) -> Result<Arguments> {
 #[doc(hidden)]
 #[must_use]
 pub fn encode_reply(reply: HostReply) -> Vec<u8> {
-    let (name, value) = named(reply);
+    let frame = match named(reply) {
+        Named::Field(name, value) => frame_of(&value, Texts::Apart, |writer| writer.field(name, &value)),
+        Named::Written(wire) => wire.to_frame(),
+    };
     // A frame fails only beyond 4 GiB; the bridge has capped the reply long before.
-    frame_of(&value, Texts::Apart, |writer| writer.field(name, &value)).unwrap_or_default()
+    frame.unwrap_or_default()
 }
 
 /// The same within what the guest's buffer can take: writing more would end the guest.
@@ -240,8 +243,10 @@ pub(super) fn frame_size(wire: &Wire) -> usize {
 }
 
 fn to_wire(reply: HostReply) -> Wire {
-    let (name, value) = named(reply);
-    Value::Record(vec![(name.to_owned(), value)]).to_wire()
+    match named(reply) {
+        Named::Field(name, value) => Value::Record(vec![(name.to_owned(), value)]).to_wire(),
+        Named::Written(wire) => wire,
+    }
 }
 
 fn too_large(size: usize, capacity: usize) -> HostReply {
@@ -254,10 +259,17 @@ pub(super) fn thrown_by(error: &Error) -> HostReply {
     HostReply::Throw { name: None, message: error.to_string(), code: Some(error.code().to_owned()) }
 }
 
-fn named(reply: HostReply) -> (&'static str, Value) {
+/// A reply as the guest reads it: `{ value }` or `{ thrown }`.
+enum Named {
+    Field(&'static str, Value),
+    Written(Wire),
+}
+
+fn named(reply: HostReply) -> Named {
     match reply {
-        HostReply::Value(value) => ("value", value),
-        HostReply::Throw { name, message, code } => ("thrown", thrown(name, message, code)),
+        HostReply::Value(value) => Named::Field("value", value),
+        HostReply::Written(wire) => Named::Written(wire),
+        HostReply::Throw { name, message, code } => Named::Field("thrown", thrown(name, message, code)),
     }
 }
 

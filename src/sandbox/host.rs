@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use super::alarm::{Alarm, Woken};
 use super::deadline::{Deadline, Outside, Pause};
 use super::stop::Stop;
-use super::value::Value;
+use super::value::{Value, Wire};
 use crate::lead::{self, Source};
 
 /// A call that left the guest.
@@ -40,6 +40,8 @@ pub enum Arguments {
 #[derive(Debug, Clone, PartialEq)]
 pub enum HostReply {
     Value(Value),
+    /// A value that is written already, as `{"value":…}`: what a run has handed over, or a part of it.
+    Written(Wire),
     /// Becomes an `Error` in the guest.
     Throw {
         name: Option<String>,
@@ -48,17 +50,17 @@ pub enum HostReply {
     },
 }
 
-/// A call that was started.
+/// A call that was looked at.
 pub enum HostAnswer {
     Ready(HostReply),
-    /// Dropping the future gives the call up.
+    /// The call is handed over when this is polled first, and given up when it is dropped.
     Later(Pin<Box<dyn Future<Output = HostReply> + Send>>),
 }
 
 /// Answers a run's calls.
 pub trait HostFunctions: Send + Sync {
-    /// Starts a call. It must not block: calls that are outstanding together are started one after the other on the run's own thread, in
-    /// the order of the guest's code, and what they wait for is in their futures.
+    /// Looks at a call. It must not block: calls that are outstanding together are started one after the other on the run's own thread, in
+    /// the order of the guest's code, and what they wait for is in their futures. What has an effect on others is in there as well.
     fn start(self: Arc<Self>, call: HostCall, control: &RunControl) -> HostAnswer;
 }
 
@@ -169,6 +171,17 @@ impl RunControl {
         self.alarm.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Polls a future on this thread, once, as a task of the runtime's would.
+    pub(super) fn poll_once<F: Future + Unpin>(&self, future: &mut F) -> Poll<F::Output> {
+        self.within_runtime(|| Pin::new(future).poll(&mut Context::from_waker(Waker::noop())))
+    }
+
+    /// Does something on this thread that may need timers or tasks.
+    pub(super) fn within_runtime<T>(&self, work: impl FnOnce() -> T) -> T {
+        let _entered = self.runtime.enter();
+        work()
+    }
+
     /// Does something on the runtime, until the run's end at most: then it is dropped.
     pub(super) fn spawn(&self, future: impl Future<Output = ()> + Send + 'static) {
         let (stop, deadline) = (self.stop.clone(), self.deadline.clone());
@@ -182,9 +195,10 @@ impl RunControl {
         });
     }
 
-    /// Whether something was given up because the run ended. Its guest may still say something: that no longer counts.
-    pub(super) fn gave_up(&self) -> bool {
-        self.gave_up.load(Ordering::Acquire)
+    /// Whether the run has ended from outside: it was stopped, its time is up, or something was given up because of that. Its guest may
+    /// still say something: that no longer counts.
+    pub(super) fn is_over(&self) -> bool {
+        self.gave_up.load(Ordering::Acquire) || self.stop.reason().is_some() || self.deadline.remaining().is_zero()
     }
 }
 
@@ -262,7 +276,7 @@ mod tests {
             (std::thread::current().id() == here, elsewhere == here)
         });
         assert_eq!(output, Ok((true, false)));
-        assert!(!control.gave_up());
+        assert!(!control.is_over());
     }
 
     #[test]
@@ -278,7 +292,7 @@ mod tests {
         };
         let control_of_stop = control(&runtime, &stop, LONG);
         assert_eq!(control_of_stop.wait(never), Err(Stopped));
-        assert!(dropped.load(Ordering::Acquire) && control_of_stop.gave_up());
+        assert!(dropped.load(Ordering::Acquire) && control_of_stop.is_over());
         let short = control(&runtime, &Stop::new(), Duration::from_millis(5));
         assert_eq!(short.wait(std::future::pending::<()>()), Err(Stopped));
     }

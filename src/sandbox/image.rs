@@ -10,14 +10,18 @@ use hyperlight_host::{GuestBinary, HostFunctions, HyperlightError, MultiUseSandb
 use serde::Serialize;
 
 use super::guest::GuestKind;
+use super::log::LogLevel;
 use super::seat::{GuestCalls, Seat};
 use crate::limits::Limits;
 
 /// The name of the one handler that every run calls.
 const HANDLER: &str = "hyperlight-mcp";
-/// It is told which module to run.
-pub(super) const HANDLER_SOURCE: &str =
-    r#"export const handler = (code) => globalThis[Symbol.for("hyperlight-mcp")].run(code).then(() => 0);"#;
+/// It is told which module to run. It takes `run` with it, as agent code is not to end a run by hand.
+pub(super) const HANDLER_SOURCE: &str = r#"
+const key = Symbol.for("hyperlight-mcp");
+const { run, ...others } = globalThis[key];
+Object.defineProperty(globalThis, key, { value: Object.freeze(others), configurable: false });
+export const handler = (code) => run(code).then(() => 0);"#;
 /// What is run once before the snapshot is taken, and once in every VM that is made ready. Two names, as a module is evaluated once.
 const READY_ONCE: &str = "agent:ready-once";
 const READY: &str = "agent:ready";
@@ -70,6 +74,7 @@ impl GuestImage {
         let seat = Arc::<Seat>::default();
         register(&mut guest, &seat)?;
         let mut guest: MultiUseSandbox = guest.evolve()?;
+        seat.is_in(guest.interrupt_handle());
         guest.call::<()>("register_handler", (HANDLER.to_owned(), HANDLER_SOURCE.to_owned(), String::new()))?;
         let mut vm = Vm { sandbox: guest, seat };
         vm.run_module(READY_ONCE)?;
@@ -138,6 +143,7 @@ impl GuestImage {
         let mut functions = HostFunctions::empty();
         register(&mut functions, &seat)?;
         let sandbox = MultiUseSandbox::from_snapshot(self.snapshot(), functions, None)?;
+        seat.is_in(sandbox.interrupt_handle());
         Ok(Vm { sandbox, seat })
     }
 }
@@ -207,29 +213,22 @@ fn page_align(size: usize) -> usize {
 fn register(target: &mut impl Registerable, seat: &Arc<Seat>) -> Result<(), HyperlightError> {
     let owner = Arc::clone(seat);
     target.register_host_function("HostCall", move |module: String, function: String, frame: Vec<u8>| {
-        Ok(owner.occupant().call(module, function, &frame))
+        owner.ask(|run| run.call(module, function, &frame))
     })?;
     let owner = Arc::clone(seat);
-    target.register_host_function("HostExchange", move |frame: Vec<u8>| Ok(owner.occupant().exchange(&frame)))?;
+    target.register_host_function("HostExchange", move |frame: Vec<u8>| owner.ask(|run| run.exchange(&frame)))?;
     let owner = Arc::clone(seat);
-    target.register_host_function("HostLog", move |level: String, text: String| {
-        owner.occupant().log(&level, text);
-        Ok(())
-    })?;
+    target.register_host_function("HostLog", move |level: String, text: String| owner.ask(|run| run.log(LogLevel::named(&level), text)))?;
     let owner = Arc::clone(seat);
-    target.register_host_function("HostInput", move || Ok(owner.occupant().input()))?;
+    target.register_host_function("HostInput", move || owner.ask(GuestCalls::input))?;
     let owner = Arc::clone(seat);
-    target.register_host_function("HostFinish", move |frame: Vec<u8>| {
-        owner.occupant().finish(frame);
-        Ok(())
-    })?;
+    target.register_host_function("HostFinish", move |frame: Vec<u8>| owner.ask(|run| run.finish(frame)))?;
     register_clock(target, seat)?;
     // What the guest's C library prints; Hyperlight's own default would write it to our standard output.
     let owner = Arc::clone(seat);
     target.register_host_function("HostPrint", move |text: String| {
         let length = i32::try_from(text.len()).unwrap_or(i32::MAX);
-        owner.occupant().log("log", text);
-        Ok(length)
+        owner.ask(|run| run.log(LogLevel::Log, text)).map(|()| length)
     })?;
     // No host module is registered with the runtime itself; the name must be known.
     target.register_host_function(
@@ -243,28 +242,25 @@ fn register(target: &mut impl Registerable, seat: &Arc<Seat>) -> Result<(), Hype
 
 /// Modules are loaded when they are imported.
 fn register_sources(target: &mut impl Registerable, seat: &Arc<Seat>) -> Result<(), HyperlightError> {
-    let missing = |name: &str| HyperlightError::Error(format!("there is no module {name}"));
+    let missing = || HyperlightError::Error("there is no such module".to_owned());
     let owner = Arc::clone(seat);
     target.register_host_function("ResolveModule", move |_: String, name: String| -> Result<String, HyperlightError> {
-        if owner.occupant().knows(&name) { Ok(name) } else { Err(missing(&name)) }
+        if owner.ask(|run| run.knows(&name))? { Ok(name) } else { Err(missing()) }
     })?;
     let owner = Arc::clone(seat);
-    target.register_host_function("LoadModule", move |name: String| owner.occupant().load(&name).ok_or_else(|| missing(&name)))
+    target.register_host_function("LoadModule", move |name: String| owner.ask(|run| run.load(&name))?.ok_or_else(missing))
 }
 
 /// Entropy and time. The snapshot holds neither: every run asks for its own.
 fn register_clock(target: &mut impl Registerable, seat: &Arc<Seat>) -> Result<(), HyperlightError> {
     let owner = Arc::clone(seat);
-    target.register_host_function("HostRandom", move |count: u64| Ok(owner.occupant().random(count)))?;
+    target.register_host_function("HostRandom", move |count: u64| owner.ask(|run| run.random(count)))?;
     let owner = Arc::clone(seat);
-    target.register_host_function("HostElapsed", move || Ok(micros(owner.occupant().elapsed())))?;
+    target.register_host_function("HostElapsed", move || owner.ask(|run| micros(run.elapsed())))?;
     let owner = Arc::clone(seat);
-    target.register_host_function("HostStarted", move || Ok(micros(owner.occupant().started())))?;
+    target.register_host_function("HostStarted", move || owner.ask(|run| micros(run.started())))?;
     let owner = Arc::clone(seat);
-    target.register_host_function("HostSleep", move |micros: u64| {
-        owner.occupant().sleep(Duration::from_micros(micros));
-        Ok(())
-    })?;
+    target.register_host_function("HostSleep", move |micros: u64| owner.ask(|run| run.sleep(Duration::from_micros(micros))))?;
     target.register_host_function("CurrentTimeMicros", || Ok(micros(since_epoch())))
 }
 

@@ -14,6 +14,7 @@ mod host;
 mod hypervisor;
 mod image;
 mod kept;
+mod log;
 mod module;
 mod outcome;
 mod pool;
@@ -23,6 +24,7 @@ mod script;
 mod seat;
 mod sources;
 mod stop;
+mod underway;
 mod value;
 mod watch;
 
@@ -39,10 +41,11 @@ pub use host::{Arguments, HostAnswer, HostCall, HostFunctions, HostReply, RunCon
 pub use hypervisor::HypervisorReport;
 pub use image::Origin;
 pub(crate) use image::reply_capacity;
+pub use log::{LogEntry, LogLevel};
 pub use module::{GuestModule, GuestModules, ModuleFunction};
 pub use pool::WarmVms;
 pub use reader::{LookOwner, Wanted, serve_reader};
-pub use run::{LogEntry, LogListener, RunOutcome, RunRequest, RunStats};
+pub use run::{LogListener, RunOutcome, RunRequest, RunStats};
 pub use script::{Export, Importable, Problem, ProblemKind, check, is_function_type, to_javascript};
 pub use stop::{Stop, StopReason};
 pub use value::{Value, Wire};

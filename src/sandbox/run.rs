@@ -11,6 +11,7 @@ use super::calls::RunState;
 use super::deadline::Deadline;
 use super::host::{HostFunctions, RunControl};
 use super::image::GuestImage;
+use super::log::LogEntry;
 use super::module::GuestModules;
 use super::outcome::{AgentCode, finish};
 use super::pool::Pool;
@@ -27,18 +28,10 @@ use crate::limits::Limits;
 const CODE_EPILOGUE: &str =
     "\n;globalThis[Symbol.for(\"hyperlight-mcp\")].register(typeof handler === \"undefined\" ? undefined : handler);";
 /// Makes `require` throw for what is not there. On the code's first line, so that its lines keep their numbers.
-pub(super) const REQUIRE_PROLOGUE: &str = "import{require}from\"hyperlight-mcp:host\";";
+pub(super) const REQUIRE_PROLOGUE: &str = "const{require}=globalThis[Symbol.for(\"hyperlight-mcp\")];";
 
 /// Hyperlight's code for an allocation that failed: it aborts the guest.
 const MALLOC_FAILED: u8 = 13;
-
-/// One entry of a run's log.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct LogEntry {
-    /// `log`, `info`, `warn`, `error` or `debug`.
-    pub level: String,
-    pub text: String,
-}
 
 /// Called with each entry as it comes, on the run's thread.
 pub type LogListener = Arc<dyn Fn(&LogEntry) + Send + Sync>;
@@ -138,12 +131,10 @@ impl Means<'_> {
         }
         state.end_calls();
         let outcome = outcome.map_err(Failure::Guest)?;
-        if state.control.gave_up() {
-            return Err(Failure::Stopped);
-        }
-        // A run that has finished has its outcome, even if its end came from outside at the same moment.
         match (state.take_finished(), outcome) {
+            // It had finished before its end came from outside, or it would not have been heard.
             (Some(frame), _) => finish(&state.limits, &frame, text, code).map_err(Failure::Known),
+            (None, _) if state.control.is_over() => Err(Failure::Stopped),
             (None, Err(error)) => Err(Failure::Guest(error)),
             (None, Ok(())) => Err(Failure::Known(Error::NeverSettles)),
         }
@@ -172,7 +163,7 @@ fn stats_of(started: Instant) -> RunStats {
 enum Failure {
     Known(Error),
     Guest(HyperlightError),
-    /// It was ended while it waited for a call.
+    /// Its end came from outside before it had finished.
     Stopped,
 }
 
@@ -193,9 +184,6 @@ impl Failure {
             Self::Stopped => return stop.error("run", limit_ms),
             Self::Guest(error) => error,
         };
-        if stop.reason().is_some() {
-            return stop.error("run", limit_ms);
-        }
         let text = format!("{error:?}");
         tracing::debug!(error = text, "the guest ended without an outcome");
         if let HyperlightError::GuestAborted(code, message) = &error

@@ -1,16 +1,22 @@
 //! Whom a VM's calls reach: nobody while it is made ready, then the one run that has taken it, then nobody again.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
+use hyperlight_host::HyperlightError;
+use hyperlight_host::hypervisor::InterruptHandle;
+
+use super::log::LogLevel;
 use super::value::Wire;
 
-/// What a run does about the calls of its guest.
+/// What a run does about the calls of its guest. Each is asked by [`Seat::ask`] alone.
 pub(super) trait GuestCalls: Send + Sync + 'static {
+    /// Whether the guest may still go on. Once it may not, it never may again.
+    fn goes_on(&self) -> bool;
     fn call(&self, module: String, function: String, frame: &[u8]) -> Vec<u8>;
     /// Takes calls that are made at the same time, and gives those that have ended.
     fn exchange(&self, frame: &[u8]) -> Vec<u8>;
-    fn log(&self, level: &str, text: String);
+    fn log(&self, level: LogLevel, text: String);
     fn input(&self) -> Vec<u8>;
     fn finish(&self, frame: Vec<u8>);
     /// So many bytes of entropy, or none where so many are not given.
@@ -28,18 +34,28 @@ pub(super) trait GuestCalls: Send + Sync + 'static {
 }
 
 /// A place that one run at a time takes.
-pub(super) struct Seat(RwLock<Arc<dyn GuestCalls>>);
+pub(super) struct Seat {
+    occupant: RwLock<Arc<dyn GuestCalls>>,
+    /// Ends the VM that the seat is in.
+    vm: OnceLock<Arc<dyn InterruptHandle>>,
+}
 
 impl Default for Seat {
     fn default() -> Self {
-        Self(RwLock::new(Arc::new(Nobody)))
+        Self { occupant: RwLock::new(Arc::new(Nobody)), vm: OnceLock::new() }
     }
 }
 
 impl Seat {
+    /// The VM has been made whose calls come by here.
+    pub(super) fn is_in(&self, vm: Arc<dyn InterruptHandle>) {
+        // A seat is in one VM.
+        let _ = self.vm.set(vm);
+    }
+
     /// The calls are this run's from here on.
     pub(super) fn take(&self, run: Arc<dyn GuestCalls>) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = run;
+        *self.occupant.write().unwrap_or_else(PoisonError::into_inner) = run;
     }
 
     /// The run has ended: nothing of it is kept with the VM.
@@ -47,9 +63,21 @@ impl Seat {
         self.take(Arc::new(Nobody));
     }
 
-    /// Who answers.
-    pub(super) fn occupant(&self) -> Arc<dyn GuestCalls> {
-        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+    /// What the run says to a call of its guest. Where the run has ended, before the call or during it, the guest gets no answer: it is
+    /// ended instead, before it executes anything more.
+    ///
+    /// # Errors
+    /// The run has ended. No guest reads that.
+    pub(super) fn ask<T>(&self, question: impl FnOnce(&dyn GuestCalls) -> T) -> Result<T, HyperlightError> {
+        let run = Arc::clone(&self.occupant.read().unwrap_or_else(PoisonError::into_inner));
+        let answer = run.goes_on().then(|| question(run.as_ref())).filter(|_| run.goes_on());
+        answer.ok_or_else(|| {
+            // The guest is outside of its VM, on this thread: it is not entered again, and nothing is waited for.
+            if let Some(vm) = self.vm.get() {
+                vm.kill();
+            }
+            HyperlightError::Error("the run has ended".to_owned())
+        })
     }
 }
 
@@ -64,6 +92,10 @@ pub(super) const TRIED: &str = "agent:tried";
 const TRIED_SOURCE: &str = "export const handler = () => 0;";
 
 impl GuestCalls for Nobody {
+    fn goes_on(&self) -> bool {
+        true
+    }
+
     fn call(&self, _module: String, _function: String, _frame: &[u8]) -> Vec<u8> {
         frame(r#"{"value":{"list":[1,2.5,"three",null,true]}}"#)
     }
@@ -72,8 +104,8 @@ impl GuestCalls for Nobody {
         Vec::new()
     }
 
-    fn log(&self, level: &str, text: String) {
-        tracing::trace!(level, text, "the guest wrote before it had a run");
+    fn log(&self, level: LogLevel, text: String) {
+        tracing::trace!(%level, text, "the guest wrote before it had a run");
     }
 
     fn input(&self) -> Vec<u8> {

@@ -1,5 +1,6 @@
 //! The micro-VM through the crate's own API: real guests, no MCP.
 
+mod border;
 mod isolation;
 mod warm;
 

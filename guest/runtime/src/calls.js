@@ -78,9 +78,11 @@
   function settle(call, outcome) {
     call.outcome = outcome;
     if (outstanding.delete(call.number)) load -= call.size;
-    call.parts = undefined;
-    if ("error" in outcome) call.reject(outcome.error);
-    else call.resolve(outcome.value);
+    const { resolve, reject } = call;
+    // What a promise's own functions hold of it would keep promise and outcome together in memory.
+    Object.assign(call, { parts: undefined, resolve: undefined, reject: undefined });
+    if ("error" in outcome) reject(outcome.error);
+    else resolve(outcome.value);
   }
 
   /** Whether the host would take the next call; a call that is alone is always taken. */
@@ -91,14 +93,23 @@
 
   /** As many as there is room for. */
   function handOver() {
-    const parts = [];
+    const handed = [];
     while (queue.length > 0 && hasRoom()) {
       const call = queue.shift();
       outstanding.set(call.number, call);
       load += call.size;
-      parts.push(call.parts);
+      handed.push(call);
     }
-    return parts;
+    return handed;
+  }
+
+  /** What the host has left: there are more replies than fit into one answer, and they are to be taken first. */
+  function takeBack(left) {
+    for (const call of left) {
+      outstanding.delete(call.number);
+      load -= call.size;
+    }
+    queue.unshift(...left);
   }
 
   /**
@@ -106,16 +117,23 @@
    * wanted in particular, also once some have ended and no others follow.
    */
   function exchange(wait, wanted) {
-    const parts = handOver();
+    const handed = handOver();
     // What is wanted may still be in the queue: then whatever ends makes room for it.
-    const until = queue.length > 0 ? [] : wanted.filter((call) => call.outcome === undefined).map((call) => call.number);
-    let ended;
+    const numbers = wanted.filter((call) => call.outcome === undefined).map((call) => call.number);
+    const until = queue.length > 0 ? [] : [...new Set(numbers)];
+    let answer;
     try {
-      ended = host.exchange(parts, wait ?? -1, until);
+      answer = host.exchange(
+        handed.map((call) => call.parts),
+        wait ?? -1,
+        until,
+      );
     } catch (error) {
       for (const call of [...outstanding.values()]) settle(call, { error });
       return;
     }
+    const [left, ...ended] = answer;
+    takeBack(left === 0 ? [] : handed.slice(-left));
     for (const [number, json, ...bytes] of ended) {
       const call = outstanding.get(number);
       if (call !== undefined) settle(call, outcomeOf(json, bytes));

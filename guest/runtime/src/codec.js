@@ -7,7 +7,9 @@
   const { hasOwn, entries, fromEntries, getPrototypeOf, prototype: objects } = Object;
   const isArray = Array.isArray;
   const MARK = "$bytes";
-  const LONE_SURROGATE = /(?<=(?:^|[^\\])(?:\\\\)*)\\u[dD][89a-fA-F][\da-fA-F]{2}/g;
+  /** How an escaped surrogate begins, and how many characters it has. */
+  const SURROGATE = "\\ud";
+  const ESCAPE_LENGTH = 6;
 
   function isBytes(value) {
     // The tag works across realms and for Node's Buffer, whose toJSON must not run.
@@ -30,6 +32,24 @@
   /** The same without a look at each part. A list of arguments is mostly one record of plain values. */
   const isPlain = (value) => isFlat(value) || (isArray(value) && value.length === 1 && isFlat(value[0]));
 
+  /**
+   * JSON with U+FFFD for half a character, which no UTF-8 has: stringify escapes it, and escapes no surrogate but those. One way through the
+   * text: the backslashes before an escape are looked at once, as none of them stands before another escape.
+   */
+  function wellFormed(json) {
+    let [text, from] = ["", 0];
+    for (let at = json.indexOf(SURROGATE); at >= 0; at = json.indexOf(SURROGATE, at + SURROGATE.length)) {
+      let first = at;
+      while (json[first - 1] === "\\") first--;
+      // A pair of backslashes is one of the text's own.
+      if ((at - first) % 2 === 0 && "89abcdef".includes(json[at + SURROGATE.length])) {
+        text += `${json.slice(from, at)}\ufffd`;
+        from = at + ESCAPE_LENGTH;
+      }
+    }
+    return text + json.slice(from);
+  }
+
   /** Value → [json, blobs]. `json` is undefined where JSON has no word for the value. Throws on cycles and BigInt. */
   function encode(value) {
     const blobs = [];
@@ -43,8 +63,7 @@
           return hasOwn(converted, MARK) ? { [MARK]: entries(converted) } : converted;
         });
     if (json === undefined) return [undefined, blobs];
-    // Half a character, which no UTF-8 has: stringify escapes it, and escapes no surrogate but those.
-    return [json.includes("\\ud") ? json.replace(LONE_SURROGATE, "\ufffd") : json, blobs];
+    return [json.includes(SURROGATE) ? wellFormed(json) : json, blobs];
   }
 
   /** (json, blobs) → value. */

@@ -1,5 +1,5 @@
-//! What the guest can ask of the host: five host functions, as one native module. `prelude.js` is its only reader
-//! that matters; agent code can import it as well, which is why the host checks every request again.
+//! What the guest can ask of the host: five host functions, as one object that the prelude alone has. It is no module, so agent code
+//! has no name for it. The host checks every request all the same: it believes no guest.
 
 use alloc::format;
 use alloc::string::{String, ToString as _};
@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use hyperlight_guest_bin::error::Result as HostResult;
 use hyperlight_guest_bin::{GUEST_HANDLE, host_function};
 use hyperlight_js_common::{decode_binaries, encode_binaries};
-use hyperlight_js_runtime::rquickjs::{self, Array, Ctx, Exception, Module, Object, Result, String as JsString, TypedArray};
+use hyperlight_js_runtime::rquickjs::{self, Array, Ctx, Exception, Function, Module, Object, Result, String as JsString, TypedArray};
 
 #[host_function("HostCall")]
 fn host_call(module: String, function: String, frame: Vec<u8>) -> HostResult<Vec<u8>>;
@@ -140,13 +140,15 @@ fn parts_of<'js>(ctx: &Ctx<'js>, call: &Array<'js>, limit: usize) -> Result<Vec<
     Ok(parts)
 }
 
-/// Replies as the host writes them: `[[number, parts], …]`, then their parts, which are `[json, ...blobs]`. Each becomes
-/// `[number, json, ...blobs]`.
-fn replies<'js>(ctx: &Ctx<'js>, bytes: &[u8]) -> Result<Vec<Array<'js>>> {
+/// What the host answers to an exchange: `{"left":number,"ended":[[number, parts], …]}`, then the parts of those that have ended, which are
+/// `[json, ...blobs]`. Becomes `[left, [number, json, ...blobs], …]`.
+fn replies<'js>(ctx: &Ctx<'js>, bytes: &[u8]) -> Result<Array<'js>> {
     let mut parts = decode_binaries(bytes).map_err(|error| throw(ctx, &error.to_string()))?.into_iter();
-    let index: Vec<Vec<u32>> = ctx.json_parse(parts.next().unwrap_or_default())?.get()?;
-    let mut replies = Vec::with_capacity(index.len());
-    for entry in index {
+    let header: Object = ctx.json_parse(parts.next().unwrap_or_default())?.get()?;
+    let ended: Vec<Vec<u32>> = header.get("ended")?;
+    let replies = Array::new(ctx.clone())?;
+    replies.set(0, header.get::<_, u32>("left")?)?;
+    for (index, entry) in ended.into_iter().enumerate() {
         let &[number, count] = entry.as_slice() else { return Err(throw(ctx, "the host's answer is malformed")) };
         let reply = Array::new(ctx.clone())?;
         reply.set(0, number)?;
@@ -158,7 +160,7 @@ fn replies<'js>(ctx: &Ctx<'js>, bytes: &[u8]) -> Result<Vec<Array<'js>>> {
                 reply.set(place + 1, TypedArray::<u8>::new(ctx.clone(), part)?)?;
             }
         }
-        replies.push(reply);
+        replies.set(index + 1, reply)?;
     }
     Ok(replies)
 }
@@ -172,79 +174,87 @@ fn cut(text: &str, limit: usize) -> &str {
     &text[..end]
 }
 
-#[rquickjs::module(rename_vars = "camelCase", rename_types = "camelCase")]
-#[allow(clippy::module_inception, clippy::needless_pass_by_value, missing_docs)]
-pub mod host {
-    use super::*;
+/// Calls `module.function`; `args` is a JSON array. Returns [json, ...blobs].
+#[rquickjs::function]
+fn call<'js>(ctx: Ctx<'js>, module: String, function: String, args: String, blobs: Vec<TypedArray<'js, u8>>) -> Result<Array<'js>> {
+    let request = frame(&ctx, &args, &blobs)?;
+    let reply = host_call(module, function, request).map_err(|error| throw(&ctx, &error.message))?;
+    unframe(&ctx, &reply)
+}
 
-    /// Calls `module.function`; `args` is a JSON array. Returns [json, ...blobs].
-    #[rquickjs::function]
-    pub fn call<'js>(ctx: Ctx<'js>, module: String, function: String, args: String, blobs: Vec<TypedArray<'js, u8>>) -> Result<Array<'js>> {
-        let request = frame(&ctx, &args, &blobs)?;
-        let reply = host_call(module, function, request).map_err(|error| throw(&ctx, &error.message))?;
-        unframe(&ctx, &reply)
+/// Hands over calls, each `[number, module, function, json, ...blobs]`, and gives those that have ended, each `[number, json, ...blobs]`:
+/// once all have, or all of `until`, or after `wait` milliseconds where that is no negative number. Before them stands how many of the
+/// last calls the host has left to be handed over later.
+#[rquickjs::function]
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+fn exchange<'js>(ctx: Ctx<'js>, calls: Vec<Array<'js>>, wait: f64, until: Vec<u32>) -> Result<Array<'js>> {
+    let limit = payload_limit();
+    let mut index = Vec::with_capacity(calls.len());
+    let mut parts = Vec::with_capacity(calls.len() * 3);
+    for call in &calls {
+        let own = parts_of(&ctx, call, limit)?;
+        index.push(format!("[{},{}]", call.get::<u32>(0)?, own.len()));
+        parts.extend(own);
     }
+    // Milliseconds become microseconds, as in `HostSleep`; a number without an end stays finite.
+    let wait = if wait < 0.0 { "null".to_string() } else { format!("{}", (wait * 1000.0) as u64) };
+    let header = format!("{{\"wait\":{wait},\"until\":{until:?},\"calls\":[{}]}}", index.join(","));
+    let mut all: Vec<&[u8]> = Vec::with_capacity(parts.len() + 1);
+    all.push(header.as_bytes());
+    for part in &parts {
+        all.push(part.bytes(&ctx)?);
+    }
+    let request = encode_binaries(&all).map_err(|error| throw(&ctx, &error.to_string()))?;
+    let ended = host_exchange(request).map_err(|error| throw(&ctx, &error.message))?;
+    replies(&ctx, &ended)
+}
 
-    /// Hands over calls, each `[number, module, function, json, ...blobs]`, and gives those that have ended, each `[number, json, ...blobs]`:
-    /// once all have, or all of `until`, or after `wait` milliseconds where that is no negative number.
-    #[rquickjs::function]
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-    pub fn exchange<'js>(ctx: Ctx<'js>, calls: Vec<Array<'js>>, wait: f64, until: Vec<u32>) -> Result<Vec<Array<'js>>> {
-        let limit = payload_limit();
-        let mut index = Vec::with_capacity(calls.len());
-        let mut parts = Vec::with_capacity(calls.len() * 3);
-        for call in &calls {
-            let own = parts_of(&ctx, call, limit)?;
-            index.push(format!("[{},{}]", call.get::<u32>(0)?, own.len()));
-            parts.extend(own);
-        }
-        // Milliseconds become microseconds, as in `HostSleep`; a number without an end stays finite.
-        let wait = if wait < 0.0 { "null".to_string() } else { format!("{}", (wait * 1000.0) as u64) };
-        let header = format!("{{\"wait\":{wait},\"until\":{until:?},\"calls\":[{}]}}", index.join(","));
-        let mut all: Vec<&[u8]> = Vec::with_capacity(parts.len() + 1);
-        all.push(header.as_bytes());
-        for part in &parts {
-            all.push(part.bytes(&ctx)?);
-        }
-        let request = encode_binaries(&all).map_err(|error| throw(&ctx, &error.to_string()))?;
-        let ended = host_exchange(request).map_err(|error| throw(&ctx, &error.message))?;
-        replies(&ctx, &ended)
-    }
+/// What one frame towards the host can have.
+#[rquickjs::function]
+fn capacity() -> usize {
+    payload_limit()
+}
 
-    /// What one frame towards the host can have.
-    #[rquickjs::function]
-    pub fn capacity() -> usize {
-        payload_limit()
-    }
+/// Writes one entry of the run's log.
+#[rquickjs::function]
+fn log(ctx: Ctx<'_>, level: String, text: String) -> Result<()> {
+    let text = cut(&text, payload_limit()).to_string();
+    host_log(level, text).map_err(|error| throw(&ctx, &error.message))
+}
 
-    /// Writes one entry of the run's log.
-    #[rquickjs::function]
-    pub fn log(ctx: Ctx<'_>, level: String, text: String) -> Result<()> {
-        let text = cut(&text, payload_limit()).to_string();
-        host_log(level, text).map_err(|error| throw(&ctx, &error.message))
-    }
+/// The run's input: [json, ...blobs].
+#[rquickjs::function]
+fn input(ctx: Ctx<'_>) -> Result<Array<'_>> {
+    let bytes = host_input().map_err(|error| throw(&ctx, &error.message))?;
+    unframe(&ctx, &bytes)
+}
 
-    /// The run's input: [json, ...blobs].
-    #[rquickjs::function]
-    pub fn input(ctx: Ctx<'_>) -> Result<Array<'_>> {
-        let bytes = host_input().map_err(|error| throw(&ctx, &error.message))?;
-        unframe(&ctx, &bytes)
-    }
+/// Hands over the run's outcome.
+#[rquickjs::function]
+fn finish<'js>(ctx: Ctx<'js>, json: String, blobs: Vec<TypedArray<'js, u8>>) -> Result<()> {
+    let outcome = frame(&ctx, &json, &blobs)?;
+    host_finish(outcome).map_err(|error| throw(&ctx, &error.message))
+}
 
-    /// Hands over the run's outcome.
-    #[rquickjs::function]
-    pub fn finish<'js>(ctx: Ctx<'js>, json: String, blobs: Vec<TypedArray<'js, u8>>) -> Result<()> {
-        let outcome = frame(&ctx, &json, &blobs)?;
-        host_finish(outcome).map_err(|error| throw(&ctx, &error.message))
+/// `require(name)`: the module's namespace, synchronously; a failure to load is thrown. The runtime's own gives a
+/// promise for a module that is not there.
+#[rquickjs::function]
+fn require<'js>(ctx: Ctx<'js>, name: String) -> Result<Object<'js>> {
+    match Module::import(&ctx, name.clone())?.finish::<Object<'js>>() {
+        Err(rquickjs::Error::WouldBlock) => Err(throw(&ctx, &format!("module \"{name}\" awaits at its top level: import it instead"))),
+        other => other,
     }
+}
 
-    /// `require(name)`: the module's namespace, synchronously; a failure to load is thrown. The runtime's own gives a
-    /// promise for a module that is not there.
-    #[rquickjs::function]
-    pub fn require<'js>(ctx: Ctx<'js>, name: String) -> Result<Object<'js>> {
-        match Module::import(&ctx, name.clone())?.finish::<Object<'js>>() {
-            Err(rquickjs::Error::WouldBlock) => Err(throw(&ctx, &format!("module \"{name}\" awaits at its top level: import it instead"))),
-            other => other,
-        }
-    }
+/// All of the above, as methods of one object.
+pub fn natives<'js>(ctx: &Ctx<'js>) -> Result<Object<'js>> {
+    let natives = Object::new(ctx.clone())?;
+    natives.set("call", Function::new(ctx.clone(), js_call)?)?;
+    natives.set("exchange", Function::new(ctx.clone(), js_exchange)?)?;
+    natives.set("capacity", Function::new(ctx.clone(), js_capacity)?)?;
+    natives.set("log", Function::new(ctx.clone(), js_log)?)?;
+    natives.set("input", Function::new(ctx.clone(), js_input)?)?;
+    natives.set("finish", Function::new(ctx.clone(), js_finish)?)?;
+    natives.set("require", Function::new(ctx.clone(), js_require)?)?;
+    Ok(natives)
 }

@@ -1,5 +1,5 @@
-//! The JavaScript runtime inside the micro-VM: `hyperlight-js-runtime`, with one native module of ours (how a call
-//! leaves the VM) and a prelude (what agent code finds in place). Built by `guest/builder`, embedded by the addon.
+//! The JavaScript runtime inside the micro-VM: `hyperlight-js-runtime`, with natives of ours (how a call leaves the VM, what globals are
+//! made of) and a prelude (what agent code finds in place). Built by `guest/builder`, embedded by the addon.
 #![no_std]
 #![no_main]
 
@@ -8,17 +8,10 @@ extern crate alloc;
 mod host;
 mod web;
 
-use hyperlight_js_runtime::rquickjs::{Ctx, Function, Module, Object, Result, Value, qjs};
+use hyperlight_js_runtime::rquickjs::{Ctx, Function, Object, Result, Value, qjs};
 
-/// The name under which the prelude imports the host's functions.
-const HOST_MODULE: &str = "hyperlight-mcp:host";
-/// The name under which the globals' native half is imported.
-const WEB_MODULE: &str = "hyperlight-mcp:web";
-
-hyperlight_js_runtime::native_modules! {
-    "hyperlight-mcp:host" => host::js_host,
-    "hyperlight-mcp:web" => web::js_web,
-}
+// None: what is a module has a name, and what has a name can be imported by agent code. The natives are objects that the prelude alone has.
+hyperlight_js_runtime::native_modules! {}
 
 hyperlight_js_runtime::custom_globals! {
     prelude,
@@ -32,8 +25,8 @@ const MAX_STACK_BYTES: usize = 2 * 1024 * 1024;
 fn prelude(ctx: &Ctx<'_>) -> Result<()> {
     // SAFETY: the context is alive for the length of this call, and with it its runtime; the guest has one thread.
     unsafe { qjs::JS_SetMaxStackSize(qjs::JS_GetRuntime(ctx.as_raw().as_ptr()), MAX_STACK_BYTES as _) };
-    let host: Object = Module::import(ctx, HOST_MODULE)?.finish()?;
-    let web: Object = Module::import(ctx, WEB_MODULE)?.finish()?;
+    let host = host::natives(ctx)?;
+    let web = web::natives(ctx)?;
     let part = |source: &str| ctx.eval::<Function, _>(source);
 
     let tools: Object = part(include_str!("globals/tools.js"))?.call((web.clone(),))?;

@@ -1,6 +1,6 @@
 // Runs once, when the guest boots, before the snapshot: what every run finds in place.
-// `host` is the native module of src/host.rs, `codec` is codec.js, `calls` is calls.js, `timers` and `format` come from globals/. Returns
-// nothing; the host calls `run` by a handler.
+// `host` is what src/host.rs makes, and is handed on to nobody; `codec` is codec.js, `calls` is calls.js, `timers` and `format` come from
+// globals/. Returns nothing; the host calls `run` by a handler.
 (host, codec, calls, timers, format) => {
   const { encode, decode } = codec;
   const { freeze, defineProperty } = Object;
@@ -84,5 +84,7 @@
   const register = (handler) => {
     registered = handler;
   };
-  defineProperty(globalThis, Symbol.for("hyperlight-mcp"), { value: freeze({ bind: calls.bind, register, run }) });
+  // The handler takes `run` away before there is agent code (src/sandbox/image.rs): what remains is what modules are made of.
+  const value = freeze({ bind: calls.bind, register, require: host.require, run });
+  defineProperty(globalThis, Symbol.for("hyperlight-mcp"), { value, configurable: true });
 };

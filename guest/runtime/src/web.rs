@@ -1,6 +1,5 @@
 //! What the guest's globals are made of where JavaScript would be slow, or large, or wrong: encodings, URLs, entropy, the
-//! run's clock. One native module, whose only reader is the JavaScript in `globals/`, which has the standards' interfaces.
-//! Nothing here is handed to agent code, and all of it may be: it says nothing of the host.
+//! run's clock. One object, which the JavaScript in `globals/` alone has; that has the standards' interfaces.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -9,7 +8,9 @@ use core::str;
 use encoding_rs::{Decoder as TextDecoder, DecoderResult, Encoding};
 use hyperlight_guest_bin::error::Result as HostResult;
 use hyperlight_guest_bin::host_function;
-use hyperlight_js_runtime::rquickjs::{self, Array, Ctx, Exception, Result, String as JsString, TypedArray, Value, qjs};
+use hyperlight_js_runtime::rquickjs::{
+    self, Array, Class, Ctx, Exception, Function, Object, Result, String as JsString, TypedArray, Value, qjs,
+};
 use url::{Url, quirks};
 
 #[host_function("HostRandom")]
@@ -139,185 +140,195 @@ impl Generator {
 /// Not seeded in the snapshot: every run asks for a seed of its own at its first number.
 static GENERATOR: spin::Mutex<Generator> = spin::Mutex::new(Generator { state: [0; 4], seeded: false });
 
-#[rquickjs::module(rename_vars = "camelCase", rename_types = "camelCase")]
-#[allow(clippy::module_inception, clippy::needless_pass_by_value, missing_docs)]
-pub mod web {
-    use super::*;
+/// The name of the encoding that a label means, in lower case; null for none, and for those that only replace.
+#[rquickjs::function]
+fn encoding_name(label: String) -> Option<String> {
+    Encoding::for_label_no_replacement(label.as_bytes()).map(|encoding| encoding.name().to_ascii_lowercase())
+}
 
-    /// The name of the encoding that a label means, in lower case; null for none, and for those that only replace.
-    #[rquickjs::function]
-    pub fn encoding_name(label: String) -> Option<String> {
-        Encoding::for_label_no_replacement(label.as_bytes()).map(|encoding| encoding.name().to_ascii_lowercase())
-    }
+/// UTF-8 of text without lone surrogates.
+#[rquickjs::function]
+fn encode<'js>(ctx: Ctx<'js>, text: String) -> Result<TypedArray<'js, u8>> {
+    TypedArray::new(ctx, text.into_bytes())
+}
 
-    /// UTF-8 of text without lone surrogates.
-    #[rquickjs::function]
-    pub fn encode<'js>(ctx: Ctx<'js>, text: String) -> Result<TypedArray<'js, u8>> {
-        TypedArray::new(ctx, text.into_bytes())
-    }
+/// The UTF-8 of as many characters as have room: [bytes, how many UTF-16 units they were].
+#[rquickjs::function]
+fn encode_within<'js>(ctx: Ctx<'js>, text: String, room: usize) -> Result<Array<'js>> {
+    let end = text.floor_char_boundary(room);
+    let units = text[..end].encode_utf16().count();
+    let mut bytes = text.into_bytes();
+    bytes.truncate(end);
+    let pair = Array::new(ctx.clone())?;
+    pair.set(0, TypedArray::new(ctx, bytes)?)?;
+    pair.set(1, units)?;
+    Ok(pair)
+}
 
-    /// The UTF-8 of as many characters as have room: [bytes, how many UTF-16 units they were].
-    #[rquickjs::function]
-    pub fn encode_within<'js>(ctx: Ctx<'js>, text: String, room: usize) -> Result<Array<'js>> {
-        let end = text.floor_char_boundary(room);
-        let units = text[..end].encode_utf16().count();
-        let mut bytes = text.into_bytes();
-        bytes.truncate(end);
-        let pair = Array::new(ctx.clone())?;
-        pair.set(0, TypedArray::new(ctx, bytes)?)?;
-        pair.set(1, units)?;
-        Ok(pair)
-    }
-
-    /// All of a text at once.
-    #[rquickjs::function]
-    pub fn decode_whole<'js>(
-        ctx: Ctx<'js>,
-        label: String,
-        bytes: TypedArray<'js, u8>,
-        fatal: bool,
-        keep_mark: bool,
-    ) -> Result<JsString<'js>> {
-        let bytes = bytes.as_bytes().unwrap_or_default();
-        if label == "utf-8" {
-            const MARK: &[u8] = b"\xef\xbb\xbf";
-            let body = if keep_mark { bytes } else { bytes.strip_prefix(MARK).unwrap_or(bytes) };
-            // Nearly always: nothing has to be replaced, so nothing has to be copied.
-            if let Ok(text) = str::from_utf8(body) {
-                return JsString::from_str(ctx, text);
-            }
+/// All of a text at once.
+#[rquickjs::function]
+fn decode_whole<'js>(ctx: Ctx<'js>, label: String, bytes: TypedArray<'js, u8>, fatal: bool, keep_mark: bool) -> Result<JsString<'js>> {
+    let bytes = bytes.as_bytes().unwrap_or_default();
+    if label == "utf-8" {
+        const MARK: &[u8] = b"\xef\xbb\xbf";
+        let body = if keep_mark { bytes } else { bytes.strip_prefix(MARK).unwrap_or(bytes) };
+        // Nearly always: nothing has to be replaced, so nothing has to be copied.
+        if let Ok(text) = str::from_utf8(body) {
+            return JsString::from_str(ctx, text);
         }
-        let text = decode(&ctx, &mut decoder(&ctx, &label, keep_mark)?, bytes, true, fatal)?;
+    }
+    let text = decode(&ctx, &mut decoder(&ctx, &label, keep_mark)?, bytes, true, fatal)?;
+    JsString::from_str(ctx, &text)
+}
+
+/// A text that comes in parts.
+#[derive(rquickjs::class::Trace, rquickjs::JsLifetime)]
+#[rquickjs::class(rename = "Decoding")]
+pub struct Decoding {
+    /// None after the last part and after an error: a decoder that has ended must not be used again.
+    #[qjs(skip_trace)]
+    decoder: Option<TextDecoder>,
+    #[qjs(skip_trace)]
+    fatal: bool,
+}
+
+#[rquickjs::methods]
+impl Decoding {
+    #[qjs(constructor)]
+    pub fn new(ctx: Ctx<'_>, label: String, fatal: bool, keep_mark: bool) -> Result<Self> {
+        Ok(Self { decoder: Some(decoder(&ctx, &label, keep_mark)?), fatal })
+    }
+
+    pub fn decode<'js>(&mut self, ctx: Ctx<'js>, bytes: TypedArray<'js, u8>, last: bool) -> Result<JsString<'js>> {
+        let mut decoder = self.decoder.take().ok_or_else(|| throw(&ctx, "this text has ended"))?;
+        let text = decode(&ctx, &mut decoder, bytes.as_bytes().unwrap_or_default(), last, self.fatal)?;
+        if !last {
+            self.decoder = Some(decoder);
+        }
         JsString::from_str(ctx, &text)
     }
+}
 
-    /// A text that comes in parts.
-    #[derive(rquickjs::class::Trace, rquickjs::JsLifetime)]
-    #[rquickjs::class(rename = "Decoding")]
-    pub struct Decoding {
-        /// None after the last part and after an error: a decoder that has ended must not be used again.
-        #[qjs(skip_trace)]
-        decoder: Option<TextDecoder>,
-        #[qjs(skip_trace)]
-        fatal: bool,
+/// The parts of a URL; null for what is none.
+#[rquickjs::function]
+fn parse_url(text: String, base: Option<String>) -> Option<Vec<String>> {
+    let base = match base {
+        Some(base) => Some(Url::parse(&base).ok()?),
+        None => None,
+    };
+    Url::options().base_url(base.as_ref()).parse(&text).ok().as_ref().map(parts)
+}
+
+/// The parts of a URL with one of them changed, or as they were where the change is none.
+#[rquickjs::function]
+fn change_url(href: String, part: String, value: String) -> Option<Vec<String>> {
+    let mut url = Url::parse(&href).ok()?;
+    // The standard's setters ignore what they cannot set.
+    let _ = match part.as_str() {
+        "protocol" => quirks::set_protocol(&mut url, &value),
+        "username" => quirks::set_username(&mut url, &value),
+        "password" => quirks::set_password(&mut url, &value),
+        "host" => quirks::set_host(&mut url, &value),
+        "hostname" => quirks::set_hostname(&mut url, &value),
+        "port" => quirks::set_port(&mut url, &value),
+        "pathname" => Ok(quirks::set_pathname(&mut url, &value)),
+        "search" => Ok(quirks::set_search(&mut url, &value)),
+        _ => Ok(quirks::set_hash(&mut url, &value)),
+    };
+    Some(parts(&url))
+}
+
+/// `a=1&b=2` → ["a", "1", "b", "2"].
+#[rquickjs::function]
+fn parse_form(text: String) -> Vec<String> {
+    form_urlencoded::parse(text.as_bytes()).flat_map(|(name, value)| [name.into_owned(), value.into_owned()]).collect()
+}
+
+/// ["a", "1", "b", "2"] → `a=1&b=2`.
+#[rquickjs::function]
+fn write_form(pairs: Vec<String>) -> String {
+    let mut form = form_urlencoded::Serializer::new(String::new());
+    for pair in pairs.chunks_exact(2) {
+        form.append_pair(&pair[0], &pair[1]);
     }
+    form.finish()
+}
 
-    #[rquickjs::methods]
-    impl Decoding {
-        #[qjs(constructor)]
-        pub fn new(ctx: Ctx<'_>, label: String, fatal: bool, keep_mark: bool) -> Result<Self> {
-            Ok(Self { decoder: Some(decoder(&ctx, &label, keep_mark)?), fatal })
+/// So many bytes that nobody can guess, other ones in every run.
+#[rquickjs::function]
+fn random_bytes<'js>(ctx: Ctx<'js>, count: usize) -> Result<TypedArray<'js, u8>> {
+    let bytes = entropy(&ctx, count)?;
+    TypedArray::new(ctx, bytes)
+}
+
+/// `Math.random`.
+#[rquickjs::function]
+#[allow(clippy::cast_precision_loss)]
+fn random(ctx: Ctx<'_>) -> Result<f64> {
+    let mut generator = GENERATOR.lock();
+    if !generator.seeded {
+        let seed = entropy(&ctx, size_of::<[u64; 4]>())?;
+        for (word, bytes) in generator.state.iter_mut().zip(seed.chunks_exact(8)) {
+            *word = bytes.iter().fold(0, |word, byte| word << 8 | u64::from(*byte));
         }
-
-        pub fn decode<'js>(&mut self, ctx: Ctx<'js>, bytes: TypedArray<'js, u8>, last: bool) -> Result<JsString<'js>> {
-            let mut decoder = self.decoder.take().ok_or_else(|| throw(&ctx, "this text has ended"))?;
-            let text = decode(&ctx, &mut decoder, bytes.as_bytes().unwrap_or_default(), last, self.fatal)?;
-            if !last {
-                self.decoder = Some(decoder);
-            }
-            JsString::from_str(ctx, &text)
-        }
+        generator.seeded = true;
     }
+    // The 53 bits that a number between 0 and 1 has room for.
+    Ok((generator.next() >> 11) as f64 / (1_u64 << 53) as f64)
+}
 
-    /// The parts of a URL; null for what is none.
-    #[rquickjs::function]
-    pub fn parse_url(text: String, base: Option<String>) -> Option<Vec<String>> {
-        let base = match base {
-            Some(base) => Some(Url::parse(&base).ok()?),
-            None => None,
-        };
-        Url::options().base_url(base.as_ref()).parse(&text).ok().as_ref().map(parts)
-    }
+/// Milliseconds since the run's start, on a clock that only goes forward.
+#[rquickjs::function]
+fn elapsed(ctx: Ctx<'_>) -> Result<f64> {
+    host_elapsed().map(milliseconds).map_err(|error| throw(&ctx, &error.message))
+}
 
-    /// The parts of a URL with one of them changed, or as they were where the change is none.
-    #[rquickjs::function]
-    pub fn change_url(href: String, part: String, value: String) -> Option<Vec<String>> {
-        let mut url = Url::parse(&href).ok()?;
-        // The standard's setters ignore what they cannot set.
-        let _ = match part.as_str() {
-            "protocol" => quirks::set_protocol(&mut url, &value),
-            "username" => quirks::set_username(&mut url, &value),
-            "password" => quirks::set_password(&mut url, &value),
-            "host" => quirks::set_host(&mut url, &value),
-            "hostname" => quirks::set_hostname(&mut url, &value),
-            "port" => quirks::set_port(&mut url, &value),
-            "pathname" => Ok(quirks::set_pathname(&mut url, &value)),
-            "search" => Ok(quirks::set_search(&mut url, &value)),
-            _ => Ok(quirks::set_hash(&mut url, &value)),
-        };
-        Some(parts(&url))
-    }
+/// When the run started, in milliseconds since 1970.
+#[rquickjs::function]
+fn started(ctx: Ctx<'_>) -> Result<f64> {
+    host_started().map(milliseconds).map_err(|error| throw(&ctx, &error.message))
+}
 
-    /// `a=1&b=2` → ["a", "1", "b", "2"].
-    #[rquickjs::function]
-    pub fn parse_form(text: String) -> Vec<String> {
-        form_urlencoded::parse(text.as_bytes()).flat_map(|(name, value)| [name.into_owned(), value.into_owned()]).collect()
-    }
+/// Leaves the VM for so long; the run's end comes first.
+#[rquickjs::function]
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+fn wait(ctx: Ctx<'_>, milliseconds: f64) -> Result<()> {
+    // The cast saturates, and makes nothing of what is no number.
+    host_sleep((milliseconds * 1000.0) as u64).map_err(|error| throw(&ctx, &error.message))
+}
 
-    /// ["a", "1", "b", "2"] → `a=1&b=2`.
-    #[rquickjs::function]
-    pub fn write_form(pairs: Vec<String>) -> String {
-        let mut form = form_urlencoded::Serializer::new(String::new());
-        for pair in pairs.chunks_exact(2) {
-            form.append_pair(&pair[0], &pair[1]);
-        }
-        form.finish()
-    }
+/// Whether something is to be done before the program would wait.
+#[rquickjs::function]
+fn is_busy(ctx: Ctx<'_>) -> bool {
+    // SAFETY: the context is alive for the length of this call, and with it its runtime; the guest has one thread.
+    unsafe { qjs::JS_IsJobPending(qjs::JS_GetRuntime(ctx.as_raw().as_ptr())) }
+}
 
-    /// So many bytes that nobody can guess, other ones in every run.
-    #[rquickjs::function]
-    pub fn random_bytes<'js>(ctx: Ctx<'js>, count: usize) -> Result<TypedArray<'js, u8>> {
-        let bytes = entropy(&ctx, count)?;
-        TypedArray::new(ctx, bytes)
-    }
+/// What kind of object it is to the engine, whatever it says of itself. The numbers are the engine's own.
+#[rquickjs::function]
+fn kind(value: Value<'_>) -> u32 {
+    // SAFETY: the value is alive for the length of this call, and the engine looks at its tag before it follows it.
+    unsafe { qjs::JS_GetClassID(value.as_raw()) }
+}
 
-    /// `Math.random`.
-    #[rquickjs::function]
-    #[allow(clippy::cast_precision_loss)]
-    pub fn random(ctx: Ctx<'_>) -> Result<f64> {
-        let mut generator = GENERATOR.lock();
-        if !generator.seeded {
-            let seed = entropy(&ctx, size_of::<[u64; 4]>())?;
-            for (word, bytes) in generator.state.iter_mut().zip(seed.chunks_exact(8)) {
-                *word = bytes.iter().fold(0, |word, byte| word << 8 | u64::from(*byte));
-            }
-            generator.seeded = true;
-        }
-        // The 53 bits that a number between 0 and 1 has room for.
-        Ok((generator.next() >> 11) as f64 / (1_u64 << 53) as f64)
-    }
-
-    /// Milliseconds since the run's start, on a clock that only goes forward.
-    #[rquickjs::function]
-    pub fn elapsed(ctx: Ctx<'_>) -> Result<f64> {
-        host_elapsed().map(milliseconds).map_err(|error| throw(&ctx, &error.message))
-    }
-
-    /// When the run started, in milliseconds since 1970.
-    #[rquickjs::function]
-    pub fn started(ctx: Ctx<'_>) -> Result<f64> {
-        host_started().map(milliseconds).map_err(|error| throw(&ctx, &error.message))
-    }
-
-    /// Leaves the VM for so long; the run's end comes first.
-    #[rquickjs::function]
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-    pub fn wait(ctx: Ctx<'_>, milliseconds: f64) -> Result<()> {
-        // The cast saturates, and makes nothing of what is no number.
-        host_sleep((milliseconds * 1000.0) as u64).map_err(|error| throw(&ctx, &error.message))
-    }
-
-    /// Whether something is to be done before the program would wait.
-    #[rquickjs::function]
-    pub fn is_busy(ctx: Ctx<'_>) -> bool {
-        // SAFETY: the context is alive for the length of this call, and with it its runtime; the guest has one thread.
-        unsafe { qjs::JS_IsJobPending(qjs::JS_GetRuntime(ctx.as_raw().as_ptr())) }
-    }
-
-    /// What kind of object it is to the engine, whatever it says of itself. The numbers are the engine's own.
-    #[rquickjs::function]
-    pub fn kind(value: Value<'_>) -> u32 {
-        // SAFETY: the value is alive for the length of this call, and the engine looks at its tag before it follows it.
-        unsafe { qjs::JS_GetClassID(value.as_raw()) }
-    }
+/// All of the above, as methods of one object.
+pub fn natives<'js>(ctx: &Ctx<'js>) -> Result<Object<'js>> {
+    let natives = Object::new(ctx.clone())?;
+    natives.set("encodingName", Function::new(ctx.clone(), js_encoding_name)?)?;
+    natives.set("encode", Function::new(ctx.clone(), js_encode)?)?;
+    natives.set("encodeWithin", Function::new(ctx.clone(), js_encode_within)?)?;
+    natives.set("decodeWhole", Function::new(ctx.clone(), js_decode_whole)?)?;
+    natives.set("parseUrl", Function::new(ctx.clone(), js_parse_url)?)?;
+    natives.set("changeUrl", Function::new(ctx.clone(), js_change_url)?)?;
+    natives.set("parseForm", Function::new(ctx.clone(), js_parse_form)?)?;
+    natives.set("writeForm", Function::new(ctx.clone(), js_write_form)?)?;
+    natives.set("randomBytes", Function::new(ctx.clone(), js_random_bytes)?)?;
+    natives.set("random", Function::new(ctx.clone(), js_random)?)?;
+    natives.set("elapsed", Function::new(ctx.clone(), js_elapsed)?)?;
+    natives.set("started", Function::new(ctx.clone(), js_started)?)?;
+    natives.set("wait", Function::new(ctx.clone(), js_wait)?)?;
+    natives.set("isBusy", Function::new(ctx.clone(), js_is_busy)?)?;
+    natives.set("kind", Function::new(ctx.clone(), js_kind)?)?;
+    natives.set("Decoding", Class::<Decoding>::create_constructor(ctx)?)?;
+    Ok(natives)
 }

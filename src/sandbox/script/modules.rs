@@ -8,7 +8,7 @@ use crate::nearest::nearest;
 /// Modules that a message lists.
 const MAX_LISTED: usize = 20;
 /// What the guest has besides the modules of a run; what they export is not looked at.
-const BUILT_IN: [&str; 5] = ["hyperlight-mcp:host", "console", "crypto", "io", "require"];
+const BUILT_IN: [&str; 4] = ["console", "crypto", "io", "require"];
 /// The module with `call`.
 const MCP: &str = "host:mcp";
 /// Before the name of a server.

@@ -106,6 +106,16 @@
     return [min, most === undefined ? Math.max(high, min) : Math.max(within(most), min)];
   }
 
+  /** A whole number's digits, in groups of three. Not by an expression: one that looks ahead does so from every digit. */
+  function grouped(whole) {
+    const sign = whole.startsWith("-") ? "-" : "";
+    const digits = whole.slice(sign.length);
+    const first = digits.length % 3 || 3;
+    const groups = [digits.slice(0, first)];
+    for (let at = first; at < digits.length; at += 3) groups.push(digits.slice(at, at + 3));
+    return sign + groups.join(",");
+  }
+
   function formatNumber(value, options = {}) {
     const number = options.style === "percent" ? value * 100 : value;
     if (Number.isNaN(number)) return "NaN";
@@ -114,7 +124,7 @@
     // Beyond 1e21 toFixed writes an exponent.
     let [whole, rest = ""] = size === Infinity ? ["∞"] : size < 1e21 ? size.toFixed(most).split(".") : [String(BigInt(size))];
     while (rest.length > least && rest.endsWith("0")) rest = rest.slice(0, -1);
-    if (options.useGrouping !== false) whole = whole.replace(/\B(?=(\d{3})+$)/g, ",");
+    if (options.useGrouping !== false) whole = grouped(whole);
     whole = rest ? `${whole}.${rest}` : whole;
     const minus = number < 0 && /[1-9∞]/.test(whole) ? "-" : "";
     if (options.style === "percent") return `${minus}${whole}%`;
@@ -130,7 +140,7 @@
   };
   const bigInts = {
     toLocaleString() {
-      return String(this).replace(/\B(?=(\d{3})+$)/g, ",");
+      return grouped(String(this));
     },
   };
 

@@ -1,0 +1,91 @@
+// The border of the VM as an agent's author sees it: what a run's code can make the process do, and that it ends with the run.
+import assert from 'node:assert/strict'
+import { describe, test } from 'node:test'
+import { failure, openGateway, wholeFile } from './support.mjs'
+
+const gateway = await openGateway(wholeFile)
+const MIB = 1024 * 1024
+
+/** Keeps the main thread for so long. */
+function keepBusy(milliseconds) {
+  const until = performance.now() + milliseconds
+  while (performance.now() < until);
+}
+
+describe('a function of the agent’s own', () => {
+  test('is not begun once the run has ended that called it', async () => {
+    const sandbox = await gateway.sandbox()
+    const [calls, milliseconds] = [250, 20]
+    const controller = new AbortController()
+    let begun = 0
+    sandbox.hostModule('own', {
+      slow() {
+        begun++
+        // While the first one keeps the main thread, the others are handed over, and wait for it; then it ends the run.
+        if (begun === 1) keepBusy(300)
+        controller.abort()
+        keepBusy(milliseconds)
+      },
+    })
+    const code = `import { slow } from "host:own"; export const handler = () => Promise.all(Array.from({ length: ${calls} }, () => slow.async()))`
+    await failure(sandbox.run(code, { signal: controller.signal }), 'ERR_ABORTED')
+    const whenItWasTold = begun
+    assert.ok(begun > 0 && begun < calls, `${begun} of ${calls} calls were begun`)
+    // What is called now comes to the main thread after all that was called before.
+    await sandbox.run('import { slow } from "host:own"; export const handler = () => slow()')
+    assert.equal(begun, whenItWasTold + 1)
+  })
+
+  test('is begun in the order of the calls', async () => {
+    const sandbox = await gateway.sandbox()
+    const order = []
+    sandbox.hostModule('own', { note: (number) => void order.push(number) })
+    const code = `import { note } from "host:own"; export const handler = async () => { const calls = Array.from({ length: 200 }, (_, number) => note.async(number)); note(200); await Promise.all(calls) }`
+    await sandbox.run(code)
+    assert.deepEqual(
+      order,
+      Array.from({ length: 201 }, (_, number) => number),
+    )
+  })
+})
+
+describe('a run that is aborted', () => {
+  test('rejects as one, whenever that was, and whatever its code makes of it', async () => {
+    const sandbox = await gateway.sandbox()
+    sandbox.hostModule('own', { quick: (number) => number, later: (number) => new Promise((resolve) => setTimeout(resolve, 1, number)) })
+    const code = `
+      import { quick, later } from "host:own";
+      export const handler = async () => {
+        for (;;)
+          try {
+            quick(1);
+            await Promise.all([later.async(2), quick.async(3)]);
+          } catch (error) {
+            return \`went on: \${error}\`;
+          }
+      }`
+    for (let round = 0; round < 120; round++) {
+      const controller = new AbortController()
+      setTimeout(() => controller.abort(), round % 12)
+      const { name } = await failure(sandbox.run(code, { signal: controller.signal }), 'ERR_ABORTED')
+      assert.equal(name, 'AbortError', `round ${round}`)
+    }
+  })
+})
+
+describe('a large value that was saved', () => {
+  test('can be asked for often at once, and is not held as often', async () => {
+    const sandbox = await gateway.sandbox()
+    const { savedAs } = await sandbox.run(`export const handler = () => new Uint8Array(${3 * MIB})`, { maxResultTokens: 100 })
+    const code = `
+      import { saved } from "host:mcp";
+      export const handler = async (id) => {
+        const sizes = await Promise.all(Array.from({ length: 250 }, () => saved.async(id).then((bytes) => bytes.length)));
+        return sizes.filter((size) => size === ${3 * MIB}).length;
+      }`
+    const before = process.resourceUsage().maxRSS
+    assert.equal((await sandbox.run(code, { input: savedAs })).value, 250)
+    const grown = (process.resourceUsage().maxRSS - before) / 1024
+    assert.ok(grown < 250, `${grown} MiB for 750 MiB of replies`)
+  })
+})

@@ -1,0 +1,56 @@
+//! What a run is told besides its value. A guest can make calls without end, and each may have something to say.
+
+/// Bytes of all warnings together.
+const MAX_BYTES: usize = 64 * 1024;
+/// Warnings, as short ones cost as well.
+const MAX_WARNINGS: usize = 200;
+const MORE: &str = "there were more warnings, which are left out";
+
+/// The warnings of one run: each is there once, the first ones where there is no room for all.
+#[derive(Debug, Default)]
+pub(super) struct Warnings {
+    texts: Vec<String>,
+    bytes: usize,
+    full: bool,
+}
+
+impl Warnings {
+    pub(super) fn add(&mut self, warning: String) {
+        if self.full || self.texts.contains(&warning) {
+            return;
+        }
+        self.full = self.texts.len() == MAX_WARNINGS || self.bytes + warning.len() > MAX_BYTES;
+        let warning = if self.full { MORE.to_owned() } else { warning };
+        self.bytes += warning.len();
+        self.texts.push(warning);
+    }
+
+    pub(super) fn take(&mut self) -> Vec<String> {
+        std::mem::take(self).texts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_said_again_is_there_once_and_what_has_no_end_has_one() {
+        let mut warnings = Warnings::default();
+        for number in 0..1000 {
+            warnings.add("the result was cut".to_owned());
+            warnings.add(format!("warning {number}"));
+        }
+        let taken = warnings.take();
+        assert_eq!((taken.len(), taken[0].as_str(), taken.last().unwrap().as_str()), (MAX_WARNINGS + 1, "the result was cut", MORE));
+        assert!(warnings.take().is_empty());
+    }
+
+    #[test]
+    fn a_warning_that_is_as_long_as_its_guest_likes_is_left_out() {
+        let mut warnings = Warnings::default();
+        warnings.add("x".repeat(MAX_BYTES));
+        warnings.add("y".repeat(MAX_BYTES));
+        assert_eq!(warnings.take().iter().map(String::len).collect::<Vec<_>>(), [MAX_BYTES, MORE.len()]);
+    }
+}

@@ -1,0 +1,209 @@
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use serde_json::{Value as Json, json};
+use tokio::runtime::{Builder, Runtime};
+
+use super::*;
+use crate::sandbox::deadline::Deadline;
+use crate::sandbox::seat::Seat;
+use crate::sandbox::stop::{Stop, StopReason};
+use crate::sandbox::{GuestModule, Value};
+
+const LONG: Duration = Duration::from_hours(1);
+
+/// Makes an answer of a call's number among those that were looked at.
+type Answer = Box<dyn Fn(usize) -> HostAnswer + Send + Sync>;
+
+/// Counts the calls that it looks at.
+struct Host {
+    looked_at: AtomicUsize,
+    answer: Answer,
+}
+
+impl HostFunctions for Host {
+    fn start(self: Arc<Self>, _: HostCall, _: &RunControl) -> HostAnswer {
+        (self.answer)(self.looked_at.fetch_add(1, Ordering::SeqCst))
+    }
+}
+
+/// A run without a VM: what a guest could ask, whatever guest it is.
+struct Rig {
+    _runtime: Runtime,
+    stop: Stop,
+    host: Arc<Host>,
+    run: Arc<RunState>,
+    seat: Seat,
+}
+
+const CAPACITY: usize = 30_000;
+
+fn rig_of(stop: Stop, timeout: Duration, answer: impl Fn(usize) -> HostAnswer + Send + Sync + 'static) -> Rig {
+    let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let control = RunControl::new(stop.clone(), Deadline::after(timeout), runtime.handle().clone());
+    let host = Arc::new(Host { looked_at: AtomicUsize::new(0), answer: Box::new(answer) });
+    let sources = Sources::new(String::new(), Arc::new(Vec::<GuestModule>::new()));
+    let limits = Arc::new(Limits { max_log_bytes: 256, ..Limits::default() });
+    let run = RunState::new(Instant::now(), control, limits, CAPACITY, Arc::clone(&host) as Arc<_>, Wire::null(), sources, None);
+    let (run, seat) = (Arc::new(run), Seat::default());
+    seat.take(Arc::clone(&run) as Arc<_>);
+    Rig { _runtime: runtime, stop, host, run, seat }
+}
+
+fn rig(answer: impl Fn(usize) -> HostAnswer + Send + Sync + 'static) -> Rig {
+    rig_of(Stop::new(), LONG, answer)
+}
+
+fn null() -> HostReply {
+    HostReply::Value(Value::Null)
+}
+
+fn frame_of(parts: &[&[u8]]) -> Vec<u8> {
+    hyperlight_js_common::encode_binaries(parts).unwrap()
+}
+
+/// An exchange of so many calls, which waits for nothing.
+fn exchange_of(count: usize) -> Vec<u8> {
+    let numbers: Vec<_> = (0..count).map(|number| json!([number, 3])).collect();
+    let header = json!({ "wait": 0, "until": [], "calls": numbers }).to_string();
+    let mut parts: Vec<&[u8]> = vec![header.as_bytes()];
+    parts.extend([&b"m"[..], b"f", b"[]"].into_iter().cycle().take(3 * count));
+    frame_of(&parts)
+}
+
+impl Rig {
+    fn looked_at(&self) -> usize {
+        self.host.looked_at.load(Ordering::SeqCst)
+    }
+
+    fn call(&self) -> Option<Vec<u8>> {
+        self.seat.ask(|run| run.call("m".into(), "f".into(), &frame_of(&[b"[]"]))).ok()
+    }
+
+    /// How many calls were left, and how many have ended.
+    fn exchange(&self, count: usize) -> Option<(usize, usize)> {
+        let answer = self.seat.ask(|run| run.exchange(&exchange_of(count))).ok()?;
+        let parts = hyperlight_js_common::decode_binaries(&answer).unwrap();
+        let header: Json = serde_json::from_slice(&parts[0]).unwrap();
+        let left = usize::try_from(header["left"].as_u64().unwrap()).unwrap();
+        Some((left, header["ended"].as_array().unwrap().len()))
+    }
+}
+
+#[test]
+fn nothing_that_a_guest_asks_after_its_last_word_is_answered_or_started() {
+    let rig = rig(|_| HostAnswer::Ready(null()));
+    assert!(rig.call().is_some());
+    assert!(rig.seat.ask(|run| run.finish(b"the first".to_vec())).is_err(), "the guest does not go on");
+    assert!(rig.call().is_none() && rig.exchange(9).is_none());
+    assert!(rig.seat.ask(|run| run.finish(b"the second".to_vec())).is_err());
+    assert!(rig.seat.ask(|run| run.log(LogLevel::Log, "late".into())).is_err());
+    assert!(rig.seat.ask(|run| run.random(8)).is_err() && rig.seat.ask(|run| run.load("agent:code")).is_err());
+    assert_eq!((rig.looked_at(), rig.run.take_log().len(), rig.run.take_finished().unwrap()), (1, 0, b"the first".to_vec()));
+}
+
+#[test]
+fn a_guest_whose_run_was_stopped_gets_no_answer_and_has_no_last_word() {
+    let rig = rig(|_| HostAnswer::Ready(null()));
+    rig.stop.stop(StopReason::Aborted);
+    assert!(rig.call().is_none() && rig.exchange(1).is_none());
+    assert!(rig.seat.ask(|run| run.sleep(LONG)).is_err() && rig.seat.ask(|run| run.elapsed()).is_err());
+    assert!(rig.seat.ask(|run| run.finish(b"too late".to_vec())).is_err());
+    assert_eq!((rig.looked_at(), rig.run.take_finished()), (0, None));
+}
+
+#[test]
+fn a_stop_during_a_call_keeps_its_answer_from_the_guest() {
+    let stop = Stop::new();
+    let stopping = stop.clone();
+    let rig = rig_of(stop, LONG, move |number| {
+        let stopping = stopping.clone();
+        // One is answered at once, one on the runtime.
+        if number == 0 {
+            return HostAnswer::Later(Box::pin(async { null() }));
+        }
+        stopping.stop(StopReason::Aborted);
+        HostAnswer::Ready(null())
+    });
+    assert!(rig.call().is_some());
+    assert!(rig.call().is_none());
+    assert_eq!(rig.looked_at(), 2);
+}
+
+#[test]
+fn calls_that_were_given_up_with_their_run_are_no_answers() {
+    for _ in 0..50 {
+        let rig = rig(|_| HostAnswer::Later(Box::pin(std::future::pending())));
+        assert_eq!(rig.exchange(3), Some((0, 0)));
+        rig.stop.stop(StopReason::Aborted);
+        // The tasks are dropped meanwhile, at a moment of their own.
+        assert_eq!(rig.exchange(0), None);
+    }
+}
+
+#[test]
+fn a_stop_and_the_deadline_end_an_exchange_between_two_of_its_calls() {
+    let stop = Stop::new();
+    let stopping = stop.clone();
+    let stopped = rig_of(stop, LONG, move |number| {
+        if number == 2 {
+            stopping.stop(StopReason::Aborted);
+        }
+        HostAnswer::Ready(null())
+    });
+    assert_eq!((stopped.exchange(40), stopped.looked_at()), (None, 3));
+    let timeout = Duration::from_millis(30);
+    let slow = rig_of(Stop::new(), timeout, move |_| {
+        std::thread::sleep(timeout);
+        HostAnswer::Ready(null())
+    });
+    assert_eq!((slow.exchange(40), slow.looked_at()), (None, 1));
+}
+
+#[test]
+fn calls_wait_in_the_guest_while_it_has_not_taken_an_answers_worth_of_replies() {
+    let rig = rig(|_| HostAnswer::Ready(HostReply::Value(Value::from("x".repeat(CAPACITY / 3)))));
+    // Three fill an answer, which has room for two and what is around them.
+    assert_eq!((rig.exchange(255), rig.looked_at()), (Some((252, 2)), 3));
+    assert_eq!((rig.exchange(252), rig.looked_at()), (Some((250, 2)), 5));
+}
+
+#[test]
+fn calls_are_handed_over_in_their_order_and_not_before_they_are_polled() {
+    let sent = Arc::new(Mutex::new(Vec::new()));
+    let sending = Arc::clone(&sent);
+    let rig = rig(move |number| {
+        let sending = Arc::clone(&sending);
+        HostAnswer::Later(Box::pin(async move {
+            lock(&sending).push((number, std::thread::current().id()));
+            std::future::pending().await
+        }))
+    });
+    rig.exchange(100);
+    let here = std::thread::current().id();
+    assert_eq!(*lock(&sent), (0..100).map(|number| (number, here)).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_name_or_an_argument_as_long_as_a_guest_likes_is_refused_unread() {
+    let rig = rig(|_| HostAnswer::Ready(null()));
+    let long = "n".repeat(MAX_NAME_BYTES + 1);
+    for (module, function) in [(long.clone(), "f".to_owned()), ("m".to_owned(), long)] {
+        let answer = rig.seat.ask(|run| run.call(module, function, &frame_of(&[b"[]"]))).unwrap();
+        let answer = String::from_utf8_lossy(&answer);
+        assert!(answer.contains("ERR_INVALID_ARGUMENTS") && answer.len() < 500, "{answer}");
+    }
+    assert_eq!(rig.looked_at(), 0);
+    let size = 2 * Limits::default().max_argument_bytes + 1;
+    let read = rig.run.arguments(size, || panic!("it was read"));
+    assert!(matches!(read, Arguments::Oversize(oversize) if oversize == size));
+}
+
+#[test]
+fn a_log_of_any_levels_is_within_its_limit() {
+    let rig = rig(|_| HostAnswer::Ready(null()));
+    for _ in 0..10_000 {
+        rig.seat.ask(|run| run.log(LogLevel::named(&"\u{1b}[2J".repeat(1000)), String::new())).unwrap();
+    }
+    let log = rig.run.take_log();
+    assert!(log.len() <= 9 && log.iter().all(|entry| entry.level == LogLevel::Log), "{}", log.len());
+}
