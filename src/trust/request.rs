@@ -15,7 +15,7 @@ use super::offers::{
 };
 use super::sanitise::{sanitise_json, sanitise_line, sanitise_text};
 use super::subject::Subject;
-use crate::catalog::{Manifest, Tool, assign_identifiers};
+use crate::catalog::{Manifest, Tool};
 use crate::config::{Confirm, OAuthDefinition, Part, Placeholder, ServerDefinition, Template, Transport};
 
 const FULL_RIGHTS_WARNING: &str =
@@ -233,7 +233,7 @@ impl ManifestRequest {
 }
 
 fn summaries(manifest: &Manifest, max_chars: usize) -> Vec<ToolSummary> {
-    let identifiers = assign_identifiers(manifest.tools.iter().map(|tool| tool.name.as_str()));
+    let identifiers = manifest.identifiers();
     let summary = |tool: &Tool| ToolSummary {
         name: sanitise_line(&tool.name, MAX_NAME_CHARS),
         identifier: identifiers.get(&tool.name).cloned().unwrap_or_default(),
