@@ -43,7 +43,11 @@ impl Handler {
     async fn elicit(&self, params: Json, context: &RequestContext<RoleClient>) -> Json {
         let questions = &self.questions;
         match self.ask(context, Wants::Person) {
-            Asked::Call(call) => questions.elicit(Some(call), &params, &context.ct).await,
+            Asked::Call(call) => {
+                let answer = questions.elicit(Some(call.clone()), &params, &context.ct).await;
+                call.end_is_told().await;
+                answer
+            }
             Asked::Outside(_question) => questions.elicit(None, &params, &context.ct).await,
             Asked::Nobody => json!({ "action": "decline" }),
             Asked::Ambiguous => questions.ambiguous(),
@@ -53,7 +57,11 @@ impl Handler {
 
     async fn sample(&self, params: Json, context: &RequestContext<RoleClient>) -> Result<Json, ErrorData> {
         let answer = match self.ask(context, Wants::Model) {
-            Asked::Call(call) => self.questions.sample(Some(call), params, &context.ct).await,
+            Asked::Call(call) => {
+                let answer = self.questions.sample(Some(call.clone()), params, &context.ct).await;
+                call.end_is_told().await;
+                answer
+            }
             Asked::Outside(_question) => self.questions.sample(None, params, &context.ct).await,
             Asked::Nobody => Err(NO_MODEL.to_owned()),
             Asked::TooMany { tool, is_first } => {
