@@ -92,18 +92,15 @@
   /** A listener's exception must not end the process, nor vanish. */
   function sink(onEvent) {
     if (onEvent === undefined) return undefined;
-    return (event) => {
-      try {
-        onEvent(JSON.parse(event));
-      } catch (error) {
-        process.emitWarning(`onEvent threw: ${error?.stack ?? error}`, "HyperlightMcpWarning");
+    return (events) => {
+      for (const event of events) {
+        try {
+          onEvent(JSON.parse(event));
+        } catch (error) {
+          process.emitWarning(`onEvent threw: ${error?.stack ?? error}`, "HyperlightMcpWarning");
+        }
       }
     };
-  }
-
-  /** Events and an outcome come by different queues; those that were sent before it have arrived after this turn. */
-  function eventsHaveArrived() {
-    return new Promise((resolve) => setImmediate(resolve));
   }
 
   /** The callbacks that are asked something, apart from the one that is told. */
@@ -163,7 +160,6 @@
         return await settle(native, trace, signal);
       } finally {
         release();
-        await eventsHaveArrived();
       }
     },
 
@@ -187,7 +183,6 @@
         return await settle(native, trace, signal);
       } finally {
         release();
-        await eventsHaveArrived();
       }
     },
 
@@ -317,7 +312,6 @@
           return await settle(native, trace, signal);
         } finally {
           release();
-          await eventsHaveArrived();
         }
       },
     }));

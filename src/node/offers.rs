@@ -10,9 +10,10 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value as Json};
 
 use super::callbacks::callbacks;
+use super::events::{EventSink, after_events};
 use super::gateway::Gateway;
 use super::reply::{Reply, promise};
-use super::sandbox::{event_listener, event_sink, started};
+use super::sandbox::started;
 use super::{glue, options};
 use crate::error::{Error, Result};
 use crate::gateway::{CallOptions, Completed};
@@ -205,11 +206,12 @@ impl Gateway {
             let [names, arguments, data, given] = [context.get(0)?, context.get(1)?, context.get(2)?, context.get(3)?];
             let parts = Parts { names, arguments, data, callbacks: given };
             let asked = callbacks(&env, context.get(4)?)?;
-            let on_event = event_sink(context.get(5)?)?.map(event_listener);
+            let events = EventSink::new(context.get(5)?, core.handle())?;
+            let on_event = events.clone().map(EventSink::event_listener);
             let listeners = CallOptions { callbacks: asked, on_event, timeout_ms: None };
             let (stop, work, gateway) = (Stop::new(), work.clone(), inner.clone());
             let running = work(gateway, parts, listeners, stop.clone());
-            let native = promise(&env, &core, async move { Reply::new(running.await) })?;
+            let native = promise(&env, &core, after_events(events, async move { Reply::new(running.await) }))?;
             started(&env, native, stop)
         })?;
         glue::call(env, "callTool", FnArgs::from((start, name, server, what, args, options)))
