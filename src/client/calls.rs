@@ -14,8 +14,9 @@ use tokio_util::sync::CancellationToken;
 use super::caller::Caller;
 use super::clock::CallClock;
 use super::heard::Heard;
+use super::pace::{NOTICES, Passage, Valve};
 use super::routing::{Candidate, Origin, Route, route};
-use super::tap::{Notice, NoticeBudget, Passage};
+use super::tap::Notice;
 
 /// Questions that one call may ask, all in all, and that may be open outside of calls: a server that asks more is not answered.
 const MAX_QUESTIONS: u32 = 20;
@@ -63,7 +64,7 @@ struct Entry {
 pub(super) struct Calls {
     entries: Mutex<BTreeMap<u64, Entry>>,
     next_key: AtomicU64,
-    budget: Mutex<NoticeBudget>,
+    notices: Mutex<Valve>,
     /// Whether the server asks questions of which nothing says whose they are.
     asks_anybody: AtomicBool,
     outside: Mutex<Outside>,
@@ -152,12 +153,12 @@ struct Outside {
 
 impl Calls {
     pub(super) fn new(asks_anybody: bool) -> Self {
-        let budget = Mutex::new(NoticeBudget::new(Instant::now()));
+        let notices = Mutex::new(Valve::new(NOTICES, Instant::now()));
         let asks_anybody = AtomicBool::new(asks_anybody);
         Self {
             entries: Mutex::default(),
             next_key: AtomicU64::new(1),
-            budget,
+            notices,
             asks_anybody,
             outside: Mutex::default(),
             heard: Heard::default(),
@@ -264,14 +265,20 @@ impl Calls {
         alone.then(|| first.clone())
     }
 
-    /// Hands a notice on, as far as the budget allows.
-    pub(super) fn tell(&self, notice: &Notice, mut listener: impl FnMut(&Notice)) {
-        let passage = self.budget.lock().unwrap_or_else(PoisonError::into_inner).next(Instant::now());
-        let Passage::Pass(dropped) = passage else { return };
-        if dropped > 0 {
+    /// Tells a listener what `notice` gives, as far as the rate allows: of what nobody is told, nothing is made.
+    pub(super) fn tell(&self, listener: impl Fn(&Notice), notice: impl FnOnce() -> Notice) {
+        if self.admits_notice(&listener) {
+            listener(&notice());
+        }
+    }
+
+    /// Returns whether the rate allows one more notice; the listener is told first how many were left out before it.
+    pub(super) fn admits_notice(&self, listener: impl Fn(&Notice)) -> bool {
+        let passage = self.notices.lock().unwrap_or_else(PoisonError::into_inner).next(Instant::now());
+        if let Passage::Pass(dropped @ 1..) = passage {
             listener(&Notice::Dropped(dropped));
         }
-        listener(notice);
+        passage != Passage::Drop
     }
 
     fn outside(&self) -> MutexGuard<'_, Outside> {

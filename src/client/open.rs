@@ -279,19 +279,24 @@ impl Opening<'_> {
             let Some(told) = tap::read(message) else { return false };
             let Questions { server, observer, .. } = &questions;
             match told {
-                Told::Progress { token, notice } => {
-                    if let Some(call) = calls.with_token(&token) {
+                Told::Progress { token, progress, params } => {
+                    if let Some(call) = calls.with_token(token) {
                         call.clock.progress();
-                        calls.tell(&notice, |notice| call.caller.notice(server, &call.tool, notice));
+                        calls.tell(|notice| call.caller.notice(server, &call.tool, notice), || tap::progress(progress, params));
                     }
                 }
-                Told::Log(notice) => calls.tell(&notice, |notice| match calls.only_caller() {
-                    Some(call) => call.caller.notice(server, &call.tool, notice),
-                    None => observer.notice(server, notice),
-                }),
+                Told::Log { level, data, params } => {
+                    let tell = |notice: &Notice| match calls.only_caller() {
+                        Some(call) => call.caller.notice(server, &call.tool, notice),
+                        None => observer.notice(server, notice),
+                    };
+                    calls.tell(tell, || tap::log(level, data, params));
+                }
                 Told::ListChanged => lists.changed(),
                 Told::ResourceUpdated(uri) => {
-                    calls.tell(&Notice::Dropped(0), |_| observer.resource_updated(server, &uri));
+                    if calls.admits_notice(|dropped| observer.notice(server, dropped)) {
+                        observer.resource_updated(server, &tap::resource(uri));
+                    }
                 }
                 Told::Nothing => {}
             }
