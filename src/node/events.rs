@@ -10,7 +10,7 @@ use serde_json::{Value as Json, json};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
-use super::event_queue::EventQueue;
+use super::event_queue::{EventQueue, Source};
 use crate::gateway::EventListener;
 use crate::sandbox::{LogEntry, LogListener};
 
@@ -105,7 +105,9 @@ impl EventSink {
     }
 
     fn send(&self, event: &Json) {
-        self.0.state.queue().push(event.to_string());
+        let is_servers = matches!(event["type"].as_str(), Some("progress" | "server-log" | "resource-updated"));
+        let source = if is_servers { Source::Server } else { Source::Ourselves };
+        self.0.state.queue().push(event.to_string(), source);
         Shared::tell(&self.0);
     }
 
