@@ -147,7 +147,8 @@ impl Connection {
         let plan = Plan::new(launch.protocol_version.as_deref(), launch.era);
         let mut plan = if is_remote { plan.over_http() } else { plan };
         let begun = loop {
-            match opening.attempt(&plan).await {
+            // Apart, as it is large, and each of those who wait for it would have room for it on their stack.
+            match Box::pin(opening.attempt(&plan)).await {
                 Ok(begun) => break begun,
                 Err(Failed { error, refusal, .. }) => match plan.after(refusal) {
                     Some(next) => {
@@ -202,7 +203,7 @@ impl Opening<'_> {
         let transport = http_transport(target, self.tap(), limits).map_err(unrelated)?;
         let (service, manifest) = tokio::select! {
             biased;
-            outcome = self.begin(transport, plan) => outcome?,
+            outcome = Box::pin(self.begin(transport, plan)) => outcome?,
             _ = clock.clock.expired() => {
                 let (server, limit_ms) = (server.clone(), millis(clock.limit));
                 return Err(unrelated(Error::ConnectTimeout { server, limit_ms, hint: String::new() }));
@@ -221,7 +222,7 @@ impl Opening<'_> {
         let direct = Some(Arc::new(transport.direct()));
         let outcome = tokio::select! {
             biased;
-            outcome = self.begin(transport, plan) => Ok(outcome),
+            outcome = Box::pin(self.begin(transport, plan)) => Ok(outcome),
             status = process.exited() => {
                 Err(Failed::new(exited(server, status, &process), Refusal::Ended))
             }
