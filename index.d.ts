@@ -139,7 +139,10 @@ export interface Callbacks {
    * listener on loopback hears of the end. Elsewhere, return the URL to which the browser was redirected at the end.
    */
   onAuthorize?(url: string, question: { server: string; issuer: string }): void | string | Promise<void | string>
-  /** Told what happens. An exception in it becomes a process warning. */
+  /**
+   * Told what happens, and that before the outcome of what it is about. Of a server that tells very much, and while 8 MiB wait for this
+   * thread, some is left out, which a `warning` counts. An exception in it becomes a process warning.
+   */
   onEvent?(event: GatewayEvent): void
 }
 

@@ -18,7 +18,7 @@ use super::discovery::{connect_failed, discover};
 use super::era::{Era, Plan, Refusal};
 use super::handler::Handler;
 use super::http::{HttpLimits, HttpTarget, SESSION_RENEWED, failure_of_start, http_transport};
-use super::link::Link;
+use super::link::{EXIT_NOTICE, Link};
 use super::listen;
 use super::observed::Observed;
 use super::process::ServerProcess;
@@ -33,8 +33,8 @@ use crate::config::ResolvedCommand;
 use crate::error::{Error, Result};
 use crate::limits::{MAX_WIRE_MESSAGE_BYTES, PACKAGE_RUNNER_CONNECT_TIMEOUT_MS};
 
-/// How long the process's end may take to be known, once its pipe is closed.
-const EXIT_NOTICE: Duration = Duration::from_millis(40);
+/// How long a server that gave no lists may take to end, for that to be the reason.
+const REFUSAL_NOTICE: Duration = Duration::from_millis(40);
 /// How long a server that was never heard of may be silent about `server/discover`: then it is asked in the older way.
 const DISCOVER_PATIENCE: Duration = Duration::from_secs(1);
 
@@ -231,7 +231,8 @@ impl Opening<'_> {
         let (error, refusal) = match outcome {
             Ok(Ok((service, manifest))) => return Ok(Begun { service, manifest, link: Link::Process(process), direct }),
             Ok(Err(failed)) => {
-                let status = tokio::time::timeout(EXIT_NOTICE, process.exited()).await;
+                let patience = if failed.refusal == Refusal::Ended { EXIT_NOTICE } else { REFUSAL_NOTICE };
+                let status = tokio::time::timeout(patience, process.exited()).await;
                 match (failed.refusal, status) {
                     // The pipe closed: how the process ended says more.
                     (Refusal::Ended | Refusal::Unlisted, Ok(status)) => (exited(server, status, &process), failed.refusal),

@@ -19,7 +19,7 @@ pub(super) const SKIPPED: Rate = Rate { burst: 32 << 20, per_second: 128 << 20 }
 /// Lines of standard error that are redacted, kept and written down; a long line counts as several.
 pub(super) const STDERR: Rate = Rate { burst: 512, per_second: 100 };
 /// Notices that a listener is told of.
-pub(super) const NOTICES: Rate = Rate { burst: 512, per_second: 100 };
+pub(super) const NOTICES: Rate = Rate { burst: 4096, per_second: 100 };
 
 /// What reading a message costs beside its bytes, in bytes: of short ones there may be very many.
 pub(super) const MESSAGE: usize = 512;
