@@ -118,9 +118,7 @@ describe('onElicit', () => {
     ]) {
       const onElicit = () => ({ action: 'accept', content })
       assert.deepEqual(await ask(gateway, 'elicit', {}, { onElicit }), { action: 'cancel' })
-      // Answers and events come by queues of their own.
       const seen = told.length
-      await waitFor('its event', () => cancelled().length > seen)
       const { type, server, reason } = cancelled()[seen]
       told.push(reason)
       assert.deepEqual([type, server], ['elicitation-cancelled', 'fixture'])
@@ -142,8 +140,6 @@ describe('onElicit', () => {
     for (const onElicit of [...wrong.flatMap((value) => [() => value, async () => value]), ...throwing]) {
       assert.deepEqual(await ask(gateway, 'elicit', {}, { onElicit }), { action: 'cancel' })
     }
-    // Answers and events come by queues of their own.
-    await waitFor('all events', () => of('elicitation-cancelled').length >= 2 * wrong.length + throwing.length)
     const reasons = of('elicitation-cancelled').map(({ reason }) => reason)
     assert.equal(reasons.length, 2 * wrong.length + throwing.length)
     for (const reason of reasons.slice(0, 2 * wrong.length)) assert.match(reason, /onElicit.*must return \{ action: 'accept', content \}/)
@@ -271,6 +267,42 @@ describe('onEvent', () => {
     assert.equal(outer.of('progress').length, 0)
     await gateway.callTool('fixture', 'progress', { steps: 1 })
     assert.equal(outer.of('progress').length, 1)
+  })
+
+  test('is told all that happened before an outcome, however much that is', async (t) => {
+    const log = join(folder(t), 'log')
+    const { gateway, sandbox } = await openSandbox(t, { args: ['--log', log] })
+    const { onEvent, of } = listener()
+    const writing = 'Array.from({ length: 3000 }, (_, number) => console.log(number)), fixture.echo({ value: "end" })'
+    const run = evaluate(sandbox, `(${writing})`, { onEvent })
+    // This thread does nothing else until the run is at its end: all that it tells waits, and so may its outcome.
+    while (arrived(log, 'echo').length === 0);
+    const { logs } = await run
+    assert.equal(logs.length, 3000)
+    assert.deepEqual(
+      of('log').map(({ text }) => text),
+      logs.map(({ text }) => text),
+    )
+    const calls = Array.from({ length: 20 }, async (_, number) => {
+      const { onEvent, of } = listener()
+      await gateway.callTool('fixture', 'progress', { steps: 1 + number }, { onEvent })
+      assert.equal(of('progress').length, 1 + number)
+    })
+    await Promise.all(calls)
+  })
+
+  test('that throws is warned of, and is told the next event all the same', async (t) => {
+    const { gateway } = await openSandbox(t)
+    const [told, warned] = [[], deferred()]
+    process.on('warning', warned.resolve)
+    t.after(() => process.off('warning', warned.resolve))
+    const onEvent = ({ progress }) => {
+      told.push(progress)
+      if (progress === 1) throw new Error('a listener of mine is broken')
+    }
+    await gateway.callTool('fixture', 'progress', { steps: 3 }, { onEvent })
+    assert.deepEqual(told, [1, 2, 3])
+    assert.match((await warned.promise).message, /onEvent threw: Error: a listener of mine is broken/)
   })
 
   test('of a run is told what its servers tell, with the run’s number, before the run is over', async (t) => {

@@ -202,6 +202,7 @@ export const GROUPS = {
   calls: inProcess('calls'),
   busy: inProcess('busy'),
   start,
+  floods: inProcess('floods'),
   parallel: inProcess('parallel'),
   throughput: inProcess('throughput'),
   memory,

@@ -2,10 +2,11 @@
 //
 //   node --expose-gc benches/probe.mjs '{ "subject": "calls", "guest": "auto", "rounds": 5, … }'
 import { busy, bytes, calls } from './probes/calls.mjs'
+import { floods } from './probes/floods.mjs'
 import { parallel } from './probes/parallel.mjs'
 import { growth, guest, memory, start, throughput } from './probes/sandboxes.mjs'
 
-const SUBJECTS = { busy, bytes, calls, growth, guest, memory, parallel, start, throughput }
+const SUBJECTS = { busy, bytes, calls, floods, growth, guest, memory, parallel, start, throughput }
 
 const { subject, ...task } = JSON.parse(process.argv[2])
 console.log(JSON.stringify(await SUBJECTS[subject](task)))

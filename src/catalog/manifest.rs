@@ -9,6 +9,7 @@ use serde_json::Value as Json;
 
 use super::names::assign_identifiers;
 use super::offers::{Prompt, Resource, ResourceTemplate};
+use super::type_names::TypeNames;
 use super::uri_template::UriTemplate;
 use crate::error::Error;
 use crate::json_text::json_bytes;
@@ -78,13 +79,19 @@ struct Lookup {
     /// Of two that share a name, the first.
     positions: HashMap<String, usize>,
     identifiers: BTreeMap<String, String>,
+    /// The tool that each identifier means.
+    identified: HashMap<String, usize>,
+    /// Made when something is declared first.
+    types: OnceLock<TypeNames>,
 }
 
 impl ToolIndex {
     fn lookup(&self, tools: &[Tool]) -> &Lookup {
-        self.0.get_or_init(|| Lookup {
-            positions: tools.iter().enumerate().rev().map(|(position, tool)| (tool.name.clone(), position)).collect(),
-            identifiers: assign_identifiers(tools.iter().map(|tool| tool.name.as_str())),
+        self.0.get_or_init(|| {
+            let positions: HashMap<_, _> = tools.iter().enumerate().rev().map(|(position, tool)| (tool.name.clone(), position)).collect();
+            let identifiers = assign_identifiers(tools.iter().map(|tool| tool.name.as_str()));
+            let identified = identifiers.iter().map(|(name, identifier)| (identifier.clone(), positions[name])).collect();
+            Lookup { positions, identifiers, identified, types: OnceLock::new() }
         })
     }
 }
@@ -125,6 +132,20 @@ impl Manifest {
     /// The identifier of each raw name, as guests write it: the same as [`assign_identifiers`] gives, which is asked once.
     pub fn identifiers(&self) -> &BTreeMap<String, String> {
         &self.index.lookup(&self.tools).identifiers
+    }
+
+    /// A tool by its raw name, else by its identifier, with that.
+    #[must_use]
+    pub fn tool_or_identifier(&self, name: &str) -> Option<(&Tool, &str)> {
+        let Lookup { positions, identifiers, identified, .. } = self.index.lookup(&self.tools);
+        let tool = self.tools.get(*positions.get(name).or_else(|| identified.get(name))?)?;
+        Some((tool, identifiers.get(&tool.name)?))
+    }
+
+    /// The names of the tools' types, where they are declared.
+    pub(super) fn type_names(&self) -> &TypeNames {
+        let lookup = self.index.lookup(&self.tools);
+        lookup.types.get_or_init(|| TypeNames::new(&self.tools, &lookup.identifiers))
     }
 
     /// All tools by their raw names. Of two that share one, the first: it is the one that calls mean.

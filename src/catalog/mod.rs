@@ -8,6 +8,7 @@ mod offers;
 mod search;
 mod system_message;
 mod tokens;
+mod type_names;
 mod uri_template;
 mod view;
 mod wording;

@@ -65,6 +65,12 @@ const RESERVED: [&str; 57] = [
     "__proto__",
 ];
 
+#[cfg(test)]
+thread_local! {
+    /// Counts how often identifiers were assigned on this thread.
+    pub(super) static ASSIGNMENTS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
 /// How many hex digits of the raw name's SHA-256 tell colliding names apart.
 const SUFFIX_DIGITS: usize = 6;
 
@@ -93,6 +99,8 @@ pub fn is_identifier(name: &str) -> bool {
 /// assert_eq!(names["delete-all"], "delete_all_bd4d1b");
 /// ```
 pub fn assign_identifiers<'a>(names: impl IntoIterator<Item = &'a str>) -> BTreeMap<String, String> {
+    #[cfg(test)]
+    ASSIGNMENTS.set(ASSIGNMENTS.get() + 1);
     let names: BTreeSet<&str> = names.into_iter().collect();
     let mut taken: BTreeSet<String> = names.iter().filter(|name| is_identifier(name)).map(|name| (*name).to_owned()).collect();
     let mut assigned = BTreeMap::new();

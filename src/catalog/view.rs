@@ -9,7 +9,7 @@ use serde_json::Value as Json;
 use super::declarations::{DeclarationStyle, declare_agent_module, declare_mcp, declare_server, declare_tool};
 use super::hints::{self, AgentModuleInfo, FunctionInfo, ModuleInfo, ModuleSummary};
 use super::system_message::{Extent, Section, extents, system_message};
-use super::{Manifest, Tool, assign_identifiers};
+use super::{Manifest, Tool};
 use crate::error::{Error, Result};
 use crate::nearest::nearest;
 
@@ -130,7 +130,7 @@ impl Catalog {
         Ok(ToolInfo {
             server: server.to_owned(),
             specifier: format!("host:mcp-{server}"),
-            function: hints::tool_hint(found, &identifier, &self.style),
+            function: hints::tool_hint(found, identifier, &self.style),
             title: found.title.as_ref().map(|title| wording.one_line(title, 200)),
             description: found.description.as_ref().map(|text| wording.description(text)),
             declaration,
@@ -146,7 +146,7 @@ impl Catalog {
     /// `ERR_UNKNOWN_SERVER`, `ERR_UNKNOWN_TOOL`.
     pub fn tool_line(&self, server: &str, tool: &str) -> Result<(String, FunctionInfo)> {
         let (_, found, identifier) = self.tool(server, tool)?;
-        Ok((format!("host:mcp-{server}"), hints::tool_hint(found, &identifier, &self.style)))
+        Ok((format!("host:mcp-{server}"), hints::tool_hint(found, identifier, &self.style)))
     }
 
     /// TypeScript declarations of one module, or of all.
@@ -183,7 +183,7 @@ impl Catalog {
                 other if functions_of(&other).iter().any(|known| known == function) => return Ok(self.declared(&other)),
                 _ => continue,
             };
-            let found = find_tool(manifest, tool).and_then(|(found, _)| declare_tool(server, manifest, &found.name, &self.style));
+            let found = manifest.tool_or_identifier(tool).and_then(|(found, _)| declare_tool(server, manifest, &found.name, &self.style));
             return found.ok_or_else(|| manifest.unknown_tool(server, tool));
         }
         Err(unknown)
@@ -211,7 +211,7 @@ impl Catalog {
     #[must_use]
     pub fn server_offer(server: &str, manifest: &Manifest, style: &DeclarationStyle) -> ServerOffer {
         let wording = &style.wording;
-        let identifiers = assign_identifiers(manifest.tools.iter().map(|tool| tool.name.as_str()));
+        let identifiers = manifest.identifiers();
         let line = |tool: &Tool| ToolLine {
             name: identifiers[&tool.name].clone(),
             tool: tool.name.clone(),
@@ -239,13 +239,13 @@ impl Catalog {
         }
     }
 
-    fn tool(&self, server: &str, tool: &str) -> Result<(&Manifest, &Tool, String)> {
+    fn tool(&self, server: &str, tool: &str) -> Result<(&Manifest, &Tool, &str)> {
         let manifest = self.servers.get(server).ok_or_else(|| Error::UnknownServer {
             server: server.to_owned(),
             place: "among those that are approved and enabled",
             known: self.servers.keys().cloned().collect(),
         })?;
-        let (found, identifier) = find_tool(manifest, tool).ok_or_else(|| manifest.unknown_tool(server, tool))?;
+        let (found, identifier) = manifest.tool_or_identifier(tool).ok_or_else(|| manifest.unknown_tool(server, tool))?;
         Ok((manifest, found, identifier))
     }
 
@@ -263,7 +263,8 @@ impl Catalog {
 
     /// A tool's bare name, with the server that has it: `weather.get_forecast`.
     fn server_with(&self, tool: &str) -> Option<String> {
-        let mut having = self.servers.iter().filter_map(|(server, manifest)| Some(format!("{server}.{}", find_tool(manifest, tool)?.1)));
+        let mut having =
+            self.servers.iter().filter_map(|(server, manifest)| Some(format!("{server}.{}", manifest.tool_or_identifier(tool)?.1)));
         having.next()
     }
 
@@ -294,10 +295,54 @@ fn declared_agent(module: &AgentModuleInfo) -> String {
     declare_agent_module(&module.name, module.purpose.as_deref(), &module.functions)
 }
 
-/// A tool by its raw name, else by its identifier, with that.
-fn find_tool<'a>(manifest: &'a Manifest, name: &str) -> Option<(&'a Tool, String)> {
-    let identifiers = assign_identifiers(manifest.tools.iter().map(|tool| tool.name.as_str()));
-    let raw = manifest.tool(name).map(|tool| tool.name.as_str());
-    let raw = raw.or_else(|| identifiers.iter().find(|(_, identifier)| *identifier == name).map(|(raw, _)| raw.as_str()))?;
-    Some((manifest.tool(raw)?, identifiers[raw].clone()))
+#[cfg(test)]
+mod tests {
+    use super::super::names::ASSIGNMENTS;
+    use super::*;
+    use crate::catalog::{Failures, Wording};
+    use crate::trust::{sanitise_line, sanitise_text};
+
+    const TOOLS: usize = 200;
+
+    fn catalog() -> Catalog {
+        let tool = |number: usize| serde_json::json!({ "name": format!("tool-{number}"), "inputSchema": { "type": "object" } });
+        let manifest = serde_json::json!({
+            "protocolVersion": "", "serverName": "", "serverVersion": "", "tools": (0..TOOLS).map(tool).collect::<Vec<_>>(),
+        });
+        let manifest: Arc<Manifest> = Arc::new(serde_json::from_value(manifest).unwrap());
+        let wording = Wording { text: sanitise_text, line: sanitise_line, max_chars: 2_000 };
+        let style = DeclarationStyle { wording, failures: Failures::Returned };
+        Catalog::new(BTreeMap::from([("many".to_owned(), manifest)]), Vec::new(), style)
+    }
+
+    #[test]
+    fn identifiers_are_assigned_once_for_a_manifest_however_much_is_asked_of_it() {
+        let catalog = catalog();
+        let before = ASSIGNMENTS.get();
+        for number in 0..TOOLS {
+            let (specifier, line) = catalog.tool_line("many", &format!("tool-{number}")).unwrap();
+            assert_eq!((specifier.as_str(), line.name), ("host:mcp-many", format!("tool_{number}")));
+            assert!(catalog.tool_info("many", &format!("tool_{number}")).is_ok());
+            assert!(catalog.describe(&format!("many.tool-{number}")).unwrap().contains(&format!("function tool_{number}(")));
+            assert!(catalog.describe("many.none").is_err());
+        }
+        let _ = catalog.list_modules();
+        catalog.module_info("many").unwrap();
+        catalog.declarations(None).unwrap();
+        catalog.system_message(1_000).unwrap();
+        let (server, manifest) = catalog.servers.iter().next().unwrap();
+        let _ = Catalog::server_offer(server, manifest, &catalog.style);
+        assert_eq!(ASSIGNMENTS.get() - before, 1);
+    }
+
+    #[test]
+    fn a_raw_name_comes_before_an_identifier_that_is_the_same() {
+        let tools: Vec<_> = ["a-b", "a_b", "c-d"].iter().map(|name| serde_json::json!({ "name": name })).collect();
+        let manifest = serde_json::json!({ "protocolVersion": "", "serverName": "", "serverVersion": "", "tools": tools });
+        let manifest: Manifest = serde_json::from_value(manifest).unwrap();
+        let found = |name: &str| manifest.tool_or_identifier(name).map(|(tool, identifier)| (tool.name.as_str(), identifier));
+        assert_eq!(found("a_b"), Some(("a_b", "a_b")));
+        assert_eq!(found("c_d"), Some(("c-d", "c_d")));
+        assert_eq!(found("d"), None);
+    }
 }

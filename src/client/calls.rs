@@ -14,8 +14,9 @@ use tokio_util::sync::CancellationToken;
 use super::caller::Caller;
 use super::clock::CallClock;
 use super::heard::Heard;
+use super::pace::{NOTICES, Passage, Valve};
 use super::routing::{Candidate, Origin, Route, route};
-use super::tap::{Notice, NoticeBudget, Passage};
+use super::tap::Notice;
 
 /// Questions that one call may ask, all in all, and that may be open outside of calls: a server that asks more is not answered.
 const MAX_QUESTIONS: u32 = 20;
@@ -38,6 +39,18 @@ pub(super) struct InFlight {
     pub(super) clock: CallClock,
     /// Cancelled when the call is over.
     pub(super) over: CancellationToken,
+    /// Cancelled once the server has been told of that, or has answered the call.
+    told: CancellationToken,
+}
+
+impl InFlight {
+    /// Waits until the server has been told that the call is over, where it is. What answers the call's own questions is sent after that:
+    /// a server that got such an answer first would finish a call that nobody waits for, and never hear that it was cancelled.
+    pub(super) async fn end_is_told(&self) {
+        if self.over.is_cancelled() {
+            self.told.cancelled().await;
+        }
+    }
 }
 
 struct Entry {
@@ -51,7 +64,7 @@ struct Entry {
 pub(super) struct Calls {
     entries: Mutex<BTreeMap<u64, Entry>>,
     next_key: AtomicU64,
-    budget: Mutex<NoticeBudget>,
+    notices: Mutex<Valve>,
     /// Whether the server asks questions of which nothing says whose they are.
     asks_anybody: AtomicBool,
     outside: Mutex<Outside>,
@@ -63,6 +76,7 @@ pub(super) struct Place {
     key: u64,
     calls: Arc<Calls>,
     over: CancellationToken,
+    told: CancellationToken,
 }
 
 impl Place {
@@ -74,12 +88,18 @@ impl Place {
     pub(super) fn give_up(&self) {
         self.over.cancel();
     }
+
+    /// The server has been told that nobody waits for the call any more.
+    pub(super) fn has_told(&self) {
+        self.told.cancel();
+    }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
         self.calls.entries().remove(&self.key);
         self.over.cancel();
+        self.told.cancel();
     }
 }
 
@@ -133,12 +153,12 @@ struct Outside {
 
 impl Calls {
     pub(super) fn new(asks_anybody: bool) -> Self {
-        let budget = Mutex::new(NoticeBudget::new(Instant::now()));
+        let notices = Mutex::new(Valve::new(NOTICES, Instant::now()));
         let asks_anybody = AtomicBool::new(asks_anybody);
         Self {
             entries: Mutex::default(),
             next_key: AtomicU64::new(1),
-            budget,
+            notices,
             asks_anybody,
             outside: Mutex::default(),
             heard: Heard::default(),
@@ -152,10 +172,11 @@ impl Calls {
 
     pub(super) fn enter(self: &Arc<Self>, tool: &str, caller: &Arc<dyn Caller>, clock: &CallClock) -> Place {
         let key = self.next_key.fetch_add(1, Ordering::Relaxed);
-        let over = CancellationToken::new();
-        let call = InFlight { tool: tool.to_owned(), caller: Arc::clone(caller), clock: clock.clone(), over: over.clone() };
+        let (over, told) = (CancellationToken::new(), CancellationToken::new());
+        let (tool, caller, clock) = (tool.to_owned(), Arc::clone(caller), clock.clone());
+        let call = InFlight { tool, caller, clock, over: over.clone(), told: told.clone() };
         self.entries().insert(key, Entry { call, id: None, progress_token: None, questions: 0 });
-        Place { key, calls: Arc::clone(self), over }
+        Place { key, calls: Arc::clone(self), over, told }
     }
 
     /// Notes the id and the progress token of a call that is about to be written.
@@ -249,14 +270,20 @@ impl Calls {
         alone.then(|| first.clone())
     }
 
-    /// Hands a notice on, as far as the budget allows.
-    pub(super) fn tell(&self, notice: &Notice, mut listener: impl FnMut(&Notice)) {
-        let passage = self.budget.lock().unwrap_or_else(PoisonError::into_inner).next(Instant::now());
-        let Passage::Pass(dropped) = passage else { return };
-        if dropped > 0 {
+    /// Tells a listener what `notice` gives, as far as the rate allows: of what nobody is told, nothing is made.
+    pub(super) fn tell(&self, listener: impl Fn(&Notice), notice: impl FnOnce() -> Notice) {
+        if self.admits_notice(&listener) {
+            listener(&notice());
+        }
+    }
+
+    /// Returns whether the rate allows one more notice; the listener is told first how many were left out before it.
+    pub(super) fn admits_notice(&self, listener: impl Fn(&Notice)) -> bool {
+        let passage = self.notices.lock().unwrap_or_else(PoisonError::into_inner).next(Instant::now());
+        if let Passage::Pass(dropped @ 1..) = passage {
             listener(&Notice::Dropped(dropped));
         }
-        listener(notice);
+        passage != Passage::Drop
     }
 
     fn outside(&self) -> MutexGuard<'_, Outside> {
@@ -321,6 +348,23 @@ pub(super) mod tests {
         drop(place);
         assert!(call.over.is_cancelled());
         assert!(matches!(calls.ask(Origin::Unknown, Wants::Person, None), Asked::Outside(_)));
+    }
+
+    #[tokio::test]
+    async fn what_answers_a_question_of_a_call_that_is_over_waits_until_its_server_was_told() {
+        let calls = Arc::new(Calls::new(false));
+        let place = enter(&calls, 1);
+        let Asked::Call(call) = calls.ask(Origin::Unknown, Wants::Person, None) else { panic!("its caller is the only one") };
+        let is_told = || futures::FutureExt::now_or_never(call.end_is_told()).is_some();
+        assert!(is_told(), "nothing is to be told as long as it is in flight");
+        place.give_up();
+        assert!(!is_told());
+        place.has_told();
+        assert!(is_told());
+        let second = enter(&calls, 1);
+        let Asked::Call(answered) = calls.ask(Origin::Call(second.key), Wants::Person, None) else { panic!("it is its own") };
+        drop(second);
+        answered.end_is_told().await;
     }
 
     #[test]

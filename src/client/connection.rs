@@ -29,8 +29,6 @@ use super::visit::{Pending, Visit};
 use crate::catalog::Manifest;
 use crate::error::{Error, Result};
 
-/// How long the process's end may take to be known, once its pipe is closed.
-const EXIT_NOTICE: Duration = Duration::from_millis(40);
 const PING_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A connected server.
@@ -280,8 +278,8 @@ impl Connection {
 
     /// The connection is gone: says how the process ended, if that becomes known in time.
     async fn lost(&self, during: &str) -> Error {
-        let exit = tokio::time::timeout(EXIT_NOTICE, self.link.ended()).await;
-        let status = exit.unwrap_or_else(|_| "it closed its output, but still runs".to_owned());
+        let exit = self.link.ended_soon().await;
+        let status = exit.unwrap_or_else(|| "it closed its output, but still runs".to_owned());
         self.link.exited(&self.server, during, status)
     }
 }

@@ -47,7 +47,11 @@ impl Handler {
             return declined();
         }
         match self.ask(context, Wants::Person) {
-            Asked::Call(call) => questions.elicit(Some(call), &params, &context.ct).await,
+            Asked::Call(call) => {
+                let answer = questions.elicit(Some(call.clone()), &params, &context.ct).await;
+                call.end_is_told().await;
+                answer
+            }
             Asked::Outside(_question) => questions.elicit(None, &params, &context.ct).await,
             Asked::Nobody => declined(),
             Asked::Ambiguous => questions.ambiguous(),
@@ -61,7 +65,11 @@ impl Handler {
             return Err(refused(NOT_HEARD.to_owned()));
         }
         let answer = match self.ask(context, Wants::Model) {
-            Asked::Call(call) => self.questions.sample(Some(call), params, &context.ct).await,
+            Asked::Call(call) => {
+                let answer = self.questions.sample(Some(call.clone()), params, &context.ct).await;
+                call.end_is_told().await;
+                answer
+            }
             Asked::Outside(_question) => self.questions.sample(None, params, &context.ct).await,
             Asked::Nobody => Err(NO_MODEL.to_owned()),
             Asked::TooMany { tool, is_first } => {

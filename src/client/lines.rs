@@ -1,6 +1,9 @@
 //! What a server writes, line by line. A line is read into the memory in which it stays.
 
 use tokio::io::{AsyncRead, AsyncReadExt as _};
+use tokio::time::Instant;
+
+use super::pace::{Pace, SKIPPED};
 
 /// How much of a line that is not kept is looked at, at either end.
 pub(super) const ID_WINDOW: usize = 512;
@@ -72,6 +75,8 @@ impl<R: AsyncRead + Unpin> Lines<R> {
         let mut tail = tail_of(&head);
         head.truncate(ID_WINDOW);
         head.shrink_to_fit();
+        // It may never end.
+        let mut pace = Pace::new(SKIPPED, Instant::now());
         loop {
             let mut piece = Vec::with_capacity(PIECE);
             if self.read.read_buf(&mut piece).await.ok()? == 0 {
@@ -82,6 +87,10 @@ impl<R: AsyncRead + Unpin> Lines<R> {
                 self.keep_ahead(&mut piece, end);
             }
             bytes += piece.len();
+            let rest = pace.spend(piece.len(), Instant::now());
+            if !rest.is_zero() {
+                tokio::time::sleep(rest).await;
+            }
             tail.extend_from_slice(&piece);
             tail = tail_of(&tail);
             if end.is_some() {

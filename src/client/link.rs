@@ -18,6 +18,8 @@ const HANDED_ON: Duration = Duration::from_millis(30);
 /// For rmcp to see the end of what the server wrote, on a machine that is busy.
 const TRANSPORT_END: Duration = Duration::from_secs(1);
 const POLL: Duration = Duration::from_millis(5);
+/// How long a process's end may take to be known once its output is at its end, on a machine that is busy.
+pub(super) const EXIT_NOTICE: Duration = Duration::from_millis(500);
 /// How often a transport without a process is looked at.
 const LOOK: Duration = Duration::from_millis(500);
 
@@ -55,6 +57,14 @@ impl Link {
         tokio::time::sleep(HANDED_ON).await;
     }
 
+    /// Resolves with how the process ended, if that becomes known soon.
+    pub(super) async fn ended_soon(&self) -> Option<String> {
+        match self {
+            Self::Process(process) => tokio::time::timeout(EXIT_NOTICE, process.exited()).await.ok(),
+            Self::Remote => None,
+        }
+    }
+
     pub(super) fn has_ended(&self) -> bool {
         match self {
             Self::Process(process) => process.has_exited(),
@@ -70,7 +80,11 @@ impl Link {
                 let status = tokio::select! {
                     biased;
                     status = process.exited() => status,
-                    () = closed => "it closed its output".to_owned(),
+                    // Mostly the first that is seen of its end.
+                    () = closed => {
+                        let status = tokio::time::timeout(EXIT_NOTICE, process.exited()).await;
+                        status.unwrap_or_else(|_| "it closed its output".to_owned())
+                    }
                 };
                 format!("{status}{}", process.stderr_text())
             }

@@ -18,7 +18,7 @@ use super::discovery::{connect_failed, discover};
 use super::era::{Era, Plan, Refusal};
 use super::handler::Handler;
 use super::http::{HttpLimits, HttpTarget, SESSION_RENEWED, failure_of_start, http_transport};
-use super::link::Link;
+use super::link::{EXIT_NOTICE, Link};
 use super::listen;
 use super::observed::Observed;
 use super::process::ServerProcess;
@@ -33,8 +33,8 @@ use crate::config::ResolvedCommand;
 use crate::error::{Error, Result};
 use crate::limits::{MAX_WIRE_MESSAGE_BYTES, PACKAGE_RUNNER_CONNECT_TIMEOUT_MS};
 
-/// How long the process's end may take to be known, once its pipe is closed.
-const EXIT_NOTICE: Duration = Duration::from_millis(40);
+/// How long a server that gave no lists may take to end, for that to be the reason.
+const REFUSAL_NOTICE: Duration = Duration::from_millis(40);
 /// How long a server that was never heard of may be silent about `server/discover`: then it is asked in the older way.
 const DISCOVER_PATIENCE: Duration = Duration::from_secs(1);
 
@@ -147,7 +147,8 @@ impl Connection {
         let plan = Plan::new(launch.protocol_version.as_deref(), launch.era);
         let mut plan = if is_remote { plan.over_http() } else { plan };
         let begun = loop {
-            match opening.attempt(&plan).await {
+            // Apart, as it is large, and each of those who wait for it would have room for it on their stack.
+            match Box::pin(opening.attempt(&plan)).await {
                 Ok(begun) => break begun,
                 Err(Failed { error, refusal, .. }) => match plan.after(refusal) {
                     Some(next) => {
@@ -202,7 +203,7 @@ impl Opening<'_> {
         let transport = http_transport(target, self.tap(), limits).map_err(unrelated)?;
         let (service, manifest) = tokio::select! {
             biased;
-            outcome = self.begin(transport, plan) => outcome?,
+            outcome = Box::pin(self.begin(transport, plan)) => outcome?,
             _ = clock.clock.expired() => {
                 let (server, limit_ms) = (server.clone(), millis(clock.limit));
                 return Err(unrelated(Error::ConnectTimeout { server, limit_ms, hint: String::new() }));
@@ -221,7 +222,7 @@ impl Opening<'_> {
         let direct = Some(Arc::new(transport.direct()));
         let outcome = tokio::select! {
             biased;
-            outcome = self.begin(transport, plan) => Ok(outcome),
+            outcome = Box::pin(self.begin(transport, plan)) => Ok(outcome),
             status = process.exited() => {
                 Err(Failed::new(exited(server, status, &process), Refusal::Ended))
             }
@@ -230,7 +231,8 @@ impl Opening<'_> {
         let (error, refusal) = match outcome {
             Ok(Ok((service, manifest))) => return Ok(Begun { service, manifest, link: Link::Process(process), direct }),
             Ok(Err(failed)) => {
-                let status = tokio::time::timeout(EXIT_NOTICE, process.exited()).await;
+                let patience = if failed.refusal == Refusal::Ended { EXIT_NOTICE } else { REFUSAL_NOTICE };
+                let status = tokio::time::timeout(patience, process.exited()).await;
                 match (failed.refusal, status) {
                     // The pipe closed: how the process ended says more.
                     (Refusal::Ended | Refusal::Unlisted, Ok(status)) => (exited(server, status, &process), failed.refusal),
@@ -278,28 +280,33 @@ impl Opening<'_> {
             }
             let Some(told) = tap::read(message) else { return false };
             let Questions { server, observer, .. } = &questions;
-            // What nobody may hear takes from the budget too: so the approval is looked at no more often than somebody would be told.
-            let tell = |notice: &Notice, listener: &dyn Fn(&Notice)| {
-                calls.tell(notice, |notice| {
-                    if questions.may_tell() {
-                        listener(notice);
-                    }
-                });
+            // What nobody may hear counts for the rate too: so the approval is looked at no more often than somebody would be told.
+            let heard = |listener: &dyn Fn(&Notice), notice: &Notice| {
+                if questions.may_tell() {
+                    listener(notice);
+                }
             };
             match told {
-                Told::Progress { token, notice } => {
-                    if let Some(call) = calls.with_token(&token) {
+                Told::Progress { token, progress, params } => {
+                    if let Some(call) = calls.with_token(token) {
                         call.clock.progress();
-                        tell(&notice, &|notice| call.caller.notice(server, &call.tool, notice));
+                        let listener = |notice: &Notice| call.caller.notice(server, &call.tool, notice);
+                        calls.tell(|notice| heard(&listener, notice), || tap::progress(progress, params));
                     }
                 }
-                Told::Log(notice) => tell(&notice, &|notice| match calls.only_caller() {
-                    Some(call) => call.caller.notice(server, &call.tool, notice),
-                    None => observer.notice(server, notice),
-                }),
+                Told::Log { level, data, params } => {
+                    let listener = |notice: &Notice| match calls.only_caller() {
+                        Some(call) => call.caller.notice(server, &call.tool, notice),
+                        None => observer.notice(server, notice),
+                    };
+                    calls.tell(|notice| heard(&listener, notice), || tap::log(level, data, params));
+                }
                 Told::ListChanged => lists.changed(),
                 Told::ResourceUpdated(uri) => {
-                    tell(&Notice::Dropped(0), &|_| observer.resource_updated(server, &uri));
+                    let listener = |notice: &Notice| observer.notice(server, notice);
+                    if calls.admits_notice(|dropped| heard(&listener, dropped)) && questions.may_tell() {
+                        observer.resource_updated(server, &tap::resource(uri));
+                    }
                 }
                 Told::Nothing => {}
             }

@@ -20,6 +20,9 @@ use tokio::task::coop;
 /// How often whoever leads reads before it looks whether its own answer was there: with a line's pieces, two mebibytes.
 const READS: usize = 32;
 
+/// How much the runtime reads before its other tasks have their turn, however much there is.
+const TURN_BYTES: usize = 256 * 1024;
+
 /// What of the pipe both sides know.
 pub(super) struct PipeControl {
     output: OwnedFd,
@@ -93,6 +96,8 @@ impl AsRawFd for Watched {
 /// The end of a pipe from which a server's output is read.
 pub(super) struct Pipe {
     watched: AsyncFd<Watched>,
+    /// What the runtime has read since its other tasks had their turn.
+    turn: usize,
 }
 
 impl Pipe {
@@ -105,7 +110,7 @@ impl Pipe {
         let control = PipeControl { output, watched, is_led: AtomicBool::new(false), reads_left: AtomicUsize::new(0), is_waited_for };
         // SAFETY: it gives the same descriptor each time, which is open as long as it is itself: the control owns it and never replaces it.
         let watched = unsafe { AsyncFd::register_with_interest(Watched(Arc::new(control)), Interest::READABLE) };
-        Ok(Self { watched: watched.map_err(|refused| refused.into_parts().1)? })
+        Ok(Self { turn: 0, watched: watched.map_err(|refused| refused.into_parts().1)? })
     }
 
     pub(super) fn control(&self) -> Weak<PipeControl> {
@@ -120,22 +125,30 @@ impl AsFd for Pipe {
 }
 
 impl AsyncRead for Pipe {
-    fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<Result<()>> {
-        let control = &self.watched.get_ref().0;
+    fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<Result<()>> {
+        let control = Arc::clone(&self.watched.get_ref().0);
         // A server that writes faster than it is read must let the runtime's other tasks have their turn.
         let turn = ready!(coop::poll_proceed(context));
+        if self.turn >= TURN_BYTES && !control.is_led.load(Ordering::Acquire) {
+            self.turn = 0;
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        let before = buffer.filled().len();
         loop {
             if control.may_read() {
-                match read(control, buffer) {
+                match read(&control, buffer) {
                     Err(Errno::AGAIN) => {}
                     Err(Errno::INTR) => continue,
                     outcome => {
                         control.is_waited_for.store(false, Ordering::Release);
                         turn.made_progress();
+                        self.turn += buffer.filled().len() - before;
                         return Poll::Ready(outcome.map_err(Error::from));
                     }
                 }
             }
+            self.turn = 0;
             control.is_waited_for.store(true, Ordering::Release);
             if control.is_led.load(Ordering::Acquire) {
                 return Poll::Pending;

@@ -1,24 +1,25 @@
 //! A server's process: started in a group of its own, watched, and ended with all that it started.
 
-use std::collections::VecDeque;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::process::CommandExt as _;
 use std::pin::Pin;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
 use secrecy::ExposeSecret as _;
-use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader, ReadBuf};
+use tokio::io::{AsyncRead, ReadBuf};
 use tokio::process::{ChildStderr, ChildStdin};
 use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::open::{Heard, Redact};
+use super::pace::UNASKED;
 use super::pipe::{Pipe, PipeControl};
+use super::stderr::{self, Tail};
 use super::watchdog::Watchdog;
 use crate::config::ResolvedCommand;
 use crate::error::{Error, Result};
@@ -27,11 +28,6 @@ use crate::error::{Error, Result};
 const PIPE_BYTES: usize = 1 << 20;
 /// How long a server has to end by itself, and then to obey SIGTERM.
 const GRACE: Duration = Duration::from_secs(2);
-/// Lines of standard error that are kept, and what a line may have.
-const STDERR_LINES: usize = 20;
-const STDERR_LINE_BYTES: usize = 4096;
-/// What is read of a line at once.
-const STDERR_PIECE_BYTES: u64 = 64 * 1024;
 /// How long what was killed may take to be gone.
 const DYING: Duration = Duration::from_millis(100);
 /// How long the last words of a process that has ended are waited for.
@@ -43,7 +39,7 @@ pub(super) struct ServerProcess {
     group: Pid,
     /// `None` while it runs.
     exit: watch::Receiver<Option<String>>,
-    stderr: StderrTail,
+    stderr: Tail,
     /// Its sender is gone once standard error has been read to its end.
     drained: watch::Receiver<()>,
     /// The pipe that it writes to, to see whether there is more to come.
@@ -85,8 +81,6 @@ pub(super) enum OutputRead {
     AsFarAsItGoes,
 }
 
-type StderrTail = Arc<Mutex<VecDeque<String>>>;
-
 impl ServerProcess {
     pub(super) async fn start(
         server: &str,
@@ -108,10 +102,10 @@ impl ServerProcess {
         let output = stdout.as_fd().try_clone_to_owned().map_err(failed)?;
         let output_read = CancellationToken::new();
         let pipes = Pipes { stdin, stdout: Output { pipe: stdout, _read: output_read.clone().drop_guard() } };
-        let tail = StderrTail::default();
+        let tail = Tail::new(Arc::clone(redact));
         let (reading, drained) = watch::channel(());
-        tokio::spawn(keep_tail(stderr, Arc::clone(&tail), server.to_owned(), (Arc::clone(redact), Arc::clone(heard)), reading));
         let (sender, exit) = watch::channel(None);
+        tokio::spawn(stderr::read(stderr, UNASKED, (server.to_owned(), tail.clone(), Arc::clone(heard)), exit.clone(), reading));
         reap(child, pid, sender)?;
         let process = Self { group: pid, exit, stderr: tail, drained, output, output_read, watchdog: Arc::clone(watchdog) };
         if let Err(error) = process.watchdog.guard(pid).await {
@@ -155,12 +149,7 @@ impl ServerProcess {
 
     /// The last lines of standard error, as part of a message; empty where there are none.
     pub(super) fn stderr_text(&self) -> String {
-        let lines = self.stderr.lock().unwrap_or_else(PoisonError::into_inner);
-        if lines.is_empty() {
-            String::new()
-        } else {
-            format!("; its last words: {}", lines.iter().cloned().collect::<Vec<_>>().join(" | "))
-        }
+        self.stderr.text()
     }
 
     /// Ends the group: after its input was closed, 2 s, then SIGTERM, 2 s, then SIGKILL. Its grandchildren too.
@@ -240,33 +229,5 @@ fn describe(status: ExitStatus) -> String {
         (Some(code), _) => format!("it exited with code {code}"),
         (None, Some(signal)) => format!("it was ended by signal {signal}"),
         (None, None) => "it ended".to_owned(),
-    }
-}
-
-async fn keep_tail(stderr: ChildStderr, tail: StderrTail, server: String, (redact, heard): (Redact, Heard), _reading: watch::Sender<()>) {
-    let mut reader = BufReader::new(stderr);
-    let mut in_line = false;
-    loop {
-        let mut piece = Vec::new();
-        // A line without an end is taken in pieces: the pipe is always emptied, and never more than a piece is held.
-        match (&mut reader).take(STDERR_PIECE_BYTES).read_until(b'\n', &mut piece).await {
-            Ok(0) | Err(_) => return,
-            Ok(_) => {}
-        }
-        // Of a long line its start is kept, redacted before it is cut: nothing that a cut would hide stays.
-        let (is_start, ends) = (!in_line, piece.ends_with(b"\n"));
-        in_line = !ends;
-        let text = redact(String::from_utf8_lossy(&piece).trim());
-        if !is_start || text.is_empty() {
-            continue;
-        }
-        let text = text[..text.floor_char_boundary(STDERR_LINE_BYTES)].to_owned();
-        tracing::debug!(server, text, "stderr");
-        heard(&text);
-        let mut tail = tail.lock().unwrap_or_else(PoisonError::into_inner);
-        if tail.len() == STDERR_LINES {
-            tail.pop_front();
-        }
-        tail.push_back(text);
     }
 }

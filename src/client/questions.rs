@@ -12,7 +12,8 @@ use tokio_util::sync::CancellationToken;
 use super::caller::{Caller, Elicitation, ElicitationAnswer, Observer, Question, Sampling};
 use super::calls::InFlight;
 use super::form::Form;
-use super::tap::{Notice, NoticeBudget, Passage};
+use super::pace::{NOTICES, Passage, Valve};
+use super::tap::Notice;
 use crate::error::Result;
 
 /// What is shown of a question's own text.
@@ -34,7 +35,7 @@ pub(super) struct Questions {
     /// Folders, as URIs, that the config lets the server know.
     pub(super) roots: Vec<String>,
     /// A server that asks without end must not fill the agent's memory with what became of that.
-    told: Arc<Mutex<NoticeBudget>>,
+    told: Arc<Mutex<Valve>>,
     hearing: Arc<Hearing>,
 }
 
@@ -54,7 +55,7 @@ struct Asker {
 
 impl Questions {
     pub(super) fn new(server: &str, observer: Arc<dyn Observer>, roots: Vec<String>) -> Self {
-        let told = Arc::new(Mutex::new(NoticeBudget::new(Instant::now())));
+        let told = Arc::new(Mutex::new(Valve::new(NOTICES, Instant::now())));
         Self { server: server.to_owned(), observer, roots, told, hearing: Arc::default() }
     }
 

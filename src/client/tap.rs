@@ -2,11 +2,9 @@
 //! so that two of them can change places, and nothing bounds their number.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use rmcp::model::RequestId;
 use serde_json::Value as Json;
-use tokio::time::Instant;
 
 /// Shown each message before rmcp is. `true`: it was taken, and rmcp never sees it. Must not block.
 pub(in crate::client) type Tap = Arc<dyn Fn(&Json) -> bool + Send + Sync>;
@@ -14,10 +12,6 @@ pub(in crate::client) type Tap = Arc<dyn Fn(&Json) -> bool + Send + Sync>;
 /// Text of a server's log line that is kept.
 const MAX_LOG_BYTES: usize = 8 * 1024;
 const MAX_MESSAGE_BYTES: usize = 1024;
-/// What a server may tell at once, and each second after that.
-const BURST: u32 = 4_096;
-const PER_SECOND: u32 = 500;
-
 /// What a server tells of itself while it works.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Notice {
@@ -35,16 +29,21 @@ pub enum Notice {
     Dropped(u64),
 }
 
-/// A notification of interest.
+/// A notification of interest. What it says is only taken out of it where somebody is told.
 #[derive(Debug, PartialEq)]
-pub(super) enum Told {
+pub(super) enum Told<'a> {
     Progress {
-        token: Json,
-        notice: Notice,
+        token: &'a Json,
+        progress: f64,
+        params: &'a Json,
     },
-    Log(Notice),
+    Log {
+        level: &'a str,
+        data: &'a Json,
+        params: &'a Json,
+    },
     ListChanged,
-    ResourceUpdated(String),
+    ResourceUpdated(&'a str),
     /// One of these, but malformed.
     Nothing,
 }
@@ -57,7 +56,7 @@ pub(super) fn question(message: &Json) -> Option<RequestId> {
 }
 
 /// Reads the notifications that are taken here; `None` for all other messages.
-pub(super) fn read(message: &Json) -> Option<Told> {
+pub(super) fn read(message: &Json) -> Option<Told<'_>> {
     if message.get("id").is_some() {
         return None;
     }
@@ -65,25 +64,36 @@ pub(super) fn read(message: &Json) -> Option<Told> {
     let text = |key: &str| params.get(key).and_then(Json::as_str);
     Some(match message.get("method")?.as_str()? {
         "notifications/progress" => match (params.get("progressToken"), params.get("progress").and_then(Json::as_f64)) {
-            (Some(token), Some(progress)) => {
-                let total = params.get("total").and_then(Json::as_f64);
-                let message = text("message").map(|text| cut(text, MAX_MESSAGE_BYTES));
-                Told::Progress { token: token.clone(), notice: Notice::Progress { progress, total, message } }
-            }
+            (Some(token), Some(progress)) => Told::Progress { token, progress, params },
             _ => Told::Nothing,
         },
         "notifications/message" => match (text("level"), params.get("data")) {
-            (Some(level), Some(data)) => {
-                Told::Log(Notice::Log { level: cut(level, 32), logger: text("logger").map(|name| cut(name, 128)), data: bounded(data) })
-            }
+            (Some(level), Some(data)) => Told::Log { level, data, params },
             _ => Told::Nothing,
         },
         "notifications/tools/list_changed" | "notifications/resources/list_changed" | "notifications/prompts/list_changed" => {
             Told::ListChanged
         }
-        "notifications/resources/updated" => text("uri").map_or(Told::Nothing, |uri| Told::ResourceUpdated(cut(uri, MAX_LOG_BYTES))),
+        "notifications/resources/updated" => text("uri").map_or(Told::Nothing, Told::ResourceUpdated),
         _ => return None,
     })
+}
+
+/// What a notification of progress says.
+pub(super) fn progress(progress: f64, params: &Json) -> Notice {
+    let message = params.get("message").and_then(Json::as_str).map(|text| cut(text, MAX_MESSAGE_BYTES));
+    Notice::Progress { progress, total: params.get("total").and_then(Json::as_f64), message }
+}
+
+/// A line of a server's log.
+pub(super) fn log(level: &str, data: &Json, params: &Json) -> Notice {
+    let logger = params.get("logger").and_then(Json::as_str).map(|name| cut(name, 128));
+    Notice::Log { level: cut(level, 32), logger, data: bounded(data) }
+}
+
+/// The address of a resource that has changed.
+pub(super) fn resource(uri: &str) -> String {
+    cut(uri, MAX_LOG_BYTES)
 }
 
 /// Data as it is, or the start of its text where it is large.
@@ -102,57 +112,10 @@ fn cut(text: &str, most: usize) -> String {
     if end < text.len() { format!("{}… [cut]", &text[..end]) } else { text.to_owned() }
 }
 
-/// How many notices may pass: a server that floods must not fill the agent's memory.
-#[derive(Debug)]
-pub(super) struct NoticeBudget {
-    left: u32,
-    filled: Instant,
-    dropped: u64,
-}
-
-/// What is to be done with a notice.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Passage {
-    /// So many were dropped before it.
-    Pass(u64),
-    Drop,
-}
-
-impl NoticeBudget {
-    pub(super) fn new(now: Instant) -> Self {
-        Self { left: BURST, filled: now, dropped: 0 }
-    }
-
-    pub(super) fn next(&mut self, now: Instant) -> Passage {
-        let seconds = now.saturating_duration_since(self.filled).as_secs();
-        if seconds > 0 {
-            let gained = u32::try_from(seconds).unwrap_or(u32::MAX).saturating_mul(PER_SECOND);
-            self.left = self.left.saturating_add(gained).min(BURST);
-            self.filled += Duration::from_secs(seconds);
-        }
-        if self.left == 0 {
-            self.dropped += 1;
-            return Passage::Drop;
-        }
-        self.left -= 1;
-        Passage::Pass(std::mem::take(&mut self.dropped))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use serde_json::json;
-
-    #[test]
-    fn a_flood_is_thinned_and_what_was_left_out_is_counted() {
-        let start = Instant::now();
-        let mut budget = NoticeBudget::new(start);
-        let passed = (0..10_000).filter(|_| budget.next(start) != Passage::Drop).count();
-        assert_eq!(passed, BURST as usize);
-        assert_eq!(budget.next(start + Duration::from_secs(1)), Passage::Pass(10_000 - u64::from(BURST)));
-        assert_eq!(budget.next(start + Duration::from_secs(1)), Passage::Pass(0));
-    }
 
     #[test]
     fn requests_and_other_notifications_are_left_to_rmcp() {
@@ -169,8 +132,9 @@ mod tests {
 
     #[test]
     fn a_huge_log_line_is_cut() {
-        let told = read(&json!({ "method": "notifications/message", "params": { "level": "info", "data": [ "x".repeat(100_000) ] } }));
-        let Some(Told::Log(Notice::Log { data: Json::String(text), .. })) = told else { panic!("{told:?}") };
+        let message = json!({ "method": "notifications/message", "params": { "level": "info", "data": [ "x".repeat(100_000) ] } });
+        let Some(Told::Log { level, data, params }) = read(&message) else { panic!("it is one") };
+        let Notice::Log { data: Json::String(text), .. } = log(level, data, params) else { panic!("its data is text") };
         assert!(text.len() < MAX_LOG_BYTES + 20);
     }
 }

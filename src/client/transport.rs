@@ -19,12 +19,14 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
 use super::asked::{Admission, MAX_REFUSALS};
 use super::http::error_of;
 use super::json::{self, Unread};
 use super::lines::{ID_WINDOW, Line, Lines};
 use super::outbox::{Outbox, Queued};
+use super::pace::{MESSAGE, Pace, REQUEST, UNASKED};
 use super::pipe::PipeControl;
 use super::reading::Reading;
 use super::requests::{DirectLine, Passage, SharedRequests, lock};
@@ -74,6 +76,8 @@ impl StdioTransport {
             tap,
             messages: message_sender,
             outgoing: outgoing.downgrade(),
+            pace: Pace::new(UNASKED, Instant::now()),
+            content: Content::Notice,
         };
         let (reading, task) = Reading::new(reader.run(), pipe);
         let tasks = [tokio::spawn(task), tokio::spawn(writing)];
@@ -175,6 +179,14 @@ impl StdioTransport {
     }
 }
 
+/// What a line was for, by which it counts.
+enum Content {
+    /// An answer to a request of ours, or what failed one: asked for.
+    Answer,
+    Notice,
+    Requests(usize),
+}
+
 struct Reader<R> {
     lines: Lines<R>,
     max_message_bytes: usize,
@@ -183,6 +195,10 @@ struct Reader<R> {
     messages: mpsc::Sender<RxJsonRpcMessage<RoleClient>>,
     /// Weak: the server's input ends when nothing more is to be sent.
     outgoing: mpsc::WeakSender<Queued>,
+    /// Of what is no answer.
+    pace: Pace,
+    /// Of the last line.
+    content: Content,
 }
 
 impl<R: AsyncRead + Unpin> Reader<R> {
@@ -190,15 +206,31 @@ impl<R: AsyncRead + Unpin> Reader<R> {
         // What waits past rmcp has its answers by then, or gets none.
         let _ends = Ends(Arc::clone(&self.requests));
         while let Some(line) = self.lines.next().await {
+            // What was skipped of a line has been counted while it was.
+            let bytes = if let Line::Whole(line) = &line { line.len() } else { 0 };
+            self.content = Content::Notice;
             for message in self.messages_of(line) {
                 if self.messages.send(message).await.is_err() {
                     return;
                 }
             }
+            match self.content {
+                Content::Answer => {}
+                Content::Notice => self.rest_after(bytes + MESSAGE).await,
+                Content::Requests(count) => self.rest_after(bytes + count * REQUEST).await,
+            }
         }
     }
 
-    fn messages_of(&self, line: Line) -> Vec<RxJsonRpcMessage<RoleClient>> {
+    /// A server that says more than it may without being asked waits for its pipe, so that others have the processor.
+    async fn rest_after(&mut self, bytes: usize) {
+        let rest = self.pace.spend(bytes, Instant::now());
+        if !rest.is_zero() {
+            tokio::time::sleep(rest).await;
+        }
+    }
+
+    fn messages_of(&mut self, line: Line) -> Vec<RxJsonRpcMessage<RoleClient>> {
         match line {
             Line::Oversize { head, tail, bytes } => {
                 tracing::warn!(bytes, limit = self.max_message_bytes, "a message over the limit was dropped");
@@ -224,9 +256,13 @@ impl<R: AsyncRead + Unpin> Reader<R> {
         }
     }
 
-    fn message(&self, message: Json) -> Option<RxJsonRpcMessage<RoleClient>> {
+    fn message(&mut self, message: Json) -> Option<RxJsonRpcMessage<RoleClient>> {
         let (has_method, id) = (message.get("method").is_some_and(Json::is_string), message.get("id"));
         if has_method && id.is_some() {
+            match &mut self.content {
+                Content::Requests(count) => *count += 1,
+                other => *other = Content::Requests(1),
+            }
             return self.question(message);
         }
         if (self.tap)(&message) {
@@ -295,7 +331,7 @@ impl<R: AsyncRead + Unpin> Reader<R> {
     }
 
     #[expect(clippy::needless_pass_by_value, reason = "it is read from the message for this")]
-    fn answer(&self, id: Option<RequestId>, mut message: Json) -> Option<RxJsonRpcMessage<RoleClient>> {
+    fn answer(&mut self, id: Option<RequestId>, mut message: Json) -> Option<RxJsonRpcMessage<RoleClient>> {
         let error = message.get("error").filter(|error| !error.is_null()).map(error_of);
         if error.is_none() && message.get("result").is_none() {
             tracing::debug!("JSON that is no message was skipped");
@@ -316,6 +352,7 @@ impl<R: AsyncRead + Unpin> Reader<R> {
             let passage = requests.take(&id)?;
             (id, passage)
         };
+        self.content = Content::Answer;
         match (passage, error) {
             // Nobody may wait any more.
             (Passage::Direct(caller), Some(error)) => drop(caller.send(Err(error))),
@@ -332,7 +369,7 @@ impl<R: AsyncRead + Unpin> Reader<R> {
 
     /// An answer that cannot be used fails the call it belongs to. Where its id cannot be made out, all calls that
     /// wait fail: each of them may have waited for it.
-    fn fail(&self, head: &[u8], tail: &[u8], data: &Json) -> Vec<RxJsonRpcMessage<RoleClient>> {
+    fn fail(&mut self, head: &[u8], tail: &[u8], data: &Json) -> Vec<RxJsonRpcMessage<RoleClient>> {
         let head = &head[..head.len().min(ID_WINDOW)];
         let mut requests = lock(&self.requests);
         let found = [find_id(tail), find_id(head)].into_iter().flatten().find(|id| requests.pending.contains_key(id));
@@ -350,6 +387,9 @@ impl<R: AsyncRead + Unpin> Reader<R> {
             }
             Passage::Raw | Passage::Typed => Some(self::failed(id, error())),
         };
+        if !failed.is_empty() {
+            self.content = Content::Answer;
+        }
         failed.into_iter().filter_map(fail).collect()
     }
 }

@@ -131,6 +131,7 @@ impl Drop for Visit<'_> {
 async fn leave(stay: Stay, request: Request, peer: Peer<RoleClient>) {
     request.cancel().await;
     let Stay { place, turn, by_order } = stay;
+    place.has_told();
     if by_order {
         let settled = async {
             answer_to_ping(&peer).await;

@@ -8,6 +8,7 @@ use napi_derive::napi;
 use serde::{Deserialize, Serialize};
 
 use super::catalog::whole;
+use super::events::{EventSink, after_events};
 use super::gateway::Gateway;
 use super::host_module::wire_of;
 use super::reply::{Reply, promise};
@@ -83,13 +84,14 @@ impl Gateway {
             let sandbox = context.get::<Option<ClassInstance<Sandbox>>>(1)?;
             let given =
                 options::arguments::<ToolsOptions>(AGENT_TOOLS, &context.get::<String>(0)?).and_then(|given| given.read(AGENT_TOOLS));
-            let run_setup = run_setup(sandbox.as_ref().and_then(|sandbox| sandbox.events.clone()).or_else(|| events.clone()));
+            let events = sandbox.as_ref().and_then(|sandbox| sandbox.events.clone()).or_else(|| events.clone());
+            let run_setup = run_setup(events.clone());
             let tools = given.and_then(|given| {
                 let options = AgentOptions { run_setup: Some(run_setup), ..given };
                 AgentTools::new(gateway.clone(), sandbox.map(|sandbox| Arc::clone(&sandbox.inner)), options)
             });
             let tools = Arc::new(tools.map_err(|error| glue::thrown(&env, &error))?);
-            Ok(glue::detached(&tools_object(&env, &core, &tools)?))
+            Ok(glue::detached(&tools_object(&env, &core, &tools, events)?))
         })?;
         glue::call(env, "agentTools", FnArgs::from((make, AGENT_TOOLS, options)))
     }
@@ -113,7 +115,8 @@ impl Gateway {
             let env = Env::from_raw(context.env.raw());
             let sandbox = context.get::<Option<ClassInstance<Sandbox>>>(1)?;
             let given = options::arguments::<PluginOptions>(PLUGIN, &context.get::<String>(0)?);
-            let run_setup = run_setup(sandbox.as_ref().and_then(|sandbox| sandbox.events.clone()).or_else(|| events.clone()));
+            let events = sandbox.as_ref().and_then(|sandbox| sandbox.events.clone()).or_else(|| events.clone());
+            let run_setup = run_setup(events.clone());
             let made = given.and_then(|given| {
                 let PluginOptions { max_result_tokens, include, describe_servers, max_pending_runs, approved } = given;
                 let options = ToolsOptions { max_result_tokens, include, describe_servers, max_pending_runs }.read(PLUGIN)?;
@@ -123,7 +126,7 @@ impl Gateway {
             });
             let (plugin, ended) = made.map_err(|error| glue::thrown(&env, &error))?;
             core.spawn(ended);
-            Ok(glue::detached(&plugin_object(&env, &core, &Arc::new(plugin))?))
+            Ok(glue::detached(&plugin_object(&env, &core, &Arc::new(plugin), events)?))
         })?;
         glue::call(env, "plugin", FnArgs::from((make, PLUGIN, this.object, options)))
     }
@@ -159,36 +162,37 @@ impl Gateway {
 }
 
 /// `{ definitions, execute(name, args) }`
-fn tools_object<'env>(env: &'env Env, core: &Core, tools: &Arc<AgentTools>) -> napi::Result<Object<'env>> {
+fn tools_object<'env>(env: &'env Env, core: &Core, tools: &Arc<AgentTools>, events: Option<EventSink>) -> napi::Result<Object<'env>> {
     let definitions = tools.definitions().map_err(|error| glue::thrown(env, &error))?;
     let mut made = Object::new(env)?;
     made.set("definitions", text(&definitions)?)?;
-    made.set("execute", execute(env, core, tools)?)?;
+    made.set("execute", execute(env, core, tools, events)?)?;
     Ok(made)
 }
 
 /// `execute(name, args)` gives [native promise, stop].
-fn execute(env: &Env, core: &Core, tools: &Arc<AgentTools>) -> napi::Result<Object<'static>> {
+fn execute(env: &Env, core: &Core, tools: &Arc<AgentTools>, events: Option<EventSink>) -> napi::Result<Object<'static>> {
     let (core, tools) = (core.clone(), Arc::clone(tools));
     let execute = env.create_function_from_closure::<(), Vec<Object<'static>>, _>("execute", move |context| {
         let env = Env::from_raw(context.env.raw());
         let (name, arguments): (String, String) = (context.get(0)?, context.get(1)?);
         let (tools, stop) = (Arc::clone(&tools), Stop::new());
         let stopped = stop.clone();
-        let native = promise(&env, &core, async move {
+        let work = async move {
             // What does not even parse is judged as all else that a model passes.
             let arguments = serde_json::from_str(&arguments).unwrap_or(serde_json::Value::String(arguments));
             Reply::new(tools.execute(&name, &arguments, &stopped).await)
-        })?;
+        };
+        let native = promise(&env, &core, after_events(events.clone(), work))?;
         started(&env, native, stop)
     })?;
     Ok(glue::detached(&execute))
 }
 
 /// What the glue makes a `Plugin` of.
-fn plugin_object<'env>(env: &'env Env, core: &Core, plugin: &Arc<Plugin>) -> napi::Result<Object<'env>> {
+fn plugin_object<'env>(env: &'env Env, core: &Core, plugin: &Arc<Plugin>, events: Option<EventSink>) -> napi::Result<Object<'env>> {
     let mut made = Object::new(env)?;
-    made.set("execute", execute(env, core, &plugin.tools())?)?;
+    made.set("execute", execute(env, core, &plugin.tools(), events)?)?;
     made.set("definitions", reading(env, "definitions", plugin, Plugin::definitions)?)?;
     made.set("manifest", reading(env, "manifest", plugin, |plugin| plugin.manifest(Look::Last))?)?;
     made.set("modules", reading(env, "modules", plugin, Plugin::modules)?)?;

@@ -11,10 +11,11 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value as Json};
 
 use super::callbacks::callbacks;
+use super::events::{EventSink, after_events};
 use super::host_module::wire_of;
 use super::reply::{Parts, Reply, method, promise, promise_of};
 use super::runtime::Core;
-use super::sandbox::{EventSink, Sandbox, event_listener, event_sink, started, warn};
+use super::sandbox::{Sandbox, started};
 use super::{glue, options};
 use crate::blocking::blocking;
 use crate::error::Result;
@@ -50,11 +51,12 @@ impl Gateway {
         let start = env.create_function_from_closure::<(), Object<'static>, _>("open", move |context| {
             let env = Env::from_raw(context.env.raw());
             let read = options::read::<options::OpenOptions>("Gateway.open", &context.get::<String>(0)?, &context.get::<String>(1)?);
-            let events = event_sink(context.get(2)?)?;
             let asked = callbacks(&env, context.get(3)?)?;
             let core = Core::start().map_err(|error| glue::thrown(&env, &error))?;
+            let events = EventSink::new(context.get(2)?, core.handle())?;
+            core.tell_by(events.clone());
             let opening = read.map(|options| GatewayOptions {
-                on_event: events.clone().map(event_listener),
+                on_event: events.clone().map(EventSink::event_listener),
                 callbacks: asked,
                 ..options.into_gateway_options(watchdog.clone(), core.handle().clone())
             });
@@ -172,23 +174,24 @@ impl Gateway {
         let start = env.create_function_from_closure::<(), Object<'static>, _>("sandbox", move |context| {
             let env = Env::from_raw(context.env.raw());
             let read = options::read::<options::SandboxOptions>("Gateway.sandbox", &context.get::<String>(0)?, &context.get::<String>(1)?);
-            let events = event_sink(context.get(2)?)?.or_else(|| events.clone());
+            let events = EventSink::new(context.get(2)?, core.handle())?.or_else(|| events.clone());
             let asked = callbacks(&env, context.get(3)?)?;
-            let (gateway, owner) = (inner.clone(), core.clone());
+            let (gateway, owner, told) = (inner.clone(), core.clone(), events.clone());
             let work = async move {
                 let options = read?;
                 let options::SandboxOptions { tool_errors, max_result_tokens } = options;
                 let options = crate::gateway::SandboxOptions { tool_errors, max_result_tokens, callbacks: asked };
-                blocking(move || Ok((gateway.sandbox_with(options)?, gateway.hypervisor().warning))).await
+                let making = blocking(move || Ok((gateway.sandbox_with(options)?, gateway.hypervisor().warning)));
+                let (made, warning) = making.await?;
+                if let (Some(warning), Some(told)) = (warning, told) {
+                    told.warn(&warning);
+                }
+                Ok(made)
             };
+            let work = after_events(events.clone(), work);
             let native = promise_of(&env, &core, work, move |made, _| {
                 Ok(match made {
-                    Ok((inner, warning)) => {
-                        if let Some(warning) = warning {
-                            warn(events.as_ref(), &warning);
-                        }
-                        Either::B(Sandbox::new(owner, inner, events))
-                    }
+                    Ok(inner) => Either::B(Sandbox::new(owner, inner, events)),
                     Err(error) => Either::<Parts, _>::A(Reply::failure(&error, Json::Object(Map::new())).into_parts()),
                 })
             })?;
@@ -222,13 +225,15 @@ impl Gateway {
             let (names, arguments) = (context.get::<String>(0)?, wire_of(&context, 1)?);
             let (data, names_of_callbacks) = (context.get::<String>(3)?, context.get::<String>(4)?);
             let asked = callbacks(&env, context.get(5)?)?;
-            let on_event = event_sink(context.get(6)?)?.map(event_listener);
+            let events = EventSink::new(context.get(6)?, core.handle())?;
+            let on_event = events.clone().map(EventSink::event_listener);
             let (gateway, stop) = (inner.clone(), Stop::new());
             let stopped = stop.clone();
-            let native = promise(&env, &core, async move {
+            let work = async move {
                 let listeners = CallOptions { callbacks: asked, on_event, timeout_ms: None };
                 Reply::new(call_tool(&gateway, [&names, &data, &names_of_callbacks], arguments, listeners, &stopped).await)
-            })?;
+            };
+            let native = promise(&env, &core, after_events(events, work))?;
             started(&env, native, stop)
         })?;
         glue::call(env, "callTool", FnArgs::from((start, "Gateway.callTool", server, tool, args, options)))

@@ -177,14 +177,9 @@
   function sink(onEvent) {
     if (onEvent === undefined) return undefined;
     const warn = (thrown) => process.emitWarning(`onEvent threw: ${said(thrown, "stack")}`, "HyperlightMcpWarning");
-    return (event) => {
-      (async () => onEvent(JSON.parse(event)))().catch(warn);
+    return (events) => {
+      for (const event of events) (async () => onEvent(JSON.parse(event)))().catch(warn);
     };
-  }
-
-  /** Events and an outcome come by different queues; those that were sent before it have arrived after this turn. */
-  function eventsHaveArrived() {
-    return new Promise((resolve) => setImmediate(resolve));
   }
 
   /** The callbacks that are asked something, apart from the one that is told. */
@@ -243,7 +238,6 @@
         return await settle(native, trace, signal);
       } finally {
         release();
-        await eventsHaveArrived();
       }
     },
 
@@ -267,7 +261,6 @@
         return await settle(native, trace, signal);
       } finally {
         release();
-        await eventsHaveArrived();
       }
     },
 
@@ -422,7 +415,6 @@
           return await settle(native, trace, signal);
         } finally {
           release();
-          await eventsHaveArrived();
         }
       },
     }));

@@ -7,6 +7,8 @@ mod agent;
 mod callbacks;
 mod catalog;
 mod command;
+mod event_queue;
+mod events;
 mod gateway;
 mod glue;
 mod host_module;

@@ -10,10 +10,11 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value as Json};
 
 use super::callbacks::callbacks;
+use super::events::{EventSink, after_events};
 use super::gateway::Gateway;
 use super::host_module::wire_of;
 use super::reply::{Reply, promise};
-use super::sandbox::{event_listener, event_sink, started};
+use super::sandbox::started;
 use super::{glue, options};
 use crate::error::Result;
 use crate::gateway::{CallOptions, Completed};
@@ -206,11 +207,12 @@ impl Gateway {
             let arguments = wire_of(&context, 1)?;
             let parts = Parts { names: context.get(0)?, arguments, data: context.get(3)?, callbacks: context.get(4)? };
             let asked = callbacks(&env, context.get(5)?)?;
-            let on_event = event_sink(context.get(6)?)?.map(event_listener);
+            let events = EventSink::new(context.get(6)?, core.handle())?;
+            let on_event = events.clone().map(EventSink::event_listener);
             let listeners = CallOptions { callbacks: asked, on_event, timeout_ms: None };
             let (stop, work, gateway) = (Stop::new(), work.clone(), inner.clone());
             let running = work(gateway, parts, listeners, stop.clone());
-            let native = promise(&env, &core, async move { Reply::new(running.await) })?;
+            let native = promise(&env, &core, after_events(events, async move { Reply::new(running.await) }))?;
             started(&env, native, stop)
         })?;
         glue::call(env, "callTool", FnArgs::from((start, name, server, what, args, options)))

@@ -6,6 +6,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value as Json, json};
 
+use super::events::after_events;
 use super::runtime::Core;
 use super::{glue, options};
 use crate::error::{Error, Result};
@@ -106,7 +107,7 @@ pub(super) fn promise<'env>(env: &'env Env, core: &Core, work: impl Future<Outpu
     promise_of(env, core, work, |reply, _| Ok(reply.into_parts()))
 }
 
-/// A promise of anything. `convert` runs on JavaScript's thread.
+/// A promise of anything, settled after what happened before is told. `convert` runs on JavaScript's thread.
 pub(super) fn promise_of<'env, T, V>(
     env: &'env Env,
     core: &Core,
@@ -118,8 +119,9 @@ where
     V: napi::bindgen_prelude::ToNapiValue + 'static,
 {
     let (deferred, promise) = env.create_deferred()?;
+    let events = core.events();
     core.spawn(async move {
-        let outcome = work.await;
+        let outcome = after_events(events, work).await;
         deferred.resolve(move |env| convert(outcome, env));
     });
     Ok(promise)

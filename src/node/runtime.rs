@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio_util::task::TaskTracker;
 
+use super::events::EventSink;
 use crate::error::{Error, Result};
 use crate::gateway::Gateway;
 
@@ -24,6 +25,7 @@ struct Shared {
     tasks: TaskTracker,
     closing: AtomicBool,
     gateway: OnceLock<Gateway>,
+    events: OnceLock<EventSink>,
 }
 
 impl Core {
@@ -37,12 +39,25 @@ impl Core {
             tasks: TaskTracker::new(),
             closing: AtomicBool::new(false),
             gateway: OnceLock::new(),
+            events: OnceLock::new(),
         })))
     }
 
     /// Makes the gateway end with the last of its objects.
     pub(super) fn own(&self, gateway: Gateway) {
         let _ = self.0.gateway.set(gateway);
+    }
+
+    /// Has outcomes wait for the gateway's events.
+    pub(super) fn tell_by(&self, events: Option<EventSink>) {
+        if let Some(events) = events {
+            let _ = self.0.events.set(events);
+        }
+    }
+
+    /// Where what happens with the gateway is told.
+    pub(super) fn events(&self) -> Option<EventSink> {
+        self.0.events.get().cloned()
     }
 
     pub(super) fn handle(&self) -> &Handle {

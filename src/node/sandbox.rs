@@ -3,26 +3,23 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use napi::bindgen_prelude::{FnArgs, Function, FunctionCallContext, Object, Unknown};
-use napi::threadsafe_function::{ThreadsafeFunction, ThreadsafeFunctionCallMode};
-use napi::{Env, Status};
+use napi::Env;
+use napi::bindgen_prelude::{FnArgs, FunctionCallContext, Object, Unknown};
 use napi_derive::napi;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
 use super::callbacks::callbacks;
+use super::events::{EventSink, after_events};
 use super::host_module::{JavaScriptModule, wire_of};
 use super::reply::{Reply, method, promise};
 use super::runtime::Core;
 use super::{glue, options};
 use crate::agent::RunSetup;
 use crate::error::Error;
-use crate::gateway::{EventListener, RunOptions, RunReport};
-use crate::sandbox::{LogEntry, LogListener, Stop, StopReason};
-
-/// Told events as JSON; weak, so that it does not keep Node from exiting.
-pub(super) type EventSink = Arc<ThreadsafeFunction<String, (), String, Status, false, true>>;
+use crate::gateway::{RunOptions, RunReport};
+use crate::sandbox::{Stop, StopReason};
 
 /// Runs are counted within the process, for their events.
 static RUNS: AtomicU64 = AtomicU64::new(1);
@@ -102,16 +99,18 @@ impl Sandbox {
         let (core, inner, events) = (self.core.clone(), Arc::clone(&self.inner), self.events.clone());
         let start = env.create_function_from_closure::<(), Vec<Object<'static>>, _>("run", move |context| {
             let stop = Stop::new();
-            let work = prepare(&context, events.as_ref(), &stop)?;
+            let events = EventSink::new(context.get(3)?, core.handle())?.or_else(|| events.clone());
+            let work = prepare(&context, events.clone(), &stop)?;
             // Asked for here, on JavaScript's thread: the queue's order is that of the calls.
             let work = work.map(|(code, options)| inner.run(code, options));
             let env = Env::from_raw(context.env.raw());
-            let native = promise(context.env, &core, async move {
+            let work = async move {
                 match work {
                     Ok(run) => reply(run.await),
                     Err(error) => Reply::failure(&error, json!({ "logs": [], "warnings": [] })),
                 }
-            })?;
+            };
+            let native = promise(context.env, &core, after_events(events, work))?;
             started(&env, native, stop)
         })?;
         glue::call(env, "run", FnArgs::from((start, "Sandbox.run", code, options)))
@@ -137,8 +136,7 @@ impl Sandbox {
 type Prepared = crate::error::Result<(String, RunOptions)>;
 
 /// `(code, data, callbackNames, sink, asked, inputJson, inputBlobs)`
-fn prepare(context: &FunctionCallContext, outer: Option<&EventSink>, stop: &Stop) -> napi::Result<Prepared> {
-    let events = event_sink(context.get(3)?)?.or_else(|| outer.cloned());
+fn prepare(context: &FunctionCallContext, events: Option<EventSink>, stop: &Stop) -> napi::Result<Prepared> {
     let asked = callbacks(context.env, context.get(4)?)?;
     let input = wire_of(context, 5)?;
     let code: String = context.get(0)?;
@@ -151,8 +149,8 @@ fn prepare(context: &FunctionCallContext, outer: Option<&EventSink>, stop: &Stop
             tool_errors: given.tool_errors,
             max_result_tokens: given.max_result_tokens,
             stop: stop.clone(),
-            on_event: events.clone().map(event_listener),
-            on_log: events.map(|events| log_listener(events, run)),
+            on_event: events.clone().map(EventSink::event_listener),
+            on_log: events.map(|events| events.log_listener(run)),
             callbacks: asked,
             run_id: Some(run),
         };
@@ -190,39 +188,9 @@ pub(super) fn run_setup(events: Option<EventSink>) -> RunSetup {
         let run = RUNS.fetch_add(1, Ordering::Relaxed);
         RunOptions {
             run_id: Some(run),
-            on_event: events.clone().map(event_listener),
-            on_log: events.clone().map(|events| log_listener(events, run)),
+            on_event: events.clone().map(EventSink::event_listener),
+            on_log: events.clone().map(|events| events.log_listener(run)),
             ..options
         }
     })
-}
-
-/// The listener behind a sink of the glue, where one was given.
-pub(super) fn event_sink(listener: Option<Function<String, ()>>) -> napi::Result<Option<EventSink>> {
-    let build =
-        |listener: Function<String, ()>| listener.build_threadsafe_function::<String>().weak::<true>().callee_handled::<false>().build();
-    listener.map(|listener| build(listener).map(Arc::new)).transpose()
-}
-
-fn log_listener(events: EventSink, run: u64) -> LogListener {
-    Arc::new(move |entry: &LogEntry| {
-        let event = json!({ "type": "log", "runId": run, "level": entry.level, "text": entry.text });
-        // An environment that is being torn down takes no more events.
-        let _ = events.call(event.to_string(), ThreadsafeFunctionCallMode::NonBlocking);
-    })
-}
-
-/// The gateway's events, to a sink of the glue.
-pub(super) fn event_listener(events: EventSink) -> EventListener {
-    Arc::new(move |event| {
-        let _ = events.call(event.to_string(), ThreadsafeFunctionCallMode::NonBlocking);
-    })
-}
-
-/// What an operator should know.
-pub(super) fn warn(events: Option<&EventSink>, message: &str) {
-    if let Some(events) = events {
-        let event = json!({ "type": "warning", "message": message });
-        let _ = events.call(event.to_string(), ThreadsafeFunctionCallMode::NonBlocking);
-    }
 }

@@ -158,7 +158,10 @@ export interface Callbacks {
    * issuer and client. Without the callback, such a connection fails with `ERR_AUTHORIZATION_REQUIRED`.
    */
   onIssuer?(question: IssuerQuestion): boolean | Promise<boolean>
-  /** Told what happens. An exception in it becomes a process warning. */
+  /**
+   * Told what happens, and that before the outcome of what it is about. Of a server that tells very much, and while 8 MiB wait for this
+   * thread, some is left out, which a `warning` counts. An exception in it becomes a process warning.
+   */
   onEvent?(event: GatewayEvent): void
 }
 

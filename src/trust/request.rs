@@ -16,7 +16,7 @@ use super::sanitise::{sanitise_json, sanitise_line, sanitise_text};
 use super::shown::{METADATA_FIELD, URL_FIELD, addresses_of, header_lines, input_lines, oauth_lines, shown_variable};
 use super::standing::Lack;
 use super::subject::Subject;
-use crate::catalog::{Manifest, Tool, assign_identifiers};
+use crate::catalog::{Manifest, Tool};
 use crate::config::{Address, Confirm, NEUTRAL_FOLDER, ServerDefinition, Transport, loads_code};
 
 const FULL_RIGHTS_WARNING: &str =
@@ -256,7 +256,7 @@ impl ManifestRequest {
 }
 
 fn summaries(manifest: &Manifest, max_chars: usize) -> Vec<ToolSummary> {
-    let identifiers = assign_identifiers(manifest.tools.iter().map(|tool| tool.name.as_str()));
+    let identifiers = manifest.identifiers();
     let summary = |tool: &Tool| ToolSummary {
         name: sanitise_line(&tool.name, MAX_NAME_CHARS),
         identifier: identifiers.get(&tool.name).cloned().unwrap_or_default(),

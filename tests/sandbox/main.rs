@@ -52,6 +52,11 @@ fn sandboxes() -> Sandboxes {
     Sandboxes::new(choice, Arc::new(Limits::default()), tokio::runtime::Handle::current(), env!("CARGO_BIN_EXE_hyperlight-mcp-reader"))
 }
 
+/// For what promises no time of its own, as long as it must be where the tests run.
+fn patience() -> Duration {
+    Duration::from_secs(if std::env::var_os("HYPERLIGHT_MCP_EMULATED").is_some() { 240 } else { 30 })
+}
+
 fn request(code: &str) -> RunRequest {
     let functions = ["echo", "later", "wait", "fail"].map(|name| ModuleFunction { name: name.into(), target: name.into() });
     RunRequest {
@@ -59,7 +64,7 @@ fn request(code: &str) -> RunRequest {
         input: Wire::null(),
         modules: Arc::new(vec![GuestModule { name: "test".into(), functions: functions.into() }]),
         host: Arc::new(Echo::default()),
-        timeout: Duration::from_secs(30),
+        timeout: patience(),
         stop: Stop::new(),
         on_log: None,
     }
@@ -143,7 +148,7 @@ async fn a_call_that_is_outstanding_ends_with_the_run_whatever_ends_that() {
     ] {
         let code = format!("import {{ later, wait }} from 'host:test'; export const handler = async () => {{ {body} }}");
         let host = Arc::new(Echo { waiting: Arc::clone(&waiting) });
-        let timeout = if expected == Err("ERR_RUN_TIMEOUT") { Duration::from_millis(500) } else { Duration::from_secs(30) };
+        let timeout = if expected == Err("ERR_RUN_TIMEOUT") { Duration::from_millis(500) } else { patience() };
         let outcome = run(&sandboxes, RunRequest { timeout, host, ..request(&code) }).await;
         let code = outcome.value.as_ref().err().map(Error::code);
         assert_eq!(code.map_or_else(|| Ok(value(outcome)), Err), expected, "{body}");
@@ -152,7 +157,7 @@ async fn a_call_that_is_outstanding_ends_with_the_run_whatever_ends_that() {
                 tokio::time::sleep(Duration::from_millis(2)).await;
             }
         };
-        tokio::time::timeout(Duration::from_secs(20), given_up).await.expect("somebody still waits");
+        tokio::time::timeout(patience(), given_up).await.expect("somebody still waits");
     }
 }
 

@@ -98,6 +98,31 @@ async fn an_abort_ends_the_question_and_the_server_hears_of_it() {
     }
 }
 
+/// One worker: it comes to the task of the question, which an abort wakes, before it comes to the one that tells the server.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_server_hears_of_an_abort_before_the_answer_to_what_the_call_asked() {
+    let asked_of = [("elicit", Person::silent().0), ("sample", Person::modelling(|_| Box::pin(std::future::pending())))];
+    for (tool, person) in asked_of {
+        let room = Room::open(&[]).await;
+        let stop = Stop::new();
+        let aborting = async {
+            until_asked(&person).await;
+            stop.stop(StopReason::Aborted);
+        };
+        let arguments = if tool == "sample" { json!({ "prompt": "?" }) } else { json!({}) };
+        let (result, ()) = tokio::join!(room.call_with(tool, arguments, for_person(&person), &stop), aborting);
+        assert_eq!(result.unwrap_err().code(), "ERR_ABORTED");
+        room.scene.logged(ONE, "response", |_| true).await;
+        let told = room.scene.events(ONE).into_iter().filter(|entry| match entry["event"].as_str() {
+            Some("response") => true,
+            Some("notification") => entry["method"] == "notifications/cancelled",
+            _ => false,
+        });
+        let order: Vec<_> = told.map(|entry| entry["event"].as_str().unwrap().to_owned()).collect();
+        assert_eq!(order, ["notification", "response"], "{tool}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_question_that_its_server_withdraws_ends() {
     let room = Room::open(&[]).await;

@@ -23,7 +23,6 @@ mod types;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, HashSet};
 use std::fmt::Write as _;
 
 use serde_json::Value as Json;
@@ -35,12 +34,12 @@ pub use self::signature::signature;
 use self::convert::{Direction, convert};
 use self::finish::finish;
 use self::kinds::Kinds;
-use self::module::{Module, pascal};
+use self::module::Module;
 use self::print::Printer;
 use self::text::comment;
 pub(in crate::catalog) use self::text::{key, quoted};
 use self::types::{Definition, Type};
-use super::{Manifest, Tool, Wording, assign_identifiers};
+use super::{Manifest, Tool, Wording};
 
 /// What becomes of a call that fails: the sandbox option `toolErrors`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -113,16 +112,18 @@ pub fn declare_tool(server: &str, manifest: &Manifest, tool: &str, style: &Decla
 }
 
 fn declare(server: &str, manifest: &Manifest, style: &DeclarationStyle, only: Option<&str>) -> String {
-    let identifiers = assign_identifiers(manifest.tools.iter().map(|tool| tool.name.as_str()));
-    let mut seen = HashSet::new();
-    // Of two that share a name, calls mean the first.
-    let tools: Vec<&Tool> = manifest.tools.iter().filter(|tool| seen.insert(tool.name.as_str())).collect();
-    let mut module = Module::new(identifiers.values().map(String::as_str));
-    let names = type_names(&tools, &identifiers, &mut module);
+    let identifiers = manifest.identifiers();
+    let names = manifest.type_names();
+    // Of one function, the others are not even looked at: there may be thousands.
+    let tools: Vec<&Tool> = match only {
+        Some(name) => manifest.tool(name).into_iter().collect(),
+        None => manifest.distinct_tools().collect(),
+    };
+    let mut module = Module::new(names.giver());
     let mut functions = String::new();
     let (mut definitions, mut printed) = (String::new(), 0);
     let (mut structured, mut unstructured) = (false, false);
-    for (tool, (input_name, output_name)) in tools.into_iter().zip(names).filter(|(tool, _)| only.is_none_or(|name| tool.name == name)) {
+    for (tool, (input_name, output_name)) in tools.into_iter().filter_map(|tool| Some((tool, names.of(&tool.name)?.clone()))) {
         let input = input_types(tool, &input_name, style);
         let optional = accepts_nothing(&input[0].value, &input, 0);
         module.add(&input);
@@ -161,18 +162,6 @@ fn declare(server: &str, manifest: &Manifest, style: &DeclarationStyle, only: Op
 
 fn module_specifier(server: &str) -> String {
     format!("host:mcp-{server}")
-}
-
-/// The names of each tool's input and output. They are the same whichever tool is declared.
-fn type_names(tools: &[&Tool], identifiers: &BTreeMap<String, String>, module: &mut Module) -> Vec<(String, String)> {
-    // A name is taken for the output also where a tool has none, so that it never moves.
-    tools
-        .iter()
-        .map(|tool| {
-            let base = pascal(&identifiers[&tool.name], "Tool");
-            (module.name(&format!("{base}Input")), module.name(&format!("{base}Output")))
-        })
-        .collect()
 }
 
 fn types_of(schema: &Json, name: &str, kinds: Kinds, direction: Direction, style: &DeclarationStyle) -> Vec<Definition> {

@@ -1,37 +1,13 @@
 //! The types of one module: each has a name of its own, and what two tools say alike is said once.
 
+use std::collections::HashMap;
 use std::collections::hash_map::DefaultHasher;
-use std::collections::{BTreeSet, HashMap};
 use std::hash::{Hash, Hasher};
 
 use super::finish::rewrite;
 use super::types::{Definition, Type};
+use crate::catalog::type_names::{NameGiver, pascal};
 
-/// Names that mean something else in a module.
-const TAKEN: [&str; 21] = [
-    "Array",
-    "Boolean",
-    "Date",
-    "Error",
-    "Function",
-    "Map",
-    "Number",
-    "Object",
-    "Omit",
-    "Partial",
-    "Promise",
-    "ReadonlyArray",
-    "Record",
-    "RegExp",
-    "Set",
-    "String",
-    "Symbol",
-    "ToolContent",
-    "ToolError",
-    "ToolOutput",
-    "Uint8Array",
-];
-const MAX_NAME_CHARS: usize = 64;
 /// Of so many definitions of one name, a new one is compared with the last.
 const MAX_COMPARED: usize = 8;
 /// Parts of types that may be compared in vain; after that a module shares no more, and numbers names.
@@ -40,10 +16,8 @@ const MAX_IN_VAIN: usize = 500_000;
 const ROUNDS: usize = 12;
 
 /// What a module declares besides its functions.
-pub(super) struct Module {
-    taken: BTreeSet<String>,
-    /// The first number that a name may still be free with.
-    numbers: HashMap<String, usize>,
+pub(super) struct Module<'a> {
+    names: NameGiver<'a>,
     pub definitions: Vec<Definition>,
     /// Of each definition: what it would be called alone (nothing: a schema itself), and its digest.
     marks: Vec<(String, u64)>,
@@ -93,24 +67,14 @@ fn digest(value: &impl Hash) -> u64 {
     hasher.finish()
 }
 
-impl Module {
-    /// `functions`: their names are no types' names.
-    pub(super) fn new<'a>(functions: impl IntoIterator<Item = &'a str>) -> Self {
-        let taken = TAKEN.into_iter().chain(functions).map(ToOwned::to_owned).collect();
-        let (numbers, definitions, marks, shared) = (HashMap::new(), Vec::new(), Vec::new(), HashMap::new());
-        Self { taken, numbers, definitions, marks, shared, left: MAX_IN_VAIN }
+impl<'a> Module<'a> {
+    pub(super) fn new(names: NameGiver<'a>) -> Self {
+        Self { names, definitions: Vec::new(), marks: Vec::new(), shared: HashMap::new(), left: MAX_IN_VAIN }
     }
 
     /// A name that nothing else in the module has.
     pub(super) fn name(&mut self, wanted: &str) -> String {
-        let number = self.numbers.entry(wanted.to_owned()).or_insert(1);
-        loop {
-            let name = if *number == 1 { wanted.to_owned() } else { format!("{wanted}{number}") };
-            *number += 1;
-            if self.taken.insert(name.clone()) {
-                break name;
-            }
-        }
+        self.names.name(wanted)
     }
 
     fn declare(&mut self, name: String, mark: (String, u64), note: Option<String>) -> usize {
@@ -239,17 +203,4 @@ fn same_shape(one: &Type, other: &Type) -> bool {
         }
         _ => one == other,
     }
-}
-
-/// `get_forecast` as a type is called: `GetForecast`.
-pub(super) fn pascal(name: &str, fallback: &str) -> String {
-    let words = name.split(|character: char| !character.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
-    let mut pascal = String::new();
-    for word in words {
-        let (first, rest) = word.split_at(1);
-        pascal.push_str(&first.to_ascii_uppercase());
-        pascal.push_str(rest);
-    }
-    pascal.truncate(MAX_NAME_CHARS);
-    if pascal.starts_with(|first: char| first.is_ascii_digit()) || pascal.is_empty() { format!("{fallback}{pascal}") } else { pascal }
 }

@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde_json::Value as Json;
 
 use super::declarations::{self, AgentFunction, DeclarationStyle, Failures};
-use super::{Manifest, Tool, assign_identifiers};
+use super::{Manifest, Tool};
 
 use agent::of_agent;
 pub(super) use builtin::{MCP_MODULE, mcp_module};
@@ -120,7 +120,7 @@ pub(super) fn server_summary(server: &str, manifest: &Manifest, style: &Declarat
         kind: ModuleKind::Server,
         server: Some(server.to_owned()),
         purpose: server_purpose(manifest, style),
-        functions: manifest.tools_by_name().len(),
+        functions: manifest.identifiers().len(),
     }
 }
 
@@ -134,7 +134,7 @@ pub(super) fn server_purpose(manifest: &Manifest, style: &DeclarationStyle) -> S
 /// The module of a server, whole.
 pub(super) fn server_info(server: &str, manifest: &Manifest, style: &DeclarationStyle) -> ModuleInfo {
     let summary = server_summary(server, manifest, style);
-    let identifiers = assign_identifiers(manifest.tools.iter().map(|tool| tool.name.as_str()));
+    let identifiers = manifest.identifiers();
     let functions: Vec<_> = manifest.distinct_tools().map(|tool| tool_hint(tool, &identifiers[&tool.name], style)).collect();
     info(summary, functions, vec![failure_caveat(style.failures).to_owned()])
 }

@@ -11,6 +11,7 @@ use rmcp::model::{ClientJsonRpcMessage, ErrorCode, ErrorData, JsonRpcError, Json
 use rmcp::transport::streamable_http_client::{SseError, StreamableHttpClient, StreamableHttpError, StreamableHttpPostResponse};
 use serde_json::{Value as Json, json};
 use sse_stream::Sse;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::body::{EVENT_STREAM, content_type, is_json, read_answer, read_refusal};
@@ -22,6 +23,7 @@ use super::stream::{Events, Route, event_of, unknown_method};
 use super::target::{CONTROL_TIMEOUT, Endpoint, HttpLimits};
 use crate::client::asked::{Admission, AskedRequests, MAX_REFUSALS};
 use crate::client::json;
+use crate::client::pace::{Pace, UNASKED};
 use crate::client::tap::Tap;
 
 /// What the tap is shown, and only it, when a session has ended and another one took its place: the server has
@@ -49,6 +51,8 @@ pub(super) struct Shared {
     session: Mutex<Session>,
     asked: Mutex<AskedRequests>,
     refusals: Mutex<Refusals>,
+    /// Of what streams say beside answers.
+    pace: Mutex<Pace>,
 }
 
 /// The ids of requests that are to be refused.
@@ -85,7 +89,14 @@ impl HttpClient {
             session: Mutex::default(),
             asked: Mutex::default(),
             refusals: Mutex::default(),
+            pace: Mutex::new(Pace::new(UNASKED, Instant::now())),
         }))
+    }
+
+    /// Counts what a stream said without being asked, and tells from when on more may be read of it.
+    pub(super) fn spend(&self, bytes: usize) -> Instant {
+        let now = Instant::now();
+        now + self.pace.lock().unwrap_or_else(PoisonError::into_inner).spend(bytes, now)
     }
 
     async fn unless_stopped<T>(&self, work: impl Future<Output = Result<T, Failed>>) -> Result<T, Failed> {

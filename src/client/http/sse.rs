@@ -34,6 +34,11 @@ impl Parser {
         Self { limit, line: Vec::new(), data: Vec::new(), event: Event::default(), begun: false, first_line: true, after_cr: false }
     }
 
+    /// Bytes of an event that has not ended.
+    pub(super) fn unfinished(&self) -> usize {
+        self.line.len() + self.data.len()
+    }
+
     /// The events that `bytes` complete. Events without data come as well, for their id.
     pub(super) fn push(&mut self, mut bytes: &[u8]) -> Result<Vec<Event>, TooLarge> {
         let mut events = Vec::new();
@@ -44,7 +49,7 @@ impl Parser {
             }
             let end = bytes.iter().position(|byte| matches!(byte, b'\n' | b'\r'));
             let part = &bytes[..end.unwrap_or(bytes.len())];
-            let size = self.line.len() + self.data.len() + part.len();
+            let size = self.unfinished() + part.len();
             if size > self.limit {
                 return Err(TooLarge { bytes: size as u64 });
             }

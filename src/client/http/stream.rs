@@ -24,6 +24,7 @@ use super::resume::{Position, Purpose};
 use super::retry::Again;
 use super::sse::{Event, Parser};
 use crate::client::json;
+use crate::client::pace::MESSAGE;
 
 /// How far into a broken message its method may stand.
 const METHOD_WINDOW: usize = 512;
@@ -45,6 +46,8 @@ pub(super) struct Events {
     ready: VecDeque<String>,
     phase: Phase,
     deadline: Option<Instant>,
+    /// Nothing is read before: the server says more than it may without being asked.
+    rests_until: Option<Instant>,
 }
 
 struct Open {
@@ -67,7 +70,7 @@ impl Events {
         let deadline = discover.then(|| Instant::now() + http.limits.discover);
         let parser = Parser::new(http.limits.message_bytes);
         let (open, position) = (Some(Open { response, parser }), Position::start(purpose));
-        Self { http, route, awaited, open, position, ready: VecDeque::new(), phase: Phase::Reading, deadline }
+        Self { http, route, awaited, open, position, ready: VecDeque::new(), phase: Phase::Reading, deadline, rests_until: None }
     }
 
     pub(super) fn into_stream(self) -> BoxStream<'static, Result<Sse, SseError>> {
@@ -102,14 +105,26 @@ impl Events {
     }
 
     async fn step(&mut self) -> Result<(), HttpFailure> {
+        if let Some(until) = self.rests_until {
+            tokio::time::sleep_until(until).await;
+            self.rests_until = None;
+        }
         let Some(open) = &mut self.open else { return Err(ended("")) };
         let problem = match open.response.chunk().await {
-            Ok(Some(_)) if self.phase == Phase::Draining => return Ok(()),
+            Ok(Some(chunk)) if self.phase == Phase::Draining => {
+                self.rest_after(chunk.len());
+                return Ok(());
+            }
             Ok(Some(chunk)) => {
                 let limit = self.http.limits.message_bytes;
+                let before = open.parser.unfinished();
                 let events = open.parser.push(&chunk).map_err(|large| HttpFailure::TooLarge { bytes: large.bytes, limit })?;
+                let said = (before + chunk.len()).saturating_sub(open.parser.unfinished()) + events.len() * MESSAGE;
                 for event in events {
                     self.take(event);
+                }
+                if self.phase == Phase::Reading {
+                    self.rest_after(said);
                 }
                 return Ok(());
             }
@@ -124,6 +139,10 @@ impl Events {
         }
         let delay = self.position.after_end(&self.http.limits, random()).ok_or_else(|| ended(&problem))?;
         self.resume(delay).await
+    }
+
+    fn rest_after(&mut self, said: usize) {
+        self.rests_until = Some(self.http.spend(said)).filter(|until| *until > Instant::now());
     }
 
     /// Asks for the stream again, until it comes or that is hopeless.

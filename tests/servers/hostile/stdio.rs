@@ -1,6 +1,7 @@
 //! Hostile processes.
 
-use std::time::Duration;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use hyperlight_mcp::Error;
 use hyperlight_mcp::client::{Era, Launch};
@@ -10,7 +11,7 @@ use super::{CALL_LIMIT, Street};
 use crate::support::apart::apart;
 use crate::support::calling::{CLOSE_LIMIT, call, call_by, call_for, echoes};
 use crate::support::witness::{Manner, Person, Witness};
-use crate::support::{patience, scaled, within};
+use crate::support::{patience, scaled, until, within};
 
 const FLOODS: [&str; 7] = ["notifications", "list-changed", "progress", "log", "requests", "answers", "stderr"];
 const HANDSHAKE: Duration = Duration::from_millis(500);
@@ -30,6 +31,31 @@ fn floods_of_every_kind() {
             street.evict().await;
         }
         street.leave("floods").await;
+    });
+}
+
+#[test]
+fn of_a_flood_of_standard_error_so_many_lines_are_told_and_the_rest_is_summarised() {
+    apart(|| async {
+        let street = Street::new().await;
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let hearing = Arc::clone(&told);
+        let heard = Arc::new(move |line: &str| hearing.lock().unwrap().push(line.to_owned()));
+        let launch = Launch { heard, ..street.launch(&["--flood", "stderr"], Some(Era::Initialize)) };
+        let started = Instant::now();
+        let hostile = street.connect(launch).await.unwrap();
+        // Others' calls go on meanwhile: that is what `fails` looks at as well.
+        assert_eq!(street.fails(&hostile, "hang").await.code(), "ERR_CALL_TIMEOUT");
+        drop(hostile);
+        street.evict().await;
+        // The end of a flood tells what was left out of it last.
+        let last = || told.lock().unwrap().last().cloned().filter(|line| line.starts_with('['));
+        let last = until("the summary", last).await;
+        assert!(last.contains("lines left out: it writes more than"), "{last}");
+        let lines = told.lock().unwrap().iter().filter(|line| line.starts_with("flood")).count();
+        let most = 512 + 100 * usize::try_from(started.elapsed().as_secs() + 1).unwrap();
+        assert!(lines <= most, "{lines} lines were told, of which {most} may be");
+        street.leave("a flood of standard error").await;
     });
 }
 
