@@ -177,7 +177,7 @@ impl<'a> Shaper<'a> {
                 server: server.to_owned(),
                 tool: tool.to_owned(),
                 code: 0,
-                message: format!("its bytes are no base64: {error}"),
+                message: format!("its bytes are no base64: {error}").into(),
             }
         })?;
         self.take(bytes.len())?;

@@ -5,7 +5,7 @@ use rmcp::model::{ClientRequest, ListToolsRequest, PaginatedRequestParams, Proto
 use rmcp::service::{Peer, PeerRequestOptions, ServiceError};
 use serde_json::Value as Json;
 
-use super::answer::{cut, error_data, protocol_error};
+use super::answer::{error_data, in_error, protocol_error};
 use super::http::{failure_of, raw_result};
 use super::{offers, paging};
 use crate::catalog::{Manifest, Tool};
@@ -20,7 +20,7 @@ pub(super) async fn discover(server: &str, peer: &Peer<RoleClient>) -> Result<Ma
     let version = info.protocol_version.as_str();
     if !ProtocolVersion::KNOWN_VERSIONS.contains(&info.protocol_version) {
         let known: Vec<_> = ProtocolVersion::KNOWN_VERSIONS.iter().map(ProtocolVersion::as_str).collect();
-        let (version, known) = (cut(version.to_owned()), known.join(", "));
+        let known = known.join(", ");
         return Err(connect_failed(server, &format!("it speaks version \"{version}\" of the protocol; known are {known}")));
     }
     let implementation = info.server_info.as_ref();
@@ -85,7 +85,7 @@ fn is_well_formed(tool: &Tool) -> bool {
 }
 
 pub(super) fn connect_failed(server: &str, problem: &str) -> Error {
-    Error::ConnectFailed { server: server.to_owned(), problem: problem.to_owned() }
+    Error::ConnectFailed { server: server.to_owned(), problem: in_error(problem) }
 }
 
 #[cfg(test)]

@@ -191,7 +191,7 @@ impl Connection {
         }
         let message = format!("it still asks for input after {MAX_ROUNDS} rounds");
         let tool = request.method().to_owned();
-        Err(Error::Protocol { server: self.server.clone(), tool, code: 0, message }.into())
+        Err(Error::Protocol { server: self.server.clone(), tool, code: 0, message: message.into() }.into())
     }
 }
 

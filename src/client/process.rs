@@ -21,7 +21,7 @@ use super::open::{Heard, Redact};
 use super::pipe::{Pipe, PipeControl};
 use super::watchdog::Watchdog;
 use crate::config::ResolvedCommand;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, Words};
 
 /// What a server can write ahead: the most that a user may ask for by default (`pipe(7)`).
 const PIPE_BYTES: usize = 1 << 20;
@@ -214,7 +214,7 @@ fn spawn(server: &str, command: &ResolvedCommand) -> Result<Child> {
     process.spawn().map_err(|error| Error::SpawnFailed {
         server: server.to_owned(),
         command: command.command.clone(),
-        problem: error.to_string(),
+        problem: error.to_string().into(),
     })
 }
 
@@ -253,14 +253,19 @@ async fn keep_tail(stderr: ChildStderr, tail: StderrTail, server: String, (redac
             Ok(0) | Err(_) => return,
             Ok(_) => {}
         }
-        // Of a long line its start is kept, redacted before it is cut: nothing that a cut would hide stays.
+        // Of a long line its start is kept; redaction comes before the cut.
         let (is_start, ends) = (!in_line, piece.ends_with(b"\n"));
         in_line = !ends;
-        let text = redact(String::from_utf8_lossy(&piece).trim());
-        if !is_start || text.is_empty() {
+        if !is_start {
             continue;
         }
-        let text = text[..text.floor_char_boundary(STDERR_LINE_BYTES)].to_owned();
+        let text = String::from_utf8_lossy(&piece);
+        let is_whole = ends || (piece.len() as u64) < STDERR_PIECE_BYTES;
+        let words = if is_whole { Words::cut(text.trim(), STDERR_LINE_BYTES) } else { Words::beginning(text.trim(), STDERR_LINE_BYTES) };
+        let text = redact(words);
+        if text.is_empty() {
+            continue;
+        }
         tracing::debug!(server, text, "stderr");
         heard(&text);
         let mut tail = tail.lock().unwrap_or_else(PoisonError::into_inner);

@@ -8,12 +8,18 @@ use rmcp::model::RequestId;
 use serde_json::Value as Json;
 use tokio::time::Instant;
 
+use crate::error::Words;
+
 /// Shown each message before rmcp is. `true`: it was taken, and rmcp never sees it. Must not block.
 pub(in crate::client) type Tap = Arc<dyn Fn(&Json) -> bool + Send + Sync>;
 
 /// Text of a server's log line that is kept.
 const MAX_LOG_BYTES: usize = 8 * 1024;
 const MAX_MESSAGE_BYTES: usize = 1024;
+const MAX_LEVEL_BYTES: usize = 32;
+const MAX_LOGGER_BYTES: usize = 128;
+/// A longer one is none that is watched.
+const MAX_URI_BYTES: usize = 8 * 1024;
 /// What a server may tell at once, and each second after that.
 const BURST: u32 = 4_096;
 const PER_SECOND: u32 = 500;
@@ -24,15 +30,23 @@ pub enum Notice {
     Progress {
         progress: f64,
         total: Option<f64>,
-        message: Option<String>,
+        message: Option<Words>,
     },
     Log {
-        level: String,
-        logger: Option<String>,
-        data: Json,
+        level: Words,
+        logger: Option<Words>,
+        data: LogData,
     },
     /// So many notices more than anybody could read were left out.
     Dropped(u64),
+}
+
+/// What a server's log line is about.
+#[derive(Debug, Clone, PartialEq)]
+pub enum LogData {
+    Whole(Json),
+    /// Too large: as text, as far as it may go.
+    Beginning(Words),
 }
 
 /// A notification of interest.
@@ -67,39 +81,39 @@ pub(super) fn read(message: &Json) -> Option<Told> {
         "notifications/progress" => match (params.get("progressToken"), params.get("progress").and_then(Json::as_f64)) {
             (Some(token), Some(progress)) => {
                 let total = params.get("total").and_then(Json::as_f64);
-                let message = text("message").map(|text| cut(text, MAX_MESSAGE_BYTES));
+                let message = text("message").map(|text| Words::cut(text, MAX_MESSAGE_BYTES));
                 Told::Progress { token: token.clone(), notice: Notice::Progress { progress, total, message } }
             }
             _ => Told::Nothing,
         },
         "notifications/message" => match (text("level"), params.get("data")) {
             (Some(level), Some(data)) => {
-                Told::Log(Notice::Log { level: cut(level, 32), logger: text("logger").map(|name| cut(name, 128)), data: bounded(data) })
+                let logger = text("logger").map(|name| Words::cut(name, MAX_LOGGER_BYTES));
+                Told::Log(Notice::Log { level: Words::cut(level, MAX_LEVEL_BYTES), logger, data: bounded(data) })
             }
             _ => Told::Nothing,
         },
         "notifications/tools/list_changed" | "notifications/resources/list_changed" | "notifications/prompts/list_changed" => {
             Told::ListChanged
         }
-        "notifications/resources/updated" => text("uri").map_or(Told::Nothing, |uri| Told::ResourceUpdated(cut(uri, MAX_LOG_BYTES))),
+        "notifications/resources/updated" => {
+            text("uri").filter(|uri| uri.len() <= MAX_URI_BYTES).map_or(Told::Nothing, |uri| Told::ResourceUpdated(uri.to_owned()))
+        }
         _ => return None,
     })
 }
 
 /// Data as it is, or the start of its text where it is large.
-fn bounded(data: &Json) -> Json {
+fn bounded(data: &Json) -> LogData {
+    let whole = |text: &str| text.len() <= MAX_LOG_BYTES;
     match data {
-        Json::String(text) => Json::String(cut(text, MAX_LOG_BYTES)),
+        Json::String(text) if whole(text) => LogData::Whole(data.clone()),
+        Json::String(text) => LogData::Beginning(Words::cut(text, MAX_LOG_BYTES)),
         other => {
             let text = other.to_string();
-            if text.len() <= MAX_LOG_BYTES { other.clone() } else { Json::String(cut(&text, MAX_LOG_BYTES)) }
+            if whole(&text) { LogData::Whole(other.clone()) } else { LogData::Beginning(Words::cut(&text, MAX_LOG_BYTES)) }
         }
     }
-}
-
-fn cut(text: &str, most: usize) -> String {
-    let end = text.floor_char_boundary(most);
-    if end < text.len() { format!("{}… [cut]", &text[..end]) } else { text.to_owned() }
 }
 
 /// How many notices may pass: a server that floods must not fill the agent's memory.
@@ -170,7 +184,8 @@ mod tests {
     #[test]
     fn a_huge_log_line_is_cut() {
         let told = read(&json!({ "method": "notifications/message", "params": { "level": "info", "data": [ "x".repeat(100_000) ] } }));
-        let Some(Told::Log(Notice::Log { data: Json::String(text), .. })) = told else { panic!("{told:?}") };
-        assert!(text.len() < MAX_LOG_BYTES + 20);
+        let Some(Told::Log(Notice::Log { data: LogData::Beginning(words), .. })) = told else { panic!("{told:?}") };
+        let text = words.open(&crate::trust::Redactor::new(None, None)).to_string();
+        assert!(text.ends_with("… [cut]") && text.len() < MAX_LOG_BYTES + 20);
     }
 }

@@ -2,6 +2,7 @@
 //! and the way out. `Error::code` is what Node sees as `error.code`.
 
 mod redaction;
+mod words;
 
 use std::path::PathBuf;
 
@@ -9,9 +10,11 @@ use crate::config::Problem;
 use crate::nearest::nearest;
 use crate::trust::sanitise_line;
 
+pub use words::Words;
+
 const MAX_NAME_CHARS: usize = 128;
-const MAX_ISSUER_CHARS: usize = 200;
-const MAX_PROBLEM_CHARS: usize = 500;
+const MAX_ISSUER_BYTES: usize = 200;
+const MAX_PROBLEM_BYTES: usize = 500;
 /// Of names that a message lists.
 const MAX_NAMES: usize = 20;
 
@@ -138,11 +141,11 @@ pub enum Error {
 
     /// The server's process could not be started.
     #[error("server \"{server}\": \"{command}\" could not be started: {problem}. Check command, args and cwd in the config, and PATH")]
-    SpawnFailed { server: String, command: String, problem: String },
+    SpawnFailed { server: String, command: String, problem: Words },
 
     /// The server was started, but did not get through the handshake or its list of tools.
     #[error("server \"{server}\" could not be connected: {problem}")]
-    ConnectFailed { server: String, problem: String },
+    ConnectFailed { server: String, problem: Words },
 
     /// The server did not get through the handshake in time.
     #[error("server \"{server}\" was not ready within {limit_ms} ms (connectTimeoutMs){hint}")]
@@ -160,11 +163,11 @@ pub enum Error {
 
     /// The process ended, or its pipe did, with a call pending.
     #[error("server \"{server}\" ended {during}: {status}{stderr}. The next call starts it again")]
-    ServerExited { server: String, during: String, status: String, stderr: String },
+    ServerExited { server: String, during: String, status: String, stderr: Words },
 
     /// A request over HTTP has no answer that can be used.
     #[error("{server}.{tool} failed: {problem}")]
-    RequestFailed { server: String, tool: String, problem: String },
+    RequestFailed { server: String, tool: String, problem: Words },
 
     /// The server did not answer a call in time.
     #[error("{server}.{tool} did not answer within {limit_ms} ms ({limit_name}); the call was cancelled")]
@@ -173,17 +176,17 @@ pub enum Error {
     /// The server wants an authorization, and there is nobody who could give it.
     #[error(
         "server \"{server}\" needs an authorization{}, and there is nobody to ask. Give onAuthorize(url): it shows the URL to a person, and where no browser runs on this machine it returns the URL to which the browser was redirected. Without a person: put a token into the config's headers.Authorization, or set oauth.grant to \"client_credentials\" with oauth.clientId and oauth.clientSecret or oauth.privateKey",
-        of_issuer(.issuer.as_deref())
+        of_issuer(.issuer.as_ref())
     )]
-    AuthorizationRequired { server: String, issuer: Option<String> },
+    AuthorizationRequired { server: String, issuer: Option<Words> },
 
     /// No token could be got for the server.
-    #[error("server \"{server}\" could not be authorized{}: {problem}", of_issuer(.issuer.as_deref()))]
-    AuthorizationFailed { server: String, issuer: Option<String>, problem: String },
+    #[error("server \"{server}\" could not be authorized{}: {problem}", of_issuer(.issuer.as_ref()))]
+    AuthorizationFailed { server: String, issuer: Option<Words>, problem: Words },
 
     /// The server answered with a JSON-RPC error.
     #[error("{server}.{tool}: the server refused the call: {message} (JSON-RPC {code})")]
-    Protocol { server: String, tool: String, code: i64, message: String },
+    Protocol { server: String, tool: String, code: i64, message: Words },
 
     /// The answer is larger than what may reach the guest, or the wire.
     #[error("{what} has {size} bytes; the limit is {limit} ({limit_name})")]
@@ -193,7 +196,7 @@ pub enum Error {
     #[error(
         "the result of {server}.{tool} breaks the tool's own outputSchema: {problem}. To get such results all the same, set \"schemaViolations\": \"warn\" for the server"
     )]
-    OutputSchema { server: String, tool: String, problem: String },
+    OutputSchema { server: String, tool: String, problem: Words },
 
     /// The arguments of a call are too large.
     #[error("the arguments of {what} have {size} bytes; the limit maxArgumentBytes is {limit}")]
@@ -234,7 +237,7 @@ pub enum Error {
 
     /// The run's code threw.
     #[error("{name}: {message}{}", at(*.line, *.column))]
-    GuestThrew { name: String, message: String, stack: String, line: Option<u32>, column: Option<u32> },
+    GuestThrew { name: Words, message: Words, stack: Words, line: Option<u32>, column: Option<u32> },
 
     /// The handler's value is none that can leave the guest.
     #[error("the handler's value cannot leave the sandbox: {problem}. Return plain data: JSON values and Uint8Array")]
@@ -264,7 +267,7 @@ pub enum Error {
 
     /// The guest ended in a way that agent code should not be able to cause.
     #[error("the guest ended unexpectedly: {problem}. The sandbox stays usable")]
-    GuestCrashed { problem: String },
+    GuestCrashed { problem: Words },
 
     /// Neither guest boots here.
     #[error("no micro-VM can run here: {problem}. {remedy}")]
@@ -276,7 +279,7 @@ pub enum Error {
 
     /// A function of the agent's own host module threw.
     #[error("{function}: {message}")]
-    HostFunction { function: String, message: String },
+    HostFunction { function: String, message: Words },
 
     /// The approvals cannot be read or written.
     #[error("the approvals in {} cannot be used: {problem}", .path.display())]
@@ -296,7 +299,7 @@ pub enum Error {
 
     /// The operating system refused something.
     #[error("{what}: {problem}")]
-    Io { what: String, problem: String },
+    Io { what: String, problem: Words },
 
     /// A defect of this crate.
     #[error("hyperlight-mcp has a defect: {0}. Please report it")]
@@ -399,22 +402,22 @@ impl Error {
     }
 
     pub(crate) fn authorization_required(server: &str, issuer: Option<&str>) -> Self {
-        Self::AuthorizationRequired { server: server.to_owned(), issuer: issuer.map(|issuer| sanitise_line(issuer, MAX_ISSUER_CHARS)) }
+        Self::AuthorizationRequired { server: server.to_owned(), issuer: issuer.map(|issuer| Words::cut(issuer, MAX_ISSUER_BYTES)) }
     }
 
     /// `problem` may be the words of an authorization server: they are cut, and show as they are.
     pub(crate) fn authorization_failed(server: &str, issuer: Option<&str>, problem: &str) -> Self {
         Self::AuthorizationFailed {
             server: server.to_owned(),
-            issuer: issuer.map(|issuer| sanitise_line(issuer, MAX_ISSUER_CHARS)),
-            problem: sanitise_line(problem, MAX_PROBLEM_CHARS),
+            issuer: issuer.map(|issuer| Words::cut(issuer, MAX_ISSUER_BYTES)),
+            problem: Words::cut(problem, MAX_PROBLEM_BYTES),
         }
     }
 
     /// An operating system error, with what was being done.
     #[must_use]
     pub fn io(what: impl Into<String>, error: &std::io::Error) -> Self {
-        Self::Io { what: what.into(), problem: error.to_string() }
+        Self::Io { what: what.into(), problem: error.to_string().into() }
     }
 }
 
@@ -438,7 +441,7 @@ fn known_names(meant: Option<&str>, known: &[String], lister: &str) -> String {
     }
 }
 
-fn of_issuer(issuer: Option<&str>) -> String {
+fn of_issuer(issuer: Option<&Words>) -> String {
     issuer.map(|issuer| format!(" by {issuer}")).unwrap_or_default()
 }
 

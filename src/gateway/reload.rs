@@ -50,7 +50,7 @@ impl Gateway {
                 .filter(|entry| matches!(entry, Entry::Invalid(_)))
                 .map(|entry| entry.name().to_owned())
                 .collect(),
-            warnings: warnings.iter().map(|warning| self.core.redactor.redact(warning).into_owned()).collect(),
+            warnings: warnings.iter().map(|warning| self.core.redactor.readable(warning)).collect(),
         };
         for name in &report.changed {
             self.core.registry.interrupt(name);

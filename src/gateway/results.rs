@@ -143,7 +143,7 @@ impl Sandbox {
     fn keep(&self, value: Wire) -> Result<Kept> {
         let mut random = [0; SAVED_ID_BYTES];
         getrandom::fill(&mut random)
-            .map_err(|error| Error::Io { what: "a handle for the value".to_owned(), problem: error.to_string() })?;
+            .map_err(|error| Error::Io { what: "a handle for the value".to_owned(), problem: error.to_string().into() })?;
         let id = saved_id(random);
         let mut saved = self.saved.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(if saved.save(id.clone(), value, Instant::now()) { Kept::As(id) } else { Kept::TooLarge })

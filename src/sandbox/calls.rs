@@ -15,7 +15,8 @@ use super::value::Wire;
 use crate::error::Error;
 use crate::limits::Limits;
 
-const CUT_MARK: &str = "… [log cut: limits.maxLogBytes]";
+/// Ends the last entry of a log that is full.
+pub const LOG_CUT_MARK: &str = "… [log cut: limits.maxLogBytes]";
 /// What the guest gets of entropy at once: the quota of `crypto.getRandomValues`.
 const MAX_RANDOM_BYTES: usize = 65_536;
 /// Entries without text cost as well: a log has as many entries as its limit has room for this.
@@ -187,9 +188,10 @@ impl GuestCalls for RunState {
         }
         let room = self.limits.max_log_bytes - log.bytes;
         log.full = text.len() > room || log.entries.len() >= self.limits.max_log_bytes / MIN_ENTRY_BYTES;
-        let text = if log.full { format!("{}{CUT_MARK}", &text[..text.floor_char_boundary(room)]) } else { text };
+        let is_cut = text.len() > room;
+        let text = if log.full { format!("{}{LOG_CUT_MARK}", &text[..text.floor_char_boundary(room)]) } else { text };
         log.bytes += text.len();
-        let entry = LogEntry { level: level.to_owned(), text };
+        let entry = LogEntry { level: level.to_owned(), is_cut, text };
         log.entries.push(entry.clone());
         drop(log);
         if let Some(listener) = &self.on_log {

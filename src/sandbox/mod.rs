@@ -30,6 +30,7 @@ use std::sync::{Arc, OnceLock};
 
 use tokio::runtime::{Handle, RuntimeFlavor};
 
+pub use calls::LOG_CUT_MARK;
 pub use deadline::{Deadline, Pause};
 #[doc(hidden)]
 pub use frame::{encode_reply, parse_arguments, value_frame};

@@ -20,7 +20,7 @@ use super::sources::Sources;
 use super::stop::Stop;
 use super::value::Wire;
 use super::watch::Watch;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, Words};
 use crate::limits::Limits;
 
 /// Hands the handler over, exported or not. Behind the code, so that its lines keep their numbers.
@@ -37,6 +37,9 @@ const MALLOC_FAILED: u8 = 13;
 pub struct LogEntry {
     /// `log`, `info`, `warn`, `error` or `debug`.
     pub level: String,
+    /// Its end was cut off, where [`LOG_CUT_MARK`] stands now: it did not fit into the log.
+    #[serde(skip)]
+    pub is_cut: bool,
     pub text: String,
 }
 
@@ -195,6 +198,6 @@ impl Failure {
         if text.contains("WouldBlock") {
             return Error::NeverSettles;
         }
-        Error::GuestCrashed { problem: text.chars().take(500).collect() }
+        Error::GuestCrashed { problem: Words::cut(&text, 500) }
     }
 }

@@ -114,7 +114,7 @@ pub(super) struct Endpoint {
 
 impl Endpoint {
     pub(super) fn of(target: &HttpTarget) -> Result<Self> {
-        let invalid = |problem: String| Error::ConnectFailed { server: target.server.clone(), problem };
+        let invalid = |problem: String| Error::ConnectFailed { server: target.server.clone(), problem: problem.into() };
         let mut url = Url::parse(target.url.expose_secret().trim()).map_err(|error| invalid(format!("its url is none: {error}")))?;
         if url.scheme() != "https" && url.scheme() != "http" {
             return Err(invalid("its url must start with http:// or https://".to_owned()));
