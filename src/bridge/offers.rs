@@ -342,8 +342,8 @@ mod tests {
     #[test]
     fn an_answer_that_is_none_names_the_server_and_what_is_missing() {
         let error = shape_contents("s.a:b", &json!({}), 9).unwrap_err();
-        assert_eq!((error.code(), error.to_string().contains("s.a:b")), ("ERR_PROTOCOL", true), "{error}");
-        assert!(shape_prompt("s.p", &json!({ "messages": 1 }), 9).unwrap_err().to_string().contains("messages"));
+        assert_eq!((error.code(), error.in_full().contains("s.a:b")), ("ERR_PROTOCOL", true), "{error}");
+        assert!(shape_prompt("s.p", &json!({ "messages": 1 }), 9).unwrap_err().in_full().contains("messages"));
     }
 
     #[test]

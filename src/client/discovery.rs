@@ -6,7 +6,7 @@ use rmcp::service::{Peer, PeerRequestOptions, ServiceError};
 use serde_json::Value as Json;
 
 use super::answer::{error_data, in_error, protocol_error};
-use super::http::{failure_of, raw_result};
+use super::http::{HttpFailure, failure_of, raw_result};
 use super::{offers, paging};
 use crate::catalog::{Manifest, Tool};
 use crate::error::{Error, Result};
@@ -54,8 +54,16 @@ async fn list_tools(server: &str, peer: &Peer<RoleClient>, cursor: Option<String
 /// Why a list cannot be had.
 pub(super) fn unlisted(server: &str, kind: &str, error: &ServiceError) -> Error {
     let problem = match (failure_of(error), error_data(error)) {
+        // Why there is no token is told by whoever wanted one.
+        (Some(HttpFailure::Token(error)), _) => return *error,
         (Some(failure), _) => failure.to_string(),
-        (None, Some(data)) => protocol_error(server, &format!("{kind}/list"), data).to_string(),
+        (None, Some(data)) => match protocol_error(server, &format!("{kind}/list"), data) {
+            Error::Protocol { code, message, .. } => {
+                let problem = message.after(&format!("its {kind} cannot be listed: the server answered with JSON-RPC error {code}: "));
+                return Error::ConnectFailed { server: server.to_owned(), problem };
+            }
+            other => other.to_string(),
+        },
         (None, None) => error.to_string(),
     };
     connect_failed(server, &format!("its {kind} cannot be listed: {problem}"))

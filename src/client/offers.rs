@@ -262,6 +262,6 @@ mod tests {
             |_| async { Err(ServiceError::McpError(rmcp::model::ErrorData::new(rmcp::model::ErrorCode::METHOD_NOT_FOUND, "no", None))) };
         assert!(list("s", "resources", refuse).await.unwrap().is_empty());
         let lost = |_| async { Err(ServiceError::TransportClosed) };
-        assert!(list("s", "resources", lost).await.unwrap_err().to_string().contains("its resources cannot be listed"));
+        assert!(list("s", "resources", lost).await.unwrap_err().in_full().contains("its resources cannot be listed"));
     }
 }

@@ -279,7 +279,7 @@ pub enum Error {
 
     /// A function of the agent's own host module threw.
     #[error("{function}: {message}")]
-    HostFunction { function: String, message: Words },
+    HostFunction { function: String, message: String },
 
     /// The approvals cannot be read or written.
     #[error("the approvals in {} cannot be used: {problem}", .path.display())]
@@ -402,16 +402,22 @@ impl Error {
     }
 
     pub(crate) fn authorization_required(server: &str, issuer: Option<&str>) -> Self {
-        Self::AuthorizationRequired { server: server.to_owned(), issuer: issuer.map(|issuer| Words::cut(issuer, MAX_ISSUER_BYTES)) }
+        Self::AuthorizationRequired { server: server.to_owned(), issuer: issuer.map(|issuer| line_of(issuer, MAX_ISSUER_BYTES)) }
     }
 
     /// `problem` may be the words of an authorization server: they are cut, and show as they are.
     pub(crate) fn authorization_failed(server: &str, issuer: Option<&str>, problem: &str) -> Self {
         Self::AuthorizationFailed {
             server: server.to_owned(),
-            issuer: issuer.map(|issuer| Words::cut(issuer, MAX_ISSUER_BYTES)),
-            problem: Words::cut(problem, MAX_PROBLEM_BYTES),
+            issuer: issuer.map(|issuer| line_of(issuer, MAX_ISSUER_BYTES)),
+            problem: line_of(problem, MAX_PROBLEM_BYTES),
         }
+    }
+
+    /// In full, for tests: there are no secrets in them.
+    #[cfg(test)]
+    pub(crate) fn in_full(&self) -> String {
+        self.clone().redacted(&crate::trust::Redactor::new(None, None)).to_string()
     }
 
     /// An operating system error, with what was being done.
@@ -419,6 +425,11 @@ impl Error {
     pub fn io(what: impl Into<String>, error: &std::io::Error) -> Self {
         Self::Io { what: what.into(), problem: error.to_string().into() }
     }
+}
+
+/// A stranger's words in one line.
+fn line_of(text: &str, limit: usize) -> Words {
+    Words::cut(&sanitise_line(text, usize::MAX), limit)
 }
 
 /// The known name that was probably meant.

@@ -129,7 +129,7 @@ impl HostFunctions for RunHost {
         }
         let started = match self.agent.get(&call.module) {
             Some(module) => self.agent_call(module.as_ref(), call),
-            None => Err(Error::HostFunction { function: call.module, message: "there is no such module".into() }),
+            None => Err(Error::HostFunction { function: call.module, message: "there is no such module".to_owned() }),
         };
         // What the agent's own function throws is thrown in the guest, as any function's exception would be.
         let reply = |outcome: Result<Value>| outcome.map_or_else(|error| ToolErrors::Throw.reply(&error), HostReply::Value);

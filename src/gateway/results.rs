@@ -180,12 +180,14 @@ fn returned(wire: &Wire) -> Result<Value> {
     }
 }
 
-/// Every text in it. It is no deeper than what crosses from a guest.
+/// Every text and key in it. It is no deeper than what crosses from a guest.
 fn redacted(redactor: &Redactor, value: Value) -> Value {
     match value {
         Value::Text(text) => Value::Text(redactor.redact(&text).into_owned()),
         Value::List(items) => Value::List(items.into_iter().map(|item| redacted(redactor, item)).collect()),
-        Value::Record(fields) => Value::Record(fields.into_iter().map(|(key, value)| (key, redacted(redactor, value))).collect()),
+        Value::Record(fields) => {
+            Value::Record(fields.into_iter().map(|(key, value)| (redactor.redact(&key).into_owned(), redacted(redactor, value))).collect())
+        }
         other => other,
     }
 }

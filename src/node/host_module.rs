@@ -157,7 +157,7 @@ impl AgentModule for JavaScriptModule {
     fn call(&self, function: &str, arguments: Vec<Value>) -> Pin<Box<dyn Future<Output = Result<Value>> + Send>> {
         let what = format!("{}.{function}", self.name);
         if !self.functions.iter().any(|known| known == function) {
-            return Box::pin(async move { Err(Error::HostFunction { function: what, message: "there is no such function".into() }) });
+            return Box::pin(async move { Err(Error::HostFunction { function: what, message: "there is no such function".to_owned() }) });
         }
         let id = self.pending.next.fetch_add(1, Ordering::Relaxed);
         let (sender, receiver) = oneshot::channel();
@@ -179,7 +179,7 @@ impl AgentModule for JavaScriptModule {
 
 fn read_answer(what: String, wire: Wire) -> Result<Value> {
     if let Ok(Failure::Error { message }) = serde_json::from_str(&wire.json) {
-        return Err(Error::HostFunction { function: what, message: message.into() });
+        return Err(Error::HostFunction { function: what, message });
     }
     match Value::from_wire(wire)? {
         Value::Record(mut fields) if fields.len() == 1 => Ok(fields.remove(0).1),

@@ -293,7 +293,10 @@ async fn a_close_ends_whoever_is_connecting_and_all_who_wait_for_that() {
     let outcomes = within(scaled(Duration::from_secs(1)), "those who wait", waiting.join_all()).await;
     for outcome in outcomes {
         let error = outcome.unwrap_err();
-        assert!(matches!(&error, Error::ConnectFailed { problem, .. } if said(problem).contains("revoked, disabled or changed")), "{error}");
+        assert!(
+            matches!(&error, Error::ConnectFailed { problem, .. } if said(problem).contains("revoked, disabled or changed")),
+            "{error}"
+        );
     }
     assert_eq!(connections.state("s"), ConnectionState::Idle);
     scene.all_servers_gone().await;
