@@ -1,6 +1,7 @@
 //! One error for the whole crate: a stable code a variant, and a message that names the server, tool, field or limit,
 //! and the way out. `Error::code` is what Node sees as `error.code`.
 
+mod authorization;
 mod redaction;
 mod words;
 
@@ -13,8 +14,6 @@ use crate::trust::sanitise_line;
 pub use words::Words;
 
 const MAX_NAME_CHARS: usize = 128;
-const MAX_ISSUER_BYTES: usize = 200;
-const MAX_PROBLEM_BYTES: usize = 500;
 /// Of names that a message lists.
 const MAX_NAMES: usize = 20;
 
@@ -401,35 +400,11 @@ impl Error {
         Self::UnknownTool { server: server.to_owned(), tool: tool.to_owned(), meant: near.map(ToOwned::to_owned), known }
     }
 
-    pub(crate) fn authorization_required(server: &str, issuer: Option<&str>) -> Self {
-        Self::AuthorizationRequired { server: server.to_owned(), issuer: issuer.map(|issuer| line_of(issuer, MAX_ISSUER_BYTES)) }
-    }
-
-    /// `problem` may be the words of an authorization server: they are cut, and show as they are.
-    pub(crate) fn authorization_failed(server: &str, issuer: Option<&str>, problem: &str) -> Self {
-        Self::AuthorizationFailed {
-            server: server.to_owned(),
-            issuer: issuer.map(|issuer| line_of(issuer, MAX_ISSUER_BYTES)),
-            problem: line_of(problem, MAX_PROBLEM_BYTES),
-        }
-    }
-
-    /// In full, for tests: there are no secrets in them.
-    #[cfg(test)]
-    pub(crate) fn in_full(&self) -> String {
-        self.clone().redacted(&crate::trust::Redactor::new(None, None)).to_string()
-    }
-
     /// An operating system error, with what was being done.
     #[must_use]
     pub fn io(what: impl Into<String>, error: &std::io::Error) -> Self {
         Self::Io { what: what.into(), problem: error.to_string().into() }
     }
-}
-
-/// A stranger's words in one line.
-fn line_of(text: &str, limit: usize) -> Words {
-    Words::cut(&sanitise_line(text, usize::MAX), limit)
 }
 
 /// The known name that was probably meant.

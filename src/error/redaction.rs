@@ -147,3 +147,16 @@ impl Error {
         }
     }
 }
+
+#[cfg(test)]
+impl Error {
+    /// Opened, for tests: there are no secrets in it.
+    pub(crate) fn opened(self) -> Self {
+        self.redacted(&Redactor::new(None, None))
+    }
+
+    /// All that it says.
+    pub(crate) fn in_full(&self) -> String {
+        self.clone().opened().to_string()
+    }
+}

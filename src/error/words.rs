@@ -75,6 +75,12 @@ impl Words {
         }))
     }
 
+    /// All of them, for tests: there are no secrets in them.
+    #[cfg(test)]
+    pub(crate) fn in_full(&self) -> String {
+        self.clone().open(&Redactor::new(None, None)).to_string()
+    }
+
     /// No words at all.
     #[must_use]
     pub fn is_empty(&self) -> bool {

@@ -126,7 +126,7 @@ async fn call(world: &World, oauth: &OAuth) -> Result<u16> {
 }
 
 async fn refusal(world: &World, oauth: &OAuth) -> Error {
-    call(world, oauth).await.unwrap_err().redacted(&crate::trust::Redactor::new(None, None))
+    call(world, oauth).await.unwrap_err().opened()
 }
 
 async fn current(oauth: &OAuth) -> String {
