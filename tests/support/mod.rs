@@ -81,6 +81,11 @@ pub fn said(words: &Words) -> String {
     words.clone().open(&Redactor::new(None, None)).to_string()
 }
 
+/// All that an error says: there are no secrets in it.
+pub fn told(error: &hyperlight_mcp::Error) -> String {
+    error.clone().redacted(&Redactor::new(None, None)).to_string()
+}
+
 pub fn object(json: Json) -> Map<String, Json> {
     let Json::Object(fields) = json else { panic!("no object: {json}") };
     fields
