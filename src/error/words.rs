@@ -23,7 +23,7 @@ const CUT_MARK: &str = "… [cut]";
 /// assert_eq!(words.open(&redactor).to_string(), "the token [redacted] has expired");
 /// ```
 #[derive(Clone, PartialEq, Eq)]
-pub struct Words(State);
+pub struct Words(Box<State>);
 
 #[derive(Clone, PartialEq, Eq)]
 enum State {
@@ -36,6 +36,11 @@ enum State {
 }
 
 impl Words {
+    /// Boxed: an error is handed about far more often than it is told.
+    fn new(state: State) -> Self {
+        Self(Box::new(state))
+    }
+
     /// Of a text with more than `limit` bytes, the beginning. What is shown has at most `limit` bytes, and a mark.
     ///
     /// Where the cut falls may be for others to choose: by what they put before a secret, or by a guess at its end. So redaction comes
@@ -46,20 +51,20 @@ impl Words {
             return text.into();
         }
         let end = text.floor_char_boundary(limit.saturating_add(SPARE_BYTES));
-        Self(State::Closed { text: text[..end].to_owned(), limit: Some(limit) })
+        Self::new(State::Closed { text: text[..end].to_owned(), limit: Some(limit) })
     }
 
     /// The beginning of a text of which the rest was never read.
     #[must_use]
     pub fn beginning(text: impl Into<String>, limit: usize) -> Self {
-        Self(State::Closed { text: text.into(), limit: Some(limit) })
+        Self::new(State::Closed { text: text.into(), limit: Some(limit) })
     }
 
     /// These words after some of ours.
     #[must_use]
     pub fn after(self, ours: &str) -> Self {
         let before = |text: String| ours.to_owned() + &text;
-        Self(match self.0 {
+        Self::new(match *self.0 {
             State::Closed { text, limit } => State::Closed { text: before(text), limit: limit.map(|limit| limit + ours.len()) },
             State::Open(text) => State::Open(before(text)),
         })
@@ -68,7 +73,7 @@ impl Words {
     /// Without secrets, and with nothing in them that hides or drives a terminal: from now on these can be printed.
     #[must_use]
     pub fn open(self, redactor: &Redactor) -> Self {
-        Self(State::Open(match self.0 {
+        Self::new(State::Open(match *self.0 {
             State::Closed { text, limit: Some(limit) } => redactor.readable_cut(&text, limit) + CUT_MARK,
             // There may be more secrets than when they were opened.
             State::Closed { text, limit: None } | State::Open(text) => redactor.readable(&text),
@@ -84,14 +89,14 @@ impl Words {
     /// No words at all.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        let (State::Closed { text, .. } | State::Open(text)) = &self.0;
+        let (State::Closed { text, .. } | State::Open(text)) = &*self.0;
         text.is_empty()
     }
 }
 
 impl From<String> for Words {
     fn from(text: String) -> Self {
-        Self(State::Closed { text, limit: None })
+        Self::new(State::Closed { text, limit: None })
     }
 }
 
@@ -103,7 +108,7 @@ impl From<&str> for Words {
 
 impl fmt::Display for Words {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(match &self.0 {
+        formatter.write_str(match &*self.0 {
             State::Open(text) => text,
             State::Closed { text, .. } if text.is_empty() => "",
             State::Closed { .. } => "[not redacted]",
