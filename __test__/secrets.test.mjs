@@ -206,6 +206,22 @@ describe('A server that tells its secrets', () => {
     })
   }
 
+  test('in a line of standard error that is too long tells nobody, wherever it is cut', async (t) => {
+    const servers = [4096, 65_536].flatMap((cut) =>
+      [4, 20, 30].map((before) => {
+        const line = `'x'.repeat(${cut - before}) + process.env.API_KEY + 'y'.repeat(70_000)`
+        return [`cut${cut}-${before}`, { command: process.execPath, args: ['-e', `console.error(${line}); process.exitCode = 3`] }]
+      }),
+    )
+    const { gateway, assertAllClean } = await setUp(t, Object.fromEntries(servers))
+    for (const [name] of servers) {
+      const error = await failure(gateway.approve(name), 'ERR_SERVER_EXITED')
+      assert.match(assertClean(name, error), /xxx.*… \[cut\]/)
+      for (let length = 5; length < WINDOW; length++) assert.ok(!error.message.includes(secrets.API_KEY.slice(0, length)), name)
+    }
+    assertAllClean()
+  })
+
   test('while it is being connected tells nobody', async (t) => {
     const tell = `const all = ['VARIABLE', 'FILE', 'INPUT', 'API_KEY'].map((name) => process.env[name]).join(' and ')`
     const node = (code) => ({ command: process.execPath, args: ['-e', `${tell}; ${code}`] })

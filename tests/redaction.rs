@@ -38,6 +38,7 @@ fn forms(secret: &str) -> Vec<String> {
             _ => json_unit(unit),
         })
         .collect();
+    let rust = format!("{secret:?}");
     vec![
         secret.to_owned(),
         utf8_percent_encode(secret, NON_ALPHANUMERIC).to_string(),
@@ -47,7 +48,7 @@ fn forms(secret: &str) -> Vec<String> {
         json(&json(secret)),
         json(secret).replace('/', "\\/"),
         unicode,
-        format!("{secret:?}").trim_matches('"').to_owned(),
+        rust[1..rust.len() - 1].to_owned(),
         STANDARD.encode(secret),
         URL_SAFE_NO_PAD.encode(secret),
         hexadecimal(secret),
