@@ -256,8 +256,8 @@ test('the log is whole up to maxLogBytes; over it, it is cut on a character, mar
       if (bytes <= LIMIT - 400) continue
       assert.equal(logs.length, 2)
       const [, kept, mark] = /^(.*?)(… \[.*\])$/s.exec(logs[1].text)
-      assert.ok(utf8(kept) <= LIMIT - 400 && utf8(kept) > LIMIT - 400 - utf8(unit), `${utf8(kept)} bytes`)
-      assert.ok(textOf(bytes, unit).startsWith(kept), 'cut within a character')
+      // At a cut, an end goes that may hold the beginning of a secret: here, all that there is room for.
+      assert.equal(kept, '')
       names(mark, 'maxLogBytes')
     }
   }

@@ -206,6 +206,22 @@ describe('A server that tells its secrets', () => {
     })
   }
 
+  test('in a line of standard error that is too long tells nobody, wherever it is cut', async (t) => {
+    const servers = [4096, 65_536].flatMap((cut) =>
+      [4, 20, 30].map((before) => {
+        const line = `'x'.repeat(${cut - before}) + process.env.API_KEY + 'y'.repeat(70_000)`
+        return [`cut${cut}-${before}`, { command: process.execPath, args: ['-e', `console.error(${line}); process.exitCode = 3`] }]
+      }),
+    )
+    const { gateway, assertAllClean } = await setUp(t, Object.fromEntries(servers))
+    for (const [name] of servers) {
+      const error = await failure(gateway.approve(name), 'ERR_SERVER_EXITED')
+      assert.match(assertClean(name, error), /xxx.*… \[cut\]/)
+      for (let length = 5; length < WINDOW; length++) assert.ok(!error.message.includes(secrets.API_KEY.slice(0, length)), name)
+    }
+    assertAllClean()
+  })
+
   test('while it is being connected tells nobody', async (t) => {
     const tell = `const all = ['VARIABLE', 'FILE', 'INPUT', 'API_KEY'].map((name) => process.env[name]).join(' and ')`
     const node = (code) => ({ command: process.execPath, args: ['-e', `${tell}; ${code}`] })
@@ -227,6 +243,90 @@ describe('A server that tells its secrets', () => {
       assertRedacted(`lastError of ${name}`, lastError)
     }
     assertAllClean()
+  })
+})
+
+describe('Somebody who chooses a text and sees what is left of it', () => {
+  /** Right and wrong guesses at the beginning and at the end of a secret, in each form. */
+  const guesses = (secret) =>
+    Object.values(forms).flatMap((write) => {
+      const form = write(secret)
+      return [8, 16, Math.floor(form.length / 2)].flatMap((known) => [
+        [form.slice(0, known), `${form.slice(0, known - 1)}#`],
+        [form.slice(-known), `#${form.slice(1 - known)}`],
+      ])
+    })
+  /** Everything but the guess. */
+  const beside = (text, guess) => text.replaceAll(guess, '')
+
+  test("learns nothing by an agent's log", async (t) => {
+    const { sandbox } = await setUpApproved(t)
+    const code = 'export const handler = (all) => { for (const guess of all) { console.log("%s", guess); console.log("%s!", guess) } }'
+    for (const secret of Object.values(secrets)) {
+      const all = guesses(secret)
+      const { logs } = await sandbox.run(code, { input: all.flat() })
+      for (const [index, pair] of all.entries()) {
+        const [right, wrong] = pair.map((guess, which) =>
+          logs.slice(4 * index + 2 * which, 4 * index + 2 * which + 2).map(({ text }) => beside(text, guess)),
+        )
+        assert.deepEqual(right, wrong, pair[0])
+      }
+    }
+  })
+
+  test('learns nothing by a log that is filled so that its cut follows a guess', async (t) => {
+    const limits = { maxLogBytes: 8192 }
+    const { gateway } = await setUp(t, { fixture: fixture() }, { limits })
+    await gateway.approve('fixture')
+    await gateway.enable('fixture')
+    const sandbox = await gateway.sandbox()
+    const code = 'export const handler = ([fill, guess]) => { console.log("x".repeat(fill) + guess + "y".repeat(9000)) }'
+    for (const secret of Object.values(secrets)) {
+      for (const known of [8, 16, 20]) {
+        const shown = async (guess) => (await sandbox.run(code, { input: [limits.maxLogBytes - known, guess] })).logs
+        const [right, wrong] = [secret.slice(0, known), `${secret.slice(0, known - 1)}#`]
+        assert.deepEqual(await shown(right), await shown(wrong), right)
+      }
+    }
+  })
+
+  test("learns nothing by a tool's error that ends with its input", async (t) => {
+    const { gateway } = await setUpApproved(t)
+    for (const secret of Object.values(secrets)) {
+      for (const [right, wrong] of guesses(secret)) {
+        for (const tool of ['error', 'protocol_error']) {
+          const told = async (message) => {
+            const answer = await gateway.callTool('fixture', tool, { message }).catch((error) => error)
+            return beside(answer.content?.[0].text ?? answer.message, message)
+          }
+          assert.equal(await told(right), await told(wrong), right)
+        }
+      }
+    }
+  })
+
+  test('learns nothing by what only hides, and what hides makes no secret whole', async (t) => {
+    const { gateway, sandbox, events } = await setUpApproved(t)
+    const divided = [...secrets.API_KEY].join('\u200b')
+    const coloured = [...secrets.API_KEY].join('\u001b[0m')
+    for (const message of [divided, coloured]) {
+      const code = 'export const handler = (message) => { console.log(message); throw new TypeError(message) }'
+      const error = await failure(sandbox.run(code, { input: message }), 'ERR_GUEST_THREW')
+      assertRedacted('the error', error)
+      assertRedacted('the log', error.logs)
+      assertRedacted('a protocol error', await failure(gateway.callTool('fixture', 'protocol_error', { message }), 'ERR_PROTOCOL'))
+    }
+    assertClean('events', events)
+  })
+
+  test('a thrown error has nothing in it that drives a terminal', async (t) => {
+    const { sandbox } = await setUpApproved(t)
+    const thrown = '\u001b[2J\u001b]0;title\u0007\u202egone `code`'
+    const code = 'export const handler = (text) => { const e = new Error(text); e.name = text; e.stack = text; throw e }'
+    const error = await failure(sandbox.run(code, { input: thrown }), 'ERR_GUEST_THREW')
+    assert.equal(error.guest.name, 'gone `code`')
+    assert.equal(error.guest.stack, 'gone `code`')
+    assert.equal(error.message, 'gone `code`: gone `code`')
   })
 })
 

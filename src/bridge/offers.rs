@@ -188,7 +188,7 @@ type Shape = fn(&str, &Json, usize) -> Result<(Value, Option<String>)>;
 
 fn malformed(what: &str, missing: &str) -> Error {
     let (server, tool) = what.split_once('.').unwrap_or((what, ""));
-    Error::Protocol { server: server.to_owned(), tool: tool.to_owned(), code: 0, message: format!("its answer has no {missing}") }
+    Error::Protocol { server: server.to_owned(), tool: tool.to_owned(), code: 0, message: format!("its answer has no {missing}").into() }
 }
 
 impl ServerCalls {
@@ -342,8 +342,8 @@ mod tests {
     #[test]
     fn an_answer_that_is_none_names_the_server_and_what_is_missing() {
         let error = shape_contents("s.a:b", &json!({}), 9).unwrap_err();
-        assert_eq!((error.code(), error.to_string().contains("s.a:b")), ("ERR_PROTOCOL", true), "{error}");
-        assert!(shape_prompt("s.p", &json!({ "messages": 1 }), 9).unwrap_err().to_string().contains("messages"));
+        assert_eq!((error.code(), error.in_full().contains("s.a:b")), ("ERR_PROTOCOL", true), "{error}");
+        assert!(shape_prompt("s.p", &json!({ "messages": 1 }), 9).unwrap_err().in_full().contains("messages"));
     }
 
     #[test]

@@ -237,7 +237,7 @@ impl ServerCalls {
 
     /// An error that quotes what a guest or a schema says.
     fn clean(&self, error: Error) -> Error {
-        error.map_text(|text| self.redactor.redact(text).into_owned())
+        error.redacted(&self.redactor)
     }
 
     pub(super) fn capped(&self, what: String, json: Json) -> Result<Json> {

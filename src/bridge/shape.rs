@@ -186,7 +186,7 @@ impl<'a> Shaper<'a> {
 
     fn malformed(&self, message: String) -> Error {
         let (server, tool) = self.what.split_once('.').unwrap_or((self.what, ""));
-        Error::Protocol { server: server.to_owned(), tool: tool.to_owned(), code: 0, message }
+        Error::Protocol { server: server.to_owned(), tool: tool.to_owned(), code: 0, message: message.into() }
     }
 
     fn take(&mut self, size: usize) -> Result<(), Error> {

@@ -89,7 +89,7 @@ fn worded(error: &Error, again: &Again, others: impl Fn(String) -> String) -> St
         Error::NotEnabled { server } => format!("server \"{server}\" is not among the servers of this run: add it to --servers"),
         Error::ConfigUnreadable { path, problem } => others(format!("the config {} cannot be read: {problem}", path.display())),
         Error::AuthorizationRequired { server, issuer, lack: AuthorizationLack::Issuer } => {
-            let issuer = issuer.as_deref().unwrap_or("an authorization server");
+            let issuer = issuer.as_ref().map_or_else(|| "an authorization server".to_owned(), ToString::to_string);
             others(format!(
                 "server \"{server}\" names {issuer} for its tokens, and the credential of the config was not sent there: run this in a terminal, where a person can confirm it; or set oauth.issuer in the config"
             ))

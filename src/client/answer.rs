@@ -5,7 +5,7 @@ use rmcp::service::ServiceError;
 use serde_json::Value as Json;
 
 use super::transport::{DENSE_MARK, MALFORMED_MARK, OVERSIZE_MARK};
-use crate::error::Error;
+use crate::error::{Error, Words};
 use crate::limits::{MAX_MESSAGE_MEMORY_BYTES, MAX_WIRE_MESSAGE_BYTES};
 
 const MAX_ERROR_BYTES: usize = 4 * 1024;
@@ -55,7 +55,7 @@ pub(super) fn protocol_error(server: &str, what: &str, error: &ErrorData) -> Err
     }
     let malformed = mark(MALFORMED_MARK).and_then(Json::as_str);
     let message = malformed.map_or_else(|| error.message.to_string(), |problem| format!("its answer is no valid JSON: {problem}"));
-    Error::Protocol { server: server.to_owned(), tool: what.to_owned(), code: i64::from(error.code.0), message: cut(message) }
+    Error::Protocol { server: server.to_owned(), tool: what.to_owned(), code: i64::from(error.code.0), message: in_error(&message) }
 }
 
 /// A message that would take more memory than it may.
@@ -70,7 +70,6 @@ pub(super) fn error_data(error: &ServiceError) -> Option<&ErrorData> {
 }
 
 /// A server's own words in an error of ours.
-pub(super) fn cut(text: String) -> String {
-    let end = text.floor_char_boundary(MAX_ERROR_BYTES);
-    if end < text.len() { format!("{}… [cut]", &text[..end]) } else { text }
+pub(super) fn in_error(text: &str) -> Words {
+    Words::cut(text, MAX_ERROR_BYTES)
 }

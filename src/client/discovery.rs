@@ -5,8 +5,8 @@ use rmcp::model::{ClientRequest, ListToolsRequest, PaginatedRequestParams, Proto
 use rmcp::service::{Peer, PeerRequestOptions, ServiceError};
 use serde_json::Value as Json;
 
-use super::answer::{cut, error_data, protocol_error};
-use super::http::{failure_of, raw_result};
+use super::answer::{error_data, in_error, protocol_error};
+use super::http::{HttpFailure, failure_of, raw_result};
 use super::{offers, paging};
 use crate::catalog::{Manifest, Tool};
 use crate::error::{Error, Result};
@@ -20,7 +20,7 @@ pub(super) async fn discover(server: &str, peer: &Peer<RoleClient>) -> Result<Ma
     let version = info.protocol_version.as_str();
     if !ProtocolVersion::KNOWN_VERSIONS.contains(&info.protocol_version) {
         let known: Vec<_> = ProtocolVersion::KNOWN_VERSIONS.iter().map(ProtocolVersion::as_str).collect();
-        let (version, known) = (cut(version.to_owned()), known.join(", "));
+        let known = known.join(", ");
         return Err(connect_failed(server, &format!("it speaks version \"{version}\" of the protocol; known are {known}")));
     }
     let implementation = info.server_info.as_ref();
@@ -54,8 +54,16 @@ async fn list_tools(server: &str, peer: &Peer<RoleClient>, cursor: Option<String
 /// Why a list cannot be had.
 pub(super) fn unlisted(server: &str, kind: &str, error: &ServiceError) -> Error {
     let problem = match (failure_of(error), error_data(error)) {
+        // Why there is no token is told by whoever wanted one.
+        (Some(HttpFailure::Token(error)), _) => return *error,
         (Some(failure), _) => failure.to_string(),
-        (None, Some(data)) => protocol_error(server, &format!("{kind}/list"), data).to_string(),
+        (None, Some(data)) => match protocol_error(server, &format!("{kind}/list"), data) {
+            Error::Protocol { code, message, .. } => {
+                let problem = message.after(&format!("its {kind} cannot be listed: the server answered with JSON-RPC error {code}: "));
+                return Error::ConnectFailed { server: server.to_owned(), problem };
+            }
+            other => other.to_string(),
+        },
         (None, None) => error.to_string(),
     };
     connect_failed(server, &format!("its {kind} cannot be listed: {problem}"))
@@ -85,7 +93,7 @@ fn is_well_formed(tool: &Tool) -> bool {
 }
 
 pub(super) fn connect_failed(server: &str, problem: &str) -> Error {
-    Error::ConnectFailed { server: server.to_owned(), problem: problem.to_owned() }
+    Error::ConnectFailed { server: server.to_owned(), problem: in_error(problem) }
 }
 
 #[cfg(test)]

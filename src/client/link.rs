@@ -5,7 +5,7 @@ use std::time::Duration;
 use rmcp::RoleClient;
 use rmcp::service::{Peer, ServiceError};
 
-use super::answer::{CallFailure, Sent, too_dense};
+use super::answer::{CallFailure, Sent, in_error, too_dense};
 use super::http::{HttpFailure, failure_of};
 use super::process::{OutputRead, ServerProcess};
 use crate::error::Error;
@@ -101,7 +101,7 @@ impl Link {
             Self::Process(process) => process.stderr_text(),
             Self::Remote => String::new(),
         };
-        Error::ServerExited { server: server.to_owned(), during: during.to_owned(), status, stderr }
+        Error::ServerExited { server: server.to_owned(), during: during.to_owned(), status, stderr: stderr.into() }
     }
 
     /// What the transport itself says of a request that failed.
@@ -151,8 +151,8 @@ fn http_error(server: &str, what: &str, failure: HttpFailure) -> Option<Error> {
         },
         HttpFailure::TooDense => too_dense(format!("the answer of {server}.{tool}")),
         HttpFailure::Malformed(problem) => {
-            Error::Protocol { server, tool, code: 0, message: format!("its answer cannot be used: {problem}") }
+            Error::Protocol { server, tool, code: 0, message: in_error(&format!("its answer cannot be used: {problem}")) }
         }
-        other => Error::RequestFailed { server, tool, problem: other.to_string() },
+        other => Error::RequestFailed { server, tool, problem: in_error(&other.to_string()) },
     })
 }

@@ -58,7 +58,7 @@ pub use oauth::{
 pub use offers::{Completed, OfferRequest};
 pub use open::{ConnectClock, Heard, Launch, Redact, Target};
 pub use pool::{Connections, Lease, LeaseOrigin, Wanted};
-pub use tap::Notice;
+pub use tap::{LogData, Notice};
 pub use tools::ToolRequest;
 pub use watch::Watch;
 pub use watchdog::Watchdog;

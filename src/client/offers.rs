@@ -191,7 +191,7 @@ impl Connection {
         }
         let message = format!("it still asks for input after {MAX_ROUNDS} rounds");
         let tool = request.method().to_owned();
-        Err(Error::Protocol { server: self.server.clone(), tool, code: 0, message }.into())
+        Err(Error::Protocol { server: self.server.clone(), tool, code: 0, message: message.into() }.into())
     }
 }
 
@@ -262,6 +262,6 @@ mod tests {
             |_| async { Err(ServiceError::McpError(rmcp::model::ErrorData::new(rmcp::model::ErrorCode::METHOD_NOT_FOUND, "no", None))) };
         assert!(list("s", "resources", refuse).await.unwrap().is_empty());
         let lost = |_| async { Err(ServiceError::TransportClosed) };
-        assert!(list("s", "resources", lost).await.unwrap_err().to_string().contains("its resources cannot be listed"));
+        assert!(list("s", "resources", lost).await.unwrap_err().in_full().contains("its resources cannot be listed"));
     }
 }

@@ -30,7 +30,7 @@ use super::transport::StdioTransport;
 use super::watchdog::Watchdog;
 use crate::catalog::Manifest;
 use crate::config::ResolvedCommand;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, Words};
 use crate::limits::{MAX_WIRE_MESSAGE_BYTES, PACKAGE_RUNNER_CONNECT_TIMEOUT_MS};
 
 /// How long a server that gave no lists may take to end, for that to be the reason.
@@ -68,7 +68,7 @@ pub enum Target {
 }
 
 /// Takes away what must not leave the crate.
-pub type Redact = Arc<dyn Fn(&str) -> String + Send + Sync>;
+pub type Redact = Arc<dyn Fn(Words) -> String + Send + Sync>;
 
 /// Told what a server says beside the protocol.
 pub type Heard = Arc<dyn Fn(&str) + Send + Sync>;
@@ -305,7 +305,7 @@ impl Opening<'_> {
                 Told::ResourceUpdated(uri) => {
                     let listener = |notice: &Notice| observer.notice(server, notice);
                     if calls.admits_notice(|dropped| heard(&listener, dropped)) && questions.may_tell() {
-                        observer.resource_updated(server, &tap::resource(uri));
+                        observer.resource_updated(server, uri);
                     }
                 }
                 Told::Nothing => {}
@@ -334,11 +334,16 @@ fn refused(server: &str, error: &ClientInitializeError) -> Failed {
         // A server that refuses mostly ends as well: its own words are the reason.
         _ => Refusal::Answered,
     };
-    Failed::new(connect_failed(server, &super::answer::cut(error.to_string())), refusal)
+    Failed::new(connect_failed(server, &error.to_string()), refusal)
 }
 
 fn exited(server: &str, status: String, process: &ServerProcess) -> Error {
-    Error::ServerExited { server: server.to_owned(), during: "before it was ready".to_owned(), status, stderr: process.stderr_text() }
+    Error::ServerExited {
+        server: server.to_owned(),
+        during: "before it was ready".to_owned(),
+        status,
+        stderr: process.stderr_text().into(),
+    }
 }
 
 fn is_package_runner(command: &str) -> bool {

@@ -72,12 +72,12 @@ mod tests {
     #[tokio::test]
     async fn a_list_without_an_end_is_refused() {
         let repeated = vec![json!({ "tools": [], "nextCursor": "a" }); 2];
-        assert!(read(repeated).await.unwrap_err().to_string().contains("repeats a cursor"));
+        assert!(read(repeated).await.unwrap_err().in_full().contains("repeats a cursor"));
         let endless = (0..=MAX_PAGES).map(|page| json!({ "nextCursor": page.to_string() })).collect();
-        assert!(read(endless).await.unwrap_err().to_string().contains("pages"));
+        assert!(read(endless).await.unwrap_err().in_full().contains("pages"));
         let many = vec![json!({ "tools": vec![0; MAX_ITEMS + 1] })];
-        assert!(read(many).await.unwrap_err().to_string().contains("entries"));
+        assert!(read(many).await.unwrap_err().in_full().contains("entries"));
         let large = vec![json!({ "tools": ["x".repeat(MAX_BYTES)] })];
-        assert!(read(large).await.unwrap_err().to_string().contains("bytes"));
+        assert!(read(large).await.unwrap_err().in_full().contains("bytes"));
     }
 }

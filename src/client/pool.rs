@@ -270,7 +270,7 @@ impl Connections {
             biased;
             () = interrupted.cancelled() => {
                 let problem = "it was revoked, disabled or changed meanwhile".to_owned();
-                Err(Error::ConnectFailed { server: wanted.server.clone(), problem })
+                Err(Error::ConnectFailed { server: wanted.server.clone(), problem: problem.into() })
             }
             lease = self.lease(&slot, wanted, launch) => lease,
         }

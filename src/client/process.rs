@@ -203,7 +203,7 @@ fn spawn(server: &str, command: &ResolvedCommand) -> Result<Child> {
     process.spawn().map_err(|error| Error::SpawnFailed {
         server: server.to_owned(),
         command: command.command.clone(),
-        problem: error.to_string(),
+        problem: error.to_string().into(),
     })
 }
 

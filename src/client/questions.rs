@@ -16,8 +16,6 @@ use super::pace::{NOTICES, Passage, Valve};
 use super::tap::Notice;
 use crate::error::Result;
 
-/// What is shown of a question's own text.
-const MAX_MESSAGE_CHARS: usize = 4_000;
 const MAX_URL_BYTES: usize = 8 * 1024;
 pub(super) const NO_MODEL: &str = "sampling is not offered: the agent has no onSample";
 const OVER: &str = "the call that asked is over";
@@ -226,7 +224,7 @@ pub(super) fn declined() -> Json {
 
 fn question(params: &Json) -> std::result::Result<Question, String> {
     let text = |key: &str| params.get(key).and_then(Json::as_str);
-    let message: String = text("message").ok_or("it has no message")?.chars().take(MAX_MESSAGE_CHARS).collect();
+    let message: String = text("message").ok_or("it has no message")?.to_owned();
     match text("mode").unwrap_or("form") {
         "form" => {
             let requested_schema = params.get("requestedSchema").cloned().unwrap_or_else(|| Json::Object(Map::new()));
@@ -242,7 +240,7 @@ fn question(params: &Json) -> std::result::Result<Question, String> {
             let elicitation_id = text("elicitationId").map(ToOwned::to_owned);
             Ok(Question::Url { message, url: parsed.into(), elicitation_id })
         }
-        other => Err(format!("its mode \"{}\" is not known", other.chars().take(32).collect::<String>())),
+        _ => Err("its mode is neither form nor url".to_owned()),
     }
 }
 

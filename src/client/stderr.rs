@@ -9,6 +9,7 @@ use tokio::time::Instant;
 
 use super::open::{Heard, Redact};
 use super::pace::{MESSAGE, Pace, Passage, Rate, STDERR, Valve};
+use crate::error::Words;
 
 /// Lines that are kept, and what a line may have.
 const LINES: usize = 20;
@@ -59,9 +60,10 @@ impl Tail {
 
 /// A line as it may be kept and told: redacted before it is cut, so that nothing that a cut would hide stays.
 fn readable(line: &[u8], redact: &Redact) -> String {
-    let mut text = redact(String::from_utf8_lossy(line).trim());
-    text.truncate(text.floor_char_boundary(LINE_BYTES));
-    text
+    let text = String::from_utf8_lossy(line);
+    // Of a longer line the rest was never read.
+    let is_whole = line.ends_with(b"\n") || (line.len() as u64) < PIECE_BYTES;
+    redact(if is_whole { Words::cut(text.trim(), LINE_BYTES) } else { Words::beginning(text.trim(), LINE_BYTES) })
 }
 
 /// Reads standard error to its end, at a rate. `exit` changes when the process has ended.
@@ -149,7 +151,7 @@ mod tests {
     use super::*;
 
     fn redacting() -> Redact {
-        Arc::new(|text| text.replace("secret", "***"))
+        Arc::new(|words: Words| words.in_full().replace("secret", "***"))
     }
 
     /// No line waits.

@@ -6,27 +6,42 @@ use std::sync::Arc;
 use rmcp::model::RequestId;
 use serde_json::Value as Json;
 
+use crate::error::Words;
+
 /// Shown each message before rmcp is. `true`: it was taken, and rmcp never sees it. Must not block.
 pub(in crate::client) type Tap = Arc<dyn Fn(&Json) -> bool + Send + Sync>;
 
 /// Text of a server's log line that is kept.
 const MAX_LOG_BYTES: usize = 8 * 1024;
 const MAX_MESSAGE_BYTES: usize = 1024;
+const MAX_LEVEL_BYTES: usize = 32;
+const MAX_LOGGER_BYTES: usize = 128;
+/// A longer one is not one that is watched.
+const MAX_URI_BYTES: usize = 8 * 1024;
+
 /// What a server tells of itself while it works.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Notice {
     Progress {
         progress: f64,
         total: Option<f64>,
-        message: Option<String>,
+        message: Option<Words>,
     },
     Log {
-        level: String,
-        logger: Option<String>,
-        data: Json,
+        level: Words,
+        logger: Option<Words>,
+        data: LogData,
     },
     /// So many notices more than anybody could read were left out.
     Dropped(u64),
+}
+
+/// What a server's log line is about.
+#[derive(Debug, Clone, PartialEq)]
+pub enum LogData {
+    Whole(Json),
+    /// Too large: as text, as far as it may go.
+    Beginning(Words),
 }
 
 /// A notification of interest. What it says is only taken out of it where somebody is told.
@@ -74,42 +89,36 @@ pub(super) fn read(message: &Json) -> Option<Told<'_>> {
         "notifications/tools/list_changed" | "notifications/resources/list_changed" | "notifications/prompts/list_changed" => {
             Told::ListChanged
         }
-        "notifications/resources/updated" => text("uri").map_or(Told::Nothing, Told::ResourceUpdated),
+        "notifications/resources/updated" => {
+            text("uri").filter(|uri| uri.len() <= MAX_URI_BYTES).map_or(Told::Nothing, Told::ResourceUpdated)
+        }
         _ => return None,
     })
 }
 
 /// What a notification of progress says.
 pub(super) fn progress(progress: f64, params: &Json) -> Notice {
-    let message = params.get("message").and_then(Json::as_str).map(|text| cut(text, MAX_MESSAGE_BYTES));
+    let message = params.get("message").and_then(Json::as_str).map(|text| Words::cut(text, MAX_MESSAGE_BYTES));
     Notice::Progress { progress, total: params.get("total").and_then(Json::as_f64), message }
 }
 
 /// A line of a server's log.
 pub(super) fn log(level: &str, data: &Json, params: &Json) -> Notice {
-    let logger = params.get("logger").and_then(Json::as_str).map(|name| cut(name, 128));
-    Notice::Log { level: cut(level, 32), logger, data: bounded(data) }
-}
-
-/// The address of a resource that has changed.
-pub(super) fn resource(uri: &str) -> String {
-    cut(uri, MAX_LOG_BYTES)
+    let logger = params.get("logger").and_then(Json::as_str).map(|name| Words::cut(name, MAX_LOGGER_BYTES));
+    Notice::Log { level: Words::cut(level, MAX_LEVEL_BYTES), logger, data: bounded(data) }
 }
 
 /// Data as it is, or the start of its text where it is large.
-fn bounded(data: &Json) -> Json {
+fn bounded(data: &Json) -> LogData {
+    let whole = |text: &str| text.len() <= MAX_LOG_BYTES;
     match data {
-        Json::String(text) => Json::String(cut(text, MAX_LOG_BYTES)),
+        Json::String(text) if whole(text) => LogData::Whole(data.clone()),
+        Json::String(text) => LogData::Beginning(Words::cut(text, MAX_LOG_BYTES)),
         other => {
             let text = other.to_string();
-            if text.len() <= MAX_LOG_BYTES { other.clone() } else { Json::String(cut(&text, MAX_LOG_BYTES)) }
+            if whole(&text) { LogData::Whole(other.clone()) } else { LogData::Beginning(Words::cut(&text, MAX_LOG_BYTES)) }
         }
     }
-}
-
-fn cut(text: &str, most: usize) -> String {
-    let end = text.floor_char_boundary(most);
-    if end < text.len() { format!("{}… [cut]", &text[..end]) } else { text.to_owned() }
 }
 
 #[cfg(test)]
@@ -134,7 +143,8 @@ mod tests {
     fn a_huge_log_line_is_cut() {
         let message = json!({ "method": "notifications/message", "params": { "level": "info", "data": [ "x".repeat(100_000) ] } });
         let Some(Told::Log { level, data, params }) = read(&message) else { panic!("it is one") };
-        let Notice::Log { data: Json::String(text), .. } = log(level, data, params) else { panic!("its data is text") };
-        assert!(text.len() < MAX_LOG_BYTES + 20);
+        let Notice::Log { data: LogData::Beginning(words), .. } = log(level, data, params) else { panic!("its data is cut") };
+        let text = words.in_full();
+        assert!(text.ends_with("… [cut]") && text.len() < MAX_LOG_BYTES + 20);
     }
 }

@@ -8,7 +8,6 @@ use rmcp::service::{Peer, PeerRequestOptions};
 use serde_json::{Value as Json, json};
 use tokio::runtime::Handle;
 
-use super::answer::cut;
 use super::connection::Connection;
 use super::tools::custom;
 
@@ -70,7 +69,7 @@ impl Task {
             _ => match self.wire.get("error") {
                 Some(error) => Outcome::Failed {
                     code: error.get("code").and_then(Json::as_i64).unwrap_or_default(),
-                    message: cut(error.get("message").and_then(Json::as_str).unwrap_or("its task failed").to_owned()),
+                    message: error.get("message").and_then(Json::as_str).unwrap_or("its task failed").to_owned(),
                 },
                 // Of a failed task of the older form, the result says how.
                 None => Outcome::Ask,

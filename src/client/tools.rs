@@ -7,7 +7,7 @@ use rmcp::model::{CallToolRequestParams, ClientRequest, CustomRequest, Request};
 use serde_json::{Map, Value as Json, json};
 use tokio_util::sync::CancellationToken;
 
-use super::answer::CallFailure;
+use super::answer::{CallFailure, in_error};
 use super::caller::Caller;
 use super::calls::{Asked, InFlight, Wants};
 use super::clock::CallLimits;
@@ -90,7 +90,7 @@ impl Connection {
             }
         }
         let message = format!("it still asks for input after {MAX_ROUNDS} rounds");
-        Err(Error::Protocol { server: self.server.clone(), tool: tool.clone(), code: 0, message }.into())
+        Err(Error::Protocol { server: self.server.clone(), tool: tool.clone(), code: 0, message: message.into() }.into())
     }
 
     /// The answers to what a result asks for, by the server's own names.
@@ -180,7 +180,7 @@ impl Connection {
                 server: self.server.clone(),
                 tool: visit.what.to_owned(),
                 code: 0,
-                message: "its answer to tasks/get is no task".to_owned(),
+                message: "its answer to tasks/get is no task".into(),
             };
             task = tasks::Task::read(&state).ok_or_else(problem)?;
         }
@@ -191,7 +191,7 @@ impl Connection {
             tasks::Outcome::Result(result) => Ok(result),
             tasks::Outcome::Ask => self.exchange(visit, custom("tasks/result", json!({ "taskId": task.id }))).await,
             tasks::Outcome::Failed { code, message } => {
-                Err(Error::Protocol { server: self.server.clone(), tool: visit.what.to_owned(), code, message }.into())
+                Err(Error::Protocol { server: self.server.clone(), tool: visit.what.to_owned(), code, message: in_error(&message) }.into())
             }
         }
     }

@@ -177,7 +177,7 @@ impl Running {
         let failed = |problem: String| Error::SpawnFailed {
             server: "(watchdog)".to_owned(),
             command: program.display().to_string(),
-            problem: format!("{problem}; without its watchdog no server is started"),
+            problem: format!("{problem}; without its watchdog no server is started").into(),
         };
         let mut child = Command::new(program)
             .env_clear()

@@ -2,11 +2,11 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use super::Error;
+use super::{Error, Words};
 use crate::trust::sanitise_line;
 
-const MAX_ISSUER_CHARS: usize = 200;
-const MAX_PROBLEM_CHARS: usize = 500;
+const MAX_ISSUER_BYTES: usize = 200;
+const MAX_PROBLEM_BYTES: usize = 500;
 
 /// A person's part in an authorization, which nobody was there to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,20 +32,24 @@ impl Display for AuthorizationLack {
 
 impl Error {
     pub(crate) fn authorization_required(server: &str, issuer: Option<&str>, lack: AuthorizationLack) -> Self {
-        Self::AuthorizationRequired { server: server.to_owned(), issuer: issuer.map(shown), lack }
+        Self::AuthorizationRequired { server: server.to_owned(), issuer: issuer.map(|issuer| line_of(issuer, MAX_ISSUER_BYTES)), lack }
     }
 
     /// `problem` may be the words of an authorization server: they are cut, and show as they are.
     pub(crate) fn authorization_failed(server: &str, issuer: Option<&str>, problem: &str) -> Self {
-        let problem = sanitise_line(problem, MAX_PROBLEM_CHARS);
-        Self::AuthorizationFailed { server: server.to_owned(), issuer: issuer.map(shown), problem }
+        Self::AuthorizationFailed {
+            server: server.to_owned(),
+            issuer: issuer.map(|issuer| line_of(issuer, MAX_ISSUER_BYTES)),
+            problem: line_of(problem, MAX_PROBLEM_BYTES),
+        }
     }
 }
 
-pub(super) fn of_issuer(issuer: Option<&str>) -> String {
+pub(super) fn of_issuer(issuer: Option<&Words>) -> String {
     issuer.map(|issuer| format!(" by {issuer}")).unwrap_or_default()
 }
 
-fn shown(issuer: &str) -> String {
-    sanitise_line(issuer, MAX_ISSUER_CHARS)
+/// A stranger's words in one line.
+fn line_of(text: &str, limit: usize) -> Words {
+    Words::cut(&sanitise_line(text, usize::MAX), limit)
 }

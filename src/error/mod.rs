@@ -4,6 +4,7 @@
 mod authorization;
 mod for_model;
 mod redaction;
+mod words;
 
 use std::path::PathBuf;
 
@@ -13,6 +14,8 @@ use authorization::of_issuer;
 use crate::config::Problem;
 use crate::nearest::nearest;
 use crate::trust::sanitise_line;
+
+pub use words::Words;
 
 const MAX_NAME_CHARS: usize = 128;
 /// Of names that a message lists.
@@ -141,11 +144,11 @@ pub enum Error {
 
     /// The server's process could not be started.
     #[error("server \"{server}\": \"{command}\" could not be started: {problem}. Check command, args and cwd in the config, and PATH")]
-    SpawnFailed { server: String, command: String, problem: String },
+    SpawnFailed { server: String, command: String, problem: Words },
 
     /// The server was started, but did not get through the handshake or its list of tools.
     #[error("server \"{server}\" could not be connected: {problem}")]
-    ConnectFailed { server: String, problem: String },
+    ConnectFailed { server: String, problem: Words },
 
     /// The server did not get through the handshake in time.
     #[error("server \"{server}\" was not ready within {limit_ms} ms (connectTimeoutMs){hint}")]
@@ -163,27 +166,27 @@ pub enum Error {
 
     /// The process ended, or its pipe did, with a call pending.
     #[error("server \"{server}\" ended {during}: {status}{stderr}. The next call starts it again")]
-    ServerExited { server: String, during: String, status: String, stderr: String },
+    ServerExited { server: String, during: String, status: String, stderr: Words },
 
     /// A request over HTTP has no answer that can be used.
     #[error("{server}.{tool} failed: {problem}")]
-    RequestFailed { server: String, tool: String, problem: String },
+    RequestFailed { server: String, tool: String, problem: Words },
 
     /// The server did not answer a call in time.
     #[error("{server}.{tool} did not answer within {limit_ms} ms ({limit_name}); the call was cancelled")]
     CallTimeout { server: String, tool: String, limit_ms: u64, limit_name: &'static str },
 
     /// The server wants an authorization, and there is nobody who could give it.
-    #[error("server \"{server}\" needs an authorization{}, and there is nobody to ask. {lack}", of_issuer(.issuer.as_deref()))]
-    AuthorizationRequired { server: String, issuer: Option<String>, lack: AuthorizationLack },
+    #[error("server \"{server}\" needs an authorization{}, and there is nobody to ask. {lack}", of_issuer(.issuer.as_ref()))]
+    AuthorizationRequired { server: String, issuer: Option<Words>, lack: AuthorizationLack },
 
     /// No token could be got for the server.
-    #[error("server \"{server}\" could not be authorized{}: {problem}", of_issuer(.issuer.as_deref()))]
-    AuthorizationFailed { server: String, issuer: Option<String>, problem: String },
+    #[error("server \"{server}\" could not be authorized{}: {problem}", of_issuer(.issuer.as_ref()))]
+    AuthorizationFailed { server: String, issuer: Option<Words>, problem: Words },
 
     /// The server answered with a JSON-RPC error.
     #[error("{server}.{tool}: the server refused the call: {message} (JSON-RPC {code})")]
-    Protocol { server: String, tool: String, code: i64, message: String },
+    Protocol { server: String, tool: String, code: i64, message: Words },
 
     /// The answer is larger than what may reach the guest, or the wire.
     #[error("{what} has {size} bytes; the limit is {limit} ({limit_name})")]
@@ -193,7 +196,7 @@ pub enum Error {
     #[error(
         "the result of {server}.{tool} breaks the tool's own outputSchema: {problem}. To get such results all the same, set \"schemaViolations\": \"warn\" for the server"
     )]
-    OutputSchema { server: String, tool: String, problem: String },
+    OutputSchema { server: String, tool: String, problem: Words },
 
     /// The arguments of a call are too large.
     #[error("the arguments of {what} have {size} bytes; the limit maxArgumentBytes is {limit}")]
@@ -234,7 +237,7 @@ pub enum Error {
 
     /// The run's code threw.
     #[error("{name}: {message}{}", at(*.line, *.column))]
-    GuestThrew { name: String, message: String, stack: String, line: Option<u32>, column: Option<u32> },
+    GuestThrew { name: Words, message: Words, stack: Words, line: Option<u32>, column: Option<u32> },
 
     /// The handler's value is none that can leave the guest.
     #[error("the handler's value cannot leave the sandbox: {problem}. Return plain data: JSON values and Uint8Array")]
@@ -264,7 +267,7 @@ pub enum Error {
 
     /// The guest ended in a way that agent code should not be able to cause.
     #[error("the guest ended unexpectedly: {problem}. The sandbox stays usable")]
-    GuestCrashed { problem: String },
+    GuestCrashed { problem: Words },
 
     /// Neither guest boots here.
     #[error("no micro-VM can run here: {problem}. {remedy}")]
@@ -296,7 +299,7 @@ pub enum Error {
 
     /// The operating system refused something.
     #[error("{what}: {problem}")]
-    Io { what: String, problem: String },
+    Io { what: String, problem: Words },
 
     /// A defect of this crate.
     #[error("hyperlight-mcp has a defect: {0}. Please report it")]
@@ -401,7 +404,7 @@ impl Error {
     /// An operating system error, with what was being done.
     #[must_use]
     pub fn io(what: impl Into<String>, error: &std::io::Error) -> Self {
-        Self::Io { what: what.into(), problem: error.to_string() }
+        Self::Io { what: what.into(), problem: error.to_string().into() }
     }
 }
 

@@ -7,7 +7,7 @@ use super::{Gateway, Look, Sandbox};
 use crate::bridge::{ToolErrors, server_module};
 use crate::error::Result;
 use crate::limits::Limits;
-use crate::trust::{ApprovalRequest, Gate, Standing, gate, manifest_digest, sanitise_json};
+use crate::trust::{ApprovalRequest, Gate, Standing, gate, manifest_digest};
 
 /// What a person has approved of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,7 +64,7 @@ impl Gateway {
 
     /// Texts as a model may read them: redacted, and with nothing in them that hides.
     pub(crate) fn shown_to_model(&self, json: &Json) -> Json {
-        sanitise_json(&self.core.redactor.redact_json(json), self.core.limits.max_description_chars)
+        self.core.redactor.readable_json(json, self.core.limits.max_description_chars)
     }
 
     /// Whether a sandbox is one of this gateway's.

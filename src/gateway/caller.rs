@@ -6,9 +6,10 @@ use serde_json::Value as Json;
 
 use super::callbacks::{CallScope, ElicitationQuestion, SamplingQuestion};
 use super::events::{Event, Events};
-use crate::client::{Caller, Elicitation, ElicitationAnswer, Notice, Question, Reply, Sampling};
+use crate::client::{Caller, Elicitation, ElicitationAnswer, LogData, Notice, Question, Reply, Sampling};
+use crate::error::Words;
 use crate::sandbox::RunControl;
-use crate::trust::{sanitise_json, sanitise_text};
+use crate::trust::Redactor;
 
 /// What a person is shown of a server's question.
 const MAX_MESSAGE_CHARS: usize = 4_000;
@@ -29,11 +30,12 @@ impl ScopeCaller {
 
     /// The server's words as a person may read them. A URL stays as it is: it is to be opened, not read.
     fn readable(&self, mut elicitation: Elicitation) -> Elicitation {
-        let clean = |text: &str| sanitise_text(&self.events.redactor.redact(text), MAX_MESSAGE_CHARS);
+        let redactor = &self.events.redactor;
+        let clean = |text: &str| redactor.readable_text(text, MAX_MESSAGE_CHARS);
         match &mut elicitation.question {
             Question::Form { message, requested_schema } => {
                 *message = clean(message);
-                *requested_schema = sanitise_json(&self.events.redactor.redact_json(requested_schema), MAX_MESSAGE_CHARS);
+                *requested_schema = redactor.readable_json(requested_schema, MAX_MESSAGE_CHARS);
             }
             Question::Url { message, .. } => *message = clean(message),
         }
@@ -66,7 +68,7 @@ impl Caller for ScopeCaller {
     }
 
     fn notice(&self, server: &str, tool: &str, notice: &Notice) {
-        if let Some(event) = event_of(server, Some(tool), self.scope.run_id, notice) {
+        if let Some(event) = event_of(&self.events.redactor, server, Some(tool), self.scope.run_id, notice) {
             self.events.send_to(self.scope.listener.as_ref(), &event);
         }
     }
@@ -77,16 +79,21 @@ impl Caller for ScopeCaller {
 }
 
 /// A notice as an event.
-pub(super) fn event_of(server: &str, tool: Option<&str>, run_id: Option<u64>, notice: &Notice) -> Option<Event> {
+pub(super) fn event_of(redactor: &Redactor, server: &str, tool: Option<&str>, run_id: Option<u64>, notice: &Notice) -> Option<Event> {
     let server = server.to_owned();
     Some(match notice {
         Notice::Progress { progress, total, message } => {
-            let (tool, message) = (tool?.to_owned(), message.as_deref().map(|text| sanitise_text(text, MAX_MESSAGE_CHARS)));
+            let message = message.clone().map(|words| redactor.readable_text(&words.open(redactor).to_string(), MAX_MESSAGE_CHARS));
+            let tool = tool?.to_owned();
             Event::Progress { server, tool, run_id, progress: *progress, total: *total, message }
         }
         Notice::Log { level, logger, data } => {
-            let data = sanitise_json(data, crate::limits::MAX_WIRE_MESSAGE_BYTES);
-            Event::ServerLog { server, run_id, level: level.clone(), logger: logger.clone(), data }
+            let line = |words: &Words| redactor.readable_line(&words.clone().open(redactor).to_string(), MAX_MESSAGE_CHARS);
+            let data = match data {
+                LogData::Whole(data) => redactor.readable_json(data, usize::MAX),
+                LogData::Beginning(words) => redactor.readable_text(&words.clone().open(redactor).to_string(), usize::MAX).into(),
+            };
+            Event::ServerLog { server, run_id, level: line(level), logger: logger.as_ref().map(line), data }
         }
         Notice::Dropped(count) => {
             Event::Warning { message: format!("server \"{server}\" tells more than can be read: {count} of its notices were left out") }

@@ -34,7 +34,7 @@ impl Core {
 
     fn argument_checks(&self) -> ArgumentChecks {
         let modes = self.modes(|server| server.argument_checks.unwrap_or(self.checks.arguments));
-        ArgumentChecks::new(Arc::clone(&self.checks.schemas), modes)
+        ArgumentChecks::new(Arc::clone(&self.checks.schemas), modes).with_redactor(Arc::clone(&self.redactor))
     }
 
     fn output_checks(&self) -> OutputChecks {

@@ -77,7 +77,7 @@ impl Core {
 
     /// An error as it may leave the crate.
     pub(super) fn redacted(&self, error: Error) -> Error {
-        error.map_text(|text| self.redactor.redact(text).into_owned())
+        error.redacted(&self.redactor)
     }
 
     /// The live connection of a server whose command is approved. Reads the approval again before it starts a process.

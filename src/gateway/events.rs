@@ -101,7 +101,7 @@ impl Events {
     fn tell(&self, listener: Option<&EventListener>, event: &Event) {
         if let Some(listener) = listener.or(self.listener.as_ref()) {
             match serde_json::to_value(event) {
-                Ok(json) => listener(self.redactor.redact_json(&json)),
+                Ok(json) => listener(self.redactor.visible_json(&json)),
                 Err(error) => tracing::error!(%error, "an event without a form"),
             }
         }
@@ -109,7 +109,7 @@ impl Events {
 
     pub(super) fn warn(&self, message: impl Into<String>) {
         let message = message.into();
-        tracing::warn!("{}", self.redactor.redact(&message));
+        tracing::warn!("{}", self.redactor.readable(&message));
         self.send(&Event::Warning { message });
     }
 

@@ -18,7 +18,7 @@ use serde_json::{Value as Json, json};
 use super::events::Event;
 use crate::error::Error;
 use crate::files;
-use crate::trust::{Redactor, sanitise_line};
+use crate::trust::Redactor;
 
 const FOLDER: &str = "logs";
 /// A file that is larger becomes the older one of two: a server has at most twice this.
@@ -262,10 +262,13 @@ fn words(event: &Event) -> (&'static str, String, Option<String>) {
 fn line_of(at: u64, note: Note, redactor: &Redactor) -> Json {
     let (kind, text, error) = match note {
         Note::Stderr(text) => ("stderr", text, None),
-        Note::Failed(error) => ("failed", error.to_string(), Some(error.code().to_owned())),
+        Note::Failed(error) => {
+            let code = error.code().to_owned();
+            ("failed", error.redacted(redactor).to_string(), Some(code))
+        }
         Note::Event(event) => words(&event),
     };
-    let text = sanitise_line(&redactor.redact(&text), MAX_TEXT_CHARS);
+    let text = redactor.readable_line(&text, MAX_TEXT_CHARS);
     json!(LogLine { at, pid: std::process::id(), kind: kind.to_owned(), text, error })
 }
 

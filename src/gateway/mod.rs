@@ -137,7 +137,7 @@ impl Gateway {
     pub fn open(options: GatewayOptions) -> Result<Self> {
         let surroundings = options.surroundings()?;
         let redactor = Arc::new(Redactor::new(Some(&surroundings.user_home), Some(&surroundings.workspace_folder)));
-        Self::open_with(&options, surroundings, &redactor).map_err(|error| error.map_text(|text| redactor.redact(text).into_owned()))
+        Self::open_with(&options, surroundings, &redactor).map_err(|error| error.redacted(&redactor))
     }
 
     fn open_with(options: &GatewayOptions, surroundings: Surroundings, redactor: &Arc<Redactor>) -> Result<Self> {

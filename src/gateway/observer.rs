@@ -47,8 +47,9 @@ impl Observer for CoreObserver {
     }
 
     fn notice(&self, server: &str, notice: &Notice) {
-        if let Some(event) = event_of(server, None, None, notice) {
-            self.send(&event);
+        let Some(core) = self.0.upgrade() else { return };
+        if let Some(event) = event_of(&core.redactor, server, None, None, notice) {
+            core.events.send(&event);
         }
     }
 

@@ -150,7 +150,7 @@ fn shown(server: &str, errand: &Errand, result: &Json, lists: &[&str], others: &
             server: server.to_owned(),
             tool: errand.method().to_owned(),
             code: 0,
-            message: format!("its answer has no list of {name}"),
+            message: format!("its answer has no list of {name}").into(),
         })?;
         fields.insert((*name).to_owned(), list.clone());
     }

@@ -80,7 +80,7 @@ impl Gateway {
                 .filter(|entry| matches!(entry, Entry::Invalid(_)))
                 .map(|entry| entry.name().to_owned())
                 .collect(),
-            warnings: warnings.iter().map(|warning| self.core.redactor.redact(warning).into_owned()).collect(),
+            warnings: warnings.iter().map(|warning| self.core.redactor.readable(warning)).collect(),
         };
         // All at once: nothing of one server goes on as it was while another's process takes its time to end.
         report.changed.iter().for_each(|name| self.core.registry.interrupt(name));

@@ -143,7 +143,7 @@ impl Sandbox {
     fn keep(&self, value: Wire) -> Result<Kept> {
         let mut random = [0; SAVED_ID_BYTES];
         getrandom::fill(&mut random)
-            .map_err(|error| Error::Io { what: "a handle for the value".to_owned(), problem: error.to_string() })?;
+            .map_err(|error| Error::Io { what: "a handle for the value".to_owned(), problem: error.to_string().into() })?;
         let id = saved_id(random);
         let mut saved = self.saved.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(if saved.save(id.clone(), value, Instant::now()) { Kept::As(id) } else { Kept::TooLarge })
@@ -180,12 +180,14 @@ fn returned(wire: &Wire) -> Result<Value> {
     }
 }
 
-/// Every text in it. It is no deeper than what crosses from a guest.
+/// Every text and key in it. It is no deeper than what crosses from a guest.
 fn redacted(redactor: &Redactor, value: Value) -> Value {
     match value {
         Value::Text(text) => Value::Text(redactor.redact(&text).into_owned()),
         Value::List(items) => Value::List(items.into_iter().map(|item| redacted(redactor, item)).collect()),
-        Value::Record(fields) => Value::Record(fields.into_iter().map(|(key, value)| (key, redacted(redactor, value))).collect()),
+        Value::Record(fields) => {
+            Value::Record(fields.into_iter().map(|(key, value)| (redactor.redact(&key).into_owned(), redacted(redactor, value))).collect())
+        }
         other => other,
     }
 }

@@ -20,7 +20,8 @@ use crate::catalog::Catalog;
 use crate::config::Parallel;
 use crate::error::{Error, Result};
 use crate::results::{Omission, SavedValues};
-use crate::sandbox::{LogEntry, LogListener, LookOwner, RunOutcome, RunRequest, RunStats, Stop, StopReason, Wire};
+use crate::sandbox::{LOG_CUT_MARK, LogEntry, LogListener, LookOwner, RunOutcome, RunRequest, RunStats, Stop, StopReason, Wire};
+use crate::trust::Redactor;
 
 /// What one run is given.
 #[derive(Default)]
@@ -180,21 +181,21 @@ impl Sandbox {
             let _ = sender.send(core.sandboxes.run_for(&look_owner, request));
         });
         if let Err(error) = thread {
-            return failed(Error::io("a thread for the run", &error));
+            return failed(self.core.redacted(Error::io("a thread for the run", &error)));
         }
         let mut outcome = self.outcome(receiver, stop, period).await;
-        let redact = |text: &str| self.core.redactor.redact(text).into_owned();
+        let redactor = &self.core.redactor;
         outcome.value = outcome.value.map_err(|error| self.core.redacted(error));
-        outcome.logs.iter_mut().for_each(|entry| entry.text = redact(&entry.text));
+        outcome.logs.iter_mut().for_each(|entry| *entry = readable(redactor, entry));
         let warnings = scope.take_warnings().into_iter().chain(host.servers.take_warnings());
-        RunReport { outcome, warnings: warnings.map(|warning| redact(&warning)).collect(), omitted: Vec::new(), saved_as: None }
+        RunReport { outcome, warnings: warnings.map(|warning| redactor.readable(&warning)).collect(), omitted: Vec::new(), saved_as: None }
     }
 
     /// A log leaves the crate: what a guest has learnt and prints is no exception.
     fn redacting(&self, listener: LogListener) -> LogListener {
         let redactor = Arc::clone(&self.core.redactor);
         Arc::new(move |entry: &LogEntry| {
-            listener(&LogEntry { level: entry.level, text: redactor.redact(&entry.text).into_owned() });
+            listener(&readable(&redactor, entry));
         })
     }
 
@@ -256,4 +257,14 @@ pub(super) fn failed(error: Error) -> RunReport {
 
 fn outcome_of(error: Error) -> RunOutcome {
     RunOutcome { value: Err(error), logs: Vec::new(), stats: RunStats::default() }
+}
+
+/// An entry as it leaves the crate. Of one that was cut, the end goes that may hold the beginning of a secret.
+fn readable(redactor: &Redactor, entry: &LogEntry) -> LogEntry {
+    let LogEntry { level, is_cut, text } = entry;
+    let text = match text.strip_suffix(LOG_CUT_MARK).filter(|_| *is_cut) {
+        Some(beginning) => redactor.readable_cut(beginning, usize::MAX) + LOG_CUT_MARK,
+        None => redactor.readable(text),
+    };
+    LogEntry { level: *level, is_cut: *is_cut, text }
 }

@@ -34,7 +34,7 @@ impl Reply {
         fields["code"] = error.code().into();
         fields["message"] = error.to_string().into();
         if let Error::GuestThrew { name, stack, line, column, .. } = error {
-            fields["guest"] = json!({ "name": name, "stack": stack, "line": line, "column": column });
+            fields["guest"] = json!({ "name": name.to_string(), "stack": stack.to_string(), "line": line, "column": column });
         }
         if let Error::CodeSyntax { line, column, .. } = error {
             fields["line"] = json!(line);

@@ -56,7 +56,7 @@ pub struct ModelReport<'a> {
 /// use hyperlight_mcp::results::{Handle, ModelReport, for_model};
 /// use hyperlight_mcp::sandbox::{LogEntry, LogLevel, Value};
 ///
-/// let (value, logs) = (Value::from(7.to_string()), [LogEntry { level: LogLevel::Warn, text: "slow".into() }]);
+/// let (value, logs) = (Value::from(7.to_string()), [LogEntry { level: LogLevel::Warn, is_cut: false, text: "slow".into() }]);
 /// let report = ModelReport { outcome: Ok(&value), code: "", logs: &logs, warnings: &[] };
 /// let json = for_model(&report, 100, || Handle::None);
 /// assert_eq!(json.to_string(), r#"{"value":"7","logs":["warn: slow"]}"#);

@@ -235,7 +235,8 @@ proptest! {
         line in prop::option::of(0..5_u32),
         budget in MIN_RESULT_TOKENS..1_500_usize,
     ) {
-        let logs: Vec<_> = logs.into_iter().map(|(level, text)| LogEntry { level: LogLevel::named(level), text }).collect();
+        let logs: Vec<_> =
+            logs.into_iter().map(|(level, text)| LogEntry { level: LogLevel::named(level), is_cut: false, text }).collect();
         let message = logs.first().map_or("it failed", |entry| &entry.text);
         let outcome = if failed { Err(ModelError { code: "ERR_X", message, line, column: line }) } else { Ok(&value) };
         let report = ModelReport { outcome, code: "a\nb\nc", logs: &logs, warnings: &warnings };
@@ -252,7 +253,11 @@ proptest! {
 
 fn log(count: usize) -> Vec<LogEntry> {
     (0..count)
-        .map(|number| LogEntry { level: if number % 2 == 0 { LogLevel::Log } else { LogLevel::Error }, text: format!("line {number}") })
+        .map(|number| LogEntry {
+            level: if number % 2 == 0 { LogLevel::Log } else { LogLevel::Error },
+            is_cut: false,
+            text: format!("line {number}"),
+        })
         .collect()
 }
 

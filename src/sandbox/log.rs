@@ -4,7 +4,8 @@ use std::fmt;
 
 use serde::Serialize;
 
-const CUT_MARK: &str = "… [log cut: limits.maxLogBytes]";
+/// Ends the last entry of a log that is full.
+pub const LOG_CUT_MARK: &str = "… [log cut: limits.maxLogBytes]";
 /// Entries without text cost as well: a log has as many entries as its limit has room for this.
 const MIN_ENTRY_BYTES: usize = 32;
 
@@ -55,6 +56,9 @@ impl fmt::Display for LogLevel {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct LogEntry {
     pub level: LogLevel,
+    /// Its end was cut off, where [`LOG_CUT_MARK`] stands now: it did not fit into the log.
+    #[serde(skip)]
+    pub is_cut: bool,
     pub text: String,
 }
 
@@ -78,9 +82,10 @@ impl Log {
         }
         let room = self.max_bytes - self.bytes;
         self.full = text.len() > room || self.entries.len() >= self.max_bytes / MIN_ENTRY_BYTES;
-        let text = if self.full { format!("{}{CUT_MARK}", &text[..text.floor_char_boundary(room)]) } else { text };
+        let is_cut = text.len() > room;
+        let text = if self.full { format!("{}{LOG_CUT_MARK}", &text[..text.floor_char_boundary(room)]) } else { text };
         self.bytes += text.len();
-        let entry = LogEntry { level, text };
+        let entry = LogEntry { level, is_cut, text };
         self.entries.push(entry.clone());
         Some(entry)
     }
@@ -98,7 +103,7 @@ mod tests {
     fn a_log_has_no_more_than_its_bytes_and_says_where_it_ends() {
         let mut log = Log::new(64);
         assert_eq!(log.add(LogLevel::Warn, "x".repeat(60)).unwrap().text.len(), 60);
-        assert_eq!(log.add(LogLevel::Log, "é".repeat(9)).unwrap().text, format!("éé{CUT_MARK}"));
+        assert_eq!(log.add(LogLevel::Log, "é".repeat(9)).unwrap().text, format!("éé{LOG_CUT_MARK}"));
         assert_eq!(log.add(LogLevel::Log, String::new()), None);
         assert_eq!(log.take().len(), 2);
     }

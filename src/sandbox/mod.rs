@@ -41,7 +41,7 @@ pub use host::{Arguments, HostAnswer, HostCall, HostFunctions, HostReply, RunCon
 pub use hypervisor::HypervisorReport;
 pub use image::Origin;
 pub(crate) use image::reply_capacity;
-pub use log::{LogEntry, LogLevel};
+pub use log::{LOG_CUT_MARK, LogEntry, LogLevel};
 pub use module::{GuestModule, GuestModules, ModuleFunction};
 pub use pool::WarmVms;
 pub use reader::{LookOwner, Wanted, serve_reader};

@@ -10,8 +10,12 @@ use super::run::REQUIRE_PROLOGUE;
 use super::script::{Importable, declares_require, instead_of_global};
 use super::stop::Stop;
 use super::value::{Wire, invalid};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, Words};
 use crate::limits::Limits;
+
+/// UTF-16 units that the guest sends of a text at most (`prelude.js`).
+const GUEST_TEXT_UNITS: usize = 16 * 1024;
+const TOO_LONG: &str = "what is wrong takes more words than can be told";
 
 /// What a run's code is read with: for as long as the run goes on, its look counts against the run's time.
 pub(super) struct AgentCode<'a> {
@@ -150,6 +154,7 @@ impl GuestFailure {
     fn into_error(self, limits: &Limits, text: &str, code: &AgentCode<'_>) -> Error {
         let Self { kind, name, message, stack, line, mut column } = self;
         let (name, message, stack) = (cut(name), cut(message), cut(stack));
+        let is_cut = reaches_the_guests_limit(&message);
         // QuickJS throws this where an allocation of its own fails.
         if name == "InternalError" && message == "out of memory" {
             return Error::GuestMemory { limit: limits.guest_heap_bytes };
@@ -160,7 +165,9 @@ impl GuestFailure {
         }
         match kind {
             FailureKind::Handler => Error::NoHandler,
+            FailureKind::Value if is_cut => Error::InvalidValue { problem: TOO_LONG.to_owned() },
             FailureKind::Value => Error::InvalidValue { problem: message },
+            FailureKind::Load if is_cut => Error::CodeSyntax { message: TOO_LONG.to_owned(), line, column },
             FailureKind::Load if is_resolution(&message) => code.explain_load(text).unwrap_or_else(|| {
                 let known: Vec<_> = code.modules.names().iter().map(|name| format!("host:{name}")).collect();
                 Error::CodeSyntax { message: format!("{message}; the modules here are: {}", known.join(", ")), line, column }
@@ -172,11 +179,17 @@ impl GuestFailure {
                 let lacking = line.filter(|_| name == "TypeError" && is_lacking);
                 let lacking = lacking.and_then(|line| code.explain_not_a_function(text, line));
                 let instead = if name == "ReferenceError" { instead_of_global(&message).map(ToOwned::to_owned) } else { None };
-                let message = if let Some(more) = lacking.or(instead) { format!("{message}: {more}") } else { message };
-                Error::GuestThrew { name, message, stack, line, column }
+                let message = if let Some(more) = lacking.or(instead).filter(|_| !is_cut) { format!("{message}: {more}") } else { message };
+                let said = |text: String| if reaches_the_guests_limit(&text) { Words::beginning(text, usize::MAX) } else { text.into() };
+                Error::GuestThrew { name: said(name), message: said(message), stack: said(stack), line, column }
             }
         }
     }
+}
+
+/// The guest cuts what it says of an error, and does not say so: a text of that length may have lost its end.
+fn reaches_the_guests_limit(text: &str) -> bool {
+    text.len() >= GUEST_TEXT_UNITS && text.encode_utf16().count() >= GUEST_TEXT_UNITS
 }
 
 /// `QuickJS`'s words for a module that is not there.

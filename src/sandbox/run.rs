@@ -21,7 +21,7 @@ use super::sources::Sources;
 use super::stop::Stop;
 use super::value::Wire;
 use super::watch::Watch;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, Words};
 use crate::limits::Limits;
 
 /// Hands the handler over, exported or not. Behind the code, so that its lines keep their numbers.
@@ -194,6 +194,6 @@ impl Failure {
         if text.contains("WouldBlock") {
             return Error::NeverSettles;
         }
-        Error::GuestCrashed { problem: text.chars().take(500).collect() }
+        Error::GuestCrashed { problem: Words::cut(&text, 500) }
     }
 }

@@ -48,7 +48,12 @@ pub struct Hidden {
 /// ```
 #[must_use]
 pub fn sanitise_text(text: &str, max_chars: usize) -> String {
-    cut(clean(text, false), max_chars)
+    cut(clean(text, Manner::Text), max_chars)
+}
+
+/// The text without what cannot be seen or drives a terminal, and nothing else changed: for what is neither a comment nor a code span.
+pub(super) fn visible(text: &str) -> String {
+    clean(text, Manner::Visible)
 }
 
 /// Like [`sanitise_text`], in one line: for names and titles. A run of line breaks and tabs becomes one blank.
@@ -60,7 +65,7 @@ pub fn sanitise_text(text: &str, max_chars: usize) -> String {
 /// ```
 #[must_use]
 pub fn sanitise_line(text: &str, max_chars: usize) -> String {
-    cut(clean(text, true), max_chars)
+    cut(clean(text, Manner::Line), max_chars)
 }
 
 /// Sanitises every string and every key within. What lies deeper than 64 levels becomes `true`, the widest schema.
@@ -156,8 +161,19 @@ pub(crate) fn is_unseen(character: char) -> bool {
     is_direction(character) || is_tag(character) || is_invisible(character) || matches!(character, '\u{2028}' | '\u{2029}')
 }
 
-/// One pass over the text; `one_line` makes blanks of what breaks a line.
-fn clean(text: &str, one_line: bool) -> String {
+/// How much a text is changed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Manner {
+    /// Only what is not seen goes.
+    Visible,
+    /// Comments' ends and backticks are made harmless.
+    Text,
+    /// As well, what breaks a line becomes a blank.
+    Line,
+}
+
+/// One pass over the text.
+fn clean(text: &str, manner: Manner) -> String {
     let mut out = String::with_capacity(text.len());
     // What was written last: what is removed in between must not hide a comment's end.
     let mut last = '\0';
@@ -165,7 +181,7 @@ fn clean(text: &str, one_line: bool) -> String {
     let mut characters = text.chars().peekable();
     while let Some(character) = characters.next() {
         let Some(mut visible) = next_visible(character, &mut characters) else { continue };
-        let breaks = one_line && matches!(visible, '\n' | '\t');
+        let breaks = manner == Manner::Line && matches!(visible, '\n' | '\t');
         if breaks {
             if broke {
                 continue;
@@ -173,8 +189,10 @@ fn clean(text: &str, one_line: bool) -> String {
             visible = ' ';
         }
         broke = breaks;
-        if visible == '/' && last == '*' {
-            out.push(' ');
+        match visible {
+            '/' if last == '*' && manner != Manner::Visible => out.push(' '),
+            '`' if manner != Manner::Visible => visible = '\'',
+            _ => {}
         }
         out.push(visible);
         last = visible;
@@ -203,7 +221,6 @@ fn next_visible(character: char, rest: &mut Peekable<Chars<'_>>) -> Option<char>
         }
         '\u{85}' | '\u{2028}' | '\u{2029}' => Some('\n'),
         '\n' | '\t' => Some(character),
-        '`' => Some('\''),
         _ if character.is_control() || is_direction(character) || is_invisible(character) || is_tag(character) => None,
         _ => Some(character),
     }

@@ -10,7 +10,7 @@ use secrecy::SecretString;
 use serde_json::{Value as Json, json};
 use tokio::task::JoinSet;
 
-use crate::support::{Quiet, Scene, object, patience, scaled, send, until, within, write_script};
+use crate::support::{Quiet, Scene, object, patience, said, scaled, send, until, within, write_script};
 
 const WIRE_LIMIT: usize = 16 * 1024 * 1024;
 /// Closing takes a server's own time, SIGTERM's and SIGKILL's: at most 2 s for each of the first two.
@@ -60,7 +60,7 @@ async fn a_server_introduces_itself_and_its_answers_come_through_as_they_are() {
         assert_eq!(call(&connection, tool, json!({})).await.unwrap()["vendor"]["trace"], 7, "{tool}");
     }
     let error = call(&connection, "protocol_error", json!({ "message": "no such city" })).await.unwrap_err();
-    assert!(matches!(&error, Error::Protocol { code: -32602, message, .. } if message == "no such city"), "{error}");
+    assert!(matches!(&error, Error::Protocol { code: -32602, message, .. } if said(message) == "no such city"), "{error}");
     connection.close().await;
 }
 
@@ -106,7 +106,7 @@ async fn a_crash_in_a_call_tells_the_exit_code_and_the_last_words() {
     let Error::ServerExited { during, status, stderr, .. } = &error else { panic!("{error}") };
     assert_eq!((during.as_str(), status.as_str()), ("during s.crash", "it exited with code 7"));
     // The last twenty lines, in their order.
-    assert_eq!(stderr.as_str(), format!("; its last words: {}", lines[5..].join(" | ")));
+    assert_eq!(said(stderr), format!("; its last words: {}", lines[5..].join(" | ")));
     assert!(!connection.is_live());
     let error = call(&connection, "echo", json!({ "value": 1 })).await.unwrap_err();
     assert_eq!(error.code(), "ERR_SERVER_EXITED", "{error}");
@@ -119,7 +119,7 @@ async fn a_server_that_exits_at_once_says_why_every_time() {
         let error = scene.open(&["--stderr", "no licence found", "--exit-at-start", "4"]).await.err().unwrap();
         let Error::ServerExited { during, status, stderr, .. } = &error else { panic!("{error}") };
         assert_eq!((during.as_str(), status.as_str()), ("before it was ready", "it exited with code 4"));
-        assert!(stderr.contains("no licence found"), "{error}");
+        assert!(said(stderr).contains("no licence found"), "{error}");
     }
     scene.all_servers_gone().await;
 }

@@ -12,7 +12,7 @@ use hyperlight_mcp::{Error, Result};
 use serde_json::{Value as Json, json};
 
 use crate::support::asking::{ONE, Person, Room, for_person};
-use crate::support::{FIXTURE, Scene, object, patience, until, within, write_script};
+use crate::support::{FIXTURE, Scene, object, patience, told, until, within, write_script};
 
 const BOTH: [&str; 2] = ["--resources", "--prompts"];
 const BOTH_2026: [&str; 4] = ["--resources", "--prompts", "--era", "2026"];
@@ -88,7 +88,7 @@ async fn what_is_listed_or_follows_a_template_is_read_and_nothing_else_reaches_t
         {
             let error = read(&room, uri).await.unwrap_err();
             assert_eq!(error.code(), "ERR_UNKNOWN_RESOURCE", "{uri}");
-            assert!(error.to_string().contains("fixture://item/{id}"), "{error}");
+            assert!(told(&error).contains("fixture://item/{id}"), "{error}");
         }
         assert_eq!(requests(&room.scene, "resources/read"), reads);
         room.gateway.close().await;
@@ -340,9 +340,9 @@ async fn a_result_that_breaks_its_schema_is_returned_with_a_warning_or_refused()
 async fn a_list_without_an_end_keeps_the_server_from_being_used() {
     let scene = Scene::new();
     let error = scene.open(&["--resources", "--repeat-cursor"]).await.err().unwrap();
-    assert!(error.to_string().contains("repeats a cursor"), "{error}");
+    assert!(told(&error).contains("repeats a cursor"), "{error}");
     let error = scene.open(&["--prompts", "--tools", "echo", "--endless-pages"]).await.err().unwrap();
-    assert!(error.to_string().contains("list of"), "{error}");
+    assert!(told(&error).contains("list of"), "{error}");
 }
 
 #[tokio::test]

@@ -21,7 +21,9 @@ use hyperlight_mcp::client::{
     Caller, ConnectClock, Connection, Elicitation, ElicitationAnswer, Launch, Notice, Observer, Reply, Sampling, Target, Watchdog,
 };
 use hyperlight_mcp::config::ResolvedCommand;
+use hyperlight_mcp::error::Words;
 use hyperlight_mcp::sandbox::GuestChoice;
+use hyperlight_mcp::trust::Redactor;
 use serde_json::{Map, Value as Json};
 
 pub const FIXTURE: &str = env!("CARGO_BIN_EXE_fixture-server");
@@ -74,6 +76,16 @@ pub async fn within<T>(limit: Duration, what: &str, future: impl Future<Output =
 }
 
 /// The fields of an object.
+/// Words that tests may read: there are no secrets in them.
+pub fn said(words: &Words) -> String {
+    words.clone().open(&Redactor::new(None, None)).to_string()
+}
+
+/// All that an error says: there are no secrets in it.
+pub fn told(error: &hyperlight_mcp::Error) -> String {
+    error.clone().redacted(&Redactor::new(None, None)).to_string()
+}
+
 pub fn object(json: Json) -> Map<String, Json> {
     let Json::Object(fields) = json else { panic!("no object: {json}") };
     fields
@@ -127,7 +139,7 @@ impl Scene {
         Launch {
             server: server.to_owned(),
             target: Target::Process(command),
-            redact: Arc::new(str::to_owned),
+            redact: Arc::new(|words: Words| said(&words)),
             heard: Arc::new(|_| {}),
             clock: ConnectClock::start(None, Some(u64::try_from(limit.as_millis()).unwrap()), 0),
             protocol_version: None,

@@ -9,19 +9,30 @@ use super::{SchemaProblem, Side, ToolSchemas, violations};
 use crate::catalog::Manifest;
 use crate::config::ArgumentCheck;
 use crate::error::{Error, Result};
+use crate::trust::Redactor;
+
+/// Where only what is redacted breaks the schema.
+const UNTOLD: &str = "a value does not fit, and is not told, as it holds what is redacted";
 
 /// How the arguments for some servers are checked.
 #[derive(Clone, Default)]
 pub struct ArgumentChecks {
     schemas: Arc<ToolSchemas>,
     modes: BTreeMap<String, ArgumentCheck>,
+    redactor: Option<Arc<Redactor>>,
 }
 
 impl ArgumentChecks {
     /// `modes` by server; arguments for those that are missing must fit.
     #[must_use]
     pub fn new(schemas: Arc<ToolSchemas>, modes: BTreeMap<String, ArgumentCheck>) -> Self {
-        Self { schemas, modes }
+        Self { schemas, modes, redactor: None }
+    }
+
+    /// With what takes secrets out of values before their beginnings are quoted.
+    #[must_use]
+    pub fn with_redactor(self, redactor: Arc<Redactor>) -> Self {
+        Self { redactor: Some(redactor), ..self }
     }
 
     /// Checks the arguments of a call, and hands them back as they came: no default is filled in. Beside them, a warning if there
@@ -46,9 +57,19 @@ impl ArgumentChecks {
             Json::Bool(false) => {
                 Some(SchemaProblem::Broken("the tool's inputSchema is false: it takes no arguments at all, not even none".to_owned()))
             }
-            _ => self
-                .schemas
-                .check((server, manifest, known, Side::Input), &arguments, &|schema, errors| violations::tell(schema, &arguments, errors)),
+            _ => {
+                let problem = |arguments: &Json| {
+                    let place = (server, manifest, known, Side::Input);
+                    self.schemas.check(place, arguments, &|schema, errors| violations::tell(schema, arguments, errors))
+                };
+                let found = problem(&arguments);
+                // What is told quotes the beginnings of values: a secret goes before that, as it could not be found in a part of it.
+                let redactor = self.redactor.as_ref().filter(|_| matches!(found, Some(SchemaProblem::Broken(_))));
+                match redactor.map(|redactor| redactor.redact_json(&arguments)).filter(|redacted| *redacted != arguments) {
+                    Some(redacted) => Some(problem(&redacted).unwrap_or_else(|| SchemaProblem::Broken(UNTOLD.to_owned()))),
+                    None => found,
+                }
+            }
         };
         let warning = match problem {
             None => None,

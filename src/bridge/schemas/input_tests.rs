@@ -321,6 +321,20 @@ fn schema() -> impl Strategy<Value = Json> {
     })
 }
 
+#[test]
+fn a_secret_is_not_quoted_by_its_beginning() {
+    let secret = format!("tok-{}", "0123456789abcdef".repeat(6));
+    let redactor = crate::trust::Redactor::new(None, None);
+    redactor.add([&secret.clone().into()]);
+    let checks = checks(ArgumentCheck::Error).with_redactor(Arc::new(redactor));
+    let told = |schema: Json| {
+        let arguments = object(&json!({ "x": format!("of a caller: {secret}") }));
+        checks.check("s", &manifest(json!({ "properties": { "x": schema } })), "t", arguments).unwrap_err().to_string()
+    };
+    assert!(told(json!({ "type": "integer" })).contains("of a caller: [redacted]"));
+    assert!(told(json!({ "maxLength": 30 })).contains("holds what is redacted"));
+}
+
 proptest! {
     #[test]
     fn arguments_are_refused_where_they_break_the_schema_and_always_in_a_few_words(

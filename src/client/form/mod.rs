@@ -19,7 +19,7 @@ use self::kind::Kind;
 const MAX_SCHEMA_BYTES: usize = 256 * 1024;
 const MAX_FIELDS: usize = 200;
 /// Of a name in a text of ours.
-const MAX_NAME_CHARS: usize = 80;
+const MAX_NAME_BYTES: usize = 80;
 /// What turns a schema into more than a flat list of fields. Other keys that are not known only annotate.
 const STRUCTURE: [&str; 14] = [
     "$ref",
@@ -173,11 +173,8 @@ fn check_structure(schema: &Map<String, Json>, what: &str) -> Result<(), String>
 
 /// A server's own name in a text of ours: nothing in it drives a terminal.
 fn quoted(name: &str) -> String {
-    let mut cut: String = name.chars().take(MAX_NAME_CHARS).collect();
-    if cut.len() < name.len() {
-        cut.push('…');
-    }
-    format!("{cut:?}")
+    // Cut, it could end within a secret.
+    if name.len() > MAX_NAME_BYTES { format!("a name of {} bytes", name.len()) } else { format!("{name:?}") }
 }
 
 /// Stops counting at the limit.

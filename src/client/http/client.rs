@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use super::body::{EVENT_STREAM, content_type, is_json, read_answer, read_refusal};
 use super::exchange::Outgoing;
 use super::failure::HttpFailure;
-use super::raw::{Answer, Awaited, Inbound, Kind, cut, error_in, sort};
+use super::raw::{Answer, Awaited, Inbound, Kind, error_in, sort};
 use super::retry::{Again, retry_after};
 use super::stream::{Events, Route, event_of, unknown_method};
 use super::target::{CONTROL_TIMEOUT, Endpoint, HttpLimits};
@@ -32,8 +32,6 @@ pub(in crate::client) const SESSION_RENEWED: &str = "notifications/hyperlight-mc
 
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 const BOTH: &str = "application/json, text/event-stream";
-/// How much of a server's refusal is repeated.
-const DETAIL_BYTES: usize = 300;
 
 type Failed = StreamableHttpError<HttpFailure>;
 
@@ -245,7 +243,7 @@ impl HttpClient {
             return Ok(StreamableHttpPostResponse::Sse(events.into_stream(), session));
         }
         if !is_json(&kind) {
-            let shown = if kind.is_empty() { "an answer without a content type".to_owned() } else { format!("\"{}\"", cut(&kind, 100)) };
+            let shown = if kind.is_empty() { "an answer without a content type".to_owned() } else { format!("\"{kind}\"") };
             return Err(malformed(format!(
                 "it answered with HTTP {} and {shown}, which is neither JSON nor a stream of events; check that url is the address of its MCP endpoint",
                 status.as_u16()
@@ -433,7 +431,7 @@ pub(super) fn status_failure(response: &Response) -> HttpFailure {
 fn detail_of(body: &[u8]) -> String {
     let text = String::from_utf8_lossy(body);
     let text = text.trim();
-    if text.starts_with('<') { String::new() } else { cut(&text.split_whitespace().collect::<Vec<_>>().join(" "), DETAIL_BYTES) }
+    if text.starts_with('<') { String::new() } else { text.split_whitespace().collect::<Vec<_>>().join(" ") }
 }
 
 /// Some servers refuse an unknown session with 400 instead of 404, and cannot say which request that was for.

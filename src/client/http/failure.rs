@@ -9,6 +9,7 @@ use rmcp::transport::DynamicTransportError;
 use rmcp::transport::streamable_http_client::StreamableHttpError;
 use serde_json::Value as Json;
 
+use crate::client::answer::in_error;
 use crate::client::json::Unread;
 use crate::client::transport::{DENSE_MARK, MALFORMED_MARK, OVERSIZE_MARK};
 use crate::error::Error;
@@ -92,7 +93,7 @@ impl HttpFailure {
         match self {
             Self::Token(error) => *error,
             Self::LegacySse => Error::UnsupportedTransport { server, problem: self.to_string() },
-            other => Error::ConnectFailed { server, problem: other.to_string() },
+            other => Error::ConnectFailed { server, problem: in_error(&other.to_string()) },
         }
     }
 

@@ -136,7 +136,7 @@ pub(in crate::client) fn error_of(error: &Json) -> ErrorData {
     let code = error.get("code").and_then(Json::as_i64).and_then(|code| i32::try_from(code).ok());
     let message = match error.get("message") {
         Some(Json::String(message)) => message.clone(),
-        _ => cut(&error.to_string(), 1_000),
+        _ => error.to_string(),
     };
     let mut data = error.get("data").cloned().filter(|data| !data.is_null());
     if let Some(Json::Object(fields)) = &mut data {
@@ -251,12 +251,6 @@ pub(in crate::client) fn raw_result(result: ServerResult) -> Json {
         }
         typed => serde_json::to_value(typed).unwrap_or_default(),
     }
-}
-
-/// A server's own words in an error of ours.
-pub(super) fn cut(text: &str, bytes: usize) -> String {
-    let end = text.floor_char_boundary(bytes);
-    if end < text.len() { format!("{}… [cut]", &text[..end]) } else { text.to_owned() }
 }
 
 #[cfg(test)]

@@ -114,7 +114,7 @@ pub(super) struct Endpoint {
 
 impl Endpoint {
     pub(super) fn of(target: &HttpTarget) -> Result<Self> {
-        let invalid = |problem: String| Error::ConnectFailed { server: target.server.clone(), problem };
+        let invalid = |problem: String| Error::ConnectFailed { server: target.server.clone(), problem: problem.into() };
         let mut url = Url::parse(target.url.expose_secret().trim()).map_err(|error| invalid(format!("its url is none: {error}")))?;
         if url.scheme() != "https" && url.scheme() != "http" {
             return Err(invalid("its url must start with http:// or https://".to_owned()));
@@ -222,16 +222,16 @@ mod tests {
     #[test]
     fn headers_of_the_protocol_cannot_be_configured() {
         for name in ["Accept", "Mcp-Session-Id", "MCP-Protocol-Version", "Last-Event-ID", "Host", "Content-Length", "Mcp-Param-X"] {
-            let error = problem(&target("https://example.com", &[(name, "x")])).to_string();
+            let error = problem(&target("https://example.com", &[(name, "x")])).in_full();
             assert!(error.contains(name) && error.contains("headers"), "{error}");
         }
     }
 
     #[test]
     fn an_error_never_shows_a_headers_value_or_the_urls_path() {
-        let error = problem(&target("https://example.com", &[("X-Key", "sec\nret")])).to_string();
+        let error = problem(&target("https://example.com", &[("X-Key", "sec\nret")])).in_full();
         assert!(!error.contains("ret"), "{error}");
-        let error = problem(&target("http://example.com/s3cret?key=s3cret", &[])).to_string();
+        let error = problem(&target("http://example.com/s3cret?key=s3cret", &[])).in_full();
         assert!(!error.contains("s3cret"), "{error}");
         let shown = format!("{:?}", target("https://u:s3cret@example.com/", &[("X-Key", "s3cret")]));
         assert!(!shown.contains("s3cret"), "{shown}");

@@ -29,7 +29,8 @@ const QUEUE: usize = 64;
 /// `ERR_INSECURE_URL`, `ERR_CONNECT_FAILED` for a url or header that cannot be.
 pub(in crate::client) fn http_transport(target: &HttpTarget, tap: Tap, limits: HttpLimits) -> Result<impl Transport<RoleClient> + use<>> {
     let endpoint = Endpoint::of(target)?;
-    let web = client_for(&endpoint.url, &limits).map_err(|problem| Error::ConnectFailed { server: target.server.clone(), problem })?;
+    let web = client_for(&endpoint.url, &limits)
+        .map_err(|problem| Error::ConnectFailed { server: target.server.clone(), problem: problem.into() })?;
     let stop = CancellationToken::new();
     // The address stays with us: rmcp would write it to its log.
     let mut config = StreamableHttpClientTransportConfig::with_uri("http:")

@@ -127,7 +127,7 @@ mod tests {
             description: Some(format!("code c0de/1 (c0de%2F1) is used\u{1b}[31m\r\n{}", "x".repeat(5_000))),
         };
         let error = Problem::Refused(refusal).without(&["c0de/1".into()]).into_error("weather", Some("https://auth.example.com"));
-        let text = error.to_string();
+        let text = error.in_full();
         assert_eq!(error.code(), "ERR_AUTHORIZATION_FAILED");
         assert!(text.contains("\"weather\"") && text.contains("https://auth.example.com") && text.contains("invalid_grant"), "{text}");
         assert!(!text.contains("c0de") && !text.chars().any(char::is_control) && text.len() < 1_000, "{text}");
@@ -138,7 +138,7 @@ mod tests {
         let error = Problem::NobodyToAsk.into_error("weather", Some("https://auth.example.com"));
         assert_eq!(error.code(), "ERR_AUTHORIZATION_REQUIRED");
         for word in ["onAuthorize", "headers", "client_credentials", "https://auth.example.com"] {
-            assert!(error.to_string().contains(word), "{error}");
+            assert!(error.in_full().contains(word), "{error}");
         }
     }
 

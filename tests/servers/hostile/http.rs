@@ -8,8 +8,8 @@ use super::Street;
 use crate::support::apart::apart;
 use crate::support::calling::{call, call_by, call_for};
 use crate::support::http::Remote;
-use crate::support::patience;
 use crate::support::witness::{Manner, Person, Witness};
+use crate::support::{patience, told};
 
 const ERAS: [(&str, Era); 2] = [("old", Era::Initialize), ("2026", Era::Discover)];
 
@@ -88,7 +88,7 @@ fn redirects_in_a_loop_and_answers_that_drip() {
         for (flag, era) in ERAS {
             let circle = Remote::start(&street.scene, "circle", &["--redirect", "loop", "--era", flag]);
             let error = street.connect(circle.launch(Some(era), patience())).await.err().unwrap();
-            assert!(error.code() == "ERR_CONNECT_FAILED" && error.to_string().contains("loop"), "{error}");
+            assert!(error.code() == "ERR_CONNECT_FAILED" && told(&error).contains("loop"), "{error}");
             street.connections.close("hostile").await;
             let drip = Remote::start(&street.scene, "hostile", &["--http-drip", "--era", flag]);
             let hostile = connect(&street, &drip, era).await;

@@ -6,8 +6,8 @@ use serde_json::json;
 use super::Street;
 use crate::support::apart::apart;
 use crate::support::calling::echoes;
-use crate::support::patience;
 use crate::support::witness::Witness;
+use crate::support::{patience, told};
 
 const ERAS: [(&str, Era); 2] = [("old", Era::Initialize), ("2026", Era::Discover)];
 
@@ -20,7 +20,7 @@ fn a_hundred_thousand_tools() {
                 let flags: Vec<_> = ["--many-tools", "100000", "--era", flag].iter().chain(pages).copied().collect();
                 let error = street.refusal(&flags, Some(era), patience()).await;
                 assert_eq!(error.code(), "ERR_CONNECT_FAILED", "{flags:?}: {error}");
-                assert!(error.to_string().contains("tools"), "{flags:?}: {error}");
+                assert!(told(&error).contains("tools"), "{flags:?}: {error}");
             }
         }
         street.leave("a hundred thousand tools").await;
@@ -44,7 +44,7 @@ fn pages_without_an_end() {
         for (flag, era) in ERAS {
             for (flags, problem) in [("--repeat-cursor", "repeats a cursor"), ("--endless-pages", "more than 100 pages")] {
                 let error = street.refusal(&[flags, "--era", flag], Some(era), patience()).await;
-                assert!(error.code() == "ERR_CONNECT_FAILED" && error.to_string().contains(problem), "{flags}: {error}");
+                assert!(error.code() == "ERR_CONNECT_FAILED" && told(&error).contains(problem), "{flags}: {error}");
             }
         }
         street.leave("pages without an end").await;

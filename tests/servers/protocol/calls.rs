@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use hyperlight_mcp::Error;
-use hyperlight_mcp::client::{Caller, Connection, Era, Launch, Notice};
+use hyperlight_mcp::client::{Caller, Connection, Era, Launch, LogData, Notice};
 use serde_json::{Value as Json, json};
 
 use crate::support::calling::{call, call_by, echoes};
 use crate::support::witness::{Manner, Person, Seen, Witness};
-use crate::support::{Scene, until};
+use crate::support::{Scene, said, until};
 
 const ERAS: [(&str, Era); 2] = [("old", Era::Initialize), ("2026", Era::Discover)];
 
@@ -27,7 +27,7 @@ fn steps(person: &Person) -> Vec<f64> {
 
 fn lines(notices: &[Notice]) -> Vec<u64> {
     let number = |notice: &Notice| match notice {
-        Notice::Log { data, .. } => data["number"].as_u64(),
+        Notice::Log { data: LogData::Whole(data), .. } => data["number"].as_u64(),
         _ => None,
     };
     notices.iter().filter_map(number).collect()
@@ -44,7 +44,7 @@ async fn two_thousand_signs_of_progress_arrive_in_their_order() {
         call_by(&person.caller(), &connection, "progress", json!({ "steps": 2000 })).await.unwrap();
         assert!(steps(&person).into_iter().eq((1..=2000).map(f64::from)), "{era:?}");
         let Notice::Progress { total, message, .. } = &person.told()[41] else { panic!() };
-        assert_eq!((*total, message.as_deref()), (Some(2000.0), Some("step 42")));
+        assert_eq!((*total, message.as_ref().map(said)), (Some(2000.0), Some("step 42".to_owned())));
     }
 }
 
@@ -75,7 +75,7 @@ async fn a_servers_log_reaches_the_only_caller_in_its_order() {
     call_by(&person.caller(), &connection, "log_lines", json!({ "count": 2000, "level": "warning" })).await.unwrap();
     let told = person.told();
     assert!(lines(&told).into_iter().eq(1..=2000));
-    assert!(matches!(&told[0], Notice::Log { level, logger: Some(logger), .. } if level == "warning" && logger == "fixture"));
+    assert!(matches!(&told[0], Notice::Log { level, logger: Some(logger), .. } if said(level) == "warning" && said(logger) == "fixture"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -176,7 +176,7 @@ async fn rounds_without_an_end_are_ended() {
     let scene = Scene::new();
     let connection = open(&scene, ERAS[1]).await;
     let error = call(&connection, "state_only", json!({ "rounds": 1_000 })).await.unwrap_err();
-    assert!(matches!(&error, Error::Protocol { message, .. } if message.contains("after 10 rounds")), "{error}");
+    assert!(matches!(&error, Error::Protocol { message, .. } if said(message).contains("after 10 rounds")), "{error}");
     assert_eq!(calls(&scene, "state_only"), 10);
     echoes(&connection).await;
 }

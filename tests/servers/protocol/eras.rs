@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use hyperlight_mcp::client::{Connection, Era, Launch};
 
 use crate::support::calling::echoes;
-use crate::support::{Scene, scaled};
+use crate::support::{Scene, scaled, told};
 
 /// What a server may cost that is of the older era and does not say so.
 const BEGINNING: Duration = Duration::from_secs(3);
@@ -124,6 +124,6 @@ async fn whatever_known_version_a_server_insists_on_is_spoken() {
 async fn a_version_that_nobody_knows_is_refused_by_its_name() {
     let scene = Scene::new();
     let error = scene.open_launch(&unknown(&scene, &["--protocol", "1999-01-01"])).await.err().unwrap();
-    assert!(error.code() == "ERR_CONNECT_FAILED" && error.to_string().contains("1999-01-01"), "{error}");
+    assert!(error.code() == "ERR_CONNECT_FAILED" && told(&error).contains("1999-01-01"), "{error}");
     assert_eq!(scene.servers_running(), [""; 0]);
 }

@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::support::calling::{call, call_by, call_for, echoes};
 use crate::support::http::Remote;
 use crate::support::witness::{Manner, Person};
-use crate::support::{Scene, patience, scaled};
+use crate::support::{Scene, patience, scaled, told};
 
 const OLD: Option<Era> = Some(Era::Initialize);
 const NEW: Option<Era> = Some(Era::Discover);
@@ -18,7 +18,7 @@ const BOTH: [(&str, Option<Era>); 2] = [("old", OLD), ("2026", NEW)];
 async fn refused(remote: &Remote<'_>, era: Option<Era>, code: &str) -> String {
     let error = remote.open(era).await.err().expect("a refusal");
     assert_eq!(error.code(), code, "{error}");
-    error.to_string()
+    told(&error)
 }
 
 async fn fails(connection: &Connection, tool: &str) -> Error {
@@ -107,7 +107,7 @@ async fn a_server_that_asks_to_wait_is_waited_for_where_nothing_is_lost_by_that(
         let remote = Remote::start(&scene, "call", &["--retry-after", "1", "--retry-at", "call", "--era", flag]);
         let connection = remote.open(era).await.unwrap();
         let error = call(&connection, "empty", json!({})).await.unwrap_err();
-        assert!(error.code() == "ERR_REQUEST_FAILED" && error.to_string().contains("wait 1 s"), "{error}");
+        assert!(error.code() == "ERR_REQUEST_FAILED" && told(&error).contains("wait 1 s"), "{error}");
         echoes(&connection).await;
     }
 }
@@ -133,7 +133,7 @@ async fn a_session_that_never_lasts_is_renewed_once_a_call() {
     let remote = Remote::start(&scene, "s", &["--expire-session", "0"]);
     let connection = remote.open(OLD).await.unwrap();
     let error = call(&connection, "empty", json!({})).await.unwrap_err();
-    assert!(error.code() == "ERR_REQUEST_FAILED" && error.to_string().contains("session"), "{error}");
+    assert!(error.code() == "ERR_REQUEST_FAILED" && told(&error).contains("session"), "{error}");
     let begun = scene.events("s").iter().filter(|entry| entry["method"] == "initialize").count();
     assert_eq!(begun, 2);
 }
@@ -165,7 +165,7 @@ async fn a_call_whose_connection_breaks_is_never_posted_again() {
         let connection = remote.open(era).await.unwrap();
         for (tool, key) in [("counted", "a"), ("counted_read", "b"), ("counted_idempotent", "c")] {
             let error = call(&connection, tool, json!({ "key": key })).await.unwrap_err();
-            assert!(error.code() == "ERR_REQUEST_FAILED" && error.to_string().contains("not sent again"), "{error}");
+            assert!(error.code() == "ERR_REQUEST_FAILED" && told(&error).contains("not sent again"), "{error}");
         }
         assert_eq!(ledger(&scene), ["a", "b", "c"], "{flag}");
     }

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::support::calling::{call, connections, echoes, get, wanted};
 use crate::support::witness::Witness;
-use crate::support::{Scene, until};
+use crate::support::{Scene, told, until};
 
 const ERAS: [(&str, Era); 2] = [("old", Era::Initialize), ("2026", Era::Discover)];
 
@@ -46,7 +46,7 @@ async fn a_list_without_an_end_is_refused_and_the_server_ended() {
             let flags: Vec<_> = flags.iter().chain(&["--era", flag]).copied().collect();
             let launch = Launch { era: Some(era), ..scene.launch("s", &flags) };
             let error = scene.open_launch(&launch).await.err().unwrap();
-            assert!(error.code() == "ERR_CONNECT_FAILED" && error.to_string().contains(problem), "{flags:?}: {error}");
+            assert!(error.code() == "ERR_CONNECT_FAILED" && told(&error).contains(problem), "{flags:?}: {error}");
             assert_eq!((scene.servers_running(), scene.count("s", "spawn")), (Vec::new(), 1), "{flags:?}");
         }
     }

@@ -9,7 +9,7 @@ use serde_json::{Value as Json, json};
 
 use crate::support::calling::echoes;
 use crate::support::witness::{Manner, Person};
-use crate::support::{Quiet, Scene, object, patience};
+use crate::support::{Quiet, Scene, object, patience, said};
 
 const ERAS: [(&str, Era); 2] = [("old", Era::Initialize), ("2026", Era::Discover)];
 
@@ -50,7 +50,7 @@ async fn a_task_that_fails_gives_its_own_reason() {
         let failed = outcome(&connection, "fail").await.unwrap();
         assert_eq!((&failed["isError"], &failed["content"][0]["text"]), (&json!(true), &json!("the task failed")), "{era:?}");
         let error = outcome(&connection, "error").await.unwrap_err();
-        assert!(matches!(&error, Error::Protocol { code: -32603, message, .. } if message == "the task broke"), "{era:?}: {error}");
+        assert!(matches!(&error, Error::Protocol { code: -32603, message, .. } if said(message) == "the task broke"), "{era:?}: {error}");
     }
 }
 
@@ -92,6 +92,6 @@ async fn a_task_that_the_server_forgot_ends_with_what_it_says() {
         let scene = Scene::new();
         let connection = open(&scene, era).await;
         let error = outcome(&connection, "lost").await.unwrap_err();
-        assert!(matches!(&error, Error::Protocol { message, .. } if message.contains("Task not found")), "{era:?}: {error}");
+        assert!(matches!(&error, Error::Protocol { message, .. } if said(message).contains("Task not found")), "{era:?}: {error}");
     }
 }

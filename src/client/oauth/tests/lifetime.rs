@@ -135,7 +135,7 @@ async fn while_the_authorization_server_is_down_a_token_is_used_as_long_as_it_ho
     }
     assert_eq!(world.seen("/token").len(), 2, "it is tried once, not for every call");
     agent.pass(20);
-    let error = oauth.token().await.unwrap_err();
+    let error = oauth.token().await.unwrap_err().opened();
     assert!(error.to_string().contains("HTTP 503"), "{error}");
     world.set(|rules| rules.pages.clear());
     assert_eq!(call(&world, &oauth).await.unwrap(), 200);

@@ -144,7 +144,7 @@ async fn call(world: &World, oauth: &OAuth) -> Result<u16> {
 }
 
 async fn refusal(world: &World, oauth: &OAuth) -> Error {
-    call(world, oauth).await.unwrap_err()
+    call(world, oauth).await.unwrap_err().opened()
 }
 
 async fn current(oauth: &OAuth) -> String {

@@ -1,0 +1,109 @@
+//! Compares a long form with a place in a text at a cost that does not depend on how much of it is the same: neither can a text be made
+//! that takes long, nor does the time tell how near it came.
+//!
+//! A polynomial over a field of 2^61 - 1 elements, at a point that nobody outside knows: of texts of a megabyte that differ, two have
+//! the same value with a probability of less than 2^-40.
+
+const PRIME: u64 = (1 << 61) - 1;
+/// The values of so many positions apart are kept.
+const STEP: usize = 32;
+
+/// The point at which the polynomials are evaluated.
+#[derive(Clone, Copy)]
+pub(super) struct Base(u64);
+
+/// The value of a text, and what its length weighs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Fingerprint {
+    value: u64,
+    weight: u64,
+}
+
+impl Base {
+    pub(super) fn new(random: u64) -> Self {
+        // Small points would be guessed.
+        Self((random & PRIME).clamp(1 << 32, PRIME - 1))
+    }
+
+    pub(super) fn of(self, text: &[u8]) -> Fingerprint {
+        Fingerprint { value: self.extend(0, text), weight: self.weight(text.len()) }
+    }
+
+    fn extend(self, value: u64, text: &[u8]) -> u64 {
+        text.iter().fold(value, |value, byte| reduce(u128::from(value) * u128::from(self.0) + u128::from(*byte) + 1))
+    }
+
+    fn weight(self, length: usize) -> u64 {
+        let (mut weight, mut square, mut left) = (1, self.0, length);
+        while left > 0 {
+            if left % 2 == 1 {
+                weight = multiplied(weight, square);
+            }
+            square = multiplied(square, square);
+            left /= 2;
+        }
+        weight
+    }
+}
+
+fn multiplied(one: u64, other: u64) -> u64 {
+    reduce(u128::from(one) * u128::from(other))
+}
+
+/// The remainder of what is less than 2^123.
+fn reduce(number: u128) -> u64 {
+    // Less than 2^63, so it always fits.
+    u64::try_from((number & u128::from(PRIME)) + (number >> 61)).unwrap_or_default() % PRIME
+}
+
+/// The values of a text's beginnings.
+pub(super) struct Prefixes<'a> {
+    base: Base,
+    text: &'a [u8],
+    kept: Vec<u64>,
+}
+
+impl<'a> Prefixes<'a> {
+    pub(super) fn new(base: Base, text: &'a [u8]) -> Self {
+        let beginnings = text.chunks_exact(STEP).scan(0, |value, chunk| {
+            *value = base.extend(*value, chunk);
+            Some(*value)
+        });
+        let kept = std::iter::once(0).chain(beginnings).collect();
+        Self { base, text, kept }
+    }
+
+    fn at(&self, end: usize) -> u64 {
+        self.base.extend(self.kept[end / STEP], &self.text[end / STEP * STEP..end])
+    }
+
+    /// `start` and `end` lie within the text.
+    pub(super) fn between(&self, start: usize, end: usize) -> Fingerprint {
+        let weight = self.base.weight(end - start);
+        let before = multiplied(self.at(start), weight);
+        Fingerprint { value: reduce(u128::from(self.at(end)) + u128::from(PRIME - before)), weight }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn a_place_in_a_text_has_the_fingerprint_of_what_stands_there(text in prop::collection::vec(any::<u8>(), 0..300), random: u64, a in 0_usize..300, b in 0_usize..300) {
+            let base = Base::new(random);
+            let (a, b) = (a.min(text.len()), b.min(text.len()));
+            let (start, end) = (a.min(b), a.max(b));
+            prop_assert!(Prefixes::new(base, &text).between(start, end) == base.of(&text[start..end]));
+        }
+
+        #[test]
+        fn texts_that_differ_have_different_fingerprints(one in prop::collection::vec(any::<u8>(), 0..100), other in prop::collection::vec(any::<u8>(), 0..100), random: u64) {
+            let base = Base::new(random);
+            prop_assert_eq!(base.of(&one) == base.of(&other), one == other);
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! Every text that gives a secret away: what in it is a secret on its own, and how other programs write that.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+
+use ::base64::Engine as _;
+use ::base64::engine::general_purpose::STANDARD_NO_PAD;
+use percent_encoding::{AsciiSet, CONTROLS, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+
+use super::base64;
+use crate::trust::sanitise::{sanitise_line, sanitise_text, visible};
+use crate::trust::secret_rules::{FEWEST_CHARACTERS, after_scheme};
+
+pub(super) fn is_long_enough(text: &str) -> bool {
+    text.chars().nth(FEWEST_CHARACTERS - 1).is_some()
+}
+
+/// The secret, and what in it is one on its own: each line, what follows `Bearer`, what is within Basic, a URL's password.
+pub(super) fn parts(secret: &str) -> BTreeSet<String> {
+    let mut parts: BTreeSet<String> = secret.lines().map(str::trim).chain([secret, secret.trim()]).map(str::to_owned).collect();
+    if let Some((credentials, is_basic)) = after_scheme(secret) {
+        parts.insert(credentials.to_owned());
+        let decoded = STANDARD_NO_PAD.decode(credentials.trim_end_matches('=')).ok().and_then(|decoded| String::from_utf8(decoded).ok());
+        if let Some(login) = decoded.filter(|_| is_basic) {
+            parts.extend(login.split_once(':').map(|(_, password)| password.to_owned()));
+            parts.insert(login);
+        }
+    }
+    let authority = secret.split_once("://").and_then(|(_, rest)| rest.split(['/', '?', '#']).next());
+    if let Some(login) = authority.and_then(|authority| authority.rsplit_once('@')).map(|(login, _)| login) {
+        let password = login.split_once(':').map_or(login, |(_, password)| password);
+        parts.extend([password.to_owned(), percent_decode_str(password).decode_utf8_lossy().into_owned()]);
+    }
+    parts.retain(|part| is_long_enough(part));
+    parts
+}
+
+const fn without(set: &AsciiSet, kept: &[u8]) -> AsciiSet {
+    let mut set = set.remove(kept[0]);
+    let mut index = 1;
+    while index < kept.len() {
+        set = set.remove(kept[index]);
+        index += 1;
+    }
+    set
+}
+
+const UNRESERVED: AsciiSet = without(NON_ALPHANUMERIC, b"-_.~");
+const COMPONENT: AsciiSet = without(&UNRESERVED, b"!*'()");
+const QUERY: AsciiSet = CONTROLS.add(b' ').add(b'"').add(b'#').add(b'<').add(b'>');
+pub(super) const PATH: AsciiSet = QUERY.add(b'?').add(b'`').add(b'{').add(b'}');
+const LOGIN: AsciiSet = PATH.add(b'/').add(b':').add(b';').add(b'=').add(b'@').add(b'[').add(b'\\').add(b']').add(b'^').add(b'|');
+/// What different writers of URLs escape: all they can, `encodeURIComponent`, RFC 3986, Python, forms, `encodeURI`, and the parts
+/// of a URL as browsers do it.
+const ESCAPED: &[&AsciiSet] = &[
+    NON_ALPHANUMERIC,
+    &COMPONENT,
+    &UNRESERVED,
+    &without(&UNRESERVED, b"/"),
+    &without(NON_ALPHANUMERIC, b"*-._"),
+    &without(&COMPONENT, b";/?:@&=+$,#"),
+    &LOGIN,
+    &PATH,
+    &QUERY,
+];
+/// How quotes, apostrophes and slashes are written in HTML.
+const HTML: &[(&str, &str, &str)] = &[
+    ("\"", "'", "/"),
+    ("&quot;", "'", "/"),
+    ("&quot;", "&#39;", "/"),
+    ("&quot;", "&apos;", "/"),
+    ("&#34;", "&#39;", "/"),
+    ("&quot;", "&#x27;", "/"),
+    ("&quot;", "&#x27;", "&#x2F;"),
+];
+/// What writers of JSON escape beyond need: nothing; Python: what is not ASCII; Go; Gson; .NET; others: all but letters and digits.
+const RARE: &[fn(char) -> bool] = &[
+    |_| false,
+    |character| !character.is_ascii(),
+    |character| "<>&\u{2028}\u{2029}".contains(character),
+    |character| "<>&'=\u{2028}\u{2029}".contains(character),
+    |character| !character.is_ascii() || "<>&'\"+`\u{7f}".contains(character),
+    |character| !character.is_ascii_alphanumeric(),
+];
+
+/// Every form in which other programs write a text.
+pub(super) fn encodings(plain: &str) -> BTreeSet<String> {
+    let rust = format!("{plain:?}");
+    let mut forms = BTreeSet::from([plain.to_owned(), rust[1..rust.len() - 1].to_owned()]);
+    for set in ESCAPED {
+        let upper = utf8_percent_encode(plain, set).to_string();
+        let lower = lowercase_escapes(&upper);
+        forms.extend([upper.replace("%20", "+"), lower.replace("%20", "+"), upper, lower]);
+    }
+    let html = plain.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+    forms.extend(HTML.iter().map(|(quote, apostrophe, slash)| html.replace('"', quote).replace('\'', apostrophe).replace('/', slash)));
+    let once: BTreeSet<String> = json_forms(plain).collect();
+    forms.extend(once.iter().flat_map(|form| json_forms(form)));
+    forms.extend(once);
+    forms.extend(base64::on_its_own(plain.as_bytes()));
+    let hex = |upper: bool| plain.bytes().map(|byte| if upper { format!("{byte:02X}") } else { format!("{byte:02x}") }).collect::<String>();
+    let percent = |digits: &str| digits.as_bytes().chunks(2).flat_map(|pair| [b'%', pair[0], pair[1]]).map(char::from).collect::<String>();
+    forms.extend([hex(false), hex(true), percent(&hex(false)), percent(&hex(true))]);
+    // A log line of a message of a document: what most writers make of it.
+    let quoted = |text: &str| json_form(text, |_| false, false, false);
+    forms.insert(quoted(&quoted(&quoted(plain))));
+    // What is shown was sanitised before it is searched.
+    let sanitised = |form: &String| [visible(form), sanitise_text(form, usize::MAX), sanitise_line(form, usize::MAX)];
+    let shown: Vec<String> = forms.iter().flat_map(sanitised).collect();
+    forms.extend(shown);
+    forms
+}
+
+fn lowercase_escapes(text: &str) -> String {
+    let (first, rest) = text.split_once('%').unwrap_or((text, ""));
+    let piece = |piece: &str| {
+        piece.split_at_checked(2).map_or(format!("%{piece}"), |(digits, rest)| format!("%{}{rest}", digits.to_ascii_lowercase()))
+    };
+    if first.len() == text.len() { text.to_owned() } else { first.to_owned() + &rest.split('%').map(piece).collect::<String>() }
+}
+
+fn json_forms(plain: &str) -> impl Iterator<Item = String> {
+    RARE.iter().flat_map(move |rare| {
+        [(false, false), (false, true), (true, false), (true, true)].map(|(slash, upper)| json_form(plain, *rare, slash, upper))
+    })
+}
+
+fn json_form(plain: &str, rare: fn(char) -> bool, slash: bool, upper: bool) -> String {
+    let mut form = String::new();
+    for character in plain.chars() {
+        let short = match character {
+            '"' | '\\' => Some(character),
+            '/' if slash => Some('/'),
+            '\n' => Some('n'),
+            '\r' => Some('r'),
+            '\t' => Some('t'),
+            '\u{8}' => Some('b'),
+            '\u{c}' => Some('f'),
+            _ => None,
+        };
+        if let Some(short) = short.filter(|_| !rare(character)) {
+            form.extend(['\\', short]);
+        } else if rare(character) || character < ' ' {
+            for unit in character.encode_utf16(&mut [0; 2]) {
+                // Writing to a string cannot fail.
+                let _ = if upper { write!(form, "\\u{unit:04X}") } else { write!(form, "\\u{unit:04x}") };
+            }
+        } else {
+            form.push(character);
+        }
+    }
+    form
+}

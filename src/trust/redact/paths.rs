@@ -1,0 +1,126 @@
+//! Shortens paths that say whose computer this is.
+
+use std::path::Path;
+
+use percent_encoding::utf8_percent_encode;
+
+use super::forms::PATH;
+
+/// Folders and what stands for them. The longest first: the workspace often lies in the home folder.
+pub(super) struct Folders(Vec<(String, &'static str)>);
+
+impl Folders {
+    /// Folders that are not absolute, or the root, are left out.
+    pub(super) fn new(home: Option<&Path>, workspace: Option<&Path>) -> Self {
+        let mut folders = Vec::new();
+        for (folder, short) in [(workspace, "."), (home, "~")] {
+            let Some(folder) = folder.and_then(Path::to_str).map(|folder| folder.trim_end_matches('/')) else { continue };
+            if folder.starts_with('/') {
+                folders.push((folder.to_owned(), short));
+                folders.push((utf8_percent_encode(folder, &PATH).to_string(), short));
+            }
+        }
+        folders.sort_by_key(|(folder, _)| std::cmp::Reverse(folder.len()));
+        folders.dedup();
+        Self(folders)
+    }
+
+    /// None if there is nothing to shorten.
+    pub(super) fn shorten(&self, text: &str) -> Option<String> {
+        let mut shortened = String::new();
+        let (mut copied, mut at, mut url_end) = (0, 0, 0);
+        while let Some(start) = text[at..].find('/').map(|found| at + found) {
+            at = start + 1;
+            let rest = &text[start..];
+            if rest.starts_with("//") && text[..start].ends_with(':') {
+                at = start + 2;
+                if start >= url_end && !text[..start].ends_with("file:") {
+                    url_end = start
+                        + 2
+                        + text[at..]
+                            .find(|character: char| ends_path(character) && !"?:,;()[]*".contains(character))
+                            .unwrap_or(text.len() - at);
+                }
+                continue;
+            }
+            if !may_begin_path(text, start) {
+                continue;
+            }
+            let end = start + rest.find(ends_path).unwrap_or(rest.len());
+            let replacement = if let Some((folder, short)) = self.0.iter().find(|(folder, _)| is_within(rest, folder)) {
+                Some((start + folder.len(), *short))
+            } else if start >= url_end && !follows_method(&text[..start]) {
+                last_two(&text[start..end]).map(|kept| (start + kept, "…"))
+            } else {
+                None
+            };
+            if let Some((resume, short)) = replacement {
+                shortened.push_str(&text[copied..start]);
+                shortened.push_str(short);
+                copied = resume;
+            }
+            at = end.max(copied).max(at);
+        }
+        (copied > 0).then(|| shortened + &text[copied..])
+    }
+}
+
+/// Whether a path's characters end here. A colon and a comma may be part of a name, but mostly come after it.
+fn ends_path(character: char) -> bool {
+    let ends = matches!(
+        character,
+        '"' | '\'' | '`' | '<' | '>' | '|' | '*' | '?' | ';' | ',' | '(' | ')' | '[' | ']' | '{' | '}' | '\\' | ':' | '…'
+    );
+    ends || character.is_whitespace() || character.is_control()
+}
+
+/// Not within a word (`and/or`, `text/html`, `1/2`), another path, a JSON pointer, or before a second slash.
+fn may_begin_path(text: &str, slash: usize) -> bool {
+    let before = &text[..slash];
+    if text[slash + 1..].starts_with('/') {
+        return false;
+    }
+    let mut backwards = before.chars().rev();
+    match backwards.next() {
+        Some('/') => before.ends_with("file://"),
+        Some(character) if character.is_whitespace() => true,
+        None | Some('"' | '\'' | '`' | '(' | '[' | '{' | '<' | '>' | '=' | ',' | ';' | ':' | '|' | '!' | '&') => true,
+        // A line break that JSON has escaped, the end of a terminal's colour, a compiler's flag.
+        Some('n' | 'r' | 't') if backwards.next() == Some('\\') => true,
+        Some('m')
+            if before[..slash - 1]
+                .trim_end_matches(|character: char| character.is_ascii_digit() || character == ';')
+                .ends_with("\u{1b}[") =>
+        {
+            true
+        }
+        Some('I' | 'L') => before[..slash - 1].ends_with('-') && !before[..slash - 2].ends_with(char::is_alphanumeric),
+        Some(_) => false,
+    }
+}
+
+/// `GET /v1/users/1` is a route.
+fn follows_method(before: &str) -> bool {
+    let Some(before) = before.strip_suffix(' ') else { return false };
+    let is_last_word = |method: &&str| before.strip_suffix(*method).is_some_and(|rest| !rest.ends_with(char::is_alphanumeric));
+    ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"].iter().any(is_last_word)
+}
+
+fn is_within(path: &str, folder: &str) -> bool {
+    path.strip_prefix(folder).is_some_and(|rest| {
+        // The point at a sentence's end is not part of a name, but that of `/home/me.old` is.
+        rest.starts_with('/') || rest.trim_start_matches(['.', '!']).chars().next().is_none_or(ends_path)
+    })
+}
+
+/// Where the last two names of a path begin, if there are more, and if it can be a path at all.
+fn last_two(path: &str) -> Option<usize> {
+    let is_pattern = path.contains('^') || path.ends_with('$') || path.contains("$/");
+    // Base64 of an image begins with a slash, too; no folder has so long a name.
+    if is_pattern || path.split('/').any(|name| name.len() > 255) {
+        return None;
+    }
+    let parent = path.trim_end_matches('/').rsplit_once('/')?.0.trim_end_matches('/');
+    let kept = parent.rfind('/')?;
+    path[..kept].contains(|character| character != '/').then_some(kept)
+}

@@ -1,0 +1,189 @@
+//! Somebody who chooses texts and sees what the redactor leaves of them learns nothing of a secret that is not all in the text.
+//!
+//! Two hosts have different secrets, of which the attacker knows a part. Whatever the attacker asks, both answer alike.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use hyperlight_mcp::error::Words;
+use hyperlight_mcp::trust::Redactor;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use proptest::prelude::*;
+use secrecy::SecretString;
+use serde_json::json;
+
+/// What the attacker holds in full, as a server holds its own token.
+const OWN: &str = "own-token-0123456789";
+
+fn redactor(secret: &str) -> Redactor {
+    let redactor = Redactor::new(None, None);
+    redactor.add(&[SecretString::from(secret), SecretString::from(OWN)]);
+    redactor
+}
+
+/// As programs write a text.
+fn forms(text: &str) -> Vec<String> {
+    let quoted = serde_json::to_string(text).unwrap();
+    vec![
+        text.to_owned(),
+        quoted[1..quoted.len() - 1].to_owned(),
+        utf8_percent_encode(text, NON_ALPHANUMERIC).to_string(),
+        text.bytes().map(|byte| format!("{byte:02x}")).collect(),
+        STANDARD.encode(text),
+        STANDARD.encode(format!(":{text}")),
+        URL_SAFE_NO_PAD.encode(format!("me:{text}")),
+        text.replace('&', "&amp;").replace('<', "&lt;").replace('"', "&quot;"),
+        text.chars().flat_map(|character| [character, '\u{200b}']).collect(),
+        text.chars().map(|character| format!("{character}\u{1b}[0m")).collect(),
+    ]
+}
+
+/// Where in a secret the part is that the attacker does not know.
+#[derive(Clone, Copy, Debug)]
+enum Unknown {
+    Start,
+    Middle,
+    End,
+}
+
+impl Unknown {
+    fn secret(self, known: &str, unknown: &str) -> String {
+        match self {
+            Self::Start => format!("{unknown}{known}"),
+            Self::Middle => format!("{known}{unknown}{known}"),
+            Self::End => format!("{known}{unknown}"),
+        }
+    }
+}
+
+/// What one question is made of: a guess that is wrong wherever the attacker does not know, or a part of one, between other things.
+#[derive(Clone, Debug)]
+struct Piece {
+    before: String,
+    guess: String,
+    form: usize,
+    from: usize,
+    to: usize,
+}
+
+fn piece() -> impl Strategy<Value = Piece> {
+    let between = "( |\"|=|/|\\[redacted\\]|own-token-0123456789|own-token-|…|\u{1b}\\[31m|\u{200b}|/a/b/c/|x{0,70}){0,3}";
+    (between, "[q-z]{0,9}", 0_usize..10, prop_oneof![Just(0), 0_usize..9], prop_oneof![Just(0), 0_usize..9])
+        .prop_map(|(before, guess, form, from, to)| Piece { before, guess, form, from, to })
+}
+
+fn question(at: Unknown, known: &str, pieces: &[Piece]) -> String {
+    let mut text = String::new();
+    for Piece { before, guess, form, from, to } in pieces {
+        let form = forms(&at.secret(known, guess)).swap_remove(*form);
+        text.push_str(before);
+        let length = form.chars().count();
+        text.extend(form.chars().take(length.saturating_sub(*to)).skip(*from));
+    }
+    text
+}
+
+/// Everything that the attacker may be shown of it, but for what is cut.
+fn answers(redactor: &Redactor, text: &str) -> Vec<String> {
+    vec![
+        redactor.redact(text).into_owned(),
+        redactor.readable(text),
+        redactor.readable_text(text, 50),
+        redactor.readable_line(text, 50),
+        redactor.redact_json(&json!({ text: [text, { "x": text }] })).to_string(),
+        redactor.readable_json(&json!({ text: [text] }), 50).to_string(),
+        redactor.visible_json(&json!({ text: [text] })).to_string(),
+        Words::from(text).open(redactor).to_string(),
+    ]
+}
+
+fn unknown() -> impl Strategy<Value = Unknown> {
+    prop_oneof![Just(Unknown::Start), Just(Unknown::Middle), Just(Unknown::End)]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn nobody_learns_a_secret_of_which_a_text_lacks_a_character(
+        at in unknown(),
+        known in "[A-Z0-9_/<&\"\\\\ -]{7,150}",
+        one in "[a-h]{1,9}",
+        other in "[i-p]{1,9}",
+        questions in prop::collection::vec(prop::collection::vec(piece(), 1..4), 10),
+    ) {
+        let (one, other) = (redactor(&at.secret(&known, &one)), redactor(&at.secret(&known, &other)));
+        for pieces in questions {
+            let text = question(at, &known, &pieces);
+            prop_assert_eq!(answers(&one, &text), answers(&other, &text));
+        }
+    }
+
+    #[test]
+    fn nobody_learns_it_by_where_a_text_is_cut(
+        at in unknown(),
+        known in "[A-Z0-9_/<&\"\\\\ -]{7,150}",
+        one in "[a-h]{1,9}",
+        pieces in prop::collection::vec(piece(), 1..5),
+        right in any::<bool>(),
+        limit in 0_usize..2000,
+        cut in 0_usize..300,
+    ) {
+        // How much goes at a cut depends on how long the longest secret is.
+        let other: String = one.bytes().map(|byte| char::from(byte + 8)).collect();
+        let (one, other) = (at.secret(&known, &one), at.secret(&known, &other));
+        let question = question(at, &known, &pieces);
+        // The end may even be right: the cut falls within it.
+        let mut text = "y".repeat(limit) + &question + if right { &one } else { "" };
+        text.truncate(text.floor_char_boundary(text.len() - cut.clamp(1, text.len())));
+        prop_assume!(!text.contains(&one));
+        let shown = |secret: &str| Words::beginning(text.clone(), limit).open(&redactor(secret)).to_string();
+        prop_assert_eq!(shown(&one), shown(&other));
+    }
+
+    #[test]
+    fn a_secret_across_a_cut_shows_nothing_of_itself(secret in "[a-z0-9]{8,60}", form in 0_usize..10, limit in 0_usize..9000, place in 0_usize..200) {
+        let form = forms(&secret).swap_remove(form);
+        let redactor = redactor(&secret);
+        // Across the end of what is shown, and across the end of what is kept.
+        for end in [limit, limit + 16 * 1024] {
+            let text = format!("{}{form}{}", "Y".repeat(end.saturating_sub(place)), "Z".repeat(40_000));
+            let shown = Words::cut(&text, limit).open(&redactor).to_string();
+            let form = Words::from(form.as_str()).open(&Redactor::new(None, None)).to_string();
+            let left = form.as_bytes().windows(6).find(|part| shown.as_bytes().windows(6).any(|shown| shown == *part));
+            prop_assert_eq!(left, None, "{}", shown.trim_start_matches('Y'));
+            prop_assert!(shown.len() <= limit + "… [cut]".len());
+        }
+    }
+}
+
+#[test]
+fn an_ending_that_is_the_beginning_of_a_secret_stays_as_it_is() {
+    let redactor = redactor("ghp_16C7e42F292c6912E7710c838347Ae178B4a");
+    for text in ["is it ghp_16C7", "is it ghp_16C7e42F292c6912E7710c838347Ae178B4", "C7e42F292c6912E7710c838347Ae178B4a it is"] {
+        assert_eq!(redactor.redact(text), text);
+        assert_eq!(redactor.readable(text), text);
+    }
+}
+
+#[test]
+fn a_text_costs_the_same_however_much_of_a_long_secret_is_in_it() {
+    let secret: String = (0..4000).fold(String::new(), |text, number| text + &format!("{number:x}."));
+    let redactor = redactor(&secret);
+    for known in [70, 5000, secret.len() - 1] {
+        let text = format!("{} ", &secret[..known]).repeat(2_000_000 / known);
+        assert_eq!(redactor.redact(&text), text.as_str(), "{known}");
+    }
+}
+
+#[test]
+fn what_is_whole_only_when_nothing_hides_in_it_is_blanked() {
+    let redactor = redactor("Tok3n-`of*/mine`");
+    for hidden in ["Tok3n-\u{200b}`of*/mine`", "\u{1b}[1mTok3n\u{1b}[0m-`of*/mine`", "To\u{202e}k3n-`of*/mine\u{7}`", "Tok3n-`of*/mine`"] {
+        assert_eq!(redactor.readable(&format!("({hidden})")), "([redacted])");
+        assert_eq!(redactor.readable_text(&format!("({hidden})"), 100), "([redacted])");
+        assert_eq!(redactor.readable_line(&format!("(\n{hidden})"), 100), "( [redacted])");
+        assert_eq!(redactor.readable_json(&json!({ hidden: hidden }), 100), json!({ "[redacted]": "[redacted]" }));
+        assert_eq!(redactor.visible_json(&json!([hidden])), json!(["[redacted]"]));
+    }
+    assert_eq!(redactor.readable_text("Tok3n-'of* /mine'", 100), "[redacted]");
+}
