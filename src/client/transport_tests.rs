@@ -23,20 +23,13 @@ async fn noise_blank_lines_a_bom_and_carriage_returns_are_survived() {
 }
 
 #[tokio::test]
-async fn what_is_said_without_being_asked_is_read_at_a_rate_and_answers_are_not_counted() {
-    let answer = |id: i64| format!("{}\n", json!({ "jsonrpc": "2.0", "id": id, "result": { "x": "x".repeat(10_000) } }));
-    let answers: String = (0..350).map(answer).collect();
-    let notices = format!("{}\n", json!({ "jsonrpc": "2.0", "method": "notifications/x", "params": { "x": "x".repeat(10_000) } }));
-    let waiting: Vec<i64> = (0..350).collect();
+async fn what_is_said_without_being_asked_is_read_at_a_rate_and_an_answer_comes_behind_it_all_the_same() {
+    let notice = format!("{}\n", json!({ "jsonrpc": "2.0", "method": "notifications/x", "params": { "x": "x".repeat(10_000) } }));
+    let flood = format!("{}{}\n", notice.repeat(350), json!({ "jsonrpc": "2.0", "id": 7, "result": {} }));
     let started = Instant::now();
-    assert_eq!(receive(answers.as_bytes(), &waiting, 100_000).await.len(), 350);
-    let answered = started.elapsed();
-    let started = Instant::now();
-    let flood = notices.repeat(350) + &answer(7);
-    assert!(receive(flood.as_bytes(), &[7], 100_000).await.iter().any(|message| message["id"] == 7), "it comes all the same");
+    assert!(receive(flood.as_bytes(), &[7], 100_000).await.iter().any(|message| message["id"] == 7));
     // 3.5 MB, of which 2 MiB may be said at once.
-    let flooded = started.elapsed();
-    assert!(flooded >= Duration::from_millis(600) && answered < flooded, "{answered:?}, {flooded:?}");
+    assert!(started.elapsed() >= Duration::from_millis(600), "{:?}", started.elapsed());
 }
 
 #[tokio::test]
