@@ -89,15 +89,12 @@ impl Valve {
             self.left = self.left.saturating_add(gained).min(self.rate.burst);
             self.filled += Duration::from_secs(seconds);
         }
-        match self.left.checked_sub(amount.min(self.rate.burst)) {
-            Some(left) => {
-                self.left = left;
-                Passage::Pass(std::mem::take(&mut self.dropped))
-            }
-            None => {
-                self.dropped += 1;
-                Passage::Drop
-            }
+        if let Some(left) = self.left.checked_sub(amount.min(self.rate.burst)) {
+            self.left = left;
+            Passage::Pass(std::mem::take(&mut self.dropped))
+        } else {
+            self.dropped += 1;
+            Passage::Drop
         }
     }
 

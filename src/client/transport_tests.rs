@@ -23,6 +23,16 @@ async fn noise_blank_lines_a_bom_and_carriage_returns_are_survived() {
 }
 
 #[tokio::test]
+async fn what_is_said_without_being_asked_is_read_at_a_rate_and_an_answer_comes_behind_it_all_the_same() {
+    let notice = format!("{}\n", json!({ "jsonrpc": "2.0", "method": "notifications/x", "params": { "x": "x".repeat(10_000) } }));
+    let flood = format!("{}{}\n", notice.repeat(350), json!({ "jsonrpc": "2.0", "id": 7, "result": {} }));
+    let started = Instant::now();
+    assert!(receive(flood.as_bytes(), &[7], 100_000).await.iter().any(|message| message["id"] == 7));
+    // 3.5 MB, of which 2 MiB may be said at once.
+    assert!(started.elapsed() >= Duration::from_millis(600), "{:?}", started.elapsed());
+}
+
+#[tokio::test]
 async fn a_tools_result_comes_through_as_it_is() {
     let result = json!({ "tools": [], "content": [{ "type": "hologram", "x": 1 }], "vendor": true });
     let line = format!("{}\n", json!({ "jsonrpc": "2.0", "id": 7, "result": result }));

@@ -73,10 +73,11 @@ impl EventQueue {
         let mut turn = Vec::new();
         let mut bytes = 0;
         while turn.len() < TURN_EVENTS
-            && let Some(event) = self.waiting.pop_front_if(|event| turn.is_empty() || bytes + event.len() <= TURN_BYTES)
+            && let Some(event) = self.waiting.front()
+            && (turn.is_empty() || bytes + event.len() <= TURN_BYTES)
         {
             bytes += event.len();
-            turn.push(event);
+            turn.extend(self.waiting.pop_front());
         }
         self.bytes -= bytes;
         self.is_telling = !turn.is_empty();
