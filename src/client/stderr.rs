@@ -149,9 +149,12 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::trust::Redactor;
 
     fn redacting() -> Redact {
-        Arc::new(|words: Words| words.in_full().replace("secret", "***"))
+        let redactor = Redactor::new(None, None);
+        redactor.add([&"secret words".to_owned().into()]);
+        Arc::new(move |words: Words| words.open(&redactor).to_string())
     }
 
     /// No line waits.
@@ -170,19 +173,19 @@ mod tests {
 
     #[tokio::test]
     async fn lines_are_told_redacted_and_the_last_of_them_are_kept() {
-        let lines: Vec<_> = (0..30).map(|number| format!("line {number} secret")).collect();
-        let (told, tail) = told(format!("\n  \n{}\nno end secret", lines.join("\n")).as_bytes()).await;
+        let lines: Vec<_> = (0..30).map(|number| format!("line {number} secret words")).collect();
+        let (told, tail) = told(format!("\n  \n{}\nno end secret words", lines.join("\n")).as_bytes()).await;
         assert_eq!(told.len(), 31);
-        assert_eq!((told[0].as_str(), told[30].as_str()), ("line 0 ***", "no end ***"));
-        assert!(tail.starts_with("; its last words: line 11 *** | ") && tail.ends_with(" | no end ***"), "{tail}");
+        assert_eq!((told[0].as_str(), told[30].as_str()), ("line 0 [redacted]", "no end [redacted]"));
+        assert!(tail.starts_with("; its last words: line 11 [redacted] | ") && tail.ends_with(" | no end [redacted]"), "{tail}");
     }
 
     #[tokio::test]
     async fn of_a_long_line_the_start_is_kept_redacted_before_it_is_cut() {
-        let line = format!("{}secret{}\nnext\n", "x".repeat(LINE_BYTES - 3), "y".repeat(200_000));
-        let (told, tail) = told(line.as_bytes()).await;
-        assert_eq!(told, [format!("{}***", "x".repeat(LINE_BYTES - 3)), "next".to_owned()]);
-        assert!(!tail.contains("sec") && tail.ends_with("*** | next"));
+        let before = "x".repeat(LINE_BYTES - 20);
+        let (told, tail) = told(format!("{before}secret words{}\nnext\n", "y".repeat(200_000)).as_bytes()).await;
+        assert_eq!(told, [format!("{before}[redacted]{}… [cut]", "y".repeat(10)), "next".to_owned()]);
+        assert!(!tail.contains("sec") && tail.ends_with(" | next"));
     }
 
     #[tokio::test]

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use hyperlight_mcp::trust::Redactor;
 use serde_json::json;
 
 use crate::guest::{assert_in_guest, evaluate, request, sandboxes};
@@ -253,7 +254,7 @@ fn dates_and_numbers_are_written_for_people_without_intl() {
 /// The error of a run that fails.
 fn failure(code: &str) -> (String, String) {
     let error = sandboxes().run(request(code)).value.unwrap_err();
-    (error.code().to_owned(), error.to_string())
+    (error.code().to_owned(), error.redacted(&Redactor::new(None, None)).to_string())
 }
 
 #[test]

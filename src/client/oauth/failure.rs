@@ -147,7 +147,7 @@ mod tests {
         let error = Problem::NobodyToConfirm.into_error("weather", Some("https://auth.example.com"));
         assert_eq!(error.code(), "ERR_AUTHORIZATION_REQUIRED");
         for word in ["weather", "oauth.issuer", "onIssuer", "https://auth.example.com"] {
-            assert!(error.to_string().contains(word), "{error}");
+            assert!(error.in_full().contains(word), "{error}");
         }
     }
 
