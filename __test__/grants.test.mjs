@@ -83,6 +83,14 @@ describe('A grant ends', () => {
     assert.equal(asked.length, 2)
   })
 
+  test('and not before, of a server whose program is pinned as well', async (t) => {
+    const { asked, onApproval } = person('session')
+    const { here, writes } = await setUp(t, onApproval, (...args) => ({ ...gated(...args), pinExecutable: true }))
+    await here.callTool(...CALL)
+    await here.callTool(...CALL)
+    assert.deepEqual([asked.length, writes()], [1, 2])
+  })
+
   test('and not before: what happens to other servers is nothing to it', async (t) => {
     const { asked, onApproval } = person('run')
     const gateway = await openApproved(t, { fixture: gated(), other: fixture() }, { onApproval })

@@ -180,7 +180,7 @@ impl Core {
         let decisions = self.registry.decisions(&server.name);
         self.usable(server)?;
         let name = server.name.clone();
-        let Some(approval) = self.approvals.full_approval(&self.subject(server))? else {
+        let Some(approval) = self.approvals.full_approval_of(&server.name, |approval| self.judged(server, approval))? else {
             return Err(Error::NotApproved { server: name, reason: Lack::Never.to_string() });
         };
         let granted = granted(approval.manifest_digest.as_deref().unwrap_or_default());

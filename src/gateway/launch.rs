@@ -95,10 +95,12 @@ impl Core {
 
     /// What was approved.
     fn check_approved(&self, server: &ServerDefinition) -> Result<Subject> {
-        let subject = self.subject(server);
-        match self.approvals.standing(&subject)? {
-            Standing::Unapproved(lack) => Err(Error::NotApproved { server: server.name.clone(), reason: lack.to_string() }),
-            Standing::Command | Standing::Full(_) => Ok(subject),
+        let mut judged = None;
+        let standing = self.approvals.standing_of(&server.name, |approval| judged.insert(self.judged(server, approval)).clone())?;
+        match (standing, judged) {
+            (Standing::Command | Standing::Full(_), Some(subject)) => Ok(subject),
+            (Standing::Unapproved(lack), _) => Err(Error::NotApproved { server: server.name.clone(), reason: lack.to_string() }),
+            (Standing::Command | Standing::Full(_), None) => Err(Error::Internal("an approval holds that nobody has looked at".to_owned())),
         }
     }
 

@@ -8,7 +8,7 @@ use tokio::runtime::Handle;
 use super::core::Core;
 use crate::config::ServerDefinition;
 use crate::error::Result;
-use crate::trust::{Standing, Subject};
+use crate::trust::{Approval, Standing, Subject};
 
 /// Where it is looked whether a server is approved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,16 +57,19 @@ impl Core {
         }
     }
 
-    /// How far the approval on disk holds. A program is read only where it is pinned, and only for a command that is approved.
+    /// How far the approval on disk holds.
     pub(super) fn standing(&self, server: &ServerDefinition) -> Result<Standing> {
-        self.approvals.standing_of(&server.name, |approval| {
-            let mut subject = self.subject(server);
-            if server.pin_executable && approval.command_digest == subject.digest {
-                subject.executable = self.executable(server);
-            }
-            self.looked.note(&subject);
-            subject
-        })
+        self.approvals.standing_of(&server.name, |approval| self.judged(server, approval))
+    }
+
+    /// What an approval is judged by. A program is read only where it is pinned, and only for a command that is approved.
+    pub(super) fn judged(&self, server: &ServerDefinition, approval: &Approval) -> Subject {
+        let mut subject = self.subject(server);
+        if server.pin_executable && approval.command_digest == subject.digest {
+            subject.executable = self.executable(server);
+        }
+        self.looked.note(&subject);
+        subject
     }
 
     /// The digest of what an approval of the server is about.

@@ -127,11 +127,11 @@ impl ApprovalStore {
     ///
     /// # Errors
     /// As [`Self::standing`].
-    pub fn full_approval(&self, subject: &Subject) -> Result<Option<Approval>> {
+    pub fn full_approval_of(&self, server: &str, subject: impl FnOnce(&Approval) -> Subject) -> Result<Option<Approval>> {
         let approvals = self.read()?;
-        let approval = self.counting(&approvals, &subject.server);
-        let holds = matches!(standing(approval, subject, SystemTime::now()), Standing::Full(_));
-        Ok(approval.filter(|_| holds).cloned())
+        let Some(approval) = self.counting(&approvals, server) else { return Ok(None) };
+        let holds = matches!(standing(Some(approval), &subject(approval), SystemTime::now()), Standing::Full(_));
+        Ok(holds.then(|| approval.clone()))
     }
 
     /// What was approved, whether or not it still holds.

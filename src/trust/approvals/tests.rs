@@ -40,7 +40,7 @@ fn an_approval_holds_for_what_was_approved_and_for_nothing_else() {
 fn each_yes_is_another_approval_and_it_is_full_with_its_tools() {
     let folder = tempfile::tempdir().unwrap();
     let (store, elsewhere) = (open(folder.path()), open(folder.path()));
-    let full = |digest: &str| store.full_approval(&subject(digest)).unwrap().map(|approval| approval.id);
+    let full = |digest: &str| store.full_approval_of("a", |_| subject(digest)).unwrap().map(|approval| approval.id);
     store.approve_command(&subject("1"), None).unwrap();
     assert_eq!(full("1"), None);
     store.approve_manifest(&subject("1"), manifest(), None).unwrap();
