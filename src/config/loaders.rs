@@ -33,8 +33,8 @@ const NAMES: &[&str] = &[
     "VK_LAYER_PATH",
     // Shells.
     "BASHOPTS",
+    // Not ENV: shells read it for a person who types alone, and many programs name their stage by it.
     "BASH_ENV",
-    "ENV",
     "FPATH",
     "IFS",
     "PROMPT_COMMAND",
@@ -219,7 +219,6 @@ mod tests {
             "PERL5LIB",
             "RUBYOPT",
             "BASH_ENV",
-            "ENV",
             "JAVA_TOOL_OPTIONS",
             "npm_config_script_shell",
             "NPM_CONFIG_NODE_OPTIONS",
@@ -245,6 +244,7 @@ mod tests {
             "node_options",
             "LD",
             "DEBUG",
+            "ENV",
             "NODE_ENV",
             "PYTHONUNBUFFERED",
             "MYPATH",
