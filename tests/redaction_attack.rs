@@ -27,13 +27,13 @@ fn forms(text: &str) -> Vec<String> {
         text.to_owned(),
         quoted[1..quoted.len() - 1].to_owned(),
         utf8_percent_encode(text, NON_ALPHANUMERIC).to_string(),
-        text.bytes().map(|byte| format!("{byte:02x}")).collect(),
+        hex::encode(text),
         STANDARD.encode(text),
         STANDARD.encode(format!(":{text}")),
         URL_SAFE_NO_PAD.encode(format!("me:{text}")),
         text.replace('&', "&amp;").replace('<', "&lt;").replace('"', "&quot;"),
         text.chars().flat_map(|character| [character, '\u{200b}']).collect(),
-        text.chars().map(|character| format!("{character}\u{1b}[0m")).collect(),
+        text.chars().flat_map(|character| std::iter::once(character).chain("\u{1b}[0m".chars())).collect(),
     ]
 }
 

@@ -117,7 +117,9 @@ mod tests {
         let left = written(&path, b"secret", FILE_MODE, Writing::Quick).unwrap().keep().unwrap().1;
         // Of another file, of another program, too short, and not a file.
         let others = [".other.abcdef.tmp", ".file.abc.tmp", ".tmpabcdef", ".file.ab-def.tmp"].map(|name| folder.path().join(name));
-        others.iter().for_each(|other| fs::write(other, "").unwrap());
+        for other in &others {
+            fs::write(other, "").unwrap();
+        }
         fs::create_dir(folder.path().join(".file.abcdef.tmp")).unwrap();
         let now = SystemTime::now();
         sweep(&path, now);

@@ -118,9 +118,9 @@ mod tests {
     #[test]
     fn an_event_that_is_larger_than_a_turn_has_one_of_its_own() {
         let mut queue = EventQueue::default();
-        ["small".to_owned(), "x".repeat(TURN_BYTES + 1), "after".to_owned()]
-            .into_iter()
-            .for_each(|event| queue.push(event, Source::Ourselves));
+        for event in ["small".to_owned(), "x".repeat(TURN_BYTES + 1), "after".to_owned()] {
+            queue.push(event, Source::Ourselves);
+        }
         assert_eq!(all(&mut queue).iter().map(Vec::len).collect::<Vec<_>>(), [1, 1, 1]);
     }
 

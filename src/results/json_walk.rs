@@ -208,7 +208,10 @@ mod tests {
         #[test]
         fn a_text_that_is_no_json_is_no_reason_to_panic(text in "[\\[\\]{}\",:\\\\ a1é$]{0,24}") {
             let here = Walk::new(&text);
-            let _ = (here.kind(), here.text(), here.children().take(100).map(|(key, value)| (key, value.text())).count());
+            let _ = (here.kind(), here.text());
+            for (_key, value) in here.children().take(100) {
+                let _ = value.text();
+            }
         }
     }
 

@@ -106,7 +106,7 @@ fn a_guest_whose_run_was_stopped_gets_no_answer_and_has_no_last_word() {
     let rig = rig(|_| HostAnswer::Ready(null()));
     rig.stop.stop(StopReason::Aborted);
     assert!(rig.call().is_none() && rig.exchange(1).is_none());
-    assert!(rig.seat.ask(|run| run.sleep(LONG)).is_err() && rig.seat.ask(|run| run.elapsed()).is_err());
+    assert!(rig.seat.ask(|run| run.sleep(LONG)).is_err() && rig.seat.ask(<dyn crate::sandbox::seat::GuestCalls>::elapsed).is_err());
     assert!(rig.seat.ask(|run| run.finish(b"too late".to_vec())).is_err());
     assert_eq!((rig.looked_at(), rig.run.take_finished()), (0, None));
 }

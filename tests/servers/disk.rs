@@ -149,7 +149,7 @@ async fn who_waits_for_a_lock_holds_up_nobody_else() {
         .collect();
     within(patience(), "its end", async {
         while !scene.servers_running().iter().all(|line| line.contains("log-two")) {
-            tokio::task::yield_now().await
+            tokio::task::yield_now().await;
         }
     })
     .await;
@@ -169,7 +169,7 @@ async fn what_was_found_last_is_told_without_reading_and_looked_at_again_soon() 
     assert_eq!(state(&here, Look::Last), ServerState::Unapproved);
     within(patience(), "the approval", async {
         while state(&here, Look::Last) != ServerState::Idle {
-            tokio::task::yield_now().await
+            tokio::task::yield_now().await;
         }
     })
     .await;
