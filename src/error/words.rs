@@ -86,6 +86,14 @@ impl Words {
         self.clone().open(&Redactor::new(None, None)).to_string()
     }
 
+    /// These words as they are told where this is a secret, for tests.
+    #[cfg(test)]
+    pub(crate) fn without(&self, secret: &str) -> String {
+        let redactor = Redactor::new(None, None);
+        redactor.add([&secret.to_owned().into()]);
+        self.clone().open(&redactor).to_string()
+    }
+
     /// No words at all.
     #[must_use]
     pub fn is_empty(&self) -> bool {
