@@ -36,7 +36,8 @@ impl Parser {
 
     /// Bytes of an event that has not ended.
     pub(super) fn unfinished(&self) -> usize {
-        self.line.len() + self.data.len()
+        // A kind or an id may be as long as data.
+        self.line.len() + self.data.len() + self.event.kind.len() + self.event.id.as_ref().map_or(0, String::len)
     }
 
     /// The events that `bytes` complete. Events without data come as well, for their id.
