@@ -167,6 +167,15 @@ mod tests {
         assert!((0..10).try_for_each(|_| lines.push(b"data: 0123\n").map(drop)).is_err(), "many short lines count together");
     }
 
+    #[test]
+    fn a_kind_and_an_id_are_part_of_their_unfinished_event() {
+        let mut parser = Parser::new(40);
+        assert!(parser.push(b"event: 0123456789\nid: 0123456789\n").is_ok());
+        assert_eq!(parser.unfinished(), 20);
+        assert!(parser.push(b"data: 01234567890123\n").is_ok());
+        assert!(parser.push(b"data: 0123\n").is_err());
+    }
+
     proptest! {
         #[test]
         fn how_the_bytes_are_cut_makes_no_difference(text in "(data: [a-z]{0,5}|id: [0-9]|\r\n|\n|\r|:x){0,30}", cut in 0_usize..100) {

@@ -129,15 +129,6 @@ async fn of_events_that_do_not_end_no_more_is_held_than_there_is_room_for() {
     }
 }
 
-#[test]
-fn a_kind_that_has_ended_is_part_of_its_unfinished_event() {
-    let mut parser = crate::client::http::sse::Parser::new(40);
-    assert!(parser.push(b"event: 0123456789\nid: 0123456789\n").is_ok());
-    assert_eq!(parser.unfinished(), 20);
-    assert!(parser.push(b"data: 01234567890123\n").is_ok());
-    assert!(parser.push(b"data: 0123\n").is_err());
-}
-
 #[tokio::test]
 async fn without_any_room_all_answers_come_one_after_the_other() {
     for streamed in [false, true] {
