@@ -7,6 +7,9 @@ use crate::error::{Error, Result};
 /// What one message on a server's wire may have: 16 MiB. Beyond it the call fails.
 pub const MAX_WIRE_MESSAGE_BYTES: usize = 16 * 1024 * 1024;
 
+/// What the unfinished messages of one HTTP server may have together, beside one of them: 48 MiB. Beyond it they wait unread.
+pub const MAX_UNFINISHED_BYTES: usize = 48 * 1024 * 1024;
+
 /// What one message may take in memory: 40 MiB. That is a result of a mebibyte of the smallest values there are. Beyond it the call fails.
 pub const MAX_MESSAGE_MEMORY_BYTES: usize = 40 * 1024 * 1024;
 

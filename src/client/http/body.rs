@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use reqwest::Response;
 
+use super::budget::Place;
 use super::failure::HttpFailure;
 use super::target::HttpLimits;
 
@@ -11,8 +12,8 @@ use super::target::HttpLimits;
 const REFUSAL_BYTES: usize = 64 * 1024;
 const REFUSAL_TIME: Duration = Duration::from_secs(3);
 
-/// A whole JSON answer.
-pub(super) async fn read_answer(mut response: Response, limits: &HttpLimits) -> Result<Vec<u8>, HttpFailure> {
+/// A whole JSON answer. While there is no room for it, nothing is read: how long that may take is the call's own affair.
+pub(super) async fn read_answer(mut response: Response, limits: &HttpLimits, place: &mut Place) -> Result<Vec<u8>, HttpFailure> {
     let limit = limits.message_bytes;
     if let Some(bytes) = response.content_length().filter(|bytes| *bytes > limit as u64) {
         return Err(HttpFailure::TooLarge { bytes, limit });
@@ -29,6 +30,7 @@ pub(super) async fn read_answer(mut response: Response, limits: &HttpLimits) -> 
             Ok(Some(chunk)) => body.extend_from_slice(&chunk),
             Err(error) => return Err(HttpFailure::Interrupted { problem: format!("its answer broke off: {}", reason(&error)) }),
         }
+        place.hold(body.len()).await;
     }
 }
 

@@ -15,6 +15,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::body::{EVENT_STREAM, content_type, is_json, read_answer, read_refusal};
+use super::budget::{Budget, Place};
 use super::exchange::Outgoing;
 use super::failure::HttpFailure;
 use super::raw::{Answer, Awaited, Inbound, Kind, error_in, sort};
@@ -51,6 +52,8 @@ pub(super) struct Shared {
     refusals: Mutex<Refusals>,
     /// Of what streams say beside answers.
     pace: Mutex<Pace>,
+    /// Of answers and events that have not ended.
+    budget: Budget,
 }
 
 /// The ids of requests that are to be refused.
@@ -78,6 +81,7 @@ impl std::ops::Deref for HttpClient {
 
 impl HttpClient {
     pub(super) fn new(endpoint: Endpoint, web: reqwest::Client, tap: Tap, limits: HttpLimits, stop: CancellationToken) -> Self {
+        let budget = Budget::new(limits.unfinished_bytes);
         Self(Arc::new(Shared {
             endpoint,
             web,
@@ -88,6 +92,7 @@ impl HttpClient {
             asked: Mutex::default(),
             refusals: Mutex::default(),
             pace: Mutex::new(Pace::new(UNASKED, Instant::now())),
+            budget,
         }))
     }
 
@@ -95,6 +100,11 @@ impl HttpClient {
     pub(super) fn spend(&self, bytes: usize) -> Instant {
         let now = Instant::now();
         now + self.pace.lock().unwrap_or_else(PoisonError::into_inner).spend(bytes, now)
+    }
+
+    /// The place of one body among all that are unfinished.
+    pub(super) fn place(&self) -> Place {
+        self.budget.place()
     }
 
     async fn unless_stopped<T>(&self, work: impl Future<Output = Result<T, Failed>>) -> Result<T, Failed> {
@@ -249,7 +259,8 @@ impl HttpClient {
                 status.as_u16()
             )));
         }
-        let reading = read_answer(response, &self.limits);
+        let mut place = self.place();
+        let reading = read_answer(response, &self.limits, &mut place);
         let body = match awaited.kind {
             Kind::Discover => tokio::time::timeout(self.limits.discover, reading)
                 .await

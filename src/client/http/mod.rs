@@ -4,10 +4,12 @@
 //! - `exchange`: one request: tokens, `redirect`, `retry`
 //! - `client`: what rmcp asks for: post a message, open a stream, end a session
 //! - `stream`: events (`sse`), resumed (`resume`)
+//! - `body`: bodies, and how much of them is held at once (`budget`)
 //! - `raw`: results past rmcp's types
 //! - `failure`: what went wrong, and what to do
 
 mod body;
+mod budget;
 mod client;
 mod exchange;
 mod failure;

@@ -36,7 +36,8 @@ impl Parser {
 
     /// Bytes of an event that has not ended.
     pub(super) fn unfinished(&self) -> usize {
-        self.line.len() + self.data.len()
+        // A kind or an id may be as long as data.
+        self.line.len() + self.data.len() + self.event.kind.len() + self.event.id.as_ref().map_or(0, String::len)
     }
 
     /// The events that `bytes` complete. Events without data come as well, for their id.
@@ -164,6 +165,15 @@ mod tests {
         assert_eq!(parser.push(b"data: 012345678901234\n\n"), Err(TooLarge { bytes: 21 }));
         let mut lines = Parser::new(20);
         assert!((0..10).try_for_each(|_| lines.push(b"data: 0123\n").map(drop)).is_err(), "many short lines count together");
+    }
+
+    #[test]
+    fn a_kind_and_an_id_are_part_of_their_unfinished_event() {
+        let mut parser = Parser::new(40);
+        assert!(parser.push(b"event: 0123456789\nid: 0123456789\n").is_ok());
+        assert_eq!(parser.unfinished(), 20);
+        assert!(parser.push(b"data: 01234567890123\n").is_ok());
+        assert!(parser.push(b"data: 0123\n").is_err());
     }
 
     proptest! {

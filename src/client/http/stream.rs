@@ -16,6 +16,7 @@ use sse_stream::Sse;
 use tokio::time::Instant;
 
 use super::body::{EVENT_STREAM, content_type, reason};
+use super::budget::Place;
 use super::client::{HttpClient, protocol_headers, status_failure};
 use super::exchange::{Outgoing, random};
 use super::failure::HttpFailure;
@@ -53,6 +54,13 @@ pub(super) struct Events {
 struct Open {
     response: Response,
     parser: Parser,
+    place: Place,
+}
+
+impl Open {
+    fn new(response: Response, http: &HttpClient) -> Self {
+        Self { response, parser: Parser::new(http.limits.message_bytes), place: http.place() }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,8 +76,7 @@ impl Events {
         let purpose = if awaited.is_some() { Purpose::Answer } else { Purpose::Common };
         let discover = awaited.as_ref().is_some_and(|awaited| awaited.kind == Kind::Discover);
         let deadline = discover.then(|| Instant::now() + http.limits.discover);
-        let parser = Parser::new(http.limits.message_bytes);
-        let (open, position) = (Some(Open { response, parser }), Position::start(purpose));
+        let (open, position) = (Some(Open::new(response, &http)), Position::start(purpose));
         Self { http, route, awaited, open, position, ready: VecDeque::new(), phase: Phase::Reading, deadline, rests_until: None }
     }
 
@@ -110,6 +117,9 @@ impl Events {
             self.rests_until = None;
         }
         let Some(open) = &mut self.open else { return Err(ended("")) };
+        if self.phase == Phase::Reading {
+            open.place.hold(open.parser.unfinished()).await;
+        }
         let problem = match open.response.chunk().await {
             Ok(Some(chunk)) if self.phase == Phase::Draining => {
                 self.rest_after(chunk.len());
@@ -122,6 +132,9 @@ impl Events {
                 let said = (before + chunk.len()).saturating_sub(open.parser.unfinished()) + events.len() * MESSAGE;
                 for event in events {
                     self.take(event);
+                }
+                if let Some(open) = &mut self.open {
+                    open.place.shrink(open.parser.unfinished());
                 }
                 if self.phase == Phase::Reading {
                     self.rest_after(said);
@@ -151,7 +164,7 @@ impl Events {
             tokio::time::sleep(delay).await;
             let failure = match self.reopen().await {
                 Ok(response) => {
-                    self.open = Some(Open { response, parser: Parser::new(self.http.limits.message_bytes) });
+                    self.open = Some(Open::new(response, &self.http));
                     return Ok(());
                 }
                 Err(failure) => failure,

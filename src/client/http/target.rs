@@ -85,6 +85,8 @@ pub(in crate::client) struct HttpLimits {
     pub(in crate::client) longest_resume: Duration,
     /// One JSON answer, or one event.
     pub(in crate::client) message_bytes: usize,
+    /// All answers and events that have begun and not ended, beside one of them and a small part of each.
+    pub(in crate::client) unfinished_bytes: usize,
 }
 
 impl Default for HttpLimits {
@@ -100,6 +102,7 @@ impl Default for HttpLimits {
             resume: Duration::from_secs(1),
             longest_resume: Duration::from_secs(30),
             message_bytes: crate::limits::MAX_WIRE_MESSAGE_BYTES,
+            unfinished_bytes: crate::limits::MAX_UNFINISHED_BYTES,
         }
     }
 }

@@ -2,6 +2,7 @@
 
 mod addresses;
 mod answers;
+mod bodies;
 mod lifecycle;
 mod refusals;
 mod streams;
