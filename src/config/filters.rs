@@ -214,7 +214,82 @@ mod tests {
         })
     }
 
+    /// A number of so many bits as an address may spell it: decimal, octal or hexadecimal, with zeros before it.
+    fn spelt(number: u32, radix: u8, zeros: usize) -> String {
+        let zeros = "0".repeat(zeros);
+        match radix {
+            0 => number.to_string(),
+            1 => format!("0{zeros}{number:o}"),
+            2 => format!("0x{zeros}{number:x}"),
+            _ => format!("0X{zeros}{number:X}"),
+        }
+    }
+
+    /// An IPv4 address of one to four numbers, of which the last has all bits that are left.
+    fn spelt_address(address: u32, count: usize, radices: [u8; 4], zeros: usize) -> String {
+        let bytes = address.to_be_bytes();
+        let last = address & u32::MAX.checked_shr(8 * (u32::try_from(count).unwrap() - 1)).unwrap_or(0);
+        let numbers = bytes[..count - 1].iter().map(|&byte| u32::from(byte)).chain([last]);
+        numbers.zip(radices).map(|(number, radix)| spelt(number, radix, zeros)).collect::<Vec<_>>().join(".")
+    }
+
+    #[test]
+    fn an_address_is_denied_in_every_spelling_and_allowed_as_it_is_written() {
+        let denied = filter(None, &["http://127.0.0.1/*", "http://internal.example/*", "deep://host:80/*"]);
+        for uri in [
+            "http://127.1/x",
+            "http://0x7f000001/x",
+            "http://2130706433/x",
+            "http://0177.0.0.1/x",
+            "http://127.0.0.1:00080/x",
+            "http://internal.example:080/x",
+            "http://me:x@internal.example.:080/x",
+            "deep://host:0080/x",
+        ] {
+            assert!(!denied.admits(uri), "{uri}");
+            assert!(!filter(Some(&["http://127.0.0.1/*", "http://internal.example/*", "deep://host:80/*"]), &[]).admits(uri), "{uri}");
+        }
+        for uri in ["http://127.0.0.2/x", "http://127.0.0.1:8080/x", "https://127.0.0.1/x", "deep://host:8/x", "deep://127.1/x"] {
+            assert!(denied.admits(uri), "{uri}");
+        }
+        let allowed = filter(Some(&["http://h/a b*", "http://h/caf\u{e9}/*", "http://127.1/*", "http://h:080/c/*"]), &[]);
+        for uri in ["http://h/a bc", "http://h/caf\u{e9}/x?y='z'", "http://127.1/a//b", "http://h:080/c/d"] {
+            assert!(allowed.admits(uri), "{uri}");
+        }
+    }
+
     proptest! {
+        #[test]
+        fn no_other_spelling_of_an_address_gets_past_a_deny(
+            address in prop_oneof![Just(0x7f00_0001_u32), any::<u32>()],
+            count in 1_usize..=4,
+            radices in prop::array::uniform4(0_u8..4),
+            zeros in 0_usize..4,
+            port in prop_oneof![Just(80_u16), any::<u16>()],
+            scheme in prop::sample::select(vec!["http", "https", "ws", "wss", "HTTP"]),
+        ) {
+            let numbers = std::net::Ipv4Addr::from(address);
+            let spelt = spelt_address(address, count, radices, zeros);
+            let uri = format!("{scheme}://{spelt}:{}{port}/pub/secret", "0".repeat(zeros));
+            let scheme = scheme.to_lowercase();
+            for pattern in [format!("{scheme}://{numbers}:{port}/*"), format!("{scheme}://{numbers}:{port}/pub/secret"), format!("{uri}*")] {
+                prop_assert!(!filter(None, &[&pattern]).admits(&uri), "{} {}", pattern, uri);
+            }
+            if port == 80 && scheme == "http" {
+                let pattern = format!("http://{numbers}/*");
+                prop_assert!(!filter(None, &[&pattern]).admits(&uri), "{}", uri);
+            }
+            let other = format!("{scheme}://{}:{port}/*", std::net::Ipv4Addr::from(address ^ 1));
+            prop_assert!(filter(None, &[&other]).admits(&uri), "{} {}", other, uri);
+        }
+
+        #[test]
+        fn no_other_spelling_of_a_port_gets_past_a_deny(port in any::<u16>(), zeros in 0_usize..9, scheme in "[a-eg-z]{2,5}") {
+            let uri = format!("{scheme}://host:{}{port}/x", "0".repeat(zeros));
+            let pattern = format!("{scheme}://host:{port}/*");
+            prop_assert!(!filter(None, &[&pattern]).admits(&uri), "{} {}", pattern, uri);
+        }
+
         #[test]
         fn no_disguise_gets_past_a_deny(steps in prop::collection::vec((0_u8..8, 0_usize..64), 0..6), end in "(\\?[a-z]{0,3})?(#[a-z]{0,3})?") {
             let uri = format!("{}{end}", disguised("deep://host/pub/secret", &steps));

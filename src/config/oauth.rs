@@ -4,6 +4,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 use serde::{Deserialize, Serialize};
 
 use super::address;
+use super::learnt::Source;
 use super::problem::Problem;
 use super::rules;
 use super::server::Reader;
@@ -127,7 +128,7 @@ pub(super) fn resolve(definition: &OAuthDefinition, filler: &mut Filler<'_>) -> 
     let private_key = secret("privateKey", &definition.private_key);
     let scopes: Vec<_> = definition.scopes.iter().enumerate().map(|(index, text)| fill(&format!("scopes[{index}]"), text)).collect();
     for secret in [&client_secret, &private_key].into_iter().flatten() {
-        filler.keep(secret);
+        filler.keep(secret, Source::Confidential);
     }
     // An input that nobody has answered yet is empty.
     for (index, scope) in scopes.iter().enumerate().filter(|(_, scope)| !scope.is_empty()) {

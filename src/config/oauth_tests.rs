@@ -122,9 +122,9 @@ fn placeholders_are_replaced_and_secrets_are_learned_even_where_they_are_literal
     let oauth = resolved.oauth.unwrap();
     assert_eq!((oauth.client_id.as_deref(), oauth.client_secret.unwrap().expose_secret()), (Some("me"), "1234"));
     assert_eq!(oauth.scopes, ["read", "x"]);
-    assert!(resolved.secrets.iter().any(|secret| secret.expose_secret() == "1234"));
+    assert!(resolved.secrets.iter().any(|secret| secret.value.expose_secret() == "1234"));
     let resolved = resolve(r#"{ "clientId": "a", "clientSecret": "literal" }"#).unwrap();
-    assert!(resolved.secrets.iter().any(|secret| secret.expose_secret() == "literal"));
+    assert!(resolved.secrets.iter().any(|secret| secret.value.expose_secret() == "literal"));
     let resolved = resolve(r#"{ "clientMetadataUrl": "https://${HOST}/c.json" }"#).unwrap();
     assert_eq!(resolved.oauth.unwrap().client_metadata_url.as_deref(), Some("https://example.com/c.json"));
 }

@@ -9,6 +9,7 @@ use secrecy::{ExposeSecret, SecretString};
 use super::address;
 use super::definition::{Origin, ServerDefinition, Transport};
 use super::env_file::{MAX_ENV_FILE_BYTES, parse_env_file};
+use super::learnt::{Learnt, Source};
 use super::loaders::loads_code;
 use super::oauth::{self, OAuthSettings};
 use super::problem::{Problem, displayed};
@@ -34,7 +35,7 @@ pub struct ResolvedCommand {
     pub environment: Vec<(String, SecretString)>,
     pub working_directory: PathBuf,
     /// What came from variables, inputs and the environment file, for redaction. None is empty; the same may stand twice.
-    pub secrets: Vec<SecretString>,
+    pub secrets: Vec<Learnt>,
 }
 
 /// A Streamable HTTP address with nothing left to replace.
@@ -45,7 +46,7 @@ pub struct ResolvedHttp {
     pub headers: Vec<(String, SecretString)>,
     pub oauth: Option<OAuthSettings>,
     /// What came from variables and inputs, and the secrets of `oauth`, for redaction. None is empty; the same may stand twice.
-    pub secrets: Vec<SecretString>,
+    pub secrets: Vec<Learnt>,
 }
 
 /// What to do where nobody can be asked for an input.
@@ -97,7 +98,7 @@ pub fn resolve_command(
         let path = surroundings.workspace_folder.join(filler.plain("envFile", file));
         for (name, value) in filler.environment_file(&path, read_file)? {
             filler.check_from_file(&path, &name, server.pin_values);
-            filler.keep(value.expose_secret());
+            filler.keep(value.expose_secret(), Source::Named(name.clone()));
             variables.insert(name, value);
         }
     }
@@ -188,7 +189,7 @@ pub(super) struct Filler<'a> {
     surroundings: &'a Surroundings,
     inputs: &'a BTreeMap<String, SecretString>,
     problems: Vec<Problem>,
-    secrets: Vec<SecretString>,
+    secrets: Vec<Learnt>,
 }
 
 impl<'a> Filler<'a> {
@@ -196,7 +197,7 @@ impl<'a> Filler<'a> {
         Self { origin, surroundings, inputs, problems: Vec::new(), secrets: Vec::new() }
     }
 
-    fn finish(self) -> Result<Vec<SecretString>> {
+    fn finish(self) -> Result<Vec<Learnt>> {
         if self.problems.is_empty() { Ok(self.secrets) } else { Err(self.origin.error(self.problems)) }
     }
 
@@ -206,7 +207,12 @@ impl<'a> Filler<'a> {
     }
 
     pub(super) fn fill(&mut self, key: &str, text: &str, allowed: Allowed) -> String {
-        self.fill_with(key, text, allowed, |_| ()).unwrap_or_default()
+        let filled = self.fill_with(key, text, allowed, |_| ()).unwrap_or_default();
+        // A short answer may be a part of a secret, and a form of the whole need not hold that of the answer: a login in base64.
+        if Template::parse(text).is_ok_and(|template| template.parts().len() > 1 && template.inputs().next().is_some()) {
+            self.keep(&filled, Source::Confidential);
+        }
+        filled
     }
 
     /// The same, where each value is looked at before it is put in. `None` where a problem was noted.
@@ -224,7 +230,7 @@ impl<'a> Filler<'a> {
         for part in template.parts() {
             match part {
                 Part::Literal(text) => output.push_str(text),
-                Part::Placeholder { meaning, .. } => match self.look_up(*meaning) {
+                Part::Placeholder { meaning, .. } => match self.look_up(key, *meaning) {
                     Ok(value) => {
                         look(&value);
                         output.push_str(&value);
@@ -236,7 +242,7 @@ impl<'a> Filler<'a> {
         (self.problems.len() == before).then_some(output)
     }
 
-    fn look_up(&mut self, placeholder: Placeholder) -> std::result::Result<String, String> {
+    fn look_up(&mut self, key: &str, placeholder: Placeholder) -> std::result::Result<String, String> {
         match placeholder {
             Placeholder::WorkspaceFolder => Ok(self.surroundings.workspace_folder.to_string_lossy().into_owned()),
             Placeholder::UserHome => Ok(self.surroundings.user_home.to_string_lossy().into_owned()),
@@ -245,7 +251,7 @@ impl<'a> Filler<'a> {
                 // As a shell has it: the default also stands in for an empty value.
                 match (value.filter(|value| default.is_none() || !value.is_empty()), default) {
                     (Some(value), _) => {
-                        self.keep(value);
+                        self.keep(value, Source::Named(format!("{key} {name}")));
                         Ok(value.clone())
                     }
                     (None, Some(default)) => Ok(default.to_owned()),
@@ -257,16 +263,16 @@ impl<'a> Filler<'a> {
             Placeholder::Input(id) => {
                 let missing = || format!("the input \"{}\" has no value: {INPUT_ADVICE}", displayed(id));
                 let value = self.inputs.get(id).ok_or_else(missing)?.expose_secret();
-                self.keep(value);
+                self.keep(value, Source::Confidential);
                 Ok(value.to_owned())
             }
         }
     }
 
     /// For redaction; of an empty text, nothing would be left.
-    pub(super) fn keep(&mut self, value: &str) {
+    pub(super) fn keep(&mut self, value: &str, source: Source) {
         if !value.is_empty() {
-            self.secrets.push(SecretString::from(value));
+            self.secrets.push(Learnt { value: SecretString::from(value), source });
         }
     }
 

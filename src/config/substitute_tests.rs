@@ -43,8 +43,8 @@ fn environment(resolved: &ResolvedCommand) -> Vec<String> {
     resolved.environment.iter().map(|(name, value)| format!("{name}={}", value.expose_secret())).collect()
 }
 
-fn exposed(secrets: &[SecretString]) -> Vec<&str> {
-    secrets.iter().map(ExposeSecret::expose_secret).collect()
+fn exposed(secrets: &[Learnt]) -> Vec<&str> {
+    secrets.iter().map(|learnt| learnt.value.expose_secret()).collect()
 }
 
 #[test]
@@ -99,7 +99,37 @@ fn inputs_are_replaced_and_are_secrets() {
         .unwrap()
         .unwrap();
     assert_eq!(environment(&resolved)[..2], ["A=1234:k", "B=1234"]);
-    assert_eq!(exposed(&resolved.secrets), ["1234", "k", "1234"]);
+    assert_eq!(exposed(&resolved.secrets), ["1234", "k", "1234:k", "1234"]);
+    assert!(resolved.secrets.iter().all(|learnt| learnt.source == Source::Confidential));
+}
+
+#[test]
+fn what_a_person_types_is_blanked_whatever_it_looks_like_and_what_it_is_in_too() {
+    let typed = answers(&[("pin", "swordfish"), ("key", "48291734")]);
+    let stdio = server(r#"{ "command": "x", "env": { "A": "${input:pin}", "B": "is ${input:key}", "C": "${PATH}" } }"#);
+    let stdio = resolve_command(&stdio, &surroundings(), &typed, Locality::Anywhere, missing).unwrap().unwrap();
+    let http = server(r#"{ "url": "https://x/${input:key}", "headers": { "A": "Bearer ${input:pin}" } }"#);
+    let http = resolve_http(&http, &surroundings(), &typed).unwrap().unwrap();
+    let blanked = |secrets: &[Learnt]| {
+        secrets.iter().filter(|learnt| learnt.is_redactable()).map(|learnt| learnt.value.expose_secret().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(blanked(&stdio.secrets), ["swordfish", "48291734", "is 48291734"]);
+    assert_eq!(blanked(&http.secrets), ["48291734", "swordfish", "Bearer swordfish"]);
+}
+
+#[test]
+fn a_value_is_known_by_the_name_of_its_variable_and_by_that_of_its_place() {
+    let surroundings = Surroundings {
+        environment: [("DB_PASSWORD", "swordfish"), ("X", "swordfish")].map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
+        ..surroundings()
+    };
+    for (entry, is_blanked) in [(r#""X": "${DB_PASSWORD}""#, true), (r#""DB_PASSWORD": "${X}""#, true), (r#""X": "${X}""#, false)] {
+        let server = server(&format!("{{ \"command\": \"x\", \"env\": {{ {entry} }} }}"));
+        let resolved = resolve_command(&server, &surroundings, &BTreeMap::new(), Locality::Anywhere, missing).unwrap().unwrap();
+        assert_eq!(resolved.secrets[0].is_redactable(), is_blanked, "{entry}");
+    }
+    let resolved = with_file(r#"{ "command": "x", "envFile": ".env" }"#, b"DB_PASSWORD=swordfish").unwrap();
+    assert!(resolved.secrets[0].is_redactable());
 }
 
 #[test]

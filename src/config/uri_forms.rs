@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use percent_encoding::percent_decode_str;
+use url::{Host, Url};
 
 /// What is longer cannot be read in all ways.
 const MAX_URI_BYTES: usize = 8_192;
@@ -21,7 +22,7 @@ pub(super) type Forms = BTreeSet<String>;
 type Step = fn(&str) -> Vec<String>;
 
 /// Readings that keep all of a URI: another text for the same thing.
-const SAME: [Step; 6] = [without_backslashes, collapsed, resolved, collapsed, with_plain_address, as_segments];
+const SAME: [Step; 7] = [as_a_browser_reads_it, without_backslashes, collapsed, resolved, collapsed, with_plain_address, as_segments];
 /// Readings by which something of it has no meaning, beside the others.
 const SHORTENED: [Step; 2] = [without_tail, without_parameters];
 
@@ -147,17 +148,49 @@ fn resolved(uri: &str) -> Vec<String> {
     })
 }
 
-/// Schemes and hosts ignore case; a user, a default port, a last dot and the name of this machine change nothing about them.
+/// An address of the web as browsers and most programs read it (WHATWG): there are many spellings of a host, of numbers above all
+/// (`127.1`, `0x7f000001`), and of a port. Decoded, as the other forms are.
+fn as_a_browser_reads_it(uri: &str) -> Vec<String> {
+    let Ok(mut url) = Url::parse(uri) else { return Vec::new() };
+    if !matches!(url.scheme(), "http" | "https" | "ws" | "wss" | "ftp") {
+        return Vec::new();
+    }
+    let address = match url.host() {
+        Some(Host::Domain(name)) => name.trim_end_matches('.').to_owned(),
+        // An IPv4 address within an IPv6 one reaches the same.
+        Some(Host::Ipv6(address)) => address.to_ipv4_mapped().map_or_else(|| format!("[{address}]"), |address| address.to_string()),
+        Some(Host::Ipv4(address)) => address.to_string(),
+        None => return Vec::new(),
+    };
+    let is_plain = url.set_username("").and_then(|()| url.set_password(None)).is_ok() && url.set_host(Some(&address)).is_ok();
+    let plain = percent_decode_str(url.as_str()).decode_utf8_lossy().into_owned();
+    is_plain.then_some(plain).into_iter().collect()
+}
+
+/// Schemes and hosts ignore case; a user, a default port, zeros before a port, a last dot and the name of this machine change nothing
+/// about them.
 fn with_plain_address(uri: &str) -> Vec<String> {
     let Parts { scheme, host, path, tail } = Parts::of(uri);
     let scheme = scheme.to_ascii_lowercase();
     let Some(host) = host.strip_prefix("//") else { return vec![format!("{scheme}{host}{path}{tail}")] };
     let host = host.rsplit_once('@').map_or(host, |(_, host)| host).to_lowercase();
     let port = DEFAULT_PORTS.iter().find(|(name, _)| scheme.strip_suffix(':') == Some(name)).map(|(_, port)| *port);
+    let host = with_plain_port(&host);
     let bare = port.and_then(|port| host.strip_suffix(port)).unwrap_or(&host);
     let bare = bare.trim_end_matches(':').trim_end_matches('.');
     let bare = if scheme == "file:" && matches!(bare, "localhost" | "127.0.0.1") { "" } else { bare };
     vec![format!("{scheme}//{bare}{path}{tail}")]
+}
+
+/// A port is a number: `:080` is `:80`.
+fn with_plain_port(host: &str) -> Cow<'_, str> {
+    match host.rsplit_once(':') {
+        Some((name, port)) if port.len() > 1 && port.starts_with('0') && port.bytes().all(|byte| byte.is_ascii_digit()) => {
+            let number = port.trim_start_matches('0');
+            Cow::Owned(format!("{name}:{}", if number.is_empty() { "0" } else { number }))
+        }
+        _ => Cow::Borrowed(host),
+    }
 }
 
 /// `file:/a`, `file:///a` and `file://a` differ in slashes alone, which many servers split at.
@@ -217,6 +250,20 @@ mod tests {
             ("deep:////pub/secret", "deep:/pub/secret"),
             ("file://LocalHost/pub", "file:///pub"),
             ("HTTPS://me:x@Example.COM.:443/a", "https://example.com/a"),
+            ("https://example.com:0443/a", "https://example.com/a"),
+            ("https://example.com:08443/a", "https://example.com:8443/a"),
+            ("wss://example.com:443/a", "wss://example.com/a"),
+            ("deep://host:080/a", "deep://host:80/a"),
+            ("deep://host:000/a", "deep://host:0/a"),
+            ("http://127.1/a", "http://127.0.0.1/a"),
+            ("http://0x7f000001/a", "http://127.0.0.1/a"),
+            ("http://2130706433:080/a", "http://127.0.0.1/a"),
+            ("ws://0177.0.0.1/a", "ws://127.0.0.1/a"),
+            ("http://me@%31%32%37.1./a b?c='d'", "http://127.0.0.1/a b?c='d'"),
+            ("http://[::ffff:127.0.0.1]/a", "http://127.0.0.1/a"),
+            ("http://[0:0::1]:80/a", "http://[::1]/a"),
+            ("http:example.com/a", "http://example.com/a"),
+            ("http://\u{ff45}xample.com/a", "http://example.com/a"),
         ] {
             assert!(has(faithful(uri), reading) && has(plausible(uri), reading), "{uri}: {:?}", faithful(uri));
         }

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::sync::Arc;
 
-use secrecy::ExposeSecret as _;
+use secrecy::{ExposeSecret as _, SecretString};
 
 use super::callbacks::{AuthorizationQuestion, CallbackChain, IssuerQuestion, pause};
 use super::core::{Core, Inputs, locality};
@@ -13,7 +13,8 @@ use crate::client::{
     AuthorizationPrompt, Authorize, ConfirmIssuer, ConnectClock, HttpTarget, IssuerPrompt, Launch, OAuth, OAuthContext, OnSecret, Target,
 };
 use crate::config::{
-    ResolvedCommand, ResolvedHttp, ServerDefinition, Transport, inputs_of, read_env_file, resolve_command, resolve_http, resolve_roots,
+    Learnt, ResolvedCommand, ResolvedHttp, ServerDefinition, Transport, inputs_of, read_env_file, resolve_command, resolve_http,
+    resolve_roots,
 };
 use crate::error::{Error, Result};
 use crate::sandbox::RunControl;
@@ -53,8 +54,8 @@ impl Core {
     ) -> Result<Launch> {
         let ResolvedHttp { url, headers, oauth, secrets } = remote;
         // Every value of a header may be a credential, whatever its name.
-        let values = headers.iter().map(|(_, value)| value).filter(|value| is_redactable(value.expose_secret()));
-        self.redactor.add(values.chain(secrets.iter().filter(|secret| is_redactable(secret.expose_secret()))));
+        let values = headers.iter().filter(|(name, value)| is_redactable(name, value.expose_secret())).map(|(_, value)| value);
+        self.redactor.add(values.chain(redactable(&secrets)));
         let clock = ConnectClock::start(None, server.connect_timeout_ms, self.limits.connect_timeout_ms);
         let context = OAuthContext {
             store: self.tokens.clone(),
@@ -69,10 +70,10 @@ impl Core {
         self.launch_of(server, Target::Http(target), clock)
     }
 
-    /// Each new token is redacted from the moment it is there.
+    /// Each new token is redacted from the moment it is there, whatever it looks like: nothing but a secret comes here.
     fn learn_token(&self) -> OnSecret {
         let redactor = Arc::clone(&self.redactor);
-        Arc::new(move |secret| redactor.add(Some(secret).filter(|secret| is_redactable(secret.expose_secret()))))
+        Arc::new(move |secret| redactor.add([secret]))
     }
 
     fn launch_of(&self, server: &ServerDefinition, target: Target, clock: ConnectClock) -> Result<Launch> {
@@ -131,7 +132,7 @@ impl Core {
 
     /// From now on these are redacted: what came from elsewhere, and literals that look secret.
     fn learn_secrets(&self, server: &ServerDefinition, command: &ResolvedCommand) {
-        self.redactor.add(command.secrets.iter().filter(|secret| is_redactable(secret.expose_secret())));
+        self.redactor.add(redactable(&command.secrets));
         let Transport::Stdio { environment, .. } = &server.transport else { return };
         let literals = environment.iter().filter(|(name, value)| is_secret(name, value.expose_secret()));
         self.redactor.add(literals.map(|(_, value)| value));
@@ -192,6 +193,11 @@ fn confirmer(callbacks: &CallbackChain, clock: &ConnectClock, control: Option<&R
             answer
         })
     })
+}
+
+/// What is worth blanking of what was put into a server's settings.
+fn redactable(secrets: &[Learnt]) -> impl Iterator<Item = &SecretString> {
+    secrets.iter().filter(|learnt| learnt.is_redactable()).map(|learnt| &learnt.value)
 }
 
 /// Where the child's program is looked for: in its own PATH; without one, where execvp(3) looks then.

@@ -15,6 +15,7 @@ mod protocol;
 mod questions;
 mod results;
 mod trust;
+mod typed;
 
 #[path = "../support/mod.rs"]
 mod support;

@@ -1,0 +1,73 @@
+//! What a person types for an input is in nothing that a gateway says or keeps, whatever it looks like.
+
+use std::fs;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use hyperlight_mcp::gateway::{Answer, CallOptions, Callbacks};
+use hyperlight_mcp::sandbox::Stop;
+use hyperlight_mcp::{Gateway, GatewayOptions};
+use secrecy::SecretString;
+use serde_json::json;
+
+use crate::support::{FIXTURE, Scene, emulated, guest_choice, object};
+
+/// Types the same for every input.
+struct Typist(&'static str);
+
+impl Callbacks for Typist {
+    fn input(&self, _id: &str, _description: &str) -> Option<Answer<SecretString>> {
+        let typed = SecretString::from(self.0);
+        Some(Box::pin(async move { Ok(typed) }))
+    }
+}
+
+fn is_in_a_file_of(folder: &Path, text: &str) -> bool {
+    fs::read_dir(folder).unwrap().any(|entry| {
+        let path = entry.unwrap().path();
+        if path.is_dir() { is_in_a_file_of(&path, text) } else { String::from_utf8_lossy(&fs::read(&path).unwrap()).contains(text) }
+    })
+}
+
+async fn assert_kept_secret(typed: &'static str) {
+    let scene = Scene::new();
+    let heard = Arc::new(Mutex::new(String::new()));
+    let mut options = GatewayOptions::new(scene.watchdog_program(), tokio::runtime::Handle::current());
+    options.config = Some(json!({
+        "inputs": [{ "type": "promptString", "id": "answer" }],
+        "mcpServers": { "one": {
+            "command": FIXTURE,
+            "args": scene.arguments("one", &[]),
+            "env": { "ALONE": "${input:answer}", "WITHIN": "it is ${input:answer}" },
+            "confirm": "never",
+        } },
+    }));
+    options.state_dir = Some(scene.path("state"));
+    options.workspace_folder = Some(scene.path(""));
+    options.guest = guest_choice();
+    options.trace = true;
+    options.callbacks = Some(Arc::new(Typist(typed)));
+    let hearer = Arc::clone(&heard);
+    options.on_event = Some(Arc::new(move |event| hearer.lock().unwrap().push_str(&event.to_string())));
+    if emulated() {
+        options.limits.connect_timeout_ms *= 8;
+    }
+    let gateway = Gateway::open(options).unwrap();
+    gateway.approve("one", None, None).await.unwrap();
+    gateway.enable("one").unwrap();
+    for (name, how) in [("ALONE", "protocol"), ("WITHIN", "protocol"), ("ALONE", "crash")] {
+        let arguments = object(json!({ "name": name, "how": how }));
+        let error = gateway.call_tool("one", "leak", arguments, CallOptions::default(), &Stop::new()).await.unwrap_err().to_string();
+        assert!(!error.contains(typed) && error.contains("[redacted]"), "{error}");
+    }
+    gateway.close().await;
+    assert!(!heard.lock().unwrap().contains(typed), "{typed} is in an event");
+    assert!(!is_in_a_file_of(&scene.path("state"), typed), "{typed} is in a file");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_person_types_is_redacted_though_it_looks_like_any_word() {
+    for typed in ["swordfish", "48291734", "vault.key", "Summer/2024x"] {
+        assert_kept_secret(typed).await;
+    }
+}
