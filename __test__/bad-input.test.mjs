@@ -262,6 +262,8 @@ test('a value that cannot leave the sandbox is an error that says why', async ()
     ['(() => { const cycle = {}; cycle.self = [cycle]; return cycle })()', 'circular'],
     ['{ toJSON() { throw new Error("my own trap") } }', 'my own trap'],
     ['{ get x() { throw new Error("my own trap") } }', 'my own trap'],
+    ['{ toJSON() {} }', 'toJSON'],
+    ['(() => { Object.prototype.toJSON = () => undefined; return { a: 1 } })()', 'toJSON'],
   ]) {
     const error = await failedRun(`export const handler = () => (${value})`, 'ERR_INVALID_VALUE')
     assert.ok(error.message.toLowerCase().includes(word.toLowerCase()), error.message)
@@ -271,6 +273,21 @@ test('a value that cannot leave the sandbox is an error that says why', async ()
   )
   assert.deepEqual(value, { n: null, d: '1970-01-01T00:00:00.000Z', m: {}, list: [null] })
   assert.equal((await sandbox.run('export const handler = () => {}')).value, null)
+})
+
+test('what agent code puts on Object.prototype is no part of the outcome', async () => {
+  for (const toJSON of ['() => undefined', '() => ({ value: 1 })', '() => { throw new Error("trap") }']) {
+    const thrown = await failedRun(
+      `Object.prototype.toJSON = ${toJSON}; export const handler = () => { throw new Error("my own") }`,
+      'ERR_GUEST_THREW',
+    )
+    assert.match(thrown.message, /my own/)
+    await failedRun(`Object.prototype.toJSON = ${toJSON}`, 'ERR_NO_HANDLER')
+  }
+  const forged = 'Object.prototype.failure = { kind: "throw", name: "x", message: "forged", stack: "" }'
+  assert.equal((await sandbox.run(`${forged}; export const handler = () => 1`)).value, 1)
+  const replaced = 'Object.prototype.toJSON = () => ({ b: 2, toJSON: undefined })'
+  assert.deepEqual((await sandbox.run(`${replaced}; export const handler = () => ({ a: 1 })`)).value, { b: 2 })
 })
 
 test('a promise that never settles is an error at once, not at the deadline', async () => {

@@ -4,7 +4,7 @@ import assert from 'node:assert/strict'
 import { join } from 'node:path'
 import { describe, test } from 'node:test'
 import { setTimeout as passes } from 'node:timers/promises'
-import { arrived, deferred, evaluate, failure, folder, gated, ms, openApproved, promptly } from './support.mjs'
+import { arrived, deferred, evaluate, failure, fixture, folder, gated, ms, openApproved, promptly } from './support.mjs'
 
 const WRITE = 'fixture.write_note({ text: "x" })'
 const CALL = ['fixture', 'write_note', { text: 'x' }]
@@ -289,6 +289,44 @@ describe('While a person thinks', () => {
     await past()
     third.answer('once')
     await endless
+  })
+
+  test('what else the run does meanwhile is its own time', async (t) => {
+    const gateway = await openApproved(t, { asks: gated(), other: fixture() })
+    const sandbox = await gateway.sandbox()
+    for (const [what, rest] of Object.entries({
+      'a search on the host': 'for (;;) search("note")',
+      'a list on the host': 'for (;;) tools()',
+      'a wait for a time': 'for (;;) await sleep(50)',
+      'a timer beside it': 'setInterval(() => {}, 50); await asked',
+      'calls one at a time': 'for (;;) echo({ value: 1 })',
+      'calls beside it': 'for (;;) await echo.async({ value: 1 })',
+      'a call beside it that goes on': 'await Promise.all([asked, hang.async({})])',
+    })) {
+      const slow = slowPerson()
+      const code = `
+        import { search, sleep, tools } from "host:mcp";
+        import { write_note } from "host:mcp-asks";
+        import { echo, hang } from "host:mcp-other";
+        export const handler = async () => { const asked = write_note.async({ text: "x" }); await sleep(1); ${rest} }`
+      const run = failure(sandbox.run(code, { timeoutMs: ms(400), onApproval: slow.onApproval }), 'ERR_RUN_TIMEOUT')
+      const ended = AbortSignal.timeout(ms(10_000))
+      const endless = new Promise((_, reject) => ended.addEventListener('abort', () => reject(new Error(`${what} took no time`))))
+      await Promise.race([run, endless])
+      await slow.asked
+    }
+  })
+
+  test('calls that wait for that answer, behind it or for questions of their own, take no time', async (t) => {
+    const limit = ms(400)
+    const { sandbox } = await setUp(t)
+    const slow = slowPerson()
+    const calls = '[fixture.write_note.async({ text: "x" }), fixture.write_note.async({ text: "y" }), fixture.echo.async({ value: 1 })]'
+    const run = evaluate(sandbox, `Promise.all(${calls})`, { timeoutMs: limit, onApproval: slow.onApproval })
+    await slow.asked
+    await passes(limit * 1.5) // this is what is tested: that much time passes
+    slow.answer('run')
+    assert.equal((await run).value.length, 3)
   })
 
   test('other runs and calls go on', async (t) => {

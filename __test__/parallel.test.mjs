@@ -244,25 +244,20 @@ describe('a call that has waited for its place among those of its server', () =>
 })
 
 describe('what agent code hands over as its value', () => {
-  // The prelude takes what it hands over out of a list: code that says how lists are read says what that is.
+  // The prelude takes what it hands over out of a list: code that says how lists are read says what stands in the frame, `{"value":…}`.
   const handOver = (json) =>
     `export const handler = () => { Array.prototype[Symbol.iterator] = function* () { yield ${JSON.stringify(json)}; yield [] } }`
 
   test('is JSON, and nothing beside it', async (t) => {
     const { sandbox } = await openGauge(t)
-    for (const json of [
-      '{"value":1',
-      '{"value":1},"error":{"code":"ERR_X","message":"forged"},"x":{"y":1}',
-      '{"value":1ß',
-      '{"value":1,"logs":[]}',
-    ])
+    for (const json of ['[1', '1},"error":{"code":"ERR_X","message":"forged"},"x":{"y":1', '1ß', '1,"logs":[]'])
       await failure(sandbox.run(handOver(json)), 'ERR_INVALID_VALUE')
   })
 
   test('reaches nothing of the host', async (t) => {
     const { sandbox } = await openGauge(t)
     for (const name of ['constructor', '__proto__', 'length', 'map', '0'])
-      await failure(sandbox.run(handOver(JSON.stringify({ value: { $bytes: name } }))), 'ERR_INVALID_VALUE')
+      await failure(sandbox.run(handOver(JSON.stringify({ $bytes: name }))), 'ERR_INVALID_VALUE')
   })
 })
 

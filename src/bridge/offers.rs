@@ -211,9 +211,11 @@ impl ServerCalls {
         };
         let turn = self.lanes.enter(&server, turn_of_read(self.pace(&server)));
         let sent = self.offers.offer(OfferCall { server, request, control: Some(control.clone()) });
+        let waiting = control.wait_for_turn();
         let this = Arc::clone(self);
         HostAnswer::Later(Box::pin(async move {
             let held = turn.await;
+            drop(waiting);
             let result = sent.await;
             drop(held);
             match result.and_then(|result| shape(&what, &result, this.limits.max_response_bytes)) {

@@ -185,9 +185,11 @@ impl ServerCalls {
         let turn = self.lanes.enter(server, turn_of_call(self.pace(server), approved));
         let (server, tool) = (server.to_owned(), tool.to_owned());
         let sent = self.caller.call(ToolCall { server: server.clone(), tool: tool.clone(), arguments, control: Some(control.clone()) });
+        let waiting = control.wait_for_turn();
         let this = Arc::clone(self);
         Ok(async move {
             let held = turn.await;
+            drop(waiting);
             let result = sent.await?;
             // Who waits for its turn need not wait for what is made of the result.
             drop(held);

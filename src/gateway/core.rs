@@ -102,7 +102,13 @@ impl Core {
         self.check_open()?;
         let period = self.check_on()?;
         let wanted = wanted(server, patience);
-        let connecting = Box::pin(self.connections.get(&wanted, self.launch(server, &scope.callbacks, control)));
+        // Another call of the run may be connecting it, and ask a person.
+        let waiting = control.map(RunControl::wait_for_turn);
+        let launch = async move {
+            drop(waiting);
+            self.launch(server, &scope.callbacks, control).await
+        };
+        let connecting = Box::pin(self.connections.get(&wanted, launch));
         let outcome = tokio::select! {
             biased;
             () = self.closed.cancelled() => Err(Error::Closed { what: "gateway" }),

@@ -133,7 +133,14 @@ impl RunState {
             let problem = format!("the name of its module or function has {longest} bytes; the limit is {MAX_NAME_BYTES}");
             return HostAnswer::Ready(thrown_by(&Error::InvalidArguments { what: "a call".to_owned(), problem }));
         }
-        Arc::clone(&self.host).start(HostCall { module, function, arguments }, &self.control)
+        let (control, time) = self.control.of_call();
+        match Arc::clone(&self.host).start(HostCall { module, function, arguments }, &control) {
+            ready @ HostAnswer::Ready(_) => ready,
+            HostAnswer::Later(answer) => HostAnswer::Later(Box::pin(async move {
+                let _time = time;
+                answer.await
+            })),
+        }
     }
 
     /// The arguments, unless they are too large to be read at all.
@@ -145,7 +152,10 @@ impl RunState {
         match self.start(module, function, self.arguments(frame.len(), || parse_arguments(frame))) {
             HostAnswer::Ready(reply) => reply,
             // The run has ended: the guest is ended as well, nobody reads this.
-            HostAnswer::Later(answer) => self.control.wait(answer).unwrap_or_else(|Stopped| thrown_by(&Error::Aborted { what: "run" })),
+            HostAnswer::Later(answer) => {
+                let _outside = self.control.outside();
+                self.control.wait(answer).unwrap_or_else(|Stopped| thrown_by(&Error::Aborted { what: "run" }))
+            }
         }
     }
 
@@ -178,14 +188,14 @@ impl GuestCalls for RunState {
     }
 
     fn call(&self, module: String, function: String, frame: &[u8]) -> Vec<u8> {
-        let (started, _outside) = (Instant::now(), self.control.outside());
+        let started = Instant::now();
         let reply = fitting_frame(self.answer(module, function, frame), self.reply_capacity);
         self.count(started, frame, &reply);
         reply
     }
 
     fn exchange(&self, frame: &[u8]) -> Vec<u8> {
-        let (started, _outside) = (Instant::now(), self.control.outside());
+        let started = Instant::now();
         // The guest takes an answer without any parts for an error.
         let Some(Request { calls, wait }) = Request::from_frame(frame) else { return Vec::new() };
         let count = calls.len();
@@ -232,7 +242,6 @@ impl GuestCalls for RunState {
     }
 
     fn sleep(&self, duration: Duration) {
-        let _outside = self.control.outside();
         // A run that was stopped meanwhile has remembered it, and its guest is being ended.
         let _ = self.control.wait(async move { tokio::time::sleep(duration).await });
     }

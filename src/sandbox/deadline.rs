@@ -1,5 +1,6 @@
 //! A run's deadline, which stands still while a person is asked: their time is not the run's.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -17,14 +18,20 @@ struct Shared {
     changes: watch::Sender<()>,
 }
 
-/// Stands while a person is asked, as long as the guest waits as well: what it does meanwhile is its own time. Told the time, so that it
-/// can be tested.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Stands while a person is asked, as long as the guest waits for that alone: whatever it or one of its calls does meanwhile is its own
+/// time. Told the time, so that it can be tested.
+#[derive(Debug, Clone, PartialEq, Eq)]
 struct Clock {
     face: Face,
-    pauses: usize,
+    questions: usize,
     guest: Guest,
+    /// The run's calls, and in how many ways each of them waits for a person or for its turn. At none it works.
+    calls: BTreeMap<CallKey, usize>,
+    next: CallKey,
 }
+
+/// One call of a run.
+type CallKey = u64;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Face {
@@ -35,47 +42,75 @@ enum Face {
 /// What the guest does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Guest {
-    /// It has left the VM by a host call, or is not in it yet.
+    /// For its calls, and for no time to come.
     Waits,
+    /// All else: it is in its VM, or has the host work for it, or waits for a time.
     Works,
+}
+
+/// What a call of a run waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum WaitsFor {
+    Person,
+    /// Other calls of the same run.
+    Turn,
 }
 
 impl Clock {
     fn until(until: Instant) -> Self {
-        Self { face: Face::Running { until }, pauses: 0, guest: Guest::Waits }
+        Self { face: Face::Running { until }, questions: 0, guest: Guest::Works, calls: BTreeMap::new(), next: 0 }
     }
 
-    fn remaining(self, now: Instant) -> Duration {
+    fn remaining(&self, now: Instant) -> Duration {
         match self.face {
             Face::Running { until } => until.saturating_duration_since(now),
             Face::Stopped { left } => left,
         }
     }
 
-    fn pause(self, now: Instant) -> Self {
-        Self { pauses: self.pauses + 1, ..self }.set(now)
+    fn begin(&mut self, now: Instant) -> CallKey {
+        let key = self.next;
+        self.next += 1;
+        self.calls.insert(key, 0);
+        self.set(now);
+        key
     }
 
-    fn resume(self, now: Instant) -> Self {
-        Self { pauses: self.pauses.saturating_sub(1), ..self }.set(now)
+    fn end(&mut self, call: CallKey, now: Instant) {
+        self.calls.remove(&call);
+        self.set(now);
     }
 
-    fn guest_waits(self, now: Instant) -> Self {
-        Self { guest: Guest::Waits, ..self }.set(now)
+    /// A call begins to wait; without one, the run as a whole.
+    fn pause(&mut self, call: Option<CallKey>, what: WaitsFor, now: Instant) {
+        self.questions += usize::from(what == WaitsFor::Person);
+        if let Some(waits) = call.and_then(|call| self.calls.get_mut(&call)) {
+            *waits += 1;
+        }
+        self.set(now);
     }
 
-    fn guest_works(self, now: Instant) -> Self {
-        Self { guest: Guest::Works, ..self }.set(now)
+    fn resume(&mut self, call: Option<CallKey>, what: WaitsFor, now: Instant) {
+        self.questions = self.questions.saturating_sub(usize::from(what == WaitsFor::Person));
+        // What a call waited for may end after it.
+        if let Some(waits) = call.and_then(|call| self.calls.get_mut(&call)) {
+            *waits = waits.saturating_sub(1);
+        }
+        self.set(now);
     }
 
-    fn set(self, now: Instant) -> Self {
-        let stands = self.pauses > 0 && self.guest == Guest::Waits;
-        let face = match self.face {
+    fn guest(&mut self, guest: Guest, now: Instant) {
+        self.guest = guest;
+        self.set(now);
+    }
+
+    fn set(&mut self, now: Instant) {
+        let stands = self.questions > 0 && self.guest == Guest::Waits && self.calls.values().all(|waits| *waits > 0);
+        self.face = match self.face {
             Face::Running { .. } if stands => Face::Stopped { left: self.remaining(now) },
             Face::Stopped { left } if !stands => Face::Running { until: now + left },
             face => face,
         };
-        Self { face, ..self }
     }
 }
 
@@ -95,16 +130,30 @@ impl Deadline {
         self.clock().remaining(Instant::now())
     }
 
-    /// Stops the clock until the pause is dropped, except while the guest works. Pauses may overlap.
-    #[must_use]
-    pub fn pause(&self) -> Pause {
-        self.change(Clock::pause);
-        Pause(self.clone())
+    /// Stops the clock until the pause is dropped, except while the guest or another of its calls works: a person is asked, for this call.
+    /// Pauses may overlap.
+    pub(super) fn pause_of(&self, call: Option<CallKey>) -> Pause {
+        self.waiting(call, WaitsFor::Person)
     }
 
-    /// The guest waits outside of its VM, until this is dropped.
+    /// A call waits for others of its run, until this is dropped.
+    pub(super) fn turn_of(&self, call: Option<CallKey>) -> Pause {
+        self.waiting(call, WaitsFor::Turn)
+    }
+
+    fn waiting(&self, call: Option<CallKey>, what: WaitsFor) -> Pause {
+        self.change(|clock, now| clock.pause(call, what, now));
+        Pause { deadline: self.clone(), call, what }
+    }
+
+    /// A call of the run, which works until it is dropped, unless it waits.
+    pub(super) fn call(&self) -> CallTime {
+        CallTime { key: self.change(Clock::begin), deadline: self.clone() }
+    }
+
+    /// The guest waits for nothing but its calls, until this is dropped.
     pub(super) fn outside(&self) -> Outside<'_> {
-        self.change(Clock::guest_waits);
+        self.change(|clock, now| clock.guest(Guest::Waits, now));
         Outside(self)
     }
 
@@ -141,16 +190,17 @@ impl Deadline {
         }
     }
 
-    fn change(&self, change: fn(Clock, Instant) -> Clock) {
+    fn change<T>(&self, change: impl FnOnce(&mut Clock, Instant) -> T) -> T {
         let mut clock = self.clock();
         let before = clock.face;
-        *clock = change(*clock, Instant::now());
+        let changed = change(&mut clock, Instant::now());
         let has_changed = clock.face != before;
         drop(clock);
         // Every host call comes by here: nobody is woken for nothing.
         if has_changed {
             self.0.changes.send_replace(());
         }
+        changed
     }
 
     fn clock(&self) -> MutexGuard<'_, Clock> {
@@ -158,13 +208,36 @@ impl Deadline {
     }
 }
 
-/// While this lives, the clock stands.
+/// While this lives, a person is asked, or a call waits for its turn.
 #[derive(Debug)]
-pub struct Pause(Deadline);
+pub struct Pause {
+    deadline: Deadline,
+    call: Option<CallKey>,
+    what: WaitsFor,
+}
 
 impl Drop for Pause {
     fn drop(&mut self) {
-        self.0.change(Clock::resume);
+        self.deadline.change(|clock, now| clock.resume(self.call, self.what, now));
+    }
+}
+
+/// While this lives, a call is under way.
+#[derive(Debug)]
+pub(super) struct CallTime {
+    deadline: Deadline,
+    key: CallKey,
+}
+
+impl CallTime {
+    pub(super) fn key(&self) -> CallKey {
+        self.key
+    }
+}
+
+impl Drop for CallTime {
+    fn drop(&mut self) {
+        self.deadline.change(|clock, now| clock.end(self.key, now));
     }
 }
 
@@ -174,7 +247,7 @@ pub(super) struct Outside<'a>(&'a Deadline);
 
 impl Drop for Outside<'_> {
     fn drop(&mut self) {
-        self.0.change(Clock::guest_works);
+        self.0.change(|clock, now| clock.guest(Guest::Works, now));
     }
 }
 
@@ -184,30 +257,78 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
+    /// The clock of a run whose guest waits for its calls.
+    fn waiting_until(until: Instant) -> Clock {
+        Clock { guest: Guest::Waits, ..Clock::until(until) }
+    }
+
+    #[test]
+    fn a_guest_that_has_never_waited_for_a_call_works() {
+        let start = Instant::now();
+        let mut clock = Clock::until(start + 10 * SECOND);
+        clock.pause(None, WaitsFor::Person, start);
+        assert_eq!(clock.remaining(start + 3 * SECOND), 7 * SECOND);
+    }
+
     #[test]
     fn time_that_a_person_takes_is_not_counted() {
         let start = Instant::now();
-        let clock = Clock::until(start + 10 * SECOND);
-        let asked = clock.pause(start + 4 * SECOND).pause(start + 5 * SECOND);
-        assert_eq!(asked.remaining(start + 3600 * SECOND), 6 * SECOND);
-        let answered_one = asked.resume(start + 100 * SECOND);
-        assert_eq!(answered_one.remaining(start + 200 * SECOND), 6 * SECOND);
-        let answered = answered_one.resume(start + 1000 * SECOND);
-        assert_eq!(answered.remaining(start + 1004 * SECOND), 2 * SECOND);
-        assert_eq!(answered.remaining(start + 1007 * SECOND), Duration::ZERO);
+        let mut clock = waiting_until(start + 10 * SECOND);
+        clock.pause(None, WaitsFor::Person, start + 4 * SECOND);
+        clock.pause(None, WaitsFor::Person, start + 5 * SECOND);
+        assert_eq!(clock.remaining(start + 3600 * SECOND), 6 * SECOND);
+        clock.resume(None, WaitsFor::Person, start + 100 * SECOND);
+        assert_eq!(clock.remaining(start + 200 * SECOND), 6 * SECOND);
+        clock.resume(None, WaitsFor::Person, start + 1000 * SECOND);
+        assert_eq!(clock.remaining(start + 1004 * SECOND), 2 * SECOND);
+        assert_eq!(clock.remaining(start + 1007 * SECOND), Duration::ZERO);
     }
 
     #[test]
     fn what_the_guest_does_while_a_person_is_asked_is_its_own_time() {
         let start = Instant::now();
-        let asked = Clock::until(start + 10 * SECOND).pause(start);
-        let working = asked.guest_works(start + 100 * SECOND);
-        assert_eq!(working.remaining(start + 103 * SECOND), 7 * SECOND);
-        let waiting = working.guest_waits(start + 104 * SECOND);
-        assert_eq!(waiting.remaining(start + 200 * SECOND), 6 * SECOND);
-        let answered = waiting.resume(start + 200 * SECOND);
-        assert_eq!(answered.remaining(start + 201 * SECOND), 5 * SECOND);
-        assert_eq!(answered.guest_works(start + 201 * SECOND).remaining(start + 202 * SECOND), 4 * SECOND);
+        let mut clock = waiting_until(start + 10 * SECOND);
+        clock.pause(None, WaitsFor::Person, start);
+        clock.guest(Guest::Works, start + 100 * SECOND);
+        assert_eq!(clock.remaining(start + 103 * SECOND), 7 * SECOND);
+        clock.guest(Guest::Waits, start + 104 * SECOND);
+        assert_eq!(clock.remaining(start + 200 * SECOND), 6 * SECOND);
+        clock.resume(None, WaitsFor::Person, start + 200 * SECOND);
+        assert_eq!(clock.remaining(start + 201 * SECOND), 5 * SECOND);
+        clock.guest(Guest::Works, start + 201 * SECOND);
+        assert_eq!(clock.remaining(start + 202 * SECOND), 4 * SECOND);
+    }
+
+    #[test]
+    fn what_another_call_does_while_a_person_is_asked_about_one_is_the_runs_time() {
+        let start = Instant::now();
+        let mut clock = waiting_until(start + 10 * SECOND);
+        let asking = clock.begin(start);
+        clock.pause(Some(asking), WaitsFor::Person, start);
+        assert_eq!(clock.remaining(start + 100 * SECOND), 10 * SECOND);
+        let working = clock.begin(start + 100 * SECOND);
+        assert_eq!(clock.remaining(start + 103 * SECOND), 7 * SECOND);
+        clock.end(working, start + 103 * SECOND);
+        assert_eq!(clock.remaining(start + 200 * SECOND), 7 * SECOND);
+        // What is left of a call that was given up holds no others up.
+        clock.end(asking, start + 200 * SECOND);
+        clock.resume(Some(asking), WaitsFor::Person, start + 200 * SECOND);
+        assert_eq!(clock.remaining(start + 201 * SECOND), 6 * SECOND);
+    }
+
+    #[test]
+    fn a_call_that_waits_for_its_turn_takes_no_time_of_its_own_and_stops_no_clock() {
+        let start = Instant::now();
+        let mut clock = waiting_until(start + 10 * SECOND);
+        let (first, behind) = (clock.begin(start), clock.begin(start));
+        clock.pause(Some(behind), WaitsFor::Turn, start);
+        assert_eq!(clock.remaining(start + SECOND), 9 * SECOND);
+        clock.pause(Some(first), WaitsFor::Person, start + SECOND);
+        assert_eq!(clock.remaining(start + 100 * SECOND), 9 * SECOND);
+        clock.resume(Some(first), WaitsFor::Person, start + 100 * SECOND);
+        clock.end(first, start + 101 * SECOND);
+        clock.resume(Some(behind), WaitsFor::Turn, start + 101 * SECOND);
+        assert_eq!(clock.remaining(start + 102 * SECOND), 7 * SECOND);
     }
 
     #[test]
@@ -215,11 +336,12 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         runtime.block_on(async {
             let deadline = Deadline::after(Duration::from_millis(20));
-            let pause = deadline.pause();
+            let (outside, pause) = (deadline.outside(), deadline.pause_of(None));
             let waiting = deadline.clone();
             let waiting = tokio::spawn(async move { waiting.passed().await });
             tokio::task::yield_now().await;
             drop(pause);
+            drop(outside);
             waiting.await.unwrap();
             assert_eq!(deadline.remaining(), Duration::ZERO);
             deadline.passed().await;

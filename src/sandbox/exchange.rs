@@ -152,6 +152,8 @@ impl Exchange {
         let began = Instant::now();
         let goes_on = matches!(self.board.state().outlook(&wait, began, began), Outlook::GoOn);
         let board = Arc::clone(&self.board);
+        // Where a timer of the guest's ends the wait, it is the guest that lets time pass.
+        let _outside = wait.most.is_none().then(|| control.outside());
         // A run that was stopped meanwhile has remembered it, and its guest is being ended.
         if !goes_on && control.wait(async move { board.wait(&wait, began).await }).is_err() {
             return Vec::new();

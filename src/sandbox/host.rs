@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::alarm::{Alarm, Woken};
-use super::deadline::{Deadline, Outside, Pause};
+use super::deadline::{CallTime, Deadline, Outside, Pause};
 use super::stop::Stop;
 use super::value::{Value, Wire};
 use crate::lead::{self, Source};
@@ -73,6 +73,8 @@ pub struct Stopped;
 pub struct RunControl {
     stop: Stop,
     deadline: Deadline,
+    /// The call that it was handed to; none for the run itself.
+    call: Option<u64>,
     runtime: Handle,
     alive: Arc<OnceLock<RuntimeWatch>>,
     gave_up: Arc<AtomicBool>,
@@ -84,7 +86,7 @@ impl RunControl {
     /// Of a run that ends by `stop` or at its deadline, and whose calls are the runtime's.
     #[must_use]
     pub fn new(stop: Stop, deadline: Deadline, runtime: Handle) -> Self {
-        Self { stop, deadline, runtime, alive: Arc::default(), gave_up: Arc::default(), alarm: Arc::default() }
+        Self { stop, deadline, call: None, runtime, alive: Arc::default(), gave_up: Arc::default(), alarm: Arc::default() }
     }
 
     /// What is left of the run.
@@ -93,14 +95,26 @@ impl RunControl {
         self.deadline.remaining()
     }
 
-    /// Stops the run's clock until the pause is dropped: while a person is asked. It runs all the same while the guest works, as it may
-    /// where a call is one of several.
+    /// Stops the run's clock until the pause is dropped: while a person is asked. It runs all the same while the guest works, or another of
+    /// its calls does.
     #[must_use]
     pub fn pause(&self) -> Pause {
-        self.deadline.pause()
+        self.deadline.pause_of(self.call)
     }
 
-    /// The guest waits outside of its VM, until this is dropped.
+    /// The call waits for others of its run, until this is dropped: for what they wait, it does.
+    #[must_use]
+    pub fn wait_for_turn(&self) -> Pause {
+        self.deadline.turn_of(self.call)
+    }
+
+    /// The control that a call is handed, and the call's time: to be kept until it has ended.
+    pub(super) fn of_call(&self) -> (Self, CallTime) {
+        let time = self.deadline.call();
+        (Self { call: Some(time.key()), ..self.clone() }, time)
+    }
+
+    /// The guest waits for nothing but its calls, until this is dropped.
     pub(super) fn outside(&self) -> Outside<'_> {
         self.deadline.outside()
     }
@@ -301,7 +315,7 @@ mod tests {
     fn a_deadline_that_stands_does_not_end_a_wait() {
         let runtime = runtime();
         let control = control(&runtime, &Stop::new(), Duration::from_millis(5));
-        let pause = control.pause();
+        let (_outside, pause) = (control.outside(), control.pause());
         let waited = control.wait(async move {
             tokio::time::sleep(Duration::from_millis(20)).await;
             drop(pause);

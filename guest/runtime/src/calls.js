@@ -29,7 +29,9 @@
 
   function encoded(args) {
     while (args.length > 0 && args[args.length - 1] === undefined) args.pop();
-    return encode(args);
+    const [json, blobs] = encode(args);
+    if (json === undefined) throw new TypeError("Array.prototype or Object.prototype has a toJSON that makes nothing of the arguments");
+    return [json, blobs];
   }
 
   /** `{ value }`, or `{ error }` where the host says what is to be thrown. */

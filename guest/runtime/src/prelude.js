@@ -7,6 +7,7 @@
   let registered;
 
   // ---- a run ------------------------------------------------------------------------------------------------------
+  // Records here have no prototype: what agent code puts on Object.prototype is neither found in them nor asked how they are written.
   function position(stack) {
     const found = /agent:code:(\d+)(?::(\d+))?/.exec(stack);
     return found === null ? {} : { line: Number(found[1]), column: found[2] === undefined ? undefined : Number(found[2]) };
@@ -17,9 +18,9 @@
   const text = (value) => String(value ?? "").slice(0, MAX_TEXT);
 
   function describeError(kind, error) {
-    if (!(error instanceof Error)) return { kind, name: typeof error, message: text(format([error])), stack: "" };
+    if (!(error instanceof Error)) return { __proto__: null, kind, name: typeof error, message: text(format([error])), stack: "" };
     const stack = text(error.stack);
-    return { kind, name: text(error.name), message: text(error.message), stack, ...position(stack) };
+    return { __proto__: null, kind, name: text(error.name), message: text(error.message), stack, ...position(stack) };
   }
 
   /** Never throws: what was thrown may have getters and traps of its own. */
@@ -27,7 +28,7 @@
     try {
       return describeError(kind, error);
     } catch {
-      return { kind, name: typeof error, message: "what was thrown throws while it is described", stack: "" };
+      return { __proto__: null, kind, name: typeof error, message: "what was thrown throws while it is described", stack: "" };
     }
   }
 
@@ -45,17 +46,17 @@
       const namespace = await guarded(() => import(code));
       handler = registered ?? namespace.handler ?? namespace.default;
     } catch (error) {
-      return { failure: describe("load", error) };
+      return { __proto__: null, failure: describe("load", error) };
     }
-    if (typeof handler !== "function") return { failure: { kind: "handler" } };
+    if (typeof handler !== "function") return { __proto__: null, failure: { __proto__: null, kind: "handler" } };
     let value;
     try {
       const [json, ...blobs] = host.input();
       value = await guarded(async () => handler(decode(json, blobs)));
     } catch (error) {
-      return { failure: describe("throw", error) };
+      return { __proto__: null, failure: describe("throw", error) };
     }
-    return { value };
+    return { __proto__: null, value };
   }
 
   /** What nobody has awaited ends with the run, done or not: that is rarely what was meant. */
@@ -66,18 +67,23 @@
     host.log("warn", `${left} ${noun} made by .async had not ended with the handler, and ended with the run: await ${pronoun}`);
   }
 
+  function fail(failure) {
+    host.finish(encode({ __proto__: null, failure })[0], []);
+  }
+
   /** Runs the module of this name, and hands its outcome to the host. */
   async function run(code) {
     const result = await outcome(code);
-    if ("failure" in result) return host.finish(encode(result)[0], []);
+    if ("failure" in result) return fail(result.failure);
     warnOfUnsettled();
     try {
       if (typeof result.value === "function" || typeof result.value === "symbol")
         throw new TypeError(`a ${typeof result.value} cannot leave the sandbox`);
-      const [json, blobs] = encode({ value: result.value ?? null });
-      return host.finish(json, blobs);
+      const [json, blobs] = encode(result.value ?? null);
+      if (json === undefined) throw new TypeError("its toJSON makes nothing of it that JSON has a word for");
+      return host.finish(`{"value":${json}}`, blobs);
     } catch (error) {
-      return host.finish(encode({ failure: describe("value", error) })[0], []);
+      return fail(describe("value", error));
     }
   }
 
