@@ -96,7 +96,13 @@ describe('many calls of a function of the agent’s own', () => {
   test('of two modules do not hold each other up, and none is lost', async () => {
     const sandbox = await gateway.sandbox()
     const begun = { first: [], second: [] }
-    const module = (order) => ({ note: (number) => (keepBusy(1), order.push(number), number) })
+    const module = (order) => ({
+      note(number) {
+        keepBusy(1)
+        order.push(number)
+        return number
+      },
+    })
     sandbox.hostModule('first', module(begun.first))
     sandbox.hostModule('second', module(begun.second))
     const code = `
