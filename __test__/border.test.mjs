@@ -49,6 +49,74 @@ describe('a function of the agent’s own', () => {
   })
 })
 
+describe('many calls of a function of the agent’s own', () => {
+  const storm = `
+    import { slow } from "host:own";
+    export const handler = async () => {
+      for (;;) await Promise.race(Array.from({ length: 250 }, () => slow.async()));
+    }`
+  const milliseconds = 5
+  const slow = {
+    'works at once': () => keepBusy(milliseconds),
+    'works after it has given a promise': async () => {
+      await null
+      keepBusy(milliseconds)
+    },
+  }
+
+  for (const [what, work] of Object.entries(slow))
+    test(`leave the event loop its turns, and a run its abort: one that ${what}`, async () => {
+      const sandbox = await gateway.sandbox()
+      const controller = new AbortController()
+      let [calls, callsSinceTick, mostCalls, ticks] = [0, 0, 0, 0]
+      sandbox.hostModule('own', {
+        slow() {
+          calls++
+          mostCalls = Math.max(mostCalls, ++callsSinceTick)
+          // The clock of the abort runs once there is a storm.
+          if (calls === 1) setTimeout(() => controller.abort(), 100)
+          return work()
+        },
+      })
+      const ticking = setInterval(() => {
+        ticks++
+        callsSinceTick = 0
+      }, 1)
+      try {
+        const error = await failure(sandbox.run(storm, { signal: controller.signal, timeoutMs: 30_000 }), 'ERR_ABORTED')
+        assert.equal(error.name, 'AbortError')
+      } finally {
+        clearInterval(ticking)
+      }
+      // Ten milliseconds of calls and the last one make a turn, and a turn is longer than the timer's interval.
+      assert.ok(mostCalls <= 4, `${mostCalls} calls between two ticks; ${calls} calls and ${ticks} ticks in all`)
+      assert.ok(calls <= 100 / milliseconds + 4, `${calls} calls, ${ticks} ticks`)
+    })
+
+  test('of two modules do not hold each other up, and none is lost', async () => {
+    const sandbox = await gateway.sandbox()
+    const begun = { first: [], second: [] }
+    const module = (order) => ({
+      note(number) {
+        keepBusy(1)
+        order.push(number)
+        return number
+      },
+    })
+    sandbox.hostModule('first', module(begun.first))
+    sandbox.hostModule('second', module(begun.second))
+    const code = `
+      import { note as first } from "host:first";
+      import { note as second } from "host:second";
+      const numbers = Array.from({ length: 100 }, (_, number) => number);
+      export const handler = () => Promise.all([first, second].flatMap((note) => numbers.map((number) => note.async(number))));`
+    const { value } = await sandbox.run(code)
+    const numbers = Array.from({ length: 100 }, (_, number) => number)
+    assert.deepEqual(value, [...numbers, ...numbers])
+    assert.deepEqual(begun, { first: numbers, second: numbers })
+  })
+})
+
 describe('a run that is aborted', () => {
   test('rejects as one, whenever that was, and whatever its code makes of it', async () => {
     const sandbox = await gateway.sandbox()

@@ -15,6 +15,9 @@
   const isAborted = getOwnPropertyDescriptor(AbortSignal.prototype, "aborted").get;
   const reasonOf = getOwnPropertyDescriptor(AbortSignal.prototype, "reason").get;
   const { addEventListener, removeEventListener } = EventTarget.prototype;
+  // Nobody's fake timers hold up what waits for a turn's end.
+  const nextTurn = setImmediate;
+  let isTurnMarked = false;
   /** The addon's classes. */
   let classes = {};
 
@@ -182,6 +185,16 @@
     };
   }
 
+  /** Has the end of this turn of the event loop told, once. It does not keep Node from exiting: it comes in this turn, right after what is polled. */
+  function markTurn(ended) {
+    if (isTurnMarked) return;
+    isTurnMarked = true;
+    nextTurn(() => {
+      isTurnMarked = false;
+      ended();
+    }).unref();
+  }
+
   /** The callbacks that are asked something, apart from the one that is told. */
   function asked({ onEvent, ...others }) {
     return Object.keys(others).length > 0 ? others : undefined;
@@ -264,8 +277,11 @@
       }
     },
 
-    /** The agent's functions behind one dispatcher. `reply(id, json, blobs)` hands an answer back: every call gets one. */
-    hostModule(functions, reply, info) {
+    /**
+     * The agent's functions behind one dispatcher. `reply(id, json, blobs)` hands an answer back: every call gets one. `turnEnded()` is called
+     * after each turn of the event loop in which the dispatcher was.
+     */
+    hostModule(functions, reply, turnEnded, info) {
       const name = "Sandbox.hostModule";
       if (typeof functions !== "object" || functions === null) throw invalid(name, "functions must be an object of functions");
       const known = new Map(entriesOf(functions, name));
@@ -281,7 +297,8 @@
       }
       // It never rejects: nobody waits for it, and Node would end for that.
       async function dispatch([id, key, text, ...blobs]) {
-        // The run has ended before its call was begun.
+        markTurn(turnEnded);
+        // The run has ended before its call was begun, or the turn has taken its time.
         if (id === undefined) return;
         const answer = await answerOf(key, text, blobs);
         try {

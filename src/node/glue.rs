@@ -1,17 +1,26 @@
 //! `glue.js`, evaluated once in each environment.
 
 use std::cell::Cell;
+use std::sync::Arc;
 
 use napi::bindgen_prelude::{FnArgs, Function, JsObjectValue, JsValuesTupleIntoVec, Object, ObjectRef, Unknown};
 use napi::{Env, JsValue};
 
+use super::calls::Calls;
 use crate::error::Error;
 
 thread_local! {
     // A thread has one environment at a time: Node's main thread, or a worker's.
     // The reference is never released: the environment frees it with all else at its end, and a release from this
     // thread's own end would come too late.
-    static GLUE: Cell<Option<(usize, &'static ObjectRef)>> = const { Cell::new(None) };
+    static GLUE: Cell<Option<&'static Glue>> = const { Cell::new(None) };
+}
+
+/// What there is once in each environment.
+struct Glue {
+    environment: usize,
+    object: ObjectRef,
+    calls: Arc<Calls>,
 }
 
 /// Evaluates the glue and finishes the classes.
@@ -39,18 +48,28 @@ pub(super) fn thrown(env: &Env, error: &Error) -> napi::Error {
     }
 }
 
+/// All calls of the environment on their way to its thread.
+pub(super) fn calls(env: &Env) -> napi::Result<Arc<Calls>> {
+    Ok(Arc::clone(&glue(env)?.calls))
+}
+
 fn object(env: &Env) -> napi::Result<Object<'_>> {
-    let key = env.raw() as usize;
-    if let Some((known, object)) = GLUE.get()
-        && known == key
+    glue(env)?.object.get_value(env)
+}
+
+fn glue(env: &Env) -> napi::Result<&'static Glue> {
+    let environment = env.raw() as usize;
+    if let Some(known) = GLUE.get()
+        && known.environment == environment
     {
-        return object.get_value(env);
+        return Ok(known);
     }
     let codec: Unknown = env.run_script(include_str!("../../guest/runtime/src/codec.js"))?;
     let setup: Function<FnArgs<(Unknown,)>, Object> = env.run_script(include_str!("glue.js"))?;
-    let object = setup.call(FnArgs::from((codec,)))?;
-    GLUE.set(Some((key, Box::leak(Box::new(object.create_ref()?)))));
-    Ok(Object::from_raw(env.raw(), object.raw()))
+    let object = setup.call(FnArgs::from((codec,)))?.create_ref()?;
+    let glue: &'static Glue = Box::leak(Box::new(Glue { environment, object, calls: Arc::default() }));
+    GLUE.set(Some(glue));
+    Ok(glue)
 }
 
 /// A string, and nothing that could be turned into one.

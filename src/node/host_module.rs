@@ -3,15 +3,13 @@
 use std::collections::HashMap;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
-use napi::bindgen_prelude::{Array, Either3, FnArgs, Function, FunctionCallContext, Uint8Array, Unknown};
-use napi::threadsafe_function::{ThreadsafeFunction, ThreadsafeFunctionCallMode};
-use napi::{Env, Status};
+use napi::Env;
+use napi::bindgen_prelude::{Array, FnArgs, Function, FunctionCallContext, Uint8Array, Unknown};
 use serde::Deserialize;
-use tokio::sync::oneshot;
 
+use super::calls::{Dispatch, DispatchParts, Pending};
 use super::{glue, options};
 use crate::catalog::{AgentFunction, AgentModuleInfo};
 use crate::error::{Error, Result};
@@ -19,19 +17,6 @@ use crate::gateway::AgentModule;
 use crate::sandbox::{Value, Wire, is_function_type};
 
 const METHOD: &str = "Sandbox.hostModule";
-
-/// `[id, function, json, …blobs]`
-type DispatchParts = Vec<Either3<u32, String, Uint8Array>>;
-
-/// Weak: it does not keep Node from exiting.
-type Dispatch = ThreadsafeFunction<DispatchArguments, (), DispatchParts, Status, false, true>;
-
-struct DispatchArguments {
-    id: u32,
-    function: String,
-    wire: Wire,
-    pending: Arc<Pending>,
-}
 
 /// What an agent says of its module to models.
 #[derive(Default, Deserialize)]
@@ -73,29 +58,7 @@ pub(super) struct JavaScriptModule {
     name: String,
     functions: Vec<String>,
     info: ModuleInfo,
-    dispatch: Arc<Dispatch>,
-    pending: Arc<Pending>,
-}
-
-/// Calls that wait for their answer, by id.
-#[derive(Default)]
-struct Pending {
-    next: AtomicU32,
-    waiting: Mutex<HashMap<u32, oneshot::Sender<Wire>>>,
-}
-
-impl Pending {
-    fn waiting(&self) -> MutexGuard<'_, HashMap<u32, oneshot::Sender<Wire>>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn answer(&self, id: u32, wire: Wire) {
-        let waiting = self.waiting().remove(&id);
-        if let Some(sender) = waiting {
-            // The receiver is gone where the run has ended meanwhile.
-            let _ = sender.send(wire);
-        }
-    }
+    dispatch: Dispatch,
 }
 
 /// How the glue writes an answer.
@@ -107,15 +70,21 @@ enum Failure {
 
 impl JavaScriptModule {
     pub(super) fn new(env: &Env, name: String, functions: Unknown, info: Option<Unknown>) -> napi::Result<Self> {
-        let pending = Arc::new(Pending::default());
+        let calls = glue::calls(env)?;
+        let pending = Arc::new(Pending::new(&calls));
         let answers = Arc::clone(&pending);
         let reply = env.create_function_from_closure::<FnArgs<(u32, String, Array)>, (), _>("reply", move |context| {
             let (id, wire) = (context.get(0)?, wire_of(&context, 1)?);
             answers.answer(id, wire);
             Ok(())
         })?;
+        let turns = Arc::clone(&calls);
+        let turn_ended = env.create_function_from_closure::<(), (), _>("turnEnded", move |_| {
+            turns.turn_ended();
+            Ok(())
+        })?;
         let missing = || napi::Error::from_reason("the glue gave no dispatcher");
-        let parts: Array = glue::call(env, "hostModule", FnArgs::from((functions, reply, info)))?;
+        let parts: Array = glue::call(env, "hostModule", FnArgs::from((functions, reply, turn_ended, info)))?;
         let dispatch: Function<DispatchParts, ()> = parts.get(0)?.ok_or_else(missing)?;
         let info: String = parts.get(1)?.ok_or_else(missing)?;
         let mut names = Vec::new();
@@ -124,24 +93,9 @@ impl JavaScriptModule {
         }
         let info = options::arguments::<ModuleInfo>(METHOD, &info).and_then(|info| info.checked(&names));
         let info = info.map_err(|error| glue::thrown(env, &error))?;
-        let dispatch = dispatch
-            .build_threadsafe_function::<DispatchArguments>()
-            .weak::<true>()
-            .callee_handled::<false>()
-            .build_callback(|context| Ok(spread(context.value)))?;
-        Ok(Self { name, functions: names, info, dispatch: Arc::new(dispatch), pending })
+        let dispatch = Dispatch::new(calls, pending, &dispatch)?;
+        Ok(Self { name, functions: names, info, dispatch })
     }
-}
-
-/// What the dispatcher gets, on JavaScript's thread: nothing, where the call's run has ended while it waited for its turn there.
-fn spread(arguments: DispatchArguments) -> DispatchParts {
-    use Either3::{A, B, C};
-    let DispatchArguments { id, function, wire, pending } = arguments;
-    if !pending.waiting().contains_key(&id) {
-        return Vec::new();
-    }
-    let blobs = wire.blobs.into_iter().map(|blob| C(Uint8Array::from(blob)));
-    [A(id), B(function), B(wire.json)].into_iter().chain(blobs).collect()
 }
 
 /// A value from two arguments, the JSON and the list of its `Uint8Array`s. Not one argument each: JavaScript has no room for very many.
@@ -173,20 +127,8 @@ impl AgentModule for JavaScriptModule {
         if !self.functions.iter().any(|known| known == function) {
             return Box::pin(async move { Err(Error::HostFunction { function: what, message: "there is no such function".to_owned() }) });
         }
-        let (dispatch, pending, function) = (Arc::clone(&self.dispatch), Arc::clone(&self.pending), function.to_owned());
-        Box::pin(async move {
-            let id = pending.next.fetch_add(1, Ordering::Relaxed);
-            let (sender, receiver) = oneshot::channel();
-            pending.waiting().insert(id, sender);
-            let guard = Forget { pending: Arc::clone(&pending), id };
-            let request = DispatchArguments { id, function, wire: Value::List(arguments).to_wire(), pending };
-            if dispatch.call(request, ThreadsafeFunctionCallMode::NonBlocking) != Status::Ok {
-                return Err(Error::Closed { what: "JavaScript environment" });
-            }
-            let wire = receiver.await.map_err(|_| Error::Closed { what: "sandbox" })?;
-            drop(guard);
-            read_answer(what, wire)
-        })
+        let (dispatch, function) = (self.dispatch.clone(), function.to_owned());
+        Box::pin(async move { read_answer(what, dispatch.call(function, Value::List(arguments).to_wire()).await?) })
     }
 }
 
@@ -202,17 +144,5 @@ fn read_answer(what: String, wire: Wire) -> Result<Value> {
             Err(Error::HostFunction { function: what, message: format!("what it gave cannot enter the sandbox: {problem}") })
         }
         Err(error) => Err(error),
-    }
-}
-
-/// A call that is given up on is forgotten.
-struct Forget {
-    pending: Arc<Pending>,
-    id: u32,
-}
-
-impl Drop for Forget {
-    fn drop(&mut self) {
-        self.pending.waiting().remove(&self.id);
     }
 }

@@ -4,7 +4,9 @@
 //! JSON and bytes; `glue.js` turns it into values and errors on Node's side.
 
 mod agent;
+mod call_queue;
 mod callbacks;
+mod calls;
 mod catalog;
 mod command;
 mod event_queue;

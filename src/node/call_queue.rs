@@ -1,0 +1,152 @@
+//! Calls that wait for JavaScript, module by module, and the turns of its loop in which they are begun. Pure.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+/// Time that the calls of one turn of JavaScript's loop take together, apart from what the last of them takes: then others have their turn.
+const TURN: Duration = Duration::from_millis(10);
+
+/// The present turn of JavaScript's loop.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Turn {
+    /// No call has been begun in it.
+    Fresh,
+    Started(Instant),
+    /// No other call is begun before its end.
+    Spent,
+}
+
+/// Calls of one environment. Woken, JavaScript begins one; it is woken again for the next, so that what follows from a call is part of the time
+/// that it takes.
+pub(super) struct CallQueue<T> {
+    /// Those that have something waiting, in the order in which it is their turn.
+    modules: VecDeque<(u64, VecDeque<T>)>,
+    turn: Turn,
+    /// JavaScript has been woken for a module, and has not come for the call yet.
+    woken: Option<u64>,
+}
+
+impl<T> Default for CallQueue<T> {
+    fn default() -> Self {
+        Self { modules: VecDeque::new(), turn: Turn::Fresh, woken: None }
+    }
+}
+
+impl<T> CallQueue<T> {
+    pub(super) fn push(&mut self, module: u64, call: T) {
+        match self.modules.iter_mut().find(|(known, _)| *known == module) {
+            Some((_, calls)) => calls.push_back(call),
+            None => self.modules.push_back((module, VecDeque::from([call]))),
+        }
+    }
+
+    /// The call for whose module JavaScript is to be woken now. `None`: for none, or not yet.
+    pub(super) fn wake(&mut self) -> Option<&T> {
+        if self.woken.is_some() || self.turn == Turn::Spent {
+            return None;
+        }
+        let (module, calls) = self.modules.front()?;
+        self.woken = Some(*module);
+        calls.front()
+    }
+
+    /// Says that JavaScript, woken for a module, is there. Gives whether a call may be begun.
+    pub(super) fn arrived(&mut self, now: Instant) -> bool {
+        self.woken = None;
+        match self.turn {
+            Turn::Fresh => self.turn = Turn::Started(now),
+            Turn::Started(start) if now.duration_since(start) >= TURN => self.turn = Turn::Spent,
+            Turn::Started(_) | Turn::Spent => {}
+        }
+        self.turn != Turn::Spent
+    }
+
+    /// A module's next call; then it is the other modules' turn.
+    pub(super) fn take(&mut self, module: u64) -> Option<T> {
+        let index = self.modules.iter().position(|(known, _)| *known == module)?;
+        let (_, mut calls) = self.modules.remove(index)?;
+        let call = calls.pop_front();
+        if !calls.is_empty() {
+            self.modules.push_back((module, calls));
+        }
+        call
+    }
+
+    /// Takes out all that waits for a module that is gone.
+    pub(super) fn leave(&mut self, module: u64) -> Option<VecDeque<T>> {
+        if self.woken == Some(module) {
+            self.woken = None;
+        }
+        let index = self.modules.iter().position(|(known, _)| *known == module)?;
+        self.modules.remove(index).map(|(_, calls)| calls)
+    }
+
+    /// From now on, calls may be begun again.
+    pub(super) fn turn_ended(&mut self) {
+        self.turn = Turn::Fresh;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FIRST: u64 = 1;
+    const SECOND: u64 = 2;
+
+    fn queue(calls: &[(u64, &'static str)]) -> CallQueue<&'static str> {
+        let mut queue = CallQueue::default();
+        calls.iter().for_each(|(module, call)| queue.push(*module, *call));
+        queue
+    }
+
+    /// Wakes JavaScript, which comes and begins a call.
+    fn step(queue: &mut CallQueue<&'static str>, now: Instant) -> Option<&'static str> {
+        queue.wake()?;
+        let module = queue.woken?;
+        if queue.arrived(now) { queue.take(module) } else { None }
+    }
+
+    #[test]
+    fn a_turn_begins_one_call_at_least_and_no_other_once_its_time_is_spent() {
+        let start = Instant::now();
+        let mut queue = queue(&[(FIRST, "a"), (FIRST, "b"), (FIRST, "c"), (FIRST, "d")]);
+        assert_eq!(step(&mut queue, start), Some("a"));
+        assert_eq!(step(&mut queue, start + TURN / 2), Some("b"));
+        assert_eq!(step(&mut queue, start + TURN), None);
+        queue.push(FIRST, "e");
+        assert!(queue.wake().is_none(), "the turn has not ended");
+        queue.turn_ended();
+        assert_eq!(step(&mut queue, start + TURN), Some("c"));
+        assert_eq!(step(&mut queue, start + 3 * TURN), None);
+        queue.turn_ended();
+        assert_eq!(step(&mut queue, start + 3 * TURN), Some("d"));
+    }
+
+    #[test]
+    fn javascript_is_woken_for_one_call_at_a_time() {
+        let mut queue = queue(&[(FIRST, "a"), (SECOND, "b")]);
+        assert_eq!(queue.wake(), Some(&"a"));
+        assert!(queue.wake().is_none());
+        assert!(queue.arrived(Instant::now()));
+        assert_eq!(queue.take(FIRST), Some("a"));
+        assert_eq!(queue.wake(), Some(&"b"));
+    }
+
+    #[test]
+    fn modules_take_turns_and_each_keeps_its_order() {
+        let now = Instant::now();
+        let mut queue = queue(&[(FIRST, "a1"), (FIRST, "a2"), (FIRST, "a3"), (SECOND, "b1"), (SECOND, "b2")]);
+        let begun: Vec<_> = std::iter::from_fn(|| step(&mut queue, now)).collect();
+        assert_eq!(begun, ["a1", "b1", "a2", "b2", "a3"]);
+    }
+
+    #[test]
+    fn a_module_that_is_gone_does_not_hold_up_the_others() {
+        let mut queue = queue(&[(FIRST, "a"), (SECOND, "b")]);
+        assert_eq!(queue.wake(), Some(&"a"));
+        assert_eq!(queue.leave(FIRST), Some(VecDeque::from(["a"])));
+        assert_eq!(step(&mut queue, Instant::now()), Some("b"));
+        assert!(queue.leave(FIRST).is_none() && queue.wake().is_none());
+    }
+}
