@@ -63,7 +63,7 @@ struct Entry {
 /// Told how many of a call's notices were left out, before its outcome is known.
 pub(super) type LeftOut = Box<dyn Fn(&InFlight, u64) + Send + Sync>;
 
-/// What says whose a notice is.
+/// The sign by which a notice finds its call.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Of<'a> {
     /// The call's with this progress token. Without such a call nobody is told.

@@ -241,7 +241,7 @@ impl Connection {
         let mut service = self.service.lock().await;
         let _ = service.close_with_timeout(self.link.goodbye()).await;
         self.link.end().await;
-        // What was held back by its rate, or left out and not yet told of.
+        // Nothing comes after this that could tell what was held back or left out.
         self.updates.end();
         self.questions.tell_left_out(None, self.calls.left_out_of_nobody());
         self.questions.end();

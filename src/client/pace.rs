@@ -105,7 +105,7 @@ impl Valve {
         left.is_some()
     }
 
-    /// When more passes, where the last that came did not.
+    /// The time at which more passes, where the last that came did not.
     pub(super) fn refills_at(&self) -> Instant {
         self.filled + Duration::from_secs(1)
     }

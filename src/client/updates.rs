@@ -12,7 +12,7 @@ use super::questions::Questions;
 /// Resources that wait to be told. Only a server that floods has that many: what is beyond is counted, and the count is told.
 const MAX_WAITING: usize = 256;
 
-/// What is to be told.
+/// Something that is to be told.
 #[derive(Debug, PartialEq, Eq)]
 enum Update {
     Of(String),
@@ -58,7 +58,7 @@ impl Waiting {
         if left_out > 0 { Some(Update::LeftOut(left_out)) } else { self.uris.pop_front().map(Update::Of) }
     }
 
-    /// When the next may be told; `None` where nothing waits.
+    /// The time at which the next may be told; `None` where nothing waits.
     fn due_at(&self) -> Option<Instant> {
         (!self.uris.is_empty() || self.left_out > 0).then(|| self.valve.refills_at())
     }
