@@ -65,7 +65,7 @@ fn none_of_a_calls_notices_is_missing_from_what_its_caller_is_told_and_counted_a
     apart(|| async {
         let witness = Witness::new();
         let street = Street::watched(witness.clone()).await;
-        let hostile = street.hostile(&[]).await;
+        let hostile = street.hostile(&["--resources"]).await;
         let _watch = hostile.watch(URI, CallLimits::fixed(patience()), &(Arc::new(Quiet) as _)).await.unwrap();
         let flood = Person::new(1, Manner::Answers);
         for _ in 0..2 {
