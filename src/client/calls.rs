@@ -14,9 +14,8 @@ use tokio_util::sync::CancellationToken;
 use super::caller::Caller;
 use super::clock::CallClock;
 use super::heard::Heard;
-use super::pace::{NOTICES, Passage, Valve};
+use super::pace::{NOTICES, Passage, Share, Valve};
 use super::routing::{Candidate, Origin, Route, route};
-use super::tap::Notice;
 
 /// Questions that one call may ask, all in all, and that may be open outside of calls: a server that asks more is not answered.
 const MAX_QUESTIONS: u32 = 20;
@@ -58,13 +57,38 @@ struct Entry {
     id: Option<RequestId>,
     progress_token: Option<Json>,
     questions: u32,
+    notices: Share,
+}
+
+/// Told how many of a call's notices were left out, before its outcome is known.
+pub(super) type LeftOut = Box<dyn Fn(&InFlight, u64) + Send + Sync>;
+
+/// The sign by which a notice finds its call.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Of<'a> {
+    /// The call's with this progress token. Without such a call nobody is told.
+    Token(&'a Json),
+    /// That of the only caller that has calls in flight, or nobody's.
+    OnlyCaller,
+}
+
+/// A notice that is to be told.
+pub(super) struct Admitted {
+    /// Whose it is; `None`: nobody's in particular.
+    pub(super) call: Option<InFlight>,
+    /// How many of this call's were left out before it.
+    pub(super) left_out: u64,
+    /// How many that were nobody's were.
+    pub(super) left_out_of_nobody: u64,
 }
 
 /// All calls of one connection.
 pub(super) struct Calls {
     entries: Mutex<BTreeMap<u64, Entry>>,
     next_key: AtomicU64,
+    /// Counts those that are nobody's; each call counts its own.
     notices: Mutex<Valve>,
+    left_out: LeftOut,
     /// Whether the server asks questions of which nothing says whose they are.
     asks_anybody: AtomicBool,
     outside: Mutex<Outside>,
@@ -86,6 +110,7 @@ impl Place {
 
     /// Nobody waits for the call any more. Until this is dropped, what the server asks may still be meant for it.
     pub(super) fn give_up(&self) {
+        self.calls.tell_left_out(self.key);
         self.over.cancel();
     }
 
@@ -97,7 +122,7 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.calls.entries().remove(&self.key);
+        self.calls.remove(self.key);
         self.over.cancel();
         self.told.cancel();
     }
@@ -152,13 +177,14 @@ struct Outside {
 }
 
 impl Calls {
-    pub(super) fn new(asks_anybody: bool) -> Self {
+    pub(super) fn new(asks_anybody: bool, left_out: LeftOut) -> Self {
         let notices = Mutex::new(Valve::new(NOTICES, Instant::now()));
         let asks_anybody = AtomicBool::new(asks_anybody);
         Self {
             entries: Mutex::default(),
             next_key: AtomicU64::new(1),
             notices,
+            left_out,
             asks_anybody,
             outside: Mutex::default(),
             heard: Heard::default(),
@@ -175,7 +201,7 @@ impl Calls {
         let (over, told) = (CancellationToken::new(), CancellationToken::new());
         let (tool, caller, clock) = (tool.to_owned(), Arc::clone(caller), clock.clone());
         let call = InFlight { tool, caller, clock, over: over.clone(), told: told.clone() };
-        self.entries().insert(key, Entry { call, id: None, progress_token: None, questions: 0 });
+        self.entries().insert(key, Entry { call, id: None, progress_token: None, questions: 0, notices: Share::default() });
         Place { key, calls: Arc::clone(self), over, told }
     }
 
@@ -194,12 +220,6 @@ impl Calls {
         if let Some(entry) = self.entries().get_mut(&key) {
             (entry.id, entry.progress_token) = (Some(id.clone()), progress_token);
         }
-    }
-
-    /// The call that a progress token belongs to.
-    pub(super) fn with_token(&self, token: &Json) -> Option<InFlight> {
-        let entries = self.entries();
-        entries.values().find(|entry| entry.progress_token.as_ref() == Some(token)).map(|entry| entry.call.clone())
     }
 
     /// The call on whose stream a question came.
@@ -262,28 +282,48 @@ impl Calls {
         Asked::TooMany { tool: None, is_first: !std::mem::replace(&mut outside.is_told, true) }
     }
 
-    /// The one caller that has calls in flight, if there is just one: what the server tells is meant for it.
-    pub(super) fn only_caller(&self) -> Option<InFlight> {
-        let entries = self.entries();
-        let first = &entries.values().next()?.call;
-        let alone = entries.values().all(|entry| entry.call.caller.identity() == first.caller.identity());
-        alone.then(|| first.clone())
+    /// Takes a notice in as far as the rate allows, and shows the clock of its call that it progresses. One that is left out costs a
+    /// count: its call's, where it has one.
+    pub(super) fn admit(&self, of: Of<'_>, now: Instant) -> Option<Admitted> {
+        let mut entries = self.entries();
+        let entry = match of {
+            Of::Token(token) => {
+                let entry = entries.values_mut().find(|entry| entry.progress_token.as_ref() == Some(token))?;
+                entry.call.clock.progress();
+                Some(entry)
+            }
+            Of::OnlyCaller => of_only_caller(&mut entries),
+        };
+        let mut valve = self.notices.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(entry) = entry else {
+            let Passage::Pass(left_out_of_nobody) = valve.next(now) else { return None };
+            return Some(Admitted { call: None, left_out: 0, left_out_of_nobody });
+        };
+        let Passage::Pass(left_out) = entry.notices.next(&mut valve, now) else { return None };
+        Some(Admitted { call: Some(entry.call.clone()), left_out, left_out_of_nobody: valve.dropped() })
     }
 
-    /// Tells a listener what `notice` gives, as far as the rate allows: of what nobody is told, nothing is made.
-    pub(super) fn tell(&self, listener: impl Fn(&Notice), notice: impl FnOnce() -> Notice) {
-        if self.admits_notice(&listener) {
-            listener(&notice());
+    /// Takes the number of notices that were nobody's, and are not yet told of.
+    pub(super) fn left_out_of_nobody(&self) -> u64 {
+        self.notices.lock().unwrap_or_else(PoisonError::into_inner).dropped()
+    }
+
+    /// Tells a call's caller what was left out so far.
+    fn tell_left_out(&self, key: u64) {
+        let told = self.entries().get_mut(&key).map(|entry| (entry.call.clone(), entry.notices.dropped()));
+        if let Some((call, dropped @ 1..)) = told {
+            (self.left_out)(&call, dropped);
         }
     }
 
-    /// Returns whether the rate allows one more notice; the listener is told first how many were left out before it.
-    pub(super) fn admits_notice(&self, listener: impl Fn(&Notice)) -> bool {
-        let passage = self.notices.lock().unwrap_or_else(PoisonError::into_inner).next(Instant::now());
-        if let Passage::Pass(dropped @ 1..) = passage {
-            listener(&Notice::Dropped(dropped));
+    /// Ends a call. What is left out is counted under the same lock, so that nothing of it is missing.
+    fn remove(&self, key: u64) {
+        let entry = self.entries().remove(&key);
+        if let Some(mut entry) = entry
+            && let dropped @ 1.. = entry.notices.dropped()
+        {
+            (self.left_out)(&entry.call, dropped);
         }
-        passage != Passage::Drop
     }
 
     fn outside(&self) -> MutexGuard<'_, Outside> {
@@ -302,162 +342,17 @@ fn the_same_callers(key: u64, origin: Origin, candidates: Option<Vec<Candidate>>
     keys.into_iter().find(|key| entries.contains_key(key))
 }
 
+/// The first call of the one caller that has calls in flight, if there is just one: what the server tells is meant for it.
+fn of_only_caller(entries: &mut BTreeMap<u64, Entry>) -> Option<&mut Entry> {
+    let first = entries.values().next()?.call.caller.identity();
+    let is_alone = entries.values().all(|entry| entry.call.caller.identity() == first);
+    entries.values_mut().next().filter(|_| is_alone)
+}
+
 fn candidates(entries: &BTreeMap<u64, Entry>) -> Vec<Candidate> {
     entries.iter().map(|(key, entry)| Candidate { key: *key, caller: entry.call.caller.identity() }).collect()
 }
 
 #[cfg(test)]
-pub(super) mod tests {
-    use super::*;
-    use crate::client::caller::{Elicitation, ElicitationAnswer, Reply, Sampling};
-    use crate::client::clock::CallLimits;
-    use std::time::Duration;
-
-    pub(in crate::client) struct Numbered(pub(in crate::client) u64);
-
-    impl Caller for Numbered {
-        fn identity(&self) -> u64 {
-            self.0
-        }
-        fn can_elicit(&self) -> bool {
-            true
-        }
-        fn elicit(&self, _elicitation: Elicitation) -> Option<Reply<ElicitationAnswer>> {
-            None
-        }
-        fn sample(&self, _sampling: Sampling) -> Option<Reply<Json>> {
-            None
-        }
-        fn notice(&self, _server: &str, _tool: &str, _notice: &Notice) {}
-        fn pause(&self) -> Option<Box<dyn Send + Sync>> {
-            None
-        }
-    }
-
-    fn enter(calls: &Arc<Calls>, caller: u64) -> Place {
-        let caller: Arc<dyn Caller> = Arc::new(Numbered(caller));
-        calls.enter("tool", &caller, &CallClock::start(CallLimits::fixed(Duration::from_secs(1))))
-    }
-
-    #[test]
-    fn a_call_that_is_over_is_asked_nothing_and_what_it_asked_ends() {
-        let calls = Arc::new(Calls::new(false));
-        let place = enter(&calls, 1);
-        let Asked::Call(call) = calls.ask(Origin::Unknown, Wants::Person, None) else { panic!("its caller is the only one") };
-        assert!(!call.over.is_cancelled());
-        drop(place);
-        assert!(call.over.is_cancelled());
-        assert!(matches!(calls.ask(Origin::Unknown, Wants::Person, None), Asked::Outside(_)));
-    }
-
-    #[tokio::test]
-    async fn what_answers_a_question_of_a_call_that_is_over_waits_until_its_server_was_told() {
-        let calls = Arc::new(Calls::new(false));
-        let place = enter(&calls, 1);
-        let Asked::Call(call) = calls.ask(Origin::Unknown, Wants::Person, None) else { panic!("its caller is the only one") };
-        let is_told = || futures::FutureExt::now_or_never(call.end_is_told()).is_some();
-        assert!(is_told(), "nothing is to be told as long as it is in flight");
-        place.give_up();
-        assert!(!is_told());
-        place.has_told();
-        assert!(is_told());
-        let second = enter(&calls, 1);
-        let Asked::Call(answered) = calls.ask(Origin::Call(second.key), Wants::Person, None) else { panic!("it is its own") };
-        drop(second);
-        answered.end_is_told().await;
-    }
-
-    #[test]
-    fn a_question_is_of_those_who_were_in_flight_when_it_was_read_however_late_it_is_put() {
-        let calls = Arc::new(Calls::new(false));
-        let first = enter(&calls, 1);
-        let (late, after) = (RequestId::Number(7), RequestId::Number(8));
-        calls.hear(late.clone());
-        // Its call's answer was read next, and handed over before it; somebody else has come meanwhile.
-        drop(first);
-        let _second = enter(&calls, 2);
-        calls.hear(after.clone());
-        assert!(matches!(calls.ask(Origin::Unknown, Wants::Person, Some(&late)), Asked::Nobody));
-        let Asked::Call(call) = calls.ask(Origin::Unknown, Wants::Person, Some(&after)) else { panic!("the second is the only caller") };
-        assert_eq!(call.caller.identity(), 2);
-    }
-
-    #[test]
-    fn a_question_of_one_of_a_callers_calls_is_put_to_that_caller_as_long_as_any_of_them_is_in_flight() {
-        let calls = Arc::new(Calls::new(false));
-        let (first, second) = (enter(&calls, 1), enter(&calls, 1));
-        let question = RequestId::Number(1);
-        calls.hear(question.clone());
-        drop(second);
-        let _other = enter(&calls, 2);
-        let Asked::Call(call) = calls.ask(Origin::Unknown, Wants::Person, Some(&question)) else { panic!("it is the first caller's") };
-        assert_eq!(call.caller.identity(), 1);
-        drop(first);
-    }
-
-    #[test]
-    fn where_it_was_not_noted_who_can_be_meant_nobody_is_asked() {
-        let calls = Arc::new(Calls::new(false));
-        let place = enter(&calls, 1);
-        let question = RequestId::Number(1);
-        assert!(matches!(calls.ask(Origin::Unknown, Wants::Person, Some(&question)), Asked::Ambiguous));
-        // Unless something else says whose it is.
-        assert!(matches!(calls.ask(place.key().origin(), Wants::Person, Some(&question)), Asked::Call(_)));
-    }
-
-    #[test]
-    fn two_callers_are_never_mixed_up() {
-        let calls = Arc::new(Calls::new(false));
-        let _places = [enter(&calls, 1), enter(&calls, 2)];
-        assert!(matches!(calls.ask(Origin::Unknown, Wants::Person, None), Asked::Ambiguous));
-        assert!(calls.only_caller().is_none());
-    }
-
-    #[test]
-    fn where_nobody_can_be_asked_it_does_not_matter_who_is_meant() {
-        let calls = Arc::new(Calls::new(false));
-        let _places = [enter(&calls, 1), enter(&calls, 2)];
-        assert!(matches!(calls.ask(Origin::Unknown, Wants::Model, None), Asked::Nobody));
-    }
-
-    #[test]
-    fn only_a_server_of_whose_questions_nothing_says_whose_they_are_keeps_its_callers_apart() {
-        let calls = Arc::new(Calls::new(false));
-        let place = enter(&calls, 1);
-        assert!(matches!(calls.ask(place.key().origin(), Wants::Person, None), Asked::Call(_)));
-        assert!(matches!(calls.ask(Origin::NoCall, Wants::Person, None), Asked::Outside(_)));
-        assert!(!calls.asks_anybody());
-        assert!(matches!(calls.ask(Origin::Unknown, Wants::Person, None), Asked::Call(_)));
-        assert!(calls.asks_anybody());
-    }
-
-    #[test]
-    fn a_call_that_was_given_up_may_still_be_meant() {
-        let calls = Arc::new(Calls::new(false));
-        let places = [enter(&calls, 1), enter(&calls, 2)];
-        places[0].give_up();
-        assert!(matches!(calls.ask(Origin::Unknown, Wants::Person, None), Asked::Ambiguous));
-        let [given_up, _] = places;
-        drop(given_up);
-        assert!(matches!(calls.ask(Origin::Unknown, Wants::Person, None), Asked::Call(_)));
-    }
-
-    #[test]
-    fn a_call_that_asks_without_end_is_answered_no_more_and_that_is_told_once() {
-        let calls = Arc::new(Calls::new(false));
-        let _place = enter(&calls, 1);
-        let asked: Vec<_> = (0..1_000).map(|_| calls.ask(Origin::Unknown, Wants::Person, None)).collect();
-        assert_eq!(asked.iter().filter(|asked| matches!(asked, Asked::Call(_))).count(), MAX_QUESTIONS as usize);
-        assert_eq!(asked.iter().filter(|asked| matches!(asked, Asked::TooMany { is_first: true, .. })).count(), 1);
-    }
-
-    #[test]
-    fn so_many_questions_outside_of_calls_are_open_and_no_more() {
-        let calls = Arc::new(Calls::new(false));
-        let mut asked: Vec<_> = (0..1_000).map(|_| calls.ask(Origin::Unknown, Wants::Person, None)).collect();
-        assert_eq!(asked.iter().filter(|asked| matches!(asked, Asked::Outside(_))).count(), MAX_QUESTIONS as usize);
-        assert_eq!(asked.iter().filter(|asked| matches!(asked, Asked::TooMany { tool: None, is_first: true })).count(), 1);
-        asked.clear();
-        assert!(matches!(calls.ask(Origin::Unknown, Wants::Person, None), Asked::Outside(_)));
-    }
-}
+#[path = "calls_tests.rs"]
+pub(super) mod tests;

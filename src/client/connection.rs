@@ -25,6 +25,7 @@ use super::link::Link;
 use super::questions::Questions;
 use super::requests::{DirectLine, Param};
 use super::timer::Timer;
+use super::updates::Updates;
 use super::visit::{Pending, Visit};
 use crate::catalog::Manifest;
 use crate::error::{Error, Result};
@@ -42,6 +43,7 @@ pub struct Connection {
     pub(super) era: Era,
     pub(super) calls: Arc<Calls>,
     pub(super) questions: Questions,
+    pub(super) updates: Arc<Updates>,
     pub(super) lists: Arc<Lists>,
     /// As the server last told it.
     pub(super) manifest: RwLock<Arc<Manifest>>,
@@ -239,6 +241,10 @@ impl Connection {
         let mut service = self.service.lock().await;
         let _ = service.close_with_timeout(self.link.goodbye()).await;
         self.link.end().await;
+        // Nothing comes after this that could tell what was held back or left out.
+        self.updates.end();
+        self.questions.tell_left_out(None, self.calls.left_out_of_nobody());
+        self.questions.end();
     }
 
     /// SIGKILL to the server's process group, at once.

@@ -38,6 +38,7 @@ mod tasks;
 mod timer;
 mod tools;
 mod transport;
+mod updates;
 mod uses;
 mod visit;
 mod watch;

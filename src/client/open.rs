@@ -11,7 +11,7 @@ use tokio::runtime::Handle;
 use tokio::sync::Mutex;
 
 use super::caller::Observer;
-use super::calls::Calls;
+use super::calls::{Calls, InFlight, Of};
 use super::clock::{CallClock, CallLimits};
 use super::connection::{Connection, Lists, millis};
 use super::discovery::{connect_failed, discover};
@@ -24,9 +24,10 @@ use super::observed::Observed;
 use super::process::ServerProcess;
 use super::questions::Questions;
 use super::requests::DirectLine;
-use super::tap::{self, Notice, Tap, Told};
+use super::tap::{self, Tap, Told};
 use super::timer::Timer;
 use super::transport::StdioTransport;
+use super::updates::Updates;
 use super::watchdog::Watchdog;
 use crate::catalog::Manifest;
 use crate::config::ResolvedCommand;
@@ -132,6 +133,7 @@ struct Opening<'a> {
     calls: Arc<Calls>,
     lists: Arc<Lists>,
     questions: Questions,
+    updates: Arc<Updates>,
 }
 
 impl Connection {
@@ -142,7 +144,11 @@ impl Connection {
     pub async fn open(launch: &Launch, watchdog: &Arc<Watchdog>, observer: Arc<dyn Observer>) -> Result<Self> {
         let started = Instant::now();
         let questions = Questions::new(&launch.server, observer, launch.roots.clone());
-        let opening = Opening { launch, watchdog, calls: Arc::new(Calls::new(launch.elicits)), lists: Arc::default(), questions };
+        let telling = questions.clone();
+        let left_out = move |call: &InFlight, count| telling.tell_left_out(Some(call), count);
+        let calls = Arc::new(Calls::new(launch.elicits, Box::new(left_out)));
+        let updates = Updates::new(questions.clone());
+        let opening = Opening { launch, watchdog, calls, lists: Arc::default(), questions, updates };
         let is_remote = matches!(launch.target, Target::Http(_));
         let plan = Plan::new(launch.protocol_version.as_deref(), launch.era);
         let mut plan = if is_remote { plan.over_http() } else { plan };
@@ -161,7 +167,7 @@ impl Connection {
             }
         };
         let peer = begun.service.peer().clone();
-        let Opening { calls, lists, questions, .. } = opening;
+        let Opening { calls, lists, questions, updates, .. } = opening;
         Ok(Self {
             server: launch.server.clone(),
             peer,
@@ -171,6 +177,7 @@ impl Connection {
             era: Era::of(&begun.manifest.protocol_version),
             calls,
             questions,
+            updates,
             lists,
             manifest: RwLock::new(Arc::new(begun.manifest)),
             reading: Mutex::default(),
@@ -268,6 +275,7 @@ impl Opening<'_> {
     /// Takes the notifications that must keep their order, or that a server must not flood us with.
     fn tap(&self) -> Tap {
         let (calls, lists, questions) = (Arc::clone(&self.calls), Arc::clone(&self.lists), self.questions.clone());
+        let updates = Arc::clone(&self.updates);
         Arc::new(move |message: &Json| {
             if message["method"] == SESSION_RENEWED {
                 // The lists of a new session may be others.
@@ -279,35 +287,21 @@ impl Opening<'_> {
                 return false;
             }
             let Some(told) = tap::read(message) else { return false };
-            let Questions { server, observer, .. } = &questions;
             // What nobody may hear counts for the rate too: so the approval is looked at no more often than somebody would be told.
-            let heard = |listener: &dyn Fn(&Notice), notice: &Notice| {
-                if questions.may_tell() {
-                    listener(notice);
-                }
-            };
+            let now = tokio::time::Instant::now();
             match told {
                 Told::Progress { token, progress, params } => {
-                    if let Some(call) = calls.with_token(token) {
-                        call.clock.progress();
-                        let listener = |notice: &Notice| call.caller.notice(server, &call.tool, notice);
-                        calls.tell(|notice| heard(&listener, notice), || tap::progress(progress, params));
+                    if let Some(admitted) = calls.admit(Of::Token(token), now) {
+                        questions.tell(&admitted, || tap::progress(progress, params));
                     }
                 }
                 Told::Log { level, data, params } => {
-                    let listener = |notice: &Notice| match calls.only_caller() {
-                        Some(call) => call.caller.notice(server, &call.tool, notice),
-                        None => observer.notice(server, notice),
-                    };
-                    calls.tell(|notice| heard(&listener, notice), || tap::log(level, data, params));
-                }
-                Told::ListChanged => lists.changed(),
-                Told::ResourceUpdated(uri) => {
-                    let listener = |notice: &Notice| observer.notice(server, notice);
-                    if calls.admits_notice(|dropped| heard(&listener, dropped)) && questions.may_tell() {
-                        observer.resource_updated(server, uri);
+                    if let Some(admitted) = calls.admit(Of::OnlyCaller, now) {
+                        questions.tell(&admitted, || tap::log(level, data, params));
                     }
                 }
+                Told::ListChanged => lists.changed(),
+                Told::ResourceUpdated(uri) => updates.note(uri),
                 Told::Nothing => {}
             }
             true

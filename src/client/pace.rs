@@ -20,6 +20,8 @@ pub(super) const SKIPPED: Rate = Rate { burst: 32 << 20, per_second: 128 << 20 }
 pub(super) const STDERR: Rate = Rate { burst: 512, per_second: 100 };
 /// Notices that a listener is told of.
 pub(super) const NOTICES: Rate = Rate { burst: 4096, per_second: 100 };
+/// Notices of each call that are told whatever others have taken of the rate.
+const OWN_NOTICES: u32 = 64;
 
 /// What reading a message costs beside its bytes, in bytes: of short ones there may be very many.
 pub(super) const MESSAGE: usize = 512;
@@ -83,19 +85,59 @@ impl Valve {
 
     /// The same of what counts as several. What is larger than all that can be saved up passes when that is.
     pub(super) fn take(&mut self, amount: u32, now: Instant) -> Passage {
+        if self.admits(amount, now) {
+            return Passage::Pass(self.dropped());
+        }
+        self.dropped += 1;
+        Passage::Drop
+    }
+
+    /// Returns whether so much passes. What does not is for the caller to count or to keep.
+    pub(super) fn admits(&mut self, amount: u32, now: Instant) -> bool {
         let seconds = now.saturating_duration_since(self.filled).as_secs();
         if seconds > 0 {
             let gained = u32::try_from(seconds).unwrap_or(u32::MAX).saturating_mul(self.rate.per_second);
             self.left = self.left.saturating_add(gained).min(self.rate.burst);
             self.filled += Duration::from_secs(seconds);
         }
-        if let Some(left) = self.left.checked_sub(amount.min(self.rate.burst)) {
-            self.left = left;
-            Passage::Pass(std::mem::take(&mut self.dropped))
-        } else {
-            self.dropped += 1;
-            Passage::Drop
+        let left = self.left.checked_sub(amount.min(self.rate.burst));
+        self.left = left.unwrap_or(self.left);
+        left.is_some()
+    }
+
+    /// The time at which more passes, where the last that came did not.
+    pub(super) fn refills_at(&self) -> Instant {
+        self.filled + Duration::from_secs(1)
+    }
+
+    /// Takes the number of those that were dropped and are not yet told of.
+    pub(super) fn dropped(&mut self) -> u64 {
+        std::mem::take(&mut self.dropped)
+    }
+}
+
+/// One call's share of a valve that all calls of a connection pass: a beginning of its own, and a count of its own.
+#[derive(Debug)]
+pub(super) struct Share {
+    own: u32,
+    dropped: u64,
+}
+
+impl Default for Share {
+    fn default() -> Self {
+        Self { own: OWN_NOTICES, dropped: 0 }
+    }
+}
+
+impl Share {
+    pub(super) fn next(&mut self, valve: &mut Valve, now: Instant) -> Passage {
+        let own = self.own.checked_sub(1);
+        self.own = own.unwrap_or_default();
+        if own.is_some() || valve.admits(1, now) {
+            return Passage::Pass(self.dropped());
         }
+        self.dropped += 1;
+        Passage::Drop
     }
 
     /// Takes the number of those that were dropped and are not yet told of.
@@ -107,6 +149,18 @@ impl Valve {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_call_counts_its_own_and_begins_with_what_no_other_can_take() {
+        let start = Instant::now();
+        let (mut valve, mut flood, mut other) = (Valve::new(NOTICES, start), Share::default(), Share::default());
+        let mut passed = |share: &mut Share, times: u32| (0..times).filter(|_| share.next(&mut valve, start) != Passage::Drop).count();
+        assert_eq!(passed(&mut flood, 10_000), (NOTICES.burst + OWN_NOTICES) as usize);
+        assert_eq!(passed(&mut other, 70), OWN_NOTICES as usize);
+        assert_eq!(flood.dropped(), u64::from(10_000 - NOTICES.burst - OWN_NOTICES));
+        assert_eq!((other.dropped(), flood.dropped()), (6, 0));
+        assert_eq!(valve.dropped(), 0, "none of them is nobody's");
+    }
 
     const SECOND: Duration = Duration::from_secs(1);
 

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::caller::{Caller, Elicitation, ElicitationAnswer, Observer, Question, Sampling};
-use super::calls::InFlight;
+use super::calls::{Admitted, InFlight};
 use super::form::Form;
 use super::pace::{NOTICES, Passage, Valve};
 use super::tap::Notice;
@@ -179,6 +179,38 @@ impl Questions {
         json!({ "action": "cancel" })
     }
 
+    /// Tells whom a notice is meant for, and first what was left out before it.
+    pub(super) fn tell(&self, admitted: &Admitted, notice: impl FnOnce() -> Notice) {
+        if !self.may_tell() {
+            return;
+        }
+        self.tell_left_out(None, admitted.left_out_of_nobody);
+        self.tell_left_out(admitted.call.as_ref(), admitted.left_out);
+        self.notice(admitted.call.as_ref(), &notice());
+    }
+
+    /// Tells how many notices of a call, or of nobody in particular, were left out.
+    pub(super) fn tell_left_out(&self, call: Option<&InFlight>, count: u64) {
+        if count > 0 && self.may_tell() {
+            self.notice(call, &Notice::Dropped(count));
+        }
+    }
+
+    fn notice(&self, call: Option<&InFlight>, notice: &Notice) {
+        match call {
+            Some(call) => call.caller.notice(&self.server, &call.tool, notice),
+            None => self.observer.notice(&self.server, notice),
+        }
+    }
+
+    /// The connection's end: of questions that were not told of, the number is.
+    pub(super) fn end(&self) {
+        let dropped = self.told.lock().unwrap_or_else(PoisonError::into_inner).dropped();
+        if dropped > 0 {
+            self.observer.notice(&self.server, &Notice::Dropped(dropped));
+        }
+    }
+
     pub(super) fn cancelled(&self, reason: &str) -> Json {
         let passage = self.told.lock().unwrap_or_else(PoisonError::into_inner).next(Instant::now());
         if let Passage::Pass(dropped) = passage {
@@ -246,21 +278,25 @@ fn question(params: &Json) -> std::result::Result<Question, String> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
     use super::*;
     use crate::catalog::Manifest;
 
     /// Counts what it is told of questions; nobody is ever asked.
     #[derive(Default)]
-    struct Counting(AtomicUsize);
+    struct Counting(AtomicUsize, AtomicU64);
 
     impl Observer for Counting {
         fn lost(&self, _server: &str, _reason: &str) {}
         fn evicted(&self, _server: &str, _made_room_for: &str) {}
         fn idled_out(&self, _server: &str) {}
         fn manifest_read(&self, _server: &str, _manifest: &Arc<Manifest>) {}
-        fn notice(&self, _server: &str, _notice: &Notice) {}
+        fn notice(&self, _server: &str, notice: &Notice) {
+            if let Notice::Dropped(count) = notice {
+                self.1.fetch_add(*count, Ordering::Relaxed);
+            }
+        }
         fn resource_updated(&self, _server: &str, _uri: &str) {}
         fn elicited(&self, _server: &str) {}
         fn question_cancelled(&self, _server: &str, _reason: &str) {
@@ -282,7 +318,10 @@ mod tests {
         for _ in 0..20_000 {
             assert_eq!(questions.elicit(None, &json!({}), &CancellationToken::new()).await, json!({ "action": "cancel" }));
         }
-        assert!(observer.0.load(Ordering::Relaxed) < 10_000);
+        let told = observer.0.load(Ordering::Relaxed) as u64;
+        assert!(told < 10_000);
+        questions.end();
+        assert_eq!(told + observer.1.load(Ordering::Relaxed), 20_000, "the rest is counted");
     }
 
     #[test]

@@ -17,6 +17,7 @@ pub enum Seen {
     IdledOut(String),
     Manifest(String, Arc<Manifest>),
     Notice(String, Notice),
+    Updated(String),
     Elicited(String),
     Cancelled(String, String),
 }
@@ -83,7 +84,9 @@ impl Observer for Witness {
         self.note(Seen::Notice(server.to_owned(), notice.clone()));
     }
 
-    fn resource_updated(&self, _server: &str, _uri: &str) {}
+    fn resource_updated(&self, _server: &str, uri: &str) {
+        self.note(Seen::Updated(uri.to_owned()));
+    }
 
     fn elicited(&self, server: &str) {
         self.note(Seen::Elicited(server.to_owned()));

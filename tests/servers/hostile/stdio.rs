@@ -4,14 +4,14 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use hyperlight_mcp::Error;
-use hyperlight_mcp::client::{Era, Launch};
+use hyperlight_mcp::client::{CallLimits, Era, Launch, Notice};
 use serde_json::json;
 
 use super::{CALL_LIMIT, Street};
 use crate::support::apart::apart;
 use crate::support::calling::{CLOSE_LIMIT, call, call_by, call_for, echoes};
-use crate::support::witness::{Manner, Person, Witness};
-use crate::support::{patience, said, scaled, until, within};
+use crate::support::witness::{Manner, Person, Seen, Witness};
+use crate::support::{Quiet, patience, said, scaled, until, within};
 
 const FLOODS: [&str; 7] = ["notifications", "list-changed", "progress", "log", "requests", "answers", "stderr"];
 const HANDSHAKE: Duration = Duration::from_millis(500);
@@ -56,6 +56,37 @@ fn of_a_flood_of_standard_error_so_many_lines_are_told_and_the_rest_is_summarise
         let most = 512 + 100 * usize::try_from(started.elapsed().as_secs() + 1).unwrap();
         assert!(lines <= most, "{lines} lines were told, of which {most} may be");
         street.leave("a flood of standard error").await;
+    });
+}
+
+#[test]
+fn none_of_a_calls_notices_is_missing_from_what_its_caller_is_told_and_counted_and_its_flood_mutes_nobody_else() {
+    const URI: &str = "fixture://note.txt";
+    apart(|| async {
+        let witness = Witness::new();
+        let street = Street::watched(witness.clone()).await;
+        let hostile = street.hostile(&["--resources"]).await;
+        let _watch = hostile.watch(URI, CallLimits::fixed(patience()), &(Arc::new(Quiet) as _)).await.unwrap();
+        let flood = Person::new(1, Manner::Answers);
+        for _ in 0..2 {
+            let before = flood.told().len();
+            call_by(&flood.caller(), &hostile, "progress", json!({ "steps": 5_000 })).await.unwrap();
+            // Looked at as soon as the outcome is known.
+            let counted =
+                flood.told()[before..].iter().map(|notice| if let Notice::Dropped(count) = notice { *count } else { 1 }).sum::<u64>();
+            assert_eq!(counted, 5_000);
+        }
+        assert!(flood.told().iter().any(|notice| matches!(notice, Notice::Dropped(_))), "it is a flood");
+        let other = Person::new(2, Manner::Answers);
+        call_by(&other.caller(), &hostile, "progress", json!({ "steps": 10 })).await.unwrap();
+        let told = other.told();
+        assert!(told.len() == 10 && told.iter().all(|notice| matches!(notice, Notice::Progress { .. })), "{told:?}");
+        call(&hostile, "touch", json!({ "uri": URI })).await.unwrap();
+        witness.saw("the update", |seen| matches!(seen, Seen::Updated(uri) if uri == URI).then_some(())).await;
+        let nobodys = witness.seen().into_iter().filter(|seen| matches!(seen, Seen::Notice(..))).collect::<Vec<_>>();
+        assert!(nobodys.is_empty(), "{nobodys:?}");
+        drop(hostile);
+        street.leave("a flood of progress").await;
     });
 }
 
