@@ -170,7 +170,7 @@ fn refused(terminal: &Terminal, problem: &str) -> ElicitationAnswer {
     ElicitationAnswer::Decline
 }
 
-/// What is sent where nothing is typed, as a person would type it.
+/// The value that is sent where nothing is typed, as a person would type it.
 fn shown_default(value: &Json) -> String {
     match value {
         Json::Bool(yes) => if *yes { "yes" } else { "no" }.to_owned(),

@@ -111,7 +111,7 @@ impl Form {
         Ok(Self { fields: properties.iter().map(field).collect::<Result<_, _>>()? })
     }
 
-    /// What is sent for a field that an answer leaves out.
+    /// The value that is sent for a field which an answer leaves out.
     #[must_use]
     pub fn default_of(&self, name: &str) -> Option<&Json> {
         self.fields.iter().find(|field| field.name == name)?.default.as_ref()

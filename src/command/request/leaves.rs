@@ -97,7 +97,7 @@ fn numbered(text: &str) -> Vec<String> {
     text.chars().map(shown).collect()
 }
 
-/// What lies between the start and the end that both have, and a little of these.
+/// The part between the start and the end that both have, and a little of these.
 fn window(old: &[String], new: &[String]) -> (String, String) {
     let start = old.iter().zip(new).take_while(|(old, new)| old == new).count();
     let most = old.len().min(new.len()) - start;

@@ -28,7 +28,7 @@ pub(super) fn show_schema(page: &mut Page, label: &str, schema: &Json) {
     }
 }
 
-/// Whether a schema says nothing.
+/// A schema that says nothing.
 fn is_anything(schema: &Json) -> bool {
     schema == &Json::Bool(true) || schema.as_object().is_some_and(serde_json::Map::is_empty)
 }
