@@ -669,8 +669,12 @@ export interface ManifestChanges extends Changes {
   resources?: Changes
   resourceTemplates?: Changes
   prompts?: Changes
-  /** Each names what it is of: a tool or prompt by its name, a resource by its URI, a template by its text. */
+  /**
+   * Each names what it is of: a tool or prompt by its name, a resource by its URI, a template by its text, what the server says of itself
+   * by the name that it gives itself. Both sides are whole; what cannot be seen in them is written as numbers (`\u{200b}`).
+   */
   differences: {
+    server?: string
     tool?: string
     resource?: string
     resourceTemplate?: string

@@ -261,6 +261,41 @@ test('what is too long for a question is said to be cut, and shown whole to whoe
   assert.match((await atTerminal(at, ['run', 'note.js'], [[question, 'n\n']])).text, /ERR_CALL_DENIED/)
 })
 
+test('a form shows what is sent where nothing is typed, and all that is sent before it is', async (t) => {
+  const log = join(folder(t), 'log')
+  const at = await approved(t, { asker: { ...fixture('--log', log), confirm: 'never' } })
+  const schema = {
+    type: 'object',
+    required: ['wipe'],
+    properties: {
+      remarks: { type: 'string' },
+      wipe: { type: 'boolean', title: 'also delete all backups', default: true },
+      mode: { type: 'string', enum: ['safe', 'danger'], default: 'danger' },
+    },
+  }
+  write(
+    at,
+    'ask.js',
+    `import { elicit } from "host:mcp-asker"; export const handler = () => elicit(${JSON.stringify({ message: 'Any remarks?', schema })})`,
+  )
+  const ask = (answer) =>
+    atTerminal(
+      at,
+      ['run', 'ask.js'],
+      [
+        ['remarks (string): ', '\n'],
+        ['also delete all backups (yes or no, needed) [yes]: ', '\n'],
+        ['mode (safe | danger) [danger]: ', '\n'],
+        ['Send this?', answer],
+      ],
+    )
+  const { text, unanswered, code } = await ask('y\n')
+  assert.deepEqual([unanswered, code], [0, 0], text)
+  assert.match(text, /would be sent to "asker":\n\{\n {2}"wipe": true,\n {2}"mode": "danger"\n\}\nSend this\?/)
+  assert.match(text.slice(text.indexOf('Send this?')), /"accept"[\s\S]*"wipe": true/)
+  assert.match((await ask('n\n')).text, /"decline"/)
+})
+
 test('what was typed before a question stood there is no answer to it', async (t) => {
   const at = await approved(t, { weather: small() })
   write(at, 'note.js', 'import { write_note } from "host:mcp-weather"\nexport const handler = () => write_note({ text: "x" })\n')

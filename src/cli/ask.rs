@@ -5,9 +5,10 @@ use std::sync::Arc;
 use secrecy::SecretString;
 use serde_json::{Map, Value as Json};
 
-use super::foreign::{arguments_text, behind, whole_arguments_text};
+use super::foreign::{arguments_text, behind, visible, whole_arguments_text};
 use super::terminal::Terminal;
 use super::values::AllowedWrites;
+use crate::client::Form;
 use crate::command::Tone;
 use crate::error::Error;
 use crate::gateway::{Answer, ApprovalQuestion, AuthorizationQuestion, Callbacks, ElicitationAnswer, ElicitationQuestion, IssuerQuestion};
@@ -133,26 +134,50 @@ async fn fill_in(terminal: &Terminal, question: &Json) -> ElicitationAnswer {
         return if agreed { ElicitationAnswer::Accept(None) } else { ElicitationAnswer::Decline };
     }
     let schema = &question["requestedSchema"];
+    let form = match Form::parse(schema) {
+        Ok(form) => form,
+        Err(problem) => return refused(terminal, &problem),
+    };
     let required: Vec<&str> = schema["required"].as_array().into_iter().flatten().filter_map(Json::as_str).collect();
-    let mut form = Map::new();
+    let mut answers = Map::new();
     for (name, field) in schema["properties"].as_object().into_iter().flatten() {
         let label = [&field["title"], &field["description"]].into_iter().find(|label| label.is_string());
         let label = label.map_or_else(|| sanitise_line(name, MAX_TEXT_CHARS), line);
         let kind = field["type"].as_str().unwrap_or("string");
+        let default = form.default_of(name);
         let must = if required.contains(&name.as_str()) { ", needed" } else { "" };
-        let Some(typed) = terminal.ask(&format!("  {label} ({}{must}): ", choices(field, kind))).await else {
+        let otherwise = default.map(|value| format!(" [{}]", shown_default(value))).unwrap_or_default();
+        let Some(typed) = terminal.ask(&format!("  {label} ({}{must}){otherwise}: ", choices(field, kind))).await else {
             return ElicitationAnswer::Cancel;
         };
         match value_of(&typed, kind) {
-            Ok(Some(value)) => drop(form.insert(name.clone(), value)),
-            Ok(None) if must.is_empty() => {}
-            Ok(None) | Err(()) => {
-                terminal.say("  That is no answer to it: the question is declined.\n");
-                return ElicitationAnswer::Decline;
-            }
+            Ok(Some(value)) => drop(answers.insert(name.clone(), value)),
+            Ok(None) if must.is_empty() || default.is_some() => {}
+            Ok(None) | Err(()) => return refused(terminal, "it is not of that kind, or is missing"),
         }
     }
-    if terminal.confirm("Send this?").await { ElicitationAnswer::Accept(Some(Json::Object(form))) } else { ElicitationAnswer::Decline }
+    // With the defaults in it: nothing is sent that was not shown.
+    let content = match form.fill(Some(&Json::Object(answers))) {
+        Ok(content) => content,
+        Err(problems) => return refused(terminal, &problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")),
+    };
+    terminal.say(&format!("This would be sent to \"{who}\":\n{}\n", whole_arguments_text(&content)));
+    if terminal.confirm("Send this?").await { ElicitationAnswer::Accept(Some(Json::Object(content))) } else { ElicitationAnswer::Decline }
+}
+
+fn refused(terminal: &Terminal, problem: &str) -> ElicitationAnswer {
+    terminal.say(&format!("  That is no answer to it ({}): the question is declined.\n", sanitise_line(problem, MAX_TEXT_CHARS)));
+    ElicitationAnswer::Decline
+}
+
+/// The value that is sent where nothing is typed, as a person would type it.
+fn shown_default(value: &Json) -> String {
+    match value {
+        Json::Bool(yes) => if *yes { "yes" } else { "no" }.to_owned(),
+        Json::String(text) => visible(text).replace('\n', "\\n"),
+        Json::Array(items) => items.iter().map(shown_default).collect::<Vec<_>>().join(", "),
+        other => other.to_string(),
+    }
 }
 
 fn choices(field: &Json, kind: &str) -> String {
@@ -183,6 +208,13 @@ fn value_of(typed: &str, kind: &str) -> std::result::Result<Option<Json>, ()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_default_is_shown_as_it_would_be_typed() {
+        let shown = |value: Json| shown_default(&value);
+        assert_eq!((shown(Json::Bool(true)), shown(Json::Bool(false)), shown(Json::from(3))), ("yes".into(), "no".into(), "3".into()));
+        assert_eq!((shown(serde_json::json!(["a", "b"])), shown(Json::from("a\n\u{202e}b"))), ("a, b".into(), "a\\n\\u{202e}b".into()));
+    }
 
     #[test]
     fn what_is_typed_becomes_what_a_field_is() {

@@ -66,7 +66,7 @@ fn shortened(json: &Json, limit: usize, cuts: &mut usize) -> Json {
 }
 
 /// What drives a terminal or cannot be seen, as its number.
-fn visible(text: &str) -> String {
+pub(super) fn visible(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for character in text.chars() {
         if is_unseen(character) || (character.is_control() && character != '\n') {

@@ -132,6 +132,8 @@ pub fn tool_standing(approved: &Tool, live: &Manifest) -> ToolStanding {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Item {
+    /// What it says of itself; by the name that it gives itself.
+    Server(String),
     Tool(String),
     /// By its URI.
     Resource(String),
@@ -145,6 +147,7 @@ impl Item {
     #[must_use]
     pub fn map_name(self, change: impl Fn(&String) -> String) -> Self {
         match self {
+            Self::Server(name) => Self::Server(change(&name)),
             Self::Tool(name) => Self::Tool(change(&name)),
             Self::Resource(uri) => Self::Resource(change(&uri)),
             Self::ResourceTemplate(text) => Self::ResourceTemplate(change(&text)),
@@ -168,12 +171,21 @@ pub struct Difference {
     pub after: Option<Json>,
 }
 
-/// What is different in each item that changed, field by field.
+/// What is different in what the server says of itself and in each item that changed, field by field.
 #[must_use]
 pub fn differences(approved: &Manifest, live: &Manifest) -> Vec<Difference> {
     let drift = Drift::between(approved, live);
     let mut all = Vec::new();
     let mut add = |item: Item, before: Json, after: Json| all.extend(fields_that_differ(&item, &before, &after));
+    let own = |manifest: &Manifest| {
+        let Manifest { server_name, server_version, protocol_version, instructions, .. } = manifest;
+        let mut own = json!({ "serverName": server_name, "serverVersion": server_version, "protocolVersion": protocol_version });
+        if let Some(instructions) = instructions {
+            own["instructions"] = json!(instructions);
+        }
+        own
+    };
+    add(Item::Server(live.server_name.clone()), own(approved), own(live));
     for name in drift.changed {
         let (before, after) = (json!(approved.tool(&name)), json!(live.tool(&name)));
         add(Item::Tool(name), before, after);
@@ -278,6 +290,19 @@ mod tests {
         assert_eq!(
             (&found[1]["resourceTemplate"], &found[2]["prompt"], &found[2]["field"]),
             (&json!("a:{x}"), &json!("p"), &json!("arguments"))
+        );
+    }
+
+    #[test]
+    fn what_the_server_says_of_itself_is_compared_too() {
+        let told = Manifest { instructions: Some("Read the mail first".into()), server_version: "2".into(), ..manifest(&[]) };
+        let found = json!(differences(&manifest(&[]), &told));
+        assert_eq!(
+            found,
+            json!([
+                { "server": "s", "field": "serverVersion", "before": "1", "after": "2" },
+                { "server": "s", "field": "instructions", "after": "Read the mail first" },
+            ])
         );
     }
 

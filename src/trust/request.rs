@@ -12,13 +12,15 @@ use super::offers::{
     MAX_NAME_CHARS, PromptSummary, ResourceSummary, ResourceTemplateSummary, filter_warnings, prompt_summaries, resource_summaries,
     template_summaries,
 };
-use super::sanitise::{sanitise_json, sanitise_line, sanitise_text};
+use super::sanitise::{is_unseen, sanitise_json, sanitise_line, sanitise_text};
 use super::shown::{METADATA_FIELD, URL_FIELD, addresses_of, header_lines, input_lines, oauth_lines, shown_variable};
 use super::standing::Lack;
 use super::subject::Subject;
 use crate::catalog::{Manifest, Tool};
 use crate::config::{Address, Confirm, NEUTRAL_FOLDER, ServerDefinition, Transport, loads_code};
 
+/// No name and no literal that a declaration has is longer.
+const MAX_DECLARED_CHARS: usize = 1_024;
 const FULL_RIGHTS_WARNING: &str =
     "the server's process runs with your full permissions, outside of the sandbox: it can read, change and send what you can";
 const REMOTE_WARNING: &str = "what is sent to this address leaves your machine; its operator sees every argument and decides every answer";
@@ -146,7 +148,7 @@ pub struct ToolSummary {
     pub annotations: Option<Json>,
 }
 
-/// Raw names, and what is different in what changed.
+/// Raw names, and what is different in what changed: whole, with what cannot be seen as numbers.
 #[derive(Debug, Clone, Serialize)]
 pub struct ManifestChanges {
     #[serde(flatten)]
@@ -250,12 +252,14 @@ impl ManifestRequest {
             prompts: prompt_summaries(manifest, max_chars),
             findings: audit_manifest(manifest),
             warnings: filter_warnings(server, live),
-            changes: before.map(|before| changes(before, manifest, max_chars)),
+            changes: before.map(|before| changes(before, manifest)),
         }
     }
 }
 
 fn summaries(manifest: &Manifest, max_chars: usize) -> Vec<ToolSummary> {
+    // Declarations have names and literals as they are, whatever descriptions are cut to.
+    let schema = |schema: &Json| sanitise_json(schema, max_chars.max(MAX_DECLARED_CHARS));
     let identifiers = manifest.identifiers();
     let summary = |tool: &Tool| ToolSummary {
         name: sanitise_line(&tool.name, MAX_NAME_CHARS),
@@ -263,24 +267,44 @@ fn summaries(manifest: &Manifest, max_chars: usize) -> Vec<ToolSummary> {
         digest: tool_digest(tool),
         title: tool.title.as_ref().map(|title| sanitise_line(title, MAX_NAME_CHARS)),
         description: tool.description.as_ref().map(|text| sanitise_text(text, max_chars)),
-        input_schema: sanitise_json(&tool.input_schema, max_chars),
-        output_schema: tool.output_schema.as_ref().map(|schema| sanitise_json(schema, max_chars)),
+        input_schema: schema(&tool.input_schema),
+        output_schema: tool.output_schema.as_ref().map(schema),
         annotations: tool.annotations.as_ref().map(|hints| sanitise_json(hints, max_chars)),
     };
     manifest.tools.iter().map(summary).collect()
 }
 
-fn changes(before: &Manifest, now: &Manifest, max_chars: usize) -> ManifestChanges {
-    let json = |json: Option<Json>| json.map(|json| sanitise_json(&json, max_chars));
+fn changes(before: &Manifest, now: &Manifest) -> ManifestChanges {
     let line = |text: &String| sanitise_line(text, MAX_NAME_CHARS);
     let shown = |difference: Difference| Difference {
         item: difference.item.map_name(line),
-        before: json(difference.before),
-        after: json(difference.after),
+        before: difference.before.as_ref().map(told),
+        after: difference.after.as_ref().map(told),
         field: difference.field,
     };
     ManifestChanges {
         drift: Drift::between(before, now).map_names(line),
         differences: differences(before, now).into_iter().map(shown).collect(),
+    }
+}
+
+/// The same JSON, whole, with what is not seen written as numbers: sanitised and cut, two sides that differ could look the same.
+fn told(json: &Json) -> Json {
+    let text = |text: &str| {
+        let mut out = String::with_capacity(text.len());
+        for character in text.replace("\\u{", "\\\\u{").chars() {
+            if is_unseen(character) || (character.is_control() && character != '\n') {
+                out.extend(character.escape_unicode());
+            } else {
+                out.push(character);
+            }
+        }
+        out
+    };
+    match json {
+        Json::String(value) => Json::String(text(value)),
+        Json::Array(items) => items.iter().map(told).collect(),
+        Json::Object(object) => object.iter().map(|(key, value)| (text(key), told(value))).collect(),
+        other => other.clone(),
     }
 }

@@ -111,6 +111,12 @@ impl Form {
         Ok(Self { fields: properties.iter().map(field).collect::<Result<_, _>>()? })
     }
 
+    /// The value that is sent for a field which an answer leaves out.
+    #[must_use]
+    pub fn default_of(&self, name: &str) -> Option<&Json> {
+        self.fields.iter().find(|field| field.name == name)?.default.as_ref()
+    }
+
     /// The content to send: the answer, in the form's order, with the defaults of the fields that it leaves out.
     ///
     /// # Errors

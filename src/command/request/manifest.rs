@@ -1,18 +1,14 @@
 //! Stage 2: what a model would read and call.
 
+use std::collections::HashSet;
+
 use serde_json::Value as Json;
 
+use super::leaves::{leaves, places};
+use super::schema::show_schema;
 use super::{Page, line};
-use crate::command::text::{Style, Tone};
-use crate::trust::{Changes, Finding, Item, ManifestChanges, ManifestRequest, Severity, ToolSummary, sanitise_text};
-
-/// Parameters that are told one by one, at one level.
-const MAX_FIELDS: usize = 40;
-const MAX_TEXT_CHARS: usize = 4_000;
-/// What one side of a difference may have.
-const MAX_SIDE_CHARS: usize = 1_500;
-/// Deeper than this a type is only named.
-const MAX_DEPTH: usize = 3;
+use crate::command::text::{Style, Tone, printable};
+use crate::trust::{Changes, Finding, Item, ManifestChanges, ManifestRequest, Severity, ToolSummary};
 
 pub(super) fn manifest_text(request: &ManifestRequest, style: &Style) -> String {
     let mut page = Page { style, text: String::new() };
@@ -21,7 +17,7 @@ pub(super) fn manifest_text(request: &ManifestRequest, style: &Style) -> String 
     page.field("protocol", &request.protocol_version);
     if let Some(instructions) = &request.instructions {
         page.field("tells a model", "");
-        page.text.push_str(&style.wrapped("      ", &sanitise_text(instructions, MAX_TEXT_CHARS)));
+        page.text.push_str(&style.wrapped("      ", &lines(instructions)));
     }
     findings(&mut page, &request.findings);
     if let Some(changes) = &request.changes {
@@ -39,8 +35,16 @@ pub(super) fn manifest_text(request: &ManifestRequest, style: &Style) -> String 
         page.noted(Tone::Warning, &format!("note: {warning}"));
     }
     page.text.push('\n');
+    if !request.findings.is_empty() {
+        page.field("audit", &format!("look at what was found ({}): it stands at the top of this", request.findings.len()));
+    }
     page.field("digest", &request.digest);
     page.text
+}
+
+/// A text of the server's in its own lines, whole: what a model may read is cut in the request already.
+fn lines(text: &str) -> String {
+    printable(text, &['\n'])
 }
 
 /// What looks like an attempt on the model: first, as it is why a person is asked.
@@ -67,7 +71,7 @@ fn show_changes(page: &mut Page, changes: &ManifestChanges) {
     let drift = &changes.drift;
     let tools = Changes { added: drift.added.clone(), removed: drift.removed.clone(), changed: drift.changed.clone() };
     let kinds = [("tools", &tools), ("resources", &drift.resources), ("templates", &drift.resource_templates), ("prompts", &drift.prompts)];
-    if kinds.iter().all(|(_, changes)| changes.is_empty()) {
+    if kinds.iter().all(|(_, changes)| changes.is_empty()) && changes.differences.is_empty() {
         return page.field("since last", "nothing has changed");
     }
     page.heading("Changed since the last approval");
@@ -82,19 +86,23 @@ fn show_changes(page: &mut Page, changes: &ManifestChanges) {
     }
     for difference in &changes.differences {
         let name = match &difference.item {
+            Item::Server(_) => "the server",
             Item::Tool(name) | Item::Resource(name) | Item::ResourceTemplate(name) | Item::Prompt(name) => name,
         };
         page.noted(Tone::Heading, &format!("{name}, {}", difference.field));
-        side(page, Tone::Bad, "- ", difference.before.as_ref());
-        side(page, Tone::Good, "+ ", difference.after.as_ref());
+        for place in places(difference.before.as_ref(), difference.after.as_ref()) {
+            if !place.at.is_empty() {
+                page.text.push_str(&page.style.wrapped("    ", &line(&place.at)));
+            }
+            side(page, Tone::Bad, "- ", place.before.as_ref());
+            side(page, Tone::Good, "+ ", place.after.as_ref());
+        }
     }
 }
 
-fn side(page: &mut Page, tone: Tone, mark: &str, value: Option<&Json>) {
-    let Some(value) = value else { return };
-    let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-    let text = sanitise_text(&text, MAX_SIDE_CHARS);
-    for shown in page.style.wrapped("      ", &text).lines() {
+fn side(page: &mut Page, tone: Tone, mark: &str, text: Option<&String>) {
+    let Some(text) = text else { return };
+    for shown in page.style.wrapped("      ", &lines(text)).lines() {
         let shown = format!("    {mark}{}", shown.trim_start());
         page.text.push_str(&page.style.paint(tone, &shown));
         page.text.push('\n');
@@ -114,10 +122,10 @@ fn show_tool(page: &mut Page, tool: &ToolSummary) {
         page.text.push_str(&page.style.wrapped("      ", &line(title)));
     }
     let description = tool.description.as_deref().unwrap_or("(no description)");
-    page.text.push_str(&page.style.wrapped("      ", &sanitise_text(description, MAX_TEXT_CHARS)));
-    schema(page, "takes", &tool.input_schema, 0);
+    page.text.push_str(&page.style.wrapped("      ", &lines(description)));
+    show_schema(page, "takes", &tool.input_schema);
     if let Some(output) = &tool.output_schema {
-        schema(page, "gives", output, 0);
+        show_schema(page, "gives", output);
     }
 }
 
@@ -146,57 +154,11 @@ fn hint(tool: &ToolSummary, name: &str) -> Option<bool> {
     tool.annotations.as_ref()?.get(name)?.as_bool()
 }
 
-/// All annotations, as the server wrote them.
+/// All annotations, as the server wrote them: what holds others by its pointer, whole.
 fn annotations(tool: &ToolSummary) -> String {
-    let Some(Json::Object(hints)) = &tool.annotations else { return String::new() };
-    hints.iter().map(|(name, value)| line(&format!("{name} {value}"))).collect::<Vec<_>>().join(", ")
-}
-
-/// A schema in short: each property with its type and its description, those within it one step further in.
-fn schema(page: &mut Page, label: &str, schema: &Json, depth: usize) {
-    let indent = " ".repeat(6 + 2 * depth);
-    let properties = schema.get("properties").and_then(Json::as_object);
-    let Some(properties) = properties.filter(|properties| !properties.is_empty()) else {
-        if depth == 0 && label == "gives" {
-            page.text.push_str(&page.style.wrapped(&indent, &format!("{label}: {}", type_of(schema))));
-        }
-        return;
-    };
-    if depth == 0 {
-        page.text.push_str(&page.style.wrapped(&indent, &format!("{label}:")));
-    }
-    let required: Vec<&str> = schema.get("required").and_then(Json::as_array).into_iter().flatten().filter_map(Json::as_str).collect();
-    for (name, property) in properties.iter().take(MAX_FIELDS) {
-        let optional = if required.contains(&name.as_str()) { "" } else { "?" };
-        let description = property.get("description").and_then(Json::as_str).map(|text| format!("  {}", line(text))).unwrap_or_default();
-        let text = format!("{}{optional}: {}{description}", line(name), type_of(property));
-        page.text.push_str(&page.style.wrapped(&format!("{indent}  "), &text));
-        if depth < MAX_DEPTH {
-            self::schema(page, label, property.get("items").unwrap_or(property), depth + 1);
-        }
-    }
-    if properties.len() > MAX_FIELDS {
-        page.text.push_str(&page.style.wrapped(&format!("{indent}  "), &format!("… and {} more", properties.len() - MAX_FIELDS)));
-    }
-}
-
-/// A type in a word or two.
-fn type_of(schema: &Json) -> String {
-    if let Some(values) = schema.get("enum").and_then(Json::as_array) {
-        let shown: Vec<_> = values.iter().take(10).map(|value| line(&value.to_string())).collect();
-        return shown.join(" | ") + if values.len() > shown.len() { " | …" } else { "" };
-    }
-    match schema.get("type") {
-        Some(Json::String(kind)) if kind == "array" => match schema.get("items") {
-            Some(items) if items.get("type").is_some_and(|kind| kind == "array") => "array[]".to_owned(),
-            Some(items) => format!("{}[]", type_of(items)),
-            None => "array".to_owned(),
-        },
-        Some(Json::String(kind)) => line(kind),
-        Some(Json::Array(kinds)) => line(&kinds.iter().filter_map(Json::as_str).collect::<Vec<_>>().join(" | ")),
-        _ if schema.get("properties").is_some() => "object".to_owned(),
-        _ => "anything".to_owned(),
-    }
+    let Some(annotations) = &tool.annotations else { return String::new() };
+    let said = |(at, value): (String, &Json)| line(&format!("{} {value}", at.trim_start_matches('/')));
+    leaves(annotations, &HashSet::new()).into_iter().map(said).collect::<Vec<_>>().join(", ")
 }
 
 /// What else it has: all of it can be read or filled in without a further question.
@@ -204,7 +166,7 @@ fn offers(page: &mut Page, request: &ManifestRequest) {
     let described = |page: &mut Page, head: String, title: Option<&String>, description: Option<&String>| {
         page.text.push_str(&page.style.wrapped("  ", &head));
         for text in [title, description].into_iter().flatten() {
-            page.text.push_str(&page.style.wrapped("      ", &sanitise_text(text, MAX_TEXT_CHARS)));
+            page.text.push_str(&page.style.wrapped("      ", &lines(text)));
         }
     };
     let count = request.resources.len() + request.resource_templates.len();
@@ -221,8 +183,9 @@ fn offers(page: &mut Page, request: &ManifestRequest) {
         );
     }
     for template in &request.resource_templates {
+        let kind = template.mime_type.as_ref().map(|kind| format!(" ({})", line(kind))).unwrap_or_default();
         let usable = if template.usable { "" } else { " (of a form that is not known: nothing can be read by it)" };
-        let head = format!("{} {}{usable}", line(&template.uri_template), line(&template.name));
+        let head = format!("{} {}{kind}{usable}", line(&template.uri_template), line(&template.name));
         described(page, head, template.title.as_ref(), template.description.as_ref());
     }
     if !request.prompts.is_empty() {
@@ -233,8 +196,9 @@ fn offers(page: &mut Page, request: &ManifestRequest) {
         let head = format!("{}({})", line(&prompt.name), arguments.join(", "));
         described(page, head, prompt.title.as_ref(), prompt.description.as_ref());
         for argument in &prompt.arguments {
-            if let Some(description) = &argument.description {
-                page.text.push_str(&page.style.wrapped("        ", &format!("{}: {}", line(&argument.name), line(description))));
+            let texts: Vec<_> = [&argument.title, &argument.description].into_iter().flatten().map(|text| line(text)).collect();
+            if !texts.is_empty() {
+                page.text.push_str(&page.style.wrapped("        ", &format!("{}: {}", line(&argument.name), texts.join("  "))));
             }
         }
     }

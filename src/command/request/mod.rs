@@ -1,6 +1,8 @@
 //! An approval request as a person reads it: all of it, within the terminal's width.
 
+mod leaves;
 mod manifest;
+mod schema;
 
 use super::text::{Style, Tone, printable};
 use crate::config::Confirm;
