@@ -45,7 +45,7 @@ impl Inputs {
         vec![reference(format!("no input \"{shown}\" is defined; inputs defines {known}"))]
     }
 
-    /// Whether its answer is not to be shown while it is typed.
+    /// Tells whether the answer is not to be shown while it is typed.
     pub(super) fn is_secret(&self, id: &str) -> bool {
         self.usable.iter().any(|input| input.id == id && input.secret)
     }
