@@ -173,7 +173,7 @@ fn origin_to_some(template: &Template) -> Option<(String, String)> {
     let text =
         |mark: &str| -> String { template.parts().iter().map(|part| if let Part::Literal(text) = part { text } else { mark }).collect() };
     let written = text("");
-    let mark = (0..).map(|number| format!("x{number}")).find(|mark| !written.to_lowercase().contains(mark.as_str()))?;
+    let mark = (0..=written.len()).map(|number| format!("x{number:08}")).find(|mark| !written.to_lowercase().contains(mark.as_str()))?;
     let url = Url::parse(&text(&mark)).ok()?;
     let host = url.host_str().filter(|host| !host.is_empty() && !host.contains(&mark))?.to_owned();
     let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
