@@ -611,15 +611,21 @@ export interface CommandRequest {
   /** Placeholders that give the host, the port or the scheme of `url`, like `${HOST}`. Missing where there are none. */
   hostFrom?: string[]
   /**
-   * `NAME=value`, the value masked: at most four characters of it, never more than a quarter. `${VAR}` stays. What `loaders` names is
-   * in full.
+   * `NAME=value`. What `loaders` names is in full, and what `redirectors` names without what stands before a host. Of URLs scheme, host, port
+   * and path are shown, as in `url`; so are hosts, paths, numbers, booleans and words, unless the name is a secret's. All else is masked: at
+   * most four characters are shown, never more than a quarter. `${VAR}` stays; its default is shown as such a value.
    */
   environment: string[]
   /** Names in `environment` of variables that can make a program load or run other code, like `NODE_OPTIONS`, `LD_PRELOAD` or `PATH`. */
   loaders: string[]
-  /** `id=default`: what stands in for the answer to an `${input:id}` of the entry that nobody gives. Masked, but for `loaders`. */
+  /**
+   * Names in `environment` of variables that can lead traffic to another machine or take away its protection, like `HTTPS_PROXY`,
+   * `NODE_TLS_REJECT_UNAUTHORIZED` or `SSL_CERT_FILE`.
+   */
+  redirectors: string[]
+  /** `id=default`: what stands in for the answer to an `${input:id}` of the entry that nobody gives. Shown as the variable it becomes. */
   inputDefaults?: string[]
-  /** As `environment`. */
+  /** `Name=value`, masked unless the value is a URL. */
   headers: string[]
   /** How tokens are got for the server: `name=value`, the secret ones masked. Missing where the config says nothing of it. */
   oauth?: string[]

@@ -16,6 +16,7 @@ pub use args::{Approve, Command, Line, Logs, Search, Server};
 pub use complete::complete;
 pub use execute::{CommandOptions, Outcome, Speaker, execute, perform};
 pub use render::{logs_text, problem_text};
+pub(crate) use request::quoted;
 pub use request::{request_text, stage_of};
 pub use text::{DEFAULT_WIDTH, Style, Tone, date_time, printable};
 pub use words::{MAX_LINE_BYTES, Words, split};

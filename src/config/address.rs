@@ -49,29 +49,36 @@ impl Address {
         let placeholders: Vec<_> = template.placeholders().zip(regions(&template)).collect();
         let deciding = placeholders.iter().filter(|(_, region)| region.decides_host());
         let value = |placeholder| surroundings.and_then(|surroundings| value_of(placeholder, surroundings));
+        let name = |index: usize, source: &str, meaning: Placeholder<'_>| {
+            let region = placeholders.get(index).map_or(Region::Rest, |(_, region)| *region);
+            shown_placeholder(source, meaning, &|name, default| shown_default(region, default, is_secret(name, default)))
+        };
         let is_resolved =
-            deciding.clone().all(|(placeholder, region)| value(*placeholder).is_some_and(|value| region.check(value).is_ok()));
+            deciding.clone().all(|(placeholder, region)| value(*placeholder).is_some_and(|(value, _)| region.check(value).is_ok()));
         let is_hidden = deciding.clone().any(|(placeholder, _)| match (placeholder, value(*placeholder)) {
-            (Placeholder::Variable { name, .. }, Some(value)) => is_secret(name, value),
+            (Placeholder::Variable { name, .. }, Some((value, _))) => is_secret(name, value),
             _ => false,
         });
         // Only what decides the host is filled in: the rest is never shown, and may be missing.
-        let filled = Filled::of(&template, |index| {
+        let decided = |index: usize| {
             placeholders.get(index).filter(|(_, region)| region.decides_host()).and_then(|(placeholder, _)| value(*placeholder))
-        });
-        let unfilled = Filled::of(&template, |_| None);
+        };
+        let filled = Filled::of(&template, decided, name);
+        let unfilled = Filled::of(&template, |_| None, name);
         let host_from = unfilled
             .placeholders()
             .zip(&placeholders)
             .filter(|(_, (_, region))| region.decides_host())
             .map(|(shown, _)| shown.clone())
             .collect::<Vec<_>>();
-        let Some(url) = filled.parsed().filter(|_| is_resolved) else { return Self { host_from, ..Self::unknown(unfilled.shown(None)) } };
+        let Some(url) = filled.parsed().filter(|_| is_resolved) else {
+            return Self { host_from, ..Self::unknown(unfilled.shown(None, &ToOwned::to_owned)) };
+        };
         let decided_origin = (!host_from.is_empty()).then(|| url.origin().ascii_serialization());
         if is_hidden {
-            return Self { host_from, decided_origin, ..Self::unknown(unfilled.shown(None)) };
+            return Self { host_from, decided_origin, ..Self::unknown(unfilled.shown(None, &ToOwned::to_owned)) };
         }
-        Self { shown: filled.shown(Some(&url)), unicode_host: unicode_host(&url), host_from, decided_origin }
+        Self { shown: filled.shown(Some(&url), &ToOwned::to_owned), unicode_host: unicode_host(&url), host_from, decided_origin }
     }
 
     fn unknown(shown: String) -> Self {
@@ -86,23 +93,43 @@ fn unicode_host(url: &Url) -> Option<String> {
     (unicode != ascii).then_some(unicode)
 }
 
-fn value_of<'a>(placeholder: Placeholder<'a>, surroundings: &'a Surroundings) -> Option<&'a str> {
+/// The value of a variable, and whether it is the default that the config writes.
+fn value_of<'a>(placeholder: Placeholder<'a>, surroundings: &'a Surroundings) -> Option<(&'a str, bool)> {
     let Placeholder::Variable { name, default } = placeholder else { return None };
     let value = surroundings.environment.get(name).filter(|value| default.is_none() || !value.is_empty());
-    value.map(String::as_str).or(default)
+    value.map(|value| (value.as_str(), false)).or(default.map(|default| (default, true)))
 }
 
-/// A placeholder by its name, without its default, which may be a secret.
-pub(crate) fn shown_placeholder(source: &str, meaning: Placeholder) -> String {
+/// A placeholder by its name. `default` is given name and default of a variable, and gives what is shown of the default.
+pub(crate) fn shown_placeholder(source: &str, meaning: Placeholder, default: &dyn Fn(&str, &str) -> String) -> String {
     match meaning {
-        Placeholder::Variable { default: Some(_), .. } => {
-            let name = source.split_once(":-").map_or(source, |(name, _)| name);
-            format!("{name}:-***}}")
+        Placeholder::Variable { name, default: Some(text) } => {
+            let start = source.split_once(":-").map_or(source, |(start, _)| start);
+            format!("{start}:-{}}}", default(name, text))
         }
         Placeholder::Variable { default: None, .. } | Placeholder::Input(_) | Placeholder::WorkspaceFolder | Placeholder::UserHome => {
             source.to_owned()
         }
     }
+}
+
+/// A default as literal text in its place would be shown.
+fn shown_default(region: Region, default: &str, is_secret: bool) -> String {
+    match region {
+        _ if is_secret => "***".to_owned(),
+        Region::Base | Region::Scheme | Region::Host => shown_url(default, &ToOwned::to_owned, &|_, _| "***".to_owned()),
+        Region::Path if !default.contains(['?', '#']) => default.to_owned(),
+        Region::Path | Region::User | Region::Rest => "***".to_owned(),
+    }
+}
+
+/// A URL of any scheme, or of none, that a value holds: with `***` for literal text of the user part, the values of the query, and the fragment.
+/// `path` gives what is shown of its path, `default` of a placeholder's default.
+pub(crate) fn shown_url(text: &str, path: &dyn Fn(&str) -> String, default: &dyn Fn(&str, &str) -> String) -> String {
+    let Ok(template) = Template::parse(text) else { return "***".to_owned() };
+    let filled = Filled::of(&template, |_| None, |_, source, meaning| shown_placeholder(source, meaning, default));
+    let is_written_out = !regions(&template).into_iter().any(Region::decides_host);
+    filled.shown(filled.parsed().filter(|_| is_written_out).as_ref(), path)
 }
 
 /// Where in an address a placeholder stands.
@@ -114,7 +141,8 @@ enum Region {
     User,
     /// Host or port.
     Host,
-    /// Path, query or fragment.
+    Path,
+    /// Query or fragment.
     Rest,
 }
 
@@ -126,7 +154,7 @@ impl Region {
     /// Whether this kind of placeholder may stand here at all.
     fn admits(self, placeholder: Placeholder) -> Verdict {
         match (self, placeholder) {
-            (Self::Rest, _) | (_, Placeholder::Variable { .. }) | (Self::User, Placeholder::Input(_)) => Ok(()),
+            (Self::Path | Self::Rest, _) | (_, Placeholder::Variable { .. }) | (Self::User, Placeholder::Input(_)) => Ok(()),
             (_, Placeholder::Input(_)) => Err(
                 "takes its host from what a person types later, but the host is shown and approved before: write it, or name a variable",
             ),
@@ -143,7 +171,7 @@ impl Region {
             Self::User | Self::Host if value.contains(['/', '\\', '?', '#', '@']) => {
                 Err("has a variable before its path whose value contains one of / \\ ? # @, which would lead to another host")
             }
-            Self::Base | Self::User | Self::Host | Self::Rest => check_characters(value),
+            Self::Base | Self::User | Self::Host | Self::Path | Self::Rest => check_characters(value),
         }
     }
 }
@@ -164,6 +192,7 @@ fn regions(template: &Template) -> Vec<Region> {
         () if split.authority.start == 0 && place == 0 => Region::Base,
         () if place < split.user.end => Region::User,
         () if place < split.authority.end => Region::Host,
+        () if place < split.query => Region::Path,
         () => Region::Rest,
     };
     sketch.match_indices(MARK).map(region).collect()
@@ -201,8 +230,13 @@ struct Filled {
 }
 
 impl Filled {
-    /// `value` gives what stands in the place of a placeholder, by its index.
-    fn of<'v>(template: &Template, value: impl Fn(usize) -> Option<&'v str>) -> Self {
+    /// `value` gives what stands in the place of a placeholder, by its index, and whether it is the default: that is literal text, and shown as
+    /// such. `name` gives what is shown of the placeholder itself.
+    fn of<'v>(
+        template: &Template,
+        value: impl Fn(usize) -> Option<(&'v str, bool)>,
+        name: impl Fn(usize, &str, Placeholder) -> String,
+    ) -> Self {
         let (mut filled, mut index) = (Self { text: String::new(), pieces: Vec::new() }, 0);
         for part in template.parts() {
             let start = filled.text.len();
@@ -212,12 +246,10 @@ impl Filled {
                     None
                 }
                 Part::Placeholder { source, meaning } => {
-                    match value(index) {
-                        Some(value) => filled.text.push_str(value),
-                        None => filled.text.push(MARK),
-                    }
+                    let value = value(index);
+                    filled.text.push_str(value.map_or(MARK.encode_utf8(&mut [0; 4]), |(value, _)| value));
                     index += 1;
-                    Some(shown_placeholder(source, meaning))
+                    (!value.is_some_and(|(_, is_default)| is_default)).then(|| name(index - 1, source, meaning))
                 }
             };
             filled.pieces.push((start..filled.text.len(), placeholder));
@@ -236,8 +268,8 @@ impl Filled {
         Url::parse(&text).ok()
     }
 
-    /// Scheme, host and port as `url` has them, or as they are written.
-    fn shown(&self, url: Option<&Url>) -> String {
+    /// Scheme, host and port as `url` has them, or as they are written. `literal_path` gives what is shown of literal text in the path.
+    fn shown(&self, url: Option<&Url>, literal_path: &dyn Fn(&str) -> String) -> String {
         let split = Split::of(&self.text);
         let mut out = match url {
             Some(url) => format!("{}://", url.scheme()),
@@ -257,8 +289,8 @@ impl Filled {
         let path = split.authority.end..split.query;
         out += &match url {
             // As the server gets it: without `..`, and each character that is none of a URL's written as its number.
-            Some(url) if self.is_literal(&path) && !(path.is_empty() && url.path() == "/") => url.path().to_owned(),
-            _ => self.render(path, ToOwned::to_owned),
+            Some(url) if self.is_literal(&path) && !(path.is_empty() && url.path() == "/") => literal_path(url.path()),
+            _ => self.render(path, literal_path),
         };
         out += &self.render(split.query..split.fragment, masked_query);
         out + &self.render(split.fragment..self.text.len(), |_| "#***".to_owned())

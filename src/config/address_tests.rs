@@ -124,13 +124,29 @@ fn a_placeholder_is_shown_by_its_name_wherever_it_stands() {
 fn the_host_is_the_resolved_one_and_what_gives_it_is_named() {
     let address = of("https://${HOST:-example.com}:${PORT}/${X}", &[("PORT", "8443"), ("X", "s3cret")]);
     assert_eq!(address.shown, "https://example.com:8443/${X}");
-    assert_eq!(address.host_from, ["${HOST:-***}", "${PORT}"]);
+    assert_eq!(address.host_from, ["${HOST:-example.com}", "${PORT}"]);
     assert_eq!(address.decided_origin.as_deref(), Some("https://example.com:8443"));
     let base = of("${BASE}/mcp", &[("BASE", "https://ada:s3cret@evil.example/api")]);
     assert_eq!((base.shown.as_str(), &*base.host_from), ("https://${BASE}@evil.example/${BASE}/mcp", &["${BASE}".to_owned()][..]));
     let unset = of("https://${HOST}.example.com/mcp", &[]);
     assert_eq!((unset.shown.as_str(), unset.decided_origin), ("https://${HOST}.example.com/mcp", None));
     assert_eq!(of("https://example.com", &[]).decided_origin, None);
+}
+
+#[test]
+fn the_path_of_a_default_is_shown_like_one_that_is_written() {
+    let base = of("${A:-https://ada:hunter2@evil.example/mcp?k=v}", &[]);
+    assert_eq!(base.shown, "https://***:***@evil.example/mcp?k=***");
+    assert_eq!(shown("${A:-https://evil.example/mcp}", &[]), "https://evil.example/mcp");
+    assert_eq!(
+        shown("${A:-https://evil.example/mcp}", &[("A", "https://good.example/s3cret")]),
+        "https://good.example/${A:-https://evil.example/mcp}"
+    );
+    assert_eq!(shown("https://good.example/${A:-../evil}", &[]), "https://good.example/${A:-../evil}");
+    assert_eq!(shown("https://good.example/${A:-x?k=hunter2}", &[]), "https://good.example/${A:-***}");
+    let nowhere = |text| Address::of(text, None, &|name, _| name == "TOKEN").shown;
+    assert_eq!(nowhere("${A:-https://ada:hunter2@evil.example/mcp}"), "${A:-https://***:***@evil.example/mcp}");
+    assert_eq!(nowhere("https://good.example/${TOKEN:-hunter2}"), "https://good.example/${TOKEN:-***}");
 }
 
 #[test]

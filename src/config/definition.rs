@@ -217,6 +217,8 @@ pub struct ServerDefinition {
     pub roots: Vec<String>,
     /// What stands in for the answer to an `${input:…}` of this server that nobody gives, by the input's id.
     pub input_defaults: Vec<(String, SecretString)>,
+    /// Ids of those of its inputs that are not to be shown while they are typed.
+    pub secret_inputs: Vec<String>,
     pub origin: Origin,
 }
 

@@ -45,6 +45,11 @@ impl Inputs {
         vec![reference(format!("no input \"{shown}\" is defined; inputs defines {known}"))]
     }
 
+    /// Tells whether the answer is not to be shown while it is typed.
+    pub(super) fn is_secret(&self, id: &str) -> bool {
+        self.usable.iter().any(|input| input.id == id && input.secret)
+    }
+
     /// What stands in for an answer that nobody gives.
     pub(super) fn default_of(&self, id: &str) -> Option<SecretString> {
         self.usable.iter().find(|input| input.id == id)?.default.clone()

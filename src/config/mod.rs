@@ -14,6 +14,7 @@ mod loaders;
 mod oauth;
 mod parse;
 mod problem;
+mod redirectors;
 mod rules;
 mod server;
 mod substitute;
@@ -30,7 +31,7 @@ mod oauth_tests;
 mod properties;
 
 pub use address::Address;
-pub(crate) use address::shown_placeholder;
+pub(crate) use address::{shown_placeholder, shown_url};
 pub(crate) use definition::inputs_of_text;
 pub use definition::{
     ArgumentCheck, Confirm, InputDefinition, InvalidServer, Origin, Parallel, ProtocolVersion, SchemaViolations, ServerDefinition,
@@ -43,6 +44,7 @@ pub use loaders::loads_code;
 pub use oauth::{Grant, OAuthDefinition, OAuthSettings, SigningAlgorithm};
 pub use parse::{Config, parse_object, parse_text};
 pub use problem::Problem;
+pub use redirectors::redirects_traffic;
 pub use rules::is_server_name;
 pub(crate) use substitute::INPUT_ADVICE;
 pub use substitute::{ResolvedCommand, ResolvedHttp, Surroundings, resolve_command, resolve_http, resolve_roots};

@@ -132,6 +132,7 @@ impl<'a> Reader<'a> {
         let default = |id: String| self.inputs.default_of(&id).map(|default| (id, default));
         Some(ServerDefinition {
             name: name.to_owned(),
+            secret_inputs: inputs_in(&transport).into_iter().filter(|id| self.inputs.is_secret(id)).collect(),
             input_defaults: inputs_in(&transport).into_iter().filter_map(default).collect(),
             transport,
             filter,

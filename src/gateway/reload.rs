@@ -138,6 +138,8 @@ fn with_conduct(form: Canonical, server: &ServerDefinition) -> Canonical {
         allow_insecure_http: _,
         roots: _,
         input_defaults: _,
+        // It decides what a person sees when asked.
+        secret_inputs: _,
         // The same entry may move within the file.
         origin: _,
     } = server;

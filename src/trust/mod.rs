@@ -17,6 +17,7 @@ mod request;
 mod sanitise;
 mod secret_rules;
 mod shown;
+mod shown_value;
 mod standing;
 mod subject;
 
@@ -39,7 +40,7 @@ pub use request::{ApprovalRequest, CommandRequest, ManifestChanges, ManifestRequ
 pub(crate) use sanitise::is_unseen;
 pub use sanitise::{has_invisible, sanitise_json, sanitise_line, sanitise_text};
 pub use secret_rules::{is_redactable, is_secret};
-pub(crate) use shown::shown_header;
+pub(crate) use shown::{METADATA_FIELD, address_of, input_lines, oauth_lines, shown_header};
 pub use shown::{addresses_of, shown_variable};
 pub use standing::{Lack, Standing};
 pub use subject::{Circumstances, Subject};

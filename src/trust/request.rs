@@ -17,7 +17,7 @@ use super::shown::{METADATA_FIELD, URL_FIELD, addresses_of, header_lines, input_
 use super::standing::Lack;
 use super::subject::Subject;
 use crate::catalog::{Manifest, Tool};
-use crate::config::{Address, Confirm, NEUTRAL_FOLDER, ServerDefinition, Transport, loads_code};
+use crate::config::{Address, Confirm, NEUTRAL_FOLDER, ServerDefinition, Transport, loads_code, redirects_traffic};
 
 /// No name and no literal that a declaration has is longer.
 const MAX_DECLARED_CHARS: usize = 1_024;
@@ -70,14 +70,17 @@ pub struct CommandRequest {
     /// Placeholders from which the host, the port or the scheme of `url` comes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub host_from: Vec<String>,
-    /// Names with values, as the config writes them: masked, and in full those of `loaders`. `${TOKEN}` stays.
+    /// Names with values, as the config writes them: in full those of `loaders`, without users and passwords those of `redirectors` and URLs; what
+    /// may be a secret is masked. `${TOKEN}` stays.
     pub environment: Vec<String>,
     /// Names in `environment` of what can make a program load or run code.
     pub loaders: Vec<String>,
+    /// Names in `environment` of what can lead traffic elsewhere or take away its protection.
+    pub redirectors: Vec<String>,
     /// What stands in for the answer to an `${input:…}` that nobody gives, by the input's id.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub input_defaults: Vec<String>,
-    /// As `environment`.
+    /// Names with values, masked but for URLs.
     pub headers: Vec<String>,
     /// How tokens are got for the server: names and values, the secret ones masked. Missing where the config says nothing of it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -161,7 +164,8 @@ impl CommandRequest {
     #[must_use]
     pub fn new(server: &ServerDefinition, subject: &Subject, lack: Option<Lack>) -> Self {
         let (mut command, mut args, mut cwd, mut url, mut env_file) = (None, None, None, None, None);
-        let (mut environment, mut loaders, mut headers, mut oauth) = (Vec::new(), Vec::new(), Vec::new(), None);
+        let (mut environment, mut loaders, mut redirectors) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut headers, mut oauth) = (Vec::new(), None);
         let workspace_folder = subject.folder.as_ref().map(|folder| folder.display().to_string());
         let warning = match &server.transport {
             Transport::Stdio {
@@ -176,7 +180,8 @@ impl CommandRequest {
                 cwd = working_directory.clone().or_else(|| workspace_folder.clone()).or_else(|| Some(NEUTRAL_FOLDER.to_owned()));
                 env_file.clone_from(environment_file);
                 environment = environment_lines(values, removed_environment);
-                loaders = values.iter().map(|(name, _)| name).filter(|name| loads_code(name)).cloned().collect();
+                let names = |is: fn(&str) -> bool| values.iter().map(|(name, _)| name).filter(|name| is(name)).cloned().collect();
+                (loaders, redirectors) = (names(loads_code), names(redirects_traffic));
                 FULL_RIGHTS_WARNING
             }
             Transport::Http { url: _, headers: values, oauth: settings } => {
@@ -202,6 +207,7 @@ impl CommandRequest {
             host_from: url.map(|address| address.host_from).unwrap_or_default(),
             environment,
             loaders,
+            redirectors,
             input_defaults: input_lines(server),
             headers,
             oauth,

@@ -91,6 +91,13 @@ pub fn is_redactable(name: &str, value: &str) -> bool {
     verdict(name, value) != Verdict::Plain
 }
 
+/// Tells whether a literal may be shown in full, if its name is not a secret's: numbers, booleans, locales, paths, one word or two. Here a value
+/// that is short is not plain for that.
+pub(super) fn is_plain(value: &str) -> bool {
+    let value = value.trim();
+    RULES[1..].iter().find(|rule| (rule.applies)("", value)).is_some_and(|rule| rule.verdict == Verdict::Plain)
+}
+
 /// Words that make a name a secret's, wherever they stand in it.
 const SECRET_WORDS: &str = "apikey auth authorization bearer cookie cookies credential credentials dsn jwt otp pass passphrase passwd password passwords \
     pat pwd salt secret secrets session token tokens";

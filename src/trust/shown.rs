@@ -4,16 +4,13 @@
 use secrecy::{ExposeSecret as _, SecretString};
 
 use super::secret_rules::{is_known_token, is_secret_name};
-use crate::config::{
-    Address, OAuthDefinition, Part, ServerDefinition, Surroundings, Template, Transport, inputs_of_text, loads_code, shown_placeholder,
-};
+use super::shown_value::{Openness, mask, may_name_a_secret, shown_value};
+use crate::config::{Address, OAuthDefinition, ServerDefinition, Surroundings, Transport, inputs_of_text, loads_code, redirects_traffic};
 
-/// What stands before a credential, and is none.
-const SCHEMES: [&str; 4] = ["Bearer ", "Basic ", "Token ", "ApiKey "];
 /// How names of loaders start, in small letters, whose values are addresses of packages: these may have a password.
-const PACKAGE_SOURCES: [&str; 8] = ["cargo_", "goproxy", "npm_config_", "pip_", "pnpm_config_", "poetry_", "uv_", "yarn_"];
+const PACKAGE_SOURCES: [&str; 9] = ["bun_config_", "cargo_", "goproxy", "npm_config_", "pip_", "pnpm_config_", "poetry_", "uv_", "yarn_"];
 pub(super) const URL_FIELD: &str = "url";
-pub(super) const METADATA_FIELD: &str = "oauth.clientMetadataUrl";
+pub(crate) const METADATA_FIELD: &str = "oauth.clientMetadataUrl";
 
 /// The addresses in a server's entry, each with its field. `surroundings` give the hosts that variables decide.
 ///
@@ -29,23 +26,29 @@ pub fn addresses_of(server: &ServerDefinition, surroundings: Option<&Surrounding
     let Transport::Http { url, headers: _, oauth } = &server.transport else { return Vec::new() };
     let metadata = oauth.as_ref().and_then(|oauth| oauth.client_metadata_url.as_ref());
     let all = [Some((URL_FIELD, url)), metadata.map(|url| (METADATA_FIELD, url))];
-    // A host is normally read by everybody: its mere look makes it no secret.
-    let is_secret = |name: &str, value: &str| is_secret_name(name) || is_known_token(value);
-    let shown = |text: &String| Address::of(text, surroundings, &is_secret);
-    all.into_iter().flatten().map(|(field, text)| (field, shown(text))).collect()
+    all.into_iter().flatten().map(|(field, text)| (field, address_of(text, surroundings))).collect()
 }
 
-/// `NAME=value`: in full where the variable can make a program load code, masked elsewhere. Placeholders stand by their names.
+/// One address, with the hosts that variables decide where `surroundings` give them.
+pub(crate) fn address_of(text: &str, surroundings: Option<&Surroundings>) -> Address {
+    // A host is normally read by everybody: its mere look makes it no secret.
+    let is_secret = |name: &str, value: &str| is_secret_name(name) || is_known_token(value);
+    Address::of(text, surroundings, &is_secret)
+}
+
+/// `NAME=value`: in full where the variable can make a program load code or redirect its traffic. Elsewhere URLs, hosts and what is plain are
+/// shown, without what may be a secret in them, and all else is masked. Placeholders stand by their names.
 ///
 /// ```
 /// use hyperlight_mcp::trust::shown_variable;
 /// assert_eq!(shown_variable("NODE_OPTIONS", "--import /tmp/evil.mjs"), "NODE_OPTIONS=--import /tmp/evil.mjs");
 /// assert_eq!(shown_variable("API_KEY", "sk-live-0123456789"), "API_KEY=sk-l***");
+/// assert_eq!(shown_variable("BASE_URL", "http://ada:hunter2@evil.example/v1"), "BASE_URL=http://***:***@evil.example/v1");
 /// ```
 #[must_use]
 pub fn shown_variable(name: &str, value: &str) -> String {
     if !loads_code(name) {
-        return format!("{name}={}", mask(value));
+        return format!("{name}={}", shown_value(name, value, openness_of(name)));
     }
     let lower = name.to_ascii_lowercase();
     if !PACKAGE_SOURCES.iter().any(|start| lower.starts_with(start)) {
@@ -53,6 +56,10 @@ pub fn shown_variable(name: &str, value: &str) -> String {
     }
     let words: Vec<String> = value.split_inclusive([' ', ',', '\n', '\t']).map(without_password).collect();
     format!("{name}={}", words.concat())
+}
+
+fn openness_of(name: &str) -> Openness {
+    if redirects_traffic(name) { Openness::All } else { Openness::Plain }
 }
 
 /// The address of a registry without the literal user and password in it.
@@ -67,31 +74,35 @@ fn without_password(word: &str) -> String {
     }
 }
 
-/// `Name=value` of a header, the value masked.
+/// `Name=value` of a header, the value masked unless it is a URL.
 pub(crate) fn shown_header(name: &str, value: &str) -> String {
-    format!("{name}={}", mask(value))
+    format!("{name}={}", shown_value(name, value, Openness::Urls))
 }
 
 pub(super) fn header_lines(values: &[(String, SecretString)]) -> Vec<String> {
     values.iter().map(|(name, value)| shown_header(name, value.expose_secret())).collect()
 }
 
-/// `id=default` of each input that has one: in full where it can become a variable that loads code.
-pub(super) fn input_lines(server: &ServerDefinition) -> Vec<String> {
-    let loaders: Vec<String> = match &server.transport {
-        Transport::Stdio { environment, .. } => {
-            environment.iter().filter(|(name, _)| loads_code(name)).flat_map(|(_, value)| inputs_of_text(value.expose_secret())).collect()
-        }
-        Transport::Http { .. } => Vec::new(),
-    };
-    let shown = |(id, default): &(String, SecretString)| {
-        let default = default.expose_secret();
-        if loaders.contains(id) { format!("{id}={default}") } else { format!("{id}={}", mask(default)) }
-    };
+/// `id=default` of each input that has one, shown as what it can become.
+pub(crate) fn input_lines(server: &ServerDefinition) -> Vec<String> {
+    let shown = |(id, default): &(String, SecretString)| format!("{id}={}", shown_default(server, id, default.expose_secret()));
     server.input_defaults.iter().map(shown).collect()
 }
 
-pub(super) fn oauth_lines(oauth: &OAuthDefinition, metadata: Option<&Address>) -> Vec<String> {
+fn shown_default(server: &ServerDefinition, id: &String, default: &str) -> String {
+    let Transport::Stdio { environment, .. } = &server.transport else { return shown_value(id, default, Openness::Urls) };
+    let uses = |value: &SecretString| inputs_of_text(value.expose_secret()).contains(id);
+    let names: Vec<&String> = environment.iter().filter(|(_, value)| uses(value)).map(|(name, _)| name).collect();
+    let secret = names.iter().find(|name| may_name_a_secret(name));
+    match () {
+        () if names.iter().any(|name| loads_code(name)) => default.to_owned(),
+        () if names.iter().any(|name| redirects_traffic(name)) => shown_value(id, default, Openness::All),
+        () if server.secret_inputs.contains(id) => shown_value(id, default, Openness::Urls),
+        () => shown_value(secret.map_or(id, |name| name), default, Openness::Plain),
+    }
+}
+
+pub(crate) fn oauth_lines(oauth: &OAuthDefinition, metadata: Option<&Address>) -> Vec<String> {
     let OAuthDefinition {
         issuer,
         client_id,
@@ -121,51 +132,10 @@ pub(super) fn oauth_lines(oauth: &OAuthDefinition, metadata: Option<&Address>) -
     lines.into_iter().filter_map(|(name, value)| Some(format!("{name}={}", value?))).collect()
 }
 
-/// At most four characters, and never more than a quarter of the value. What is only a placeholder is no secret.
-fn mask(value: &str) -> String {
-    if let Some(shown) = Template::parse(value).ok().as_ref().and_then(mask_around) {
-        return shown;
-    }
-    let shown = (value.chars().count() / 4).min(4);
-    format!("{}***", value.chars().take(shown).collect::<String>())
-}
-
-/// A value with placeholders: they are shown by their names, and so is the scheme before them; what stands between them is masked.
-fn mask_around(template: &Template) -> Option<String> {
-    let is_placeholder = |part: &Part| matches!(part, Part::Placeholder { .. });
-    template.parts().iter().any(is_placeholder).then(|| template.parts().iter().map(mask_part).collect())
-}
-
-fn mask_part(part: &Part) -> String {
-    match part {
-        Part::Literal(text) if SCHEMES.iter().any(|scheme| text.eq_ignore_ascii_case(scheme)) => (*text).to_owned(),
-        Part::Literal(_) => "***".to_owned(),
-        Part::Placeholder { source, meaning } => shown_placeholder(source, *meaning),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::config::parse_text;
-
-    #[test]
-    fn a_mask_shows_at_most_a_quarter_and_four_characters() {
-        assert_eq!(mask("sk-live-0123456789"), "sk-l***");
-        assert_eq!(mask("12345678"), "12***");
-        assert_eq!(mask("abc"), "***");
-        assert_eq!(mask("éééééééé"), "éé***");
-    }
-
-    #[test]
-    fn a_placeholder_is_shown_by_its_name_and_its_default_is_not() {
-        assert_eq!(mask("${TOKEN}"), "${TOKEN}");
-        assert_eq!(mask("\\${env:TOKEN}"), "\\${env:TOKEN}");
-        assert_eq!(mask("${TOKEN:-hunter2hunter2}"), "${TOKEN:-***}");
-        assert_eq!(mask("Bearer ${TOKEN}"), "Bearer ${TOKEN}");
-        assert_eq!(mask("bearer \\${env:TOKEN:-hunter2hunter2}"), "bearer \\${env:TOKEN:-***}");
-        assert_eq!(mask("hunter2hunter2${USER}:${input:password}"), "***${USER}***${input:password}");
-    }
 
     #[test]
     fn what_oauth_is_given_is_shown_and_its_secrets_are_masked() {
@@ -206,6 +176,17 @@ mod tests {
             "servers": { "a": { "command": "x", "env": { "NODE_OPTIONS": "${input:a}", "B": "${input:b}${input:c}" } } } }"#;
         let lines = input_lines(&parse_text(text, "c", 9).unwrap().servers[0]);
         assert_eq!(lines, ["a=--import /tmp/evil.mjs", "b=hun***"]);
+    }
+
+    #[test]
+    fn a_default_that_is_typed_unseen_or_becomes_a_secret_is_masked_and_one_that_is_an_address_is_shown() {
+        let text = r#"{ "inputs": [{ "type": "promptString", "id": "a", "default": "sunshine" },
+            { "type": "promptString", "id": "b", "default": "sunshine", "password": true }, { "type": "promptString", "id": "c", "default": "sunshine" },
+            { "type": "promptString", "id": "d", "default": "http://ada:hunter2@evil.example" },
+            { "type": "promptString", "id": "e", "default": "evil" }], "servers": { "a": { "command": "x", "env": {
+            "A": "${input:a}", "B": "${input:b}", "PASSWORD": "${input:c}", "API_KEY": "${input:d}", "ALL_PROXY": "${input:e}" } } } }"#;
+        let lines = input_lines(&parse_text(text, "c", 9).unwrap().servers[0]);
+        assert_eq!(lines, ["a=sunshine", "b=su***", "c=su***", "d=http://***:***@evil.example", "e=evil"]);
     }
 
     #[test]

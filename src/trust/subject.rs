@@ -110,6 +110,8 @@ fn form(server: &ServerDefinition, key: &MachineKey) -> Canonical {
         keep_alive_ms: _,
         max_call_timeout_ms: _,
         protocol_version: _,
+        // It decides what is shown of a default, not what the default is.
+        secret_inputs: _,
         // Its place in the config, for errors.
         origin: _,
     } = server;

@@ -15,9 +15,9 @@ use super::fault::{FILE, Fault};
 use super::session::Session;
 use super::terminal::json_text;
 use super::{Exit, files};
-use crate::command::{Style, Tone};
-use crate::config::Address;
-use crate::trust::{sanitise_text, shown_header, shown_variable};
+use crate::command::{Style, Tone, quoted};
+use crate::config::{ServerDefinition, Transport};
+use crate::trust::{METADATA_FIELD, address_of, addresses_of, input_lines, oauth_lines, sanitise_text, shown_header, shown_variable};
 use plan::{Addition, Plan, Read, edited, plan, snippet};
 
 pub use found::{Found, Secret, found_in};
@@ -120,7 +120,7 @@ fn show(session: &Session, plan: &Plan, looked: &[PathBuf]) {
         session.terminal.print("nothing new was found\n");
     }
     for addition in &plan.additions {
-        session.terminal.print(&shown(addition, &style));
+        session.terminal.print(&shown(addition, &plan.inputs, &style));
     }
     for skipped in &plan.skipped {
         let text = format!("{} of {} is left out: {}", skipped.name, skipped.from, skipped.why);
@@ -129,12 +129,15 @@ fn show(session: &Session, plan: &Plan, looked: &[PathBuf]) {
 }
 
 /// What runs, with what, and what is odd about it. Values that may be secret are masked, as in an approval's request.
-fn shown(addition: &Addition, style: &Style) -> String {
+fn shown(addition: &Addition, inputs: &[Json], style: &Style) -> String {
     let entry = &addition.entry;
-    let words = |value: &Json| value.as_array().into_iter().flatten().filter_map(Json::as_str).collect::<Vec<_>>().join(" ");
+    let arguments = entry["args"].as_array().into_iter().flatten().filter_map(Json::as_str);
     let what = match (entry["url"].as_str(), entry["command"].as_str()) {
         (Some(url), _) => connects(url),
-        (None, command) => format!("runs {} {}", command.unwrap_or_default(), words(&entry["args"])),
+        (None, command) => {
+            let words: Vec<String> = command.into_iter().chain(arguments).map(quoted).collect();
+            format!("runs {}", words.join(" "))
+        }
     };
     let mut text = format!("{} from {}\n", style.paint(Tone::Heading, &addition.name), addition.from);
     let mut line = |tone: Option<Tone>, line: &str| {
@@ -156,6 +159,16 @@ fn shown(addition: &Addition, style: &Style) -> String {
     for (name, value) in entry["headers"].as_object().into_iter().flatten() {
         line(None, &format!("sends {}", shown_header(name, &scalar(value).unwrap_or_default())));
     }
+    let definition = addition.definition(inputs);
+    for setting in definition.as_ref().map(logs_in).unwrap_or_default() {
+        line(None, &format!("OAuth {setting}"));
+    }
+    for default in definition.as_ref().map(input_lines).unwrap_or_default() {
+        line(None, &format!("if not asked {default}"));
+    }
+    for name in &addition.redirectors {
+        line(Some(Tone::Bad), &format!("{name} can lead what is sent to another machine, or take away its protection: look at its value"));
+    }
     for name in &addition.loaders {
         line(Some(Tone::Bad), &format!("{name} can make a program load or run other code than the command names: look at its value"));
     }
@@ -171,9 +184,16 @@ fn shown(addition: &Addition, style: &Style) -> String {
 
 /// The host is the one that would be connected to. Variables have no values yet.
 fn connects(url: &str) -> String {
-    let address = Address::of(url, None, &|_, _| false);
+    let address = address_of(url, None);
     let host = address.unicode_host.map(|host| format!(" (its host is {host} in its own letters)")).unwrap_or_default();
     format!("connects to {}{host}", address.shown)
+}
+
+/// How tokens are got for a server, as an approval's request has it.
+fn logs_in(server: &ServerDefinition) -> Vec<String> {
+    let Transport::Http { oauth: Some(oauth), .. } = &server.transport else { return Vec::new() };
+    let addresses = addresses_of(server, None);
+    oauth_lines(oauth, addresses.iter().find(|(field, _)| *field == METADATA_FIELD).map(|(_, address)| address))
 }
 
 fn scalar(value: &Json) -> Option<String> {

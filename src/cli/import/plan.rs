@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::{Value as Json, json};
 
 use super::found::{Found, Secret};
-use crate::config::{loads_code, parse_object};
+use crate::config::{ServerDefinition, inputs_of_text, loads_code, parse_object, redirects_traffic};
 
 /// A server that would be added.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -20,6 +20,22 @@ pub(super) struct Addition {
     pub(super) secrets: Vec<Secret>,
     /// Names of variables that can make a program load or run code.
     pub(super) loaders: Vec<String>,
+    /// Names of variables that can lead traffic elsewhere or take away its protection.
+    pub(super) redirectors: Vec<String>,
+}
+
+impl Addition {
+    /// The server as a config with these inputs would have it. An input that is in neither is taken for one that the config has.
+    pub(super) fn definition(&self, inputs: &[Json]) -> Option<ServerDefinition> {
+        let mut inputs = inputs.to_vec();
+        for id in inputs_of_text(&self.entry.to_string()) {
+            if !inputs.iter().any(|input| input["id"] == id.as_str()) {
+                inputs.push(json!({ "type": "promptString", "id": id }));
+            }
+        }
+        let one = json!({ "mcpServers": { self.name.as_str(): self.entry }, "inputs": inputs });
+        parse_object(&one, "import", 1).ok()?.servers.pop()
+    }
 }
 
 /// A server that would not be added.
@@ -90,9 +106,10 @@ fn add(plan: &mut Plan, taken: &mut Vec<(String, Json)>, from: &str, found: Foun
         notes.insert(0, format!("its name \"{name}\" became \"{valid}\""));
     }
     taken.push((valid.clone(), entry.clone()));
-    let variables = entry["env"].as_object().into_iter().flatten();
-    let loaders = variables.filter(|(name, value)| loads_code(name) && !value.is_null()).map(|(name, _)| name.clone()).collect();
-    plan.additions.push(Addition { name: valid, from: from.to_owned(), entry, notes, secrets, loaders });
+    let variables = || entry["env"].as_object().into_iter().flatten().filter(|(_, value)| !value.is_null()).map(|(name, _)| name);
+    let loaders = variables().filter(|name| loads_code(name)).cloned().collect();
+    let redirectors = variables().filter(|name| redirects_traffic(name)).cloned().collect();
+    plan.additions.push(Addition { name: valid, from: from.to_owned(), entry, notes, secrets, loaders, redirectors });
 }
 
 /// A name as our config takes it: small letters, digits and hyphens, a letter first.

@@ -119,6 +119,9 @@ fn command_text(request: &CommandRequest, style: &Style) -> String {
             &format!("{name} can make a program load or run other code than the command names: its value is shown in full"),
         );
     }
+    for name in &request.redirectors {
+        page.noted(Tone::Bad, &format!("{name} can lead what is sent to another machine, or take away its protection: look at its value"));
+    }
     let all = [&request.command, &request.url, &request.unicode_host, &request.cwd, &request.workspace_folder]
         .into_iter()
         .flatten()
@@ -179,7 +182,7 @@ fn asks(confirm: Confirm) -> &'static str {
 }
 
 /// An argument as it is passed: in quotes where its borders would not be seen.
-fn quoted(argument: &str) -> String {
+pub(crate) fn quoted(argument: &str) -> String {
     let plain = |character: char| character.is_ascii_alphanumeric() || "@%+=:,./_-${}".contains(character);
     if !argument.is_empty() && argument.chars().all(plain) { argument.to_owned() } else { format!("{argument:?}") }
 }
