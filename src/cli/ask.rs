@@ -8,9 +8,9 @@ use serde_json::{Map, Value as Json};
 use super::foreign::{arguments_text, behind, visible, whole_arguments_text};
 use super::terminal::Terminal;
 use super::values::AllowedWrites;
-use crate::client::Form;
 use crate::command::Tone;
 use crate::error::Error;
+use crate::gateway::Form;
 use crate::gateway::{Answer, ApprovalQuestion, AuthorizationQuestion, Callbacks, ElicitationAnswer, ElicitationQuestion, IssuerQuestion};
 use crate::trust::{Decision, sanitise_line, sanitise_text};
 

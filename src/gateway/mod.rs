@@ -34,7 +34,7 @@ use serde::Serialize;
 use serde_json::{Map, Value as Json, json};
 use tokio_util::sync::CancellationToken;
 
-pub use crate::client::{Completed, ElicitationAnswer};
+pub use crate::client::{Completed, ElicitationAnswer, Form};
 pub use agent::ApprovedServer;
 pub use agent_modules::AgentModule;
 pub use callbacks::{

@@ -1,6 +1,7 @@
 //! What a run's guest can call: the host's side of `host:` modules, without knowing who answers.
 
 use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -17,6 +18,9 @@ use super::deadline::{CallTime, Deadline, Outside, Pause};
 use super::stop::Stop;
 use super::value::{Value, Wire};
 use crate::lead::{self, Source};
+
+/// How long a runtime that ends may take from its timers' end to that of its tasks.
+const END_OF_RUNTIME: Duration = Duration::from_secs(1);
 
 /// A call that left the guest.
 #[derive(Debug)]
@@ -137,6 +141,20 @@ impl RunControl {
         self.drive(future).inspect_err(|_| self.gave_up.store(true, Ordering::Release))
     }
 
+    /// Returns whether the run or its runtime ends within a moment.
+    fn ends_soon(&self, alarm: &Alarm, mut ended: Pin<&mut impl Future<Output = ()>>, context: &mut Context<'_>) -> bool {
+        let until = Instant::now() + END_OF_RUNTIME;
+        loop {
+            if ended.as_mut().poll(context).is_ready() {
+                return true;
+            }
+            if Instant::now() >= until {
+                return false;
+            }
+            alarm.wait(Some(until));
+        }
+    }
+
     fn drive<F: Future>(&self, future: F) -> Result<F::Output, Stopped> {
         let alive = self.alive.get_or_init(|| RuntimeWatch::start(&self.runtime));
         let ended = async {
@@ -163,7 +181,13 @@ impl RunControl {
             if until.is_some_and(|until| until <= Instant::now()) {
                 return Err(Stopped);
             }
-            let (polled, source) = lead::accept(|| future.as_mut().poll(&mut context));
+            let polling = catch_unwind(AssertUnwindSafe(|| lead::accept(|| future.as_mut().poll(&mut context))));
+            let (polled, source) = match polling {
+                Ok(polled) => polled,
+                // The runtime may have ended since it was looked at.
+                Err(_) if self.ends_soon(&alarm, ended.as_mut(), &mut context) => return Err(Stopped),
+                Err(panic) => resume_unwind(panic),
+            };
             if let Poll::Ready(output) = polled {
                 *self.kept_alarm() = Some(alarm);
                 return Ok(output);

@@ -160,6 +160,7 @@ pub struct ManifestChanges {
 }
 
 impl CommandRequest {
+    // long: one line a field.
     /// Stage 1 for a server.
     #[must_use]
     pub fn new(server: &ServerDefinition, subject: &Subject, lack: Option<Lack>) -> Self {

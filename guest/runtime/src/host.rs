@@ -236,6 +236,17 @@ fn finish<'js>(ctx: Ctx<'js>, json: String, blobs: Vec<TypedArray<'js, u8>>) -> 
     host_finish(outcome).map_err(|error| throw(&ctx, &error.message))
 }
 
+/// Hands over a value as the run's outcome. What stands around its JSON is added here, where a value that is too large is not copied for it.
+#[rquickjs::function]
+fn finish_value<'js>(ctx: Ctx<'js>, mut json: String, blobs: Vec<TypedArray<'js, u8>>) -> Result<()> {
+    if json.len() < payload_limit() {
+        json.insert_str(0, "{\"value\":");
+        json.push('}');
+    }
+    let outcome = frame(&ctx, &json, &blobs)?;
+    host_finish(outcome).map_err(|error| throw(&ctx, &error.message))
+}
+
 /// `require(name)`: the module's namespace, synchronously; a failure to load is thrown. The runtime's own gives a
 /// promise for a module that is not there.
 #[rquickjs::function]
@@ -255,6 +266,7 @@ pub fn natives<'js>(ctx: &Ctx<'js>) -> Result<Object<'js>> {
     natives.set("log", Function::new(ctx.clone(), js_log)?)?;
     natives.set("input", Function::new(ctx.clone(), js_input)?)?;
     natives.set("finish", Function::new(ctx.clone(), js_finish)?)?;
+    natives.set("finishValue", Function::new(ctx.clone(), js_finish_value)?)?;
     natives.set("require", Function::new(ctx.clone(), js_require)?)?;
     Ok(natives)
 }

@@ -81,7 +81,7 @@
         throw new TypeError(`a ${typeof result.value} cannot leave the sandbox`);
       const [json, blobs] = encode(result.value ?? null);
       if (json === undefined) throw new TypeError("its toJSON makes nothing of it that JSON has a word for");
-      return host.finish(`{"value":${json}}`, blobs);
+      return host.finishValue(json, blobs);
     } catch (error) {
       return fail(describe("value", error));
     }
