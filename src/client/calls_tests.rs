@@ -158,8 +158,11 @@ fn so_many_questions_outside_of_calls_are_open_and_no_more() {
     assert!(matches!(calls.ask(Origin::Unknown, Wants::Person, None), Asked::Outside(_)));
 }
 
-/// Calls whose left-out notices are kept, by their caller.
-fn counting() -> (Arc<Calls>, Arc<Mutex<Vec<(u64, u64)>>>) {
+/// Callers, and how many notices were left out for each.
+type LeftOut = Arc<Mutex<Vec<(u64, u64)>>>;
+
+/// Makes calls whose left-out notices are kept, by their caller.
+fn counting() -> (Arc<Calls>, LeftOut) {
     let told: Arc<Mutex<Vec<_>>> = Arc::default();
     let telling = Arc::clone(&told);
     let left_out = move |call: &InFlight, count| telling.lock().unwrap().push((call.caller.identity(), count));

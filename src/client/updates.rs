@@ -95,13 +95,11 @@ impl Updates {
             sleep_until(due).await;
             self.tell_due();
             let mut waiting = self.waiting();
-            match waiting.due_at() {
-                Some(next) => due = next,
-                None => {
-                    waiting.has_task = false;
-                    return;
-                }
-            }
+            let Some(next) = waiting.due_at() else {
+                waiting.has_task = false;
+                return;
+            };
+            due = next;
         }
     }
 

@@ -96,7 +96,9 @@ mod tests {
 
     fn queue(calls: &[(u64, &'static str)]) -> CallQueue<&'static str> {
         let mut queue = CallQueue::default();
-        calls.iter().for_each(|(module, call)| queue.push(*module, *call));
+        for (module, call) in calls {
+            queue.push(*module, *call);
+        }
         queue
     }
 

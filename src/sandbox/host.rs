@@ -141,20 +141,6 @@ impl RunControl {
         self.drive(future).inspect_err(|_| self.gave_up.store(true, Ordering::Release))
     }
 
-    /// Returns whether the run or its runtime ends within a moment.
-    fn ends_soon(&self, alarm: &Alarm, mut ended: Pin<&mut impl Future<Output = ()>>, context: &mut Context<'_>) -> bool {
-        let until = Instant::now() + END_OF_RUNTIME;
-        loop {
-            if ended.as_mut().poll(context).is_ready() {
-                return true;
-            }
-            if Instant::now() >= until {
-                return false;
-            }
-            alarm.wait(Some(until));
-        }
-    }
-
     fn drive<F: Future>(&self, future: F) -> Result<F::Output, Stopped> {
         let alive = self.alive.get_or_init(|| RuntimeWatch::start(&self.runtime));
         let ended = async {
@@ -185,7 +171,7 @@ impl RunControl {
             let (polled, source) = match polling {
                 Ok(polled) => polled,
                 // The runtime may have ended since it was looked at.
-                Err(_) if self.ends_soon(&alarm, ended.as_mut(), &mut context) => return Err(Stopped),
+                Err(_) if ends_soon(&alarm, ended.as_mut(), &mut context) => return Err(Stopped),
                 Err(panic) => resume_unwind(panic),
             };
             if let Poll::Ready(output) = polled {
@@ -275,6 +261,20 @@ impl RuntimeWatch {
 impl Drop for RuntimeWatch {
     fn drop(&mut self) {
         self.task.abort();
+    }
+}
+
+/// Returns whether the run or its runtime ends within a moment.
+fn ends_soon(alarm: &Alarm, mut ended: Pin<&mut impl Future<Output = ()>>, context: &mut Context<'_>) -> bool {
+    let until = Instant::now() + END_OF_RUNTIME;
+    loop {
+        if ended.as_mut().poll(context).is_ready() {
+            return true;
+        }
+        if Instant::now() >= until {
+            return false;
+        }
+        alarm.wait(Some(until));
     }
 }
 
