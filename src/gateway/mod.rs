@@ -307,7 +307,7 @@ impl Gateway {
             result = self.core.call_tool(call, &scope, options.timeout_ms) => result,
         };
         scope.take_warnings().into_iter().for_each(|warning| self.core.events.warn(warning));
-        let result = result?;
+        let result = self.core.unless_closed(result)?;
         self.core.check_result(name, tool, &result)?;
         let result = tool_result(result);
         let is_error = result.get("isError").and_then(Json::as_bool) == Some(true);

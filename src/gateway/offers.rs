@@ -133,7 +133,7 @@ impl Gateway {
             outcome = self.core.run_errand(name, errand, &scope, None, options.timeout_ms) => outcome,
         };
         scope.take_warnings().into_iter().for_each(|warning| self.core.events.warn(warning));
-        outcome
+        self.core.unless_closed(outcome)
     }
 }
 
