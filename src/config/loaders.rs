@@ -274,7 +274,7 @@ mod tests {
             "PYTHONUNBUFFERED",
             "MYPATH",
             "npm_config__authToken",
-            "npm_config_//registry.npmjs.org/:_authToken",
+            "npm_config_//registry.example/:_authToken",
             "UV_INDEX_OURS_PASSWORD",
             "CARGO_REGISTRY_TOKEN",
             "YARN_NPM_AUTH_TOKEN",
