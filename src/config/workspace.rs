@@ -101,11 +101,11 @@ mod tests {
             ("/bin:", "/bin"),
             ("/bin::/sbin", "/bin:/sbin"),
             ("sub:../x:/bin", "/bin"),
-            ("/work/a/node_modules/.bin:/work/node_modules/.bin:/node_modules/.bin:/opt/node_modules/.bin", "/opt/node_modules/.bin"),
-            ("/work/a/.venv/bin:/work/ab/bin:/work/a:/bin", "/work/ab/bin:/bin"),
+            ("/code/a/node_modules/.bin:/code/node_modules/.bin:/node_modules/.bin:/opt/node_modules/.bin", "/opt/node_modules/.bin"),
+            ("/code/a/.venv/bin:/code/ab/bin:/code/a:/bin", "/code/ab/bin:/bin"),
             (".", "/bin:/usr/bin"),
         ] {
-            assert_eq!(kept(path, "/work/a"), expected, "{path}");
+            assert_eq!(kept(path, "/code/a"), expected, "{path}");
         }
     }
 
