@@ -73,7 +73,7 @@ pub(crate) fn inexact_integer(value: &Json) -> Option<&Number> {
     }
 }
 
-/// Whether JavaScript writes a number as it is here. What is not an integer is a double here as well.
+/// Returns whether JavaScript writes a number as it is here. What is not an integer is a double here as well.
 fn is_exact(number: &Number) -> bool {
     const SAFE: u64 = 1 << 53;
     let magnitude = match (number.as_u64(), number.as_i64()) {

@@ -127,7 +127,7 @@ impl Plugin {
         Ok(())
     }
 
-    /// Whether the manifest is approved.
+    /// Returns whether the manifest is approved.
     ///
     /// # Errors
     /// As [`Plugin::manifest`].
@@ -136,7 +136,7 @@ impl Plugin {
         Ok(self.approval().as_deref() == Some(&digest))
     }
 
-    /// Whether the plugin is on.
+    /// Returns whether the plugin is on.
     #[must_use]
     pub fn is_enabled(&self) -> bool {
         self.gateway.check_on().is_ok()

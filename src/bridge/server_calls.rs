@@ -119,7 +119,7 @@ impl ServerCalls {
         self.warnings.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// Whether a module is one of a server's, or `mcp`.
+    /// Returns whether a module is one of a server's, or `mcp`.
     #[must_use]
     pub fn owns(&self, module: &str) -> bool {
         module == MCP_MODULE || server_of(module).is_some()

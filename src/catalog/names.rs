@@ -74,7 +74,7 @@ thread_local! {
 /// How many hex digits of the raw name's SHA-256 tell colliding names apart.
 const SUFFIX_DIGITS: usize = 6;
 
-/// Whether a name can stand in code as it is.
+/// Returns whether a name can stand in code as it is.
 ///
 /// ```
 /// use hyperlight_mcp::catalog::is_identifier;

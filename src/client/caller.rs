@@ -64,10 +64,10 @@ pub trait Caller: Send + Sync {
     /// Calls of one identity ask the same person.
     fn identity(&self) -> u64;
 
-    /// Whether [`Caller::elicit`] would ask anybody.
+    /// Returns whether [`Caller::elicit`] would ask anybody.
     fn can_elicit(&self) -> bool;
 
-    /// Whether [`Caller::sample`] would ask anything.
+    /// Returns whether [`Caller::sample`] would ask anything.
     fn can_sample(&self) -> bool {
         false
     }
@@ -103,7 +103,7 @@ pub trait Observer: Send + Sync {
     fn elicited(&self, server: &str);
     /// A question that reached nobody.
     fn question_cancelled(&self, server: &str, reason: &str);
-    /// Whether anybody may hear what the server asks and tells: all of it is approved, and it is enabled. Looked at anew each time.
+    /// Returns whether anybody may hear what the server asks and tells: all of it is approved, and it is enabled. Looked at anew each time.
     fn may_be_heard(&self, server: &str) -> bool;
     /// Who is asked outside any call.
     fn nobody_in_particular(&self) -> Arc<dyn Caller>;

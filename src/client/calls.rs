@@ -191,7 +191,7 @@ impl Calls {
         }
     }
 
-    /// Whether the server asks questions of which nothing says whose they are.
+    /// Returns whether the server asks questions of which nothing says whose they are.
     pub(super) fn asks_anybody(&self) -> bool {
         self.asks_anybody.load(Ordering::Acquire)
     }

@@ -119,7 +119,7 @@ impl Connection {
         self.era
     }
 
-    /// Whether requests can still be sent.
+    /// Returns whether requests can still be sent.
     #[must_use]
     pub fn is_live(&self) -> bool {
         !self.link.has_ended() && !self.peer.is_transport_closed()
@@ -218,7 +218,7 @@ impl Connection {
         }
     }
 
-    /// Whether the server still answers.
+    /// Returns whether the server still answers.
     ///
     /// # Errors
     /// What keeps it from that.

@@ -81,7 +81,7 @@ fn read_tool(server: &str, tool: &Json) -> Option<Tool> {
     parsed
 }
 
-/// Whether what stands for an object is one. What is not told is well: a tool without a schema takes any object, and schemas may
+/// Returns whether what stands for an object is one. What is not told is well: a tool without a schema takes any object, and schemas may
 /// be `true` or `false` (JSON Schema 2020-12, Core 4.3.2).
 fn is_well_formed(tool: &Tool) -> bool {
     let others = [&tool.annotations, &tool.execution];

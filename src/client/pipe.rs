@@ -67,7 +67,7 @@ impl PipeControl {
         self.is_waited_for.store(false, Ordering::Release);
     }
 
-    /// Whether what reads waits for this pipe, and for nothing else.
+    /// Returns whether what reads waits for this pipe, and for nothing else.
     pub(super) fn is_waited_for(&self) -> bool {
         self.is_waited_for.load(Ordering::Acquire)
     }

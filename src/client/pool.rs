@@ -174,7 +174,7 @@ impl Drop for Counted<'_> {
 }
 
 impl Slot {
-    /// Whether it holds a connection that is of no more use.
+    /// Returns whether it holds a connection that is of no more use.
     fn has_ended(&self) -> bool {
         self.held.try_lock().is_ok_and(|held| held.as_ref().is_some_and(|held| !held.connection.is_live()))
     }

@@ -137,7 +137,7 @@ impl ServerProcess {
         OutputRead::ToItsEnd
     }
 
-    /// Whether the pipe is empty and yet not at its end.
+    /// Returns whether the pipe is empty and yet not at its end.
     fn is_held_by_others(&self) -> bool {
         let mut pipe = [PollFd::new(&self.output, PollFlags::IN)];
         poll(&mut pipe, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|_| pipe[0].revents().is_empty())

@@ -57,7 +57,7 @@ impl Questions {
         Self { server: server.to_owned(), observer, roots, told, hearing: Arc::default() }
     }
 
-    /// Whether somebody may be asked what the server asks now. Where not, that is told in words of ours.
+    /// Returns whether somebody may be asked what the server asks now. Where not, that is told in words of ours.
     pub(super) fn may_ask(&self) -> bool {
         let may = self.observer.may_be_heard(&self.server);
         if !may && !self.hearing.is_told.swap(true, Ordering::AcqRel) {
@@ -66,7 +66,7 @@ impl Questions {
         may
     }
 
-    /// Whether somebody may be told what the server tells.
+    /// Returns whether somebody may be told what the server tells.
     pub(super) fn may_tell(&self) -> bool {
         let mut until = self.hearing.until.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();

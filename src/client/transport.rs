@@ -417,7 +417,7 @@ fn parsed(message: Json) -> Option<RxJsonRpcMessage<RoleClient>> {
     parsed.inspect_err(|error| tracing::debug!(%error, "JSON that is no message was skipped")).ok()
 }
 
-/// Whether a piece of a line has what each message has.
+/// Returns whether a piece of a line has what each message has.
 fn is_message_like(piece: &[u8]) -> bool {
     const MARK: &[u8] = b"\"jsonrpc\"";
     piece.windows(MARK.len()).any(|window| window == MARK)

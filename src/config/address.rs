@@ -151,7 +151,7 @@ impl Region {
         matches!(self, Self::Base | Self::Scheme | Self::Host)
     }
 
-    /// Whether this kind of placeholder may stand here at all.
+    /// Returns whether this kind of placeholder may stand here at all.
     fn admits(self, placeholder: Placeholder) -> Verdict {
         match (self, placeholder) {
             (Self::Path | Self::Rest, _) | (_, Placeholder::Variable { .. }) | (Self::User, Placeholder::Input(_)) => Ok(()),
@@ -162,7 +162,7 @@ impl Region {
         }
     }
 
-    /// Whether a value may be put here. A border of the authority within a value would move the host.
+    /// Returns whether a value may be put here. A border of the authority within a value would move the host.
     fn check(self, value: &str) -> Verdict {
         match self {
             Self::Scheme if value.chars().all(|next| next.is_ascii_alphabetic()) => Ok(()),

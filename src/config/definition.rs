@@ -155,7 +155,7 @@ pub struct ToolFilter {
 }
 
 impl ToolFilter {
-    /// Whether the filter lets a tool through.
+    /// Returns whether the filter lets a tool through.
     ///
     /// ```
     /// use hyperlight_mcp::config::ToolFilter;
@@ -168,7 +168,7 @@ impl ToolFilter {
         allowed && !self.deny.iter().any(|name| name == tool)
     }
 
-    /// Whether it lets everything through.
+    /// Returns whether it lets everything through.
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.allow.is_none() && self.deny.is_empty()

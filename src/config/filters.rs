@@ -33,7 +33,7 @@ impl UriFilter {
         UriMatcher { filter: self, allow: self.allow.as_deref().map(entries), deny: entries(&self.deny) }
     }
 
-    /// Whether it lets everything through.
+    /// Returns whether it lets everything through.
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.allow.is_none() && self.deny.is_empty()
@@ -86,7 +86,7 @@ impl Entry {
     }
 }
 
-/// Whether a filter's entry names this URI, as it is written.
+/// Returns whether a filter's entry names this URI, as it is written.
 ///
 /// ```
 /// use hyperlight_mcp::config::covers;

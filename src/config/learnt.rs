@@ -21,7 +21,7 @@ pub enum Source {
 }
 
 impl Learnt {
-    /// Whether the value is blanked. A person types secrets that look like any word, so of those only the length decides, which the
+    /// Returns whether the value is blanked. A person types secrets that look like any word, so of those only the length decides, which the
     /// redactor looks at itself.
     ///
     /// ```

@@ -17,7 +17,7 @@ pub(super) fn check_server_name(name: &str) -> Verdict {
     if RESERVED_NAMES.contains(&name) { Err("this name is reserved") } else { Ok(()) }
 }
 
-/// Whether a server can have this name: a word or a few of them, without room for a sentence or anything that hides.
+/// Returns whether a server can have this name: a word or a few of them, without room for a sentence or anything that hides.
 #[must_use]
 pub fn is_server_name(name: &str) -> bool {
     check_server_name(name).is_ok()

@@ -67,7 +67,7 @@ impl Gateway {
         self.core.redactor.readable_json(json, self.core.limits.max_description_chars)
     }
 
-    /// Whether a sandbox is one of this gateway's.
+    /// Returns whether a sandbox is one of this gateway's.
     pub(crate) fn owns(&self, sandbox: &Sandbox) -> bool {
         std::sync::Arc::ptr_eq(&self.core, &sandbox.core)
     }

@@ -203,7 +203,7 @@ impl Gateway {
         Ok((live, manifest))
     }
 
-    /// Whether anything of a server may be started.
+    /// Returns whether anything of a server may be started.
     pub(super) fn check_startable(&self, server: &ServerDefinition) -> Result<()> {
         match self.core.standing(server)? {
             Standing::Unapproved(lack) => Err(not_approved(&server.name, lack)),

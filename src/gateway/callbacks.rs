@@ -83,7 +83,7 @@ pub trait Callbacks: Send + Sync {
         None
     }
 
-    /// Whether [`Callbacks::elicit`] would ask anybody.
+    /// Returns whether [`Callbacks::elicit`] would ask anybody.
     fn can_elicit(&self) -> bool {
         false
     }
@@ -94,7 +94,7 @@ pub trait Callbacks: Send + Sync {
         None
     }
 
-    /// Whether [`Callbacks::sample`] would ask anything.
+    /// Returns whether [`Callbacks::sample`] would ask anything.
     fn can_sample(&self) -> bool {
         false
     }
@@ -105,7 +105,7 @@ pub trait Callbacks: Send + Sync {
         None
     }
 
-    /// Whether [`Callbacks::authorize`] would ask anybody.
+    /// Returns whether [`Callbacks::authorize`] would ask anybody.
     fn can_authorize(&self) -> bool {
         false
     }

@@ -125,7 +125,7 @@ impl Core {
         }
     }
 
-    /// Whether a person or a model may hear what the server asks and tells: both stages are approved, and it is enabled.
+    /// Returns whether a person or a model may hear what the server asks and tells: both stages are approved, and it is enabled.
     pub(super) fn may_be_heard(&self, name: &str) -> bool {
         // What costs least is looked at first.
         self.registry.is_enabled(name) && self.registry.server(name).is_ok_and(|server| self.usable(&server).is_ok())
@@ -310,7 +310,7 @@ fn may_repeat(approved: &Tool, failure: &CallFailure) -> bool {
     }
 }
 
-/// Whether a tool can be run as a task only (MCP 2025-11-25, tasks).
+/// Returns whether a tool can be run as a task only (MCP 2025-11-25, tasks).
 fn runs_as_task(approved: &Tool) -> bool {
     let support = approved.execution.as_ref().and_then(|execution| execution.get("taskSupport"));
     support.and_then(Json::as_str) == Some("required")

@@ -265,7 +265,7 @@ async fn send(
     }
 }
 
-/// Whether what is wanted was approved, and is let through; with a live manifest, whether it is still what was approved.
+/// Returns whether what is wanted was approved, and is let through; with a live manifest, whether it is still what was approved.
 fn check(server: &ServerDefinition, approved: &Manifest, live: Option<&Manifest>, wanted: Wanted<'_>) -> Result<()> {
     let name = server.name.clone();
     match wanted {

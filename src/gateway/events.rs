@@ -113,7 +113,7 @@ impl Events {
         self.send(&Event::Warning { message });
     }
 
-    /// Whether somebody is told of each connection and call.
+    /// Returns whether somebody is told of each connection and call.
     pub(super) fn traces(&self) -> bool {
         self.trace && self.listener.is_some()
     }

@@ -60,7 +60,7 @@ pub(super) enum Note {
 }
 
 impl Note {
-    /// Whether its line may wait for others.
+    /// Returns whether its line may wait for others.
     fn can_wait(&self) -> bool {
         matches!(self, Self::Event(event) if matches!(**event, Event::Call { .. }))
     }

@@ -173,7 +173,7 @@ impl Registry {
         *live = Live { switch, last_error, decisions: live.decisions + 1, ..Live::default() };
     }
 
-    /// Whether runs see the server: somebody has enabled it, and the config does not say `disabled: true` by now.
+    /// Returns whether runs see the server: somebody has enabled it, and the config does not say `disabled: true` by now.
     #[must_use]
     pub fn is_enabled(&self, name: &str) -> bool {
         let disabled = |entry: &Entry| matches!(entry, Entry::Valid(server) if server.name == name && server.disabled);
@@ -187,7 +187,7 @@ impl Registry {
         self.live().get(name).map_or(0, |live| live.decisions)
     }
 
-    /// Whether a person has disabled the server here, so that no model brings it back.
+    /// Returns whether a person has disabled the server here, so that no model brings it back.
     #[must_use]
     pub fn is_disabled_by_person(&self, name: &str) -> bool {
         self.live().get(name).is_some_and(|live| live.switch == Switch::OffByPerson)
@@ -199,7 +199,7 @@ impl Registry {
         self.live().entry(name.to_owned()).or_default().ended.clone()
     }
 
-    /// Whether a manifest has not been compared yet; from now on it has.
+    /// Returns whether a manifest has not been compared yet; from now on it has.
     #[must_use]
     pub fn is_new_manifest(&self, name: &str, manifest: &Arc<Manifest>) -> bool {
         let mut all = self.live();
@@ -217,7 +217,7 @@ impl Registry {
         live.decisions += 1;
     }
 
-    /// Whether the server was compared with what is approved since this gateway is open, or since it was approved anew.
+    /// Returns whether the server was compared with what is approved since this gateway is open, or since it was approved anew.
     #[must_use]
     pub fn is_compared(&self, name: &str) -> bool {
         self.live().get(name).is_some_and(|live| live.compared.is_some())

@@ -86,7 +86,7 @@ pub fn for_model<'h>(report: &ModelReport<'_>, budget: usize, handle: impl FnOnc
     }
 }
 
-/// Whether the value stays whole, with the rest of the report as it is rendered beside it.
+/// Returns whether the value stays whole, with the rest of the report as it is rendered beside it.
 fn stays_whole(report: &ModelReport<'_>, value: &Value, budget: usize) -> bool {
     let rest = rest(report, budget);
     fits(value, budget.saturating_sub(rest.tokens + REPORT_OVERHEAD))

@@ -159,7 +159,7 @@ impl RunState {
         }
     }
 
-    /// Whether there was room for it: an honest guest has seen to that as far as it can.
+    /// Returns whether there was room for it: an honest guest has seen to that as far as it can.
     fn hand_over(&self, call: Handed) -> bool {
         let Handed { number, module, function, arguments } = call;
         // The names are kept with the call.

@@ -115,7 +115,7 @@ impl Exchange {
         Self { board: Arc::new(Board::new(room)), underway: Underway::default(), ended: CancellationToken::new(), room }
     }
 
-    /// Whether there is room for a call with such arguments, and for its reply.
+    /// Returns whether there is room for a call with such arguments, and for its reply.
     pub(super) fn admits(&self, load: usize) -> bool {
         let state = self.board.state();
         let outstanding = state.running + state.done.len();
@@ -234,7 +234,7 @@ impl State {
         Self { room, running: 0, load: 0, done: BTreeMap::new(), held: 0, last: None }
     }
 
-    /// Whether as much waits for the guest as one answer takes.
+    /// Returns whether as much waits for the guest as one answer takes.
     fn fills_an_answer(&self) -> bool {
         self.held >= self.room.answer
     }

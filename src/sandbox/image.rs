@@ -102,7 +102,7 @@ impl GuestImage {
         }
     }
 
-    /// Whether it is what booting with these limits would give.
+    /// Returns whether it is what booting with these limits would give.
     pub(super) fn is_for(&self, kind: GuestKind, limits: &Limits) -> bool {
         self.kind == kind && self.configuration == configuration(limits)
     }
@@ -162,7 +162,7 @@ impl Vm {
         outcome
     }
 
-    /// Whether it can still run anything.
+    /// Returns whether it can still run anything.
     pub(super) fn is_sound(&self) -> bool {
         self.sandbox.status().is_ready()
     }

@@ -101,7 +101,7 @@ impl Sandboxes {
         Ok(image.kind())
     }
 
-    /// Whether a guest boots here, and if not, why. Boots it to find out.
+    /// Returns whether a guest boots here, and if not, why. Boots it to find out.
     #[must_use]
     pub fn report(&self) -> HypervisorReport {
         hypervisor::report(self.booted())

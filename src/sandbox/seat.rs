@@ -11,7 +11,7 @@ use super::value::Wire;
 
 /// What a run does about the calls of its guest. Each is asked by [`Seat::ask`] alone.
 pub(super) trait GuestCalls: Send + Sync + 'static {
-    /// Whether the guest may still go on. Once it may not, it never may again.
+    /// Returns whether the guest may still go on. Once it may not, it never may again.
     fn goes_on(&self) -> bool;
     fn call(&self, module: String, function: String, frame: &[u8]) -> Vec<u8>;
     /// Takes calls that are made at the same time, and gives those that have ended.
@@ -27,7 +27,7 @@ pub(super) trait GuestCalls: Send + Sync + 'static {
     fn started(&self) -> Duration;
     /// Returns when so much time has passed, or the run has ended.
     fn sleep(&self, duration: Duration);
-    /// Whether there is a module of this name.
+    /// Returns whether there is a module of this name.
     fn knows(&self, module: &str) -> bool;
     /// The source of a module.
     fn load(&self, module: &str) -> Option<String>;

@@ -40,7 +40,7 @@ pub struct Approval {
 }
 
 impl Approval {
-    /// Whether its time is over.
+    /// Returns whether its time is over.
     #[must_use]
     pub fn is_expired(&self, now: SystemTime) -> bool {
         self.expires_at.is_some_and(|end| now >= UNIX_EPOCH + Duration::from_secs(end))

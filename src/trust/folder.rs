@@ -155,12 +155,12 @@ impl Entry<'_> {
             || self.any_word(&filled.text, |word| is_dotted(word) || (is_loader && (is_relative(word) || self.is_there(word))))
     }
 
-    /// Whether one of the words of a text, which may be paths, leads into the workspace.
+    /// Returns whether one of the words of a text, which may be paths, leads into the workspace.
     fn any_word(&self, text: &str, leads_there: impl Fn(&str) -> bool) -> bool {
         names_processes(text) || (self.starts_in_workspace && words(text).is_none_or(|words| words.iter().any(|word| leads_there(word))))
     }
 
-    /// Whether the workspace has something of this name, or a program that a runtime would start by it.
+    /// Returns whether the workspace has something of this name, or a program that a runtime would start by it.
     fn is_there(&self, word: &str) -> bool {
         // `python -m a.b` starts a/b.py.
         let module = (!word.contains('/') && word.contains('.')).then(|| word.replace('.', "/"));
@@ -182,12 +182,12 @@ fn without_quotes(text: &str) -> String {
     text.replace(['\\', '\'', '"'], "")
 }
 
-/// Whether a word is a path that is relative by its own form, whether there is anything or not.
+/// Returns whether a word is a path that is relative by its own form, whether there is anything or not.
 fn is_dotted(word: &str) -> bool {
     matches!(word, "." | "..") || word.starts_with("./") || word.starts_with("../")
 }
 
-/// Whether a word is a relative path by its form or by its ending.
+/// Returns whether a word is a relative path by its form or by its ending.
 fn is_relative(word: &str) -> bool {
     let path = Path::new(word);
     let names_program = || path.extension().and_then(|ending| ending.to_str()).is_some_and(|ending| PROGRAMS.contains(&ending));

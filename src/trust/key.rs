@@ -58,7 +58,7 @@ impl MachineKey {
         hex::encode(self.mac(form).finalize().into_bytes())
     }
 
-    /// Whether a digest is that of a form, compared in constant time.
+    /// Returns whether a digest is that of a form, compared in constant time.
     #[must_use]
     pub fn verify(&self, form: &Canonical, digest: &str) -> bool {
         hex::decode(digest).is_ok_and(|digest| self.mac(form).verify_slice(&digest).is_ok())

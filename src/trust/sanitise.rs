@@ -85,7 +85,7 @@ pub fn sanitise_json(value: &Json, max_chars: usize) -> Json {
     sanitise_level(value, max_chars, 0)
 }
 
-/// Whether a text has characters that a reader cannot see and that no writing or emoji needs.
+/// Returns whether a text has characters that a reader cannot see and that no writing or emoji needs.
 ///
 /// ```
 /// use hyperlight_mcp::trust::has_invisible;
@@ -120,7 +120,7 @@ pub fn hidden(text: &str) -> Hidden {
     found
 }
 
-/// Whether an invisible character does what it was made for: joins emoji or letters, or picks a form of what precedes it.
+/// Returns whether an invisible character does what it was made for: joins emoji or letters, or picks a form of what precedes it.
 fn is_needed(before: char, character: char, next: char) -> bool {
     match character {
         '\u{fe0e}' | '\u{fe0f}' => is_pictograph(before) || next == '\u{20e3}',

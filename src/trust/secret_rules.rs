@@ -60,7 +60,7 @@ fn verdict(name: &str, value: &str) -> Verdict {
     RULES.iter().find(|rule| (rule.applies)(name, value)).map_or(Verdict::Literal, |rule| rule.verdict)
 }
 
-/// Whether a literal of a config (an environment variable, a header) looks like a secret: by its name, its shape or its entropy.
+/// Returns whether a literal of a config (an environment variable, a header) looks like a secret: by its name, its shape or its entropy.
 ///
 /// ```
 /// use hyperlight_mcp::trust::is_secret;
@@ -122,7 +122,7 @@ pub(super) fn is_secret_name(name: &str) -> bool {
         || words.windows(2).any(|pair| SECRET_PAIRS.iter().any(|(first, second)| is_one_of(first, &pair[0]) && is_one_of(second, &pair[1])))
 }
 
-/// Whether one of the names is a secret's, and not that of a setting about one.
+/// Returns whether one of the names is a secret's, and not that of a setting about one.
 fn is_named_for_a_secret(names: &str) -> bool {
     names.split_whitespace().filter(|name| is_secret_name(name)).map(name_words).any(|words| {
         let ends_as_a_setting = words.last().is_some_and(|word| is_one_of(SETTING_WORDS, word));
@@ -286,7 +286,7 @@ fn is_of_path_characters(path: &str) -> bool {
         && path.split('/').all(|name| name.trim() == name && !name.contains("  "))
 }
 
-/// Whether names are of words and of tags in one case, and at least half of the characters are those of words.
+/// Returns whether names are of words and of tags in one case, and at least half of the characters are those of words.
 fn is_readable(path: &str) -> bool {
     let is_tag = |part: &str| is_short_tag(part) && !(part.contains(char::is_uppercase) && part.contains(char::is_lowercase));
     let (mut of_words, mut all) = (0, 0);

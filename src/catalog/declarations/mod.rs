@@ -177,7 +177,7 @@ fn input_types(tool: &Tool, name: &str, style: &DeclarationStyle) -> Vec<Definit
     types
 }
 
-/// Whether `{}`, which is what no argument means, may be of a type.
+/// Returns whether `{}`, which is what no argument means, may be of a type.
 fn accepts_nothing(value: &Type, definitions: &[Definition], depth: usize) -> bool {
     const MAX_DEPTH: usize = 16;
     let within = |member: &Type| accepts_nothing(member, definitions, depth + 1);

@@ -171,7 +171,7 @@ impl<'a> Module<'a> {
     }
 }
 
-/// Whether two types say the same, if the definitions that they name do.
+/// Returns whether two types say the same, if the definitions that they name do.
 fn same_type(one: &Type, other: &Type, named: &mut Vec<(usize, usize)>, compared: &mut usize) -> bool {
     *compared += 1;
     if let (Type::Named(one), Type::Named(other)) = (one, other) {

@@ -156,7 +156,7 @@ impl HttpClient {
         self.session.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether a message may be handed on: of the server's own requests so many at once. It gets a refusal for one too many.
+    /// Returns whether a message may be handed on: of the server's own requests so many at once. It gets a refusal for one too many.
     pub(super) fn admits(&self, message: &Json, route: &Route) -> bool {
         let Some(method) = message.get("method") else { return true };
         let id = |id: &Json| serde_json::from_value::<RequestId>(id.clone()).ok();

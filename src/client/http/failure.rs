@@ -61,7 +61,7 @@ pub(in crate::client) enum Credentials {
 }
 
 impl HttpFailure {
-    /// Whether the server certainly did nothing with the request.
+    /// Returns whether the server certainly did nothing with the request.
     pub(in crate::client) fn never_acted_on(&self) -> bool {
         match self {
             Self::NotSent { .. } | Self::Unauthorized { .. } | Self::Token(_) | Self::Redirect { .. } | Self::LegacySse => true,

@@ -48,7 +48,7 @@ impl Awaited {
         Some(Self { id: request.id.clone(), kind: kind_of(&request.request, &method), method })
     }
 
-    /// Whether the request may go out again when the server says that it came too early.
+    /// Returns whether the request may go out again when the server says that it came too early.
     pub(super) fn is_safe(&self) -> bool {
         matches!(self.method.as_str(), "initialize" | "server/discover" | "ping") || self.method.ends_with("/list")
     }

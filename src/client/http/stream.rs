@@ -288,7 +288,7 @@ fn ended(problem: &str) -> HttpFailure {
     HttpFailure::Interrupted { problem: format!("the stream of its answer ended before the answer came{because}") }
 }
 
-/// Whether broken JSON was meant as an answer: a notification that cannot be read fails no call.
+/// Returns whether broken JSON was meant as an answer: a notification that cannot be read fails no call.
 fn is_answer_like(text: &str) -> bool {
     let start = &text[..text.floor_char_boundary(METHOD_WINDOW)];
     text.trim_start().starts_with('{') && !start.contains("\"method\"")

@@ -51,7 +51,7 @@ impl Discovery {
         if methods.iter().any(|method| method == "S256") || !self.is_published { Ok(()) } else { Err(Problem::failed(PKCE)) }
     }
 
-    /// Whether a client's metadata document is taken for its registration (SEP-991).
+    /// Returns whether a client's metadata document is taken for its registration (SEP-991).
     pub(super) fn takes_client_documents(&self) -> bool {
         self.metadata.additional_fields.get("client_id_metadata_document_supported").and_then(Json::as_bool).unwrap_or(false)
     }

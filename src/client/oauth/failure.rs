@@ -23,7 +23,7 @@ impl Refusal {
         Some(Self { error: text("error")?, description: text("error_description") })
     }
 
-    /// Whether what was presented will never do again: a new authorization may.
+    /// Returns whether what was presented will never do again: a new authorization may.
     pub(super) fn is_definite(&self) -> bool {
         matches!(self.error.as_str(), "invalid_grant" | "invalid_client" | "unauthorized_client" | "unsupported_grant_type")
     }
@@ -47,7 +47,7 @@ impl Problem {
         Self::Failed(problem.into())
     }
 
-    /// Whether trying the same again is without hope.
+    /// Returns whether trying the same again is without hope.
     pub(super) fn is_definite(&self) -> bool {
         matches!(self, Self::Refused(refusal) if refusal.is_definite())
     }

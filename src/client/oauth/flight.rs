@@ -135,7 +135,7 @@ impl Desk {
         }
     }
 
-    /// Whether there is a token that the server has not refused yet.
+    /// Returns whether there is a token that the server has not refused yet.
     pub(super) fn has_other_than(&self, used: Option<&SecretString>) -> bool {
         let holds = |token: &Token| freshness(token.received_at, token.lifetime, self.now()) != Freshness::Expired;
         let is_other = |token: &Token| used.is_none_or(|used| used.expose_secret() != token.access.expose_secret());

@@ -137,7 +137,7 @@ impl TokenStore {
         Ok(())
     }
 
-    /// Whether there is anything of a server and URL, from whichever issuer.
+    /// Returns whether there is anything of a server and URL, from whichever issuer.
     pub(super) fn has_any(&self, server: &str, url: &str) -> bool {
         let mark = prefix(server, url);
         self.files().is_ok_and(|files| {

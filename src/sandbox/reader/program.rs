@@ -59,7 +59,7 @@ fn wait_for(answers: &mpsc::Receiver<Answer>) -> io::Result<Answer> {
     }
 }
 
-/// Whether nobody holds the other end of standard input any more: Node has ended.
+/// Returns whether nobody holds the other end of standard input any more: Node has ended.
 fn input_is_closed() -> bool {
     let stdin = io::stdin();
     // A closed end is told without being asked for.

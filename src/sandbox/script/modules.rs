@@ -87,7 +87,7 @@ impl<'m> Modules<'m> {
         self.by_specifier.get(format!("{SERVER}{name}").as_str()).copied().ok_or_else(|| nearest(name, servers()))
     }
 
-    /// Whether a server has a tool by its raw name. `Err` has the tool that was meant.
+    /// Returns whether a server has a tool by its raw name. `Err` has the tool that was meant.
     pub(super) fn tool(&self, module: usize, name: &str) -> Result<(), Option<&'m str>> {
         let exports = &self.all[module].exports;
         let raw = || exports.iter().map(|export| export.also.as_deref().unwrap_or(&export.name));

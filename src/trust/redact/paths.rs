@@ -65,7 +65,7 @@ impl Folders {
     }
 }
 
-/// Whether a path's characters end here. A colon and a comma may be part of a name, but mostly come after it.
+/// Returns whether a path's characters end here. A colon and a comma may be part of a name, but mostly come after it.
 fn ends_path(character: char) -> bool {
     let ends = matches!(
         character,
