@@ -26,12 +26,12 @@ pub(super) struct AgentCode<'a> {
     pub(super) modules: &'a dyn GuestModules,
     pub(super) stop: &'a Stop,
     pub(super) deadline: Deadline,
-    /// Not so where the reader ended over it, or gave way to others.
+    /// Not so where the code is too deep, or the reader failed over it or gave way to others.
     pub(super) was_looked_at: bool,
 }
 
 /// Code that may be TypeScript still has its types, which the engine does not know.
-const NOT_LOOKED_AT: &str = "; the code could not be looked at before it ran (a look takes 5 s at most), so types of TypeScript, if it has any, were not taken out: run it again, or write JavaScript";
+const NOT_LOOKED_AT: &str = "; the code could not be looked at before it ran (it is too large or too deep, or a look would take more than 5 s), so types of TypeScript, if it has any, were not taken out: write JavaScript, split it, or run it again";
 
 impl AgentCode<'_> {
     pub(super) fn to_javascript(&self, text: &str) -> Result<Reading> {

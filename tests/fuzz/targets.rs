@@ -103,7 +103,7 @@ fn approvals(bytes: &[u8]) {
 fn script(bytes: &[u8]) {
     let code = String::from_utf8_lossy(bytes);
     let widths = |text: &str| text.split('\n').map(|line| line.encode_utf16().count()).collect::<Vec<_>>();
-    if let Ok(javascript) = to_javascript(&code) {
+    if let Ok(Some(javascript)) = to_javascript(&code) {
         assert_eq!(widths(&javascript), widths(&code));
     }
     let exports = vec![Export { name: "get_forecast".to_owned(), also: Some("get-forecast".to_owned()) }];

@@ -51,11 +51,12 @@ struct Idle {
 /// What came of a look at code as JavaScript.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Reading {
-    /// It is JavaScript, or nests too deeply to be looked at.
+    /// It is JavaScript.
     AsItIs,
     /// It is this without its types.
     Javascript(String),
-    /// It was not looked at: a reader ended over it, took too long or gave way to others; or the answer was not wanted any more.
+    /// It was not looked at: it nests too deeply; a reader failed over it, took too long or gave way to others; or the answer was not wanted
+    /// any more.
     Missed,
 }
 

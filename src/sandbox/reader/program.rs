@@ -70,8 +70,9 @@ fn input_is_closed() -> bool {
 fn answer(question: &Question<'_>) -> Answer {
     match question {
         Question::ToJavascript { code } => match to_javascript(code) {
-            Ok(javascript) if javascript == *code => Answer::AsItIs,
-            Ok(javascript) => Answer::Javascript { code: javascript.into_owned() },
+            Ok(Some(javascript)) if javascript == *code => Answer::AsItIs,
+            Ok(Some(javascript)) => Answer::Javascript { code: javascript.into_owned() },
+            Ok(None) => Answer::Nothing,
             Err(error) => syntax(Some(error)),
         },
         Question::Check { code, modules } => checked(code, modules).map_or(Answer::Nothing, |problems| Answer::Problems { problems }),

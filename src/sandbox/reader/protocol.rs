@@ -30,7 +30,7 @@ pub(super) enum Question<'a> {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "answer", rename_all = "kebab-case")]
 pub(super) enum Answer {
-    /// The code is what the engine takes, or was not looked at.
+    /// The code is what the engine takes.
     AsItIs,
     Javascript {
         code: String,

@@ -2,7 +2,7 @@
 
 use super::check::look;
 use super::syntax::locate;
-use super::{Export, Finding, Importable, Problem, ProblemKind, javascript, problems};
+use super::{Export, Finding, Importable, Problem, ProblemKind, problems};
 use crate::error::Error;
 use crate::sandbox::module::GuestModule;
 
@@ -22,15 +22,8 @@ pub(in crate::sandbox) fn explain_load(code: &str, modules: &[Importable]) -> Op
     Some(Error::CodeSyntax { message: wrong.message, line: Some(wrong.line), column: Some(wrong.column) })
 }
 
-/// What is behind code that TypeScript may be, and that was not looked at.
-const NOT_LOOKED_AT: &str =
-    "; the code is too large or too deep for TypeScript's types to be taken out: if it has types, write JavaScript, or split it";
-
 /// Why the engine does not parse code: the place that it says, or a better one.
 pub(in crate::sandbox) fn explain_syntax(code: &str, modules: &[Importable], message: String, line: Option<u32>) -> Error {
-    if matches!(javascript(code), Ok(None)) {
-        return Error::CodeSyntax { message: format!("{message}{NOT_LOOKED_AT}"), line, column: None };
-    }
     let found = locate(code).or_else(|| explain_load(code, modules));
     found.unwrap_or(Error::CodeSyntax { message, line, column: None })
 }

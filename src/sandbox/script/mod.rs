@@ -179,7 +179,7 @@ fn problems(code: &str, mut findings: Vec<Finding>) -> Vec<Problem> {
 ///
 /// Valid JavaScript is JavaScript, unless it has type arguments as TypeScript, as `new Set<string>([])` has; else, valid TypeScript is
 /// TypeScript. An imported name that is used as a type only is not
-/// imported, whether it says `type` or not.
+/// imported, whether it says `type` or not. `None` for code that was not looked at: it nests too deeply, or the parser failed over it.
 ///
 /// # Errors
 /// `ERR_CODE_SYNTAX` for code that is neither, by the reading that got further, and for what is not only types: enums, namespaces
@@ -188,22 +188,21 @@ fn problems(code: &str, mut findings: Vec<Finding>) -> Vec<Problem> {
 /// ```
 /// use hyperlight_mcp::sandbox::to_javascript;
 ///
-/// assert_eq!(to_javascript("const a: number = 1").unwrap(), "const a         = 1");
+/// assert_eq!(to_javascript("const a: number = 1").unwrap().unwrap(), "const a         = 1");
 /// assert!(to_javascript("enum Color { Red }").unwrap_err().to_string().contains("const object"));
 /// ```
-pub fn to_javascript(code: &str) -> Result<Cow<'_, str>> {
-    let javascript = javascript(code).map_err(|findings| {
+pub fn to_javascript(code: &str) -> Result<Option<Cow<'_, str>>> {
+    javascript(code).map_err(|findings| {
         let first = problems(code, findings).into_iter().next();
         match first {
             Some(problem) => Error::CodeSyntax { message: problem.message, line: Some(problem.line), column: Some(problem.column) },
             None => Error::CodeSyntax { message: "the code does not parse".to_owned(), line: None, column: None },
         }
-    })?;
-    Ok(javascript.unwrap_or(Cow::Borrowed(code)))
+    })
 }
 
-/// The code as JavaScript, or all that keeps it from being read as such. `None` for code that is not looked at: it nests too deeply,
-/// or its types would take too long to read.
+/// The code as JavaScript, or all that keeps it from being read as such. `None` for code that was not looked at: it nests too deeply,
+/// or the parser failed over it, which it also does where its memory is used up.
 fn javascript(code: &str) -> std::result::Result<Option<Cow<'_, str>>, Vec<Finding>> {
     let look = || {
         let allocator = Allocator::default();

@@ -13,7 +13,7 @@ const GOOD: &str = "import { get_forecast, type Input } from \"host:mcp-weather\
     if (w.tools?.() ?? 'x' in w) label: for (const [k] of r.z as any[]) break label;\nexport default function handler(input: Input) { return f<Input>(input) }\n";
 
 fn look_at(code: &str) {
-    if let Ok(javascript) = to_javascript(code) {
+    if let Ok(Some(javascript)) = to_javascript(code) {
         assert_same_places(code, &javascript);
     }
     for problem in check(code, &modules()) {
@@ -144,11 +144,9 @@ fn token() -> impl Strategy<Value = &'static str> {
 fn deep_code_is_judged_by_the_engine_alone() {
     for unit in ["(", "[", "{", "!", "a=>", "typeof ", "if(a)", "x?", "`${"] {
         let code = unit.repeat(100_000);
-        assert!(matches!(to_javascript(&code), Ok(Cow::Borrowed(same)) if same == code));
+        assert!(matches!(to_javascript(&code), Ok(None)));
         assert_eq!(check(&code, &modules()), []);
         assert!(locate(&code).is_none());
-        let Error::CodeSyntax { message, .. } = explain_syntax(&code, &[], "unexpected token".to_owned(), Some(1)) else { panic!() };
-        assert!(message.contains("unexpected token; the code is too large or too deep"));
     }
 }
 
@@ -159,7 +157,7 @@ fn long_typescript_loses_its_types() {
     let divided = format!("const half = counts.get(w)! / total;\n{}", "out.push(Math.round(i)); let j: T = i++ / 2\n".repeat(100));
     let compared = "const a: boolean = b < c\n".repeat(200);
     for code in [flat, text, divided, compared, format!("const x: T[] = [{}]", "a < b, ".repeat(97))] {
-        assert!(matches!(to_javascript(&code), Ok(Cow::Owned(_))), "{}", &code[..40]);
+        assert!(matches!(to_javascript(&code), Ok(Some(Cow::Owned(_)))), "{}", &code[..40]);
     }
 }
 
