@@ -1,7 +1,7 @@
 // The border of the VM as an agent's author sees it: what a run's code can make the process do, and that it ends with the run.
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
-import { failure, openGateway, wholeFile } from './support.mjs'
+import { failure, fixture, openApproved, openGateway, wholeFile } from './support.mjs'
 
 const gateway = await openGateway(wholeFile)
 const MIB = 1024 * 1024
@@ -114,6 +114,58 @@ describe('many calls of a function of the agent’s own', () => {
     const numbers = Array.from({ length: 100 }, (_, number) => number)
     assert.deepEqual(value, [...numbers, ...numbers])
     assert.deepEqual(begun, { first: numbers, second: numbers })
+  })
+})
+
+/** Counts the turns of the event loop until it is stopped. */
+function turns() {
+  const counted = { count: 0, stop: () => clearImmediate(next) }
+  let next = setImmediate(function turn() {
+    counted.count++
+    next = setImmediate(turn)
+  })
+  return counted
+}
+
+describe('what comes to the main thread while that is busy', () => {
+  test('is one outcome a turn, where outcomes are large', async (t) => {
+    const opened = await openApproved(t, { fixture: fixture() })
+    await opened.callTool('fixture', 'big_text', { bytes: 1 })
+    const counted = turns()
+    const calls = Array.from({ length: 12 }, async () => {
+      await opened.callTool('fixture', 'big_text', { bytes: MIB })
+      return counted.count
+    })
+    // They are answered meanwhile, and all answers would be read in the turn after it.
+    keepBusy(1000)
+    const settledIn = await Promise.all(calls)
+    counted.stop()
+    assert.equal(new Set(settledIn).size, 12, `turns ${settledIn}`)
+  })
+
+  test('is many small outcomes in a few turns', async () => {
+    const counted = turns()
+    const looks = Array.from({ length: 500 }, () => gateway.serverInfo('none-of-this-name').catch(() => counted.count))
+    keepBusy(300)
+    const settledIn = await Promise.all(looks)
+    counted.stop()
+    assert.ok(new Set(settledIn).size < 100, `${new Set(settledIn).size} turns`)
+  })
+
+  test('is so many events a turn, however slow their listener is', async () => {
+    const sandbox = await gateway.sandbox()
+    const events = 2000
+    const counted = turns()
+    const toldIn = []
+    const onEvent = ({ type }) => {
+      if (type === 'log') toldIn.push(counted.count)
+      keepBusy(0.1)
+    }
+    await sandbox.run(`export const handler = () => { for (let entry = 0; entry < ${events}; entry++) console.log(entry) }`, { onEvent })
+    counted.stop()
+    const most = Math.max(...[...new Set(toldIn)].map((turn) => toldIn.filter((other) => other === turn).length))
+    assert.equal(toldIn.length, events)
+    assert.ok(most <= 64, `${most} events in one turn`)
   })
 })
 

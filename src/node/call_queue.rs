@@ -16,6 +16,17 @@ enum Turn {
     Spent,
 }
 
+/// JavaScript, woken for a module.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Arrival {
+    /// It begins the first call of a turn, whose end is to be told.
+    First,
+    /// It begins another one.
+    Further,
+    /// The turn's time is spent: it begins none.
+    Late,
+}
+
 /// Calls of one environment. Woken, JavaScript begins one; it is woken again for the next, so that what follows from a call is part of the time
 /// that it takes.
 pub(super) struct CallQueue<T> {
@@ -50,15 +61,20 @@ impl<T> CallQueue<T> {
         calls.front()
     }
 
-    /// Says that JavaScript, woken for a module, is there. Gives whether a call may be begun.
-    pub(super) fn arrived(&mut self, now: Instant) -> bool {
+    /// Notes that JavaScript, woken for a module, is there.
+    pub(super) fn arrived(&mut self, now: Instant) -> Arrival {
         self.woken = None;
         match self.turn {
-            Turn::Fresh => self.turn = Turn::Started(now),
-            Turn::Started(start) if now.duration_since(start) >= TURN => self.turn = Turn::Spent,
-            Turn::Started(_) | Turn::Spent => {}
+            Turn::Fresh => {
+                self.turn = Turn::Started(now);
+                Arrival::First
+            }
+            Turn::Started(start) if now.duration_since(start) < TURN => Arrival::Further,
+            Turn::Started(_) | Turn::Spent => {
+                self.turn = Turn::Spent;
+                Arrival::Late
+            }
         }
-        self.turn != Turn::Spent
     }
 
     /// A module's next call; then it is the other modules' turn.
@@ -106,7 +122,7 @@ mod tests {
     fn step(queue: &mut CallQueue<&'static str>, now: Instant) -> Option<&'static str> {
         queue.wake()?;
         let module = queue.woken?;
-        if queue.arrived(now) { queue.take(module) } else { None }
+        if queue.arrived(now) == Arrival::Late { None } else { queue.take(module) }
     }
 
     #[test]
@@ -130,7 +146,7 @@ mod tests {
         let mut queue = queue(&[(FIRST, "a"), (SECOND, "b")]);
         assert_eq!(queue.wake(), Some(&"a"));
         assert!(queue.wake().is_none());
-        assert!(queue.arrived(Instant::now()));
+        assert_eq!(queue.arrived(Instant::now()), Arrival::First);
         assert_eq!(queue.take(FIRST), Some("a"));
         assert_eq!(queue.wake(), Some(&"b"));
     }

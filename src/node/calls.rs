@@ -6,12 +6,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use napi::Status;
 use napi::bindgen_prelude::{Either3, Function, Uint8Array};
 use napi::threadsafe_function::{ThreadsafeFunction, ThreadsafeFunctionCallMode};
+use napi::{Env, Status};
 use tokio::sync::oneshot;
 
-use super::call_queue::CallQueue;
+use super::call_queue::{Arrival, CallQueue};
+use super::turns::at_turn_end;
 use crate::error::{Error, Result};
 use crate::sandbox::Wire;
 
@@ -66,18 +67,22 @@ impl Calls {
         drop(left);
     }
 
-    /// Says that the turn has ended in which calls were begun. Happens on JavaScript's thread, outside of any call.
-    pub(super) fn turn_ended(&self) {
+    /// Allows calls of a new turn.
+    fn turn_ended(&self) {
         self.queue().turn_ended();
         self.wake();
     }
 
     /// What JavaScript's thread, woken for a module, gets: the next call whose run still goes on, or nothing. What waits after it is handed
     /// over once that is done, and what it left to be done at once.
-    fn begin(&self, pending: &Pending) -> DispatchParts {
-        let may_begin = self.queue().arrived(Instant::now());
+    fn begin(self: &Arc<Self>, env: &Env, pending: &Pending) -> DispatchParts {
+        let arrival = self.queue().arrived(Instant::now());
+        if arrival == Arrival::First {
+            let calls = Arc::clone(self);
+            at_turn_end(env, move || calls.turn_ended());
+        }
         let mut parts = Vec::new();
-        while may_begin && parts.is_empty() {
+        while arrival != Arrival::Late && parts.is_empty() {
             let Some(request) = self.queue().take(pending.module) else { break };
             if pending.is_waiting(request.id) {
                 parts = spread(request);
@@ -183,7 +188,7 @@ impl Dispatch {
     pub(super) fn new(calls: Arc<Calls>, pending: Arc<Pending>, dispatch: &Function<DispatchParts, ()>) -> napi::Result<Self> {
         let ends = Ends { calls: Arc::clone(&calls), pending: Arc::clone(&pending) };
         let wake = dispatch.build_threadsafe_function::<()>().weak::<true>().callee_handled::<false>();
-        let wake = wake.build_callback(move |_| Ok(ends.calls.begin(&ends.pending)))?;
+        let wake = wake.build_callback(move |context| Ok(ends.calls.begin(&context.env, &ends.pending)))?;
         Ok(Self { calls, module: Arc::new(Module { wake, pending }) })
     }
 

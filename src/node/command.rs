@@ -77,9 +77,15 @@ pub fn command_line(env: &Env, words: Vec<String>, columns: Option<u32>) -> napi
     // A defect has written its message already; the program still ends as one that failed.
     let work = async move { running.await.unwrap_or(Exit::Failed) };
     let owner = core.clone();
-    let native = promise_of(env, &core, work, move |exit, _| {
-        owner.shut_down();
-        Ok(exit.code())
-    })?;
+    let native = promise_of(
+        env,
+        &core,
+        work,
+        |_| 0,
+        move |exit, _| {
+            owner.shut_down();
+            Ok(exit.code())
+        },
+    )?;
     started(env, native, stop)
 }

@@ -7,10 +7,10 @@ use napi::Status;
 use napi::bindgen_prelude::Function;
 use napi::threadsafe_function::{ThreadsafeFunction, ThreadsafeFunctionCallMode};
 use serde_json::{Value as Json, json};
-use tokio::runtime::Handle;
 use tokio::sync::watch;
 
 use super::event_queue::{EventQueue, Source};
+use super::turns::at_turn_end;
 use crate::gateway::EventListener;
 use crate::sandbox::{LogEntry, LogListener};
 
@@ -24,8 +24,6 @@ pub(super) struct EventSink(Arc<Shared>);
 struct Shared {
     listener: Listener,
     state: Arc<State>,
-    /// Where the next turn is sent from: from JavaScript's own thread, it would follow without any other's turn between.
-    runtime: Handle,
 }
 
 struct State {
@@ -59,25 +57,18 @@ struct Turn {
 impl Drop for Turn {
     /// Happens on JavaScript's thread, right before the call: what follows from it comes there after the call.
     fn drop(&mut self) {
-        let Shared { state, runtime, .. } = &*self.shared;
-        state.queue().turn_ended();
         let count = self.count;
-        state.told.send_modify(|told| *told = told.saturating_add(count));
-        let next = Next(Arc::clone(&self.shared));
-        runtime.spawn(async move { drop(next) });
-    }
-}
-
-/// Sends the next turn when it is dropped: by the runtime, or at once where that has ended.
-struct Next(Arc<Shared>);
-
-impl Drop for Next {
-    fn drop(&mut self) {
-        Shared::tell(&self.0);
+        self.shared.state.told.send_modify(|told| *told = told.saturating_add(count));
     }
 }
 
 impl Shared {
+    /// Allows the next turn, and sends it.
+    fn turn_ended(shared: &Arc<Self>) {
+        shared.state.queue().turn_ended();
+        Self::tell(shared);
+    }
+
     /// Sends the next turn, where none is on its way.
     fn tell(shared: &Arc<Self>) {
         let Some(events) = shared.state.queue().next_turn() else { return };
@@ -91,7 +82,7 @@ impl Shared {
 
 impl EventSink {
     /// The sink behind a listener of the glue's, where one was given.
-    pub(super) fn new(listener: Option<Function<Vec<String>, ()>>, runtime: &Handle) -> napi::Result<Option<Self>> {
+    pub(super) fn new(listener: Option<Function<Vec<String>, ()>>) -> napi::Result<Option<Self>> {
         let Some(listener) = listener else { return Ok(None) };
         let state = Arc::new(State { queue: Mutex::default(), told: watch::Sender::new(0) });
         // Dropped with the function, at the environment's end at the latest. What waits to be called then is never dropped.
@@ -99,9 +90,12 @@ impl EventSink {
         let listener = listener.build_threadsafe_function::<Turn>().weak::<true>().callee_handled::<false>();
         let listener = listener.build_callback(move |mut context| {
             let _held = &ends;
+            let shared = Arc::clone(&context.value.shared);
+            // However long the listener takes, others have their turn before it is told more.
+            at_turn_end(&context.env, move || Shared::turn_ended(&shared));
             Ok(std::mem::take(&mut context.value.events))
         })?;
-        Ok(Some(Self(Arc::new(Shared { listener, state, runtime: runtime.clone() }))))
+        Ok(Some(Self(Arc::new(Shared { listener, state }))))
     }
 
     fn send(&self, event: &Json) {

@@ -53,7 +53,7 @@ impl Gateway {
             let read = options::read::<options::OpenOptions>("Gateway.open", &context.get::<String>(0)?, &context.get::<String>(1)?);
             let asked = callbacks(&env, context.get(3)?)?;
             let core = Core::start().map_err(|error| glue::thrown(&env, &error))?;
-            let events = EventSink::new(context.get(2)?, core.handle())?;
+            let events = EventSink::new(context.get(2)?)?;
             core.tell_by(events.clone());
             let opening = read.map(|options| GatewayOptions {
                 on_event: events.clone().map(EventSink::event_listener),
@@ -62,17 +62,23 @@ impl Gateway {
             });
             let runtime = core.clone();
             let work = blocking(move || opening.and_then(crate::gateway::Gateway::open));
-            let native = promise_of(&env, &runtime, work, move |opened, env| match opened {
-                Ok(inner) => {
-                    guard_environment(&env, &inner)?;
-                    core.own(inner.clone());
-                    Ok(Either::B(Gateway { core, inner, events }))
-                }
-                Err(error) => {
-                    core.shut_down();
-                    Ok(Either::A(Reply::failure(&error, Json::Object(Map::new())).into_parts()))
-                }
-            })?;
+            let native = promise_of(
+                &env,
+                &runtime,
+                work,
+                |_| 0,
+                move |opened, env| match opened {
+                    Ok(inner) => {
+                        guard_environment(&env, &inner)?;
+                        core.own(inner.clone());
+                        Ok(Either::B(Gateway { core, inner, events }))
+                    }
+                    Err(error) => {
+                        core.shut_down();
+                        Ok(Either::A(Reply::failure(&error, Json::Object(Map::new())).into_parts()))
+                    }
+                },
+            )?;
             Ok(glue::detached(&native))
         })?;
         glue::call(env, "open", FnArgs::from((start, "Gateway.open", options)))
@@ -174,7 +180,7 @@ impl Gateway {
         let start = env.create_function_from_closure::<(), Object<'static>, _>("sandbox", move |context| {
             let env = Env::from_raw(context.env.raw());
             let read = options::read::<options::SandboxOptions>("Gateway.sandbox", &context.get::<String>(0)?, &context.get::<String>(1)?);
-            let events = EventSink::new(context.get(2)?, core.handle())?.or_else(|| events.clone());
+            let events = EventSink::new(context.get(2)?)?.or_else(|| events.clone());
             let asked = callbacks(&env, context.get(3)?)?;
             let (gateway, owner, told) = (inner.clone(), core.clone(), events.clone());
             let work = async move {
@@ -189,12 +195,18 @@ impl Gateway {
                 Ok(made)
             };
             let work = after_events(events.clone(), work);
-            let native = promise_of(&env, &core, work, move |made, _| {
-                Ok(match made {
-                    Ok(inner) => Either::B(Sandbox::new(owner, inner, events)),
-                    Err(error) => Either::<Parts, _>::A(Reply::failure(&error, Json::Object(Map::new())).into_parts()),
-                })
-            })?;
+            let native = promise_of(
+                &env,
+                &core,
+                work,
+                |_| 0,
+                move |made, _| {
+                    Ok(match made {
+                        Ok(inner) => Either::B(Sandbox::new(owner, inner, events)),
+                        Err(error) => Either::<Parts, _>::A(Reply::failure(&error, Json::Object(Map::new())).into_parts()),
+                    })
+                },
+            )?;
             Ok(glue::detached(&native))
         })?;
         glue::call(env, "open", FnArgs::from((start, "Gateway.sandbox", options)))
@@ -225,7 +237,7 @@ impl Gateway {
             let (names, arguments) = (context.get::<String>(0)?, wire_of(&context, 1)?);
             let (data, names_of_callbacks) = (context.get::<String>(3)?, context.get::<String>(4)?);
             let asked = callbacks(&env, context.get(5)?)?;
-            let events = EventSink::new(context.get(6)?, core.handle())?;
+            let events = EventSink::new(context.get(6)?)?;
             let on_event = events.clone().map(EventSink::event_listener);
             let (gateway, stop) = (inner.clone(), Stop::new());
             let stopped = stop.clone();
@@ -252,10 +264,16 @@ impl Gateway {
                 gateway.close().await;
                 settled.await;
             };
-            let native = promise_of(&env, &core, work, move |(), _| {
-                owner.shut_down();
-                Ok(Reply::new(Ok(())).into_parts())
-            })?;
+            let native = promise_of(
+                &env,
+                &core,
+                work,
+                |()| 0,
+                move |(), _| {
+                    owner.shut_down();
+                    Ok(Reply::new(Ok(())).into_parts())
+                },
+            )?;
             Ok(glue::detached(&native))
         })?;
         glue::call(env, "method", FnArgs::from((start, "Gateway.close", Vec::<Unknown>::new())))

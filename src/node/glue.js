@@ -1,6 +1,7 @@
 // What only JavaScript can do well, in one place: values in and out, promises, AbortSignal, the user's callbacks.
-// Evaluated once in each environment with the codec that the guest uses as well. Returns the functions that Rust calls.
-(codec) => {
+// Evaluated once in each environment with the codec that the guest uses as well, and what is to be called at the end of a marked turn.
+// Returns the functions that Rust calls.
+(codec, turnEnded) => {
   const { encode } = codec;
   const { hasOwn, getOwnPropertyDescriptor, getPrototypeOf } = Object;
   const { apply } = Reflect;
@@ -17,7 +18,6 @@
   const { addEventListener, removeEventListener } = EventTarget.prototype;
   // Nobody's fake timers hold up what waits for a turn's end.
   const nextTurn = setImmediate;
-  let isTurnMarked = false;
   /** The addon's classes. */
   let classes = {};
 
@@ -93,7 +93,12 @@
 
   /** A native promise gives [json, …blobs], the JSON being { ok } or { error }; or an instance of a class. */
   async function settle(native, trace, signal) {
-    const reply = await native;
+    let reply;
+    try {
+      reply = await native;
+    } catch (error) {
+      throw toError({ code: "ERR_INTERNAL", message: said(error) }, trace, signal);
+    }
     if (!isArray(reply)) return reply;
     const [json, ...blobs] = reply;
     let outcome;
@@ -185,16 +190,6 @@
     };
   }
 
-  /** Has the end of this turn of the event loop told, once. It does not keep Node from exiting: it comes in this turn, right after what is polled. */
-  function markTurn(ended) {
-    if (isTurnMarked) return;
-    isTurnMarked = true;
-    nextTurn(() => {
-      isTurnMarked = false;
-      ended();
-    }).unref();
-  }
-
   /** The callbacks that are asked something, apart from the one that is told. */
   function asked({ onEvent, ...others }) {
     return Object.keys(others).length > 0 ? others : undefined;
@@ -202,6 +197,11 @@
 
   return {
     error: failure,
+
+    /** Has the end of this turn of the event loop told. It does not keep Node from exiting: it comes in this turn, right after what is polled. */
+    markTurn() {
+      nextTurn(turnEnded).unref();
+    },
 
     parse: (text) => JSON.parse(text),
 
@@ -277,11 +277,8 @@
       }
     },
 
-    /**
-     * The agent's functions behind one dispatcher. `reply(id, json, blobs)` hands an answer back: every call gets one. `turnEnded()` is called
-     * after each turn of the event loop in which the dispatcher was.
-     */
-    hostModule(functions, reply, turnEnded, info) {
+    /** The agent's functions behind one dispatcher. `reply(id, json, blobs)` hands an answer back: every call gets one. */
+    hostModule(functions, reply, info) {
       const name = "Sandbox.hostModule";
       if (typeof functions !== "object" || functions === null) throw invalid(name, "functions must be an object of functions");
       const known = new Map(entriesOf(functions, name));
@@ -297,7 +294,6 @@
       }
       // It never rejects: nobody waits for it, and Node would end for that.
       async function dispatch([id, key, text, ...blobs]) {
-        markTurn(turnEnded);
         // The run has ended before its call was begun, or the turn has taken its time.
         if (id === undefined) return;
         const answer = await answerOf(key, text, blobs);

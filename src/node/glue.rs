@@ -1,12 +1,15 @@
 //! `glue.js`, evaluated once in each environment.
 
 use std::cell::Cell;
+use std::rc::Weak;
 use std::sync::Arc;
 
 use napi::bindgen_prelude::{FnArgs, Function, JsObjectValue, JsValuesTupleIntoVec, Object, ObjectRef, Unknown};
 use napi::{Env, JsValue};
 
 use super::calls::Calls;
+use super::outcomes::Outcomes;
+use super::turns::TurnEnd;
 use crate::error::Error;
 
 thread_local! {
@@ -16,11 +19,16 @@ thread_local! {
     static GLUE: Cell<Option<&'static Glue>> = const { Cell::new(None) };
 }
 
+/// The arguments of `glue.js`.
+type Setup<'env> = FnArgs<(Unknown<'env>, Function<'env, (), ()>)>;
+
 /// What there is once in each environment.
 struct Glue {
     environment: usize,
     object: ObjectRef,
     calls: Arc<Calls>,
+    outcomes: Arc<Outcomes>,
+    turn_end: Weak<TurnEnd>,
 }
 
 /// Evaluates the glue and finishes the classes.
@@ -53,6 +61,16 @@ pub(super) fn calls(env: &Env) -> napi::Result<Arc<Calls>> {
     Ok(Arc::clone(&glue(env)?.calls))
 }
 
+/// Returns all outcomes of the environment on their way to its thread.
+pub(super) fn outcomes(env: &Env) -> napi::Result<Arc<Outcomes>> {
+    Ok(Arc::clone(&glue(env)?.outcomes))
+}
+
+/// Returns the work for the end of the present turn.
+pub(super) fn turn_end(env: &Env) -> napi::Result<Weak<TurnEnd>> {
+    Ok(Weak::clone(&glue(env)?.turn_end))
+}
+
 fn object(env: &Env) -> napi::Result<Object<'_>> {
     glue(env)?.object.get_value(env)
 }
@@ -65,9 +83,11 @@ fn glue(env: &Env) -> napi::Result<&'static Glue> {
         return Ok(known);
     }
     let codec: Unknown = env.run_script(include_str!("../../guest/runtime/src/codec.js"))?;
-    let setup: Function<FnArgs<(Unknown,)>, Object> = env.run_script(include_str!("glue.js"))?;
-    let object = setup.call(FnArgs::from((codec,)))?.create_ref()?;
-    let glue: &'static Glue = Box::leak(Box::new(Glue { environment, object, calls: Arc::default() }));
+    let (turn_end, turn_ended) = TurnEnd::new(env)?;
+    let setup: Function<Setup, Object> = env.run_script(include_str!("glue.js"))?;
+    let object = setup.call(FnArgs::from((codec, turn_ended)))?.create_ref()?;
+    let glue = Glue { environment, object, calls: Arc::default(), outcomes: Arc::default(), turn_end };
+    let glue: &'static Glue = Box::leak(Box::new(glue));
     GLUE.set(Some(glue));
     Ok(glue)
 }

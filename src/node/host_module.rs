@@ -78,13 +78,8 @@ impl JavaScriptModule {
             answers.answer(id, wire);
             Ok(())
         })?;
-        let turns = Arc::clone(&calls);
-        let turn_ended = env.create_function_from_closure::<(), (), _>("turnEnded", move |_| {
-            turns.turn_ended();
-            Ok(())
-        })?;
         let missing = || napi::Error::from_reason("the glue gave no dispatcher");
-        let parts: Array = glue::call(env, "hostModule", FnArgs::from((functions, reply, turn_ended, info)))?;
+        let parts: Array = glue::call(env, "hostModule", FnArgs::from((functions, reply, info)))?;
         let dispatch: Function<DispatchParts, ()> = parts.get(0)?.ok_or_else(missing)?;
         let info: String = parts.get(1)?.ok_or_else(missing)?;
         let mut names = Vec::new();

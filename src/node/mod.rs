@@ -16,9 +16,12 @@ mod glue;
 mod host_module;
 mod offers;
 mod options;
+mod outcomes;
 mod reply;
 mod runtime;
 mod sandbox;
+mod turn_queue;
+mod turns;
 
 use napi::Env;
 use napi::bindgen_prelude::Object;

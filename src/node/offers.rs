@@ -207,7 +207,7 @@ impl Gateway {
             let arguments = wire_of(&context, 1)?;
             let parts = Parts { names: context.get(0)?, arguments, data: context.get(3)?, callbacks: context.get(4)? };
             let asked = callbacks(&env, context.get(5)?)?;
-            let events = EventSink::new(context.get(6)?, core.handle())?;
+            let events = EventSink::new(context.get(6)?)?;
             let on_event = events.clone().map(EventSink::event_listener);
             let listeners = CallOptions { callbacks: asked, on_event, timeout_ms: None };
             let (stop, work, gateway) = (Stop::new(), work.clone(), inner.clone());

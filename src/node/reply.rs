@@ -1,5 +1,8 @@
 //! What a native promise gives to the glue: one JSON text, `{ ok }` or `{ error }`, and the bytes beside it.
 
+use std::panic::AssertUnwindSafe;
+
+use futures::FutureExt as _;
 use napi::Env;
 use napi::bindgen_prelude::{Either, FnArgs, Object, Uint8Array, Unknown};
 use serde::Serialize;
@@ -64,6 +67,11 @@ impl Reply {
         Self(Wire { json, blobs: value.blobs })
     }
 
+    /// Returns how much of it JavaScript's thread has to read; bytes cross as they are.
+    fn bytes(&self) -> usize {
+        self.0.json.len()
+    }
+
     pub(super) fn into_parts(self) -> Parts {
         let blobs = self.0.blobs.into_iter().map(|blob| Either::B(Uint8Array::from(blob)));
         std::iter::once(Either::A(self.0.json)).chain(blobs).collect()
@@ -104,14 +112,16 @@ where
 
 /// A promise of a reply, settled from the runtime.
 pub(super) fn promise<'env>(env: &'env Env, core: &Core, work: impl Future<Output = Reply> + Send + 'static) -> napi::Result<Object<'env>> {
-    promise_of(env, core, work, |reply, _| Ok(reply.into_parts()))
+    promise_of(env, core, work, Reply::bytes, |reply, _| Ok(reply.into_parts()))
 }
 
-/// A promise of anything, settled after what happened before is told. `convert` runs on JavaScript's thread.
+/// A promise of anything, settled after what happened before is told, when it is its turn. `bytes` says how much of it JavaScript's thread has
+/// to read; `convert` runs there.
 pub(super) fn promise_of<'env, T, V>(
     env: &'env Env,
     core: &Core,
     work: impl Future<Output = T> + Send + 'static,
+    bytes: impl FnOnce(&T) -> usize + Send + 'static,
     convert: impl FnOnce(T, Env) -> napi::Result<V> + Send + 'static,
 ) -> napi::Result<Object<'env>>
 where
@@ -119,10 +129,16 @@ where
     V: napi::bindgen_prelude::ToNapiValue + 'static,
 {
     let (deferred, promise) = env.create_deferred()?;
-    let events = core.events();
+    let (events, outcomes) = (core.events(), glue::outcomes(env)?);
     core.spawn(async move {
-        let outcome = after_events(events, work).await;
-        deferred.resolve(move |env| convert(outcome, env));
+        // Whoever waits is told of a defect as well.
+        let outcome = AssertUnwindSafe(after_events(events, work)).catch_unwind().await;
+        outcomes.send(outcome.as_ref().map_or(0, bytes), move |settling| {
+            deferred.resolve(move |env| {
+                settling.settled(&env);
+                convert(outcome.map_err(|_| napi::Error::from_reason("a defect ended what was under way"))?, env)
+            });
+        });
     });
     Ok(promise)
 }

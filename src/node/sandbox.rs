@@ -99,7 +99,7 @@ impl Sandbox {
         let (core, inner, events) = (self.core.clone(), Arc::clone(&self.inner), self.events.clone());
         let start = env.create_function_from_closure::<(), Vec<Object<'static>>, _>("run", move |context| {
             let stop = Stop::new();
-            let events = EventSink::new(context.get(3)?, core.handle())?.or_else(|| events.clone());
+            let events = EventSink::new(context.get(3)?)?.or_else(|| events.clone());
             let work = prepare(&context, events.clone(), &stop)?;
             // Asked for here, on JavaScript's thread: the queue's order is that of the calls.
             let work = work.map(|(code, options)| inner.run(code, options));
