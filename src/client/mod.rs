@@ -1,65 +1,37 @@
 //! Live connections to MCP servers: the only room that knows rmcp, and the only one that starts processes.
+//!
+//! - `pool`: which servers are connected, for whom, and until when
+//! - `connection`: one live connection: how it begins, and what can be asked of the server
+//! - `inbound`: what the server sends of its own accord
+//! - `stdio`, `http`: what carries the messages; `wire`: the messages themselves
+//! - `oauth`: tokens for servers behind HTTP
+//! - `clock`: how long a call may still take
 
-mod answer;
-mod asked;
-mod caller;
-mod calls;
 mod clock;
 mod connection;
-mod discovery;
-mod era;
-mod form;
-mod handler;
-mod heard;
 mod http;
-mod json;
-mod keeper;
-mod lifecycle;
-mod lines;
-mod link;
-mod listen;
+mod inbound;
 mod oauth;
-mod observed;
-mod offers;
-mod open;
-mod outbox;
-mod pace;
-mod paging;
-mod pipe;
 mod pool;
-mod process;
-mod questions;
-mod reading;
-mod requests;
-mod routing;
-mod stderr;
-mod tap;
-mod tasks;
-mod timer;
-mod tools;
-mod transport;
-mod updates;
-mod uses;
-mod visit;
-mod watch;
-mod watchdog;
+mod stdio;
+mod wire;
 
-pub use answer::{CallFailure, Sent};
-pub use caller::{Caller, Elicitation, ElicitationAnswer, Observer, Question, Reply, Sampling};
 pub use clock::CallLimits;
 pub use connection::Connection;
-pub use era::Era;
-pub use form::{Form, FormProblem};
+pub use connection::era::Era;
+pub use connection::offers::{Completed, OfferRequest};
+pub use connection::open::{ConnectClock, Heard, Launch, Redact, Target};
+pub use connection::resource_changes::Watch;
+pub use connection::tools::ToolRequest;
 pub use http::{HttpTarget, TokenFuture, TokenSource};
-pub use lifecycle::{Closed, ConnectionState, Lifecycle, Permit, Transition};
+pub use inbound::caller::{Caller, Elicitation, ElicitationAnswer, Observer, Question, Reply, Sampling};
+pub use inbound::form::{Form, FormProblem};
+pub use inbound::tap::{LogData, Notice};
 pub use oauth::{
     Authorization, AuthorizationPrompt, Authorize, ConfirmIssuer, Credential, Grant, IssuerPrompt, OAuth, OAuthContext, OAuthSettings,
     OnSecret, SigningAlgorithm, TokenStore,
 };
-pub use offers::{Completed, OfferRequest};
-pub use open::{ConnectClock, Heard, Launch, Redact, Target};
+pub use pool::lifecycle::{Closed, ConnectionState, Lifecycle, Permit, Transition};
 pub use pool::{Connections, Lease, LeaseOrigin, Wanted};
-pub use tap::{LogData, Notice};
-pub use tools::ToolRequest;
-pub use watch::Watch;
-pub use watchdog::Watchdog;
+pub use stdio::watchdog::Watchdog;
+pub use wire::answer::{CallFailure, Sent};

@@ -14,18 +14,27 @@ use sse_stream::Sse;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::body::{EVENT_STREAM, content_type, is_json, read_answer, read_refusal};
+use super::body::EVENT_STREAM;
+use super::body::content_type;
+use super::body::is_json;
+use super::body::read_answer;
+use super::body::read_refusal;
 use super::budget::{Budget, Place};
 use super::exchange::Outgoing;
 use super::failure::HttpFailure;
-use super::raw::{Answer, Awaited, Inbound, Kind, error_in, sort};
-use super::retry::{Again, retry_after};
-use super::stream::{Events, Route, event_of, unknown_method};
+use super::raw::error_in;
+use super::raw::sort;
+use super::raw::{Answer, Awaited, Inbound, Kind};
+use super::retry::Again;
+use super::retry::retry_after;
+use super::stream::event_of;
+use super::stream::unknown_method;
+use super::stream::{Events, Route};
 use super::target::{CONTROL_TIMEOUT, Endpoint, HttpLimits};
-use crate::client::asked::{Admission, AskedRequests, MAX_REFUSALS};
-use crate::client::json;
-use crate::client::pace::{Pace, UNASKED};
-use crate::client::tap::Tap;
+use crate::client::inbound::asked::{Admission, AskedRequests, MAX_REFUSALS};
+use crate::client::inbound::pace::{Pace, UNASKED};
+use crate::client::inbound::tap::Tap;
+use crate::client::wire::json;
 
 /// What the tap is shown, and only it, when a session has ended and another one took its place: the server has
 /// forgotten subscriptions and log levels.

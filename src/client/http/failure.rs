@@ -9,9 +9,9 @@ use rmcp::transport::DynamicTransportError;
 use rmcp::transport::streamable_http_client::StreamableHttpError;
 use serde_json::Value as Json;
 
-use crate::client::answer::in_error;
-use crate::client::json::Unread;
-use crate::client::transport::{DENSE_MARK, MALFORMED_MARK, OVERSIZE_MARK};
+use crate::client::stdio::transport::{DENSE_MARK, MALFORMED_MARK, OVERSIZE_MARK};
+use crate::client::wire::answer::in_error;
+use crate::client::wire::json::Unread;
 use crate::error::Error;
 
 /// Marks, in an error's data, that the answer's stream broke off.
@@ -210,7 +210,7 @@ impl From<StreamableHttpError<HttpFailure>> for HttpFailure {
                 Self::SessionLost { problem: format!("it has expired, and the server refused a new one: {}", error.message), sent: false }
             }
             StreamableHttpError::ControlRequestTimeout => {
-                Self::TimedOut { waiting_for: "the answer to a notification", after: super::target::CONTROL_TIMEOUT }
+                Self::TimedOut { waiting_for: "the answer to a notification", after: crate::client::http::target::CONTROL_TIMEOUT }
             }
             StreamableHttpError::TransportChannelClosed | StreamableHttpError::TokioJoinError(_) => Self::Closed,
             other => Self::Malformed(other.to_string()),

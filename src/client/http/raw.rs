@@ -11,7 +11,7 @@ use rmcp::model::{
 use serde_json::{Map, Value as Json, json};
 
 use super::failure::{HttpFailure, MARKS};
-use crate::client::paging::MAX_ITEMS;
+use crate::client::connection::paging::MAX_ITEMS;
 
 /// The key under which a result travels as text.
 const RAW: &str = "hyperlight-mcp/raw";

@@ -15,17 +15,23 @@ use serde_json::Value as Json;
 use sse_stream::Sse;
 use tokio::time::Instant;
 
-use super::body::{EVENT_STREAM, content_type, reason};
+use super::body::EVENT_STREAM;
+use super::body::content_type;
+use super::body::reason;
 use super::budget::Place;
-use super::client::{HttpClient, protocol_headers, status_failure};
-use super::exchange::{Outgoing, random};
+use super::client::HttpClient;
+use super::client::protocol_headers;
+use super::client::status_failure;
+use super::exchange::Outgoing;
+use super::exchange::random;
 use super::failure::HttpFailure;
-use super::raw::{Awaited, Inbound, Kind, sort};
+use super::raw::sort;
+use super::raw::{Awaited, Inbound, Kind};
 use super::resume::{Position, Purpose};
 use super::retry::Again;
 use super::sse::{Event, Parser};
-use crate::client::json;
-use crate::client::pace::MESSAGE;
+use crate::client::inbound::pace::MESSAGE;
+use crate::client::wire::json;
 
 /// How far into a broken message its method may stand.
 const METHOD_WINDOW: usize = 512;

@@ -14,8 +14,11 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use super::{HttpFailure, HttpLimits, HttpTarget, failure_of, http_transport, raw_result};
-use crate::client::tap::Tap;
+use super::failure_of;
+use super::http_transport;
+use super::raw_result;
+use super::{HttpFailure, HttpLimits, HttpTarget};
+use crate::client::inbound::tap::Tap;
 
 /// A request as the server saw it.
 #[derive(Debug, Clone)]

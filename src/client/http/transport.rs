@@ -15,7 +15,7 @@ use super::client::HttpClient;
 use super::failure::HttpFailure;
 use super::target::{CONTROL_TIMEOUT, Endpoint, HttpLimits, HttpTarget};
 use super::tls::client_for;
-use crate::client::tap::Tap;
+use crate::client::inbound::tap::Tap;
 use crate::error::{Error, Result};
 
 /// Requests under way at once; a call that waits for its answer counts.

@@ -144,7 +144,7 @@ async fn a_start_that_is_given_up_leaves_nothing_open() {
     for (nth, reply) in hanging.into_iter().enumerate() {
         let server = Server::mcp(move |seen, _| (seen.what() == "initialize").then(|| reply.clone())).await;
         let (heard, mut hearing) = tokio::sync::mpsc::unbounded_channel();
-        let tap: crate::client::tap::Tap = std::sync::Arc::new(move |_| heard.send(()).is_ok());
+        let tap: crate::client::inbound::tap::Tap = std::sync::Arc::new(move |_| heard.send(()).is_ok());
         let target = target(&server.url);
         let under_way = async {
             server.until_seen("initialize").await;

@@ -188,7 +188,8 @@ async fn what_the_server_says_of_its_own_accord_comes_through_the_common_stream(
     })
     .await;
     let (heard, mut hearing) = tokio::sync::mpsc::unbounded_channel();
-    let tap: crate::client::tap::Tap = Arc::new(move |message| message.get("method").is_some() && heard.send(message.clone()).is_ok());
+    let tap: crate::client::inbound::tap::Tap =
+        Arc::new(move |message| message.get("method").is_some() && heard.send(message.clone()).is_ok());
     let _client = Client::with(&target(&server.url), tap, quick()).await;
     for _ in 0..2 {
         assert_eq!(patiently(hearing.recv()).await, Some(message.clone()));

@@ -1,0 +1,218 @@
+//! How long a call may still take: its clock stands while a person is asked, and starts anew with each sign of progress.
+
+pub(in crate::client) mod timer;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use super::clock::timer::Timer;
+
+/// How long one call may take.
+#[derive(Debug, Clone, Copy)]
+pub struct CallLimits {
+    /// Without a sign of progress.
+    pub timeout: Duration,
+    /// Whatever progress the server reports.
+    pub most: Duration,
+}
+
+impl CallLimits {
+    /// A call that progress does not prolong.
+    #[must_use]
+    pub fn fixed(timeout: Duration) -> Self {
+        Self { timeout, most: timeout }
+    }
+}
+
+/// Which of its limits a call has reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Expired {
+    Idle(Duration),
+    Total(Duration),
+}
+
+/// Cloned freely: all clones are one clock.
+#[derive(Clone)]
+pub(super) struct CallClock(Arc<Shared>);
+
+struct Shared {
+    limits: CallLimits,
+    time: Mutex<Time>,
+    changed: Notify,
+    /// Shared with other calls; `None`: one of the runtime's.
+    timer: Option<Timer>,
+}
+
+/// Time that has passed while the clock ran.
+#[derive(Debug, Clone, Copy)]
+struct Time {
+    since_progress: Duration,
+    total: Duration,
+    /// From when on it has not been added up; `None` while the clock stands.
+    running_since: Option<Instant>,
+    pauses: u32,
+}
+
+impl Time {
+    fn add_up(&mut self, now: Instant) {
+        if let Some(since) = self.running_since {
+            let passed = now.saturating_duration_since(since);
+            self.since_progress += passed;
+            self.total += passed;
+            self.running_since = Some(now);
+        }
+    }
+}
+
+impl CallClock {
+    pub(super) fn start(limits: CallLimits) -> Self {
+        Self::start_with(limits, None)
+    }
+
+    /// The same by a timer that many calls share.
+    pub(super) fn start_by(timer: &Timer, limits: CallLimits) -> Self {
+        Self::start_with(limits, Some(timer.clone()))
+    }
+
+    fn start_with(limits: CallLimits, timer: Option<Timer>) -> Self {
+        let time = Time { since_progress: Duration::ZERO, total: Duration::ZERO, running_since: Some(Instant::now()), pauses: 0 };
+        Self(Arc::new(Shared { limits, time: Mutex::new(time), changed: Notify::new(), timer }))
+    }
+
+    /// The server is at work.
+    pub(super) fn progress(&self) {
+        let mut time = self.time();
+        time.add_up(Instant::now());
+        time.since_progress = Duration::ZERO;
+        drop(time);
+        self.0.changed.notify_waiters();
+    }
+
+    /// Nothing has passed yet.
+    pub(super) fn restart(&self) {
+        let mut time = self.time();
+        (time.since_progress, time.total) = (Duration::ZERO, Duration::ZERO);
+        time.running_since = time.running_since.map(|_| Instant::now());
+        drop(time);
+        self.0.changed.notify_waiters();
+    }
+
+    /// Stands as long as the pause lives.
+    pub(super) fn pause(&self) -> ClockPause {
+        let mut time = self.time();
+        time.add_up(Instant::now());
+        time.pauses += 1;
+        time.running_since = None;
+        drop(time);
+        self.0.changed.notify_waiters();
+        ClockPause(self.clone())
+    }
+
+    /// Resolves when a limit is reached.
+    pub(super) async fn expired(&self) -> Expired {
+        loop {
+            // Enabled before the time is read: no change in between goes unnoticed.
+            let changed = self.0.changed.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            match self.left() {
+                Left::Expired(expired) => return expired,
+                Left::Stands => changed.await,
+                Left::Runs(left) => match &self.0.timer {
+                    None => drop(tokio::time::timeout(left, changed).await),
+                    Some(timer) => tokio::select! {
+                        () = changed => {}
+                        () = timer.at(Instant::now() + left) => {}
+                    },
+                },
+            }
+        }
+    }
+
+    fn left(&self) -> Left {
+        let mut time = self.time();
+        time.add_up(Instant::now());
+        let CallLimits { timeout, most } = self.0.limits;
+        if time.running_since.is_none() {
+            Left::Stands
+        // First: where both limits are the same, progress is not what the call would have needed.
+        } else if time.since_progress >= timeout {
+            Left::Expired(Expired::Idle(timeout))
+        } else if time.total >= most {
+            Left::Expired(Expired::Total(most))
+        } else {
+            Left::Runs(most.saturating_sub(time.total).min(timeout.saturating_sub(time.since_progress)))
+        }
+    }
+
+    fn time(&self) -> MutexGuard<'_, Time> {
+        self.0.time.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+enum Left {
+    Expired(Expired),
+    Stands,
+    Runs(Duration),
+}
+
+/// The clock stands until this is dropped.
+pub(super) struct ClockPause(CallClock);
+
+impl Drop for ClockPause {
+    fn drop(&mut self) {
+        let mut time = self.0.time();
+        time.pauses -= 1;
+        if time.pauses == 0 {
+            time.running_since = Some(Instant::now());
+        }
+        drop(time);
+        self.0.0.changed.notify_waiters();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LONG: Duration = Duration::from_hours(1);
+
+    #[tokio::test]
+    async fn a_call_without_progress_expires() {
+        let clock = CallClock::start(CallLimits { timeout: Duration::from_millis(1), most: LONG });
+        assert_eq!(clock.expired().await, Expired::Idle(Duration::from_millis(1)));
+    }
+
+    #[tokio::test]
+    async fn a_call_that_progress_cannot_prolong_expires_by_its_own_time() {
+        let clock = CallClock::start(CallLimits::fixed(Duration::from_millis(1)));
+        assert_eq!(clock.expired().await, Expired::Idle(Duration::from_millis(1)));
+    }
+
+    #[tokio::test]
+    async fn progress_prolongs_a_call_up_to_its_most() {
+        let most = Duration::from_millis(30);
+        let clock = CallClock::start(CallLimits { timeout: Duration::from_millis(20), most });
+        let expired = clock.expired();
+        tokio::pin!(expired);
+        loop {
+            tokio::select! {
+                expired = &mut expired => return assert_eq!(expired, Expired::Total(most)),
+                () = tokio::task::yield_now() => clock.progress(),
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_clock_that_stands_does_not_expire() {
+        let clock = CallClock::start(CallLimits::fixed(Duration::from_millis(1)));
+        let (first, second) = (clock.pause(), clock.pause());
+        drop(first);
+        assert!(tokio::time::timeout(Duration::from_millis(10), clock.expired()).await.is_err());
+        drop(second);
+        clock.expired().await;
+    }
+}

@@ -1,0 +1,160 @@
+//! One timer of the runtime's for many waits that mostly end before their time. To set a timer that is earlier than all others wakes
+//! the thread that waits for them, which each call would do: its time-out is mostly the next thing that could happen. This one is left
+//! as it is set when what it was set for has ended; then it finds out when it is needed next.
+
+use std::collections::BTreeMap;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use tokio::runtime::Handle;
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep_until};
+
+/// Cloned freely: all clones are one timer.
+#[derive(Clone)]
+pub(in crate::client) struct Timer {
+    shared: Arc<Shared>,
+    runtime: Handle,
+}
+
+#[derive(Default)]
+struct Shared {
+    waits: Mutex<Waits>,
+    /// Something has to be woken earlier than the timer is set for.
+    sooner: Notify,
+}
+
+#[derive(Default)]
+struct Waits {
+    /// When the task looks again; `None`: there is no task.
+    set_for: Option<Instant>,
+    wakers: BTreeMap<(Instant, u64), Waker>,
+    next: u64,
+}
+
+impl Shared {
+    fn waits(&self) -> MutexGuard<'_, Waits> {
+        self.waits.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Wakes those whose time has come. When the next one has to be.
+    fn ring(&self) -> Option<Instant> {
+        let mut waits = self.waits();
+        let later = waits.wakers.split_off(&(Instant::now(), u64::MAX));
+        let due = std::mem::replace(&mut waits.wakers, later);
+        waits.set_for = waits.wakers.first_key_value().map(|((until, _), _)| *until);
+        let next = waits.set_for;
+        drop(waits);
+        due.into_values().for_each(Waker::wake);
+        next
+    }
+}
+
+impl Timer {
+    pub(in crate::client) fn new(runtime: Handle) -> Self {
+        Self { shared: Arc::default(), runtime }
+    }
+
+    /// Resolves at that time.
+    pub(in crate::client) fn at(&self, until: Instant) -> Wait<'_> {
+        Wait { timer: self, until, number: None }
+    }
+
+    fn set(&self, waits: &mut Waits, until: Instant) {
+        match waits.set_for {
+            Some(set_for) if set_for <= until => return,
+            Some(_) => self.shared.sooner.notify_one(),
+            None => drop(self.runtime.spawn(run(Arc::clone(&self.shared), until))),
+        }
+        waits.set_for = Some(until);
+    }
+}
+
+/// Ends with the last wait, when the time has come that it was set for.
+async fn run(shared: Arc<Shared>, mut until: Instant) {
+    loop {
+        tokio::select! {
+            () = sleep_until(until) => {}
+            () = shared.sooner.notified() => {}
+        }
+        match shared.ring() {
+            Some(next) => until = next,
+            None => return,
+        }
+    }
+}
+
+pub(in crate::client) struct Wait<'a> {
+    timer: &'a Timer,
+    until: Instant,
+    /// Once it is waited for.
+    number: Option<u64>,
+}
+
+impl Future for Wait<'_> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        if Instant::now() >= self.until {
+            return Poll::Ready(());
+        }
+        let mut waits = self.timer.shared.waits();
+        let number = self.number.unwrap_or(waits.next);
+        waits.next = waits.next.max(number + 1);
+        waits.wakers.insert((self.until, number), context.waker().clone());
+        self.timer.set(&mut waits, self.until);
+        drop(waits);
+        self.number = Some(number);
+        Poll::Pending
+    }
+}
+
+impl Drop for Wait<'_> {
+    fn drop(&mut self) {
+        if let Some(number) = self.number {
+            self.timer.shared.waits().wakers.remove(&(self.until, number));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    const SHORT: Duration = Duration::from_millis(10);
+
+    #[tokio::test]
+    async fn each_wait_ends_in_its_time_whichever_began_first() {
+        let (timer, start) = (Timer::new(Handle::current()), Instant::now());
+        let (ended, mut order) = tokio::sync::mpsc::unbounded_channel();
+        for times in [9, 1, 4, 0] {
+            let (timer, ended) = (timer.clone(), ended.clone());
+            tokio::spawn(async move {
+                timer.at(start + SHORT * times).await;
+                assert!(start.elapsed() >= SHORT * times);
+                ended.send(times).unwrap();
+            });
+        }
+        for times in [0, 1, 4, 9] {
+            assert_eq!(order.recv().await, Some(times));
+        }
+    }
+
+    #[tokio::test]
+    async fn what_ended_early_is_forgotten_and_the_timer_serves_the_next() {
+        let timer = Timer::new(Handle::current());
+        let first = Instant::now() + SHORT;
+        {
+            let mut wait = std::pin::pin!(timer.at(first));
+            assert!(futures::poll!(wait.as_mut()).is_pending());
+        }
+        assert!(timer.shared.waits().wakers.is_empty());
+        assert_eq!(timer.shared.waits().set_for, Some(first), "it is left as it was set");
+        timer.at(first + SHORT).await;
+        assert!(Instant::now() >= first + SHORT);
+        // The task has gone with the last wait; another begins anew.
+        timer.at(Instant::now() + SHORT).await;
+    }
+}

@@ -1,0 +1,124 @@
+//! What a server says of itself once it is connected: its name, its instructions, its lists.
+
+use rmcp::RoleClient;
+use rmcp::model::{ClientRequest, ListToolsRequest, PaginatedRequestParams, ProtocolVersion};
+use rmcp::service::{Peer, PeerRequestOptions, ServiceError};
+use serde_json::Value as Json;
+
+use super::offers;
+use super::paging;
+use crate::catalog::{Manifest, Tool};
+use crate::client::http::HttpFailure;
+use crate::client::http::failure_of;
+use crate::client::http::raw_result;
+use crate::client::wire::answer::error_data;
+use crate::client::wire::answer::in_error;
+use crate::client::wire::answer::protocol_error;
+use crate::error::{Error, Result};
+
+/// A longer name is none; the protocol's own advice is 64 characters.
+const MAX_TOOL_NAME_BYTES: usize = 1_024;
+
+/// Reads all lists that the server offers.
+pub(in crate::client) async fn discover(server: &str, peer: &Peer<RoleClient>) -> Result<Manifest> {
+    let info = peer.peer_info().ok_or_else(|| connect_failed(server, "it did not introduce itself"))?;
+    let version = info.protocol_version.as_str();
+    if !ProtocolVersion::KNOWN_VERSIONS.contains(&info.protocol_version) {
+        let known: Vec<_> = ProtocolVersion::KNOWN_VERSIONS.iter().map(ProtocolVersion::as_str).collect();
+        let known = known.join(", ");
+        return Err(connect_failed(server, &format!("it speaks version \"{version}\" of the protocol; known are {known}")));
+    }
+    let implementation = info.server_info.as_ref();
+    let mut manifest = Manifest {
+        protocol_version: version.to_owned(),
+        server_name: implementation.map(|about| about.name.clone()).unwrap_or_default(),
+        server_version: implementation.map(|about| about.version.clone()).unwrap_or_default(),
+        instructions: info.instructions.clone(),
+        ..Manifest::default()
+    };
+    if info.capabilities.tools.is_some() {
+        let page = |cursor| list_tools(server, peer, cursor);
+        let listed = paging::collect(server, "tools", page).await?;
+        manifest.tools = listed.iter().filter_map(|tool| read_tool(server, tool)).collect();
+    }
+    let offers = offers::discover(server, peer, &info.capabilities).await?;
+    (manifest.resources, manifest.resource_templates, manifest.prompts) = (offers.resources, offers.resource_templates, offers.prompts);
+    Ok(manifest)
+}
+
+async fn list_tools(server: &str, peer: &Peer<RoleClient>, cursor: Option<String>) -> Result<Json> {
+    let params = cursor.map(|cursor| PaginatedRequestParams::default().with_cursor(Some(cursor)));
+    let request = ClientRequest::ListToolsRequest(ListToolsRequest { params, ..ListToolsRequest::default() });
+    let answer = match peer.send_cancellable_request(request, PeerRequestOptions::no_options()).await {
+        Ok(handle) => handle.await_response().await,
+        Err(error) => Err(error),
+    };
+    Ok(raw_result(answer.map_err(|error| unlisted(server, "tools", &error))?))
+}
+
+/// Why a list cannot be had.
+pub(in crate::client) fn unlisted(server: &str, kind: &str, error: &ServiceError) -> Error {
+    let problem = match (failure_of(error), error_data(error)) {
+        // Why there is no token is told by whoever wanted one.
+        (Some(HttpFailure::Token(error)), _) => return *error,
+        (Some(failure), _) => failure.to_string(),
+        (None, Some(data)) => match protocol_error(server, &format!("{kind}/list"), data) {
+            Error::Protocol { code, message, .. } => {
+                let problem = message.after(&format!("its {kind} cannot be listed: the server answered with JSON-RPC error {code}: "));
+                return Error::ConnectFailed { server: server.to_owned(), problem };
+            }
+            other => other.to_string(),
+        },
+        (None, None) => error.to_string(),
+    };
+    connect_failed(server, &format!("its {kind} cannot be listed: {problem}"))
+}
+
+/// A malformed tool is left out; the others stay.
+fn read_tool(server: &str, tool: &Json) -> Option<Tool> {
+    let mut parsed = serde_json::from_value::<Tool>(tool.clone()).ok().filter(is_well_formed);
+    if let Some(tool) = &mut parsed {
+        // Of a result that may be anything, or nothing at all, its schema says nothing.
+        tool.output_schema = tool.output_schema.take().filter(|schema| !schema.is_boolean());
+    } else {
+        tracing::warn!(server, "a malformed tool was left out");
+    }
+    parsed
+}
+
+/// Returns whether what stands for an object is one. What is not told is well: a tool without a schema takes any object, and schemas may
+/// be `true` or `false` (JSON Schema 2020-12, Core 4.3.2).
+fn is_well_formed(tool: &Tool) -> bool {
+    let others = [&tool.annotations, &tool.execution];
+    let is_schema = |schema: &Json| schema.is_object() || schema.is_boolean();
+    tool.name.len() <= MAX_TOOL_NAME_BYTES
+        && (tool.input_schema.is_null() || is_schema(&tool.input_schema))
+        && tool.output_schema.as_ref().is_none_or(is_schema)
+        && others.into_iter().flatten().all(Json::is_object)
+}
+
+pub(in crate::client) fn connect_failed(server: &str, problem: &str) -> Error {
+    Error::ConnectFailed { server: server.to_owned(), problem: in_error(problem) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_malformed_tool_is_left_out_and_the_others_stay() {
+        let tools = json!([
+            { "name": 1 },
+            { "name": "ok", "inputSchema": {}, "annotations": null },
+            { "name": "no-schema" },
+            { "name": "any", "inputSchema": true, "outputSchema": true },
+            { "name": "null", "inputSchema": null },
+            { "name": "x", "inputSchema": 3 },
+            { "name": "y", "inputSchema": {}, "annotations": "read-only" },
+            { "name": "z", "inputSchema": {}, "outputSchema": [] },
+        ]);
+        let names: Vec<_> = tools.as_array().unwrap().iter().filter_map(|tool| read_tool("s", tool)).map(|tool| tool.name).collect();
+        assert_eq!(names, ["ok", "no-schema", "any", "null"]);
+    }
+}

@@ -1,0 +1,149 @@
+//! The two ways in which a connection of this protocol begins, and which one to try.
+
+use rmcp::model::ProtocolVersion;
+use rmcp::service::ClientLifecycleMode;
+use serde::{Deserialize, Serialize};
+
+/// How a server begins: learnt once, and remembered with its digest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Era {
+    /// `initialize`: 2024-11-05 to 2025-11-25.
+    Initialize,
+    /// `server/discover`: since 2026-07-28.
+    Discover,
+}
+
+impl Era {
+    /// The era of a protocol version.
+    ///
+    /// ```
+    /// use hyperlight_mcp::client::Era;
+    /// assert_eq!(Era::of("2025-11-25"), Era::Initialize);
+    /// assert_eq!(Era::of("2026-07-28"), Era::Discover);
+    /// ```
+    #[must_use]
+    pub fn of(version: &str) -> Self {
+        // Versions are dates: they sort as text.
+        if version < ProtocolVersion::V_2026_07_28.as_str() { Self::Initialize } else { Self::Discover }
+    }
+}
+
+/// What is tried.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::client) enum Plan {
+    /// The config fixes the version.
+    Fixed(String),
+    Known(Era),
+    /// Nothing is known: discover, and initialize where the server refuses that or is silent.
+    Probe,
+    /// The same over HTTP, where each beginning has a transport of its own: a person's time to authorize must not count as silence.
+    ProbeApart,
+    /// What is left after a probe has failed.
+    Last(Era),
+}
+
+/// How an attempt failed, as far as it decides what comes next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::client) enum Refusal {
+    /// The server ended, or closed its pipe.
+    Ended,
+    /// It answered, and not as the plan needs it.
+    Answered,
+    /// The handshake was well, the lists were not.
+    Unlisted,
+    /// It cannot be reached, wants a token, or the like: another beginning would not help.
+    Unrelated,
+}
+
+impl Plan {
+    pub(in crate::client) fn new(fixed: Option<&str>, remembered: Option<Era>) -> Self {
+        match (fixed, remembered) {
+            (Some(version), _) => Self::Fixed(version.to_owned()),
+            (None, Some(era)) => Self::Known(era),
+            (None, None) => Self::Probe,
+        }
+    }
+
+    /// The same plan for a server over HTTP.
+    pub(in crate::client) fn over_http(self) -> Self {
+        if self == Self::Probe { Self::ProbeApart } else { self }
+    }
+
+    /// What to try after a failure; `None`: the failure stands.
+    pub(in crate::client) fn after(&self, refusal: Refusal) -> Option<Self> {
+        match (self, refusal) {
+            (_, Refusal::Unrelated | Refusal::Unlisted) | (Self::Fixed(_) | Self::Last(_), _) | (Self::Known(_), Refusal::Ended) => None,
+            // It is another program by now.
+            (Self::Known(_), Refusal::Answered) => Some(Self::Probe),
+            // Some servers end at a request that they do not know; others were too slow for the probe, and know no other beginning.
+            (Self::ProbeApart, Refusal::Ended | Refusal::Answered) | (Self::Probe, Refusal::Ended) => Some(Self::Last(Era::Initialize)),
+            (Self::Probe, Refusal::Answered) => Some(Self::Last(Era::Discover)),
+        }
+    }
+
+    /// Whether silence after `server/discover` means that the server does not know it.
+    pub(in crate::client) fn probes(&self) -> bool {
+        *self == Self::Probe
+    }
+
+    pub(in crate::client) fn lifecycle(&self) -> ClientLifecycleMode {
+        let discover = |version: ProtocolVersion| ClientLifecycleMode::Discover { preferred_versions: vec![version] };
+        match self {
+            Self::Fixed(version) if Era::of(version) == Era::Discover => discover(self.version()),
+            Self::Known(Era::Discover) | Self::Last(Era::Discover) | Self::ProbeApart => discover(ProtocolVersion::V_2026_07_28),
+            Self::Fixed(_) | Self::Known(Era::Initialize) | Self::Last(Era::Initialize) => ClientLifecycleMode::Initialize,
+            Self::Probe => ClientLifecycleMode::Auto {
+                preferred_versions: vec![ProtocolVersion::V_2026_07_28],
+                legacy_version: Some(ProtocolVersion::V_2025_11_25),
+            },
+        }
+    }
+
+    /// The version that `initialize` asks for.
+    pub(in crate::client) fn version(&self) -> ProtocolVersion {
+        match self {
+            Self::Fixed(version) => {
+                let known = ProtocolVersion::KNOWN_VERSIONS.iter().find(|known| known.as_str() == version);
+                known.cloned().unwrap_or(ProtocolVersion::V_2025_11_25)
+            }
+            _ => ProtocolVersion::V_2025_11_25,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_known_is_not_probed() {
+        assert!(!Plan::new(None, Some(Era::Initialize)).probes());
+        assert!(Plan::new(None, None).probes());
+        assert_eq!(Plan::new(Some("2025-06-18"), Some(Era::Discover)).version(), ProtocolVersion::V_2025_06_18);
+    }
+
+    #[test]
+    fn each_plan_leads_to_an_end() {
+        for first in
+            [Plan::Probe, Plan::ProbeApart, Plan::Known(Era::Initialize), Plan::Known(Era::Discover), Plan::Fixed("2025-11-25".into())]
+        {
+            for refusal in [Refusal::Ended, Refusal::Answered, Refusal::Unlisted, Refusal::Unrelated] {
+                let mut plan = Some(first.clone());
+                let attempts = std::iter::from_fn(|| {
+                    let now = plan.take()?;
+                    plan = now.after(refusal);
+                    Some(now)
+                });
+                assert!(attempts.count() <= 3, "{first:?} {refusal:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_server_that_ends_at_a_probe_is_asked_in_the_old_way() {
+        assert_eq!(Plan::Probe.after(Refusal::Ended), Some(Plan::Last(Era::Initialize)));
+        assert_eq!(Plan::Probe.after(Refusal::Unrelated), None);
+        assert_eq!(Plan::Fixed("2026-07-28".into()).after(Refusal::Answered), None);
+    }
+}

@@ -1,0 +1,161 @@
+//! What a connection hangs on: a process of ours, or an address.
+
+use std::time::Duration;
+
+use rmcp::RoleClient;
+use rmcp::service::{Peer, ServiceError};
+
+use crate::client::http::HttpFailure;
+use crate::client::http::failure_of;
+use crate::client::stdio::process::{OutputRead, ServerProcess};
+use crate::client::wire::answer::in_error;
+use crate::client::wire::answer::too_dense;
+use crate::client::wire::answer::{CallFailure, Sent};
+use crate::error::Error;
+
+/// For rmcp to let go of what it holds; and for the session at the server to be ended, too.
+const SERVICE_CLOSE: Duration = Duration::from_millis(200);
+const SESSION_CLOSE: Duration = Duration::from_millis(2_500);
+/// How long an answer that has been read may take to reach whoever waits for it.
+const HANDED_ON: Duration = Duration::from_millis(30);
+/// For rmcp to see the end of what the server wrote, on a machine that is busy.
+const TRANSPORT_END: Duration = Duration::from_secs(1);
+const POLL: Duration = Duration::from_millis(5);
+/// How long a process's end may take to be known once its output is at its end, on a machine that is busy.
+pub(in crate::client) const EXIT_NOTICE: Duration = Duration::from_millis(500);
+/// How often a transport without a process is looked at.
+const LOOK: Duration = Duration::from_millis(500);
+
+pub(in crate::client) enum Link {
+    Process(ServerProcess),
+    /// Streamable HTTP.
+    Remote,
+}
+
+impl Link {
+    /// How long the end of a connection may take before what it hangs on is ended.
+    pub(in crate::client) fn goodbye(&self) -> Duration {
+        match self {
+            Self::Process(_) => SERVICE_CLOSE,
+            Self::Remote => SESSION_CLOSE,
+        }
+    }
+
+    /// Resolves with how the process ended, once it has.
+    pub(in crate::client) async fn ended(&self) -> String {
+        match self {
+            Self::Process(process) => process.exited().await,
+            Self::Remote => std::future::pending().await,
+        }
+    }
+
+    /// Resolves once whoever waits for an answer has got what the process wrote before its end.
+    pub(in crate::client) async fn last_words(&self, peer: &Peer<RoleClient>) {
+        if let Self::Process(process) = self
+            && process.output_read().await == OutputRead::ToItsEnd
+        {
+            // rmcp sees that end after all that came before it, and ends its requests then.
+            let _ = tokio::time::timeout(TRANSPORT_END, closed(peer, POLL)).await;
+        }
+        tokio::time::sleep(HANDED_ON).await;
+    }
+
+    /// Resolves with how the process ended, if that becomes known soon.
+    pub(in crate::client) async fn ended_soon(&self) -> Option<String> {
+        match self {
+            Self::Process(process) => tokio::time::timeout(EXIT_NOTICE, process.exited()).await.ok(),
+            Self::Remote => None,
+        }
+    }
+
+    pub(in crate::client) fn has_ended(&self) -> bool {
+        match self {
+            Self::Process(process) => process.has_exited(),
+            Self::Remote => false,
+        }
+    }
+
+    /// Resolves with the reason once nothing can be sent any more.
+    pub(in crate::client) async fn lost(&self, peer: &Peer<RoleClient>) -> String {
+        let closed = closed(peer, LOOK);
+        match self {
+            Self::Process(process) => {
+                let status = tokio::select! {
+                    biased;
+                    status = process.exited() => status,
+                    // Mostly the first that is seen of its end.
+                    () = closed => {
+                        let status = tokio::time::timeout(EXIT_NOTICE, process.exited()).await;
+                        status.unwrap_or_else(|_| "it closed its output".to_owned())
+                    }
+                };
+                format!("{status}{}", process.stderr_text())
+            }
+            Self::Remote => {
+                closed.await;
+                "its connection ended".to_owned()
+            }
+        }
+    }
+
+    /// The error of a server that is gone.
+    pub(in crate::client) fn exited(&self, server: &str, during: &str, status: String) -> Error {
+        let stderr = match self {
+            Self::Process(process) => process.stderr_text(),
+            Self::Remote => String::new(),
+        };
+        Error::ServerExited { server: server.to_owned(), during: during.to_owned(), status, stderr: stderr.into() }
+    }
+
+    /// What the transport itself says of a request that failed.
+    pub(in crate::client) fn failure(&self, server: &str, what: &str, error: &ServiceError) -> Option<CallFailure> {
+        match self {
+            Self::Process(_) => None,
+            Self::Remote => {
+                let failure = failure_of(error)?;
+                let sent = if failure.never_acted_on() { Sent::No } else { Sent::Maybe };
+                Some(CallFailure { error: http_error(server, what, failure)?, sent })
+            }
+        }
+    }
+
+    pub(in crate::client) async fn end(&self) {
+        match self {
+            Self::Process(process) => process.end().await,
+            Self::Remote => {}
+        }
+    }
+
+    pub(in crate::client) fn kill(&self) {
+        match self {
+            Self::Process(process) => process.kill(),
+            Self::Remote => {}
+        }
+    }
+}
+
+async fn closed(peer: &Peer<RoleClient>, look: Duration) {
+    while !peer.is_transport_closed() {
+        tokio::time::sleep(look).await;
+    }
+}
+
+/// `None`: the connection is gone, and there is no more to say.
+fn http_error(server: &str, what: &str, failure: HttpFailure) -> Option<Error> {
+    let (server, tool) = (server.to_owned(), what.to_owned());
+    Some(match failure {
+        HttpFailure::Closed => return None,
+        HttpFailure::Token(error) => *error,
+        HttpFailure::TooLarge { bytes, limit } => Error::ResponseTooLarge {
+            what: format!("the answer of {server}.{tool}"),
+            size: bytes.to_string(),
+            limit,
+            limit_name: "one message on the wire",
+        },
+        HttpFailure::TooDense => too_dense(format!("the answer of {server}.{tool}")),
+        HttpFailure::Malformed(problem) => {
+            Error::Protocol { server, tool, code: 0, message: in_error(&format!("its answer cannot be used: {problem}")) }
+        }
+        other => Error::RequestFailed { server, tool, problem: in_error(&other.to_string()) },
+    })
+}

@@ -1,0 +1,45 @@
+//! Changed lists since 2026-07-28: told only to whoever listens for them.
+
+use std::time::Duration;
+
+use rmcp::RoleClient;
+use rmcp::model::SubscriptionFilter;
+use rmcp::service::Peer;
+
+/// Before a subscription that ended is asked for again, and how often that is done.
+const AGAIN: Duration = Duration::from_secs(5);
+const ATTEMPTS: usize = 5;
+
+/// Listens as long as the connection lives. What is heard is taken before it gets here, like every notification.
+pub(in crate::client) fn keep_listening(peer: &Peer<RoleClient>) {
+    let Some(filter) = filter(peer) else { return };
+    let peer = peer.clone();
+    tokio::spawn(async move {
+        for _ in 0..ATTEMPTS {
+            match peer.listen(filter.clone()).await {
+                Ok(mut subscription) => while matches!(subscription.next().await, Ok(Some(_))) {},
+                Err(error) => tracing::debug!(%error, "a subscription to changed lists was refused"),
+            }
+            if peer.is_transport_closed() {
+                return;
+            }
+            tokio::time::sleep(AGAIN).await;
+        }
+    });
+}
+
+/// What the server says that it tells; `None`: nothing, or it tells it unasked.
+fn filter(peer: &Peer<RoleClient>) -> Option<SubscriptionFilter> {
+    let info = peer.peer_info()?;
+    if info.protocol_version.has_initialize() {
+        return None;
+    }
+    let capabilities = &info.capabilities;
+    let mut filter = SubscriptionFilter::new();
+    let told = |changed: Option<bool>| changed.filter(|changed| *changed);
+    filter.tools_list_changed = capabilities.tools.as_ref().and_then(|tools| told(tools.list_changed));
+    filter.prompts_list_changed = capabilities.prompts.as_ref().and_then(|prompts| told(prompts.list_changed));
+    filter.resources_list_changed = capabilities.resources.as_ref().and_then(|resources| told(resources.list_changed));
+    let any = filter.tools_list_changed.or(filter.prompts_list_changed).or(filter.resources_list_changed);
+    any.map(|_| filter)
+}

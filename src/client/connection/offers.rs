@@ -1,0 +1,267 @@
+//! Resources and prompts: their lists, and the requests that read, fill in, complete and watch them.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::sync::Arc;
+
+use rmcp::RoleClient;
+use rmcp::model::{
+    ClientRequest, CustomRequest, ListPromptsRequest, ListResourceTemplatesRequest, ListResourcesRequest, PaginatedRequestParams,
+    ServerCapabilities,
+};
+use rmcp::service::{Peer, PeerRequestOptions, ServiceError};
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value as Json, json};
+
+use super::Connection;
+use super::discovery::unlisted;
+use super::paging;
+use crate::catalog::{Prompt, Resource, ResourceTemplate};
+use crate::client::clock::CallLimits;
+use crate::client::http::raw_result;
+use crate::client::inbound::caller::Caller;
+use crate::client::wire::answer::CallFailure;
+use crate::error::{Error, Result};
+
+/// A longer URI or name is none.
+const MAX_NAME_BYTES: usize = 8 * 1024;
+/// Rounds of questions that one request may have; a tool's call has as many.
+const MAX_ROUNDS: usize = 10;
+
+/// What a server lists besides tools.
+#[derive(Debug, Default)]
+pub(in crate::client) struct Offers {
+    pub(in crate::client) resources: Vec<Resource>,
+    pub(in crate::client) resource_templates: Vec<ResourceTemplate>,
+    pub(in crate::client) prompts: Vec<Prompt>,
+}
+
+/// What is asked of a server besides calls of tools, each for itself. URIs and names are its own.
+#[derive(Debug, Clone, PartialEq)]
+pub enum OfferRequest {
+    Read {
+        uri: String,
+    },
+    Prompt {
+        name: String,
+        /// Texts.
+        arguments: Map<String, Json>,
+    },
+    /// What an argument of a prompt, or a variable of a template, could be.
+    Complete {
+        of: Completed,
+        argument: String,
+        value: String,
+        /// What was chosen before, by argument. Texts.
+        context: Map<String, Json>,
+    },
+}
+
+/// What is being completed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Completed {
+    /// By its name.
+    Prompt(String),
+    /// By the template's text.
+    Template(String),
+}
+
+impl OfferRequest {
+    /// The protocol's name for it.
+    #[must_use]
+    pub fn method(&self) -> &'static str {
+        match self {
+            Self::Read { .. } => "resources/read",
+            Self::Prompt { .. } => "prompts/get",
+            Self::Complete { .. } => "completion/complete",
+        }
+    }
+
+    fn params(&self) -> Json {
+        match self {
+            Self::Read { uri } => json!({ "uri": uri }),
+            Self::Prompt { name, arguments } if arguments.is_empty() => json!({ "name": name }),
+            Self::Prompt { name, arguments } => json!({ "name": name, "arguments": arguments }),
+            Self::Complete { of, argument, value, context } => {
+                let reference = match of {
+                    Completed::Prompt(name) => json!({ "type": "ref/prompt", "name": name }),
+                    Completed::Template(text) => json!({ "type": "ref/resource", "uri": text }),
+                };
+                let mut params = json!({ "ref": reference, "argument": { "name": argument, "value": value } });
+                if !context.is_empty() {
+                    params["context"] = json!({ "arguments": context });
+                }
+                params
+            }
+        }
+    }
+
+    /// As rmcp's own type where it has one that fits: headers and the era's `_meta` are put in by that.
+    fn request(&self, answers: Option<BTreeMap<String, Json>>, state: Option<&str>) -> ClientRequest {
+        let mut params = self.params();
+        if let Some(answers) = answers {
+            params["inputResponses"] = json!(answers);
+        }
+        if let Some(state) = state {
+            params["requestState"] = json!(state);
+        }
+        let typed = json!({ "method": self.method(), "params": params });
+        let custom = |_| ClientRequest::CustomRequest(CustomRequest::new(self.method(), Some(params)));
+        serde_json::from_value(typed).unwrap_or_else(custom)
+    }
+}
+
+/// Reads the lists of a server that says it has them.
+pub(in crate::client) async fn discover(server: &str, peer: &Peer<RoleClient>, capabilities: &ServerCapabilities) -> Result<Offers> {
+    let mut offers = Offers::default();
+    if capabilities.resources.is_some() {
+        let resources = |params| ClientRequest::ListResourcesRequest(ListResourcesRequest { params, ..Default::default() });
+        let listed = list(server, "resources", |cursor| page(peer, resources(cursor))).await?;
+        offers.resources = items(server, "resource", &listed, |resource: &Resource| &resource.uri);
+        let templates = |params| ClientRequest::ListResourceTemplatesRequest(ListResourceTemplatesRequest { params, ..Default::default() });
+        let listed = list(server, "resourceTemplates", |cursor| page(peer, templates(cursor))).await?;
+        offers.resource_templates = items(server, "template", &listed, |template: &ResourceTemplate| &template.uri_template);
+    }
+    if capabilities.prompts.is_some() {
+        let prompts = |params| ClientRequest::ListPromptsRequest(ListPromptsRequest { params, ..Default::default() });
+        let listed = list(server, "prompts", |cursor| page(peer, prompts(cursor))).await?;
+        offers.prompts = items(server, "prompt", &listed, |prompt: &Prompt| &prompt.name);
+    }
+    Ok(offers)
+}
+
+/// All pages. A server that answers with an error has none of these: many say that they have resources, and know no templates.
+async fn list<P>(server: &str, kind: &str, request: impl Fn(Option<PaginatedRequestParams>) -> P) -> Result<Vec<Json>>
+where
+    P: Future<Output = std::result::Result<Json, ServiceError>>,
+{
+    let refused = |error: ServiceError| match error {
+        ServiceError::McpError(error) => {
+            tracing::debug!(server, kind, %error, "not listed");
+            Ok(json!({}))
+        }
+        error => Err(unlisted(server, kind, &error)),
+    };
+    let read = |cursor: Option<String>| {
+        let answer = request(cursor.map(|cursor| PaginatedRequestParams::default().with_cursor(Some(cursor))));
+        async { answer.await.or_else(refused) }
+    };
+    paging::collect(server, kind, read).await
+}
+
+async fn page(peer: &Peer<RoleClient>, request: ClientRequest) -> std::result::Result<Json, ServiceError> {
+    let handle = peer.send_cancellable_request(request, PeerRequestOptions::no_options()).await?;
+    handle.await_response().await.map(raw_result)
+}
+
+/// A malformed entry is left out; the others stay.
+fn items<T: DeserializeOwned>(server: &str, kind: &str, listed: &[Json], name: impl Fn(&T) -> &String) -> Vec<T> {
+    let parse = |entry: &Json| {
+        let parsed = serde_json::from_value::<T>(entry.clone()).ok();
+        let parsed = parsed.filter(|item| (1..=MAX_NAME_BYTES).contains(&name(item).len()));
+        if parsed.is_none() {
+            tracing::warn!(server, "a malformed {kind} was left out");
+        }
+        parsed
+    };
+    listed.iter().filter_map(parse).collect()
+}
+
+impl Connection {
+    /// Sends a request, with all its rounds of questions (since 2026-07-28). The result is the server's, unparsed. Dropping the future
+    /// cancels the request.
+    ///
+    /// # Errors
+    /// As [`Connection::call`].
+    pub async fn offer(
+        &self,
+        request: &OfferRequest,
+        limits: CallLimits,
+        caller: &Arc<dyn Caller>,
+    ) -> std::result::Result<Json, CallFailure> {
+        let visit = self.enter(request.method(), limits, caller).await?;
+        let (mut answers, mut state): (Option<BTreeMap<String, Json>>, Option<String>) = (None, None);
+        for _ in 0..MAX_ROUNDS {
+            let result = self.exchange(&visit, request.request(answers, state.as_deref())).await?;
+            if result.get("resultType").and_then(Json::as_str) != Some("input_required") {
+                return Ok(result);
+            }
+            answers = self.answers(&visit, &result).await?;
+            state = result.get("requestState").and_then(Json::as_str).map(ToOwned::to_owned);
+        }
+        let message = format!("it still asks for input after {MAX_ROUNDS} rounds");
+        let tool = request.method().to_owned();
+        Err(Error::Protocol { server: self.server.clone(), tool, code: 0, message: message.into() }.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_request_is_the_protocols_own() {
+        let text = |name: &str, value: &str| Map::from_iter([(name.to_owned(), json!(value))]);
+        let complete = OfferRequest::Complete {
+            of: Completed::Template("a:{x}".into()),
+            argument: "x".into(),
+            value: "1".into(),
+            context: text("y", "2"),
+        };
+        for (request, expected) in [
+            (OfferRequest::Read { uri: "a:b".into() }, json!({ "method": "resources/read", "params": { "uri": "a:b" } })),
+            (
+                OfferRequest::Prompt { name: "p".into(), arguments: text("x", "1") },
+                json!({ "method": "prompts/get", "params": { "name": "p", "arguments": { "x": "1" } } }),
+            ),
+            (
+                OfferRequest::Prompt { name: "p".into(), arguments: Map::new() },
+                json!({ "method": "prompts/get", "params": { "name": "p" } }),
+            ),
+            (
+                complete,
+                json!({ "method": "completion/complete", "params": {
+                    "ref": { "type": "ref/resource", "uri": "a:{x}" },
+                    "argument": { "name": "x", "value": "1" },
+                    "context": { "arguments": { "y": "2" } },
+                } }),
+            ),
+        ] {
+            let sent = request.request(None, None);
+            assert!(!matches!(sent, ClientRequest::CustomRequest(_)), "{expected}");
+            assert_eq!(serde_json::to_value(&sent).unwrap(), expected);
+        }
+    }
+
+    #[test]
+    fn what_a_server_asked_for_goes_back_with_its_state() {
+        let read = OfferRequest::Read { uri: "a:b".into() };
+        let answers = BTreeMap::from([("q".to_owned(), json!({ "action": "decline" }))]);
+        let sent = serde_json::to_value(read.request(Some(answers), Some("sealed"))).unwrap();
+        assert_eq!(sent["params"], json!({ "uri": "a:b", "inputResponses": { "q": { "action": "decline" } }, "requestState": "sealed" }));
+    }
+
+    #[test]
+    fn a_malformed_entry_is_left_out_and_the_others_stay() {
+        let listed = [
+            json!({ "uri": 1, "name": "x" }),
+            json!({ "uri": "a:b", "name": "ok", "vendor": 1 }),
+            json!({ "uri": "", "name": "x" }),
+            json!(null),
+        ];
+        let kept = items("s", "resource", &listed, |resource: &Resource| &resource.uri);
+        assert_eq!(kept.iter().map(|resource| resource.uri.as_str()).collect::<Vec<_>>(), ["a:b"]);
+        let prompts = [json!({ "name": "p", "arguments": [{ "name": "a", "required": true }] }), json!({ "name": "q", "arguments": 5 })];
+        let kept = items("s", "prompt", &prompts, |prompt: &Prompt| &prompt.name);
+        assert!(kept.len() == 1 && kept[0].arguments[0].required);
+    }
+
+    #[tokio::test]
+    async fn a_list_that_is_refused_is_an_empty_one() {
+        let refuse =
+            |_| async { Err(ServiceError::McpError(rmcp::model::ErrorData::new(rmcp::model::ErrorCode::METHOD_NOT_FOUND, "no", None))) };
+        assert!(list("s", "resources", refuse).await.unwrap().is_empty());
+        let lost = |_| async { Err(ServiceError::TransportClosed) };
+        assert!(list("s", "resources", lost).await.unwrap_err().in_full().contains("its resources cannot be listed"));
+    }
+}

@@ -1,0 +1,373 @@
+//! How a connection begins: the process or the address, the era, the handshake, the lists. When that fails, nothing is left running.
+
+use std::sync::{Arc, RwLock};
+use std::time::{Duration, Instant};
+
+use rmcp::RoleClient;
+use rmcp::service::{ClientInitializeError, ClientServiceExt as _, RunningService};
+use rmcp::transport::Transport;
+use serde_json::Value as Json;
+use tokio::runtime::Handle;
+use tokio::sync::Mutex;
+
+use super::discovery::connect_failed;
+use super::discovery::discover;
+use super::era::{Era, Plan, Refusal};
+use super::link::{EXIT_NOTICE, Link};
+use super::list_changes;
+use super::millis;
+use super::{Connection, Lists};
+use crate::catalog::Manifest;
+use crate::client::clock::timer::Timer;
+use crate::client::clock::{CallClock, CallLimits};
+use crate::client::http::failure_of_start;
+use crate::client::http::http_transport;
+use crate::client::http::{HttpLimits, HttpTarget, SESSION_RENEWED};
+use crate::client::inbound::caller::Observer;
+use crate::client::inbound::calls::{Calls, InFlight, Of};
+use crate::client::inbound::handler::Handler;
+use crate::client::inbound::questions::Questions;
+use crate::client::inbound::tap::{self, Tap, Told};
+use crate::client::inbound::updates::Updates;
+use crate::client::stdio::process::ServerProcess;
+use crate::client::stdio::requests::DirectLine;
+use crate::client::stdio::transport::StdioTransport;
+use crate::client::stdio::watchdog::Watchdog;
+use crate::client::wire::observed::Observed;
+use crate::config::ResolvedCommand;
+use crate::error::{Error, Result, Words};
+use crate::limits::{MAX_WIRE_MESSAGE_BYTES, PACKAGE_RUNNER_CONNECT_TIMEOUT_MS};
+
+/// How long a server that gave no lists may take to end, for that to be the reason.
+const REFUSAL_NOTICE: Duration = Duration::from_millis(40);
+/// How long a server that was never heard of may be silent about `server/discover`: then it is asked in the older way.
+const DISCOVER_PATIENCE: Duration = Duration::from_secs(1);
+
+const CALLS_OWN_AFFAIR: Duration = Duration::from_hours(24);
+
+/// What to connect, with nothing left to replace.
+pub struct Launch {
+    pub server: String,
+    pub target: Target,
+    /// What the server says on its standard error passes through this before it is kept or logged.
+    pub redact: Redact,
+    /// Told each line of it, redacted.
+    pub heard: Heard,
+    /// Runs from here on; stands while a person is asked.
+    pub clock: ConnectClock,
+    /// The protocol version that the config fixes.
+    pub protocol_version: Option<String>,
+    /// How the server began the last time.
+    pub era: Option<Era>,
+    /// Folders that the server may know, as URIs.
+    pub roots: Vec<String>,
+    /// Whether the server is known to ask questions.
+    pub elicits: bool,
+}
+
+/// Where the server is.
+pub enum Target {
+    Process(ResolvedCommand),
+    /// Streamable HTTP.
+    Http(HttpTarget),
+}
+
+/// Takes away what must not leave the crate.
+pub type Redact = Arc<dyn Fn(Words) -> String + Send + Sync>;
+
+/// Told what a server says beside the protocol.
+pub type Heard = Arc<dyn Fn(&str) + Send + Sync>;
+
+/// The time that a connection may take.
+#[derive(Clone)]
+pub struct ConnectClock {
+    clock: CallClock,
+    limit: Duration,
+}
+
+impl ConnectClock {
+    /// `configured`: the server's own `connectTimeoutMs`. Without it, a command that may have to fetch a package first gets
+    /// more than others.
+    #[must_use]
+    pub fn start(command: Option<&str>, configured: Option<u64>, default_ms: u64) -> Self {
+        let default = if command.is_some_and(is_package_runner) { PACKAGE_RUNNER_CONNECT_TIMEOUT_MS.max(default_ms) } else { default_ms };
+        let limit = Duration::from_millis(configured.unwrap_or(default));
+        Self { clock: CallClock::start(CallLimits::fixed(limit)), limit }
+    }
+
+    /// From now on: what came before was spent waiting for a place.
+    pub(in crate::client) fn restart(&self) {
+        self.clock.restart();
+    }
+
+    /// Stands as long as the value lives: a person is being asked.
+    #[must_use]
+    pub fn pause(&self) -> impl Send + Sync + use<> {
+        self.clock.pause()
+    }
+}
+
+/// A begun connection, before it is one.
+struct Begun {
+    service: RunningService<RoleClient, Handler>,
+    manifest: Manifest,
+    link: Link,
+    direct: Option<Arc<DirectLine>>,
+}
+
+/// Why an attempt failed, and what that says about the plan.
+struct Failed {
+    error: Error,
+    refusal: Refusal,
+    /// What was begun. Kept until it is known whether the server ended by itself, or because we let go of it.
+    #[expect(dead_code, reason = "held")]
+    begun: Option<RunningService<RoleClient, Handler>>,
+}
+
+impl Failed {
+    fn new(error: Error, refusal: Refusal) -> Self {
+        Self { error, refusal, begun: None }
+    }
+}
+
+/// What all attempts of one connection share.
+struct Opening<'a> {
+    launch: &'a Launch,
+    watchdog: &'a Arc<Watchdog>,
+    calls: Arc<Calls>,
+    lists: Arc<Lists>,
+    questions: Questions,
+    updates: Arc<Updates>,
+}
+
+impl Connection {
+    /// Connects and reads all lists. When that fails, nothing is left running.
+    ///
+    /// # Errors
+    /// `ERR_SPAWN_FAILED`, `ERR_CONNECT_TIMEOUT`, `ERR_CONNECT_FAILED`, `ERR_SERVER_EXITED`, and what HTTP and authorization give.
+    pub async fn open(launch: &Launch, watchdog: &Arc<Watchdog>, observer: Arc<dyn Observer>) -> Result<Self> {
+        let started = Instant::now();
+        let questions = Questions::new(&launch.server, observer, launch.roots.clone());
+        let telling = questions.clone();
+        let left_out = move |call: &InFlight, count| telling.tell_left_out(Some(call), count);
+        let calls = Arc::new(Calls::new(launch.elicits, Box::new(left_out)));
+        let updates = Updates::new(questions.clone());
+        let opening = Opening { launch, watchdog, calls, lists: Arc::default(), questions, updates };
+        let is_remote = matches!(launch.target, Target::Http(_));
+        let plan = Plan::new(launch.protocol_version.as_deref(), launch.era);
+        let mut plan = if is_remote { plan.over_http() } else { plan };
+        let begun = loop {
+            // Apart, as it is large, and each of those who wait for it would have room for it on their stack.
+            match Box::pin(opening.attempt(&plan)).await {
+                Ok(begun) => break begun,
+                Err(Failed { error, refusal, .. }) => match plan.after(refusal) {
+                    Some(next) => {
+                        let next = if is_remote { next.over_http() } else { next };
+                        tracing::debug!(server = launch.server, ?plan, %error, "another beginning is tried");
+                        plan = next;
+                    }
+                    None => return Err(error),
+                },
+            }
+        };
+        let peer = begun.service.peer().clone();
+        let Opening { calls, lists, questions, updates, .. } = opening;
+        Ok(Self {
+            server: launch.server.clone(),
+            peer,
+            service: Mutex::new(begun.service),
+            link: begun.link,
+            direct: begun.direct,
+            era: Era::of(&begun.manifest.protocol_version),
+            calls,
+            questions,
+            updates,
+            lists,
+            manifest: RwLock::new(Arc::new(begun.manifest)),
+            reading: Mutex::default(),
+            read_timeout: launch.clock.limit,
+            connect_time: started.elapsed(),
+            turns: Arc::default(),
+            timer: Timer::new(Handle::current()),
+            runtime: Handle::current(),
+        })
+    }
+}
+
+impl Opening<'_> {
+    async fn attempt(&self, plan: &Plan) -> std::result::Result<Begun, Failed> {
+        match &self.launch.target {
+            Target::Process(command) => self.attempt_process(command, plan).await,
+            Target::Http(target) => self.attempt_http(target, plan).await,
+        }
+    }
+
+    async fn attempt_http(&self, target: &HttpTarget, plan: &Plan) -> std::result::Result<Begun, Failed> {
+        let unrelated = |error| Failed::new(error, Refusal::Unrelated);
+        let Launch { server, clock, .. } = self.launch;
+        // A server that answers in JSON sends nothing before its tool is done: how long that may take is the call's own affair.
+        let mut limits = HttpLimits { headers: CALLS_OWN_AFFAIR, ..HttpLimits::default() };
+        if *plan != Plan::ProbeApart {
+            // Nothing else is left to try: it has the whole time of the connection.
+            limits.discover = CALLS_OWN_AFFAIR;
+        }
+        let transport = http_transport(target, self.tap(), limits).map_err(unrelated)?;
+        let (service, manifest) = tokio::select! {
+            biased;
+            outcome = Box::pin(self.begin(transport, plan)) => outcome?,
+            _ = clock.clock.expired() => {
+                let (server, limit_ms) = (server.clone(), millis(clock.limit));
+                return Err(unrelated(Error::ConnectTimeout { server, limit_ms, hint: String::new() }));
+            }
+        };
+        Ok(Begun { service, manifest, link: Link::Remote, direct: None })
+    }
+
+    async fn attempt_process(&self, command: &ResolvedCommand, plan: &Plan) -> std::result::Result<Begun, Failed> {
+        let unrelated = |error| Failed::new(error, Refusal::Unrelated);
+        let Launch { server, redact, heard, clock, .. } = self.launch;
+        let (process, pipes) = ServerProcess::start(server, command, (redact, heard), self.watchdog).await.map_err(unrelated)?;
+        let patience = plan.probes().then_some(DISCOVER_PATIENCE);
+        let control = pipes.stdout.control();
+        let transport = StdioTransport::new((pipes.stdout, control), pipes.stdin, MAX_WIRE_MESSAGE_BYTES, self.tap(), patience);
+        let direct = Some(Arc::new(transport.direct()));
+        let outcome = tokio::select! {
+            biased;
+            outcome = Box::pin(self.begin(transport, plan)) => Ok(outcome),
+            status = process.exited() => {
+                Err(Failed::new(exited(server, status, &process), Refusal::Ended))
+            }
+            _ = clock.clock.expired() => Err(unrelated(self.timeout(command))),
+        };
+        let (error, refusal) = match outcome {
+            Ok(Ok((service, manifest))) => return Ok(Begun { service, manifest, link: Link::Process(process), direct }),
+            Ok(Err(failed)) => {
+                let patience = if failed.refusal == Refusal::Ended { EXIT_NOTICE } else { REFUSAL_NOTICE };
+                let status = tokio::time::timeout(patience, process.exited()).await;
+                match (failed.refusal, status) {
+                    // The pipe closed: how the process ended says more.
+                    (Refusal::Ended | Refusal::Unlisted, Ok(status)) => (exited(server, status, &process), failed.refusal),
+                    _ => (failed.error, failed.refusal),
+                }
+            }
+            Err(failed) => (failed.error, failed.refusal),
+        };
+        process.kill();
+        process.end().await;
+        Err(Failed::new(error, refusal))
+    }
+
+    async fn begin<T>(&self, transport: T, plan: &Plan) -> std::result::Result<(RunningService<RoleClient, Handler>, Manifest), Failed>
+    where
+        T: Transport<RoleClient> + 'static,
+    {
+        let server = &self.launch.server;
+        let handler = Handler { questions: self.questions.clone(), calls: Arc::clone(&self.calls), version: plan.version() };
+        let transport = Observed { transport, calls: Arc::clone(&self.calls) };
+        let service = handler.serve_with_lifecycle(transport, plan.lifecycle()).await.map_err(|error| refused(server, &error))?;
+        // It serves stale answers when a fresh one cannot be had.
+        service.peer().set_response_cache_config(rmcp::service::ClientCacheConfig::disabled()).await;
+        match discover(server, service.peer()).await {
+            Ok(manifest) => {
+                list_changes::keep_listening(service.peer());
+                Ok((service, manifest))
+            }
+            Err(error) => Err(Failed { error, refusal: Refusal::Unlisted, begun: Some(service) }),
+        }
+    }
+
+    /// Takes the notifications that must keep their order, or that a server must not flood us with.
+    fn tap(&self) -> Tap {
+        let (calls, lists, questions) = (Arc::clone(&self.calls), Arc::clone(&self.lists), self.questions.clone());
+        let updates = Arc::clone(&self.updates);
+        Arc::new(move |message: &Json| {
+            if message["method"] == SESSION_RENEWED {
+                // The lists of a new session may be others.
+                lists.changed();
+                return true;
+            }
+            if let Some(question) = tap::question(message) {
+                calls.hear(question);
+                return false;
+            }
+            let Some(told) = tap::read(message) else { return false };
+            // What nobody may hear counts for the rate too: so the approval is looked at no more often than somebody would be told.
+            let now = tokio::time::Instant::now();
+            match told {
+                Told::Progress { token, progress, params } => {
+                    if let Some(admitted) = calls.admit(Of::Token(token), now) {
+                        questions.tell(&admitted, || tap::progress(progress, params));
+                    }
+                }
+                Told::Log { level, data, params } => {
+                    if let Some(admitted) = calls.admit(Of::OnlyCaller, now) {
+                        questions.tell(&admitted, || tap::log(level, data, params));
+                    }
+                }
+                Told::ListChanged => lists.changed(),
+                Told::ResourceUpdated(uri) => updates.note(uri),
+                Told::Nothing => {}
+            }
+            true
+        })
+    }
+
+    fn timeout(&self, command: &ResolvedCommand) -> Error {
+        let (server, limit_ms) = (self.launch.server.clone(), millis(self.launch.clock.limit));
+        Error::ConnectTimeout { server, limit_ms, hint: format!("{}; its process was ended", runner_hint(command)) }
+    }
+}
+
+/// What a failed handshake says about the plan.
+fn refused(server: &str, error: &ClientInitializeError) -> Failed {
+    if let Some(failure) = failure_of_start(error) {
+        // Over HTTP each request stands for itself: one that was refused says nothing about another beginning.
+        return Failed::new(failure.connect_error(server), Refusal::Unrelated);
+    }
+    // Of two that failed on one connection, the second says how it stands.
+    let last = if let ClientInitializeError::LegacyFallbackFailed { fallback, .. } = error { fallback } else { error };
+    let refusal = match last {
+        ClientInitializeError::ConnectionClosed(_) | ClientInitializeError::TransportError { .. } => Refusal::Ended,
+        ClientInitializeError::Cancelled => Refusal::Unrelated,
+        // A server that refuses mostly ends as well: its own words are the reason.
+        _ => Refusal::Answered,
+    };
+    Failed::new(connect_failed(server, &error.to_string()), refusal)
+}
+
+fn exited(server: &str, status: String, process: &ServerProcess) -> Error {
+    Error::ServerExited {
+        server: server.to_owned(),
+        during: "before it was ready".to_owned(),
+        status,
+        stderr: process.stderr_text().into(),
+    }
+}
+
+fn is_package_runner(command: &str) -> bool {
+    let name = command.rsplit('/').next().unwrap_or(command);
+    matches!(name, "npx" | "uvx" | "pipx" | "bunx" | "docker" | "podman")
+}
+
+fn runner_hint(command: &ResolvedCommand) -> String {
+    let package = command.arguments.iter().find(|argument| !argument.starts_with('-'));
+    match (command.command.rsplit('/').next(), package) {
+        (Some("npx"), Some(package)) => format!("; install the package first: npm install --global {package}"),
+        (Some("uvx"), Some(package)) => format!("; install the package first: uv tool install {package}"),
+        (Some("docker" | "podman"), _) => format!("; pull the image first: {} pull IMAGE", command.command),
+        _ => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_package_runner_gets_more_time_unless_the_config_says_otherwise() {
+        let limit = |command, configured| ConnectClock::start(Some(command), configured, 10_000).limit;
+        assert_eq!(limit("/usr/bin/npx", None), Duration::from_mins(2));
+        assert_eq!(limit("node", None), Duration::from_secs(10));
+        assert_eq!(limit("npx", Some(50)), Duration::from_millis(50));
+    }
+}

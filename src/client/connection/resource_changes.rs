@@ -1,0 +1,116 @@
+//! Resources that a server tells the changes of: before 2026-07-28 by a request, since then to whom listens.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rmcp::RoleClient;
+use rmcp::model::{ClientRequest, SubscriptionFilter};
+use rmcp::service::{Peer, Subscription};
+use serde_json::json;
+use tokio::task::JoinHandle;
+
+use super::Connection;
+use super::era::Era;
+use super::millis;
+use super::tools::custom;
+use crate::client::clock::CallLimits;
+use crate::client::inbound::caller::Caller;
+use crate::client::wire::answer::CallFailure;
+use crate::error::Error;
+
+const SUBSCRIBE: &str = "resources/subscribe";
+const UNSUBSCRIBE: &str = "resources/unsubscribe";
+/// Before a subscription that ended is asked for again, and how often that is done.
+const AGAIN: Duration = Duration::from_secs(5);
+const ATTEMPTS: usize = 5;
+
+/// A resource that is being watched. Where its server has to be listened to, that ends when this is dropped.
+#[derive(Debug)]
+pub struct Watch(Option<JoinHandle<()>>);
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        if let Some(listening) = &self.0 {
+            listening.abort();
+        }
+    }
+}
+
+impl Connection {
+    /// Asks to be told when a resource changes. It counts for this connection alone.
+    ///
+    /// # Errors
+    /// As [`Connection::call`]; `ERR_PROTOCOL` where the server does not tell of this resource's changes.
+    pub async fn watch(&self, uri: &str, limits: CallLimits, caller: &Arc<dyn Caller>) -> std::result::Result<Watch, CallFailure> {
+        if self.era == Era::Initialize {
+            self.request(SUBSCRIBE, legacy(SUBSCRIBE, uri), limits, caller).await?;
+            return Ok(Watch(None));
+        }
+        let filter = SubscriptionFilter::builder().resource_subscription(uri).build();
+        let Ok(heard) = tokio::time::timeout(limits.timeout, self.peer.listen(filter.clone())).await else {
+            let (server, tool, limit_ms) = (self.server.clone(), SUBSCRIBE.to_owned(), millis(limits.timeout));
+            return Err(Error::CallTimeout { server, tool, limit_ms, limit_name: "callTimeoutMs" }.into());
+        };
+        let subscription = match heard {
+            Ok(subscription) => subscription,
+            Err(error) => return Err(self.failure(SUBSCRIBE, &error).await),
+        };
+        let told = subscription.acknowledged().resource_subscriptions.as_ref();
+        if !told.is_some_and(|uris| uris.iter().any(|known| known == uri)) {
+            let message = "it does not tell when this resource changes".to_owned();
+            return Err(
+                Error::Protocol { server: self.server.clone(), tool: SUBSCRIBE.to_owned(), code: 0, message: message.into() }.into()
+            );
+        }
+        Ok(Watch(Some(self.runtime.spawn(listen(self.peer.clone(), filter, subscription)))))
+    }
+
+    /// Takes that back. A server that has to be listened to is told by the end of its [`Watch`].
+    ///
+    /// # Errors
+    /// As [`Connection::call`].
+    pub async fn unwatch(&self, uri: &str, limits: CallLimits, caller: &Arc<dyn Caller>) -> std::result::Result<(), CallFailure> {
+        if self.era == Era::Initialize {
+            self.request(UNSUBSCRIBE, legacy(UNSUBSCRIBE, uri), limits, caller).await?;
+        }
+        Ok(())
+    }
+}
+
+/// What is told is taken before it gets here, like every notification.
+async fn listen(peer: Peer<RoleClient>, filter: SubscriptionFilter, first: Subscription) {
+    let mut subscription = Some(first);
+    for _ in 0..ATTEMPTS {
+        if let Some(mut heard) = subscription.take() {
+            while matches!(heard.next().await, Ok(Some(_))) {}
+        }
+        if peer.is_transport_closed() {
+            return;
+        }
+        tokio::time::sleep(AGAIN).await;
+        match peer.listen(filter.clone()).await {
+            Ok(again) => subscription = Some(again),
+            Err(error) => tracing::debug!(%error, "a subscription to a resource was refused"),
+        }
+    }
+}
+
+/// rmcp has a type for it, which HTTP's headers are made from.
+fn legacy(method: &str, uri: &str) -> ClientRequest {
+    let request = json!({ "method": method, "params": { "uri": uri } });
+    serde_json::from_value(request).unwrap_or_else(|_| custom(method, json!({ "uri": uri })))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_requests_of_before_are_the_protocols_own() {
+        for method in [SUBSCRIBE, UNSUBSCRIBE] {
+            let request = legacy(method, "a:b");
+            assert!(!matches!(request, ClientRequest::CustomRequest(_)), "{method}");
+            assert_eq!(serde_json::to_value(&request).unwrap(), json!({ "method": method, "params": { "uri": "a:b" } }));
+        }
+    }
+}

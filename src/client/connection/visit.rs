@@ -1,0 +1,188 @@
+//! A caller's place at a connection, from its turn to the moment from which nothing that the server asks can be meant for it.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use rmcp::RoleClient;
+use rmcp::model::{ClientRequest, PingRequest, RequestId, ServerResult};
+use rmcp::service::{Peer, PeerRequestOptions, RequestHandle, ServiceError};
+use tokio::runtime::Handle;
+use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard};
+
+use super::Connection;
+use super::era::Era;
+use super::link::Link;
+use crate::client::clock::{CallClock, CallLimits};
+use crate::client::inbound::caller::Caller;
+use crate::client::inbound::calls::{CallKey, Place};
+use crate::client::stdio::requests::DirectLine;
+use crate::client::wire::answer::CallFailure;
+
+/// How long others wait for a server to show that it has read of a call's end, and how long it is thought that it still may.
+const TURN_ENDS: Duration = Duration::from_secs(1);
+const PLACE_ENDS: Duration = Duration::from_mins(1);
+/// For what one of its threads was about to ask while another read that.
+const SETTLE: Duration = Duration::from_millis(200);
+const NOBODY_WAITS: &str = "the caller no longer waits";
+
+/// A caller's turn at a server of whose questions nothing says whose they are.
+enum Turn {
+    /// Nobody here can be meant, or it is not yet known that the server asks.
+    Shared(#[expect(dead_code, reason = "held")] OwnedRwLockReadGuard<()>),
+    Alone(#[expect(dead_code, reason = "held")] OwnedRwLockWriteGuard<()>),
+}
+
+/// A caller's place at a connection, for one request or the rounds of one.
+pub(in crate::client) struct Visit<'a> {
+    pub(in crate::client) what: &'a str,
+    pub(in crate::client) clock: CallClock,
+    key: CallKey,
+    /// Taken when it is over.
+    stay: Option<Stay>,
+    /// A request that nobody waits for any more.
+    unanswered: Mutex<Option<Request>>,
+    peer: Peer<RoleClient>,
+    runtime: Handle,
+}
+
+/// A request that was sent: by rmcp, or past it.
+enum Request {
+    Typed(Box<RequestHandle<RoleClient>>),
+    Direct(Arc<DirectLine>, RequestId),
+}
+
+impl Request {
+    async fn cancel(self) {
+        match self {
+            Self::Typed(handle) => handle.cancel(Some(NOBODY_WAITS.to_owned())).await.unwrap_or_default(),
+            Self::Direct(line, id) => line.cancel(&id, NOBODY_WAITS).await,
+        }
+    }
+}
+
+struct Stay {
+    place: Place,
+    turn: Option<Turn>,
+    /// Whether only the order of messages tells what belongs to a call.
+    by_order: bool,
+}
+
+impl Connection {
+    /// A caller's place among those that have a request in flight: it may have to wait for its turn.
+    pub(in crate::client) async fn enter<'a>(
+        &self,
+        what: &'a str,
+        limits: CallLimits,
+        caller: &Arc<dyn Caller>,
+    ) -> std::result::Result<Visit<'a>, CallFailure> {
+        let clock = CallClock::start_by(&self.timer, limits);
+        let turn = tokio::select! {
+            biased;
+            turn = self.turn(caller.as_ref()) => turn,
+            expired = clock.expired() => return Err(CallFailure::unsent(self.expired(what, expired))),
+        };
+        let by_order = self.era == Era::Initialize && matches!(self.link, Link::Process(_));
+        let place = self.calls.enter(what, caller, &clock);
+        let key = place.key();
+        let stay = Some(Stay { place, turn, by_order });
+        Ok(Visit { what, clock, key, stay, unanswered: Mutex::default(), peer: self.peer.clone(), runtime: self.runtime.clone() })
+    }
+
+    async fn turn(&self, caller: &dyn Caller) -> Option<Turn> {
+        // Since 2026-07-28 the answer to a call is its question.
+        if self.era == Era::Discover {
+            return None;
+        }
+        let can_be_asked = caller.can_elicit() || caller.can_sample();
+        if !(self.calls.asks_anybody() && can_be_asked) {
+            let shared = Arc::clone(&self.turns).read_owned().await;
+            // While it waited, it may have turned out that the server asks.
+            if !(self.calls.asks_anybody() && can_be_asked) {
+                return Some(Turn::Shared(shared));
+            }
+        }
+        Some(Turn::Alone(Arc::clone(&self.turns).write_owned().await))
+    }
+}
+
+impl Visit<'_> {
+    pub(in crate::client) fn key(&self) -> CallKey {
+        self.key
+    }
+
+    /// A request that is about to be sent.
+    pub(in crate::client) fn pending(&self) -> Pending<'_> {
+        Pending { request: None, unanswered: &self.unanswered }
+    }
+}
+
+impl Drop for Visit<'_> {
+    fn drop(&mut self) {
+        let request = self.unanswered.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        if let (Some(stay), Some(request)) = (self.stay.take(), request) {
+            stay.place.give_up();
+            self.runtime.spawn(leave(stay, request, self.peer.clone()));
+        }
+    }
+}
+
+/// Tells the server that nobody waits any more. Until it shows that it has read that, a question of its may still belong to
+/// this call, and must not be taken for that of whoever comes next.
+async fn leave(stay: Stay, request: Request, peer: Peer<RoleClient>) {
+    request.cancel().await;
+    let Stay { place, turn, by_order } = stay;
+    place.has_told();
+    if by_order {
+        let settled = async {
+            answer_to_ping(&peer).await;
+            tokio::time::sleep(SETTLE).await;
+        };
+        tokio::pin!(settled);
+        if tokio::time::timeout(TURN_ENDS, &mut settled).await.is_err() {
+            drop(turn);
+            let _ = tokio::time::timeout(PLACE_ENDS, settled).await;
+        }
+    }
+    drop(place);
+}
+
+/// Resolves with the answer, whatever it is, or the connection's end.
+async fn answer_to_ping(peer: &Peer<RoleClient>) {
+    let ping = ClientRequest::PingRequest(PingRequest::default());
+    if let Ok(handle) = peer.send_cancellable_request(ping, PeerRequestOptions::no_options()).await {
+        let _ = handle.rx.await;
+    }
+}
+
+/// A request on its way. Dropped before its answer, it is cancelled at the server when the visit ends.
+pub(in crate::client) struct Pending<'a> {
+    request: Option<Request>,
+    unanswered: &'a Mutex<Option<Request>>,
+}
+
+impl Pending<'_> {
+    pub(in crate::client) async fn answer(&mut self, handle: RequestHandle<RoleClient>) -> std::result::Result<ServerResult, ServiceError> {
+        let Request::Typed(handle) = self.request.insert(Request::Typed(Box::new(handle))) else {
+            return Err(ServiceError::TransportClosed);
+        };
+        (&mut handle.rx).await.map_err(|_| ServiceError::TransportClosed)?
+    }
+
+    /// From now on the server may know of it.
+    pub(in crate::client) fn direct(&mut self, line: &Arc<DirectLine>, id: &RequestId) {
+        self.request = Some(Request::Direct(Arc::clone(line), id.clone()));
+    }
+
+    /// There is nothing left to cancel.
+    pub(in crate::client) fn settle(&mut self) {
+        self.request = None;
+    }
+}
+
+impl Drop for Pending<'_> {
+    fn drop(&mut self) {
+        if let Some(request) = self.request.take() {
+            *self.unanswered.lock().unwrap_or_else(PoisonError::into_inner) = Some(request);
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! A server's own requests, while they are being answered: rmcp has a task for each. So many at once are handed on; more would only
+//! fill our memory, above all where the server does not read the answers.
+
+use std::collections::HashSet;
+
+use rmcp::model::RequestId;
+
+/// Requests that are being answered at once.
+const MAX_REQUESTS: usize = 256;
+/// Refusals that wait for a server, or a writer, that is behind: each has some hundred bytes.
+pub(in crate::client) const MAX_REFUSALS: usize = 4_096;
+/// An id is the server's own, and goes back with the answer. No server needs a longer one.
+const MAX_ID_BYTES: usize = 256;
+
+#[derive(Default)]
+pub(in crate::client) struct AskedRequests(HashSet<RequestId>);
+
+/// What becomes of a request that was read.
+#[derive(Debug, PartialEq, Eq)]
+pub(in crate::client) enum Admission {
+    HandOn,
+    /// It is being answered already, or its id is none.
+    Skip,
+    /// There are too many.
+    Refuse,
+}
+
+impl AskedRequests {
+    pub(in crate::client) fn admit(&mut self, id: &RequestId) -> Admission {
+        if self.0.contains(id) || matches!(id, RequestId::String(id) if id.len() > MAX_ID_BYTES) {
+            return Admission::Skip;
+        }
+        if self.0.len() >= MAX_REQUESTS {
+            return Admission::Refuse;
+        }
+        self.0.insert(id.clone());
+        Admission::HandOn
+    }
+
+    /// Its answer is on its way, or nobody wants it any more.
+    pub(in crate::client) fn end(&mut self, id: &RequestId) {
+        self.0.remove(id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn so_many_are_handed_on_at_once_and_none_twice() {
+        let mut asked = AskedRequests::default();
+        for number in 0..256 {
+            assert_eq!(asked.admit(&RequestId::Number(number)), Admission::HandOn);
+        }
+        assert_eq!(asked.admit(&RequestId::Number(7)), Admission::Skip);
+        assert_eq!(asked.admit(&RequestId::Number(300)), Admission::Refuse);
+        asked.end(&RequestId::Number(7));
+        assert_eq!(asked.admit(&RequestId::String("x".repeat(257).into())), Admission::Skip);
+        assert_eq!(asked.admit(&RequestId::Number(300)), Admission::HandOn);
+    }
+}

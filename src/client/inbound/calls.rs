@@ -1,0 +1,359 @@
+//! The calls that a connection has in flight: what the server asks or tells while they last finds its caller here.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rmcp::RoleClient;
+use rmcp::model::{GetExtensions as _, JsonRpcMessage, RequestId};
+use rmcp::service::TxJsonRpcMessage;
+use serde_json::Value as Json;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::caller::Caller;
+use super::heard::Heard;
+use super::pace::{NOTICES, Passage, Share, Valve};
+use super::routing::route;
+use super::routing::{Candidate, Origin, Route};
+use crate::client::clock::CallClock;
+
+/// Questions that one call may ask, all in all, and that may be open outside of calls: a server that asks more is not answered.
+const MAX_QUESTIONS: u32 = 20;
+/// Travels with a request to the transport, which is where its id becomes known before the server can answer.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::client) struct CallKey(u64);
+
+impl CallKey {
+    /// A question that came with this call's own answer.
+    pub(in crate::client) fn origin(self) -> Origin {
+        Origin::Call(self.0)
+    }
+}
+
+/// A call in flight.
+#[derive(Clone)]
+pub(in crate::client) struct InFlight {
+    pub(in crate::client) tool: String,
+    pub(in crate::client) caller: Arc<dyn Caller>,
+    pub(in crate::client) clock: CallClock,
+    /// Cancelled when the call is over.
+    pub(in crate::client) over: CancellationToken,
+    /// Cancelled once the server has been told of that, or has answered the call.
+    told: CancellationToken,
+}
+
+impl InFlight {
+    /// Waits until the server has been told that the call is over, where it is. What answers the call's own questions is sent after that:
+    /// a server that got such an answer first would finish a call that nobody waits for, and never hear that it was cancelled.
+    pub(in crate::client) async fn end_is_told(&self) {
+        if self.over.is_cancelled() {
+            self.told.cancelled().await;
+        }
+    }
+}
+
+struct Entry {
+    call: InFlight,
+    id: Option<RequestId>,
+    progress_token: Option<Json>,
+    questions: u32,
+    notices: Share,
+}
+
+/// Told how many of a call's notices were left out, before its outcome is known.
+pub(in crate::client) type LeftOut = Box<dyn Fn(&InFlight, u64) + Send + Sync>;
+
+/// The sign by which a notice finds its call.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::client) enum Of<'a> {
+    /// The call's with this progress token. Without such a call nobody is told.
+    Token(&'a Json),
+    /// That of the only caller that has calls in flight, or nobody's.
+    OnlyCaller,
+}
+
+/// A notice that is to be told.
+pub(in crate::client) struct Admitted {
+    /// Whose it is; `None`: nobody's in particular.
+    pub(in crate::client) call: Option<InFlight>,
+    /// How many of this call's were left out before it.
+    pub(in crate::client) left_out: u64,
+    /// How many that were nobody's were.
+    pub(in crate::client) left_out_of_nobody: u64,
+}
+
+/// All calls of one connection.
+pub(in crate::client) struct Calls {
+    entries: Mutex<BTreeMap<u64, Entry>>,
+    next_key: AtomicU64,
+    /// Counts those that are nobody's; each call counts its own.
+    notices: Mutex<Valve>,
+    left_out: LeftOut,
+    /// Whether the server asks questions of which nothing says whose they are.
+    asks_anybody: AtomicBool,
+    outside: Mutex<Outside>,
+    heard: Heard,
+}
+
+/// A call's place; dropped, the call is over, and so is what it asked.
+pub(in crate::client) struct Place {
+    key: u64,
+    calls: Arc<Calls>,
+    over: CancellationToken,
+    told: CancellationToken,
+}
+
+impl Place {
+    pub(in crate::client) fn key(&self) -> CallKey {
+        CallKey(self.key)
+    }
+
+    /// Nobody waits for the call any more. Until this is dropped, what the server asks may still be meant for it.
+    pub(in crate::client) fn give_up(&self) {
+        self.calls.tell_left_out(self.key);
+        self.over.cancel();
+    }
+
+    /// The server has been told that nobody waits for the call any more.
+    pub(in crate::client) fn has_told(&self) {
+        self.told.cancel();
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.calls.remove(self.key);
+        self.over.cancel();
+        self.told.cancel();
+    }
+}
+
+/// What a question needs: somebody who can answer that kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::client) enum Wants {
+    Person,
+    Model,
+}
+
+impl Wants {
+    fn can_be_had_of(self, caller: &dyn Caller) -> bool {
+        match self {
+            Self::Person => caller.can_elicit(),
+            Self::Model => caller.can_sample(),
+        }
+    }
+}
+
+/// Whom a question may be put to.
+pub(in crate::client) enum Asked {
+    Call(InFlight),
+    Outside(OutsideQuestion),
+    /// Whoever is meant, there is nobody to ask.
+    Nobody,
+    Ambiguous,
+    /// More is asked than is answered, by this tool's call or outside of any. Told once.
+    TooMany {
+        tool: Option<String>,
+        is_first: bool,
+    },
+}
+
+/// A question outside of any call, as long as it is open.
+pub(in crate::client) struct OutsideQuestion(Arc<Calls>);
+
+impl Drop for OutsideQuestion {
+    fn drop(&mut self) {
+        let mut outside = self.0.outside();
+        outside.open -= 1;
+        outside.is_told &= outside.open > 0;
+    }
+}
+
+/// Questions that are open and belong to no call, and whether it was told that there are too many of them.
+#[derive(Default)]
+struct Outside {
+    open: u32,
+    is_told: bool,
+}
+
+impl Calls {
+    pub(in crate::client) fn new(asks_anybody: bool, left_out: LeftOut) -> Self {
+        let notices = Mutex::new(Valve::new(NOTICES, Instant::now()));
+        let asks_anybody = AtomicBool::new(asks_anybody);
+        Self {
+            entries: Mutex::default(),
+            next_key: AtomicU64::new(1),
+            notices,
+            left_out,
+            asks_anybody,
+            outside: Mutex::default(),
+            heard: Heard::default(),
+        }
+    }
+
+    /// Returns whether the server asks questions of which nothing says whose they are.
+    pub(in crate::client) fn asks_anybody(&self) -> bool {
+        self.asks_anybody.load(Ordering::Acquire)
+    }
+
+    pub(in crate::client) fn enter(self: &Arc<Self>, tool: &str, caller: &Arc<dyn Caller>, clock: &CallClock) -> Place {
+        let key = self.next_key.fetch_add(1, Ordering::Relaxed);
+        let (over, told) = (CancellationToken::new(), CancellationToken::new());
+        let (tool, caller, clock) = (tool.to_owned(), Arc::clone(caller), clock.clone());
+        let call = InFlight { tool, caller, clock, over: over.clone(), told: told.clone() };
+        self.entries().insert(key, Entry { call, id: None, progress_token: None, questions: 0, notices: Share::default() });
+        Place { key, calls: Arc::clone(self), over, told }
+    }
+
+    /// Notes the id and the progress token of a call that is about to be written.
+    pub(in crate::client) fn sent(&self, message: &TxJsonRpcMessage<RoleClient>) {
+        let JsonRpcMessage::Request(request) = message else { return };
+        let extensions = request.request.extensions();
+        let Some(key) = extensions.get::<CallKey>().copied() else { return };
+        let meta = extensions.get::<rmcp::model::RequestMetaObject>();
+        let token = meta.and_then(rmcp::model::RequestMetaObject::get_progress_token);
+        self.note(key, &request.id, token.and_then(|token| serde_json::to_value(token).ok()));
+    }
+
+    /// The same of one that goes past rmcp.
+    pub(in crate::client) fn note(&self, CallKey(key): CallKey, id: &RequestId, progress_token: Option<Json>) {
+        if let Some(entry) = self.entries().get_mut(&key) {
+            (entry.id, entry.progress_token) = (Some(id.clone()), progress_token);
+        }
+    }
+
+    /// The call on whose stream a question came.
+    pub(in crate::client) fn origin(&self, request: &RequestId) -> Origin {
+        let entries = self.entries();
+        let found = entries.iter().find(|(_, entry)| entry.id.as_ref() == Some(request));
+        found.map_or(Origin::NoCall, |(key, _)| Origin::Call(*key))
+    }
+
+    /// Notes who can be meant by a question, as it is read.
+    pub(in crate::client) fn hear(&self, question: RequestId) {
+        let candidates = candidates(&self.entries());
+        self.heard.note(question, candidates);
+    }
+
+    /// Forgets a question that is put to nobody.
+    pub(in crate::client) fn unheard(&self, question: &RequestId) {
+        self.heard.take(question);
+    }
+
+    /// Whom a question is put to, by its id where it came as a request. Counts it.
+    pub(in crate::client) fn ask(self: &Arc<Self>, origin: Origin, wants: Wants, question: Option<&RequestId>) -> Asked {
+        let heard = question.map(|question| self.heard.take(question));
+        let mut entries = self.entries();
+        let candidates = heard.unwrap_or_else(|| Some(candidates(&entries)));
+        let route = candidates.as_ref().map_or(origin.known(), |candidates| route(origin, candidates));
+        if origin == Origin::Unknown && route != Route::Outside {
+            // Before anybody else can enter: whoever comes next waits for those who are in.
+            self.asks_anybody.store(true, Ordering::Release);
+        }
+        let entry = match route {
+            Route::Call(key) => match the_same_callers(key, origin, candidates, &entries) {
+                Some(key) => entries.get_mut(&key),
+                // What it was about is over.
+                None if origin == Origin::Unknown => return Asked::Nobody,
+                None => None,
+            },
+            Route::Outside => None,
+            Route::Ambiguous => {
+                let mut calls = entries.values().map(|entry| &entry.call);
+                let can_any = calls.any(|call| wants.can_be_had_of(call.caller.as_ref()));
+                return if can_any { Asked::Ambiguous } else { Asked::Nobody };
+            }
+        };
+        let Some(entry) = entry else { return self.ask_outside() };
+        entry.questions = entry.questions.saturating_add(1);
+        if entry.questions > MAX_QUESTIONS {
+            let is_first = entry.questions == MAX_QUESTIONS + 1;
+            return Asked::TooMany { tool: Some(entry.call.tool.clone()), is_first };
+        }
+        Asked::Call(entry.call.clone())
+    }
+
+    fn ask_outside(self: &Arc<Self>) -> Asked {
+        let mut outside = self.outside();
+        if outside.open < MAX_QUESTIONS {
+            outside.open += 1;
+            return Asked::Outside(OutsideQuestion(Arc::clone(self)));
+        }
+        Asked::TooMany { tool: None, is_first: !std::mem::replace(&mut outside.is_told, true) }
+    }
+
+    /// Takes a notice in as far as the rate allows, and shows the clock of its call that it progresses. One that is left out costs a
+    /// count: its call's, where it has one.
+    pub(in crate::client) fn admit(&self, of: Of<'_>, now: Instant) -> Option<Admitted> {
+        let mut entries = self.entries();
+        let entry = match of {
+            Of::Token(token) => {
+                let entry = entries.values_mut().find(|entry| entry.progress_token.as_ref() == Some(token))?;
+                entry.call.clock.progress();
+                Some(entry)
+            }
+            Of::OnlyCaller => of_only_caller(&mut entries),
+        };
+        let mut valve = self.notices.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(entry) = entry else {
+            let Passage::Pass(left_out_of_nobody) = valve.next(now) else { return None };
+            return Some(Admitted { call: None, left_out: 0, left_out_of_nobody });
+        };
+        let Passage::Pass(left_out) = entry.notices.next(&mut valve, now) else { return None };
+        Some(Admitted { call: Some(entry.call.clone()), left_out, left_out_of_nobody: valve.dropped() })
+    }
+
+    /// Takes the number of notices that were nobody's, and are not yet told of.
+    pub(in crate::client) fn left_out_of_nobody(&self) -> u64 {
+        self.notices.lock().unwrap_or_else(PoisonError::into_inner).dropped()
+    }
+
+    /// Tells a call's caller what was left out so far.
+    fn tell_left_out(&self, key: u64) {
+        let told = self.entries().get_mut(&key).map(|entry| (entry.call.clone(), entry.notices.dropped()));
+        if let Some((call, dropped @ 1..)) = told {
+            (self.left_out)(&call, dropped);
+        }
+    }
+
+    /// Ends a call. What is left out is counted under the same lock, so that nothing of it is missing.
+    fn remove(&self, key: u64) {
+        let entry = self.entries().remove(&key);
+        if let Some(mut entry) = entry
+            && let dropped @ 1.. = entry.notices.dropped()
+        {
+            (self.left_out)(&entry.call, dropped);
+        }
+    }
+
+    fn outside(&self) -> MutexGuard<'_, Outside> {
+        self.outside.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn entries(&self) -> MutexGuard<'_, BTreeMap<u64, Entry>> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The call, or where it is over and only its caller is known, the latest of that caller's which could be meant as well.
+fn the_same_callers(key: u64, origin: Origin, candidates: Option<Vec<Candidate>>, entries: &BTreeMap<u64, Entry>) -> Option<u64> {
+    let others = candidates.filter(|_| origin == Origin::Unknown).unwrap_or_default();
+    let keys = std::iter::once(key).chain(others.into_iter().rev().map(|other| other.key));
+    keys.into_iter().find(|key| entries.contains_key(key))
+}
+
+/// The first call of the one caller that has calls in flight, if there is just one: what the server tells is meant for it.
+fn of_only_caller(entries: &mut BTreeMap<u64, Entry>) -> Option<&mut Entry> {
+    let first = entries.values().next()?.call.caller.identity();
+    let is_alone = entries.values().all(|entry| entry.call.caller.identity() == first);
+    entries.values_mut().next().filter(|_| is_alone)
+}
+
+fn candidates(entries: &BTreeMap<u64, Entry>) -> Vec<Candidate> {
+    entries.iter().map(|(key, entry)| Candidate { key: *key, caller: entry.call.caller.identity() }).collect()
+}
+
+#[cfg(test)]
+#[path = "calls_tests.rs"]
+pub(in crate::client) mod tests;

@@ -1,0 +1,154 @@
+//! What a server may ask of us in requests of its own, and what rmcp tells it of us.
+
+use std::sync::Arc;
+
+use rmcp::RoleClient;
+use rmcp::model::{
+    ClientCapabilities, ClientConfig, ClientResult, CustomResult, ErrorCode, ErrorData, Implementation, ProtocolVersion,
+    ServerNotification, ServerRequest,
+};
+use rmcp::service::{InboundStreamOrigin, NotificationContext, RequestContext, Service};
+use serde_json::{Value as Json, json};
+
+use super::calls::{Asked, Calls, Wants};
+use super::questions::declined;
+use super::questions::{NO_MODEL, NOT_HEARD, Questions};
+use super::routing::Origin;
+
+/// Answers a server's requests. Notifications of interest have been taken before rmcp sees them.
+pub(in crate::client) struct Handler {
+    pub(in crate::client) questions: Questions,
+    pub(in crate::client) calls: Arc<Calls>,
+    pub(in crate::client) version: ProtocolVersion,
+}
+
+impl Handler {
+    fn origin(&self, context: &RequestContext<RoleClient>) -> Origin {
+        match context.extensions.get::<InboundStreamOrigin>() {
+            Some(InboundStreamOrigin::OutboundRequest(id)) => self.calls.origin(id),
+            // Servers of the older era use the stream of no call for their calls' questions, too.
+            Some(InboundStreamOrigin::Unassociated) | None => Origin::Unknown,
+        }
+    }
+
+    /// Whom to ask. A server of which it has just turned out that it asks anybody is remembered.
+    fn ask(&self, context: &RequestContext<RoleClient>, wants: Wants) -> Asked {
+        let knew = self.calls.asks_anybody();
+        let asked = self.calls.ask(self.origin(context), wants, Some(&context.id));
+        if !knew && self.calls.asks_anybody() {
+            self.questions.observer.elicited(&self.questions.server);
+        }
+        asked
+    }
+
+    async fn elicit(&self, params: Json, context: &RequestContext<RoleClient>) -> Json {
+        let questions = &self.questions;
+        if !questions.may_ask() {
+            self.calls.unheard(&context.id);
+            return declined();
+        }
+        match self.ask(context, Wants::Person) {
+            Asked::Call(call) => {
+                let answer = questions.elicit(Some(call.clone()), &params, &context.ct).await;
+                call.end_is_told().await;
+                answer
+            }
+            Asked::Outside(_question) => questions.elicit(None, &params, &context.ct).await,
+            Asked::Nobody => declined(),
+            Asked::Ambiguous => questions.ambiguous(),
+            Asked::TooMany { tool, is_first } => questions.too_many(tool.as_deref(), is_first),
+        }
+    }
+
+    async fn sample(&self, params: Json, context: &RequestContext<RoleClient>) -> Result<Json, ErrorData> {
+        if !self.questions.may_ask() {
+            self.calls.unheard(&context.id);
+            return Err(refused(NOT_HEARD.to_owned()));
+        }
+        let answer = match self.ask(context, Wants::Model) {
+            Asked::Call(call) => {
+                let answer = self.questions.sample(Some(call.clone()), params, &context.ct).await;
+                call.end_is_told().await;
+                answer
+            }
+            Asked::Outside(_question) => self.questions.sample(None, params, &context.ct).await,
+            Asked::Nobody => Err(NO_MODEL.to_owned()),
+            Asked::TooMany { tool, is_first } => {
+                self.questions.too_many(tool.as_deref(), is_first);
+                Err("this server has asked too often".to_owned())
+            }
+            Asked::Ambiguous => {
+                self.questions.ambiguous();
+                Err("it is not certain which call asks".to_owned())
+            }
+        };
+        answer.map_err(refused)
+    }
+}
+
+impl Service<RoleClient> for Handler {
+    async fn handle_request(&self, request: ServerRequest, context: RequestContext<RoleClient>) -> Result<ClientResult, ErrorData> {
+        let answer = match request {
+            ServerRequest::PingRequest(_) => json!({}),
+            ServerRequest::ElicitRequest(request) => self.elicit(json!(request.params), &context).await,
+            ServerRequest::CreateMessageRequest(request) => self.sample(json!(request.params), &context).await?,
+            ServerRequest::ListRootsRequest(_) => self.questions.roots(),
+            // What rmcp's types do not take may still be a question that can be put.
+            ServerRequest::CustomRequest(request) if request.method == "elicitation/create" => {
+                self.elicit(request.params.unwrap_or_default(), &context).await
+            }
+            ServerRequest::CustomRequest(request) if request.method == "sampling/createMessage" => {
+                self.sample(request.params.unwrap_or_default(), &context).await?
+            }
+            ServerRequest::CustomRequest(request) => return Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, request.method, None)),
+            _ => return Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, "not known", None)),
+        };
+        Ok(ClientResult::CustomResult(CustomResult::new(answer)))
+    }
+
+    async fn handle_notification(
+        &self,
+        _notification: ServerNotification,
+        _context: NotificationContext<RoleClient>,
+    ) -> Result<(), ErrorData> {
+        Ok(())
+    }
+
+    fn get_info(&self) -> ClientConfig {
+        let implementation = Implementation::new("hyperlight-mcp", env!("CARGO_PKG_VERSION"));
+        ClientConfig::new(capabilities(!self.questions.roots.is_empty()), implementation).with_protocol_version(self.version.clone())
+    }
+}
+
+/// The same for every caller, whoever can answer: a server's tools may depend on it, and what was approved must stay the same.
+/// Roots only where the config has some: a server may take them for all that it may touch, in place of what its command says.
+fn capabilities(has_roots: bool) -> ClientCapabilities {
+    let mut wire = json!({
+        "sampling": {},
+        "elicitation": { "form": { "schemaValidation": true }, "url": {} },
+        "extensions": { rmcp::model::TASKS_EXTENSION_ID: {} },
+    });
+    if has_roots {
+        wire["roots"] = json!({});
+    }
+    // Its own form, read back: a capability that rmcp names in another way would be missing from the first connection on.
+    serde_json::from_value(wire).unwrap_or_default()
+}
+
+fn refused(reason: String) -> ErrorData {
+    ErrorData::new(ErrorCode::INVALID_REQUEST, reason, None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_offered_is_told_and_roots_only_where_there_are_some() {
+        let told = json!(capabilities(false));
+        assert!(told["elicitation"]["form"].is_object() && told["elicitation"]["url"].is_object(), "{told}");
+        assert!(told["sampling"].is_object() && told.get("roots").is_none(), "{told}");
+        assert!(told["extensions"][rmcp::model::TASKS_EXTENSION_ID].is_object(), "{told}");
+        assert!(json!(capabilities(true))["roots"].is_object());
+    }
+}

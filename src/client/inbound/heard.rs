@@ -1,0 +1,77 @@
+//! Who can be meant by a server's question, as it stood when the question was read. An answer that was read after it may be handed over
+//! before it is put to anybody.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, PoisonError};
+
+use rmcp::model::RequestId;
+
+use super::routing::Candidate;
+
+/// Questions that were read and are not yet put to anybody. The transport hands on half as many; the rest never got so far.
+const MAX_NOTES: usize = 512;
+/// An id is the server's own, and may be as long as a message. Of what has a longer one, nothing is certain.
+const MAX_ID_BYTES: usize = 256;
+
+#[derive(Default)]
+pub(in crate::client) struct Heard(Mutex<VecDeque<Note>>);
+
+struct Note {
+    question: RequestId,
+    /// `None`: there were two questions of this id.
+    candidates: Option<Vec<Candidate>>,
+}
+
+impl Heard {
+    pub(in crate::client) fn note(&self, question: RequestId, candidates: Vec<Candidate>) {
+        if matches!(&question, RequestId::String(id) if id.len() > MAX_ID_BYTES) {
+            return;
+        }
+        let mut notes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = notes.iter_mut().find(|known| known.question == question) {
+            known.candidates = None;
+            return;
+        }
+        if notes.len() >= MAX_NOTES {
+            notes.pop_front();
+        }
+        notes.push_back(Note { question, candidates: Some(candidates) });
+    }
+
+    /// Who can be meant; `None` where that is not certain.
+    pub(in crate::client) fn take(&self, question: &RequestId) -> Option<Vec<Candidate>> {
+        let mut notes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let position = notes.iter().position(|known| known.question == *question)?;
+        notes.remove(position)?.candidates
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(number: i64) -> RequestId {
+        RequestId::Number(number)
+    }
+
+    #[test]
+    fn of_two_questions_with_one_id_nothing_is_certain() {
+        let (heard, one) = (Heard::default(), vec![Candidate { key: 1, caller: 1 }]);
+        heard.note(id(1), one.clone());
+        heard.note(id(2), one.clone());
+        heard.note(id(2), Vec::new());
+        assert_eq!(heard.take(&id(1)), Some(one));
+        assert_eq!([heard.take(&id(2)), heard.take(&id(2)), heard.take(&id(1))], [None, None, None]);
+    }
+
+    #[test]
+    fn what_was_read_and_never_put_is_kept_within_limits() {
+        let heard = Heard::default();
+        let long = RequestId::String("x".repeat(MAX_ID_BYTES + 1).into());
+        heard.note(long.clone(), Vec::new());
+        assert_eq!(heard.take(&long), None);
+        (0..10_000).for_each(|number| heard.note(id(number), Vec::new()));
+        assert_eq!(heard.0.lock().unwrap().len(), MAX_NOTES);
+        assert_eq!(heard.take(&id(9_999)), Some(Vec::new()));
+    }
+}

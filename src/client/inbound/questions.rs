@@ -1,0 +1,340 @@
+//! What a server asks while it works, put to its caller: the same for a request of its own (until 2025-11-25) and for an
+//! `input_required` result (since 2026-07-28).
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use serde_json::{Map, Value as Json, json};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::caller::{Caller, Elicitation, ElicitationAnswer, Observer, Question, Sampling};
+use super::calls::{Admitted, InFlight};
+use super::form::Form;
+use super::pace::{NOTICES, Passage, Valve};
+use super::tap::Notice;
+use crate::error::Result;
+
+const MAX_URL_BYTES: usize = 8 * 1024;
+pub(in crate::client) const NO_MODEL: &str = "sampling is not offered: the agent has no onSample";
+const OVER: &str = "the call that asked is over";
+/// Told to a server that may run, and be asked for its lists, and no more.
+pub(in crate::client) const NOT_HEARD: &str = "nobody is asked: this server is not approved and enabled";
+const IS_DECLINED: &str = "it is not approved as a whole and enabled: all that it asks is declined, and what it tells is not handed on";
+/// How long what a server tells is handed on before it is looked at again whether it may be. A question is looked at each time.
+const HEARD_FOR: Duration = Duration::from_millis(100);
+
+/// Puts one server's questions.
+#[derive(Clone)]
+pub(in crate::client) struct Questions {
+    pub(in crate::client) server: String,
+    pub(in crate::client) observer: Arc<dyn Observer>,
+    /// Folders, as URIs, that the config lets the server know.
+    pub(in crate::client) roots: Vec<String>,
+    /// A server that asks without end must not fill the agent's memory with what became of that.
+    told: Arc<Mutex<Valve>>,
+    hearing: Arc<Hearing>,
+}
+
+/// Whether the server may be heard, as it was last looked at.
+#[derive(Default)]
+struct Hearing {
+    until: Mutex<Option<Instant>>,
+    /// That it was not heard is told once a connection.
+    is_told: AtomicBool,
+}
+
+/// Whose question it is: a call's, or nobody's in particular.
+struct Asker {
+    caller: Arc<dyn Caller>,
+    call: Option<InFlight>,
+}
+
+impl Questions {
+    pub(in crate::client) fn new(server: &str, observer: Arc<dyn Observer>, roots: Vec<String>) -> Self {
+        let told = Arc::new(Mutex::new(Valve::new(NOTICES, Instant::now())));
+        Self { server: server.to_owned(), observer, roots, told, hearing: Arc::default() }
+    }
+
+    /// Returns whether somebody may be asked what the server asks now. Where not, that is told in words of ours.
+    pub(in crate::client) fn may_ask(&self) -> bool {
+        let may = self.observer.may_be_heard(&self.server);
+        if !may && !self.hearing.is_told.swap(true, Ordering::AcqRel) {
+            self.observer.question_cancelled(&self.server, IS_DECLINED);
+        }
+        may
+    }
+
+    /// Returns whether somebody may be told what the server tells.
+    pub(in crate::client) fn may_tell(&self) -> bool {
+        let mut until = self.hearing.until.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        if until.is_none_or(|until| until <= now) {
+            *until = self.observer.may_be_heard(&self.server).then(|| now + HEARD_FOR);
+        }
+        until.is_some()
+    }
+
+    /// The answer to an elicitation: `{ action, content? }`. Without anybody to ask, or a form that can be shown: `decline`
+    /// or `cancel`, never an error, since the server's own work goes on.
+    pub(in crate::client) async fn elicit(&self, call: Option<InFlight>, params: &Json, stopped: &CancellationToken) -> Json {
+        if !self.may_ask() {
+            return declined();
+        }
+        let answer = self.put(call, params, stopped).await;
+        // While a person thought, the approval may have been taken back, here or by another process.
+        if answer["action"] == "accept" && !self.may_ask() { declined() } else { answer }
+    }
+
+    async fn put(&self, call: Option<InFlight>, params: &Json, stopped: &CancellationToken) -> Json {
+        let question = match question(params) {
+            Ok(question) => question,
+            Err(reason) => return self.cancelled(&format!("its question cannot be shown: {reason}")),
+        };
+        let schema = match &question {
+            Question::Form { requested_schema, .. } => match Form::parse(requested_schema) {
+                Ok(form) => Some(form),
+                Err(reason) => return self.cancelled(&format!("its form cannot be shown: {reason}")),
+            },
+            Question::Url { .. } => None,
+        };
+        let asker = self.asker(call);
+        if asker.is_over() {
+            return json!({ "action": "cancel" });
+        }
+        let tool = asker.call.as_ref().map(|call| call.tool.clone());
+        let elicitation = Elicitation { server: self.server.clone(), tool, question };
+        let Some(reply) = asker.caller.elicit(elicitation) else { return declined() };
+        match asker.wait(reply, stopped).await {
+            None | Some(Ok(ElicitationAnswer::Cancel)) => json!({ "action": "cancel" }),
+            Some(Err(error)) => self.cancelled(&format!("onElicit failed: {error}")),
+            Some(Ok(ElicitationAnswer::Decline)) => declined(),
+            Some(Ok(ElicitationAnswer::Accept(content))) => match schema {
+                None => json!({ "action": "accept" }),
+                Some(form) => match form.fill(content.as_ref()) {
+                    Ok(content) => json!({ "action": "accept", "content": content }),
+                    Err(problems) => {
+                        let problems: Vec<_> = problems.iter().map(ToString::to_string).collect();
+                        self.cancelled(&format!("the answer of onElicit does not fit the form: {}", problems.join("; ")))
+                    }
+                },
+            },
+        }
+    }
+
+    /// A model's answer, or why there is none.
+    pub(in crate::client) async fn sample(
+        &self,
+        call: Option<InFlight>,
+        params: Json,
+        stopped: &CancellationToken,
+    ) -> std::result::Result<Json, String> {
+        if !self.may_ask() {
+            return Err(NOT_HEARD.to_owned());
+        }
+        let asker = self.asker(call);
+        if asker.is_over() {
+            return Err(OVER.to_owned());
+        }
+        let tool = asker.call.as_ref().map(|call| call.tool.clone());
+        let sampling = Sampling { server: self.server.clone(), tool, params };
+        let Some(reply) = asker.caller.sample(sampling) else {
+            return Err(NO_MODEL.to_owned());
+        };
+        match asker.wait(reply, stopped).await {
+            None => Err(OVER.to_owned()),
+            Some(Err(error)) => {
+                self.cancelled(&format!("onSample failed: {error}"));
+                // The server learns that, not why: the reason is the agent's own.
+                Err("the agent's model gave no answer".to_owned())
+            }
+            Some(Ok(answer)) if self.may_ask() => Ok(answer),
+            Some(Ok(_)) => Err(NOT_HEARD.to_owned()),
+        }
+    }
+
+    /// The folders that a person was shown with the command: whoever may run it may be told of them. Nobody is asked.
+    pub(in crate::client) fn roots(&self) -> Json {
+        let roots: Vec<_> = self.roots.iter().map(|uri| json!({ "uri": uri })).collect();
+        json!({ "roots": roots })
+    }
+
+    /// More than one caller could be meant: nobody is asked.
+    pub(in crate::client) fn ambiguous(&self) -> Json {
+        self.cancelled(
+            "several callers had calls in flight, and the protocol does not say whose question it was. \
+             From now on its callers are kept apart; call again",
+        )
+    }
+
+    /// It is told once, however often that happens.
+    pub(in crate::client) fn too_many(&self, tool: Option<&str>, is_first: bool) -> Json {
+        if is_first {
+            let what = tool.map_or("it has too many questions open outside of any call".to_owned(), |tool| {
+                format!("{tool} has asked too many questions in one call")
+            });
+            return self.cancelled(&format!("{what}: the rest of them is cancelled"));
+        }
+        json!({ "action": "cancel" })
+    }
+
+    /// Tells whom a notice is meant for, and first what was left out before it.
+    pub(in crate::client) fn tell(&self, admitted: &Admitted, notice: impl FnOnce() -> Notice) {
+        if !self.may_tell() {
+            return;
+        }
+        self.tell_left_out(None, admitted.left_out_of_nobody);
+        self.tell_left_out(admitted.call.as_ref(), admitted.left_out);
+        self.notice(admitted.call.as_ref(), &notice());
+    }
+
+    /// Tells how many notices of a call, or of nobody in particular, were left out.
+    pub(in crate::client) fn tell_left_out(&self, call: Option<&InFlight>, count: u64) {
+        if count > 0 && self.may_tell() {
+            self.notice(call, &Notice::Dropped(count));
+        }
+    }
+
+    fn notice(&self, call: Option<&InFlight>, notice: &Notice) {
+        match call {
+            Some(call) => call.caller.notice(&self.server, &call.tool, notice),
+            None => self.observer.notice(&self.server, notice),
+        }
+    }
+
+    /// The connection's end: of questions that were not told of, the number is.
+    pub(in crate::client) fn end(&self) {
+        let dropped = self.told.lock().unwrap_or_else(PoisonError::into_inner).dropped();
+        if dropped > 0 {
+            self.observer.notice(&self.server, &Notice::Dropped(dropped));
+        }
+    }
+
+    pub(in crate::client) fn cancelled(&self, reason: &str) -> Json {
+        let passage = self.told.lock().unwrap_or_else(PoisonError::into_inner).next(Instant::now());
+        if let Passage::Pass(dropped) = passage {
+            if dropped > 0 {
+                self.observer.notice(&self.server, &Notice::Dropped(dropped));
+            }
+            self.observer.question_cancelled(&self.server, reason);
+        }
+        json!({ "action": "cancel" })
+    }
+
+    fn asker(&self, call: Option<InFlight>) -> Asker {
+        match call {
+            Some(call) => Asker { caller: Arc::clone(&call.caller), call: Some(call) },
+            None => Asker { caller: self.observer.nobody_in_particular(), call: None },
+        }
+    }
+}
+
+impl Asker {
+    /// Nobody waits for the call any more: its caller is not even asked.
+    fn is_over(&self) -> bool {
+        self.call.as_ref().is_some_and(|call| call.over.is_cancelled())
+    }
+
+    /// Waits for a person: no clock runs meanwhile. `None`: the call is over, or the server no longer wants to know.
+    async fn wait<T>(&self, reply: crate::client::inbound::caller::Reply<T>, stopped: &CancellationToken) -> Option<Result<T>> {
+        let _clocks = self.call.as_ref().map(|call| (call.clock.pause(), call.caller.pause()));
+        let over = self.call.as_ref().map(|call| call.over.clone()).unwrap_or_default();
+        tokio::select! {
+            biased;
+            () = over.cancelled() => None,
+            () = stopped.cancelled() => None,
+            answer = reply => Some(answer),
+        }
+    }
+}
+
+/// The answer of a person who does not want to.
+pub(in crate::client) fn declined() -> Json {
+    json!({ "action": "decline" })
+}
+
+fn question(params: &Json) -> std::result::Result<Question, String> {
+    let text = |key: &str| params.get(key).and_then(Json::as_str);
+    let message: String = text("message").ok_or("it has no message")?.to_owned();
+    match text("mode").unwrap_or("form") {
+        "form" => {
+            let requested_schema = params.get("requestedSchema").cloned().unwrap_or_else(|| Json::Object(Map::new()));
+            Ok(Question::Form { message, requested_schema })
+        }
+        "url" => {
+            let url = text("url").ok_or("it has no url")?;
+            let parsed = url::Url::parse(url).map_err(|error| format!("its url is none: {error}"))?;
+            // Whoever opens it must not start a program by that.
+            if !matches!(parsed.scheme(), "https" | "http") || url.len() > MAX_URL_BYTES {
+                return Err(format!("its url has the scheme \"{}\"; only https and http are shown", parsed.scheme()));
+            }
+            let elicitation_id = text("elicitationId").map(ToOwned::to_owned);
+            Ok(Question::Url { message, url: parsed.into(), elicitation_id })
+        }
+        _ => Err("its mode is neither form nor url".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+    use super::*;
+    use crate::catalog::Manifest;
+
+    /// Counts what it is told of questions; nobody is ever asked.
+    #[derive(Default)]
+    struct Counting(AtomicUsize, AtomicU64);
+
+    impl Observer for Counting {
+        fn lost(&self, _server: &str, _reason: &str) {}
+        fn evicted(&self, _server: &str, _made_room_for: &str) {}
+        fn idled_out(&self, _server: &str) {}
+        fn manifest_read(&self, _server: &str, _manifest: &Arc<Manifest>) {}
+        fn notice(&self, _server: &str, notice: &Notice) {
+            if let Notice::Dropped(count) = notice {
+                self.1.fetch_add(*count, Ordering::Relaxed);
+            }
+        }
+        fn resource_updated(&self, _server: &str, _uri: &str) {}
+        fn elicited(&self, _server: &str) {}
+        fn question_cancelled(&self, _server: &str, _reason: &str) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+        fn may_be_heard(&self, _server: &str) -> bool {
+            true
+        }
+
+        fn nobody_in_particular(&self) -> Arc<dyn Caller> {
+            unreachable!("no question can be shown")
+        }
+    }
+
+    #[tokio::test]
+    async fn a_flood_of_questions_that_cannot_be_shown_is_answered_and_no_flood_of_events() {
+        let observer = Arc::new(Counting::default());
+        let questions = Questions::new("s", Arc::clone(&observer) as Arc<dyn Observer>, Vec::new());
+        for _ in 0..20_000 {
+            assert_eq!(questions.elicit(None, &json!({}), &CancellationToken::new()).await, json!({ "action": "cancel" }));
+        }
+        let told = observer.0.load(Ordering::Relaxed) as u64;
+        assert!(told < 10_000);
+        questions.end();
+        assert_eq!(told + observer.1.load(Ordering::Relaxed), 20_000, "the rest is counted");
+    }
+
+    #[test]
+    fn a_question_without_a_mode_is_a_form() {
+        let read = question(&json!({ "message": "Who?", "requestedSchema": { "type": "object" } })).unwrap();
+        assert_eq!(read, Question::Form { message: "Who?".into(), requested_schema: json!({ "type": "object" }) });
+    }
+
+    #[test]
+    fn a_url_that_would_start_a_program_is_not_shown() {
+        for url in ["javascript:alert(1)", "file:///etc/passwd", "vscode://open", "no url"] {
+            assert!(question(&json!({ "mode": "url", "message": "m", "url": url })).is_err(), "{url}");
+        }
+        assert!(question(&json!({ "mode": "url", "message": "m", "url": "https://example.com/pay?x=1" })).is_ok());
+    }
+}

@@ -1,0 +1,89 @@
+//! Whose question it is that a server asks.
+//!
+//! Over HTTP the stream says it, and since 2026-07-28 the answer to the call does. Over stdio before that nothing does: there it
+//! is certain only where one caller alone has calls in flight. It must never reach the wrong one, so where it is not certain,
+//! nobody is asked.
+
+/// Where a question goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::client) enum Route {
+    /// To the caller of this call.
+    Call(u64),
+    /// No call can be meant.
+    Outside,
+    /// More than one caller can be meant.
+    Ambiguous,
+}
+
+/// A call in flight: its key, and who made it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::client) struct Candidate {
+    pub(in crate::client) key: u64,
+    pub(in crate::client) caller: u64,
+}
+
+/// What the transport knows of where a question came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::client) enum Origin {
+    /// It came on the stream of this call.
+    Call(u64),
+    /// It came on a stream that belongs to no call, or to one that is over.
+    NoCall,
+    Unknown,
+}
+
+impl Origin {
+    /// Where a question goes of which nothing else is known.
+    pub(in crate::client) fn known(self) -> Route {
+        match self {
+            Self::Call(key) => Route::Call(key),
+            Self::NoCall => Route::Outside,
+            Self::Unknown => Route::Ambiguous,
+        }
+    }
+}
+
+pub(in crate::client) fn route(origin: Origin, in_flight: &[Candidate]) -> Route {
+    match (origin, in_flight) {
+        (Origin::Unknown, []) => Route::Outside,
+        (Origin::Unknown, [first, rest @ ..]) if rest.iter().all(|other| other.caller == first.caller) => {
+            // Of one caller's calls the latest is as good as any: the same person is asked.
+            Route::Call(rest.last().unwrap_or(first).key)
+        }
+        _ => origin.known(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn calls(pairs: &[(u64, u64)]) -> Vec<Candidate> {
+        pairs.iter().map(|&(key, caller)| Candidate { key, caller }).collect()
+    }
+
+    #[test]
+    fn a_stream_that_belongs_to_a_call_decides() {
+        assert_eq!(route(Origin::Call(7), &calls(&[(7, 1), (8, 2)])), Route::Call(7));
+        assert_eq!(route(Origin::NoCall, &calls(&[(7, 1)])), Route::Outside);
+    }
+
+    #[test]
+    fn without_a_stream_only_a_single_caller_can_be_meant() {
+        assert_eq!(route(Origin::Unknown, &[]), Route::Outside);
+        assert_eq!(route(Origin::Unknown, &calls(&[(7, 1)])), Route::Call(7));
+        assert_eq!(route(Origin::Unknown, &calls(&[(7, 1), (8, 1)])), Route::Call(8));
+        assert_eq!(route(Origin::Unknown, &calls(&[(7, 1), (8, 2), (9, 1)])), Route::Ambiguous);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn nobody_but_the_only_caller_is_ever_guessed(callers in proptest::collection::vec(0_u64..4, 0..8)) {
+            let in_flight: Vec<_> = callers.iter().zip(0..).map(|(&caller, key)| Candidate { key, caller }).collect();
+            if let Route::Call(key) = route(Origin::Unknown, &in_flight) {
+                let chosen = in_flight.iter().find(|call| call.key == key).unwrap().caller;
+                proptest::prop_assert!(callers.iter().all(|caller| *caller == chosen));
+            }
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! A look at what a server sends, in the order in which it sends it. rmcp handles each notification in a task of its own,
+//! so that two of them can change places, and nothing bounds their number.
+
+use std::sync::Arc;
+
+use rmcp::model::RequestId;
+use serde_json::Value as Json;
+
+use crate::error::Words;
+
+/// Shown each message before rmcp is. `true`: it was taken, and rmcp never sees it. Must not block.
+pub(in crate::client) type Tap = Arc<dyn Fn(&Json) -> bool + Send + Sync>;
+
+/// Text of a server's log line that is kept.
+const MAX_LOG_BYTES: usize = 8 * 1024;
+const MAX_MESSAGE_BYTES: usize = 1024;
+const MAX_LEVEL_BYTES: usize = 32;
+const MAX_LOGGER_BYTES: usize = 128;
+/// A longer one is not one that is watched.
+const MAX_URI_BYTES: usize = 8 * 1024;
+
+/// What a server tells of itself while it works.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Notice {
+    Progress {
+        progress: f64,
+        total: Option<f64>,
+        message: Option<Words>,
+    },
+    Log {
+        level: Words,
+        logger: Option<Words>,
+        data: LogData,
+    },
+    /// So many notices more than anybody could read were left out.
+    Dropped(u64),
+}
+
+/// What a server's log line is about.
+#[derive(Debug, Clone, PartialEq)]
+pub enum LogData {
+    Whole(Json),
+    /// Too large: as text, as far as it may go.
+    Beginning(Words),
+}
+
+/// A notification of interest. What it says is only taken out of it where somebody is told.
+#[derive(Debug, PartialEq)]
+pub(in crate::client) enum Told<'a> {
+    Progress {
+        token: &'a Json,
+        progress: f64,
+        params: &'a Json,
+    },
+    Log {
+        level: &'a str,
+        data: &'a Json,
+        params: &'a Json,
+    },
+    ListChanged,
+    ResourceUpdated(&'a str),
+    /// One of these, but malformed.
+    Nothing,
+}
+
+/// The id of a request of the server's that a person or a model is to answer.
+pub(in crate::client) fn question(message: &Json) -> Option<RequestId> {
+    let method = message.get("method")?.as_str()?;
+    let is_question = matches!(method, "elicitation/create" | "sampling/createMessage");
+    if is_question { serde_json::from_value(message.get("id")?.clone()).ok() } else { None }
+}
+
+/// Reads the notifications that are taken here; `None` for all other messages.
+pub(in crate::client) fn read(message: &Json) -> Option<Told<'_>> {
+    if message.get("id").is_some() {
+        return None;
+    }
+    let params = message.get("params").unwrap_or(&Json::Null);
+    let text = |key: &str| params.get(key).and_then(Json::as_str);
+    Some(match message.get("method")?.as_str()? {
+        "notifications/progress" => match (params.get("progressToken"), params.get("progress").and_then(Json::as_f64)) {
+            (Some(token), Some(progress)) => Told::Progress { token, progress, params },
+            _ => Told::Nothing,
+        },
+        "notifications/message" => match (text("level"), params.get("data")) {
+            (Some(level), Some(data)) => Told::Log { level, data, params },
+            _ => Told::Nothing,
+        },
+        "notifications/tools/list_changed" | "notifications/resources/list_changed" | "notifications/prompts/list_changed" => {
+            Told::ListChanged
+        }
+        "notifications/resources/updated" => {
+            text("uri").filter(|uri| uri.len() <= MAX_URI_BYTES).map_or(Told::Nothing, Told::ResourceUpdated)
+        }
+        _ => return None,
+    })
+}
+
+/// What a notification of progress says.
+pub(in crate::client) fn progress(progress: f64, params: &Json) -> Notice {
+    let message = params.get("message").and_then(Json::as_str).map(|text| Words::cut(text, MAX_MESSAGE_BYTES));
+    Notice::Progress { progress, total: params.get("total").and_then(Json::as_f64), message }
+}
+
+/// A line of a server's log.
+pub(in crate::client) fn log(level: &str, data: &Json, params: &Json) -> Notice {
+    let logger = params.get("logger").and_then(Json::as_str).map(|name| Words::cut(name, MAX_LOGGER_BYTES));
+    Notice::Log { level: Words::cut(level, MAX_LEVEL_BYTES), logger, data: bounded(data) }
+}
+
+/// Data as it is, or the start of its text where it is large.
+fn bounded(data: &Json) -> LogData {
+    let whole = |text: &str| text.len() <= MAX_LOG_BYTES;
+    match data {
+        Json::String(text) if whole(text) => LogData::Whole(data.clone()),
+        Json::String(text) => LogData::Beginning(Words::cut(text, MAX_LOG_BYTES)),
+        other => {
+            let text = other.to_string();
+            if whole(&text) { LogData::Whole(other.clone()) } else { LogData::Beginning(Words::cut(&text, MAX_LOG_BYTES)) }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn requests_and_other_notifications_are_left_to_rmcp() {
+        assert_eq!(read(&json!({ "id": 1, "method": "notifications/progress" })), None);
+        assert_eq!(read(&json!({ "method": "notifications/cancelled" })), None);
+        assert_eq!(read(&json!({ "result": {} })), None);
+    }
+
+    #[test]
+    fn a_malformed_notification_is_taken_and_says_nothing() {
+        assert_eq!(read(&json!({ "method": "notifications/progress", "params": { "progress": "half" } })), Some(Told::Nothing));
+        assert_eq!(read(&json!({ "method": "notifications/message" })), Some(Told::Nothing));
+    }
+
+    #[test]
+    fn a_huge_log_line_is_cut() {
+        let message = json!({ "method": "notifications/message", "params": { "level": "info", "data": [ "x".repeat(100_000) ] } });
+        let Some(Told::Log { level, data, params }) = read(&message) else { panic!("it is one") };
+        let Notice::Log { data: LogData::Beginning(words), .. } = log(level, data, params) else { panic!("its data is cut") };
+        let text = words.in_full();
+        assert!(text.ends_with("… [cut]") && text.len() < MAX_LOG_BYTES + 20);
+    }
+}

@@ -1,0 +1,179 @@
+//! Resources that have changed: each is told once however often a server says it, and none is lost to what else the server tells.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::runtime::Handle;
+use tokio::time::{Instant, sleep_until};
+
+use super::pace::{NOTICES, Valve};
+use super::questions::Questions;
+
+/// Resources that wait to be told. Only a server that floods has that many: what is beyond is counted, and the count is told.
+const MAX_WAITING: usize = 256;
+
+/// Something that is to be told.
+#[derive(Debug, PartialEq, Eq)]
+enum Update {
+    Of(String),
+    /// So many others.
+    LeftOut(u64),
+}
+
+/// Resources of which it is not yet told that they changed. Pure.
+#[derive(Debug)]
+struct Waiting {
+    valve: Valve,
+    uris: VecDeque<String>,
+    left_out: u64,
+    /// Whether a task tells them as time goes by.
+    has_task: bool,
+}
+
+impl Waiting {
+    fn new(now: Instant) -> Self {
+        Self { valve: Valve::new(NOTICES, now), uris: VecDeque::new(), left_out: 0, has_task: false }
+    }
+
+    fn note(&mut self, uri: &str) {
+        if self.uris.iter().any(|waiting| waiting == uri) {
+            return;
+        }
+        if self.uris.len() < MAX_WAITING {
+            self.uris.push_back(uri.to_owned());
+        } else {
+            self.left_out += 1;
+        }
+    }
+
+    /// Takes what may be told now.
+    fn next(&mut self, now: Instant) -> Option<Update> {
+        let is_empty = self.uris.is_empty() && self.left_out == 0;
+        if is_empty || !self.valve.admits(1, now) { None } else { self.take() }
+    }
+
+    /// Takes the next whatever the rate.
+    fn take(&mut self) -> Option<Update> {
+        let left_out = std::mem::take(&mut self.left_out);
+        if left_out > 0 { Some(Update::LeftOut(left_out)) } else { self.uris.pop_front().map(Update::Of) }
+    }
+
+    /// The time at which the next may be told; `None` where nothing waits.
+    fn due_at(&self) -> Option<Instant> {
+        (!self.uris.is_empty() || self.left_out > 0).then(|| self.valve.refills_at())
+    }
+}
+
+/// Tells which resources changed, as the rate allows.
+pub(in crate::client) struct Updates {
+    waiting: Mutex<Waiting>,
+    questions: Questions,
+    runtime: Handle,
+}
+
+impl Updates {
+    pub(in crate::client) fn new(questions: Questions) -> Arc<Self> {
+        let waiting = Mutex::new(Waiting::new(Instant::now()));
+        Arc::new(Self { waiting, questions, runtime: Handle::current() })
+    }
+
+    /// The server says that a resource changed.
+    pub(in crate::client) fn note(self: &Arc<Self>, uri: &str) {
+        self.waiting().note(uri);
+        self.tell_due();
+        let mut waiting = self.waiting();
+        if let Some(due) = waiting.due_at()
+            && !std::mem::replace(&mut waiting.has_task, true)
+        {
+            self.runtime.spawn(Arc::clone(self).tell_later(due));
+        }
+    }
+
+    /// Ends when nothing waits any more.
+    async fn tell_later(self: Arc<Self>, mut due: Instant) {
+        loop {
+            sleep_until(due).await;
+            self.tell_due();
+            let mut waiting = self.waiting();
+            let Some(next) = waiting.due_at() else {
+                waiting.has_task = false;
+                return;
+            };
+            due = next;
+        }
+    }
+
+    /// The connection's end: tells all that waits.
+    pub(in crate::client) fn end(&self) {
+        self.tell_each(Waiting::take);
+    }
+
+    fn tell_due(&self) {
+        self.tell_each(|waiting| waiting.next(Instant::now()));
+    }
+
+    fn tell_each(&self, next: impl Fn(&mut Waiting) -> Option<Update>) {
+        loop {
+            let update = next(&mut self.waiting());
+            let Some(update) = update else { return };
+            if !self.questions.may_tell() {
+                continue;
+            }
+            match update {
+                Update::Of(uri) => self.questions.observer.resource_updated(&self.questions.server, &uri),
+                Update::LeftOut(count) => self.questions.tell_left_out(None, count),
+            }
+        }
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    /// What is told until nothing may be.
+    fn told(waiting: &mut Waiting, now: Instant) -> Vec<Update> {
+        std::iter::from_fn(|| waiting.next(now)).collect()
+    }
+
+    fn flooded(now: Instant) -> Waiting {
+        let mut waiting = Waiting::new(now);
+        for _ in 0..NOTICES.burst {
+            waiting.note("a");
+            assert_eq!(told(&mut waiting, now), [Update::Of("a".into())]);
+        }
+        waiting
+    }
+
+    #[test]
+    fn the_last_update_of_a_flood_is_told_once_when_the_rate_allows() {
+        let start = Instant::now();
+        let mut waiting = flooded(start);
+        for uri in ["a", "b", "a", "a"] {
+            waiting.note(uri);
+        }
+        assert_eq!(told(&mut waiting, start), []);
+        let due = waiting.due_at().unwrap();
+        assert_eq!(due, start + Duration::from_secs(1));
+        assert_eq!(told(&mut waiting, due), [Update::Of("a".into()), Update::Of("b".into())]);
+        assert_eq!(waiting.due_at(), None);
+    }
+
+    #[test]
+    fn so_many_resources_wait_and_the_rest_is_counted() {
+        let start = Instant::now();
+        let mut waiting = flooded(start);
+        for number in 0..10_000 {
+            waiting.note(&number.to_string());
+        }
+        let all: Vec<_> = std::iter::from_fn(|| waiting.take()).collect();
+        assert_eq!(all[0], Update::LeftOut(10_000 - 256));
+        assert_eq!(all.len(), 257);
+    }
+}

@@ -1,0 +1,497 @@
+//! The live connections: one a server, made when it is first needed, and at most as many as the limit says.
+
+pub(in crate::client) mod keeper;
+pub(in crate::client) mod lifecycle;
+pub(in crate::client) mod uses;
+
+use std::collections::HashMap;
+use std::ops::Deref;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::task::{AbortHandle, JoinHandle};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::connection::Connection;
+use super::connection::open::Launch;
+use super::inbound::caller::Observer;
+use super::pool::lifecycle::{Closed, ConnectionState, Lifecycle, Permit, Transition};
+use super::pool::uses::Uses;
+use super::stdio::watchdog::Watchdog;
+use crate::error::{Error, Result};
+
+/// What is wanted of a server's connection.
+#[derive(Debug, Clone)]
+pub struct Wanted {
+    pub server: String,
+    /// Its connection is never given up to make room for another server's.
+    pub pinned: bool,
+    /// Closed after so long without use; `None`: it stays as long as the gateway.
+    pub idle_timeout: Option<Duration>,
+    /// Asked for a sign of life so often; `None`: never.
+    pub keep_alive: Option<Duration>,
+    /// How long to wait for a place where all are taken.
+    pub patience: Duration,
+}
+
+/// All connections of a gateway.
+pub struct Connections {
+    pub(super) shared: Arc<Shared>,
+}
+
+pub(super) struct Shared {
+    slots: Mutex<HashMap<String, Arc<Slot>>>,
+    watchdog: Arc<Watchdog>,
+    pub(super) observer: Arc<dyn Observer>,
+    limit: usize,
+    max_reconnects: u32,
+    /// First come, first served.
+    places: Arc<Semaphore>,
+    waiting: AtomicUsize,
+    /// Connections that are giving way.
+    giving_way: AtomicUsize,
+    /// A connection has become idle, or is gone.
+    freed: Notify,
+    /// Closings that nobody waits for.
+    pub(super) closings: TaskTracker,
+    clock: AtomicU64,
+}
+
+/// A server's place.
+pub(super) struct Slot {
+    pub(super) server: String,
+    /// Whoever holds the lock connects, so that fifty first calls start one process.
+    held: tokio::sync::Mutex<Option<Held>>,
+    lifecycle: Mutex<Lifecycle>,
+    pub(super) uses: Uses,
+    /// Ends whoever is connecting.
+    interrupt: Mutex<CancellationToken>,
+}
+
+/// A live connection in its place.
+struct Held {
+    connection: Arc<Connection>,
+    pinned: bool,
+    keeper: AbortHandle,
+    _place: OwnedSemaphorePermit,
+}
+
+impl Held {
+    /// Ends it. Its keeper goes first: the next connection of this place has one of its own.
+    async fn close(&self) {
+        self.keeper.abort();
+        self.connection.close().await;
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.keeper.abort();
+    }
+}
+
+/// A connection in use: it is not closed to make room for another.
+pub struct Lease {
+    connection: Arc<Connection>,
+    origin: LeaseOrigin,
+    _use: Use,
+}
+
+/// Where a lease's connection comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LeaseOrigin {
+    /// It was there.
+    Shared,
+    /// It was made for this lease, and is the server's first.
+    First,
+    /// It was made for this lease, in the place of one that ended for this reason.
+    After(Closed),
+}
+
+impl Lease {
+    /// Where the connection comes from.
+    #[must_use]
+    pub fn origin(&self) -> LeaseOrigin {
+        self.origin
+    }
+}
+
+impl Deref for Lease {
+    type Target = Connection;
+
+    fn deref(&self) -> &Connection {
+        &self.connection
+    }
+}
+
+/// One of a slot's uses.
+struct Use {
+    slot: Arc<Slot>,
+    shared: Arc<Shared>,
+}
+
+impl Use {
+    fn new(slot: &Arc<Slot>, shared: &Arc<Shared>) -> Self {
+        slot.uses.begin();
+        Self { slot: Arc::clone(slot), shared: Arc::clone(shared) }
+    }
+}
+
+impl Drop for Use {
+    fn drop(&mut self) {
+        if self.slot.uses.end(self.shared.clock.fetch_add(1, Ordering::Relaxed), Instant::now()) {
+            self.shared.freed.notify_waiters();
+        }
+    }
+}
+
+/// An attempt that may be given up: dropped without an outcome, it leaves no trace.
+struct Attempt<'a>(&'a Slot);
+
+impl Drop for Attempt<'_> {
+    fn drop(&mut self) {
+        if self.0.state() == ConnectionState::Connecting {
+            self.0.on(Transition::GivenUp);
+        }
+    }
+}
+
+/// Counts as long as it lives.
+struct Counted<'a>(&'a AtomicUsize);
+
+impl<'a> Counted<'a> {
+    fn new(counter: &'a AtomicUsize) -> Self {
+        counter.fetch_add(1, Ordering::AcqRel);
+        Self(counter)
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+impl Slot {
+    /// Returns whether it holds a connection that is of no more use.
+    fn has_ended(&self) -> bool {
+        self.held.try_lock().is_ok_and(|held| held.as_ref().is_some_and(|held| !held.connection.is_live()))
+    }
+
+    fn state(&self) -> ConnectionState {
+        self.lifecycle().state()
+    }
+
+    fn on(&self, transition: Transition) {
+        self.lifecycle().on(transition, Instant::now());
+    }
+
+    fn lifecycle(&self) -> MutexGuard<'_, Lifecycle> {
+        self.lifecycle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn interrupted(&self) -> CancellationToken {
+        self.interrupt.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn interrupt(&self) {
+        std::mem::take(&mut *self.interrupt.lock().unwrap_or_else(PoisonError::into_inner)).cancel();
+    }
+
+    /// Ends the connection, and whoever is connecting it or waits for that.
+    async fn end(&self) {
+        let taking = self.held.lock();
+        tokio::pin!(taking);
+        let mut place = tokio::select! {
+            biased;
+            place = &mut taking => place,
+            // By now in line: nobody can begin another attempt before this has its turn.
+            () = async { self.interrupt() } => taking.await,
+        };
+        let held = place.take();
+        drop(place);
+        if let Some(held) = held {
+            self.on(Transition::Close(Closed::Ended));
+            held.close().await;
+        }
+    }
+
+    /// Waits as long as the failures before demand it.
+    async fn permit(&self) -> Result<()> {
+        loop {
+            let (permit, failures) = {
+                let lifecycle = self.lifecycle();
+                (lifecycle.permit(Instant::now()), lifecycle.failures())
+            };
+            match permit {
+                Permit::Now => return Ok(()),
+                Permit::Wait(left) => tokio::time::sleep(left).await,
+                Permit::Refused(left) => {
+                    return Err(Error::ServerUnavailable {
+                        server: self.server.clone(),
+                        failures,
+                        retry_in_ms: crate::client::connection::millis(left),
+                    });
+                }
+            }
+        }
+    }
+}
+
+impl Connections {
+    #[must_use]
+    pub fn new(watchdog: Watchdog, observer: Arc<dyn Observer>, max_connections: usize, max_reconnects: u32) -> Self {
+        let shared = Shared {
+            slots: Mutex::default(),
+            watchdog: Arc::new(watchdog),
+            observer,
+            limit: max_connections,
+            max_reconnects,
+            places: Arc::new(Semaphore::new(max_connections)),
+            waiting: AtomicUsize::new(0),
+            giving_way: AtomicUsize::new(0),
+            freed: Notify::new(),
+            closings: TaskTracker::new(),
+            clock: AtomicU64::new(0),
+        };
+        Self { shared: Arc::new(shared) }
+    }
+
+    /// The live connection of a server; a new one where there is none. `launch` is awaited only then: it may ask a person.
+    ///
+    /// # Errors
+    /// What `launch` refuses; `ERR_TOO_MANY_CONNECTIONS`; `ERR_SERVER_UNAVAILABLE`; what [`Connection::open`] gives.
+    pub async fn get(&self, wanted: &Wanted, launch: impl Future<Output = Result<Launch>>) -> Result<Lease> {
+        let slot = self.slot(&wanted.server);
+        // Asked for before the wait: a close ends all who wait in line, not only the first.
+        let interrupted = slot.interrupted();
+        tokio::select! {
+            biased;
+            () = interrupted.cancelled() => {
+                let problem = "it was revoked, disabled or changed meanwhile".to_owned();
+                Err(Error::ConnectFailed { server: wanted.server.clone(), problem: problem.into() })
+            }
+            lease = self.lease(&slot, wanted, launch) => lease,
+        }
+    }
+
+    async fn lease(&self, slot: &Arc<Slot>, wanted: &Wanted, launch: impl Future<Output = Result<Launch>>) -> Result<Lease> {
+        let in_use = Use::new(slot, &self.shared);
+        let mut place = slot.held.lock().await;
+        if let Some(held) = place.as_ref().filter(|held| held.connection.is_live()) {
+            return Ok(Lease { connection: Arc::clone(&held.connection), origin: LeaseOrigin::Shared, _use: in_use });
+        }
+        if let Some(dead) = place.take() {
+            // One of a server at a time: what is left of it may hold what the next one needs.
+            let _ = self.shared.let_go(slot, dead, Closed::Lost, None).await;
+        }
+        let (held, before) = self.connect(slot, wanted, launch).await?;
+        let connection = Arc::clone(&held.connection);
+        *place = Some(held);
+        Ok(Lease { connection, origin: before.map_or(LeaseOrigin::First, LeaseOrigin::After), _use: in_use })
+    }
+
+    async fn connect(
+        &self,
+        slot: &Arc<Slot>,
+        wanted: &Wanted,
+        launch: impl Future<Output = Result<Launch>>,
+    ) -> Result<(Held, Option<Closed>)> {
+        slot.permit().await?;
+        let before = if let ConnectionState::Closed(reason) = slot.state() { Some(reason) } else { None };
+        let launch = launch.await?;
+        let place = self.place(wanted).await?;
+        slot.on(Transition::Connect);
+        let attempt = Attempt(slot);
+        launch.clock.restart();
+        let opened = Connection::open(&launch, &self.shared.watchdog, Arc::clone(&self.shared.observer)).await;
+        slot.on(if opened.is_ok() { Transition::Ready } else { Transition::Failed });
+        drop(attempt);
+        let connection = Arc::new(opened?);
+        let keeper =
+            tokio::spawn(keeper::keep(Arc::downgrade(slot), Arc::downgrade(&self.shared), Arc::clone(&connection), wanted.clone()));
+        Ok((Held { connection, pinned: wanted.pinned, keeper: keeper.abort_handle(), _place: place }, before))
+    }
+
+    /// A place among the connections that may be open at once.
+    async fn place(&self, wanted: &Wanted) -> Result<OwnedSemaphorePermit> {
+        let shared = &self.shared;
+        let closed = |_| Error::Closed { what: "gateway" };
+        if let Ok(place) = Arc::clone(&shared.places).try_acquire_owned() {
+            return Ok(place);
+        }
+        let _waiting = Counted::new(&shared.waiting);
+        let place = Arc::clone(&shared.places).acquire_owned();
+        let too_late = tokio::time::sleep(wanted.patience);
+        tokio::pin!(place, too_late);
+        loop {
+            // Enabled before anybody is looked at: what becomes idle in between is not missed.
+            let freed = shared.freed.notified();
+            tokio::pin!(freed);
+            freed.as_mut().enable();
+            shared.make_room(&wanted.server);
+            tokio::select! {
+                biased;
+                place = &mut place => return place.map_err(closed),
+                () = &mut freed => {}
+                () = &mut too_late => {
+                    let holders = shared.holders();
+                    return Err(Error::TooManyConnections { server: wanted.server.clone(), limit: shared.limit, holders });
+                }
+            }
+        }
+    }
+
+    /// Ends a server's connection, if it has one, and whoever is connecting it: it was revoked, disabled or changed.
+    pub async fn close(&self, server: &str) {
+        let Some(slot) = self.shared.slots().get(server).cloned() else { return };
+        slot.end().await;
+        slot.lifecycle().reset();
+    }
+
+    /// Ends a server's connection, so that the next is a new one. One that is being made is waited for.
+    pub async fn renew(&self, server: &str) {
+        let Some(slot) = self.shared.slots().get(server).cloned() else { return };
+        let held = slot.held.lock().await.take();
+        if let Some(held) = held {
+            slot.on(Transition::Close(Closed::Ended));
+            held.close().await;
+        }
+        slot.lifecycle().reset();
+    }
+
+    /// Ends all connections, at the same time, and the watchdog with them. No other is made any more.
+    pub async fn close_all(&self) {
+        self.shared.places.close();
+        let slots: Vec<_> = self.shared.slots().drain().map(|(_, slot)| slot).collect();
+        for slot in slots {
+            self.shared.closings.spawn(async move { slot.end().await });
+        }
+        self.shared.closings.close();
+        self.shared.closings.wait().await;
+        self.shared.watchdog.close().await;
+    }
+
+    /// SIGKILL to every server that can be reached without waiting: for the end of an environment.
+    pub fn kill_all(&self) {
+        for slot in self.shared.slots().values() {
+            if let Ok(place) = slot.held.try_lock()
+                && let Some(held) = place.as_ref()
+            {
+                held.connection.kill();
+            }
+        }
+    }
+
+    /// A person wants the server tried at once, however often it has failed.
+    pub fn forget_failures(&self, server: &str) {
+        if let Some(slot) = self.shared.slots().get(server) {
+            slot.lifecycle().reset();
+        }
+    }
+
+    /// How a server's connection stands.
+    #[must_use]
+    pub fn state(&self, server: &str) -> ConnectionState {
+        let slot = self.shared.slots().get(server).cloned();
+        slot.map_or(ConnectionState::Idle, |slot| match slot.state() {
+            // Its keeper is about to see that.
+            ConnectionState::Connected if slot.has_ended() => ConnectionState::Closed(Closed::Lost),
+            state => state,
+        })
+    }
+
+    fn slot(&self, server: &str) -> Arc<Slot> {
+        let mut slots = self.shared.slots();
+        let new = || {
+            Arc::new(Slot {
+                server: server.to_owned(),
+                held: tokio::sync::Mutex::default(),
+                lifecycle: Mutex::new(Lifecycle::new(self.shared.max_reconnects)),
+                uses: Uses::new(Instant::now()),
+                interrupt: Mutex::default(),
+            })
+        };
+        Arc::clone(slots.entry(server.to_owned()).or_insert_with(new))
+    }
+}
+
+impl Shared {
+    /// Where the limit is reached, the connection that has been idle for longest gives way: one for each that waits.
+    fn make_room(self: &Arc<Self>, server: &str) {
+        // What has ended gives its place back by itself: nobody who lives has to go for that.
+        let ended = self.slots().values().filter(|slot| slot.has_ended()).count();
+        if self.giving_way.load(Ordering::Acquire) + ended >= self.waiting.load(Ordering::Acquire) {
+            return;
+        }
+        let others: Vec<_> = self.slots().values().filter(|slot| slot.server != server).cloned().collect();
+        // Whoever still holds one whose server has died has nothing of it.
+        if let Some((slot, dead)) = take_first(&others, |_, held| !held.connection.is_live()) {
+            self.let_go(&slot, dead, Closed::Lost, None);
+            return;
+        }
+        let mut idle: Vec<_> = others.into_iter().filter(|slot| slot.uses.is_idle()).collect();
+        idle.sort_by_key(|slot| slot.uses.last());
+        // Looked at again under its lock: nobody can be handed a connection that is being closed.
+        if let Some((slot, held)) = take_first(&idle, |slot, held| !held.pinned && slot.uses.is_idle()) {
+            tracing::info!(server = slot.server, made_room_for = server, "connection closed to make room");
+            self.observer.evicted(&slot.server, server);
+            self.let_go(&slot, held, Closed::Evicted, None);
+        }
+    }
+
+    /// Takes a connection out of its place because of what became of it, and ends it. `why`: of a loss.
+    pub(super) async fn retire(self: &Arc<Self>, slot: &Slot, connection: &Arc<Connection>, reason: Closed, why: Option<String>) -> bool {
+        let held = slot.held.lock().await.take_if(|held| {
+            // In use again: it is no longer idle.
+            Arc::ptr_eq(&held.connection, connection) && (reason != Closed::IdledOut || slot.uses.is_idle())
+        });
+        held.map(|held| self.let_go(slot, held, reason, why)).is_some()
+    }
+
+    /// Ends what was taken out of its place, on a task of its own: until it is gone, it is giving way.
+    fn let_go(self: &Arc<Self>, slot: &Slot, held: Held, reason: Closed, why: Option<String>) -> JoinHandle<()> {
+        slot.on(Transition::Close(reason));
+        // Before the next connection has one of its own. Where it is the keeper that lets go, it waits for nothing more.
+        held.keeper.abort();
+        self.giving_way.fetch_add(1, Ordering::AcqRel);
+        let (shared, server) = (Arc::clone(self), slot.server.clone());
+        self.closings.spawn(async move {
+            if reason == Closed::Lost {
+                let why = match why {
+                    Some(why) => why,
+                    None => held.connection.ended().await,
+                };
+                shared.observer.lost(&server, &why);
+            }
+            held.connection.close().await;
+            drop(held);
+            shared.giving_way.fetch_sub(1, Ordering::AcqRel);
+            shared.freed.notify_waiters();
+        })
+    }
+
+    /// The servers that have a connection, or are being connected.
+    fn holders(&self) -> Vec<String> {
+        let holds = |slot: &&Arc<Slot>| matches!(slot.state(), ConnectionState::Connected | ConnectionState::Connecting);
+        let mut holders: Vec<_> = self.slots().values().filter(holds).map(|slot| slot.server.clone()).collect();
+        holders.sort();
+        holders
+    }
+
+    fn slots(&self) -> MutexGuard<'_, HashMap<String, Arc<Slot>>> {
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Takes the first connection that fits out of its place; one that is being looked at by somebody else is in use.
+fn take_first(slots: &[Arc<Slot>], fits: impl Fn(&Slot, &Held) -> bool) -> Option<(Arc<Slot>, Held)> {
+    slots.iter().find_map(|slot| {
+        let held = slot.held.try_lock().ok()?.take_if(|held| fits(slot, held))?;
+        Some((Arc::clone(slot), held))
+    })
+}

@@ -1,0 +1,104 @@
+//! Who uses a connection, and since when nobody does.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+/// The uses of one connection: leases, and those who wait for one.
+pub(in crate::client) struct Uses {
+    count: AtomicUsize,
+    /// Among all ends of uses, the last of these.
+    last: AtomicU64,
+    ended_at: Mutex<Instant>,
+    /// Whether the keeper wants to be told when nobody uses it any more. Mostly it looks when it has something to do then: to wake it
+    /// would take longer than all else that follows a call.
+    end_awaited: AtomicBool,
+    ended: Notify,
+}
+
+impl Uses {
+    pub(in crate::client) fn new(now: Instant) -> Self {
+        Self {
+            count: AtomicUsize::new(0),
+            last: AtomicU64::new(0),
+            ended_at: Mutex::new(now),
+            end_awaited: AtomicBool::new(false),
+            ended: Notify::new(),
+        }
+    }
+
+    pub(in crate::client) fn begin(&self) {
+        self.count.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// The end of a use, and its number among all ends. Whether it was the last use.
+    pub(in crate::client) fn end(&self, number: u64, now: Instant) -> bool {
+        self.last.store(number, Ordering::Relaxed);
+        *self.ended_at.lock().unwrap_or_else(PoisonError::into_inner) = now;
+        let is_last = self.count.fetch_sub(1, Ordering::SeqCst) == 1;
+        if is_last && self.end_awaited.swap(false, Ordering::SeqCst) {
+            self.ended.notify_one();
+        }
+        is_last
+    }
+
+    pub(in crate::client) fn is_idle(&self) -> bool {
+        self.count.load(Ordering::SeqCst) == 0
+    }
+
+    /// Whether nobody uses it. Where somebody does, [`Uses::ended`] will tell.
+    pub(in crate::client) fn is_idle_or_tells(&self) -> bool {
+        // Before it is looked: no end in between goes unnoticed.
+        self.end_awaited.store(true, Ordering::SeqCst);
+        let is_idle = self.is_idle();
+        if is_idle {
+            self.end_awaited.store(false, Ordering::SeqCst);
+        }
+        is_idle
+    }
+
+    /// Resolves when nobody uses it any more, where that was asked for.
+    pub(in crate::client) async fn ended(&self) {
+        self.ended.notified().await;
+    }
+
+    /// When the last use ended, or when there was none yet.
+    pub(in crate::client) fn ended_at(&self) -> Instant {
+        *self.ended_at.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The number of the last end.
+    pub(in crate::client) fn last(&self) -> u64 {
+        self.last.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use futures::FutureExt as _;
+
+    use super::*;
+
+    #[test]
+    fn the_end_of_the_last_use_is_told_to_whoever_asked_and_else_to_nobody() {
+        let now = Instant::now();
+        let uses = Uses::new(now);
+        assert!(uses.is_idle_or_tells() && uses.ended_at() == now);
+        uses.begin();
+        assert!(uses.end(1, now));
+        assert!(uses.ended().now_or_never().is_none(), "nobody asked");
+        uses.begin();
+        uses.begin();
+        assert!(!uses.is_idle_or_tells());
+        assert!(!uses.end(2, now));
+        assert!(uses.ended().now_or_never().is_none(), "somebody uses it");
+        let then = now + Duration::from_secs(5);
+        assert!(uses.end(3, then));
+        assert!(uses.ended().now_or_never().is_some());
+        assert!(uses.is_idle() && uses.last() == 3 && uses.ended_at() == then);
+    }
+}

@@ -1,0 +1,179 @@
+//! What is written to a server, line by line: by a task, or at once by whoever has something to say and finds nothing in its way.
+
+use std::future::poll_fn;
+use std::io::{Error, ErrorKind, Result};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+use std::task::{Context, Poll};
+
+use tokio::io::{AsyncWrite, AsyncWriteExt as _};
+use tokio::sync::mpsc::{self, Receiver, Sender, WeakSender};
+use tokio::sync::{Mutex, MutexGuard};
+
+/// The server's input. Closed when the task that writes has ended, as only that holds it.
+struct Input {
+    pipe: Box<dyn AsyncWrite + Send + Unpin>,
+    /// What could not be written at once, and how much of it was. It comes before all else.
+    rest: Option<(Vec<u8>, usize)>,
+}
+
+impl Input {
+    /// As much as there is room for; the rest is kept.
+    fn begin(&mut self, line: Vec<u8>, context: &mut Context<'_>) -> Result<()> {
+        let mut written = 0;
+        while written < line.len() {
+            match Pin::new(&mut self.pipe).poll_write(context, &line[written..]) {
+                Poll::Ready(Ok(0)) => return Err(ErrorKind::WriteZero.into()),
+                Poll::Ready(Ok(bytes)) => written += bytes,
+                Poll::Ready(Err(error)) => return Err(error),
+                Poll::Pending => {
+                    self.rest = Some((line, written));
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn finish(&mut self) -> Result<()> {
+        if let Some((line, written)) = self.rest.take() {
+            self.pipe.write_all(&line[written..]).await?;
+        }
+        Ok(())
+    }
+}
+
+/// A line that waits for the task.
+pub(in crate::client) struct Queued {
+    line: Vec<u8>,
+    /// Of those that were not written at once: none that comes after may be.
+    _behind: Option<Behind>,
+}
+
+impl From<Vec<u8>> for Queued {
+    fn from(line: Vec<u8>) -> Self {
+        Self { line, _behind: None }
+    }
+}
+
+/// Counts as long as it lives: until its line is written.
+struct Behind(Arc<AtomicUsize>);
+
+impl Behind {
+    fn new(count: &Arc<AtomicUsize>) -> Self {
+        count.fetch_add(1, Ordering::AcqRel);
+        Self(Arc::clone(count))
+    }
+}
+
+impl Drop for Behind {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// Where lines are handed in.
+#[derive(Clone)]
+pub(in crate::client) struct Outbox {
+    input: Weak<Mutex<Input>>,
+    /// Weak: the server's input ends when nothing more is to be sent.
+    queue: WeakSender<Queued>,
+    behind: Arc<AtomicUsize>,
+}
+
+impl Outbox {
+    /// With the sender of what is queued, and the task that writes it. The input is closed when all senders are gone and what was
+    /// queued is written, or with the task.
+    pub(in crate::client) fn new(
+        pipe: impl AsyncWrite + Send + Unpin + 'static,
+        queued: usize,
+    ) -> (Self, Sender<Queued>, impl Future<Output = ()> + Send + 'static) {
+        let (sender, lines) = mpsc::channel(queued);
+        let input = Arc::new(Mutex::new(Input { pipe: Box::new(pipe), rest: None }));
+        let outbox = Self { input: Arc::downgrade(&input), queue: sender.downgrade(), behind: Arc::default() };
+        (outbox, sender, write_lines(input, lines))
+    }
+
+    /// Sends a line: at once where nothing is being written, behind what is queued where something is. Dropped halfway, it has sent
+    /// nothing or will send all.
+    pub(in crate::client) async fn send(&self, line: Vec<u8>) -> Result<()> {
+        let closed = || Error::from(ErrorKind::BrokenPipe);
+        let queue = self.queue.upgrade().ok_or_else(closed)?;
+        let input = self.input.upgrade().ok_or_else(closed)?;
+        let Some(mut idle) = self.idle(&input) else {
+            let queued = Queued { line, _behind: Some(Behind::new(&self.behind)) };
+            drop(input);
+            return queue.send(queued).await.map_err(|_| closed());
+        };
+        let mut line = Some(line);
+        poll_fn(|context| Poll::Ready(line.take().map_or(Ok(()), |line| idle.begin(line, context)))).await?;
+        if idle.rest.is_some() {
+            // Wakes the task. A full queue does as well.
+            let _ = queue.try_send(Vec::new().into());
+        }
+        Ok(())
+    }
+
+    /// The input, where nothing waits to be written before.
+    fn idle<'a>(&self, input: &'a Mutex<Input>) -> Option<MutexGuard<'a, Input>> {
+        let idle = input.try_lock().ok()?;
+        (idle.rest.is_none() && self.behind.load(Ordering::Acquire) == 0).then_some(idle)
+    }
+}
+
+async fn write_lines(input: Arc<Mutex<Input>>, mut lines: Receiver<Queued>) {
+    while let Some(Queued { line, _behind }) = lines.recv().await {
+        let mut input = input.lock().await;
+        if input.finish().await.is_err() || input.pipe.write_all(&line).await.is_err() || input.pipe.flush().await.is_err() {
+            break;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader, duplex};
+
+    #[tokio::test]
+    async fn what_finds_nothing_in_its_way_is_written_without_the_task() {
+        let (pipe, mut server) = duplex(64);
+        let (outbox, _sender, _task) = Outbox::new(pipe, 4);
+        outbox.send(b"now\n".to_vec()).await.unwrap();
+        let mut line = [0; 4];
+        server.read_exact(&mut line).await.unwrap();
+        assert_eq!(&line, b"now\n");
+    }
+
+    #[tokio::test]
+    async fn a_line_that_is_too_long_for_the_pipe_stays_whole_and_in_its_place() {
+        let (pipe, server) = duplex(16);
+        let (outbox, sender, task) = Outbox::new(pipe, 4);
+        let long = format!("{}\n", "x".repeat(1_000));
+        outbox.send(long.clone().into_bytes()).await.unwrap();
+        outbox.send(b"after\n".to_vec()).await.unwrap();
+        sender.send(b"queued\n".to_vec().into()).await.unwrap();
+        drop(sender);
+        let ((), lines) = tokio::join!(task, async {
+            let mut lines = BufReader::new(server).lines();
+            let mut all = Vec::new();
+            while let Some(line) = lines.next_line().await.unwrap() {
+                all.push(line);
+            }
+            all
+        });
+        assert_eq!(lines, [long.trim_end(), "after", "queued"]);
+    }
+
+    #[tokio::test]
+    async fn once_nothing_more_is_to_be_sent_the_input_is_closed_and_nothing_is_taken() {
+        let (pipe, mut server) = duplex(16);
+        let (outbox, sender, task) = Outbox::new(pipe, 4);
+        drop(sender);
+        task.await;
+        let mut rest = Vec::new();
+        server.read_to_end(&mut rest).await.unwrap();
+        assert_eq!(outbox.send(b"late\n".to_vec()).await.unwrap_err().kind(), ErrorKind::BrokenPipe);
+    }
+}

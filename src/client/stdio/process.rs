@@ -1,0 +1,233 @@
+//! A server's process: started in a group of its own, watched, and ended with all that it started.
+
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::process::CommandExt as _;
+use std::pin::Pin;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Weak};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
+use secrecy::ExposeSecret as _;
+use tokio::io::{AsyncRead, ReadBuf};
+use tokio::process::{ChildStderr, ChildStdin};
+use tokio::sync::watch;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::pipe::{Pipe, PipeControl};
+use super::stderr::{self, Tail};
+use super::watchdog::Watchdog;
+use crate::client::connection::open::{Heard, Redact};
+use crate::client::inbound::pace::UNASKED;
+use crate::config::ResolvedCommand;
+use crate::error::{Error, Result};
+
+/// What a server can write ahead: the most that a user may ask for by default (`pipe(7)`).
+const PIPE_BYTES: usize = 1 << 20;
+/// How long a server has to end by itself, and then to obey SIGTERM.
+const GRACE: Duration = Duration::from_secs(2);
+/// How long what was killed may take to be gone.
+const DYING: Duration = Duration::from_millis(100);
+/// How long the last words of a process that has ended are waited for.
+const DRAINING: Duration = Duration::from_millis(20);
+const POLL: Duration = Duration::from_millis(5);
+
+/// A running server, and how it is ended.
+pub(in crate::client) struct ServerProcess {
+    group: Pid,
+    /// `None` while it runs.
+    exit: watch::Receiver<Option<String>>,
+    stderr: Tail,
+    /// Its sender is gone once standard error has been read to its end.
+    drained: watch::Receiver<()>,
+    /// The pipe that it writes to, to see whether there is more to come.
+    output: OwnedFd,
+    /// Cancelled once standard output has been read to its end.
+    output_read: CancellationToken,
+    watchdog: Arc<Watchdog>,
+}
+
+/// The process's pipes, for the transport.
+pub(in crate::client) struct Pipes {
+    pub(in crate::client) stdin: ChildStdin,
+    pub(in crate::client) stdout: Output,
+}
+
+/// Standard output. Whoever reads it drops it at its end, after having handed on what was read.
+pub(in crate::client) struct Output {
+    pipe: Pipe,
+    _read: DropGuard,
+}
+
+impl Output {
+    pub(in crate::client) fn control(&self) -> Weak<PipeControl> {
+        self.pipe.control()
+    }
+}
+
+impl AsyncRead for Output {
+    fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<std::io::Result<()>> {
+        Pin::new(&mut self.pipe).poll_read(context, buffer)
+    }
+}
+
+/// How far the output of a process that has ended was read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::client) enum OutputRead {
+    ToItsEnd,
+    /// Somebody else holds the pipe.
+    AsFarAsItGoes,
+}
+
+impl ServerProcess {
+    pub(in crate::client) async fn start(
+        server: &str,
+        command: &ResolvedCommand,
+        (redact, heard): (&Redact, &Heard),
+        watchdog: &Arc<Watchdog>,
+    ) -> Result<(Self, Pipes)> {
+        // Ready before there is anything to guard: no server is ever alive without its watchdog knowing.
+        watchdog.ready().await?;
+        let mut child = spawn(server, command)?;
+        let missing = || Error::Internal("a child without pipes".to_owned());
+        let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw).ok_or_else(missing)?;
+        let failed = |error: std::io::Error| Error::io(format!("the pipes of server \"{server}\""), &error);
+        let stdin = ChildStdin::from_std(child.stdin.take().ok_or_else(missing)?).map_err(failed)?;
+        let stdout = Pipe::new(OwnedFd::from(child.stdout.take().ok_or_else(missing)?)).map_err(failed)?;
+        // A large message comes in fewer turns. Where the system gives no more, it stays as it is.
+        let _ = rustix::pipe::fcntl_setpipe_size(&stdout, PIPE_BYTES);
+        let stderr = ChildStderr::from_std(child.stderr.take().ok_or_else(missing)?).map_err(failed)?;
+        let output = stdout.as_fd().try_clone_to_owned().map_err(failed)?;
+        let output_read = CancellationToken::new();
+        let pipes = Pipes { stdin, stdout: Output { pipe: stdout, _read: output_read.clone().drop_guard() } };
+        let tail = Tail::new(Arc::clone(redact));
+        let (reading, drained) = watch::channel(());
+        let (sender, exit) = watch::channel(None);
+        tokio::spawn(stderr::read(stderr, UNASKED, (server.to_owned(), tail.clone(), Arc::clone(heard)), exit.clone(), reading));
+        reap(child, pid, sender)?;
+        let process = Self { group: pid, exit, stderr: tail, drained, output, output_read, watchdog: Arc::clone(watchdog) };
+        if let Err(error) = process.watchdog.guard(pid).await {
+            process.kill();
+            return Err(error);
+        }
+        Ok((process, pipes))
+    }
+
+    /// Resolves with how the process ended, once it has.
+    pub(in crate::client) async fn exited(&self) -> String {
+        let mut exit = self.exit.clone();
+        // The sender goes away without a word only when the runtime does.
+        let status = exit.wait_for(Option::is_some).await.ok().and_then(|status| status.clone());
+        // What it said last may still be in the pipe.
+        let _ = tokio::time::timeout(DRAINING, self.drained.clone().changed()).await;
+        status.unwrap_or_else(|| "it was ended".to_owned())
+    }
+
+    /// Resolves once all that the process wrote before its end has been read. A descendant that left its group may hold the
+    /// pipe open for ever: what is in it counts, what may come does not.
+    pub(in crate::client) async fn output_read(&self) -> OutputRead {
+        while !self.output_read.is_cancelled() {
+            if self.is_held_by_others() {
+                return OutputRead::AsFarAsItGoes;
+            }
+            let _ = tokio::time::timeout(POLL, self.output_read.cancelled()).await;
+        }
+        OutputRead::ToItsEnd
+    }
+
+    /// Returns whether the pipe is empty and yet not at its end.
+    fn is_held_by_others(&self) -> bool {
+        let mut pipe = [PollFd::new(&self.output, PollFlags::IN)];
+        poll(&mut pipe, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|_| pipe[0].revents().is_empty())
+    }
+
+    pub(in crate::client) fn has_exited(&self) -> bool {
+        self.exit.borrow().is_some()
+    }
+
+    /// The last lines of standard error, as part of a message; empty where there are none.
+    pub(in crate::client) fn stderr_text(&self) -> String {
+        self.stderr.text()
+    }
+
+    /// Ends the group: after its input was closed, 2 s, then SIGTERM, 2 s, then SIGKILL. Its grandchildren too.
+    pub(in crate::client) async fn end(&self) {
+        for signal in [None, Some(Signal::TERM), Some(Signal::KILL)] {
+            if let Some(signal) = signal {
+                let _ = kill_process_group(self.group, signal);
+            }
+            if tokio::time::timeout(GRACE, self.gone()).await.is_ok() {
+                break;
+            }
+        }
+        self.watchdog.release(self.group).await;
+    }
+
+    /// SIGKILL to the group, at once.
+    pub(in crate::client) fn kill(&self) {
+        let _ = kill_process_group(self.group, Signal::KILL);
+    }
+
+    async fn gone(&self) {
+        self.exited().await;
+        // The leader is reaped, and SIGKILL went to what it started. What is left of that is dying, or a zombie whose own
+        // reaper takes its time: neither is worth more than a moment.
+        let _ = tokio::time::timeout(DYING, async {
+            while test_kill_process_group(self.group).is_ok() {
+                tokio::time::sleep(POLL).await;
+            }
+        })
+        .await;
+    }
+}
+
+impl Drop for ServerProcess {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+fn spawn(server: &str, command: &ResolvedCommand) -> Result<Child> {
+    let mut process = Command::new(&command.command);
+    process
+        .args(&command.arguments)
+        .current_dir(&command.working_directory)
+        .env_clear()
+        .envs(command.environment.iter().map(|(name, value)| (name.as_str(), value.expose_secret())))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .process_group(0);
+    process.spawn().map_err(|error| Error::SpawnFailed {
+        server: server.to_owned(),
+        command: command.command.clone(),
+        problem: error.to_string().into(),
+    })
+}
+
+/// Waits for the process on a thread of its own: not even the end of the runtime leaves a zombie behind.
+fn reap(mut child: Child, group: Pid, exit: watch::Sender<Option<String>>) -> Result<()> {
+    let wait = move || {
+        let status = child.wait();
+        // A server that has ended leaves nothing behind. The group's id cannot have been given away: it is in use as long
+        // as a member lives, and without one the signal finds nobody.
+        let _ = kill_process_group(group, Signal::KILL);
+        exit.send_replace(Some(status.map_or_else(|error| error.to_string(), describe)));
+    };
+    let thread = std::thread::Builder::new().name("hyperlight-mcp-wait".to_owned()).spawn(wait);
+    thread.map(drop).map_err(|error| {
+        let _ = kill_process_group(group, Signal::KILL);
+        Error::io("a thread that waits for a server", &error)
+    })
+}
+
+fn describe(status: ExitStatus) -> String {
+    use std::os::unix::process::ExitStatusExt as _;
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("it exited with code {code}"),
+        (None, Some(signal)) => format!("it was ended by signal {signal}"),
+        (None, None) => "it ended".to_owned(),
+    }
+}

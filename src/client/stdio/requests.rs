@@ -1,0 +1,214 @@
+//! What is known of the requests on their way to a process and from it, and those of ours that go past rmcp.
+//!
+//! A tool call has no need of rmcp's own tasks: each of them is a change of threads. Whoever calls writes the line, and whoever reads
+//! the answer hands it over. What rmcp says of us in each request is said in these as well.
+
+use std::collections::HashMap;
+use std::io::Result;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+
+use rmcp::model::{ErrorData, RequestId};
+use serde_json::{Map, Value as Json, json};
+use tokio::sync::oneshot;
+
+use super::outbox::Outbox;
+use crate::client::inbound::asked::AskedRequests;
+use crate::json_text::{self, Sink as _};
+use crate::lead::{self, Source};
+
+/// Ids of requests that go past rmcp, apart from its own, which begin at 0. Any server can read them: they fit into 32 bits.
+const FIRST_ID: i64 = 1_000_000_000;
+const IDS: i64 = 1_000_000_000;
+/// For what is around the parameters of a request.
+const ROOM: usize = 512;
+
+/// A request's result as the server wrote it, or its error.
+pub(in crate::client) type Answer = std::result::Result<Json, ErrorData>;
+
+/// How the result of a request comes through.
+#[derive(Debug)]
+pub(in crate::client) enum Passage {
+    /// To rmcp, as it is.
+    Raw,
+    /// rmcp's own handshake reads it.
+    Typed,
+    /// To whoever waits for it, past rmcp.
+    Direct(oneshot::Sender<Answer>),
+}
+
+/// What is known of the requests on their way.
+#[derive(Default)]
+pub(in crate::client) struct Requests {
+    /// Ours, until they are answered, cancelled, or answered in the server's place. rmcp ends at an answer to nothing while it
+    /// begins, so such answers never reach it.
+    pub(in crate::client) pending: HashMap<RequestId, Passage>,
+    /// `server/discover`, while its answer is waited for with patience.
+    pub(in crate::client) probe: Option<RequestId>,
+    /// The server's, until the answer is on its way.
+    pub(in crate::client) asked: AskedRequests,
+    /// Refusals that wait to be written.
+    pub(in crate::client) refusals: usize,
+    /// What rmcp says of us in each request (since 2026-07-28), as it said it last.
+    meta: Map<String, Json>,
+    /// Nothing is answered any more.
+    is_closed: bool,
+}
+
+impl Requests {
+    /// The request of ours that has this id; some servers make a text of a number.
+    pub(in crate::client) fn answered(&self, id: &RequestId) -> Option<RequestId> {
+        if self.pending.contains_key(id) {
+            return Some(id.clone());
+        }
+        let RequestId::String(text) = id else { return None };
+        text.parse().ok().map(RequestId::Number).filter(|id| self.pending.contains_key(id))
+    }
+
+    pub(in crate::client) fn take(&mut self, id: &RequestId) -> Option<Passage> {
+        self.probe.take_if(|probe| probe == id);
+        self.pending.remove(id)
+    }
+
+    /// Keeps what rmcp says of us.
+    pub(in crate::client) fn learn(&mut self, meta: &Map<String, Json>) {
+        let about_us = meta.iter().filter(|(key, _)| *key != PROGRESS_TOKEN);
+        self.meta = about_us.map(|(key, value)| (key.clone(), value.clone())).collect();
+    }
+
+    /// What waits past rmcp learns that no answer comes; rmcp sees that itself.
+    pub(in crate::client) fn close(&mut self) {
+        self.is_closed = true;
+        self.pending.retain(|_, passage| !matches!(passage, Passage::Direct(_)));
+    }
+}
+
+const PROGRESS_TOKEN: &str = "progressToken";
+
+/// Shared by the transport, its reader, and those who send past rmcp.
+pub(in crate::client) type SharedRequests = Arc<Mutex<Requests>>;
+
+pub(in crate::client) fn lock(requests: &SharedRequests) -> MutexGuard<'_, Requests> {
+    requests.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The way past rmcp.
+pub(in crate::client) struct DirectLine {
+    requests: SharedRequests,
+    outbox: Outbox,
+    next: AtomicI64,
+    /// Where the answers come from.
+    source: Arc<dyn Source>,
+}
+
+/// A request that is about to be sent. Its id is its progress token as well.
+pub(in crate::client) struct DirectRequest {
+    pub(in crate::client) id: RequestId,
+    pub(in crate::client) progress_token: Json,
+    pub(in crate::client) answer: AwaitedAnswer,
+    meta: Map<String, Json>,
+}
+
+/// What the server answers; an error where the connection is at its end. Whoever waits for it may read it himself.
+pub(in crate::client) struct AwaitedAnswer {
+    receiver: oneshot::Receiver<Answer>,
+    source: Arc<dyn Source>,
+}
+
+impl Future for AwaitedAnswer {
+    type Output = std::result::Result<Answer, oneshot::error::RecvError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let polled = Pin::new(&mut self.receiver).poll(context);
+        if polled.is_pending() {
+            lead::offer(&self.source);
+        }
+        polled
+    }
+}
+
+/// A parameter, written into the request as it is.
+pub(in crate::client) enum Param<'a> {
+    Text(&'a str),
+    Fields(&'a Map<String, Json>),
+}
+
+impl Param<'_> {
+    fn roughly(&self) -> usize {
+        match self {
+            Self::Text(text) => text.len(),
+            Self::Fields(fields) => fields.values().filter_map(Json::as_str).map(str::len).sum(),
+        }
+    }
+
+    fn write(&self, line: &mut Vec<u8>) {
+        match self {
+            Self::Text(text) => json_text::quote(text, line),
+            Self::Fields(fields) => json_text::write_object(fields, line),
+        }
+    }
+}
+
+impl DirectRequest {
+    fn line(&self, method: &str, params: &[(&str, Param<'_>)]) -> Vec<u8> {
+        // A long text is not to be moved while the line grows.
+        let mut line = Vec::with_capacity(ROOM + params.iter().map(|(_, value)| value.roughly()).sum::<usize>());
+        line.put(b"{\"jsonrpc\":\"2.0\",\"id\":");
+        json_text::write(&self.progress_token, &mut line);
+        line.put(b",\"method\":");
+        json_text::quote(method, &mut line);
+        line.put(b",\"params\":{\"_meta\":");
+        json_text::write_object(&self.meta, &mut line);
+        for (name, value) in params {
+            line.put(b",");
+            json_text::quote(name, &mut line);
+            line.put(b":");
+            value.write(&mut line);
+        }
+        line.put(b"}}\n");
+        line
+    }
+}
+
+impl DirectLine {
+    pub(in crate::client) fn new(requests: SharedRequests, outbox: Outbox, source: Arc<dyn Source>) -> Self {
+        Self { requests, outbox, next: AtomicI64::new(0), source }
+    }
+
+    /// A place for an answer; `None` where none can come any more.
+    pub(in crate::client) fn open(&self) -> Option<DirectRequest> {
+        let id = FIRST_ID + self.next.fetch_add(1, Ordering::Relaxed) % IDS;
+        let (sender, receiver) = oneshot::channel();
+        let answer = AwaitedAnswer { receiver, source: Arc::clone(&self.source) };
+        let mut requests = lock(&self.requests);
+        if requests.is_closed {
+            return None;
+        }
+        let progress_token = Json::from(id);
+        let mut meta = requests.meta.clone();
+        meta.insert(PROGRESS_TOKEN.to_owned(), progress_token.clone());
+        let id = RequestId::Number(id);
+        requests.pending.insert(id.clone(), Passage::Direct(sender));
+        drop(requests);
+        Some(DirectRequest { id, progress_token, answer, meta })
+    }
+
+    /// `params` beside what is said of us.
+    pub(in crate::client) async fn send(&self, request: &DirectRequest, method: &str, params: &[(&str, Param<'_>)]) -> Result<()> {
+        self.outbox.send(request.line(method, params)).await
+    }
+
+    /// Tells the server that nobody waits for an answer any more.
+    pub(in crate::client) async fn cancel(&self, id: &RequestId, reason: &str) {
+        // Answered, or gone, meanwhile.
+        if lock(&self.requests).take(id).is_none() {
+            return;
+        }
+        let params = json!({ "requestId": id, "reason": reason });
+        let message = json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": params });
+        // A server that is gone needs no word.
+        let _ = self.outbox.send(format!("{message}\n").into_bytes()).await;
+    }
+}

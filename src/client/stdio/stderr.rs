@@ -1,0 +1,225 @@
+//! What a server says on its standard error: its last lines, and each line for whoever listens, within a rate.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, BufReader};
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use crate::client::connection::open::{Heard, Redact};
+use crate::client::inbound::pace::{MESSAGE, Pace, Passage, Rate, STDERR, Valve};
+use crate::error::Words;
+
+/// Lines that are kept, and what a line may have.
+const LINES: usize = 20;
+const LINE_BYTES: usize = 4096;
+/// What is read of a line at once.
+const PIECE_BYTES: u64 = 64 * 1024;
+/// What is read at once of many lines, and before the runtime's other tasks have their turn.
+const BUFFER_BYTES: usize = 32 * 1024;
+const TURN_BYTES: usize = 64 * 1024;
+/// A line that is longer than this counts as several.
+const LINE_UNIT: usize = 1024;
+
+/// The last lines of a server's standard error.
+#[derive(Clone)]
+pub(in crate::client) struct Tail {
+    redact: Redact,
+    /// As they came: of a flood, nearly all are never looked at, and redacting each would take longer than writing it.
+    lines: Arc<Mutex<VecDeque<Vec<u8>>>>,
+}
+
+impl Tail {
+    pub(in crate::client) fn new(redact: Redact) -> Self {
+        Self { redact, lines: Arc::default() }
+    }
+
+    fn lines(&self) -> MutexGuard<'_, VecDeque<Vec<u8>>> {
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn keep(&self, line: Vec<u8>) {
+        let mut lines = self.lines();
+        if lines.len() == LINES {
+            lines.pop_front();
+        }
+        lines.push_back(line);
+    }
+
+    /// As part of a message; empty where there are none.
+    pub(in crate::client) fn text(&self) -> String {
+        let lines: Vec<_> = self.lines().iter().cloned().collect();
+        if lines.is_empty() {
+            return String::new();
+        }
+        let lines: Vec<_> = lines.iter().map(|line| readable(line, &self.redact)).collect();
+        format!("; its last words: {}", lines.join(" | "))
+    }
+}
+
+/// A line as it may be kept and told: redacted before it is cut, so that nothing that a cut would hide stays.
+fn readable(line: &[u8], redact: &Redact) -> String {
+    let text = String::from_utf8_lossy(line);
+    // Of a longer line the rest was never read.
+    let is_whole = line.ends_with(b"\n") || (line.len() as u64) < PIECE_BYTES;
+    redact(if is_whole { Words::cut(text.trim(), LINE_BYTES) } else { Words::beginning(text.trim(), LINE_BYTES) })
+}
+
+/// Reads standard error to its end, at a rate. `exit` changes when the process has ended.
+pub(in crate::client) async fn read<T: Clone>(
+    stderr: impl AsyncRead + Unpin,
+    rate: Rate,
+    (server, tail, heard): (String, Tail, Heard),
+    mut exit: watch::Receiver<T>,
+    _reading: watch::Sender<()>,
+) {
+    let mut reader = BufReader::with_capacity(BUFFER_BYTES, stderr);
+    let mut listening = Listening { server, redact: Arc::clone(&tail.redact), heard, valve: Valve::new(STDERR, Instant::now()) };
+    let (mut pace, mut is_running) = (Pace::new(rate, Instant::now()), true);
+    let (mut in_line, mut turn) = (false, 0);
+    loop {
+        let mut piece = Vec::new();
+        // A line without an end is taken in pieces: never more than a piece is held.
+        match (&mut reader).take(PIECE_BYTES).read_until(b'\n', &mut piece).await {
+            Ok(0) | Err(_) => break,
+            Ok(_) => {}
+        }
+        turn += piece.len();
+        if turn > TURN_BYTES {
+            turn = 0;
+            tokio::task::yield_now().await;
+        }
+        let rest = pace.spend(piece.len() + MESSAGE, Instant::now());
+        // Of a long line its start is kept.
+        let is_start = !in_line;
+        in_line = !piece.ends_with(b"\n");
+        if is_start && !piece.trim_ascii().is_empty() {
+            listening.hear(&piece);
+            tail.keep(piece);
+        }
+        if rest.is_zero() {
+            continue;
+        }
+        tokio::select! {
+            () = tokio::time::sleep(rest) => {}
+            // What it said last is waited for, and not for long.
+            _ = exit.changed(), if is_running => {
+                is_running = false;
+                pace.forgive(Instant::now());
+            }
+        }
+    }
+    listening.end();
+}
+
+/// Hands lines on, as many as the rate allows.
+struct Listening {
+    server: String,
+    redact: Redact,
+    heard: Heard,
+    valve: Valve,
+}
+
+impl Listening {
+    fn hear(&mut self, line: &[u8]) {
+        let units = u32::try_from(line.len() / LINE_UNIT).unwrap_or(u32::MAX).saturating_add(1);
+        let Passage::Pass(dropped) = self.valve.take(units, Instant::now()) else { return };
+        self.summarise(dropped);
+        let text = readable(line, &self.redact);
+        tracing::debug!(server = self.server, text, "stderr");
+        (self.heard)(&text);
+    }
+
+    fn end(&mut self) {
+        let dropped = self.valve.dropped();
+        self.summarise(dropped);
+    }
+
+    fn summarise(&self, dropped: u64) {
+        if dropped > 0 {
+            let limit = STDERR.per_second;
+            (self.heard)(&format!("[{dropped} lines left out: it writes more than {limit} lines a second on its standard error]"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn redacting() -> Redact {
+        Arc::new(|words: Words| words.without("secret words"))
+    }
+
+    /// No line waits.
+    const AT_ONCE: Rate = Rate { burst: u32::MAX, per_second: u32::MAX };
+
+    /// What is told of these bytes, and what is kept.
+    async fn told(bytes: &[u8]) -> (Vec<String>, String) {
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let (heard, tail) = (Arc::clone(&told), Tail::new(redacting()));
+        let heard: Heard = Arc::new(move |line| heard.lock().unwrap().push(line.to_owned()));
+        let (_running, exit) = watch::channel(());
+        read(bytes, AT_ONCE, ("s".to_owned(), tail.clone(), heard), exit, watch::channel(()).0).await;
+        let told = std::mem::take(&mut *told.lock().unwrap());
+        (told, tail.text())
+    }
+
+    #[tokio::test]
+    async fn lines_are_told_redacted_and_the_last_of_them_are_kept() {
+        let lines: Vec<_> = (0..30).map(|number| format!("line {number} secret words")).collect();
+        let (told, tail) = told(format!("\n  \n{}\nno end secret words", lines.join("\n")).as_bytes()).await;
+        assert_eq!(told.len(), 31);
+        assert_eq!((told[0].as_str(), told[30].as_str()), ("line 0 [redacted]", "no end [redacted]"));
+        assert!(tail.starts_with("; its last words: line 11 [redacted] | ") && tail.ends_with(" | no end [redacted]"), "{tail}");
+    }
+
+    #[tokio::test]
+    async fn of_a_long_line_the_start_is_kept_redacted_before_it_is_cut() {
+        let before = "x".repeat(LINE_BYTES - 20);
+        let (told, tail) = told(format!("{before}secret words{}\nnext\n", "y".repeat(200_000)).as_bytes()).await;
+        assert_eq!(told, [format!("{before}[redacted]{}… [cut]", "y".repeat(10)), "next".to_owned()]);
+        assert!(!tail.contains("sec") && tail.ends_with(" | next"));
+    }
+
+    #[tokio::test]
+    async fn of_a_flood_so_many_lines_are_told_the_rest_is_counted_and_the_last_words_are_kept_all_the_same() {
+        const WRITTEN: usize = 40_000;
+        let flood: Vec<_> = (0..WRITTEN).map(|number| format!("{number} {}\n", "flood ".repeat(20))).collect();
+        let flood = flood.concat();
+        let started = Instant::now();
+        let (told, tail) = told(flood.as_bytes()).await;
+        let seconds = usize::try_from(started.elapsed().as_secs()).unwrap();
+        let (summaries, lines): (Vec<_>, Vec<_>) = told.iter().partition(|line| line.starts_with('['));
+        assert!(lines.len() <= STDERR.burst as usize + STDERR.per_second as usize * (seconds + 1), "{}", lines.len());
+        assert!(summaries.len() <= seconds + 2, "one a second, and one at the end: {summaries:?}");
+        let left_out = |line: &&String| line[1..].split(' ').next().unwrap().parse::<usize>().unwrap();
+        assert_eq!(lines.len() + summaries.iter().map(left_out).sum::<usize>(), WRITTEN, "none is missing");
+        assert!(tail.contains(&format!("| {} flood", WRITTEN - 1)), "the last words: {tail}");
+    }
+
+    #[tokio::test]
+    async fn it_is_read_no_faster_than_the_rate() {
+        let rate = Rate { burst: 100_000, per_second: 1_000_000 };
+        let (_running, exit) = watch::channel(());
+        let (bytes, started) = (vec![b'x'; 200_000], Instant::now());
+        read(&bytes[..], rate, ("s".to_owned(), Tail::new(redacting()), Arc::new(|_| {})), exit, watch::channel(()).0).await;
+        assert!(started.elapsed() >= Duration::from_millis(100), "{:?}", started.elapsed());
+    }
+
+    #[tokio::test]
+    async fn what_a_process_said_before_its_end_is_not_held_back() {
+        // There is room for a part of it, and the rest would take a day.
+        let rate = Rate { burst: 200_000, per_second: 1 };
+        let (running, exit) = watch::channel(());
+        running.send(()).unwrap();
+        let tail = Tail::new(redacting());
+        let said = [vec![b'x'; 300_000], b"\nlast\n".to_vec()].concat();
+        let reading = read(&said[..], rate, ("s".to_owned(), tail.clone(), Arc::new(|_| {})), exit, watch::channel(()).0);
+        tokio::time::timeout(Duration::from_mins(1), reading).await.unwrap();
+        assert!(tail.text().ends_with(" | last"));
+    }
+}

@@ -1,0 +1,437 @@
+//! stdio as MCP frames it, one JSON-RPC message a line, for rmcp.
+//!
+//! Ours and not rmcp's, for three reasons. Results of tools come through unparsed: rmcp's result type is an untagged
+//! union that takes an unknown content block, or an extra key, for something else. A line over the limit fails the call
+//! that waits for it instead of vanishing. And a server that no longer reads its input cannot hold up a close.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use rmcp::RoleClient;
+use rmcp::model::{
+    ClientNotification, CustomResult, ErrorCode, ErrorData, GetExtensions as _, JsonRpcError, JsonRpcMessage, JsonRpcResponse,
+    JsonRpcVersion2_0, RequestId, RequestMetaObject, ServerResult,
+};
+use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
+use rmcp::transport::Transport;
+use serde_json::{Value as Json, json};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::mpsc;
+use tokio::sync::mpsc::error::TrySendError;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+use super::lines::{ID_WINDOW, Line, Lines};
+use super::outbox::{Outbox, Queued};
+use super::pipe::PipeControl;
+use super::reading::Reading;
+use super::requests::lock;
+use super::requests::{DirectLine, Passage, SharedRequests};
+use crate::client::http::error_of;
+use crate::client::inbound::asked::{Admission, MAX_REFUSALS};
+use crate::client::inbound::pace::{MESSAGE, Pace, REQUEST, UNASKED};
+use crate::client::inbound::tap::Tap;
+use crate::client::wire::json::{self, Unread};
+use crate::lead::Source;
+
+/// Messages that wait to be handled or written; a server that sends more is slowed down, not buffered.
+const QUEUE: usize = 64;
+/// Marks, in an error's data, what this transport made itself.
+pub(in crate::client) const OVERSIZE_MARK: &str = "hyperlight-mcp/oversize";
+pub(in crate::client) const DENSE_MARK: &str = "hyperlight-mcp/dense";
+pub(in crate::client) const MALFORMED_MARK: &str = "hyperlight-mcp/malformed";
+
+pub(in crate::client) struct StdioTransport {
+    incoming: mpsc::Receiver<RxJsonRpcMessage<RoleClient>>,
+    outgoing: Option<mpsc::Sender<Queued>>,
+    outbox: Outbox,
+    requests: SharedRequests,
+    messages: mpsc::WeakSender<RxJsonRpcMessage<RoleClient>>,
+    /// How long `server/discover` may stay unanswered; `None`: as long as it takes.
+    patience: Option<Duration>,
+    reading: Arc<Reading>,
+    tasks: [JoinHandle<()>; 2],
+}
+
+impl StdioTransport {
+    /// `pipe` is what is read, where it is a pipe that whoever waits can read himself.
+    pub(in crate::client) fn new<R, W>(
+        (read, pipe): (R, Weak<PipeControl>),
+        write: W,
+        max_message_bytes: usize,
+        tap: Tap,
+        patience: Option<Duration>,
+    ) -> Self
+    where
+        R: AsyncRead + Send + Unpin + 'static,
+        W: AsyncWrite + Send + Unpin + 'static,
+    {
+        let (message_sender, incoming) = mpsc::channel(QUEUE);
+        let (outbox, outgoing, writing) = Outbox::new(write, QUEUE);
+        let requests = SharedRequests::default();
+        let messages = message_sender.downgrade();
+        let reader = Reader {
+            lines: Lines::new(read, max_message_bytes),
+            max_message_bytes,
+            requests: Arc::clone(&requests),
+            tap,
+            messages: message_sender,
+            outgoing: outgoing.downgrade(),
+            pace: Pace::new(UNASKED, Instant::now()),
+            content: Content::Notice,
+        };
+        let (reading, task) = Reading::new(reader.run(), pipe);
+        let tasks = [tokio::spawn(task), tokio::spawn(writing)];
+        Self { incoming, outgoing: Some(outgoing), outbox, requests, messages, patience, reading, tasks }
+    }
+
+    /// For requests that go past rmcp, as long as this lives.
+    pub(in crate::client) fn direct(&self) -> DirectLine {
+        DirectLine::new(Arc::clone(&self.requests), self.outbox.clone(), Arc::clone(&self.reading) as Arc<dyn Source>)
+    }
+}
+
+impl Drop for StdioTransport {
+    fn drop(&mut self) {
+        self.tasks.iter().for_each(JoinHandle::abort);
+        lock(&self.requests).close();
+    }
+}
+
+impl Transport<RoleClient> for StdioTransport {
+    type Error = std::io::Error;
+
+    fn send(&mut self, message: TxJsonRpcMessage<RoleClient>) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
+        let (outgoing, requests) = (self.outgoing.clone(), Arc::clone(&self.requests));
+        let answers = self.note(&message);
+        async move {
+            let mut line = serde_json::to_vec(&message)?;
+            line.push(b'\n');
+            let closed = || std::io::Error::from(std::io::ErrorKind::BrokenPipe);
+            let sent = outgoing.ok_or_else(closed)?.send(line.into()).await.map_err(|_| closed());
+            if let Some(id) = answers {
+                lock(&requests).asked.end(&id);
+            }
+            sent
+        }
+    }
+
+    async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
+        self.incoming.recv().await
+    }
+
+    async fn close(&mut self) -> Result<(), Self::Error> {
+        // The writer ends when what is queued is written, or with the task; the server then sees the end of its input.
+        self.outgoing = None;
+        Ok(())
+    }
+}
+
+impl StdioTransport {
+    /// Keeps what is on its way. The id of the server's request that a message answers.
+    fn note(&self, message: &TxJsonRpcMessage<RoleClient>) -> Option<RequestId> {
+        match message {
+            JsonRpcMessage::Request(request) => {
+                let passage = match request.request.method() {
+                    "initialize" | "server/discover" | "ping" | "subscriptions/listen" => Passage::Typed,
+                    _ => Passage::Raw,
+                };
+                {
+                    let mut requests = lock(&self.requests);
+                    requests.pending.insert(request.id.clone(), passage);
+                    if let Some(meta) = request.request.extensions().get::<RequestMetaObject>() {
+                        requests.learn(&meta.0);
+                    }
+                }
+                if request.request.method() == "server/discover" {
+                    self.probe(&request.id);
+                }
+                None
+            }
+            JsonRpcMessage::Notification(sent) => {
+                if let ClientNotification::CancelledNotification(cancelled) = &sent.notification
+                    && let Some(id) = &cancelled.params.request_id
+                {
+                    lock(&self.requests).take(id);
+                }
+                None
+            }
+            JsonRpcMessage::Response(response) => Some(response.id.clone()),
+            JsonRpcMessage::Error(error) => error.id.clone(),
+        }
+    }
+
+    /// Answers `server/discover` in the server's place when its patience is over: a server that never heard of it may be silent,
+    /// and rmcp would wait for 10 s.
+    fn probe(&self, id: &RequestId) {
+        let Some(patience) = self.patience else { return };
+        lock(&self.requests).probe = Some(id.clone());
+        let (id, requests, messages) = (id.clone(), Arc::clone(&self.requests), self.messages.clone());
+        tokio::spawn(async move {
+            tokio::time::sleep(patience).await;
+            if lock(&requests).take(&id).is_none() {
+                return;
+            }
+            let error = ErrorData::new(ErrorCode::METHOD_NOT_FOUND, "server/discover was not answered", None);
+            if let Some(messages) = messages.upgrade() {
+                let _ = messages.send(JsonRpcMessage::Error(JsonRpcError { jsonrpc: JsonRpcVersion2_0, id: Some(id), error })).await;
+            }
+        });
+    }
+}
+
+/// What a line was for, by which it counts.
+enum Content {
+    /// An answer to a request of ours, or what failed one: asked for.
+    Answer,
+    Notice,
+    Requests(usize),
+}
+
+struct Reader<R> {
+    lines: Lines<R>,
+    max_message_bytes: usize,
+    requests: SharedRequests,
+    tap: Tap,
+    messages: mpsc::Sender<RxJsonRpcMessage<RoleClient>>,
+    /// Weak: the server's input ends when nothing more is to be sent.
+    outgoing: mpsc::WeakSender<Queued>,
+    /// Of what is no answer.
+    pace: Pace,
+    /// Of the last line.
+    content: Content,
+}
+
+impl<R: AsyncRead + Unpin> Reader<R> {
+    async fn run(mut self) {
+        // What waits past rmcp has its answers by then, or gets none.
+        let _ends = Ends(Arc::clone(&self.requests));
+        while let Some(line) = self.lines.next().await {
+            // What was skipped of a line has been counted while it was.
+            let bytes = if let Line::Whole(line) = &line { line.len() } else { 0 };
+            self.content = Content::Notice;
+            for message in self.messages_of(line) {
+                if self.messages.send(message).await.is_err() {
+                    return;
+                }
+            }
+            match self.content {
+                Content::Answer => {}
+                Content::Notice => self.rest_after(bytes + MESSAGE).await,
+                Content::Requests(count) => self.rest_after(bytes + count * REQUEST).await,
+            }
+        }
+    }
+
+    /// A server that says more than it may without being asked waits for its pipe, so that others have the processor.
+    async fn rest_after(&mut self, bytes: usize) {
+        let rest = self.pace.spend(bytes, Instant::now());
+        if !rest.is_zero() {
+            tokio::time::sleep(rest).await;
+        }
+    }
+
+    fn messages_of(&mut self, line: Line) -> Vec<RxJsonRpcMessage<RoleClient>> {
+        match line {
+            Line::Oversize { head, tail, bytes } => {
+                tracing::warn!(bytes, limit = self.max_message_bytes, "a message over the limit was dropped");
+                self.fail(&head, &tail, &json!({ OVERSIZE_MARK: bytes, "limit": self.max_message_bytes }))
+            }
+            Line::Whole(line) => {
+                let text = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&line).trim_ascii();
+                if text.is_empty() {
+                    return Vec::new();
+                }
+                match json::read(text) {
+                    // Batches existed in the protocol of 2025-03-26.
+                    Ok(Json::Array(batch)) => batch.into_iter().filter_map(|message| self.message(message)).collect(),
+                    Ok(message) => self.message(message).into_iter().collect(),
+                    Err(error) => {
+                        tracing::debug!(%error, bytes = text.len(), "a line that cannot be used was skipped");
+                        let tail = &text[text.len().saturating_sub(ID_WINDOW)..];
+                        let mark = if matches!(error, Unread::TooLarge) { DENSE_MARK } else { MALFORMED_MARK };
+                        if text[0] == b'{' { self.fail(text, tail, &json!({ mark: error.to_string() })) } else { Vec::new() }
+                    }
+                }
+            }
+        }
+    }
+
+    fn message(&mut self, message: Json) -> Option<RxJsonRpcMessage<RoleClient>> {
+        let (has_method, id) = (message.get("method").is_some_and(Json::is_string), message.get("id"));
+        if has_method && id.is_some() {
+            match &mut self.content {
+                Content::Requests(count) => *count += 1,
+                other => *other = Content::Requests(1),
+            }
+            return self.question(message);
+        }
+        if (self.tap)(&message) {
+            return None;
+        }
+        match (has_method, message.get("id")) {
+            (true, _) => {
+                self.withdraw(&message);
+                parsed(message)
+            }
+            (false, Some(id)) => self.answer(serde_json::from_value(id.clone()).ok(), message),
+            (false, None) => self.answer(None, message),
+        }
+    }
+
+    /// A request of the server's own.
+    fn question(&self, message: Json) -> Option<RxJsonRpcMessage<RoleClient>> {
+        let id: RequestId = serde_json::from_value(message["id"].clone()).ok()?;
+        let admission = lock(&self.requests).asked.admit(&id);
+        match admission {
+            // Only what is handed on counts as read: what comes twice, or is refused, is put to nobody.
+            Admission::HandOn => {
+                let handed_on = if (self.tap)(&message) { None } else { parsed(message) };
+                if handed_on.is_none() {
+                    lock(&self.requests).asked.end(&id);
+                }
+                return handed_on;
+            }
+            Admission::Skip => tracing::debug!("a request that is still being answered, or has no usable id, was skipped"),
+            Admission::Refuse => {
+                let error = json!({ "code": -32000, "message": "too many requests at once" });
+                let refusal = json!({ "jsonrpc": "2.0", "id": id, "error": error });
+                self.refuse(format!("{refusal}\n").into_bytes().into());
+            }
+        }
+        None
+    }
+
+    /// The server waits for an answer, so it must get one: where the writer is behind, a little later. Of a server that does not
+    /// read, so many refusals wait, and no more.
+    fn refuse(&self, refusal: Queued) {
+        let Some(outgoing) = self.outgoing.upgrade() else { return };
+        let Err(TrySendError::Full(refusal)) = outgoing.try_send(refusal) else { return };
+        {
+            let mut requests = lock(&self.requests);
+            if requests.refusals >= MAX_REFUSALS {
+                return;
+            }
+            requests.refusals += 1;
+        }
+        let requests = Arc::clone(&self.requests);
+        tokio::spawn(async move {
+            // The transport may be gone meanwhile.
+            let _ = outgoing.send(refusal).await;
+            lock(&requests).refusals -= 1;
+        });
+    }
+
+    /// The server no longer wants to know: rmcp sends no answer then.
+    fn withdraw(&self, message: &Json) {
+        if message["method"] == "notifications/cancelled"
+            && let Ok(id) = serde_json::from_value::<RequestId>(message["params"]["requestId"].clone())
+        {
+            lock(&self.requests).asked.end(&id);
+        }
+    }
+
+    #[expect(clippy::needless_pass_by_value, reason = "it is read from the message for this")]
+    fn answer(&mut self, id: Option<RequestId>, mut message: Json) -> Option<RxJsonRpcMessage<RoleClient>> {
+        let error = message.get("error").filter(|error| !error.is_null()).map(error_of);
+        if error.is_none() && message.get("result").is_none() {
+            tracing::debug!("JSON that is no message was skipped");
+            return None;
+        }
+        let (id, passage) = {
+            let mut requests = lock(&self.requests);
+            let found = match (&id, &error) {
+                (Some(id), _) => requests.answered(id),
+                // A server that does not know the probe may not even repeat its id. Of all else, this tells nothing.
+                (None, Some(_)) => requests.probe.clone(),
+                (None, None) => None,
+            };
+            let Some(id) = found else {
+                tracing::debug!(?id, "an answer to nothing was skipped");
+                return None;
+            };
+            let passage = requests.take(&id)?;
+            (id, passage)
+        };
+        self.content = Content::Answer;
+        match (passage, error) {
+            // Nobody may wait any more.
+            (Passage::Direct(caller), Some(error)) => drop(caller.send(Err(error))),
+            (Passage::Direct(caller), None) => drop(caller.send(Ok(message["result"].take()))),
+            (_, Some(error)) => return Some(failed(id, error)),
+            (Passage::Raw, None) => return Some(response(id, message["result"].take())),
+            (Passage::Typed, None) => {
+                message["id"] = json!(id);
+                return parsed(message);
+            }
+        }
+        None
+    }
+
+    /// An answer that cannot be used fails the call it belongs to. Where its id cannot be made out, all calls that
+    /// wait fail: each of them may have waited for it.
+    fn fail(&mut self, head: &[u8], tail: &[u8], data: &Json) -> Vec<RxJsonRpcMessage<RoleClient>> {
+        let head = &head[..head.len().min(ID_WINDOW)];
+        let mut requests = lock(&self.requests);
+        let found = [find_id(tail), find_id(head)].into_iter().flatten().find(|id| requests.pending.contains_key(id));
+        let failed: Vec<RequestId> = match found {
+            Some(id) => vec![id],
+            // Something that was printed is no answer, whatever it begins with.
+            None if !is_message_like(head) && !is_message_like(tail) => Vec::new(),
+            None => requests.pending.iter().filter(|(_, passage)| !matches!(passage, Passage::Typed)).map(|(id, _)| id.clone()).collect(),
+        };
+        let error = || ErrorData::new(ErrorCode::INTERNAL_ERROR, "the answer cannot be used", Some(data.clone()));
+        let fail = |id: RequestId| match requests.take(&id)? {
+            Passage::Direct(caller) => {
+                drop(caller.send(Err(error())));
+                None
+            }
+            Passage::Raw | Passage::Typed => Some(self::failed(id, error())),
+        };
+        if !failed.is_empty() {
+            self.content = Content::Answer;
+        }
+        failed.into_iter().filter_map(fail).collect()
+    }
+}
+
+/// Ends what waits past rmcp, however the reader ends.
+struct Ends(SharedRequests);
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        lock(&self.0).close();
+    }
+}
+
+fn failed(id: RequestId, error: ErrorData) -> RxJsonRpcMessage<RoleClient> {
+    JsonRpcMessage::Error(JsonRpcError { jsonrpc: JsonRpcVersion2_0, id: Some(id), error })
+}
+
+fn response(id: RequestId, result: Json) -> RxJsonRpcMessage<RoleClient> {
+    let result = ServerResult::CustomResult(CustomResult::new(result));
+    JsonRpcMessage::Response(JsonRpcResponse { jsonrpc: JsonRpcVersion2_0, id, result })
+}
+
+fn parsed(message: Json) -> Option<RxJsonRpcMessage<RoleClient>> {
+    let parsed = serde_json::from_value(message);
+    parsed.inspect_err(|error| tracing::debug!(%error, "JSON that is no message was skipped")).ok()
+}
+
+/// Returns whether a piece of a line has what each message has.
+fn is_message_like(piece: &[u8]) -> bool {
+    const MARK: &[u8] = b"\"jsonrpc\"";
+    piece.windows(MARK.len()).any(|window| window == MARK)
+}
+
+/// The last numeric `"id"` in a piece of a message. Our own request ids are numbers.
+fn find_id(piece: &[u8]) -> Option<RequestId> {
+    let text = String::from_utf8_lossy(piece);
+    let after = text.rsplit_once("\"id\"")?.1.trim_start().strip_prefix(':')?.trim_start();
+    let digits = &after[..after.find(|character: char| !character.is_ascii_digit())?];
+    digits.parse().ok().map(RequestId::Number)
+}
+
+#[cfg(test)]
+#[path = "transport_tests.rs"]
+mod tests;

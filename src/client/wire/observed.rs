@@ -1,0 +1,31 @@
+//! Any transport, with a look at what goes out: a call's id must be known before its answer can come.
+
+use std::sync::Arc;
+
+use rmcp::RoleClient;
+use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
+use rmcp::transport::Transport;
+
+use crate::client::inbound::calls::Calls;
+
+pub(in crate::client) struct Observed<T> {
+    pub(in crate::client) transport: T,
+    pub(in crate::client) calls: Arc<Calls>,
+}
+
+impl<T: Transport<RoleClient>> Transport<RoleClient> for Observed<T> {
+    type Error = T::Error;
+
+    fn send(&mut self, message: TxJsonRpcMessage<RoleClient>) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
+        self.calls.sent(&message);
+        self.transport.send(message)
+    }
+
+    async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
+        self.transport.receive().await
+    }
+
+    async fn close(&mut self) -> Result<(), Self::Error> {
+        self.transport.close().await
+    }
+}
