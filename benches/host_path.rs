@@ -16,8 +16,9 @@ use hyperlight_mcp::bridge::{Checks, Finding, OfferCall, OfferCaller, ServerCall
 use hyperlight_mcp::catalog::{Catalog, DeclarationStyle, Failures, Manifest, Tool, Wording};
 use hyperlight_mcp::error::{Error, Result};
 use hyperlight_mcp::limits::Limits;
+use hyperlight_mcp::redact::Redactor;
 use hyperlight_mcp::sandbox::{Deadline, HostAnswer, HostCall, RunControl, Stop, Value, encode_reply, parse_arguments, value_frame};
-use hyperlight_mcp::trust::{Redactor, sanitise_line, sanitise_text};
+use hyperlight_mcp::text::{sanitise_line, sanitise_text};
 use serde_json::{Value as Json, json};
 use tokio::runtime::{Builder, Runtime};
 

@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 
 use hyperlight_mcp::catalog::{Manifest, Tool};
 use hyperlight_mcp::config::parse_text;
-use hyperlight_mcp::trust::{Drift, Redactor, audit_text, manifest_digest, sanitise_text};
+use hyperlight_mcp::redact::Redactor;
+use hyperlight_mcp::text::sanitise_text;
+use hyperlight_mcp::trust::{Drift, audit_text, manifest_digest};
 use secrecy::SecretString;
 use serde_json::json;
 

@@ -6,6 +6,7 @@
 //!
 //! The rooms, and what each may know, are described in `docs/ARCHITECTURE.md`:
 //!
+//! - [`text`], [`redact`], `files`, [`error`], [`limits`]: the ground, which knows no room above it
 //! - [`config`]: what the operator wrote
 //! - [`registry`]: which servers exist now
 //! - [`trust`]: may it run, may a model read it
@@ -30,15 +31,15 @@ pub mod config;
 pub mod error;
 mod files;
 pub mod gateway;
-mod json_text;
 mod lead;
 pub mod limits;
-pub mod nearest;
 #[cfg(feature = "node")]
 mod node;
+pub mod redact;
 pub mod registry;
 pub mod results;
 pub mod sandbox;
+pub mod text;
 pub mod trust;
 
 pub use error::{Error, Result};

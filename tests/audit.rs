@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use hyperlight_mcp::catalog::{Manifest, Tool};
-use hyperlight_mcp::trust::{Finding, Severity, audit_manifest, audit_text, has_invisible, sanitise_json, sanitise_text};
+use hyperlight_mcp::text::{has_invisible, sanitise_json, sanitise_text};
+use hyperlight_mcp::trust::{Finding, Severity, audit_manifest, audit_text};
 use proptest::prelude::*;
 use serde::Deserialize;
 use serde_json::{Value as Json, json};

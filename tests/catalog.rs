@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use hyperlight_mcp::catalog::{Catalog, DeclarationStyle, Failures, Manifest, Wording, estimate_tokens};
-use hyperlight_mcp::trust::{sanitise_line, sanitise_text};
+use hyperlight_mcp::text::{sanitise_line, sanitise_text};
 
 fn style(failures: Failures) -> DeclarationStyle {
     DeclarationStyle { wording: Wording { text: sanitise_text, line: sanitise_line, max_chars: 2_000 }, failures }

@@ -1,6 +1,6 @@
 //! The rules of the house, over the source itself: which room may know what, and how long things may get.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -240,6 +240,55 @@ fn nothing_imports_node() {
     // `lib.rs` declares it, and only for Node.
     let lib = fs::read_to_string(repository().join("src/lib.rs")).unwrap();
     assert!(lib.contains("#[cfg(feature = \"node\")]\nmod node;"), "the room is built without its feature, or is public");
+}
+
+/// A room, and those that it names.
+type Plan = BTreeMap<String, BTreeSet<String>>;
+
+/// Returns the rooms that are left once those that name no other that is left are taken away, again and again: those of circles, and above them.
+fn circles(mut plan: Plan) -> Plan {
+    loop {
+        let ground: Vec<_> = plan.iter().filter(|(_, named)| named.is_empty()).map(|(room, _)| room.clone()).collect();
+        if ground.is_empty() {
+            return plan;
+        }
+        plan.retain(|room, _| !ground.contains(room));
+        plan.values_mut().for_each(|named| named.retain(|room| !ground.contains(room)));
+    }
+}
+
+fn plan() -> Plan {
+    let mut plan = Plan::new();
+    for source in sources("src").into_iter().filter(|source| !matches!(source.room(), "lib" | "bin")) {
+        let named = source.rooms_named().into_iter().filter(|room| room != source.room() && room.starts_with(char::is_lowercase));
+        plan.entry(source.room().to_owned()).or_default().extend(
+            named.filter(|room| repository().join("src").join(room).exists() || repository().join(format!("src/{room}.rs")).exists()),
+        );
+    }
+    plan
+}
+
+#[test]
+fn rooms_form_no_circle() {
+    let left = circles(plan());
+    assert!(left.is_empty(), "{left:#?}");
+    let circle =
+        [("a", "b"), ("b", "a"), ("c", "a"), ("d", "e")].map(|(room, named)| (room.to_owned(), BTreeSet::from([named.to_owned()])));
+    let left: Vec<_> = circles(circle.into_iter().chain([("e".to_owned(), BTreeSet::new())]).collect()).into_keys().collect();
+    assert_eq!(left, ["a", "b", "c"]);
+}
+
+#[test]
+fn the_ground_knows_nothing_above_it() {
+    let ground = ["text", "redact", "error", "limits", "files", "lead", "blocking"];
+    let above: Vec<_> = plan()
+        .into_iter()
+        .filter(|(room, _)| ground.contains(&room.as_str()))
+        .flat_map(|(room, named)| {
+            named.into_iter().filter(|other| !ground.contains(&other.as_str())).map(move |other| format!("{room} names {other}"))
+        })
+        .collect();
+    none("ground", &above);
 }
 
 #[test]

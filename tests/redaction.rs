@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
-use hyperlight_mcp::trust::Redactor;
+use hyperlight_mcp::redact::Redactor;
 use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use proptest::prelude::*;
 use secrecy::SecretString;

@@ -5,9 +5,8 @@ use serde_json::{Map, Value as Json};
 
 use crate::bridge::inexact;
 use crate::error::{Error, Result};
-use crate::json_text::inexact_integer;
-use crate::nearest::nearest;
-use crate::trust::sanitise_line;
+use crate::text::json::inexact_integer;
+use crate::text::{nearest, sanitise_line};
 
 /// Of a name that a model made up.
 const MAX_NAME_CHARS: usize = 60;

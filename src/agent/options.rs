@@ -5,8 +5,8 @@ use std::sync::Arc;
 use super::definitions::Tool;
 use crate::error::{Error, Result};
 use crate::gateway::RunOptions;
-use crate::nearest::nearest;
 use crate::results::MIN_RESULT_TOKENS;
+use crate::text::nearest;
 
 pub(super) const METHOD: &str = "Gateway.agentTools";
 /// What one answer may take, in tokens.

@@ -3,8 +3,8 @@
 use serde_json::{Map, Number, Value as Json};
 
 use crate::error::{Error, Result};
-use crate::json_text::{inexact_integer, object_bytes};
 use crate::sandbox::{Arguments, Value};
+use crate::text::json::{inexact_integer, object_bytes};
 
 /// The arguments of a tool call. No argument at all is an empty object; bytes become base64 text.
 ///

@@ -8,7 +8,7 @@ use serde_json::Value as Json;
 
 use crate::catalog::Manifest;
 use crate::sandbox::{GuestModule, GuestModules, ModuleFunction};
-use crate::trust::{sanitise_json, sanitise_text};
+use crate::text::{sanitise_json, sanitise_text};
 
 /// `host:mcp`: any tool by its raw name, the list of tools, resources and prompts, values that were saved.
 pub const MCP_MODULE: &str = "mcp";

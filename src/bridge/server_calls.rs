@@ -18,11 +18,11 @@ use super::shape::{ToolErrors, shape, tool_result};
 use super::warnings::Warnings;
 use crate::catalog::Manifest;
 use crate::error::{Error, Result};
-use crate::json_text::json_bytes;
 use crate::limits::Limits;
+use crate::redact::Redactor;
 use crate::results::SavedValues;
 use crate::sandbox::{Arguments, HostAnswer, HostCall, HostReply, RunControl, Value};
-use crate::trust::Redactor;
+use crate::text::json::json_bytes;
 
 /// A call that is to be sent.
 #[derive(Debug)]

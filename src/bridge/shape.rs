@@ -5,9 +5,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
 
 use crate::error::Error;
-use crate::json_text::json_bytes;
 use crate::limits::MAX_BLOBS;
 use crate::sandbox::{HostReply, Value};
+use crate::text::json::json_bytes;
 
 /// What a tool's error becomes in the guest: `toolErrors`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]

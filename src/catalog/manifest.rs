@@ -12,7 +12,7 @@ use super::offers::{Prompt, Resource, ResourceTemplate};
 use super::type_names::TypeNames;
 use super::uri_template::UriTemplate;
 use crate::error::Error;
-use crate::json_text::json_bytes;
+use crate::text::json::json_bytes;
 
 /// A tool as its server describes it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -11,7 +11,7 @@ use super::hints::{self, AgentModuleInfo, FunctionInfo, ModuleInfo, ModuleSummar
 use super::system_message::{Extent, Section, extents, system_message};
 use super::{Manifest, Tool};
 use crate::error::{Error, Result};
-use crate::nearest::nearest;
+use crate::text::nearest;
 
 /// What stands between a server and its tool in `describe("weather.get_forecast")`.
 const SEPARATORS: [char; 2] = ['.', '/'];
@@ -20,7 +20,7 @@ const SEPARATORS: [char; 2] = ['.', '/'];
 ///
 /// ```
 /// use hyperlight_mcp::catalog::{Catalog, DeclarationStyle, Failures, Wording};
-/// use hyperlight_mcp::trust::{sanitise_line, sanitise_text};
+/// use hyperlight_mcp::text::{sanitise_line, sanitise_text};
 ///
 /// let wording = Wording { text: sanitise_text, line: sanitise_line, max_chars: 2_000 };
 /// let style = DeclarationStyle { wording, failures: Failures::Returned };
@@ -190,7 +190,7 @@ impl Catalog {
     }
 
     /// The part of a system prompt that tells a model of the modules, within so many tokens (an estimate on the safe side,
-    /// [`super::estimate_tokens`]): declarations where they fit, one line a function where not, counts below that.
+    /// [`crate::catalog::estimate_tokens`]): declarations where they fit, one line a function where not, counts below that.
     ///
     /// # Errors
     /// `ERR_INVALID_OPTION` where not even that fits: it names the least.
@@ -297,10 +297,10 @@ fn declared_agent(module: &AgentModuleInfo) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::names::ASSIGNMENTS;
     use super::*;
+    use crate::catalog::names::ASSIGNMENTS;
     use crate::catalog::{Failures, Wording};
-    use crate::trust::{sanitise_line, sanitise_text};
+    use crate::text::{sanitise_line, sanitise_text};
 
     const TOOLS: usize = 200;
 

@@ -28,7 +28,7 @@ impl Wording {
     ///
     /// ```
     /// use hyperlight_mcp::catalog::Wording;
-    /// use hyperlight_mcp::trust::{sanitise_line, sanitise_text};
+    /// use hyperlight_mcp::text::{sanitise_line, sanitise_text};
     ///
     /// let wording = Wording { text: sanitise_text, line: sanitise_line, max_chars: 2_000 };
     /// assert_eq!(wording.purpose("Reads a file, e.g. a log. Fails for folders."), "Reads a file, e.g. a log.");

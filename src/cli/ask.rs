@@ -10,9 +10,11 @@ use super::terminal::Terminal;
 use super::values::AllowedWrites;
 use crate::command::Tone;
 use crate::error::Error;
-use crate::gateway::Form;
-use crate::gateway::{Answer, ApprovalQuestion, AuthorizationQuestion, Callbacks, ElicitationAnswer, ElicitationQuestion, IssuerQuestion};
-use crate::trust::{Decision, sanitise_line, sanitise_text};
+use crate::gateway::{
+    Answer, ApprovalQuestion, AuthorizationQuestion, Callbacks, ElicitationAnswer, ElicitationQuestion, Form, IssuerQuestion,
+};
+use crate::text::{sanitise_line, sanitise_text};
+use crate::trust::Decision;
 
 const MAX_TEXT_CHARS: usize = 4_000;
 

@@ -15,7 +15,8 @@ use crate::command::{Style, Tone};
 use crate::error::Error;
 use crate::gateway::Gateway;
 use crate::registry::{ServerState, ServerStatus};
-use crate::trust::{ApprovalRequest, sanitise_text};
+use crate::text::sanitise_text;
+use crate::trust::ApprovalRequest;
 
 const MAX_TEXT_CHARS: usize = 2_000;
 

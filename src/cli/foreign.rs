@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value as Json};
 
-use crate::trust::is_unseen;
+use crate::text::is_unseen;
 
 /// What a call's arguments may take of the screen before their values are cut.
 const MAX_CHARS: usize = 4_000;

@@ -17,9 +17,9 @@ use crate::bridge::{ToolErrors, inexact};
 use crate::command::{Tone, printable};
 use crate::error::Error;
 use crate::gateway::{Gateway, RunOptions, RunReport, Sandbox};
-use crate::json_text::inexact_integer;
 use crate::sandbox::{LogEntry, Stop, Value};
-use crate::trust::sanitise_text;
+use crate::text::json::inexact_integer;
+use crate::text::sanitise_text;
 
 const MAX_LOG_CHARS: usize = 256 * 1024;
 /// Of a script's line that is shown.

@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 use crate::gateway::{Callbacks, EventListener, Gateway, GatewayOptions};
 use crate::registry::ServerStatus;
 use crate::sandbox::Stop;
-use crate::trust::sanitise_text;
+use crate::text::sanitise_text;
 
 const MAX_EVENT_CHARS: usize = 1_000;
 /// A first config, for people who have none.

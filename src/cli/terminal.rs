@@ -11,7 +11,7 @@ use serde_json::Value as Json;
 use super::args::ColorChoice;
 use super::foreign::behind;
 use crate::command::{Style, Tone};
-use crate::trust::{is_unseen, sanitise_line};
+use crate::text::{is_unseen, sanitise_line};
 
 /// What a person can type in one answer.
 const MAX_ANSWER_BYTES: u64 = 64 * 1024;

@@ -12,7 +12,8 @@ use crate::bridge::{ToolErrors, ToolQuery};
 use crate::error::{Error, Result};
 use crate::gateway::Gateway;
 use crate::registry::{Decider, ServerStatus};
-use crate::trust::{ApprovalRequest, sanitise_text};
+use crate::text::sanitise_text;
+use crate::trust::ApprovalRequest;
 
 /// What a failure may say.
 const MAX_MESSAGE_CHARS: usize = 4_000;

@@ -5,7 +5,7 @@ use crate::bridge::ToolMatch;
 use crate::gateway::{ConnectionReport, LogLine, ReloadReport, ServerInfo};
 use crate::registry::{ServerState, ServerStatus};
 use crate::sandbox::Problem;
-use crate::trust::sanitise_line;
+use crate::text::sanitise_line;
 
 /// Of the last error, in a table.
 const MAX_ERROR_CHARS: usize = 300;

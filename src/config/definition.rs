@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use super::filters::UriFilter;
 use super::oauth::OAuthDefinition;
-use super::problem::{Position, Problem, displayed};
 use super::template::Template;
 use crate::error::Error;
+use crate::text::{Position, Problem, displayed};
 
 /// When a call asks a person first: `confirm` in the config.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]

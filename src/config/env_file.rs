@@ -6,14 +6,14 @@ use std::path::Path;
 
 use secrecy::SecretString;
 
-use super::problem::{Position, Problem, displayed};
 use crate::error::{Error, Result};
 use crate::files::{Links, open_regular};
+use crate::text::{Position, Problem, displayed};
 
 /// What an environment file may have: 1 MiB.
 pub const MAX_ENV_FILE_BYTES: usize = 1024 * 1024;
 
-/// Reads an environment file, for [`super::resolve_command`]: a regular file only, and at most one byte over the limit.
+/// Reads an environment file, for [`crate::config::resolve_command`]: a regular file only, and at most one byte over the limit.
 ///
 /// # Errors
 /// What the operating system says, or that it is not a regular file.

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use secrecy::SecretString;
 
 use super::definition::InputDefinition;
-use super::problem::{Problem, displayed};
 use super::tree::{Node, Value};
+use crate::text::{Problem, displayed};
 
 /// The inputs of one config.
 #[derive(Default)]

@@ -2,7 +2,7 @@
 
 use secrecy::{ExposeSecret as _, SecretString};
 
-use crate::trust::is_redactable;
+use crate::redact::is_redactable;
 
 /// A value that was put into a server's settings.
 #[derive(Debug)]

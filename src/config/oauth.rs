@@ -3,14 +3,13 @@
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::{Deserialize, Serialize};
 
-use super::address;
 use super::learnt::Source;
-use super::problem::Problem;
-use super::rules;
 use super::server::Reader;
 use super::substitute::Filler;
 use super::template::{Allowed, Part, Template};
 use super::tree::{Entry, Node, Value};
+use super::{address, rules};
+use crate::text::Problem;
 
 const KEYS: [&str; 9] =
     ["issuer", "clientId", "clientSecret", "scopes", "clientMetadataUrl", "callbackPort", "grant", "privateKey", "signingAlgorithm"];

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use secrecy::{ExposeSecret as _, SecretString};
 
-use super::problem::Problem;
 use super::*;
 use crate::error::Error;
+use crate::text::Problem;
 
 fn config(oauth: &str) -> Config {
     let inputs = r#"[{ "type": "promptString", "id": "pin", "password": true }]"#;

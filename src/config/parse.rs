@@ -7,10 +7,10 @@ use serde_json::Value as Json;
 
 use super::definition::{InputDefinition, InvalidServer, ServerDefinition};
 use super::inputs::Inputs;
-use super::problem::{self, Problem, displayed_within};
 use super::server::{self, Context};
 use super::tree::{self, Entry, Node, Tree, Value};
 use crate::error::{Error, Result};
+use crate::text::{self, Problem, displayed, displayed_within};
 
 const MAX_DISPLAYED_NAME_CHARS: usize = 64;
 
@@ -87,17 +87,17 @@ fn read(tree: Tree, file: &str, max_servers: usize) -> Result<Config> {
         }
     }
     if is_fatal {
-        problem::sort(&mut fatal);
+        text::sort_problems(&mut fatal);
         return Err(Error::ConfigInvalid { file: file.to_owned(), problems: fatal });
     }
-    problem::sort(&mut warnings);
+    text::sort_problems(&mut warnings);
     config.warnings = warnings.iter().map(|warning| warning.in_file(file)).collect();
     config.inputs = inputs.usable;
     Ok(config)
 }
 
 fn invalid_server(name: &str, file: &str, mut problems: Vec<Problem>) -> InvalidServer {
-    problem::sort(&mut problems);
+    text::sort_problems(&mut problems);
     let error = Error::ConfigInvalid { file: file.to_owned(), problems };
     InvalidServer { name: displayed_within(name, MAX_DISPLAYED_NAME_CHARS), error }
 }
@@ -165,7 +165,7 @@ impl<'t> Sources<'t> {
             for entry in section.entries {
                 let first = *seen.entry(&entry.name).or_insert(index);
                 if first != index {
-                    let field = format!("{}.{}", section.field, problem::displayed(&entry.name));
+                    let field = format!("{}.{}", section.field, displayed(&entry.name));
                     let problem = format!("this name is used twice: {} has it too", self.sections[first].field);
                     self.fatal.push(Problem::new(field, entry.position, problem));
                 }

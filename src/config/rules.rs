@@ -1,27 +1,8 @@
 //! What single values of a config must be like. Each rule says why a value breaks it, without showing the value.
 
-use crate::nearest::nearest;
+use crate::text::nearest;
 
 type Verdict = Result<(), &'static str>;
-
-const MAX_NAME_CHARS: usize = 64;
-const RESERVED_NAMES: [&str; 5] = ["fs-read", "fs-write", "fetch", "mcp", "gateway"];
-
-pub(super) fn check_server_name(name: &str) -> Verdict {
-    let mut characters = name.chars();
-    let first = characters.next().is_some_and(|first| first.is_ascii_lowercase());
-    let rest = characters.all(|next| next.is_ascii_lowercase() || next.is_ascii_digit() || next == '-');
-    if !first || !rest || name.len() > MAX_NAME_CHARS {
-        return Err("a server's name must match ^[a-z][a-z0-9-]*$ and have at most 64 characters");
-    }
-    if RESERVED_NAMES.contains(&name) { Err("this name is reserved") } else { Ok(()) }
-}
-
-/// Returns whether a server can have this name: a word or a few of them, without room for a sentence or anything that hides.
-#[must_use]
-pub fn is_server_name(name: &str) -> bool {
-    check_server_name(name).is_ok()
-}
 
 pub(super) fn check_variable_name(name: &str) -> Verdict {
     if name.is_empty() {
@@ -60,16 +41,6 @@ pub(super) fn unknown_key<'k>(key: &str, known: impl IntoIterator<Item = &'k str
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_servers_name_can_be_taken_for_nothing_else() {
-        for name in ["a", "a-1", "weather", &"a".repeat(64)] {
-            assert!(check_server_name(name).is_ok(), "{name}");
-        }
-        for name in ["A", "1a", "a_b", "", "-a", "mcp", "fs-read", "gateway", "ha:x", "host:x", "é", &"a".repeat(65)] {
-            assert!(check_server_name(name).is_err(), "{name}");
-        }
-    }
 
     #[test]
     fn headers_cannot_be_broken_out_of() {

@@ -6,15 +6,14 @@ use secrecy::SecretString;
 use serde::de::value::Error as WordError;
 use serde::de::{DeserializeOwned, IntoDeserializer as _};
 
-use super::address;
 use super::definition::{Origin, Parallel, ServerDefinition, ToolFilter, Transport, inputs_in};
 use super::filters::{UriFilter, check_pattern};
 use super::inputs::Inputs;
-use super::problem::{Position, Problem, displayed, displayed_within};
-use super::rules;
 use super::template::{Allowed, Template};
 use super::tree::{Entry, Node, Value};
+use super::{address, rules};
 use crate::limits::MAX_PARALLEL_CALLS;
+use crate::text::{Position, Problem, displayed, displayed_within};
 
 const STDIO_KEYS: [&str; 5] = ["command", "args", "env", "cwd", "envFile"];
 const HTTP_KEYS: [&str; 4] = ["url", "headers", "allowInsecureHttp", "oauth"];
@@ -66,7 +65,7 @@ pub(super) fn read(entry: &Entry, section: &str, context: &Context) -> (Result<S
         problems: Vec::new(),
         warnings: Vec::new(),
     };
-    if let Err(problem) = rules::check_server_name(&entry.name) {
+    if let Err(problem) = crate::text::check_server_name(&entry.name) {
         reader.problems.push(Problem::new(&reader.field, entry.position, problem));
     }
     let server = reader.server(&entry.name);

@@ -6,17 +6,16 @@ use std::path::{Path, PathBuf};
 
 use secrecy::{ExposeSecret, SecretString};
 
-use super::address;
 use super::definition::{Origin, ServerDefinition, Transport};
 use super::env_file::{MAX_ENV_FILE_BYTES, parse_env_file};
 use super::learnt::{Learnt, Source};
 use super::loaders::loads_code;
 use super::oauth::{self, OAuthSettings};
-use super::problem::{Problem, displayed};
-use super::rules;
 use super::template::{Allowed, Part, Placeholder, Template};
 use super::workspace::Locality;
+use super::{address, rules};
 use crate::error::Result;
+use crate::text::{Problem, displayed};
 
 /// What placeholders refer to, handed in so that tests need no environment of their own.
 #[derive(Debug, Clone)]
@@ -56,13 +55,13 @@ const INHERITED: [&str; 9] = ["PATH", "HOME", "LANG", "LC_ALL", "TERM", "TMPDIR"
 
 /// Replaces the placeholders of a stdio server. `None` for a server that has no command.
 ///
-/// `inputs` has what a person answered, by the ids of [`super::inputs_of`]; `read_file` reads the environment file
-/// ([`super::read_env_file`]). Of a variable's values, the config's own wins over the file's, and that over the inherited one. `locality`
+/// `inputs` has what a person answered, by the ids of [`crate::config::inputs_of`]; `read_file` reads the environment file
+/// ([`crate::config::read_env_file`]). Of a variable's values, the config's own wins over the file's, and that over the inherited one. `locality`
 /// decides where a command starts that has no `cwd`, and which parts of the inherited `PATH` it gets.
 ///
 /// # Errors
 /// `ERR_CONFIG_INVALID` with all that is missing or unusable: unset variables, inputs without a value, the environment file, a variable in
-/// that file that loads code ([`super::loads_code`]) without `pinValues`.
+/// that file that loads code ([`crate::config::loads_code`]) without `pinValues`.
 ///
 /// ```
 /// use hyperlight_mcp::config::{Locality, Surroundings, parse_text, read_env_file, resolve_command};

@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Debug, Formatter};
 
-use super::problem::displayed_within;
+use crate::text::displayed_within;
 
 const POSSIBLE: &str = "possible are ${VAR}, ${env:VAR}, ${VAR:-default}, ${input:id}, ${workspaceFolder} and ${userHome}";
 /// VS Code's own variables, which have no meaning outside of an editor. An environment variable with such a name needs `${env:…}`.

@@ -6,8 +6,8 @@ use jsonc_parser::ast::{self, Value as Ast};
 use jsonc_parser::{CollectOptions, ParseOptions, parse_to_ast};
 use serde_json::Value as Json;
 
-use super::problem::{Position, Problem, displayed};
 use crate::error::{Error, Result};
+use crate::text::{Position, Problem, displayed};
 
 /// The keys of the root that are read; the others belong to the agent, and are none of our business.
 const OUR_KEYS: [&str; 4] = ["mcpServers", "servers", "mcp", "inputs"];

@@ -3,7 +3,7 @@
 use std::fmt::{self, Display, Formatter};
 
 use super::{Error, Words};
-use crate::trust::sanitise_line;
+use crate::text::sanitise_line;
 
 const MAX_ISSUER_BYTES: usize = 200;
 const MAX_PROBLEM_BYTES: usize = 500;

@@ -11,9 +11,7 @@ use std::path::PathBuf;
 pub use authorization::AuthorizationLack;
 use authorization::of_issuer;
 
-use crate::config::Problem;
-use crate::nearest::nearest;
-use crate::trust::sanitise_line;
+use crate::text::{Problem, nearest, sanitise_line};
 
 pub use words::Words;
 

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use super::{AuthorizationLack, Error, Words};
-use crate::config::Problem;
-use crate::trust::Redactor;
+use crate::redact::Redactor;
+use crate::text::Problem;
 
 /// A part of an error that can be told without what must not leave. Text can only be that by going through the redactor: there is no
 /// type of text that stays as it is.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::trust::Redactor;
+use crate::redact::Redactor;
 
 /// So much more than is shown is kept of a text that is too long: redaction takes away its end, which may be a secret's beginning.
 const SPARE_BYTES: usize = 16 * 1024;
@@ -15,7 +15,7 @@ const CUT_MARK: &str = "… [cut]";
 ///
 /// ```
 /// use hyperlight_mcp::error::Words;
-/// use hyperlight_mcp::trust::Redactor;
+/// use hyperlight_mcp::redact::Redactor;
 /// let redactor = Redactor::new(None, None);
 /// redactor.add([&"correct-horse".to_owned().into()]);
 /// let words = Words::from("the token correct-horse has expired");

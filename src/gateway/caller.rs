@@ -8,8 +8,8 @@ use super::callbacks::{CallScope, ElicitationQuestion, SamplingQuestion};
 use super::events::{Event, Events};
 use crate::client::{Caller, Elicitation, ElicitationAnswer, LogData, Notice, Question, Reply, Sampling};
 use crate::error::Words;
+use crate::redact::Redactor;
 use crate::sandbox::RunControl;
-use crate::trust::Redactor;
 
 /// What a person is shown of a server's question.
 const MAX_MESSAGE_CHARS: usize = 4_000;

@@ -18,7 +18,7 @@ use crate::catalog::{Manifest, Tool};
 use crate::client::{CallFailure, CallLimits, Caller, Connection, Sent, ToolRequest};
 use crate::config::ServerDefinition;
 use crate::error::{Error, Result};
-use crate::json_text::{json_bytes, object_bytes};
+use crate::text::json::{json_bytes, object_bytes};
 use crate::trust::{Decision, Drift, Gate, Lack, Standing, ToolStanding, filter_warnings, gate, tool_digest, tool_standing};
 
 impl Core {
@@ -275,7 +275,7 @@ impl Core {
             self.events.warn(warning);
         }
         let Standing::Full(approved) = self.standing(server)? else { return Ok(()) };
-        let drift = Drift::between(&approved, &super::core::filtered(server, live));
+        let drift = Drift::between(&approved, &crate::gateway::core::filtered(server, live));
         self.registry.set_quarantined(&server.name, drift.changed.iter().chain(&drift.removed).cloned().collect());
         if !drift.is_empty() {
             tracing::warn!(server = server.name, ?drift, "tools differ from those that were approved");

@@ -13,7 +13,8 @@ use crate::catalog::{AgentModuleInfo, Catalog, DeclarationStyle, Failures, Modul
 use crate::error::{Error, Result};
 use crate::registry::ServerStatus;
 use crate::sandbox::{GuestModule, Importable, LookOwner, Problem, Wanted};
-use crate::trust::{Standing, sanitise_line, sanitise_text};
+use crate::text::{sanitise_line, sanitise_text};
+use crate::trust::Standing;
 
 /// What a system prompt's part may take where nobody says, in tokens.
 pub const DEFAULT_BUDGET_TOKENS: usize = 2_000;

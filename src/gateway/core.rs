@@ -28,9 +28,10 @@ use crate::config::{
 };
 use crate::error::{Error, Result};
 use crate::limits::Limits;
+use crate::redact::Redactor;
 use crate::registry::Registry;
 use crate::sandbox::{LookOwner, RunControl, Sandboxes};
-use crate::trust::{ApprovalStore, Circumstances, Executables, Redactor, Standing, Subject, addresses_of, deciding_folder};
+use crate::trust::{ApprovalStore, Circumstances, Executables, Standing, Subject, addresses_of, deciding_folder};
 
 /// The values of inputs that have been asked for.
 pub(super) type Inputs = BTreeMap<String, SecretString>;

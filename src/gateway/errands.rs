@@ -19,8 +19,8 @@ use crate::catalog::{Manifest, Readable};
 use crate::client::{CallFailure, CallLimits, Caller, Completed, Connection, Lease, OfferRequest, Watch};
 use crate::config::ServerDefinition;
 use crate::error::{Error, Result};
-use crate::json_text::{json_bytes, object_bytes};
 use crate::sandbox::RunControl;
+use crate::text::json::{json_bytes, object_bytes};
 use crate::trust::{Gate, read_gate};
 
 /// What is to be done at a server.

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use super::journal::Journal;
-use crate::trust::{Drift, Redactor};
+use crate::redact::Redactor;
+use crate::trust::Drift;
 
 /// Something that happened. Its texts are redacted before it is handed on.
 #[derive(Debug, Clone, PartialEq, Serialize)]

@@ -18,7 +18,7 @@ use serde_json::{Value as Json, json};
 use super::events::Event;
 use crate::error::Error;
 use crate::files;
-use crate::trust::Redactor;
+use crate::redact::Redactor;
 
 const FOLDER: &str = "logs";
 /// A file that is larger becomes the older one of two: a server has at most twice this.

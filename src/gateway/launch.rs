@@ -17,8 +17,9 @@ use crate::config::{
     resolve_roots,
 };
 use crate::error::{Error, Result};
+use crate::redact::{is_redactable, is_secret};
 use crate::sandbox::RunControl;
-use crate::trust::{Standing, Subject, is_redactable, is_secret};
+use crate::trust::{Standing, Subject};
 
 impl Core {
     /// What to start, where that is approved. Asks for inputs; tells where the program has changed.

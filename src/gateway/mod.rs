@@ -64,9 +64,11 @@ use crate::bridge::{ToolCall, ToolErrors, check_sendable, tool_result};
 use crate::client::{ConnectionState, Connections, Lease, TokenStore, Watchdog};
 use crate::config::{ServerDefinition, Surroundings};
 use crate::error::{Error, Result};
+use crate::redact::Redactor;
 use crate::registry::{Decider, Entry, LastError, Registry, ServerState, ServerStatus};
 use crate::sandbox::{HypervisorReport, LookOwner, Stop};
-use crate::trust::{ApprovalStore, Executables, Redactor, Standing, filter_warnings, sanitise_line};
+use crate::text::sanitise_line;
+use crate::trust::{ApprovalStore, Executables, Standing, filter_warnings};
 
 /// Where a server comes from.
 const SOURCE: &str = "config";

@@ -8,9 +8,10 @@ use serde_json::{Value as Json, json};
 
 use super::Gateway;
 use crate::blocking::blocking;
-use crate::config::{ArgumentCheck, ProtocolVersion, SchemaViolations, ServerDefinition, is_server_name};
+use crate::config::{ArgumentCheck, ProtocolVersion, SchemaViolations, ServerDefinition};
 use crate::error::Result;
 use crate::registry::Entry;
+use crate::text::is_server_name;
 use crate::trust::{Canonical, Circumstances, Subject};
 
 /// What `reload()` found. Names of servers.

@@ -8,9 +8,9 @@ use serde_json::{Value as Json, json};
 use super::sandbox::{RunOptions, RunReport, Sandbox, failed};
 use crate::blocking::blocking;
 use crate::error::{Error, Result};
+use crate::redact::Redactor;
 use crate::results::{Handle, MIN_RESULT_TOKENS, ModelError, ModelReport, SAVED_ID_BYTES, fit, fits, for_model, saved_id};
 use crate::sandbox::{Value, Wire};
-use crate::trust::Redactor;
 
 /// A run as a model is told of it.
 #[derive(Debug)]

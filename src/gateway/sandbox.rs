@@ -19,9 +19,9 @@ use crate::bridge::{Finding, ServerCalls, ToolErrors};
 use crate::catalog::Catalog;
 use crate::config::Parallel;
 use crate::error::{Error, Result};
+use crate::redact::Redactor;
 use crate::results::{Omission, SavedValues};
 use crate::sandbox::{LOG_CUT_MARK, LogEntry, LogListener, LookOwner, RunOutcome, RunRequest, RunStats, Stop, StopReason, Wire};
-use crate::trust::Redactor;
 
 /// What one run is given.
 #[derive(Default)]

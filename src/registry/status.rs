@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 
-use crate::config::is_server_name;
 use crate::error::Error;
+use crate::text::is_server_name;
 
 /// A server of the config, as it is now.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

@@ -5,7 +5,7 @@ use super::host::{Arguments, HostReply};
 use super::outcome::GuestOutcome;
 use super::value::{MARK, Value, Wire, check_blobs, invalid, read_parts};
 use crate::error::{Error, Result};
-use crate::json_text::{Sink, quote};
+use crate::text::json::{Sink, quote};
 
 /// What an exception in the guest may say.
 const MAX_THROWN_BYTES: usize = 32 * 1024;

@@ -8,8 +8,8 @@ use serde_json::{Map, Number, Value as Json};
 
 use super::frame::{Writer, parts_of};
 use crate::error::{Error, Result};
-use crate::json_text::Counter;
 use crate::limits::MAX_BLOBS;
+use crate::text::json::Counter;
 
 pub(super) const MARK: &str = "$bytes";
 

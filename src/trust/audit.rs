@@ -14,9 +14,10 @@ use regex::{Captures, Regex, bytes};
 use serde::Serialize;
 use serde_json::{Value as Json, json};
 
-use super::audit_rules::{self as rules, Measure, RULES, Rule, Severity, Subject, fold, mixes_scripts};
-use super::sanitise::{hidden, is_tag, sanitise_line, sanitise_text};
+use super::audit_rules as rules;
+use super::audit_rules::{Measure, RULES, Rule, Severity, Subject, fold, mixes_scripts};
 use crate::catalog::Manifest;
+use crate::text::{hidden, is_tag, sanitise_line, sanitise_text};
 
 /// More would not be read.
 const MAX_FINDINGS: usize = 200;

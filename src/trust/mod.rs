@@ -12,10 +12,7 @@ mod folder;
 mod gate;
 mod key;
 mod offers;
-mod redact;
 mod request;
-mod sanitise;
-mod secret_rules;
 mod shown;
 mod shown_value;
 mod standing;
@@ -35,11 +32,7 @@ pub use key::MachineKey;
 pub use offers::{
     PromptSummary, ResourceSummary, ResourceTemplateSummary, filter_manifest, filter_warnings, shown_prompt, shown_resource, shown_template,
 };
-pub use redact::Redactor;
 pub use request::{ApprovalRequest, CommandRequest, ManifestChanges, ManifestRequest, ToolSummary};
-pub(crate) use sanitise::is_unseen;
-pub use sanitise::{has_invisible, sanitise_json, sanitise_line, sanitise_text};
-pub use secret_rules::{is_redactable, is_secret};
 pub(crate) use shown::{METADATA_FIELD, address_of, input_lines, oauth_lines, shown_header};
 pub use shown::{addresses_of, shown_variable};
 pub use standing::{Lack, Standing};

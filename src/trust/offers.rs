@@ -3,9 +3,9 @@
 use serde::Serialize;
 
 use super::digest::offer_digest;
-use super::sanitise::{sanitise_line, sanitise_text};
 use crate::catalog::{Manifest, Prompt, PromptArgument, Resource, ResourceTemplate, UriTemplate};
 use crate::config::{ServerDefinition, covers};
+use crate::text::{sanitise_line, sanitise_text};
 
 pub(super) const MAX_NAME_CHARS: usize = 200;
 /// Of a URI: what a name says in words, it says in a path.

@@ -12,12 +12,12 @@ use super::offers::{
     MAX_NAME_CHARS, PromptSummary, ResourceSummary, ResourceTemplateSummary, filter_warnings, prompt_summaries, resource_summaries,
     template_summaries,
 };
-use super::sanitise::{is_unseen, sanitise_json, sanitise_line, sanitise_text};
 use super::shown::{METADATA_FIELD, URL_FIELD, addresses_of, header_lines, input_lines, oauth_lines, shown_variable};
 use super::standing::Lack;
 use super::subject::Subject;
 use crate::catalog::{Manifest, Tool};
 use crate::config::{Address, Confirm, NEUTRAL_FOLDER, ServerDefinition, Transport, loads_code, redirects_traffic};
+use crate::text::{is_unseen, sanitise_json, sanitise_line, sanitise_text};
 
 /// No name and no literal that a declaration has is longer.
 const MAX_DECLARED_CHARS: usize = 1_024;

@@ -3,9 +3,9 @@
 
 use secrecy::{ExposeSecret as _, SecretString};
 
-use super::secret_rules::{is_known_token, is_secret_name};
 use super::shown_value::{Openness, mask, may_name_a_secret, shown_value};
 use crate::config::{Address, OAuthDefinition, ServerDefinition, Surroundings, Transport, inputs_of_text, loads_code, redirects_traffic};
+use crate::redact::{is_known_token, is_secret_name};
 
 /// How names of loaders start, in small letters, whose values are addresses of packages: these may have a password.
 const PACKAGE_SOURCES: [&str; 9] = ["bun_config_", "cargo_", "goproxy", "npm_config_", "pip_", "pnpm_config_", "poetry_", "uv_", "yarn_"];

@@ -2,8 +2,8 @@
 
 use url::Url;
 
-use super::secret_rules::{is_plain, is_secret, is_secret_name};
 use crate::config::{Part, Template, shown_placeholder, shown_url};
+use crate::redact::{is_plain, is_secret, is_secret_name};
 
 /// What stands before a credential, and is none.
 const SCHEMES: [&str; 4] = ["Bearer ", "Basic ", "Token ", "ApiKey "];

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use hyperlight_mcp::catalog::{DeclarationStyle, Failures, Manifest, Tool, Wording, declare_mcp, declare_server, declare_tool};
-use hyperlight_mcp::trust::{sanitise_line, sanitise_text};
+use hyperlight_mcp::text::{sanitise_line, sanitise_text};
 use serde_json::{Value as Json, json};
 
 use self::project::{Project, exact_type, expression};

@@ -8,7 +8,8 @@ use hyperlight_mcp::cli::{Program, found_in};
 use hyperlight_mcp::command::{complete, split};
 use hyperlight_mcp::config::{Locality, Part, Surroundings, Template, parse_env_file, parse_text, resolve_command};
 use hyperlight_mcp::sandbox::{Export, Importable, check, to_javascript};
-use hyperlight_mcp::trust::{Canonical, Content, MachineKey, audit_text, read_approvals, sanitise_json, sanitise_line, sanitise_text};
+use hyperlight_mcp::text::{sanitise_json, sanitise_line, sanitise_text};
+use hyperlight_mcp::trust::{Canonical, Content, MachineKey, audit_text, read_approvals};
 use secrecy::SecretString;
 use serde_json::Value as Json;
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use hyperlight_mcp::trust::Redactor;
+use hyperlight_mcp::redact::Redactor;
 use serde_json::json;
 
 use crate::guest::{assert_in_guest, evaluate, request, sandboxes};

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use hyperlight_mcp::redact::Redactor;
 use hyperlight_mcp::sandbox::{RunOutcome, StopReason};
-use hyperlight_mcp::trust::Redactor;
 use serde_json::json;
 
 use crate::guest::{assert_in_guest, evaluate, request, sandboxes, scale, value};

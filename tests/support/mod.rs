@@ -22,8 +22,8 @@ use hyperlight_mcp::client::{
 };
 use hyperlight_mcp::config::ResolvedCommand;
 use hyperlight_mcp::error::Words;
+use hyperlight_mcp::redact::Redactor;
 use hyperlight_mcp::sandbox::GuestChoice;
-use hyperlight_mcp::trust::Redactor;
 use serde_json::{Map, Value as Json};
 
 pub const FIXTURE: &str = env!("CARGO_BIN_EXE_fixture-server");

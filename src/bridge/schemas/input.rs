@@ -9,7 +9,7 @@ use super::{SchemaProblem, Side, ToolSchemas, violations};
 use crate::catalog::Manifest;
 use crate::config::ArgumentCheck;
 use crate::error::{Error, Result};
-use crate::trust::Redactor;
+use crate::redact::Redactor;
 
 /// Where only what is redacted breaks the schema.
 const UNTOLD: &str = "a value does not fit, and is not told, as it holds what is redacted";

@@ -324,7 +324,7 @@ fn schema() -> impl Strategy<Value = Json> {
 #[test]
 fn a_secret_is_not_quoted_by_its_beginning() {
     let secret = format!("tok-{}", "0123456789abcdef".repeat(6));
-    let redactor = crate::trust::Redactor::new(None, None);
+    let redactor = crate::redact::Redactor::new(None, None);
     redactor.add([&secret.clone().into()]);
     let checks = checks(ArgumentCheck::Error).with_redactor(Arc::new(redactor));
     let told = |schema: Json| {

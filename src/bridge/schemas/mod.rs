@@ -29,7 +29,7 @@ use serde_json::Value as Json;
 
 use self::guard::{Bound, Cost, Guarded, guard};
 use crate::catalog::{Manifest, Tool};
-use crate::trust::sanitise_line;
+use crate::text::sanitise_line;
 
 pub use input::ArgumentChecks;
 pub use output::OutputChecks;

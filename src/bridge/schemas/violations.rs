@@ -10,7 +10,7 @@ use serde_json::{Map, Value as Json};
 use super::expected::{LISTED, any_of, choices, expectation, listed, literal, one_of, quoted, summary, typed};
 use super::line;
 use super::names::{known_names, own_names, path, steps};
-use crate::nearest::nearest;
+use crate::text::nearest;
 
 /// Violations that are told.
 const TOLD: usize = 3;

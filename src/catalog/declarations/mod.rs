@@ -77,7 +77,7 @@ const TOOL_OUTPUT: &str = "  /** Text or the JSON that it is, bytes, a resource,
 ///
 /// ```
 /// use hyperlight_mcp::catalog::{DeclarationStyle, Failures, Manifest, Tool, Wording, declare_server};
-/// use hyperlight_mcp::trust::{sanitise_line, sanitise_text};
+/// use hyperlight_mcp::text::{sanitise_line, sanitise_text};
 /// use serde_json::json;
 ///
 /// let input_schema = json!({ "type": "object", "properties": { "location": { "type": "string" } }, "required": ["location"] });

@@ -17,7 +17,7 @@ const MAX_LITERAL_CHARS: usize = 40;
 ///
 /// ```
 /// use hyperlight_mcp::catalog::{DeclarationStyle, Failures, Tool, Wording, signature};
-/// use hyperlight_mcp::trust::{sanitise_line, sanitise_text};
+/// use hyperlight_mcp::text::{sanitise_line, sanitise_text};
 /// use serde_json::json;
 ///
 /// let schema = json!({ "type": "object", "properties": { "city": { "type": "string" }, "days": { "type": "integer" } }, "required": ["city"] });

@@ -4,7 +4,8 @@ use serde::Serialize;
 use serde_json::{Map, Value as Json, json};
 
 use crate::cli::args::Program;
-use crate::trust::{is_secret, sanitise_line};
+use crate::redact::is_secret;
+use crate::text::sanitise_line;
 
 const MAX_NAME_CHARS: usize = 64;
 /// More than anybody has.

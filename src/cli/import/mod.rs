@@ -17,7 +17,8 @@ use super::terminal::json_text;
 use super::{Exit, files};
 use crate::command::{Style, Tone, quoted};
 use crate::config::{ServerDefinition, Transport};
-use crate::trust::{METADATA_FIELD, address_of, addresses_of, input_lines, oauth_lines, sanitise_text, shown_header, shown_variable};
+use crate::text::sanitise_text;
+use crate::trust::{METADATA_FIELD, address_of, addresses_of, input_lines, oauth_lines, shown_header, shown_variable};
 use plan::{Addition, Plan, Read, edited, plan, snippet};
 
 pub use found::{Found, Secret, found_in};

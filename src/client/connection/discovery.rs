@@ -5,15 +5,10 @@ use rmcp::model::{ClientRequest, ListToolsRequest, PaginatedRequestParams, Proto
 use rmcp::service::{Peer, PeerRequestOptions, ServiceError};
 use serde_json::Value as Json;
 
-use super::offers;
-use super::paging;
+use super::{offers, paging};
 use crate::catalog::{Manifest, Tool};
-use crate::client::http::HttpFailure;
-use crate::client::http::failure_of;
-use crate::client::http::raw_result;
-use crate::client::wire::answer::error_data;
-use crate::client::wire::answer::in_error;
-use crate::client::wire::answer::protocol_error;
+use crate::client::http::{HttpFailure, failure_of, raw_result};
+use crate::client::wire::answer::{error_data, in_error, protocol_error};
 use crate::error::{Error, Result};
 
 /// A longer name is none; the protocol's own advice is 64 characters.

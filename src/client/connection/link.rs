@@ -5,12 +5,9 @@ use std::time::Duration;
 use rmcp::RoleClient;
 use rmcp::service::{Peer, ServiceError};
 
-use crate::client::http::HttpFailure;
-use crate::client::http::failure_of;
+use crate::client::http::{HttpFailure, failure_of};
 use crate::client::stdio::process::{OutputRead, ServerProcess};
-use crate::client::wire::answer::in_error;
-use crate::client::wire::answer::too_dense;
-use crate::client::wire::answer::{CallFailure, Sent};
+use crate::client::wire::answer::{CallFailure, Sent, in_error, too_dense};
 use crate::error::Error;
 
 /// For rmcp to let go of what it holds; and for the session at the server to be ended, too.

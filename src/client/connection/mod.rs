@@ -38,9 +38,7 @@ use super::inbound::handler::Handler;
 use super::inbound::questions::Questions;
 use super::inbound::updates::Updates;
 use super::stdio::requests::{DirectLine, Param};
-use super::wire::answer::error_data;
-use super::wire::answer::protocol_error;
-use super::wire::answer::{CallFailure, Sent};
+use super::wire::answer::{CallFailure, Sent, error_data, protocol_error};
 use crate::catalog::Manifest;
 use crate::error::{Error, Result};
 

@@ -13,9 +13,8 @@ use rmcp::service::{Peer, PeerRequestOptions, ServiceError};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value as Json, json};
 
-use super::Connection;
 use super::discovery::unlisted;
-use super::paging;
+use super::{Connection, paging};
 use crate::catalog::{Prompt, Resource, ResourceTemplate};
 use crate::client::clock::CallLimits;
 use crate::client::http::raw_result;

@@ -9,10 +9,9 @@ use rmcp::service::{Peer, Subscription};
 use serde_json::json;
 use tokio::task::JoinHandle;
 
-use super::Connection;
 use super::era::Era;
-use super::millis;
 use super::tools::custom;
+use super::{Connection, millis};
 use crate::client::clock::CallLimits;
 use crate::client::inbound::caller::Caller;
 use crate::client::wire::answer::CallFailure;

@@ -7,18 +7,15 @@ use rmcp::model::{CallToolRequestParams, ClientRequest, CustomRequest, Request};
 use serde_json::{Map, Value as Json, json};
 use tokio_util::sync::CancellationToken;
 
-use super::Connection;
 use super::era::Era;
-use super::tasks;
 use super::visit::Visit;
+use super::{Connection, tasks};
 use crate::client::clock::CallLimits;
 use crate::client::inbound::caller::Caller;
 use crate::client::inbound::calls::{Asked, InFlight, Wants};
-use crate::client::inbound::questions::NOT_HEARD;
-use crate::client::inbound::questions::declined;
+use crate::client::inbound::questions::{NOT_HEARD, declined};
 use crate::client::stdio::requests::{DirectLine, Param};
-use crate::client::wire::answer::CallFailure;
-use crate::client::wire::answer::in_error;
+use crate::client::wire::answer::{CallFailure, in_error};
 use crate::error::Error;
 
 /// Rounds of questions that one call may have; rmcp's own limit is the same.

@@ -14,10 +14,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use super::failure_of;
-use super::http_transport;
-use super::raw_result;
-use super::{HttpFailure, HttpLimits, HttpTarget};
+use super::{HttpFailure, HttpLimits, HttpTarget, failure_of, http_transport, raw_result};
 use crate::client::inbound::tap::Tap;
 
 /// A request as the server saw it.

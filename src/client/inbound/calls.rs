@@ -14,8 +14,7 @@ use tokio_util::sync::CancellationToken;
 use super::caller::Caller;
 use super::heard::Heard;
 use super::pace::{NOTICES, Passage, Share, Valve};
-use super::routing::route;
-use super::routing::{Candidate, Origin, Route};
+use super::routing::{Candidate, Origin, Route, route};
 use crate::client::clock::CallClock;
 
 /// Questions that one call may ask, all in all, and that may be open outside of calls: a server that asks more is not answered.

@@ -11,8 +11,7 @@ use rmcp::service::{InboundStreamOrigin, NotificationContext, RequestContext, Se
 use serde_json::{Value as Json, json};
 
 use super::calls::{Asked, Calls, Wants};
-use super::questions::declined;
-use super::questions::{NO_MODEL, NOT_HEARD, Questions};
+use super::questions::{NO_MODEL, NOT_HEARD, Questions, declined};
 use super::routing::Origin;
 
 /// Answers a server's requests. Notifications of interest have been taken before rmcp sees them.

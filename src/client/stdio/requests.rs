@@ -16,8 +16,8 @@ use tokio::sync::oneshot;
 
 use super::outbox::Outbox;
 use crate::client::inbound::asked::AskedRequests;
-use crate::json_text::{self, Sink as _};
 use crate::lead::{self, Source};
+use crate::text::json::{self, Sink as _};
 
 /// Ids of requests that go past rmcp, apart from its own, which begin at 0. Any server can read them: they fit into 32 bits.
 const FIRST_ID: i64 = 1_000_000_000;
@@ -145,8 +145,8 @@ impl Param<'_> {
 
     fn write(&self, line: &mut Vec<u8>) {
         match self {
-            Self::Text(text) => json_text::quote(text, line),
-            Self::Fields(fields) => json_text::write_object(fields, line),
+            Self::Text(text) => json::quote(text, line),
+            Self::Fields(fields) => json::write_object(fields, line),
         }
     }
 }
@@ -156,14 +156,14 @@ impl DirectRequest {
         // A long text is not to be moved while the line grows.
         let mut line = Vec::with_capacity(ROOM + params.iter().map(|(_, value)| value.roughly()).sum::<usize>());
         line.put(b"{\"jsonrpc\":\"2.0\",\"id\":");
-        json_text::write(&self.progress_token, &mut line);
+        json::write(&self.progress_token, &mut line);
         line.put(b",\"method\":");
-        json_text::quote(method, &mut line);
+        json::quote(method, &mut line);
         line.put(b",\"params\":{\"_meta\":");
-        json_text::write_object(&self.meta, &mut line);
+        json::write_object(&self.meta, &mut line);
         for (name, value) in params {
             line.put(b",");
-            json_text::quote(name, &mut line);
+            json::quote(name, &mut line);
             line.put(b":");
             value.write(&mut line);
         }

@@ -6,7 +6,8 @@ mod schema;
 
 use super::text::{Style, Tone, printable};
 use crate::config::Confirm;
-use crate::trust::{ApprovalRequest, CommandRequest, has_invisible};
+use crate::text::has_invisible;
+use crate::trust::{ApprovalRequest, CommandRequest};
 
 /// The width of the names of fields.
 const NAMES: usize = 16;

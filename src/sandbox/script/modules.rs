@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::{Importable, shown};
-use crate::nearest::nearest;
+use crate::text::nearest;
 
 /// Modules that a message lists.
 const MAX_LISTED: usize = 20;

@@ -6,9 +6,8 @@ use std::collections::HashSet;
 use regex::{Regex, RegexBuilder};
 use serde_json::{Map, Number, Value as Json};
 
-use super::check_structure;
 use super::formats::Format;
-use super::quoted;
+use super::{check_structure, quoted};
 
 const MAX_CHOICES: usize = 2_000;
 const MAX_PATTERN_BYTES: usize = 1_024;

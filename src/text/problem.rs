@@ -8,7 +8,7 @@ const MAX_FIELD_CHARS: usize = 128;
 /// One thing that is wrong with a config or an environment file. Never contains a value that may be a secret.
 ///
 /// ```
-/// use hyperlight_mcp::config::Problem;
+/// use hyperlight_mcp::text::Problem;
 /// let problem = Problem { field: "mcpServers.a.command".into(), line: Some(3), column: Some(5), problem: "must be a string".into() };
 /// assert_eq!(problem.in_file("config.json"), "config.json:3:5: mcpServers.a.command: must be a string");
 /// ```
@@ -25,13 +25,13 @@ pub struct Problem {
 
 /// A place in a file, counted from 1; columns in characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Position {
-    pub(super) line: usize,
-    pub(super) column: usize,
+pub(crate) struct Position {
+    pub(crate) line: usize,
+    pub(crate) column: usize,
 }
 
 impl Problem {
-    pub(super) fn new(field: impl Into<String>, position: Option<Position>, problem: impl Into<String>) -> Self {
+    pub(crate) fn new(field: impl Into<String>, position: Option<Position>, problem: impl Into<String>) -> Self {
         let (line, column) = position.map(|position| (position.line, position.column)).unzip();
         Self { field: field.into(), line, column, problem: problem.into() }
     }
@@ -46,7 +46,7 @@ impl Problem {
     /// All problems of one file: a single one as it is, several below a line that counts them.
     ///
     /// ```
-    /// use hyperlight_mcp::config::Problem;
+    /// use hyperlight_mcp::text::Problem;
     /// let problem = |field: &str| Problem { field: field.into(), line: None, column: None, problem: "is wrong".into() };
     /// assert_eq!(Problem::list("config", &[problem("a")]), "config: a: is wrong");
     /// assert_eq!(Problem::list("config", &[problem("a"), problem("b")]), "config has 2 problems:\nconfig: a: is wrong\nconfig: b: is wrong");
@@ -75,18 +75,18 @@ impl Display for Problem {
 }
 
 /// In the order of the file, however they were found.
-pub(super) fn sort(problems: &mut [Problem]) {
+pub(crate) fn sort_problems(problems: &mut [Problem]) {
     problems.sort_by_key(|problem| (problem.line, problem.column));
 }
 
 /// A name from the config as a part of a message.
-pub(super) fn displayed(name: &str) -> String {
+pub(crate) fn displayed(name: &str) -> String {
     displayed_within(name, MAX_FIELD_CHARS)
 }
 
 /// Cut, and without what would hide, reorder or break the text around it. What was taken away leaves a mark, so that a
 /// displayed name is never a valid name that another server may have.
-pub(super) fn displayed_within(name: &str, most: usize) -> String {
+pub(crate) fn displayed_within(name: &str, most: usize) -> String {
     let clean = |character: char| if is_invisible(character) { char::REPLACEMENT_CHARACTER } else { character };
     if name.chars().count() <= most {
         return name.chars().map(clean).collect();

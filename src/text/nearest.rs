@@ -3,7 +3,7 @@
 /// The nearest of the known names, if one is near enough that it was probably meant. Case and separators count little.
 ///
 /// ```
-/// use hyperlight_mcp::nearest::nearest;
+/// use hyperlight_mcp::text::nearest;
 ///
 /// assert_eq!(nearest("get_forcast", ["get_forecast", "get_alerts"]), Some("get_forecast"));
 /// assert_eq!(nearest("getForecast", ["get_forecast", "get_alerts"]), Some("get_forecast"));

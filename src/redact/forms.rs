@@ -8,8 +8,8 @@ use ::base64::engine::general_purpose::STANDARD_NO_PAD;
 use percent_encoding::{AsciiSet, CONTROLS, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
 use super::base64;
-use crate::trust::sanitise::{sanitise_line, sanitise_text, visible};
-use crate::trust::secret_rules::{FEWEST_CHARACTERS, after_scheme};
+use super::secret_rules::{FEWEST_CHARACTERS, after_scheme};
+use crate::text::{sanitise_line, sanitise_text, visible};
 
 pub(super) fn is_long_enough(text: &str) -> bool {
     text.chars().nth(FEWEST_CHARACTERS - 1).is_some()

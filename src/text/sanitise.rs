@@ -40,7 +40,7 @@ pub struct Hidden {
 /// Line breaks of every kind become `\n`; `\n` and tabs stay.
 ///
 /// ```
-/// use hyperlight_mcp::trust::sanitise_text;
+/// use hyperlight_mcp::text::sanitise_text;
 ///
 /// assert_eq!(sanitise_text("a\u{1b}[31mred\u{1b}[0m\r\nline", 100), "ared\nline");
 /// assert_eq!(sanitise_text("end *\u{200b}/ `code`", 100), "end * / 'code'");
@@ -52,14 +52,14 @@ pub fn sanitise_text(text: &str, max_chars: usize) -> String {
 }
 
 /// The text without what cannot be seen or drives a terminal, and nothing else changed: for what is neither a comment nor a code span.
-pub(super) fn visible(text: &str) -> String {
+pub(crate) fn visible(text: &str) -> String {
     clean(text, Manner::Visible)
 }
 
 /// Like [`sanitise_text`], in one line: for names and titles. A run of line breaks and tabs becomes one blank.
 ///
 /// ```
-/// use hyperlight_mcp::trust::sanitise_line;
+/// use hyperlight_mcp::text::sanitise_line;
 ///
 /// assert_eq!(sanitise_line("get\n\tforecast\u{202e}", 100), "get forecast");
 /// ```
@@ -74,7 +74,7 @@ pub fn sanitise_line(text: &str, max_chars: usize) -> String {
 /// cut to `max_chars` too, but never below 32 characters.
 ///
 /// ```
-/// use hyperlight_mcp::trust::sanitise_json;
+/// use hyperlight_mcp::text::sanitise_json;
 /// use serde_json::json;
 ///
 /// let schema = json!({ "pa\u{200b}th": 1, "path": { "description": "x\u{7}y" } });
@@ -88,7 +88,7 @@ pub fn sanitise_json(value: &Json, max_chars: usize) -> Json {
 /// Returns whether a text has characters that a reader cannot see and that no writing or emoji needs.
 ///
 /// ```
-/// use hyperlight_mcp::trust::has_invisible;
+/// use hyperlight_mcp::text::has_invisible;
 ///
 /// assert!(has_invisible("ign\u{200b}ore"));
 /// assert!(!has_invisible("a family: 👨\u{200d}👩\u{200d}👧, a heart: ❤\u{fe0f}"));
@@ -144,7 +144,7 @@ fn is_direction(character: char) -> bool {
     matches!(character, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}' | '\u{61c}')
 }
 
-pub(super) fn is_tag(character: char) -> bool {
+pub(crate) fn is_tag(character: char) -> bool {
     matches!(character, '\u{e0000}'..='\u{e007f}')
 }
 

@@ -8,6 +8,7 @@ mod fingerprint;
 mod forms;
 mod paths;
 mod search;
+mod secret_rules;
 
 use std::borrow::Cow;
 use std::fmt::{self, Write as _};
@@ -19,7 +20,10 @@ use serde_json::Value as Json;
 
 use self::paths::Folders;
 use self::search::Known;
-use super::sanitise::{sanitise_json, sanitise_line, sanitise_text, visible};
+use crate::text::{sanitise_json, sanitise_line, sanitise_text, visible};
+
+pub(crate) use secret_rules::{is_known_token, is_plain, is_secret_name};
+pub use secret_rules::{is_redactable, is_secret};
 
 /// What stands where a secret stood.
 const MARK: &str = "[redacted]";
@@ -36,7 +40,7 @@ const LEAST_TAIL: usize = 1024;
 /// Knows secrets in all forms in which text may hold them, and the folders that say whose computer this is.
 ///
 /// ```
-/// use hyperlight_mcp::trust::Redactor;
+/// use hyperlight_mcp::redact::Redactor;
 /// use std::path::Path;
 /// let redactor = Redactor::new(Some(Path::new("/home/someone")), Some(Path::new("/home/someone/project")));
 /// redactor.add([&"correct horse".to_owned().into()]);

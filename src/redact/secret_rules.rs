@@ -3,7 +3,7 @@
 //! A rule that is too eager blanks half of every message; one that is too lax lets a token through. Both are tested.
 
 /// Nothing shorter is ever blanked: it would be found by chance in any text.
-pub(super) const FEWEST_CHARACTERS: usize = 8;
+pub(crate) const FEWEST_CHARACTERS: usize = 8;
 
 /// What a rule says of a value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -63,7 +63,7 @@ fn verdict(name: &str, value: &str) -> Verdict {
 /// Returns whether a literal of a config (an environment variable, a header) looks like a secret: by its name, its shape or its entropy.
 ///
 /// ```
-/// use hyperlight_mcp::trust::is_secret;
+/// use hyperlight_mcp::redact::is_secret;
 /// assert!(is_secret("API_KEY", "correct-horse-battery-staple"));
 /// assert!(is_secret("X", "ghp_16C7e42F292c6912E7710c838347Ae178B4a"));
 /// assert!(!is_secret("DEBUG", "1"));
@@ -79,7 +79,7 @@ pub fn is_secret(name: &str, value: &str) -> bool {
 /// Several names are apart by blanks.
 ///
 /// ```
-/// use hyperlight_mcp::trust::is_redactable;
+/// use hyperlight_mcp::redact::is_redactable;
 /// assert!(is_redactable("HOST", "https://internal.example.com"));
 /// assert!(is_redactable("DB_PASSWORD", "swordfish"));
 /// assert!(!is_redactable("ANIMAL", "swordfish"));
@@ -93,7 +93,7 @@ pub fn is_redactable(name: &str, value: &str) -> bool {
 
 /// Tells whether a literal may be shown in full, if its name is not a secret's: numbers, booleans, locales, paths, one word or two. Here a value
 /// that is short is not plain for that.
-pub(super) fn is_plain(value: &str) -> bool {
+pub(crate) fn is_plain(value: &str) -> bool {
     let value = value.trim();
     RULES[1..].iter().find(|rule| (rule.applies)("", value)).is_some_and(|rule| rule.verdict == Verdict::Plain)
 }
@@ -116,7 +116,7 @@ fn is_one_of(list: &str, word: &str) -> bool {
     list.split(' ').any(|one| one == word)
 }
 
-pub(super) fn is_secret_name(name: &str) -> bool {
+pub(crate) fn is_secret_name(name: &str) -> bool {
     let words = name_words(name);
     words.iter().any(|word| is_one_of(SECRET_WORDS, word))
         || words.windows(2).any(|pair| SECRET_PAIRS.iter().any(|(first, second)| is_one_of(first, &pair[0]) && is_one_of(second, &pair[1])))
@@ -163,7 +163,7 @@ const TOKEN_PREFIXES: &[(usize, &str)] = &[
     (36, "npm_"),
 ];
 
-pub(super) fn is_known_token(value: &str) -> bool {
+pub(crate) fn is_known_token(value: &str) -> bool {
     let one_word = !value.contains(char::is_whitespace) || value.starts_with("-----BEGIN");
     one_word
         && TOKEN_PREFIXES
@@ -184,7 +184,7 @@ fn has_credentials(value: &str) -> bool {
 }
 
 /// The credentials in `Bearer xyz` and `Basic xyz`, and whether they are those of Basic.
-pub(super) fn after_scheme(value: &str) -> Option<(&str, bool)> {
+pub(crate) fn after_scheme(value: &str) -> Option<(&str, bool)> {
     let (scheme, rest) = value.trim().split_once(' ')?;
     let rest = rest.trim();
     let known = ["basic", "bearer", "token", "apikey"].iter().any(|known| scheme.eq_ignore_ascii_case(known));

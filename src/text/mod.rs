@@ -1,0 +1,15 @@
+//! Text, whoever wrote it: made fit to be shown, compared, named and written as JSON. The ground: it knows no other room.
+
+pub(crate) mod json;
+mod nearest;
+mod problem;
+mod sanitise;
+mod server_name;
+
+pub use nearest::nearest;
+pub use problem::Problem;
+pub(crate) use problem::{Position, displayed, displayed_within, sort_problems};
+pub use sanitise::{has_invisible, sanitise_json, sanitise_line, sanitise_text};
+pub(crate) use sanitise::{hidden, is_tag, is_unseen, visible};
+pub(crate) use server_name::check_server_name;
+pub use server_name::is_server_name;
