@@ -253,7 +253,9 @@ fn circles(mut plan: Plan) -> Plan {
             return plan;
         }
         plan.retain(|room, _| !ground.contains(room));
-        plan.values_mut().for_each(|named| named.retain(|room| !ground.contains(room)));
+        for named in plan.values_mut() {
+            named.retain(|room| !ground.contains(room));
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-// scripts/record-manifests: a client of a few lines over stdio. It tells servers what ours tells them (src/client/handler.rs), as some
+// scripts/record-manifests: a client of a few lines over stdio. It tells servers what ours tells them (src/client/inbound/handler.rs), as some
 // list other tools where a client can do less, and keeps of each answer what `catalog::Manifest` has.
 import { execFileSync, spawn } from 'node:child_process'
 import { mkdirSync, mkdtempSync, realpathSync, rmSync, writeFileSync } from 'node:fs'

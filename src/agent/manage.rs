@@ -1,7 +1,5 @@
 //! `manage_mcp`: what a model may do with servers. Nothing here says yes for a person.
 
-use std::sync::PoisonError;
-
 use serde_json::{Value as Json, json};
 
 use super::arguments::Given;
@@ -57,7 +55,7 @@ impl AgentTools {
         if approved {
             return Ok(json!({ "server": server, "approved": true, "note": "it is approved already: call enable" }));
         }
-        let is_new = self.proposed.lock().unwrap_or_else(PoisonError::into_inner).is_new(server, digest);
+        let is_new = self.proposed.lock().is_new(server, digest);
         if is_new {
             self.gateway.tell_proposed(&request);
         }

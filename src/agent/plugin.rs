@@ -1,6 +1,7 @@
 //! The whole as one gate: what an agent's author can look at, approve, and switch on and off.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use parking_lot::Mutex;
+use std::sync::Arc;
 
 use serde::Serialize;
 use serde_json::json;
@@ -176,8 +177,8 @@ impl Plugin {
         Err(Error::PluginNotApproved { problem })
     }
 
-    fn approval(&self) -> std::sync::MutexGuard<'_, Option<String>> {
-        self.approved.lock().unwrap_or_else(PoisonError::into_inner)
+    fn approval(&self) -> parking_lot::MutexGuard<'_, Option<String>> {
+        self.approved.lock()
     }
 }
 

@@ -1,6 +1,7 @@
 //! A model calls its tools: what it passed is read, the work is done within the gateway, and the answer is made fit for it.
 
-use std::sync::{Arc, Mutex};
+use parking_lot::Mutex;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value as Json, json};

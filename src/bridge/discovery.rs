@@ -1,7 +1,8 @@
 //! Finding tools: `search` and `describe` of `host:mcp`, and what an agent asks the same way.
 
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use serde::Serialize;
 use serde_json::Value as Json;
@@ -78,7 +79,7 @@ impl ToolSearch {
             });
         }
         let hits = {
-            let mut index = self.index.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut index = self.index.lock();
             index.update(servers);
             index.search(text, &SearchOptions { limit, servers: query.servers.as_deref() })
         };

@@ -4,10 +4,11 @@
 //! the run's code has made before, and before all that it makes later, so that what happens is what is written. So do all calls of
 //! a server that takes them one at a time (`parallel: false`).
 
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use serde_json::Value as Json;
@@ -63,7 +64,7 @@ impl Lanes {
     /// Takes a place in a server's lane now; the future is there when it is the call's turn.
     pub(super) fn enter(&self, server: &str, turn: Turn) -> impl Future<Output = Held> + Send + use<> {
         let lane = {
-            let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut lanes = self.lanes.lock();
             Arc::clone(lanes.entry(server.to_owned()).or_default())
         };
         let mut waiting: Pin<Box<dyn Future<Output = Held> + Send>> = match turn {

@@ -3,7 +3,6 @@
 //! It goes back as the text that it crossed as, or a piece of that: a guest that asks for it a hundred times has nothing parsed.
 
 use std::collections::BTreeMap;
-use std::sync::PoisonError;
 use std::time::Instant;
 
 use super::offers::{given, invalid};
@@ -32,7 +31,7 @@ impl ServerCalls {
             (Some(Value::Text(id)), Some(Value::Text(pointer)), None) => (id, pointer),
             _ => return Err(invalid("saved", "expected saved(id), or saved(id, \"/json/pointer\")")),
         };
-        let mut saved = self.saved.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut saved = self.saved.lock();
         let (max_bytes, max_age_ms) = saved.limits();
         let outcome = saved.get(&id, Instant::now()).ok_or(Error::NotSaved { id, max_age_ms, max_bytes })?;
         part_of(outcome, &pointer, reply_capacity(&self.limits))

@@ -1,9 +1,10 @@
 //! Answers a guest's calls to `host:mcp-…` and `host:mcp`.
 
+use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Map, Value as Json};
@@ -116,7 +117,7 @@ impl ServerCalls {
     /// What the run should be told besides its value.
     #[must_use]
     pub fn take_warnings(&self) -> Vec<String> {
-        self.warnings.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.warnings.lock().take()
     }
 
     /// Returns whether a module is one of a server's, or `mcp`.
@@ -204,7 +205,7 @@ impl ServerCalls {
 
     pub(super) fn warn(&self, warning: Option<String>) {
         if let Some(warning) = warning {
-            self.warnings.lock().unwrap_or_else(PoisonError::into_inner).add(warning);
+            self.warnings.lock().add(warning);
         }
     }
 

@@ -1,8 +1,9 @@
 //! Standard input, output and error: what is written where, and how a person is asked.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
 use std::io::{self, BufRead as _, IsTerminal as _, Read as _, Write};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::OnceLock;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::termios::{LocalModes, OptionalActions, QueueSelector, Termios, tcflush, tcgetattr, tcsetattr};
@@ -155,7 +156,7 @@ impl Terminal {
     }
 
     fn last_line(&self) -> MutexGuard<'_, LastLine> {
-        self.last_line.lock().unwrap_or_else(PoisonError::into_inner)
+        self.last_line.lock()
     }
 
     fn write(&self, text: &str, write: impl FnOnce(&[u8]) -> io::Result<()>) -> io::Result<()> {
@@ -215,7 +216,7 @@ impl Terminal {
     }
 
     fn show_typing(&self) {
-        if let Some(visible) = self.visible.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        if let Some(visible) = self.visible.lock().take() {
             let _ = tcsetattr(io::stdin(), OptionalActions::Now, &visible);
         }
     }
@@ -252,7 +253,7 @@ impl<'t> Hidden<'t> {
             let mut hidden = visible.clone();
             hidden.local_modes.remove(LocalModes::ECHO | LocalModes::ECHONL);
             // Kept before it is changed: Ctrl-C may come in between.
-            *terminal.visible.lock().unwrap_or_else(PoisonError::into_inner) = Some(visible);
+            *terminal.visible.lock() = Some(visible);
             let _ = tcsetattr(io::stdin(), OptionalActions::Flush, &hidden);
         }
         Self(terminal)

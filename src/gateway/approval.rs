@@ -1,7 +1,8 @@
 //! The two stages of approval: what is shown, and what yes means.
 
+use parking_lot::MutexGuard;
 use std::collections::HashMap;
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::Gateway;
@@ -212,7 +213,7 @@ impl Gateway {
     }
 
     fn shown(&self) -> MutexGuard<'_, HashMap<String, (String, Arc<Manifest>)>> {
-        self.core.shown.lock().unwrap_or_else(PoisonError::into_inner)
+        self.core.shown.lock()
     }
 }
 

@@ -1,10 +1,11 @@
 //! Whom a call asks: the innermost that is given, of the run's, the sandbox's and the gateway's callbacks.
 
+use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use secrecy::SecretString;
 use serde::Serialize;
@@ -232,14 +233,14 @@ impl CallScope {
 
     /// Something that whoever reads the outcome should know; once.
     pub(super) fn warn(&self, warning: String) {
-        let mut warnings = self.warnings.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut warnings = self.warnings.lock();
         if !warnings.contains(&warning) {
             warnings.push(warning);
         }
     }
 
     pub(super) fn take_warnings(&self) -> Vec<String> {
-        std::mem::take(&mut self.warnings.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut self.warnings.lock())
     }
 
     /// A person is asked about one call at a time, however many are outstanding.
@@ -248,11 +249,11 @@ impl CallScope {
     }
 
     pub(super) fn deny(&self, server: &str, tool: &str) {
-        self.denied.lock().unwrap_or_else(PoisonError::into_inner).insert((server.to_owned(), tool.to_owned()));
+        self.denied.lock().insert((server.to_owned(), tool.to_owned()));
     }
 
     pub(super) fn denies(&self, server: &str, tool: &str) -> bool {
-        self.denied.lock().unwrap_or_else(PoisonError::into_inner).contains(&(server.to_owned(), tool.to_owned()))
+        self.denied.lock().contains(&(server.to_owned(), tool.to_owned()))
     }
 }
 

@@ -1,8 +1,9 @@
 //! What a gateway and its sandboxes share: the rooms, wired. Connections are made here.
 
+use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use secrecy::SecretString;

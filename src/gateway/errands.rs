@@ -1,9 +1,10 @@
 //! What is asked of a server besides calls, on its way: approved, let through, unchanged, asked for.
 
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
 use serde_json::{Map, Value as Json, json};
@@ -107,8 +108,8 @@ impl Watched {
         self.locked().get(server).map(|of_server| of_server.keys().cloned().collect()).unwrap_or_default()
     }
 
-    fn locked(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, BTreeMap<String, Watch>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn locked(&self) -> parking_lot::MutexGuard<'_, BTreeMap<String, BTreeMap<String, Watch>>> {
+        self.0.lock()
     }
 }
 

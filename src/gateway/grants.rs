@@ -1,8 +1,8 @@
 //! What a person allowed for more than one call. A grant names exactly what it was given for, so that it ends with its approval: whatever
 //! comes after a revocation, a re-approval, a change or a disabling is another thing, and asks again.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeSet;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// What calls may be made of.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -45,7 +45,7 @@ impl Grants {
     }
 
     fn all(&self) -> MutexGuard<'_, BTreeSet<Grant>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

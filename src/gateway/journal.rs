@@ -2,6 +2,7 @@
 //! process reads there why a server failed. Written on a thread of its own: no call waits for a disk, and what cannot be written is lost.
 //! Calls come close together, so their lines wait for a moment and are written at once; all else is written when it happens.
 
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::fs;
@@ -9,7 +10,7 @@ use std::io::{ErrorKind, Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, Once, PoisonError};
+use std::sync::{Arc, Once};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
@@ -91,7 +92,7 @@ struct Queue {
 
 impl Queue {
     fn waiting(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+        self.waiting.lock()
     }
 
     fn add(&self, order: Order) {
@@ -114,14 +115,12 @@ impl Queue {
     fn next(&self) -> Option<Vec<Order>> {
         let mut waiting = self.waiting();
         waiting.is_idle = true;
-        let mut waiting =
-            self.changed.wait_while(waiting, |now| now.orders.is_empty() && !now.is_closed).unwrap_or_else(PoisonError::into_inner);
+        self.changed.wait_while(&mut waiting, |now| now.orders.is_empty() && !now.is_closed);
         waiting.is_idle = false;
         if waiting.orders.is_empty() {
             return None;
         }
-        let gathered = self.changed.wait_timeout_while(waiting, GATHERING, |now| !now.is_urgent && !now.is_closed);
-        let (mut waiting, _) = gathered.unwrap_or_else(PoisonError::into_inner);
+        self.changed.wait_while_for(&mut waiting, |now| !now.is_urgent && !now.is_closed, GATHERING);
         waiting.is_urgent = false;
         Some(std::mem::take(&mut waiting.orders))
     }

@@ -1,9 +1,9 @@
 //! What was learnt of servers and holds as long as they are the same: how they begin, whether they ask questions. Losing it costs
 //! a round trip; it approves nothing.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
@@ -73,7 +73,7 @@ impl LearntServers {
     }
 
     fn write(&self) -> std::io::Result<()> {
-        let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _writing = self.writing.lock();
         // What other processes have learnt meanwhile stays, unless it is about the same server.
         let mut all = read(&self.path).unwrap_or_default();
         all.extend(self.servers().iter().map(|(name, learnt)| (name.clone(), learnt.clone())));
@@ -81,7 +81,7 @@ impl LearntServers {
     }
 
     fn servers(&self) -> MutexGuard<'_, BTreeMap<String, Learnt>> {
-        self.servers.lock().unwrap_or_else(PoisonError::into_inner)
+        self.servers.lock()
     }
 }
 
@@ -135,7 +135,7 @@ mod tests {
     fn who_asks_does_not_wait_for_who_writes() {
         let folder = tempfile::tempdir().unwrap();
         let learnt = Arc::new(LearntServers::open(folder.path()));
-        let _writing = learnt.writing.lock().unwrap();
+        let _writing = learnt.writing.lock();
         let noting = Arc::clone(&learnt);
         std::thread::spawn(move || noting.note("a", "digest", |server| server.elicits = true));
         let asking = Arc::clone(&learnt);

@@ -1,7 +1,8 @@
 //! What was found of approvals when they were last looked at: for JavaScript's thread, which reads no file and waits for none.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use tokio::runtime::Handle;
 
@@ -44,7 +45,7 @@ impl Looked {
     }
 
     fn subjects(&self) -> MutexGuard<'_, HashMap<String, Subject>> {
-        self.subjects.lock().unwrap_or_else(PoisonError::into_inner)
+        self.subjects.lock()
     }
 }
 

@@ -27,7 +27,8 @@ mod results;
 mod sandbox;
 mod switch;
 
-use std::sync::{Arc, Mutex, Weak};
+use parking_lot::Mutex;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use serde::Serialize;

@@ -1,7 +1,8 @@
 //! How many calls of each server are under way at once, whoever makes them: runs, and an agent's own `callTool`.
 
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -22,7 +23,7 @@ struct Places {
 impl CallPlaces {
     /// The places of a server that has so many. Where the config says another number than before, calls that are under way keep theirs.
     fn of(&self, server: &str, number: usize) -> Arc<Semaphore> {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.0.lock();
         match all.get(server) {
             Some(places) if places.number == number => Arc::clone(&places.free),
             _ => {

@@ -1,6 +1,6 @@
 //! What a run returns, within what a model may be given: cut, saved, reported.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
 use serde_json::{Value as Json, json};
@@ -145,7 +145,7 @@ impl Sandbox {
         getrandom::fill(&mut random)
             .map_err(|error| Error::Io { what: "a handle for the value".to_owned(), problem: error.to_string().into() })?;
         let id = saved_id(random);
-        let mut saved = self.saved.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut saved = self.saved.lock();
         Ok(if saved.save(id.clone(), value, Instant::now()) { Kept::As(id) } else { Kept::TooLarge })
     }
 }

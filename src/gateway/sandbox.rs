@@ -1,7 +1,8 @@
 //! A sandbox as an agent holds it: its own host modules, a queue of runs, and nothing that one run leaves for the next.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -247,7 +248,7 @@ impl Sandbox {
     }
 
     pub(super) fn modules(&self) -> MutexGuard<'_, AgentModules> {
-        self.modules.lock().unwrap_or_else(PoisonError::into_inner)
+        self.modules.lock()
     }
 }
 

@@ -1,7 +1,8 @@
 //! The switch of a gateway that is a plugin: on, off, and what is live ends in between. Without a plugin it is on.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use tokio::sync::OwnedMutexGuard;
@@ -44,7 +45,7 @@ impl Default for Switch {
 
 impl Switch {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// The period in which something may be done now.

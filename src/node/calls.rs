@@ -1,9 +1,10 @@
 //! Calls on their way to JavaScript's thread. Node hands over up to a thousand calls that it is told of before anybody else has a turn, and
 //! whoever waits for them tells it of more; so they wait here instead.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use napi::bindgen_prelude::{Either3, Function, Uint8Array};
@@ -45,7 +46,7 @@ pub(super) struct Calls {
 
 impl Calls {
     fn queue(&self) -> MutexGuard<'_, CallQueue<Request>> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+        self.queue.lock()
     }
 
     /// Wakes JavaScript for the next call, where it may be begun in this turn.
@@ -118,7 +119,7 @@ impl Pending {
     }
 
     fn waiting(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+        self.waiting.lock()
     }
 
     fn add(&self) -> Option<(u32, oneshot::Receiver<Wire>)> {

@@ -1,7 +1,8 @@
 //! Events on their way to JavaScript, and outcomes after them: the two come there by different queues, whose order nothing promises, so an
 //! outcome is only sent once what happened before it has been told.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use parking_lot::{Mutex, MutexGuard};
+use std::sync::Arc;
 
 use napi::Status;
 use napi::bindgen_prelude::Function;
@@ -34,7 +35,7 @@ struct State {
 
 impl State {
     fn queue(&self) -> MutexGuard<'_, EventQueue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+        self.queue.lock()
     }
 }
 

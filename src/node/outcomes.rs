@@ -1,7 +1,8 @@
 //! Outcomes on their way to JavaScript's thread. Node settles all promises whose outcome is there before anybody else has a turn, and reads
 //! each of them; so they wait here instead.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use parking_lot::{Mutex, MutexGuard};
+use std::sync::Arc;
 
 use napi::Env;
 
@@ -32,7 +33,7 @@ impl Default for Outcomes {
 
 impl Outcomes {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// Has a promise settled when it is its turn. `bytes`: what JavaScript's thread has to read of it.

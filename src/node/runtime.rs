@@ -1,7 +1,8 @@
 //! What a gateway's JavaScript objects share: its tokio runtime, and the end of it all.
 
+use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio_util::task::TaskTracker;
@@ -93,7 +94,7 @@ impl Core {
 
 impl Shared {
     fn shut_down(&self) {
-        if let Some(runtime) = self.runtime.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        if let Some(runtime) = self.runtime.lock().take() {
             runtime.shutdown_background();
         }
     }

@@ -10,10 +10,11 @@ mod paths;
 mod search;
 mod secret_rules;
 
+use parking_lot::RwLock;
 use std::borrow::Cow;
 use std::fmt::{self, Write as _};
 use std::path::Path;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 use secrecy::SecretString;
 use serde_json::Value as Json;
@@ -69,7 +70,7 @@ impl Redactor {
 
     /// Blanks these from now on. Those of fewer than eight characters are ignored.
     pub fn add<'a>(&self, secrets: impl IntoIterator<Item = &'a SecretString>) {
-        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.write();
         if let Some(more) = known.with(secrets) {
             *known = Arc::new(more);
         }
@@ -162,7 +163,7 @@ impl Redactor {
     }
 
     fn known(&self) -> Arc<Known> {
-        Arc::clone(&self.known.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.known.read())
     }
 }
 

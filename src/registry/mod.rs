@@ -2,8 +2,9 @@
 
 mod status;
 
+use parking_lot::{Mutex, MutexGuard, RwLock};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
@@ -88,7 +89,7 @@ impl Registry {
 
     /// Puts another config in the place of the one before.
     pub fn replace(&self, config: Config) {
-        *self.configured.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(configured(config));
+        *self.configured.write() = Arc::new(configured(config));
     }
 
     /// All servers, in the config's order; those with an error come last.
@@ -244,11 +245,11 @@ impl Registry {
     }
 
     fn configured(&self) -> Arc<Configured> {
-        Arc::clone(&self.configured.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.configured.read())
     }
 
     fn live(&self) -> MutexGuard<'_, BTreeMap<String, Live>> {
-        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+        self.live.lock()
     }
 }
 

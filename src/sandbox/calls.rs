@@ -1,7 +1,8 @@
 //! What a run knows and counts while its guest calls out of the VM, and the answers to those calls.
 
+use parking_lot::{Mutex, MutexGuard};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::exchange::{Exchange, Handed, Request, Room};
@@ -256,7 +257,7 @@ impl GuestCalls for RunState {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    mutex.lock()
 }
 
 fn microseconds(duration: Duration) -> u64 {

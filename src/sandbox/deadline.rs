@@ -1,7 +1,8 @@
 //! A run's deadline, which stands still while a person is asked: their time is not the run's.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -204,7 +205,7 @@ impl Deadline {
     }
 
     fn clock(&self) -> MutexGuard<'_, Clock> {
-        self.0.clock.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.clock.lock()
     }
 }
 

@@ -3,8 +3,9 @@
 //! One host call does both, so that a batch costs one way out of the VM and back. What is beyond [`MAX_OUTSTANDING`], a buffer's worth of
 //! arguments, or an answer's worth of replies that the guest has not taken, waits in the guest, which has a heap of its own for it.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -185,7 +186,7 @@ impl Board {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     async fn wait(&self, wait: &Wait, began: Instant) {

@@ -1,10 +1,11 @@
 //! What a run's guest can call: the host's side of `host:` modules, without knowing who answers.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -192,7 +193,7 @@ impl RunControl {
     }
 
     fn kept_alarm(&self) -> MutexGuard<'_, Option<Arc<Alarm>>> {
-        self.alarm.lock().unwrap_or_else(PoisonError::into_inner)
+        self.alarm.lock()
     }
 
     /// Polls a future on this thread, once, as a task of the runtime's would.

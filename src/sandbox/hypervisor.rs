@@ -1,10 +1,11 @@
 //! Can this machine run a guest, and which one? Only booting one tells: a `/dev/kvm` that opens may still be unable to
 //! run ring-0 guest code.
 
+use parking_lot::Mutex;
 use std::fs::OpenOptions;
 use std::io::ErrorKind;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
 use hyperlight_host::HyperlightError;
@@ -73,7 +74,7 @@ enum Failure {
 pub(super) fn boot(choice: GuestChoice, limits: &Limits, kept: Option<&KeptSnapshots>) -> Result<GuestImage> {
     check_device().map_err(no_hypervisor)?;
     // Held while a guest boots: sandboxes that start at once wait for one boot instead of sharing the machine by many.
-    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut known = KNOWN.lock();
     let mut failure = Failure::Other("no guest was tried".to_owned());
     for &kind in choice.candidates() {
         match known.image(kind, choice, limits, kept) {

@@ -1,6 +1,7 @@
 //! A guest that was booted once, or loaded as it was kept, and the snapshot from which every run gets a VM of its own.
 
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use parking_lot::{Mutex, RwLock};
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use hyperlight_host::func::Registerable;
@@ -87,7 +88,7 @@ impl GuestImage {
         let image = Self::of(snapshot, kind, limits, Origin::Found, started.elapsed());
         let mut vm = image.start()?;
         vm.run_module(super::seat::TRIED)?;
-        *image.tried.lock().unwrap_or_else(PoisonError::into_inner) = Some(vm);
+        *image.tried.lock() = Some(vm);
         Ok(Self { took: started.elapsed(), ..image })
     }
 
@@ -117,7 +118,7 @@ impl GuestImage {
     }
 
     pub(super) fn origin(&self) -> Origin {
-        self.snapshot.read().unwrap_or_else(PoisonError::into_inner).1
+        self.snapshot.read().1
     }
 
     /// How long it took to boot, or to load.
@@ -126,17 +127,17 @@ impl GuestImage {
     }
 
     pub(super) fn snapshot(&self) -> Arc<Snapshot> {
-        Arc::clone(&self.snapshot.read().unwrap_or_else(PoisonError::into_inner).0)
+        Arc::clone(&self.snapshot.read().0)
     }
 
     /// The same snapshot, as it now lies on disk: shared with other processes, and no memory of this one's.
     pub(super) fn is_kept(&self, snapshot: Arc<Snapshot>) {
-        *self.snapshot.write().unwrap_or_else(PoisonError::into_inner) = (snapshot, Origin::Kept);
+        *self.snapshot.write() = (snapshot, Origin::Kept);
     }
 
     /// A new VM in the snapshot's state: 1 to 3 ms natively. Nothing of another run is in it.
     pub(super) fn start(&self) -> Result<Vm, HyperlightError> {
-        if let Some(tried) = self.tried.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        if let Some(tried) = self.tried.lock().take() {
             return Ok(tried);
         }
         let seat = Arc::<Seat>::default();

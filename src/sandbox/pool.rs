@@ -1,8 +1,9 @@
 //! VMs that are kept ready, so that a run does not wait for one to be made. A run takes a VM and it is thrown away after; making and
 //! throwing away happen on a thread of the pool's, which ends where nothing has run for a time.
 
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hyperlight_host::HyperlightError;
@@ -198,14 +199,14 @@ impl Drop for Pool {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Waits until the VM that is being made is ready, or cannot be made.
     fn wait_for_one<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
         state.awaited = true;
         let not_yet = |state: &mut State| state.ready.is_empty() && state.keeper == Keeper::Makes;
-        state = self.changed.wait_while(state, not_yet).unwrap_or_else(PoisonError::into_inner);
+        self.changed.wait_while(&mut state, not_yet);
         state.awaited = false;
         state
     }
@@ -215,7 +216,8 @@ impl Shared {
         let target = self.settings.target();
         // Whoever has booted mostly runs something at once: that run has the machine to itself.
         let nothing_ran = |state: &mut State| state.used.is_empty() && !state.closed;
-        let (mut state, _) = self.changed.wait_timeout_while(self.lock(), GRACE, nothing_ran).unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.lock();
+        self.changed.wait_while_for(&mut state, nothing_ran, GRACE);
         let mut since = Instant::now();
         loop {
             match state.errand(target) {
@@ -257,7 +259,7 @@ impl Shared {
                     }
                     // While something runs it is not idle, however long that takes.
                     let left = if left.is_zero() { self.settings.idle() } else { left };
-                    (state, _) = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner);
+                    self.changed.wait_for(&mut state, left);
                 }
                 Errand::End => {
                     state.ready.clear();

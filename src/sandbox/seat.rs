@@ -1,6 +1,7 @@
 //! Whom a VM's calls reach: nobody while it is made ready, then the one run that has taken it, then nobody again.
 
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use parking_lot::RwLock;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use hyperlight_host::HyperlightError;
@@ -55,7 +56,7 @@ impl Seat {
 
     /// The calls are this run's from here on.
     pub(super) fn take(&self, run: Arc<dyn GuestCalls>) {
-        *self.occupant.write().unwrap_or_else(PoisonError::into_inner) = run;
+        *self.occupant.write() = run;
     }
 
     /// The run has ended: nothing of it is kept with the VM.
@@ -69,7 +70,7 @@ impl Seat {
     /// # Errors
     /// The run has ended. No guest reads that.
     pub(super) fn ask<T>(&self, question: impl FnOnce(&dyn GuestCalls) -> T) -> Result<T, HyperlightError> {
-        let run = Arc::clone(&self.occupant.read().unwrap_or_else(PoisonError::into_inner));
+        let run = Arc::clone(&self.occupant.read());
         let answer = run.goes_on().then(|| question(run.as_ref())).filter(|_| run.goes_on());
         answer.ok_or_else(|| {
             // The guest is outside of its VM, on this thread: it is not entered again, and nothing is waited for.

@@ -1,9 +1,10 @@
 //! What a run's guest can load: the agent's code, and the host modules that it imports. The text of a module that no code imports is
 //! never made.
 
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use super::module::GuestModules;
 
@@ -39,7 +40,7 @@ impl Sources {
             self.begun.store(true, Ordering::Release);
             return Some(self.code.clone());
         }
-        let mut parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut parts = self.parts.lock();
         if let Some(made) = parts.remove(name) {
             return Some(made);
         }

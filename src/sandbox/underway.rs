@@ -1,9 +1,10 @@
 //! The futures of calls that are under way: driven by tasks of the runtime, and dropped by whoever ends the run, before its end is told.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
 use std::future::poll_fn;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::Poll;
 
 use super::host::HostReply;
@@ -69,7 +70,7 @@ impl Drop for UnderwayCall {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    mutex.lock()
 }
 
 #[cfg(test)]

@@ -1,12 +1,13 @@
 //! The approvals on disk: `approved-mcp.json` in the state folder, looked at again whenever one counts.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeSet;
 use std::fmt;
 use std::fs::{self, File, Metadata};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::digest::manifest_digest;
@@ -339,11 +340,11 @@ impl ApprovalStore {
     }
 
     fn last(&self) -> MutexGuard<'_, LastRead> {
-        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+        self.last.lock()
     }
 
     fn withheld(&self) -> MutexGuard<'_, BTreeSet<String>> {
-        self.withheld.lock().unwrap_or_else(PoisonError::into_inner)
+        self.withheld.lock()
     }
 
     fn foreign(&self, problem: &str) -> Error {

@@ -1,12 +1,12 @@
 //! The program that a command names: where it is, and what it contains. A server that was swapped on disk is seen by this.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs::{self, Metadata};
 use std::io::{self, ErrorKind, Read as _};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
@@ -83,7 +83,7 @@ impl Executables {
     }
 
     fn known(&self) -> MutexGuard<'_, HashMap<PathBuf, (Stamp, String)>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known.lock()
     }
 }
 

@@ -20,9 +20,10 @@ mod normalise_tests;
 #[cfg(test)]
 mod output_tests;
 
+use parking_lot::Mutex;
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use jsonschema::{PatternOptions, ValidationError, Validator};
 use serde_json::Value as Json;
@@ -125,7 +126,7 @@ impl ToolSchemas {
     /// Compiling takes place outside of the lock: it may take some milliseconds.
     fn compiled(&self, server: &str, manifest: &Arc<Manifest>, tool: &Tool, side: Side) -> Arc<OnceLock<Compiled>> {
         let key = (server.to_owned(), tool.name.clone(), side);
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.kept.lock();
         if let Some(entry) = kept.entries.get_mut(&key) {
             if Arc::ptr_eq(&entry.manifest, manifest) {
                 return Arc::clone(&entry.compiled);

@@ -2,7 +2,8 @@
 
 pub(in crate::client) mod timer;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use parking_lot::{Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -149,7 +150,7 @@ impl CallClock {
     }
 
     fn time(&self) -> MutexGuard<'_, Time> {
-        self.0.time.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.time.lock()
     }
 }
 

@@ -2,9 +2,10 @@
 //! the thread that waits for them, which each call would do: its time-out is mostly the next thing that could happen. This one is left
 //! as it is set when what it was set for has ended; then it finds out when it is needed next.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use tokio::runtime::Handle;
@@ -35,7 +36,7 @@ struct Waits {
 
 impl Shared {
     fn waits(&self) -> MutexGuard<'_, Waits> {
-        self.waits.lock().unwrap_or_else(PoisonError::into_inner)
+        self.waits.lock()
     }
 
     /// Wakes those whose time has come. When the next one has to be.

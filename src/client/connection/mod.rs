@@ -12,9 +12,10 @@ pub(in crate::client) mod tasks;
 pub(in crate::client) mod tools;
 pub(in crate::client) mod visit;
 
+use parking_lot::RwLock;
 use std::any::TypeId;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use rmcp::RoleClient;
@@ -112,11 +113,11 @@ impl Connection {
                 let limit_ms = millis(self.read_timeout);
                 let hint = " when it was asked for its changed lists".to_owned();
                 let manifest = reading.map_err(|_| Error::ConnectTimeout { server: self.server.clone(), limit_ms, hint })??;
-                *self.manifest.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(manifest);
+                *self.manifest.write() = Arc::new(manifest);
                 self.lists.have_read(announced);
             }
         }
-        Ok(Arc::clone(&self.manifest.read().unwrap_or_else(PoisonError::into_inner)))
+        Ok(Arc::clone(&self.manifest.read()))
     }
 
     /// From the first attempt to the complete lists.

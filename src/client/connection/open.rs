@@ -1,6 +1,7 @@
 //! How a connection begins: the process or the address, the era, the handshake, the lists. When that fails, nothing is left running.
 
-use std::sync::{Arc, RwLock};
+use parking_lot::RwLock;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rmcp::RoleClient;

@@ -1,6 +1,7 @@
 //! A caller's place at a connection, from its turn to the moment from which nothing that the server asks can be meant for it.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use parking_lot::Mutex;
+use std::sync::Arc;
 use std::time::Duration;
 
 use rmcp::RoleClient;
@@ -118,7 +119,7 @@ impl Visit<'_> {
 
 impl Drop for Visit<'_> {
     fn drop(&mut self) {
-        let request = self.unanswered.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        let request = self.unanswered.get_mut().take();
         if let (Some(stay), Some(request)) = (self.stay.take(), request) {
             stay.place.give_up();
             self.runtime.spawn(leave(stay, request, self.peer.clone()));
@@ -182,7 +183,7 @@ impl Pending<'_> {
 impl Drop for Pending<'_> {
     fn drop(&mut self) {
         if let Some(request) = self.request.take() {
-            *self.unanswered.lock().unwrap_or_else(PoisonError::into_inner) = Some(request);
+            *self.unanswered.lock() = Some(request);
         }
     }
 }

@@ -1,7 +1,8 @@
 //! rmcp's trait for a client of Streamable HTTP, done by ourselves.
 
+use parking_lot::Mutex;
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use futures::stream::BoxStream;
@@ -99,7 +100,7 @@ impl HttpClient {
     /// Counts what a stream said without being asked, and tells from when on more may be read of it.
     pub(super) fn spend(&self, bytes: usize) -> Instant {
         let now = Instant::now();
-        now + self.pace.lock().unwrap_or_else(PoisonError::into_inner).spend(bytes, now)
+        now + self.pace.lock().spend(bytes, now)
     }
 
     /// The place of one body among all that are unfinished.
@@ -152,8 +153,8 @@ impl HttpClient {
         }
     }
 
-    fn session(&self) -> std::sync::MutexGuard<'_, Session> {
-        self.session.lock().unwrap_or_else(PoisonError::into_inner)
+    fn session(&self) -> parking_lot::MutexGuard<'_, Session> {
+        self.session.lock()
     }
 
     /// Returns whether a message may be handed on: of the server's own requests so many at once. It gets a refusal for one too many.
@@ -204,12 +205,12 @@ impl HttpClient {
         }
     }
 
-    fn refusals(&self) -> std::sync::MutexGuard<'_, Refusals> {
-        self.refusals.lock().unwrap_or_else(PoisonError::into_inner)
+    fn refusals(&self) -> parking_lot::MutexGuard<'_, Refusals> {
+        self.refusals.lock()
     }
 
-    fn asked(&self) -> std::sync::MutexGuard<'_, AskedRequests> {
-        self.asked.lock().unwrap_or_else(PoisonError::into_inner)
+    fn asked(&self) -> parking_lot::MutexGuard<'_, AskedRequests> {
+        self.asked.lock()
     }
 
     /// Sends what has no answer.

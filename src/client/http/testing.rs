@@ -1,6 +1,7 @@
 //! A server that answers as a test says, over real sockets, and a client of it.
 
-use std::sync::{Arc, Mutex};
+use parking_lot::Mutex;
+use std::sync::Arc;
 use std::time::Duration;
 
 use rmcp::RoleClient;
@@ -141,7 +142,7 @@ impl Server {
     }
 
     pub(in crate::client) fn seen(&self, what: &str) -> Vec<Seen> {
-        self.seen.lock().unwrap().iter().filter(|seen| seen.what() == what).cloned().collect()
+        self.seen.lock().iter().filter(|seen| seen.what() == what).cloned().collect()
     }
 
     pub(in crate::client) async fn until_seen(&self, what: &str) {
@@ -185,7 +186,7 @@ impl Host {
             let seen = read_request(&mut socket, before).await?;
             before += 1;
             let nth = {
-                let mut all = self.seen.lock().unwrap();
+                let mut all = self.seen.lock();
                 all.push(seen.clone());
                 all.iter().filter(|other| other.what() == seen.what()).count() - 1
             };
@@ -273,7 +274,7 @@ pub(in crate::client) fn listening() -> (Tap, Arc<Mutex<Vec<Json>>>) {
     let heard = Arc::<Mutex<Vec<Json>>>::default();
     let shown = Arc::clone(&heard);
     let tap: Tap = Arc::new(move |message| {
-        shown.lock().unwrap().push(message.clone());
+        shown.lock().push(message.clone());
         message.get("id").is_none()
     });
     (tap, heard)

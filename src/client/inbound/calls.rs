@@ -1,8 +1,9 @@
 //! The calls that a connection has in flight: what the server asks or tells while they last finds its caller here.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rmcp::RoleClient;
 use rmcp::model::{GetExtensions as _, JsonRpcMessage, RequestId};
@@ -294,7 +295,7 @@ impl Calls {
             }
             Of::OnlyCaller => of_only_caller(&mut entries),
         };
-        let mut valve = self.notices.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut valve = self.notices.lock();
         let Some(entry) = entry else {
             let Passage::Pass(left_out_of_nobody) = valve.next(now) else { return None };
             return Some(Admitted { call: None, left_out: 0, left_out_of_nobody });
@@ -305,7 +306,7 @@ impl Calls {
 
     /// Takes the number of notices that were nobody's, and are not yet told of.
     pub(in crate::client) fn left_out_of_nobody(&self) -> u64 {
-        self.notices.lock().unwrap_or_else(PoisonError::into_inner).dropped()
+        self.notices.lock().dropped()
     }
 
     /// Tells a call's caller what was left out so far.
@@ -327,11 +328,11 @@ impl Calls {
     }
 
     fn outside(&self) -> MutexGuard<'_, Outside> {
-        self.outside.lock().unwrap_or_else(PoisonError::into_inner)
+        self.outside.lock()
     }
 
     fn entries(&self) -> MutexGuard<'_, BTreeMap<u64, Entry>> {
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+        self.entries.lock()
     }
 }
 

@@ -165,7 +165,7 @@ type LeftOut = Arc<Mutex<Vec<(u64, u64)>>>;
 fn counting() -> (Arc<Calls>, LeftOut) {
     let told: Arc<Mutex<Vec<_>>> = Arc::default();
     let telling = Arc::clone(&told);
-    let left_out = move |call: &InFlight, count| telling.lock().unwrap().push((call.caller.identity(), count));
+    let left_out = move |call: &InFlight, count| telling.lock().push((call.caller.identity(), count));
     (Arc::new(Calls::new(false, Box::new(left_out))), told)
 }
 
@@ -190,9 +190,9 @@ fn what_is_left_out_of_a_calls_notices_is_told_to_its_own_caller_before_its_end(
     assert!(told < 5_000);
     assert_eq!(admitted(&calls, Of::Token(&others), 10, now), (10, 0), "another's flood does not mute it, and is not its own");
     drop(other);
-    assert_eq!(*left_out.lock().unwrap(), []);
+    assert_eq!(*left_out.lock(), []);
     drop(flood);
-    assert_eq!(*left_out.lock().unwrap(), [(1, 5_000 - told)]);
+    assert_eq!(*left_out.lock(), [(1, 5_000 - told)]);
 }
 
 #[test]
@@ -204,9 +204,9 @@ fn what_is_left_out_is_told_once_with_the_next_that_is_told_or_when_the_caller_g
     assert_eq!(calls.admit(Of::OnlyCaller, later).unwrap().left_out, 5_000 - told);
     let (told, _) = admitted(&calls, Of::OnlyCaller, 200, later);
     place.give_up();
-    assert_eq!(*left_out.lock().unwrap(), [(1, 200 - told)]);
+    assert_eq!(*left_out.lock(), [(1, 200 - told)]);
     drop(place);
-    assert_eq!(left_out.lock().unwrap().len(), 1);
+    assert_eq!(left_out.lock().len(), 1);
 }
 
 #[test]

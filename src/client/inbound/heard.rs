@@ -1,8 +1,8 @@
 //! Who can be meant by a server's question, as it stood when the question was read. An answer that was read after it may be handed over
 //! before it is put to anybody.
 
+use parking_lot::Mutex;
 use std::collections::VecDeque;
-use std::sync::{Mutex, PoisonError};
 
 use rmcp::model::RequestId;
 
@@ -27,7 +27,7 @@ impl Heard {
         if matches!(&question, RequestId::String(id) if id.len() > MAX_ID_BYTES) {
             return;
         }
-        let mut notes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut notes = self.0.lock();
         if let Some(known) = notes.iter_mut().find(|known| known.question == question) {
             known.candidates = None;
             return;
@@ -40,7 +40,7 @@ impl Heard {
 
     /// Who can be meant; `None` where that is not certain.
     pub(in crate::client) fn take(&self, question: &RequestId) -> Option<Vec<Candidate>> {
-        let mut notes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut notes = self.0.lock();
         let position = notes.iter().position(|known| known.question == *question)?;
         notes.remove(position)?.candidates
     }
@@ -71,7 +71,7 @@ mod tests {
         heard.note(long.clone(), Vec::new());
         assert_eq!(heard.take(&long), None);
         (0..10_000).for_each(|number| heard.note(id(number), Vec::new()));
-        assert_eq!(heard.0.lock().unwrap().len(), MAX_NOTES);
+        assert_eq!(heard.0.lock().len(), MAX_NOTES);
         assert_eq!(heard.take(&id(9_999)), Some(Vec::new()));
     }
 }

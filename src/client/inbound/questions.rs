@@ -1,8 +1,9 @@
 //! What a server asks while it works, put to its caller: the same for a request of its own (until 2025-11-25) and for an
 //! `input_required` result (since 2026-07-28).
 
+use parking_lot::Mutex;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use serde_json::{Map, Value as Json, json};
@@ -68,7 +69,7 @@ impl Questions {
 
     /// Returns whether somebody may be told what the server tells.
     pub(in crate::client) fn may_tell(&self) -> bool {
-        let mut until = self.hearing.until.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut until = self.hearing.until.lock();
         let now = Instant::now();
         if until.is_none_or(|until| until <= now) {
             *until = self.observer.may_be_heard(&self.server).then(|| now + HEARD_FOR);
@@ -205,14 +206,14 @@ impl Questions {
 
     /// The connection's end: of questions that were not told of, the number is.
     pub(in crate::client) fn end(&self) {
-        let dropped = self.told.lock().unwrap_or_else(PoisonError::into_inner).dropped();
+        let dropped = self.told.lock().dropped();
         if dropped > 0 {
             self.observer.notice(&self.server, &Notice::Dropped(dropped));
         }
     }
 
     pub(in crate::client) fn cancelled(&self, reason: &str) -> Json {
-        let passage = self.told.lock().unwrap_or_else(PoisonError::into_inner).next(Instant::now());
+        let passage = self.told.lock().next(Instant::now());
         if let Passage::Pass(dropped) = passage {
             if dropped > 0 {
                 self.observer.notice(&self.server, &Notice::Dropped(dropped));

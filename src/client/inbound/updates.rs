@@ -1,7 +1,8 @@
 //! Resources that have changed: each is told once however often a server says it, and none is lost to what else the server tells.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep_until};
@@ -127,7 +128,7 @@ impl Updates {
     }
 
     fn waiting(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+        self.waiting.lock()
     }
 }
 

@@ -1,6 +1,7 @@
 //! What is done to get a token, one thing at a time.
 
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use parking_lot::{Mutex, MutexGuard};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use secrecy::{ExposeSecret as _, SecretString};
@@ -297,7 +298,7 @@ impl Desk {
         if self.has_other_than(used) {
             return Ok(());
         }
-        let refused = turn.refused.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let refused = turn.refused.lock().clone();
         if let Some((_, problem)) = refused.filter(|(until, _)| self.now() < *until) {
             return Err(problem);
         }
@@ -314,13 +315,13 @@ impl Desk {
         };
         let authorized = question.ask(found).await.inspect_err(|problem| {
             let refused = Some((self.now() + QUIET_SECONDS, problem.clone()));
-            *turn.refused.lock().unwrap_or_else(PoisonError::into_inner) = refused;
+            *turn.refused.lock() = refused;
             // An authorization server that has forgotten this program shows the person an error, and nobody comes back.
             if known.is_some() {
                 self.save(&slot, &Kept { client: None, token: slot.read().token });
             }
         })?;
-        *turn.refused.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *turn.refused.lock() = None;
         let token = self.token_of(authorized.granted, None, authorized.scopes, authorized.resource);
         self.accept(&slot, authorized.client, token, past);
         Ok(())
@@ -465,7 +466,7 @@ impl Desk {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

@@ -1,6 +1,7 @@
 //! Every HTTP request of OAuth, rmcp's own included: bounded in time and size, without redirects, to allowed addresses only.
 
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use parking_lot::{Mutex, MutexGuard};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use http::header::{ACCEPT, CONTENT_TYPE};
@@ -61,7 +62,7 @@ impl Http {
 
     /// Why the last POST gave nothing, once.
     pub(super) fn take_trouble(&self) -> Option<Problem> {
-        self.trouble.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.trouble.lock().take()
     }
 
     /// The address at which the last document was asked for; where it redirected, the first one.
@@ -70,7 +71,7 @@ impl Http {
     }
 
     fn asked(&self) -> MutexGuard<'_, Asked> {
-        self.asked.lock().unwrap_or_else(PoisonError::into_inner)
+        self.asked.lock()
     }
 
     pub(super) fn check(&self, url: &Url) -> Result<(), String> {
@@ -85,7 +86,7 @@ impl Http {
                 Ok(answer) => serde_json::from_slice::<Json>(answer.body()).ok().as_ref().and_then(Refusal::read).map(Problem::Refused),
                 Err(error) => Some(Problem::failed(error.to_string())),
             };
-            *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = trouble;
+            *self.trouble.lock() = trouble;
         }
         answer
     }

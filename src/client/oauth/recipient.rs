@@ -2,7 +2,6 @@
 //! its authorization server itself, and would name one of its own if that got it somebody's secret.
 
 use std::fmt::{self, Display, Formatter};
-use std::sync::PoisonError;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -108,7 +107,7 @@ impl Recipient<'_> {
         if self.is_confirmed() {
             return Ok(());
         }
-        let refused = turn.refused.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let refused = turn.refused.lock().clone();
         if let Some((_, problem)) = refused.filter(|(until, _)| (self.now)() < *until) {
             return Err(problem);
         }
@@ -128,7 +127,7 @@ impl Recipient<'_> {
             Err(_) => format!("nobody answered within {} s", self.time.as_secs()),
         };
         let problem = Problem::Failed(problem);
-        *turn.refused.lock().unwrap_or_else(PoisonError::into_inner) = Some(((self.now)() + QUIET_SECONDS, problem.clone()));
+        *turn.refused.lock() = Some(((self.now)() + QUIET_SECONDS, problem.clone()));
         Err(problem)
     }
 

@@ -1,7 +1,8 @@
 //! The tokens of one server, for its transport.
 
+use parking_lot::Mutex;
 use std::fmt::{self, Debug, Formatter};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use futures::FutureExt as _;
 use futures::future::{BoxFuture, Shared};
@@ -55,7 +56,7 @@ impl OAuth {
     /// Joins what is on its way, or starts something. At most one thing is ever on its way.
     async fn fly(&self, work: Work) -> Result<()> {
         let done = {
-            let mut flight = self.flight.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut flight = self.flight.lock();
             match flight.as_ref().filter(|flight| flight.done.peek().is_none()) {
                 Some(flight) => flight.done.clone(),
                 None => flight.insert(Flight::start(Arc::clone(&self.desk), work)).done.clone(),
@@ -125,7 +126,7 @@ impl TokenSource for OAuth {
 
 impl Drop for OAuth {
     fn drop(&mut self) {
-        let flight = self.flight.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let flight = self.flight.get_mut();
         if let Some(flight) = flight {
             flight.task.abort();
         }

@@ -1,10 +1,11 @@
 //! Tokens on disk: one file a server, URL and issuer, so that none is ever taken for another's. Only this user can read them.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use secrecy::zeroize::Zeroizing;
@@ -116,7 +117,7 @@ impl TokenStore {
     }
 
     pub(super) fn turn(&self, server: &str, url: &str) -> Arc<Turn> {
-        let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut turns = self.turns.lock();
         Arc::clone(turns.entry(prefix(server, url)).or_default())
     }
 
@@ -178,7 +179,7 @@ impl TokenStore {
     }
 
     fn confirmed(&self) -> MutexGuard<'_, BTreeSet<String>> {
-        self.confirmed.lock().unwrap_or_else(PoisonError::into_inner)
+        self.confirmed.lock()
     }
 
     pub(super) fn slot(&self, server: &str, url: &str, issuer: &str) -> Slot {

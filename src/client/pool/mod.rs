@@ -4,10 +4,11 @@ pub(in crate::client) mod keeper;
 pub(in crate::client) mod lifecycle;
 pub(in crate::client) mod uses;
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
 use std::ops::Deref;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
@@ -191,15 +192,15 @@ impl Slot {
     }
 
     fn lifecycle(&self) -> MutexGuard<'_, Lifecycle> {
-        self.lifecycle.lock().unwrap_or_else(PoisonError::into_inner)
+        self.lifecycle.lock()
     }
 
     fn interrupted(&self) -> CancellationToken {
-        self.interrupt.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.interrupt.lock().clone()
     }
 
     fn interrupt(&self) {
-        std::mem::take(&mut *self.interrupt.lock().unwrap_or_else(PoisonError::into_inner)).cancel();
+        std::mem::take(&mut *self.interrupt.lock()).cancel();
     }
 
     /// Ends the connection, and whoever is connecting it or waits for that.
@@ -484,7 +485,7 @@ impl Shared {
     }
 
     fn slots(&self) -> MutexGuard<'_, HashMap<String, Arc<Slot>>> {
-        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+        self.slots.lock()
     }
 }
 

@@ -1,7 +1,7 @@
 //! Who uses a connection, and since when nobody does.
 
+use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -36,7 +36,7 @@ impl Uses {
     /// The end of a use, and its number among all ends. Whether it was the last use.
     pub(in crate::client) fn end(&self, number: u64, now: Instant) -> bool {
         self.last.store(number, Ordering::Relaxed);
-        *self.ended_at.lock().unwrap_or_else(PoisonError::into_inner) = now;
+        *self.ended_at.lock() = now;
         let is_last = self.count.fetch_sub(1, Ordering::SeqCst) == 1;
         if is_last && self.end_awaited.swap(false, Ordering::SeqCst) {
             self.ended.notify_one();
@@ -66,7 +66,7 @@ impl Uses {
 
     /// When the last use ended, or when there was none yet.
     pub(in crate::client) fn ended_at(&self) -> Instant {
-        *self.ended_at.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.ended_at.lock()
     }
 
     /// The number of the last end.

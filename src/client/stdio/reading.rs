@@ -1,9 +1,10 @@
 //! Who reads what a server writes: a task of the runtime's, or for a time a thread that waits for an answer anyway.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
 
 use super::pipe::PipeControl;
@@ -44,7 +45,7 @@ impl Reading {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Polls the reader. A panic in it ends it, as it ends a task.

@@ -3,11 +3,12 @@
 //! A tool call has no need of rmcp's own tasks: each of them is a change of threads. Whoever calls writes the line, and whoever reads
 //! the answer hands it over. What rmcp says of us in each request is said in these as well.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
 use std::io::Result;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
 use rmcp::model::{ErrorData, RequestId};
@@ -91,7 +92,7 @@ const PROGRESS_TOKEN: &str = "progressToken";
 pub(in crate::client) type SharedRequests = Arc<Mutex<Requests>>;
 
 pub(in crate::client) fn lock(requests: &SharedRequests) -> MutexGuard<'_, Requests> {
-    requests.lock().unwrap_or_else(PoisonError::into_inner)
+    requests.lock()
 }
 
 /// The way past rmcp.

@@ -1,7 +1,8 @@
 //! What a server says on its standard error: its last lines, and each line for whoever listens, within a rate.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, BufReader};
 use tokio::sync::watch;
@@ -36,7 +37,7 @@ impl Tail {
     }
 
     fn lines(&self) -> MutexGuard<'_, VecDeque<Vec<u8>>> {
-        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
+        self.lines.lock()
     }
 
     fn keep(&self, line: Vec<u8>) {
@@ -161,10 +162,10 @@ mod tests {
     async fn told(bytes: &[u8]) -> (Vec<String>, String) {
         let told = Arc::new(Mutex::new(Vec::new()));
         let (heard, tail) = (Arc::clone(&told), Tail::new(redacting()));
-        let heard: Heard = Arc::new(move |line| heard.lock().unwrap().push(line.to_owned()));
+        let heard: Heard = Arc::new(move |line| heard.lock().push(line.to_owned()));
         let (_running, exit) = watch::channel(());
         read(bytes, AT_ONCE, ("s".to_owned(), tail.clone(), heard), exit, watch::channel(()).0).await;
-        let told = std::mem::take(&mut *told.lock().unwrap());
+        let told = std::mem::take(&mut *told.lock());
         (told, tail.text())
     }
 

@@ -4,12 +4,13 @@
 //! A thread of its own talks to it, so that orders and answers stay in step whoever gives up waiting, the program is waited
 //! for even when the runtime is gone, and one that had to be started again is told of all the groups there are.
 
+use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::sync::{Mutex, PoisonError, mpsc};
+use std::sync::mpsc;
 use std::time::Duration;
 
 use rustix::process::Pid;
@@ -68,10 +69,10 @@ impl Watchdog {
 
     /// Lets the program end, and waits for that.
     pub async fn close(&self) {
-        let runs = self.orders.lock().unwrap_or_else(PoisonError::into_inner).is_some();
+        let runs = self.orders.lock().is_some();
         if runs {
             let _ = self.order(What::Close).await;
-            self.orders.lock().unwrap_or_else(PoisonError::into_inner).take();
+            self.orders.lock().take();
         }
     }
 
@@ -87,7 +88,7 @@ impl Watchdog {
     }
 
     fn send(&self, order: Order) -> Result<()> {
-        let mut orders = self.orders.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut orders = self.orders.lock();
         if let Some(sender) = orders.as_ref() {
             return sender.send(order).map_err(|_| Error::Internal("the watchdog's thread has ended".to_owned()));
         }

@@ -9,11 +9,11 @@ mod program;
 mod protocol;
 mod read_code;
 
+use parking_lot::{Mutex, MutexGuard};
 use std::io::{self, Write as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -102,7 +102,7 @@ impl ScriptReader {
     /// `ERR_CODE_SYNTAX`; `ERR_IO` where the program cannot be started.
     pub(super) fn to_javascript(&self, code: &str, asker: Asker<'_>) -> Result<Reading> {
         let digest = ReadCodes::digest(code);
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner).get(&digest);
+        let known = self.known.lock().get(&digest);
         let read = match known {
             Some(read) => read,
             None => match self.ask(&Question::ToJavascript { code: code.into() }, asker)? {
@@ -113,7 +113,7 @@ impl ScriptReader {
                 _ => return Ok(Reading::Missed),
             },
         };
-        self.known.lock().unwrap_or_else(PoisonError::into_inner).insert(digest, read.clone());
+        self.known.lock().insert(digest, read.clone());
         Ok(match read {
             ReadCode::AsItIs => Reading::AsItIs,
             ReadCode::Javascript(code) => Reading::Javascript(code),
@@ -200,7 +200,7 @@ impl ScriptReader {
     }
 
     fn idle(&self) -> MutexGuard<'_, Idle> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+        self.idle.lock()
     }
 }
 

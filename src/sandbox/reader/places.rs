@@ -1,9 +1,10 @@
 //! Who may have code looked at, and when: few looks are under way at once, and each owner has a share of them. Code that has no end for a
 //! parser must not keep that of another agent waiting.
 
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::Wanted;
@@ -38,7 +39,7 @@ impl LookOwner {
     }
 
     fn slow_at(&self) -> MutexGuard<'_, Option<Instant>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 
@@ -107,12 +108,12 @@ impl Places {
                 state.waiting.retain(|waiting| waiting.number != number);
                 return None;
             }
-            (state, _) = self.changed.wait_timeout(state, WAIT).unwrap_or_else(PoisonError::into_inner);
+            self.changed.wait_for(&mut state, WAIT);
         }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

@@ -103,7 +103,7 @@ fn a_tampered_file_approves_nothing_is_kept_and_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let incidents = Arc::new(Mutex::new(Vec::new()));
     let seen = Arc::clone(&incidents);
-    let store = ApprovalStore::open(folder.path(), Arc::new(move |message| seen.lock().unwrap().push(message))).unwrap();
+    let store = ApprovalStore::open(folder.path(), Arc::new(move |message| seen.lock().push(message))).unwrap();
     store.approve_command(&subject("1"), None).unwrap();
     let path = folder.path().join(FILE_NAME);
     let tampered = fs::read_to_string(&path).unwrap().replace("\"1\"", "\"2\"");
@@ -116,7 +116,7 @@ fn a_tampered_file_approves_nothing_is_kept_and_is_reported() {
         .collect();
     assert_eq!(kept.len(), 1);
     assert_eq!(fs::read_to_string(&kept[0]).unwrap(), tampered);
-    assert!(incidents.lock().unwrap()[0].contains("approval again"));
+    assert!(incidents.lock()[0].contains("approval again"));
     store.approve_command(&subject("2"), None).unwrap();
     assert_eq!(store.standing(&subject("2")).unwrap(), Standing::Command);
 }

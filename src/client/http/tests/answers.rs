@@ -169,9 +169,9 @@ async fn the_tap_is_shown_everything_in_order_and_what_it_takes_goes_no_further(
         .await;
         let (tap, heard) = listening();
         let client = Client::with(&target(&server.url), tap, quick()).await;
-        heard.lock().unwrap().clear();
+        heard.lock().clear();
         assert_eq!(client.call("t").await.unwrap(), odd_result());
-        let heard = heard.lock().unwrap();
+        let heard = heard.lock();
         let progress: Vec<_> = heard.iter().filter_map(|message| message["params"]["progress"].as_u64()).collect();
         assert_eq!(progress, (0..50).collect::<Vec<_>>(), "{kind}");
         assert!(heard.last().unwrap().get("result").is_some());

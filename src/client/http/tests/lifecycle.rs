@@ -48,7 +48,7 @@ async fn an_expired_session_is_renewed_once_and_the_call_goes_out_in_the_new_one
         assert_eq!(server.seen("notifications/initialized").len(), 2);
         let sessions: Vec<_> = server.seen("tools/call").iter().map(|seen| seen.header("mcp-session-id").unwrap().to_owned()).collect();
         assert_eq!(sessions, ["s0", "s1", "s1"]);
-        let renewals = heard.lock().unwrap().iter().filter(|message| message["method"] == SESSION_RENEWED).count();
+        let renewals = heard.lock().iter().filter(|message| message["method"] == SESSION_RENEWED).count();
         assert_eq!(renewals, 1, "the tap is told");
     }
 }

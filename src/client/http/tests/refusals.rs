@@ -1,7 +1,8 @@
 //! Servers that refuse, redirect, or are not there.
 
+use parking_lot::Mutex;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use rmcp::service::ClientLifecycleMode;
@@ -63,12 +64,12 @@ struct Tokens {
 impl TokenSource for Tokens {
     fn token(&self) -> TokenFuture<'_, Option<SecretString>> {
         self.asked.fetch_add(1, Ordering::Relaxed);
-        let number = self.challenges.lock().unwrap().len();
+        let number = self.challenges.lock().len();
         Box::pin(async move { Ok(Some(format!("token-{number}").into())) })
     }
 
     fn challenged<'a>(&'a self, status: u16, challenge: &'a str, used: Option<&'a SecretString>) -> TokenFuture<'a, bool> {
-        self.challenges.lock().unwrap().push((status, challenge.to_owned(), used.map(|used| used.expose_secret().to_owned())));
+        self.challenges.lock().push((status, challenge.to_owned(), used.map(|used| used.expose_secret().to_owned())));
         Box::pin(async move { Ok(!self.gives_up) })
     }
 }
@@ -80,7 +81,7 @@ async fn a_server_that_comes_up_between_two_tries_is_reached() {
         fn token(&self) -> TokenFuture<'_, Option<SecretString>> {
             // Asked before each try: with the second one, the server comes up.
             if self.1.fetch_add(1, Ordering::Relaxed) == 1
-                && let Some((address, server)) = &mut *self.0.lock().unwrap()
+                && let Some((address, server)) = &mut *self.0.lock()
             {
                 let listener = std::net::TcpListener::bind(*address).unwrap();
                 listener.set_nonblocking(true).unwrap();
@@ -136,7 +137,7 @@ async fn a_challenge_leads_to_one_new_token_and_the_call_goes_out_with_it() {
     let tokens = Arc::new(Tokens::default());
     let client = Client::with(&HttpTarget { tokens: Some(tokens.clone()), ..target(&server.url) }, no_tap(), quick()).await;
     client.call("t").await.unwrap();
-    assert_eq!(*tokens.challenges.lock().unwrap(), [(401, "Bearer realm=\"x\"".to_owned(), Some("token-0".to_owned()))]);
+    assert_eq!(*tokens.challenges.lock(), [(401, "Bearer realm=\"x\"".to_owned(), Some("token-0".to_owned()))]);
     assert_eq!(server.seen("tools/call").len(), 2);
 }
 
@@ -270,7 +271,7 @@ async fn what_nobody_waits_for_asks_no_person() {
     client.call("t").await.unwrap();
     patiently(client.service.close()).await.unwrap();
     server.until_seen("DELETE").await;
-    assert!(tokens.challenges.lock().unwrap().is_empty());
+    assert!(tokens.challenges.lock().is_empty());
 }
 
 #[tokio::test]

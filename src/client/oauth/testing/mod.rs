@@ -3,8 +3,9 @@
 
 mod wire;
 
+use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
@@ -106,7 +107,7 @@ impl World {
     }
 
     pub(crate) fn set(&self, change: impl FnOnce(&mut Rules)) {
-        change(&mut self.rules.lock().unwrap());
+        change(&mut self.rules.lock());
     }
 
     /// Changes the authorization server's metadata.
@@ -116,22 +117,22 @@ impl World {
 
     /// No token that was given out is worth anything any more.
     pub(crate) fn revoke_tokens(&self) {
-        self.given.lock().unwrap().tokens.clear();
+        self.given.lock().tokens.clear();
     }
 
     pub(crate) fn revoke_refreshes(&self) {
-        self.given.lock().unwrap().refreshes.clear();
+        self.given.lock().refreshes.clear();
     }
 
     /// Everything secret that was given out so far.
     pub(crate) fn secrets(&self) -> Vec<String> {
-        let given = self.given.lock().unwrap();
+        let given = self.given.lock();
         given.codes.keys().chain(given.tokens.keys()).chain(given.refreshes.keys()).cloned().collect()
     }
 
     /// The requests to a path: all that each said, in query and form.
     pub(crate) fn seen(&self, path: &str) -> Vec<Query> {
-        self.seen.lock().unwrap().iter().filter(|seen| seen.path == path).map(|seen| seen.query.clone()).collect()
+        self.seen.lock().iter().filter(|seen| seen.path == path).map(|seen| seen.query.clone()).collect()
     }
 
     /// The requests of one grant to the token endpoint.
@@ -140,8 +141,8 @@ impl World {
     }
 
     fn handle(&self, seen: &Seen) -> Page {
-        self.seen.lock().unwrap().push(seen.clone());
-        let rules = self.rules.lock().unwrap();
+        self.seen.lock().push(seen.clone());
+        let rules = self.rules.lock();
         if let Some(page) = rules.pages.get(&seen.path) {
             return page.clone();
         }
@@ -160,7 +161,7 @@ impl World {
     /// The MCP server.
     fn resource(&self, rules: &Rules, seen: &Seen) -> Page {
         let token = seen.authorization.as_deref().and_then(|header| header.strip_prefix("Bearer "));
-        let given = self.given.lock().unwrap();
+        let given = self.given.lock();
         let scopes = token.filter(|_| !rules.refuses_all).and_then(|token| given.tokens.get(token));
         match scopes {
             None => Page::new(401, "").header("WWW-Authenticate", &rules.challenge),
@@ -175,7 +176,7 @@ impl World {
 
     /// What the person sees, who always says yes, or always no.
     fn page(&self, rules: &Rules, seen: &Seen) -> Page {
-        let mut given = self.given.lock().unwrap();
+        let mut given = self.given.lock();
         let get = |key: &str| seen.query.get(key).cloned().unwrap_or_default();
         assert_eq!((get("response_type").as_str(), get("code_challenge_method").as_str()), ("code", "S256"));
         let mut back = Url::parse(&get("redirect_uri")).unwrap();
@@ -196,7 +197,7 @@ impl World {
     }
 
     fn register(&self, seen: &Seen) -> Page {
-        let mut given = self.given.lock().unwrap();
+        let mut given = self.given.lock();
         given.count += 1;
         let id = format!("client-{}", given.count);
         Page::json(201, &json!({ "client_id": id, "redirect_uris": seen.json["redirect_uris"] }))
@@ -215,7 +216,7 @@ impl World {
             return refuse(*status, body);
         }
         let Some(client) = client_of(rules, seen) else { return refuse(401, &json!({ "error": "invalid_client" })) };
-        let mut given = self.given.lock().unwrap();
+        let mut given = self.given.lock();
         let scopes = match get("grant_type").as_str() {
             "authorization_code" => given.codes.remove(&get("code")).and_then(|(challenge, owner, redirect_uri, scopes)| {
                 let digest = URL_SAFE_NO_PAD.encode(Sha256::digest(get("code_verifier")));

@@ -7,8 +7,9 @@ mod people;
 mod recipients;
 mod secrets;
 
+use parking_lot::Mutex;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use secrecy::{ExposeSecret as _, SecretString};
@@ -68,12 +69,12 @@ impl Agent {
     }
 
     fn set_person(&self, person: Person) {
-        *self.person.lock().unwrap() = Some(person);
+        *self.person.lock() = Some(person);
     }
 
     /// Holds for connections that are made after this, where nobody could be asked before.
     fn confirms(&self, answer: impl Into<Option<bool>>) {
-        *self.confirms.lock().unwrap() = answer.into();
+        *self.confirms.lock() = answer.into();
     }
 
     fn pass(&self, seconds: u64) {
@@ -81,7 +82,7 @@ impl Agent {
     }
 
     fn prompts(&self) -> usize {
-        self.prompts.lock().unwrap().len()
+        self.prompts.lock().len()
     }
 
     /// Another connection of the same program.
@@ -94,15 +95,15 @@ impl Agent {
         let authorize: Authorize = Arc::new(move |prompt| Box::pin(answer(Arc::clone(&agent), prompt)));
         let confirmer = Arc::clone(self);
         let confirm: ConfirmIssuer = Arc::new(move |prompt| {
-            confirmer.issuers.lock().unwrap().push(prompt);
-            let answer = confirmer.confirms.lock().unwrap().unwrap();
+            confirmer.issuers.lock().push(prompt);
+            let answer = confirmer.confirms.lock().unwrap();
             Box::pin(async move { Ok(answer) })
         });
         let context = OAuthContext {
             store: self.store.clone(),
-            authorize: self.person.lock().unwrap().is_some().then_some(authorize),
-            confirm_issuer: self.confirms.lock().unwrap().is_some().then_some(confirm),
-            on_secret: Arc::new(move |secret| hearer.told.lock().unwrap().push(secret.expose_secret().to_owned())),
+            authorize: self.person.lock().is_some().then_some(authorize),
+            confirm_issuer: self.confirms.lock().is_some().then_some(confirm),
+            on_secret: Arc::new(move |secret| hearer.told.lock().push(secret.expose_secret().to_owned())),
             allow_insecure: false,
         };
         let timing = Timing { person: self.patience, now: Box::new(move || time.clock.load(Ordering::SeqCst)) };
@@ -112,8 +113,8 @@ impl Agent {
 
 async fn answer(agent: Arc<Agent>, prompt: AuthorizationPrompt) -> Result<Option<String>> {
     let url = prompt.url.clone();
-    agent.prompts.lock().unwrap().push(prompt);
-    let person = agent.person.lock().unwrap().clone();
+    agent.prompts.lock().push(prompt);
+    let person = agent.person.lock().clone();
     match person {
         Some(Person::Opens) => {
             let page = fetch(&url, None).await.unwrap();

@@ -11,7 +11,7 @@ async fn a_person_is_shown_whose_page_it_is_and_for_which_server() {
     let world = World::new().await;
     let agent = Agent::new(Person::Opens);
     assert_eq!(call(&world, &agent.oauth(&world, settings())).await.unwrap(), 200);
-    let prompts = agent.prompts.lock().unwrap();
+    let prompts = agent.prompts.lock();
     assert_eq!((prompts[0].server.as_str(), prompts[0].issuer.as_str()), ("weather", world.base.as_str()));
     assert!(prompts[0].url.starts_with(&format!("{}/authorize?", world.base)));
 }
@@ -186,7 +186,7 @@ async fn a_person_who_does_not_answer_is_waited_for_no_longer_than_is_promised()
     let error = refusal(&world, &agent.oauth(&world, settings())).await;
     assert_eq!(error.code(), "ERR_AUTHORIZATION_FAILED");
     assert!(error.to_string().contains("nobody answered"), "{error}");
-    let page = agent.prompts.lock().unwrap()[0].url.clone();
+    let page = agent.prompts.lock()[0].url.clone();
     let back = Url::parse(&page).unwrap().query_pairs().find(|(key, _)| key == "redirect_uri").unwrap().1.into_owned();
     let port = Url::parse(&back).unwrap().port().unwrap();
     assert!(TcpStream::connect(("127.0.0.1", port)).await.is_err(), "the listener is still there");
@@ -239,7 +239,7 @@ async fn a_call_that_gives_up_leaves_the_question_to_the_person() {
     }
     impatient.abort();
     assert!(impatient.await.is_err());
-    let page = agent.prompts.lock().unwrap()[0].url.clone();
+    let page = agent.prompts.lock()[0].url.clone();
     let back = fetch(&page, None).await.unwrap().get("Location").unwrap().to_owned();
     assert_eq!(fetch(&back, None).await.unwrap().status, 200);
     assert_eq!(call(&world, &oauth).await.unwrap(), 200);

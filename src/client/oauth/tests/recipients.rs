@@ -66,7 +66,7 @@ async fn no_other_issuer_than_the_one_that_the_config_names_is_used_at_all() {
         let error = refusal(&world, &agent.oauth(&world, settings)).await;
         assert_eq!(error.code(), "ERR_AUTHORIZATION_FAILED");
         assert!(error.to_string().contains("https://auth.example.com") && error.to_string().contains(&world.base), "{error}");
-        assert!(world.seen("/token").is_empty() && agent.prompts() == 0 && agent.issuers.lock().unwrap().is_empty());
+        assert!(world.seen("/token").is_empty() && agent.prompts() == 0 && agent.issuers.lock().is_empty());
     }
 }
 
@@ -77,7 +77,7 @@ async fn a_person_is_asked_once_for_a_server_an_issuer_and_a_client() {
         let agent = Agent::new(Person::Opens);
         agent.confirms(true);
         assert_eq!(call(&world, &agent.oauth(&world, settings.clone())).await.unwrap(), 200);
-        let prompt = agent.issuers.lock().unwrap()[0].clone();
+        let prompt = agent.issuers.lock()[0].clone();
         assert_eq!((prompt.server.as_str(), prompt.issuer.as_str(), prompt.client_id.as_str()), ("weather", &*world.base, CLIENT));
         assert_eq!(prompt.credential, Credential::ClientSecret);
         // Another program, the same person.
@@ -85,7 +85,7 @@ async fn a_person_is_asked_once_for_a_server_an_issuer_and_a_client() {
         world.revoke_tokens();
         world.revoke_refreshes();
         assert_eq!(call(&world, &agent.oauth(&world, settings.clone())).await.unwrap(), 200);
-        assert_eq!(agent.issuers.lock().unwrap().len(), 1);
+        assert_eq!(agent.issuers.lock().len(), 1);
         // Another client is another question.
         let other = OAuthSettings { client_id: Some("another".into()), ..settings };
         world.revoke_tokens();
@@ -106,7 +106,7 @@ async fn an_issuer_that_the_server_names_later_is_asked_about_anew_and_told_noth
     agent.confirms(false);
     let error = refusal(&world, &oauth).await;
     assert_eq!(error.code(), "ERR_AUTHORIZATION_FAILED");
-    let asked: Vec<_> = agent.issuers.lock().unwrap().iter().map(|prompt| prompt.issuer.clone()).collect();
+    let asked: Vec<_> = agent.issuers.lock().iter().map(|prompt| prompt.issuer.clone()).collect();
     assert_eq!(asked, [world.base.clone(), other.base.clone()]);
     assert!(other.seen("/token").is_empty());
 }
@@ -120,11 +120,11 @@ async fn a_no_holds_for_a_while() {
     for _ in 0..2 {
         assert!(refusal(&world, &oauth).await.to_string().contains("onIssuer said no"));
     }
-    assert_eq!(agent.issuers.lock().unwrap().len(), 1);
+    assert_eq!(agent.issuers.lock().len(), 1);
     agent.pass(30);
     agent.confirms(true);
     assert_eq!(call(&world, &oauth).await.unwrap(), 200);
-    assert!(world.asked("client_credentials").len() == 1 && agent.issuers.lock().unwrap().len() == 2);
+    assert!(world.asked("client_credentials").len() == 1 && agent.issuers.lock().len() == 2);
 }
 
 #[tokio::test]
@@ -157,6 +157,6 @@ async fn metadata_that_claims_the_issuer_of_somebody_else_is_not_believed() {
             assert_eq!(error.code(), "ERR_AUTHORIZATION_FAILED");
             assert!(error.to_string().contains(&good) && error.to_string().contains(&base), "{error}");
         }
-        assert!(evil.seen("/token").is_empty() && agent.prompts() == 0 && agent.issuers.lock().unwrap().is_empty());
+        assert!(evil.seen("/token").is_empty() && agent.prompts() == 0 && agent.issuers.lock().is_empty());
     }
 }

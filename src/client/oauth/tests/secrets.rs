@@ -55,11 +55,11 @@ async fn each_token_is_told_before_it_is_used_also_one_that_was_kept() {
     let first = current(&oauth).await;
     agent.pass(3_600);
     let second = current(&oauth).await;
-    let told = std::mem::take(&mut *agent.told.lock().unwrap());
+    let told = std::mem::take(&mut *agent.told.lock());
     assert!(told.contains(&first) && told.contains(&second));
     assert_eq!(told.iter().filter(|secret| secret.starts_with("r3fresh")).count(), 2);
     assert_eq!(current(&agent.oauth(&world, settings())).await, second);
-    assert!(agent.told.lock().unwrap().contains(&second));
+    assert!(agent.told.lock().contains(&second));
 }
 
 #[tokio::test]
@@ -116,7 +116,7 @@ struct Log(Arc<Mutex<String>>);
 
 impl Visit for Log {
     fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
-        self.0.lock().unwrap().extend([field.name(), "=", &format!("{value:?}"), "\n"]);
+        self.0.lock().extend([field.name(), "=", &format!("{value:?}"), "\n"]);
     }
 }
 
@@ -159,7 +159,7 @@ async fn no_log_shows_a_token_or_a_code() {
     agent.pass(3_600);
     call(&world, &oauth).await.unwrap();
     secrets.extend(world.secrets());
-    let text = log.0.lock().unwrap().clone();
+    let text = log.0.lock().clone();
     assert!(text.contains("it hears") && secrets.len() >= 5);
     for secret in secrets {
         assert!(!text.contains(&secret), "{secret} is logged");
