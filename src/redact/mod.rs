@@ -96,7 +96,7 @@ impl Redactor {
     /// The same for every text and key within, and for numbers that are secrets.
     ///
     /// ```
-    /// let redactor = hyperlight_mcp::trust::Redactor::new(None, None);
+    /// let redactor = hyperlight_mcp::redact::Redactor::new(None, None);
     /// redactor.add([&"0123456789".to_owned().into()]);
     /// assert_eq!(redactor.redact_json(&serde_json::json!({ "pin": ["0123456789", 7] })), serde_json::json!({ "pin": ["[redacted]", 7] }));
     /// ```
@@ -109,7 +109,7 @@ impl Redactor {
     /// Everything that is both sanitised and redacted comes through here or through one of the three that follow.
     ///
     /// ```
-    /// let redactor = hyperlight_mcp::trust::Redactor::new(None, None);
+    /// let redactor = hyperlight_mcp::redact::Redactor::new(None, None);
     /// redactor.add([&"correct-horse".to_owned().into()]);
     /// assert_eq!(redactor.readable("`correct-\u{200b}horse` is \u{1b}[31mwrong"), "`[redacted]` is wrong");
     /// ```

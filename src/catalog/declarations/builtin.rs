@@ -66,7 +66,7 @@ const MCP_TYPES: &str = r"  /** As the server sent it. */
 ///
 /// ```
 /// # use hyperlight_mcp::catalog::{DeclarationStyle, Failures, Wording, declare_mcp};
-/// # use hyperlight_mcp::trust::{sanitise_line, sanitise_text};
+/// # use hyperlight_mcp::text::{sanitise_line, sanitise_text};
 /// # let wording = Wording { text: sanitise_text, line: sanitise_line, max_chars: 2_000 };
 /// let text = declare_mcp(&DeclarationStyle { wording, failures: Failures::Returned });
 /// assert!(text.contains("export function describe(what: string): string;"));

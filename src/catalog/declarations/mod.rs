@@ -101,7 +101,7 @@ pub fn declare_server(server: &str, manifest: &Manifest, style: &DeclarationStyl
 ///
 /// ```
 /// # use hyperlight_mcp::catalog::{DeclarationStyle, Failures, Manifest, Wording, declare_tool};
-/// # use hyperlight_mcp::trust::{sanitise_line, sanitise_text};
+/// # use hyperlight_mcp::text::{sanitise_line, sanitise_text};
 /// # let wording = Wording { text: sanitise_text, line: sanitise_line, max_chars: 2_000 };
 /// let style = DeclarationStyle { wording, failures: Failures::Thrown };
 /// assert_eq!(declare_tool("weather", &Manifest::default(), "get-forecast", &style), None);
