@@ -26,6 +26,7 @@ pub mod bridge;
 pub mod catalog;
 pub mod cli;
 pub mod client;
+mod clock;
 pub mod command;
 pub mod config;
 pub mod error;

@@ -8,6 +8,8 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use crate::clock::PausableClock;
+
 /// Shared by all that watch a run. Cheap to clone: all clones are one deadline.
 #[derive(Debug, Clone)]
 pub struct Deadline(Arc<Shared>);
@@ -23,7 +25,8 @@ struct Shared {
 /// time. Told the time, so that it can be tested.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Clock {
-    face: Face,
+    passed: PausableClock,
+    limit: Duration,
     questions: usize,
     guest: Guest,
     /// The run's calls, and in how many ways each of them waits for a person or for its turn. At none it works.
@@ -33,12 +36,6 @@ struct Clock {
 
 /// One call of a run.
 type CallKey = u64;
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Face {
-    Running { until: Instant },
-    Stopped { left: Duration },
-}
 
 /// What the guest does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,15 +55,12 @@ enum WaitsFor {
 }
 
 impl Clock {
-    fn until(until: Instant) -> Self {
-        Self { face: Face::Running { until }, questions: 0, guest: Guest::Works, calls: BTreeMap::new(), next: 0 }
+    fn start(limit: Duration, now: Instant) -> Self {
+        Self { passed: PausableClock::start(now), limit, questions: 0, guest: Guest::Works, calls: BTreeMap::new(), next: 0 }
     }
 
     fn remaining(&self, now: Instant) -> Duration {
-        match self.face {
-            Face::Running { until } => until.saturating_duration_since(now),
-            Face::Stopped { left } => left,
-        }
+        self.limit.saturating_sub(self.passed.passed(now))
     }
 
     fn begin(&mut self, now: Instant) -> CallKey {
@@ -107,11 +101,7 @@ impl Clock {
 
     fn set(&mut self, now: Instant) {
         let stands = self.questions > 0 && self.guest == Guest::Waits && self.calls.values().all(|waits| *waits > 0);
-        self.face = match self.face {
-            Face::Running { .. } if stands => Face::Stopped { left: self.remaining(now) },
-            Face::Stopped { left } if !stands => Face::Running { until: now + left },
-            face => face,
-        };
+        if stands { self.passed.pause(now) } else { self.passed.resume(now) }
     }
 }
 
@@ -119,10 +109,9 @@ impl Deadline {
     /// So long from now.
     #[must_use]
     pub fn after(timeout: Duration) -> Self {
-        let now = Instant::now();
-        // A time that no clock can show is as good as none.
-        let until = now.checked_add(timeout).unwrap_or(now + Duration::from_hours(24 * 365));
-        Self(Arc::new(Shared { clock: Mutex::new(Clock::until(until)), changes: watch::Sender::new(()) }))
+        // `tokio` cannot wait for longer than an `Instant` can show.
+        let limit = timeout.min(Duration::from_hours(24 * 365));
+        Self(Arc::new(Shared { clock: Mutex::new(Clock::start(limit, Instant::now())), changes: watch::Sender::new(()) }))
     }
 
     /// What is left.
@@ -160,10 +149,8 @@ impl Deadline {
 
     /// When the time is up; `None` while the clock stands.
     pub(super) fn until(&self) -> Option<Instant> {
-        match self.clock().face {
-            Face::Running { until } => Some(until),
-            Face::Stopped { .. } => None,
-        }
+        let clock = self.clock();
+        clock.passed.reaches(clock.limit)
     }
 
     /// Wakes whoever polls it whenever the clock stops or starts. Never resolves.
@@ -193,9 +180,9 @@ impl Deadline {
 
     fn change<T>(&self, change: impl FnOnce(&mut Clock, Instant) -> T) -> T {
         let mut clock = self.clock();
-        let before = clock.face;
+        let was_running = clock.passed.is_running();
         let changed = change(&mut clock, Instant::now());
-        let has_changed = clock.face != before;
+        let has_changed = clock.passed.is_running() != was_running;
         drop(clock);
         // Every host call comes by here: nobody is woken for nothing.
         if has_changed {
@@ -259,14 +246,14 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     /// The clock of a run whose guest waits for its calls.
-    fn waiting_until(until: Instant) -> Clock {
-        Clock { guest: Guest::Waits, ..Clock::until(until) }
+    fn waiting_for(limit: Duration, start: Instant) -> Clock {
+        Clock { guest: Guest::Waits, ..Clock::start(limit, start) }
     }
 
     #[test]
     fn a_guest_that_has_never_waited_for_a_call_works() {
         let start = Instant::now();
-        let mut clock = Clock::until(start + 10 * SECOND);
+        let mut clock = Clock::start(10 * SECOND, start);
         clock.pause(None, WaitsFor::Person, start);
         assert_eq!(clock.remaining(start + 3 * SECOND), 7 * SECOND);
     }
@@ -274,7 +261,7 @@ mod tests {
     #[test]
     fn time_that_a_person_takes_is_not_counted() {
         let start = Instant::now();
-        let mut clock = waiting_until(start + 10 * SECOND);
+        let mut clock = waiting_for(10 * SECOND, start);
         clock.pause(None, WaitsFor::Person, start + 4 * SECOND);
         clock.pause(None, WaitsFor::Person, start + 5 * SECOND);
         assert_eq!(clock.remaining(start + 3600 * SECOND), 6 * SECOND);
@@ -288,7 +275,7 @@ mod tests {
     #[test]
     fn what_the_guest_does_while_a_person_is_asked_is_its_own_time() {
         let start = Instant::now();
-        let mut clock = waiting_until(start + 10 * SECOND);
+        let mut clock = waiting_for(10 * SECOND, start);
         clock.pause(None, WaitsFor::Person, start);
         clock.guest(Guest::Works, start + 100 * SECOND);
         assert_eq!(clock.remaining(start + 103 * SECOND), 7 * SECOND);
@@ -303,7 +290,7 @@ mod tests {
     #[test]
     fn what_another_call_does_while_a_person_is_asked_about_one_is_the_runs_time() {
         let start = Instant::now();
-        let mut clock = waiting_until(start + 10 * SECOND);
+        let mut clock = waiting_for(10 * SECOND, start);
         let asking = clock.begin(start);
         clock.pause(Some(asking), WaitsFor::Person, start);
         assert_eq!(clock.remaining(start + 100 * SECOND), 10 * SECOND);
@@ -320,7 +307,7 @@ mod tests {
     #[test]
     fn a_call_that_waits_for_its_turn_takes_no_time_of_its_own_and_stops_no_clock() {
         let start = Instant::now();
-        let mut clock = waiting_until(start + 10 * SECOND);
+        let mut clock = waiting_for(10 * SECOND, start);
         let (first, behind) = (clock.begin(start), clock.begin(start));
         clock.pause(Some(behind), WaitsFor::Turn, start);
         assert_eq!(clock.remaining(start + SECOND), 9 * SECOND);

@@ -9,7 +9,8 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::clock::timer::Timer;
+use self::timer::Timer;
+use crate::clock::PausableClock;
 
 /// How long one call may take.
 #[derive(Debug, Clone, Copy)]
@@ -47,24 +48,18 @@ struct Shared {
     timer: Option<Timer>,
 }
 
-/// Time that has passed while the clock ran.
+/// The time of a call.
 #[derive(Debug, Clone, Copy)]
 struct Time {
-    since_progress: Duration,
-    total: Duration,
-    /// From when on it has not been added up; `None` while the clock stands.
-    running_since: Option<Instant>,
+    since_progress: PausableClock,
+    total: PausableClock,
     pauses: u32,
 }
 
 impl Time {
-    fn add_up(&mut self, now: Instant) {
-        if let Some(since) = self.running_since {
-            let passed = now.saturating_duration_since(since);
-            self.since_progress += passed;
-            self.total += passed;
-            self.running_since = Some(now);
-        }
+    fn each(&mut self, change: impl Fn(&mut PausableClock)) {
+        change(&mut self.since_progress);
+        change(&mut self.total);
     }
 }
 
@@ -79,34 +74,30 @@ impl CallClock {
     }
 
     fn start_with(limits: CallLimits, timer: Option<Timer>) -> Self {
-        let time = Time { since_progress: Duration::ZERO, total: Duration::ZERO, running_since: Some(Instant::now()), pauses: 0 };
+        let clock = PausableClock::start(Instant::now());
+        let time = Time { since_progress: clock, total: clock, pauses: 0 };
         Self(Arc::new(Shared { limits, time: Mutex::new(time), changed: Notify::new(), timer }))
     }
 
     /// The server is at work.
     pub(super) fn progress(&self) {
-        let mut time = self.time();
-        time.add_up(Instant::now());
-        time.since_progress = Duration::ZERO;
-        drop(time);
+        self.time().since_progress.reset(Instant::now());
         self.0.changed.notify_waiters();
     }
 
     /// Nothing has passed yet.
     pub(super) fn restart(&self) {
-        let mut time = self.time();
-        (time.since_progress, time.total) = (Duration::ZERO, Duration::ZERO);
-        time.running_since = time.running_since.map(|_| Instant::now());
-        drop(time);
+        let now = Instant::now();
+        self.time().each(|clock| clock.reset(now));
         self.0.changed.notify_waiters();
     }
 
     /// Stands as long as the pause lives.
     pub(super) fn pause(&self) -> ClockPause {
         let mut time = self.time();
-        time.add_up(Instant::now());
+        let now = Instant::now();
         time.pauses += 1;
-        time.running_since = None;
+        time.each(|clock| clock.pause(now));
         drop(time);
         self.0.changed.notify_waiters();
         ClockPause(self.clone())
@@ -134,18 +125,18 @@ impl CallClock {
     }
 
     fn left(&self) -> Left {
-        let mut time = self.time();
-        time.add_up(Instant::now());
+        let (time, now) = (*self.time(), Instant::now());
         let CallLimits { timeout, most } = self.0.limits;
-        if time.running_since.is_none() {
+        let (since_progress, total) = (time.since_progress.passed(now), time.total.passed(now));
+        if !time.total.is_running() {
             Left::Stands
         // First: where both limits are the same, progress is not what the call would have needed.
-        } else if time.since_progress >= timeout {
+        } else if since_progress >= timeout {
             Left::Expired(Expired::Idle(timeout))
-        } else if time.total >= most {
+        } else if total >= most {
             Left::Expired(Expired::Total(most))
         } else {
-            Left::Runs(most.saturating_sub(time.total).min(timeout.saturating_sub(time.since_progress)))
+            Left::Runs(most.saturating_sub(total).min(timeout.saturating_sub(since_progress)))
         }
     }
 
@@ -168,7 +159,8 @@ impl Drop for ClockPause {
         let mut time = self.0.time();
         time.pauses -= 1;
         if time.pauses == 0 {
-            time.running_since = Some(Instant::now());
+            let now = Instant::now();
+            time.each(|clock| clock.resume(now));
         }
         drop(time);
         self.0.0.changed.notify_waiters();
