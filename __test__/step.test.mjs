@@ -11,9 +11,7 @@ const TIMEOUT = { timeout: ms(60_000) }
 /** A script that does these steps and says how they ended. */
 const script = (...lines) => [
   '-c',
-  ['set -uo pipefail', '. scripts/lib/step.sh', ...lines, 'declare -p failed', 'echo "kept: $(tr "\\n" " " <"$log")"'].join(
-    '\n',
-  ),
+  ['set -uo pipefail', '. scripts/lib/step.sh', ...lines, 'declare -p failed', 'echo "kept: $(tr "\\n" " " <"$log")"'].join('\n'),
 ]
 
 /** The processes, zombies left out, that have a mark in their environment. */
