@@ -62,7 +62,7 @@ pub fn compile(tools: &Toolchain, guest: &Path, target: &Path, kind: Kind) -> Re
 pub fn stage(arguments: impl Iterator<Item = OsString>) -> Result<()> {
     let mut cargo = cargo_hyperlight::cargo()?;
     // Named, as the addon's own target is the default of every folder here.
-    cargo.args(["build", "--release", "--locked", "--timings", "--target", TARGET, "--manifest-path"]).args(arguments);
+    cargo.args(["build", "--release", "--locked", "--target", TARGET, "--manifest-path"]).args(arguments);
     if !std::io::stderr().is_terminal() {
         cargo.arg("--quiet"); // at a terminal cargo shows how far it is; a log would have a line for each crate
     }
