@@ -66,7 +66,7 @@ step() {
 
 # Notes how a step has ended, and how long it took.
 ended() {
-  timings+=("$(printf '%6d s   %s: %s' $((SECONDS - $3)) "${stage-}" "$1")")
+  timings+=("$(printf '%6d s   %s%s' $((SECONDS - $3)) "${stage:+$stage: }" "$1")")
   (($2 == 0)) || failed+=("$1 (exit code $2)")
 }
 
