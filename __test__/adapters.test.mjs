@@ -1,6 +1,5 @@
 // The tools in the forms of others: with their real packages, against a provider that refuses what the real ones refuse.
 import assert from 'node:assert/strict'
-import { execFileSync, spawn } from 'node:child_process'
 import { join } from 'node:path'
 import { describe, test } from 'node:test'
 import Anthropic from '@anthropic-ai/sdk'
@@ -11,7 +10,7 @@ import { MockLanguageModelV3 } from 'ai/test'
 import OpenAI from 'openai'
 import { answerAnthropic, answerOpenAi, forAiSdk, forAnthropic, forLangChain, forOpenAi } from '../adapters.mjs'
 import { startProviders } from './fixtures/providers.mjs'
-import { failure, fixture, folder, ms, openApproved, root, wholeFile } from './support.mjs'
+import { failure, fixture, folder, ms, openApproved, outputOf, root, run as runProgram, wholeFile } from './support.mjs'
 
 const gateway = await openApproved(wholeFile, { fixture: fixture() })
 const tools = gateway.agentTools()
@@ -45,7 +44,7 @@ function checkAnswers(seen) {
 }
 
 test('what the adapters give is what the packages take, as TypeScript sees it', () => {
-  execFileSync(join(root, 'node_modules/.bin/tsc'), ['-p', join(root, '__test__/types/adapters')], { encoding: 'utf8' })
+  outputOf(join(root, 'node_modules/.bin/tsc'), ['-p', join(root, '__test__/types/adapters')])
 })
 
 describe('OpenAI', () => {
@@ -219,17 +218,12 @@ describe('the examples', { timeout: ms(120_000) }, () => {
   async function example(t, program, environment, args = []) {
     const home = folder(t)
     const env = { ...process.env, HOME: home, TMPDIR: home, NO_COLOR: '1', ...environment }
-    delete env.NODE_TEST_CONTEXT
-    const child = spawn(process.execPath, [join(root, 'examples/agents', program), ...args], {
+    const { code, stdout, stderr } = await runProgram(t, process.execPath, [join(root, 'examples/agents', program), ...args], {
       cwd: root,
       env,
-      stdio: ['ignore', 'pipe', 'pipe'],
     })
-    const output = { stdout: '', stderr: '' }
-    for (const name of ['stdout', 'stderr']) child[name].setEncoding('utf8').on('data', (text) => (output[name] += text))
-    const code = await new Promise((resolve) => child.on('close', resolve))
-    assert.equal(code, 0, output.stdout + output.stderr)
-    return output.stdout
+    assert.equal(code, 0, stdout + stderr)
+    return stdout
   }
 
   const cases = [

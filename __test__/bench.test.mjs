@@ -1,6 +1,5 @@
 // The benchmark's own arithmetic: statistics, goals, the table, two runs compared; and its command line, measuring nothing.
 import assert from 'node:assert/strict'
-import { spawnSync } from 'node:child_process'
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it } from 'node:test'
@@ -9,7 +8,7 @@ import { copies, instructions, perCall } from '../benches/lib/reading.mjs'
 import { median, spread, summary } from '../benches/lib/statistics.mjs'
 import { aligned, figure, table } from '../benches/lib/table.mjs'
 import { allMet, goalOf, judged, meets, ROWS } from '../benches/lib/verdict.mjs'
-import { folder, root } from './support.mjs'
+import { folder, root, runSync } from './support.mjs'
 
 const rowOf = (key) => ROWS.find((row) => row.key === key)
 const rounds = (...pairs) => pairs.map(([value, reference]) => ({ value, reference }))
@@ -175,7 +174,7 @@ describe('what the benchmark reads', () => {
 })
 
 describe("the benchmark's command line", () => {
-  const bench = (...args) => spawnSync(process.execPath, [join(root, 'benches/bench.mjs'), ...args], { encoding: 'utf8' })
+  const bench = (...args) => runSync(process.execPath, [join(root, 'benches/bench.mjs'), ...args])
 
   function files(t, ...runs) {
     const path = folder(t)

@@ -1,12 +1,27 @@
 // The program hyperlight-mcp, as a person runs it: real processes, and a real pseudo-terminal (util-linux `script`) where a person is asked.
 import assert from 'node:assert/strict'
-import { execFileSync, spawn } from 'node:child_process'
 import { existsSync, lstatSync, mkdirSync, readdirSync, readFileSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'node:test'
-import { compiled, fixture, folder, gated, isAlive, logLines, ms, root, typed, waitFor } from './support.mjs'
+import {
+  compiled,
+  endOf,
+  fixture,
+  folder,
+  gated,
+  isAlive,
+  listenTo,
+  logLines,
+  ms,
+  outputOf,
+  root,
+  start,
+  typed,
+  waitFor,
+} from './support.mjs'
 
 const program = join(root, 'bin/hyperlight-mcp.mjs')
+const LIMIT = ms(60_000)
 const small = (...args) => gated('--tools', 'get-forecast,write_note,sleep', ...args)
 
 /** A home and a working folder of their own; with servers, their config. */
@@ -18,32 +33,24 @@ function place(t, servers) {
     mkdirSync(join(home, '.hyperagent'), { mode: 0o700 })
     writeFileSync(join(home, '.hyperagent/config.json'), JSON.stringify({ mcpServers: servers }))
   }
-  return { home, work }
+  return { t, home, work }
 }
 
 const environment = ({ home }, more) => ({ PATH: process.env.PATH, HOME: home, ...more })
 
 /** Runs the program to its end. */
 function run(at, words, { input = '', env = {}, onStart = () => {} } = {}) {
-  return new Promise((resolve, reject) => {
-    const child = spawn(process.execPath, [program, ...words], { cwd: at.work, env: environment(at, env) })
-    const output = { stdout: '', stderr: '' }
-    for (const name of ['stdout', 'stderr']) {
-      child[name].setEncoding('utf8').on('data', (text) => {
-        output[name] += text
-      })
-    }
-    child.on('error', reject)
-    child.on('close', (code) => resolve({ code, ...output }))
-    child.stdin.end(input)
-    onStart(child, output)
-  })
+  const child = listenTo(at.t, process.execPath, [program, ...words], { cwd: at.work, env: environment(at, env), limit: LIMIT })
+  const ended = endOf(child)
+  child.stdin.on('error', () => {}).end(input)
+  onStart(child, child.output)
+  return ended
 }
 
 /** Runs it at a terminal of 80 columns; each pair is what is waited for and what is typed then. */
 function atTerminal(at, words, dialogue, { env = {} } = {}) {
   const command = [process.execPath, program, ...words].map((word) => `'${word}'`).join(' ')
-  return typed(command, dialogue, { cwd: at.work, env: environment(at, env) })
+  return typed(at.t, command, dialogue, { cwd: at.work, env: environment(at, env), limit: LIMIT })
 }
 
 async function approved(t, servers) {
@@ -304,12 +311,13 @@ test('what was typed before a question stood there is no answer to it', async (t
   const question = 'Call it? [o]nce, for this [r]un, for this [s]ession, [N]o: '
   // The shell takes the first line; the second one is in the terminal's queue before the program starts.
   const { text, unanswered } = await typed(
+    t,
     `${typedAhead} ${words}`,
     [
       ['ready', 'first\ns\n'],
       [question, 'n\n'],
     ],
-    { cwd: at.work, env: environment(at) },
+    { cwd: at.work, env: environment(at), limit: LIMIT },
   )
   assert.equal(unanswered, 0, text)
   assert.match(text, /typed first[\s\S]*ERR_CALL_DENIED/)
@@ -326,13 +334,14 @@ test('a secret is not shown while it is typed, and what is typed afterwards is',
     }),
   )
   const { code, text, unanswered } = await typed(
+    t,
     `'${process.execPath}' '${program}' approve weather; stty -a`,
     [
       ['Approve? [y/N]', 'y\n'],
       ['The key (not shown): ', `${input}\n`],
       ['Approve? [y/N]', 'y\n'],
     ],
-    { cwd: at.work, env: environment(at) },
+    { cwd: at.work, env: environment(at), limit: LIMIT },
   )
   assert.deepEqual([code, unanswered], [0, 0], text)
   assert.ok(!text.includes(input), text)
@@ -371,7 +380,7 @@ test('Ctrl-C ends what waits for standard input with exit code 130', async (t) =
     ['run', '-'],
     ['check', '-'],
   ]) {
-    const child = spawn(process.execPath, [program, ...words], { cwd: at.work, env: environment(at) })
+    const child = start(t, process.execPath, [program, ...words], { cwd: at.work, env: environment(at), limit: LIMIT })
     const ended = new Promise((resolve) => child.on('close', resolve))
     await waitFor('the thread that reads', () => threads(child.pid).includes('mcp-read') && catchesHangup(child.pid), ms(20_000))
     child.kill('SIGINT')
@@ -441,7 +450,7 @@ test('import shows first, writes only when told, keeps comments, and points at s
 test('import tells of each source that cannot be read, waits for none, and goes on with the others', async (t) => {
   const at = place(t, {})
   for (const name of ['.vscode', '.cursor']) mkdirSync(join(at.work, name))
-  execFileSync('mkfifo', [join(at.work, '.vscode/mcp.json')])
+  outputOf('mkfifo', [join(at.work, '.vscode/mcp.json')])
   symlinkSync('/dev/zero', join(at.work, '.mcp.json'))
   mkdirSync(join(at.home, '.cursor/mcp.json'), { recursive: true })
   write(at, '.cursor/mcp.json', '{ "mcpServers": { "docs": { "command": "docs" } } }')
@@ -460,7 +469,8 @@ test('import tells of each source that cannot be read, waits for none, and goes 
 
 test('what cannot be written to standard output is a failure, and whoever reads no more ends --follow', async (t) => {
   const at = place(t, { weather: small() })
-  const shell = (command) => typed(`'${process.execPath}' '${program}' ${command}`, [], { cwd: at.work, env: environment(at) })
+  const shell = (command) =>
+    typed(t, `'${process.execPath}' '${program}' ${command}`, [], { cwd: at.work, env: environment(at), limit: LIMIT })
   const full = await shell('list > /dev/full')
   assert.equal(full.code, 1, full.text)
   assert.match(full.text, /standard output cannot be written: /)
@@ -475,7 +485,10 @@ test('types --out writes into a pipe, and through a link that leads to nothing y
   assert.match(readFileSync(join(at.work, 'target.d.ts'), 'utf8'), /Written by/)
   assert.ok(lstatSync(join(at.work, 'link.d.ts')).isSymbolicLink())
   // A shell's pipe: Node's own are sockets, which nobody can open.
-  const piped = await typed(`'${process.execPath}' '${program}' types --out /dev/stdout | cat`, [], { cwd: at.work, env: environment(at) })
+  const piped = await typed(t, `'${process.execPath}' '${program}' types --out /dev/stdout | cat`, [], {
+    cwd: at.work,
+    env: environment(at),
+  })
   assert.match(piped.text, /Written by/)
 })
 

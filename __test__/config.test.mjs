@@ -1,13 +1,25 @@
 // The config: the shapes that other programs write, where values come from, and that whatever is wrong is named, all at once and
 // with its place, without a harm to the rest.
 import assert from 'node:assert/strict'
-import { spawnSync } from 'node:child_process'
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { homedir } from 'node:os'
 import { join } from 'node:path'
 import { describe, test } from 'node:test'
 import { Gateway } from '../index.mjs'
-import { afterwards, deferred, failure, fixture, fixtureProgram, folder, guest, isAlive, openGateway, root, waitFor } from './support.mjs'
+import {
+  afterwards,
+  deferred,
+  failure,
+  fixture,
+  fixtureProgram,
+  folder,
+  guest,
+  isAlive,
+  openGateway,
+  root,
+  runSync,
+  waitFor,
+} from './support.mjs'
 
 /** A reference as configs write it. */
 const $ = (inner) => `\${${inner}}`
@@ -93,10 +105,7 @@ describe('A config is read as it is written for', () => {
       const gateway = await Gateway.open()
       console.log(JSON.stringify(gateway.servers().map(({ name }) => name))); await gateway.close()`
     const listed = () => {
-      const { stdout, stderr } = spawnSync(process.execPath, ['--input-type=module', '--eval', code], {
-        encoding: 'utf8',
-        env: { ...process.env, HOME: home },
-      })
+      const { stdout, stderr } = runSync(process.execPath, ['--input-type=module', '--eval', code], { env: { ...process.env, HOME: home } })
       assert.equal(stderr, '')
       return JSON.parse(stdout)
     }

@@ -1,37 +1,26 @@
 // Nothing on the disk holds Node's main thread up: what it tells without a promise, it tells without reading a file.
 import assert from 'node:assert/strict'
-import { execFileSync, spawn } from 'node:child_process'
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'node:test'
-import { failure, fixture, folder, guest, ms, openApproved, openGateway, root, waitFor } from './support.mjs'
+import { failure, fixture, folder, guest, ms, openApproved, openGateway, outputOf, root, run, waitFor } from './support.mjs'
 
 /** What a program of its own prints; it is ended where it hangs, which the main thread of this one could not tell. */
-function printed(code) {
-  return new Promise((resolve, reject) => {
-    const child = spawn(process.execPath, ['--input-type=module', '--eval', code], { timeout: ms(60_000), killSignal: 'SIGKILL' })
-    const output = { stdout: '', stderr: '' }
-    for (const name of ['stdout', 'stderr']) {
-      child[name].setEncoding('utf8').on('data', (text) => {
-        output[name] += text
-      })
-    }
-    child.on('error', reject)
-    child.on('close', (exit, signal) => {
-      if (signal) reject(new Error('it hangs'))
-      else if (exit) reject(new Error(output.stderr))
-      else resolve(JSON.parse(output.stdout))
-    })
-  })
+async function printed(t, code) {
+  const { code: exit, stdout, stderr } = await run(t, process.execPath, ['--input-type=module', '--eval', code], { limit: ms(60_000) })
+  assert.equal(exit, 0, stderr)
+  return JSON.parse(stdout)
 }
 
 test('entries that name devices and pipes are listed at once, pinned or not', async (t) => {
   const at = folder(t)
-  execFileSync('mkfifo', [join(at, 'pipe')])
+  outputOf('mkfifo', [join(at, 'pipe')])
   const entry = (command) => ({ command, pinExecutable: true, pinValues: true, envFile: join(at, 'pipe') })
   const mcpServers = { zero: entry('/dev/zero'), pipe: entry(join(at, 'pipe')), plain: { command: '/dev/zero' } }
   const options = { config: { mcpServers }, stateDir: join(at, 'state'), workspaceFolder: at, guest, enable: 'approved' }
-  const states = await printed(`import { Gateway } from ${JSON.stringify(join(root, 'index.mjs'))}
+  const states = await printed(
+    t,
+    `import { Gateway } from ${JSON.stringify(join(root, 'index.mjs'))}
     const gateway = await Gateway.open(${JSON.stringify(options)})
     const states = () => gateway.servers().map(({ state }) => state)
     const told = [states()]
@@ -41,7 +30,8 @@ test('entries that name devices and pipes are listed at once, pinned or not', as
       told.push(executable ?? null, await gateway.test(name).catch(({ code, message }) => [code, /regular file/.test(message)]), states())
     }
     console.log(JSON.stringify(told))
-    await gateway.close()`)
+    await gateway.close()`,
+  )
   const [unapproved, refused] = [Array(3).fill('unapproved'), ['ERR_NOT_APPROVED', true]]
   assert.deepEqual(states, [unapproved, null, refused, unapproved, null, refused, unapproved])
 })

@@ -1,30 +1,19 @@
 // Each example is run as a user runs it, in a process of its own: exit code and what it prints.
 import assert from 'node:assert/strict'
-import { spawn } from 'node:child_process'
 import { existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it } from 'node:test'
-import { fixture, folder, ms, root } from './support.mjs'
+import { fixture, folder, ms, root, run as runProgram } from './support.mjs'
 
 const LIMIT = ms(60_000)
 
 /** What a program printed and how it ended. Its home and its temporary folder are the test's, so that it leaves nothing behind. */
-function run(t, [program, ...args], { stdin = 'ignore', env = {} } = {}) {
+async function run(t, [program, ...args], { stdin = 'ignore', env = {} } = {}) {
   const home = folder(t)
   const environment = { ...process.env, HOME: home, TMPDIR: home, NO_COLOR: '1', ...env }
-  // Given to a test's process, it would make a child report as a test.
-  delete environment.NODE_TEST_CONTEXT
-  const child = spawn(process.execPath, [join(root, program), ...args], { cwd: root, env: environment, stdio: [stdin, 'pipe', 'pipe'] })
-  const timer = setTimeout(() => child.kill('SIGKILL'), LIMIT)
-  const output = { home, stdout: '', stderr: '' }
-  for (const name of ['stdout', 'stderr']) child[name].setEncoding('utf8').on('data', (text) => (output[name] += text))
-  return new Promise((resolve, reject) => {
-    child.on('error', reject)
-    child.on('close', (code, signal) => {
-      clearTimeout(timer)
-      resolve({ ...output, code: code ?? signal })
-    })
-  })
+  const options = { cwd: root, env: environment, stdio: [stdin, 'pipe', 'pipe'], limit: LIMIT }
+  const { code, signal, stdout, stderr } = await runProgram(t, process.execPath, [join(root, program), ...args], options)
+  return { home, stdout, stderr, code: code ?? signal }
 }
 
 function succeeded({ code, stdout, stderr }) {

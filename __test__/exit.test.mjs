@@ -1,6 +1,5 @@
 // The end of Node and of its workers, in every way: what was started is gone, nothing holds the process up, nothing is printed.
 import assert from 'node:assert/strict'
-import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { createRequire } from 'node:module'
 import { join } from 'node:path'
@@ -8,19 +7,17 @@ import { createInterface } from 'node:readline'
 import { describe, test } from 'node:test'
 import { Worker } from 'node:worker_threads'
 import * as esm from '../index.mjs'
-import { afterwards, folder, isAlive, ms, root, waitFor } from './support.mjs'
+import { folder, isAlive, ms, root, run, start, waitFor } from './support.mjs'
 
+const LIMIT = ms(25_000)
 const script = (name) => join(root, '__test__/fixtures', name)
 const STATES = { nothing: 'with nothing going on', call: 'with calls pending', loop: 'with a guest in while (true) {}' }
 
 /** A Node process on a script of ours: `said()` is its next line, `ended` its end. */
 function node(t, name, options) {
   const path = folder(t)
-  const child = spawn(process.execPath, [script(name), JSON.stringify({ folder: path, ...options })], { stdio: ['ignore', 'pipe', 'pipe'] })
-  afterwards(t, () => {
-    child.kill('SIGKILL')
-    return ended
-  })
+  const arguments_ = [script(name), JSON.stringify({ folder: path, ...options })]
+  const child = start(t, process.execPath, arguments_, { stdio: ['ignore', 'pipe', 'pipe'], limit: LIMIT })
   let stderr = ''
   child.stderr.on('data', (text) => {
     stderr += text
@@ -98,12 +95,9 @@ describe('Within 2 s after Node has ended', { concurrency: 3 }, () => {
   test('by SIGINT to the whole group, as a terminal sends it, nothing is left either', { timeout: ms(20_000) }, async (t) => {
     const path = folder(t)
     const options = JSON.stringify({ folder: path, what: 'call', end: 'wait' })
-    const child = spawn(process.execPath, [script('agent.mjs'), options], { stdio: ['ignore', 'pipe', 'inherit'], detached: true })
+    const stdio = ['ignore', 'pipe', 'inherit']
+    const child = start(t, process.execPath, [script('agent.mjs'), options], { stdio, detached: true, limit: LIMIT })
     const ended = once(child, 'close')
-    afterwards(t, () => {
-      child.kill('SIGKILL')
-      return ended
-    })
     const [line] = await once(createInterface({ input: child.stdout }), 'line')
     const { processes } = JSON.parse(line)
     assertComplete(processes)
@@ -159,10 +153,8 @@ describe('Loading', () => {
     assert.deepEqual(await exited, [0])
   })
 
-  test('alone holds no process up, and prints nothing', async () => {
-    const child = spawn(process.execPath, ['-e', `require(${JSON.stringify(root)})`], { stdio: ['ignore', 'pipe', 'pipe'] })
-    const output = [child.stdout, child.stderr].map(async (stream) => Buffer.concat(await stream.toArray()).toString())
-    assert.deepEqual(await once(child, 'exit'), [0, null])
-    assert.deepEqual(await Promise.all(output), ['', ''])
+  test('alone holds no process up, and prints nothing', async (t) => {
+    const ended = await run(t, process.execPath, ['-e', `require(${JSON.stringify(root)})`], { limit: LIMIT })
+    assert.deepEqual(ended, { code: 0, signal: null, stdout: '', stderr: '' })
   })
 })

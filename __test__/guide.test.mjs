@@ -8,11 +8,10 @@
 // anything within a line, and a line of `…` alone any number of lines. In a command, `…` is the digest that was printed last.
 // Every block is one of these. Of the commands, `npm init` and `npm install` alone are not run: the test's folder has what they would install.
 import assert from 'node:assert/strict'
-import { execFile } from 'node:child_process'
 import { existsSync, mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { describe, it, test } from 'node:test'
-import { folder, ms, root, typed } from './support.mjs'
+import { folder, ms, root, run, typed } from './support.mjs'
 
 const guide = 'docs/MCP.md'
 /** What the guide's reader installs; their own dependencies are found where these links lead to. */
@@ -108,27 +107,22 @@ function write({ home, work }, { file, lines }) {
 }
 
 /** Runs commands in one shell; what each printed, in the order in which it came, and its exit code. */
-function shell({ work, env }, lines) {
+async function shell(t, { work, env }, lines) {
   const script = `exec 2>&1\n${lines.map((line) => `${line}\nprintf '\\036%d\\036' $?\n`).join('')}`
-  return new Promise((resolve, reject) => {
-    const child = execFile('bash', ['-c', script], { cwd: work, env, timeout: LIMIT, maxBuffer: 1 << 24 }, (error, stdout) => {
-      if (error?.killed) return reject(new Error(`it did not end: ${lines.join('; ')}\n${stdout}`))
-      const parts = stdout.split('\u001e')
-      resolve(lines.map((_, index) => ({ text: parts[2 * index] ?? '', code: Number(parts[2 * index + 1] ?? Number.NaN) })))
-    })
-    child.stdin.end()
-  })
+  const { stdout } = await run(t, 'bash', ['-c', script], { cwd: work, env, limit: LIMIT })
+  const parts = stdout.split('\u001e')
+  return lines.map((_, index) => ({ text: parts[2 * index] ?? '', code: Number(parts[2 * index + 1] ?? Number.NaN) }))
 }
 
 /** Runs a command at a terminal; the questions are the block's lines that end with the answers. */
-async function terminal({ work, env }, { command, printed }, answers, where) {
+async function terminal(t, { work, env }, { command, printed }, answers, where) {
   const rest = [...printed]
   const dialogue = answers.map((answer) => {
     const line = rest.splice(0, rest.findIndex((text) => text.endsWith(`] ${answer}`) || text.endsWith(`: ${answer}`)) + 1).at(-1)
     assert.ok(line, `${where}: no line shows the answer ${answer}`)
     return [line.slice(0, -answer.length).split('…').at(-1), `${answer}\n`]
   })
-  const { text, code, unanswered } = await typed(command, dialogue, { cwd: work, env })
+  const { text, code, unanswered } = await typed(t, command, dialogue, { cwd: work, env, limit: LIMIT })
   assert.equal(unanswered, 0, `${where}: not all was asked\n${text}`)
   return { text: settled(text), code }
 }
@@ -153,7 +147,7 @@ describe(guide, { timeout: 4 * LIMIT }, () => {
       assert.ok(!answers || wanted.length === 1, `${where}: one command at a terminal`)
       const run = async (lines) => {
         const filled = lines.map((line) => line.replace('…', () => digest ?? assert.fail(`${where}: no digest was printed`)))
-        return answers ? [await terminal(at, { ...wanted[0], command: filled[0] }, answers, where)] : await shell(at, filled)
+        return answers ? [await terminal(t, at, { ...wanted[0], command: filled[0] }, answers, where)] : await shell(t, at, filled)
       }
       // A digest may be what the block's own command before has printed: then they are run one by one.
       const together = wanted.every(({ command }) => !command.includes('…'))
@@ -170,12 +164,12 @@ describe(guide, { timeout: 4 * LIMIT }, () => {
 
     await t.test('its scripts hold as TypeScript, with the types that it tells to write', async () => {
       const scripts = readdirSync(at.work)
-      assert.deepEqual(await tsc(at, ['-p', '.']), '')
+      assert.deepEqual(await tsc(t, at, ['-p', '.']), '')
       // Those for Node have Node's types, in place of the guest's.
       const options = '--noEmit --checkJs --allowJs --strict --target es2023 --module nodenext --types node --skipLibCheck'.split(' ')
       const forNode = scripts.filter((name) => name.endsWith('.mjs'))
       assert.notEqual(forNode.length, 0)
-      assert.deepEqual(await tsc(at, ['--ignoreConfig', ...options, ...forNode]), '')
+      assert.deepEqual(await tsc(t, at, ['--ignoreConfig', ...options, ...forNode]), '')
     })
   })
 
@@ -193,12 +187,9 @@ describe(guide, { timeout: 4 * LIMIT }, () => {
   })
 })
 
-function tsc({ work, env }, words) {
-  return new Promise((resolve) => {
-    execFile('npx', ['tsc', ...words], { cwd: work, env, timeout: LIMIT }, (error, stdout, stderr) =>
-      resolve(error ? stdout + stderr + error.message : ''),
-    )
-  })
+async function tsc(t, { work, env }, words) {
+  const { code, stdout, stderr } = await run(t, 'npx', ['tsc', ...words], { cwd: work, env, limit: LIMIT })
+  return code === 0 ? '' : `${stdout}${stderr}npx tsc ended with ${code}`
 }
 
 test('no block of a guide escapes', () => {

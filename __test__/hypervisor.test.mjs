@@ -1,10 +1,9 @@
 // Which guest runs, and what is said where none does. The machines without one are made with a mount namespace of our own.
 import assert from 'node:assert/strict'
-import { spawnSync } from 'node:child_process'
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'node:test'
-import { emulated, fixture, folder, guest, ms, openGateway, root } from './support.mjs'
+import { emulated, fixture, folder, guest, ms, openGateway, root, runSync } from './support.mjs'
 
 /** Runs an expression on an open gateway in a child whose /dev is what the script before it makes of it. */
 function elsewhere(t, prepare, expression) {
@@ -14,9 +13,8 @@ function elsewhere(t, prepare, expression) {
     const result = await (async () => ${expression})().catch(({ code, message }) => ({ code, message }))
     console.log(JSON.stringify(result)); await gateway.close()`
   const script = `${prepare}; exec "$0" --input-type=module --eval "$1"`
-  const { stdout, stderr } = spawnSync('unshare', ['--mount', '--map-root-user', 'sh', '-c', script, process.execPath, code], {
-    encoding: 'utf8',
-    timeout: ms(30_000),
+  const { stdout, stderr } = runSync('unshare', ['--mount', '--map-root-user', 'sh', '-c', script, process.execPath, code], {
+    limit: ms(30_000),
     env: { ...process.env, EMPTY: folder(t) },
   })
   assert.notEqual(stdout, '', stderr)

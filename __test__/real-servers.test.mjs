@@ -1,7 +1,6 @@
 // Servers that others wrote, as they are published: three in TypeScript (one of them over HTTP as well), one in Python that speaks both
 // eras of the protocol. Each is approved, lists, answers as its documentation says, and is gone with its gateway.
 import assert from 'node:assert/strict'
-import { execFileSync, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdirSync, readFileSync, realpathSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:net'
@@ -10,7 +9,7 @@ import { createInterface } from 'node:readline'
 import { describe, test } from 'node:test'
 import { pathToFileURL } from 'node:url'
 import { gitServer } from '../scripts/lib/tools.mjs'
-import { afterwards, children, compiled, folder, ms, openApproved, root, waitFor } from './support.mjs'
+import { children, compiled, folder, ms, openApproved, outputOf, root, start, waitFor } from './support.mjs'
 
 const TIMEOUT = { timeout: ms(60_000) }
 const program = (name) => join(root, `node_modules/@modelcontextprotocol/server-${name}/dist/index.js`)
@@ -183,12 +182,7 @@ describe('server-everything over HTTP', TIMEOUT, () => {
 async function startHttp(t) {
   const port = await freePort()
   const env = { ...process.env, PORT: String(port) }
-  delete env.NODE_TEST_CONTEXT
-  const child = spawn(process.execPath, [program('everything'), 'streamableHttp'], { env, stdio: ['ignore', 'pipe', 'pipe'] })
-  afterwards(t, async () => {
-    child.kill('SIGKILL')
-    if (child.exitCode === null && child.signalCode === null) await once(child, 'exit')
-  })
+  const child = start(t, process.execPath, [program('everything'), 'streamableHttp'], { env, stdio: ['ignore', 'pipe', 'pipe'] })
   let said = ''
   child.stdout.on('data', (text) => {
     said += text
@@ -218,7 +212,7 @@ describe('mcp-server-git', TIMEOUT, () => {
         GIT_COMMITTER_NAME: 'Ada',
         GIT_COMMITTER_EMAIL: 'ada@example.com',
       }
-      const git = (...args) => execFileSync('git', ['-C', repo, ...args], { encoding: 'utf8', env: { ...process.env, ...identity } })
+      const git = (...args) => outputOf('git', ['-C', repo, ...args], { env: { ...process.env, ...identity } })
       git('init', '--quiet', '--initial-branch', 'main')
       writeFileSync(join(repo, 'a.txt'), 'first\n')
       const server = { command: gitServer(), args: ['--repository', repo], env: identity, protocolVersion, confirm: 'never' }
@@ -241,7 +235,7 @@ describe('mcp-server-git', TIMEOUT, () => {
 
 test('what was recorded of these servers is what they say, and TypeScript takes the declarations of all of them', TIMEOUT, async (t) => {
   const path = realpathSync(folder(t))
-  execFileSync('git', ['init', '--quiet', path])
+  outputOf('git', ['init', '--quiet', path])
   const git = { command: gitServer(), args: ['--repository', path] }
   const memory = { ...node('memory'), env: { MEMORY_FILE_PATH: join(path, 'memory.jsonl') } }
   const gateway = await openApproved(t, { filesystem: node('filesystem', path), memory, everything: node('everything'), git }, { limits })

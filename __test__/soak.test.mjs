@@ -1,9 +1,7 @@
 // The short form of `npm run soak`, in a process of its own, since it counts what the process holds.
 import assert from 'node:assert/strict'
-import { execFile } from 'node:child_process'
 import { test } from 'node:test'
-import { promisify } from 'node:util'
-import { emulated, ms, root } from './support.mjs'
+import { emulated, ms, root, run } from './support.mjs'
 
 const LIMIT = { timeout: ms(60_000) }
 
@@ -13,10 +11,7 @@ test(
   async (t) => {
     // Emulated, eight guests at once are slow, and a server that is killed each second may never get to its first call.
     const args = ['--calls', emulated ? '100' : '300', '--seconds', '10', '--kill-every', String(ms(1000)), '--json']
-    const environment = { ...process.env }
-    delete environment.NODE_TEST_CONTEXT
-    const started = promisify(execFile)(process.execPath, ['--expose-gc', 'scripts/lib/soak.mjs', ...args], { cwd: root, env: environment })
-    const { stdout, stderr } = await started.catch((failed) => failed)
+    const { stdout, stderr } = await run(t, process.execPath, ['--expose-gc', 'scripts/lib/soak.mjs', ...args], { cwd: root })
     assert.notEqual(stdout, '', stderr)
     const { problems, ...figures } = JSON.parse(stdout)
     t.diagnostic(JSON.stringify(figures))

@@ -1,20 +1,15 @@
-// What the tests share: fixture servers, gateways that clean up after themselves, waiting on conditions, and the one place
-// where deadlines are scaled.
+// What the tests share: fixture servers, gateways that clean up after themselves, waiting on conditions. Programs are processes.mjs's.
 import assert from 'node:assert/strict'
-import { execFileSync, spawn } from 'node:child_process'
 import { mkdtempSync, readdirSync, readFileSync, readlinkSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
-import { after } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { Gateway } from '../index.mjs'
+import { afterwards, ms, outputOf } from './processes.mjs'
+
+export * from './processes.mjs'
 
 export const root = dirname(dirname(fileURLToPath(import.meta.url)))
-
-/** Inside the emulated machine everything takes longer; limits that users see hold there, tests' own deadlines are scaled. */
-export const emulated = process.env.HYPERLIGHT_MCP_EMULATED === '1'
-export const scale = emulated ? 8 : 1
-export const ms = (natively) => natively * scale
 
 /** Which guest the whole suite runs on: the one that boots here, unless the environment forces one. */
 export const guest = process.env.HYPERLIGHT_MCP_GUEST ?? 'auto'
@@ -41,29 +36,6 @@ export const mirror = {
       if (id !== undefined) console.log(JSON.stringify({ jsonrpc: '2.0', id, result: answers[method](params) }))
     })`,
   ],
-}
-
-/** Stands in for a test's context where a whole file shares something: cleaned up after the file's last test. */
-export const wholeFile = { after }
-
-const cleanups = new WeakMap()
-/** Has something done after the test: what was set up last goes first, so that no folder is removed under what still writes to it. */
-export function afterwards(t, clean) {
-  const known = cleanups.get(t)
-  if (known) return known.push(clean)
-  const rest = [clean]
-  cleanups.set(t, rest)
-  t.after(async () => {
-    const errors = []
-    while (rest.length > 0) {
-      try {
-        await rest.pop()()
-      } catch (error) {
-        errors.push(error)
-      }
-    }
-    if (errors.length > 0) throw errors[0]
-  })
 }
 
 /** A folder that is removed after the test. */
@@ -117,31 +89,11 @@ export function compiled(t, files, lib = ['es2022']) {
   }
   writeFileSync(join(path, 'tsconfig.json'), JSON.stringify({ compilerOptions: options, include: ['*.ts'] }))
   try {
-    execFileSync(join(root, 'node_modules/.bin/tsc'), ['-p', path, '--pretty', 'false'], { encoding: 'utf8' })
+    outputOf(join(root, 'node_modules/.bin/tsc'), ['-p', path, '--pretty', 'false'])
     return ''
   } catch (error) {
     return error.stdout
   }
-}
-
-/**
- * Runs a command of the shell at a terminal of 80 columns (util-linux `script`); each pair is what is waited for and what is typed then.
- * `text` is all that the terminal was sent, controls included.
- */
-export function typed(command, dialogue, { cwd, env }) {
-  return new Promise((resolve, reject) => {
-    const child = spawn('script', ['-qec', `stty cols 80; ${command}`, '/dev/null'], { cwd, env: { TERM: 'xterm', ...env } })
-    const [rest, output] = [[...dialogue], { text: '', from: 0 }]
-    child.stdout.setEncoding('utf8').on('data', (text) => {
-      output.text += text
-      while (rest.length > 0 && output.text.slice(output.from).includes(rest[0][0])) {
-        output.from = output.text.length
-        child.stdin.write(rest.shift()[1])
-      }
-    })
-    child.on('error', reject)
-    child.on('close', (code) => resolve({ code, text: output.text.replaceAll('\r\n', '\n'), unanswered: rest.length }))
-  })
 }
 
 /** What a promise rejects with, or a function throws: an `Error` with this stable code. */

@@ -1,18 +1,17 @@
 // A process that finds the guest's snapshot need not boot it; whatever is odd about the snapshot, another is made.
 import assert from 'node:assert/strict'
-import { execFile } from 'node:child_process'
 import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, renameSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it } from 'node:test'
 import { fileURLToPath } from 'node:url'
-import { promisify } from 'node:util'
-import { folder } from './support.mjs'
+import { folder, run } from './support.mjs'
 
 const script = fileURLToPath(new URL('fixtures/first-result.mjs', import.meta.url))
 
 /** Another process's first result, and where its snapshot was from. Where it is to keep one, it ends when that is done. */
-async function firstResult(snapshotDir, keeps = true) {
-  const { stdout } = await promisify(execFile)(process.execPath, [script, JSON.stringify({ snapshotDir, keeps })])
+async function firstResult(t, snapshotDir, keeps = true) {
+  const { code, stdout, stderr } = await run(t, process.execPath, [script, JSON.stringify({ snapshotDir, keeps })])
+  assert.equal(code, 0, stderr)
   return JSON.parse(stdout)
 }
 
@@ -28,7 +27,7 @@ function files(folder) {
 /** A folder with a snapshot of this machine's guest. */
 async function kept(t) {
   const place = join(folder(t), 'snapshots')
-  assert.deepEqual(await firstResult(place), { value: 3, snapshot: 'booted' })
+  assert.deepEqual(await firstResult(t, place), { value: 3, snapshot: 'booted' })
   const [name] = snapshots(place)
   return { place, snapshot: join(place, name) }
 }
@@ -36,7 +35,7 @@ async function kept(t) {
 describe('the snapshot on disk', () => {
   it('is made by the first process and found by the next, readable by the user alone', async (t) => {
     const { place, snapshot } = await kept(t)
-    assert.deepEqual(await firstResult(place), { value: 3, snapshot: 'found' })
+    assert.deepEqual(await firstResult(t, place), { value: 3, snapshot: 'found' })
     assert.equal(snapshots(place).length, 1)
     assert.equal(statSync(place).mode & 0o777, 0o700)
     for (const file of files(snapshot)) assert.equal(statSync(file).mode & 0o777, 0o600, file)
@@ -70,8 +69,8 @@ describe('the snapshot on disk', () => {
     }
     for (const [harm, apply] of Object.entries(harms)) {
       apply()
-      assert.deepEqual(await firstResult(place), { value: 3, snapshot: 'booted' }, harm)
-      assert.deepEqual(await firstResult(place), { value: 3, snapshot: 'found' }, `after: ${harm}`)
+      assert.deepEqual(await firstResult(t, place), { value: 3, snapshot: 'booted' }, harm)
+      assert.deepEqual(await firstResult(t, place), { value: 3, snapshot: 'found' }, `after: ${harm}`)
     }
   })
 
@@ -79,21 +78,21 @@ describe('the snapshot on disk', () => {
     const place = join(folder(t), 'snapshots')
     mkdirSync(place)
     chmodSync(place, 0o777)
-    assert.deepEqual(await firstResult(place, false), { value: 3, snapshot: 'booted' })
+    assert.deepEqual(await firstResult(t, place, false), { value: 3, snapshot: 'booted' })
     assert.deepEqual(readdirSync(place), [])
   })
 
-  it('is not made where none is to be kept', async () => {
-    assert.deepEqual(await firstResult(false, false), { value: 3, snapshot: 'booted' })
+  it('is not made where none is to be kept', async (t) => {
+    assert.deepEqual(await firstResult(t, false, false), { value: 3, snapshot: 'booted' })
   })
 
   it('is made by several processes at once, and one of them is kept', async (t) => {
     const place = join(folder(t), 'snapshots')
-    const results = await Promise.all([1, 2, 3].map(() => firstResult(place)))
+    const results = await Promise.all([1, 2, 3].map(() => firstResult(t, place)))
     for (const { value } of results) assert.equal(value, 3)
     assert.equal(snapshots(place).length, 1)
     assert.ok(existsSync(join(place, snapshots(place)[0], 'kept.json')))
-    assert.deepEqual(await firstResult(place), { value: 3, snapshot: 'found' })
+    assert.deepEqual(await firstResult(t, place), { value: 3, snapshot: 'found' })
   })
 })
 

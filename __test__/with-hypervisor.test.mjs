@@ -1,7 +1,6 @@
 // scripts/with-hypervisor's promises. A probe that says no stands in for a machine without a hypervisor, one that says yes for a
 // machine with one, so that both ways are tested everywhere. A machine takes 5 to 10 s to boot, so each boot checks several things.
 import assert from 'node:assert/strict'
-import { spawn, spawnSync } from 'node:child_process'
 import { createHash, randomBytes } from 'node:crypto'
 import { once } from 'node:events'
 import {
@@ -20,9 +19,10 @@ import {
 } from 'node:fs'
 import { homedir, tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { after, afterEach, before, describe, test } from 'node:test'
+import { afterEach, before, describe, test } from 'node:test'
 import { setTimeout as pause } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
+import { afterwards, runSync, start as startProgram, wholeFile } from './processes.mjs'
 
 const SCRIPTS = fileURLToPath(new URL('../scripts', import.meta.url))
 const SCRIPT = join(SCRIPTS, 'with-hypervisor')
@@ -31,6 +31,8 @@ const BOOTED = { timeout: 180_000 }
 const EMULATED = process.env.HYPERLIGHT_MCP_EMULATED === '1' && 'an emulated machine does not emulate another'
 
 const work = realpathSync(mkdtempSync(join(tmpdir(), 'with-hypervisor-test-')))
+// First, as what is set up last goes first: programs that a failed test has left run end before their folder goes.
+afterwards(wholeFile, () => rmSync(work, { recursive: true, force: true }))
 const folder = (name) => {
   mkdirSync(join(work, name), { recursive: true })
   return join(work, name)
@@ -48,21 +50,23 @@ const YES = probe('probe-yes', 'exit 0')
 const NO = probe('probe-no', 'exit 3')
 
 function environment(more) {
-  const { HYPERLIGHT_MCP_EMULATED, ...outer } = process.env
+  const { HYPERLIGHT_MCP_EMULATED, NODE_TEST_CONTEXT, ...outer } = process.env
   return { ...outer, TMPDIR: temporary, XDG_CACHE_HOME: cache, XDG_RUNTIME_DIR: folder('runtime'), ...more }
 }
 
-const running = new Set()
-
 /** A run of the script; `ended` comes to what it wrote and how it ended. */
 function start(probePath, args, { env, cwd, stdin = 'pipe' } = {}) {
-  const child = spawn(SCRIPT, args, { env: environment({ HYPERLIGHT_MCP_PROBE: probePath, ...env }), cwd, stdio: [stdin, 'pipe', 'pipe'] })
+  const given = {
+    env: environment({ HYPERLIGHT_MCP_PROBE: probePath, ...env }),
+    cwd,
+    stdio: [stdin, 'pipe', 'pipe'],
+    limit: BOOTED.timeout,
+  }
+  const child = startProgram(wholeFile, SCRIPT, args, given)
   const [stdout, stderr] = [[], []]
   child.stdout.on('data', (chunk) => stdout.push(chunk))
   child.stderr.on('data', (chunk) => stderr.push(chunk))
-  running.add(child)
   child.ended = once(child, 'close').then(([code, signal]) => {
-    running.delete(child)
     return { code, signal, stdout: Buffer.concat(stdout), stderr: Buffer.concat(stderr).toString() }
   })
   child.wrote = async (text) => {
@@ -96,12 +100,6 @@ async function until(what) {
 const digest = (data) => createHash('sha256').update(data).digest('hex')
 
 before(() => rmSync(folder('runtime'), { recursive: true }))
-after(() => {
-  // Those of a test that has failed: they must not keep this process, and the machine, busy.
-  for (const child of running) child.kill('SIGKILL')
-  rmSync(work, { recursive: true, force: true })
-})
-
 /** Nothing is left of the runs that have ended: no process, no temporary file, no half-made entry in the cache. */
 function assertClean() {
   assert.deepEqual(processes(cache), [])
@@ -197,7 +195,7 @@ describe('what is missing is named, with what to do', () => {
 describe('on a machine where no guest boots', { skip: EMULATED }, () => {
   before(() => {
     // Silent and quick where a kernel is there; else it says what it does, or what to do.
-    const fetched = spawnSync(join(SCRIPTS, 'fetch-kernel'), { stdio: ['ignore', 'inherit', 'inherit'] })
+    const fetched = runSync(join(SCRIPTS, 'fetch-kernel'), [], { stdio: ['ignore', 'inherit', 'inherit'], limit: 600_000 })
     assert.equal(fetched.status, 0, 'scripts/fetch-kernel failed')
     const real = join(process.env.XDG_CACHE_HOME || join(homedir(), '.cache'), 'hyperlight-mcp', 'kernel')
     for (const release of readdirSync(real).filter((name) => existsSync(join(real, name, 'kernel')))) {

@@ -1,11 +1,11 @@
 // What would be published, installed into an empty folder with no Rust, no clang and no repository in reach.
 import assert from 'node:assert/strict'
-import { execFileSync, spawnSync } from 'node:child_process'
 import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
 import { fileURLToPath } from 'node:url'
+import { outputOf, runSync } from '../processes.mjs'
 
 const root = dirname(dirname(dirname(fileURLToPath(import.meta.url))))
 const work = mkdtempSync(join(tmpdir(), 'hyperlight-mcp-package-'))
@@ -23,14 +23,14 @@ function readmeExample() {
 }
 
 function node(...args) {
-  return spawnSync(process.execPath, args, { cwd: app, env: environment, encoding: 'utf8', timeout: 120_000 })
+  return runSync(process.execPath, args, { cwd: app, env: environment })
 }
 
 before(() => {
   for (const folder of [app, bin, environment.HOME]) mkdirSync(folder, { recursive: true })
   symlinkSync(process.execPath, join(bin, 'node'))
   symlinkSync('/bin/sh', join(bin, 'sh'))
-  execFileSync(join(root, 'scripts/pack'), { stdio: 'inherit' })
+  outputOf(join(root, 'scripts/pack'), [], { stdio: 'inherit' })
   writeFileSync(join(app, 'package.json'), '{ "private": true }')
   // npm itself comes from here, and so does its cache; what is installed sees neither.
   const install = [
@@ -41,7 +41,7 @@ before(() => {
     ...tarballs,
     '@modelcontextprotocol/server-everything@2026.8.31',
   ]
-  execFileSync('npm', install, { cwd: app, stdio: 'inherit' })
+  outputOf('npm', install, { cwd: app, stdio: 'inherit' })
 })
 
 after(() => rmSync(work, { recursive: true, force: true }))

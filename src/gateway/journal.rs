@@ -271,7 +271,9 @@ fn line_of(at: u64, note: Note, redactor: &Redactor) -> Json {
     json!(LogLine { at, pid: std::process::id(), kind: kind.to_owned(), text, error })
 }
 
+/// Writes what is noted. Makes the folder at once: whoever removes it later, with all around it, does not want it again.
 fn write_all(queue: &Queue, folder: &Path, redactor: &Redactor) {
+    let _ = files::private_folder(folder);
     let mut lines: HashMap<String, String> = HashMap::new();
     while let Some(orders) = queue.next() {
         let mut flushed = Vec::new();
@@ -309,6 +311,7 @@ fn write_out(folder: &Path, server: &str, text: &mut String) {
 
 /// One write for whole lines, to the end of the file: lines of several processes stand beside each other.
 fn append(folder: &Path, server: &str, lines: &str) -> std::io::Result<()> {
+    folder.parent().filter(|parent| parent.is_dir()).ok_or(ErrorKind::NotFound)?;
     let path = path_of(&files::private_folder(folder)?.path, server);
     rotate(&path)?;
     files::append_own(&path)?.write_all(lines.as_bytes())
@@ -407,6 +410,19 @@ mod tests {
         assert_eq!(fs::metadata(path_of(folder.path(), "s")).unwrap().permissions().mode() & 0o777, 0o600);
         let journal = Journal { folder: Arc::new(folder.path().to_owned()), ..journal(folder.path()) };
         assert_eq!(journal.read("s", 10).len(), 10);
+    }
+
+    #[test]
+    fn what_was_removed_with_all_around_it_is_not_made_again() {
+        let parent = tempfile::tempdir().unwrap();
+        let state = parent.path().join("state");
+        let journal = journal(&state);
+        journal.note("s", Note::Stderr("a line".into()));
+        flush(&journal);
+        fs::remove_dir_all(&state).unwrap();
+        journal.note("s", Note::Stderr("another".into()));
+        flush(&journal);
+        assert!(!state.exists());
     }
 
     fn call(tool: &str) -> Note {

@@ -5,12 +5,14 @@ use anyhow::{Context, Result, bail, ensure};
 use std::env;
 use std::ffi::OsString;
 use std::fs;
+use std::io::IsTerminal as _;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 /// First argument of the builder when it runs itself: cargo-hyperlight reads the tools from its own environment.
 pub const STAGE: &str = "--stage-compile";
 const NAME: &str = "hyperlight-mcp-guest";
+const TARGET: &str = "x86_64-hyperlight-none";
 
 /// Which of the two guests.
 #[derive(Clone, Copy)]
@@ -51,7 +53,7 @@ pub fn compile(tools: &Toolchain, guest: &Path, target: &Path, kind: Kind) -> Re
         .env("HYPERLIGHT_CFLAGS", "-D__DJGPP=1 -D_POSIX_MONOTONIC_CLOCK")
         .status()?;
     ensure!(status.success(), "the guest does not compile: see above");
-    let elf = target.join("x86_64-hyperlight-none/release").join(NAME);
+    let elf = target.join(TARGET).join("release").join(NAME);
     ensure!(elf.is_file(), "cargo succeeded, but {} is not there", elf.display());
     Ok(fs::read(elf)?)
 }
@@ -59,7 +61,11 @@ pub fn compile(tools: &Toolchain, guest: &Path, target: &Path, kind: Kind) -> Re
 /// The part that runs in the child, with the arguments that follow [`STAGE`].
 pub fn stage(arguments: impl Iterator<Item = OsString>) -> Result<()> {
     let mut cargo = cargo_hyperlight::cargo()?;
-    cargo.args(["build", "--release", "--locked", "--manifest-path"]).args(arguments);
+    // Named, as the addon's own target is the default of every folder here.
+    cargo.args(["build", "--release", "--locked", "--target", TARGET, "--manifest-path"]).args(arguments);
+    if !std::io::stderr().is_terminal() {
+        cargo.arg("--quiet"); // at a terminal cargo shows how far it is; a log would have a line for each crate
+    }
     // cargo has said what is wrong: its command line, with the whole environment, would bury that.
     if cargo.status().is_err() {
         std::process::exit(1);

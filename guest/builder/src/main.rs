@@ -1,4 +1,4 @@
-//! Builds the guest: `cargo run --release --manifest-path guest/builder/Cargo.toml -- [--check] [--out FOLDER]`.
+//! Builds the guest: `cargo run --profile builder --manifest-path guest/builder/Cargo.toml -- [--check] [--out FOLDER]`.
 //!
 //! Two guests come out: `standard`, for a processor's own virtualisation, and `ring3`, the same linked with a shim for
 //! KVM-PVM, which runs ring-0 code by emulation only. See `docs/GUEST.md`.
@@ -107,7 +107,10 @@ fn produce(guest: &Path, tools: &Toolchain, sources: String, digest: String, out
         return Ok(());
     }
     let start = Instant::now();
-    eprintln!("guest: compiling for the micro-VM, as its sources or the toolchain changed (one to four minutes)");
+    eprintln!(
+        "guest: compiling for the micro-VM, as its sources or the toolchain changed: Rust's own library first (with a new target folder \
+         usually two to four minutes, else one or less)"
+    );
     eprintln!("guest: with {}", tools.summary());
     // A target folder for each toolchain: cargo-hyperlight's own library is not rebuilt when the compiler changes.
     let key = &cache::digest("", tools)[..8];

@@ -1,0 +1,51 @@
+// The steps of scripts/test (scripts/lib/step.sh): none can hold up the run, whatever it leaves behind.
+import assert from 'node:assert/strict'
+import { readdirSync, readFileSync } from 'node:fs'
+import { test } from 'node:test'
+import { fileURLToPath } from 'node:url'
+import { listenTo, ms, run } from './processes.mjs'
+
+const root = fileURLToPath(new URL('..', import.meta.url))
+const TIMEOUT = { timeout: ms(60_000) }
+
+/** A script that does these steps and says how they ended. */
+const script = (...lines) => [
+  '-c',
+  ['set -uo pipefail', '. scripts/lib/step.sh', ...lines, 'declare -p failed', 'echo "kept: $(tr "\\n" " " <"$log")"'].join('\n'),
+]
+
+/** The processes, zombies left out, that have a mark in their environment. */
+function marked(mark) {
+  return readdirSync('/proc').filter((pid) => {
+    try {
+      return /^\d+$/.test(pid) && readFileSync(`/proc/${pid}/environ`, 'utf8').includes(`MARK=${mark}`)
+    } catch {
+      return false
+    }
+  })
+}
+
+const options = (mark, more) => ({ cwd: root, env: { ...process.env, MARK: mark, ...more }, limit: ms(30_000) })
+
+test('a step ends with its own process, and what it left behind is named and ended', TIMEOUT, async (t) => {
+  const mark = `loose-${process.pid}`
+  const loose = `step loose bash -c 'setsid sleep 1000 & echo all done; exit 3'`
+  const { code, stdout } = await run(t, 'bash', script(loose, 'step next echo later'), options(mark))
+  assert.equal(code, 0)
+  assert.match(stdout, /all done\ntest: the step has left a process running, which is ended now: \d+ sleep 1000/)
+  assert.match(stdout, /failed=.*"loose \(exit code 3\)"\)\nkept: all done .*later/)
+  assert.deepEqual(marked(mark), [])
+})
+
+test('a step is shown while it runs', TIMEOUT, async (t) => {
+  const child = listenTo(t, 'bash', script('step slow sh -c "echo begun; exec sleep 1000"'), { ...options('shown'), detached: true })
+  while (!child.output.stdout.includes('begun')) await new Promise((resolve) => child.stdout.once('data', resolve))
+  assert.equal(child.exitCode, null)
+})
+
+test('a step that does not end is ended after its limit, and fails', TIMEOUT, async (t) => {
+  const mark = `endless-${process.pid}`
+  const { stdout } = await run(t, 'bash', script('step endless sleep 1000'), options(mark, { STEP_LIMIT: '1' }))
+  assert.match(stdout, /failed=.*"endless \(exit code 124\)"/)
+  assert.deepEqual(marked(mark), [])
+})
