@@ -160,13 +160,14 @@ impl Core {
         }
     }
 
-    /// The outcome of what was pending. That the gateway closes ends its servers: whatever fails from then on fails for that.
+    /// The outcome of what was pending. That the gateway closes ends its servers and cancels their questions: whatever comes from then on
+    /// comes of that, an answer as well as an error.
     pub(super) fn unless_closed<T>(&self, outcome: Result<T>) -> Result<T> {
-        outcome.map_err(|error| match error {
-            Error::Aborted { .. } => error,
-            _ if self.closed.is_cancelled() => Error::Closed { what: "gateway" },
-            _ => error,
-        })
+        match outcome {
+            Err(error @ Error::Aborted { .. }) => Err(error),
+            _ if self.closed.is_cancelled() => Err(Error::Closed { what: "gateway" }),
+            outcome => outcome,
+        }
     }
 
     /// What the approval of a server is about, without its program, which is no part of the digest.

@@ -327,7 +327,13 @@ impl Gateway {
     pub async fn close(&self) {
         self.begin_close();
         self.core.connections.close_all().await;
-        self.core.events.journal.flush().await;
+        self.core.events.journal.close().await;
+        self.core.looked.end();
+    }
+
+    /// Lets go of what only the end of the last run lets go of. To be called when nothing of the gateway runs any more.
+    pub fn release(&self) {
+        self.core.sandboxes.end();
     }
 
     /// SIGKILL to every server, without waiting: for an environment that is being torn down.
