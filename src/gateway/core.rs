@@ -160,16 +160,6 @@ impl Core {
         }
     }
 
-    /// The outcome of what was pending. That the gateway closes ends its servers and cancels their questions: whatever comes from then on
-    /// comes of that, an answer as well as an error.
-    pub(super) fn unless_closed<T>(&self, outcome: Result<T>) -> Result<T> {
-        match outcome {
-            Err(error @ Error::Aborted { .. }) => Err(error),
-            _ if self.closed.is_cancelled() => Err(Error::Closed { what: "gateway" }),
-            outcome => outcome,
-        }
-    }
-
     /// What the approval of a server is about, without its program, which is no part of the digest.
     pub(super) fn subject(&self, server: &ServerDefinition) -> Subject {
         self.subject_with(server, None)
