@@ -8,6 +8,7 @@ import {
   arrived,
   deferred,
   evaluate,
+  failure,
   fixture,
   folder,
   guest,
