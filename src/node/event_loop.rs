@@ -35,11 +35,11 @@ fn symbol(name: &CStr) -> Option<NonNull<c_void>> {
     NonNull::new(unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) })
 }
 
-/// Takes a symbol for a function of the type that its field has.
+/// Takes a symbol for a function of this type.
 macro_rules! function {
-    ($name:literal) => {
+    ($name:literal, $kind:ty) => {
         // SAFETY: libuv's header declares the function of this name with this type, and keeps it for all versions 1.x.
-        unsafe { std::mem::transmute::<*mut c_void, _>(symbol($name)?.as_ptr()) }
+        unsafe { std::mem::transmute::<*mut c_void, $kind>(symbol($name)?.as_ptr()) }
     };
 }
 
@@ -51,14 +51,14 @@ impl Libuv {
 
     fn load() -> Option<Self> {
         Some(Self {
-            handle_size: function!(c"uv_handle_size"),
-            get_data: function!(c"uv_handle_get_data"),
-            set_data: function!(c"uv_handle_set_data"),
-            init: function!(c"uv_check_init"),
-            start: function!(c"uv_check_start"),
-            stop: function!(c"uv_check_stop"),
-            unref: function!(c"uv_unref"),
-            close: function!(c"uv_close"),
+            handle_size: function!(c"uv_handle_size", unsafe extern "C" fn(c_int) -> usize),
+            get_data: function!(c"uv_handle_get_data", unsafe extern "C" fn(*const Handle) -> *mut c_void),
+            set_data: function!(c"uv_handle_set_data", unsafe extern "C" fn(*mut Handle, *mut c_void)),
+            init: function!(c"uv_check_init", unsafe extern "C" fn(*mut EventLoop, *mut Handle) -> c_int),
+            start: function!(c"uv_check_start", unsafe extern "C" fn(*mut Handle, Callback) -> c_int),
+            stop: function!(c"uv_check_stop", unsafe extern "C" fn(*mut Handle) -> c_int),
+            unref: function!(c"uv_unref", unsafe extern "C" fn(*mut Handle)),
+            close: function!(c"uv_close", unsafe extern "C" fn(*mut Handle, Callback)),
         })
     }
 
@@ -110,7 +110,6 @@ impl Check {
     }
 
     /// Closes it; `closed` is called in a later turn of the loop, and is to free it.
-    #[expect(clippy::needless_pass_by_value, reason = "nothing can be done with it from here on")]
     pub(super) fn close(self, closed: Callback) {
         // SAFETY: the handle is open and closed once, as `self` goes with it.
         unsafe { (self.libuv.close)(self.handle.as_ptr(), closed) };
