@@ -8,6 +8,7 @@ import {
   arrived,
   deferred,
   evaluate,
+  failure,
   fixture,
   folder,
   guest,
@@ -266,6 +267,25 @@ describe('The signal itself', () => {
     controller.abort('enough')
     await ended
     assert.equal(listeners(controller.signal), 0)
+  })
+
+  test('ends twenty calls at once, without a warning of Node’s, and has no listener left where one has ended', async (t) => {
+    const gateway = await openApproved(t, { fixture: fixture() })
+    const controller = new AbortController()
+    const warnings = []
+    const warn = (warning) => warnings.push(warning.name)
+    process.on('warning', warn)
+    const options = { signal: controller.signal }
+    await gateway.callTool('fixture', 'echo', { value: 1 }, options)
+    assert.equal(getEventListeners(controller.signal, 'abort').length, 0)
+    const calls = Array.from({ length: 20 }, () => failure(gateway.callTool('fixture', 'hang', {}, options), 'ERR_ABORTED'))
+    assert.equal(getEventListeners(controller.signal, 'abort').length, 1)
+    await gateway.callTool('fixture', 'echo', { value: 1 }, options)
+    assert.equal(getEventListeners(controller.signal, 'abort').length, 1, 'the others are still pending')
+    controller.abort()
+    await Promise.all(calls)
+    process.off('warning', warn)
+    assert.deepEqual([warnings, getEventListeners(controller.signal, 'abort').length], [[], 0])
   })
 
   test('may be a time-out, or any of several', async () => {

@@ -27,6 +27,9 @@ use std::fs;
 use std::io::{self, BufRead, Read, Write};
 use std::time::{Duration, Instant};
 
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, getpgid, getpgrp, getppid, kill_process_group, setsid, test_kill_process_group};
+
 /// How long a group may take to end after `SIGTERM`.
 const GRACE: Duration = Duration::from_millis(700);
 /// How long to wait for the groups to be gone after `SIGKILL`. Only a process that nobody reaps takes all of it.
@@ -154,19 +157,22 @@ fn next_line(input: &mut impl BufRead) -> Option<Vec<u8>> {
 
 /// Ends all groups: politely, then by force.
 fn end(groups: &Groups) {
-    let signalled = signal_all(groups, libc::SIGTERM);
+    let signalled = signal_all(groups, Signal::TERM);
     if !wait_gone(&signalled, GRACE) {
-        let killed = signal_all(&signalled, libc::SIGKILL);
+        let killed = signal_all(&signalled, Signal::KILL);
         wait_gone(&killed, CONFIRM);
     }
 }
 
 /// Signals every group that is still the recorded one; returns those.
-fn signal_all(groups: &Groups, signal: libc::c_int) -> Groups {
+fn signal_all(groups: &Groups, signal: Signal) -> Groups {
     let ours = |(group, start): &(&i32, &Option<StartTime>)| verdict(**start, leader_start(**group)) == Verdict::Signal;
     let signalled: Groups = groups.iter().filter(ours).map(|(group, start)| (*group, *start)).collect();
     for group in signalled.keys() {
-        kill_group(*group, signal);
+        if let Some(group) = pid_of(*group) {
+            // It may be gone by now.
+            let _ = kill_process_group(group, signal);
+        }
     }
     signalled
 }
@@ -189,24 +195,22 @@ fn leader_start(group: i32) -> Option<StartTime> {
 
 fn group_exists(group: i32) -> bool {
     // EPERM says that it exists, and that none of its members is ours to signal.
-    kill_group(group, 0) || io::Error::last_os_error().raw_os_error() == Some(libc::EPERM)
+    pid_of(group).is_some_and(|group| matches!(test_kill_process_group(group), Ok(()) | Err(Errno::PERM)))
 }
 
-/// Signals a group (0: only asks whether it exists); false, with `errno` set, if that failed.
-fn kill_group(group: i32, signal: libc::c_int) -> bool {
+/// A group that may be signalled; `parse` lets no other through.
+fn pid_of(group: i32) -> Option<Pid> {
     debug_assert!(group > 1);
-    // SAFETY: takes two integers, touches no memory of this process; `parse` lets no group <= 1 through.
-    unsafe { libc::killpg(group, signal) == 0 }
+    if group > 1 { Pid::from_raw(group) } else { None }
 }
 
 fn own_group() -> i32 {
-    // SAFETY: takes nothing, returns an integer, cannot fail.
-    unsafe { libc::getpgrp() }
+    getpgrp().as_raw_nonzero().get()
 }
 
+/// The group of Node; of a parent that has died by now, none (-1) or the reaper's.
 fn parents_group() -> i32 {
-    // SAFETY: both take and return integers; a parent that has died by now yields -1 or the reaper's group.
-    unsafe { libc::getpgid(libc::getppid()) }
+    getpgid(getppid()).map_or(-1, |group| group.as_raw_nonzero().get())
 }
 
 /// Leaves everything that could end this process together with Node, or keep something of Node's open.
@@ -215,8 +219,8 @@ fn detach() {
         // SAFETY: the signal numbers are valid, and SIG_IGN installs no handler that could run.
         unsafe { libc::signal(signal, libc::SIG_IGN) };
     }
-    // SAFETY: takes nothing. It fails with EPERM where the addon has given us a group of our own already, which will do.
-    unsafe { libc::setsid() };
+    // It fails with EPERM where the addon has given us a group of our own already, which will do.
+    let _ = setsid();
     close_inherited();
     // A directory that is in use cannot be unmounted. `/` exists; were it unreadable, staying would be no harm.
     let _ = std::env::set_current_dir("/");

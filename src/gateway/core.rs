@@ -160,15 +160,6 @@ impl Core {
         }
     }
 
-    /// The outcome of what was pending. That the gateway closes ends its servers: whatever fails from then on fails for that.
-    pub(super) fn unless_closed<T>(&self, outcome: Result<T>) -> Result<T> {
-        outcome.map_err(|error| match error {
-            Error::Aborted { .. } => error,
-            _ if self.closed.is_cancelled() => Error::Closed { what: "gateway" },
-            _ => error,
-        })
-    }
-
     /// What the approval of a server is about, without its program, which is no part of the digest.
     pub(super) fn subject(&self, server: &ServerDefinition) -> Subject {
         self.subject_with(server, None)

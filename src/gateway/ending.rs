@@ -2,6 +2,7 @@
 
 use tokio_util::sync::CancellationToken;
 
+use crate::error::{Error, Result};
 use crate::sandbox::{HostAnswer, Stop};
 
 /// What ends one run from outside: its sandbox or gateway is closed, its plugin switched off, its caller no longer waits.
@@ -33,6 +34,17 @@ impl Ending {
                 }))
             }
         }
+    }
+}
+
+/// The outcome of a call that no guest has made. Its end from outside cancels the questions of its server and may end that: whatever comes
+/// from then on comes of that, an answer as well as an error.
+pub(super) fn unless_ended<T>(closed: &CancellationToken, stop: &Stop, outcome: Result<T>) -> Result<T> {
+    match outcome {
+        Err(error @ Error::Aborted { .. }) => Err(error),
+        _ if stop.reason().is_some() => Err(stop.error("call", 0)),
+        _ if closed.is_cancelled() => Err(Error::Closed { what: "gateway" }),
+        outcome => outcome,
     }
 }
 
@@ -69,6 +81,18 @@ mod tests {
             begin(&ending);
             assert!(answers().into_iter().all(|answer| !is_heard(&ending, answer)));
         }
+    }
+
+    #[test]
+    fn an_answer_to_a_caller_without_a_guest_is_withheld_as_well() {
+        let (closed, stop) = (CancellationToken::new(), Stop::new());
+        assert!(matches!(unless_ended(&closed, &stop, Ok(1)), Ok(1)));
+        closed.cancel();
+        assert!(matches!(unless_ended(&closed, &stop, Ok(1)), Err(Error::Closed { .. })));
+        let crashed = Err::<u8, _>(Error::Internal("the server has ended".to_owned()));
+        assert!(matches!(unless_ended(&closed, &stop, crashed), Err(Error::Closed { .. })));
+        stop.stop(StopReason::Aborted);
+        assert!(matches!(unless_ended(&CancellationToken::new(), &stop, Ok(1)), Err(Error::Aborted { .. })));
     }
 
     #[test]

@@ -80,7 +80,7 @@ struct Waiting {
     is_urgent: bool,
     /// The writer has nothing to do.
     is_idle: bool,
-    /// The gateway is gone.
+    /// The gateway is closed, or gone.
     is_closed: bool,
 }
 
@@ -97,6 +97,10 @@ impl Queue {
 
     fn add(&self, order: Order) {
         let mut waiting = self.waiting();
+        // Nobody writes any more; whoever waits for that is told by the end of its channel.
+        if waiting.is_closed {
+            return;
+        }
         let is_write = matches!(order, Order::Write { .. });
         // Full: the disk is slower than what happens, and nobody waits for it.
         if is_write && waiting.orders.len() >= MAX_WAITING {
@@ -126,16 +130,23 @@ impl Queue {
     }
 }
 
-/// The writer's thread begins with the first note, and ends with the gateway.
+/// The writer's thread begins with the first note, and ends when the gateway is closed or gone.
 struct Writer {
     queue: Arc<Queue>,
     begins: Once,
 }
 
-impl Drop for Writer {
-    fn drop(&mut self) {
+impl Writer {
+    /// Has the thread write what waits, and end.
+    fn close(&self) {
         self.queue.waiting().is_closed = true;
         self.queue.changed.notify_one();
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.close();
     }
 }
 
@@ -166,9 +177,15 @@ impl Journal {
     }
 
     /// Resolves once what was noted is written, or after a second.
-    pub(super) async fn flush(&self) {
+    async fn flush(&self) {
         let journal = self.clone();
         let _ = tokio::time::timeout(FLUSHING, tokio::task::spawn_blocking(move || journal.flush_now())).await;
+    }
+
+    /// Writes what was noted, within a second, and ends the thread. Nothing is noted from then on; what was written can still be read.
+    pub(super) async fn close(&self) {
+        self.flush().await;
+        self.writer.close();
     }
 
     fn flush_now(&self) {
@@ -193,6 +210,9 @@ impl Journal {
     }
 
     fn begin(&self) {
+        if self.writer.queue.waiting().is_closed {
+            return;
+        }
         self.writer.begins.call_once(|| {
             let (queue, folder, redactor) = (Arc::clone(&self.writer.queue), Arc::clone(&self.folder), Arc::clone(&self.redactor));
             let thread = std::thread::Builder::new().name("hyperlight-mcp-logs".to_owned());
@@ -452,6 +472,22 @@ mod tests {
             std::thread::yield_now();
         }
         assert_eq!(lines_of(&path_of(&folder.path().join(FOLDER), "s")).len(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_journal_that_is_closed_has_no_thread_and_can_be_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let journal = journal(folder.path());
+        journal.note("s", call("before"));
+        journal.close().await;
+        // The writer's thread has let go of it.
+        while Arc::strong_count(&journal.writer.queue) > 1 {
+            std::thread::yield_now();
+        }
+        journal.note("s", call("after"));
+        assert_eq!(journal.read("s", 10).len(), 1);
+        assert_eq!(Arc::strong_count(&journal.writer.queue), 1);
+        assert!(journal.writer.queue.waiting().orders.is_empty());
     }
 
     #[test]

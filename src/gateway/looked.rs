@@ -25,12 +25,18 @@ pub(super) struct Looked {
     subjects: Mutex<HashMap<String, Subject>>,
     /// Held by the one who looks on behalf of those who do not.
     looking: Arc<tokio::sync::Mutex<()>>,
-    runtime: Handle,
+    /// `None` once the gateway is closed: a handle keeps the runtime's descriptors open.
+    runtime: Mutex<Option<Handle>>,
 }
 
 impl Looked {
     pub(super) fn new(runtime: Handle) -> Self {
-        Self { subjects: Mutex::default(), looking: Arc::default(), runtime }
+        Self { subjects: Mutex::default(), looking: Arc::default(), runtime: Mutex::new(Some(runtime)) }
+    }
+
+    /// Looks no more on behalf of others, and lets go of the runtime.
+    pub(super) fn end(&self) {
+        self.runtime.lock().take();
     }
 
     fn note(&self, subject: &Subject) {
@@ -90,9 +96,10 @@ impl Core {
 
     /// The same in a while, on another thread, and once for all who ask meanwhile: another process may have changed something.
     pub(super) fn look_soon(self: &Arc<Self>) {
+        let Some(runtime) = self.looked.runtime.lock().clone() else { return };
         let Ok(looking) = Arc::clone(&self.looked.looking).try_lock_owned() else { return };
         let core = Arc::clone(self);
-        drop(self.looked.runtime.spawn_blocking(move || {
+        drop(runtime.spawn_blocking(move || {
             if core.check_open().is_ok() {
                 core.look_at_all();
             }

@@ -53,6 +53,7 @@ pub use sandbox::{RunOptions, RunReport, Sandbox, SandboxOptions};
 use self::callbacks::CallScope;
 use self::checks::CheckDefaults;
 use self::core::{Core, filtered};
+use self::ending::unless_ended;
 use self::errands::Watched;
 use self::events::Events;
 use self::journal::Journal;
@@ -310,7 +311,7 @@ impl Gateway {
             result = self.core.call_tool(call, &scope, options.timeout_ms) => result,
         };
         scope.take_warnings().into_iter().for_each(|warning| self.core.events.warn(warning));
-        let result = self.core.unless_closed(result)?;
+        let result = unless_ended(&self.core.closed, stop, result)?;
         self.core.check_result(name, tool, &result)?;
         let result = tool_result(result);
         let is_error = result.get("isError").and_then(Json::as_bool) == Some(true);
@@ -327,7 +328,13 @@ impl Gateway {
     pub async fn close(&self) {
         self.begin_close();
         self.core.connections.close_all().await;
-        self.core.events.journal.flush().await;
+        self.core.events.journal.close().await;
+        self.core.looked.end();
+    }
+
+    /// Lets go of what only the end of the last run lets go of. To be called when nothing of the gateway runs any more.
+    pub fn release(&self) {
+        self.core.sandboxes.end();
     }
 
     /// SIGKILL to every server, without waiting: for an environment that is being torn down.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value as Json};
 
 use super::callbacks::CallScope;
+use super::ending::unless_ended;
 use super::errands::{Done, Errand};
 use super::{CallOptions, Gateway};
 use crate::bridge::{PromptEntry, ResourceEntry, prompt_arguments, prompt_entries, resource_entries};
@@ -133,7 +134,7 @@ impl Gateway {
             outcome = self.core.run_errand(name, errand, &scope, None, options.timeout_ms) => outcome,
         };
         scope.take_warnings().into_iter().for_each(|warning| self.core.events.warn(warning));
-        self.core.unless_closed(outcome)
+        unless_ended(&self.core.closed, stop, outcome)
     }
 }
 

@@ -66,7 +66,8 @@ impl Gateway {
 pub fn command_line(env: &Env, words: Vec<String>, columns: Option<u32>) -> napi::Result<Vec<Object<'static>>> {
     let core = Core::start().map_err(|error| glue::thrown(env, &error))?;
     let stop = Stop::new();
-    let options = GatewayOptions::new(watchdog(env)?, core.handle().clone());
+    let handle = core.handle().map_err(|error| glue::thrown(env, &error))?;
+    let options = GatewayOptions::new(watchdog(env)?, handle);
     let surroundings = Surroundings {
         screens: Screens::of_this_process(columns.and_then(|columns| usize::try_from(columns).ok())),
         environment: options.environment,

@@ -55,10 +55,11 @@ impl Gateway {
             let core = Core::start().map_err(|error| glue::thrown(&env, &error))?;
             let events = EventSink::new(context.get(2)?)?;
             core.tell_by(events.clone());
+            let handle = core.handle().map_err(|error| glue::thrown(&env, &error))?;
             let opening = read.map(|options| GatewayOptions {
                 on_event: events.clone().map(EventSink::event_listener),
                 callbacks: asked,
-                ..options.into_gateway_options(watchdog.clone(), core.handle().clone())
+                ..options.into_gateway_options(watchdog.clone(), handle)
             });
             let runtime = core.clone();
             let work = blocking(move || opening.and_then(crate::gateway::Gateway::open));
@@ -263,6 +264,7 @@ impl Gateway {
             let work = async move {
                 gateway.close().await;
                 settled.await;
+                gateway.release();
             };
             let native = promise_of(
                 &env,

@@ -1,7 +1,6 @@
 // What only JavaScript can do well, in one place: values in and out, promises, AbortSignal, the user's callbacks.
-// Evaluated once in each environment with the codec that the guest uses as well, and what is to be called at the end of a marked turn.
-// Returns the functions that Rust calls.
-(codec, turnEnded) => {
+// Evaluated once in each environment with the codec that the guest uses as well. Returns the functions that Rust calls.
+(codec) => {
   const { encode } = codec;
   const { hasOwn, getOwnPropertyDescriptor, getPrototypeOf } = Object;
   const { apply } = Reflect;
@@ -16,8 +15,8 @@
   const isAborted = getOwnPropertyDescriptor(AbortSignal.prototype, "aborted").get;
   const reasonOf = getOwnPropertyDescriptor(AbortSignal.prototype, "reason").get;
   const { addEventListener, removeEventListener } = EventTarget.prototype;
-  // Nobody's fake timers hold up what waits for a turn's end.
-  const nextTurn = setImmediate;
+  /** What is stopped by each AbortSignal that is listened to. */
+  const watchers = new WeakMap();
   /** The addon's classes. */
   let classes = {};
 
@@ -97,7 +96,7 @@
     try {
       reply = await native;
     } catch (error) {
-      throw toError({ code: "ERR_INTERNAL", message: said(error) }, trace, signal);
+      throw toError({ code: codeOf(error), message: said(error) }, trace, signal);
     }
     if (!isArray(reply)) return reply;
     const [json, ...blobs] = reply;
@@ -110,6 +109,12 @@
     if ("error" in outcome) throw toError(outcome.error, trace, signal);
     // What has no value to give resolves with undefined.
     return outcome.ok ?? undefined;
+  }
+
+  /** The code of an error of ours; all else that a native promise rejects with is a defect. */
+  function codeOf(error) {
+    const code = said(error, "code");
+    return code.startsWith("ERR_") ? code : "ERR_INTERNAL";
   }
 
   function traceOf() {
@@ -177,8 +182,28 @@
       stop();
       return () => {};
     }
-    apply(addEventListener, signal, ["abort", stop, { once: true }]);
-    return () => apply(removeEventListener, signal, ["abort", stop]);
+    const watching = watchers.get(signal) ?? listen(signal);
+    watching.stops.add(stop);
+    return () => {
+      watching.stops.delete(stop);
+      if (watching.stops.size > 0 || watchers.get(signal) !== watching) return;
+      watchers.delete(signal);
+      apply(removeEventListener, signal, ["abort", watching.listener]);
+    };
+  }
+
+  /** One listener for all that is pending under a signal: Node warns of a leak from the eleventh on. */
+  function listen(signal) {
+    const watching = {
+      stops: new Set(),
+      listener() {
+        watchers.delete(signal);
+        for (const stop of watching.stops) stop();
+      },
+    };
+    watchers.set(signal, watching);
+    apply(addEventListener, signal, ["abort", watching.listener, { once: true }]);
+    return watching;
   }
 
   /** A listener's exception must not end the process, nor vanish: whether it is thrown, or the rejection of the promise that it gave. */
@@ -197,11 +222,6 @@
 
   return {
     error: failure,
-
-    /** Has the end of this turn of the event loop told. It does not keep Node from exiting: it comes in this turn, right after what is polled. */
-    markTurn() {
-      nextTurn(turnEnded).unref();
-    },
 
     parse: (text) => JSON.parse(text),
 

@@ -1,7 +1,7 @@
 //! `glue.js`, evaluated once in each environment.
 
 use std::cell::Cell;
-use std::rc::Weak;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use napi::bindgen_prelude::{FnArgs, Function, JsObjectValue, JsValuesTupleIntoVec, Object, ObjectRef, Unknown};
@@ -20,7 +20,7 @@ thread_local! {
 }
 
 /// The arguments of `glue.js`.
-type Setup<'env> = FnArgs<(Unknown<'env>, Function<'env, (), ()>)>;
+type Setup<'env> = FnArgs<(Unknown<'env>,)>;
 
 /// What there is once in each environment.
 struct Glue {
@@ -28,7 +28,7 @@ struct Glue {
     object: ObjectRef,
     calls: Arc<Calls>,
     outcomes: Arc<Outcomes>,
-    turn_end: Weak<TurnEnd>,
+    turn_end: Rc<TurnEnd>,
 }
 
 /// Evaluates the glue and finishes the classes.
@@ -67,8 +67,8 @@ pub(super) fn outcomes(env: &Env) -> napi::Result<Arc<Outcomes>> {
 }
 
 /// Returns the work for the end of the present turn.
-pub(super) fn turn_end(env: &Env) -> napi::Result<Weak<TurnEnd>> {
-    Ok(Weak::clone(&glue(env)?.turn_end))
+pub(super) fn turn_end(env: &Env) -> napi::Result<Rc<TurnEnd>> {
+    Ok(Rc::clone(&glue(env)?.turn_end))
 }
 
 fn object(env: &Env) -> napi::Result<Object<'_>> {
@@ -83,10 +83,13 @@ fn glue(env: &Env) -> napi::Result<&'static Glue> {
         return Ok(known);
     }
     let codec: Unknown = env.run_script(include_str!("../../guest/runtime/src/codec.js"))?;
-    let (turn_end, turn_ended) = TurnEnd::new(env)?;
+    let turn_end = TurnEnd::new(env)?;
     let setup: Function<Setup, Object> = env.run_script(include_str!("glue.js"))?;
-    let object = setup.call(FnArgs::from((codec, turn_ended)))?.create_ref()?;
-    let glue = Glue { environment, object, calls: Arc::default(), outcomes: Arc::default(), turn_end };
+    let object = setup.call(FnArgs::from((codec,)))?.create_ref()?;
+    let outcomes: Arc<Outcomes> = Arc::default();
+    // Between two turns nothing else would tell that the environment has ended.
+    env.add_env_cleanup_hook(Arc::clone(&outcomes), |outcomes| outcomes.end())?;
+    let glue = Glue { environment, object, calls: Arc::default(), outcomes, turn_end };
     let glue: &'static Glue = Box::leak(Box::new(glue));
     GLUE.set(Some(glue));
     Ok(glue)

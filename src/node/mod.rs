@@ -9,6 +9,7 @@ mod callbacks;
 mod calls;
 mod catalog;
 mod command;
+mod event_loop;
 mod event_queue;
 mod events;
 mod gateway;

@@ -64,6 +64,37 @@ impl Outcomes {
         self.state().queue.turn_ended();
         self.settle_next();
     }
+
+    /// Ends all that waits: nobody in the environment waits for it any more.
+    pub(super) fn end(&self) {
+        let mut state = self.state();
+        state.has_ended = true;
+        let waiting = state.queue.clear();
+        // Not while it is locked: with them goes what they hold.
+        drop(state);
+        drop(waiting);
+    }
+}
+
+/// The present turn. Where it is dropped before its end was told, the environment has ended.
+struct Turn {
+    outcomes: Arc<Outcomes>,
+    has_ended: bool,
+}
+
+impl Turn {
+    fn ended(mut self) {
+        self.has_ended = true;
+        self.outcomes.turn_ended();
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        if !self.has_ended {
+            self.outcomes.end();
+        }
+    }
 }
 
 /// An outcome that is being handed over.
@@ -80,8 +111,8 @@ impl Settling {
         state.unsettled -= 1;
         if state.unsettled == 0 {
             drop(state);
-            let outcomes = Arc::clone(&self.outcomes);
-            at_turn_end(env, move || outcomes.turn_ended());
+            let turn = Turn { outcomes: Arc::clone(&self.outcomes), has_ended: false };
+            at_turn_end(env, move || turn.ended());
         }
     }
 }
@@ -90,12 +121,51 @@ impl Drop for Settling {
     /// Where it was dropped instead, the environment has ended: so does all that waits.
     fn drop(&mut self) {
         if !self.was_settled {
-            let mut state = self.outcomes.state();
-            state.has_ended = true;
-            let waiting = state.queue.clear();
-            // Not while it is locked: with them goes what they hold.
-            drop(state);
-            drop(waiting);
+            self.outcomes.end();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Outcomes of which the first turn is under way, and something that the ones that wait hold.
+    fn waiting() -> (Arc<Outcomes>, Arc<()>) {
+        let (outcomes, held) = (Arc::new(Outcomes::default()), Arc::new(()));
+        for _ in 0..=TURN.items {
+            let held = Arc::clone(&held);
+            // As one that has been settled: its turn has not ended.
+            outcomes.send(TURN.bytes, move |mut settling| {
+                settling.was_settled = true;
+                drop(held);
+            });
+        }
+        assert_eq!(Arc::strong_count(&held), 1 + TURN.items);
+        (outcomes, held)
+    }
+
+    #[test]
+    fn outcomes_that_wait_go_when_their_environment_ends_between_two_turns() {
+        let (outcomes, held) = waiting();
+        outcomes.end();
+        assert_eq!(Arc::strong_count(&held), 1);
+        let late = Arc::clone(&held);
+        outcomes.send(0, move |_| drop(late));
+        assert_eq!(Arc::strong_count(&held), 1);
+    }
+
+    #[test]
+    fn outcomes_that_wait_go_where_the_end_of_a_turn_is_never_told() {
+        let (outcomes, held) = waiting();
+        drop(Turn { outcomes: Arc::clone(&outcomes), has_ended: false });
+        assert_eq!(Arc::strong_count(&held), 1);
+    }
+
+    #[test]
+    fn the_end_of_a_turn_begins_the_next_one() {
+        let (outcomes, held) = waiting();
+        Turn { outcomes: Arc::clone(&outcomes), has_ended: false }.ended();
+        assert_eq!(Arc::strong_count(&held), TURN.items);
     }
 }

@@ -1,5 +1,6 @@
 //! What a native promise gives to the glue: one JSON text, `{ ok }` or `{ error }`, and the bytes beside it.
 
+use std::marker::PhantomData;
 use std::panic::AssertUnwindSafe;
 
 use futures::FutureExt as _;
@@ -130,15 +131,59 @@ where
 {
     let (deferred, promise) = env.create_deferred()?;
     let (events, outcomes) = (core.events(), glue::outcomes(env)?);
-    core.spawn(async move {
-        // Whoever waits is told of a defect as well.
-        let outcome = AssertUnwindSafe(after_events(events, work)).catch_unwind().await;
+    let unsettled = Unsettled::new(move |outcome: Result<T>| {
         outcomes.send(outcome.as_ref().map_or(0, bytes), move |settling| {
             deferred.resolve(move |env| {
                 settling.settled(&env);
-                convert(outcome.map_err(|_| napi::Error::from_reason("a defect ended what was under way"))?, env)
+                convert(outcome.map_err(|error| glue::thrown(&env, &error))?, env)
             });
         });
     });
+    core.spawn(async move {
+        // Whoever waits is told of a defect as well.
+        let outcome = AssertUnwindSafe(after_events(events, work)).catch_unwind().await;
+        unsettled.settle(outcome.map_err(|_| Error::Internal("a panic ended what was under way".to_owned())));
+    });
     Ok(promise)
+}
+
+/// A promise that is pending. Where the work that should settle it is dropped, it is settled with `ERR_CLOSED`: none is pending for ever.
+struct Unsettled<T, S: FnOnce(Result<T>)> {
+    settle: Option<S>,
+    outcome: PhantomData<fn(T)>,
+}
+
+impl<T, S: FnOnce(Result<T>)> Unsettled<T, S> {
+    fn new(settle: S) -> Self {
+        Self { settle: Some(settle), outcome: PhantomData }
+    }
+
+    fn settle(mut self, outcome: Result<T>) {
+        if let Some(settle) = self.settle.take() {
+            settle(outcome);
+        }
+    }
+}
+
+impl<T, S: FnOnce(Result<T>)> Drop for Unsettled<T, S> {
+    fn drop(&mut self) {
+        if let Some(settle) = self.settle.take() {
+            settle(Err(Error::Closed { what: "gateway" }));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_promise_whose_work_is_dropped_is_settled_once() {
+        let outcomes = std::cell::RefCell::new(Vec::new());
+        let unsettled = || Unsettled::new(|outcome: Result<u8>| outcomes.borrow_mut().push(outcome));
+        unsettled().settle(Ok(1));
+        drop(unsettled());
+        let outcomes = outcomes.into_inner();
+        assert!(matches!(outcomes[..], [Ok(1), Err(Error::Closed { .. })]), "{outcomes:?}");
+    }
 }

@@ -20,8 +20,7 @@ const WORKERS: usize = 2;
 pub(super) struct Core(Arc<Shared>);
 
 struct Shared {
-    runtime: Mutex<Option<Runtime>>,
-    handle: Handle,
+    runtime: Mutex<Running>,
     /// The tasks that each have a promise to settle: the runtime lives until they have.
     tasks: TaskTracker,
     closing: AtomicBool,
@@ -29,14 +28,41 @@ struct Shared {
     events: OnceLock<EventSink>,
 }
 
+struct Running {
+    /// `None` once it was shut down. No handle of it is kept elsewhere: one keeps its descriptors open.
+    runtime: Option<Runtime>,
+    /// Tasks that began after [`Core::begin_close`], the end of the gateway itself among them.
+    late: usize,
+    /// The runtime is to be shut down when no late task is left.
+    has_ended: bool,
+}
+
+impl Running {
+    /// Takes the runtime out where nothing needs it any more.
+    fn ended(&mut self) -> Option<Runtime> {
+        if self.has_ended && self.late == 0 { self.runtime.take() } else { None }
+    }
+}
+
+/// A late task, until it has ended or was dropped.
+struct Late(Arc<Shared>);
+
+impl Drop for Late {
+    fn drop(&mut self) {
+        let mut running = self.0.runtime.lock();
+        running.late -= 1;
+        let ended = running.ended();
+        drop(running);
+        shut_down(ended);
+    }
+}
+
 impl Core {
     pub(super) fn start() -> Result<Self> {
         let runtime = Builder::new_multi_thread().worker_threads(WORKERS).thread_name("hyperlight-mcp").enable_all().build();
         let runtime = runtime.map_err(|error| Error::io("a runtime", &error))?;
-        let handle = runtime.handle().clone();
         Ok(Self(Arc::new(Shared {
-            handle,
-            runtime: Mutex::new(Some(runtime)),
+            runtime: Mutex::new(Running { runtime: Some(runtime), late: 0, has_ended: false }),
             tasks: TaskTracker::new(),
             closing: AtomicBool::new(false),
             gateway: OnceLock::new(),
@@ -61,24 +87,41 @@ impl Core {
         self.0.events.get().cloned()
     }
 
-    pub(super) fn handle(&self) -> &Handle {
-        &self.0.handle
+    /// Returns a handle of the runtime.
+    ///
+    /// # Errors
+    /// `ERR_CLOSED` once it was shut down.
+    pub(super) fn handle(&self) -> Result<Handle> {
+        let running = self.0.runtime.lock();
+        running.runtime.as_ref().map(|runtime| runtime.handle().clone()).ok_or(Error::Closed { what: "gateway" })
     }
 
-    /// Runs on the runtime; once that is being closed, on a thread of its own: all that is left then is to say so.
+    /// Runs on the runtime for as long as there is one, and then on a thread of its own. Work that cannot run is dropped: it must settle
+    /// its promise all the same.
     pub(super) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+        let mut running = self.0.runtime.lock();
+        let Some(runtime) = &running.runtime else {
+            drop(running);
+            return run_apart(work);
+        };
+        let handle = runtime.handle().clone();
         if !self.0.closing.load(Ordering::Acquire) {
-            self.0.tasks.spawn_on(work, &self.0.handle);
+            drop(running);
+            self.0.tasks.spawn_on(work, &handle);
             return;
         }
-        std::thread::spawn(|| {
-            if let Ok(runtime) = Builder::new_current_thread().enable_all().build() {
-                runtime.block_on(work);
-            }
+        // Not among those that the end of the gateway waits for: it is late itself.
+        running.late += 1;
+        drop(running);
+        let late = Late(Arc::clone(&self.0));
+        handle.spawn(async move {
+            work.await;
+            drop(late);
         });
     }
 
-    /// From now on nothing new starts on the runtime. Gives what resolves when all that runs there has settled its promise.
+    /// From now on nothing new starts that the gateway's end waits for. Gives what resolves when all that began before has settled its
+    /// promise.
     pub(super) fn begin_close(&self) -> impl Future<Output = ()> + Send + use<> {
         self.0.closing.store(true, Ordering::Release);
         self.0.tasks.close();
@@ -86,17 +129,32 @@ impl Core {
         async move { tasks.wait().await }
     }
 
-    /// Ends the threads without waiting for them.
+    /// Ends the threads once no late task is left, without waiting for them.
     pub(super) fn shut_down(&self) {
-        self.0.shut_down();
+        let mut running = self.0.runtime.lock();
+        running.has_ended = true;
+        let ended = running.ended();
+        drop(running);
+        shut_down(ended);
     }
 }
 
-impl Shared {
-    fn shut_down(&self) {
-        if let Some(runtime) = self.runtime.lock().take() {
-            runtime.shutdown_background();
+/// Runs what is left to do once the runtime is gone: to say that all is closed. It needs no file descriptor, as there may be none.
+fn run_apart(work: impl Future<Output = ()> + Send + 'static) {
+    let thread = std::thread::Builder::new().name("hyperlight-mcp-late".to_owned()).spawn(move || {
+        if let Ok(runtime) = Builder::new_current_thread().enable_time().build() {
+            runtime.block_on(work);
         }
+    });
+    if let Err(error) = thread {
+        tracing::warn!(%error, "no thread for a call after the gateway's end");
+    }
+}
+
+/// Not while anything is locked: with a runtime go its tasks, and with them what they hold.
+fn shut_down(runtime: Option<Runtime>) {
+    if let Some(runtime) = runtime {
+        runtime.shutdown_background();
     }
 }
 
@@ -105,6 +163,6 @@ impl Drop for Shared {
         if let Some(gateway) = self.gateway.get() {
             gateway.kill();
         }
-        self.shut_down();
+        shut_down(self.runtime.get_mut().runtime.take());
     }
 }

@@ -31,6 +31,7 @@ mod watch;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
+use parking_lot::Mutex;
 use tokio::runtime::{Handle, RuntimeFlavor};
 
 pub use deadline::{Deadline, Pause};
@@ -50,7 +51,7 @@ pub use script::{Export, Importable, Problem, ProblemKind, check, is_function_ty
 pub use stop::{Stop, StopReason};
 pub use value::{Value, Wire};
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::limits::Limits;
 use image::GuestImage;
 use kept::KeptSnapshots;
@@ -62,7 +63,8 @@ use run::Means;
 pub struct Sandboxes {
     choice: GuestChoice,
     limits: Arc<Limits>,
-    runtime: Handle,
+    /// `None` once nothing runs any more: a handle keeps the runtime's descriptors open.
+    runtime: Mutex<Option<Handle>>,
     reader: ScriptReader,
     image: OnceLock<Result<GuestImage>>,
     pool: Pool,
@@ -74,7 +76,7 @@ impl Sandboxes {
     #[must_use]
     pub fn new(choice: GuestChoice, limits: Arc<Limits>, runtime: Handle, reader: impl Into<PathBuf>) -> Self {
         let (reader, pool) = (ScriptReader::new(reader.into()), Pool::new(WarmVms::default()));
-        Self { choice, limits, runtime, reader, image: OnceLock::new(), pool, kept: None }
+        Self { choice, limits, runtime: Mutex::new(Some(runtime)), reader, image: OnceLock::new(), pool, kept: None }
     }
 
     /// The same with so many VMs that wait.
@@ -116,8 +118,9 @@ impl Sandboxes {
     /// The same; its code is looked at within the owner's share.
     #[must_use]
     pub fn run_for(&self, owner: &LookOwner, request: RunRequest) -> RunOutcome {
-        match self.image() {
-            Ok(image) => self.means(image, owner).run(request),
+        let runtime = self.runtime.lock().clone().ok_or(Error::Closed { what: "gateway" });
+        match runtime.and_then(|runtime| Ok((self.image()?, runtime))) {
+            Ok((image, runtime)) => self.means(image, owner, &runtime).run(request),
             Err(error) => RunOutcome { value: Err(error), logs: Vec::new(), stats: RunStats::default() },
         }
     }
@@ -155,8 +158,13 @@ impl Sandboxes {
         self.pool.close();
     }
 
-    fn means<'a>(&'a self, image: &'a GuestImage, owner: &'a LookOwner) -> Means<'a> {
-        Means { image, pool: &self.pool, reader: &self.reader, owner, limits: &self.limits, runtime: &self.runtime }
+    /// Lets go of the runtime: no run begins any more.
+    pub fn end(&self) {
+        self.runtime.lock().take();
+    }
+
+    fn means<'a>(&'a self, image: &'a GuestImage, owner: &'a LookOwner, runtime: &'a Handle) -> Means<'a> {
+        Means { image, pool: &self.pool, reader: &self.reader, owner, limits: &self.limits, runtime }
     }
 
     fn booted(&self) -> &Result<GuestImage> {

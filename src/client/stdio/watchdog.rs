@@ -11,8 +11,10 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::mpsc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use rustix::process::Pid;
 use tokio::sync::oneshot;
 
@@ -20,6 +22,10 @@ use crate::error::{Error, Result};
 
 /// It answers in microseconds; a machine that takes longer than this is in trouble.
 const ANSWER_LIMIT: Duration = Duration::from_secs(5);
+/// How long the thread waits for the program itself: short enough to start another one within [`ANSWER_LIMIT`].
+const PROGRAM_LIMIT: Duration = Duration::from_millis(1500);
+/// How long it waits for the program's end: longer than that takes to end the groups that are left.
+const END_LIMIT: Duration = Duration::from_secs(3);
 
 /// One watchdog program for one gateway, started with the first server.
 #[derive(Debug)]
@@ -126,7 +132,9 @@ impl Keeper {
                 What::Guard(group) => self.guard(group.as_raw_nonzero().get()),
                 What::Release(group) => {
                     self.groups.remove(&group.as_raw_nonzero().get());
-                    self.running.as_mut().map_or(Ok(()), |running| running.tell('-', group.as_raw_nonzero().get()))
+                    let told = self.running.as_mut().map_or(Ok(()), |running| running.tell('-', group.as_raw_nonzero().get()));
+                    // Another one is told of those that are left.
+                    if told.is_err() { self.restart() } else { told }
                 }
                 What::Close => {
                     self.end();
@@ -143,8 +151,13 @@ impl Keeper {
         if self.running.as_mut().is_none_or(|running| running.child.try_wait().is_ok_and(|status| status.is_some())) {
             self.restart()?;
         }
-        let Some(running) = self.running.as_mut() else { return Err(Error::Internal("the watchdog does not run".to_owned())) };
-        running.tell('+', group)?;
+        let told = self.running.as_mut().map(|running| running.tell('+', group));
+        if !matches!(told, Some(Ok(()))) {
+            // One that was stopped, or has just ended: another one takes its place.
+            self.restart()?;
+            let Some(running) = self.running.as_mut() else { return Err(Error::Internal("the watchdog does not run".to_owned())) };
+            running.tell('+', group)?;
+        }
         self.groups.insert(group);
         Ok(())
     }
@@ -156,18 +169,18 @@ impl Keeper {
 
     fn restart(&mut self) -> Result<()> {
         self.end();
-        let mut running = Running::start(&self.program)?;
-        for group in &self.groups {
-            running.tell('+', *group)?;
-        }
-        self.running = Some(running);
-        Ok(())
+        let running = self.running.insert(Running::start(&self.program)?);
+        self.groups.iter().try_for_each(|group| running.tell('+', *group))
     }
 
-    /// Closes the pipe and waits: no zombie is left.
+    /// Closes the pipe and waits: no zombie is left. A program that does not end, as one that was stopped, is killed.
     fn end(&mut self) {
         if let Some(Running { mut child, commands, answers }) = self.running.take() {
-            drop((commands, answers));
+            drop(commands);
+            // It closes its end of the pipe when it ends, and writes nothing before.
+            if !is_readable(answers.get_ref(), END_LIMIT) {
+                let _ = child.kill();
+            }
             let _ = child.wait();
         }
     }
@@ -194,14 +207,85 @@ impl Running {
         }
     }
 
+    /// Gives up on a program that does not answer, and kills it: its answer would be taken for that to the next line.
     fn tell(&mut self, sign: char, group: i32) -> Result<()> {
         let mut answer = String::new();
-        let exchange = writeln!(self.commands, "{sign}{group}").and_then(|()| self.answers.read_line(&mut answer));
+        // One line at a time is on its way: the pipe has room for it, whoever reads.
+        let exchange = writeln!(self.commands, "{sign}{group}").and_then(|()| {
+            if self.answers.buffer().is_empty() && !is_readable(self.answers.get_ref(), PROGRAM_LIMIT) {
+                self.child.kill()?;
+                return Err(std::io::ErrorKind::TimedOut.into());
+            }
+            self.answers.read_line(&mut answer)
+        });
         match exchange {
             Ok(_) if answer.trim_end() == "ok" => Ok(()),
             Ok(0) => Err(Error::Internal("the watchdog has ended".to_owned())),
             Ok(_) => Err(Error::Internal(format!("the watchdog refused a group: {}", answer.trim_end()))),
             Err(error) => Err(Error::io("the watchdog", &error)),
         }
+    }
+}
+
+/// Waits until there is something to read, or the other end is closed; false where that took too long.
+fn is_readable(pipe: &ChildStdout, limit: Duration) -> bool {
+    let end = Instant::now() + limit;
+    loop {
+        let left = Timespec::try_from(end.saturating_duration_since(Instant::now())).ok();
+        match poll(&mut [PollFd::new(pipe, PollFlags::IN)], left.as_ref()) {
+            Err(Errno::INTR) => {}
+            // What cannot be waited for is taken for a program that does not answer.
+            Ok(0) | Err(_) => return false,
+            Ok(_) => return true,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A shell that answers as the watchdog does, and notes each of its starts.
+    fn keeper(folder: &Path) -> Keeper {
+        use std::os::unix::fs::PermissionsExt as _;
+        let program = folder.join("program");
+        let script = format!("#!/bin/sh\necho $$ >> {}/starts\nwhile read line; do echo ok; done\n", folder.display());
+        std::fs::write(&program, script).unwrap();
+        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o700)).unwrap();
+        Keeper { program, running: None, groups: BTreeSet::new() }
+    }
+
+    fn starts(folder: &Path) -> usize {
+        std::fs::read_to_string(folder.join("starts")).unwrap().lines().count()
+    }
+
+    fn stop(keeper: &Keeper) {
+        let child = &keeper.running.as_ref().unwrap().child;
+        rustix::process::kill_process(Pid::from_child(child), rustix::process::Signal::STOP).unwrap();
+    }
+
+    #[test]
+    fn a_program_that_was_stopped_is_replaced_by_one_that_is_told_of_all_groups() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut keeper = keeper(folder.path());
+        keeper.guard(1001).unwrap();
+        stop(&keeper);
+        keeper.guard(1002).unwrap();
+        assert_eq!(starts(folder.path()), 2);
+        assert_eq!(keeper.groups, BTreeSet::from([1001, 1002]));
+        keeper.guard(1003).unwrap();
+        assert_eq!(starts(folder.path()), 2, "the second one answers");
+        keeper.end();
+    }
+
+    #[test]
+    fn a_program_that_was_stopped_does_not_hold_up_the_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut keeper = keeper(folder.path());
+        keeper.guard(1001).unwrap();
+        stop(&keeper);
+        let start = Instant::now();
+        keeper.end();
+        assert!(keeper.running.is_none() && start.elapsed() < 2 * END_LIMIT);
     }
 }

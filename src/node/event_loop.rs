@@ -1,0 +1,137 @@
+//! A check handle of libuv's, which the event loop calls after it has polled, where immediates have their turn as well. It needs no JavaScript:
+//! fake timers, as tools for tests install them, hold up nothing.
+
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::ffi::{CStr, c_int, c_void};
+use std::ptr::NonNull;
+use std::sync::OnceLock;
+
+use napi::sys::uv_loop_s as EventLoop;
+
+/// A handle of libuv's, whose form is libuv's own.
+pub(super) type Handle = c_void;
+pub(super) type Callback = unsafe extern "C" fn(*mut Handle);
+
+/// `UV_CHECK` of `uv_handle_type`: part of libuv's stable interface.
+const UV_CHECK: c_int = 2;
+/// More than any field of a handle asks for.
+const ALIGNMENT: usize = 16;
+
+/// The functions of libuv that are used; Node exports them.
+struct Libuv {
+    handle_size: unsafe extern "C" fn(c_int) -> usize,
+    get_data: unsafe extern "C" fn(*const Handle) -> *mut c_void,
+    set_data: unsafe extern "C" fn(*mut Handle, *mut c_void),
+    init: unsafe extern "C" fn(*mut EventLoop, *mut Handle) -> c_int,
+    start: unsafe extern "C" fn(*mut Handle, Callback) -> c_int,
+    stop: unsafe extern "C" fn(*mut Handle) -> c_int,
+    unref: unsafe extern "C" fn(*mut Handle),
+    close: unsafe extern "C" fn(*mut Handle, Callback),
+}
+
+/// Finds a symbol of this process; `None` where it has none of that name.
+fn symbol(name: &CStr) -> Option<NonNull<c_void>> {
+    // SAFETY: takes a C string, which outlives the call, and looks it up among what is loaded.
+    NonNull::new(unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) })
+}
+
+/// Takes a symbol for a function of this type.
+macro_rules! function {
+    ($name:literal, $kind:ty) => {
+        // SAFETY: libuv's header declares the function of this name with this type, and keeps it for all versions 1.x.
+        unsafe { std::mem::transmute::<*mut c_void, $kind>(symbol($name)?.as_ptr()) }
+    };
+}
+
+impl Libuv {
+    fn get() -> Option<&'static Self> {
+        static LIBUV: OnceLock<Option<Libuv>> = OnceLock::new();
+        LIBUV.get_or_init(Self::load).as_ref()
+    }
+
+    fn load() -> Option<Self> {
+        Some(Self {
+            handle_size: function!(c"uv_handle_size", unsafe extern "C" fn(c_int) -> usize),
+            get_data: function!(c"uv_handle_get_data", unsafe extern "C" fn(*const Handle) -> *mut c_void),
+            set_data: function!(c"uv_handle_set_data", unsafe extern "C" fn(*mut Handle, *mut c_void)),
+            init: function!(c"uv_check_init", unsafe extern "C" fn(*mut EventLoop, *mut Handle) -> c_int),
+            start: function!(c"uv_check_start", unsafe extern "C" fn(*mut Handle, Callback) -> c_int),
+            stop: function!(c"uv_check_stop", unsafe extern "C" fn(*mut Handle) -> c_int),
+            unref: function!(c"uv_unref", unsafe extern "C" fn(*mut Handle)),
+            close: function!(c"uv_close", unsafe extern "C" fn(*mut Handle, Callback)),
+        })
+    }
+
+    fn layout(&self) -> Option<Layout> {
+        // SAFETY: takes an integer and returns one.
+        let size = unsafe { (self.handle_size)(UV_CHECK) };
+        Layout::from_size_align(size, ALIGNMENT).ok().filter(|layout| layout.size() > 0 && size < 64 * 1024)
+    }
+}
+
+/// A check handle, which does not keep its loop alive. To be used on the loop's thread only: the type is not `Send`.
+pub(super) struct Check {
+    libuv: &'static Libuv,
+    handle: NonNull<Handle>,
+}
+
+impl Check {
+    /// `None` where this process has no libuv. The handle has to be given its data, and to be closed before its loop ends.
+    pub(super) fn new(event_loop: *mut EventLoop) -> Option<Self> {
+        let libuv = Libuv::get()?;
+        let layout = libuv.layout()?;
+        // SAFETY: the layout's size is not 0.
+        let handle = NonNull::new(unsafe { alloc_zeroed(layout) })?.cast::<Handle>();
+        // SAFETY: the loop is Node's and alive, the memory as large as libuv asks for.
+        if unsafe { (libuv.init)(event_loop, handle.as_ptr()) } != 0 {
+            // SAFETY: allocated above with this layout; libuv has not taken it.
+            unsafe { dealloc(handle.cast().as_ptr(), layout) };
+            return None;
+        }
+        // SAFETY: the handle has been initialised.
+        unsafe { (libuv.unref)(handle.as_ptr()) };
+        Some(Self { libuv, handle })
+    }
+
+    pub(super) fn set_data(&self, data: *mut c_void) {
+        // SAFETY: the handle is open as long as `self` is there.
+        unsafe { (self.libuv.set_data)(self.handle.as_ptr(), data) };
+    }
+
+    /// Has a function called at the end of each turn, this one included.
+    pub(super) fn start(&self, callback: Callback) {
+        // SAFETY: the handle is open; it fails only without a callback.
+        unsafe { (self.libuv.start)(self.handle.as_ptr(), callback) };
+    }
+
+    pub(super) fn stop(&self) {
+        // SAFETY: the handle is open; nothing happens where it was not started.
+        unsafe { (self.libuv.stop)(self.handle.as_ptr()) };
+    }
+
+    /// Closes it; `closed` is called in a later turn of the loop, and is to free it.
+    pub(super) fn close(self, closed: Callback) {
+        // SAFETY: the handle is open and closed once, as `self` goes with it.
+        unsafe { (self.libuv.close)(self.handle.as_ptr(), closed) };
+    }
+
+    /// The data of a handle that [`Check::new`] made, in one of its callbacks.
+    pub(super) fn data(handle: *mut Handle) -> *mut c_void {
+        match Libuv::get() {
+            // SAFETY: libuv passes its callbacks a handle that is not freed.
+            Some(libuv) => unsafe { (libuv.get_data)(handle) },
+            None => std::ptr::null_mut(),
+        }
+    }
+
+    /// Frees a handle that is closed.
+    ///
+    /// # Safety
+    /// It was made by [`Check::new`], and libuv has called what was given to [`Check::close`]; nobody uses it from here on.
+    pub(super) unsafe fn free(handle: *mut Handle) {
+        if let Some(layout) = Libuv::get().and_then(Libuv::layout) {
+            // SAFETY: as the caller promises; a process has one libuv, and so one layout.
+            unsafe { dealloc(handle.cast(), layout) };
+        }
+    }
+}
