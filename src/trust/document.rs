@@ -32,6 +32,9 @@ pub struct Approval {
     /// Drawn with each yes: tells an approval from one that was given before or after it. Empty in files from before there was any.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub id: String,
+    /// The id of the first approval since the server last had none. It stays with each further yes, and ends with a revocation.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub first_id: String,
     /// Seconds since 1970.
     pub approved_at: u64,
     /// Seconds since 1970; from then on nothing is approved. Missing: it holds until it is revoked.
@@ -40,6 +43,12 @@ pub struct Approval {
 }
 
 impl Approval {
+    /// Tells an approval from one that was given after a revocation. In files from before there was a first id, its own stands in.
+    #[must_use]
+    pub fn lineage(&self) -> &str {
+        if self.first_id.is_empty() { &self.id } else { &self.first_id }
+    }
+
     /// Returns whether its time is over.
     #[must_use]
     pub fn is_expired(&self, now: SystemTime) -> bool {
@@ -139,6 +148,7 @@ mod tests {
             manifest: None,
             manifest_digest: None,
             id: String::new(),
+            first_id: String::new(),
             approved_at: 1_700_000_000,
             expires_at: None,
         }

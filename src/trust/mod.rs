@@ -13,6 +13,7 @@ mod gate;
 mod key;
 mod offers;
 mod request;
+mod revocations;
 mod shown;
 mod shown_value;
 mod standing;
@@ -35,5 +36,6 @@ pub use offers::{
 pub use request::{ApprovalRequest, CommandRequest, ManifestChanges, ManifestRequest, ToolSummary};
 pub(crate) use shown::{METADATA_FIELD, address_of, input_lines, oauth_lines, shown_header};
 pub use shown::{addresses_of, shown_variable};
+pub use revocations::ApprovalBasis;
 pub use standing::{Lack, Standing};
 pub use subject::{Circumstances, Subject};
