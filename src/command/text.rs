@@ -171,9 +171,9 @@ pub fn printable(text: &str, kept: &[char]) -> String {
 /// A text on one line: as [`printable`] has it, and a long run of blanks as their number.
 pub(crate) fn one_line(text: &str) -> String {
     let (printable, mut out, mut blanks) = (printable(text, &[]), String::new(), 0);
-    let flush = |out: &mut String, blanks: usize| match blanks {
-        0..=MAX_BLANKS => out.push_str(&" ".repeat(blanks)),
-        _ => out.push_str(&format!("[{blanks} blanks]")),
+    let flush = |out: &mut String, blanks: usize| {
+        let shown = if blanks > MAX_BLANKS { format!("[{blanks} blanks]") } else { " ".repeat(blanks) };
+        out.push_str(&shown);
     };
     for character in printable.chars() {
         if character == ' ' {

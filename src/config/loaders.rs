@@ -220,7 +220,7 @@ const NAMES: &[&str] = &[
     "KUBECONFIG",
     "TF_CLI_CONFIG_FILE",
 ];
-/// How names start, where programs compare them as they are.
+/// Beginnings of names that programs compare as they are.
 const STARTS: &[&str] = &[
     "BASH_FUNC_",
     "CARGO_",
@@ -253,9 +253,9 @@ const STARTS: &[&str] = &[
     "SDKMAN_",
     "VOLTA_",
 ];
-/// How names start, where programs ignore case.
+/// Beginnings of names whose case programs ignore.
 const STARTS_IN_ANY_CASE: &[&str] = &["npm_config_", "pnpm_config_", "yarn_"];
-/// How names end that stand for a credential: they load nothing, and are to be masked.
+/// Ends of names that stand for a credential: they load nothing, and are to be masked.
 const CREDENTIAL_ENDS: &[&str] =
     &["_auth", "_authtoken", "_auth_token", "_auth_ident", "_password", "_token", "_username", "otp", "_api_key", "_apikey", "_secret"];
 

@@ -12,7 +12,9 @@ use crate::catalog::Manifest;
 use crate::config::ServerDefinition;
 use crate::error::{Error, Result};
 use crate::registry::Decider;
-use crate::trust::{ApprovalBasis, ApprovalRequest, CommandRequest, Lack, ManifestRequest, Standing, Subject, manifest_digest};
+use crate::trust::{
+    ApprovalBasis, ApprovalRequest, CommandRequest, ManifestRequest, NotApprovedReason, Standing, Subject, manifest_digest,
+};
 
 impl Gateway {
     /// All that a person must see before yes. At stage `manifest` the server is started and its tools are read.
@@ -226,6 +228,6 @@ impl Gateway {
     }
 }
 
-fn not_approved(server: &str, lack: Lack) -> Error {
+fn not_approved(server: &str, lack: NotApprovedReason) -> Error {
     Error::NotApproved { server: server.to_owned(), reason: lack.to_string() }
 }

@@ -13,7 +13,7 @@ use super::digest::manifest_digest;
 use super::document::{Approval, Approvals, Content, new_id, read, write};
 use super::key::MachineKey;
 use super::revocations::{ApprovalBasis, Revocations, revoked_meanwhile};
-use super::standing::{Lack, Standing, standing};
+use super::standing::{NotApprovedReason, Standing, standing};
 use super::subject::Subject;
 use crate::catalog::Manifest;
 use crate::error::{Error, Result};
@@ -23,9 +23,9 @@ const FILE_NAME: &str = "approved-mcp.json";
 const LOCK_NAME: &str = "approved-mcp.lock";
 /// Files kept aside in one second, at most.
 const KEPT_ASIDE: u32 = 100;
-/// More than the manifests of any number of servers take.
+/// Limit of the file. The manifests of any number of servers take less.
 const MAX_FILE_BYTES: u64 = 256 * 1024 * 1024;
-/// How long a writer waits for others. One that holds the lock for longer means harm, or was stopped.
+/// Time that a writer waits for others. One that holds the lock for longer means harm, or was stopped.
 const LOCK_TIME: Duration = Duration::from_secs(10);
 
 /// Told when a file was kept aside, and why.
@@ -41,7 +41,7 @@ impl Stamp {
     }
 }
 
-/// What the file held when it was last read. Without a stamp it is read again the next time.
+/// Content of the file when it was last read. Without a stamp it is read again the next time.
 struct LastRead {
     stamp: Option<Stamp>,
     outcome: Result<Arc<Approvals>>,
@@ -78,19 +78,19 @@ impl ApprovalStore {
         Ok(Self { folder, key, last, revocations: Mutex::default(), on_incident, warning })
     }
 
-    /// What was put right when the store was opened, for whoever should know.
+    /// Warning about a state folder that others could look into, and that was closed to them when the store was opened.
     #[must_use]
     pub fn warning(&self) -> Option<&str> {
         self.warning.as_deref()
     }
 
-    /// What keys the digests of literal values.
+    /// Key of the digests of literal values.
     #[must_use]
     pub fn key(&self) -> &MachineKey {
         &self.key
     }
 
-    /// How far the approval on disk holds for this subject, now.
+    /// Looks up how far the approval on disk holds for this subject, now.
     ///
     /// # Errors
     /// `ERR_APPROVAL_STORE` where the file cannot be read: nothing is approved then.
@@ -107,11 +107,11 @@ impl ApprovalStore {
         let approvals = self.read()?;
         Ok(match self.counting(&approvals, server) {
             Some(approval) => standing(Some(approval), subject(approval).borrow(), SystemTime::now()),
-            None => Standing::Unapproved(Lack::Never),
+            None => Standing::Unapproved(NotApprovedReason::Never),
         })
     }
 
-    /// How far the approval holds by what was read last. Reads nothing and waits for nothing.
+    /// Tells how far the approval holds by the last reading of the file. Reads nothing and waits for nothing.
     ///
     /// # Errors
     /// That of the last reading.
@@ -119,7 +119,7 @@ impl ApprovalStore {
         let approvals = self.last().outcome.clone()?;
         Ok(match (self.counting(&approvals, server), subject) {
             (Some(approval), Some(subject)) => standing(Some(approval), subject, SystemTime::now()),
-            _ => Standing::Unapproved(Lack::Never),
+            _ => Standing::Unapproved(NotApprovedReason::Never),
         })
     }
 
@@ -134,7 +134,7 @@ impl ApprovalStore {
         Ok(holds.then(|| approval.clone()))
     }
 
-    /// What was approved, whether or not it still holds.
+    /// The approval of a server, even if it does not hold any more.
     ///
     /// # Errors
     /// As [`Self::standing`].

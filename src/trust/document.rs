@@ -1,4 +1,4 @@
-//! The approval file's content: bytes → approvals, or what is wrong with them. Pure.
+//! Content of the approval file: bytes → approvals, or the problem with them. Pure.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::catalog::Manifest;
 const FORMAT: &str = "hyperlight-mcp approvals";
 const VERSION: u32 = 2;
 
-/// What a person approved of one server.
+/// Approval of one server by a person.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Approval {
@@ -78,7 +78,7 @@ struct File {
     mac: String,
 }
 
-/// What a file's bytes are.
+/// Result of reading the bytes of a file.
 #[derive(Debug, PartialEq)]
 pub enum Content {
     /// Written by us, and as we wrote it.

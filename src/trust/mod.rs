@@ -37,5 +37,5 @@ pub use request::{ApprovalRequest, CommandRequest, ManifestChanges, ManifestRequ
 pub use revocations::ApprovalBasis;
 pub(crate) use shown::{METADATA_FIELD, address_of, input_lines, oauth_lines, shown_header};
 pub use shown::{addresses_of, shown_variable};
-pub use standing::{Lack, Standing};
+pub use standing::{NotApprovedReason, Standing};
 pub use subject::{Circumstances, Subject};

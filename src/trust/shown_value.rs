@@ -5,7 +5,7 @@ use url::Url;
 use crate::config::{Part, Template, shown_placeholder, shown_url};
 use crate::redact::{is_plain, is_secret, is_secret_name};
 
-/// What stands before a credential, and is none.
+/// Authentication schemes, which stand before a credential and are not secret.
 const SCHEMES: [&str; 4] = ["Bearer ", "Basic ", "Token ", "ApiKey "];
 /// Words of names that say that a short plain value may be a secret all the same.
 const KEY_WORDS: [&str; 5] = ["key", "keys", "pin", "passcode", "pw"];
@@ -18,7 +18,7 @@ const MAX_TOP_LEVEL: usize = 24;
 const BORDERS: &[char] = &[' ', '\t', '\n', '\r', ',', ';', '"', '\'', '(', ')', '[', ']', '{', '}', '<', '>', '|'];
 const MASKED: &str = "***";
 
-/// How much of a value may be shown.
+/// Part of a value that may be shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Openness {
     /// URLs, hosts and what is plain: of variables and inputs.

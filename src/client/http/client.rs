@@ -15,7 +15,7 @@ use sse_stream::Sse;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::body::{EVENT_STREAM, content_type, is_event_stream, is_json, read_answer, read_refusal};
+use super::body::{content_type, is_event_stream, is_json, read_answer, read_refusal};
 use super::budget::{Budget, Place};
 use super::exchange::Outgoing;
 use super::failure::HttpFailure;

@@ -3,7 +3,7 @@ use unicode_width::UnicodeWidthStr as _;
 use super::*;
 use crate::catalog::Manifest;
 use crate::config::{ServerDefinition, parse_text};
-use crate::trust::{Circumstances, CommandRequest, Lack, MachineKey, ManifestRequest, Subject};
+use crate::trust::{Circumstances, CommandRequest, MachineKey, ManifestRequest, NotApprovedReason, Subject};
 
 const CONFIG: &str = r#"{ "servers": {
     "weather": { "command": "npx", "args": ["-y", "@scope/weather server", "--key", "a\u202eb"], "cwd": "/srv",
@@ -24,7 +24,7 @@ fn subject(server: &ServerDefinition) -> Subject {
 
 fn command(index: usize) -> ApprovalRequest {
     let server = server(index);
-    let mut request = CommandRequest::new(&server, &subject(&server), Some(Lack::Never));
+    let mut request = CommandRequest::new(&server, &subject(&server), Some(NotApprovedReason::Never));
     request.digest = "d".repeat(64);
     ApprovalRequest::Command(Box::new(request))
 }

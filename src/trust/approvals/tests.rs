@@ -43,12 +43,12 @@ impl ApprovalStore {
 fn an_approval_holds_for_what_was_approved_and_for_nothing_else() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(&folder.path().join("state"));
-    assert_eq!(store.standing(&subject("1")).unwrap(), Standing::Unapproved(Lack::Never));
+    assert_eq!(store.standing(&subject("1")).unwrap(), Standing::Unapproved(NotApprovedReason::Never));
     store.yes_to_command(&subject("1"), None).unwrap();
     assert_eq!(store.standing(&subject("1")).unwrap(), Standing::Command);
     store.yes_to_tools(&subject("1"), None).unwrap();
     assert_eq!(store.standing(&subject("1")).unwrap(), Standing::Full(manifest()));
-    assert_eq!(store.standing(&subject("2")).unwrap(), Standing::Unapproved(Lack::Changed));
+    assert_eq!(store.standing(&subject("2")).unwrap(), Standing::Unapproved(NotApprovedReason::Changed));
 }
 
 #[test]
@@ -73,7 +73,7 @@ fn an_approval_can_have_an_end() {
     store.yes_to_tools(&subject("1"), Some(Duration::from_hours(1))).unwrap();
     assert_eq!(store.standing(&subject("1")).unwrap(), Standing::Full(manifest()));
     let later = SystemTime::now() + Duration::from_hours(2);
-    assert_eq!(standing(store.read().unwrap().get("a"), &subject("1"), later), Standing::Unapproved(Lack::Expired));
+    assert_eq!(standing(store.read().unwrap().get("a"), &subject("1"), later), Standing::Unapproved(NotApprovedReason::Expired));
 }
 
 #[test]
@@ -83,11 +83,11 @@ fn a_pinned_program_that_changed_needs_approval_again() {
     let program = |sha256: &str| Some(Executable { path: "/bin/x".into(), sha256: sha256.into() });
     let now = |sha256, pin_executable| Subject { executable: program(sha256), pin_executable, ..subject("1") };
     store.yes_to_command(&now("good", false), None).unwrap();
-    assert_eq!(store.standing(&now("evil", true)).unwrap(), Standing::Unapproved(Lack::Executable));
+    assert_eq!(store.standing(&now("evil", true)).unwrap(), Standing::Unapproved(NotApprovedReason::Executable));
     assert_eq!(store.standing(&now("evil", false)).unwrap(), Standing::Command);
     assert_eq!(store.standing(&now("good", true)).unwrap(), Standing::Command);
     let unreadable = Subject { pin_executable: true, ..subject("1") };
-    assert_eq!(store.standing(&unreadable).unwrap(), Standing::Unapproved(Lack::Unreadable));
+    assert_eq!(store.standing(&unreadable).unwrap(), Standing::Unapproved(NotApprovedReason::Unreadable));
 }
 
 #[test]
@@ -110,7 +110,7 @@ fn a_revocation_in_another_process_counts_at_once() {
     here.yes_to_tools(&subject("1"), None).unwrap();
     assert_eq!(here.standing(&subject("1")).unwrap(), Standing::Full(manifest()));
     there.revoke("a").unwrap();
-    assert_eq!(here.standing(&subject("1")).unwrap(), Standing::Unapproved(Lack::Never));
+    assert_eq!(here.standing(&subject("1")).unwrap(), Standing::Unapproved(NotApprovedReason::Never));
 }
 
 #[test]
@@ -122,7 +122,7 @@ fn a_yes_to_the_tools_that_was_under_way_does_not_undo_the_revocation_of_another
     let overtaken = |store: &ApprovalStore| store.approve_manifest(&subject("1"), manifest(), None, &basis).unwrap_err();
     let error = overtaken(&here);
     assert!(error.code() == "ERR_NOT_APPROVED" && error.to_string().contains("later yes"), "{error}");
-    assert_eq!(here.standing(&subject("1")).unwrap(), Standing::Unapproved(Lack::Never));
+    assert_eq!(here.standing(&subject("1")).unwrap(), Standing::Unapproved(NotApprovedReason::Never));
     // A later yes to the command alone is not made one to the tools.
     there.yes_to_command(&subject("1"), None).unwrap();
     assert_eq!(overtaken(&here).code(), "ERR_NOT_APPROVED");
@@ -137,7 +137,7 @@ fn a_yes_to_the_command_that_waited_for_the_lock_does_not_undo_the_revocation_of
     let basis = here.basis("a").unwrap();
     there.revoke("a").unwrap();
     assert_eq!(here.approve_command(&subject("1"), None, &basis).unwrap_err().code(), "ERR_NOT_APPROVED");
-    assert_eq!(here.standing(&subject("1")).unwrap(), Standing::Unapproved(Lack::Never));
+    assert_eq!(here.standing(&subject("1")).unwrap(), Standing::Unapproved(NotApprovedReason::Never));
 }
 
 #[test]
@@ -156,8 +156,8 @@ fn a_yes_that_waits_for_the_lock_and_a_revocation_of_the_same_process_leave_noth
         assert_eq!(yes.join().unwrap().unwrap_err().code(), "ERR_NOT_APPROVED");
         revocation.join().unwrap().unwrap();
     });
-    assert_eq!(store.standing(&subject("1")).unwrap(), Standing::Unapproved(Lack::Never));
-    assert_eq!(open(folder.path()).standing(&subject("1")).unwrap(), Standing::Unapproved(Lack::Never));
+    assert_eq!(store.standing(&subject("1")).unwrap(), Standing::Unapproved(NotApprovedReason::Never));
+    assert_eq!(open(folder.path()).standing(&subject("1")).unwrap(), Standing::Unapproved(NotApprovedReason::Never));
 }
 
 #[test]
@@ -171,7 +171,7 @@ fn a_first_yes_that_was_under_way_does_not_undo_a_revocation_of_the_same_process
     for basis in [before, during] {
         assert_eq!(store.approve_command(&subject("1"), None, &basis).unwrap_err().code(), "ERR_NOT_APPROVED");
     }
-    assert_eq!(store.standing(&subject("1")).unwrap(), Standing::Unapproved(Lack::Never));
+    assert_eq!(store.standing(&subject("1")).unwrap(), Standing::Unapproved(NotApprovedReason::Never));
     store.yes_to_command(&subject("1"), None).unwrap();
     assert_eq!(store.standing(&subject("1")).unwrap(), Standing::Command);
 }
@@ -208,7 +208,7 @@ fn a_tampered_file_approves_nothing_is_kept_and_is_reported() {
     let path = folder.path().join(FILE_NAME);
     let tampered = fs::read_to_string(&path).unwrap().replace("\"1\"", "\"2\"");
     fs::write(&path, &tampered).unwrap();
-    assert_eq!(store.standing(&subject("2")).unwrap(), Standing::Unapproved(Lack::Never));
+    assert_eq!(store.standing(&subject("2")).unwrap(), Standing::Unapproved(NotApprovedReason::Never));
     let kept: Vec<_> = fs::read_dir(folder.path())
         .unwrap()
         .map(|entry| entry.unwrap().path())
@@ -327,8 +327,8 @@ fn a_revocation_that_cannot_be_recorded_says_so_and_holds_here_until_a_new_yes()
     fs::create_dir(&path).unwrap();
     let error = store.revoke("a").unwrap_err();
     assert!(error.code() == "ERR_APPROVAL_STORE" && error.to_string().contains("could not be recorded"), "{error}");
-    assert_eq!(store.standing(&subject("1")).unwrap(), Standing::Unapproved(Lack::Never));
-    assert_eq!(store.known_standing("a", Some(&subject("1"))).unwrap(), Standing::Unapproved(Lack::Never));
+    assert_eq!(store.standing(&subject("1")).unwrap(), Standing::Unapproved(NotApprovedReason::Never));
+    assert_eq!(store.known_standing("a", Some(&subject("1"))).unwrap(), Standing::Unapproved(NotApprovedReason::Never));
     assert_eq!(open(folder.path()).standing(&subject("1")).unwrap(), Standing::Full(manifest()), "what the file says");
     fs::remove_dir(&path).unwrap();
     // The tools that were taken back do not come back with a yes to the command.
@@ -344,8 +344,8 @@ fn what_is_known_is_told_while_the_file_cannot_be_read() {
     fs::remove_file(folder.path().join(FILE_NAME)).unwrap();
     let known = || store.known_standing("a", Some(&subject("1"))).unwrap();
     assert_eq!(known(), Standing::Command);
-    assert_eq!(store.standing(&subject("1")).unwrap(), Standing::Unapproved(Lack::Never));
-    assert_eq!(known(), Standing::Unapproved(Lack::Never));
+    assert_eq!(store.standing(&subject("1")).unwrap(), Standing::Unapproved(NotApprovedReason::Never));
+    assert_eq!(known(), Standing::Unapproved(NotApprovedReason::Never));
 }
 
 #[test]
@@ -364,5 +364,5 @@ fn nothing_of_a_server_without_an_approval_is_looked_at() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(folder.path());
     let standing = store.standing_of("a", |_| -> Subject { panic!("nothing is approved") }).unwrap();
-    assert_eq!(standing, Standing::Unapproved(Lack::Never));
+    assert_eq!(standing, Standing::Unapproved(NotApprovedReason::Never));
 }
