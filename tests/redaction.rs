@@ -41,6 +41,7 @@ fn forms(secret: &str) -> Vec<String> {
     let rust = format!("{secret:?}");
     vec![
         secret.to_owned(),
+        secret.to_ascii_lowercase(),
         utf8_percent_encode(secret, NON_ALPHANUMERIC).to_string(),
         percent,
         form_encoded(secret),

@@ -170,9 +170,9 @@ pub struct Check {
 /// What `types` takes.
 #[derive(Debug, Clone, Args)]
 pub struct Types {
-    /// Where they are written; `-`: standard output
-    #[arg(long, short, value_name = "FILE", default_value = "hyperlight-mcp.d.ts")]
-    pub out: PathBuf,
+    /// Where they are written; `-`: standard output [default: hyperlight-mcp.d.ts]
+    #[arg(long, short, value_name = "FILE")]
+    pub out: Option<PathBuf>,
     /// Only these, by commas [default: all approved]
     #[arg(long, value_name = "SERVERS", value_delimiter = ',')]
     pub servers: Option<Vec<String>>,

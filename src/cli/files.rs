@@ -76,6 +76,18 @@ pub(super) fn write(path: &Path, text: &str, mode: u32) -> Result<(), Fault> {
     replace_with_mode(&target, text.as_bytes(), mode, Writing::Durable).map_err(failed)
 }
 
+/// Writes a file that the person did not name. A project that somebody else made can have a link or a pipe of that name, so only a regular
+/// file is replaced.
+pub(super) fn write_in_project(path: &Path, text: &str, mode: u32) -> Result<(), Fault> {
+    match fs::symlink_metadata(path) {
+        Ok(there) if !there.is_file() => {
+            let (name, kind) = (path.display(), if there.is_symlink() { "a symbolic link" } else { "not a regular file" });
+            Err(Fault::Message(FILE, format!("{name} is {kind}, and was not written: remove it, or name the file to write with --out")))
+        }
+        Ok(_) | Err(_) => write(path, text, mode),
+    }
+}
+
 /// Where the links of a path lead, also if nothing is there yet.
 fn target_of(path: &Path) -> io::Result<PathBuf> {
     let mut target = path.to_owned();
@@ -112,6 +124,22 @@ mod tests {
         assert_eq!(fs::metadata(&target).unwrap().permissions().mode() & 0o777, 0o600);
         symlink("round", folder.path().join("round")).unwrap();
         assert!(matches!(write(&folder.path().join("round"), "x", 0o600), Err(Fault::Message(FILE, text)) if text.contains("circle")));
+    }
+
+    #[test]
+    fn a_link_of_a_name_that_nobody_gave_is_not_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let (link, target) = (folder.path().join("x.d.ts"), folder.path().join("target"));
+        fs::write(&target, "precious").unwrap();
+        symlink(&target, &link).unwrap();
+        let refused = write_in_project(&link, "new", 0o644);
+        assert!(matches!(refused, Err(Fault::Message(FILE, text)) if text.contains("--out")));
+        assert_eq!(fs::read_to_string(&target).unwrap(), "precious");
+        fs::remove_file(&link).unwrap();
+        for text in ["new", "again"] {
+            write_in_project(&link, text, 0o644).unwrap();
+            assert_eq!(fs::read_to_string(&link).unwrap(), text);
+        }
     }
 
     #[test]

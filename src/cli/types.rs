@@ -18,6 +18,9 @@ const TSCONFIG: &str = r#"{
   "include": ["*.ts", "*.js"]
 }"#;
 
+/// Name of the file in the scripts' folder where none is given.
+const DEFAULT_FILE: &str = "hyperlight-mcp.d.ts";
+
 /// What a guest has beside ES2023, where no module has it.
 const GLOBALS: &str = include_str!("../../guest/globals.d.ts");
 
@@ -30,11 +33,14 @@ pub(super) fn types(session: &Session, arguments: &Types) -> Result<Exit, Fault>
         "// Written by `hyperlight-mcp types`: what scripts of `hyperlight-mcp run` can import.\n\n{GLOBALS}\n{}\n",
         declarations.trim_end()
     );
-    let to_output = arguments.out == Path::new("-");
-    if !to_output {
-        files::write(&arguments.out, &text, 0o644)?;
+    let out = arguments.out.as_deref();
+    let to_output = out == Some(Path::new("-"));
+    match out {
+        Some(_) if to_output => {}
+        Some(path) => files::write(path, &text, 0o644)?,
+        None => files::write_in_project(Path::new(DEFAULT_FILE), &text, 0o644)?,
     }
-    let file = arguments.out.display().to_string();
+    let file = out.unwrap_or(Path::new(DEFAULT_FILE)).display().to_string();
     match (session.json(), to_output) {
         (true, true) => session.terminal.print_json(&json!({ "modules": modules, "declarations": text })),
         (true, false) => session.terminal.print_json(&json!({ "modules": modules, "file": file })),

@@ -8,6 +8,8 @@ use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 pub const DEFAULT_WIDTH: usize = 80;
 const MIN_WIDTH: usize = 40;
 const MAX_WIDTH: usize = 200;
+/// Blanks in a row that are shown as they are.
+const MAX_BLANKS: usize = 8;
 
 /// How text is to look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -127,7 +129,8 @@ fn wrap_line(line: &str, width: usize) -> Vec<String> {
     let (mut parts, mut part, mut used) = (Vec::new(), String::new(), 0);
     for word in line.split_inclusive(' ') {
         let needed = word.trim_end().width();
-        if used > 0 && used + needed > width {
+        // Blanks alone begin no line: a long run of them would push what stands before it off the screen.
+        if used > 0 && needed > 0 && used + needed > width {
             parts.push(part.trim_end().to_owned());
             (part, used) = (String::new(), 0);
         }
@@ -165,6 +168,26 @@ pub fn printable(text: &str, kept: &[char]) -> String {
     out
 }
 
+/// A text on one line: as [`printable`] has it, and a long run of blanks as their number.
+pub(crate) fn one_line(text: &str) -> String {
+    let (printable, mut out, mut blanks) = (printable(text, &[]), String::new(), 0);
+    let flush = |out: &mut String, blanks: usize| {
+        let shown = if blanks > MAX_BLANKS { format!("[{blanks} blanks]") } else { " ".repeat(blanks) };
+        out.push_str(&shown);
+    };
+    for character in printable.chars() {
+        if character == ' ' {
+            blanks += 1;
+            continue;
+        }
+        flush(&mut out, blanks);
+        blanks = 0;
+        out.push(character);
+    }
+    flush(&mut out, blanks);
+    out
+}
+
 /// A time of day and a date, UTC: `2026-07-28 09:05:03`. `at`: milliseconds since 1970.
 ///
 /// ```
@@ -190,6 +213,14 @@ mod tests {
     use super::*;
 
     const STYLE: Style = Style { color: false, width: 40 };
+
+    #[test]
+    fn a_long_run_of_blanks_takes_no_lines() {
+        let text = format!("a{}b{}", " ".repeat(4000), " ".repeat(4000));
+        assert_eq!(STYLE.wrapped("", &text), "a\nb\n");
+        assert_eq!(one_line(&text), "a[4000 blanks]b[4000 blanks]");
+        assert_eq!(one_line("a        b\u{1b}"), "a        b\\u{1b}");
+    }
 
     #[test]
     fn no_line_is_wider_than_the_terminal_whatever_is_in_it() {

@@ -88,7 +88,11 @@ const NAMES: &[&str] = &[
     "PLAYWRIGHT_BROWSERS_PATH",
     "PUPPETEER_EXECUTABLE_PATH",
     // Python.
+    "CONDARC",
+    "CONDA_EXE",
     "CONDA_PREFIX",
+    "MAMBA_EXE",
+    "MAMBA_ROOT_PREFIX",
     "CLOUDSDK_PYTHON",
     "OTEL_PYTHON_CONFIGURATOR",
     "PYTHONBREAKPOINT",
@@ -114,6 +118,8 @@ const NAMES: &[&str] = &[
     "RUBYOPT",
     "RUBYPATH",
     "RUBYSHELL",
+    "RUBYGEMS_GEMDEPS",
+    "JRUBY_OPTS",
     "GEM_HOME",
     "GEM_PATH",
     "BUNDLE_APP_CONFIG",
@@ -144,16 +150,32 @@ const NAMES: &[&str] = &[
     "CATALINA_OPTS",
     "CLASSPATH",
     "GRADLE_OPTS",
+    "IBM_JAVA_OPTIONS",
     "JAVA_HOME",
     "JAVA_OPTS",
     "JAVA_TOOL_OPTIONS",
     "JDK_JAVA_OPTIONS",
     "MAVEN_ARGS",
     "MAVEN_OPTS",
+    "OPENJ9_JAVA_OPTIONS",
     "SBT_OPTS",
     "_JAVA_OPTIONS",
     "DOTNET_ADDITIONAL_DEPS",
+    "DOTNET_AltJit",
+    "DOTNET_AltJitName",
+    "DOTNET_BUNDLE_EXTRACT_BASE_DIR",
+    "DOTNET_CLI_HOME",
+    "DOTNET_DiagnosticPorts",
+    "DOTNET_GCName",
+    "DOTNET_GCPath",
+    "DOTNET_HOST_PATH",
+    "DOTNET_JitName",
+    "DOTNET_JitPath",
     "DOTNET_ROOT",
+    "DOTNET_ROOT(x86)",
+    "DOTNET_ROOT_ARM64",
+    "DOTNET_ROOT_X64",
+    "DOTNET_ROOT_X86",
     "DOTNET_SHARED_STORE",
     "DOTNET_STARTUP_HOOKS",
     "MONO_PATH",
@@ -165,6 +187,8 @@ const NAMES: &[&str] = &[
     "ERL_ZFLAGS",
     "MIX_EXS",
     "MIX_HOME",
+    // Version managers that start with one name alone; the others are below.
+    "N_PREFIX",
     // Build tools.
     "CC",
     "CXX",
@@ -196,13 +220,44 @@ const NAMES: &[&str] = &[
     "KUBECONFIG",
     "TF_CLI_CONFIG_FILE",
 ];
-/// How names start, where programs compare them as they are.
-const STARTS: &[&str] =
-    &["BASH_FUNC_", "CARGO_", "CORECLR_", "COR_", "DYLD_", "GIT_CONFIG", "LD_", "LUA_", "PIP_", "PIPX_", "POETRY_", "TS_NODE_", "UV_"];
-/// How names start, where programs ignore case.
+/// Beginnings of names that programs compare as they are.
+const STARTS: &[&str] = &[
+    "BASH_FUNC_",
+    "CARGO_",
+    "COMPlus_",
+    "CORECLR_",
+    "COR_",
+    "DYLD_",
+    "GIT_CONFIG",
+    "LD_",
+    "LUA_",
+    "PIP_",
+    "PIPX_",
+    "POETRY_",
+    "TS_NODE_",
+    "UV_",
+    // Version managers: their programs stand in the place of `node`, `python` and the like, and run hooks and plugins.
+    "ASDF_",
+    "FNM_",
+    "GOENV_",
+    "JENV_",
+    "MISE_",
+    "NODENV_",
+    "NVM_",
+    "PHPENV_",
+    "PLENV_",
+    "PROTO_",
+    "PYENV_",
+    "RBENV_",
+    "RTX_",
+    "SDKMAN_",
+    "VOLTA_",
+];
+/// Beginnings of names whose case programs ignore.
 const STARTS_IN_ANY_CASE: &[&str] = &["npm_config_", "pnpm_config_", "yarn_"];
-/// How names end that stand for a credential: they load nothing, and are to be masked.
-const CREDENTIAL_ENDS: &[&str] = &["_auth", "_authtoken", "_auth_token", "_auth_ident", "_password", "_token", "_username", "otp"];
+/// Ends of names that stand for a credential: they load nothing, and are to be masked.
+const CREDENTIAL_ENDS: &[&str] =
+    &["_auth", "_authtoken", "_auth_token", "_auth_ident", "_password", "_token", "_username", "otp", "_api_key", "_apikey", "_secret"];
 
 /// Returns whether a variable of this name can make a program load or run code.
 ///
@@ -256,6 +311,23 @@ mod tests {
             "RSYNC_RSH",
             "TF_CLI_CONFIG_FILE",
             "TMPDIR",
+            "PYENV_HOOK_PATH",
+            "RBENV_ROOT",
+            "NODENV_VERSION",
+            "GOENV_ROOT",
+            "ASDF_DATA_DIR",
+            "MISE_CONFIG_DIR",
+            "VOLTA_HOME",
+            "FNM_DIR",
+            "NVM_BIN",
+            "SDKMAN_DIR",
+            "PROTO_HOME",
+            "RUBYGEMS_GEMDEPS",
+            "IBM_JAVA_OPTIONS",
+            "OPENJ9_JAVA_OPTIONS",
+            "JRUBY_OPTS",
+            "COMPlus_AltJitName",
+            "DOTNET_GCPath",
         ] {
             assert!(loads_code(name), "{name}");
         }
@@ -278,6 +350,10 @@ mod tests {
             "UV_INDEX_OURS_PASSWORD",
             "CARGO_REGISTRY_TOKEN",
             "YARN_NPM_AUTH_TOKEN",
+            "MISE_GITHUB_TOKEN",
+            "PROTO_API_KEY",
+            "DOTNET_gcServer",
+            "DOTNET_ENVIRONMENT",
         ] {
             assert!(!loads_code(name), "{name}");
         }

@@ -12,7 +12,9 @@ use crate::catalog::Manifest;
 use crate::config::ServerDefinition;
 use crate::error::{Error, Result};
 use crate::registry::Decider;
-use crate::trust::{ApprovalRequest, CommandRequest, Lack, ManifestRequest, Standing, Subject, manifest_digest};
+use crate::trust::{
+    ApprovalBasis, ApprovalRequest, CommandRequest, ManifestRequest, NotApprovedReason, Standing, Subject, manifest_digest,
+};
 
 impl Gateway {
     /// All that a person must see before yes. At stage `manifest` the server is started and its tools are read.
@@ -69,7 +71,8 @@ impl Gateway {
     /// `valid_for`: how long the approval holds; `None`: until it is revoked.
     ///
     /// # Errors
-    /// `ERR_DIGEST_CHANGED` where the digest is of nothing that was shown or is so still; without one, what connecting gives.
+    /// `ERR_DIGEST_CHANGED` where the digest is of nothing that was shown or is so still; `ERR_NOT_APPROVED` where a revocation came while this
+    /// yes was under way; without a digest, what connecting gives.
     pub async fn approve(&self, name: &str, digest: Option<&str>, valid_for: Option<Duration>) -> Result<()> {
         let outcome = self.say_yes(name, digest, valid_for).await;
         self.core.registry.approval_changed(name);
@@ -87,34 +90,42 @@ impl Gateway {
 
     async fn say_yes(&self, name: &str, digest: Option<&str>, valid_for: Option<Duration>) -> Result<()> {
         let server = self.server(name)?;
-        let subject = self.core.full_subject(&server).await?;
         let approvals = &self.core.approvals;
+        // First of all: a revocation that comes during anything that follows is not undone by this yes.
+        let basis = approvals.basis(name)?;
+        let subject = self.core.full_subject(&server).await?;
         let Some(digest) = digest else {
-            self.record_command(&subject, valid_for).await?;
+            let basis = self.record_command(&subject, valid_for, basis).await?;
             let (_, manifest) = self.discover(&server).await?;
-            return self.record_manifest(&subject, manifest, valid_for).await;
+            return self.record_manifest(&subject, manifest, valid_for, basis).await;
         };
         if digest == subject.shown_digest {
-            return self.record_command(&subject, valid_for).await;
+            return self.record_command(&subject, valid_for, basis).await.map(drop);
         }
         let is_shown = |(command, manifest): &&(String, Arc<Manifest>)| *command == subject.digest && manifest_digest(manifest) == digest;
         let shown = self.shown().get(name).filter(is_shown).map(|(_, manifest)| Arc::clone(manifest));
         let command_holds = !matches!(approvals.standing(&subject)?, Standing::Unapproved(_));
         match shown {
-            Some(manifest) if command_holds => self.record_manifest(&subject, manifest, valid_for).await,
+            Some(manifest) if command_holds => self.record_manifest(&subject, manifest, valid_for, basis).await,
             _ => Err(Error::DigestChanged { server: name.to_owned() }),
         }
     }
 
     /// Writes a yes down, on a thread that may wait for a lock and a disk.
-    async fn record_command(&self, subject: &Subject, valid_for: Option<Duration>) -> Result<()> {
+    async fn record_command(&self, subject: &Subject, valid_for: Option<Duration>, basis: ApprovalBasis) -> Result<ApprovalBasis> {
         let (core, subject) = (Arc::clone(&self.core), subject.clone());
-        blocking(move || core.approvals.approve_command(&subject, valid_for)).await
+        blocking(move || core.approvals.approve_command(&subject, valid_for, &basis)).await
     }
 
-    async fn record_manifest(&self, subject: &Subject, manifest: Arc<Manifest>, valid_for: Option<Duration>) -> Result<()> {
+    async fn record_manifest(
+        &self,
+        subject: &Subject,
+        manifest: Arc<Manifest>,
+        valid_for: Option<Duration>,
+        basis: ApprovalBasis,
+    ) -> Result<()> {
         let (core, subject) = (Arc::clone(&self.core), subject.clone());
-        blocking(move || core.approvals.approve_manifest(&subject, manifest, valid_for)).await
+        blocking(move || core.approvals.approve_manifest(&subject, manifest, valid_for, &basis)).await
     }
 
     /// Takes the approval back, and ends what is live: pending calls fail with `ERR_NOT_APPROVED`. The server's process is ended before
@@ -217,6 +228,6 @@ impl Gateway {
     }
 }
 
-fn not_approved(server: &str, lack: Lack) -> Error {
+fn not_approved(server: &str, lack: NotApprovedReason) -> Error {
     Error::NotApproved { server: server.to_owned(), reason: lack.to_string() }
 }

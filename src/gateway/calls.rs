@@ -19,7 +19,7 @@ use crate::client::{CallFailure, CallLimits, Caller, Connection, Sent, ToolReque
 use crate::config::ServerDefinition;
 use crate::error::{Error, Result};
 use crate::text::json::{json_bytes, object_bytes};
-use crate::trust::{Decision, Drift, Gate, Lack, Standing, ToolStanding, filter_warnings, gate, tool_digest, tool_standing};
+use crate::trust::{Decision, Drift, Gate, NotApprovedReason, Standing, ToolStanding, filter_warnings, gate, tool_digest, tool_standing};
 
 impl Core {
     /// Calls a tool of an approved and enabled server. Fails at once where the server is revoked or disabled meanwhile.
@@ -181,7 +181,7 @@ impl Core {
         self.usable(server)?;
         let name = server.name.clone();
         let Some(approval) = self.approvals.full_approval_of(&server.name, |approval| self.judged(server, approval))? else {
-            return Err(Error::NotApproved { server: name, reason: Lack::Never.to_string() });
+            return Err(Error::NotApproved { server: name, reason: NotApprovedReason::Never.to_string() });
         };
         let granted = granted(approval.manifest_digest.as_deref().unwrap_or_default());
         Ok(Grant { server: name, command: approval.command_digest, approval: approval.id, decisions, granted })

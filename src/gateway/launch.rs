@@ -17,7 +17,7 @@ use crate::config::{
     resolve_roots,
 };
 use crate::error::{Error, Result};
-use crate::redact::{is_redactable, is_secret};
+use crate::redact::{Redactor, is_redactable, is_secret};
 use crate::sandbox::RunControl;
 use crate::trust::{Standing, Subject};
 
@@ -62,19 +62,13 @@ impl Core {
             store: self.tokens.clone(),
             authorize: callbacks.can_authorize().then(|| authorizer(callbacks, &clock, control)),
             confirm_issuer: callbacks.can_confirm_issuer().then(|| confirmer(callbacks, &clock, control)),
-            on_secret: self.learn_token(),
+            on_secret: learn_token(&self.redactor),
             allow_insecure: server.allow_insecure_http,
         };
         let tokens = OAuth::new(&server.name, url.expose_secret(), oauth.unwrap_or_default(), context)?;
         let target =
             HttpTarget { server: server.name.clone(), url, headers, allow_insecure: server.allow_insecure_http, tokens: Some(tokens) };
         self.launch_of(server, Target::Http(target), clock)
-    }
-
-    /// Each new token is redacted from the moment it is there, whatever it looks like: nothing but a secret comes here.
-    fn learn_token(&self) -> OnSecret {
-        let redactor = Arc::clone(&self.redactor);
-        Arc::new(move |secret| redactor.add([secret]))
     }
 
     fn launch_of(&self, server: &ServerDefinition, target: Target, clock: ConnectClock) -> Result<Launch> {
@@ -159,6 +153,12 @@ impl Core {
     }
 }
 
+/// Listener that redacts each new token from the moment it is there. No rule decides by its look, since nothing but a secret comes here.
+fn learn_token(redactor: &Arc<Redactor>) -> OnSecret {
+    let redactor = Arc::clone(redactor);
+    Arc::new(move |secret| redactor.add([secret]))
+}
+
 /// Shows the page at which a person allows the access. No clock runs while they read it.
 fn authorizer(callbacks: &CallbackChain, clock: &ConnectClock, control: Option<&RunControl>) -> Authorize {
     let (callbacks, clock, control) = (callbacks.clone(), clock.clone(), control.cloned());
@@ -205,4 +205,18 @@ fn redactable(secrets: &[Learnt]) -> impl Iterator<Item = &SecretString> {
 pub(super) fn search_path(command: &ResolvedCommand) -> OsString {
     let own = command.environment.iter().find(|(name, _)| name == "PATH");
     own.map_or_else(|| OsString::from("/bin:/usr/bin"), |(_, value)| OsString::from(value.expose_secret()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_redacted_from_the_moment_it_is_there_whatever_it_looks_like() {
+        let redactor = Arc::new(Redactor::new(None, None));
+        let on_secret = learn_token(&redactor);
+        assert_eq!(redactor.redact("401 for swordfish"), "401 for swordfish");
+        on_secret(&SecretString::from("swordfish"));
+        assert_eq!(redactor.redact("401 for swordfish"), "401 for [redacted]");
+    }
 }

@@ -104,6 +104,8 @@ pub(super) fn encodings(plain: &str) -> BTreeSet<String> {
     // A log line of a message of a document: what most writers make of it.
     let quoted = |text: &str| json_form(text, |_| false, false, false);
     forms.insert(quoted(&quoted(&quoted(plain))));
+    // A host or a scheme that a URL parser has read, and a name of HTTP that somebody compares.
+    forms.insert(plain.to_ascii_lowercase());
     // What is shown was sanitised before it is searched.
     let sanitised = |form: &String| [visible(form), sanitise_text(form, usize::MAX), sanitise_line(form, usize::MAX)];
     let shown: Vec<String> = forms.iter().flat_map(sanitised).collect();

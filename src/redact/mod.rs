@@ -26,10 +26,10 @@ use crate::text::{sanitise_json, sanitise_line, sanitise_text, visible};
 pub(crate) use secret_rules::{is_known_token, is_plain, is_secret_name};
 pub use secret_rules::{is_redactable, is_secret};
 
-/// What stands where a secret stood.
+/// Mark in the place of a secret.
 const MARK: &str = "[redacted]";
 
-/// What one round leaves may, at its seams, look like something to shorten or blank: seldom, and never endlessly.
+/// Limit of rounds. The seams that one round leaves seldom look like something to shorten or blank.
 const ROUNDS: usize = 4;
 
 /// As deep as JSON is read at all; what is deeper is not walked, but blanked.
@@ -144,7 +144,7 @@ impl Redactor {
         changed(json, JSON_DEPTH, &|text| self.readable(text).into())
     }
 
-    /// What is left of a text that was cut for its length: without its last bytes, which may be the beginning of a secret. How many these
+    /// Text that was cut for its length, without its last bytes, which may be the beginning of a secret. How many these
     /// are depends on the secrets' forms alone, never on the text. Of the rest, at most `limit` bytes are kept.
     pub(crate) fn readable_cut(&self, text: &str, limit: usize) -> String {
         let mut text = self.readable(text);
@@ -153,7 +153,7 @@ impl Redactor {
         text
     }
 
-    /// What divides a secret may go only by sanitising, and what makes it one only stay without: so both before it and after it.
+    /// Redacts before and after sanitising: some characters that divide a secret go only by it, and some secrets change by it.
     fn sanitised(&self, text: &str, sanitise: impl Fn(&str) -> String) -> String {
         let sanitised = sanitise(&self.redact(text));
         match self.redact(&sanitised) {

@@ -1,7 +1,6 @@
 //! The approvals on disk: `approved-mcp.json` in the state folder, looked at again whenever one counts.
 
 use parking_lot::{Mutex, MutexGuard};
-use std::collections::BTreeSet;
 use std::fmt;
 use std::fs::{self, File, Metadata};
 use std::io::{self, ErrorKind};
@@ -13,7 +12,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use super::digest::manifest_digest;
 use super::document::{Approval, Approvals, Content, new_id, read, write};
 use super::key::MachineKey;
-use super::standing::{Lack, Standing, standing};
+use super::revocations::{ApprovalBasis, Revocations, revoked_meanwhile};
+use super::standing::{NotApprovedReason, Standing, standing};
 use super::subject::Subject;
 use crate::catalog::Manifest;
 use crate::error::{Error, Result};
@@ -23,9 +23,9 @@ const FILE_NAME: &str = "approved-mcp.json";
 const LOCK_NAME: &str = "approved-mcp.lock";
 /// Files kept aside in one second, at most.
 const KEPT_ASIDE: u32 = 100;
-/// More than the manifests of any number of servers take.
+/// Limit of the file. The manifests of any number of servers take less.
 const MAX_FILE_BYTES: u64 = 256 * 1024 * 1024;
-/// How long a writer waits for others. One that holds the lock for longer means harm, or was stopped.
+/// Time that a writer waits for others. One that holds the lock for longer means harm, or was stopped.
 const LOCK_TIME: Duration = Duration::from_secs(10);
 
 /// Told when a file was kept aside, and why.
@@ -41,7 +41,7 @@ impl Stamp {
     }
 }
 
-/// What the file held when it was last read. Without a stamp it is read again the next time.
+/// Content of the file when it was last read. Without a stamp it is read again the next time.
 struct LastRead {
     stamp: Option<Stamp>,
     outcome: Result<Arc<Approvals>>,
@@ -53,8 +53,7 @@ pub struct ApprovalStore {
     key: MachineKey,
     /// Never held while a file is read: who asks for what is known does not wait for a disk.
     last: Mutex<LastRead>,
-    /// Servers whose approval is being taken back, or whose revocation could not be recorded. They have none here, whatever the file says.
-    withheld: Mutex<BTreeSet<String>>,
+    revocations: Mutex<Revocations>,
     on_incident: IncidentListener,
     warning: Option<String>,
 }
@@ -76,22 +75,22 @@ impl ApprovalStore {
         });
         let key = MachineKey::open(&folder)?;
         let last = Mutex::new(LastRead { stamp: None, outcome: Ok(Arc::default()) });
-        Ok(Self { folder, key, last, withheld: Mutex::default(), on_incident, warning })
+        Ok(Self { folder, key, last, revocations: Mutex::default(), on_incident, warning })
     }
 
-    /// What was put right when the store was opened, for whoever should know.
+    /// Warning about a state folder that others could look into, and that was closed to them when the store was opened.
     #[must_use]
     pub fn warning(&self) -> Option<&str> {
         self.warning.as_deref()
     }
 
-    /// What keys the digests of literal values.
+    /// Key of the digests of literal values.
     #[must_use]
     pub fn key(&self) -> &MachineKey {
         &self.key
     }
 
-    /// How far the approval on disk holds for this subject, now.
+    /// Looks up how far the approval on disk holds for this subject, now.
     ///
     /// # Errors
     /// `ERR_APPROVAL_STORE` where the file cannot be read: nothing is approved then.
@@ -108,11 +107,11 @@ impl ApprovalStore {
         let approvals = self.read()?;
         Ok(match self.counting(&approvals, server) {
             Some(approval) => standing(Some(approval), subject(approval).borrow(), SystemTime::now()),
-            None => Standing::Unapproved(Lack::Never),
+            None => Standing::Unapproved(NotApprovedReason::Never),
         })
     }
 
-    /// How far the approval holds by what was read last. Reads nothing and waits for nothing.
+    /// Tells how far the approval holds by the last reading of the file. Reads nothing and waits for nothing.
     ///
     /// # Errors
     /// That of the last reading.
@@ -120,7 +119,7 @@ impl ApprovalStore {
         let approvals = self.last().outcome.clone()?;
         Ok(match (self.counting(&approvals, server), subject) {
             (Some(approval), Some(subject)) => standing(Some(approval), subject, SystemTime::now()),
-            _ => Standing::Unapproved(Lack::Never),
+            _ => Standing::Unapproved(NotApprovedReason::Never),
         })
     }
 
@@ -135,7 +134,7 @@ impl ApprovalStore {
         Ok(holds.then(|| approval.clone()))
     }
 
-    /// What was approved, whether or not it still holds.
+    /// The approval of a server, even if it does not hold any more.
     ///
     /// # Errors
     /// As [`Self::standing`].
@@ -144,55 +143,95 @@ impl ApprovalStore {
         Ok(self.counting(&approvals, server).cloned())
     }
 
-    /// Approves the command as it is configured. An approval of the tools under the same command is kept. Blocks.
+    /// The state of a server's approval at the moment when somebody says yes, before anything is waited for. The yes counts only if no
+    /// revocation comes between this moment and its writing.
     ///
     /// # Errors
-    /// `ERR_APPROVAL_STORE` where the file cannot be written, or others hold its lock for too long.
-    pub fn approve_command(&self, subject: &Subject, valid_for: Option<Duration>) -> Result<()> {
+    /// As [`Self::standing`].
+    pub fn basis(&self, server: &str) -> Result<ApprovalBasis> {
+        // Counted before the file is read: a revocation during the reading came between as well.
+        let revocations = self.revocations().count(server);
+        Ok(ApprovalBasis { first_id: self.approval(server)?.map(|approval| approval.lineage().to_owned()), revocations })
+    }
+
+    /// Approves the command as it is configured. An approval of the tools under the same command is kept. Blocks. Returns the basis of a yes
+    /// to the tools, which holds until this approval is revoked.
+    ///
+    /// # Errors
+    /// `ERR_NOT_APPROVED` where a revocation came after `basis` was taken. `ERR_APPROVAL_STORE` where the file cannot be written, or others
+    /// hold its lock for too long.
+    pub fn approve_command(&self, subject: &Subject, valid_for: Option<Duration>, basis: &ApprovalBasis) -> Result<ApprovalBasis> {
         let fresh = approval(subject, valid_for);
-        self.approve(&subject.server, |servers| {
-            let kept = servers.remove(&subject.server).filter(|known| known.command_digest == subject.digest);
-            let approval = match kept {
+        let mut first_id = fresh.id.clone();
+        self.approve(&subject.server, basis, |servers| {
+            let known = servers.remove(&subject.server);
+            if let Some(known) = &known {
+                known.lineage().clone_into(&mut first_id);
+            }
+            let fresh = Approval { first_id: first_id.clone(), ..fresh };
+            let approval = match known.filter(|known| known.command_digest == subject.digest) {
                 Some(known) => Approval { manifest: known.manifest, manifest_digest: known.manifest_digest, ..fresh },
                 None => fresh,
             };
             servers.insert(subject.server.clone(), approval);
-        })
+            Ok(())
+        })?;
+        Ok(ApprovalBasis { first_id: Some(first_id), revocations: basis.revocations })
     }
 
-    /// Approves the tools, and the command with them. Blocks.
+    /// Approves the tools under an approval of the command that is there already. Blocks.
     ///
     /// # Errors
-    /// As [`Self::approve_command`].
-    pub fn approve_manifest(&self, subject: &Subject, manifest: Arc<Manifest>, valid_for: Option<Duration>) -> Result<()> {
+    /// As [`Self::approve_command`]; `ERR_NOT_APPROVED` as well where there is no approval of the command, and `ERR_DIGEST_CHANGED` where it
+    /// is of another command.
+    pub fn approve_manifest(
+        &self,
+        subject: &Subject,
+        manifest: Arc<Manifest>,
+        valid_for: Option<Duration>,
+        basis: &ApprovalBasis,
+    ) -> Result<()> {
         let digest = manifest_digest(&manifest);
-        let mut fresh = Approval { manifest: Some(manifest), manifest_digest: Some(digest), ..approval(subject, valid_for) };
-        self.approve(&subject.server, |servers| {
-            // What was said of the command stays: which program it is, and until when.
-            if let Some(known) = servers.get(&subject.server).filter(|known| known.command_digest == subject.digest) {
-                fresh.executable.clone_from(&known.executable);
-                fresh.expires_at = fresh.expires_at.or(known.expires_at);
+        let server = &subject.server;
+        self.approve(server, basis, |servers| {
+            let Some(known) = servers.get_mut(server) else { return Err(revoked_meanwhile(server)) };
+            if known.command_digest != subject.digest {
+                return Err(Error::DigestChanged { server: server.clone() });
             }
-            servers.insert(subject.server.clone(), fresh);
+            // The first stage decides which program it is, and its end stays where this yes has none.
+            let fresh = approval(subject, valid_for);
+            *known = Approval {
+                executable: known.executable.take(),
+                first_id: known.lineage().to_owned(),
+                manifest: Some(manifest),
+                manifest_digest: Some(digest),
+                expires_at: fresh.expires_at.or(known.expires_at),
+                ..fresh
+            };
+            Ok(())
         })
     }
 
-    fn approve(&self, server: &str, change: impl FnOnce(&mut Approvals)) -> Result<()> {
-        // What was withheld must not come back with this yes: the old approval is not carried over.
-        let is_withheld = self.withheld().contains(server);
+    /// Writes a yes, if no revocation came since its basis was taken. That is looked at under the lock: whoever revoked before has written.
+    fn approve(&self, server: &str, basis: &ApprovalBasis, change: impl FnOnce(&mut Approvals) -> Result<()>) -> Result<()> {
         self.change(|servers| {
-            if is_withheld {
+            if self.revocations().is_withheld(server) {
+                // An approval whose revocation could not be recorded is not carried over.
                 servers.remove(server);
             }
-            change(servers);
+            let came_between = self.revocations().count(server) != basis.revocations;
+            if came_between || !basis.is_of(servers.get(server)) {
+                return Err(revoked_meanwhile(server));
+            }
+            change(servers)
         })?;
-        self.withheld().remove(server);
-        Ok(())
+        // A revocation that came during the writing keeps its mark, and removes what was written.
+        if self.revocations().release(server, basis.revocations) { Ok(()) } else { Err(revoked_meanwhile(server)) }
     }
 
     /// Takes an approval back here, both stages: at once, without the disk, until the server is approved again or the store is dropped.
     pub fn withhold(&self, server: &str) {
-        self.withheld().insert(server.to_owned());
+        self.revocations().withhold(server);
     }
 
     /// Takes an approval back for every process. Where that cannot be recorded, it holds here all the same. Blocks.
@@ -200,14 +239,15 @@ impl ApprovalStore {
     /// # Errors
     /// `ERR_APPROVAL_STORE` where the file cannot be written, or others hold its lock for too long.
     pub fn revoke(&self, server: &str) -> Result<()> {
-        self.withhold(server);
+        let count = self.revocations().withhold(server);
         let recorded = self.change(|servers| {
             servers.remove(server);
+            Ok(())
         });
         match recorded {
             Ok(()) => {
                 // It is in no file any more: an approval that another process writes from now on counts.
-                self.withheld().remove(server);
+                self.revocations().recorded(server, count);
                 Ok(())
             }
             Err(Error::ApprovalStore { path, problem }) => {
@@ -223,7 +263,7 @@ impl ApprovalStore {
     }
 
     fn counting<'a>(&self, approvals: &'a Approvals, server: &str) -> Option<&'a Approval> {
-        approvals.get(server).filter(|_| !self.withheld().contains(server))
+        approvals.get(server).filter(|_| !self.revocations().is_withheld(server))
     }
 
     fn read(&self) -> Result<Arc<Approvals>> {
@@ -308,14 +348,14 @@ impl ApprovalStore {
     }
 
     /// Reads, changes and writes, and knows from then on what the file holds, changed or not.
-    fn change(&self, change: impl FnOnce(&mut Approvals)) -> Result<()> {
+    fn change(&self, change: impl FnOnce(&mut Approvals) -> Result<()>) -> Result<()> {
         let changed = self.change_file(change);
         let known = self.read().map(drop);
         changed.and(known)
     }
 
     /// Under a lock, so that two processes at once lose nothing.
-    fn change_file(&self, change: impl FnOnce(&mut Approvals)) -> Result<()> {
+    fn change_file(&self, change: impl FnOnce(&mut Approvals) -> Result<()>) -> Result<()> {
         let _lock = self.lock(LOCK_TIME).map_err(|error| self.failed(&error))?;
         let path = self.path();
         let mut approvals = match self.bytes()?.map(|(_, bytes)| read(&bytes, &self.key)) {
@@ -327,7 +367,7 @@ impl ApprovalStore {
             }
             Some(Content::Foreign(problem)) => return Err(self.foreign(&problem)),
         };
-        change(&mut approvals);
+        change(&mut approvals)?;
         let bytes = write(approvals, &self.key).map_err(|problem| self.problem(&problem))?;
         if bytes.len() as u64 > MAX_FILE_BYTES {
             return Err(self.problem(&format!("it would have {} bytes, more than the {MAX_FILE_BYTES} that are read", bytes.len())));
@@ -343,8 +383,8 @@ impl ApprovalStore {
         self.last.lock()
     }
 
-    fn withheld(&self) -> MutexGuard<'_, BTreeSet<String>> {
-        self.withheld.lock()
+    fn revocations(&self) -> MutexGuard<'_, Revocations> {
+        self.revocations.lock()
     }
 
     fn foreign(&self, problem: &str) -> Error {
@@ -367,13 +407,14 @@ impl fmt::Debug for ApprovalStore {
 }
 
 fn approval(subject: &Subject, valid_for: Option<Duration>) -> Approval {
-    let now = SystemTime::now();
+    let (now, id) = (SystemTime::now(), new_id());
     Approval {
         command_digest: subject.digest.clone(),
         executable: subject.executable.clone(),
         manifest: None,
         manifest_digest: None,
-        id: new_id(),
+        first_id: id.clone(),
+        id,
         approved_at: seconds(now),
         expires_at: valid_for.map(|time| seconds(now).saturating_add(time.as_secs())),
     }

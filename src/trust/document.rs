@@ -1,4 +1,4 @@
-//! The approval file's content: bytes → approvals, or what is wrong with them. Pure.
+//! Content of the approval file: bytes → approvals, or the problem with them. Pure.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::catalog::Manifest;
 const FORMAT: &str = "hyperlight-mcp approvals";
 const VERSION: u32 = 2;
 
-/// What a person approved of one server.
+/// Approval of one server by a person.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Approval {
@@ -32,6 +32,9 @@ pub struct Approval {
     /// Drawn with each yes: tells an approval from one that was given before or after it. Empty in files from before there was any.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub id: String,
+    /// The id of the first approval since the server last had none. It stays with each further yes, and ends with a revocation.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub first_id: String,
     /// Seconds since 1970.
     pub approved_at: u64,
     /// Seconds since 1970; from then on nothing is approved. Missing: it holds until it is revoked.
@@ -40,6 +43,12 @@ pub struct Approval {
 }
 
 impl Approval {
+    /// Tells an approval from one that was given after a revocation. In files from before there was a first id, its own stands in.
+    #[must_use]
+    pub fn lineage(&self) -> &str {
+        if self.first_id.is_empty() { &self.id } else { &self.first_id }
+    }
+
     /// Returns whether its time is over.
     #[must_use]
     pub fn is_expired(&self, now: SystemTime) -> bool {
@@ -69,7 +78,7 @@ struct File {
     mac: String,
 }
 
-/// What a file's bytes are.
+/// Result of reading the bytes of a file.
 #[derive(Debug, PartialEq)]
 pub enum Content {
     /// Written by us, and as we wrote it.
@@ -139,6 +148,7 @@ mod tests {
             manifest: None,
             manifest_digest: None,
             id: String::new(),
+            first_id: String::new(),
             approved_at: 1_700_000_000,
             expires_at: None,
         }

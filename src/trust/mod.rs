@@ -13,6 +13,7 @@ mod gate;
 mod key;
 mod offers;
 mod request;
+mod revocations;
 mod shown;
 mod shown_value;
 mod standing;
@@ -33,7 +34,8 @@ pub use offers::{
     PromptSummary, ResourceSummary, ResourceTemplateSummary, filter_manifest, filter_warnings, shown_prompt, shown_resource, shown_template,
 };
 pub use request::{ApprovalRequest, CommandRequest, ManifestChanges, ManifestRequest, ToolSummary};
+pub use revocations::ApprovalBasis;
 pub(crate) use shown::{METADATA_FIELD, address_of, input_lines, oauth_lines, shown_header};
 pub use shown::{addresses_of, shown_variable};
-pub use standing::{Lack, Standing};
+pub use standing::{NotApprovedReason, Standing};
 pub use subject::{Circumstances, Subject};

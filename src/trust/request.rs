@@ -13,7 +13,7 @@ use super::offers::{
     template_summaries,
 };
 use super::shown::{METADATA_FIELD, URL_FIELD, addresses_of, header_lines, input_lines, oauth_lines, shown_variable};
-use super::standing::Lack;
+use super::standing::NotApprovedReason;
 use super::subject::Subject;
 use crate::catalog::{Manifest, Tool};
 use crate::config::{Address, Confirm, NEUTRAL_FOLDER, ServerDefinition, Transport, loads_code, redirects_traffic};
@@ -163,7 +163,7 @@ impl CommandRequest {
     // long: one line a field.
     /// Stage 1 for a server.
     #[must_use]
-    pub fn new(server: &ServerDefinition, subject: &Subject, lack: Option<Lack>) -> Self {
+    pub fn new(server: &ServerDefinition, subject: &Subject, lack: Option<NotApprovedReason>) -> Self {
         let (mut command, mut args, mut cwd, mut url, mut env_file) = (None, None, None, None, None);
         let (mut environment, mut loaders, mut redirectors) = (Vec::new(), Vec::new(), Vec::new());
         let (mut headers, mut oauth) = (Vec::new(), None);
@@ -196,7 +196,7 @@ impl CommandRequest {
             server: server.name.clone(),
             approved: lack.is_none(),
             digest: subject.shown_digest.clone(),
-            lapsed: lack.filter(|lack| *lack != Lack::Never).map(|lack| lack.to_string()),
+            lapsed: lack.filter(|lack| *lack != NotApprovedReason::Never).map(|lack| lack.to_string()),
             command,
             args,
             cwd,

@@ -5,7 +5,7 @@ use url::Url;
 use crate::config::{Part, Template, shown_placeholder, shown_url};
 use crate::redact::{is_plain, is_secret, is_secret_name};
 
-/// What stands before a credential, and is none.
+/// Authentication schemes, which stand before a credential and are not secret.
 const SCHEMES: [&str; 4] = ["Bearer ", "Basic ", "Token ", "ApiKey "];
 /// Words of names that say that a short plain value may be a secret all the same.
 const KEY_WORDS: [&str; 5] = ["key", "keys", "pin", "passcode", "pw"];
@@ -18,7 +18,7 @@ const MAX_TOP_LEVEL: usize = 24;
 const BORDERS: &[char] = &[' ', '\t', '\n', '\r', ',', ';', '"', '\'', '(', ')', '[', ']', '{', '}', '<', '>', '|'];
 const MASKED: &str = "***";
 
-/// How much of a value may be shown.
+/// Part of a value that may be shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Openness {
     /// URLs, hosts and what is plain: of variables and inputs.
@@ -41,10 +41,18 @@ pub(super) fn shown_value(name: &str, value: &str, openness: Openness) -> String
         () if is_one_word && openness == Openness::All => url(name, value, openness),
         () => template.parts().iter().map(|part| part_of(name, *part, openness)).collect(),
     };
-    match origin_to_some(&template).filter(|(_, host)| !shown.contains(host.as_str())) {
-        Some((origin, _)) => format!("{shown} (to some programs {origin})"),
+    match origin_to_some(&template).filter(|origin| !shows_origin(&shown, origin)) {
+        Some(origin) => format!("{shown} (to some programs {origin})"),
         None => shown,
     }
+}
+
+/// Returns whether a shown value begins as a URL of this origin. The same host in another place of it says nothing.
+fn shows_origin(shown: &str, origin: &str) -> bool {
+    let Some((scheme, rest)) = shown.split_once("://") else { return false };
+    let authority = &rest[..rest.find(['/', '?', '#', '\\']).unwrap_or(rest.len())];
+    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+    !rest[authority.len()..].starts_with('\\') && format!("{scheme}://{host}").eq_ignore_ascii_case(origin)
 }
 
 /// At most four characters, and never more than a quarter of the value.
@@ -168,8 +176,8 @@ pub(super) fn may_name_a_secret(name: &str) -> bool {
 }
 
 /// Scheme, host and port as programs that follow the URL standard of browsers read them, where a value is a URL to these: they take `http:host`
-/// for one, and a backslash for a slash. With the host alone.
-fn origin_to_some(template: &Template) -> Option<(String, String)> {
+/// for one, and a backslash for a slash.
+fn origin_to_some(template: &Template) -> Option<String> {
     let text =
         |mark: &str| -> String { template.parts().iter().map(|part| if let Part::Literal(text) = part { text } else { mark }).collect() };
     let written = text("");
@@ -177,7 +185,7 @@ fn origin_to_some(template: &Template) -> Option<(String, String)> {
     let url = Url::parse(&text(&mark)).ok()?;
     let host = url.host_str().filter(|host| !host.is_empty() && !host.contains(&mark))?.to_owned();
     let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
-    Some((format!("{}://{host}{port}", url.scheme()), host))
+    Some(format!("{}://{host}{port}", url.scheme()))
 }
 
 #[cfg(test)]
@@ -216,6 +224,15 @@ mod tests {
             ("ada:hunter2@tcp(evil.example:3306)/app", "***(evil.example:3306)***"),
             ("http:evil.example", "http*** (to some programs http://evil.example)"),
             ("http://evil.example\\@good.example/", "http://***@good.example/ (to some programs http://evil.example)"),
+            (
+                "http://evil.example\\@good.example/evil.example",
+                "http://***@good.example/evil.example (to some programs http://evil.example)",
+            ),
+            ("http://evil.example\\@not-evil.example/", "http://***@not-evil.example/ (to some programs http://evil.example)"),
+            (
+                "http://evil.example:81\\@good.example:80/evil.example",
+                "http://***:***@good.example:80/evil.example (to some programs http://evil.example:81)",
+            ),
         ] {
             assert_eq!(of("X", value), shown, "{value}");
         }

@@ -1,4 +1,4 @@
-//! What an approval says of a server as it is configured now. Pure.
+//! Compares an approval with a server as it is configured now. Pure.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,20 +9,20 @@ use super::executable::MAX_PROGRAM_BYTES;
 use super::subject::Subject;
 use crate::catalog::Manifest;
 
-/// How far an approval holds for a server as it is configured now.
+/// Extent to which an approval holds for a server as it is configured now.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Standing {
     /// Nothing may run.
-    Unapproved(Lack),
+    Unapproved(NotApprovedReason),
     /// The server may be started, to read its tools.
     Command,
     /// Its tools may be called.
     Full(Arc<Manifest>),
 }
 
-/// Why nothing may run.
+/// Reason why nothing may run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Lack {
+pub enum NotApprovedReason {
     /// Nobody has said yes, or somebody has taken it back.
     Never,
     /// What would run is not what was approved.
@@ -37,7 +37,7 @@ pub enum Lack {
     Unreadable,
 }
 
-impl fmt::Display for Lack {
+impl fmt::Display for NotApprovedReason {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = match self {
             Self::Never => "nobody has approved it",
@@ -60,19 +60,19 @@ impl fmt::Display for Lack {
     }
 }
 
-/// How far an approval holds for this subject.
+/// Compares an approval with a subject.
 pub(super) fn standing(approval: Option<&Approval>, subject: &Subject, now: SystemTime) -> Standing {
-    let Some(approval) = approval else { return Standing::Unapproved(Lack::Never) };
+    let Some(approval) = approval else { return Standing::Unapproved(NotApprovedReason::Never) };
     if approval.command_digest != subject.digest {
-        return Standing::Unapproved(if subject.folder.is_some() { Lack::Elsewhere } else { Lack::Changed });
+        return Standing::Unapproved(if subject.folder.is_some() { NotApprovedReason::Elsewhere } else { NotApprovedReason::Changed });
     }
     if approval.is_expired(now) {
-        return Standing::Unapproved(Lack::Expired);
+        return Standing::Unapproved(NotApprovedReason::Expired);
     }
     match &subject.executable {
         _ if !subject.pin_executable => {}
-        None => return Standing::Unapproved(Lack::Unreadable),
-        now if *now != approval.executable => return Standing::Unapproved(Lack::Executable),
+        None => return Standing::Unapproved(NotApprovedReason::Unreadable),
+        now if *now != approval.executable => return Standing::Unapproved(NotApprovedReason::Executable),
         Some(_) => {}
     }
     match (&approval.manifest, &approval.manifest_digest) {

@@ -154,6 +154,37 @@ async fn approval_has_two_stages_and_a_digest_starts_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_yes_that_is_under_way_does_not_undo_a_revocation_whichever_process_revokes() {
+    for stage in ["command", "tools", "both"] {
+        for is_elsewhere in [false, true] {
+            let scene = Scene::new();
+            let (gateway, elsewhere) = (open_with_one(&scene).await, open(&scene));
+            let digest = match stage {
+                "command" => Some(command_digest(&open(&scene), "two").await),
+                "tools" => Some(manifest_request(&gateway, "one").await.digest),
+                _ => None,
+            };
+            // A command's digest is only shown before it is approved: the other server's yes comes in between.
+            let name = if stage == "command" { "two" } else { "one" };
+            if stage == "command" {
+                gateway.approve(name, None, None).await.unwrap();
+            }
+            let mut yes = Box::pin(gateway.approve(name, digest.as_deref(), None));
+            // The yes has begun, and goes on only after the revocation.
+            assert!(futures::poll!(yes.as_mut()).is_pending());
+            if is_elsewhere { elsewhere.revoke(name).await } else { gateway.revoke(name).await }.unwrap();
+            if let Err(error) = yes.await {
+                assert!(["ERR_NOT_APPROVED", "ERR_DIGEST_CHANGED"].contains(&error.code()), "{stage}: {error}");
+            }
+            assert!(!state(&gateway, name).1, "{stage}");
+            assert_eq!(gateway.enable(name).unwrap_err().code(), "ERR_NOT_APPROVED", "{stage}");
+            assert!(!state(&open(&scene), name).1, "{stage}");
+            gateway.close().await;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_approval_is_of_the_command_as_it_was_shown() {
     let scene = Scene::new();
     let before = open_with_one(&scene).await;

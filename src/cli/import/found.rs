@@ -158,13 +158,17 @@ fn secrets_of(found: &mut Found) {
             let (start, token) = value.split_once(' ').filter(|(start, _)| start.eq_ignore_ascii_case("bearer")).unwrap_or(("", value));
             if is_secret(name, token) {
                 let start = if start.is_empty() { String::new() } else { format!("{start} ") };
-                found.secrets.push(Secret {
-                    field: format!("{table}.{}", shown(name)),
-                    suggestion: format!("{start}${{{}}}", variable(&found.name, name)),
-                });
+                found
+                    .secrets
+                    .push(Secret { field: secret_field(table, name), suggestion: format!("{start}${{{}}}", variable(&found.name, name)) });
             }
         }
     }
+}
+
+/// Name of the field that a [`Secret`] is in.
+pub(super) fn secret_field(table: &str, name: &str) -> String {
+    format!("{table}.{}", shown(name))
 }
 
 /// Secrets where no placeholder can stand: others see arguments, and a server's address is shown.

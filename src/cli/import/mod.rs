@@ -15,15 +15,13 @@ use super::fault::{FILE, Fault};
 use super::session::Session;
 use super::terminal::json_text;
 use super::{Exit, files};
-use crate::command::{Style, Tone, quoted};
+use crate::command::{Style, Tone, bordered, one_line, quoted};
 use crate::config::{ServerDefinition, Transport};
-use crate::text::sanitise_text;
+use crate::text::has_invisible;
 use crate::trust::{METADATA_FIELD, address_of, addresses_of, input_lines, oauth_lines, shown_header, shown_variable};
-use plan::{Addition, Plan, Read, edited, plan, snippet};
+use plan::{Addition, Plan, Read, edited, plan, shown_inputs, snippet};
 
 pub use found::{Found, Secret, found_in};
-
-const MAX_TEXT_CHARS: usize = 4_000;
 
 pub(super) async fn import(session: &Session, arguments: &Import) -> Result<Exit, Fault> {
     let Sources { read, looked, unreadable } = read_all(session, arguments)?;
@@ -103,7 +101,7 @@ fn read_all(session: &Session, arguments: &Import) -> Result<Sources, Fault> {
         match text.and_then(|text| found_in(program, &text, Some(&folder))) {
             Ok((found, inputs)) => sources.read.push((from, found, inputs)),
             Err(why) => {
-                let text = sanitise_text(&format!("{from} cannot be read: {why}"), MAX_TEXT_CHARS);
+                let text = one_line(&format!("{from} cannot be read: {why}"));
                 session.terminal.note(Tone::Warning, "warning:", &text);
                 sources.unreadable.push(Unreadable { from, why });
             }
@@ -125,11 +123,12 @@ fn show(session: &Session, plan: &Plan, looked: &[PathBuf]) {
     }
     for skipped in &plan.skipped {
         let text = format!("{} of {} is left out: {}", skipped.name, skipped.from, skipped.why);
-        session.terminal.print(&style.wrapped("", &sanitise_text(&text, MAX_TEXT_CHARS)));
+        session.terminal.print(&style.wrapped("", &one_line(&text)));
     }
 }
 
-/// What runs, with what, and what is odd about it. Values that may be secret are masked, as in an approval's request.
+/// Text of one addition: the command and all that it is given, and warnings. Nothing is cut or left out, since a part that is not seen could
+/// be the one that loads code. Values that may be secret are masked, as in an approval's request.
 fn shown(addition: &Addition, inputs: &[Json], style: &Style) -> String {
     let entry = &addition.entry;
     let arguments = entry["args"].as_array().into_iter().flatten().filter_map(Json::as_str);
@@ -140,15 +139,15 @@ fn shown(addition: &Addition, inputs: &[Json], style: &Style) -> String {
             format!("runs {}", words.join(" "))
         }
     };
-    let mut text = format!("{} from {}\n", style.paint(Tone::Heading, &addition.name), addition.from);
+    let mut text = format!("{} from {}\n", style.paint(Tone::Heading, &addition.name), one_line(&addition.from));
     let mut line = |tone: Option<Tone>, line: &str| {
-        let line = sanitise_text(line, MAX_TEXT_CHARS);
+        let line = one_line(line);
         text.push_str(&style.wrapped("  ", &tone.map_or_else(|| line.clone(), |tone| style.paint(tone, &line))));
     };
     line(None, &what);
     for (key, title) in [("cwd", "in the folder"), ("envFile", "with the variables of")] {
         if let Some(value) = entry[key].as_str() {
-            line(None, &format!("{title} {value}"));
+            line(None, &format!("{title} {}", bordered(value)));
         }
     }
     for (name, value) in entry["env"].as_object().into_iter().flatten() {
@@ -180,7 +179,20 @@ fn shown(addition: &Addition, inputs: &[Json], style: &Style) -> String {
     for note in &addition.notes {
         line(None, note);
     }
+    if has_invisible_text(entry) {
+        line(Some(Tone::Bad), "there are characters in this that cannot be seen: they are written as numbers");
+    }
     text
+}
+
+/// Returns whether a string or a key in the JSON has characters that cannot be seen.
+fn has_invisible_text(json: &Json) -> bool {
+    match json {
+        Json::String(text) => has_invisible(text),
+        Json::Array(items) => items.iter().any(has_invisible_text),
+        Json::Object(fields) => fields.iter().any(|(key, value)| has_invisible(key) || has_invisible_text(value)),
+        Json::Null | Json::Bool(_) | Json::Number(_) => false,
+    }
 }
 
 /// The host is the one that would be connected to. Variables have no values yet.
@@ -217,7 +229,7 @@ fn warn_of_readers(session: &Session, plan: &Plan, path: &Path) {
 
 fn tell(session: &Session, plan: &Plan, unreadable: &[Unreadable], path: &Path, written: bool) {
     if session.json() {
-        let document = json!({ "config": path.display().to_string(), "written": written, "additions": plan.additions, "skipped": plan.skipped, "unreadable": unreadable, "inputs": plan.inputs });
+        let document = json!({ "config": path.display().to_string(), "written": written, "additions": plan.shown_additions(), "skipped": plan.skipped, "unreadable": unreadable, "inputs": shown_inputs(&plan.inputs) });
         return session.terminal.print_json(&document);
     }
     if plan.additions.is_empty() {
@@ -227,7 +239,7 @@ fn tell(session: &Session, plan: &Plan, unreadable: &[Unreadable], path: &Path, 
         session.terminal.print(&format!("written into {}. Nothing of it is approved: {}\n", path.display(), session.again.with("approve")));
     } else {
         session.terminal.print(&format!(
-            "nothing was written. --write puts it into {}; or do it by hand:\n{}\n",
+            "nothing was written. --write puts it into {}; or do it by hand, with what *** stands for:\n{}\n",
             path.display(),
             json_text(&snippet(plan))
         ));

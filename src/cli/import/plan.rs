@@ -5,8 +5,11 @@ use jsonc_parser::cst::{CstInputValue, CstRootNode};
 use serde::Serialize;
 use serde_json::{Value as Json, json};
 
-use super::found::{Found, Secret};
+use super::found::{Found, Secret, secret_field};
 use crate::config::{ServerDefinition, inputs_of_text, loads_code, parse_object, redirects_traffic};
+use crate::trust::{address_of, shown_header, shown_variable};
+
+const MASKED: &str = "***";
 
 /// A server that would be added.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -25,6 +28,39 @@ pub(super) struct Addition {
 }
 
 impl Addition {
+    /// The entry without its literal secrets: the variable that is suggested stands in the place of each, or `***`. A terminal and a log keep
+    /// what is printed.
+    fn shown_entry(&self) -> Json {
+        let Self { name: _, from: _, entry, notes: _, secrets, loaders: _, redirectors: _ } = self;
+        let mut shown = entry.clone();
+        let suggestion = |field: &str| secrets.iter().find(|secret| secret.field == field).map(|secret| secret.suggestion.clone());
+        for (table, show) in [("env", shown_variable as fn(&str, &str) -> String), ("headers", shown_header)] {
+            for (name, value) in shown[table].as_object_mut().into_iter().flatten() {
+                let Some(text) = value.as_str() else { continue };
+                let masked = show(name, text).split_off(name.len() + 1);
+                let suggestion = suggestion(&secret_field(table, name));
+                if masked != text || suggestion.is_some() {
+                    *value = json!(suggestion.unwrap_or(masked));
+                }
+            }
+        }
+        for (index, word) in shown["args"].as_array_mut().into_iter().flatten().enumerate() {
+            if suggestion(&format!("args[{index}]")).is_some() {
+                let text = word.as_str().unwrap_or_default();
+                *word = json!(text.split_once('=').map_or_else(|| MASKED.to_owned(), |(name, _)| format!("{name}={MASKED}")));
+            }
+        }
+        if let Some(url) = shown["url"].as_str().filter(|_| suggestion("url").is_some()) {
+            shown["url"] = json!(address_of(url, None).shown);
+        }
+        for key in ["clientSecret", "privateKey"] {
+            if shown["oauth"][key].as_str().is_some_and(|value| !value.contains("${")) {
+                shown["oauth"][key] = json!(MASKED);
+            }
+        }
+        shown
+    }
+
     /// The server as a config with these inputs would have it. An input that is in neither is taken for one that the config has.
     pub(super) fn definition(&self, inputs: &[Json]) -> Option<ServerDefinition> {
         let mut inputs = inputs.to_vec();
@@ -53,6 +89,24 @@ pub(super) struct Plan {
     pub(super) skipped: Vec<Skipped>,
     /// What `${input:…}` in them refers to.
     pub(super) inputs: Vec<Json>,
+}
+
+impl Plan {
+    /// The additions as they are printed, without literal secrets.
+    pub(super) fn shown_additions(&self) -> Vec<Addition> {
+        self.additions.iter().map(|addition| Addition { entry: addition.shown_entry(), ..addition.clone() }).collect()
+    }
+}
+
+/// Inputs as they are printed: without the defaults of those that are typed like passwords.
+pub(super) fn shown_inputs(inputs: &[Json]) -> Vec<Json> {
+    let mut inputs = inputs.to_vec();
+    for input in &mut inputs {
+        if input["password"] == true && !input["default"].is_null() {
+            input["default"] = json!(MASKED);
+        }
+    }
+    inputs
 }
 
 /// A program's config that was read: where it was, its servers, its inputs.
@@ -161,10 +215,10 @@ pub(super) fn edited(text: &str, plan: &Plan) -> Result<String, String> {
 
 /// The part of a config that has only what is added, for a person to put where they like.
 pub(super) fn snippet(plan: &Plan) -> Json {
-    let servers: serde_json::Map<_, _> = plan.additions.iter().map(|addition| (addition.name.clone(), addition.entry.clone())).collect();
+    let servers: serde_json::Map<_, _> = plan.shown_additions().into_iter().map(|addition| (addition.name, addition.entry)).collect();
     let mut snippet = json!({ "mcpServers": servers });
     if !plan.inputs.is_empty() {
-        snippet["inputs"] = json!(plan.inputs);
+        snippet["inputs"] = json!(shown_inputs(&plan.inputs));
     }
     snippet
 }

@@ -59,14 +59,19 @@ pub(super) fn reason(error: &reqwest::Error) -> String {
     if innermost.is::<reqwest::Error>() { "the request failed".to_owned() } else { innermost.to_string() }
 }
 
-/// The kind of a body, without its parameters: `application/json`.
+/// The kind of a body, without its parameters: `application/json`. Its case is kept, since a secret in another case is not found by redaction.
 pub(super) fn content_type(response: &Response) -> String {
     let header = response.headers().get(http::header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
-    header.unwrap_or_default().split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
+    header.unwrap_or_default().split(';').next().unwrap_or_default().trim().to_owned()
 }
 
 pub(super) fn is_json(content_type: &str) -> bool {
-    content_type == "application/json" || (content_type.starts_with("application/") && content_type.ends_with("+json"))
+    let lower = content_type.to_ascii_lowercase();
+    lower == "application/json" || (lower.starts_with("application/") && lower.ends_with("+json"))
+}
+
+pub(super) fn is_event_stream(content_type: &str) -> bool {
+    content_type.eq_ignore_ascii_case(EVENT_STREAM)
 }
 
 pub(super) const EVENT_STREAM: &str = "text/event-stream";

@@ -15,7 +15,7 @@ use sse_stream::Sse;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::body::{EVENT_STREAM, content_type, is_json, read_answer, read_refusal};
+use super::body::{content_type, is_event_stream, is_json, read_answer, read_refusal};
 use super::budget::{Budget, Place};
 use super::exchange::Outgoing;
 use super::failure::HttpFailure;
@@ -249,7 +249,7 @@ impl HttpClient {
     async fn read(&self, response: Response, awaited: &Awaited, route: &Route) -> Result<StreamableHttpPostResponse, Failed> {
         let session = session_of(&response);
         let (status, kind) = (response.status(), content_type(&response));
-        if kind == EVENT_STREAM {
+        if is_event_stream(&kind) {
             let events = Events::new(self.clone(), route.clone(), Some(awaited.clone()), response);
             return Ok(StreamableHttpPostResponse::Sse(events.into_stream(), session));
         }

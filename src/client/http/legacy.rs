@@ -2,7 +2,7 @@
 
 use http::{Method, StatusCode};
 
-use super::body::{EVENT_STREAM, content_type};
+use super::body::{EVENT_STREAM, content_type, is_event_stream};
 use super::client::{HttpClient, protocol_headers};
 use super::exchange::Outgoing;
 use super::retry::Again;
@@ -18,7 +18,7 @@ impl HttpClient {
         let request = Outgoing { method: Method::GET, body: None, headers, again: Again::Unsent, within: None };
         let asking = async {
             let mut response = self.send_once(&request).await.ok()?;
-            if response.status() != StatusCode::OK || content_type(&response) != EVENT_STREAM {
+            if response.status() != StatusCode::OK || !is_event_stream(&content_type(&response)) {
                 return None;
             }
             let mut parser = Parser::new(FIRST_EVENT_BYTES);

@@ -15,7 +15,7 @@ use serde_json::Value as Json;
 use sse_stream::Sse;
 use tokio::time::Instant;
 
-use super::body::{EVENT_STREAM, content_type, reason};
+use super::body::{EVENT_STREAM, content_type, is_event_stream, reason};
 use super::budget::Place;
 use super::client::{HttpClient, protocol_headers, status_failure};
 use super::exchange::{Outgoing, random};
@@ -267,7 +267,7 @@ impl HttpClient {
         if status != StatusCode::OK {
             return Err(status_failure(&response));
         }
-        if kind != EVENT_STREAM {
+        if !is_event_stream(&kind) {
             return Err(HttpFailure::Malformed(format!("it answered with \"{kind}\" where a stream of events was asked for")));
         }
         Ok(response)

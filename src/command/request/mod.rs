@@ -4,7 +4,7 @@ mod leaves;
 mod manifest;
 mod schema;
 
-use super::text::{Style, Tone, printable};
+use super::text::{Style, Tone, one_line};
 use crate::config::Confirm;
 use crate::text::has_invisible;
 use crate::trust::{ApprovalRequest, CommandRequest};
@@ -75,7 +75,7 @@ impl Page<'_> {
 
 /// As it is, on one line: what drives a terminal or cannot be seen is written as its number.
 fn line(text: &str) -> String {
-    printable(text, &[])
+    one_line(text)
 }
 
 fn command_text(request: &CommandRequest, style: &Style) -> String {
@@ -103,10 +103,10 @@ fn command_text(request: &CommandRequest, style: &Style) -> String {
         }
     }
     if let Some(folder) = &request.cwd {
-        page.field("folder", folder);
+        page.field("folder", &bordered(folder));
     }
     if let Some(folder) = &request.workspace_folder {
-        page.field("yes holds in", &format!("{folder} alone: what this starts or reads is another thing in another folder"));
+        page.field("yes holds in", &format!("{} alone: what this starts or reads is another thing in another folder", bordered(folder)));
     }
     surroundings(&mut page, request);
     filters(&mut page, request);
@@ -141,12 +141,12 @@ fn surroundings(page: &mut Page, request: &CommandRequest) {
     if request.command.is_some() && request.environment.is_empty() && request.env_file.is_none() {
         page.field("environment", "nothing of yours but PATH, HOME and the like");
     }
-    page.list("environment", &request.environment);
+    page.list("environment", &assigned(&request.environment));
     if let Some(file) = &request.env_file {
-        page.field("variables", file);
+        page.field("variables", &bordered(file));
     }
-    page.list("headers", &request.headers);
-    page.list("if not asked", &request.input_defaults);
+    page.list("headers", &assigned(&request.headers));
+    page.list("if not asked", &assigned(&request.input_defaults));
     page.list("OAuth", request.oauth.as_deref().unwrap_or_default());
     page.list("told folders", &request.roots);
     if request.pin_executable {
@@ -180,6 +180,20 @@ fn asks(confirm: Confirm) -> &'static str {
         Confirm::Writes => "before each call that is not only a read",
         Confirm::Always => "before every call",
     }
+}
+
+/// Lines `NAME=value`, with the value in quotes where its borders would not be seen.
+fn assigned(lines: &[String]) -> Vec<String> {
+    let assignment = |line: &String| match line.split_once('=') {
+        Some((name, value)) => format!("{name}={}", bordered(value)),
+        None => line.clone(),
+    };
+    lines.iter().map(assignment).collect()
+}
+
+/// A value in quotes if there are blanks in it.
+pub(crate) fn bordered(value: &str) -> String {
+    if value.contains(char::is_whitespace) { format!("{value:?}") } else { value.to_owned() }
 }
 
 /// An argument as it is passed: in quotes where its borders would not be seen.

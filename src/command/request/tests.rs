@@ -3,7 +3,7 @@ use unicode_width::UnicodeWidthStr as _;
 use super::*;
 use crate::catalog::Manifest;
 use crate::config::{ServerDefinition, parse_text};
-use crate::trust::{Circumstances, CommandRequest, Lack, MachineKey, ManifestRequest, Subject};
+use crate::trust::{Circumstances, CommandRequest, MachineKey, ManifestRequest, NotApprovedReason, Subject};
 
 const CONFIG: &str = r#"{ "servers": {
     "weather": { "command": "npx", "args": ["-y", "@scope/weather server", "--key", "a\u202eb"], "cwd": "/srv",
@@ -24,7 +24,7 @@ fn subject(server: &ServerDefinition) -> Subject {
 
 fn command(index: usize) -> ApprovalRequest {
     let server = server(index);
-    let mut request = CommandRequest::new(&server, &subject(&server), Some(Lack::Never));
+    let mut request = CommandRequest::new(&server, &subject(&server), Some(NotApprovedReason::Never));
     request.digest = "d".repeat(64);
     ApprovalRequest::Command(Box::new(request))
 }
@@ -83,9 +83,23 @@ fn no_secret_is_shown() {
 }
 
 #[test]
+fn blanks_push_nothing_off_the_screen_and_values_with_blanks_have_borders() {
+    let ApprovalRequest::Command(mut request) = command(0) else { panic!() };
+    let blanks = " ".repeat(10_000);
+    request.environment = vec![format!("A=x{blanks}y"), "B=x ".to_owned()];
+    request.cwd = Some(format!("/srv{blanks}z"));
+    request.args = Some(vec![format!("a{blanks}b")]);
+    let text = shown(&ApprovalRequest::Command(request));
+    for field in ["A=\"x[10000 blanks]y\"", "B=\"x \"", "\"/srv[10000 blanks]z\"", "\"a[10000 blanks]b\""] {
+        assert!(text.contains(field), "{field}: {text}");
+    }
+    assert!(text.lines().count() < 30, "{text}");
+}
+
+#[test]
 fn what_loads_code_is_flagged_and_where_a_host_comes_from_is_named() {
     let text = shown(&command(0));
-    assert!(text.contains("NODE_OPTIONS=--import /tmp/evil.mjs\n") && text.contains("NODE_OPTIONS can make a program load"), "{text}");
+    assert!(text.contains("NODE_OPTIONS=\"--import /tmp/evil.mjs\"\n") && text.contains("NODE_OPTIONS can make a program load"), "{text}");
     assert!(text.contains("OPENAI_BASE_URL=http://***:***@attacker/v1\n") && text.contains("NODE_TLS_REJECT_UNAUTHORIZED=0\n"), "{text}");
     assert!(text.contains("NODE_TLS_REJECT_UNAUTHORIZED can lead what is sent"), "{text}");
     let text = shown(&command(2));

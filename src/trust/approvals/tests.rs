@@ -24,16 +24,31 @@ fn open(folder: &Path) -> ApprovalStore {
     ApprovalStore::open(folder, Arc::new(|_| {})).unwrap()
 }
 
+impl ApprovalStore {
+    fn yes_to_command(&self, subject: &Subject, valid_for: Option<Duration>) -> Result<ApprovalBasis> {
+        self.approve_command(subject, valid_for, &self.basis(&subject.server)?)
+    }
+
+    /// A yes to the tools, and before it to the command where nobody has said it.
+    fn yes_to_tools(&self, subject: &Subject, valid_for: Option<Duration>) -> Result<()> {
+        let basis = match self.standing(subject)? {
+            Standing::Unapproved(_) => self.yes_to_command(subject, valid_for)?,
+            Standing::Command | Standing::Full(_) => self.basis(&subject.server)?,
+        };
+        self.approve_manifest(subject, manifest(), valid_for, &basis)
+    }
+}
+
 #[test]
 fn an_approval_holds_for_what_was_approved_and_for_nothing_else() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(&folder.path().join("state"));
-    assert_eq!(store.standing(&subject("1")).unwrap(), Standing::Unapproved(Lack::Never));
-    store.approve_command(&subject("1"), None).unwrap();
+    assert_eq!(store.standing(&subject("1")).unwrap(), Standing::Unapproved(NotApprovedReason::Never));
+    store.yes_to_command(&subject("1"), None).unwrap();
     assert_eq!(store.standing(&subject("1")).unwrap(), Standing::Command);
-    store.approve_manifest(&subject("1"), manifest(), None).unwrap();
+    store.yes_to_tools(&subject("1"), None).unwrap();
     assert_eq!(store.standing(&subject("1")).unwrap(), Standing::Full(manifest()));
-    assert_eq!(store.standing(&subject("2")).unwrap(), Standing::Unapproved(Lack::Changed));
+    assert_eq!(store.standing(&subject("2")).unwrap(), Standing::Unapproved(NotApprovedReason::Changed));
 }
 
 #[test]
@@ -41,13 +56,13 @@ fn each_yes_is_another_approval_and_it_is_full_with_its_tools() {
     let folder = tempfile::tempdir().unwrap();
     let (store, elsewhere) = (open(folder.path()), open(folder.path()));
     let full = |digest: &str| store.full_approval_of("a", |_| subject(digest)).unwrap().map(|approval| approval.id);
-    store.approve_command(&subject("1"), None).unwrap();
+    store.yes_to_command(&subject("1"), None).unwrap();
     assert_eq!(full("1"), None);
-    store.approve_manifest(&subject("1"), manifest(), None).unwrap();
+    store.yes_to_tools(&subject("1"), None).unwrap();
     let first = full("1").unwrap();
     assert_eq!((full("1").as_ref(), full("2")), (Some(&first), None));
     elsewhere.revoke("a").unwrap();
-    elsewhere.approve_manifest(&subject("1"), manifest(), None).unwrap();
+    elsewhere.yes_to_tools(&subject("1"), None).unwrap();
     assert_ne!(full("1").unwrap(), first);
 }
 
@@ -55,10 +70,10 @@ fn each_yes_is_another_approval_and_it_is_full_with_its_tools() {
 fn an_approval_can_have_an_end() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(folder.path());
-    store.approve_manifest(&subject("1"), manifest(), Some(Duration::from_hours(1))).unwrap();
+    store.yes_to_tools(&subject("1"), Some(Duration::from_hours(1))).unwrap();
     assert_eq!(store.standing(&subject("1")).unwrap(), Standing::Full(manifest()));
     let later = SystemTime::now() + Duration::from_hours(2);
-    assert_eq!(standing(store.read().unwrap().get("a"), &subject("1"), later), Standing::Unapproved(Lack::Expired));
+    assert_eq!(standing(store.read().unwrap().get("a"), &subject("1"), later), Standing::Unapproved(NotApprovedReason::Expired));
 }
 
 #[test]
@@ -67,12 +82,12 @@ fn a_pinned_program_that_changed_needs_approval_again() {
     let store = open(folder.path());
     let program = |sha256: &str| Some(Executable { path: "/bin/x".into(), sha256: sha256.into() });
     let now = |sha256, pin_executable| Subject { executable: program(sha256), pin_executable, ..subject("1") };
-    store.approve_command(&now("good", false), None).unwrap();
-    assert_eq!(store.standing(&now("evil", true)).unwrap(), Standing::Unapproved(Lack::Executable));
+    store.yes_to_command(&now("good", false), None).unwrap();
+    assert_eq!(store.standing(&now("evil", true)).unwrap(), Standing::Unapproved(NotApprovedReason::Executable));
     assert_eq!(store.standing(&now("evil", false)).unwrap(), Standing::Command);
     assert_eq!(store.standing(&now("good", true)).unwrap(), Standing::Command);
     let unreadable = Subject { pin_executable: true, ..subject("1") };
-    assert_eq!(store.standing(&unreadable).unwrap(), Standing::Unapproved(Lack::Unreadable));
+    assert_eq!(store.standing(&unreadable).unwrap(), Standing::Unapproved(NotApprovedReason::Unreadable));
 }
 
 #[test]
@@ -81,9 +96,9 @@ fn a_yes_to_the_tools_keeps_what_was_said_of_the_command() {
     let store = open(folder.path());
     let program = |sha256: &str| Some(Executable { path: "/bin/x".into(), sha256: sha256.into() });
     let first = Subject { executable: program("first"), ..subject("1") };
-    store.approve_command(&first, Some(Duration::from_hours(1))).unwrap();
+    store.yes_to_command(&first, Some(Duration::from_hours(1))).unwrap();
     let second = Subject { executable: program("second"), ..subject("1") };
-    store.approve_manifest(&second, manifest(), None).unwrap();
+    store.yes_to_tools(&second, None).unwrap();
     let approval = store.approval("a").unwrap().unwrap();
     assert!(approval.executable == program("first") && approval.expires_at.is_some());
 }
@@ -92,10 +107,95 @@ fn a_yes_to_the_tools_keeps_what_was_said_of_the_command() {
 fn a_revocation_in_another_process_counts_at_once() {
     let folder = tempfile::tempdir().unwrap();
     let (here, there) = (open(folder.path()), open(folder.path()));
-    here.approve_manifest(&subject("1"), manifest(), None).unwrap();
+    here.yes_to_tools(&subject("1"), None).unwrap();
     assert_eq!(here.standing(&subject("1")).unwrap(), Standing::Full(manifest()));
     there.revoke("a").unwrap();
-    assert_eq!(here.standing(&subject("1")).unwrap(), Standing::Unapproved(Lack::Never));
+    assert_eq!(here.standing(&subject("1")).unwrap(), Standing::Unapproved(NotApprovedReason::Never));
+}
+
+#[test]
+fn a_yes_to_the_tools_that_was_under_way_does_not_undo_the_revocation_of_another_process() {
+    let folder = tempfile::tempdir().unwrap();
+    let (here, there) = (open(folder.path()), open(folder.path()));
+    let basis = here.yes_to_command(&subject("1"), None).unwrap();
+    there.revoke("a").unwrap();
+    let overtaken = |store: &ApprovalStore| store.approve_manifest(&subject("1"), manifest(), None, &basis).unwrap_err();
+    let error = overtaken(&here);
+    assert!(error.code() == "ERR_NOT_APPROVED" && error.to_string().contains("later yes"), "{error}");
+    assert_eq!(here.standing(&subject("1")).unwrap(), Standing::Unapproved(NotApprovedReason::Never));
+    // A later yes to the command alone is not made one to the tools.
+    there.yes_to_command(&subject("1"), None).unwrap();
+    assert_eq!(overtaken(&here).code(), "ERR_NOT_APPROVED");
+    assert_eq!(here.standing(&subject("1")).unwrap(), Standing::Command);
+}
+
+#[test]
+fn a_yes_to_the_command_that_waited_for_the_lock_does_not_undo_the_revocation_of_another_process() {
+    let folder = tempfile::tempdir().unwrap();
+    let (here, there) = (open(folder.path()), open(folder.path()));
+    here.yes_to_tools(&subject("1"), None).unwrap();
+    let basis = here.basis("a").unwrap();
+    there.revoke("a").unwrap();
+    assert_eq!(here.approve_command(&subject("1"), None, &basis).unwrap_err().code(), "ERR_NOT_APPROVED");
+    assert_eq!(here.standing(&subject("1")).unwrap(), Standing::Unapproved(NotApprovedReason::Never));
+}
+
+#[test]
+fn a_yes_that_waits_for_the_lock_and_a_revocation_of_the_same_process_leave_nothing_approved() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = &open(folder.path());
+    store.yes_to_tools(&subject("1"), None).unwrap();
+    let lock = store.lock(Duration::ZERO).unwrap();
+    let basis = &store.basis("a").unwrap();
+    std::thread::scope(|scope| {
+        let yes = scope.spawn(move || store.approve_manifest(&subject("1"), manifest(), None, basis));
+        // Whichever of the two gets the lock first.
+        store.withhold("a");
+        let revocation = scope.spawn(move || store.revoke("a"));
+        drop(lock);
+        assert_eq!(yes.join().unwrap().unwrap_err().code(), "ERR_NOT_APPROVED");
+        revocation.join().unwrap().unwrap();
+    });
+    assert_eq!(store.standing(&subject("1")).unwrap(), Standing::Unapproved(NotApprovedReason::Never));
+    assert_eq!(open(folder.path()).standing(&subject("1")).unwrap(), Standing::Unapproved(NotApprovedReason::Never));
+}
+
+#[test]
+fn a_first_yes_that_was_under_way_does_not_undo_a_revocation_of_the_same_process() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path());
+    let before = store.basis("a").unwrap();
+    store.withhold("a");
+    let during = store.basis("a").unwrap();
+    store.revoke("a").unwrap();
+    for basis in [before, during] {
+        assert_eq!(store.approve_command(&subject("1"), None, &basis).unwrap_err().code(), "ERR_NOT_APPROVED");
+    }
+    assert_eq!(store.standing(&subject("1")).unwrap(), Standing::Unapproved(NotApprovedReason::Never));
+    store.yes_to_command(&subject("1"), None).unwrap();
+    assert_eq!(store.standing(&subject("1")).unwrap(), Standing::Command);
+}
+
+#[test]
+fn two_that_say_yes_at_once_are_both_heard() {
+    let folder = tempfile::tempdir().unwrap();
+    let (here, there) = (open(folder.path()), open(folder.path()));
+    let (first, second) = (here.basis("a").unwrap(), there.basis("a").unwrap());
+    let first = here.approve_command(&subject("1"), None, &first).unwrap();
+    let second = there.approve_command(&subject("1"), None, &second).unwrap();
+    here.approve_manifest(&subject("1"), manifest(), None, &first).unwrap();
+    there.approve_manifest(&subject("1"), manifest(), None, &second).unwrap();
+    assert_eq!(here.standing(&subject("1")).unwrap(), Standing::Full(manifest()));
+}
+
+#[test]
+fn a_yes_to_the_tools_of_another_command_than_was_approved_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path());
+    let basis = store.yes_to_command(&subject("1"), None).unwrap();
+    store.yes_to_command(&subject("2"), None).unwrap();
+    assert_eq!(store.approve_manifest(&subject("1"), manifest(), None, &basis).unwrap_err().code(), "ERR_DIGEST_CHANGED");
+    assert_eq!(store.standing(&subject("2")).unwrap(), Standing::Command);
 }
 
 #[test]
@@ -104,11 +204,11 @@ fn a_tampered_file_approves_nothing_is_kept_and_is_reported() {
     let incidents = Arc::new(Mutex::new(Vec::new()));
     let seen = Arc::clone(&incidents);
     let store = ApprovalStore::open(folder.path(), Arc::new(move |message| seen.lock().push(message))).unwrap();
-    store.approve_command(&subject("1"), None).unwrap();
+    store.yes_to_command(&subject("1"), None).unwrap();
     let path = folder.path().join(FILE_NAME);
     let tampered = fs::read_to_string(&path).unwrap().replace("\"1\"", "\"2\"");
     fs::write(&path, &tampered).unwrap();
-    assert_eq!(store.standing(&subject("2")).unwrap(), Standing::Unapproved(Lack::Never));
+    assert_eq!(store.standing(&subject("2")).unwrap(), Standing::Unapproved(NotApprovedReason::Never));
     let kept: Vec<_> = fs::read_dir(folder.path())
         .unwrap()
         .map(|entry| entry.unwrap().path())
@@ -117,7 +217,7 @@ fn a_tampered_file_approves_nothing_is_kept_and_is_reported() {
     assert_eq!(kept.len(), 1);
     assert_eq!(fs::read_to_string(&kept[0]).unwrap(), tampered);
     assert!(incidents.lock()[0].contains("approval again"));
-    store.approve_command(&subject("2"), None).unwrap();
+    store.yes_to_command(&subject("2"), None).unwrap();
     assert_eq!(store.standing(&subject("2")).unwrap(), Standing::Command);
 }
 
@@ -130,7 +230,7 @@ fn a_file_that_is_not_ours_is_an_error_and_is_never_touched() {
         fs::write(&path, foreign).unwrap();
         let error = store.standing(&subject("1")).unwrap_err();
         assert!(error.code() == "ERR_APPROVAL_STORE" && error.to_string().contains("stateDir"), "{error}");
-        assert!(store.approve_command(&subject("1"), None).is_err());
+        assert!(store.yes_to_command(&subject("1"), None).is_err());
         assert_eq!(fs::read_to_string(&path).unwrap(), foreign);
     }
 }
@@ -139,7 +239,7 @@ fn a_file_that_is_not_ours_is_an_error_and_is_never_touched() {
 fn folder_and_files_are_the_users_alone() {
     let folder = tempfile::tempdir().unwrap();
     let state = folder.path().join("state");
-    open(&state).approve_command(&subject("1"), None).unwrap();
+    open(&state).yes_to_command(&subject("1"), None).unwrap();
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!((mode(&state), mode(&state.join(FILE_NAME)), mode(&state.join(LOCK_NAME))), (0o700, 0o600, 0o600));
     fs::set_permissions(&state, fs::Permissions::from_mode(0o777)).unwrap();
@@ -155,7 +255,7 @@ fn many_writers_at_once_lose_nothing() {
             let path = folder.path();
             scope.spawn(move || {
                 let subject = Subject { server: format!("s{index}"), ..subject("1") };
-                open(path).approve_command(&subject, None).unwrap();
+                open(path).yes_to_command(&subject, None).unwrap();
             });
         }
     });
@@ -166,12 +266,12 @@ fn many_writers_at_once_lose_nothing() {
 fn approvals_that_others_may_have_written_are_refused_and_left_as_they_are() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(folder.path());
-    store.approve_command(&subject("1"), None).unwrap();
+    store.yes_to_command(&subject("1"), None).unwrap();
     let path = folder.path().join(FILE_NAME);
     fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).unwrap();
     let error = store.standing(&subject("1")).unwrap_err();
     assert!(error.code() == "ERR_APPROVAL_STORE" && error.to_string().contains("chmod 600"), "{error}");
-    assert!(store.approve_command(&subject("1"), None).is_err());
+    assert!(store.yes_to_command(&subject("1"), None).is_err());
     // Readable alone: it can hold nothing that is not ours, and is closed.
     fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
     assert_eq!(store.standing(&subject("1")).unwrap(), Standing::Command);
@@ -186,7 +286,7 @@ fn approvals_of_another_user_are_refused() {
     }
     let folder = tempfile::tempdir().unwrap();
     let store = open(folder.path());
-    store.approve_command(&subject("1"), None).unwrap();
+    store.yes_to_command(&subject("1"), None).unwrap();
     let path = folder.path().join(FILE_NAME);
     for (owned, fails) in [(path, None), (folder.path().join("machine.key"), Some(())), (folder.path().to_owned(), Some(()))] {
         std::os::unix::fs::chown(&owned, Some(12_345), None).unwrap();
@@ -210,7 +310,7 @@ fn a_pipe_or_a_link_in_the_place_of_the_approvals_is_an_error_and_not_waited_for
     });
     assert!(error.code() == "ERR_APPROVAL_STORE" && error.to_string().contains("not a regular file"), "{error}");
     let elsewhere = tempfile::tempdir().unwrap();
-    open(elsewhere.path()).approve_command(&subject("1"), None).unwrap();
+    open(elsewhere.path()).yes_to_command(&subject("1"), None).unwrap();
     fs::remove_file(folder.path().join(FILE_NAME)).unwrap();
     std::os::unix::fs::symlink(elsewhere.path().join(FILE_NAME), folder.path().join(FILE_NAME)).unwrap();
     assert!(store.standing(&subject("1")).unwrap_err().to_string().contains("symbolic link"));
@@ -220,19 +320,19 @@ fn a_pipe_or_a_link_in_the_place_of_the_approvals_is_an_error_and_not_waited_for
 fn a_revocation_that_cannot_be_recorded_says_so_and_holds_here_until_a_new_yes() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(folder.path());
-    store.approve_manifest(&subject("1"), manifest(), None).unwrap();
+    store.yes_to_tools(&subject("1"), None).unwrap();
     // Root may write whatever the mode says; nobody can put a file in the place of this folder.
     let (path, aside) = (folder.path().join(LOCK_NAME), folder.path().join("aside"));
     fs::rename(&path, &aside).unwrap();
     fs::create_dir(&path).unwrap();
     let error = store.revoke("a").unwrap_err();
     assert!(error.code() == "ERR_APPROVAL_STORE" && error.to_string().contains("could not be recorded"), "{error}");
-    assert_eq!(store.standing(&subject("1")).unwrap(), Standing::Unapproved(Lack::Never));
-    assert_eq!(store.known_standing("a", Some(&subject("1"))).unwrap(), Standing::Unapproved(Lack::Never));
+    assert_eq!(store.standing(&subject("1")).unwrap(), Standing::Unapproved(NotApprovedReason::Never));
+    assert_eq!(store.known_standing("a", Some(&subject("1"))).unwrap(), Standing::Unapproved(NotApprovedReason::Never));
     assert_eq!(open(folder.path()).standing(&subject("1")).unwrap(), Standing::Full(manifest()), "what the file says");
     fs::remove_dir(&path).unwrap();
     // The tools that were taken back do not come back with a yes to the command.
-    store.approve_command(&subject("1"), None).unwrap();
+    store.yes_to_command(&subject("1"), None).unwrap();
     assert_eq!(store.standing(&subject("1")).unwrap(), Standing::Command);
 }
 
@@ -240,12 +340,12 @@ fn a_revocation_that_cannot_be_recorded_says_so_and_holds_here_until_a_new_yes()
 fn what_is_known_is_told_while_the_file_cannot_be_read() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(folder.path());
-    store.approve_command(&subject("1"), None).unwrap();
+    store.yes_to_command(&subject("1"), None).unwrap();
     fs::remove_file(folder.path().join(FILE_NAME)).unwrap();
     let known = || store.known_standing("a", Some(&subject("1"))).unwrap();
     assert_eq!(known(), Standing::Command);
-    assert_eq!(store.standing(&subject("1")).unwrap(), Standing::Unapproved(Lack::Never));
-    assert_eq!(known(), Standing::Unapproved(Lack::Never));
+    assert_eq!(store.standing(&subject("1")).unwrap(), Standing::Unapproved(NotApprovedReason::Never));
+    assert_eq!(known(), Standing::Unapproved(NotApprovedReason::Never));
 }
 
 #[test]
@@ -255,7 +355,7 @@ fn what_killed_writers_left_is_removed_with_the_next_write() {
     let left = folder.path().join(format!(".{FILE_NAME}.a1B2c3.tmp"));
     fs::write(&left, "half").unwrap();
     File::open(&left).unwrap().set_modified(SystemTime::now() - Duration::from_hours(2)).unwrap();
-    store.approve_command(&subject("1"), None).unwrap();
+    store.yes_to_command(&subject("1"), None).unwrap();
     assert!(!left.exists());
 }
 
@@ -264,5 +364,5 @@ fn nothing_of_a_server_without_an_approval_is_looked_at() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(folder.path());
     let standing = store.standing_of("a", |_| -> Subject { panic!("nothing is approved") }).unwrap();
-    assert_eq!(standing, Standing::Unapproved(Lack::Never));
+    assert_eq!(standing, Standing::Unapproved(NotApprovedReason::Never));
 }

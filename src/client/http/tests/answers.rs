@@ -75,6 +75,9 @@ async fn an_answer_that_is_none_fails_its_call_at_once_and_nothing_else() {
 async fn an_answer_of_another_kind_says_so() {
     let html = failure(|_| answer(200, &[("content-type", "text/html")], "<h1>Welcome</h1>")).await.to_string();
     assert!(html.contains("text/html") && html.contains("url"), "{html}");
+    // As it was sent: a secret in another case would not be found by redaction.
+    let cased = failure(|_| answer(200, &[("content-type", "Text/zQ8vN2kL5")], "x")).await.to_string();
+    assert!(cased.contains("Text/zQ8vN2kL5"), "{cased}");
     let nameless = failure(|_| answer(200, &[], "{}")).await.to_string();
     assert!(nameless.contains("without a content type"), "{nameless}");
     for status in [202, 204] {
