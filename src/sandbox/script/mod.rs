@@ -5,10 +5,10 @@
 //! these functions see to the stack alone. Code that could nest too deeply for any is not looked at: the engine inside the VM then
 //! judges it.
 
+mod alternatives;
 mod bounds;
 mod check;
 mod edits;
-mod elsewhere;
 mod engine;
 mod explain;
 mod handler;
@@ -16,7 +16,7 @@ mod members;
 mod modules;
 mod names;
 mod parse;
-mod place;
+mod position;
 mod signature;
 mod sound_type;
 mod syntax;
@@ -30,9 +30,9 @@ use oxc_allocator::Allocator;
 use oxc_diagnostics::OxcDiagnostic;
 use serde::{Deserialize, Serialize};
 
+pub(super) use alternatives::instead_of_global;
 pub use check::check;
 pub(super) use check::checked;
-pub(super) use elsewhere::instead_of_global;
 pub(super) use explain::{explain_load, explain_not_a_function, explain_syntax};
 pub use signature::is_function_type;
 pub(super) use syntax::declares_require;
@@ -43,7 +43,7 @@ use crate::error::{Error, Result};
 use bounds::with_stack;
 use engine::{unknown_to_the_engine, without_hashbang};
 use parse::{Language, Reading, length, offset, read, read_as};
-use place::{Lines, shown};
+use position::{Lines, shown};
 use typescript::{Unsupported, without_types};
 
 /// Problems that one look reports at most.
@@ -159,7 +159,7 @@ fn problems(code: &str, mut findings: Vec<Finding>) -> Vec<Problem> {
     findings.truncate(MAX_PROBLEMS);
     let lines = Lines::new(code);
     let problem = |finding: Finding| {
-        let (start, end) = (lines.place(finding.start), lines.place(finding.end.max(finding.start)));
+        let (start, end) = (lines.position(finding.start), lines.position(finding.end.max(finding.start)));
         Problem {
             kind: finding.kind,
             message: finding.message,

@@ -12,7 +12,7 @@ use oxc_ast::ast::{
 use oxc_ast_visit::{Visit, walk};
 use oxc_span::{GetSpan, Span};
 
-use super::elsewhere::instead_of_module;
+use super::alternatives::instead_of_module;
 use super::members::{Origin, Origins, literal, name_span};
 use super::modules::Found;
 use super::{Finding, ProblemKind, shown};
