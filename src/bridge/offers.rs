@@ -175,7 +175,7 @@ fn shape_prompt(what: &str, result: &Json, limit: usize) -> Result<(Value, Optio
 }
 
 /// A request that was looked at.
-struct Wanted {
+struct PreparedRequest {
     /// Names it in errors.
     what: String,
     server: String,
@@ -205,7 +205,7 @@ impl ServerCalls {
     /// `read(server, uri)`, `prompt(server, name, arguments?)`: values, or exceptions with a code.
     pub(super) fn start_offer(self: &Arc<Self>, function: &str, arguments: Arguments, control: &RunControl) -> HostAnswer {
         let wanted = if function == "read" { self.read(arguments) } else { self.prompt(arguments) };
-        let Wanted { what, server, request, shape } = match wanted {
+        let PreparedRequest { what, server, request, shape } = match wanted {
             Ok(wanted) => wanted,
             Err(error) => return HostAnswer::Ready(throw(&error)),
         };
@@ -228,17 +228,17 @@ impl ServerCalls {
         }))
     }
 
-    fn read(&self, arguments: Arguments) -> Result<Wanted> {
+    fn read(&self, arguments: Arguments) -> Result<PreparedRequest> {
         let mut given = given("read", arguments, self.limits.max_argument_bytes)?.into_iter();
         let (Some(Value::Text(server)), Some(Value::Text(uri)), None) = (given.next(), given.next(), given.next()) else {
             return Err(invalid("read", "expected read(server, uri)"));
         };
         self.manifest(&server)?;
         let what = format!("{server}.{uri}");
-        Ok(Wanted { what, server, request: OfferRequest::Read { uri }, shape: shape_contents })
+        Ok(PreparedRequest { what, server, request: OfferRequest::Read { uri }, shape: shape_contents })
     }
 
-    fn prompt(&self, arguments: Arguments) -> Result<Wanted> {
+    fn prompt(&self, arguments: Arguments) -> Result<PreparedRequest> {
         let limit = self.limits.max_argument_bytes;
         let mut given = given("prompt", arguments, limit)?.into_iter();
         let (Some(Value::Text(server)), Some(Value::Text(name)), fields, None) = (given.next(), given.next(), given.next(), given.next())
@@ -253,7 +253,7 @@ impl ServerCalls {
             Some(_) => return Err(invalid(&what, "expected one object, or none")),
         };
         let arguments = prompt_arguments(&what, fields, limit)?;
-        Ok(Wanted { what, server, request: OfferRequest::Prompt { name, arguments }, shape: shape_prompt })
+        Ok(PreparedRequest { what, server, request: OfferRequest::Prompt { name, arguments }, shape: shape_prompt })
     }
 
     /// The entries of one server, or of all.

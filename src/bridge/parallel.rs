@@ -55,21 +55,21 @@ pub(super) struct Lanes {
 
 /// While it lives, it is the call's turn.
 #[expect(dead_code, reason = "what it holds is held, not read")]
-pub(super) enum Held {
+pub(super) enum TurnGuard {
     Shared(OwnedRwLockReadGuard<()>),
     Alone(OwnedRwLockWriteGuard<()>),
 }
 
 impl Lanes {
     /// Takes a place in a server's lane now; the future is there when it is the call's turn.
-    pub(super) fn enter(&self, server: &str, turn: Turn) -> impl Future<Output = Held> + Send + use<> {
+    pub(super) fn enter(&self, server: &str, turn: Turn) -> impl Future<Output = TurnGuard> + Send + use<> {
         let lane = {
             let mut lanes = self.lanes.lock();
             Arc::clone(lanes.entry(server.to_owned()).or_default())
         };
-        let mut waiting: Pin<Box<dyn Future<Output = Held> + Send>> = match turn {
-            Turn::Shared => Box::pin(async move { Held::Shared(lane.read_owned().await) }),
-            Turn::Alone => Box::pin(async move { Held::Alone(lane.write_owned().await) }),
+        let mut waiting: Pin<Box<dyn Future<Output = TurnGuard> + Send>> = match turn {
+            Turn::Shared => Box::pin(async move { TurnGuard::Shared(lane.read_owned().await) }),
+            Turn::Alone => Box::pin(async move { TurnGuard::Alone(lane.write_owned().await) }),
         };
         // Polled here, not when the task that awaits it happens to start: the order is that of the code.
         let held = match waiting.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
@@ -112,7 +112,7 @@ mod tests {
     }
 
     /// Whether the lane has let a call in.
-    fn poll(waiting: &mut Pin<Box<dyn Future<Output = Held> + Send>>) -> Option<Held> {
+    fn poll(waiting: &mut Pin<Box<dyn Future<Output = TurnGuard> + Send>>) -> Option<TurnGuard> {
         match waiting.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(held) => Some(held),
             Poll::Pending => None,
@@ -122,11 +122,11 @@ mod tests {
     #[test]
     fn servers_do_not_wait_for_one_another() {
         let lanes = Lanes::default();
-        let mut first: Pin<Box<dyn Future<Output = Held> + Send>> = Box::pin(lanes.enter("a", Turn::Alone));
+        let mut first: Pin<Box<dyn Future<Output = TurnGuard> + Send>> = Box::pin(lanes.enter("a", Turn::Alone));
         let _held = poll(&mut first).unwrap();
-        let mut other: Pin<Box<dyn Future<Output = Held> + Send>> = Box::pin(lanes.enter("b", Turn::Alone));
+        let mut other: Pin<Box<dyn Future<Output = TurnGuard> + Send>> = Box::pin(lanes.enter("b", Turn::Alone));
         assert!(poll(&mut other).is_some());
-        let mut second: Pin<Box<dyn Future<Output = Held> + Send>> = Box::pin(lanes.enter("a", Turn::Shared));
+        let mut second: Pin<Box<dyn Future<Output = TurnGuard> + Send>> = Box::pin(lanes.enter("a", Turn::Shared));
         assert!(poll(&mut second).is_none());
     }
 
@@ -139,9 +139,9 @@ mod tests {
         ) {
             let lanes = Lanes::default();
             let turn = |alone: bool| if alone { Turn::Alone } else { Turn::Shared };
-            let mut waiting: BTreeMap<usize, Pin<Box<dyn Future<Output = Held> + Send>>> =
+            let mut waiting: BTreeMap<usize, Pin<Box<dyn Future<Output = TurnGuard> + Send>>> =
                 alone.iter().enumerate().map(|(index, alone)| (index, Box::pin(lanes.enter("s", turn(*alone))) as _)).collect();
-            let mut running: BTreeMap<usize, Held> = BTreeMap::new();
+            let mut running: BTreeMap<usize, TurnGuard> = BTreeMap::new();
             let mut ends = ends.into_iter();
             while !waiting.is_empty() || !running.is_empty() {
                 for index in waiting.keys().copied().collect::<Vec<_>>() {

@@ -10,7 +10,7 @@ mod input;
 mod names;
 mod normalise;
 mod output;
-mod places;
+mod part_locations;
 mod violations;
 
 #[cfg(test)]

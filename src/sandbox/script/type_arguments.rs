@@ -76,7 +76,7 @@ impl<'a> Visit<'a> for Finder {
     }
 
     fn visit_new_expression(&mut self, new: &NewExpression<'a>) {
-        // NoRun compares what is made by `new` without brackets.
+        // Nobody compares what is made by `new` without brackets.
         self.found |=
             new.type_arguments.is_some() && matches!(new.callee, Expression::Identifier(_) | Expression::StaticMemberExpression(_));
         walk::walk_new_expression(self, new);
