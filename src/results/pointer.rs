@@ -2,12 +2,12 @@
 
 use super::json_walk::{Kind, Walk};
 
-/// What of a pointer or of a value's own keys a message quotes.
+/// Characters of a pointer or a key that a message quotes.
 const MAX_QUOTED_CHARS: usize = 100;
 /// The keys that a message lists.
 const MAX_LISTED_KEYS: usize = 10;
 
-/// Why there is no such part.
+/// The reason why there is no such part.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PointerError(pub String);
 

@@ -223,7 +223,7 @@ struct EndedCall {
     reply: Wire,
 }
 
-/// Whether a waiting guest continues now.
+/// The decision whether a waiting guest continues now.
 #[derive(Debug, PartialEq, Eq)]
 enum WaitDecision {
     Continue,

@@ -26,7 +26,7 @@ pub(super) struct Normalised {
     pub(super) patterns: usize,
 }
 
-/// How what is kept of a keyword differs from what was meant. Either way it refuses less.
+/// The change that normalising made to a keyword. Every change accepts more values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Change {
     None,
@@ -61,7 +61,7 @@ struct Copier<'a> {
     known: HashMap<&'a str, bool>,
     patterns: usize,
     reference_bytes: usize,
-    /// Whether any reference counts as one to a part that takes more values.
+    /// True if any reference counts as one to a part that takes more values.
     references_widen: bool,
     widened: bool,
 }
@@ -276,7 +276,7 @@ fn translate<'a>(copy: &mut Map<String, Json>, fields: &'a Map<String, Json>, ch
     copy.extend(rest.map(|rest| ("items".to_owned(), rest)));
 }
 
-/// Takes out what would now refuse values that were meant to be taken.
+/// Removes keywords that would now refuse values that the original schema accepts.
 fn widen(copy: &mut Map<String, Json>, changes: &HashMap<&str, Change>) {
     let change = |key: &str| changes.get(key).copied().unwrap_or(Change::None);
     let mut remove = |keys: &[&str]| copy.retain(|key, _| !keys.contains(&key.as_str()));
@@ -334,7 +334,7 @@ fn with_null(copy: &mut Map<String, Json>) {
     }
 }
 
-/// Where a part that a keyword holds is to be found afterwards, as tokens of a JSON Pointer.
+/// Returns where the subschemas of a keyword are after normalising, as tokens of a JSON Pointer.
 pub(super) fn location_after(key: &str, fields: &Map<String, Json>, dialect: Dialect) -> String {
     let listed = dialect == Dialect::Draft2020 && is_list(fields, "items");
     match key {

@@ -11,7 +11,7 @@ use super::normalise::{children, location_after};
 /// What stands in a reference as it is.
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'/').remove(b'~').remove(b'$').remove(b'-').remove(b'_').remove(b'.');
 
-/// Which rules a schema follows, by its `$schema`.
+/// The draft of JSON Schema that a schema follows, by its `$schema`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Dialect {
     /// Up to draft-04: `id`, and exclusive limits are flags.
@@ -47,7 +47,7 @@ impl Dialect {
         }
     }
 
-    /// Whether nothing beside a `$ref` counts.
+    /// Returns whether keywords beside a `$ref` are ignored.
     pub(super) fn references_are_alone(self) -> bool {
         matches!(self, Self::Draft4 | Self::Draft6 | Self::Draft7)
     }
@@ -56,7 +56,7 @@ impl Dialect {
         if self == Self::Draft4 { "id" } else { "$id" }
     }
 
-    /// Whether a keyword makes references mean something else from there on. The root's own name does not, once all references
+    /// Returns whether a keyword makes references mean something else from there on. The root's own name does not, once all references
     /// are pointers; a name that is a fragment is an anchor.
     pub(super) fn renames(self, key: &str, value: &Json, depth: usize) -> bool {
         match key {

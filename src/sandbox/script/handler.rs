@@ -16,7 +16,7 @@ enum Candidate {
     Other,
 }
 
-/// Whether a run of the program would certainly say that it has no handler.
+/// Returns whether a run of the program would certainly say that it has no handler.
 pub(super) fn is_missing(code: &str, program: &Program<'_>, modules: &Modules<'_>) -> bool {
     let mut named = None;
     let mut by_default = None;

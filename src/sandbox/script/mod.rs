@@ -136,7 +136,7 @@ struct Finding {
     end: usize,
     message: String,
     suggestion: Option<String>,
-    /// Whether the code does not load for it.
+    /// True if the code does not load for it.
     at_load: bool,
 }
 

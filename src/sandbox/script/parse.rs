@@ -50,7 +50,7 @@ pub(super) fn read<'a>(allocator: &'a Allocator, code: &'a str) -> Reading<'a> {
     if typescript.errors.is_empty() || further { typescript } else { javascript }
 }
 
-/// Whether a program that was read as JavaScript has what is none: the parser lets some words of TypeScript through.
+/// Returns whether a program that was read as JavaScript has what is none: the parser lets some words of TypeScript through.
 fn has_types(code: &str, program: &Program<'_>) -> bool {
     const WORDS: [&str; 8] = ["private", "public", "protected", "readonly", "override", "abstract", "declare", "interface"];
     struct Finder(bool);

@@ -29,7 +29,7 @@ pub(super) const KNOWN: [(&str, usize, usize); 16] = [
     ("Uint8Array", 0, 1),
 ];
 
-/// Whether a function type compiles, with every parameter annotated.
+/// Returns whether a function type compiles, with every parameter annotated.
 pub(super) fn is_sound(function: &TSFunctionType<'_>) -> bool {
     let mut checker = Checker { sound: true };
     checker.visit_ts_function_type(function);

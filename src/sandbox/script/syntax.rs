@@ -14,7 +14,7 @@ pub(super) fn locate(code: &str) -> Option<Error> {
     Some(Error::CodeSyntax { message: first.message.to_string(), line: Some(place.line), column: Some(place.column) })
 }
 
-/// Whether code may declare a name `require` itself. A guess that is wrong costs the better error of ours, nothing more.
+/// Returns whether code may declare a name `require` itself. A guess that is wrong costs the better error of ours, nothing more.
 pub(in crate::sandbox) fn declares_require(code: &str) -> bool {
     let keywords = ["const", "let", "var", "function", "import", "class"];
     code.match_indices("require").any(|(start, word)| {

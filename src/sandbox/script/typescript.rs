@@ -153,7 +153,7 @@ impl<'a> Eraser<'a, '_> {
         erased
     }
 
-    /// Whether a statement was taken out, or refused.
+    /// Returns whether a statement was taken out, or refused.
     fn erase(&mut self, statement: &Statement<'a>) -> bool {
         let span = statement.span();
         if let Some(declaration) = statement.as_declaration() {
@@ -231,7 +231,7 @@ fn is_type_only(module: &TSModuleDeclaration<'_>) -> bool {
     }
 }
 
-/// Whether an expression would be another thing at the start of a statement or of an arrow function's body.
+/// Returns whether an expression would be another thing at the start of a statement or of an arrow function's body.
 fn needs_brackets(expression: &Expression<'_>) -> bool {
     use Expression as E;
     match expression {
