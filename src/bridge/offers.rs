@@ -130,7 +130,7 @@ pub fn prompt_arguments(what: &str, given: Map<String, Json>, limit: usize) -> R
             Json::Array(_) | Json::Object(_) => {
                 return Err(Error::InvalidArguments {
                     what: what.to_owned(),
-                    problem: format!("expected texts, which \"{name}\" is none of"),
+                    problem: format!("expected texts, and \"{name}\" is not one"),
                 });
             }
         };

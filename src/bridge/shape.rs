@@ -179,7 +179,7 @@ impl<'a> Shaper<'a> {
         }
         let text = holder.get(key).and_then(Json::as_str).unwrap_or_default();
         let decoded = base64::engine::general_purpose::STANDARD.decode(text);
-        let bytes = decoded.map_err(|error| self.malformed(format!("its bytes are no base64: {error}")))?;
+        let bytes = decoded.map_err(|error| self.malformed(format!("its bytes are not base64: {error}")))?;
         self.take(bytes.len())?;
         Ok(Value::Bytes(bytes))
     }

@@ -203,7 +203,7 @@ impl<'a> Parts<'a> {
         };
         check_references(fields, id == 0)?;
         if let Some(reference) = fields.get("$ref") {
-            self.references.push((id, reference.as_str().ok_or("it has a $ref that is no string")?));
+            self.references.push((id, reference.as_str().ok_or("it has a $ref that is not a string")?));
         }
         self.alternatives |= fields.contains_key("anyOf") || fields.contains_key("oneOf");
         let own = fields.iter().filter(|(key, _)| shape_of(key).is_none());

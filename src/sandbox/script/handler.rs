@@ -1,5 +1,5 @@
-//! Whether code has a handler: by the rule of the guest's prelude, a name `handler` in the module, exported or not, else an export
-//! of that name, else the default export.
+//! Finds out whether code has a handler, by the rule of the guest's prelude, a name `handler` in the module, exported or not, else an
+//! export of that name, else the default export.
 
 use oxc_ast::ast::{
     BindingPattern, Declaration, ExportDefaultDeclarationKind, Expression, ModuleExportName, Program, Statement, VariableDeclaration,
@@ -7,12 +7,12 @@ use oxc_ast::ast::{
 
 use super::modules::{Found, Modules};
 
-/// What looking for a handler has found.
+/// A candidate for the handler.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Candidate {
     /// It is a function, or may be one.
     Callable,
-    /// It is certainly none.
+    /// It is certainly not a function.
     Other,
 }
 

@@ -1,10 +1,10 @@
 //! Places in code: lines and columns for people, and the line itself with a caret under it.
 
-/// Of a line in an excerpt; a longer one is shown around its place.
+/// Characters of a line in an excerpt; a longer line is shown around the position.
 const MAX_EXCERPT_CHARS: usize = 120;
-/// What stays visible before the place in a line that is cut.
+/// Characters that stay visible before the position in a line that is cut.
 const CHARS_BEFORE: usize = 60;
-/// Of a name in a message.
+/// Characters of a name in a message.
 const MAX_NAME_CHARS: usize = 100;
 
 /// A line and a column, counted from one; columns in UTF-16 units, as JavaScript's own tools do.

@@ -1,4 +1,4 @@
-//! What parses as a type and is none for TypeScript's checker, as far as one type on its own shows it.
+//! Refuses text that parses as a type but that TypeScript's checker would refuse, as far as one type on its own shows it.
 
 use std::collections::HashSet;
 
@@ -9,7 +9,7 @@ use oxc_ast::ast::{
 };
 use oxc_ast_visit::{Visit, walk};
 
-/// How many type arguments those take that are there without an import: at least and at most.
+/// The types that need no import, with the least and the most type arguments that they take.
 pub(super) const KNOWN: [(&str, usize, usize); 16] = [
     ("Array", 1, 1),
     ("Exclude", 2, 2),

@@ -1,12 +1,12 @@
-//! What a second look at the code tells: where it does not parse, and whether it has a `require` of its own.
+//! Locates syntax errors, and finds declarations of `require`.
 
 use super::bounds::with_stack;
 use super::parse::{javascript_errors, offset};
 use super::position::Lines;
 use crate::error::Error;
 
-/// Where JavaScript does not parse. The engine gives the line, but the column of an earlier token; it is asked first all the same,
-/// as this parser may accept what that one does not: then this is `None`, as it is for code that nests too deeply to be looked at.
+/// Returns the first syntax error of JavaScript. The engine gives the line, but the column of an earlier token; it is asked first all the
+/// same, as this parser may accept what that one does not: then this is `None`, as it is for code that nests too deeply to be looked at.
 pub(super) fn locate(code: &str) -> Option<Error> {
     let errors = with_stack(code, || javascript_errors(code))?;
     let first = errors.first()?;
