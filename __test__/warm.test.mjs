@@ -62,7 +62,7 @@ describe('the snapshot on disk', () => {
         renameSync(snapshot, join(place, 'elsewhere'))
         symlinkSync(join(place, 'elsewhere'), snapshot)
       },
-      'it is no folder of ours': () => {
+      'it is not a folder of ours': () => {
         renameSync(snapshot, join(place, 'aside'))
         mkdirSync(snapshot, { mode: 0o755 })
       },

@@ -1,28 +1,29 @@
-//! A thread that waits for an answer can as well read it itself: nobody has to wake it then (leader and followers, Schmidt and others,
-//! "Pattern-Oriented Software Architecture", volume 2). Whoever waits offers what is to be read; whoever drives the thread takes it.
+//! Lets a thread that waits for an answer read it itself, so that no other thread has to wake it (leader and followers, Schmidt and others,
+//! "Pattern-Oriented Software Architecture", volume 2). A pending future offers a source; the code that polls the future on this thread
+//! accepts it.
 
 use std::cell::RefCell;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::task::Context;
 
-/// Something that is mostly read by a task of the runtime's.
+/// A source that a task of the runtime usually reads.
 pub(crate) trait Source: Send + Sync {
-    /// Takes the reading over, until the lead is dropped. `None` where somebody is reading.
+    /// Takes over the reading until the lead is dropped. Returns `None` if another thread is reading.
     fn lead(self: Arc<Self>) -> Option<Box<dyn Lead>>;
 }
 
-/// The reading of a source, as long as this lives.
+/// The right to read a source, until this is dropped.
 pub(crate) trait Lead {
-    /// Readable when there is something to read.
+    /// Returns a descriptor that is readable when the source has data.
     fn descriptor(&self) -> BorrowedFd<'_>;
 
-    /// Reads what is there, and hands it on. Whether that is all that can be done until there is more.
+    /// Reads the available data and passes it on. Returns whether to wait for more.
     fn read(&mut self, context: &mut Context<'_>) -> bool;
 }
 
 enum Offer {
-    /// This thread is not driven by anybody who would take it.
+    /// No code on this thread would accept a source.
     Unwanted,
     Wanted,
     Made(Arc<dyn Source>),
@@ -32,7 +33,7 @@ thread_local! {
     static OFFER: RefCell<Offer> = const { RefCell::new(Offer::Unwanted) };
 }
 
-/// Says what this thread could read while it waits. To be said at each poll that is pending.
+/// Offers a source that this thread could read while it waits. Call it at each pending poll.
 pub(crate) fn offer(source: &Arc<dyn Source>) {
     OFFER.with_borrow_mut(|offer| {
         if !matches!(offer, Offer::Unwanted) {
@@ -41,9 +42,9 @@ pub(crate) fn offer(source: &Arc<dyn Source>) {
     });
 }
 
-/// Does something, and takes what was offered meanwhile.
+/// Runs a poll, and returns the source that was offered meanwhile.
 pub(crate) fn accept<T>(poll: impl FnOnce() -> T) -> (T, Option<Arc<dyn Source>>) {
-    /// Whoever drove the thread before wants what it wanted, however this ends.
+    /// Restores the outer state, even after a panic.
     struct Before(Option<Offer>);
     impl Drop for Before {
         fn drop(&mut self) {

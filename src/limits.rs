@@ -1,29 +1,30 @@
-//! Every limit that is promised, in one place. The keys are those of `limits` in `Gateway.open`.
+//! All documented limits. The keys are those of `limits` in `Gateway.open`.
 
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 
-/// What one message on a server's wire may have: 16 MiB. Beyond it the call fails.
+/// Bytes of one message from a server at most: 16 MiB. A call with a larger answer fails.
 pub const MAX_WIRE_MESSAGE_BYTES: usize = 16 * 1024 * 1024;
 
-/// What the unfinished messages of one HTTP server may have together, beside one of them: 48 MiB. Beyond it they wait unread.
+/// Bytes that the incomplete messages of one HTTP server may have together, beside one of them: 48 MiB. Beyond that they wait unread.
 pub const MAX_UNFINISHED_BYTES: usize = 48 * 1024 * 1024;
 
-/// What one message may take in memory: 40 MiB. That is a result of a mebibyte of the smallest values there are. Beyond it the call fails.
+/// Memory that one parsed message may take: 40 MiB. That is enough for a result of one mebibyte of the smallest values. A call with a
+/// larger answer fails.
 pub const MAX_MESSAGE_MEMORY_BYTES: usize = 40 * 1024 * 1024;
 
-/// How many `Uint8Array`s one value may have, wherever it crosses: input, arguments, a result, a run's value. Each of them is an object that
-/// Node makes on its main thread, however few bytes it has.
+/// `Uint8Array`s that one value may have: a run's input, arguments, a result, a run's value. Node creates an object for each of them on its
+/// main thread, however small it is.
 pub const MAX_BLOBS: usize = 10_000;
 
-/// How many lists and records may lie within one another in a run's value, and in one argument.
+/// Nested lists and records in a run's value, and in one argument, at most.
 pub const MAX_LEVELS: usize = 126;
 
-/// How long the first start of a package runner (`npx`, `uvx`, `docker`, …) may take, in milliseconds.
+/// Milliseconds that the first start of a package runner (`npx`, `uvx`, `docker`, …) may take.
 pub const PACKAGE_RUNNER_CONNECT_TIMEOUT_MS: u64 = 120_000;
 
-/// The most that `maxParallelCalls` can be, here and in a server's entry.
+/// The upper bound of `maxParallelCalls`, here and in a server's entry.
 pub const MAX_PARALLEL_CALLS: u64 = 1000;
 
 const MIB: usize = 1024 * 1024;
@@ -41,39 +42,39 @@ pub struct Limits {
     pub max_servers: usize,
     /// Connections open at once.
     pub max_connections: usize,
-    /// From the start of a server's process to its complete list of tools.
+    /// Time from the start of a server's process to its complete list of tools.
     pub connect_timeout_ms: u64,
-    /// One tool call; less where less is left of the run.
+    /// Time of one tool call; less if less is left of the run.
     pub call_timeout_ms: u64,
-    /// One tool call whose server reports progress: each report gives it `call_timeout_ms` anew, up to this.
+    /// Time of one tool call whose server reports progress: each report restarts `call_timeout_ms`, up to this total.
     pub max_call_timeout_ms: u64,
-    /// One run, from its own start.
+    /// Time of one run, from its start.
     pub run_timeout_ms: u64,
-    /// Failed reconnects in a row, a server.
+    /// Failed reconnects of a server in a row.
     pub max_reconnects: u32,
-    /// Calls of one server that are under way at once, whoever makes them; others wait for their turn.
+    /// Concurrent calls of one server, from all callers; further calls wait.
     pub max_parallel_calls: usize,
     /// Questions of one run to a person or a model: before calls, and of servers.
     pub max_questions: usize,
-    /// A tool's result as the guest gets it.
+    /// Bytes of a tool's result as the guest gets it.
     pub max_response_bytes: usize,
-    /// A call's arguments, as JSON and bytes.
+    /// Bytes of a call's arguments: JSON and blobs.
     pub max_argument_bytes: usize,
-    /// A run's input.
+    /// Bytes of a run's input.
     pub max_input_bytes: usize,
-    /// A run's value.
+    /// Bytes of a run's value.
     pub max_value_bytes: usize,
-    /// A run's code.
+    /// Bytes of a run's code.
     pub max_code_bytes: usize,
-    /// A run's log, all entries together.
+    /// Bytes of a run's log, all entries together.
     pub max_log_bytes: usize,
-    /// The values that a sandbox keeps for its later runs, all together.
+    /// Bytes of all values that a sandbox keeps for its later runs.
     pub max_saved_bytes: usize,
-    /// How long it keeps them.
+    /// Time for which it keeps them.
     pub max_saved_age_ms: u64,
-    /// The guest's heap.
+    /// Bytes of the guest's heap.
     pub guest_heap_bytes: u64,
-    /// A description that a model may read, in characters.
+    /// Characters of a description that a model may read.
     pub max_description_chars: usize,
 }
 
@@ -107,7 +108,7 @@ impl Default for Limits {
 type Range = (&'static str, u64, u64, u64);
 
 impl Limits {
-    /// Refuses what cannot work, naming the limit and its range.
+    /// Checks that each limit is within its range.
     ///
     /// # Errors
     /// `ERR_INVALID_OPTION` for the first limit out of its range.
@@ -129,7 +130,7 @@ impl Limits {
 
     fn ranges(&self) -> [Range; 19] {
         const DAY: u64 = 24 * 60 * 60 * 1000;
-        // Sizes end where a buffer of the guest would no longer be sensible.
+        // The largest sensible buffer of the guest.
         const BUFFER: u64 = 64 * MIB as u64;
         [
             ("maxServers", self.max_servers as u64, 1, 1000),

@@ -1,4 +1,4 @@
-//! What a guest passes becomes the one object that MCP knows as arguments.
+//! Converts the values that a guest passes into the one object of arguments that MCP knows.
 
 use serde_json::{Map, Number, Value as Json};
 
@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::sandbox::{Arguments, Value};
 use crate::text::json::{inexact_integer, object_bytes};
 
-/// The arguments of a tool call. No argument at all is an empty object; bytes become base64 text.
+/// Returns the arguments of a tool call. No argument at all is an empty object; bytes become base64 text.
 ///
 /// # Errors
 /// `ERR_INVALID_ARGUMENTS` for anything but one object, and for an integer that JavaScript cannot hold; `ERR_ARGUMENTS_TOO_LARGE` over the
@@ -47,7 +47,7 @@ pub(crate) fn check_sendable(what: &str, object: &Map<String, Json>, limit: usiz
     }
 }
 
-/// What is said of an integer that JavaScript would take for another.
+/// Returns the message for an integer that JavaScript would read as another one.
 pub(crate) fn inexact(number: &Number) -> String {
     format!("{number} is an integer that JavaScript cannot hold, and would be read as another: pass it as a text, where a text will do")
 }

@@ -1,4 +1,4 @@
-//! Finding tools: `search` and `describe` of `host:mcp`, and what an agent asks the same way.
+//! Finds tools: `search` and `describe` of `host:mcp`, and the same for an agent.
 
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ use crate::sandbox::{Arguments, HostReply, Value};
 
 const DEFAULT_LIMIT: usize = 10;
 const MAX_LIMIT: usize = 100;
-/// What is looked at of a query.
+/// Bytes of a query that are read.
 const MAX_QUERY_BYTES: usize = 10_000;
 /// Beyond two digits a score says nothing.
 const SCORE_DIGITS: f64 = 100.0;
@@ -25,13 +25,13 @@ pub struct ToolSearch {
     index: Mutex<SearchIndex>,
 }
 
-/// By what a run finds tools.
+/// The catalogue and the index in which a run finds tools.
 pub struct Finding {
     pub catalog: Catalog,
     pub search: Arc<ToolSearch>,
 }
 
-/// What is looked for.
+/// A search for tools.
 #[derive(Debug, Clone, Default)]
 pub struct ToolQuery {
     pub query: String,
@@ -47,18 +47,18 @@ pub struct ToolMatch {
     pub server: String,
     /// The raw name, for `call`.
     pub tool: String,
-    /// What agent code imports it from: `host:mcp-weather`.
+    /// The module that agent code imports it from: `host:mcp-weather`.
     pub module: String,
     /// What agent code imports.
     pub identifier: String,
     pub signature: String,
     pub purpose: String,
-    /// How well it fits; of meaning only beside the others of the same search.
+    /// The rank of the match, comparable only within one search.
     pub score: f64,
 }
 
 impl ToolSearch {
-    /// The tools that fit best, the best first.
+    /// Returns the best matching tools, the best first.
     ///
     /// # Errors
     /// `ERR_INVALID_OPTION` for a query without a word, or a limit that is none; `ERR_UNKNOWN_SERVER`.

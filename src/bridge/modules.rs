@@ -12,7 +12,7 @@ use crate::text::{sanitise_json, sanitise_text};
 
 /// `host:mcp`: any tool by its raw name, the list of tools, resources and prompts, values that were saved.
 pub const MCP_MODULE: &str = "mcp";
-/// What it exports. The guest itself answers the last three.
+/// The functions that it exports. The guest itself implements the last three.
 pub(super) const MCP_FUNCTIONS: [&str; 12] =
     ["call", "tools", "search", "describe", "resources", "read", "prompts", "prompt", "saved", "sleep", "all", "allSettled"];
 const MODULE_PREFIX: &str = "mcp-";
@@ -84,14 +84,14 @@ pub struct CatalogEntry {
     pub output_schema: Option<Json>,
 }
 
-/// A server's tools, in its own order.
+/// Returns a server's tools, in its own order.
 pub(super) fn catalog_entries(server: &str, manifest: &Manifest, max_description_chars: usize) -> Vec<CatalogEntry> {
     let identifiers = manifest.identifiers();
     let entry = |tool: &crate::catalog::Tool| CatalogEntry {
         server: server.to_owned(),
         name: tool.name.clone(),
         identifier: identifiers.get(&tool.name).cloned().unwrap_or_default(),
-        // A model reads this: what it cannot see, and what could pass for something else, is taken away.
+        // A model reads this, so invisible and misleading characters are removed.
         description: tool.description.as_ref().map(|text| sanitise_text(text, max_description_chars)),
         input_schema: sanitise_json(&tool.input_schema, max_description_chars),
         output_schema: tool.output_schema.as_ref().map(|schema| sanitise_json(schema, max_description_chars)),

@@ -26,9 +26,9 @@ pub struct OfferCall {
     pub control: Option<RunControl>,
 }
 
-/// Sends a request to a server. What is beneath (approval, connection, time-out) is the caller's.
+/// Sends a request to a server. The implementation handles approval, connection and time-outs.
 pub trait OfferCaller: Send + Sync {
-    /// The server's result, unparsed. Dropping the future cancels the request.
+    /// Returns the server's result, unparsed. Dropping the future cancels the request.
     fn offer(&self, call: OfferCall) -> Pin<Box<dyn Future<Output = Result<Json>> + Send>>;
 }
 
@@ -63,7 +63,7 @@ pub struct PromptEntry {
     pub arguments: Vec<PromptArgument>,
 }
 
-/// What may be read of a server: its resources, then its templates.
+/// Returns the entries that can be read from a server: its resources, then its templates.
 #[must_use]
 pub fn resource_entries(server: &str, manifest: &Manifest, max_chars: usize) -> Vec<ResourceEntry> {
     let resources = manifest.resources.iter().map(|resource| {
@@ -115,7 +115,7 @@ pub fn prompt_entries(server: &str, manifest: &Manifest, max_chars: usize) -> Ve
     manifest.prompts.iter().map(entry).collect()
 }
 
-/// What a prompt is filled in with. MCP knows texts alone: numbers and booleans become theirs.
+/// Returns the arguments of a prompt. MCP only has texts here, so numbers and booleans become text.
 ///
 /// # Errors
 /// `ERR_INVALID_ARGUMENTS`, `ERR_ARGUMENTS_TOO_LARGE`.
@@ -130,7 +130,7 @@ pub fn prompt_arguments(what: &str, given: Map<String, Json>, limit: usize) -> R
             Json::Array(_) | Json::Object(_) => {
                 return Err(Error::InvalidArguments {
                     what: what.to_owned(),
-                    problem: format!("expected texts, which \"{name}\" is none of"),
+                    problem: format!("expected texts, and \"{name}\" is not one"),
                 });
             }
         };
@@ -140,7 +140,7 @@ pub fn prompt_arguments(what: &str, given: Map<String, Json>, limit: usize) -> R
     Ok(texts)
 }
 
-/// What was read, as a guest gets it: an embedded resource, a list of several, `null` for none; and what was cut.
+/// Shapes the content of a resource for the guest: one embedded resource, a list of several, or `null`; with a warning if text was cut.
 fn shape_contents(what: &str, result: &Json, limit: usize) -> Result<(Value, Option<String>)> {
     let mut shaper = Shaper::new(what, limit);
     let contents = result.get("contents").and_then(Json::as_array).ok_or_else(|| malformed(what, "contents"))?;
@@ -152,7 +152,7 @@ fn shape_contents(what: &str, result: &Json, limit: usize) -> Result<(Value, Opt
     Ok((value, shaper.warning()))
 }
 
-/// A prompt that was filled in: `{ description?, messages: [{ role, content }] }`.
+/// Shapes a prompt that was filled in: `{ description?, messages: [{ role, content }] }`.
 fn shape_prompt(what: &str, result: &Json, limit: usize) -> Result<(Value, Option<String>)> {
     let mut shaper = Shaper::new(what, limit);
     let mut fields = Vec::new();
@@ -174,16 +174,16 @@ fn shape_prompt(what: &str, result: &Json, limit: usize) -> Result<(Value, Optio
     Ok((Value::Record(fields), shaper.warning()))
 }
 
-/// A request that was looked at.
-struct Wanted {
-    /// Names it in errors.
+/// A request that was validated.
+struct PreparedRequest {
+    /// The name of the request in errors.
     what: String,
     server: String,
     request: OfferRequest,
     shape: Shape,
 }
 
-/// What becomes of a result, within a limit; and what was cut.
+/// Shapes a result within a limit, with a warning if text was cut.
 type Shape = fn(&str, &Json, usize) -> Result<(Value, Option<String>)>;
 
 fn malformed(what: &str, missing: &str) -> Error {
@@ -205,7 +205,7 @@ impl ServerCalls {
     /// `read(server, uri)`, `prompt(server, name, arguments?)`: values, or exceptions with a code.
     pub(super) fn start_offer(self: &Arc<Self>, function: &str, arguments: Arguments, control: &RunControl) -> HostAnswer {
         let wanted = if function == "read" { self.read(arguments) } else { self.prompt(arguments) };
-        let Wanted { what, server, request, shape } = match wanted {
+        let PreparedRequest { what, server, request, shape } = match wanted {
             Ok(wanted) => wanted,
             Err(error) => return HostAnswer::Ready(throw(&error)),
         };
@@ -228,17 +228,17 @@ impl ServerCalls {
         }))
     }
 
-    fn read(&self, arguments: Arguments) -> Result<Wanted> {
+    fn read(&self, arguments: Arguments) -> Result<PreparedRequest> {
         let mut given = given("read", arguments, self.limits.max_argument_bytes)?.into_iter();
         let (Some(Value::Text(server)), Some(Value::Text(uri)), None) = (given.next(), given.next(), given.next()) else {
             return Err(invalid("read", "expected read(server, uri)"));
         };
         self.manifest(&server)?;
         let what = format!("{server}.{uri}");
-        Ok(Wanted { what, server, request: OfferRequest::Read { uri }, shape: shape_contents })
+        Ok(PreparedRequest { what, server, request: OfferRequest::Read { uri }, shape: shape_contents })
     }
 
-    fn prompt(&self, arguments: Arguments) -> Result<Wanted> {
+    fn prompt(&self, arguments: Arguments) -> Result<PreparedRequest> {
         let limit = self.limits.max_argument_bytes;
         let mut given = given("prompt", arguments, limit)?.into_iter();
         let (Some(Value::Text(server)), Some(Value::Text(name)), fields, None) = (given.next(), given.next(), given.next(), given.next())
@@ -253,7 +253,7 @@ impl ServerCalls {
             Some(_) => return Err(invalid(&what, "expected one object, or none")),
         };
         let arguments = prompt_arguments(&what, fields, limit)?;
-        Ok(Wanted { what, server, request: OfferRequest::Prompt { name, arguments }, shape: shape_prompt })
+        Ok(PreparedRequest { what, server, request: OfferRequest::Prompt { name, arguments }, shape: shape_prompt })
     }
 
     /// The entries of one server, or of all.

@@ -1,8 +1,7 @@
-//! Which calls of one run go to a server side by side, and which one after the other.
+//! Orders the calls of one run to a server: side by side, or one after the other.
 //!
-//! A call that only reads, or that is as good twice as once, may be under way beside others of its kind. Any other comes after all that
-//! the run's code has made before, and before all that it makes later, so that what happens is what is written. So do all calls of
-//! a server that takes them one at a time (`parallel: false`).
+//! Calls that only read, or are idempotent, may run concurrently. Any other call waits for all earlier calls of the run, and all later ones
+//! wait for it, so that the order of the code holds. The same is true of all calls of a server with `parallel: false`.
 
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -16,29 +15,29 @@ use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
 
 use crate::catalog::Tool;
 
-/// How a server takes its calls: `parallel` in the config.
+/// The way in which a server takes its calls: `parallel` in the config.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Pace {
     SideBySide,
     OneAtATime,
 }
 
-/// How a call stands to the others of its run and its server.
+/// The relation of a call to the other calls of its run and server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Turn {
-    /// Beside others that share.
+    /// Runs concurrently with others that share.
     Shared,
-    /// After all before it, before all after it.
+    /// Runs after all earlier calls and before all later ones.
     Alone,
 }
 
-/// The turn of a tool's call. What a tool says of itself counts as it was approved.
+/// Returns the turn of a tool's call, by the annotations as they were approved.
 pub(super) fn turn_of_call(pace: Pace, approved: &Tool) -> Turn {
     let hint = |name: &str| approved.annotations.as_ref().and_then(|hints| hints.get(name)).and_then(Json::as_bool) == Some(true);
     if hint("readOnlyHint") || hint("idempotentHint") { turn_of_read(pace) } else { Turn::Alone }
 }
 
-/// The turn of what reads: resources and prompts.
+/// Returns the turn of a read: resources and prompts.
 pub(super) fn turn_of_read(pace: Pace) -> Turn {
     match pace {
         Pace::SideBySide => Turn::Shared,
@@ -49,29 +48,29 @@ pub(super) fn turn_of_read(pace: Pace) -> Turn {
 /// The lanes of one run: the calls of each server, in the order in which they were made.
 #[derive(Default)]
 pub(super) struct Lanes {
-    // Tokio's lock is fair: whoever asks later waits longer.
+    // Tokio's lock is fair: requests are served in their order.
     lanes: Mutex<BTreeMap<String, Arc<RwLock<()>>>>,
 }
 
-/// While it lives, it is the call's turn.
+/// A guard: while it lives, it is the call's turn.
 #[expect(dead_code, reason = "what it holds is held, not read")]
-pub(super) enum Held {
+pub(super) enum TurnGuard {
     Shared(OwnedRwLockReadGuard<()>),
     Alone(OwnedRwLockWriteGuard<()>),
 }
 
 impl Lanes {
-    /// Takes a place in a server's lane now; the future is there when it is the call's turn.
-    pub(super) fn enter(&self, server: &str, turn: Turn) -> impl Future<Output = Held> + Send + use<> {
+    /// Queues a call in a server's lane now. The future resolves when it is the call's turn.
+    pub(super) fn enter(&self, server: &str, turn: Turn) -> impl Future<Output = TurnGuard> + Send + use<> {
         let lane = {
             let mut lanes = self.lanes.lock();
             Arc::clone(lanes.entry(server.to_owned()).or_default())
         };
-        let mut waiting: Pin<Box<dyn Future<Output = Held> + Send>> = match turn {
-            Turn::Shared => Box::pin(async move { Held::Shared(lane.read_owned().await) }),
-            Turn::Alone => Box::pin(async move { Held::Alone(lane.write_owned().await) }),
+        let mut waiting: Pin<Box<dyn Future<Output = TurnGuard> + Send>> = match turn {
+            Turn::Shared => Box::pin(async move { TurnGuard::Shared(lane.read_owned().await) }),
+            Turn::Alone => Box::pin(async move { TurnGuard::Alone(lane.write_owned().await) }),
         };
-        // Polled here, not when the task that awaits it happens to start: the order is that of the code.
+        // The first poll is here and not in the task that awaits it, so that the order is that of the code.
         let held = match waiting.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(held) => Some(held),
             Poll::Pending => None,
@@ -111,8 +110,8 @@ mod tests {
         assert_eq!((turn_of_read(Pace::SideBySide), turn_of_read(Pace::OneAtATime)), (Turn::Shared, Turn::Alone));
     }
 
-    /// Whether the lane has let a call in.
-    fn poll(waiting: &mut Pin<Box<dyn Future<Output = Held> + Send>>) -> Option<Held> {
+    /// Returns whether the lane has let a call in.
+    fn poll(waiting: &mut Pin<Box<dyn Future<Output = TurnGuard> + Send>>) -> Option<TurnGuard> {
         match waiting.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(held) => Some(held),
             Poll::Pending => None,
@@ -122,11 +121,11 @@ mod tests {
     #[test]
     fn servers_do_not_wait_for_one_another() {
         let lanes = Lanes::default();
-        let mut first: Pin<Box<dyn Future<Output = Held> + Send>> = Box::pin(lanes.enter("a", Turn::Alone));
+        let mut first: Pin<Box<dyn Future<Output = TurnGuard> + Send>> = Box::pin(lanes.enter("a", Turn::Alone));
         let _held = poll(&mut first).unwrap();
-        let mut other: Pin<Box<dyn Future<Output = Held> + Send>> = Box::pin(lanes.enter("b", Turn::Alone));
+        let mut other: Pin<Box<dyn Future<Output = TurnGuard> + Send>> = Box::pin(lanes.enter("b", Turn::Alone));
         assert!(poll(&mut other).is_some());
-        let mut second: Pin<Box<dyn Future<Output = Held> + Send>> = Box::pin(lanes.enter("a", Turn::Shared));
+        let mut second: Pin<Box<dyn Future<Output = TurnGuard> + Send>> = Box::pin(lanes.enter("a", Turn::Shared));
         assert!(poll(&mut second).is_none());
     }
 
@@ -139,9 +138,9 @@ mod tests {
         ) {
             let lanes = Lanes::default();
             let turn = |alone: bool| if alone { Turn::Alone } else { Turn::Shared };
-            let mut waiting: BTreeMap<usize, Pin<Box<dyn Future<Output = Held> + Send>>> =
+            let mut waiting: BTreeMap<usize, Pin<Box<dyn Future<Output = TurnGuard> + Send>>> =
                 alone.iter().enumerate().map(|(index, alone)| (index, Box::pin(lanes.enter("s", turn(*alone))) as _)).collect();
-            let mut running: BTreeMap<usize, Held> = BTreeMap::new();
+            let mut running: BTreeMap<usize, TurnGuard> = BTreeMap::new();
             let mut ends = ends.into_iter();
             while !waiting.is_empty() || !running.is_empty() {
                 for index in waiting.keys().copied().collect::<Vec<_>>() {

@@ -1,6 +1,6 @@
-//! `saved` of `host:mcp`: what earlier runs of the sandbox returned and a model was shown cut.
+//! `saved` of `host:mcp`: returns values of earlier runs of the sandbox that a model was shown cut.
 //!
-//! It goes back as the text that it crossed as, or a piece of that: a guest that asks for it a hundred times has nothing parsed.
+//! A value is returned as the text in which it was stored, or a piece of that. Nothing is parsed, however often a guest asks.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::results::part;
 use crate::sandbox::{Arguments, HostReply, Value, Wire, reply_capacity};
 
-/// What is around a value in its answer, and around each of its blobs.
+/// Bytes of the envelope around a value in its answer, and around each of its blobs.
 const FRAME: usize = 64;
 /// What a handler returned, as runs hand it over, and as replies say it: `{"value":…}`.
 const VALUE: &str = "{\"value\":";
@@ -38,7 +38,7 @@ impl ServerCalls {
     }
 }
 
-/// A part of what a handler returned, as a reply says it.
+/// Returns a part of a handler's value in the form of a reply.
 fn part_of(outcome: &Wire, pointer: &str, limit: usize) -> Result<Wire> {
     let value = outcome.json.strip_prefix(VALUE).ok_or_else(|| Error::Internal("a saved value has no frame".to_owned()))?;
     let found = part(value, pointer).map_err(|error| invalid("saved", &error.0))?;
@@ -52,7 +52,7 @@ fn part_of(outcome: &Wire, pointer: &str, limit: usize) -> Result<Wire> {
     Ok(Wire { json: pieces.written(found), blobs })
 }
 
-/// Refuses what the guest's buffer has no room for, as writing beyond it would end the guest.
+/// Refuses a value that exceeds the guest's buffer: writing more would end the guest.
 fn check_size(pointer: &str, size: usize, limit: usize) -> Result<()> {
     if size <= limit {
         return Ok(());

@@ -36,13 +36,13 @@ pub struct ToolCall {
     pub control: Option<RunControl>,
 }
 
-/// Sends a call to a server. What is beneath (approval, connection, time-out) is the caller's.
+/// Sends a call to a server. The implementation handles approval, connection and time-outs.
 pub trait ToolCaller: Send + Sync {
-    /// The server's result, unparsed. Dropping the future cancels the call.
+    /// Returns the server's result, unparsed. Dropping the future cancels the call.
     fn call(&self, call: ToolCall) -> Pin<Box<dyn Future<Output = Result<Json>> + Send>>;
 }
 
-/// How calls and what comes of them are held against what was approved.
+/// The checks of arguments and results against the approved schemas.
 #[derive(Clone, Default)]
 pub struct Checks {
     pub arguments: ArgumentChecks,
@@ -114,7 +114,7 @@ impl ServerCalls {
         ServerModules(&self.manifests)
     }
 
-    /// What the run should be told besides its value.
+    /// Takes the warnings to report beside the run's value.
     #[must_use]
     pub fn take_warnings(&self) -> Vec<String> {
         self.warnings.lock().take()
@@ -151,7 +151,7 @@ impl ServerCalls {
         }))
     }
 
-    /// What `host:mcp` knows without asking anybody.
+    /// Answers the functions of `host:mcp` that need no request to a server.
     fn answer(&self, function: &str, arguments: Arguments) -> HostReply {
         match function {
             "tools" => self.tools(arguments),
@@ -169,7 +169,7 @@ impl ServerCalls {
         shaped.reply
     }
 
-    /// Looks at a call and takes its place among those of its server. It is sent when its turn comes.
+    /// Validates a call and queues it among those of its server. It is sent when its turn comes.
     fn call_tool(
         self: &Arc<Self>,
         server: &str,
@@ -192,7 +192,7 @@ impl ServerCalls {
             let held = turn.await;
             drop(waiting);
             let result = sent.await?;
-            // Who waits for its turn need not wait for what is made of the result.
+            // The next call does not have to wait for the check of this result.
             drop(held);
             this.warn(this.checks.results.check(&server, &manifest, &tool, &result)?);
             Ok(result)
@@ -226,14 +226,14 @@ impl ServerCalls {
         }))
     }
 
-    /// `tools(server?)`: what can be called.
+    /// `tools(server?)`: the tools that can be called.
     fn tools(&self, arguments: Arguments) -> HostReply {
         let max_chars = self.limits.max_description_chars;
         let listed = self.listed("tools", arguments, |server, manifest| catalog_entries(server, manifest, max_chars));
         listed.map_or_else(|error| throw(&error), HostReply::Value)
     }
 
-    /// What a tool says of its failure is text about the host: it is redacted as any error is.
+    /// Redacts a tool's error: its text may contain data of the host.
     fn redacted(&self, result: Json) -> Json {
         if result.get("isError").and_then(Json::as_bool) == Some(true) { self.redactor.redact_json(&result) } else { result }
     }

@@ -1,4 +1,4 @@
-//! From a tool's result to a guest's value: the table of the contract, as one pure function.
+//! Shapes a tool's result into a guest's value, as one pure function.
 
 use base64::Engine as _;
 use serde::{Deserialize, Serialize};
@@ -9,7 +9,7 @@ use crate::limits::MAX_BLOBS;
 use crate::sandbox::{HostReply, Value};
 use crate::text::json::json_bytes;
 
-/// What a tool's error becomes in the guest: `toolErrors`.
+/// The form of a tool's error in the guest: `toolErrors`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ToolErrors {
@@ -21,7 +21,7 @@ pub enum ToolErrors {
 }
 
 impl ToolErrors {
-    /// An error of ours: time-outs, crashes, refusals, limits.
+    /// Returns the reply for an error of this crate: time-outs, crashes, refusals, limits.
     #[must_use]
     pub fn reply(self, error: &Error) -> HostReply {
         self.report(error.to_string(), Some(error.code()))
@@ -44,7 +44,7 @@ impl ToolErrors {
 #[derive(Debug, PartialEq)]
 pub struct Shaped {
     pub reply: HostReply,
-    /// What the run should be told: text that was cut.
+    /// The warning for the run, if text was cut.
     pub warning: Option<String>,
 }
 
@@ -64,11 +64,11 @@ pub fn shape(what: &str, result: Json, limit: usize, errors: ToolErrors) -> Shap
 pub(super) struct Shaper<'a> {
     what: &'a str,
     limit: usize,
-    /// What is left of the limit.
+    /// Bytes that are left of the limit.
     left: usize,
     /// The size of the text that was cut.
     cut: Option<usize>,
-    /// How many `Uint8Array`s there are up to here.
+    /// The number of `Uint8Array`s so far.
     blobs: usize,
 }
 
@@ -77,7 +77,7 @@ impl<'a> Shaper<'a> {
         Self { what, limit, left: limit, cut: None, blobs: 0 }
     }
 
-    /// What the run should be told: text that was cut.
+    /// The warning for the run, if text was cut.
     pub(super) fn warning(&self) -> Option<String> {
         let Self { what, limit, .. } = self;
         self.cut.map(|bytes| format!("the text of {what} was cut from {bytes} to {limit} bytes (limits.maxResponseBytes)"))
@@ -179,7 +179,7 @@ impl<'a> Shaper<'a> {
         }
         let text = holder.get(key).and_then(Json::as_str).unwrap_or_default();
         let decoded = base64::engine::general_purpose::STANDARD.decode(text);
-        let bytes = decoded.map_err(|error| self.malformed(format!("its bytes are no base64: {error}")))?;
+        let bytes = decoded.map_err(|error| self.malformed(format!("its bytes are not base64: {error}")))?;
         self.take(bytes.len())?;
         Ok(Value::Bytes(bytes))
     }

@@ -1,4 +1,4 @@
-//! What a run is told besides its value. A guest can make calls without end, and each may have something to say.
+//! The warnings of a run, bounded: a guest can make any number of calls, and each may add a warning.
 
 /// Bytes of all warnings together.
 const MAX_BYTES: usize = 64 * 1024;

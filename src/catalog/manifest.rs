@@ -1,4 +1,4 @@
-//! What a server says of itself when it is asked: its manifest. Approved as it stands, and kept with the approval.
+//! The manifest: a server's description of itself. It is approved as a whole, and kept with the approval.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
@@ -31,7 +31,7 @@ pub struct Tool {
     pub output_schema: Option<Json>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub annotations: Option<Json>,
-    /// How it is run: `{ "taskSupport": "required" }` (MCP 2025-11-25).
+    /// The way in which it is run: `{ "taskSupport": "required" }` (MCP 2025-11-25).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub execution: Option<Json>,
 }
@@ -62,7 +62,7 @@ pub struct Manifest {
     pub index: ToolIndex,
 }
 
-/// By what a URI may be read.
+/// The approved resource or template by which a URI may be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Readable<'a> {
     /// It is listed itself.
@@ -76,7 +76,7 @@ pub enum Readable<'a> {
 pub struct ToolIndex(OnceLock<Lookup>);
 
 struct Lookup {
-    /// Of two that share a name, the first.
+    /// Positions by name; the first of two tools that share a name.
     positions: HashMap<String, usize>,
     identifiers: BTreeMap<String, String>,
     /// The tool that each identifier means.
@@ -123,7 +123,7 @@ impl Manifest {
         self.position(name).and_then(|position| self.tools.get(position))
     }
 
-    /// Where that tool stands among all.
+    /// Returns the position of that tool.
     #[must_use]
     pub fn position(&self, name: &str) -> Option<usize> {
         self.index.lookup(&self.tools).positions.get(name).copied()

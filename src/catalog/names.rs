@@ -1,4 +1,4 @@
-//! A raw tool name becomes a JavaScript identifier, by a rule that never lets two tools share one.
+//! Converts raw tool names to JavaScript identifiers, by a rule that never gives two tools the same one.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -71,7 +71,7 @@ thread_local! {
     pub(super) static ASSIGNMENTS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }
 
-/// How many hex digits of the raw name's SHA-256 tell colliding names apart.
+/// Hex digits of the raw name's SHA-256 that distinguish colliding names.
 const SUFFIX_DIGITS: usize = 6;
 
 /// Returns whether a name can stand in code as it is.

@@ -1,4 +1,4 @@
-//! What a server offers besides tools: resources, templates of resources, and prompts, as it describes them.
+//! A server's resources, resource templates and prompts, as it describes them.
 
 use serde::{Deserialize, Serialize};
 
@@ -43,7 +43,7 @@ pub struct Prompt {
     pub arguments: Vec<PromptArgument>,
 }
 
-/// What a prompt is filled in with.
+/// An argument of a prompt.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PromptArgument {

@@ -7,12 +7,12 @@ use super::hints::{FunctionInfo, ModuleInfo, example_of, failure_caveat};
 use super::tokens::estimate_tokens;
 use crate::error::{Error, Result};
 
-/// Bytes of a manifest's tools that could be declared within a token. TypeScript takes at least a fifth of what a schema takes as JSON, and a token
-/// some four bytes: what is larger would not fit, so it is not written out first to see that.
+/// Bytes of a manifest's tools that could be declared within a token. TypeScript takes at least a fifth of what a schema takes as JSON, and
+/// a token some four bytes: what is larger would not fit, so it is not written out first to see that.
 const BYTES_PER_TOKEN: usize = 32;
 /// Declarations are written on the thread that asks, which may be JavaScript's own: this much takes a fraction of a second.
 const MAX_DECLARED_BYTES: usize = 1024 * 1024;
-/// What the shortest line costs.
+/// Tokens of the shortest line.
 const TOKENS_PER_LINE: usize = 4;
 /// Parameters that a function's one line names.
 const MAX_NAMED: usize = 8;
@@ -34,7 +34,7 @@ struct Text {
     tokens: usize,
 }
 
-/// How much is said of a module.
+/// The level of detail for a module.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Level {
     /// Its name, purpose, and how many functions it has.
@@ -107,7 +107,7 @@ fn line(function: &FunctionInfo) -> String {
     format!("  - {}({parameters}){purpose}\n", function.name)
 }
 
-/// How much of a module is worth being written out.
+/// The parts of a module that are written out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Extent {
     Full,
@@ -165,7 +165,7 @@ pub(super) fn system_message(sections: &[Section], failures: Failures, budget: u
     Ok(message)
 }
 
-/// How to call and find, and what there is in all.
+/// Returns the introduction: how to call and find tools, and the totals.
 fn head(sections: &[Section], failures: Failures) -> String {
     let mut head = String::from(
         "# Tools as code\nCode that you write runs in a sandbox: an ES module in JavaScript or TypeScript with a function `handler(input)`, whose \
@@ -184,7 +184,7 @@ fn head(sections: &[Section], failures: Failures) -> String {
 const FINDING: &str = "What is not shown here is found by code: `import { search, describe } from \"host:mcp\"`; `search(\"what it should do\")` lists \
                        functions, `describe(\"mcp-name.function\")` gives their types.";
 
-/// Where not even a line a module fits.
+/// Returns only the totals, if not even one line for each module fits.
 fn totals(sections: &[Section], failures: Failures, budget: usize) -> Result<String> {
     let functions: usize = sections.iter().map(|section| section.functions).sum();
     let mut message = format!(

@@ -1,4 +1,4 @@
-//! How many tokens a text costs a model, roughly and rather too many than too few.
+//! Estimates the tokens of a text, rather too many than too few.
 
 /// An estimate of a text's tokens: for code and prose in English a tenth to a quarter more than `o200k_base` of `OpenAI` counts
 /// (measured by `benches/tokens.mjs`). Other models' tokenizers differ by about as much.
@@ -37,7 +37,7 @@ pub fn estimate_tokens(text: &str) -> usize {
     tokens
 }
 
-/// What a character costs that is none of ASCII's visible ones, by the first of its bytes.
+/// Returns the tokens of a character beyond visible ASCII, by its first byte.
 fn beyond(byte: u8) -> usize {
     match byte {
         0x80..=0xbf => 0,

@@ -1,4 +1,4 @@
-//! Whether a URI follows a template (RFC 6570). Conservative: a URI that could mean something else to its server than what a
+//! Matches URIs against templates (RFC 6570). The matcher is conservative: a URI that could mean something else to its server than what a
 //! person approved follows none.
 
 use std::borrow::Cow;
@@ -10,10 +10,10 @@ const MAX_TEMPLATE_BYTES: usize = 2_048;
 const MAX_URI_BYTES: usize = 8_192;
 const MAX_EXPRESSIONS: usize = 32;
 const MAX_COMPILED_BYTES: usize = 1024 * 1024;
-/// What is encoded more often than this is so to hide something.
+/// Rounds of decoding at most; more rounds of encoding would hide something.
 const MAX_DECODINGS: usize = 3;
 
-/// What a variable can be: characters without a meaning of their own, or encoded.
+/// The pattern of a variable: unreserved or encoded characters.
 const PLAIN: &str = "(?:[A-Za-z0-9._~-]|%[0-9A-Fa-f]{2})";
 /// The same without the dot, which separates.
 const LABEL: &str = "(?:[A-Za-z0-9_~-]|%[0-9A-Fa-f]{2})";
@@ -50,7 +50,7 @@ impl UriTemplate {
         RegexBuilder::new(&pattern).size_limit(MAX_COMPILED_BYTES).build().ok().map(Self)
     }
 
-    /// Whether a URI follows the template, and means what it says.
+    /// Returns whether a URI follows the template, and means what it says.
     ///
     /// ```
     /// use hyperlight_mcp::catalog::UriTemplate;

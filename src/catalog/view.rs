@@ -13,7 +13,7 @@ use super::{Manifest, Tool};
 use crate::error::{Error, Result};
 use crate::text::nearest;
 
-/// What stands between a server and its tool in `describe("weather.get_forecast")`.
+/// The separators between a server and its tool in `describe("weather.get_forecast")`.
 const SEPARATORS: [char; 2] = ['.', '/'];
 
 /// The servers and modules of a run, and what can be said of them.
@@ -39,7 +39,7 @@ pub struct Catalog {
 #[serde(rename_all = "camelCase")]
 pub struct ToolInfo {
     pub server: String,
-    /// What agent code imports it from.
+    /// The module that agent code imports it from.
     pub specifier: String,
     #[serde(flatten)]
     pub function: FunctionInfo,
@@ -57,11 +57,11 @@ pub struct ToolInfo {
     pub annotations: Option<Json>,
 }
 
-/// What an approved server offers.
+/// The offer of an approved server.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ServerOffer {
-    /// What agent code imports.
+    /// The name or specifier that agent code imports.
     pub specifier: String,
     pub server_name: String,
     pub server_version: String,
@@ -70,7 +70,7 @@ pub struct ServerOffer {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub instructions: Option<String>,
     pub functions: Vec<ToolLine>,
-    /// How many of each.
+    /// The number of resources.
     pub resources: usize,
     pub resource_templates: usize,
     pub prompts: usize,
@@ -79,7 +79,7 @@ pub struct ServerOffer {
 /// A tool in one line.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ToolLine {
-    /// What agent code imports.
+    /// The name or specifier that agent code imports.
     pub name: String,
     /// Its raw name.
     pub tool: String,
@@ -207,7 +207,7 @@ impl Catalog {
         system_message(&servers.chain(modules).collect::<Vec<_>>(), self.style.failures, budget_tokens)
     }
 
-    /// What a server offers, by its name.
+    /// Returns the offer of a server.
     #[must_use]
     pub fn server_offer(server: &str, manifest: &Manifest, style: &DeclarationStyle) -> ServerOffer {
         let wording = &style.wording;

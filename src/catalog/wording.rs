@@ -1,13 +1,13 @@
 //! A server's words, fit for a model to read.
 
-/// How texts are made fit to be read. Handed in: what may be read is for `trust` to say.
+/// The functions that sanitise texts. They are parameters, as `trust` decides what may be read.
 #[derive(Debug, Clone, Copy)]
 pub struct Wording {
     /// A text of several lines, cut to so many characters.
     pub text: fn(&str, usize) -> String,
     /// The same in one line.
     pub line: fn(&str, usize) -> String,
-    /// What a description may have, in characters.
+    /// Characters of a description at most.
     pub max_chars: usize,
 }
 
@@ -18,7 +18,7 @@ impl Wording {
         (self.text)(text, self.max_chars)
     }
 
-    /// What stands in one line: a title, a name that is shown.
+    /// Sanitises a text for one line: a title, or a name.
     #[must_use]
     pub fn one_line(&self, text: &str, max_chars: usize) -> String {
         (self.line)(text, max_chars.min(self.max_chars))

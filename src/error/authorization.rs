@@ -1,4 +1,4 @@
-//! Errors of authorization: what an authorization server says and is called is text of a stranger.
+//! Errors of authorization. The issuer's name and the text of an authorization server are untrusted.
 
 use std::fmt::{self, Display, Formatter};
 
@@ -8,12 +8,12 @@ use crate::text::sanitise_line;
 const MAX_ISSUER_BYTES: usize = 200;
 const MAX_PROBLEM_BYTES: usize = 500;
 
-/// A person's part in an authorization, which nobody was there to do.
+/// The person's part in an authorization, for which no callback was given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AuthorizationLack {
-    /// To allow the access, in a browser.
+    /// Allow the access, in a browser.
     Page,
-    /// To confirm the issuer that would be sent a credential of the config.
+    /// Confirm the issuer that would receive a credential of the config.
     Issuer,
 }
 
@@ -35,7 +35,7 @@ impl Error {
         Self::AuthorizationRequired { server: server.to_owned(), issuer: issuer.map(|issuer| line_of(issuer, MAX_ISSUER_BYTES)), lack }
     }
 
-    /// `problem` may be the words of an authorization server: they are cut, and show as they are.
+    /// Returns `ERR_AUTHORIZATION_FAILED`. `problem` may be text of an authorization server, and is cut to its limit.
     pub(crate) fn authorization_failed(server: &str, issuer: Option<&str>, problem: &str) -> Self {
         Self::AuthorizationFailed {
             server: server.to_owned(),
@@ -49,7 +49,7 @@ pub(super) fn of_issuer(issuer: Option<&Words>) -> String {
     issuer.map(|issuer| format!(" by {issuer}")).unwrap_or_default()
 }
 
-/// A stranger's words in one line.
+/// Returns an untrusted text in one line, cut to its limit.
 fn line_of(text: &str, limit: usize) -> Words {
     Words::cut(&sanitise_line(text, usize::MAX), limit)
 }

@@ -1,11 +1,12 @@
-//! An error as a model may read it where no person has approved whose words are in it: its code, and a sentence of ours.
+//! The message of an error for a model, where nobody has approved the texts that the error quotes. Untrusted parts are replaced by a fixed
+//! sentence.
 
 use super::Error;
 use crate::text::is_server_name;
 
 impl Error {
-    /// The message where it is ours alone: names that we vouch for, figures, limits, and what the model itself has passed. Where it quotes a
-    /// server, a program, the config or the system, a fixed sentence: the user finds the rest in the log.
+    /// Returns the message if it has only trusted parts: checked names, figures, limits, and text that the model itself passed. If it
+    /// quotes a server, a program, the config or the system, returns a fixed sentence; the log has the full message.
     // long: one arm a sentence, and every variant in one, so that a new one cannot be forgotten.
     #[must_use]
     pub fn for_model(&self) -> String {

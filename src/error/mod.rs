@@ -1,8 +1,10 @@
-//! One error for the whole crate: a stable code a variant, and a message that names the server, tool, field or limit,
-//! and the way out. `Error::code` is what Node sees as `error.code`.
+//! The error of the whole crate. Each variant has a stable code, and a message that names the server, tool, field or limit
+//! and says what to do. `Error::code` becomes `error.code` in Node.
 
 mod authorization;
+mod code;
 mod for_model;
+mod known_names;
 mod redaction;
 mod words;
 
@@ -13,13 +15,11 @@ use authorization::of_issuer;
 
 use crate::text::{Problem, nearest, sanitise_line};
 
+use known_names::{MAX_NAME_CHARS, known_names, meant};
+
 pub use words::Words;
 
-const MAX_NAME_CHARS: usize = 128;
-/// Of names that a message lists.
-const MAX_NAMES: usize = 20;
-
-/// What can go wrong, as the agent's author sees it.
+/// An error as the agent's author sees it.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -31,7 +31,7 @@ pub enum Error {
     #[error("the config file {} cannot be read: {problem}. Create it, or leave out configPath", .path.display())]
     ConfigUnreadable { path: PathBuf, problem: String },
 
-    /// The config is no JSON (with comments and trailing commas).
+    /// The config is not valid JSON (comments and trailing commas are allowed).
     #[error("{file}:{line}:{column}: {problem}")]
     ConfigSyntax { file: String, line: usize, column: usize, problem: String },
 
@@ -67,7 +67,7 @@ pub enum Error {
     )]
     DisabledByPerson { server: String },
 
-    /// What was shown is no longer what there is.
+    /// The config or the server changed after the approval was shown.
     #[error(
         "what was approved for server \"{server}\" is no longer what there is: show approvalRequest(\"{server}\") again and approve its new digest"
     )]
@@ -85,7 +85,7 @@ pub enum Error {
     #[error("there is no module \"{}\"{}", sanitise_line(.name, MAX_NAME_CHARS), known_names(.meant.as_deref(), .known, "; listModules() lists them"))]
     UnknownModule { name: String, meant: Option<String>, known: Vec<String> },
 
-    /// The server describes the tool in another way than the one that was approved: it is quarantined.
+    /// The server's description of the tool differs from the approved one. The tool is quarantined.
     #[error(
         "{server}.{tool} is not what was approved: the server has changed it. approvalRequest(\"{server}\") shows the difference; approve that, or revoke the server"
     )]
@@ -95,7 +95,7 @@ pub enum Error {
     #[error("{server}.{tool} was approved, but the server no longer has it: approvalRequest(\"{server}\") shows what it has now")]
     ToolVanished { server: String, tool: String },
 
-    /// No approved resource has this URI, and none of the approved templates fits it; or the filters hide it.
+    /// No approved resource has this URI, and no approved template matches it; or the filters hide it.
     #[error(
         "server \"{server}\" has no approved resource \"{}\": it must be one that is listed, or follow a template that is{}",
         sanitise_line(.uri, MAX_NAME_CHARS),
@@ -103,7 +103,7 @@ pub enum Error {
     )]
     UnknownResource { server: String, uri: String, known: Vec<String> },
 
-    /// The server describes the resource, or the template that it follows, in another way than the one that was approved.
+    /// The server's description of the resource, or of the template that it follows, differs from the approved one.
     #[error(
         "the resource \"{}\" of server \"{server}\" is not what was approved: the server has changed or removed it. approvalRequest(\"{server}\") shows the difference",
         sanitise_line(.uri, MAX_NAME_CHARS)
@@ -118,7 +118,7 @@ pub enum Error {
     )]
     UnknownPrompt { server: String, prompt: String, known: Vec<String> },
 
-    /// The server describes the prompt in another way than the one that was approved.
+    /// The server's description of the prompt differs from the approved one.
     #[error(
         "the prompt \"{}\" of server \"{server}\" is not what was approved: the server has changed or removed it. approvalRequest(\"{server}\") shows the difference",
         sanitise_line(.prompt, MAX_NAME_CHARS)
@@ -156,7 +156,7 @@ pub enum Error {
     #[error("server \"{server}\" cannot be connected: {limit} connections are open (limits.maxConnections), held by {}", .holders.join(", "))]
     TooManyConnections { server: String, limit: usize, holders: Vec<String> },
 
-    /// The server has failed too often: it is left alone for a while.
+    /// The server has failed too often, and is not connected again for a while.
     #[error(
         "server \"{server}\" could not be connected {failures} times in a row (limits.maxReconnects); it is tried again in {retry_in_ms} ms, or at once by test(\"{server}\")"
     )]
@@ -166,7 +166,7 @@ pub enum Error {
     #[error("server \"{server}\" ended {during}: {status}{stderr}. The next call starts it again")]
     ServerExited { server: String, during: String, status: String, stderr: Words },
 
-    /// A request over HTTP has no answer that can be used.
+    /// A request over HTTP got no usable answer.
     #[error("{server}.{tool} failed: {problem}")]
     RequestFailed { server: String, tool: String, problem: Words },
 
@@ -174,11 +174,11 @@ pub enum Error {
     #[error("{server}.{tool} did not answer within {limit_ms} ms ({limit_name}); the call was cancelled")]
     CallTimeout { server: String, tool: String, limit_ms: u64, limit_name: &'static str },
 
-    /// The server wants an authorization, and there is nobody who could give it.
+    /// The server needs an authorization, and no callback can ask a person for it.
     #[error("server \"{server}\" needs an authorization{}, and there is nobody to ask. {lack}", of_issuer(.issuer.as_ref()))]
     AuthorizationRequired { server: String, issuer: Option<Words>, lack: AuthorizationLack },
 
-    /// No token could be got for the server.
+    /// No token could be obtained for the server.
     #[error("server \"{server}\" could not be authorized{}: {problem}", of_issuer(.issuer.as_ref()))]
     AuthorizationFailed { server: String, issuer: Option<Words>, problem: Words },
 
@@ -190,7 +190,7 @@ pub enum Error {
     #[error("{what} has {size} bytes; the limit is {limit} ({limit_name})")]
     ResponseTooLarge { what: String, size: String, limit: usize, limit_name: &'static str },
 
-    /// A result breaks the schema that its tool was approved with, and the config wants none such.
+    /// A result breaks the approved schema of its tool, and the config makes that an error.
     #[error(
         "the result of {server}.{tool} breaks the tool's own outputSchema: {problem}. To get such results all the same, set \"schemaViolations\": \"warn\" for the server"
     )]
@@ -200,7 +200,7 @@ pub enum Error {
     #[error("the arguments of {what} have {size} bytes; the limit maxArgumentBytes is {limit}")]
     ArgumentsTooLarge { what: String, size: usize, limit: usize },
 
-    /// The arguments of a call are no object, or break the tool's inputSchema.
+    /// The arguments of a call are not an object, or break the tool's inputSchema.
     #[error("the arguments of {what} are not valid: {problem}")]
     InvalidArguments { what: String, problem: String },
 
@@ -225,7 +225,7 @@ pub enum Error {
     #[error("the code has {size} bytes; the limit maxCodeBytes is {limit}")]
     CodeTooLarge { size: usize, limit: usize },
 
-    /// The run's code does not parse, or imports what is not there.
+    /// The run's code does not parse, or imports something that does not exist.
     #[error("the code does not load{}: {message}", at(*.line, *.column))]
     CodeSyntax { message: String, line: Option<u32>, column: Option<u32> },
 
@@ -237,7 +237,7 @@ pub enum Error {
     #[error("{name}: {message}{}", at(*.line, *.column))]
     GuestThrew { name: Words, message: Words, stack: Words, line: Option<u32>, column: Option<u32> },
 
-    /// The handler's value is none that can leave the guest.
+    /// The handler's value cannot leave the guest.
     #[error("the handler's value cannot leave the sandbox: {problem}. Return plain data: JSON values and Uint8Array")]
     InvalidValue { problem: String },
 
@@ -283,7 +283,7 @@ pub enum Error {
     #[error("the approvals in {} cannot be used: {problem}", .path.display())]
     ApprovalStore { path: PathBuf, problem: String },
 
-    /// More is asked for at once than is done.
+    /// Too many requests of one kind are in progress.
     #[error("there are {limit} {what} already, and no more are taken. Wait for one to end")]
     Busy { what: &'static str, limit: usize },
 
@@ -291,7 +291,7 @@ pub enum Error {
     #[error("the plugin is off: nothing runs, and no server is connected. Switch it on with its enable()")]
     PluginOff,
 
-    /// The plugin's manifest is not approved as it is now.
+    /// The plugin's current manifest is not approved.
     #[error("the plugin is not approved: {problem}. Look at its manifest(), then approve(manifest.digest)")]
     PluginNotApproved { problem: &'static str },
 
@@ -308,80 +308,7 @@ pub enum Error {
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
-    /// The stable code, as documented in `docs/ERRORS.md`.
-    ///
-    /// ```
-    /// let error = hyperlight_mcp::Error::NoHandler;
-    /// assert_eq!(error.code(), "ERR_NO_HANDLER");
-    /// ```
-    // long: one arm a variant, so that a new one cannot be forgotten.
-    #[must_use]
-    pub fn code(&self) -> &'static str {
-        match self {
-            Self::InvalidOption { .. } => "ERR_INVALID_OPTION",
-            Self::ConfigUnreadable { .. } => "ERR_CONFIG_UNREADABLE",
-            Self::ConfigSyntax { .. } => "ERR_CONFIG_SYNTAX",
-            Self::ConfigInvalid { .. } => "ERR_CONFIG_INVALID",
-            Self::TooManyServers { .. } => "ERR_TOO_MANY_SERVERS",
-            Self::UnknownServer { .. } => "ERR_UNKNOWN_SERVER",
-            Self::NotApproved { .. } => "ERR_NOT_APPROVED",
-            Self::NotEnabled { .. } => "ERR_NOT_ENABLED",
-            Self::ServerDisabled { .. } => "ERR_SERVER_DISABLED",
-            Self::DisabledByPerson { .. } => "ERR_DISABLED_BY_PERSON",
-            Self::DigestChanged { .. } => "ERR_DIGEST_CHANGED",
-            Self::UnknownTool { .. } => "ERR_UNKNOWN_TOOL",
-            Self::UnknownModule { .. } => "ERR_UNKNOWN_MODULE",
-            Self::ToolChanged { .. } => "ERR_TOOL_CHANGED",
-            Self::ToolVanished { .. } => "ERR_TOOL_VANISHED",
-            Self::UnknownResource { .. } => "ERR_UNKNOWN_RESOURCE",
-            Self::ResourceChanged { .. } => "ERR_RESOURCE_CHANGED",
-            Self::UnknownPrompt { .. } => "ERR_UNKNOWN_PROMPT",
-            Self::PromptChanged { .. } => "ERR_PROMPT_CHANGED",
-            Self::CallDenied { .. } => "ERR_CALL_DENIED",
-            Self::UnsupportedTransport { .. } => "ERR_UNSUPPORTED_TRANSPORT",
-            Self::InsecureUrl { .. } => "ERR_INSECURE_URL",
-            Self::SpawnFailed { .. } => "ERR_SPAWN_FAILED",
-            Self::ConnectFailed { .. } => "ERR_CONNECT_FAILED",
-            Self::ConnectTimeout { .. } => "ERR_CONNECT_TIMEOUT",
-            Self::TooManyConnections { .. } => "ERR_TOO_MANY_CONNECTIONS",
-            Self::ServerUnavailable { .. } => "ERR_SERVER_UNAVAILABLE",
-            Self::ServerExited { .. } => "ERR_SERVER_EXITED",
-            Self::RequestFailed { .. } => "ERR_REQUEST_FAILED",
-            Self::CallTimeout { .. } => "ERR_CALL_TIMEOUT",
-            Self::AuthorizationRequired { .. } => "ERR_AUTHORIZATION_REQUIRED",
-            Self::AuthorizationFailed { .. } => "ERR_AUTHORIZATION_FAILED",
-            Self::Protocol { .. } => "ERR_PROTOCOL",
-            Self::ResponseTooLarge { .. } => "ERR_RESPONSE_TOO_LARGE",
-            Self::OutputSchema { .. } => "ERR_OUTPUT_SCHEMA",
-            Self::ArgumentsTooLarge { .. } => "ERR_ARGUMENTS_TOO_LARGE",
-            Self::InvalidArguments { .. } => "ERR_INVALID_ARGUMENTS",
-            Self::InputTooLarge { .. } => "ERR_INPUT_TOO_LARGE",
-            Self::ValueTooLarge { .. } => "ERR_VALUE_TOO_LARGE",
-            Self::NotSaved { .. } => "ERR_NOT_SAVED",
-            Self::CodeTooLarge { .. } => "ERR_CODE_TOO_LARGE",
-            Self::CodeSyntax { .. } => "ERR_CODE_SYNTAX",
-            Self::NoHandler => "ERR_NO_HANDLER",
-            Self::GuestThrew { .. } => "ERR_GUEST_THREW",
-            Self::InvalidValue { .. } => "ERR_INVALID_VALUE",
-            Self::NeverSettles => "ERR_NEVER_SETTLES",
-            Self::RunTimeout { .. } => "ERR_RUN_TIMEOUT",
-            Self::Aborted { .. } => "ERR_ABORTED",
-            Self::Closed { .. } => "ERR_CLOSED",
-            Self::GuestMemory { .. } => "ERR_GUEST_MEMORY",
-            Self::GuestCrashed { .. } => "ERR_GUEST_CRASHED",
-            Self::NoHypervisor { .. } => "ERR_NO_HYPERVISOR",
-            Self::NameTaken { .. } => "ERR_NAME_TAKEN",
-            Self::HostFunction { .. } => "ERR_HOST_FUNCTION",
-            Self::ApprovalStore { .. } => "ERR_APPROVAL_STORE",
-            Self::Busy { .. } => "ERR_BUSY",
-            Self::PluginOff => "ERR_PLUGIN_OFF",
-            Self::PluginNotApproved { .. } => "ERR_PLUGIN_NOT_APPROVED",
-            Self::Io { .. } => "ERR_IO",
-            Self::Internal(_) => "ERR_INTERNAL",
-        }
-    }
-
-    /// A tool that there is not, with the raw name that was probably meant. `known`: raw names, and what they are in code.
+    /// Returns `ERR_UNKNOWN_TOOL`, with the raw name that was probably meant. `known` has pairs of a raw name and its identifier in code.
     ///
     /// ```
     /// let error = hyperlight_mcp::Error::unknown_tool("weather", "get_forcast", [("get-forecast", "get_forecast")]);
@@ -399,30 +326,10 @@ impl Error {
         Self::UnknownTool { server: server.to_owned(), tool: tool.to_owned(), meant: near.map(ToOwned::to_owned), known }
     }
 
-    /// An operating system error, with what was being done.
+    /// Returns an error of the operating system. `what` names the operation.
     #[must_use]
     pub fn io(what: impl Into<String>, error: &std::io::Error) -> Self {
         Self::Io { what: what.into(), problem: error.to_string().into() }
-    }
-}
-
-/// The known name that was probably meant.
-fn meant<'a>(name: &str, known: &'a [String]) -> Option<&'a str> {
-    nearest(name, known.iter().map(String::as_str).filter(|known| *known != name))
-}
-
-/// What was meant, and the first of all names. Names may be a server's own words: a model reads them as they can be read. `lister`: what
-/// is said of the others.
-fn known_names(meant: Option<&str>, known: &[String], lister: &str) -> String {
-    let names: Vec<_> = known.iter().take(MAX_NAMES).map(|name| sanitise_line(name, MAX_NAME_CHARS)).collect();
-    let start = match meant {
-        Some(meant) => format!(": did you mean \"{}\"? There are", sanitise_line(meant, MAX_NAME_CHARS)),
-        None => "; there are".to_owned(),
-    };
-    match (names.is_empty(), known.len().saturating_sub(MAX_NAMES)) {
-        (true, _) => format!("{start} none"),
-        (false, 0) => format!("{start}: {}", names.join(", ")),
-        (false, more) => format!("{start}: {} and {more} more{lister}", names.join(", ")),
     }
 }
 
@@ -463,7 +370,7 @@ mod tests {
         };
         assert_eq!(meant("___9f1b2c").as_deref(), Some("明日"));
         assert_eq!(meant("getForecast").as_deref(), Some("get-forecast"));
-        // Hidden by a filter: it is not what was meant.
+        // A filter hides this tool, so it is not suggested.
         assert_eq!(meant("pid"), None);
     }
 

@@ -1,4 +1,4 @@
-//! An error without what must not leave the crate.
+//! Redacts errors: no text of an error leaves the crate unredacted.
 
 use std::path::PathBuf;
 
@@ -6,75 +6,74 @@ use super::{AuthorizationLack, Error, Words};
 use crate::redact::Redactor;
 use crate::text::Problem;
 
-/// A part of an error that can be told without what must not leave. Text can only be that by going through the redactor: there is no
-/// type of text that stays as it is.
-trait Told {
-    fn told(self, redactor: &Redactor) -> Self;
+/// A part of an error that can be redacted. Every type of text goes through the redactor; none is left unchanged.
+trait Redact {
+    fn redact_with(self, redactor: &Redactor) -> Self;
 }
 
-impl Told for Words {
-    fn told(self, redactor: &Redactor) -> Self {
+impl Redact for Words {
+    fn redact_with(self, redactor: &Redactor) -> Self {
         self.open(redactor)
     }
 }
 
-impl Told for String {
-    fn told(self, redactor: &Redactor) -> Self {
+impl Redact for String {
+    fn redact_with(self, redactor: &Redactor) -> Self {
         redactor.readable(&self)
     }
 }
 
-impl Told for PathBuf {
-    fn told(self, redactor: &Redactor) -> Self {
+impl Redact for PathBuf {
+    fn redact_with(self, redactor: &Redactor) -> Self {
         redactor.readable(&self.display().to_string()).into()
     }
 }
 
-impl Told for Problem {
-    fn told(self, redactor: &Redactor) -> Self {
+impl Redact for Problem {
+    fn redact_with(self, redactor: &Redactor) -> Self {
         let Self { line, column, field, problem } = self;
-        Self { line, column, field: field.told(redactor), problem: problem.told(redactor) }
+        Self { line, column, field: field.redact_with(redactor), problem: problem.redact_with(redactor) }
     }
 }
 
-impl<T: Told> Told for Vec<T> {
-    fn told(self, redactor: &Redactor) -> Self {
-        self.into_iter().map(|part| part.told(redactor)).collect()
+impl<T: Redact> Redact for Vec<T> {
+    fn redact_with(self, redactor: &Redactor) -> Self {
+        self.into_iter().map(|part| part.redact_with(redactor)).collect()
     }
 }
 
-impl<T: Told> Told for Option<T> {
-    fn told(self, redactor: &Redactor) -> Self {
-        self.map(|part| part.told(redactor))
+impl<T: Redact> Redact for Option<T> {
+    fn redact_with(self, redactor: &Redactor) -> Self {
+        self.map(|part| part.redact_with(redactor))
     }
 }
 
-/// Fixed texts of ours, and figures.
-macro_rules! told_as_they_are {
-    ($($kind:ty),*) => { $(impl Told for $kind {
-        fn told(self, _redactor: &Redactor) -> Self {
+/// Implements [`Redact`] for types that hold no untrusted text: fixed texts and figures.
+macro_rules! unchanged_by_redaction {
+    ($($kind:ty),*) => { $(impl Redact for $kind {
+        fn redact_with(self, _redactor: &Redactor) -> Self {
             self
         }
     })* };
 }
-told_as_they_are!(&'static str, usize, u64, u32, i64, AuthorizationLack);
+unchanged_by_redaction!(&'static str, usize, u64, u32, i64, AuthorizationLack);
 
-/// A field of the name `server` holds a name of the config and stays. Any other is told.
-macro_rules! told {
+/// Redacts a field. A field named `server` is a name of the config and stays; any other is redacted.
+macro_rules! redact_field {
     (server $value:ident $redactor:ident) => {
         $value
     };
     ($field:ident $value:ident $redactor:ident) => {
-        $value.told($redactor)
+        $value.redact_with($redactor)
     };
 }
 
-/// Takes the error apart and puts it together again. No variant and no field can be left out, and none can pass by the redactor.
+/// Destructures the error and builds it anew, so that no variant and no field can be forgotten or left unredacted.
 macro_rules! redacted {
     ($error:expr, $redactor:ident, $($variant:ident { $($field:ident),* })*) => {
         match $error {
-            $(Error::$variant { $($field),* } => Error::$variant { $($field: told!($field $field $redactor)),* },)*
-            Error::Internal(problem) => Error::Internal(problem.told($redactor)),
+            $(Error::$variant { $($field),* } => Error::$variant { $($field: redact_field!($field $field $redactor)),* },)*
+            Error::Internal(problem) => Error::Internal(problem.redact_with($redactor)),
             Error::NoHandler => Error::NoHandler,
             Error::NeverSettles => Error::NeverSettles,
             Error::PluginOff => Error::PluginOff,
@@ -83,8 +82,8 @@ macro_rules! redacted {
 }
 
 impl Error {
-    /// The same error as it may be told: its texts are redacted, and nothing in them hides or drives a terminal. Names of servers stay:
-    /// they are the config's.
+    /// Returns the error with its texts redacted and sanitised: they contain no invisible text and no terminal control. Names of servers
+    /// stay, as they are names of the config.
     #[must_use]
     pub fn redacted(self, redactor: &Redactor) -> Self {
         redacted! { self, redactor,
@@ -150,12 +149,12 @@ impl Error {
 
 #[cfg(test)]
 impl Error {
-    /// Opened, for tests: there are no secrets in it.
+    /// Opens the error's texts, for tests without secrets.
     pub(crate) fn opened(self) -> Self {
         self.redacted(&Redactor::new(None, None))
     }
 
-    /// All that it says.
+    /// Returns the full message, for tests.
     pub(crate) fn in_full(&self) -> String {
         self.clone().opened().to_string()
     }

@@ -1,17 +1,17 @@
-//! Text that others have said.
+//! Untrusted text in errors.
 
 use std::fmt;
 
 use crate::redact::Redactor;
 
-/// So much more than is shown is kept of a text that is too long: redaction takes away its end, which may be a secret's beginning.
+/// Bytes that are kept of a text beyond its limit. Redaction removes the end of a cut text, as it may be the beginning of a secret.
 const SPARE_BYTES: usize = 16 * 1024;
 
-/// What stands where a text was cut.
+/// The mark at the end of a cut text.
 const CUT_MARK: &str = "… [cut]";
 
-/// Words of a server, a guest, an authorization server or the system. They are closed until redaction opens them: nothing else can read
-/// them, and whoever prints them too early prints none of them.
+/// Text of a server, a guest, an authorization server or the system. It is closed until redaction opens it: no other code can read it, and
+/// printing it earlier shows nothing of it.
 ///
 /// ```
 /// use hyperlight_mcp::error::Words;
@@ -27,7 +27,7 @@ pub struct Words(Box<State>);
 
 #[derive(Clone, PartialEq, Eq)]
 enum State {
-    /// `limit`: the text was cut for its length; of what redaction leaves, so many bytes are shown.
+    /// Not redacted yet. With a `limit`, the text was cut, and at most `limit` bytes of the redacted text are shown.
     Closed {
         text: String,
         limit: Option<usize>,
@@ -36,15 +36,15 @@ enum State {
 }
 
 impl Words {
-    /// Boxed: an error is handed about far more often than it is told.
+    /// Boxed, to keep errors small: an error is moved far more often than it is printed.
     fn new(state: State) -> Self {
         Self(Box::new(state))
     }
 
-    /// Of a text with more than `limit` bytes, the beginning. What is shown has at most `limit` bytes, and a mark.
+    /// Returns the beginning of a text with more than `limit` bytes. At most `limit` bytes and a mark are shown.
     ///
-    /// Where the cut falls may be for others to choose: by what they put before a secret, or by a guess at its end. So redaction comes
-    /// before the cut, and of what was cut away unread, the neighbourhood goes as well, whatever it holds.
+    /// An attacker may choose the position of the cut, by the text before a secret or by a guess at its end. So redaction comes before the
+    /// cut, and the text near an unread end is removed as well.
     #[must_use]
     pub fn cut(text: &str, limit: usize) -> Self {
         if text.len() <= limit {
@@ -54,13 +54,13 @@ impl Words {
         Self::new(State::Closed { text: text[..end].to_owned(), limit: Some(limit) })
     }
 
-    /// The beginning of a text of which the rest was never read.
+    /// Returns a text that is the beginning of a longer one, whose rest was never read.
     #[must_use]
     pub fn beginning(text: impl Into<String>, limit: usize) -> Self {
         Self::new(State::Closed { text: text.into(), limit: Some(limit) })
     }
 
-    /// These words after some of ours.
+    /// Puts trusted text before this one.
     #[must_use]
     pub fn after(self, ours: &str) -> Self {
         let before = |text: String| ours.to_owned() + &text;
@@ -70,23 +70,23 @@ impl Words {
         })
     }
 
-    /// Without secrets, and with nothing in them that hides or drives a terminal: from now on these can be printed.
+    /// Redacts and sanitises the text: it then has no secrets, no invisible text and no terminal control, and can be printed.
     #[must_use]
     pub fn open(self, redactor: &Redactor) -> Self {
         Self::new(State::Open(match *self.0 {
             State::Closed { text, limit: Some(limit) } => redactor.readable_cut(&text, limit) + CUT_MARK,
-            // There may be more secrets than when they were opened.
+            // An open text is redacted again: the redactor may know more secrets now.
             State::Closed { text, limit: None } | State::Open(text) => redactor.readable(&text),
         }))
     }
 
-    /// All of them, for tests: there are no secrets in them.
+    /// Returns the full text, for tests without secrets.
     #[cfg(test)]
     pub(crate) fn in_full(&self) -> String {
         self.clone().open(&Redactor::new(None, None)).to_string()
     }
 
-    /// These words as they are told where this is a secret, for tests.
+    /// Returns the text as it is printed if `secret` is a secret, for tests.
     #[cfg(test)]
     pub(crate) fn without(&self, secret: &str) -> String {
         let redactor = Redactor::new(None, None);
@@ -94,7 +94,7 @@ impl Words {
         self.clone().open(&redactor).to_string()
     }
 
-    /// No words at all.
+    /// Returns whether the text is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         let (State::Closed { text, .. } | State::Open(text)) = &*self.0;

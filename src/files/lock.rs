@@ -1,4 +1,4 @@
-//! Locks between processes, waited for within a time: whoever holds one may be a server that means harm.
+//! File locks between processes, with a timeout: a hostile server may hold a lock forever.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind};
@@ -12,7 +12,7 @@ use super::private::open_to_write;
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(25);
 
-/// Takes the lock of this file, made with mode 0600 where there is none; held until the file that is returned is dropped.
+/// Locks this file, and creates it with mode 0600 if necessary. The lock is held until the returned file is dropped.
 pub(crate) fn lock_within(path: &Path, time: Duration) -> io::Result<File> {
     let end = Instant::now() + time;
     loop {
@@ -20,14 +20,14 @@ pub(crate) fn lock_within(path: &Path, time: Duration) -> io::Result<File> {
         let locked = wait_for(&file, end.saturating_duration_since(Instant::now()));
         locked.map_err(|error| explained(error, path, time))?;
         let ours = file.metadata()?;
-        // Whoever had it may have removed it: the lock of a file without a name keeps nobody out.
+        // The previous holder may have removed the file: the lock of a removed file excludes nobody.
         if fs::symlink_metadata(path).is_ok_and(|there| (there.dev(), there.ino()) == (ours.dev(), ours.ino())) {
             return Ok(file);
         }
     }
 }
 
-/// Locks a file that is open, asking again and again: the kernel's own waiting has no end that could be set.
+/// Locks an open file, by polling: a blocking `flock` has no timeout.
 pub(crate) fn wait_for(file: &File, time: Duration) -> io::Result<()> {
     let end = Instant::now() + time;
     let mut pause = FIRST_PAUSE;

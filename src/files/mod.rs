@@ -1,5 +1,5 @@
-//! Files and folders of this program, and files that somebody names: opened so that nothing can hang it, read within a limit, checked for
-//! who else may have written them, replaced as a whole. All of it blocks, for as long as a disk takes.
+//! Access to this program's own files and folders, and to files that a user names. Opening never hangs, reads are bounded, owners and modes
+//! are checked, and files are replaced as a whole. All functions block for as long as the disk takes.
 
 mod lock;
 mod private;

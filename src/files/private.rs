@@ -1,4 +1,5 @@
-//! What is this user's alone: the state folder and its files. Others may not have written any of it, and may not read it.
+//! The state folder and its files, which only this user may access. A file that others may write is refused; one that others may read is
+//! closed to them.
 
 use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, Permissions};
 use std::io::{self, ErrorKind};
@@ -14,22 +15,22 @@ pub(super) const FILE_MODE: u32 = 0o600;
 const WRITABLE_BY_OTHERS: u32 = 0o022;
 const OPEN_TO_OTHERS: u32 = 0o077;
 
-/// A folder of this user's alone.
+/// A folder that only this user may access.
 #[derive(Debug)]
 pub(crate) struct PrivateFolder {
-    /// With symbolic links followed.
+    /// The path, with symbolic links followed.
     pub(crate) path: PathBuf,
-    /// The mode that it had, where others could look into it before.
+    /// The folder's previous mode, if others could read it.
     pub(crate) was_open: Option<u32>,
 }
 
-/// Makes a folder with mode 0700, or takes the one that is there: one of another user, or into which others may write, is an error;
-/// one into which others may only look is closed to them.
+/// Creates a folder with mode 0700, or opens an existing one. A folder of another user, or one that others may write to, is an error; one
+/// that others may only read is closed to them.
 pub(crate) fn private_folder(path: &Path) -> io::Result<PrivateFolder> {
     if !path.is_dir() {
         DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(path)?;
     }
-    // A link may lead to it, on another disk for instance; what counts is where that leads.
+    // The path may be a link, for example to another disk; the target is checked.
     let path = fs::canonicalize(path)?;
     let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW;
     let folder = OpenOptions::new().read(true).custom_flags(i32::try_from(flags.bits()).map_err(io::Error::other)?).open(&path)?;
@@ -37,25 +38,25 @@ pub(crate) fn private_folder(path: &Path) -> io::Result<PrivateFolder> {
     Ok(PrivateFolder { path, was_open })
 }
 
-/// Opens a file of ours to read it: a regular one of this user's, into which nobody else may write. Where others may read it, they may
-/// not from now on.
+/// Opens one of this program's files for reading. It must be a regular file of this user that nobody else may write to. If others may read
+/// it, their access is removed.
 pub(crate) fn open_own(path: &Path) -> io::Result<File> {
     let file = open_regular(path, Links::Refuse)?;
     close_to_others(&file, FILE_MODE)?;
     Ok(file)
 }
 
-/// Reads a file of ours whole.
+/// Reads the whole of one of this program's files.
 pub(crate) fn read_own(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     read_open(&open_own(path)?, limit)
 }
 
-/// Opens a file of ours to write to its end, making it where there is none.
+/// Opens one of this program's files for appending, and creates it if necessary.
 pub(crate) fn append_own(path: &Path) -> io::Result<File> {
     open_to_write(OpenOptions::new().append(true), path)
 }
 
-/// Opens or makes a file of ours with mode 0600. A pipe in its place is an error and not waited for.
+/// Opens or creates one of this program's files with mode 0600. A pipe in its place is an error, without waiting.
 pub(super) fn open_to_write(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     let file = options.create(true).mode(FILE_MODE).custom_flags(unwaiting(Links::Refuse)?).open(path)?;
     check_regular(&file.metadata()?)?;
@@ -63,7 +64,7 @@ pub(super) fn open_to_write(options: &mut OpenOptions, path: &Path) -> io::Resul
     Ok(file)
 }
 
-/// Returns the mode before, where others were shut out.
+/// Removes the access of others. Returns the previous mode if they had any.
 fn close_to_others(file: &File, mode: u32) -> io::Result<Option<u32>> {
     let before = file.metadata()?;
     check_own(&before, mode)?;
@@ -75,7 +76,7 @@ fn close_to_others(file: &File, mode: u32) -> io::Result<Option<u32>> {
     Ok(Some(bits))
 }
 
-/// Refuses what another user owns, or may have written.
+/// Refuses a file that another user owns, or may have written.
 fn check_own(metadata: &Metadata, mode: u32) -> io::Result<()> {
     let (owner, us, bits) = (metadata.uid(), rustix::process::geteuid().as_raw(), metadata.mode() & 0o7777);
     let refused = |problem: String| Err(io::Error::new(ErrorKind::PermissionDenied, problem));
@@ -148,7 +149,7 @@ mod tests {
 
     #[test]
     fn what_another_user_owns_is_refused_whatever_its_mode() {
-        // Of root for every other user; where this is root, a file is given away.
+        // A file of root, for every other user; root gives a file to another user instead.
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         fs::write(&path, "x").unwrap();

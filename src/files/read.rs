@@ -1,4 +1,4 @@
-//! Reading what somebody names: a regular file, without waiting for anybody, and not more than a limit.
+//! Reads regular files, without waiting and within a limit.
 
 use std::fs::{self, File, Metadata};
 use std::io::{self, ErrorKind, Read as _};
@@ -7,34 +7,34 @@ use std::path::Path;
 
 use rustix::fs::OFlags;
 
-/// What becomes of a path whose last part is a symbolic link.
+/// The treatment of a path whose last part is a symbolic link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Links {
-    /// A person may have put it there.
+    /// Follow it, as a person may have made it.
     Follow,
-    /// The file is one of ours, and we make none.
+    /// Refuse it: the file is one of this program's own, which creates no links.
     Refuse,
 }
 
-/// Opens a regular file to read it. Anything else is an error at once: a pipe would wait for a writer, a device may have no end.
+/// Opens a regular file for reading. Anything else is an error at once: a pipe would wait for a writer, and a device may have no end.
 pub(crate) fn open_regular(path: &Path, links: Links) -> io::Result<File> {
-    // Looked at first, as some devices act on being opened.
+    // Checked before opening, as opening some devices has an effect.
     check_regular(&match links {
         Links::Follow => fs::metadata(path)?,
         Links::Refuse => fs::symlink_metadata(path)?,
     })?;
     let file = fs::OpenOptions::new().read(true).custom_flags(unwaiting(links)?).open(path)?;
-    // Something else may have taken its place meanwhile.
+    // Another file may have taken its place meanwhile.
     check_regular(&file.metadata()?)?;
     Ok(file)
 }
 
-/// Reads a regular file whole, or fails where it has more bytes than the limit.
+/// Reads a whole regular file, or fails if it has more bytes than the limit.
 pub(crate) fn read_bounded(path: &Path, links: Links, limit: u64) -> io::Result<Vec<u8>> {
     read_open(&open_regular(path, links)?, limit)
 }
 
-/// The same of a file that is open.
+/// Like [`read_bounded`], for an open file.
 pub(crate) fn read_open(file: &File, limit: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     // The size may lie (a file of /proc), or change: the bytes are counted.
@@ -44,7 +44,7 @@ pub(crate) fn read_open(file: &File, limit: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The flags with which no opening and no reading waits.
+/// Returns the flags with which neither opening nor reading waits.
 pub(super) fn unwaiting(links: Links) -> io::Result<i32> {
     let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
     let flags = if links == Links::Refuse { flags | OFlags::NOFOLLOW } else { flags };
@@ -89,7 +89,7 @@ mod tests {
         assert_eq!(read(&path, Links::Follow).unwrap(), b"four");
         fs::write(&path, "fives").unwrap();
         assert_eq!(read(&path, Links::Follow), Err("it has more than 4 bytes".to_owned()));
-        // Its size is 0 by what the kernel says of it.
+        // The kernel reports a size of 0 for this file.
         assert_eq!(read(Path::new("/proc/self/status"), Links::Follow), Err("it has more than 4 bytes".to_owned()));
         File::options().write(true).open(&path).unwrap().set_len(1 << 40).unwrap();
         assert!(read(&path, Links::Follow).is_err());

@@ -1,4 +1,4 @@
-//! Writing whole files: to a new one that takes the old one's place, so that no reader sees half of it.
+//! Writes whole files atomically: a new file takes the old one's place, so that no reader sees half of it.
 
 use std::fs::{self, File, Permissions};
 use std::io::{self, ErrorKind, Write as _};
@@ -10,34 +10,34 @@ use tempfile::NamedTempFile;
 
 use super::private::FILE_MODE;
 
-/// The end of the names of files that are being written.
+/// The suffix of a temporary file.
 const UNFINISHED: &str = ".tmp";
-/// Characters that tell one of them from another.
+/// Random characters in a temporary file's name.
 const RANDOM_CHARS: usize = 6;
-/// Nobody writes a file for as long as this: who began it was killed.
+/// The age at which a temporary file counts as abandoned, because its writer was killed.
 const ABANDONED: Duration = Duration::from_hours(1);
 
-/// What a write promises once it has returned.
+/// The guarantee of a completed write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Writing {
-    /// It outlasts a loss of power.
+    /// The file survives a loss of power.
     Durable,
-    /// It may be lost then: what it says can be learnt again.
+    /// The file may be lost then; its content can be recreated.
     Quick,
 }
 
-/// Puts a file with mode 0600 in the place of the one that is there, if one is.
+/// Writes a file with mode 0600, and replaces an existing one.
 pub(crate) fn replace(path: &Path, bytes: &[u8], writing: Writing) -> io::Result<()> {
     replace_with_mode(path, bytes, FILE_MODE, writing)
 }
 
-/// The same with another mode, of which the umask takes its part.
+/// Like [`replace`], with another mode, to which the umask applies.
 pub(crate) fn replace_with_mode(path: &Path, bytes: &[u8], mode: u32, writing: Writing) -> io::Result<()> {
     written(path, bytes, mode, writing)?.persist(path).map_err(|error| error.error)?;
     kept(path, writing)
 }
 
-/// Writes a file with mode 0600 where there is none. Returns `false`, and changes nothing, where there is one.
+/// Creates a file with mode 0600. Returns `false`, and changes nothing, if it exists already.
 pub(crate) fn create(path: &Path, bytes: &[u8]) -> io::Result<bool> {
     match written(path, bytes, FILE_MODE, Writing::Durable)?.persist_noclobber(path) {
         Ok(_) => kept(path, Writing::Durable).map(|()| true),
@@ -46,8 +46,8 @@ pub(crate) fn create(path: &Path, bytes: &[u8]) -> io::Result<bool> {
     }
 }
 
-/// Removes what writers of this file left behind when they were killed: what they wrote may be secret. Those that still write are told by
-/// the time, so that it does no harm where no lock is held.
+/// Removes the temporary files that killed writers of this file left behind, as they may contain secrets. The age tells them from files
+/// that are still being written, so no lock is necessary.
 fn sweep(path: &Path, now: SystemTime) {
     let Ok(entries) = fs::read_dir(folder_of(path)) else { return };
     for entry in entries.flatten().filter(|entry| entry.file_name().to_str().is_some_and(|name| is_unfinished(name, path))) {
@@ -60,7 +60,7 @@ fn sweep(path: &Path, now: SystemTime) {
     }
 }
 
-/// Returns whether this is the name under which that file is being written: `.name.a1B2c3.tmp`.
+/// Returns whether this is the name of a temporary file for that path: `.name.a1B2c3.tmp`.
 fn is_unfinished(name: &str, path: &Path) -> bool {
     let random = name.strip_prefix(&prefix_of(path)).and_then(|rest| rest.strip_suffix(UNFINISHED));
     random.is_some_and(|random| random.len() == RANDOM_CHARS && random.chars().all(|character| character.is_ascii_alphanumeric()))
@@ -79,7 +79,7 @@ fn written(path: &Path, bytes: &[u8], mode: u32, writing: Writing) -> io::Result
     Ok(file)
 }
 
-/// The name is kept as well as the content.
+/// Syncs the folder, so that the name is durable as well as the content.
 fn kept(path: &Path, writing: Writing) -> io::Result<()> {
     match writing {
         Writing::Durable => File::open(folder_of(path))?.sync_all(),
@@ -115,7 +115,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         let left = written(&path, b"secret", FILE_MODE, Writing::Quick).unwrap().keep().unwrap().1;
-        // Of another file, of another program, too short, and not a file.
+        // Names of another file and of another program, one too short, and one with a wrong character.
         let others = [".other.abcdef.tmp", ".file.abc.tmp", ".tmpabcdef", ".file.ab-def.tmp"].map(|name| folder.path().join(name));
         for other in &others {
             fs::write(other, "").unwrap();

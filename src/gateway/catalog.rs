@@ -12,7 +12,7 @@ use crate::bridge::{ToolErrors, ToolMatch, ToolQuery, guest_modules};
 use crate::catalog::{AgentModuleInfo, Catalog, DeclarationStyle, Failures, ModuleInfo, ModuleSummary, ServerOffer, ToolInfo, Wording};
 use crate::error::{Error, Result};
 use crate::registry::ServerStatus;
-use crate::sandbox::{GuestModule, Importable, LookOwner, Problem, Wanted};
+use crate::sandbox::{GuestModule, Importable, LookOwner, Problem, StillWanted};
 use crate::text::{sanitise_line, sanitise_text};
 use crate::trust::Standing;
 
@@ -59,7 +59,7 @@ impl Core {
         Ok(Catalog::new(servers, modules, self.declaration_style(errors)))
     }
 
-    fn check(&self, owner: &LookOwner, code: &str, agent: &[GuestModule], wanted: Wanted<'_>) -> Result<CodeReport> {
+    fn check(&self, owner: &LookOwner, code: &str, agent: &[GuestModule], wanted: StillWanted<'_>) -> Result<CodeReport> {
         let (size, limit) = (code.len(), self.limits.max_code_bytes);
         if size > limit {
             return Err(Error::CodeTooLarge { size, limit });
@@ -176,7 +176,7 @@ impl Gateway {
     }
 
     /// The same within an owner's share, for as long as the answer is wanted: after that the code is not looked at.
-    pub(crate) fn check_while(&self, owner: &LookOwner, code: &str, wanted: Wanted<'_>) -> Result<CodeReport> {
+    pub(crate) fn check_while(&self, owner: &LookOwner, code: &str, wanted: StillWanted<'_>) -> Result<CodeReport> {
         self.core.check(owner, code, &[], wanted)
     }
 }
@@ -227,7 +227,7 @@ impl Sandbox {
     }
 
     /// As the gateway's.
-    pub(crate) fn check_while(&self, code: &str, wanted: Wanted<'_>) -> Result<CodeReport> {
+    pub(crate) fn check_while(&self, code: &str, wanted: StillWanted<'_>) -> Result<CodeReport> {
         let modules = agent_guest_modules(&self.modules());
         let report = self.core.check(&self.look_owner, code, &modules, &|| wanted() && !self.is_closed());
         if self.is_closed() { Err(Error::Closed { what: "sandbox" }) } else { report }

@@ -158,7 +158,7 @@ impl<'a> Cutter<'a> {
         shown
     }
 
-    /// Whether a list or record says that something was left out: the outermost does even where all is there.
+    /// Returns whether a list or record gets a mark for omitted parts. The outermost one always does.
     fn leaves_mark(&mut self, node: usize, kind: OmissionKind, kept: usize, of: usize) -> bool {
         if kept < of {
             let inside = !self.path.is_empty();

@@ -3,7 +3,7 @@
 /// Lines that are shown before and after the one that is meant.
 const BEFORE: usize = 2;
 const AFTER: usize = 1;
-/// What is shown of one line.
+/// Characters of one line that are shown.
 const MAX_LINE_CHARS: usize = 120;
 
 /// The line, the ones around it, and a caret beneath the column. Lines and columns count from 1. `None` where the code has no such line.

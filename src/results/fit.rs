@@ -20,11 +20,11 @@ pub struct Fitted {
     /// Of the whole value's type as JSON has types: a text, a list or a record. All that it has beside marks is in the whole value at the
     /// same path.
     pub value: Value,
-    /// What was left out, in the order of the value: the first thousand places at most.
+    /// The omissions, in the order of the value: the first thousand at most.
     pub omitted: Vec<Omission>,
 }
 
-/// Whether a value is within a budget, as a model would read it.
+/// Returns whether a value fits into a budget of tokens, in the form that a model reads.
 ///
 /// ```
 /// use hyperlight_mcp::{results::fits, sandbox::Value};

@@ -1,14 +1,14 @@
 //! A walk over the text of a value as it crosses, which is known to be JSON: from a list or an object to what is in it, without making
 //! anything of the rest.
 
-/// How bytes, and objects that have such a key of their own, begin: `src/sandbox/value.rs`.
+/// The key that marks bytes and escaped objects: see `src/sandbox/value.rs`.
 const MARK: &str = "\"$bytes\"";
 
 /// A value somewhere in a text.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Walk<'a> {
     json: &'a str,
-    /// Where it begins.
+    /// The offset at which it begins.
     at: usize,
 }
 
@@ -46,7 +46,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// What is in a list or an object, with its key in an object.
+    /// An item of a list, or a field of an object with its key.
     pub(super) fn children(self) -> Children<'a> {
         let (form, open) = match (self.byte(self.at), self.marked()) {
             (b'{', Some(list)) => (Form::Pairs, list),
@@ -69,7 +69,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// How the children are written.
+/// The form in which the children are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Form {
     Items,
@@ -189,7 +189,7 @@ mod tests {
         })
     }
 
-    /// What a walk to everything finds.
+    /// Returns everything that a walk finds.
     fn read(here: Walk<'_>) -> Json {
         match here.kind() {
             Kind::List => here.children().map(|(_, item)| read(item)).collect(),

@@ -6,7 +6,7 @@ use super::text::text_tokens;
 const MAX_NAMES: usize = 3;
 const MAX_NAME_BYTES: usize = 40;
 
-/// What the outermost mark says of where the whole value is.
+/// The way in which the outermost mark refers to the whole value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Handle<'a> {
     /// Later runs of the same sandbox read it by `saved(id)` of `host:mcp`.
@@ -18,7 +18,7 @@ pub enum Handle<'a> {
 }
 
 impl Handle<'_> {
-    /// What follows in the outermost mark. Elsewhere it would cost a model tokens at every place.
+    /// Returns the note of the outermost mark. In other marks it would only cost tokens.
     pub(super) fn note(self) -> String {
         match self {
             Self::Saved(id) => format!("; saved(\"{id}\") of host:mcp has all of it"),
@@ -43,7 +43,7 @@ pub(super) fn items_mark(kept: usize, of: usize, note: &str) -> String {
     format!("… {}", counted(kept, of, "items", note))
 }
 
-/// What a record's last field says, whose key is `…`.
+/// Returns the text of a record's last field, whose key is `…`.
 pub(super) fn keys_mark(kept: usize, of: usize, note: &str) -> String {
     counted(kept, of, "keys", note)
 }

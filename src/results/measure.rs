@@ -1,4 +1,4 @@
-//! What each part of a value costs, found once for all decisions.
+//! Measures the cost of each part of a value, once for all decisions.
 
 use serde_json::Number;
 
@@ -7,14 +7,14 @@ use super::text::{byte_tokens, text_tokens};
 use crate::catalog::estimate_tokens;
 use crate::sandbox::Value;
 
-/// What is deeper than can be looked into costs more than any budget.
+/// The cost of parts beyond the depth limit: more than any budget.
 const TOO_DEEP: u32 = u32::MAX / 4;
 
-/// What a part that is shown gets at least, or all that it needs: its beginning and a mark.
+/// Tokens that a shown part gets at least, unless it needs less: enough for its beginning and a mark.
 pub(super) const MIN_SHARE: usize = 24;
 /// A longer key stays out of what is cut, with what is in it: keys cannot be cut, and stand in every path.
 pub(super) const MAX_KEY_BYTES: usize = 256;
-/// So many times the fields are measured that a cut could show.
+/// The factor by which more fields are measured than a cut could show.
 const FIELDS_LOOKED_AT: usize = 16;
 
 /// The quotes of a text, or the brackets of a list or record.
@@ -42,7 +42,7 @@ pub(super) fn measure(value: &Value, cap: usize) -> Vec<Node> {
     nodes
 }
 
-/// Where the nodes of a list's or record's parts are, given where its own is.
+/// Returns the indices of the nodes of a list's or record's parts.
 pub(super) fn parts(nodes: &[Node], index: usize) -> impl Iterator<Item = usize> {
     let end = index + nodes[index].nodes as usize;
     let mut next = index + 1;
@@ -101,7 +101,7 @@ fn record(fields: &[(String, Value)], cap: usize, depth: usize, nodes: &mut Vec<
     cost
 }
 
-/// Of whole numbers without writing them down.
+/// Returns the tokens of an integer without formatting it.
 fn number_tokens(number: &Number) -> usize {
     let digits = |number: u64| number.checked_ilog10().map_or(1, |digits| digits as usize / 3 + 1);
     match (number.as_u64(), number.as_i64()) {

@@ -1,4 +1,4 @@
-//! What a run returns to a model, within a budget of tokens: values cut by their structure, and kept for later runs.
+//! Results of runs for a model, within a budget of tokens: values are cut by their structure, and kept for later runs.
 //!
 //! All decisions here are pure: time and randomness are handed in. A value is counted as a model would read it: JSON, bytes as base64 text,
 //! tokens by [`crate::catalog::estimate_tokens`].

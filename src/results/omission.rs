@@ -1,24 +1,24 @@
-//! What was left out of a value, and where.
+//! The omissions of a cut value, with their paths.
 
 use serde::Serialize;
 
 /// More places than these are not listed one by one; the marks in the value say all.
 const MAX_LISTED: usize = 1_000;
-/// What the paths of all that is listed may have together.
+/// Bytes of all listed paths together.
 const MAX_PATH_BYTES: usize = 256 * 1024;
 
-/// What was left out at one place.
+/// An omission at one path.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Omission {
     /// A JSON Pointer to what was cut, in the whole value; `""` is the value itself.
     pub path: String,
     pub kind: OmissionKind,
-    /// How much is still there, and how much there was: of a text as JavaScript counts its length, of bytes, items or keys.
+    /// The amount that is shown and the whole amount: JavaScript's length of a text, or a number of bytes, items or keys.
     pub kept: usize,
     pub of: usize,
 }
 
-/// What something was left out of.
+/// The kind of value that was cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OmissionKind {
@@ -41,7 +41,7 @@ pub(super) enum Step<'a> {
     Key(&'a str),
 }
 
-/// What was left out so far, in any order.
+/// The omissions so far, in any order.
 #[derive(Default)]
 pub(super) struct Omissions {
     listed: Vec<(usize, Omission)>,

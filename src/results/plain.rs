@@ -26,12 +26,12 @@ pub(super) fn quoted(text: &str) -> String {
     Json::String(text.to_owned()).to_string()
 }
 
-/// Whether JSON has the text as it is, between quotes.
+/// Returns whether JSON has the text as it is, between quotes.
 pub(super) fn is_plain(text: &str) -> bool {
     text.bytes().all(|byte| byte >= b' ' && byte != b'"' && byte != b'\\')
 }
 
-/// How long the base64 text of so many bytes is.
+/// Returns the length of the base64 text of `bytes` bytes.
 fn base64_length(bytes: usize) -> usize {
     bytes.div_ceil(3).saturating_mul(4)
 }

@@ -2,12 +2,12 @@
 
 use super::json_walk::{Kind, Walk};
 
-/// What of a pointer or of a value's own keys a message quotes.
+/// Characters of a pointer or a key that a message quotes.
 const MAX_QUOTED_CHARS: usize = 100;
 /// The keys that a message lists.
 const MAX_LISTED_KEYS: usize = 10;
 
-/// Why there is no such part.
+/// The reason why there is no such part.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PointerError(pub String);
 
@@ -69,7 +69,7 @@ fn what_there_is(value: Walk<'_>) -> String {
         }
         Kind::Text => "is a text".to_owned(),
         Kind::Bytes => "is bytes".to_owned(),
-        Kind::Other => "is no list or object".to_owned(),
+        Kind::Other => "is neither a list nor an object".to_owned(),
     }
 }
 
@@ -121,7 +121,7 @@ mod tests {
             ("/a~1b/c~0d/01", "there is nothing at \"/a~1b/c~0d/01\": \"/a~1b/c~0d\" has 2 items"),
             ("/text/0", "there is nothing at \"/text/0\": \"/text\" is a text"),
             ("/bytes/0", "there is nothing at \"/bytes/0\": \"/bytes\" is bytes"),
-            ("/n/0", "there is nothing at \"/n/0\": \"/n\" is no list or object"),
+            ("/n/0", "there is nothing at \"/n/0\": \"/n\" is neither a list nor an object"),
             ("/nope", "there is nothing at \"/nope\": \"\" has 6 keys: a/b, , text, 0, bytes, n"),
         ] {
             assert_eq!(at(pointer), Err(expected.to_owned()), "{pointer}");

@@ -1,4 +1,4 @@
-//! All that came of a run, rendered for a model within one budget.
+//! Renders the report of a run for a model, within one budget.
 
 use serde_json::{Map, Value as Json};
 
@@ -9,13 +9,13 @@ use super::text::{head, tail, text_tokens};
 use crate::catalog::estimate_tokens;
 use crate::sandbox::{LogEntry, Value};
 
-/// Of the budget, what the log may have where the value wants all: one part in so many.
+/// The divisor for the log's share of the budget if the value needs all of it.
 const LOG_SHARE: usize = 4;
 /// The same of the warnings.
 const WARNING_SHARE: usize = 8;
-/// What one warning or entry of the log may have of its own list's room.
+/// The divisor for the share of one warning or log entry in its list.
 const ENTRY_SHARE: usize = 3;
-/// What a list has beside its entries, a mark included.
+/// Tokens of a list beside its entries, a mark included.
 const LIST_OVERHEAD: usize = 12;
 /// The quotes and the comma of an entry.
 const ENTRY_OVERHEAD: usize = 2;
@@ -29,12 +29,12 @@ const LEAST: usize = 16;
 pub struct ModelError<'a> {
     pub code: &'a str,
     pub message: &'a str,
-    /// Where in the agent's own code, from 1.
+    /// The line in the agent's code, counted from 1.
     pub line: Option<u32>,
     pub column: Option<u32>,
 }
 
-/// What is to be rendered.
+/// The parts of a run's report.
 #[derive(Debug, Clone)]
 pub struct ModelReport<'a> {
     /// The value that the run gave, whole; or why it gave none.

@@ -1,4 +1,4 @@
-//! Who gets how much where not all can have what they want.
+//! Divides a budget among parts that need more than there is.
 
 /// Hands out `tokens` to parts that would cost so much each: what is small stays whole, the others share alike, and what one does not use
 /// goes to the others. `take` is told a part and what it may use, and says what it used.

@@ -1,4 +1,4 @@
-//! What holds for every cut of every value.
+//! Properties of every cut of every value.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! What texts cost as a part of JSON, and how much of one a number of tokens holds.
+//! Counts the tokens of texts in JSON, and cuts texts to a number of tokens.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

@@ -1,4 +1,4 @@
-//! How a thread waits for a future that it drives itself: parked, or beside something that it can read.
+//! Wakes a thread that polls a future itself. The thread is parked, or it sleeps in `poll` on a descriptor that it can read.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -10,28 +10,28 @@ use std::thread::{Thread, ThreadId};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use tokio::time::Instant;
 
-/// Wakes the thread that made it.
+/// A waker for the thread that made it.
 #[derive(Debug)]
 pub(super) struct Alarm {
     thread: Thread,
     rings: AtomicBool,
-    /// The thread sleeps in `poll`, where nothing but a descriptor wakes it.
+    /// True while the thread sleeps in `poll`, where only a descriptor can wake it.
     beside: AtomicBool,
-    /// Made when it is needed first; `None` where the process has no descriptors left.
+    /// An eventfd, made at its first use. `None` if the process has no descriptors left.
     bell: OnceLock<Option<OwnedFd>>,
 }
 
-/// Why a thread that waited beside something woke up.
+/// The reason why [`Alarm::wait_beside`] returned.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Woken {
-    /// There is something to read.
+    /// The descriptor is readable.
     Readable,
-    /// It rings, or the time has come, or for no reason.
+    /// The alarm rings, the time is up, or the wake-up was spurious.
     Otherwise,
 }
 
 impl Alarm {
-    /// Of this thread.
+    /// Returns an alarm for the current thread.
     pub(super) fn new() -> Self {
         Self { thread: std::thread::current(), rings: AtomicBool::new(false), beside: AtomicBool::new(false), bell: OnceLock::new() }
     }
@@ -40,7 +40,8 @@ impl Alarm {
         self.thread.id() == thread
     }
 
-    /// Waits until it rings, or until then. Not by a timer of the runtime's: setting one mostly wakes another thread.
+    /// Waits until the alarm rings, or until the given time. It parks the thread instead of using a tokio timer: setting a timer usually
+    /// wakes another thread.
     pub(super) fn wait(&self, until: Option<Instant>) {
         while !self.rings.swap(false, Ordering::SeqCst) {
             match until.map(|until| until.saturating_duration_since(Instant::now())) {
@@ -51,17 +52,17 @@ impl Alarm {
         }
     }
 
-    /// Whether it rings. It does until [`Alarm::hush`].
+    /// Returns whether the alarm rings. It rings until [`Alarm::hush`] is called.
     pub(super) fn rings(&self) -> bool {
         self.rings.load(Ordering::SeqCst)
     }
 
     pub(super) fn hush(&self) {
-        // Not a store: what was done before it rang is to be seen.
+        // A swap and not a store: it must see everything that was done before the alarm rang.
         self.rings.swap(false, Ordering::SeqCst);
     }
 
-    /// Whether it can wait beside something.
+    /// Returns whether the thread can wait on a descriptor as well.
     pub(super) fn has_bell(&self) -> bool {
         self.bell().is_some()
     }
@@ -70,20 +71,20 @@ impl Alarm {
         self.bell.get_or_init(|| eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).ok()).as_ref()
     }
 
-    /// Waits until it rings, or there is something to read, or until then.
+    /// Waits until the alarm rings, the descriptor is readable, or the given time.
     pub(super) fn wait_beside(&self, descriptor: BorrowedFd<'_>, until: Option<Instant>) -> Woken {
         let Some(bell) = self.bell() else { return Woken::Otherwise };
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));
         let left = left.map(|left| Timespec::try_from(left).unwrap_or(Timespec { tv_sec: i64::from(i32::MAX), tv_nsec: 0 }));
         let mut both = [PollFd::from_borrowed_fd(descriptor, PollFlags::IN), PollFd::new(bell, PollFlags::IN)];
         self.beside.store(true, Ordering::SeqCst);
-        // Whoever rings from here on sees that a thread has to be woken; whoever rang before is seen.
+        // A ring after this line writes to the eventfd; a ring before it is seen by `rings`.
         let slept = !self.rings() && poll(&mut both, left.as_ref()).is_ok();
         self.beside.store(false, Ordering::SeqCst);
         let [readable, rang] = both.map(|one| slept && !one.revents().is_empty());
         if rang {
             let mut count = [0; 8];
-            // Somebody may have rung for a wait before this one.
+            // The ring may belong to an earlier wait.
             let _ = rustix::io::read(bell, &mut count);
         }
         if readable { Woken::Readable } else { Woken::Otherwise }
@@ -96,7 +97,7 @@ impl Wake for Alarm {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        // Only the first has to wake it.
+        // Only the first ring has to wake the thread.
         if self.rings.swap(true, Ordering::SeqCst) {
             return;
         }
@@ -104,7 +105,7 @@ impl Wake for Alarm {
         if self.beside.load(Ordering::SeqCst)
             && let Some(bell) = self.bell()
         {
-            // It is not full: it was rung once.
+            // The counter cannot be full: it was rung once.
             let _ = rustix::io::write(bell, &1_u64.to_ne_bytes());
         }
     }
@@ -134,7 +135,7 @@ mod tests {
         assert_eq!(alarm.wait_beside(output.as_fd(), None), Woken::Otherwise);
         assert!(alarm.rings());
         other.join().unwrap();
-        // What rings already is not slept through.
+        // An alarm that already rings ends the wait at once.
         assert_eq!(alarm.wait_beside(output.as_fd(), None), Woken::Otherwise);
         alarm.hush();
         rustix::io::write(&input, b"x").unwrap();

@@ -1,33 +1,33 @@
-//! What a run knows and counts while its guest calls out of the VM, and the answers to those calls.
+//! The state of a run while its guest calls out of the VM: it answers those calls and counts them.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use super::exchange::{Exchange, Handed, Request, Room};
+use super::exchange::{Exchange, ExchangeLimits, OutstandingCall, Request};
 use super::frame::{arguments_of_wire, fitting_frame, parse_arguments, thrown_by};
 use super::host::{Arguments, HostAnswer, HostCall, HostFunctions, HostReply, RunControl, Stopped};
 use super::image::{output_size, since_epoch};
 use super::log::{Log, LogEntry, LogLevel};
 use super::run::{LogListener, RunStats};
-use super::seat::GuestCalls;
+use super::run_binding::GuestCalls;
 use super::sources::Sources;
 use super::value::Wire;
 use crate::error::Error;
 use crate::limits::Limits;
 
-/// What the guest gets of entropy at once: the quota of `crypto.getRandomValues`.
+/// Bytes of entropy that one call returns at most: the quota of `crypto.getRandomValues`.
 const MAX_RANDOM_BYTES: usize = 65_536;
-/// What the name of a module or a function may have. Longer ones are nobody's.
+/// Bytes of a module's or function's name at most. No host module has a longer name.
 const MAX_NAME_BYTES: usize = 16 * 1024;
-/// What arguments have at most as a guest writes them, beside their limit: they are counted as they are sent, and a number may be
-/// shorter then.
+/// Factor by which arguments may exceed their limit as a guest writes them. The limit counts them as they are sent to the server, where a
+/// number may be shorter.
 const ARGUMENTS_AS_WRITTEN: usize = 2;
 
 pub(super) struct RunState {
     started: Instant,
-    /// Since 1970.
+    /// The start as time since 1970.
     started_at: Duration,
     pub(super) control: RunControl,
     host: Arc<dyn HostFunctions>,
@@ -35,16 +35,16 @@ pub(super) struct RunState {
     input: Wire,
     pub(super) sources: Sources,
     on_log: Option<LogListener>,
-    /// What an answer to the guest may have.
+    /// Bytes that an answer to the guest may have.
     reply_capacity: usize,
     exchange: Exchange,
     log: Mutex<Log>,
-    /// Its last word: the guest gets no answer to anything after it.
+    /// The outcome that the guest handed over. Any call after it gets no answer.
     finished: Mutex<Option<Vec<u8>>>,
     counters: Counters,
 }
 
-/// What it counts against a run: see [`RunStats`].
+/// Counters for [`RunStats`].
 #[derive(Default)]
 struct Counters {
     start_us: AtomicU64,
@@ -70,7 +70,7 @@ impl Counters {
 }
 
 impl RunState {
-    /// `input`, `host` and `on_log` are the request's.
+    /// Returns the state of a new run. `input`, `host` and `on_log` are those of the [`super::RunRequest`].
     #[allow(clippy::too_many_arguments, reason = "the parts of one struct, made in one place")]
     pub(super) fn new(
         started: Instant,
@@ -83,7 +83,8 @@ impl RunState {
         on_log: Option<LogListener>,
     ) -> Self {
         let heap = usize::try_from(limits.guest_heap_bytes).unwrap_or(usize::MAX);
-        let exchange = Exchange::new(Room { arguments: output_size(&limits), answer: reply_capacity, replies: heap.max(reply_capacity) });
+        let exchange =
+            Exchange::new(ExchangeLimits { arguments: output_size(&limits), answer: reply_capacity, replies: heap.max(reply_capacity) });
         let log = Mutex::new(Log::new(limits.max_log_bytes));
         Self {
             started,
@@ -102,27 +103,27 @@ impl RunState {
         }
     }
 
-    /// The making of the VM took so long.
+    /// Records how long it took to get a VM.
     pub(super) fn has_started(&self, took: Duration) {
         self.counters.start_us.store(microseconds(took), Ordering::Relaxed);
     }
 
-    /// The outcome that the guest has handed over. To be asked for when the guest has ended.
+    /// Takes the outcome that the guest handed over. Call it when the guest has ended.
     pub(super) fn take_finished(&self) -> Option<Vec<u8>> {
         lock(&self.finished).take()
     }
 
-    /// Gives up the calls that are outstanding: nobody waits for them any more.
+    /// Cancels the outstanding calls: nobody waits for them any more.
     pub(super) fn end_calls(&self) {
         self.control.within_runtime(|| self.exchange.end());
     }
 
-    /// The log up to here.
+    /// Takes the log entries so far.
     pub(super) fn take_log(&self) -> Vec<LogEntry> {
         lock(&self.log).take()
     }
 
-    /// The figures up to here.
+    /// Returns the statistics so far.
     pub(super) fn stats(&self) -> RunStats {
         RunStats { duration_ms: milliseconds(self.started.elapsed()), ..self.counters.stats() }
     }
@@ -144,7 +145,7 @@ impl RunState {
         }
     }
 
-    /// The arguments, unless they are too large to be read at all.
+    /// Reads the arguments, unless they are too large to be parsed at all.
     fn arguments(&self, size: usize, read: impl FnOnce() -> Arguments) -> Arguments {
         if size > self.limits.max_argument_bytes.saturating_mul(ARGUMENTS_AS_WRITTEN) { Arguments::Oversize(size) } else { read() }
     }
@@ -152,7 +153,7 @@ impl RunState {
     fn answer(&self, module: String, function: String, frame: &[u8]) -> HostReply {
         match self.start(module, function, self.arguments(frame.len(), || parse_arguments(frame))) {
             HostAnswer::Ready(reply) => reply,
-            // The run has ended: the guest is ended as well, nobody reads this.
+            // If the run has ended, its guest is ended as well: nobody reads this error.
             HostAnswer::Later(answer) => {
                 let _outside = self.control.outside();
                 self.control.wait(answer).unwrap_or_else(|Stopped| thrown_by(&Error::Aborted { what: "run" }))
@@ -160,10 +161,10 @@ impl RunState {
         }
     }
 
-    /// Returns whether there was room for it: an honest guest has seen to that as far as it can.
-    fn hand_over(&self, call: Handed) -> bool {
-        let Handed { number, module, function, arguments } = call;
-        // The names are kept with the call.
+    /// Starts an outstanding call. Returns whether there was room for it; an honest guest checks that first as far as it can.
+    fn hand_over(&self, call: OutstandingCall) -> bool {
+        let OutstandingCall { number, module, function, arguments } = call;
+        // The names count as well: they are kept with the call.
         let load = arguments.size() + module.len() + function.len();
         if !self.exchange.admits(load) {
             return false;
@@ -174,7 +175,7 @@ impl RunState {
         true
     }
 
-    /// What was spent outside of the guest.
+    /// Counts the time and bytes that a call spent outside of the guest.
     fn count(&self, started: Instant, sent: &[u8], reply: &[u8]) {
         self.counters.call_us.fetch_add(microseconds(started.elapsed()), Ordering::Relaxed);
         self.counters.bytes_out.fetch_add(sent.len(), Ordering::Relaxed);
@@ -183,7 +184,7 @@ impl RunState {
 }
 
 impl GuestCalls for RunState {
-    /// Until it has finished, and until its end comes from outside.
+    /// Returns whether the guest has neither finished nor been ended from outside.
     fn goes_on(&self) -> bool {
         lock(&self.finished).is_none() && !self.control.is_over()
     }
@@ -197,10 +198,10 @@ impl GuestCalls for RunState {
 
     fn exchange(&self, frame: &[u8]) -> Vec<u8> {
         let started = Instant::now();
-        // The guest takes an answer without any parts for an error.
+        // The guest treats an answer without parts as an error.
         let Some(Request { calls, wait }) = Request::from_frame(frame) else { return Vec::new() };
         let count = calls.len();
-        // A look at the end before each: what they take on this thread adds up.
+        // Checks before each call whether the run has ended: the time that calls take on this thread adds up.
         let taken = calls.into_iter().take_while(|_| self.goes_on()).map_while(|call| self.hand_over(call).then_some(())).count();
         if !self.goes_on() {
             return Vec::new();
@@ -223,14 +224,14 @@ impl GuestCalls for RunState {
 
     fn finish(&self, frame: Vec<u8>) {
         self.end_calls();
-        // The first outcome counts: nothing comes after it.
+        // Only the first outcome counts.
         lock(&self.finished).get_or_insert(frame);
     }
 
     fn random(&self, count: u64) -> Vec<u8> {
         let count = usize::try_from(count).ok().filter(|count| *count <= MAX_RANDOM_BYTES).unwrap_or(0);
         let mut bytes = vec![0; count];
-        // Without entropy the guest gets none, and says so.
+        // If the system gives no entropy, the guest gets none and reports that.
         if getrandom::fill(&mut bytes).is_ok() { bytes } else { Vec::new() }
     }
 
@@ -243,7 +244,7 @@ impl GuestCalls for RunState {
     }
 
     fn sleep(&self, duration: Duration) {
-        // A run that was stopped meanwhile has remembered it, and its guest is being ended.
+        // If the run was stopped meanwhile, that is recorded and the guest is being ended.
         let _ = self.control.wait(async move { tokio::time::sleep(duration).await });
     }
 

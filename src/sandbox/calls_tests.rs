@@ -5,16 +5,16 @@ use tokio::runtime::{Builder, Runtime};
 
 use super::*;
 use crate::sandbox::deadline::Deadline;
-use crate::sandbox::seat::Seat;
+use crate::sandbox::run_binding::RunBinding;
 use crate::sandbox::stop::{Stop, StopReason};
 use crate::sandbox::{GuestModule, Value};
 
 const LONG: Duration = Duration::from_hours(1);
 
-/// Makes an answer of a call's number among those that were looked at.
+/// Returns the answer to the call with this number.
 type Answer = Box<dyn Fn(usize) -> HostAnswer + Send + Sync>;
 
-/// Counts the calls that it looks at.
+/// A host that counts the calls it receives.
 struct Host {
     looked_at: AtomicUsize,
     answer: Answer,
@@ -26,13 +26,13 @@ impl HostFunctions for Host {
     }
 }
 
-/// A run without a VM: what a guest could ask, whatever guest it is.
+/// A run without a VM, to send it what a hostile guest could send.
 struct Rig {
     _runtime: Runtime,
     stop: Stop,
     host: Arc<Host>,
     run: Arc<RunState>,
-    seat: Seat,
+    binding: RunBinding,
 }
 
 const CAPACITY: usize = 30_000;
@@ -44,9 +44,9 @@ fn rig_of(stop: Stop, timeout: Duration, answer: impl Fn(usize) -> HostAnswer + 
     let sources = Sources::new(String::new(), Arc::new(Vec::<GuestModule>::new()));
     let limits = Arc::new(Limits { max_log_bytes: 256, ..Limits::default() });
     let run = RunState::new(Instant::now(), control, limits, CAPACITY, Arc::clone(&host) as Arc<_>, Wire::null(), sources, None);
-    let (run, seat) = (Arc::new(run), Seat::default());
-    seat.take(Arc::clone(&run) as Arc<_>);
-    Rig { _runtime: runtime, stop, host, run, seat }
+    let (run, binding) = (Arc::new(run), RunBinding::default());
+    binding.bind(Arc::clone(&run) as Arc<_>);
+    Rig { _runtime: runtime, stop, host, run, binding }
 }
 
 fn rig(answer: impl Fn(usize) -> HostAnswer + Send + Sync + 'static) -> Rig {
@@ -61,7 +61,7 @@ fn frame_of(parts: &[&[u8]]) -> Vec<u8> {
     hyperlight_js_common::encode_binaries(parts).unwrap()
 }
 
-/// An exchange of so many calls, which waits for nothing.
+/// The frame of an exchange with this number of calls, which waits for nothing.
 fn exchange_of(count: usize) -> Vec<u8> {
     let numbers: Vec<_> = (0..count).map(|number| json!([number, 3])).collect();
     let header = json!({ "wait": 0, "until": [], "calls": numbers }).to_string();
@@ -76,12 +76,12 @@ impl Rig {
     }
 
     fn call(&self) -> Option<Vec<u8>> {
-        self.seat.ask(|run| run.call("m".into(), "f".into(), &frame_of(&[b"[]"]))).ok()
+        self.binding.dispatch(|run| run.call("m".into(), "f".into(), &frame_of(&[b"[]"]))).ok()
     }
 
-    /// How many calls were left, and how many have ended.
+    /// Returns how many calls were not taken in, and how many have ended.
     fn exchange(&self, count: usize) -> Option<(usize, usize)> {
-        let answer = self.seat.ask(|run| run.exchange(&exchange_of(count))).ok()?;
+        let answer = self.binding.dispatch(|run| run.exchange(&exchange_of(count))).ok()?;
         let parts = hyperlight_js_common::decode_binaries(&answer).unwrap();
         let header: Json = serde_json::from_slice(&parts[0]).unwrap();
         let left = usize::try_from(header["left"].as_u64().unwrap()).unwrap();
@@ -93,11 +93,11 @@ impl Rig {
 fn nothing_that_a_guest_asks_after_its_last_word_is_answered_or_started() {
     let rig = rig(|_| HostAnswer::Ready(null()));
     assert!(rig.call().is_some());
-    assert!(rig.seat.ask(|run| run.finish(b"the first".to_vec())).is_err(), "the guest does not go on");
+    assert!(rig.binding.dispatch(|run| run.finish(b"the first".to_vec())).is_err(), "the guest does not go on");
     assert!(rig.call().is_none() && rig.exchange(9).is_none());
-    assert!(rig.seat.ask(|run| run.finish(b"the second".to_vec())).is_err());
-    assert!(rig.seat.ask(|run| run.log(LogLevel::Log, "late".into())).is_err());
-    assert!(rig.seat.ask(|run| run.random(8)).is_err() && rig.seat.ask(|run| run.load("agent:code")).is_err());
+    assert!(rig.binding.dispatch(|run| run.finish(b"the second".to_vec())).is_err());
+    assert!(rig.binding.dispatch(|run| run.log(LogLevel::Log, "late".into())).is_err());
+    assert!(rig.binding.dispatch(|run| run.random(8)).is_err() && rig.binding.dispatch(|run| run.load("agent:code")).is_err());
     assert_eq!((rig.looked_at(), rig.run.take_log().len(), rig.run.take_finished().unwrap()), (1, 0, b"the first".to_vec()));
 }
 
@@ -106,8 +106,11 @@ fn a_guest_whose_run_was_stopped_gets_no_answer_and_has_no_last_word() {
     let rig = rig(|_| HostAnswer::Ready(null()));
     rig.stop.stop(StopReason::Aborted);
     assert!(rig.call().is_none() && rig.exchange(1).is_none());
-    assert!(rig.seat.ask(|run| run.sleep(LONG)).is_err() && rig.seat.ask(<dyn crate::sandbox::seat::GuestCalls>::elapsed).is_err());
-    assert!(rig.seat.ask(|run| run.finish(b"too late".to_vec())).is_err());
+    assert!(
+        rig.binding.dispatch(|run| run.sleep(LONG)).is_err()
+            && rig.binding.dispatch(<dyn crate::sandbox::run_binding::GuestCalls>::elapsed).is_err()
+    );
+    assert!(rig.binding.dispatch(|run| run.finish(b"too late".to_vec())).is_err());
     assert_eq!((rig.looked_at(), rig.run.take_finished()), (0, None));
 }
 
@@ -117,7 +120,7 @@ fn a_stop_during_a_call_keeps_its_answer_from_the_guest() {
     let stopping = stop.clone();
     let rig = rig_of(stop, LONG, move |number| {
         let stopping = stopping.clone();
-        // One is answered at once, one on the runtime.
+        // The first call is answered on the runtime, the second at once.
         if number == 0 {
             return HostAnswer::Later(Box::pin(async { null() }));
         }
@@ -135,7 +138,7 @@ fn calls_that_were_given_up_with_their_run_are_no_answers() {
         let rig = rig(|_| HostAnswer::Later(Box::pin(std::future::pending())));
         assert_eq!(rig.exchange(3), Some((0, 0)));
         rig.stop.stop(StopReason::Aborted);
-        // The tasks are dropped meanwhile, at a moment of their own.
+        // The runtime drops the tasks meanwhile, at any time.
         assert_eq!(rig.exchange(0), None);
     }
 }
@@ -162,7 +165,7 @@ fn a_stop_and_the_deadline_end_an_exchange_between_two_of_its_calls() {
 #[test]
 fn calls_wait_in_the_guest_while_it_has_not_taken_an_answers_worth_of_replies() {
     let rig = rig(|_| HostAnswer::Ready(HostReply::Value(Value::from("x".repeat(CAPACITY / 3)))));
-    // Three fill an answer, which has room for two and what is around them.
+    // Three replies exceed an answer, which has room for two and their envelope.
     assert_eq!((rig.exchange(255), rig.looked_at()), (Some((252, 2)), 3));
     assert_eq!((rig.exchange(252), rig.looked_at()), (Some((250, 2)), 5));
 }
@@ -188,7 +191,7 @@ fn a_name_or_an_argument_as_long_as_a_guest_likes_is_refused_unread() {
     let rig = rig(|_| HostAnswer::Ready(null()));
     let long = "n".repeat(MAX_NAME_BYTES + 1);
     for (module, function) in [(long.clone(), "f".to_owned()), ("m".to_owned(), long)] {
-        let answer = rig.seat.ask(|run| run.call(module, function, &frame_of(&[b"[]"]))).unwrap();
+        let answer = rig.binding.dispatch(|run| run.call(module, function, &frame_of(&[b"[]"]))).unwrap();
         let answer = String::from_utf8_lossy(&answer);
         assert!(answer.contains("ERR_INVALID_ARGUMENTS") && answer.len() < 500, "{answer}");
     }
@@ -202,7 +205,7 @@ fn a_name_or_an_argument_as_long_as_a_guest_likes_is_refused_unread() {
 fn a_log_of_any_levels_is_within_its_limit() {
     let rig = rig(|_| HostAnswer::Ready(null()));
     for _ in 0..10_000 {
-        rig.seat.ask(|run| run.log(LogLevel::named(&"\u{1b}[2J".repeat(1000)), String::new())).unwrap();
+        rig.binding.dispatch(|run| run.log(LogLevel::named(&"\u{1b}[2J".repeat(1000)), String::new())).unwrap();
     }
     let log = rig.run.take_log();
     assert!(log.len() <= 9 && log.iter().all(|entry| entry.level == LogLevel::Log), "{}", log.len());

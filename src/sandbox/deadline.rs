@@ -1,4 +1,4 @@
-//! A run's deadline, which stands still while a person is asked: their time is not the run's.
+//! A run's deadline. Its clock stops while a person is asked, as that time does not count against the run.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
@@ -10,47 +10,47 @@ use tokio::time::Instant;
 
 use crate::clock::PausableClock;
 
-/// Shared by all that watch a run. Cheap to clone: all clones are one deadline.
+/// A run's deadline. Cheap to clone: all clones share one clock.
 #[derive(Debug, Clone)]
 pub struct Deadline(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
     clock: Mutex<Clock>,
-    /// Moves when the clock stops or starts.
+    /// Notified when the clock stops or starts.
     changes: watch::Sender<()>,
 }
 
-/// Stands while a person is asked, as long as the guest waits for that alone: whatever it or one of its calls does meanwhile is its own
-/// time. Told the time, so that it can be tested.
+/// The clock stops while a person is asked and the guest waits for nothing else. What the guest or one of its calls does meanwhile counts
+/// as the run's time. The current time is a parameter, so that tests control it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Clock {
     passed: PausableClock,
     limit: Duration,
     questions: usize,
     guest: Guest,
-    /// The run's calls, and in how many ways each of them waits for a person or for its turn. At none it works.
+    /// For each call of the run, the number of its current waits for a person or for its turn. A call with none is working.
     calls: BTreeMap<CallKey, usize>,
     next: CallKey,
 }
 
-/// One call of a run.
+/// Identifies one call of a run.
 type CallKey = u64;
 
-/// What the guest does.
+/// The guest's activity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Guest {
-    /// For its calls, and for no time to come.
+    /// Waits for its calls, and for no timer of its own.
     Waits,
-    /// All else: it is in its VM, or has the host work for it, or waits for a time.
+    /// Everything else: it executes in its VM, the host works for it, or it waits for a timer.
     Works,
 }
 
-/// What a call of a run waits for.
+/// The reason why a call waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum WaitsFor {
     Person,
-    /// Other calls of the same run.
+    /// Waits for other calls of the same run.
     Turn,
 }
 
@@ -76,7 +76,7 @@ impl Clock {
         self.set(now);
     }
 
-    /// A call begins to wait; without one, the run as a whole.
+    /// Begins a wait of a call, or of the run as a whole if `call` is `None`.
     fn pause(&mut self, call: Option<CallKey>, what: WaitsFor, now: Instant) {
         self.questions += usize::from(what == WaitsFor::Person);
         if let Some(waits) = call.and_then(|call| self.calls.get_mut(&call)) {
@@ -87,7 +87,7 @@ impl Clock {
 
     fn resume(&mut self, call: Option<CallKey>, what: WaitsFor, now: Instant) {
         self.questions = self.questions.saturating_sub(usize::from(what == WaitsFor::Person));
-        // What a call waited for may end after it.
+        // A wait may end after its call has ended.
         if let Some(waits) = call.and_then(|call| self.calls.get_mut(&call)) {
             *waits = waits.saturating_sub(1);
         }
@@ -106,7 +106,7 @@ impl Clock {
 }
 
 impl Deadline {
-    /// So long from now.
+    /// Returns a deadline this long from now.
     #[must_use]
     pub fn after(timeout: Duration) -> Self {
         // `tokio` cannot wait for longer than an `Instant` can show.
@@ -114,19 +114,19 @@ impl Deadline {
         Self(Arc::new(Shared { clock: Mutex::new(Clock::start(limit, Instant::now())), changes: watch::Sender::new(()) }))
     }
 
-    /// What is left.
+    /// Returns the time that is left.
     #[must_use]
     pub fn remaining(&self) -> Duration {
         self.clock().remaining(Instant::now())
     }
 
-    /// Stops the clock until the pause is dropped, except while the guest or another of its calls works: a person is asked, for this call.
-    /// Pauses may overlap.
+    /// Stops the clock until the pause is dropped, because a person is asked about this call. The clock still runs while the guest or
+    /// another of its calls works. Pauses may overlap.
     pub(super) fn pause_of(&self, call: Option<CallKey>) -> Pause {
         self.waiting(call, WaitsFor::Person)
     }
 
-    /// A call waits for others of its run, until this is dropped.
+    /// Marks the call as waiting for other calls of its run, until the pause is dropped.
     pub(super) fn turn_of(&self, call: Option<CallKey>) -> Pause {
         self.waiting(call, WaitsFor::Turn)
     }
@@ -136,27 +136,27 @@ impl Deadline {
         Pause { deadline: self.clone(), call, what }
     }
 
-    /// A call of the run, which works until it is dropped, unless it waits.
+    /// Registers a call of the run until the returned guard is dropped.
     pub(super) fn call(&self) -> CallTime {
         CallTime { key: self.change(Clock::begin), deadline: self.clone() }
     }
 
-    /// The guest waits for nothing but its calls, until this is dropped.
-    pub(super) fn outside(&self) -> Outside<'_> {
+    /// Marks the guest as waiting for nothing but its calls, until the returned guard is dropped.
+    pub(super) fn outside(&self) -> GuestWaiting<'_> {
         self.change(|clock, now| clock.guest(Guest::Waits, now));
-        Outside(self)
+        GuestWaiting(self)
     }
 
-    /// When the time is up; `None` while the clock stands.
+    /// Returns the instant at which the time is up; `None` while the clock is stopped.
     pub(super) fn until(&self) -> Option<Instant> {
         let clock = self.clock();
         clock.passed.reaches(clock.limit)
     }
 
-    /// Wakes whoever polls it whenever the clock stops or starts. Never resolves.
+    /// Wakes the polling task whenever the clock stops or starts. Never resolves.
     pub(super) async fn changing(&self) {
         let mut changes = self.0.changes.subscribe();
-        // The sender lives as long as this does.
+        // The sender lives as long as `self`.
         while changes.changed().await.is_ok() {}
     }
 
@@ -172,7 +172,7 @@ impl Deadline {
                     () = tokio::time::sleep_until(until) => return,
                     _ = changed => {}
                 },
-                // The sender lives as long as this does.
+                // The sender lives as long as `self`.
                 None => drop(changed.await),
             }
         }
@@ -184,7 +184,7 @@ impl Deadline {
         let changed = change(&mut clock, Instant::now());
         let has_changed = clock.passed.is_running() != was_running;
         drop(clock);
-        // Every host call comes by here: nobody is woken for nothing.
+        // Every host call runs this code, so waiters are only woken by a real change.
         if has_changed {
             self.0.changes.send_replace(());
         }
@@ -196,7 +196,7 @@ impl Deadline {
     }
 }
 
-/// While this lives, a person is asked, or a call waits for its turn.
+/// A guard: while it lives, a person is asked, or a call waits for its turn.
 #[derive(Debug)]
 pub struct Pause {
     deadline: Deadline,
@@ -210,7 +210,7 @@ impl Drop for Pause {
     }
 }
 
-/// While this lives, a call is under way.
+/// A guard: while it lives, a call is in progress.
 #[derive(Debug)]
 pub(super) struct CallTime {
     deadline: Deadline,
@@ -229,11 +229,11 @@ impl Drop for CallTime {
     }
 }
 
-/// While this lives, the guest waits.
+/// A guard: while it lives, the guest waits for its calls.
 #[derive(Debug)]
-pub(super) struct Outside<'a>(&'a Deadline);
+pub(super) struct GuestWaiting<'a>(&'a Deadline);
 
-impl Drop for Outside<'_> {
+impl Drop for GuestWaiting<'_> {
     fn drop(&mut self) {
         self.0.change(|clock, now| clock.guest(Guest::Works, now));
     }
@@ -298,7 +298,7 @@ mod tests {
         assert_eq!(clock.remaining(start + 103 * SECOND), 7 * SECOND);
         clock.end(working, start + 103 * SECOND);
         assert_eq!(clock.remaining(start + 200 * SECOND), 7 * SECOND);
-        // What is left of a call that was given up holds no others up.
+        // A wait that outlives its cancelled call does not stop the clock.
         clock.end(asking, start + 200 * SECOND);
         clock.resume(Some(asking), WaitsFor::Person, start + 200 * SECOND);
         assert_eq!(clock.remaining(start + 201 * SECOND), 6 * SECOND);

@@ -1,7 +1,8 @@
-//! Calls that are outstanding: handed over by a guest several at a time, done side by side on the runtime, and given back as they end.
+//! The outstanding calls of a run. The guest hands over several at a time, they run concurrently on the runtime, and their replies are
+//! returned as they end.
 //!
-//! One host call does both, so that a batch costs one way out of the VM and back. What is beyond [`MAX_OUTSTANDING`], a buffer's worth of
-//! arguments, or an answer's worth of replies that the guest has not taken, waits in the guest, which has a heap of its own for it.
+//! One host call does both, so that a batch costs one VM exit and entry. Calls beyond [`MAX_OUTSTANDING`], beyond a buffer's worth of
+//! arguments, or beyond an answer's worth of replies that the guest has not taken, stay in the guest's own queue.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
@@ -16,68 +17,68 @@ use tokio_util::sync::CancellationToken;
 
 use super::frame::{fitting, frame_size, thrown_by};
 use super::host::{HostAnswer, RunControl};
-use super::underway::Underway;
+use super::in_flight::InFlightCalls;
 use super::value::Wire;
 use crate::error::Error;
 
-/// The calls that a run can have outstanding. The same number stands in `calls.js`.
+/// Outstanding calls that a run can have at most. `calls.js` has the same number.
 const MAX_OUTSTANDING: usize = 256;
-/// A guest that waits for no calls in particular gets those that have ended once no others follow for this part of the time that they took:
-/// a batch of alike calls comes back whole, and the first of a race is not held up by the last.
-const QUIET_PART: u32 = 4;
-/// It waits at least so long for others.
-const QUIET_LEAST: Duration = Duration::from_millis(3);
+/// A guest that waits for any call gets the ended ones after a quiet period: the time that they took, divided by this. So a batch of
+/// similar calls returns together, and the first call of a race does not wait for the last.
+const QUIET_DIVISOR: u32 = 4;
+/// The shortest quiet period.
+const QUIET_MIN: Duration = Duration::from_millis(3);
 
-/// A call as the guest hands it over.
+/// A call as the guest hands it over in an exchange.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Handed {
-    /// The guest's own.
+pub(super) struct OutstandingCall {
+    /// The guest's own number for the call.
     pub(super) number: u32,
     pub(super) module: String,
     pub(super) function: String,
     pub(super) arguments: Wire,
 }
 
-/// What the guest asks for.
+/// The content of the guest's frame.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Request {
-    pub(super) calls: Vec<Handed>,
+    pub(super) calls: Vec<OutstandingCall>,
     pub(super) wait: Wait,
 }
 
-/// When the guest goes on.
+/// The condition on which the guest continues.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Wait {
-    /// At the latest.
+    /// The longest time to wait.
     most: Option<Duration>,
-    /// Once all of these have ended. Empty: see [`QUIET_PART`].
+    /// The calls that must have ended. If empty, any call will do: see [`QUIET_DIVISOR`].
     until: Vec<u32>,
 }
 
-/// How the guest writes it: numbers alone, as all else is in parts of its own.
+/// The frame's first part: only numbers, as names and arguments are in parts of their own.
 #[derive(Deserialize)]
-struct Header {
-    /// Microseconds.
+struct RequestHeader {
+    /// The longest time to wait, in microseconds.
     wait: Option<u64>,
     until: Vec<u32>,
-    /// A call's number, and how many parts it has: module, function, JSON, blobs.
+    /// For each call its number and its count of parts: module, function, JSON, blobs.
     calls: Vec<(u32, usize)>,
 }
 
-/// Before the replies.
+/// The answer's first part, before the replies.
 #[derive(Serialize)]
-struct Answered {
-    /// So many of the last calls were not taken in: the guest hands them over later.
+struct ReplyHeader {
+    /// The number of calls at the end of the request that were not taken in. The guest hands them over later.
     left: usize,
     ended: Vec<(u32, usize)>,
 }
 
 impl Request {
-    /// Nothing, where what the guest hands over is malformed.
+    /// Parses the guest's frame. Returns `None` if it is malformed.
     pub(super) fn from_frame(frame: &[u8]) -> Option<Self> {
         let mut parts = hyperlight_js_common::decode_binaries(frame).ok()?.into_iter();
-        let header: Header = serde_json::from_slice(&parts.next()?).ok()?;
-        // An honest guest asks for no more: each number is looked up whenever a call ends.
+        let header: RequestHeader = serde_json::from_slice(&parts.next()?).ok()?;
+        // An honest guest never sends more. The bound matters, as each number is looked up whenever a call ends.
         if header.calls.len() > MAX_OUTSTANDING || header.until.len() > MAX_OUTSTANDING {
             return None;
         }
@@ -86,86 +87,86 @@ impl Request {
             let mut own = parts.by_ref().take(count);
             let mut text = || String::from_utf8(own.next()?).ok();
             let (module, function, json) = (text()?, text()?, text()?);
-            calls.push(Handed { number, module, function, arguments: Wire { json, blobs: own.collect() } });
+            calls.push(OutstandingCall { number, module, function, arguments: Wire { json, blobs: own.collect() } });
         }
         Some(Self { calls, wait: Wait { most: header.wait.map(Duration::from_micros), until: header.until } })
     }
 }
 
-/// What a run's calls may have on the host.
+/// The bytes that a run's outstanding calls may take on the host.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Room {
+pub(super) struct ExchangeLimits {
     /// The arguments of outstanding calls together.
     pub(super) arguments: usize,
-    /// An answer to the guest. While replies of as much wait, no further call is started.
+    /// One answer to the guest. While this many bytes of replies wait, no further call is started.
     pub(super) answer: usize,
-    /// All replies that the guest has not taken: a guest that does not come for them could not hold more.
+    /// All replies that the guest has not taken. A guest's heap could not hold more.
     pub(super) replies: usize,
 }
 
-/// The outstanding calls of one run. Dropping it gives them up.
+/// The outstanding calls of one run. Dropping it cancels them.
 pub(super) struct Exchange {
     board: Arc<Board>,
-    underway: Underway,
+    in_flight: InFlightCalls,
     ended: CancellationToken,
-    room: Room,
+    limits: ExchangeLimits,
 }
 
 impl Exchange {
-    pub(super) fn new(room: Room) -> Self {
-        Self { board: Arc::new(Board::new(room)), underway: Underway::default(), ended: CancellationToken::new(), room }
+    pub(super) fn new(limits: ExchangeLimits) -> Self {
+        Self { board: Arc::new(Board::new(limits)), in_flight: InFlightCalls::default(), ended: CancellationToken::new(), limits }
     }
 
     /// Returns whether there is room for a call with such arguments, and for its reply.
     pub(super) fn admits(&self, load: usize) -> bool {
         let state = self.board.state();
         let outstanding = state.running + state.done.len();
-        let has_room = outstanding < MAX_OUTSTANDING && state.load + load <= self.room.arguments && !state.fills_an_answer();
+        let has_room = outstanding < MAX_OUTSTANDING && state.load + load <= self.limits.arguments && !state.fills_an_answer();
         outstanding == 0 || has_room
     }
 
-    /// Takes in a call and hands it over.
+    /// Registers a call and starts it.
     pub(super) fn add(&self, control: &RunControl, number: u32, load: usize, answer: HostAnswer) {
         let slot = Slot::take(Arc::clone(&self.board), number, load);
-        let capacity = self.room.answer;
+        let capacity = self.limits.answer;
         let mut answer = match answer {
             HostAnswer::Ready(reply) => return slot.give(fitting(reply, capacity)),
             HostAnswer::Later(answer) => answer,
         };
-        // Polled here first, not when its task happens to start: calls are handed over in the order of the code.
+        // The first poll is here and not in the task, so that calls are sent in the order of the code.
         if let Poll::Ready(reply) = control.poll_once(&mut answer) {
             return slot.give(fitting(reply, capacity));
         }
-        let (call, ended) = (self.underway.add(answer), self.ended.clone());
+        let (call, ended) = (self.in_flight.add(answer), self.ended.clone());
         control.spawn(async move {
             tokio::select! {
                 biased;
                 () = ended.cancelled() => {}
-                // Written out here: a value takes more memory than its text, and many may end at once.
+                // Serialized here: a value takes more memory than its text, and many calls may end at once.
                 Some(reply) = call.reply() => slot.give(fitting(reply, capacity)),
             }
         });
     }
 
-    /// Waits as the guest wants it, and gives what has ended, in the order of the calls: as much as the guest's buffer has room for. The
-    /// numbers before them are within the framing that it has room for besides. `left` says how many calls were not taken in.
+    /// Waits as the guest asked, and returns the ended calls in their order, as many as fit into the guest's buffer. The header's size is
+    /// covered by the buffer's allowance for framing. `left` is the number of calls that were not taken in.
     pub(super) fn collect(&self, control: &RunControl, wait: Wait, left: usize) -> Vec<u8> {
         let began = Instant::now();
-        let goes_on = matches!(self.board.state().outlook(&wait, began, began), Outlook::GoOn);
+        let goes_on = matches!(self.board.state().outlook(&wait, began, began), WaitDecision::Continue);
         let board = Arc::clone(&self.board);
-        // Where a timer of the guest's ends the wait, it is the guest that lets time pass.
+        // If a timer of the guest ends the wait, that time counts as the guest's own.
         let _outside = wait.most.is_none().then(|| control.outside());
-        // A run that was stopped meanwhile has remembered it, and its guest is being ended.
+        // If the run was stopped meanwhile, that is recorded and the guest is being ended.
         if !goes_on && control.wait(async move { board.wait(&wait, began).await }).is_err() {
             return Vec::new();
         }
         to_frame(left, &self.board.state().take())
     }
 
-    /// Gives up all that is outstanding. When this returns, none of it is under way any more.
+    /// Cancels all outstanding calls. When this returns, none is in progress.
     pub(super) fn end(&self) {
         self.ended.cancel();
-        self.underway.end();
+        self.in_flight.end();
     }
 }
 
@@ -181,8 +182,8 @@ struct Board {
 }
 
 impl Board {
-    fn new(room: Room) -> Self {
-        Self { state: Mutex::new(State::new(room)), changed: Notify::new() }
+    fn new(limits: ExchangeLimits) -> Self {
+        Self { state: Mutex::new(State::new(limits)), changed: Notify::new() }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -193,9 +194,9 @@ impl Board {
         loop {
             let outlook = self.state().outlook(wait, began, Instant::now());
             match outlook {
-                Outlook::GoOn => return,
-                Outlook::Wait(None) => self.changed.notified().await,
-                Outlook::Wait(Some(end)) => tokio::select! {
+                WaitDecision::Continue => return,
+                WaitDecision::Wait(None) => self.changed.notified().await,
+                WaitDecision::Wait(Some(end)) => tokio::select! {
                     () = self.changed.notified() => {}
                     () = tokio::time::sleep_until(end) => {}
                 },
@@ -205,53 +206,57 @@ impl Board {
 }
 
 struct State {
-    room: Room,
+    limits: ExchangeLimits,
     running: usize,
-    /// The arguments of all that is outstanding.
+    /// Bytes of the arguments of all outstanding calls.
     load: usize,
-    /// What the guest does not know of yet, by its own numbers.
-    done: BTreeMap<u32, Done>,
-    /// The bytes of their replies.
+    /// Ended calls whose replies the guest has not taken, by the guest's numbers.
+    done: BTreeMap<u32, EndedCall>,
+    /// Bytes of their replies.
     held: usize,
-    /// When the last of them ended.
+    /// The time at which the last of them ended.
     last: Option<Instant>,
 }
 
-struct Done {
+struct EndedCall {
     load: usize,
     reply: Wire,
 }
 
-/// What becomes of a guest that waits.
+/// The decision whether a waiting guest continues now.
 #[derive(Debug, PartialEq, Eq)]
-enum Outlook {
-    GoOn,
-    /// For another call to end, or until then.
+enum WaitDecision {
+    Continue,
+    /// Wait for another call to end, or until this time.
     Wait(Option<Instant>),
 }
 
 impl State {
-    fn new(room: Room) -> Self {
-        Self { room, running: 0, load: 0, done: BTreeMap::new(), held: 0, last: None }
+    fn new(limits: ExchangeLimits) -> Self {
+        Self { limits, running: 0, load: 0, done: BTreeMap::new(), held: 0, last: None }
     }
 
-    /// Returns whether as much waits for the guest as one answer takes.
+    /// Returns whether the waiting replies fill one answer.
     fn fills_an_answer(&self) -> bool {
-        self.held >= self.room.answer
+        self.held >= self.limits.answer
     }
 
-    fn outlook(&self, wait: &Wait, began: Instant, now: Instant) -> Outlook {
-        // A time that no clock can show is as good as none.
+    fn outlook(&self, wait: &Wait, began: Instant, now: Instant) -> WaitDecision {
+        // On `Instant` overflow, treats it as no limit.
         let most = wait.most.and_then(|most| began.checked_add(most));
         let wanted = if wait.until.is_empty() {
             self.last
                 .filter(|_| !self.done.is_empty())
-                .map(|last| last + (last.saturating_duration_since(began) / QUIET_PART).max(QUIET_LEAST))
+                .map(|last| last + (last.saturating_duration_since(began) / QUIET_DIVISOR).max(QUIET_MIN))
         } else {
             wait.until.iter().all(|number| self.done.contains_key(number)).then_some(now)
         };
         let end = [most, wanted].into_iter().flatten().min();
-        if self.running == 0 || self.fills_an_answer() || end.is_some_and(|end| end <= now) { Outlook::GoOn } else { Outlook::Wait(end) }
+        if self.running == 0 || self.fills_an_answer() || end.is_some_and(|end| end <= now) {
+            WaitDecision::Continue
+        } else {
+            WaitDecision::Wait(end)
+        }
     }
 
     fn take(&mut self) -> Vec<(u32, Wire)> {
@@ -259,7 +264,7 @@ impl State {
         let mut size = 0;
         while let Some(entry) = self.done.first_entry() {
             size += frame_size(&entry.get().reply);
-            if size > self.room.answer && !taken.is_empty() {
+            if size > self.limits.answer && !taken.is_empty() {
                 break;
             }
             let (number, done) = entry.remove_entry();
@@ -270,39 +275,39 @@ impl State {
         taken
     }
 
-    /// A call has ended.
+    /// Records that a call has ended.
     fn put(&mut self, number: u32, load: usize, reply: Wire, now: Instant) {
-        let reply = self.within_room(reply);
+        let reply = self.within_limits(reply);
         self.running -= 1;
         self.last = Some(now);
         self.held += footprint(&reply);
-        // A number that is there already is a forged one.
-        if let Some(before) = self.done.insert(number, Done { load, reply }) {
+        // A number that is already present was forged by the guest.
+        if let Some(before) = self.done.insert(number, EndedCall { load, reply }) {
             self.load -= before.load;
             self.held -= footprint(&before.reply);
         }
     }
 
-    /// The reply, or that there is no room for it beside all that the guest has not come for.
-    fn within_room(&self, reply: Wire) -> Wire {
+    /// Returns the reply, or an error reply if there is no room for it beside the replies that the guest has not taken.
+    fn within_limits(&self, reply: Wire) -> Wire {
         let size = self.held + footprint(&reply);
-        if self.held == 0 || size <= self.room.replies {
+        if self.held == 0 || size <= self.limits.replies {
             return reply;
         }
         let what = "the replies that this run has not taken yet, this one included (await fewer calls at a time),".to_owned();
-        let (size, limit) = (size.to_string(), self.room.replies);
+        let (size, limit) = (size.to_string(), self.limits.replies);
         let error = Error::ResponseTooLarge { what, size, limit, limit_name: "limits.guestHeapBytes" };
         fitting(thrown_by(&error), usize::MAX)
     }
 }
 
-/// What a reply takes here: many blobs take more than their bytes.
+/// Returns the memory that a reply takes. Each blob has an overhead, so many small ones take more than their bytes.
 fn footprint(reply: &Wire) -> usize {
     const BLOB: usize = 64;
     reply.size() + BLOB * (1 + reply.blobs.len())
 }
 
-/// A call's slot on the board, which somebody waits for: however the call ends, it is given up.
+/// A call's registration. Dropping it records the end of the call, however that came about.
 struct Slot {
     board: Arc<Board>,
     number: u32,
@@ -326,7 +331,8 @@ impl Slot {
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        // Without one the call was given up with its run, whose guest hears no more (`Seat::ask`), or its task has panicked.
+        // If there is no reply, either the run has ended, and its guest gets no more answers (`RunBinding::dispatch`), or the call's task
+        // panicked.
         let reply = self.reply.take().unwrap_or_else(|| {
             let error = Error::Internal("a call ended without an answer".to_owned());
             fitting(thrown_by(&error), usize::MAX)
@@ -336,16 +342,16 @@ impl Drop for Slot {
     }
 }
 
-/// `{"left":number,"ended":[[number, parts], …]}`, then the parts: a reply's JSON, its blobs.
+/// Returns the answer's frame: `{"left":number,"ended":[[number, parts], …]}`, then for each reply its JSON and its blobs.
 fn to_frame(left: usize, replies: &[(u32, Wire)]) -> Vec<u8> {
     let ended: Vec<(u32, usize)> = replies.iter().map(|(number, reply)| (*number, 1 + reply.blobs.len())).collect();
-    let header = serde_json::to_vec(&Answered { left, ended }).unwrap_or_default();
+    let header = serde_json::to_vec(&ReplyHeader { left, ended }).unwrap_or_default();
     let mut parts: Vec<&[u8]> = vec![&header];
     for (_, reply) in replies {
         parts.push(reply.json.as_bytes());
         parts.extend(reply.blobs.iter().map(Vec::as_slice));
     }
-    // A frame fails only beyond 4 GiB.
+    // Encoding fails only beyond 4 GiB.
     hyperlight_js_common::encode_binaries(&parts).unwrap_or_default()
 }
 
@@ -354,14 +360,14 @@ mod tests {
     use super::*;
 
     const MS: Duration = Duration::from_millis(1);
-    const ROOM: Room = Room { arguments: 100, answer: 1000, replies: 2000 };
+    const LIMITS: ExchangeLimits = ExchangeLimits { arguments: 100, answer: 1000, replies: 2000 };
 
     fn reply(text: &str) -> Wire {
         Wire { json: text.to_owned(), blobs: Vec::new() }
     }
 
     fn state(running: usize, done: &[u32], last: Option<Instant>) -> State {
-        let mut state = State { running: running + done.len(), load: running + done.len(), ..State::new(ROOM) };
+        let mut state = State { running: running + done.len(), load: running + done.len(), ..State::new(LIMITS) };
         for number in done {
             state.put(*number, 1, reply("{}"), Instant::now());
         }
@@ -376,44 +382,44 @@ mod tests {
     fn a_batch_comes_back_whole_unless_its_last_calls_are_much_slower() {
         let began = Instant::now();
         let (all, any) = (state(0, &[1, 2], Some(began + 40 * MS)), wait(None, &[]));
-        assert_eq!(all.outlook(&any, began, began + 40 * MS), Outlook::GoOn);
-        assert_eq!(state(2, &[], None).outlook(&any, began, began + 40 * MS), Outlook::Wait(None));
+        assert_eq!(all.outlook(&any, began, began + 40 * MS), WaitDecision::Continue);
+        assert_eq!(state(2, &[], None).outlook(&any, began, began + 40 * MS), WaitDecision::Wait(None));
         let some = state(1, &[1], Some(began + 40 * MS));
-        assert_eq!(some.outlook(&any, began, began + 41 * MS), Outlook::Wait(Some(began + 50 * MS)));
-        assert_eq!(some.outlook(&any, began, began + 50 * MS), Outlook::GoOn);
+        assert_eq!(some.outlook(&any, began, began + 41 * MS), WaitDecision::Wait(Some(began + 50 * MS)));
+        assert_eq!(some.outlook(&any, began, began + 50 * MS), WaitDecision::Continue);
         let fast = state(1, &[1], Some(began));
-        assert_eq!(fast.outlook(&any, began, began), Outlook::Wait(Some(began + QUIET_LEAST)));
+        assert_eq!(fast.outlook(&any, began, began), WaitDecision::Wait(Some(began + QUIET_MIN)));
     }
 
     #[test]
     fn a_guest_that_waits_for_some_calls_waits_for_no_others_and_for_all_of_these() {
         let began = Instant::now();
         let some = state(1, &[1, 2], Some(began));
-        assert_eq!(some.outlook(&wait(None, &[1, 2]), began, began), Outlook::GoOn);
-        assert_eq!(some.outlook(&wait(None, &[1, 3]), began, began + 99 * MS), Outlook::Wait(None));
-        // What is outstanding nowhere is not waited for.
-        assert_eq!(state(0, &[], None).outlook(&wait(None, &[7]), began, began), Outlook::GoOn);
+        assert_eq!(some.outlook(&wait(None, &[1, 2]), began, began), WaitDecision::Continue);
+        assert_eq!(some.outlook(&wait(None, &[1, 3]), began, began + 99 * MS), WaitDecision::Wait(None));
+        // A number that is not outstanding is not waited for.
+        assert_eq!(state(0, &[], None).outlook(&wait(None, &[7]), began, began), WaitDecision::Continue);
     }
 
     #[test]
     fn a_timer_ends_the_wait_whatever_else_it_is_for() {
         let began = Instant::now();
         let none = state(1, &[], None);
-        assert_eq!(none.outlook(&wait(Some(5 * MS), &[]), began, began), Outlook::Wait(Some(began + 5 * MS)));
-        assert_eq!(none.outlook(&wait(Some(5 * MS), &[1]), began, began + 5 * MS), Outlook::GoOn);
-        assert_eq!(none.outlook(&wait(Some(Duration::ZERO), &[]), began, began), Outlook::GoOn);
-        assert_eq!(none.outlook(&wait(Some(Duration::MAX), &[]), began, began), Outlook::Wait(None));
+        assert_eq!(none.outlook(&wait(Some(5 * MS), &[]), began, began), WaitDecision::Wait(Some(began + 5 * MS)));
+        assert_eq!(none.outlook(&wait(Some(5 * MS), &[1]), began, began + 5 * MS), WaitDecision::Continue);
+        assert_eq!(none.outlook(&wait(Some(Duration::ZERO), &[]), began, began), WaitDecision::Continue);
+        assert_eq!(none.outlook(&wait(Some(Duration::MAX), &[]), began, began), WaitDecision::Wait(None));
     }
 
     #[test]
     fn replies_that_do_not_fit_together_come_one_after_the_other_in_the_order_of_the_calls() {
         let mut state = state(0, &[3, 1, 2], None);
         let numbers = |taken: Vec<(u32, Wire)>| taken.into_iter().map(|(number, _)| number).collect::<Vec<_>>();
-        // Each has six bytes: two of JSON, four of length.
-        state.room.answer = 12;
+        // Each reply has six bytes: two of JSON, four for its length.
+        state.limits.answer = 12;
         assert_eq!(numbers(state.take()), [1, 2]);
         assert_eq!(state.load, 1);
-        state.room.answer = 1;
+        state.limits.answer = 1;
         assert_eq!(numbers(state.take()), [3]);
         assert_eq!((state.load, state.held, state.take().len()), (0, 0, 0));
     }
@@ -423,7 +429,7 @@ mod tests {
         let header = br#"{"wait":1500,"until":[4],"calls":[[4,4],[5,3]]}"#;
         let parts: [&[u8]; 8] = [header, b"mcp-a", b"get", b"[]", &[7, 8], b"m", b"f", b"[1]"];
         let frame = hyperlight_js_common::encode_binaries(&parts).unwrap();
-        let call = |number, module: &str, function: &str, json: &str, blobs| Handed {
+        let call = |number, module: &str, function: &str, json: &str, blobs| OutstandingCall {
             number,
             module: module.to_owned(),
             function: function.to_owned(),
@@ -447,44 +453,44 @@ mod tests {
 
     #[test]
     fn while_an_answers_worth_of_replies_waits_no_call_is_started_and_the_guest_goes_on() {
-        let exchange = Exchange::new(ROOM);
+        let exchange = Exchange::new(LIMITS);
         let slots = [1, 2].map(|number| Slot::take(Arc::clone(&exchange.board), number, 0));
         let [first, _running] = slots;
         assert!(exchange.admits(0));
         first.give(reply(&"x".repeat(1000)));
         assert!(!exchange.admits(0));
         let now = Instant::now();
-        assert_eq!(exchange.board.state().outlook(&wait(None, &[2]), now, now), Outlook::GoOn);
+        assert_eq!(exchange.board.state().outlook(&wait(None, &[2]), now, now), WaitDecision::Continue);
         assert_eq!(exchange.board.state().take().len(), 1);
         assert!(exchange.admits(0));
-        assert_eq!(exchange.board.state().outlook(&wait(None, &[2]), now, now), Outlook::Wait(None));
+        assert_eq!(exchange.board.state().outlook(&wait(None, &[2]), now, now), WaitDecision::Wait(None));
     }
 
     #[test]
     fn replies_that_nobody_takes_are_bounded_in_bytes_and_blobs() {
         for reply in [reply(&"x".repeat(500)), Wire { json: "{}".to_owned(), blobs: vec![Vec::new(); 8] }] {
-            let mut state = State { running: 256, ..State::new(ROOM) };
+            let mut state = State { running: 256, ..State::new(LIMITS) };
             for number in 0..256 {
                 state.put(number, 0, reply.clone(), Instant::now());
             }
             let whole = state.done.values().filter(|done| done.reply == reply).count();
-            assert!(whole > 0 && whole * footprint(&reply) <= ROOM.replies, "{whole}");
+            assert!(whole > 0 && whole * footprint(&reply) <= LIMITS.replies, "{whole}");
             let refused = &state.done[&255].reply.json;
             assert!(refused.contains("ERR_RESPONSE_TOO_LARGE") && refused.contains("await fewer"), "{refused}");
-            assert!(state.held <= ROOM.replies + 256 * (refused.len() + 128));
+            assert!(state.held <= LIMITS.replies + 256 * (refused.len() + 128));
         }
     }
 
     #[test]
     fn there_is_room_for_so_many_calls_and_so_much_of_arguments_and_always_for_one() {
-        let exchange = Exchange::new(Room { answer: 1 << 20, replies: 1 << 20, ..ROOM });
+        let exchange = Exchange::new(ExchangeLimits { answer: 1 << 20, replies: 1 << 20, ..LIMITS });
         assert!(exchange.admits(101));
         let first = Slot::take(Arc::clone(&exchange.board), 0, 60);
         assert!(exchange.admits(40) && !exchange.admits(41));
         let others: Vec<_> = (1..256).map(|number| Slot::take(Arc::clone(&exchange.board), number, 0)).collect();
         assert!(!exchange.admits(0));
         drop((first, others));
-        // They have ended, and the guest does not know yet.
+        // The calls have ended, but the guest has not taken their replies.
         assert!(!exchange.admits(0));
         assert_eq!(exchange.board.state().take().len(), 256);
         assert!(exchange.admits(100));

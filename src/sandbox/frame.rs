@@ -1,5 +1,5 @@
-//! What crosses, byte by byte: one JSON text and the blobs that it refers to, each with its length before it
-//! (`hyperlight_js_common::encode_binaries`). Written in one pass and read without a copy.
+//! The frames that cross the VM's border: one JSON text and the blobs that it refers to, each after its length (the format of
+//! `hyperlight_js_common::encode_binaries`). They are written in one pass and read without a copy.
 
 use super::host::{Arguments, HostReply};
 use super::outcome::GuestOutcome;
@@ -7,30 +7,31 @@ use super::value::{MARK, Value, Wire, check_blobs, invalid, read_parts};
 use crate::error::{Error, Result};
 use crate::text::json::{Sink, quote};
 
-/// What an exception in the guest may say.
+/// Bytes of an exception's message in the guest at most.
 const MAX_THROWN_BYTES: usize = 32 * 1024;
-/// The number of parts, or the length of one.
+/// Bytes of an integer in a frame: the number of parts, or the length of one.
 const WORD: usize = 4;
-/// For what is around texts and bytes.
-const ROOM: usize = 64;
+/// Spare capacity for the JSON around texts and bytes.
+const ENVELOPE_BYTES: usize = 64;
 
-/// Writes values as JSON, and notes the blobs that they have.
+/// Writes values as JSON, and collects their blobs.
 pub(super) struct Writer<'a, S> {
     pub(super) sink: S,
     pub(super) blobs: Vec<&'a [u8]>,
     texts: Texts,
 }
 
-/// Where long texts stand.
+/// The place of long texts in a frame.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Texts {
-    /// In the JSON, quoted.
+    /// Within the JSON, quoted.
     Within,
-    /// In parts of their own, as bytes do: neither quoted here nor parsed there. Only a guest reads that: `host.rs`, `codec.js`.
+    /// In parts of their own, like bytes, so that they are neither quoted here nor parsed in the guest. Only a guest can read this form:
+    /// `host.rs`, `codec.js`.
     Apart,
 }
 
-/// A text from here on is long.
+/// Texts with at least this many bytes are long.
 const LONG_TEXT_BYTES: usize = 4096;
 
 impl<'a, S: Sink> Writer<'a, S> {
@@ -82,7 +83,7 @@ impl<'a, S: Sink> Writer<'a, S> {
         }
     }
 
-    /// `{"name":value}`.
+    /// Writes `{"name":value}`.
     fn field(&mut self, name: &str, value: &'a Value) {
         self.sink.put(b"{");
         quote(name, &mut self.sink);
@@ -112,9 +113,9 @@ impl<'a, S: Sink> Writer<'a, S> {
     }
 }
 
-/// A frame whose JSON `write` writes, with the blobs that it notes behind.
+/// Returns a frame with the JSON that `write` writes, followed by the blobs that it collects.
 fn frame_of<'a>(value: &Value, texts: Texts, write: impl FnOnce(&mut Writer<'a, Vec<u8>>)) -> Result<Vec<u8>> {
-    let mut frame = Vec::with_capacity(roughly(value) + ROOM);
+    let mut frame = Vec::with_capacity(roughly(value) + ENVELOPE_BYTES);
     frame.resize(2 * WORD, 0);
     let mut writer = Writer { texts, ..Writer::new(frame) };
     write(&mut writer);
@@ -130,11 +131,11 @@ fn frame_of<'a>(value: &Value, texts: Texts, write: impl FnOnce(&mut Writer<'a, 
     Ok(frame)
 }
 
-/// About how long a value's frame will be: a long text is not to be moved while the frame grows.
+/// Estimates the length of a value's frame, so that a long text is not moved while the frame grows.
 fn roughly(value: &Value) -> usize {
     match value {
         Value::Text(text) => text.len() + text.len() / 16,
-        Value::Bytes(bytes) => bytes.len() + ROOM,
+        Value::Bytes(bytes) => bytes.len() + ENVELOPE_BYTES,
         Value::List(items) => items.iter().map(roughly).sum(),
         Value::Record(fields) => fields.iter().map(|(key, value)| key.len() + roughly(value)).sum(),
         Value::Null | Value::Bool(_) | Value::Number(_) => 0,
@@ -145,11 +146,11 @@ fn word(number: usize) -> Result<[u8; WORD]> {
     u32::try_from(number).map(u32::to_le_bytes).map_err(|_| Error::Internal("a frame of more than 4 GiB".to_owned()))
 }
 
-/// The parts of a frame: its JSON, and its blobs.
+/// Splits a frame into its JSON and its blobs.
 pub(super) fn parts_of(frame: &[u8]) -> Result<(&str, Vec<&[u8]>)> {
     let (count, mut rest) = take_word(frame)?;
     check_blobs(count.saturating_sub(1))?;
-    // No more than can be there: each has a length.
+    // Bounded by what can be in the frame: each part has a length.
     let mut blobs = Vec::with_capacity(count.min(rest.len() / WORD));
     for _ in 0..count {
         let (length, after) = take_word(rest)?;
@@ -169,7 +170,7 @@ fn take_word(bytes: &[u8]) -> Result<(usize, &[u8])> {
     Ok((usize::try_from(u32::from_le_bytes(*word)).unwrap_or(usize::MAX), rest))
 }
 
-/// The frame of one value, as a guest writes it as well.
+/// Returns the frame of one value, in the form in which a guest writes it too.
 ///
 /// # Errors
 /// `ERR_INTERNAL` beyond 4 GiB.
@@ -178,7 +179,7 @@ pub fn value_frame(value: &Value) -> Result<Vec<u8>> {
     frame_of(value, Texts::Within, |writer| writer.value(value))
 }
 
-/// A call's arguments, as they left the guest.
+/// Parses the arguments of a call from the guest's frame.
 #[doc(hidden)]
 #[must_use]
 pub fn parse_arguments(frame: &[u8]) -> Arguments {
@@ -193,14 +194,14 @@ fn given(read: Result<Arguments>) -> Arguments {
     }
 }
 
-/// The same of a call that came with others in one frame.
+/// Parses the arguments of a call that came with others in one frame.
 pub(super) fn arguments_of_wire(wire: &Wire) -> Arguments {
     let blobs: Vec<&[u8]> = wire.blobs.iter().map(Vec::as_slice).collect();
     given(arguments_in(&wire.json, &blobs))
 }
 
 fn arguments_in(json: &str, blobs: &[&[u8]]) -> Result<Arguments> {
-    // Arguments are a list; how large they were is an object.
+    // Arguments are a list. An object reports the size of arguments that were too large.
     if json.trim_start().starts_with('{')
         && let Ok(GuestOutcome::Oversize(size)) = serde_json::from_str(json)
     {
@@ -208,44 +209,44 @@ fn arguments_in(json: &str, blobs: &[&[u8]]) -> Result<Arguments> {
     }
     match read_parts(json, blobs)? {
         Value::List(arguments) => Ok(Arguments::Given(arguments)),
-        _ => Err(invalid("no list of arguments")),
+        _ => Err(invalid("the arguments are not a list")),
     }
 }
 
-/// What goes back into the guest.
+/// Encodes a reply as a frame for the guest.
 #[doc(hidden)]
 #[must_use]
 pub fn encode_reply(reply: HostReply) -> Vec<u8> {
-    let frame = match named(reply) {
-        Named::Field(name, value) => frame_of(&value, Texts::Apart, |writer| writer.field(name, &value)),
-        Named::Written(wire) => wire.to_frame(),
+    let frame = match reply_frame(reply) {
+        ReplyFrame::Field(name, value) => frame_of(&value, Texts::Apart, |writer| writer.field(name, &value)),
+        ReplyFrame::Written(wire) => wire.to_frame(),
     };
-    // A frame fails only beyond 4 GiB; the bridge has capped the reply long before.
+    // Encoding fails only beyond 4 GiB; the bridge has capped the reply long before.
     frame.unwrap_or_default()
 }
 
-/// The same within what the guest's buffer can take: writing more would end the guest.
+/// Encodes a reply, or an error if it exceeds the guest's buffer: writing more would end the guest.
 pub(super) fn fitting_frame(reply: HostReply, capacity: usize) -> Vec<u8> {
     let frame = encode_reply(reply);
     if frame.len() <= capacity { frame } else { encode_reply(too_large(frame.len(), capacity)) }
 }
 
-/// The same of an answer that goes back with others in one frame.
+/// Like [`fitting_frame`], for an answer that is returned with others in one frame.
 pub(super) fn fitting(reply: HostReply, capacity: usize) -> Wire {
     let wire = to_wire(reply);
     let size = frame_size(&wire);
     if size <= capacity { wire } else { to_wire(too_large(size, capacity)) }
 }
 
-/// What a value takes in a frame: each part has its length before it.
+/// Returns the bytes that a value takes in a frame, where each part follows its length.
 pub(super) fn frame_size(wire: &Wire) -> usize {
     wire.size() + WORD * (1 + wire.blobs.len())
 }
 
 fn to_wire(reply: HostReply) -> Wire {
-    match named(reply) {
-        Named::Field(name, value) => Value::Record(vec![(name.to_owned(), value)]).to_wire(),
-        Named::Written(wire) => wire,
+    match reply_frame(reply) {
+        ReplyFrame::Field(name, value) => Value::Record(vec![(name.to_owned(), value)]).to_wire(),
+        ReplyFrame::Written(wire) => wire,
     }
 }
 
@@ -254,22 +255,22 @@ fn too_large(size: usize, capacity: usize) -> HostReply {
     thrown_by(&Error::ResponseTooLarge { what, size, limit: capacity, limit_name: "the guest's buffer" })
 }
 
-/// An error as the guest gets it.
+/// Returns an error as the guest receives it.
 pub(super) fn thrown_by(error: &Error) -> HostReply {
     HostReply::Throw { name: None, message: error.to_string(), code: Some(error.code().to_owned()) }
 }
 
 /// A reply as the guest reads it: `{ value }` or `{ thrown }`.
-enum Named {
+enum ReplyFrame {
     Field(&'static str, Value),
     Written(Wire),
 }
 
-fn named(reply: HostReply) -> Named {
+fn reply_frame(reply: HostReply) -> ReplyFrame {
     match reply {
-        HostReply::Value(value) => Named::Field("value", value),
-        HostReply::Written(wire) => Named::Written(wire),
-        HostReply::Throw { name, message, code } => Named::Field("thrown", thrown(name, message, code)),
+        HostReply::Value(value) => ReplyFrame::Field("value", value),
+        HostReply::Written(wire) => ReplyFrame::Written(wire),
+        HostReply::Throw { name, message, code } => ReplyFrame::Field("thrown", thrown(name, message, code)),
     }
 }
 

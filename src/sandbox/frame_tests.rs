@@ -40,7 +40,7 @@ proptest! {
     fn arguments_survive_and_what_is_no_frame_is_an_error(value in values(), noise in prop::collection::vec(any::<u8>(), 0..64)) {
         let frame = value_frame(&Value::List(vec![value.clone()])).unwrap();
         prop_assert!(matches!(parse_arguments(&frame), Arguments::Given(given) if given == [value]));
-        // Neither ends in a panic.
+        // Neither call panics.
         let _ = parse_arguments(&noise);
         let _ = parse_arguments(&frame[..frame.len() / 2]);
     }
@@ -50,7 +50,7 @@ proptest! {
 fn how_large_arguments_were_and_what_is_no_list_are_told() {
     let arguments = |json: Json| parse_arguments(&hyperlight_js_common::encode_binaries(&[json.to_string().into_bytes()]).unwrap());
     assert!(matches!(arguments(json!({ "oversize": 7 })), Arguments::Oversize(7)));
-    assert!(matches!(arguments(json!({ "a": 1 })), Arguments::Invalid(problem) if problem == "no list of arguments"));
+    assert!(matches!(arguments(json!({ "a": 1 })), Arguments::Invalid(problem) if problem == "the arguments are not a list"));
     assert!(matches!(arguments(json!([1])), Arguments::Given(given) if given == [Value::from(json!(1))]));
 }
 

@@ -8,16 +8,16 @@ use serde::{Deserialize, Serialize};
 pub enum GuestKind {
     /// Runs in ring 0, as Hyperlight intends: ordinary KVM.
     Standard,
-    /// Runs in ring 3: for a KVM that cannot run ring-0 guest code (KVM-PVM). The isolation between guest and host is
-    /// the virtual machine's either way; what is lost is the guest's protection from itself.
+    /// Runs in ring 3: for a KVM that cannot run ring-0 guest code (KVM-PVM). The virtual machine isolates the guest from the host either
+    /// way; only the guest's protection from itself is lost.
     Ring3,
 }
 
-/// Which guest to use: `guest` in `Gateway.open`.
+/// The guest to use: `guest` in `Gateway.open`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum GuestChoice {
-    /// The standard guest, and the ring-3 guest where that fails in the known way.
+    /// The standard guest, or the ring-3 guest if the standard one fails in the known way.
     #[default]
     Auto,
     Standard,
@@ -25,7 +25,7 @@ pub enum GuestChoice {
 }
 
 impl GuestKind {
-    /// The guest's program, as `guest/builder` wrote it.
+    /// Returns the guest's program, as built by `guest/builder`.
     pub(super) fn binary(self) -> &'static [u8] {
         match self {
             Self::Standard => include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/guest/out/hyperlight-mcp-guest.standard")),
@@ -33,7 +33,7 @@ impl GuestKind {
         }
     }
 
-    /// The name as options and reports write it.
+    /// Returns the name that options and reports use.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -44,7 +44,7 @@ impl GuestKind {
 }
 
 impl GuestChoice {
-    /// The guests to try, in order.
+    /// Returns the guests to try, in order.
     pub(super) fn candidates(self) -> &'static [GuestKind] {
         match self {
             Self::Auto => &[GuestKind::Standard, GuestKind::Ring3],

@@ -1,4 +1,4 @@
-//! What a run's guest can call: the host's side of `host:` modules, without knowing who answers.
+//! The host's side of a guest's calls to `host:` modules, whoever answers them.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::future::Future;
@@ -15,12 +15,12 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::alarm::{Alarm, Woken};
-use super::deadline::{CallTime, Deadline, Outside, Pause};
+use super::deadline::{CallTime, Deadline, GuestWaiting, Pause};
 use super::stop::Stop;
 use super::value::{Value, Wire};
 use crate::lead::{self, Source};
 
-/// How long a runtime that ends may take from its timers' end to that of its tasks.
+/// The longest time that a runtime's shutdown may take between the end of its timers and the end of its tasks.
 const END_OF_RUNTIME: Duration = Duration::from_secs(1);
 
 /// A call that left the guest.
@@ -32,20 +32,21 @@ pub struct HostCall {
     pub arguments: Arguments,
 }
 
-/// A call's arguments, or how large they were where they could not leave the guest.
+/// The arguments of a call, or the reason why there are none.
 #[derive(Debug)]
 pub enum Arguments {
     Given(Vec<Value>),
+    /// They were too large to leave the guest; this is their size.
     Oversize(usize),
-    /// They cannot be read: more than 127 levels, for example.
+    /// They cannot be parsed, for example because of more than 127 levels.
     Invalid(String),
 }
 
-/// What goes back into the guest.
+/// The reply that the guest gets.
 #[derive(Debug, Clone, PartialEq)]
 pub enum HostReply {
     Value(Value),
-    /// A value that is written already, as `{"value":…}`: what a run has handed over, or a part of it.
+    /// A value that is already serialized, as `{"value":…}`: the value of an earlier run, or a part of it.
     Written(Wire),
     /// Becomes an `Error` in the guest.
     Throw {
@@ -55,21 +56,21 @@ pub enum HostReply {
     },
 }
 
-/// A call that was looked at.
+/// The answer to a call: there already, or to be waited for.
 pub enum HostAnswer {
     Ready(HostReply),
-    /// The call is handed over when this is polled first, and given up when it is dropped.
+    /// Polling it for the first time sends the call; dropping it cancels the call.
     Later(Pin<Box<dyn Future<Output = HostReply> + Send>>),
 }
 
 /// Answers a run's calls.
 pub trait HostFunctions: Send + Sync {
-    /// Looks at a call. It must not block: calls that are outstanding together are started one after the other on the run's own thread, in
-    /// the order of the guest's code, and what they wait for is in their futures. What has an effect on others is in there as well.
+    /// Starts a call. It must not block: concurrent calls are started one after the other on the run's own thread, in the order of the
+    /// guest's code. Every wait, and every effect outside, belongs into the returned future.
     fn start(self: Arc<Self>, call: HostCall, control: &RunControl) -> HostAnswer;
 }
 
-/// The run was ended while something was waited for; the guest is ended as well.
+/// The run was ended during a wait; its guest is ended as well.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stopped;
 
@@ -78,57 +79,56 @@ pub struct Stopped;
 pub struct RunControl {
     stop: Stop,
     deadline: Deadline,
-    /// The call that it was handed to; none for the run itself.
+    /// The call that this control belongs to; `None` for the run itself.
     call: Option<u64>,
     runtime: Handle,
     alive: Arc<OnceLock<RuntimeWatch>>,
     gave_up: Arc<AtomicBool>,
-    /// Of the last wait: mostly the next one is on the same thread.
+    /// The alarm of the last wait, kept because the next wait is usually on the same thread.
     alarm: Arc<Mutex<Option<Arc<Alarm>>>>,
 }
 
 impl RunControl {
-    /// Of a run that ends by `stop` or at its deadline, and whose calls are the runtime's.
+    /// Returns the control of a run that ends by `stop` or at its deadline, and whose calls use `runtime`.
     #[must_use]
     pub fn new(stop: Stop, deadline: Deadline, runtime: Handle) -> Self {
         Self { stop, deadline, call: None, runtime, alive: Arc::default(), gave_up: Arc::default(), alarm: Arc::default() }
     }
 
-    /// What is left of the run.
+    /// Returns the time that is left of the run.
     #[must_use]
     pub fn remaining(&self) -> Duration {
         self.deadline.remaining()
     }
 
-    /// Stops the run's clock until the pause is dropped: while a person is asked. It runs all the same while the guest works, or another of
-    /// its calls does.
+    /// Stops the run's clock until the pause is dropped, because a person is asked. The clock still runs while the guest or another of its
+    /// calls works.
     #[must_use]
     pub fn pause(&self) -> Pause {
         self.deadline.pause_of(self.call)
     }
 
-    /// The call waits for others of its run, until this is dropped: for what they wait, it does.
+    /// Marks the call as waiting for other calls of its run, until the pause is dropped. While those wait for a person, so does this one.
     #[must_use]
     pub fn wait_for_turn(&self) -> Pause {
         self.deadline.turn_of(self.call)
     }
 
-    /// The control that a call is handed, and the call's time: to be kept until it has ended.
+    /// Returns a control for one call, and a guard to keep until the call has ended.
     pub(super) fn of_call(&self) -> (Self, CallTime) {
         let time = self.deadline.call();
         (Self { call: Some(time.key()), ..self.clone() }, time)
     }
 
-    /// The guest waits for nothing but its calls, until this is dropped.
-    pub(super) fn outside(&self) -> Outside<'_> {
+    /// Marks the guest as waiting for nothing but its calls, until the returned guard is dropped.
+    pub(super) fn outside(&self) -> GuestWaiting<'_> {
         self.deadline.outside()
     }
 
-    /// Waits on the run's thread for what happens on the runtime, until the run's end at most. The future is dropped
-    /// when the run ends, which is how a pending call is cancelled.
+    /// Waits for a future, until the run's end at most. The future is dropped when the run ends, which cancels a pending call.
     ///
-    /// The future is driven by the run's own thread: what it can do at once costs no change of threads, and what it waits for is read by
-    /// this thread, where that can be (`crate::lead`).
+    /// The run's own thread polls the future, which saves a change of threads. Where possible, this thread also reads what the future waits
+    /// for (`crate::lead`).
     ///
     /// # Errors
     /// [`Stopped`] when the run ended first.
@@ -137,7 +137,7 @@ impl RunControl {
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
-        // Timers, sockets and tasks are the runtime's.
+        // Timers, sockets and tasks need the runtime's context.
         let _entered = self.runtime.enter();
         self.drive(future).inspect_err(|_| self.gave_up.store(true, Ordering::Release))
     }
@@ -158,11 +158,11 @@ impl RunControl {
         let waker = Waker::from(Arc::clone(&alarm));
         let mut context = Context::from_waker(&waker);
         loop {
-            // First: timers panic once their runtime is gone.
+            // This check comes first: timers panic once their runtime is gone.
             if ended.as_mut().poll(&mut context).is_ready() {
                 return Err(Stopped);
             }
-            // Before the time is read: no change in between goes unnoticed.
+            // Polled before the time is read, so that no change in between is missed.
             let _ = changing.as_mut().poll(&mut context);
             let until = self.deadline.until();
             if until.is_some_and(|until| until <= Instant::now()) {
@@ -171,7 +171,7 @@ impl RunControl {
             let polling = catch_unwind(AssertUnwindSafe(|| lead::accept(|| future.as_mut().poll(&mut context))));
             let (polled, source) = match polling {
                 Ok(polled) => polled,
-                // The runtime may have ended since it was looked at.
+                // The runtime may have ended since the check above.
                 Err(_) if ends_soon(&alarm, ended.as_mut(), &mut context) => return Err(Stopped),
                 Err(panic) => resume_unwind(panic),
             };
@@ -186,7 +186,7 @@ impl RunControl {
         }
     }
 
-    /// This thread's.
+    /// Returns the alarm of this thread.
     fn alarm(&self) -> Arc<Alarm> {
         let kept = self.kept_alarm().take();
         kept.filter(|kept| kept.is_of(std::thread::current().id())).unwrap_or_else(|| Arc::new(Alarm::new()))
@@ -196,18 +196,18 @@ impl RunControl {
         self.alarm.lock()
     }
 
-    /// Polls a future on this thread, once, as a task of the runtime's would.
+    /// Polls a future once on this thread, within the runtime's context.
     pub(super) fn poll_once<F: Future + Unpin>(&self, future: &mut F) -> Poll<F::Output> {
         self.within_runtime(|| Pin::new(future).poll(&mut Context::from_waker(Waker::noop())))
     }
 
-    /// Does something on this thread that may need timers or tasks.
+    /// Does work on this thread that may need timers or tasks.
     pub(super) fn within_runtime<T>(&self, work: impl FnOnce() -> T) -> T {
         let _entered = self.runtime.enter();
         work()
     }
 
-    /// Does something on the runtime, until the run's end at most: then it is dropped.
+    /// Spawns a future on the runtime, which is dropped at the run's end.
     pub(super) fn spawn(&self, future: impl Future<Output = ()> + Send + 'static) {
         let (stop, deadline) = (self.stop.clone(), self.deadline.clone());
         self.runtime.spawn(async move {
@@ -220,14 +220,14 @@ impl RunControl {
         });
     }
 
-    /// Whether the run has ended from outside: it was stopped, its time is up, or something was given up because of that. Its guest may
-    /// still say something: that no longer counts.
+    /// Returns whether the run was ended from outside: it was stopped, its time is up, or a wait was cancelled because of that. What its
+    /// guest still says no longer counts.
     pub(super) fn is_over(&self) -> bool {
         self.gave_up.load(Ordering::Acquire) || self.stop.reason().is_some() || self.deadline.remaining().is_zero()
     }
 }
 
-/// Waits until the alarm rings, or until then, and reads meanwhile what is mostly read elsewhere.
+/// Waits until the alarm rings, or until the given time. Meanwhile, this thread reads a source that a task usually reads.
 fn read_until(alarm: &Alarm, until: Option<Instant>, source: Arc<dyn Source>, context: &mut Context<'_>) {
     let lead = if alarm.has_bell() { source.lead() } else { None };
     let Some(mut lead) = lead else { return alarm.wait(until) };
@@ -236,7 +236,7 @@ fn read_until(alarm: &Alarm, until: Option<Instant>, source: Arc<dyn Source>, co
     alarm.hush();
 }
 
-/// Sees the end of a runtime: its tasks are dropped before its timers are.
+/// Notices the end of a runtime by the drop of a task, which comes before the end of its timers.
 #[derive(Debug)]
 struct RuntimeWatch {
     gone: CancellationToken,

@@ -1,5 +1,5 @@
-//! Can this machine run a guest, and which one? Only booting one tells: a `/dev/kvm` that opens may still be unable to
-//! run ring-0 guest code.
+//! Finds the guest that this machine can run. Only booting a guest shows that: a `/dev/kvm` that opens may still be unable to run ring-0
+//! guest code.
 
 use parking_lot::Mutex;
 use std::fs::OpenOptions;
@@ -19,28 +19,28 @@ use crate::limits::Limits;
 
 const DEVICE: &str = "/dev/kvm";
 
-/// What `hypervisor()` reports.
+/// The report of `hypervisor()`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HypervisorReport {
-    /// Whether a guest boots here.
+    /// True if a guest boots here.
     pub available: bool,
     /// The guest that runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub guest: Option<GuestKind>,
-    /// How long booting it and taking its snapshot took, or loading the snapshot that was kept, in milliseconds.
+    /// Milliseconds to boot the guest and take its snapshot, or to load the kept snapshot.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub boot_ms: Option<f64>,
-    /// Where the snapshot is that runs start from.
+    /// The origin of the snapshot that runs start from.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub snapshot: Option<Origin>,
-    /// Which case it is, where none boots.
+    /// The problem, if no guest boots.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
-    /// What to do about it.
+    /// The way to solve the problem.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub remedy: Option<String>,
-    /// What is worth knowing about the guest that runs.
+    /// A remark about the guest that runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub warning: Option<String>,
 }
@@ -48,19 +48,19 @@ pub struct HypervisorReport {
 const RING3_WARNING: &str = "this machine's KVM cannot run ring-0 guests, so the ring-3 guest is used: \
 isolation from the host is the same, agent code shares its privilege level with the guest's own kernel";
 
-/// What this process has learnt: both are facts of the machine and of the embedded guests, the same for every gateway.
+/// The results of this process's attempts. They depend on the machine and the embedded guests only, so all gateways share them.
 static KNOWN: Mutex<Known> = Mutex::new(Known { standard_fails: None, images: Vec::new() });
 
-/// Images that are kept, the last used one last. Gateways with the same limits share one, and its memory.
+/// Images that are kept in memory, the last used one last. Gateways with the same limits share an image.
 const KEPT_IMAGES: usize = 2;
 
 struct Known {
-    /// How the standard guest failed: it is tried once.
+    /// The failure of the standard guest, which is tried once.
     standard_fails: Option<Failure>,
     images: Vec<GuestImage>,
 }
 
-/// Why a guest does not boot.
+/// The reason why a guest does not boot.
 #[derive(Debug, Clone, PartialEq)]
 enum Failure {
     NoDevice,
@@ -73,7 +73,7 @@ enum Failure {
 /// Loads or boots the first guest of the choice that runs here.
 pub(super) fn boot(choice: GuestChoice, limits: &Limits, kept: Option<&KeptSnapshots>) -> Result<GuestImage> {
     check_device().map_err(no_hypervisor)?;
-    // Held while a guest boots: sandboxes that start at once wait for one boot instead of sharing the machine by many.
+    // Held while a guest boots: sandboxes that start at the same time wait for one boot.
     let mut known = KNOWN.lock();
     let mut failure = Failure::Other("no guest was tried".to_owned());
     for &kind in choice.candidates() {
@@ -81,7 +81,7 @@ pub(super) fn boot(choice: GuestChoice, limits: &Limits, kept: Option<&KeptSnaps
             Ok(image) => return Ok(image),
             Err(found) => failure = found,
         }
-        // Only the known failure is a reason to try the other guest; anything else must be seen.
+        // Only the known failure is a reason to try the other guest; any other failure must be reported.
         if failure != Failure::CannotRunRing0 {
             break;
         }
@@ -110,7 +110,8 @@ impl Known {
             if let Some(failure) = self.standard_fails.clone() {
                 return Err(failure);
             }
-            // Another process has found out, here, with this kernel: that is kept with the other guest's snapshot.
+            // Another process may have seen the failure on this machine with this kernel: that is recorded beside the other guest's
+            // snapshot.
             if kept.is_some_and(|kept| kept.standard_fails(&Key::new(GuestKind::Ring3, limits))) {
                 self.standard_fails = Some(Failure::CannotRunRing0);
                 return Err(Failure::CannotRunRing0);
@@ -139,16 +140,16 @@ impl Known {
     }
 }
 
-/// The image of a kept snapshot from which a VM starts.
+/// Loads the image of a kept snapshot, if a VM starts from it.
 fn load(kind: GuestKind, limits: &Limits, kept: &KeptSnapshots) -> Option<GuestImage> {
     let started = Instant::now();
     let snapshot = kept.load(&Key::new(kind, limits))?;
     GuestImage::tried(Arc::new(snapshot), kind, limits, started)
-        .inspect_err(|error| tracing::warn!(%error, "no VM starts from the kept snapshot: another is made"))
+        .inspect_err(|error| tracing::warn!(%error, "no VM starts from the kept snapshot: a new one is made"))
         .ok()
 }
 
-/// Keeps an image's snapshot, beside whatever the caller does meanwhile.
+/// Writes an image's snapshot to disk on a thread of its own.
 fn save(image: &GuestImage, key: Key, kept: KeptSnapshots, standard_fails: bool) {
     let image = image.clone();
     let thread = std::thread::Builder::new().name("hyperlight-mcp-keep".to_owned());
@@ -169,7 +170,7 @@ fn announce(image: &GuestImage) {
     }
 }
 
-/// The report on what [`boot`] gave.
+/// Returns the report on the outcome of [`boot`].
 pub(super) fn report(booted: &Result<GuestImage>) -> HypervisorReport {
     match booted {
         Ok(image) => HypervisorReport {
@@ -201,7 +202,7 @@ fn check_device() -> std::result::Result<(), Failure> {
 }
 
 fn classify(error: &HyperlightError) -> Failure {
-    // Hyperlight gives no variant of its own for this: the first instruction of the guest ends in KVM's internal error.
+    // Hyperlight has no variant for this failure: the guest's first instruction ends in KVM's internal error.
     let text = format!("{error:?}");
     if text.contains("UnexpectedVmExit") && text.contains("InternalError") { Failure::CannotRunRing0 } else { Failure::Other(text) }
 }

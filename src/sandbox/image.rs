@@ -1,4 +1,4 @@
-//! A guest that was booted once, or loaded as it was kept, and the snapshot from which every run gets a VM of its own.
+//! The image of a guest: it was booted once, or loaded from disk, and each run gets a VM of its own from its snapshot.
 
 use parking_lot::{Mutex, RwLock};
 use std::sync::Arc;
@@ -12,31 +12,34 @@ use serde::Serialize;
 
 use super::guest::GuestKind;
 use super::log::LogLevel;
-use super::seat::{GuestCalls, Seat};
+use super::run_binding::{GuestCalls, RunBinding};
 use crate::limits::Limits;
 
 /// The name of the one handler that every run calls.
 const HANDLER: &str = "hyperlight-mcp";
-/// It is told which module to run. It takes `run` with it, as agent code is not to end a run by hand.
+/// The handler's source. It gets the name of the module to run. It removes `run` from the global object, so that agent code cannot end a
+/// run.
 pub(super) const HANDLER_SOURCE: &str = r#"
 const key = Symbol.for("hyperlight-mcp");
 const { run, ...others } = globalThis[key];
 Object.defineProperty(globalThis, key, { value: Object.freeze(others), configurable: false });
 export const handler = (code) => run(code).then(() => 0);"#;
-/// What is run once before the snapshot is taken, and once in every VM that is made ready. Two names, as a module is evaluated once.
+/// The module that runs before the snapshot is taken. It has the same source as [`READY`] under another name, as a module is evaluated
+/// once.
 const READY_ONCE: &str = "agent:ready-once";
+/// The module that runs in every VM that is made ready.
 const READY: &str = "agent:ready";
 
-/// Room for names and framing in the buffers, besides what the limits promise.
+/// Bytes for names and framing in the buffers, beyond the limits.
 const BUFFER_MARGIN: usize = 256 * 1024;
-/// What is around an answer in its buffer, generously.
+/// Bytes of the envelope around an answer at most.
 const FRAME_OVERHEAD: usize = 16 * 1024;
-/// The most that text grows when it is quoted as JSON: a control character takes six bytes.
+/// The factor by which text grows at most when it is quoted as JSON: a control character takes six bytes.
 const JSON_GROWTH: usize = 6;
 /// Writable memory besides heap and buffers: stacks, page tables, the guest's own data.
 const SCRATCH_MARGIN: usize = 16 * 1024 * 1024;
 
-/// A booted guest, ready to be started from as often as wanted. Cheap to clone: all clones are one.
+/// A booted guest from which any number of VMs can be started. Cheap to clone: all clones share one snapshot.
 #[derive(Clone)]
 pub(super) struct GuestImage {
     snapshot: Arc<RwLock<(Arc<Snapshot>, Origin)>>,
@@ -44,26 +47,26 @@ pub(super) struct GuestImage {
     configuration: SandboxConfiguration,
     reply_capacity: usize,
     took: Duration,
-    /// The VM by which a kept snapshot was tried: the first to be taken.
+    /// The VM that proved that a kept snapshot works. It is the first to be taken.
     tried: Arc<Mutex<Option<Vm>>>,
 }
 
-/// Where a snapshot is from, and where it is.
+/// The origin of a snapshot, and whether it is on disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Origin {
-    /// This process booted the guest. Nobody else has it.
+    /// This process booted the guest. The snapshot is in memory only.
     Booted,
     /// This process booted the guest, and has kept the snapshot on disk.
     Kept,
-    /// It was on disk already.
+    /// The snapshot was on disk already.
     Found,
 }
 
-/// A VM in the snapshot's state or made ready, and whom it calls.
+/// A VM in the snapshot's state, or made ready, with the binding for its host calls.
 pub(super) struct Vm {
     sandbox: MultiUseSandbox,
-    seat: Arc<Seat>,
+    binding: Arc<RunBinding>,
 }
 
 impl GuestImage {
@@ -72,22 +75,22 @@ impl GuestImage {
         let started = Instant::now();
         let configuration = configuration(limits);
         let mut guest = UninitializedSandbox::new(GuestBinary::Buffer(kind.binary().to_vec()), Some(configuration))?;
-        let seat = Arc::<Seat>::default();
-        register(&mut guest, &seat)?;
+        let binding = Arc::<RunBinding>::default();
+        register(&mut guest, &binding)?;
         let mut guest: MultiUseSandbox = guest.evolve()?;
-        seat.is_in(guest.interrupt_handle());
+        binding.set_vm(guest.interrupt_handle());
         guest.call::<()>("register_handler", (HANDLER.to_owned(), HANDLER_SOURCE.to_owned(), String::new()))?;
-        let mut vm = Vm { sandbox: guest, seat };
+        let mut vm = Vm { sandbox: guest, binding };
         vm.run_module(READY_ONCE)?;
         let snapshot = vm.sandbox.snapshot()?;
         Ok(Self::of(snapshot, kind, limits, Origin::Booted, started.elapsed()))
     }
 
-    /// The image of a snapshot that these limits and this guest gave before, and in which guest code does run.
+    /// Returns the image of a kept snapshot of this guest and these limits, after guest code has run in it.
     pub(super) fn tried(snapshot: Arc<Snapshot>, kind: GuestKind, limits: &Limits, started: Instant) -> Result<Self, HyperlightError> {
         let image = Self::of(snapshot, kind, limits, Origin::Found, started.elapsed());
         let mut vm = image.start()?;
-        vm.run_module(super::seat::TRIED)?;
+        vm.run_module(super::run_binding::PROBE)?;
         *image.tried.lock() = Some(vm);
         Ok(Self { took: started.elapsed(), ..image })
     }
@@ -103,12 +106,12 @@ impl GuestImage {
         }
     }
 
-    /// Returns whether it is what booting with these limits would give.
+    /// Returns whether booting this guest with these limits would give the same image.
     pub(super) fn is_for(&self, kind: GuestKind, limits: &Limits) -> bool {
         self.kind == kind && self.configuration == configuration(limits)
     }
 
-    /// What an answer to the guest may have: the buffer less the framing around it.
+    /// Returns the bytes that an answer to the guest may have: the buffer's size without the framing.
     pub(super) fn reply_capacity(&self) -> usize {
         self.reply_capacity
     }
@@ -121,7 +124,7 @@ impl GuestImage {
         self.snapshot.read().1
     }
 
-    /// How long it took to boot, or to load.
+    /// Returns how long it took to boot or to load the guest.
     pub(super) fn took(&self) -> Duration {
         self.took
     }
@@ -130,40 +133,40 @@ impl GuestImage {
         Arc::clone(&self.snapshot.read().0)
     }
 
-    /// The same snapshot, as it now lies on disk: shared with other processes, and no memory of this one's.
+    /// Replaces the snapshot by its copy on disk, which is shared with other processes.
     pub(super) fn is_kept(&self, snapshot: Arc<Snapshot>) {
         *self.snapshot.write() = (snapshot, Origin::Kept);
     }
 
-    /// A new VM in the snapshot's state: 1 to 3 ms natively. Nothing of another run is in it.
+    /// Starts a VM in the snapshot's state, which takes 1 to 3 ms natively. It contains nothing of another run.
     pub(super) fn start(&self) -> Result<Vm, HyperlightError> {
         if let Some(tried) = self.tried.lock().take() {
             return Ok(tried);
         }
-        let seat = Arc::<Seat>::default();
+        let binding = Arc::<RunBinding>::default();
         let mut functions = HostFunctions::empty();
-        register(&mut functions, &seat)?;
+        register(&mut functions, &binding)?;
         let sandbox = MultiUseSandbox::from_snapshot(self.snapshot(), functions, None)?;
-        seat.is_in(sandbox.interrupt_handle());
-        Ok(Vm { sandbox, seat })
+        binding.set_vm(sandbox.interrupt_handle());
+        Ok(Vm { sandbox, binding })
     }
 }
 
 impl Vm {
-    /// Lets it write the pages that a run writes, so that the run finds them copied.
+    /// Makes the VM write the pages that every run writes, so that a later run finds them copied.
     pub(super) fn make_ready(&mut self) -> Result<(), HyperlightError> {
         self.run_module(READY)
     }
 
-    /// Runs the module `agent:code` for whoever has the seat, to its end. What comes of it reaches [`GuestCalls::finish`].
+    /// Binds the VM to a run and executes the module `agent:code` to its end. The outcome arrives through [`GuestCalls::finish`].
     pub(super) fn run(&mut self, run: Arc<dyn GuestCalls>) -> Result<(), HyperlightError> {
-        self.seat.take(run);
+        self.binding.bind(run);
         let outcome = self.run_module(super::sources::CODE_MODULE);
-        self.seat.leave();
+        self.binding.unbind();
         outcome
     }
 
-    /// Returns whether it can still run anything.
+    /// Returns whether the VM can still run code.
     pub(super) fn is_sound(&self) -> bool {
         self.sandbox.status().is_ready()
     }
@@ -192,17 +195,17 @@ fn configuration(limits: &Limits) -> SandboxConfiguration {
     configuration
 }
 
-/// What an answer to the guest may have.
+/// Returns the bytes that an answer to the guest may have.
 pub(crate) fn reply_capacity(limits: &Limits) -> usize {
     input_size(limits) - FRAME_OVERHEAD
 }
 
-/// The buffer towards the guest.
+/// Returns the size of the buffer towards the guest.
 fn input_size(limits: &Limits) -> usize {
     limits.max_input_bytes.max(limits.max_code_bytes).max(limits.max_response_bytes * JSON_GROWTH) + BUFFER_MARGIN
 }
 
-/// The buffer towards the host.
+/// Returns the size of the buffer towards the host.
 pub(super) fn output_size(limits: &Limits) -> usize {
     limits.max_value_bytes.max(limits.max_argument_bytes).max(limits.max_log_bytes) + BUFFER_MARGIN
 }
@@ -211,61 +214,63 @@ fn page_align(size: usize) -> usize {
     size.next_multiple_of(4096)
 }
 
-fn register(target: &mut impl Registerable, seat: &Arc<Seat>) -> Result<(), HyperlightError> {
-    let owner = Arc::clone(seat);
+fn register(target: &mut impl Registerable, binding: &Arc<RunBinding>) -> Result<(), HyperlightError> {
+    let owner = Arc::clone(binding);
     target.register_host_function("HostCall", move |module: String, function: String, frame: Vec<u8>| {
-        owner.ask(|run| run.call(module, function, &frame))
+        owner.dispatch(|run| run.call(module, function, &frame))
     })?;
-    let owner = Arc::clone(seat);
-    target.register_host_function("HostExchange", move |frame: Vec<u8>| owner.ask(|run| run.exchange(&frame)))?;
-    let owner = Arc::clone(seat);
-    target.register_host_function("HostLog", move |level: String, text: String| owner.ask(|run| run.log(LogLevel::named(&level), text)))?;
-    let owner = Arc::clone(seat);
-    target.register_host_function("HostInput", move || owner.ask(GuestCalls::input))?;
-    let owner = Arc::clone(seat);
-    target.register_host_function("HostFinish", move |frame: Vec<u8>| owner.ask(|run| run.finish(frame)))?;
-    register_clock(target, seat)?;
-    // What the guest's C library prints; Hyperlight's own default would write it to our standard output.
-    let owner = Arc::clone(seat);
+    let owner = Arc::clone(binding);
+    target.register_host_function("HostExchange", move |frame: Vec<u8>| owner.dispatch(|run| run.exchange(&frame)))?;
+    let owner = Arc::clone(binding);
+    target.register_host_function("HostLog", move |level: String, text: String| {
+        owner.dispatch(|run| run.log(LogLevel::named(&level), text))
+    })?;
+    let owner = Arc::clone(binding);
+    target.register_host_function("HostInput", move || owner.dispatch(GuestCalls::input))?;
+    let owner = Arc::clone(binding);
+    target.register_host_function("HostFinish", move |frame: Vec<u8>| owner.dispatch(|run| run.finish(frame)))?;
+    register_clock(target, binding)?;
+    // The output of the guest's C library. Hyperlight's default would write it to this process's standard output.
+    let owner = Arc::clone(binding);
     target.register_host_function("HostPrint", move |text: String| {
         let length = i32::try_from(text.len()).unwrap_or(i32::MAX);
-        owner.ask(|run| run.log(LogLevel::Log, text)).map(|()| length)
+        owner.dispatch(|run| run.log(LogLevel::Log, text)).map(|()| length)
     })?;
-    // No host module is registered with the runtime itself; the name must be known.
+    // The runtime expects a function of this name, but no host module is registered with it.
     target.register_host_function(
         "CallHostJsFunction",
         |_: String, _: String, _: String, _: Vec<u8>| -> Result<Vec<u8>, HyperlightError> {
             Err(HyperlightError::Error("there is no such host function".to_owned()))
         },
     )?;
-    register_sources(target, seat)
+    register_sources(target, binding)
 }
 
-/// Modules are loaded when they are imported.
-fn register_sources(target: &mut impl Registerable, seat: &Arc<Seat>) -> Result<(), HyperlightError> {
+/// Registers the functions that load modules when they are imported.
+fn register_sources(target: &mut impl Registerable, binding: &Arc<RunBinding>) -> Result<(), HyperlightError> {
     let missing = || HyperlightError::Error("there is no such module".to_owned());
-    let owner = Arc::clone(seat);
+    let owner = Arc::clone(binding);
     target.register_host_function("ResolveModule", move |_: String, name: String| -> Result<String, HyperlightError> {
-        if owner.ask(|run| run.knows(&name))? { Ok(name) } else { Err(missing()) }
+        if owner.dispatch(|run| run.knows(&name))? { Ok(name) } else { Err(missing()) }
     })?;
-    let owner = Arc::clone(seat);
-    target.register_host_function("LoadModule", move |name: String| owner.ask(|run| run.load(&name))?.ok_or_else(missing))
+    let owner = Arc::clone(binding);
+    target.register_host_function("LoadModule", move |name: String| owner.dispatch(|run| run.load(&name))?.ok_or_else(missing))
 }
 
-/// Entropy and time. The snapshot holds neither: every run asks for its own.
-fn register_clock(target: &mut impl Registerable, seat: &Arc<Seat>) -> Result<(), HyperlightError> {
-    let owner = Arc::clone(seat);
-    target.register_host_function("HostRandom", move |count: u64| owner.ask(|run| run.random(count)))?;
-    let owner = Arc::clone(seat);
-    target.register_host_function("HostElapsed", move || owner.ask(|run| micros(run.elapsed())))?;
-    let owner = Arc::clone(seat);
-    target.register_host_function("HostStarted", move || owner.ask(|run| micros(run.started())))?;
-    let owner = Arc::clone(seat);
-    target.register_host_function("HostSleep", move |micros: u64| owner.ask(|run| run.sleep(Duration::from_micros(micros))))?;
+/// Registers the functions for entropy and time. The snapshot contains neither: every run asks for its own.
+fn register_clock(target: &mut impl Registerable, binding: &Arc<RunBinding>) -> Result<(), HyperlightError> {
+    let owner = Arc::clone(binding);
+    target.register_host_function("HostRandom", move |count: u64| owner.dispatch(|run| run.random(count)))?;
+    let owner = Arc::clone(binding);
+    target.register_host_function("HostElapsed", move || owner.dispatch(|run| micros(run.elapsed())))?;
+    let owner = Arc::clone(binding);
+    target.register_host_function("HostStarted", move || owner.dispatch(|run| micros(run.started())))?;
+    let owner = Arc::clone(binding);
+    target.register_host_function("HostSleep", move |micros: u64| owner.dispatch(|run| run.sleep(Duration::from_micros(micros))))?;
     target.register_host_function("CurrentTimeMicros", || Ok(micros(since_epoch())))
 }
 
-/// The time of day.
+/// Returns the current time since 1970.
 pub(super) fn since_epoch() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }

@@ -1,15 +1,15 @@
-//! What a run's code writes to its log: entries of five levels, together no more than the limit.
+//! The log of a run: entries of five levels, bounded together by the limit.
 
 use std::fmt;
 
 use serde::Serialize;
 
-/// Ends the last entry of a log that is full.
+/// The mark at the end of a full log's last entry.
 pub const LOG_CUT_MARK: &str = "… [log cut: limits.maxLogBytes]";
-/// Entries without text cost as well: a log has as many entries as its limit has room for this.
+/// Bytes that each entry counts at least, so that entries without text are bounded in number.
 const MIN_ENTRY_BYTES: usize = 32;
 
-/// The level of an entry: what `console` has. There are no others, whatever a guest says.
+/// The level of an entry, one for each method of `console`. A guest cannot add others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LogLevel {
@@ -21,7 +21,7 @@ pub enum LogLevel {
 }
 
 impl LogLevel {
-    /// The level of this name; any other name is taken for `log`.
+    /// Returns the level of this name, or `Log` for any other name.
     ///
     /// ```
     /// use hyperlight_mcp::sandbox::LogLevel;
@@ -33,7 +33,7 @@ impl LogLevel {
         [Self::Info, Self::Warn, Self::Error, Self::Debug].into_iter().find(|level| level.as_str() == name).unwrap_or(Self::Log)
     }
 
-    /// Its name.
+    /// Returns the level's name.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -56,7 +56,7 @@ impl fmt::Display for LogLevel {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct LogEntry {
     pub level: LogLevel,
-    /// Its end was cut off, where [`LOG_CUT_MARK`] stands now: it did not fit into the log.
+    /// True if the text was cut because it did not fit into the log; it then ends in [`LOG_CUT_MARK`].
     #[serde(skip)]
     pub is_cut: bool,
     pub text: String,
@@ -75,7 +75,7 @@ impl Log {
         Self { max_bytes, entries: Vec::new(), bytes: 0, full: false }
     }
 
-    /// The entry as it was added, if there was room for any of it. The last says that it is.
+    /// Adds an entry. Returns it as it was added, or `None` if the log is full. The last entry ends in the mark.
     pub(super) fn add(&mut self, level: LogLevel, text: String) -> Option<LogEntry> {
         if self.full {
             return None;

@@ -1,18 +1,19 @@
-//! The micro-VM: JavaScript in, a value out, with calls in between that somebody else answers.
+//! The micro-VM: it runs JavaScript and returns a value. Host functions answer the calls in between.
 //!
-//! This room knows nothing of MCP. A [`Sandboxes`] boots a guest once, or loads the snapshot that another process kept, and gives
-//! every run a VM of its own from it, so nothing of one run can be found by another. A few VMs wait, made ready, for the next run.
+//! This room knows nothing of MCP. A [`Sandboxes`] boots a guest once, or loads the snapshot that another process kept. Each run gets a VM
+//! of its own from that snapshot, so no run finds anything of another. A few VMs are kept ready for the next runs.
 
 mod alarm;
 mod calls;
+mod check_value;
 mod deadline;
 mod exchange;
 mod frame;
 mod guest;
-mod handed;
 mod host;
 mod hypervisor;
 mod image;
+mod in_flight;
 mod kept;
 mod log;
 mod module;
@@ -20,11 +21,10 @@ mod outcome;
 mod pool;
 mod reader;
 mod run;
+mod run_binding;
 mod script;
-mod seat;
 mod sources;
 mod stop;
-mod underway;
 mod value;
 mod watch;
 
@@ -45,7 +45,7 @@ pub(crate) use image::reply_capacity;
 pub use log::{LOG_CUT_MARK, LogEntry, LogLevel};
 pub use module::{GuestModule, GuestModules, ModuleFunction};
 pub use pool::WarmVms;
-pub use reader::{LookOwner, Wanted, serve_reader};
+pub use reader::{LookOwner, StillWanted, serve_reader};
 pub use run::{LogListener, RunOutcome, RunRequest, RunStats};
 pub use script::{Export, Importable, Problem, ProblemKind, check, is_function_type, to_javascript};
 pub use stop::{Stop, StopReason};
@@ -57,9 +57,9 @@ use image::GuestImage;
 use kept::KeptSnapshots;
 use pool::Pool;
 use reader::{Asker, ScriptReader};
-use run::Means;
+use run::RunContext;
 
-/// Boots the guest when it is first needed, and runs code in VMs of their own. Code is read by a process of its own before.
+/// Boots the guest at its first use, and runs each piece of code in a VM of its own. A separate process parses the code first.
 pub struct Sandboxes {
     choice: GuestChoice,
     limits: Arc<Limits>,
@@ -72,27 +72,28 @@ pub struct Sandboxes {
 }
 
 impl Sandboxes {
-    /// `reader` is the program `hyperlight-mcp-reader`. No snapshot is kept on disk unless [`Self::with_snapshots`] says where.
+    /// Returns sandboxes that have not booted yet. `reader` is the path of `hyperlight-mcp-reader`. No snapshot is kept on disk unless
+    /// [`Self::with_snapshots`] names a folder.
     #[must_use]
     pub fn new(choice: GuestChoice, limits: Arc<Limits>, runtime: Handle, reader: impl Into<PathBuf>) -> Self {
         let (reader, pool) = (ScriptReader::new(reader.into()), Pool::new(WarmVms::default()));
         Self { choice, limits, runtime: Mutex::new(Some(runtime)), reader, image: OnceLock::new(), pool, kept: None }
     }
 
-    /// The same with so many VMs that wait.
+    /// Sets how many VMs are kept ready.
     #[must_use]
     pub fn with_warm_vms(self, warm: WarmVms) -> Self {
         Self { pool: Pool::new(warm), ..self }
     }
 
-    /// The same with a folder, of the user's alone, in which the guest's snapshot is kept for other processes.
+    /// Sets the folder in which the guest's snapshot is kept for other processes. Only the user may access it.
     #[must_use]
     pub fn with_snapshots(self, folder: impl Into<PathBuf>) -> Self {
         Self { kept: Some(KeptSnapshots::new(folder.into())), ..self }
     }
 
-    /// Boots the guest unless that has been done, and has VMs made for the next runs. Blocks for 100 to 400 ms the first time, most of
-    /// it for the heap; for a few where the snapshot was kept.
+    /// Boots the guest if necessary, and starts to make VMs for the next runs. The first boot blocks for 100 to 400 ms, most of it for the
+    /// heap; loading a kept snapshot takes a few milliseconds.
     ///
     /// # Errors
     /// `ERR_NO_HYPERVISOR` where no guest of the choice boots here; `ERR_IO` where the program that reads code cannot be started.
@@ -109,62 +110,62 @@ impl Sandboxes {
         hypervisor::report(self.booted())
     }
 
-    /// Runs on the calling thread until the outcome.
+    /// Runs code on the calling thread and returns its outcome.
     #[must_use]
     pub fn run(&self, request: RunRequest) -> RunOutcome {
         self.run_for(&LookOwner::default(), request)
     }
 
-    /// The same; its code is looked at within the owner's share.
+    /// Like [`Self::run`], and parses the code within the owner's share of the reader.
     #[must_use]
     pub fn run_for(&self, owner: &LookOwner, request: RunRequest) -> RunOutcome {
         let runtime = self.runtime.lock().clone().ok_or(Error::Closed { what: "gateway" });
         match runtime.and_then(|runtime| Ok((self.image()?, runtime))) {
-            Ok((image, runtime)) => self.means(image, owner, &runtime).run(request),
+            Ok((image, runtime)) => self.run_context(image, owner, &runtime).run(request),
             Err(error) => RunOutcome { value: Err(error), logs: Vec::new(), stats: RunStats::default() },
         }
     }
 
-    /// How many VMs wait for a run, made ready.
+    /// Returns how many VMs are ready for a run.
     #[must_use]
     pub fn waiting_vms(&self) -> usize {
         self.pool.waiting()
     }
 
-    /// What is wrong with code, as [`check`] tells it. Blocks for as long as the look takes: a few milliseconds, and 5 s at most for
-    /// code that has no end for a parser; less where the answer is not wanted any more. `None` for code that was not looked at: it
-    /// nests too deeply, has no end for a parser, or gave way to another owner's.
+    /// Returns the problems of code, like [`check`]. It blocks while the code is parsed: usually a few milliseconds, 5 s at most, and less
+    /// once `wanted` returns false. `None` means that the code was not parsed: it nests too deeply, took too long, or gave way to another
+    /// owner's code.
     ///
     /// # Errors
     /// `ERR_IO` where the program that reads code cannot be started.
-    pub fn check(&self, owner: &LookOwner, code: &str, modules: &[Importable], wanted: Wanted<'_>) -> Result<Option<Vec<Problem>>> {
+    pub fn check(&self, owner: &LookOwner, code: &str, modules: &[Importable], wanted: StillWanted<'_>) -> Result<Option<Vec<Problem>>> {
         let look = || self.reader.check(code, modules, Asker { owner, wanted });
-        // What else waits for the thread of a runtime goes on at another one.
+        // Other tasks of this worker thread move to another one.
         match Handle::try_current() {
             Ok(runtime) if runtime.runtime_flavor() == RuntimeFlavor::MultiThread => tokio::task::block_in_place(look),
             _ => look(),
         }
     }
 
-    /// Ends what waits to read code and to run it, until there is some again.
+    /// Ends the idle reader processes and the VMs that are kept ready, until the next run.
     pub fn rest(&self) {
         self.reader.rest();
         self.pool.rest();
     }
 
-    /// Ends what waits to read code and to run it, for good. What runs goes on.
+    /// Ends the idle reader processes and the VMs that are kept ready, for good. Runs in progress continue.
     pub fn close(&self) {
         self.reader.close();
         self.pool.close();
     }
 
-    /// Lets go of the runtime: no run begins any more.
+    /// Releases the runtime: no further run begins.
     pub fn end(&self) {
         self.runtime.lock().take();
     }
 
-    fn means<'a>(&'a self, image: &'a GuestImage, owner: &'a LookOwner, runtime: &'a Handle) -> Means<'a> {
-        Means { image, pool: &self.pool, reader: &self.reader, owner, limits: &self.limits, runtime }
+    fn run_context<'a>(&'a self, image: &'a GuestImage, owner: &'a LookOwner, runtime: &'a Handle) -> RunContext<'a> {
+        RunContext { image, pool: &self.pool, reader: &self.reader, owner, limits: &self.limits, runtime }
     }
 
     fn booted(&self) -> &Result<GuestImage> {

@@ -1,18 +1,18 @@
-//! A host module as the guest sees it: JavaScript made from a list of names, whose functions call out of the VM.
+//! Host modules as the guest sees them: JavaScript generated from a list of names, whose functions call the host.
 
 use std::fmt::Write as _;
 
 use serde_json::Value as Json;
 
-/// What one source may have, roughly. The smallest buffer of a guest has room for it twice.
+/// Bytes of one source, roughly. The smallest buffer of a guest has room for twice as much.
 const MAX_PART_BYTES: usize = 100 * 1024;
 
-/// A function of a host module: what agent code writes, and what the host is asked for.
+/// A function of a host module: its name in agent code, and its name at the host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ModuleFunction {
-    /// A JavaScript identifier that is no reserved word.
+    /// The name in agent code: a JavaScript identifier that is not a reserved word.
     pub name: String,
-    /// What [`super::HostCall::function`] will say.
+    /// The name that the host receives as [`super::HostCall::function`].
     pub target: String,
 }
 
@@ -23,17 +23,17 @@ pub struct GuestModule {
     pub functions: Vec<ModuleFunction>,
 }
 
-/// The modules that a run can import. Each is made when code imports it, and not before.
+/// The modules that a run can import. The source of each is generated when code imports it.
 pub trait GuestModules: Send + Sync {
-    /// Their names, without `host:`.
+    /// Returns the modules' names, without `host:`.
     fn names(&self) -> Vec<String>;
 
-    /// Whether there is one of this name.
+    /// Returns whether there is a module of this name.
     fn has(&self, name: &str) -> bool {
         self.names().iter().any(|known| known == name)
     }
 
-    /// The module of this name.
+    /// Returns the module of this name.
     fn module(&self, name: &str) -> Option<GuestModule>;
 }
 
@@ -48,14 +48,14 @@ impl GuestModules for Vec<GuestModule> {
 }
 
 impl GuestModule {
-    /// The name that agent code imports.
+    /// Returns the specifier that agent code imports.
     #[must_use]
     pub fn specifier(&self) -> String {
         format!("host:{}", self.name)
     }
 
-    /// The module's sources, by the name that each is imported by. A module with very many functions comes in parts, as
-    /// one source must fit into the guest's buffer.
+    /// Returns the module's sources, each with its specifier. A module with very many functions comes in parts, as one source must fit into
+    /// the guest's buffer.
     ///
     /// ```
     /// use hyperlight_mcp::sandbox::{GuestModule, ModuleFunction};
@@ -84,12 +84,12 @@ impl GuestModule {
         sources
     }
 
-    /// The functions, so many at a time that their source stays small.
+    /// Splits the functions into parts whose sources stay below [`MAX_PART_BYTES`].
     fn parts(&self) -> Vec<&[ModuleFunction]> {
         let mut parts = Vec::new();
         let (mut start, mut size) = (0, 0);
         for (index, function) in self.functions.iter().enumerate() {
-            // Each name stands twice, and quoting may lengthen it; the rest of a function's lines is short.
+            // The source contains each name twice, and quoting may lengthen it; the rest of a function's lines is short.
             size += 100 + function.name.len() * 2 + function.target.len() * 6;
             if size > MAX_PART_BYTES && index > start {
                 parts.push(&self.functions[start..index]);
@@ -105,7 +105,7 @@ impl GuestModule {
         let module = quote(&self.name);
         let mut names = Vec::with_capacity(functions.len());
         for (index, function) in functions.iter().enumerate() {
-            // The local names are ours, so that no tool's name can collide with `bind` or with another's.
+            // Generated local names, so that no tool's name can collide with `bind` or with another tool's.
             let _ = writeln!(source, "const f{index} = bind({module}, {});", quote(&function.target));
             let _ = writeln!(source, "export {{ f{index} as {} }};", function.name);
             names.push(format!("{}: f{index}", function.name));
@@ -115,7 +115,7 @@ impl GuestModule {
     }
 }
 
-/// A JavaScript string literal. JSON's quoting is JavaScript's, the two line separators included since ES2019.
+/// Returns a JavaScript string literal. JSON strings are valid JavaScript since ES2019, the two line separators included.
 fn quote(text: &str) -> String {
     Json::String(text.to_owned()).to_string()
 }

@@ -1,11 +1,11 @@
-//! What a guest says at the end of a run: its value, or a failure, which a look at the code may explain.
+//! The outcome that a guest reports at the end of a run: its value, or a failure that the code may explain.
 
 use serde::Deserialize;
 
+use super::check_value::check_value;
 use super::deadline::Deadline;
-use super::handed::check_value;
 use super::module::GuestModules;
-use super::reader::{Asker, LookOwner, Reading, ScriptReader, Wanted};
+use super::reader::{Asker, LookOwner, Reading, ScriptReader, StillWanted};
 use super::run::REQUIRE_PROLOGUE;
 use super::script::{Importable, declares_require, instead_of_global};
 use super::stop::Stop;
@@ -13,25 +13,25 @@ use super::value::{Wire, invalid};
 use crate::error::{Error, Result, Words};
 use crate::limits::Limits;
 
-/// UTF-16 units that the guest sends of a text at most (`prelude.js`).
+/// UTF-16 units at which the guest cuts a text (`prelude.js`).
 const GUEST_TEXT_UNITS: usize = 16 * 1024;
-const TOO_LONG: &str = "what is wrong takes more words than can be told";
+const TOO_LONG: &str = "the description of the problem is too long to be shown";
 
-/// What a run's code is read with: for as long as the run goes on, its look counts against the run's time.
+/// The code of a run and the means to have it parsed. The time for that counts against the run.
 pub(super) struct AgentCode<'a> {
     pub(super) reader: &'a ScriptReader,
-    /// Within whose share it is looked at.
+    /// The owner in whose share of the reader it is parsed.
     pub(super) owner: &'a LookOwner,
-    /// What it can import.
+    /// The modules that it can import.
     pub(super) modules: &'a dyn GuestModules,
     pub(super) stop: &'a Stop,
     pub(super) deadline: Deadline,
-    /// Not so where the code is too deep, or the reader failed over it or gave way to others.
+    /// False if the code nests too deeply, or the reader failed or gave way to others.
     pub(super) was_looked_at: bool,
 }
 
-/// Code that may be TypeScript still has its types, which the engine does not know.
-const NOT_LOOKED_AT: &str = "; the code could not be looked at before it ran (it is too large or too deep, or a look would take more than 5 s), so types of TypeScript, if it has any, were not taken out: write JavaScript, split it, or run it again";
+/// Appended to a syntax error of unparsed code: TypeScript's types, if any, are still in it.
+const NOT_LOOKED_AT: &str = "; the code could not be parsed before it ran (it is too large, nests too deeply, or takes more than 5 s to parse), so TypeScript types, if it has any, were not removed: write JavaScript, split the code, or run it again";
 
 impl AgentCode<'_> {
     pub(super) fn to_javascript(&self, text: &str) -> Result<Reading> {
@@ -54,12 +54,12 @@ impl AgentCode<'_> {
         self.explained(|modules, asker| self.reader.explain_not_a_function(text, modules, line, asker))
     }
 
-    /// A second look, where the first one came to something.
+    /// Has the code parsed for an explanation, if it could be parsed before.
     fn explained<T>(&self, look: impl FnOnce(&[Importable], Asker<'_>) -> Option<T>) -> Option<T> {
         if self.was_looked_at { look(&self.importable(), self.asker(&|| self.is_wanted())) } else { None }
     }
 
-    fn asker<'a>(&'a self, wanted: Wanted<'a>) -> Asker<'a> {
+    fn asker<'a>(&'a self, wanted: StillWanted<'a>) -> Asker<'a> {
         Asker { owner: self.owner, wanted }
     }
 
@@ -72,15 +72,15 @@ impl AgentCode<'_> {
     }
 }
 
-/// What stands around a value.
+/// The envelope of a value.
 const VALUE_PREFIX: &str = "{\"value\":";
 const VALUE_SUFFIX: &str = "}";
-/// What each text of a failure may have: an honest guest has cut them to 16 Ki characters.
+/// Bytes of each text of a failure at most. An honest guest has cut them to 16 Ki characters.
 const MAX_TEXT_BYTES: usize = 64 * 1024;
-/// What is quoted of an outcome that is none.
+/// Characters of a parse error that are quoted for a malformed outcome.
 const MAX_PROBLEM_CHARS: usize = 200;
 
-/// How the guest describes a failure; see `prelude.js`.
+/// A failure as the guest describes it; see `prelude.js`.
 #[derive(Deserialize)]
 pub(super) struct GuestFailure {
     kind: FailureKind,
@@ -97,7 +97,7 @@ pub(super) struct GuestFailure {
 #[derive(Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum FailureKind {
-    /// The code did not load: it does not parse, imports what is not there, or threw at its top level.
+    /// The code did not load: it does not parse, imports something that does not exist, or threw at its top level.
     Load,
     Handler,
     Throw,
@@ -111,40 +111,40 @@ pub(super) enum GuestOutcome {
     Oversize(usize),
 }
 
-/// The value in the guest's last frame, or what went wrong. `text` is the code as the engine got it.
+/// Returns the value in the guest's last frame, or the error. `text` is the code as the engine got it.
 pub(super) fn finish(limits: &Limits, frame: &[u8], text: &str, code: &AgentCode<'_>) -> Result<Wire> {
     match read_outcome(limits, Wire::from_frame(frame)?)? {
-        Handed::Value(wire) => Ok(wire),
-        Handed::Failure(failure) => Err(failure.into_error(limits, text, code)),
+        FinalFrame::Value(wire) => Ok(wire),
+        FinalFrame::Failure(failure) => Err(failure.into_error(limits, text, code)),
     }
 }
 
-/// What the guest's last frame says.
-enum Handed {
-    /// `{"value": …}`, fit to be read by anybody.
+/// The content of the guest's last frame.
+enum FinalFrame {
+    /// `{"value": …}`, validated for every reader.
     Value(Wire),
     Failure(GuestFailure),
 }
 
-/// Agent code can hand over whatever it likes: what is a value here is one for all that read it later.
-fn read_outcome(limits: &Limits, wire: Wire) -> Result<Handed> {
+/// Parses the last frame. Agent code can write anything into it, so a value is validated here for all later readers.
+fn read_outcome(limits: &Limits, wire: Wire) -> Result<FinalFrame> {
     if let Some(value) = wire.json.strip_prefix(VALUE_PREFIX) {
-        let Some(value) = value.strip_suffix(VALUE_SUFFIX) else { return Err(invalid("it is not JSON, and nothing beside it")) };
+        let Some(value) = value.strip_suffix(VALUE_SUFFIX) else { return Err(invalid("it is not exactly one JSON value")) };
         let (size, limit) = (wire.size() - VALUE_PREFIX.len() - VALUE_SUFFIX.len(), limits.max_value_bytes);
         if size > limit {
             return Err(Error::ValueTooLarge { size, limit });
         }
         check_value(value, wire.blobs.len())?;
-        return Ok(Handed::Value(wire));
+        return Ok(FinalFrame::Value(wire));
     }
     match serde_json::from_str(&wire.json) {
-        Ok(GuestOutcome::Failure(failure)) => Ok(Handed::Failure(failure)),
+        Ok(GuestOutcome::Failure(failure)) => Ok(FinalFrame::Failure(failure)),
         Ok(GuestOutcome::Oversize(size)) => Err(Error::ValueTooLarge { size, limit: limits.max_value_bytes }),
         Err(error) => Err(invalid(&error.to_string().chars().take(MAX_PROBLEM_CHARS).collect::<String>())),
     }
 }
 
-/// At most [`MAX_TEXT_BYTES`], on a character boundary.
+/// Cuts a text to [`MAX_TEXT_BYTES`], on a character boundary.
 fn cut(mut text: String) -> String {
     text.truncate(text.floor_char_boundary(MAX_TEXT_BYTES));
     text
@@ -155,11 +155,11 @@ impl GuestFailure {
         let Self { kind, name, message, stack, line, mut column } = self;
         let (name, message, stack) = (cut(name), cut(message), cut(stack));
         let is_cut = reaches_the_guests_limit(&message);
-        // QuickJS throws this where an allocation of its own fails.
+        // QuickJS throws this if an allocation fails.
         if name == "InternalError" && message == "out of memory" {
             return Error::GuestMemory { limit: limits.guest_heap_bytes };
         }
-        // What stands before the code on its first line is not the agent's.
+        // The prologue on the first line is not part of the agent's code.
         if line == Some(1) && !declares_require(text) {
             column = column.map(|column| column.saturating_sub(u32::try_from(REQUIRE_PROLOGUE.len()).unwrap_or(0)).max(1));
         }
@@ -187,12 +187,12 @@ impl GuestFailure {
     }
 }
 
-/// The guest cuts what it says of an error, and does not say so: a text of that length may have lost its end.
+/// Returns whether a text may have lost its end. The guest cuts an error's texts at this length without a mark.
 fn reaches_the_guests_limit(text: &str) -> bool {
     text.len() >= GUEST_TEXT_UNITS && text.encode_utf16().count() >= GUEST_TEXT_UNITS
 }
 
-/// `QuickJS`'s words for a module that is not there.
+/// Returns whether this is the message of `QuickJS` for a module that does not exist.
 fn is_resolution(message: &str) -> bool {
     message.starts_with("Error resolving module") || message.starts_with("Could not load module")
 }
@@ -201,7 +201,7 @@ fn is_resolution(message: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn handed(json: &str, blobs: usize) -> Result<Handed> {
+    fn handed(json: &str, blobs: usize) -> Result<FinalFrame> {
         let frame = Wire { json: json.to_owned(), blobs: vec![vec![1]; blobs] }.to_frame().unwrap();
         read_outcome(&Limits { max_value_bytes: 4096, ..Limits::default() }, Wire::from_frame(&frame)?)
     }
@@ -213,7 +213,7 @@ mod tests {
     #[test]
     fn a_value_is_json_with_nothing_around_it() {
         assert!(
-            matches!(handed(r#"{"value":[1,{"$bytes":0}]}"#, 1), Ok(Handed::Value(wire)) if wire.json == r#"{"value":[1,{"$bytes":0}]}"#)
+            matches!(handed(r#"{"value":[1,{"$bytes":0}]}"#, 1), Ok(FinalFrame::Value(wire)) if wire.json == r#"{"value":[1,{"$bytes":0}]}"#)
         );
         for json in [
             r#"{"value":1} "#,
@@ -254,7 +254,7 @@ mod tests {
     fn what_is_said_of_a_failure_is_bounded() {
         let long = "ß".repeat(1_000_000);
         let failure = serde_json::json!({ "failure": { "kind": "throw", "name": long, "message": long, "stack": long } }).to_string();
-        let Ok(Handed::Failure(failure)) = handed(&failure, 0) else { panic!("no failure") };
+        let Ok(FinalFrame::Failure(failure)) = handed(&failure, 0) else { panic!("no failure") };
         assert!(cut(failure.message).len() == MAX_TEXT_BYTES);
         let other = handed(&format!("{{\"{long}\":1}}"), 0).err().unwrap();
         assert!(other.to_string().len() < 1_000);

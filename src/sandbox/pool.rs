@@ -1,5 +1,5 @@
-//! VMs that are kept ready, so that a run does not wait for one to be made. A run takes a VM and it is thrown away after; making and
-//! throwing away happen on a thread of the pool's, which ends where nothing has run for a time.
+//! The pool of VMs that are kept ready, so that a run does not wait for a VM. A run takes a VM, which is dropped after the run. A thread of
+//! the pool makes and drops VMs; it ends after some time without a run.
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,22 +11,22 @@ use serde::{Deserialize, Serialize};
 
 use super::image::{GuestImage, Vm};
 
-/// What a VM that waits takes of the process's memory, above what was measured (docs/PERFORMANCE.md): the pages that it has copied,
-/// its page tables, and what the host keeps for it.
+/// Memory of a ready VM: the pages that it has copied, its page tables, and the host's data. The figure is above the measured one
+/// (docs/PERFORMANCE.md).
 const READY_VM_BYTES: u64 = 4 << 20;
 
-/// A keeper that was just started makes the first VM after this, or after a run.
+/// The time that a new keeper thread waits for a run before it makes the first VM.
 const GRACE: Duration = Duration::from_millis(15);
 
 /// VMs that are kept ready: `warm` in `Gateway.open`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct WarmVms {
-    /// How many wait at most; 0 for none. Default 2.
+    /// The number of VMs that are kept ready at most; 0 for none. Default 2.
     pub vms: usize,
-    /// What they may take together, at 4 MiB each. Default 64 MiB.
+    /// The memory that they may take together, at 4 MiB each. Default 64 MiB.
     pub max_bytes: u64,
-    /// After so long without a run they are given up, until the next run. Default 60,000.
+    /// The time without a run after which they are dropped, until the next run. Default 60,000.
     pub idle_ms: u64,
 }
 
@@ -37,7 +37,7 @@ impl Default for WarmVms {
 }
 
 impl WarmVms {
-    /// How many wait: as many as were asked for, and as have room.
+    /// Returns how many VMs are kept ready: `vms`, or as many as fit into `max_bytes`.
     ///
     /// ```
     /// use hyperlight_mcp::sandbox::WarmVms;
@@ -68,31 +68,31 @@ struct Shared {
 #[derive(Default)]
 struct State {
     ready: Vec<Vm>,
-    /// Of runs that have ended.
+    /// VMs of runs that have ended, to be dropped.
     used: Vec<Vm>,
-    /// Runs that are under way. While there are some, no VM is made beside them, unless none is ready.
+    /// Runs in progress. During runs, a VM is made only if none is ready.
     running: usize,
     keeper: Keeper,
-    /// Whether a run waits for the VM that is being made: one at most, as the next to be made is a whole VM later.
+    /// True if a run waits for the VM that is being made. Only one run waits, as the VM after that takes as long again.
     awaited: bool,
-    /// No VM is made until there is a run again.
+    /// True if no VM is made until the next run.
     rests: bool,
     closed: bool,
 }
 
-/// The thread that makes VMs and throws them away.
+/// The state of the thread that makes and drops VMs.
 #[derive(Default, Clone, Copy, PartialEq, Eq)]
 enum Keeper {
     #[default]
     None,
     Works,
-    /// It is making a VM just now.
+    /// The thread is making a VM.
     Makes,
 }
 
-/// What the keeper does next. Decided on plain facts.
+/// The next task of the keeper thread.
 #[derive(Debug, PartialEq, Eq)]
-enum Errand {
+enum NextTask {
     ThrowAway,
     Make,
     Wait,
@@ -100,14 +100,14 @@ enum Errand {
 }
 
 impl State {
-    fn errand(&self, target: usize) -> Errand {
+    fn next_task(&self, target: usize) -> NextTask {
         match () {
-            () if !self.used.is_empty() => Errand::ThrowAway,
-            () if self.closed => Errand::End,
-            () if self.rests => Errand::Wait,
-            // Beside runs, a VM is made only where the next run would find none: they share the machine.
-            () if self.ready.len() < target && (self.running == 0 || self.ready.is_empty()) => Errand::Make,
-            () => Errand::Wait,
+            () if !self.used.is_empty() => NextTask::ThrowAway,
+            () if self.closed => NextTask::End,
+            () if self.rests => NextTask::Wait,
+            // During runs, a VM is made only if the next run would find none, as runs and keeper share the processors.
+            () if self.ready.len() < target && (self.running == 0 || self.ready.is_empty()) => NextTask::Make,
+            () => NextTask::Wait,
         }
     }
 }
@@ -117,20 +117,20 @@ impl Pool {
         Self { shared: Arc::new(Shared { settings, state: Mutex::default(), changed: Condvar::new() }) }
     }
 
-    /// Has VMs made, as many as are to wait.
+    /// Starts to make VMs, up to the target.
     pub(super) fn fill(&self, image: &GuestImage) {
         let mut state = self.shared.lock();
         state.rests = false;
         self.wake(image, &mut state);
     }
 
-    /// A VM for a run: one that is ready, or about to be, or else a new one. [`Pool::give_back`] takes it after the run.
+    /// Returns a VM for a run: one that is ready or nearly so, or else a new one. Return it with [`Pool::give_back`] after the run.
     pub(super) fn take(&self, image: &GuestImage) -> Result<Vm, HyperlightError> {
         let ready = {
             let mut state = self.shared.lock();
             state.running += 1;
             state.rests = false;
-            // Its pages are being copied already: making another beside it would take longer for both.
+            // A VM is being made already: making another at the same time would take longer for both.
             if state.ready.is_empty() && state.keeper == Keeper::Makes && !state.awaited {
                 state = self.shared.wait_for_one(state);
             }
@@ -143,7 +143,7 @@ impl Pool {
         ready.map_or_else(|| image.start(), Ok).inspect_err(|_| self.shared.lock().running -= 1)
     }
 
-    /// The run has ended. The VM is thrown away, whatever has become of it.
+    /// Ends a run: its VM is dropped, whatever its state.
     pub(super) fn give_back(&self, image: &GuestImage, vm: Vm) {
         let mut state = self.shared.lock();
         state.running -= 1;
@@ -151,7 +151,7 @@ impl Pool {
         self.wake(image, &mut state);
     }
 
-    /// Gives up the VMs that wait, until there is a run again.
+    /// Drops the VMs that are kept ready, until the next run.
     pub(super) fn rest(&self) {
         let mut state = self.shared.lock();
         state.rests = true;
@@ -161,18 +161,18 @@ impl Pool {
         drop((ready, used));
     }
 
-    /// Gives up the VMs that wait, for good.
+    /// Drops the VMs that are kept ready, for good.
     pub(super) fn close(&self) {
         self.shared.lock().closed = true;
         self.rest();
     }
 
-    /// How many wait.
+    /// Returns how many VMs are ready.
     pub(super) fn waiting(&self) -> usize {
         self.shared.lock().ready.len()
     }
 
-    /// Tells the keeper that there is something to do, and starts it where there is none.
+    /// Wakes the keeper thread, or starts it.
     fn wake(&self, image: &GuestImage, state: &mut State) {
         if state.keeper != Keeper::None {
             self.shared.changed.notify_all();
@@ -182,7 +182,7 @@ impl Pool {
         let thread = std::thread::Builder::new().name("hyperlight-mcp-warm".to_owned());
         match thread.spawn(move || shared.keep(&image)) {
             Ok(_) => state.keeper = Keeper::Works,
-            // Runs make their own VMs; those that have been used go here.
+            // Without a keeper, runs make their own VMs, and used ones are dropped here.
             Err(error) => {
                 tracing::warn!(%error, "no thread to keep VMs ready with");
                 state.used.clear();
@@ -202,7 +202,7 @@ impl Shared {
         self.state.lock()
     }
 
-    /// Waits until the VM that is being made is ready, or cannot be made.
+    /// Waits until the VM that is being made is ready, or has failed.
     fn wait_for_one<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
         state.awaited = true;
         let not_yet = |state: &mut State| state.ready.is_empty() && state.keeper == Keeper::Makes;
@@ -211,27 +211,27 @@ impl Shared {
         state
     }
 
-    /// The keeper's work, to its end: the pool was closed, nothing has run for a time, or no VM can be made.
+    /// The keeper thread's loop. It ends when the pool is closed, after some time without a run, or if no VM can be made.
     fn keep(&self, image: &GuestImage) {
         let target = self.settings.target();
-        // Whoever has booted mostly runs something at once: that run has the machine to itself.
+        // A boot is usually followed by a run at once, which should have the processors to itself.
         let nothing_ran = |state: &mut State| state.used.is_empty() && !state.closed;
         let mut state = self.lock();
         self.changed.wait_while_for(&mut state, nothing_ran, GRACE);
         let mut since = Instant::now();
         loop {
-            match state.errand(target) {
-                Errand::ThrowAway => {
+            match state.next_task(target) {
+                NextTask::ThrowAway => {
                     let used = std::mem::take(&mut state.used);
                     drop(state);
                     drop(used);
                     since = Instant::now();
                     state = self.lock();
                 }
-                Errand::Make => {
+                NextTask::Make => {
                     state.keeper = Keeper::Makes;
                     drop(state);
-                    // However it ends, somebody may wait for it.
+                    // A panic is caught, as a run may wait for this VM.
                     let made = catch_unwind(AssertUnwindSafe(|| ready_vm(image)));
                     let made = made.unwrap_or_else(|_| Err(HyperlightError::Error("a panic".to_owned())));
                     state = self.lock();
@@ -239,7 +239,7 @@ impl Shared {
                     since = Instant::now();
                     self.changed.notify_all();
                     match made {
-                        // Nobody wants it any more.
+                        // No run needs this VM any more.
                         Ok(vm) if state.rests && !state.awaited => state.used.push(vm),
                         Ok(vm) => state.ready.push(vm),
                         Err(error) => {
@@ -248,7 +248,7 @@ impl Shared {
                         }
                     }
                 }
-                Errand::Wait => {
+                NextTask::Wait => {
                     let left = self.settings.idle().saturating_sub(since.elapsed());
                     if left.is_zero() && state.running == 0 {
                         let ready = std::mem::take(&mut state.ready);
@@ -257,11 +257,11 @@ impl Shared {
                         drop(ready);
                         return;
                     }
-                    // While something runs it is not idle, however long that takes.
+                    // During a run the pool is not idle, however long the run takes.
                     let left = if left.is_zero() { self.settings.idle() } else { left };
                     self.changed.wait_for(&mut state, left);
                 }
-                Errand::End => {
+                NextTask::End => {
                     state.ready.clear();
                     break;
                 }
@@ -284,20 +284,20 @@ mod tests {
     #[test]
     fn without_runs_vms_are_made_until_enough_wait() {
         let state = State::default();
-        assert_eq!(state.errand(2), Errand::Make);
-        assert_eq!(state.errand(0), Errand::Wait);
+        assert_eq!(state.next_task(2), NextTask::Make);
+        assert_eq!(state.next_task(0), NextTask::Wait);
     }
 
     #[test]
     fn beside_a_run_one_is_made_only_where_none_is_ready() {
         let state = State { running: 1, ..State::default() };
-        assert_eq!(state.errand(2), Errand::Make);
+        assert_eq!(state.next_task(2), NextTask::Make);
     }
 
     #[test]
     fn a_pool_that_is_closed_or_rests_makes_none() {
-        assert_eq!(State { closed: true, ..State::default() }.errand(2), Errand::End);
-        assert_eq!(State { rests: true, ..State::default() }.errand(2), Errand::Wait);
+        assert_eq!(State { closed: true, ..State::default() }.next_task(2), NextTask::End);
+        assert_eq!(State { rests: true, ..State::default() }.next_task(2), NextTask::Wait);
     }
 
     #[test]

@@ -24,59 +24,62 @@ use super::watch::Watch;
 use crate::error::{Error, Result, Words};
 use crate::limits::Limits;
 
-/// Hands the handler over, exported or not. Behind the code, so that its lines keep their numbers.
+/// Registers the handler, exported or not. It follows the code, so that the code's lines keep their numbers.
 const CODE_EPILOGUE: &str =
     "\n;globalThis[Symbol.for(\"hyperlight-mcp\")].register(typeof handler === \"undefined\" ? undefined : handler);";
-/// Makes `require` throw for what is not there. On the code's first line, so that its lines keep their numbers.
+/// Defines a `require` that throws for modules that do not exist. It is on the code's first line, so that the code's lines keep their
+/// numbers.
 pub(super) const REQUIRE_PROLOGUE: &str = "const{require}=globalThis[Symbol.for(\"hyperlight-mcp\")];";
 
-/// Hyperlight's code for an allocation that failed: it aborts the guest.
+/// Hyperlight's abort code for a failed allocation.
 const MALLOC_FAILED: u8 = 13;
 
-/// Called with each entry as it comes, on the run's thread.
+/// A callback for each log entry as it comes, on the run's thread.
 pub type LogListener = Arc<dyn Fn(&LogEntry) + Send + Sync>;
 
-/// What to run.
+/// The code to run, and everything that its run needs.
 pub struct RunRequest {
     /// An ES module or plain script with a `handler(input)`, in JavaScript or TypeScript.
     pub code: String,
     pub input: Wire,
     /// The modules that exist in this run.
     pub modules: Arc<dyn GuestModules>,
-    /// Who answers their calls.
+    /// The functions that answer the modules' calls.
     pub host: Arc<dyn HostFunctions>,
     pub timeout: Duration,
     pub stop: Stop,
     pub on_log: Option<LogListener>,
 }
 
-/// What a run took.
+/// The statistics of a run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RunStats {
-    /// From the run's start to its outcome.
+    /// The time from the run's start to its outcome.
     pub duration_ms: f64,
-    /// Until there was a VM: next to nothing where one waited.
+    /// The time until there was a VM: almost nothing if one was ready.
     pub start_ms: f64,
-    /// Host calls, and the time spent outside of the guest for them: calls that are outstanding together take it together.
+    /// The number of host calls.
     pub calls: u64,
+    /// The time spent outside of the guest for host calls. Concurrent calls share it.
     pub call_ms: f64,
-    /// Bytes that crossed: arguments out of the guest, replies into it.
+    /// Bytes of arguments out of the guest.
     pub bytes_out: u64,
+    /// Bytes of replies into the guest.
     pub bytes_in: u64,
 }
 
 /// A run's outcome. The log and the figures are there whether it succeeded or not.
 #[derive(Debug)]
 pub struct RunOutcome {
-    /// `{"value": …}`, as it left the guest.
+    /// The value as `{"value": …}`, as it left the guest.
     pub value: Result<Wire>,
     pub logs: Vec<LogEntry>,
     pub stats: RunStats,
 }
 
-/// What runs need of their sandboxes.
-pub(super) struct Means<'a> {
+/// The parts of [`super::Sandboxes`] that a run needs.
+pub(super) struct RunContext<'a> {
     pub(super) image: &'a GuestImage,
     pub(super) pool: &'a Pool,
     pub(super) reader: &'a ScriptReader,
@@ -85,8 +88,8 @@ pub(super) struct Means<'a> {
     pub(super) runtime: &'a Handle,
 }
 
-impl Means<'_> {
-    /// Runs on the calling thread until the outcome.
+impl RunContext<'_> {
+    /// Runs code on the calling thread and returns its outcome.
     pub(super) fn run(&self, request: RunRequest) -> RunOutcome {
         let started = Instant::now();
         let deadline = Deadline::after(request.timeout);
@@ -94,12 +97,12 @@ impl Means<'_> {
         let (stop, modules) = (request.stop.clone(), request.modules);
         let (reader, owner) = (self.reader, self.owner);
         let mut code = AgentCode { reader, owner, modules: modules.as_ref(), stop: &stop, deadline: deadline.clone(), was_looked_at: true };
-        // Every line and column stays where it is: what the guest says of a place holds for the code as it was given.
+        // Every line and column stays where it is, so that positions in errors hold for the code as it was given.
         let read = check_sizes(self.limits, &request.code, &request.input).and_then(|()| code.to_javascript(&request.code));
         let text = match read {
             Ok(Reading::AsItIs) => request.code,
             Ok(Reading::Javascript(javascript)) => javascript,
-            // The engine would speak of code that nobody has read, while the run has ended for another reason.
+            // The run has ended: report that, and not an error of the engine about unparsed code.
             Ok(Reading::Missed) if !code.is_wanted() => {
                 return RunOutcome { value: Err(stop.error("run", limit_ms)), logs: Vec::new(), stats: stats_of(started) };
             }
@@ -121,7 +124,7 @@ impl Means<'_> {
 
     fn execute(&self, state: &Arc<RunState>, text: &str, code: &AgentCode<'_>) -> std::result::Result<Wire, Failure> {
         let mut outcome = self.in_a_vm(state, code);
-        // A VM that ended while it waited, or as it was entered: the run has not begun, so it begins in another.
+        // The VM failed before the run began: try another VM.
         if let Ok(Err(error)) | Err(error) = &outcome
             && !state.sources.has_begun()
             && code.is_wanted()
@@ -132,7 +135,7 @@ impl Means<'_> {
         state.end_calls();
         let outcome = outcome.map_err(Failure::Guest)?;
         match (state.take_finished(), outcome) {
-            // It had finished before its end came from outside, or it would not have been heard.
+            // The guest finished before it was ended from outside: afterwards, no outcome is accepted.
             (Some(frame), _) => finish(&state.limits, &frame, text, code).map_err(Failure::Known),
             (None, _) if state.control.is_over() => Err(Failure::Stopped),
             (None, Err(error)) => Err(Failure::Guest(error)),
@@ -140,7 +143,7 @@ impl Means<'_> {
         }
     }
 
-    /// The outer error: there is no VM. The inner: its guest failed.
+    /// Runs the code in a VM. The outer error means that there is no VM, the inner one that its guest failed.
     fn in_a_vm(&self, state: &Arc<RunState>, code: &AgentCode<'_>) -> Attempt {
         let started = Instant::now();
         let mut vm = self.pool.take(self.image)?;
@@ -159,11 +162,11 @@ fn stats_of(started: Instant) -> RunStats {
     RunStats { duration_ms: started.elapsed().as_secs_f64() * 1000.0, ..RunStats::default() }
 }
 
-/// A run that gave no value: for a reason that is known, or because the VM's call failed.
+/// The reason why a run returned no value.
 enum Failure {
     Known(Error),
     Guest(HyperlightError),
-    /// Its end came from outside before it had finished.
+    /// It was ended from outside before it had finished.
     Stopped,
 }
 

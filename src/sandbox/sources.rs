@@ -1,5 +1,5 @@
-//! What a run's guest can load: the agent's code, and the host modules that it imports. The text of a module that no code imports is
-//! never made.
+//! The sources that a run's guest can load: the agent's code, and the host modules that it imports. The source of a module is generated
+//! when it is imported.
 
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -14,18 +14,18 @@ pub(super) const CODE_MODULE: &str = "agent:code";
 pub(super) struct Sources {
     code: String,
     modules: Arc<dyn GuestModules>,
-    /// Of modules that come in parts: what has been made and not yet been asked for.
+    /// Parts of modules that were generated and not yet loaded.
     parts: Mutex<BTreeMap<String, String>>,
     begun: AtomicBool,
 }
 
 impl Sources {
-    /// `code` is the agent's, as the engine gets it.
+    /// Returns the sources of a run. `code` is the agent's code as the engine gets it.
     pub(super) fn new(code: String, modules: Arc<dyn GuestModules>) -> Self {
         Self { code, modules, parts: Mutex::default(), begun: AtomicBool::new(false) }
     }
 
-    /// Whether the guest has asked for the agent's code: from then on a run has had effects.
+    /// Returns whether the guest has loaded the agent's code. From then on, a run may have had effects.
     pub(super) fn has_begun(&self) -> bool {
         self.begun.load(Ordering::Acquire)
     }
@@ -34,7 +34,7 @@ impl Sources {
         name == CODE_MODULE || module_of(name).is_some_and(|module| self.modules.has(module))
     }
 
-    /// The source of a module.
+    /// Returns the source of a module.
     pub(super) fn load(&self, name: &str) -> Option<String> {
         if name == CODE_MODULE {
             self.begun.store(true, Ordering::Release);
@@ -49,7 +49,7 @@ impl Sources {
     }
 }
 
-/// The name, without `host:`, of the module that is imported by this one, or a part of it.
+/// Returns the module's name, without `host:`, for the specifier of a module or of one of its parts.
 fn module_of(imported: &str) -> Option<&str> {
     let name = imported.strip_prefix("host:")?;
     Some(name.split_once('/').map_or(name, |(whole, _)| whole))

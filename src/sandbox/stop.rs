@@ -1,4 +1,4 @@
-//! The end of a run from outside: who asked for it, and once.
+//! The end of a run from outside, and its reason.
 
 use std::sync::{Arc, OnceLock};
 
@@ -6,7 +6,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::error::Error;
 
-/// Why a run was ended.
+/// The reason why a run was ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StopReason {
     /// Its time was up.
@@ -27,7 +27,7 @@ pub struct Stop {
 }
 
 impl Stop {
-    /// A handle for one run.
+    /// Returns a handle for one run.
     ///
     /// ```
     /// use hyperlight_mcp::sandbox::{Stop, StopReason};
@@ -47,18 +47,18 @@ impl Stop {
         self.token.cancel();
     }
 
-    /// Why it was ended, if it was.
+    /// Returns the reason for the end, if the run was ended.
     #[must_use]
     pub fn reason(&self) -> Option<StopReason> {
         self.reason.get().copied()
     }
 
-    /// Resolves when it was ended.
+    /// Resolves when the run is ended.
     pub async fn stopped(&self) {
         self.token.cancelled().await;
     }
 
-    /// The error that the caller of something that was ended gets. `what` is "run" or "call".
+    /// Returns the error for the caller of an ended run or call. `what` is "run" or "call".
     #[must_use]
     pub fn error(&self, what: &'static str, limit_ms: u64) -> Error {
         match self.reason() {

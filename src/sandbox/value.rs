@@ -1,8 +1,8 @@
 //! Values as they cross into the guest and out of it: JSON, with bytes kept as bytes.
 //!
-//! On the wire a value is one JSON text and a list of blobs. Bytes stand in the JSON as `{"$bytes": index}`; an object
-//! that has such a key of its own is written as `{"$bytes": [[key, value], …]}`, so nothing a server or an agent can
-//! send is taken for bytes. `guest/runtime/src/codec.js` is the counterpart.
+//! A [`Wire`] is one JSON text and a list of blobs. Bytes stand in the JSON as `{"$bytes": index}`; an object
+//! that has such a key of its own is written as `{"$bytes": [[key, value], …]}`, so that no data of a server or an agent can be mistaken
+//! for bytes. `guest/runtime/src/codec.js` is the counterpart.
 
 use serde_json::{Map, Number, Value as Json};
 
@@ -13,7 +13,7 @@ use crate::text::json::Counter;
 
 pub(super) const MARK: &str = "$bytes";
 
-/// A value: what JSON has, and bytes. The order of an object's keys is kept.
+/// A JSON value, extended by bytes. The order of an object's keys is kept.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value {
     Null,
@@ -26,7 +26,7 @@ pub enum Value {
     Record(Vec<(String, Value)>),
 }
 
-/// A value as it crosses: one JSON text, and the blobs that it refers to.
+/// A value in the form that crosses the VM's border: one JSON text, and the blobs that it refers to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wire {
     pub json: String,
@@ -34,7 +34,7 @@ pub struct Wire {
 }
 
 impl Value {
-    /// A record of named fields.
+    /// Returns a record of named fields.
     ///
     /// ```
     /// use hyperlight_mcp::sandbox::Value;
@@ -45,7 +45,7 @@ impl Value {
         Self::Record(fields.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
     }
 
-    /// The value as it crosses.
+    /// Returns the value in the form that crosses the VM's border.
     #[must_use]
     pub fn to_wire(&self) -> Wire {
         let mut writer = Writer::new(Vec::new());
@@ -55,7 +55,7 @@ impl Value {
         Wire { json: String::from_utf8(writer.sink).unwrap_or_default(), blobs }
     }
 
-    /// What it counts against a limit when it crosses: JSON bytes and blob bytes.
+    /// Returns the size that counts against a limit when the value crosses: JSON bytes and blob bytes.
     #[must_use]
     pub fn wire_size(&self) -> usize {
         let mut writer = Writer::new(Counter::default());
@@ -63,11 +63,11 @@ impl Value {
         writer.sink.0 + writer.blobs.iter().map(|blob| blob.len()).sum::<usize>()
     }
 
-    /// Reads a value that has crossed.
+    /// Parses a value that has crossed the VM's border.
     ///
     /// # Errors
-    /// `ERR_INVALID_VALUE` where the JSON does not parse (lone surrogates, more than 128 levels) or names a blob that is not there, or a
-    /// second time; and for more than [`MAX_BLOBS`] blobs.
+    /// `ERR_INVALID_VALUE` if the JSON does not parse (lone surrogates, more than 128 levels), if it names a missing blob, or one twice,
+    /// and for more than [`MAX_BLOBS`] blobs.
     pub fn from_wire(wire: Wire) -> Result<Self> {
         check_blobs(wire.blobs.len())?;
         let json: Json = serde_json::from_str(&wire.json).map_err(|error| invalid(&error.to_string()))?;
@@ -75,7 +75,7 @@ impl Value {
         read(json, &mut |index| blobs.get_mut(index)?.take())
     }
 
-    /// The value as plain JSON, bytes as base64 text: what an MCP server can read.
+    /// Converts the value to plain JSON, which an MCP server can read. Bytes become base64 text.
     #[must_use]
     pub fn into_json(self) -> Json {
         use base64::Engine as _;
@@ -117,19 +117,19 @@ impl From<String> for Value {
 }
 
 impl Wire {
-    /// The wire form of `null`.
+    /// Returns the wire form of `null`.
     #[must_use]
     pub fn null() -> Self {
         Self { json: "null".to_owned(), blobs: Vec::new() }
     }
 
-    /// What it counts against a limit: JSON bytes and blob bytes.
+    /// Returns the size that counts against a limit: JSON bytes and blob bytes.
     #[must_use]
     pub fn size(&self) -> usize {
         self.json.len() + self.blobs.iter().map(Vec::len).sum::<usize>()
     }
 
-    /// One list of byte strings, the JSON first.
+    /// Returns one frame of byte strings, the JSON first.
     pub(crate) fn to_frame(&self) -> Result<Vec<u8>> {
         let mut parts: Vec<&[u8]> = Vec::with_capacity(self.blobs.len() + 1);
         parts.push(self.json.as_bytes());
@@ -143,7 +143,7 @@ impl Wire {
     }
 }
 
-/// Reads a value from the parts of its frame.
+/// Parses a value from the parts of its frame.
 pub(super) fn read_parts(json: &str, blobs: &[&[u8]]) -> Result<Value> {
     check_blobs(blobs.len())?;
     let json: Json = serde_json::from_str(json).map_err(|error| invalid(&error.to_string()))?;
@@ -160,7 +160,7 @@ pub(super) fn invalid(problem: &str) -> Error {
     Error::InvalidValue { problem: problem.to_owned() }
 }
 
-/// Gives a blob, once.
+/// Takes a blob by its index. Each can be taken once.
 type Blobs<'a> = dyn FnMut(usize) -> Option<Vec<u8>> + 'a;
 
 fn read(json: Json, blobs: &mut Blobs<'_>) -> Result<Value> {

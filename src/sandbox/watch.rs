@@ -1,4 +1,4 @@
-//! The end of a run's guest from outside: at its deadline, or on request.
+//! Ends a run's guest from outside: at its deadline, or on request.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,10 +11,10 @@ use tokio_util::sync::CancellationToken;
 use super::deadline::Deadline;
 use super::stop::{Stop, StopReason};
 
-/// Between two attempts to end a guest that is just being entered.
+/// The interval between two attempts to end a guest that is just being entered.
 const KILL_INTERVAL: Duration = Duration::from_millis(2);
 
-/// Ends the guest at the deadline or on request, until it is dropped.
+/// Ends the guest at the deadline or on request, until this is dropped.
 pub(super) struct Watch {
     done: CancellationToken,
 }
@@ -29,7 +29,7 @@ impl Watch {
                 () = stop.stopped() => {}
                 () = deadline.passed() => stop.stop(StopReason::Deadline),
             }
-            // `killer` acts as it is dropped: here, or with the runtime, after which nobody would end the guest.
+            // `killer` acts when it is dropped: here, or at the end of the runtime, after which nothing else would end the guest.
         });
         Self { done }
     }
@@ -52,8 +52,8 @@ impl Drop for Killer {
             return;
         }
         let (guest, done) = (Arc::clone(&self.guest), self.done.clone());
-        // `kill` waits for the virtual CPU, so it has a thread. One that comes before the guest is entered is forgotten on
-        // entry: it is repeated until the run's end.
+        // `kill` waits for the virtual CPU, so it has a thread. A kill before the guest is entered has no effect, so it is repeated until
+        // the run's end.
         let thread = std::thread::Builder::new().name("hyperlight-mcp-kill".to_owned()).spawn(move || {
             while !done.is_cancelled() {
                 guest.kill();

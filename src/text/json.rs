@@ -1,14 +1,15 @@
-//! JSON as text: written, or only counted, as `serde_json` writes it, and many bytes at a time where `serde_json` looks at each.
+//! Writes JSON text, or only counts its bytes. The output is that of `serde_json`, but text is quoted eight bytes at a time, where
+//! `serde_json` checks each byte.
 
 use std::fmt::Write as _;
 
 use serde_json::{Map, Number, Value as Json};
 
-/// Takes JSON text as it is written.
+/// A destination for JSON text.
 pub(crate) trait Sink {
     fn put(&mut self, text: &[u8]);
 
-    /// A number as JSON has it.
+    /// Writes a JSON number.
     fn number(&mut self, number: &Number)
     where
         Self: Sized,
@@ -24,7 +25,7 @@ pub(crate) trait Sink {
         let _ = write!(Put(self), "{number}");
     }
 
-    /// A comma before all but the first.
+    /// Writes a comma before every item except the first.
     fn separate(&mut self, index: usize) {
         if index > 0 {
             self.put(b",");
@@ -38,7 +39,7 @@ impl Sink for Vec<u8> {
     }
 }
 
-/// Only counts.
+/// A sink that only counts bytes.
 #[derive(Default)]
 pub(crate) struct Counter(pub(crate) usize);
 
@@ -48,22 +49,22 @@ impl Sink for Counter {
     }
 }
 
-/// How many bytes a value has as JSON, without blanks.
+/// Returns the bytes of a value as JSON without blanks.
 pub(crate) fn json_bytes(value: &Json) -> usize {
     let mut counter = Counter::default();
     write(value, &mut counter);
     counter.0
 }
 
-/// The same of an object.
+/// Returns the bytes of an object as JSON without blanks.
 pub(crate) fn object_bytes(fields: &Map<String, Json>) -> usize {
     let mut counter = Counter::default();
     write_object(fields, &mut counter);
     counter.0
 }
 
-/// The first integer that is another one once JavaScript has read it. Whoever is shown a value there sees other digits than those that are
-/// sent here. An integer that JavaScript writes is none of these, however large.
+/// Returns the first integer that JavaScript would read as another one. A person who is shown the value in JavaScript would see other
+/// digits than those that are sent. An integer that JavaScript wrote is never one of these, however large.
 pub(crate) fn inexact_integer(value: &Json) -> Option<&Number> {
     match value {
         Json::Number(number) => (!is_exact(number)).then_some(number),
@@ -73,7 +74,7 @@ pub(crate) fn inexact_integer(value: &Json) -> Option<&Number> {
     }
 }
 
-/// Returns whether JavaScript writes a number as it is here. What is not an integer is a double here as well.
+/// Returns whether JavaScript writes a number with the same digits. A number that is not an integer is a double here as well.
 fn is_exact(number: &Number) -> bool {
     const SAFE: u64 = 1 << 53;
     let magnitude = match (number.as_u64(), number.as_i64()) {
@@ -87,7 +88,7 @@ fn is_exact(number: &Number) -> bool {
     magnitude <= SAFE || is_kept()
 }
 
-/// JSON without blanks.
+/// Writes a value as JSON without blanks.
 pub(crate) fn write(value: &Json, sink: &mut impl Sink) {
     match value {
         Json::Null => sink.put(b"null"),
@@ -107,7 +108,7 @@ pub(crate) fn write(value: &Json, sink: &mut impl Sink) {
     }
 }
 
-/// The same of an object.
+/// Writes an object as JSON without blanks.
 pub(crate) fn write_object(fields: &Map<String, Json>, sink: &mut impl Sink) {
     sink.put(b"{");
     for (index, (key, value)) in fields.iter().enumerate() {
@@ -119,7 +120,7 @@ pub(crate) fn write_object(fields: &Map<String, Json>, sink: &mut impl Sink) {
     sink.put(b"}");
 }
 
-/// JSON's own quoting. What needs none is taken as a whole.
+/// Writes a JSON string. Runs of bytes that need no escape are copied as a whole.
 pub(crate) fn quote(text: &str, sink: &mut impl Sink) {
     sink.put(b"\"");
     let mut rest = text.as_bytes();
@@ -146,7 +147,7 @@ pub(crate) fn quote(text: &str, sink: &mut impl Sink) {
     sink.put(b"\"");
 }
 
-/// How many bytes stand in a JSON text as they are.
+/// Returns how many leading bytes need no escape.
 fn plain_length(bytes: &[u8]) -> usize {
     let (words, rest) = bytes.as_chunks::<8>();
     for (index, word) in words.iter().enumerate() {
@@ -159,7 +160,8 @@ fn plain_length(bytes: &[u8]) -> usize {
     words.len() * 8 + rest.iter().position(is_special).unwrap_or(rest.len())
 }
 
-/// Eight bytes at once: the high bit of each that needs quoting. Those above the lowest may be wrong, as a subtraction borrows.
+/// Returns, for eight bytes at once, the high bit of each byte that needs an escape. Bits above the lowest set one may be wrong, as a
+/// subtraction borrows.
 const fn special_bytes(word: u64) -> u64 {
     const ONES: u64 = u64::from_le_bytes([1; 8]);
     const HIGH: u64 = ONES << 7;

@@ -1,4 +1,4 @@
-//! Text, whoever wrote it: made fit to be shown, compared, named and written as JSON. The ground: it knows no other room.
+//! Pure functions on text: to sanitise it, compare names, and write JSON. This room knows no other room.
 
 pub(crate) mod json;
 mod nearest;

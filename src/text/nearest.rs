@@ -1,6 +1,6 @@
-//! The name that somebody meant: for "did you mean".
+//! Finds the name that was probably meant, for "did you mean".
 
-/// The nearest of the known names, if one is near enough that it was probably meant. Case and separators count little.
+/// Returns the nearest of the known names, if it is near enough to be what was meant. Case and separators count little.
 ///
 /// ```
 /// use hyperlight_mcp::text::nearest;
@@ -31,7 +31,7 @@ pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
             break;
         }
         let distance = strsim::damerau_levenshtein(&plain, &other);
-        // Of equally near ones, that which is also written alike.
+        // Among equally near names, the one with the more similar spelling wins.
         let found = (distance, strsim::levenshtein(&start(name), &start(candidate)), candidate);
         if distance <= allowed && best.is_none_or(|best| (found.0, found.1) < (best.0, best.1)) {
             best = Some(found);
@@ -40,11 +40,11 @@ pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
     best.map(|(_, _, name)| name)
 }
 
-/// As many names as anybody has; beyond, a suggestion is not worth the time.
+/// Names that are compared at most.
 const MAX_CANDIDATES: usize = 10_000;
-/// Comparisons of one character with another, in all: some tens of milliseconds.
+/// Comparisons of characters in total, which take some tens of milliseconds.
 const MAX_WORK: usize = 2_000_000;
-/// A name that is longer is none that a person or a model has mistyped.
+/// Characters of a name that are compared.
 const MAX_CHARS: usize = 128;
 
 fn start(name: &str) -> String {

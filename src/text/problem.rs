@@ -1,11 +1,11 @@
-//! One thing that is wrong with a config, and where.
+//! A problem in a config, with its position.
 
 use std::fmt::{self, Display, Formatter};
 
-/// What a field's name may have in a message.
+/// Characters of a field's name in a message at most.
 const MAX_FIELD_CHARS: usize = 128;
 
-/// One thing that is wrong with a config or an environment file. Never contains a value that may be a secret.
+/// A problem in a config or an environment file. It never contains a value that may be a secret.
 ///
 /// ```
 /// use hyperlight_mcp::text::Problem;
@@ -14,16 +14,16 @@ const MAX_FIELD_CHARS: usize = 128;
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    /// As a path: `mcpServers.weather.args[1]`. Empty where no field can be named.
+    /// The field as a path: `mcpServers.weather.args[1]`. Empty if no field can be named.
     pub field: String,
-    /// Counted from 1; `None` for a config that is an object, not a file.
+    /// The line, counted from 1; `None` for a config that is an object and not a file.
     pub line: Option<usize>,
-    /// Counted from 1, in characters.
+    /// The column, counted from 1, in characters.
     pub column: Option<usize>,
     pub problem: String,
 }
 
-/// A place in a file, counted from 1; columns in characters.
+/// A position in a file, counted from 1; columns in characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Position {
     pub(crate) line: usize,
@@ -36,14 +36,14 @@ impl Problem {
         Self { field: field.into(), line, column, problem: problem.into() }
     }
 
-    /// The problem with its file's name, as editors and terminals make a link of it.
+    /// Returns the problem with its file's name, in the form that editors and terminals turn into a link.
     #[must_use]
     pub fn in_file(&self, file: &str) -> String {
         let space = if self.line.is_some() { "" } else { " " };
         format!("{file}:{space}{self}")
     }
 
-    /// All problems of one file: a single one as it is, several below a line that counts them.
+    /// Returns the list of a file's problems: a single one as it is, several below a line with their number.
     ///
     /// ```
     /// use hyperlight_mcp::text::Problem;
@@ -74,18 +74,18 @@ impl Display for Problem {
     }
 }
 
-/// In the order of the file, however they were found.
+/// Sorts problems by their position in the file.
 pub(crate) fn sort_problems(problems: &mut [Problem]) {
     problems.sort_by_key(|problem| (problem.line, problem.column));
 }
 
-/// A name from the config as a part of a message.
+/// Returns a name from the config for use in a message.
 pub(crate) fn displayed(name: &str) -> String {
     displayed_within(name, MAX_FIELD_CHARS)
 }
 
-/// Cut, and without what would hide, reorder or break the text around it. What was taken away leaves a mark, so that a
-/// displayed name is never a valid name that another server may have.
+/// Cuts a name, and removes characters that would hide, reorder or break the text around it. Removed characters leave a mark, so that a
+/// displayed name is never the valid name of another server.
 pub(crate) fn displayed_within(name: &str, most: usize) -> String {
     let clean = |character: char| if is_invisible(character) { char::REPLACEMENT_CHARACTER } else { character };
     if name.chars().count() <= most {

@@ -1,9 +1,8 @@
-//! What a model or a person may read of a server's text: nothing invisible, nothing that drives a terminal, nothing
-//! that leaves the comment or the code span it is shown in.
+//! Sanitises text of a server for a model or a person. The result has no invisible characters, no terminal control, and nothing that ends
+//! the comment or the code span around it.
 //!
-//! Every function here is pure, reads its text once and is idempotent. The output holds no ESC and no C1 character, so
-//! whatever is taken out, what remains cannot join to an escape sequence; a comment's end is looked for in what is
-//! *written*, so it cannot join either.
+//! Every function here is pure, reads its text once and is idempotent. The output has no ESC and no C1 character, so the remaining text
+//! cannot join to a new escape sequence. The end of a comment is looked for in the *output*, so it cannot join either.
 
 use std::collections::{HashMap, HashSet};
 use std::iter::Peekable;
@@ -12,13 +11,13 @@ use std::str::Chars;
 use serde_json::{Map, Value as Json};
 use unicode_segmentation::UnicodeSegmentation as _;
 
-/// Deeper schemas are cut; serde's own limit for a text is 128.
+/// Levels of a schema at most; deeper ones are cut. `serde_json` has a limit of 128.
 const MAX_LEVELS: usize = 64;
-/// A key is never cut shorter: the number that keeps two keys apart must find room.
+/// The shortest length to which a key is cut, so that a number that keeps two keys apart has room.
 const MIN_KEY_CHARS: usize = 32;
 const ELLIPSIS: char = '…';
 
-/// What cannot be seen in a text, by what it can be used for.
+/// The kinds of invisible characters in a text.
 // Five findings, not one state: they are found independently.
 #[allow(clippy::struct_excessive_bools)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -35,7 +34,7 @@ pub struct Hidden {
     pub tags: bool,
 }
 
-/// Removes what cannot be seen or drives a terminal, makes comment ends and backticks harmless, and cuts to `max_chars`.
+/// Removes invisible characters and terminal control, makes comment ends and backticks harmless, and cuts to `max_chars`.
 ///
 /// Line breaks of every kind become `\n`; `\n` and tabs stay.
 ///
@@ -51,7 +50,7 @@ pub fn sanitise_text(text: &str, max_chars: usize) -> String {
     cut(clean(text, Manner::Text), max_chars)
 }
 
-/// The text without what cannot be seen or drives a terminal, and nothing else changed: for what is neither a comment nor a code span.
+/// Removes invisible characters and terminal control, and changes nothing else: for text outside of comments and code spans.
 pub(crate) fn visible(text: &str) -> String {
     clean(text, Manner::Visible)
 }
@@ -68,7 +67,7 @@ pub fn sanitise_line(text: &str, max_chars: usize) -> String {
     cut(clean(text, Manner::Line), max_chars)
 }
 
-/// Sanitises every string and every key within. What lies deeper than 64 levels becomes `true`, the widest schema.
+/// Sanitises every string and every key within. A part deeper than 64 levels becomes `true`, the widest schema.
 ///
 /// A key that becomes the same as another gets a number; a key that needed no change always keeps its name. Keys are
 /// cut to `max_chars` too, but never below 32 characters.
@@ -98,7 +97,7 @@ pub fn has_invisible(text: &str) -> bool {
     hidden(text) != Hidden::default()
 }
 
-/// Which kinds of invisible characters a text has. What an emoji or a script needs is none.
+/// Returns the kinds of invisible characters in a text. Characters that an emoji or a script needs are not counted.
 #[must_use]
 pub fn hidden(text: &str) -> Hidden {
     let mut found = Hidden::default();
@@ -120,7 +119,7 @@ pub fn hidden(text: &str) -> Hidden {
     found
 }
 
-/// Returns whether an invisible character does what it was made for: joins emoji or letters, or picks a form of what precedes it.
+/// Returns whether an invisible character has its proper use: it joins emoji or letters, or selects a variant of the character before it.
 fn is_needed(before: char, character: char, next: char) -> bool {
     match character {
         '\u{fe0e}' | '\u{fe0f}' => is_pictograph(before) || next == '\u{20e3}',
@@ -134,12 +133,12 @@ fn is_pictograph(character: char) -> bool {
     matches!(character, '\u{a9}' | '\u{ae}' | '\u{203c}'..='\u{3299}' | '\u{1f000}'..='\u{1faff}') && !is_invisible(character)
 }
 
-/// Arabic, Syriac and the Indic scripts, whose letters join.
+/// Returns whether this is a letter of Arabic, Syriac or an Indic script, whose letters join.
 fn is_joining_letter(character: char) -> bool {
     matches!(character, '\u{620}'..='\u{74f}' | '\u{900}'..='\u{dff}' | '\u{1000}'..='\u{109f}' | '\u{1780}'..='\u{17ff}')
 }
 
-/// Marks, embeddings, overrides and isolates of the bidirectional algorithm.
+/// Returns whether this is a mark, embedding, override or isolate of the bidirectional algorithm.
 fn is_direction(character: char) -> bool {
     matches!(character, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}' | '\u{61c}')
 }
@@ -148,7 +147,7 @@ pub(crate) fn is_tag(character: char) -> bool {
     matches!(character, '\u{e0000}'..='\u{e007f}')
 }
 
-/// Zero-width characters, fillers, annotations and variation selectors.
+/// Returns whether this is a zero-width character, a filler, an annotation or a variation selector.
 fn is_invisible(character: char) -> bool {
     matches!(character,
         '\u{200b}'..='\u{200d}' | '\u{2060}'..='\u{2065}' | '\u{206a}'..='\u{206f}' | '\u{feff}' | '\u{ad}' | '\u{34f}'
@@ -156,26 +155,26 @@ fn is_invisible(character: char) -> bool {
         | '\u{fff9}'..='\u{fffb}' | '\u{fe00}'..='\u{fe0f}' | '\u{e0100}'..='\u{e01ef}')
 }
 
-/// What a reader cannot see, or sees elsewhere than it stands; some of it a writing or an emoji may need.
+/// Returns whether a character is invisible or moves others. Some scripts and emoji need such characters.
 pub(crate) fn is_unseen(character: char) -> bool {
     is_direction(character) || is_tag(character) || is_invisible(character) || matches!(character, '\u{2028}' | '\u{2029}')
 }
 
-/// How much a text is changed.
+/// The extent to which a text is changed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Manner {
-    /// Only what is not seen goes.
+    /// Removes invisible characters only.
     Visible,
-    /// Comments' ends and backticks are made harmless.
+    /// Also makes ends of comments and backticks harmless.
     Text,
-    /// As well, what breaks a line becomes a blank.
+    /// Also turns line breaks into blanks.
     Line,
 }
 
-/// One pass over the text.
+/// Sanitises a text in one pass.
 fn clean(text: &str, manner: Manner) -> String {
     let mut out = String::with_capacity(text.len());
-    // What was written last: what is removed in between must not hide a comment's end.
+    // The last character of the output: characters that are removed must not hide the end of a comment.
     let mut last = '\0';
     let mut broke = false;
     let mut characters = text.chars().peekable();
@@ -200,7 +199,7 @@ fn clean(text: &str, manner: Manner) -> String {
     out
 }
 
-/// What is shown of a character, if anything; takes the rest of an escape sequence with it.
+/// Returns the visible form of a character, if it has one. For an escape sequence, skips the rest of it.
 fn next_visible(character: char, rest: &mut Peekable<Chars<'_>>) -> Option<char> {
     match character {
         '\u{1b}' => {
@@ -226,7 +225,7 @@ fn next_visible(character: char, rest: &mut Peekable<Chars<'_>>) -> Option<char>
     }
 }
 
-/// After ESC. What does not belong to a sequence is left to be read as text.
+/// Skips a sequence after ESC. Characters that do not belong to it are left as text.
 fn skip_escape(rest: &mut Peekable<Chars<'_>>) {
     match rest.peek() {
         Some('[') => {
@@ -244,14 +243,14 @@ fn skip_escape(rest: &mut Peekable<Chars<'_>>) {
     }
 }
 
-/// After CSI: parameters, intermediates and one final character.
+/// Skips a sequence after CSI: parameters, intermediates and one final character.
 fn skip_control_sequence(rest: &mut Peekable<Chars<'_>>) {
     while rest.next_if(|next| matches!(next, '0'..='?')).is_some() {}
     while rest.next_if(|next| matches!(next, ' '..='/')).is_some() {}
     rest.next_if(|next| matches!(next, '@'..='~'));
 }
 
-/// After OSC, DCS, APC, PM or SOS: up to its end, or to the line's where it has none, so that it cannot swallow a whole text.
+/// Skips a string after OSC, DCS, APC, PM or SOS, up to its end or the end of the line, so that it cannot swallow a whole text.
 fn skip_control_string(rest: &mut Peekable<Chars<'_>>) {
     let ends = |next: &char| {
         matches!(next, '\u{7}' | '\u{18}' | '\u{1a}' | '\u{1b}' | '\n' | '\r' | '\u{80}'..='\u{9f}' | '\u{2028}' | '\u{2029}')
@@ -261,7 +260,7 @@ fn skip_control_string(rest: &mut Peekable<Chars<'_>>) {
     rest.next_if(|next| matches!(next, '\u{7}' | '\u{18}' | '\u{1a}' | '\u{9c}'));
 }
 
-/// Whole graphemes, and the ellipsis within the limit.
+/// Cuts between graphemes; the ellipsis counts within the limit.
 fn cut(mut text: String, max_chars: usize) -> String {
     if text.len() <= max_chars || text.chars().nth(max_chars).is_none() {
         return text;
@@ -297,12 +296,12 @@ fn sanitise_level(value: &Json, max_chars: usize, level: usize) -> Json {
     }
 }
 
-/// The keys in their order, all different.
+/// Returns the sanitised keys in their order, all different.
 fn sanitise_keys(object: &Map<String, Json>, max_chars: usize) -> Vec<String> {
     let clean: Vec<String> = object.keys().map(|key| sanitise_line(key, max_chars)).collect();
     let mut taken: HashSet<String> =
         object.keys().zip(&clean).filter(|(key, clean)| key == clean).map(|(_, clean)| clean.clone()).collect();
-    // Where to go on counting, so that many equal keys cost no more than many different ones.
+    // The next number for each key, so that many equal keys cost no more than many different ones.
     let mut counts: HashMap<String, usize> = HashMap::new();
     let unique = |(key, clean): (&String, String)| {
         if *key == clean || taken.insert(clean.clone()) {
@@ -424,7 +423,7 @@ mod tests {
         assert_eq!(level, &json!(true));
     }
 
-    /// Much of what the sanitiser treats apart, and some letters.
+    /// Generates texts from the characters that the sanitiser treats specially, and some letters.
     fn hostile() -> impl Strategy<Value = String> {
         let pieces = prop::sample::select(vec![
             "a",

@@ -1,9 +1,9 @@
-//! Names that a server can have.
+//! The rule for names of servers.
 
 const MAX_NAME_CHARS: usize = 64;
 const RESERVED_NAMES: [&str; 5] = ["fs-read", "fs-write", "fetch", "mcp", "gateway"];
 
-/// Says why a server cannot have a name.
+/// Checks a server's name.
 ///
 /// # Errors
 /// The rule that the name breaks.
@@ -17,7 +17,7 @@ pub(crate) fn check_server_name(name: &str) -> Result<(), &'static str> {
     if RESERVED_NAMES.contains(&name) { Err("this name is reserved") } else { Ok(()) }
 }
 
-/// Returns whether a server can have this name: a word or a few of them, without room for a sentence or anything that hides.
+/// Returns whether a server can have this name. Such a name has no room for a sentence or hidden text.
 #[must_use]
 pub fn is_server_name(name: &str) -> bool {
     check_server_name(name).is_ok()

@@ -297,7 +297,7 @@ fn wait(ctx: Ctx<'_>, milliseconds: f64) -> Result<()> {
     host_sleep((milliseconds * 1000.0) as u64).map_err(|error| throw(&ctx, &error.message))
 }
 
-/// Whether something is to be done before the program would wait.
+/// Returns whether something is to be done before the program would wait.
 #[rquickjs::function]
 fn is_busy(ctx: Ctx<'_>) -> bool {
     // SAFETY: the context is alive for the length of this call, and with it its runtime; the guest has one thread.

@@ -90,7 +90,7 @@ pub(super) fn listed(items: &[String]) -> String {
     }
 }
 
-/// What values a violation would have taken, where it is about the value as a whole.
+/// Returns the values that would have been accepted, for a violation about a whole value.
 pub(super) fn choices(kind: &Kind) -> Option<Vec<String>> {
     match kind {
         Kind::Type { kind: TypeKind::Single(one) } => Some(vec![one.to_string()]),
@@ -106,7 +106,7 @@ pub(super) fn choices(kind: &Kind) -> Option<Vec<String>> {
     }
 }
 
-/// What a violation expected, and what there was.
+/// Returns the expectation of a violation, and the value that was found.
 pub(super) fn expectation(root: &Json, error: &ValidationError<'_>) -> (String, String) {
     let value = error.instance().as_ref();
     let plain = |expected: String| (expected, literal(value));

@@ -1,4 +1,4 @@
-//! What keeps a server's schema from costing more than it is worth.
+//! Bounds the cost of a server's schema.
 //!
 //! The validator remembers much, and still a few lines of JSON make it compile or compare for hours, or overflow its stack. So
 //! a schema is measured before it is compiled, and how much a comparison can cost is known before it is made: an upper bound,
@@ -24,7 +24,7 @@ const MAX_LEVELS: usize = 128;
 /// Bytes of a value, or of what a part says, that cost as much as one comparison.
 const BYTES_A_UNIT: usize = 64;
 
-/// How a keyword holds parts.
+/// The form in which a keyword holds subschemas.
 #[derive(Clone, Copy)]
 pub(super) enum Shape {
     One,
@@ -33,7 +33,7 @@ pub(super) enum Shape {
     Map,
 }
 
-/// What a keyword's parts are compared with.
+/// The values that a keyword's subschemas apply to.
 #[derive(Clone, Copy)]
 pub(super) enum Applies {
     /// The value that their parent is compared with.
@@ -78,17 +78,17 @@ pub(super) struct Guarded {
     pub(super) bound: Bound,
 }
 
-/// What a comparison can cost at most.
+/// The upper bound of a comparison's cost.
 #[derive(Debug)]
 pub(super) struct Bound {
     /// For each level of the content: comparisons with one value there.
     a_value: Vec<u64>,
     chain: usize,
-    /// Whether a part says `anyOf` or `oneOf`: for what it says of those, the validator copies values.
+    /// True if a part says `anyOf` or `oneOf`: for what it says of those, the validator copies values.
     alternatives: bool,
 }
 
-/// What comparing a certain content can take.
+/// The upper bound of the cost for one value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Cost {
     pub(super) comparisons: u64,
@@ -130,7 +130,7 @@ impl Bound {
     }
 }
 
-/// About what a value takes in memory, without those in it.
+/// Estimates the memory of a value, without the values in it.
 fn own_bytes(value: &Json) -> u64 {
     let text = match value {
         Json::String(text) => text.len(),
@@ -144,10 +144,10 @@ fn units(bytes: usize) -> u64 {
     1 + (bytes / BYTES_A_UNIT) as u64
 }
 
-/// Looks at a schema before the validator does. `knows` tells which patterns that can match: others are left out.
+/// Checks a schema before it is compiled. `knows` returns whether the validator supports a pattern; other patterns are left out.
 ///
 /// # Errors
-/// Why it is not to be compared with.
+/// The reason why the schema is not used.
 pub(super) fn guard(schema: &Json, knows: &dyn Fn(&str) -> bool) -> Result<Guarded, String> {
     let bytes = serde_json::to_vec(schema).map_or(usize::MAX, |json| json.len());
     if bytes > MAX_SCHEMA_BYTES {
@@ -203,7 +203,7 @@ impl<'a> Parts<'a> {
         };
         check_references(fields, id == 0)?;
         if let Some(reference) = fields.get("$ref") {
-            self.references.push((id, reference.as_str().ok_or("it has a $ref that is no string")?));
+            self.references.push((id, reference.as_str().ok_or("it has a $ref that is not a string")?));
         }
         self.alternatives |= fields.contains_key("anyOf") || fields.contains_key("oneOf");
         let own = fields.iter().filter(|(key, _)| shape_of(key).is_none());
@@ -238,7 +238,7 @@ impl<'a> Parts<'a> {
         Ok(())
     }
 
-    /// What comparing can cost, level by level.
+    /// Returns the bound of the cost, level by level.
     fn bound(&self) -> Result<Bound, String> {
         let order = self.order()?;
         let mut chains = vec![1_usize; self.all.len()];
@@ -298,7 +298,7 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// What could lead elsewhere than it seems.
+/// Refuses keywords that change where references lead.
 fn check_references(fields: &Map<String, Json>, is_root: bool) -> Result<(), String> {
     let dynamic = ["$dynamicRef", "$recursiveRef"].into_iter().find(|key| fields.contains_key(*key));
     let renamed = ["$id", "id"].into_iter().find(|key| !is_root && fields.get(*key).is_some_and(Json::is_string));

@@ -14,7 +14,7 @@ use crate::redact::Redactor;
 /// Where only what is redacted breaks the schema.
 const UNTOLD: &str = "a value does not fit, and is not told, as it holds what is redacted";
 
-/// How the arguments for some servers are checked.
+/// The checks of arguments, by server.
 #[derive(Clone, Default)]
 pub struct ArgumentChecks {
     schemas: Arc<ToolSchemas>,
@@ -29,7 +29,7 @@ impl ArgumentChecks {
         Self { schemas, modes, redactor: None }
     }
 
-    /// With what takes secrets out of values before their beginnings are quoted.
+    /// Sets the redactor that removes secrets from values before their beginnings are quoted.
     #[must_use]
     pub fn with_redactor(self, redactor: Arc<Redactor>) -> Self {
         Self { redactor: Some(redactor), ..self }

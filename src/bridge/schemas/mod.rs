@@ -1,4 +1,4 @@
-//! What goes to a tool and comes from it, against the schemas that the tool was approved with.
+//! Checks a tool's arguments and results against the schemas that were approved.
 //!
 //! Schemas are servers' own words: nothing is fetched for them, and neither compiling nor comparing may take long
 //! (`guard`). What cannot be checked within that is not checked, and said once. What a violation is called is for each side to
@@ -10,7 +10,7 @@ mod input;
 mod names;
 mod normalise;
 mod output;
-mod places;
+mod part_locations;
 mod violations;
 
 #[cfg(test)]
@@ -42,7 +42,7 @@ const MAX_TO_TELL: u64 = 200_000;
 const MAX_TO_TELL_SOME: u64 = 20_000;
 /// Bytes of a value that the validator may copy for what it says of alternatives.
 const MAX_COPIED: u64 = 4 * 1024 * 1024;
-/// What a compiled pattern may take; matching is linear in the text.
+/// Bytes of a compiled pattern at most; matching is linear in the text.
 const MAX_PATTERN_BYTES: usize = 256 * 1024;
 /// Beyond it, comparing could overflow a stack.
 const MAX_NESTING: usize = 1_000;
@@ -54,7 +54,7 @@ const MAX_KEPT_BYTES: usize = 8 * 1024 * 1024;
 /// Puts violations into words, by the schema as it was compared with: a violation's path leads through that one.
 type Tell<'a> = dyn Fn(&Json, &[ValidationError<'_>]) -> String + 'a;
 
-/// Which of a tool's schemas is meant.
+/// Selects the input or the output schema of a tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Side {
     Input,
@@ -70,12 +70,12 @@ impl Side {
     }
 }
 
-/// What is to be said of a value.
+/// The problem of a value with its schema.
 #[derive(Debug, PartialEq, Eq)]
 enum SchemaProblem {
-    /// It breaks its schema: where, and how.
+    /// The value breaks its schema, at the described place.
     Broken(String),
-    /// It was not checked: why. Said once of each schema.
+    /// The value was not checked, for this reason. Reported once for each schema.
     Unchecked(String),
 }
 
@@ -110,8 +110,8 @@ enum Compiled {
 }
 
 impl ToolSchemas {
-    /// What is wrong with a value, if anything is. `tell` puts the first violations into words; where finding them would cost too
-    /// much, it is given none.
+    /// Returns the problem of a value, if there is one. `tell` describes the first violations; it gets none if finding them would cost too
+    /// much.
     fn check(
         &self,
         (server, manifest, tool, side): (&str, &Arc<Manifest>, &Tool, Side),

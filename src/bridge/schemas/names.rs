@@ -1,4 +1,4 @@
-//! Finding one's way: the steps to a value, and which names a schema knows there.
+//! Paths to values, and the names that a schema knows there.
 
 use std::collections::HashSet;
 
@@ -43,7 +43,7 @@ pub(super) fn path(steps: &[Step]) -> String {
     written.collect()
 }
 
-/// Whether a name can follow a dot. Letters of any script can.
+/// Returns whether a name can follow a dot. Letters of any script can.
 fn is_plain(name: &str) -> bool {
     let starts = |first: char| first.is_alphabetic() || matches!(first, '_' | '$');
     name.chars().next().is_some_and(starts)
@@ -67,7 +67,7 @@ pub(super) fn own_names(part: &Json) -> impl Iterator<Item = &str> {
     part.get("properties").and_then(Json::as_object).into_iter().flat_map(|properties| properties.keys().map(String::as_str))
 }
 
-/// What a reference leads to. `guard` has let only those through that stay within the schema.
+/// Returns the target of a reference. `guard` accepts only references within the schema.
 pub(super) fn target<'a>(root: &'a Json, reference: &str) -> Option<&'a Json> {
     let pointer = percent_decode_str(reference.strip_prefix('#')?).decode_utf8().ok()?;
     root.pointer(&pointer)

@@ -10,7 +10,7 @@ use std::collections::{HashMap, HashSet};
 use serde_json::{Map, Value as Json, json};
 
 use super::guard::{Applies, KEYWORDS, MAX_PATTERNS, Shape, parts_of};
-use super::places::{Dialect, Places};
+use super::part_locations::{Dialect, PartLocations};
 
 /// Deeper than JSON is read, what is within is left out.
 const MAX_DEPTH: usize = 200;
@@ -26,7 +26,7 @@ pub(super) struct Normalised {
     pub(super) patterns: usize,
 }
 
-/// How what is kept of a keyword differs from what was meant. Either way it refuses less.
+/// The change that normalising made to a keyword. Every change accepts more values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Change {
     None,
@@ -38,16 +38,16 @@ enum Change {
 
 /// `knows` tells which patterns can be matched.
 pub(super) fn normalise(schema: &Json, knows: &dyn Fn(&str) -> bool) -> Normalised {
-    let places = Places::new(schema, MAX_DEPTH);
+    let locations = PartLocations::new(schema, MAX_DEPTH);
     let mut copier =
-        Copier { places, knows, known: HashMap::new(), patterns: 0, reference_bytes: 0, references_widen: false, widened: false };
+        Copier { locations, knows, known: HashMap::new(), patterns: 0, reference_bytes: 0, references_widen: false, widened: false };
     let mut copy = copier.part(schema, 0).0;
-    if copier.widened && copier.places.has_references {
+    if copier.widened && copier.locations.has_references {
         // Where a reference leads to may take more now, and what is about it has to allow for that.
         (copier.patterns, copier.reference_bytes, copier.references_widen) = (0, 0, true);
         copy = copier.part(schema, 0).0;
     }
-    if let (Json::Object(fields), Some(uri)) = (&mut copy, copier.places.dialect.uri()) {
+    if let (Json::Object(fields), Some(uri)) = (&mut copy, copier.locations.dialect.uri()) {
         fields.insert("$schema".to_owned(), json!(uri));
     }
     // What is no schema at all is for `guard` to refuse.
@@ -56,12 +56,12 @@ pub(super) fn normalise(schema: &Json, knows: &dyn Fn(&str) -> bool) -> Normalis
 }
 
 struct Copier<'a> {
-    places: Places<'a>,
+    locations: PartLocations<'a>,
     knows: &'a dyn Fn(&str) -> bool,
     known: HashMap<&'a str, bool>,
     patterns: usize,
     reference_bytes: usize,
-    /// Whether any reference counts as one to a part that takes more values.
+    /// True if any reference counts as one to a part that takes more values.
     references_widen: bool,
     widened: bool,
 }
@@ -80,7 +80,7 @@ impl<'a> Copier<'a> {
     }
 
     fn object(&mut self, fields: &'a Map<String, Json>, depth: usize) -> (Json, bool) {
-        let dialect = self.places.dialect;
+        let dialect = self.locations.dialect;
         let (mut copy, mut changes) = (Map::new(), HashMap::new());
         for (key, value) in fields {
             let shape = KEYWORDS.iter().find(|(known, ..)| known == key).map(|(_, shape, _)| *shape);
@@ -150,7 +150,7 @@ impl<'a> Copier<'a> {
 
     fn reference(&mut self, value: &'a Json) -> (Option<Json>, Change) {
         let room = super::guard::MAX_SCHEMA_BYTES.saturating_sub(self.reference_bytes);
-        let Some(text) = value.as_str().and_then(|text| self.places.reference(text, room)) else { return (None, Change::Lost) };
+        let Some(text) = value.as_str().and_then(|text| self.locations.reference(text, room)) else { return (None, Change::Lost) };
         self.reference_bytes += text.len();
         (Some(Json::String(text)), if self.references_widen { Change::Within } else { Change::None })
     }
@@ -276,7 +276,7 @@ fn translate<'a>(copy: &mut Map<String, Json>, fields: &'a Map<String, Json>, ch
     copy.extend(rest.map(|rest| ("items".to_owned(), rest)));
 }
 
-/// Takes out what would now refuse values that were meant to be taken.
+/// Removes keywords that would now refuse values that the original schema accepts.
 fn widen(copy: &mut Map<String, Json>, changes: &HashMap<&str, Change>) {
     let change = |key: &str| changes.get(key).copied().unwrap_or(Change::None);
     let mut remove = |keys: &[&str]| copy.retain(|key, _| !keys.contains(&key.as_str()));
@@ -334,8 +334,8 @@ fn with_null(copy: &mut Map<String, Json>) {
     }
 }
 
-/// Where a part that a keyword holds is to be found afterwards, as tokens of a JSON Pointer.
-pub(super) fn place_of(key: &str, fields: &Map<String, Json>, dialect: Dialect) -> String {
+/// Returns where the subschemas of a keyword are after normalising, as tokens of a JSON Pointer.
+pub(super) fn location_after(key: &str, fields: &Map<String, Json>, dialect: Dialect) -> String {
     let listed = dialect == Dialect::Draft2020 && is_list(fields, "items");
     match key {
         "items" if listed => "prefixItems".to_owned(),

@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 pub(super) const TOLD: usize = 3;
 pub(super) const MAX_TEXT_CHARS: usize = 500;
 
-/// How the results of some servers are checked.
+/// The checks of results, by server.
 #[derive(Clone, Default)]
 pub struct OutputChecks {
     schemas: Arc<ToolSchemas>,
@@ -50,7 +50,7 @@ impl OutputChecks {
     }
 }
 
-/// What is wrong with a result, if anything is.
+/// Returns the problem of a result, if there is one.
 pub(super) fn problem(schemas: &ToolSchemas, server: &str, manifest: &Arc<Manifest>, tool: &str, result: &Json) -> Option<SchemaProblem> {
     let known = manifest.tool(tool)?;
     known.output_schema.as_ref()?;
@@ -63,7 +63,7 @@ pub(super) fn problem(schemas: &ToolSchemas, server: &str, manifest: &Arc<Manife
     schemas.check((server, manifest, known, Side::Output), content, &tell)
 }
 
-/// The first few violations. What the values are is left out: they are the caller's already, and may be secret.
+/// Describes the first few violations without the values, which may be secret.
 fn tell(_: &Json, errors: &[ValidationError<'_>]) -> String {
     let told = errors.iter().take(TOLD).map(|error| format!("structuredContent{}: {}", error.instance_path(), error.masked()));
     let all: Vec<String> = told.collect();

@@ -1,5 +1,5 @@
-//! What is wrong with arguments, in words by which they can be mended: where, what was expected, what there was, and which name
-//! was probably meant.
+//! Describes violations so that the caller can fix the arguments: the place, the expectation, the value, and the name that was probably
+//! meant.
 
 use std::collections::HashSet;
 
@@ -45,7 +45,7 @@ pub(super) fn tell(schema: &Json, arguments: &Json, errors: &[ValidationError<'_
     }
 }
 
-/// What was found wrong.
+/// A violation.
 enum Violation {
     Missing {
         /// Of the object, as `path` writes it.
@@ -91,7 +91,7 @@ impl Violation {
     }
 }
 
-/// What is said of names that there are not: what was meant, or what there is.
+/// Returns the message for unknown names, with the names that were meant or the known ones.
 fn unknown(at: &str, names: &[&(String, Option<String>)], valid: &[String]) -> String {
     let place = if at.is_empty() { "at the top level".to_owned() } else { format!("in {at}") };
     if let [(name, Some(meant))] = names {
@@ -280,12 +280,12 @@ impl Reader<'_> {
     }
 }
 
-/// Whether a violation says which values are taken at this place.
+/// Returns whether a violation lists the accepted values at this place.
 fn is_about(error: &ValidationError<'_>, here: &str) -> bool {
     matches!(error.kind(), Kind::Type { .. } | Kind::Enum { .. } | Kind::Constant { .. }) && error.instance_path().as_str() == here
 }
 
-/// Whether a violation is of a field with a fixed value, right inside of the value at this place.
+/// Returns whether a violation is about a field with a fixed value, directly inside of the value at this place.
 fn is_tag(error: &ValidationError<'_>, here: &str) -> bool {
     let inside = error.instance_path().as_str().strip_prefix(here).and_then(|rest| rest.strip_prefix('/'));
     matches!(error.kind(), Kind::Enum { .. } | Kind::Constant { .. }) && inside.is_some_and(|name| !name.contains('/'))

@@ -1,4 +1,4 @@
-//! The modules that are no server's: `host:mcp`, and the agent's own.
+//! Declares the modules that do not belong to a server: `host:mcp`, and the agent's own.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -40,14 +40,14 @@ const MCP_FUNCTIONS: &str = r#"  /** Calls a tool by its raw name. Throws an Err
   export function allSettled<T extends unknown[]>(calls: [...T]): { [K in keyof T]: PromiseSettledResult<Awaited<T[K]>> };
 "#;
 
-/// What each function of a module has besides, the agent's own included.
+/// The `.async` member that each function of a module has, the agent's own included.
 const ASYNC: &str = r"  global { interface CallableFunction {
     /** The same call, one of many at once; not of `sleep`, `all`, `allSettled`. */
     async<A extends any[], R>(this: (...input: A) => R, ...input: A): Promise<Awaited<R>>;
   } }
 ";
 
-/// Of `bridge`: modules, offers and shape.
+/// The types of values that `bridge` returns (modules, offers and shape).
 const MCP_TYPES: &str = r"  /** As the server sent it. */
   export interface ToolResult { content: unknown[]; structuredContent?: unknown; isError: boolean; meta?: unknown }
   export interface Match { server: string; tool: string; module: string; identifier: string; signature: string; purpose: string; score: number }

@@ -1,4 +1,4 @@
-//! A schema becomes a type that is at least as wide.
+//! Converts a schema into a type that is at least as wide.
 
 use std::collections::{HashMap, HashSet};
 
@@ -23,7 +23,7 @@ const MAX_MEMBERS: usize = 256;
 const MAX_KEY_BYTES: usize = 512;
 const MAX_TEXT_BYTES: usize = 1_024;
 
-/// Which way values go.
+/// The direction in which values go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Direction {
     /// To a server: the bridge makes text of bytes.
@@ -66,7 +66,7 @@ struct Converter<'a> {
     definitions: Vec<Definition>,
     /// The definition of a schema, by its address.
     known: HashMap<*const Json, usize>,
-    /// What each definition says by its `type`.
+    /// The kinds that each definition allows by its `type`.
     kinds: Vec<Kinds>,
     /// Definitions without a value yet. In a list, so that no chain of references takes stack.
     waiting: Vec<(usize, At<'a>)>,
@@ -127,7 +127,7 @@ impl<'a> Converter<'a> {
         nullable(intersection(parts), fields, kinds)
     }
 
-    /// Whether one of the definitions says by its `type` that it is of these kinds.
+    /// Returns whether one of the definitions says by its `type` that it is of these kinds.
     fn are_within(&self, parts: &[Type], kinds: Kinds) -> bool {
         parts.iter().any(|part| matches!(part, Type::Named(id) if self.kinds[*id].within(kinds)))
     }
@@ -173,7 +173,7 @@ impl<'a> Converter<'a> {
         Type::Named(id)
     }
 
-    /// What a schema says itself, besides references and combinations.
+    /// Converts the keywords of a schema itself, without references and combinations.
     fn own(&mut self, fields: &'a Map<String, Json>, at: At<'a>, kinds: Kinds, depth: usize) -> Option<Type> {
         if let Some(value) = fields.get("const").filter(|_| self.document.dialect != Dialect::Draft4) {
             return Some(literals(std::slice::from_ref(value), kinds));
@@ -332,7 +332,7 @@ fn prefix(pattern: &str, whole: bool) -> Option<&str> {
     (!rest.is_empty() && rest.chars().all(plain)).then_some(rest)
 }
 
-/// Whether no name falls under two of them.
+/// Returns whether no name falls under two of them.
 fn are_apart(prefixes: &[(String, Type)], object: &Object) -> bool {
     let named = object.properties.iter().any(|property| prefixes.iter().any(|(prefix, _)| property.key.starts_with(prefix.as_str())));
     let nested = prefixes.iter().enumerate().any(|(index, (one, _))| {

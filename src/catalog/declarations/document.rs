@@ -1,4 +1,4 @@
-//! A schema as a document: where its references lead, within itself. Nothing is ever fetched.
+//! Resolves the references of a schema within its document. Nothing is ever fetched.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use url::Url;
 /// Deeper or further identifiers and anchors are not known: references to them lead nowhere.
 const MAX_DEPTH: usize = 64;
 const MAX_VISITED: usize = 200_000;
-/// What relative identifiers are relative to, where a document does not say.
+/// The base of relative identifiers in a document without an identifier of its own.
 const NO_BASE: &str = "json-schema:///";
 
 /// The keywords whose value is a schema, a list of schemas, or schemas by name.
@@ -32,7 +32,7 @@ const SCHEMA_KEYWORDS: [&str; 14] = [
 const MORE_SCHEMA_KEYWORDS: [&str; 2] = ["anyOf", "oneOf"];
 const MAP_KEYWORDS: [&str; 6] = ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"];
 
-/// Which rules a document follows.
+/// The draft of JSON Schema that a document follows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Dialect {
     /// Up to draft-04: `id`.
@@ -91,7 +91,7 @@ impl<'a> Document<'a> {
         }
     }
 
-    /// Where a reference leads, if that is in this document and is one place.
+    /// Returns the target of a reference, if it is unique and in this document.
     pub(super) fn resolve(&mut self, reference: &str, from: At<'a>) -> Option<At<'a>> {
         let (uri, fragment) = reference.split_once('#').unwrap_or((reference, ""));
         let resource = if uri.is_empty() {

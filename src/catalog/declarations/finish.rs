@@ -1,4 +1,4 @@
-//! What can be done once all definitions of a schema are known: no circles that TypeScript refuses, no combinations that it gives up on,
+//! The last step, once all definitions of a schema are known: no circles that TypeScript refuses, no combinations that it gives up on,
 //! no names for what is shorter than a name.
 
 use super::types::{Definition, Object, Type, intersection, union};
@@ -6,7 +6,7 @@ use super::types::{Definition, Object, Type, intersection, union};
 /// More ways to combine alternatives are not written down; TypeScript's own limit is 100,000.
 const MAX_COMBINATIONS: usize = 1_000;
 const MAX_CHAIN: usize = 64;
-/// What is spelled out in place of a name, in characters.
+/// Characters of a type that is written in place of its name, at most.
 const MAX_INLINE: usize = 40;
 
 /// Makes the definitions of a schema fit to be printed. The first one is the schema itself and stays.
@@ -60,7 +60,7 @@ fn break_circles(definitions: &mut [Definition]) {
     }
 }
 
-/// What remains once everything that leads nowhere is taken away, again and again.
+/// Returns the definitions that are part of a circle, or lead into one.
 fn without_ends(leads_to: &[Vec<usize>], comes_from: &[Vec<usize>]) -> Vec<bool> {
     let mut left: Vec<usize> = leads_to.iter().map(Vec::len).collect();
     let mut remains = vec![true; leads_to.len()];
@@ -77,7 +77,7 @@ fn without_ends(leads_to: &[Vec<usize>], comes_from: &[Vec<usize>]) -> Vec<bool>
     remains
 }
 
-/// How many alternatives TypeScript sees in a definition, once it has multiplied out.
+/// Returns how many alternatives TypeScript sees in a definition after multiplying out.
 fn combinations_of(id: usize, definitions: &[Definition], counts: &mut Vec<Option<usize>>, chain: usize) -> usize {
     if let Some(known) = counts[id] {
         return known;
@@ -105,7 +105,7 @@ fn combinations(value: &Type, counts: &[Option<usize>]) -> usize {
     }
 }
 
-/// Which members of an intersection are kept, and the combinations that they make. A member that is left out only widens.
+/// Returns the members of an intersection that are kept, and their combinations. Leaving a member out only widens the type.
 fn limited(members: &[Type], counts: &[Option<usize>]) -> (Vec<usize>, usize) {
     let mut order: Vec<(usize, usize)> = members.iter().map(|member| combinations(member, counts)).enumerate().collect();
     order.sort_by_key(|(_, count)| *count);
@@ -132,7 +132,7 @@ fn limit(value: &mut Type, counts: &[Option<usize>]) {
     value.children_mut().into_iter().for_each(|child| limit(child, counts));
 }
 
-/// What stands where each definition is named: itself, or its name. Those that are only another's name are that other.
+/// Returns the type to write for each definition: its own type if that is short, or its name. An alias is replaced by its target.
 fn substitutes(definitions: &[Definition]) -> Vec<Type> {
     let mut ends: Vec<Option<usize>> = vec![None; definitions.len()];
     for start in 0..definitions.len() {

@@ -34,7 +34,7 @@ impl Kinds {
         Self(self.0 | other.0)
     }
 
-    /// What `type` allows. A name that no draft knows may mean anything.
+    /// Returns the kinds that `type` allows. An unknown name allows all.
     pub(super) fn of(fields: &Map<String, Json>) -> Self {
         match fields.get("type") {
             Some(Json::String(name)) => Self::named(name),

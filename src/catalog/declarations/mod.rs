@@ -1,4 +1,4 @@
-//! Tools as TypeScript: what a model reads before it writes code.
+//! Declares tools in TypeScript, for a model to read before it writes code.
 //!
 //! One `declare module "host:mcp-<server>"` a server. A type is never narrower than its schema: every value that is valid under the
 //! schema is assignable to the type, and what TypeScript cannot say (ranges, patterns, conditions, absurd depth) is said wider, in the
@@ -41,7 +41,7 @@ pub(in crate::catalog) use self::text::{key, quoted};
 use self::types::{Definition, Type};
 use super::{Manifest, Tool, Wording};
 
-/// What becomes of a call that fails: the sandbox option `toolErrors`.
+/// The result of a call that fails: the sandbox option `toolErrors`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Failures {
     /// `{ error, code? }` is returned, and declared.
@@ -51,10 +51,10 @@ pub enum Failures {
     Thrown,
 }
 
-/// How declarations are written.
+/// The style of declarations.
 #[derive(Debug, Clone, Copy)]
 pub struct DeclarationStyle {
-    /// How servers' texts are made fit to be read.
+    /// The sanitising of servers' texts.
     pub wording: Wording,
     pub failures: Failures,
 }
@@ -65,7 +65,7 @@ const TOOL_ERROR: &str = "  /** A failed call; `code` unless the tool itself sai
 ";
 /// The bridge lets such a result through, with a warning or without.
 const UNSTRUCTURED: &str = "  // What an output type promises is text or null where the server sends no structured content.\n";
-/// What `bridge::shape` makes of a result: its only text, or that text's JSON; an image, a resource, a link; several of them; nothing.
+/// The types that `bridge::shape` returns: one text, or its JSON; an image, a resource, a link; several of them; or nothing.
 const TOOL_OUTPUT: &str = "  /** Text or the JSON that it is, bytes, a resource, a link; several as a list; null for nothing. */
   export type ToolOutput = ToolContent | ToolContent[] | number | boolean | null;
   export type ToolContent = string | { mimeType: string; data: Uint8Array } | { uri: string; mimeType?: string; text: string } \
@@ -97,7 +97,8 @@ pub fn declare_server(server: &str, manifest: &Manifest, style: &DeclarationStyl
     declare(server, manifest, style, None)
 }
 
-/// The same module with this one function (by its raw name) and the types that it needs, no default export; `None` where there is no such tool.
+/// The same module with this one function (by its raw name) and the types that it needs, no default export; `None` where there is no such
+/// tool.
 ///
 /// ```
 /// # use hyperlight_mcp::catalog::{DeclarationStyle, Failures, Manifest, Wording, declare_tool};
@@ -199,7 +200,7 @@ fn purpose(text: &str, style: &DeclarationStyle) -> String {
     style.wording.purpose(text)
 }
 
-/// What a tool is for, and how far it can be trusted to do no more.
+/// Returns a tool's description with its annotations.
 fn description(tool: &Tool, style: &DeclarationStyle) -> String {
     let text = tool.description.as_deref().or(tool.title.as_deref()).unwrap_or_default();
     let text = notes::sanitised(&style.wording, text);

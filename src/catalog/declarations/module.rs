@@ -8,14 +8,14 @@ use super::finish::rewrite;
 use super::types::{Definition, Type};
 use crate::catalog::type_names::{NameGiver, pascal};
 
-/// Of so many definitions of one name, a new one is compared with the last.
+/// Definitions of one name that a new one is compared with, the last ones.
 const MAX_COMPARED: usize = 8;
 /// Parts of types that may be compared in vain; after that a module shares no more, and numbers names.
 const MAX_IN_VAIN: usize = 500_000;
-/// How far from a definition its digest tells a difference.
+/// The distance from a definition within which its digest shows a difference.
 const ROUNDS: usize = 12;
 
-/// What a module declares besides its functions.
+/// The type definitions of a module.
 pub(super) struct Module<'a> {
     names: NameGiver<'a>,
     pub definitions: Vec<Definition>,
@@ -33,7 +33,7 @@ struct Incoming<'a> {
     wanted: Vec<String>,
     /// Equal, where definitions are alike.
     digests: Vec<u64>,
-    /// Which definitions each one names, in order.
+    /// The definitions that each one names, in order.
     names: Vec<Vec<usize>>,
 }
 

@@ -1,4 +1,4 @@
-//! What a schema says in words, and what types cannot: descriptions, defaults, ranges, formats. Short, as a model pays for each token.
+//! Comments for what types cannot express: descriptions, defaults, ranges, formats. They are short, as each token costs.
 
 use serde_json::{Map, Value as Json};
 
@@ -79,7 +79,7 @@ pub(super) fn sanitised(wording: &Wording, text: &str) -> String {
     wording.description(&text[..text.floor_char_boundary(enough)]).trim().to_owned()
 }
 
-/// What the type does not say.
+/// Returns the constraints that the type does not express.
 fn facts(fields: &Map<String, Json>) -> Vec<String> {
     let mut facts = own_facts(fields);
     // `items` and the one choice besides null have no place of their own for a comment.

@@ -20,7 +20,7 @@ pub(in crate::catalog) struct Parameter {
     pub required: bool,
 }
 
-/// What a tool takes and gives, for hints: types are for reading, what does not fit is `…`.
+/// Returns a tool's parameters and result type, for hints. Types are shortened by `…`.
 pub(in crate::catalog) fn parts(tool: &Tool, style: &DeclarationStyle) -> (Vec<Parameter>, String) {
     let input = types_of(&tool.input_schema, "", Kinds::OBJECT, Direction::Input, style);
     let parameters = match &input[0].value {

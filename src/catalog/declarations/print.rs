@@ -9,9 +9,9 @@ use super::types::{Definition, Object, Tuple, Type};
 const MAX_LINE: usize = 110;
 const INDENT: &str = "  ";
 
-/// Where a type stands: what must be in parentheses there.
+/// The context of a type, which decides whether it needs parentheses.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd)]
-enum Place {
+enum TypeContext {
     Alone,
     InUnion,
     InIntersection,
@@ -37,10 +37,10 @@ impl Printer<'_> {
     }
 
     pub(super) fn text(&self, value: &Type, indent: &str) -> String {
-        self.placed(value, indent, Place::Alone)
+        self.placed(value, indent, TypeContext::Alone)
     }
 
-    fn placed(&self, value: &Type, indent: &str, place: Place) -> String {
+    fn placed(&self, value: &Type, indent: &str, place: TypeContext) -> String {
         let text = match value {
             Type::Unknown => "unknown".to_owned(),
             Type::Never => "never".to_owned(),
@@ -53,32 +53,32 @@ impl Printer<'_> {
             Type::BooleanLiteral(value) => value.to_string(),
             Type::NumberLiteral(text) => text.clone(),
             Type::StringLiteral(text) => quoted(text),
-            Type::Array(item) => format!("{}[]", self.placed(item, indent, Place::Element)),
+            Type::Array(item) => format!("{}[]", self.placed(item, indent, TypeContext::Element)),
             Type::Tuple(tuple) => self.tuple(tuple, indent),
             Type::Object(object) => self.object_type(object, indent),
-            Type::Union(members) => self.joined(members, " | ", indent, Place::InUnion),
-            Type::Intersection(members) => self.joined(members, " & ", indent, Place::InIntersection),
+            Type::Union(members) => self.joined(members, " | ", indent, TypeContext::InUnion),
+            Type::Intersection(members) => self.joined(members, " & ", indent, TypeContext::InIntersection),
             Type::Named(id) => self.definitions.get(*id).map_or_else(|| "unknown".to_owned(), |definition| definition.name.clone()),
         };
         let loosest = match value {
-            Type::Union(_) | Type::Bytes => Place::InUnion,
-            Type::Intersection(_) => Place::InIntersection,
-            _ => Place::Element,
+            Type::Union(_) | Type::Bytes => TypeContext::InUnion,
+            Type::Intersection(_) => TypeContext::InIntersection,
+            _ => TypeContext::Element,
         };
         if place > loosest { format!("({text})") } else { text }
     }
 
-    fn joined(&self, members: &[Type], separator: &str, indent: &str, place: Place) -> String {
+    fn joined(&self, members: &[Type], separator: &str, indent: &str, place: TypeContext) -> String {
         members.iter().map(|member| self.placed(member, indent, place)).collect::<Vec<_>>().join(separator)
     }
 
     fn tuple(&self, tuple: &Tuple, indent: &str) -> String {
         let item = |(index, item): (usize, &Type)| {
-            let text = self.placed(item, indent, if index < tuple.required { Place::Alone } else { Place::Element });
+            let text = self.placed(item, indent, if index < tuple.required { TypeContext::Alone } else { TypeContext::Element });
             if index < tuple.required { text } else { format!("{text}?") }
         };
         let mut items: Vec<String> = tuple.items.iter().enumerate().map(item).collect();
-        items.extend(tuple.rest.as_deref().map(|rest| format!("...{}[]", self.placed(rest, indent, Place::Element))));
+        items.extend(tuple.rest.as_deref().map(|rest| format!("...{}[]", self.placed(rest, indent, TypeContext::Element))));
         format!("[{}]", items.join(", "))
     }
 

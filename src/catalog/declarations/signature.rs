@@ -8,7 +8,7 @@ use super::{DeclarationStyle, input_types, types_of};
 use crate::catalog::Tool;
 
 const MAX_CHARS: usize = 200;
-/// How many levels of the input and of the output are spelled out, the best first.
+/// Levels of the input and of the output that are written out, the best combination first.
 const DETAILS: [(usize, usize); 9] = [(4, 4), (3, 3), (3, 2), (2, 2), (3, 1), (2, 1), (2, 0), (1, 1), (1, 0)];
 const MAX_ALTERNATIVES: usize = 6;
 const MAX_LITERAL_CHARS: usize = 40;

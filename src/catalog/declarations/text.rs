@@ -30,7 +30,7 @@ pub(in crate::catalog) fn key(name: &str) -> String {
     if is_plain(name) { name.to_owned() } else { quoted(name) }
 }
 
-/// Whether a name can stand in code without quotes.
+/// Returns whether a name can stand in code without quotes.
 pub(super) fn is_plain(name: &str) -> bool {
     let plain = |character: char| character.is_ascii_alphanumeric() || character == '_' || character == '$';
     name.chars().all(plain) && name.starts_with(|first: char| !first.is_ascii_digit())
@@ -46,7 +46,7 @@ pub(super) fn number(number: &Number) -> String {
     }
 }
 
-/// What a reader cannot see, or what changes the order of what is seen.
+/// Returns whether a character is invisible, or changes the order of others.
 fn is_hidden(character: char) -> bool {
     character.is_control()
         || (character.is_whitespace() && character != ' ')

@@ -1,4 +1,4 @@
-//! A TypeScript type as a value: what a schema becomes before it is text. Every type here stands for at least the values that its
+//! A TypeScript type as a value, between the schema and the text. Every type here stands for at least the values that its
 //! schema allows; whatever cannot be said exactly is said wider.
 
 /// A type. Small trees: their depth and size are bounded where they are made.
@@ -29,7 +29,7 @@ pub(super) enum Type {
 #[derive(Debug, Clone, PartialEq, Hash)]
 pub(super) struct Tuple {
     pub items: Vec<Type>,
-    /// So many of the first must be there.
+    /// The number of leading items that are required.
     pub required: usize,
     pub rest: Option<Box<Type>>,
 }
@@ -37,11 +37,11 @@ pub(super) struct Tuple {
 #[derive(Debug, Clone, PartialEq, Hash, Default)]
 pub(super) struct Object {
     pub properties: Vec<Property>,
-    /// What any property can be that is not named: TypeScript wants the named ones to fit as well.
+    /// The type of properties that are not named. In TypeScript, the named ones must fit it as well.
     pub index: Option<Box<Type>>,
-    /// What properties are whose names begin so.
+    /// The types of properties by the prefix of their names.
     pub prefixes: Vec<(String, Type)>,
-    /// Whether there may be others, of which nothing is known.
+    /// True if there may be others, of which nothing is known.
     pub open: bool,
 }
 
@@ -74,7 +74,7 @@ impl Property {
 }
 
 impl Object {
-    /// Whether TypeScript asks a value for at least one of the names (a "weak" type), though the schema does not.
+    /// Returns whether TypeScript asks a value for at least one of the names (a "weak" type), though the schema does not.
     pub(super) fn is_weak(&self) -> bool {
         self.open && self.index.is_none() && self.prefixes.is_empty() && self.properties.iter().all(|property| property.optional)
     }
@@ -86,7 +86,7 @@ impl Type {
         Self::Object(Object { index: Some(Box::new(Self::Unknown)), ..Object::default() })
     }
 
-    /// What has one word or one literal.
+    /// Returns whether the type is one word or one literal.
     pub(super) fn is_leaf(&self) -> bool {
         !matches!(self, Self::Array(_) | Self::Tuple(_) | Self::Object(_) | Self::Union(_) | Self::Intersection(_) | Self::Named(_))
     }

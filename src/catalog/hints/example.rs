@@ -74,7 +74,7 @@ fn all_of(root: &Json, schema: &Json, parts: &[Json], depth: usize) -> Option<Js
     Some(Json::Object(fields))
 }
 
-/// What the schema itself names.
+/// Returns a value that the schema names itself.
 fn given(schema: &Json) -> Option<Json> {
     let listed = |key: &str| schema.get(key).and_then(Json::as_array).and_then(|values| values.first()).cloned();
     // Many a generator writes `null` for "none".

@@ -1,4 +1,4 @@
-//! What can be said of each module and function in a few words: for an agent's own prompts, and for its user interface.
+//! Short descriptions of modules and functions, for an agent's own prompts and its user interface.
 
 mod agent;
 mod builtin;
@@ -14,14 +14,14 @@ use agent::of_agent;
 pub(super) use builtin::{MCP_MODULE, mcp_module};
 use example::arguments_text;
 
-/// What a tool, parameter or function may be called in a hint, in characters.
+/// Characters of a tool's, parameter's or function's name in a hint.
 const MAX_NAME_CHARS: usize = 100;
 /// Parameters of an outline: more than a line names.
 const MAX_OUTLINED: usize = 9;
-/// What is said of one parameter.
+/// Characters of one parameter's description.
 const MAX_PARAMETER_CHARS: usize = 300;
 
-/// Where a module comes from.
+/// The origin of a module.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ModuleKind {
@@ -48,13 +48,13 @@ pub struct AgentModuleInfo {
 pub struct ModuleSummary {
     /// Without `host:`.
     pub name: String,
-    /// What agent code imports.
+    /// The name or specifier that agent code imports.
     pub specifier: String,
     pub kind: ModuleKind,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server: Option<String>,
     pub purpose: String,
-    /// How many functions it has.
+    /// The number of its functions.
     pub functions: usize,
 }
 
@@ -69,7 +69,7 @@ pub struct ModuleInfo {
     pub server: Option<String>,
     pub purpose: String,
     pub functions: Vec<FunctionInfo>,
-    /// What to keep in mind.
+    /// Remarks for its use.
     pub caveats: Vec<String>,
     /// Code that imports and calls its first function.
     pub example: String,
@@ -79,7 +79,7 @@ pub struct ModuleInfo {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FunctionInfo {
-    /// What agent code imports.
+    /// The name or specifier that agent code imports.
     pub name: String,
     /// The tool's raw name, for `call`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -107,7 +107,7 @@ pub struct ParameterInfo {
     pub required: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// What the server takes where it is left out. It is never filled in here.
+    /// The server's default. It is never filled in here.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub default: Option<Json>,
 }
@@ -124,7 +124,7 @@ pub(super) fn server_summary(server: &str, manifest: &Manifest, style: &Declarat
     }
 }
 
-/// What a server says of itself, in a sentence; else its own name.
+/// Returns the first sentence of a server's instructions, or else its name.
 pub(super) fn server_purpose(manifest: &Manifest, style: &DeclarationStyle) -> String {
     let said = manifest.instructions.as_deref().map(|text| style.wording.purpose(text.trim_start_matches(['#', ' ', '\n'])));
     said.filter(|purpose| !purpose.is_empty())
@@ -237,7 +237,7 @@ pub(super) fn tool_hint(tool: &Tool, identifier: &str, style: &DeclarationStyle)
     }
 }
 
-/// What a tool is for, in a sentence.
+/// Returns a tool's purpose in a sentence.
 pub(super) fn tool_purpose(tool: &Tool, style: &DeclarationStyle) -> String {
     let title = tool.title.as_deref().or_else(|| tool.annotations.as_ref()?.get("title")?.as_str());
     let said = [tool.description.as_deref(), title].into_iter().flatten().map(|text| style.wording.purpose(text));
@@ -248,7 +248,7 @@ fn hint_of(parameter: declarations::Parameter, schema: &Json, style: &Declaratio
     let declarations::Parameter { key, declared, required } = parameter;
     let of = schema.get("properties").and_then(|properties| properties.get(&key));
     let said = of.and_then(|of| of.get("description")?.as_str());
-    // What would have to be changed to be read would no longer be the default.
+    // A default that would have to be sanitised or cut is left out.
     let short = |value: &&Json| {
         let json = value.to_string();
         json.len() <= MAX_PARAMETER_CHARS && style.wording.one_line(&json, MAX_PARAMETER_CHARS) == json
@@ -262,7 +262,7 @@ fn hint_of(parameter: declarations::Parameter, schema: &Json, style: &Declaratio
     }
 }
 
-/// What a model should know before it calls (MCP 2025-11-25, Tool Annotations; they are the server's own word).
+/// Returns warnings for a model, from the tool's annotations (MCP 2025-11-25), which the server chose itself.
 fn caveats(tool: &Tool) -> Vec<String> {
     let hint = |name: &str| tool.annotations.as_ref().and_then(|annotations| annotations.get(name)?.as_bool());
     let mut caveats = Vec::new();
@@ -284,7 +284,7 @@ fn caveats(tool: &Tool) -> Vec<String> {
     caveats
 }
 
-/// How a failed call shows.
+/// Returns the remark on how a failed call shows.
 pub(super) fn failure_caveat(failures: Failures) -> &'static str {
     match failures {
         Failures::Returned => "a call that fails returns { error, code? } instead of its result",

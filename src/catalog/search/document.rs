@@ -1,4 +1,4 @@
-//! What of a tool is indexed, and how much of each part counts.
+//! Selects the parts of a tool that are indexed, and their weights.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use super::synonyms::is_stop_word;
 use super::words::{Chunk, Piece, chunks_of_run, name_chunk, pieces, term};
 use crate::catalog::{Manifest, Tool};
 
-/// How a part of a tool counts. Its words count `weight` each, less where there are more of them than `usual`, by the share `length`:
+/// The weight of a part of a tool. Its words count `weight` each, less where there are more of them than `usual`, by the share `length`:
 /// BM25F's normalisation, with a usual length that is fixed, so that one server's manifest changes nothing in what another's words count.
 struct Field {
     weight: f32,
@@ -32,7 +32,7 @@ const MAX_TEXT_BYTES: usize = 8 * 1024;
 const MAX_NAME_BYTES: usize = 256;
 /// Parts of a schema that are looked at, the outer ones first.
 const MAX_SCHEMA_PARTS: usize = 4_000;
-/// As many words of all of a server's texts and parameters; of the tools after that, only names are indexed.
+/// Words of all of a server's texts and parameters; beyond that, only names of tools are indexed.
 const MAX_SERVER_WORDS: usize = 200_000;
 /// A word that is new to the server takes the room of so many: it costs memory, and time whenever servers are merged.
 const NEW_WORD: usize = 5;
@@ -54,7 +54,7 @@ pub(super) struct Segment {
 pub(super) struct Document {
     /// Its place in the manifest.
     pub tool: usize,
-    /// Which of the segment's terms it has, and how much each counts. Each term once.
+    /// The terms of the segment that it has, each once, with their weights.
     pub terms: Vec<(u32, f32)>,
 }
 
@@ -74,7 +74,7 @@ struct Reader {
     /// As many words may still be read of texts and parameters.
     room: usize,
     numbers: HashMap<Arc<str>, u32>,
-    /// What words as they stand are, so that each is stemmed once.
+    /// The terms of words, so that each is stemmed once.
     words: HashMap<Box<str>, u32>,
     terms: Vec<Arc<str>>,
     /// The tool that is being read: numbers, and how much each counts; a term may come often.
@@ -263,7 +263,7 @@ mod tests {
         Segment::read("server", Arc::new(Manifest { tools, ..Manifest::default() }))
     }
 
-    /// What a term counts in a document; 0 where it is not.
+    /// Returns the weight of a term in a document; 0 if it does not occur.
     fn weight(segment: &Segment, document: usize, term: &str) -> f32 {
         let number = segment.terms.iter().position(|known| known.as_ref() == term);
         let found = segment.documents[document].terms.iter().find(|(known, _)| Some(*known as usize) == number);

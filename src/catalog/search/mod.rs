@@ -55,10 +55,10 @@ pub struct SearchIndex {
     synonyms: Synonyms,
 }
 
-/// Where to search, and for how many.
+/// The servers to search, and the number of hits.
 #[derive(Debug, Clone, Copy)]
 pub struct SearchOptions<'a> {
-    /// At most so many hits.
+    /// Hits at most.
     pub limit: usize,
     /// Only these servers' tools; `None` is all. A name that is no server's is no error here: it has no tools.
     pub servers: Option<&'a [String]>,

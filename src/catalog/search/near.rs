@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::words::is_dense;
 
-/// What is compared first, as it costs nothing: how long a term is, and which letters it has.
+/// The length and letters of a term, which are cheap to compare first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Outline {
     chars: u8,
@@ -16,7 +16,7 @@ pub(super) struct Outline {
 const MAX_NEAR: usize = 6;
 /// As many terms are compared letter by letter: in a lexicon that a person wrote, some hundreds at most.
 const MAX_COMPARED: usize = 10_000;
-/// What is shorter is the beginning of too much.
+/// The shortest word that counts as a prefix.
 const LEAST_PREFIX_CHARS: usize = 4;
 /// The same where the word goes on otherwise than the term.
 const LEAST_ALIKE_CHARS: usize = 5;
@@ -27,7 +27,7 @@ impl Outline {
         Self { chars: u8::try_from(term.chars().count()).unwrap_or(u8::MAX), letters }
     }
 
-    /// Whether so few slips could be between them: a slip changes the length by one at most, and takes one letter for another.
+    /// Returns whether so few slips could be between them: a slip changes the length by one at most, and takes one letter for another.
     fn could_be(self, other: Self, slips: u8) -> bool {
         self.chars.abs_diff(other.chars) <= slips && (self.letters ^ other.letters).count_ones() <= 2 * u32::from(slips)
     }

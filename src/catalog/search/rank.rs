@@ -15,7 +15,7 @@ const MAX_QUERY_WORDS: usize = 48;
 const MAX_GUESSES: usize = 12;
 /// BM25's k1: how soon a word that counts more makes no difference.
 const SATURATION: f32 = 1.5;
-/// What a synonym counts, of what the word itself would; and where no tool has the word itself.
+/// The weight of a synonym relative to the word itself.
 const SYNONYM_SHARE: f32 = 0.5;
 const ONLY_SYNONYM_SHARE: f32 = 0.8;
 /// The parts of a name whose whole some tool has.
@@ -23,7 +23,7 @@ const PART_SHARE: f32 = 0.4;
 /// Neighbours in a query that some tool has as one name: `create issue` for `create_issue`.
 const JOINED_SHARE: f32 = 0.5;
 const MAX_JOINED: usize = 4;
-/// How much of a score hangs on how much of the query was found.
+/// The share of the score that depends on how much of the query was found.
 const COVERAGE: f32 = 0.5;
 
 /// Every server's segment in one: made anew from the segments whenever one of them changes, in a tenth of the time that reading takes.
@@ -42,7 +42,7 @@ pub(super) struct Merged {
 struct QueryWord {
     weight: f32,
     candidates: Vec<(u32, f32)>,
-    /// What the best of them could give.
+    /// The highest possible score of its terms.
     worth: f32,
 }
 
@@ -115,7 +115,7 @@ impl Merged {
         (server, (document - documents.start) as usize)
     }
 
-    /// Which documents are asked for.
+    /// Returns for each document whether it is in scope.
     fn scope(&self, servers: Option<&[String]>) -> Vec<bool> {
         let mut scope = vec![servers.is_none(); self.documents as usize];
         for name in servers.unwrap_or_default() {

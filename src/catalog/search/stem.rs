@@ -4,7 +4,7 @@
 //! tools (`deletion`, `notification`, `deployment`). Whole Snowball stemmers do more, some of it harm here (`organization` and `organ`
 //! become one), and keep `creation` and `create` apart. A stem need not be a word; both sides go through the same rules.
 
-/// What is shorter has no ending to lose.
+/// The shortest word that is stemmed.
 const LEAST_CHARS: usize = 4;
 
 /// The stem of a word in small letters. A word with a letter beyond a to z is its own stem.
@@ -56,7 +56,7 @@ fn drop_noun(stem: &mut String) {
     }
 }
 
-/// What is left differs by the ending that it had: `copi` and `copy`, `creat` and `create`, `runn` and `run`.
+/// Unifies stems that differ by their removed ending: `copi` and `copy`, `creat` and `create`, `runn` and `run`.
 fn even(stem: &mut String) {
     if stem.len() < LEAST_CHARS {
         return;

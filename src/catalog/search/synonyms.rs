@@ -1,4 +1,4 @@
-//! What a person or a model says for what a tool's author wrote.
+//! Synonyms between the words of a query and those of a tool's author.
 
 use std::collections::HashMap;
 
@@ -82,7 +82,7 @@ const GROUPS: [&[&str]; 72] = [
     &["zip", "gzip", "compress"],
 ];
 
-/// What says nothing of what is looked for. Sorted.
+/// Words that say nothing about the search. Sorted.
 const STOP_WORDS: [&str; 93] = [
     "a", "about", "also", "am", "an", "and", "any", "anyone", "are", "as", "at", "be", "been", "by", "can", "could", "d", "did", "do",
     "does", "don", "for", "from", "had", "has", "have", "he", "help", "her", "him", "his", "how", "i", "if", "in", "into", "is", "it",
@@ -94,7 +94,7 @@ const STOP_WORDS: [&str; 93] = [
 
 const LONGEST_STOP_WORD: usize = 6;
 
-/// Whether a word, in small letters, is one of those that any text has.
+/// Returns whether a word, in small letters, is one of those that any text has.
 pub(super) fn is_stop_word(word: &str) -> bool {
     word.len() <= LONGEST_STOP_WORD && STOP_WORDS.binary_search(&word).is_ok()
 }

@@ -6,7 +6,7 @@ use super::stem::stem;
 
 /// A word is cut here, on both sides: no word that anybody types is longer.
 const MAX_WORD_BYTES: usize = 64;
-/// What one chunk may give: a name of thousands of humps is no name.
+/// Parts of one chunk at most.
 const MAX_PARTS: usize = 64;
 /// The same for a run of a script without blanks.
 const MAX_DENSE_CHARS: usize = 1_000;
@@ -14,11 +14,12 @@ const MAX_DENSE_CHARS: usize = 1_000;
 /// A run of characters without a blank: a word, or a name of several.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Chunk {
-    /// In small letters, unstemmed: `get` and `forecast` of `getForecast` or `get-forecast`; of a script without blanks, pairs of characters.
+    /// In small letters, unstemmed: `get` and `forecast` of `getForecast` or `get-forecast`; of a script without blanks, pairs of
+    /// characters.
     pub parts: Vec<String>,
     /// All parts in one, where there are several: `getforecast`.
     pub whole: Option<String>,
-    /// Whether only case or digits divide it: `GitHub` is rather one word, `get_forecast` is rather two.
+    /// True if only case or digits divide it: `GitHub` is rather one word, `get_forecast` is rather two.
     pub humps: bool,
 }
 
@@ -27,7 +28,7 @@ pub(super) fn chunks(text: &str) -> impl Iterator<Item = Chunk> {
     runs(text).flat_map(chunks_of_run).filter(|chunk| !chunk.parts.is_empty())
 }
 
-/// What stands between blanks and signs.
+/// A part of a text between blanks and signs.
 pub(super) enum Piece<'t> {
     /// Small letters from a to z only: what most texts are made of, and nothing has to be done for.
     Word(&'t str),
@@ -57,12 +58,12 @@ pub(super) fn name_chunk(name: &str) -> Chunk {
     merged
 }
 
-/// What stands in the index for a word.
+/// Returns the term of a word in the index.
 pub(super) fn term(word: &str) -> String {
     stem(&word[..word.floor_char_boundary(MAX_WORD_BYTES)])
 }
 
-/// Whether there is anything to search for.
+/// Returns whether there is anything to search for.
 ///
 /// ```
 /// use hyperlight_mcp::catalog::has_words;
@@ -74,7 +75,7 @@ pub fn has_words(query: &str) -> bool {
     first_word(query).is_some()
 }
 
-/// Where the first word begins.
+/// Returns the offset of the first word.
 pub(super) fn first_word(query: &str) -> Option<usize> {
     query.find(char::is_alphanumeric)
 }

@@ -1,5 +1,5 @@
-//! A kept snapshot's files: whose they are, what they hold, and how little of that must lie on the disk. Nearly all of a snapshot is
-//! the heap, and nearly all of the heap is zero: such pages are holes in the file, and are not read to be checked.
+//! The files of a kept snapshot: their owner, their digest, and holes in place of zeroes. Nearly all of a snapshot is the heap, and nearly
+//! all of the heap is zero. Pages of zeroes are holes in the file, and the digest skips them.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Write as _};
@@ -14,16 +14,16 @@ use crate::files::{Links, open_regular, read_open};
 
 const PAGE: usize = 4096;
 const CHUNK: usize = 256 * PAGE;
-/// Of files that are read whole.
+/// Bytes of a file that is read whole at most.
 const MAX_SMALL_BYTES: u64 = 1 << 20;
-/// A snapshot has one file for the memory and four small ones.
+/// Files of a snapshot at most. It has one for the memory and four small ones.
 const MAX_FILES: usize = 16;
 
 fn odd(path: &Path, problem: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("{}: {problem}", path.display()))
 }
 
-/// Refuses what is not the user's own, or not the user's alone.
+/// Refuses a file that another user owns or may access.
 fn check_private(path: &Path, metadata: &fs::Metadata) -> io::Result<()> {
     if metadata.uid() != rustix::process::geteuid().as_raw() {
         return Err(odd(path, "it belongs to another user"));
@@ -34,16 +34,16 @@ fn check_private(path: &Path, metadata: &fs::Metadata) -> io::Result<()> {
     Ok(())
 }
 
-/// Refuses what is no folder of the user's alone.
+/// Refuses a path that is not a folder, or that another user owns or may access.
 pub(super) fn check_folder(path: &Path) -> io::Result<()> {
     let metadata = fs::symlink_metadata(path)?;
     if !metadata.is_dir() {
-        return Err(odd(path, "it is no folder"));
+        return Err(odd(path, "it is not a folder"));
     }
     check_private(path, &metadata)
 }
 
-/// Opens a file of the user's alone, no link of any kind.
+/// Opens a file that only the user may access, and that is not a link of any kind.
 fn open_private(path: &Path) -> io::Result<File> {
     let file = open_regular(path, Links::Refuse)?;
     let metadata = file.metadata()?;
@@ -62,7 +62,7 @@ pub(super) fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
     OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?.write_all(bytes)
 }
 
-/// All files below a folder, in order of their names.
+/// Returns all files below a folder, sorted by name.
 fn files(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let (mut found, mut folders) = (Vec::new(), vec![folder.to_owned()]);
     while let Some(next) = folders.pop() {
@@ -82,7 +82,7 @@ fn files(folder: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Makes all of it the user's alone.
+/// Removes the access of others to a folder and everything in it.
 pub(super) fn make_private(folder: &Path) -> io::Result<()> {
     for file in files(folder)? {
         fs::set_permissions(&file, Permissions::from_mode(0o600))?;
@@ -95,7 +95,7 @@ pub(super) fn make_private(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// The digest of all that the folder's files hold, but for `except`. How a file's zeroes lie on the disk makes no difference.
+/// Returns the digest of the folder's files, without `except`. It does not depend on whether zeroes are stored or are holes.
 pub(super) fn digest_of(folder: &Path, except: &str) -> io::Result<String> {
     let mut hash = Sha256::new();
     for path in files(folder)? {
@@ -119,7 +119,7 @@ pub(super) fn digest_of(folder: &Path, except: &str) -> io::Result<String> {
     Ok(hex::encode(hash.finalize()))
 }
 
-/// Frees the disk of pages that are zero. Where the file system knows no holes, they stay.
+/// Punches holes into the files in place of pages of zeroes, if the file system supports that.
 pub(super) fn punch_zeroes(folder: &Path) -> io::Result<()> {
     for path in files(folder)? {
         let file = OpenOptions::new().read(true).write(true).open(&path)?;
@@ -144,7 +144,7 @@ pub(super) fn punch_zeroes(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Calls `visit` with each page that is not in a hole, and its offset.
+/// Calls `visit` with the offset and the content of each page that is not in a hole.
 fn each_page(file: &File, mut visit: impl FnMut(u64, &[u8]) -> io::Result<()>) -> io::Result<()> {
     let length = file.metadata()?.len();
     let mut buffer = vec![0; CHUNK];
@@ -168,7 +168,7 @@ fn each_page(file: &File, mut visit: impl FnMut(u64, &[u8]) -> io::Result<()>) -
     Ok(())
 }
 
-/// Where data lies at or behind an offset; all that is left where the file system does not know.
+/// Returns the range of the next data at or after an offset; the whole rest if the file system does not report holes.
 fn next_data(file: &File, offset: u64, length: u64) -> io::Result<Option<(u64, u64)>> {
     let start = match seek(file, SeekFrom::Data(offset)) {
         Ok(start) => start,

@@ -1,4 +1,5 @@
-//! What a kept snapshot depends on: another guest, other limits, another processor, kernel or version of Hyperlight, another snapshot.
+//! The key of a kept snapshot. It covers everything that a snapshot depends on: the guest, the limits, the processor, the kernel and the
+//! version of Hyperlight.
 
 use std::fs;
 
@@ -8,14 +9,14 @@ use crate::limits::Limits;
 use crate::sandbox::guest::GuestKind;
 use crate::sandbox::image::HANDLER_SOURCE;
 
-/// What the guests' builder wrote down: their digests, and the version of Hyperlight.
+/// The record of the guests' builder: their digests, and the version of Hyperlight.
 const GUESTS: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/guest/out/guest.json"));
-/// Changes where the way in which snapshots are made or kept changes.
+/// The version of this format. Raise it when the way in which snapshots are made or kept changes.
 const FORMAT: &str = "1";
-/// Of `/proc/cpuinfo`: what says which processor it is and what it can do.
-const OF_THE_PROCESSOR: [&str; 6] = ["vendor_id", "cpu family", "model", "model name", "stepping", "flags"];
+/// The fields of `/proc/cpuinfo` that identify the processor and its features.
+const PROCESSOR_FIELDS: [&str; 6] = ["vendor_id", "cpu family", "model", "model name", "stepping", "flags"];
 
-/// The name of a snapshot.
+/// The key of a snapshot, which is also its folder's name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::sandbox) struct Key(String);
 
@@ -41,7 +42,7 @@ impl Key {
             GUESTS,
             kind.name(),
             HANDLER_SOURCE,
-            crate::sandbox::seat::READYING_SOURCE,
+            crate::sandbox::run_binding::WARM_UP_SOURCE,
             &format!("{sizes:?}"),
             &processor(cpuinfo),
             kernel.trim(),
@@ -59,10 +60,10 @@ impl Key {
     }
 }
 
-/// The first processor's lines that do not change from one moment to the next.
+/// Returns the first processor's constant lines. The clock rate, for example, is left out.
 fn processor(cpuinfo: &str) -> String {
     let first = cpuinfo.split("\n\n").next().unwrap_or_default();
-    let named = |line: &&str| line.split_once(':').is_some_and(|(name, _)| OF_THE_PROCESSOR.contains(&name.trim()));
+    let named = |line: &&str| line.split_once(':').is_some_and(|(name, _)| PROCESSOR_FIELDS.contains(&name.trim()));
     first.lines().filter(named).collect::<Vec<_>>().join("\n")
 }
 
@@ -86,6 +87,6 @@ mod tests {
         assert_ne!(Key::of(GuestKind::Ring3, &limits, CPUINFO, "6.1.1"), known);
         assert_ne!(Key::of(GuestKind::Standard, &limits, CPUINFO, "6.1.0"), known);
         assert_ne!(key(|limits| limits.guest_heap_bytes += 4096), known);
-        assert_eq!(key(|limits| limits.max_servers += 1), known, "what the guest does not depend on");
+        assert_eq!(key(|limits| limits.max_servers += 1), known, "a limit that the guest does not depend on");
     }
 }

@@ -1,5 +1,5 @@
-//! Snapshots that are kept on disk, so that another process need not boot: each in a folder of its own, named by all that it depends
-//! on. Whatever is odd about one is a reason to boot anew and to put another in its place, never an error of anybody's run.
+//! Snapshots on disk, so that another process does not have to boot the guest. Each is in a folder named by its key. Any problem with a
+//! snapshot leads to a new boot and a replacement, never to an error of a run.
 
 mod content;
 mod key;
@@ -18,12 +18,12 @@ use content::{check_folder, digest_of, make_private, punch_zeroes};
 pub(super) use key::Key;
 
 const TAG: &str = "guest";
-/// Beside the snapshot's own files, and written last.
+/// The record's file name. It is written last, beside the snapshot's own files.
 const RECORD: &str = "kept.json";
-/// Folders that are being written. Those of processes that ended meanwhile are taken away.
+/// The prefix of folders that are being written. Those of processes that ended meanwhile are removed.
 const UNFINISHED: &str = "snapshot-unfinished-";
 const UNFINISHED_FOR: Duration = Duration::from_hours(1);
-/// Snapshots that are kept, of the last that were used: of two guests and a few settings of the limits.
+/// Snapshots that are kept at most, the last used ones: enough for two guests and a few settings of the limits.
 const MAX_KEPT: usize = 6;
 
 /// A folder of snapshots: `snapshotDir` of `Gateway.open`. Readable and writable by the user alone.
@@ -32,13 +32,13 @@ pub(super) struct KeptSnapshots {
     folder: PathBuf,
 }
 
-/// What is known of a snapshot besides its files.
+/// The record of a snapshot.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Record {
-    /// Of the files' content.
+    /// The digest of the files' content.
     digest: String,
-    /// Whether the standard guest was tried before and failed in the known way.
+    /// True if the standard guest was tried first and failed in the known way.
     standard_fails: bool,
 }
 
@@ -47,24 +47,24 @@ impl KeptSnapshots {
         Self { folder }
     }
 
-    /// The snapshot of this key, if there is one and nothing is odd about it.
+    /// Loads the snapshot of this key, if there is a valid one.
     pub(super) fn load(&self, key: &Key) -> Option<Snapshot> {
         let folder = self.folder.join(key.as_str());
         match self.read(&folder) {
             Ok(snapshot) => {
-                // For whoever tidies up: it is in use.
+                // The time marks the snapshot as used, for `tidy`.
                 let _ = fs::File::open(&folder).and_then(|opened| opened.set_modified(SystemTime::now()));
                 Some(snapshot)
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound && !folder.exists() => None,
             Err(error) => {
-                tracing::warn!(%error, folder = %folder.display(), "the kept snapshot is not used: another is made");
+                tracing::warn!(%error, folder = %folder.display(), "the kept snapshot is not used: a new one is made");
                 None
             }
         }
     }
 
-    /// Whether this snapshot was made as the standard guest did not run.
+    /// Returns whether this snapshot was made because the standard guest did not run.
     pub(super) fn standard_fails(&self, key: &Key) -> bool {
         self.record(&self.folder.join(key.as_str())).is_ok_and(|record| record.standard_fails)
     }
@@ -79,16 +79,16 @@ impl KeptSnapshots {
         let record = self.record(folder)?;
         let digest = digest_of(folder, RECORD)?;
         if digest != record.digest {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "its content has another digest than was written down"));
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "the digest of its content differs from the recorded one"));
         }
-        // Checked above, without reading the holes: `checked_load` would read them.
+        // The digest was checked above without reading the holes; `checked_load` would read them.
         Snapshot::load(folder, tag()?).map_err(io::Error::other)
     }
 
-    /// Keeps a snapshot, in the place of one that is odd. Takes some 300 ms; returns the snapshot as it now lies on disk.
+    /// Writes a snapshot to disk and replaces an invalid one. It takes about 300 ms, and returns the snapshot as loaded from disk.
     ///
     /// # Errors
-    /// What keeps it from being written.
+    /// The I/O error that kept it from being written.
     pub(super) fn save(&self, key: &Key, snapshot: &Snapshot, standard_fails: bool) -> io::Result<Arc<Snapshot>> {
         if !self.folder.is_dir() {
             DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
@@ -104,9 +104,9 @@ impl KeptSnapshots {
         content::write_private(&layout.join(RECORD), &serde_json::to_vec(&record)?)?;
         let place = self.folder.join(key.as_str());
         if fs::rename(&layout, &place).is_err() {
-            // What is there may be another process's, just finished, and good.
+            // Another process may have written a valid snapshot just now.
             if self.read(&place).is_err() {
-                // Moved away first: files that somebody has mapped stay as they are until nobody has.
+                // The invalid one is moved away first: files that a process has mapped stay unchanged.
                 fs::rename(&place, unfinished.path().join("odd"))?;
                 fs::rename(&layout, &place)?;
             }
@@ -115,7 +115,7 @@ impl KeptSnapshots {
         Ok(Arc::new(self.read(&place)?))
     }
 
-    /// Takes away what has not been used for the longest time, and what processes that ended have left unfinished.
+    /// Removes the least recently used snapshots, and unfinished folders of processes that have ended.
     fn tidy(&self, used: &Path) {
         let Ok(entries) = fs::read_dir(&self.folder) else { return };
         let now = SystemTime::now();

@@ -1,13 +1,13 @@
-//! Agent code is read by a process of its own: `hyperlight-mcp-reader`.
+//! Parses agent code in a separate process, `hyperlight-mcp-reader`.
 //!
-//! The parser was written for code that people wrote. It recurses, tries one reading after the other, and takes memory for each: there
-//! is code that makes it overrun its stack, take minutes or all memory. An agent's code is an attacker's; the process in which it is
-//! read is one that may end. It has bounds of its own (`program.rs`), nothing but two pipes, and gets no environment.
+//! The parser was written for code by people. It recurses, and tries several parses, each of which takes memory: hostile code can make it
+//! overflow its stack, run for minutes or use all memory. An agent's code may be hostile, so it is parsed in a process that may crash. That
+//! process has limits of its own (`program.rs`), only two pipes, and no environment.
 
-mod places;
 mod program;
 mod protocol;
 mod read_code;
+mod slots;
 
 use parking_lot::{Mutex, MutexGuard};
 use std::io::{self, Write as _};
@@ -18,27 +18,27 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-pub use places::LookOwner;
-use places::Places;
 pub use program::serve_reader;
 use protocol::{Answer, Question, read_frame, write_frame};
 use read_code::{ReadCode, ReadCodes};
+pub use slots::LookOwner;
+use slots::ReaderSlots;
 
 use super::script::{Importable, Problem};
 use crate::error::{Error, Result};
 
-/// What a look at code may take. Code as people write it takes a few milliseconds.
+/// The longest time that parsing may take. Ordinary code takes a few milliseconds.
 const LOOK_LIMIT: Duration = Duration::from_secs(5);
-/// How soon it is seen that the answer is not wanted any more.
+/// The interval at which the reader checks whether the answer is still wanted.
 const POLL: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
-/// Processes that are kept for the next question.
+/// Idle processes that are kept for the next question.
 const MAX_IDLE: usize = 2;
 
-/// Asks processes about code. Where one ends or does not answer, the code has not been looked at.
+/// Asks processes about code. If one ends or does not answer, the code counts as not parsed.
 pub(super) struct ScriptReader {
     program: PathBuf,
     idle: Mutex<Idle>,
-    places: Places,
+    slots: ReaderSlots,
     known: Mutex<ReadCodes>,
 }
 
@@ -48,34 +48,34 @@ struct Idle {
     closed: bool,
 }
 
-/// What came of a look at code as JavaScript.
+/// The outcome of converting code to JavaScript.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Reading {
-    /// It is JavaScript.
+    /// The code is JavaScript already.
     AsItIs,
-    /// It is this without its types.
+    /// The code without its types.
     Javascript(String),
-    /// It was not looked at: it nests too deeply; a reader failed over it, took too long or gave way to others; or the answer was not wanted
-    /// any more.
+    /// The code was not parsed: it nests too deeply; the process failed, took too long or gave way to others; or the answer was no longer
+    /// wanted.
     Missed,
 }
 
-/// Whether an answer is still wanted.
-pub type Wanted<'a> = &'a dyn Fn() -> bool;
+/// A callback that returns whether an answer is still wanted.
+pub type StillWanted<'a> = &'a dyn Fn() -> bool;
 
-/// Who asks about code.
+/// The party that asks about code.
 #[derive(Clone, Copy)]
 pub(super) struct Asker<'a> {
     pub(super) owner: &'a LookOwner,
-    pub(super) wanted: Wanted<'a>,
+    pub(super) wanted: StillWanted<'a>,
 }
 
 impl ScriptReader {
     pub(super) fn new(program: PathBuf) -> Self {
-        Self { program, idle: Mutex::default(), places: Places::default(), known: Mutex::default() }
+        Self { program, idle: Mutex::default(), slots: ReaderSlots::default(), known: Mutex::default() }
     }
 
-    /// Starts a process, unless one waits for a question.
+    /// Starts a process, unless there is an idle one.
     pub(super) fn warm_up(&self) -> Result<()> {
         if self.idle().workers.is_empty() {
             let worker = self.start()?;
@@ -84,19 +84,19 @@ impl ScriptReader {
         Ok(())
     }
 
-    /// Ends the processes that wait. Those that look at code go on.
+    /// Ends the idle processes. Those that parse code continue.
     pub(super) fn rest(&self) {
         let workers = std::mem::take(&mut self.idle().workers);
         drop(workers);
     }
 
-    /// Ends the processes that wait, and keeps none from now on.
+    /// Ends the idle processes, and keeps none from now on.
     pub(super) fn close(&self) {
         self.idle().closed = true;
         self.rest();
     }
 
-    /// The code as JavaScript.
+    /// Converts code to JavaScript.
     ///
     /// # Errors
     /// `ERR_CODE_SYNTAX`; `ERR_IO` where the program cannot be started.
@@ -109,7 +109,7 @@ impl ScriptReader {
                 Some(Answer::Javascript { code }) => ReadCode::Javascript(code),
                 Some(Answer::AsItIs) => ReadCode::AsItIs,
                 Some(Answer::Syntax { message, line, column }) => return Err(Error::CodeSyntax { message, line, column }),
-                // Another time it may be looked at.
+                // Not remembered: the next attempt may succeed.
                 _ => return Ok(Reading::Missed),
             },
         };
@@ -120,7 +120,7 @@ impl ScriptReader {
         })
     }
 
-    /// All that is wrong with code; `None` for code that was not looked at.
+    /// Returns all problems of code; `None` for code that was not parsed.
     ///
     /// # Errors
     /// `ERR_IO` where the program cannot be started.
@@ -131,12 +131,12 @@ impl ScriptReader {
         }
     }
 
-    /// Why code did not load.
+    /// Returns an error that explains why code did not load.
     pub(super) fn explain_load(&self, code: &str, modules: &[Importable], asker: Asker<'_>) -> Option<Error> {
         self.syntax(&Question::ExplainLoad { code: code.into(), modules: modules.into() }, asker)
     }
 
-    /// Why the engine does not parse code: a better place than the one that it says.
+    /// Returns an error that explains why the engine does not parse code, with a better position than the engine's.
     pub(super) fn explain_syntax(
         &self,
         code: &str,
@@ -149,7 +149,7 @@ impl ScriptReader {
         self.syntax(&question, asker)
     }
 
-    /// What was called at this line that its module does not have.
+    /// Returns a description of the call in this line whose function its module does not have.
     pub(super) fn explain_not_a_function(&self, code: &str, modules: &[Importable], line: u32, asker: Asker<'_>) -> Option<String> {
         match self.ask(&Question::ExplainNotAFunction { code: code.into(), modules: modules.into(), line }, asker) {
             Ok(Some(Answer::Text { text })) => Some(text),
@@ -164,24 +164,24 @@ impl ScriptReader {
         }
     }
 
-    /// `None` where there is no answer: the process ended over it, took too long or gave way to others, or the answer was not wanted any
-    /// more.
+    /// Asks a process. Returns `None` if there is no answer: the process ended, took too long or gave way to others, or the answer was no
+    /// longer wanted.
     fn ask(&self, question: &Question<'_>, asker: Asker<'_>) -> Result<Option<Answer>> {
-        let Some(place) = self.places.take(asker.owner, asker.wanted) else { return Ok(None) };
-        let wanted = &|| (asker.wanted)() && !place.must_end();
+        let Some(slot) = self.slots.take(asker.owner, asker.wanted) else { return Ok(None) };
+        let wanted = &|| (asker.wanted)() && !slot.must_end();
         let waiting = self.idle().workers.pop();
         if let Some(worker) = waiting {
             match self.look(worker, question, wanted) {
-                // It may have been ended from outside while it waited: that says nothing of the code.
+                // The idle process may have been killed from outside, which does not depend on the code: ask a new one.
                 Err(error) if error.kind() != io::ErrorKind::TimedOut => {}
                 answer => return Ok(answer.ok()),
             }
         }
         let answer = self.look(self.start()?, question, wanted);
-        Ok(answer.inspect_err(|error| tracing::debug!(%error, "code was not looked at")).ok())
+        Ok(answer.inspect_err(|error| tracing::debug!(%error, "code was not parsed")).ok())
     }
 
-    fn look(&self, mut worker: Worker, question: &Question<'_>, wanted: Wanted<'_>) -> io::Result<Answer> {
+    fn look(&self, mut worker: Worker, question: &Question<'_>, wanted: StillWanted<'_>) -> io::Result<Answer> {
         worker.send(question)?;
         let answer = worker.receive(wanted)?.ok_or(io::ErrorKind::UnexpectedEof)?;
         self.keep(worker);
@@ -215,11 +215,11 @@ impl Worker {
         let mut process = Command::new(program)
             .env_clear()
             .current_dir("/")
-            // What a terminal sends to Node's group is not meant for it.
+            // A process group of its own, so that a terminal's signals to Node's group do not reach it.
             .process_group(0)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            // What a parser says as it panics is of use to nobody.
+            // The parser's panic messages are of no use.
             .stderr(Stdio::null())
             .spawn()?;
         match (process.stdin.take(), process.stdout.take()) {
@@ -229,13 +229,13 @@ impl Worker {
     }
 
     fn send(&mut self, question: &Question<'_>) -> io::Result<()> {
-        // In one piece: the process reads it whole before it does anything else.
+        // Written as a whole: the process reads the whole question before it does anything else.
         let mut frame = Vec::new();
         write_frame(&mut frame, question)?;
         self.input.write_all(&frame)
     }
 
-    fn receive(&mut self, wanted: Wanted<'_>) -> io::Result<Option<Answer>> {
+    fn receive(&mut self, wanted: StillWanted<'_>) -> io::Result<Option<Answer>> {
         let deadline = Instant::now() + LOOK_LIMIT;
         loop {
             let mut pipe = [PollFd::new(&self.output, PollFlags::IN)];
@@ -253,7 +253,7 @@ impl Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        // It has nothing to lose, and what was killed is gone at once.
+        // The process has no state to save, and a kill ends it at once.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }

@@ -1,4 +1,4 @@
-//! The program's side: reads questions until the end of its input.
+//! The reader program: it answers questions until the end of its input.
 
 use std::io::{self, BufReader};
 use std::sync::mpsc;
@@ -12,18 +12,18 @@ use super::protocol::{Answer, Question, read_frame, write_frame};
 use crate::error::Error;
 use crate::sandbox::script::{checked, explain_load, explain_not_a_function, explain_syntax, to_javascript};
 
-/// Address space, the stack for the deepest code that is looked at included. Where it is used up, the program ends.
+/// The process's address space, including the stack for the deepest code that is parsed. The process ends when it is used up.
 const MAX_ADDRESS_SPACE: u64 = 640 << 20;
-/// Whoever asked has given up long before.
+/// The time after which the process ends itself. The asking process has given up long before.
 const PATIENCE: Duration = LOOK_LIMIT.saturating_mul(4);
-/// How soon it is seen that whoever asked is gone.
+/// The interval at which the process checks whether the asking process is gone.
 const POLL: Duration = Duration::from_millis(100);
 
-/// Answers questions about code on standard input, one after the other, on standard output: what `hyperlight-mcp-reader` does. Returns
-/// at the end of the input; ends the process where a look at some code has no end.
+/// The main function of `hyperlight-mcp-reader`: reads questions about code from standard input, one after the other, and writes the
+/// answers to standard output. Returns at the end of the input, or with an error if parsing does not end.
 ///
 /// # Errors
-/// What keeps it from reading or writing.
+/// The I/O error that kept it from reading or writing.
 ///
 /// ```no_run
 /// hyperlight_mcp::sandbox::serve_reader().unwrap();
@@ -31,7 +31,7 @@ const POLL: Duration = Duration::from_millis(100);
 pub fn serve_reader() -> io::Result<()> {
     let limit = Some(MAX_ADDRESS_SPACE);
     setrlimit(Resource::As, Rlimit { current: limit, maximum: limit })?;
-    // Where the code makes it end, nobody needs a core.
+    // No core dump if the code crashes the process.
     setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })?;
     let mut input = BufReader::new(io::stdin().lock());
     let (questions, inbox) = mpsc::channel::<Question<'static>>();
@@ -59,10 +59,10 @@ fn wait_for(answers: &mpsc::Receiver<Answer>) -> io::Result<Answer> {
     }
 }
 
-/// Returns whether nobody holds the other end of standard input any more: Node has ended.
+/// Returns whether the other end of standard input is closed, because Node has ended.
 fn input_is_closed() -> bool {
     let stdin = io::stdin();
-    // A closed end is told without being asked for.
+    // `poll` reports a closed end without a request for it.
     let mut pipe = [PollFd::new(&stdin, PollFlags::empty())];
     poll(&mut pipe, Some(&Timespec::default())).is_ok_and(|_| pipe[0].revents().contains(PollFlags::HUP))
 }

@@ -1,4 +1,4 @@
-//! What the host and the program that reads code say to each other: frames of a length (four bytes, little-endian) and JSON.
+//! The protocol between the host and the reader program: frames of a length (four bytes, little-endian) and JSON.
 
 use std::borrow::Cow;
 use std::io::{self, Read, Write};
@@ -8,29 +8,29 @@ use serde::{Deserialize, Serialize};
 
 use crate::sandbox::script::{Importable, Problem};
 
-/// A frame beyond this is an error: code and lists of modules are far smaller.
+/// Bytes of a frame at most. Code and lists of modules are far smaller.
 pub(super) const MAX_FRAME_BYTES: usize = 64 << 20;
 
 /// A question about code.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "question", rename_all = "kebab-case")]
 pub(super) enum Question<'a> {
-    /// The code without TypeScript's types.
+    /// Asks for the code without TypeScript's types.
     ToJavascript { code: Cow<'a, str> },
-    /// All that is wrong with it.
+    /// Asks for all problems of the code.
     Check { code: Cow<'a, str>, modules: Cow<'a, [Importable]> },
-    /// Why it did not load.
+    /// Asks why the code did not load.
     ExplainLoad { code: Cow<'a, str>, modules: Cow<'a, [Importable]> },
-    /// Why the engine does not parse it.
+    /// Asks why the engine does not parse the code.
     ExplainSyntax { code: Cow<'a, str>, modules: Cow<'a, [Importable]>, message: String, line: Option<u32> },
-    /// What was called at a line that its module does not have.
+    /// Asks for the call in a line whose function its module does not have.
     ExplainNotAFunction { code: Cow<'a, str>, modules: Cow<'a, [Importable]>, line: u32 },
 }
 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "answer", rename_all = "kebab-case")]
 pub(super) enum Answer {
-    /// The code is what the engine takes.
+    /// The code is JavaScript already.
     AsItIs,
     Javascript {
         code: String,
@@ -47,7 +47,7 @@ pub(super) enum Answer {
     Text {
         text: String,
     },
-    /// There is nothing to say.
+    /// There is no answer.
     Nothing,
 }
 
@@ -59,7 +59,7 @@ pub(super) fn write_frame(output: &mut impl Write, message: &impl Serialize) -> 
     output.flush()
 }
 
-/// `None` at the end of the input.
+/// Reads a frame. Returns `None` at the end of the input.
 pub(super) fn read_frame<T: DeserializeOwned>(input: &mut impl Read) -> io::Result<Option<T>> {
     let mut length = [0; 4];
     match input.read_exact(&mut length) {

@@ -1,20 +1,20 @@
-//! Code that was read before: an agent runs the same script again and again, and its JavaScript is the same each time.
+//! A cache of parsed code, as an agent often runs the same script again.
 
 use std::collections::HashMap;
 
 use sha2::{Digest as _, Sha256};
 
-/// Scripts that are remembered.
+/// Scripts in the cache at most.
 const MAX_SCRIPTS: usize = 128;
-/// Their JavaScript together, where it is another text than was given.
+/// Bytes of their JavaScript together. Scripts that were JavaScript already count nothing.
 const MAX_BYTES: usize = 4 << 20;
 
-/// What a look at code as JavaScript came to.
+/// The result of converting a script to JavaScript.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ReadCode {
-    /// It is JavaScript.
+    /// The script is JavaScript already.
     AsItIs,
-    /// It is this without its types.
+    /// The script without its types.
     Javascript(String),
 }
 
@@ -27,12 +27,12 @@ impl ReadCode {
     }
 }
 
-/// What scripts came to, by their digest; of the last that were used.
+/// The results for the last used scripts, by their digest.
 #[derive(Default)]
 pub(super) struct ReadCodes {
     known: HashMap<[u8; 32], (ReadCode, u64)>,
     bytes: usize,
-    /// Counts uses: the least is the one that was used the longest ago.
+    /// Counts uses. The entry with the lowest count is the least recently used one.
     uses: u64,
 }
 

@@ -1,16 +1,16 @@
-//! Stack for a look at code that somebody else wrote: the parser recurses.
+//! Gives the recursive parser enough stack for untrusted code.
 //!
-//! It gets what is enough for whatever the code could nest, or does not begin. The bound does not depend on where strings, comments
-//! and regular expressions end, which only a parser can say. Time and memory are bounded from outside (`sandbox/reader`): where the
-//! parser cannot tell a bracket's meaning, it tries one reading after the other, and inside each other these cost a power of the depth.
+//! The stack suffices for the deepest possible nesting of the code, or the code is not parsed. The bound does not depend on where strings,
+//! comments and regular expressions end, which only a parser can say. Time and memory are bounded from outside (`sandbox/reader`): where
+//! the parser cannot tell a bracket's meaning, it tries one reading after the other, and inside each other these cost a power of the depth.
 
 use std::thread;
 
 /// Nesting that any thread has stack for.
 const NESTING_IN_PLACE: usize = 48;
-/// What a level of nesting may take of the stack, in the parser or in a visitor of its tree; measured, with room to spare.
+/// Bytes of stack for one level of nesting, in the parser or in a visitor of its tree; measured, with a margin.
 const STACK_PER_LEVEL: usize = if cfg!(debug_assertions) { 24 * 1024 } else { 6 * 1024 };
-/// What a thread needs before the first level.
+/// Bytes of stack that a thread needs before the first level.
 const STACK_AT_LEAST: usize = 512 * 1024;
 /// Code that may nest more deeply is not looked at: 192 MiB of stack in a release build, of which only code that does nest so deeply
 /// touches all. About 130 KB of code as people write it.
@@ -33,7 +33,7 @@ pub(super) fn with_stack<T: Send>(code: &str, look: impl FnOnce() -> T + Send) -
     })
 }
 
-/// At least as much as any tree of the code is deep: each level takes a token that can have something inside or beside it. Found
+/// Returns an upper bound of the depth of the code's tree: each level takes a token that can have something inside or beside it. Found
 /// without telling code from strings and comments, so that nothing in them can hide a level.
 pub(super) fn level_bound(code: &str) -> usize {
     let mut count = 0;

@@ -1,4 +1,4 @@
-//! Everything that a look at code can find.
+//! Finds the problems of code without running it.
 
 use oxc_allocator::Allocator;
 use oxc_semantic::SemanticBuilder;
@@ -9,9 +9,8 @@ use super::modules::Modules;
 use super::parse::{Language, read_as};
 use super::{Finding, Importable, Problem, ProblemKind, handler, javascript, problems, uses};
 
-/// What is wrong with code that nobody has run yet: where it does not parse, what it imports and calls that no module has, and
-/// whether it lacks a handler. In order of place, 100 at most; empty for code in which nothing is certainly wrong, and for code that
-/// nests too deeply to be looked at.
+/// Returns the problems of code that has not run yet: syntax errors, imports and calls that no module has, and a missing handler. In order
+/// of place, 100 at most; empty for code in which nothing is certainly wrong, and for code that nests too deeply to be looked at.
 ///
 /// TypeScript is looked at as the JavaScript that would run. What is asked about before it is called (`if (w.x)`, `w.x?.()`,
 /// `typeof w.x`, `"x" in w`) or within `try` with a `catch` is no problem, nor is a name that is assigned again.
@@ -34,7 +33,7 @@ pub fn check(code: &str, modules: &[Importable]) -> Vec<Problem> {
     checked(code, modules).unwrap_or_default()
 }
 
-/// The same; `None` for code that nests too deeply to be looked at.
+/// Like [`check`]; `None` for code that nests too deeply to be parsed.
 pub(in crate::sandbox) fn checked(code: &str, modules: &[Importable]) -> Option<Vec<Problem>> {
     Some(problems(code, look(code, modules)?))
 }

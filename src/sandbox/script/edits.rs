@@ -1,4 +1,4 @@
-//! Taking text out of code so that everything else stays where it is.
+//! Removes text from code so that everything else keeps its line and column.
 
 /// The span of a text that goes, and what stands in its place besides blanks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,7 +68,7 @@ pub(super) fn is_line_end(character: char) -> bool {
     matches!(character, '\n' | '\r' | '\u{2028}' | '\u{2029}')
 }
 
-/// Where the next token begins, behind blanks and comments.
+/// Returns the offset of the next token, after blanks and comments.
 pub(super) fn next_token(code: &str, from: usize) -> usize {
     let mut position = from;
     loop {

@@ -1,4 +1,4 @@
-//! What is valid in the languages, and the guest's engine does not have.
+//! Finds valid syntax that the guest's engine does not support.
 
 use oxc_ast::ast::{AccessorProperty, AccessorPropertyType, Decorator, Program};
 use oxc_ast_visit::{Visit, walk};

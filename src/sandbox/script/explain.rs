@@ -1,4 +1,4 @@
-//! What a look at the code adds to an error of a run.
+//! Explains the error of a run by parsing its code.
 
 use super::check::look;
 use super::syntax::locate;
@@ -16,19 +16,19 @@ impl From<&GuestModule> for Importable {
     }
 }
 
-/// Why code did not load: the first import that is not there, with what was probably meant.
+/// Explains why code did not load: the first import that is not there, with what was probably meant.
 pub(in crate::sandbox) fn explain_load(code: &str, modules: &[Importable]) -> Option<Error> {
     let wrong = found(code, modules, |finding| finding.at_load).into_iter().next()?;
     Some(Error::CodeSyntax { message: wrong.message, line: Some(wrong.line), column: Some(wrong.column) })
 }
 
-/// Why the engine does not parse code: the place that it says, or a better one.
+/// Explains why the engine does not parse code: the place that it says, or a better one.
 pub(in crate::sandbox) fn explain_syntax(code: &str, modules: &[Importable], message: String, line: Option<u32>) -> Error {
     let found = locate(code).or_else(|| explain_load(code, modules));
     found.unwrap_or(Error::CodeSyntax { message, line, column: None })
 }
 
-/// What was called at this line that its module does not have.
+/// Describes the call in this line whose function its module does not have.
 pub(in crate::sandbox) fn explain_not_a_function(code: &str, modules: &[Importable], line: u32) -> Option<String> {
     let called = found(code, modules, |finding| finding.kind == ProblemKind::UnknownFunction && !finding.at_load);
     called.into_iter().find(|problem| problem.line == line).map(|problem| problem.message)

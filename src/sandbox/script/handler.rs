@@ -1,5 +1,5 @@
-//! Whether code has a handler: by the rule of the guest's prelude, a name `handler` in the module, exported or not, else an export
-//! of that name, else the default export.
+//! Finds out whether code has a handler, by the rule of the guest's prelude, a name `handler` in the module, exported or not, else an
+//! export of that name, else the default export.
 
 use oxc_ast::ast::{
     BindingPattern, Declaration, ExportDefaultDeclarationKind, Expression, ModuleExportName, Program, Statement, VariableDeclaration,
@@ -7,16 +7,16 @@ use oxc_ast::ast::{
 
 use super::modules::{Found, Modules};
 
-/// What looking for a handler has found.
+/// A candidate for the handler.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Candidate {
     /// It is a function, or may be one.
     Callable,
-    /// It is certainly none.
+    /// It is certainly not a function.
     Other,
 }
 
-/// Whether a run of the program would certainly say that it has no handler.
+/// Returns whether a run of the program would certainly say that it has no handler.
 pub(super) fn is_missing(code: &str, program: &Program<'_>, modules: &Modules<'_>) -> bool {
     let mut named = None;
     let mut by_default = None;

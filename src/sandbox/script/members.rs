@@ -1,4 +1,4 @@
-//! What an expression is, as far as it comes from a module: the module itself, one of its functions, or one that it lacks.
+//! Finds the origin of an expression in a module: the module itself, one of its functions, or one that it lacks.
 
 use std::collections::HashMap;
 
@@ -8,7 +8,7 @@ use oxc_span::GetSpan;
 
 use super::modules::{Found, Modules};
 
-/// What every object has that a module's default export is.
+/// The inherited members of every object, so also of a module's default export.
 const OF_EVERY_OBJECT: [&str; 12] = [
     "constructor",
     "hasOwnProperty",
@@ -32,11 +32,11 @@ pub(super) enum Origin {
     /// The default export: an object of all functions.
     Object(usize),
     Function(usize, String),
-    /// What the module does not have: `undefined`.
+    /// A name that the module does not have: `undefined`.
     Missing(usize, String),
 }
 
-/// What every function has beside its call: the same call, outstanding.
+/// The member of every function that starts the call without waiting for it.
 const OUTSTANDING: &str = "async";
 
 /// The names of some code that stand for something of a module.
@@ -85,7 +85,7 @@ impl<'c> Origins<'c> {
         }
     }
 
-    /// What `require` is asked for, if it is the guest's own.
+    /// Returns the argument of a call of the guest's own `require`.
     pub(super) fn required<'e, 'a>(&self, call: &'e CallExpression<'a>) -> Option<&'e Expression<'a>> {
         let Expression::Identifier(name) = &call.callee else { return None };
         let is_global = name.name == "require" && !self.scoping.has_binding(name.reference_id.get()?);
@@ -133,7 +133,7 @@ impl<'c> Origins<'c> {
     }
 }
 
-/// Where the name of a member stands, or else the whole expression. What `.async` is of counts, not `.async`.
+/// Returns the span of a member's name, or else of the whole expression. For `.async`, it is the name before it.
 pub(super) fn name_span(expression: &Expression<'_>) -> (usize, usize) {
     let span = match expression.without_parentheses() {
         Expression::StaticMemberExpression(member) if member.property.name == OUTSTANDING => return name_span(&member.object),

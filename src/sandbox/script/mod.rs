@@ -5,10 +5,10 @@
 //! these functions see to the stack alone. Code that could nest too deeply for any is not looked at: the engine inside the VM then
 //! judges it.
 
+mod alternatives;
 mod bounds;
 mod check;
 mod edits;
-mod elsewhere;
 mod engine;
 mod explain;
 mod handler;
@@ -16,7 +16,7 @@ mod members;
 mod modules;
 mod names;
 mod parse;
-mod place;
+mod position;
 mod signature;
 mod sound_type;
 mod syntax;
@@ -30,9 +30,9 @@ use oxc_allocator::Allocator;
 use oxc_diagnostics::OxcDiagnostic;
 use serde::{Deserialize, Serialize};
 
+pub(super) use alternatives::instead_of_global;
 pub use check::check;
 pub(super) use check::checked;
-pub(super) use elsewhere::instead_of_global;
 pub(super) use explain::{explain_load, explain_not_a_function, explain_syntax};
 pub use signature::is_function_type;
 pub(super) use syntax::declares_require;
@@ -43,7 +43,7 @@ use crate::error::{Error, Result};
 use bounds::with_stack;
 use engine::{unknown_to_the_engine, without_hashbang};
 use parse::{Language, Reading, length, offset, read, read_as};
-use place::{Lines, shown};
+use position::{Lines, shown};
 use typescript::{Unsupported, without_types};
 
 /// Problems that one look reports at most.
@@ -54,7 +54,7 @@ const MAX_MESSAGE_CHARS: usize = 500;
 /// A module that code can import, and its functions.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Importable {
-    /// What code imports: `host:mcp-weather`.
+    /// The specifier that code imports: `host:mcp-weather`.
     pub specifier: String,
     pub exports: Vec<Export>,
 }
@@ -62,14 +62,14 @@ pub struct Importable {
 /// A function of a module.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Export {
-    /// What code imports: a JavaScript identifier.
+    /// The name that code imports: a JavaScript identifier.
     pub name: String,
     /// The name that it stands for, where that is another: the raw name of a tool. Code cannot import it; it helps to see what was
     /// meant, and `call` of `host:mcp` takes it.
     pub also: Option<String>,
 }
 
-/// What kind of problem a look at code has found.
+/// The kind of a problem.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -110,7 +110,7 @@ impl ProblemKind {
     }
 }
 
-/// What is wrong with some code, and where. Lines and columns count from one, columns in UTF-16 units; the end is exclusive.
+/// A problem of some code, with its position. Lines and columns count from one, columns in UTF-16 units; the end is exclusive.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Problem {
@@ -123,7 +123,7 @@ pub struct Problem {
     pub end_column: u32,
     /// The line with its number, and below it carets under the place. A long line is cut.
     pub excerpt: String,
-    /// What stands for the wrong name, if one was probably meant.
+    /// The name that was probably meant instead.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub suggestion: Option<String>,
 }
@@ -136,7 +136,7 @@ struct Finding {
     end: usize,
     message: String,
     suggestion: Option<String>,
-    /// Whether the code does not load for it.
+    /// True if the code does not load for it.
     at_load: bool,
 }
 
@@ -159,7 +159,7 @@ fn problems(code: &str, mut findings: Vec<Finding>) -> Vec<Problem> {
     findings.truncate(MAX_PROBLEMS);
     let lines = Lines::new(code);
     let problem = |finding: Finding| {
-        let (start, end) = (lines.place(finding.start), lines.place(finding.end.max(finding.start)));
+        let (start, end) = (lines.position(finding.start), lines.position(finding.end.max(finding.start)));
         Problem {
             kind: finding.kind,
             message: finding.message,
@@ -225,13 +225,13 @@ fn javascript(code: &str) -> std::result::Result<Option<Cow<'_, str>>, Vec<Findi
     with_stack(code, look).unwrap_or(Ok(None))
 }
 
-/// Where code that parses as neither language breaks off at what looks like JSX. A parse as JSX would tell more, but could not be
+/// Finds JSX at the place where code that parses as neither language breaks off. A parse as JSX would tell more, but could not be
 /// bounded: what is text in it and what is code, only that parse can say.
 fn jsx(code: &str, errors: &[OxcDiagnostic]) -> Option<Finding> {
     let start = errors.iter().map(offset).min()?;
     let mut rest = code.get(start..)?.strip_prefix('<')?.chars();
     rest.next().filter(|first| first.is_alphabetic() || *first == '>')?;
-    let message = "JSX is no JavaScript, and nothing here renders it: build a string or plain data instead";
+    let message = "JSX is not JavaScript, and nothing here renders it: build a string or plain data instead";
     Some(Finding::new(ProblemKind::Unsupported, start, start + 1, message))
 }
 

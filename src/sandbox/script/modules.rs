@@ -7,7 +7,7 @@ use crate::text::nearest;
 
 /// Modules that a message lists.
 const MAX_LISTED: usize = 20;
-/// What the guest has besides the modules of a run; what they export is not looked at.
+/// The built-in modules of the guest. Their exports are not checked.
 const BUILT_IN: [&str; 4] = ["console", "crypto", "io", "require"];
 /// The module with `call`.
 const MCP: &str = "host:mcp";
@@ -21,7 +21,7 @@ pub(super) struct Modules<'m> {
     names: Vec<HashSet<&'m str>>,
 }
 
-/// What the name of a module stands for.
+/// The result of looking up a module's specifier.
 pub(super) enum Found {
     Module(usize),
     /// It is there, and its exports are not known.
@@ -56,7 +56,7 @@ impl<'m> Modules<'m> {
         self.specifier(module) == MCP
     }
 
-    /// What was meant by a specifier: its own words with `host:` or `host:mcp-` before them, or the nearest.
+    /// Returns the module that was probably meant by a specifier: its own words with `host:` or `host:mcp-` before them, or the nearest.
     pub(super) fn nearest_module(&self, specifier: &str) -> Option<&'m str> {
         let bare = specifier.rsplit(':').next().unwrap_or(specifier);
         let exact = [format!("host:{bare}"), format!("{SERVER}{bare}"), format!("{SERVER}{}", bare.trim_start_matches("mcp-"))];

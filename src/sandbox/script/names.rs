@@ -47,7 +47,7 @@ impl<'a> Eraser<'a, '_> {
         }
     }
 
-    /// Whether a name stands for nothing but a type that is declared here.
+    /// Returns whether a name stands for nothing but a type that is declared here.
     pub(super) fn is_a_type(&self, name: &IdentifierReference<'_>) -> bool {
         let symbol = name.reference_id.get().and_then(|reference| self.scoping.get_reference(reference).symbol_id());
         symbol.is_some_and(|symbol| {

@@ -1,4 +1,4 @@
-//! Which language the code is, and its tree.
+//! Finds the language of code, and parses it.
 
 use oxc_allocator::Allocator;
 use oxc_ast::ast::{ClassElement, Program, TSInterfaceDeclaration};
@@ -10,7 +10,7 @@ use oxc_span::SourceType;
 
 use super::type_arguments::{has_type_arguments, may_have_type_arguments};
 
-/// How the code was read.
+/// The language as which the code was parsed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Language {
     JavaScript,
@@ -50,7 +50,7 @@ pub(super) fn read<'a>(allocator: &'a Allocator, code: &'a str) -> Reading<'a> {
     if typescript.errors.is_empty() || further { typescript } else { javascript }
 }
 
-/// Whether a program that was read as JavaScript has what is none: the parser lets some words of TypeScript through.
+/// Returns whether a program that was read as JavaScript has what is none: the parser lets some words of TypeScript through.
 fn has_types(code: &str, program: &Program<'_>) -> bool {
     const WORDS: [&str; 8] = ["private", "public", "protected", "readonly", "override", "abstract", "declare", "interface"];
     struct Finder(bool);
@@ -95,12 +95,12 @@ fn first_offset(errors: &[OxcDiagnostic]) -> usize {
     errors.iter().map(offset).min().unwrap_or(usize::MAX)
 }
 
-/// Where an error was noticed: of several places the last; the others say what it contradicts.
+/// Returns the offset at which an error was noticed: the last of several labels; the others show what it contradicts.
 pub(super) fn offset(error: &OxcDiagnostic) -> usize {
     error.labels.iter().flatten().map(LabeledSpan::offset).max().unwrap_or(0)
 }
 
-/// How many bytes the place of an error has.
+/// Returns the length of an error's span in bytes.
 pub(super) fn length(error: &OxcDiagnostic) -> usize {
     let labels = error.labels.iter().flatten();
     labels.max_by_key(|label| label.offset()).map_or(0, LabeledSpan::len)

@@ -9,7 +9,7 @@ use super::parse::{Language, read_as};
 use super::sound_type::{KNOWN, is_sound};
 
 const MAX_BYTES: usize = 2_000;
-/// Whether a text is one TypeScript function type in one line, of types that are there without an import, with every
+/// Returns whether a text is one TypeScript function type in one line, of types that are there without an import, with every
 /// parameter annotated.
 ///
 /// ```

@@ -1,4 +1,4 @@
-//! What parses as a type and is none for TypeScript's checker, as far as one type on its own shows it.
+//! Refuses text that parses as a type but that TypeScript's checker would refuse, as far as one type on its own shows it.
 
 use std::collections::HashSet;
 
@@ -9,7 +9,7 @@ use oxc_ast::ast::{
 };
 use oxc_ast_visit::{Visit, walk};
 
-/// How many type arguments those take that are there without an import: at least and at most.
+/// The types that need no import, with the least and the most type arguments that they take.
 pub(super) const KNOWN: [(&str, usize, usize); 16] = [
     ("Array", 1, 1),
     ("Exclude", 2, 2),
@@ -29,7 +29,7 @@ pub(super) const KNOWN: [(&str, usize, usize); 16] = [
     ("Uint8Array", 0, 1),
 ];
 
-/// Whether a function type compiles, with every parameter annotated.
+/// Returns whether a function type compiles, with every parameter annotated.
 pub(super) fn is_sound(function: &TSFunctionType<'_>) -> bool {
     let mut checker = Checker { sound: true };
     checker.visit_ts_function_type(function);

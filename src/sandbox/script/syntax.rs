@@ -1,20 +1,20 @@
-//! What a second look at the code tells: where it does not parse, and whether it has a `require` of its own.
+//! Locates syntax errors, and finds declarations of `require`.
 
 use super::bounds::with_stack;
 use super::parse::{javascript_errors, offset};
-use super::place::Lines;
+use super::position::Lines;
 use crate::error::Error;
 
-/// Where JavaScript does not parse. The engine gives the line, but the column of an earlier token; it is asked first all the same,
-/// as this parser may accept what that one does not: then this is `None`, as it is for code that nests too deeply to be looked at.
+/// Returns the first syntax error of JavaScript. The engine gives the line, but the column of an earlier token; it is asked first all the
+/// same, as this parser may accept what that one does not: then this is `None`, as it is for code that nests too deeply to be looked at.
 pub(super) fn locate(code: &str) -> Option<Error> {
     let errors = with_stack(code, || javascript_errors(code))?;
     let first = errors.first()?;
-    let place = Lines::new(code).place(offset(first));
+    let place = Lines::new(code).position(offset(first));
     Some(Error::CodeSyntax { message: first.message.to_string(), line: Some(place.line), column: Some(place.column) })
 }
 
-/// Whether code may declare a name `require` itself. A guess that is wrong costs the better error of ours, nothing more.
+/// Returns whether code may declare a name `require` itself. A guess that is wrong costs the better error of ours, nothing more.
 pub(in crate::sandbox) fn declares_require(code: &str) -> bool {
     let keywords = ["const", "let", "var", "function", "import", "class"];
     code.match_indices("require").any(|(start, word)| {
@@ -31,7 +31,7 @@ pub(in crate::sandbox) fn declares_require(code: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn place(code: &str) -> (Option<u32>, Option<u32>) {
+    fn position(code: &str) -> (Option<u32>, Option<u32>) {
         match locate(code) {
             Some(Error::CodeSyntax { line, column, .. }) => (line, column),
             other => panic!("{other:?}"),
@@ -40,10 +40,10 @@ mod tests {
 
     #[test]
     fn a_syntax_error_has_its_line_and_column() {
-        assert_eq!(place("let a = 1 +;"), (Some(1), Some(12)));
-        assert_eq!(place("export const handler = () => {\n  return 1 +;\n}"), (Some(2), Some(13)));
-        assert_eq!(place("const a = '\u{1f600}'; const = 1"), (Some(1), Some(23)));
-        assert_eq!(place("let a = 1;\nlet a = 2;").0, Some(2));
+        assert_eq!(position("let a = 1 +;"), (Some(1), Some(12)));
+        assert_eq!(position("export const handler = () => {\n  return 1 +;\n}"), (Some(2), Some(13)));
+        assert_eq!(position("const a = '\u{1f600}'; const = 1"), (Some(1), Some(23)));
+        assert_eq!(position("let a = 1;\nlet a = 2;").0, Some(2));
         assert!(locate("const a = 1").is_none());
     }
 

@@ -11,7 +11,7 @@ use oxc_span::GetSpan;
 
 use super::edits::is_line_end;
 
-/// Whether a program that was read as JavaScript may have type arguments: it compares something in brackets, a template, or what
+/// Returns whether a program that was read as JavaScript may have type arguments: it compares something in brackets, a template, or what
 /// stands in another line, by `>`.
 pub(super) fn may_have_type_arguments(code: &str, program: &Program<'_>) -> bool {
     struct Finder<'c>(&'c str, bool);
@@ -33,7 +33,7 @@ pub(super) fn may_have_type_arguments(code: &str, program: &Program<'_>) -> bool
     finder.1
 }
 
-/// Whether a program that was read as TypeScript has type arguments that somebody meant as such. One is: nobody compares the outcome
+/// Returns whether a program that was read as TypeScript has type arguments that somebody meant as such. One is: nobody compares the outcome
 /// of a comparison. Of several, JavaScript reads a list of comparisons, `f(a < b, c > (d))`: there, none may be a variable's name.
 pub(super) fn has_type_arguments(javascript: &Program<'_>, typescript: &Program<'_>) -> bool {
     let semantic = SemanticBuilder::new().build(javascript).semantic;

@@ -24,12 +24,12 @@ pub(super) struct Unsupported {
     pub(super) message: String,
 }
 
-const ENUM: &str = "an enum is no JavaScript: use a const object instead of an enum: const Color = { Red: \"red\" } as const";
-const NAMESPACE: &str = "a namespace with values is no JavaScript: use a const object, or plain functions, instead of a namespace";
+const ENUM: &str = "an enum is not JavaScript: use a const object instead of an enum: const Color = { Red: \"red\" } as const";
+const NAMESPACE: &str = "a namespace with values is not JavaScript: use a const object, or plain functions, instead of a namespace";
 const PARAMETER_PROPERTY: &str =
-    "a parameter property is no JavaScript: declare the field in the class and assign it in the constructor instead";
-const IMPORT_EQUALS: &str = "import … = is no JavaScript: use import … from, or a const, instead";
-const EXPORT_EQUALS: &str = "export = is no JavaScript: use export default instead";
+    "a parameter property is not JavaScript: declare the field in the class and assign it in the constructor instead";
+const IMPORT_EQUALS: &str = "import … = is not JavaScript: use import … from, or a const, instead";
+const EXPORT_EQUALS: &str = "export = is not JavaScript: use export default instead";
 const TYPE_ASSERTION: &str = "this type assertion cannot be taken out where it stands: write value as Type instead of <Type>value";
 
 /// The program's JavaScript, or what it has that is none.
@@ -44,7 +44,7 @@ pub(super) struct Eraser<'a, 's> {
     pub(super) code: &'a str,
     pub(super) edits: Edits<'a>,
     pub(super) scoping: &'s Scoping,
-    /// Where the innermost statement, or arrow function's body, begins that is an expression.
+    /// The offset of the innermost expression statement or arrow function's body.
     statement: Option<u32>,
     unsupported: Vec<Unsupported>,
 }
@@ -153,7 +153,7 @@ impl<'a> Eraser<'a, '_> {
         erased
     }
 
-    /// Whether a statement was taken out, or refused.
+    /// Returns whether a statement was taken out, or refused.
     fn erase(&mut self, statement: &Statement<'a>) -> bool {
         let span = statement.span();
         if let Some(declaration) = statement.as_declaration() {
@@ -231,7 +231,7 @@ fn is_type_only(module: &TSModuleDeclaration<'_>) -> bool {
     }
 }
 
-/// Whether an expression would be another thing at the start of a statement or of an arrow function's body.
+/// Returns whether an expression would be another thing at the start of a statement or of an arrow function's body.
 fn needs_brackets(expression: &Expression<'_>) -> bool {
     use Expression as E;
     match expression {

@@ -12,17 +12,17 @@ use oxc_ast::ast::{
 use oxc_ast_visit::{Visit, walk};
 use oxc_span::{GetSpan, Span};
 
-use super::elsewhere::instead_of_module;
+use super::alternatives::instead_of_module;
 use super::members::{Origin, Origins, literal, name_span};
 use super::modules::Found;
 use super::{Finding, ProblemKind, shown};
 
 /// Methods that call what they are given.
 const CALLERS: [&str; 8] = ["map", "flatMap", "forEach", "filter", "then", "some", "every", "find"];
-/// What may give an object more members than it had.
+/// Methods that may add members to an object.
 const CHANGERS: [&str; 4] = ["assign", "defineProperty", "defineProperties", "setPrototypeOf"];
 
-/// What the code imports and calls that is not there.
+/// Returns the imports and calls of names that do not exist.
 pub(super) fn missing(program: &Program<'_>, origins: &mut Origins<'_>) -> Vec<Finding> {
     // Names first: a function may use what is declared below it.
     let mut declarations = Declarations { origins };
@@ -60,12 +60,12 @@ impl<'a> Visit<'a> for Declarations<'_, '_> {
 
 struct Uses<'o, 'c> {
     origins: &'o Origins<'c>,
-    /// How many `try` blocks with a `catch` are around.
+    /// The number of enclosing `try` blocks with a `catch`.
     guarded: usize,
     findings: Vec<Finding>,
     /// Calls of what is not there: the module, the name, and the place.
     calls: Vec<(usize, String, usize, usize)>,
-    /// What the code asks about before it calls, or gives itself.
+    /// Names whose existence the code checks, or that it assigns itself.
     asked: HashSet<(usize, String)>,
     /// Modules that the code may have added to.
     open: HashSet<usize>,

@@ -1,4 +1,4 @@
-//! What code may know from Node or a browser and does not find here, and what it can do instead.
+//! Alternatives to the globals and modules of Node and browsers that the sandbox does not have.
 
 const NO_NETWORK: &str =
     "there is no network in the sandbox: call a tool of a server (import it from \"host:mcp-NAME\"), or a host module of the agent";
@@ -35,12 +35,12 @@ const MODULES: [(&[&str], &str); 5] = [
     ),
 ];
 
-/// What to do where the engine says that a name is not defined.
+/// Returns the alternative to a global, for the engine's message that a name is not defined.
 pub(in crate::sandbox) fn instead_of_global(message: &str) -> Option<&'static str> {
     find(&GLOBALS, message.strip_suffix(" is not defined")?)
 }
 
-/// What to do instead of a module of Node's, or of a well-known package.
+/// Returns the alternative to a module of Node, or to a well-known package.
 pub(super) fn instead_of_module(specifier: &str) -> Option<&'static str> {
     find(&MODULES, specifier.strip_prefix("node:").unwrap_or(specifier))
 }

@@ -1,5 +1,5 @@
-//! Who may have code looked at, and when: few looks are under way at once, and each owner has a share of them. Code that has no end for a
-//! parser must not keep that of another agent waiting.
+//! Schedules the parsing of code. Few parses run at once, and each owner has a share of them, so that one agent's slow code does not make
+//! another agent wait.
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::HashMap;
@@ -7,25 +7,26 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use super::Wanted;
+use super::StillWanted;
 
-/// Looks at the same time: each may take all the memory that a process may have, and a core.
+/// Parses that run at the same time. Each may take a core, and all the memory that a process may have.
 const MAX_LOOKS: usize = 4;
-/// Those of one owner: others find a place at once.
+/// Parses of one owner that run at the same time, so that others find a slot at once.
 const MAX_LOOKS_EACH: usize = 2;
-/// Code as people write it takes a few milliseconds: a look that takes longer than this gives way to an owner without such.
+/// The time after which a parse gives way to an owner without slow code. Ordinary code takes a few milliseconds.
 const SHARE: Duration = Duration::from_millis(500);
-/// An owner whose code took longer than its share waits behind all others for this long.
+/// The time for which an owner of slow code waits behind all others.
 const SLOW_FOR: Duration = Duration::from_mins(1);
-/// Questions of one owner that wait, and those of all together: each keeps a thread. Further ones are not looked at.
+/// Waiting questions of one owner at most. Each occupies a thread. Further ones are refused.
 const MAX_WAITING_EACH: usize = 128;
+/// Waiting questions of all owners at most.
 const MAX_WAITING: usize = 384;
-/// Of an owner that has so few, another one waits however many there are.
+/// An owner with fewer waiting questions may always add one, whatever the total.
 const FEW: usize = 8;
-/// How soon it is seen that an answer is not wanted any more.
+/// The interval at which a waiting question checks whether its answer is still wanted.
 const WAIT: Duration = Duration::from_millis(20);
 
-/// On whose behalf code is looked at: a sandbox, or an agent's tools.
+/// The owner of code that is parsed: a sandbox, or an agent's tools. Each owner has a share of the reader.
 #[derive(Debug, Clone, Default)]
 pub struct LookOwner(Arc<Mutex<Option<Instant>>>);
 
@@ -43,9 +44,9 @@ impl LookOwner {
     }
 }
 
-/// The looks that may be under way.
+/// The slots for parses that run at the same time.
 #[derive(Default)]
-pub(super) struct Places {
+pub(super) struct ReaderSlots {
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -53,9 +54,9 @@ pub(super) struct Places {
 #[derive(Default)]
 struct State {
     looks: Vec<Look>,
-    /// In the order in which they came.
+    /// Waiting questions, in the order of their arrival.
     waiting: Vec<Waiting>,
-    /// Tells looks and questions apart.
+    /// The number of the last question.
     next: u64,
 }
 
@@ -71,38 +72,38 @@ struct Waiting {
     owner: LookOwner,
 }
 
-/// A place among the looks that are under way.
-pub(super) struct Place<'a> {
-    places: &'a Places,
+/// A slot, held while a parse runs.
+pub(super) struct ReaderSlot<'a> {
+    slots: &'a ReaderSlots,
     number: u64,
     must_end: Arc<AtomicBool>,
 }
 
-impl Place<'_> {
-    /// Returns whether the look has had its share, and another owner waits.
+impl ReaderSlot<'_> {
+    /// Returns whether the parse has used its share and another owner waits.
     pub(super) fn must_end(&self) -> bool {
         self.must_end.load(Ordering::Relaxed)
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for ReaderSlot<'_> {
     fn drop(&mut self) {
-        self.places.state().end(self.number, Instant::now());
-        self.places.changed.notify_all();
+        self.slots.state().end(self.number, Instant::now());
+        self.slots.changed.notify_all();
     }
 }
 
-impl Places {
-    /// Waits for a place, for as long as the answer is wanted. `None` where it is not, or too many wait.
-    pub(super) fn take(&self, owner: &LookOwner, wanted: Wanted<'_>) -> Option<Place<'_>> {
+impl ReaderSlots {
+    /// Waits for a slot while the answer is wanted. Returns `None` if it no longer is, or if too many questions wait.
+    pub(super) fn take(&self, owner: &LookOwner, wanted: StillWanted<'_>) -> Option<ReaderSlot<'_>> {
         let mut state = self.state();
         let number = state.queue(owner)?;
         loop {
             if let Some(must_end) = state.admit(number, Instant::now()) {
                 drop(state);
-                // There may be a place for the next one too.
+                // There may be a slot for the next question as well.
                 self.changed.notify_all();
-                return Some(Place { places: self, number, must_end });
+                return Some(ReaderSlot { slots: self, number, must_end });
             }
             if !wanted() {
                 state.waiting.retain(|waiting| waiting.number != number);
@@ -118,7 +119,7 @@ impl Places {
 }
 
 impl State {
-    /// The number of a question that waits from now on.
+    /// Adds a question to the queue and returns its number; `None` if the queue is full.
     fn queue(&mut self, owner: &LookOwner) -> Option<u64> {
         let of_owner = self.waiting.iter().filter(|waiting| waiting.owner.key() == owner.key()).count();
         let has_room = of_owner < FEW || (of_owner < MAX_WAITING_EACH && self.waiting.len() < MAX_WAITING);
@@ -129,7 +130,7 @@ impl State {
         })
     }
 
-    /// Gives a question its place, if it is its turn and there is one; else asks a look that has had its share to end.
+    /// Gives a question a slot, if it is next and a slot is free. Otherwise asks a parse that has used its share to end.
     fn admit(&mut self, number: u64, now: Instant) -> Option<Arc<AtomicBool>> {
         let owner = self.turn(now).filter(|next| next.number == number)?.owner.clone();
         if self.looks.len() >= MAX_LOOKS {
@@ -144,7 +145,7 @@ impl State {
         Some(must_end)
     }
 
-    /// Whose turn it is: first owners whose code was quick to read, then those with fewer looks under way, then who came first.
+    /// Returns the next question: first by owners without slow code, then by owners with fewer running parses, then by arrival.
     fn turn(&self, now: Instant) -> Option<&Waiting> {
         let mut under_way = HashMap::<usize, usize>::new();
         for look in &self.looks {
@@ -155,7 +156,7 @@ impl State {
         may_look.min_by_key(|waiting| (waiting.owner.was_slow(now), looks_of(waiting), waiting.number))
     }
 
-    /// The longest look ends, if it has had its share; one at a time.
+    /// Asks the longest-running parse to end, if it has used its share; one at a time.
     fn make_room(&self, now: Instant) {
         if self.looks.iter().any(|look| look.must_end.load(Ordering::Relaxed)) {
             return;
@@ -179,11 +180,11 @@ impl State {
 mod tests {
     use super::*;
 
-    /// Queues a question of each owner, and admits whoever has a turn.
+    /// Queues a question of each owner, and admits all that are due.
     fn admitted(state: &mut State, owners: &[&LookOwner], now: Instant) -> Vec<u64> {
         let numbers: Vec<_> = owners.iter().filter_map(|owner| state.queue(owner)).collect();
         let mut admitted = Vec::new();
-        // The turn may come to an earlier one after a later one.
+        // An earlier question may be due after a later one.
         while let Some(number) = numbers.iter().copied().find(|&number| state.admit(number, now).is_some()) {
             admitted.push(number);
         }
@@ -191,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn an_owner_has_half_of_the_places_and_another_finds_one_at_once() {
+    fn an_owner_has_half_of_the_slots_and_another_finds_one_at_once() {
         let (mut state, now) = (State::default(), Instant::now());
         let (greedy, other) = (LookOwner::default(), LookOwner::default());
         assert_eq!(admitted(&mut state, &[&greedy; 10], now).len(), MAX_LOOKS_EACH);
@@ -199,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn where_all_places_are_taken_the_longest_look_gives_way_once_it_has_had_its_share() {
+    fn where_all_slots_are_taken_the_longest_parse_gives_way_once_it_has_used_its_share() {
         let (mut state, start) = (State::default(), Instant::now());
         let greedy = [LookOwner::default(), LookOwner::default()];
         assert_eq!(admitted(&mut state, &[&greedy[0], &greedy[0], &greedy[1], &greedy[1], &greedy[1]], start).len(), MAX_LOOKS);
@@ -217,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn an_owner_of_slow_code_waits_behind_all_others_and_takes_no_place_from_anybody() {
+    fn an_owner_of_slow_code_waits_behind_all_others_and_takes_no_slot_from_anybody() {
         let (mut state, start) = (State::default(), Instant::now());
         let (slow, quick) = (LookOwner::default(), LookOwner::default());
         let [first, ..] = admitted(&mut state, &[&slow, &slow, &quick, &quick], start)[..] else { panic!() };
@@ -242,10 +243,10 @@ mod tests {
 
     #[test]
     fn a_question_that_is_not_wanted_any_more_leaves_the_queue() {
-        let (places, owner) = (Places::default(), LookOwner::default());
-        let held: Vec<_> = (0..MAX_LOOKS_EACH).map(|_| places.take(&owner, &|| true).unwrap()).collect();
-        assert!(places.take(&owner, &|| false).is_none() && places.state().waiting.is_empty());
+        let (slots, owner) = (ReaderSlots::default(), LookOwner::default());
+        let held: Vec<_> = (0..MAX_LOOKS_EACH).map(|_| slots.take(&owner, &|| true).unwrap()).collect();
+        assert!(slots.take(&owner, &|| false).is_none() && slots.state().waiting.is_empty());
         drop(held);
-        assert!(places.take(&owner, &|| false).is_some() && places.state().looks.is_empty());
+        assert!(slots.take(&owner, &|| false).is_some() && slots.state().looks.is_empty());
     }
 }

@@ -1,15 +1,15 @@
 //! Places in code: lines and columns for people, and the line itself with a caret under it.
 
-/// Of a line in an excerpt; a longer one is shown around its place.
+/// Characters of a line in an excerpt; a longer line is shown around the position.
 const MAX_EXCERPT_CHARS: usize = 120;
-/// What stays visible before the place in a line that is cut.
+/// Characters that stay visible before the position in a line that is cut.
 const CHARS_BEFORE: usize = 60;
-/// Of a name in a message.
+/// Characters of a name in a message.
 const MAX_NAME_CHARS: usize = 100;
 
 /// A line and a column, counted from one; columns in UTF-16 units, as JavaScript's own tools do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct Position {
     pub(super) line: u32,
     pub(super) column: u32,
 }
@@ -26,12 +26,12 @@ impl<'a> Lines<'a> {
         Self { code, starts }
     }
 
-    pub(super) fn place(&self, offset: usize) -> Place {
+    pub(super) fn position(&self, offset: usize) -> Position {
         let offset = self.code.floor_char_boundary(offset);
         let line = self.starts.partition_point(|start| *start <= offset);
         let start = self.starts[line - 1];
         let column = self.code[start..offset].encode_utf16().count() + 1;
-        Place { line: number(line), column: number(column) }
+        Position { line: number(line), column: number(column) }
     }
 
     /// The line of a place with its number, and below it a caret under each character from `start` to `end`.
@@ -79,10 +79,10 @@ mod tests {
     #[test]
     fn a_place_counts_from_one_in_utf_16_units() {
         let lines = Lines::new("ab\n\u{1f600}x\n");
-        assert_eq!(lines.place(0), Place { line: 1, column: 1 });
-        assert_eq!(lines.place(2), Place { line: 1, column: 3 });
-        assert_eq!(lines.place(7), Place { line: 2, column: 3 });
-        assert_eq!(lines.place(99), Place { line: 3, column: 1 });
+        assert_eq!(lines.position(0), Position { line: 1, column: 1 });
+        assert_eq!(lines.position(2), Position { line: 1, column: 3 });
+        assert_eq!(lines.position(7), Position { line: 2, column: 3 });
+        assert_eq!(lines.position(99), Position { line: 3, column: 1 });
     }
 
     #[test]

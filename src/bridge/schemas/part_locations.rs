@@ -6,12 +6,12 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_perc
 use serde_json::{Map, Value as Json};
 
 use super::guard::KEYWORDS;
-use super::normalise::{children, place_of};
+use super::normalise::{children, location_after};
 
 /// What stands in a reference as it is.
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'/').remove(b'~').remove(b'$').remove(b'-').remove(b'_').remove(b'.');
 
-/// Which rules a schema follows, by its `$schema`.
+/// The draft of JSON Schema that a schema follows, by its `$schema`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Dialect {
     /// Up to draft-04: `id`, and exclusive limits are flags.
@@ -47,7 +47,7 @@ impl Dialect {
         }
     }
 
-    /// Whether nothing beside a `$ref` counts.
+    /// Returns whether keywords beside a `$ref` are ignored.
     pub(super) fn references_are_alone(self) -> bool {
         matches!(self, Self::Draft4 | Self::Draft6 | Self::Draft7)
     }
@@ -56,7 +56,7 @@ impl Dialect {
         if self == Self::Draft4 { "id" } else { "$id" }
     }
 
-    /// Whether a keyword makes references mean something else from there on. The root's own name does not, once all references
+    /// Returns whether a keyword makes references mean something else from there on. The root's own name does not, once all references
     /// are pointers; a name that is a fragment is an anchor.
     pub(super) fn renames(self, key: &str, value: &Json, depth: usize) -> bool {
         match key {
@@ -74,7 +74,7 @@ impl Dialect {
     }
 }
 
-struct Place {
+struct PartLocation {
     parent: usize,
     tokens: String,
     /// Of the whole pointer.
@@ -82,44 +82,44 @@ struct Place {
 }
 
 /// All parts of a schema.
-pub(super) struct Places<'a> {
+pub(super) struct PartLocations<'a> {
     root: &'a Json,
     pub(super) dialect: Dialect,
     pub(super) has_references: bool,
-    all: Vec<Place>,
+    all: Vec<PartLocation>,
     by_address: HashMap<*const Json, usize>,
     /// `None` where two have the same.
     anchors: HashMap<&'a str, Option<usize>>,
 }
 
-impl<'a> Places<'a> {
+impl<'a> PartLocations<'a> {
     pub(super) fn new(root: &'a Json, max_depth: usize) -> Self {
         let dialect = Dialect::of(root);
         let (all, by_address, anchors) = (Vec::new(), HashMap::new(), HashMap::new());
-        let mut places = Self { root, dialect, has_references: false, all, by_address, anchors };
+        let mut locations = Self { root, dialect, has_references: false, all, by_address, anchors };
         let mut waiting = vec![(root, 0, String::new(), 0)];
         while let Some((part, parent, tokens, depth)) = waiting.pop() {
-            let here = places.add(part, parent, tokens);
+            let here = locations.add(part, parent, tokens);
             let Some(fields) = part.as_object().filter(|_| depth < max_depth) else { continue };
-            places.has_references |= fields.contains_key("$ref");
+            locations.has_references |= fields.contains_key("$ref");
             if let Some(anchor) = dialect.anchor(fields) {
-                places.anchors.entry(anchor).and_modify(|known| *known = None).or_insert(Some(here));
+                locations.anchors.entry(anchor).and_modify(|known| *known = None).or_insert(Some(here));
             }
             for (key, shape, _) in KEYWORDS {
                 let Some(value) = fields.get(key) else { continue };
-                let inner = children(&place_of(key, fields, dialect), shape, value);
+                let inner = children(&location_after(key, fields, dialect), shape, value);
                 waiting.extend(inner.into_iter().map(|(tokens, part)| (part, here, tokens, depth + 1)));
             }
         }
-        places
+        locations
     }
 
     fn add(&mut self, part: &'a Json, parent: usize, tokens: String) -> usize {
-        let place = self.all.len();
+        let location = self.all.len();
         let bytes = self.all.get(parent).map_or(0, |parent| parent.bytes + 1 + tokens.len());
-        self.all.push(Place { parent, tokens, bytes });
-        self.by_address.insert(std::ptr::from_ref(part), place);
-        place
+        self.all.push(PartLocation { parent, tokens, bytes });
+        self.by_address.insert(std::ptr::from_ref(part), location);
+        location
     }
 
     /// A reference as it is to be written, in so many bytes at most. `None` if it leads to no part of this schema.
@@ -130,20 +130,20 @@ impl<'a> Places<'a> {
             return None;
         }
         let fragment = percent_decode_str(fragment).decode_utf8().ok()?;
-        let place = if fragment.is_empty() || fragment.starts_with('/') {
+        let location = if fragment.is_empty() || fragment.starts_with('/') {
             *self.by_address.get(&std::ptr::from_ref(self.root.pointer(&fragment)?))?
         } else {
             (*self.anchors.get(&*fragment)?)?
         };
         // Each byte may be written as three.
-        (self.all[place].bytes.saturating_mul(3) < max_bytes).then(|| self.written(place))
+        (self.all[location].bytes.saturating_mul(3) < max_bytes).then(|| self.written(location))
     }
 
-    fn written(&self, mut place: usize) -> String {
+    fn written(&self, mut location: usize) -> String {
         let mut tokens = Vec::new();
-        while place != 0 {
-            tokens.push(self.all[place].tokens.as_str());
-            place = self.all[place].parent;
+        while location != 0 {
+            tokens.push(self.all[location].tokens.as_str());
+            location = self.all[location].parent;
         }
         let mut text = "#".to_owned();
         for tokens in tokens.into_iter().rev() {

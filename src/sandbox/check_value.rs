@@ -1,5 +1,5 @@
-//! Looks at a value as a guest handed it over, before anything is made of it: JSON that any reader takes in the same way, with the bytes
-//! that it names. Nothing is built for that; a value that passes is read in Node and here without an error.
+//! Validates a value that a guest handed over, before anything is built from it. It must be JSON that every parser reads in the same way,
+//! and name each of its blobs once. Node and this crate read a value that passes without an error.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use super::value::{MARK, check_blobs, invalid};
 use crate::error::Result;
 use crate::limits::MAX_LEVELS;
 
-/// Checks the JSON text of one value and its references to so many blobs.
+/// Checks the JSON text of one value and its references to `blobs` blobs.
 ///
 /// # Errors
 /// `ERR_INVALID_VALUE` for text that is not strict JSON (numbers beyond a double and half characters included), for more than
@@ -28,14 +28,14 @@ enum Blob {
     Named,
 }
 
-/// A part of the value, so many levels down.
+/// A part of the value, at a nesting level.
 struct Part<'a> {
     blobs: &'a mut [Blob],
     level: usize,
 }
 
 impl Part<'_> {
-    /// What is in this list or record.
+    /// Returns the level below, for the items of this list or record.
     fn inner<E: serde::de::Error>(&mut self) -> std::result::Result<Part<'_>, E> {
         if self.level >= MAX_LEVELS {
             return Err(E::custom(format!("it has more than {MAX_LEVELS} levels")));
@@ -89,7 +89,7 @@ impl<'de> Visitor<'de> for Part<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(mut self, mut fields: A) -> std::result::Result<(), A::Error> {
-        // An empty one is a level as well.
+        // An empty object counts as a level as well.
         self.inner::<A::Error>()?;
         let mut count = 0;
         while let Some(IsMark(is_mark)) = fields.next_key()? {
@@ -108,7 +108,7 @@ impl<'de> Visitor<'de> for Part<'_> {
     }
 }
 
-/// Whether a key is the one that placeholders have.
+/// A key, reduced to whether it is the placeholders' key.
 struct IsMark(bool);
 
 impl<'de> serde::Deserialize<'de> for IsMark {
@@ -129,7 +129,7 @@ impl<'de> serde::Deserialize<'de> for IsMark {
     }
 }
 
-/// Behind the mark: the index of a blob, or the fields of a record that has such a key of its own.
+/// The value after the placeholders' key: the index of a blob, or the escaped fields of a record that has such a key itself.
 struct Placeholder<'a>(Part<'a>);
 
 impl<'de> DeserializeSeed<'de> for Placeholder<'_> {
@@ -164,7 +164,7 @@ impl<'de> Visitor<'de> for Placeholder<'_> {
     }
 }
 
-/// `[key, value]` of a record that is escaped.
+/// One `[key, value]` pair of an escaped record.
 struct Entry<'a>(Part<'a>);
 
 impl<'de> DeserializeSeed<'de> for Entry<'_> {
@@ -220,7 +220,7 @@ mod tests {
         let records = |levels: usize| r#"{"a":"#.repeat(levels - 1) + "{}" + &"}".repeat(levels - 1);
         for nested in [lists, records] {
             check_value(&nested(MAX_LEVELS), 0).unwrap();
-            // With what stands around it, it can be read.
+            // The value can be read within its envelope.
             let wire = Wire { json: format!("{{\"value\":{}}}", nested(MAX_LEVELS)), blobs: Vec::new() };
             Value::from_wire(wire).unwrap();
             for levels in [MAX_LEVELS + 1, 1_000_000] {

@@ -1,4 +1,4 @@
-//! The futures of calls that are under way: driven by tasks of the runtime, and dropped by whoever ends the run, before its end is told.
+//! The futures of calls in flight. Tasks of the runtime poll them; the end of the run drops them before it is reported.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
@@ -13,9 +13,9 @@ type Answer = Pin<Box<dyn Future<Output = HostReply> + Send>>;
 /// A future, until it has been dropped.
 type Cell = Arc<Mutex<Option<Answer>>>;
 
-/// The calls of one run. All clones are one.
+/// The calls of one run. All clones share them.
 #[derive(Clone, Default)]
-pub(super) struct Underway(Arc<Mutex<Calls>>);
+pub(super) struct InFlightCalls(Arc<Mutex<Calls>>);
 
 #[derive(Default)]
 struct Calls {
@@ -23,19 +23,19 @@ struct Calls {
     cells: HashMap<u64, Cell>,
 }
 
-impl Underway {
-    /// Takes a call in.
-    pub(super) fn add(&self, answer: Answer) -> UnderwayCall {
+impl InFlightCalls {
+    /// Adds a call.
+    pub(super) fn add(&self, answer: Answer) -> InFlightCall {
         let cell = Arc::new(Mutex::new(Some(answer)));
         let mut calls = lock(&self.0);
         calls.next += 1;
         let key = calls.next;
         calls.cells.insert(key, Arc::clone(&cell));
         drop(calls);
-        UnderwayCall { all: self.clone(), key, cell }
+        InFlightCall { all: self.clone(), key, cell }
     }
 
-    /// Drops the futures of all calls, and returns when none is there any more: a task that is polling one just now ends with that.
+    /// Drops the futures of all calls. If a task is just polling one, this waits until that poll returns.
     pub(super) fn end(&self) {
         let cells = std::mem::take(&mut lock(&self.0).cells);
         for cell in cells.into_values() {
@@ -44,15 +44,15 @@ impl Underway {
     }
 }
 
-/// One call. Dropping it gives the call up.
-pub(super) struct UnderwayCall {
-    all: Underway,
+/// One call. Dropping it cancels the call.
+pub(super) struct InFlightCall {
+    all: InFlightCalls,
     key: u64,
     cell: Cell,
 }
 
-impl UnderwayCall {
-    /// Its reply; nothing where it was ended.
+impl InFlightCall {
+    /// Waits for the reply; `None` if the call was ended.
     pub(super) async fn reply(self) -> Option<HostReply> {
         poll_fn(|context| match lock(&self.cell).as_mut() {
             Some(answer) => answer.as_mut().poll(context).map(Some),
@@ -62,7 +62,7 @@ impl UnderwayCall {
     }
 }
 
-impl Drop for UnderwayCall {
+impl Drop for InFlightCall {
     fn drop(&mut self) {
         lock(&self.all.0).cells.remove(&self.key);
         drop(lock(&self.cell).take());
@@ -89,7 +89,7 @@ mod tests {
 
     #[tokio::test(flavor = "multi_thread")]
     async fn when_all_calls_were_ended_none_of_their_futures_is_left() {
-        let (underway, count) = (Underway::default(), Arc::new(()));
+        let (underway, count) = (InFlightCalls::default(), Arc::new(()));
         let tasks: Vec<_> = (0..64).map(|_| tokio::spawn(underway.add(counted(&count)).reply())).collect();
         let given_up = underway.add(counted(&count));
         drop(given_up);
@@ -101,7 +101,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_reply_is_given_and_its_call_forgotten() {
-        let underway = Underway::default();
+        let underway = InFlightCalls::default();
         let reply = underway.add(Box::pin(async { HostReply::Value(Value::Bool(true)) })).reply().await;
         assert_eq!(reply, Some(HostReply::Value(Value::Bool(true))));
         assert!(lock(&underway.0).cells.is_empty());
