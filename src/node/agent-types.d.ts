@@ -44,7 +44,7 @@ export interface AgentToolResult {
 /** Why a model's call failed. */
 export interface AgentToolError {
   /** Stable; see docs/ERRORS.md. */
-  code: string
+  code: ErrorCode
   message: string
   /** What the model can do about it. */
   hint?: string

@@ -143,5 +143,5 @@ export interface CallEvent {
   argumentBytes: number
   resultBytes?: number
   /** The code of its error, where it failed. */
-  error?: string
+  error?: ErrorCode
 }

@@ -68,16 +68,22 @@
     return whole[0];
   }
 
-  function failure(code, message) {
-    const error = new Error(message);
-    error.code = code;
-    return error;
+  /** The class of every error of the package. Enumerable fields only, as of any object: `name` is its prototype's. */
+  class HyperlightMcpError extends Error {
+    constructor(code, message) {
+      super(message);
+      this.code = code;
+    }
   }
+  Object.defineProperty(HyperlightMcpError.prototype, "name", { value: "HyperlightMcpError", configurable: true, writable: true });
+
+  const failure = (code, message) => new HyperlightMcpError(code, message);
   const invalid = (method, problem) => failure("ERR_INVALID_OPTION", `${method}: ${problem}`);
 
   function toError(described, trace, signal) {
     const { code, message, ...rest } = described;
-    const error = Object.assign(new Error(message), { code }, rest);
+    // An error that a server's tool reports of itself has no code: it is not the package's.
+    const error = Object.assign(code === undefined ? new Error(message) : failure(code, message), rest);
     if (code === "ERR_ABORTED") {
       error.name = "AbortError";
       if (signal !== undefined) error.cause = apply(reasonOf, signal, []);
@@ -375,9 +381,10 @@
       };
     },
 
-    /** `await using` for the classes. */
+    /** Exports the class of the errors, and has `await using` take the other classes. */
     install(exports) {
       classes = exports;
+      exports.HyperlightMcpError = HyperlightMcpError;
       for (const name of ["Gateway", "Sandbox"]) {
         const close = {
           configurable: true,
