@@ -3,12 +3,12 @@
 /** A value that a guest and Node exchange: JSON, with bytes kept as `Uint8Array`. At most 10,000 of these cross together, and 126 levels leave a guest. */
 export type Value = null | boolean | number | string | Uint8Array | Value[] | { [key: string]: Value }
 
-/** What a tool's own error becomes in the guest: a value `{ error }`, or an exception. */
+/** The form of a tool's own error in the guest: a value `{ error }`, or an exception. */
 export type ToolErrors = 'return' | 'throw'
 
-/** What becomes of a result that breaks its tool's own `outputSchema`: it is returned with a warning, or refused (`ERR_OUTPUT_SCHEMA`). */
+/** The fate of a result that breaks its tool's own `outputSchema`: it is returned with a warning, or refused (`ERR_OUTPUT_SCHEMA`). */
 export type SchemaViolations = 'warn' | 'error'
-/** What becomes of a call whose arguments break the tool's `inputSchema`: it is not sent (`ERR_INVALID_ARGUMENTS`), sent with a warning, or sent. */
+/** The fate of a call whose arguments break the tool's `inputSchema`: it is not sent (`ERR_INVALID_ARGUMENTS`), sent with a warning, or sent. */
 export type ArgumentChecks = 'error' | 'warn' | 'off'
 
 /** Limits of one gateway. Sizes in bytes, times in milliseconds. Beyond one, an error names it and the size. */
@@ -45,7 +45,7 @@ export interface Limits {
   maxLogBytes: number
   /** The values that a sandbox keeps for its later runs (`maxResultTokens`), all together; the oldest go first. Default 16 MiB. */
   maxSavedBytes: number
-  /** How long it keeps them. Default 3,600,000. */
+  /** The time for which it keeps them. Default 3,600,000. */
   maxSavedAgeMs: number
   /** The guest's heap. Default 64 MiB, at least 8 MiB. */
   guestHeapBytes: number
@@ -62,7 +62,7 @@ export interface LogEntry {
   text: string
 }
 
-/** What a person is asked before a call. */
+/** A question to a person before a call. */
 export interface ApprovalQuestion {
   server: string
   /** The raw name. */
@@ -74,7 +74,7 @@ export interface ApprovalQuestion {
   runId?: number
 }
 
-/** What a person says: this call, this tool in this run, this tool as long as the gateway is open, or no. */
+/** A person's answer: this call, this tool in this run, this tool as long as the gateway is open, or no. */
 export type Decision = 'once' | 'run' | 'session' | 'deny'
 
 /** A server asks a person something while it is called. */
@@ -101,7 +101,7 @@ export type ElicitationQuestion = {
 )
 
 /**
- * What the person said. Fields that are left out get their defaults; content that does not fit the form is not sent: the server
+ * A person's answer to a server. Fields that are left out get their defaults; content that does not fit the form is not sent: the server
  * is told `cancel`, and an event `elicitation-cancelled` says why.
  */
 export type ElicitationAnswer =
@@ -113,11 +113,11 @@ export interface SamplingQuestion {
   server: string
   tool?: string
   runId?: number
-  /** Of `sampling/createMessage`, as the server sent them: `messages`, `systemPrompt`, `maxTokens`, … */
+  /** The parameters of `sampling/createMessage`, as the server sent them: `messages`, `systemPrompt`, `maxTokens`, … */
   params: { messages: unknown[]; maxTokens?: number; systemPrompt?: string; [key: string]: unknown }
 }
 
-/** What the model said. */
+/** A model's answer to a server. */
 export interface SamplingAnswer {
   role: 'assistant' | 'user'
   content: unknown
@@ -173,15 +173,15 @@ export interface Callbacks {
 
 /** VMs that wait, so that a run need not. Each run has one of its own, thrown away after. */
 export interface WarmVms {
-  /** How many wait at most; 0 for none. Default 2. */
+  /** The most VMs that wait; 0 for none. Default 2. */
   vms: number
-  /** What they may take together, at 4 MiB each. Default 64 MiB. */
+  /** The memory that they may take together, at 4 MiB each. Default 64 MiB. */
   maxBytes: number
   /** After so long without a run they are given up, until the next run. Default 60,000. */
   idleMs: number
 }
 
-/** What `Gateway.open` takes. Unknown keys and wrong types are errors that name them. */
+/** Options of `Gateway.open`. Unknown keys and wrong types are errors that name them. */
 export interface GatewayOptions extends Callbacks {
   /** Default `~/.hyperagent/config.json`; missing there: no servers. A missing explicit path is an error. */
   configPath?: string
@@ -189,7 +189,7 @@ export interface GatewayOptions extends Callbacks {
   config?: object
   /** Approvals and manifests. Default `~/.hyperagent/hyperlight-mcp`, created with mode 0700. */
   stateDir?: string
-  /** What `${workspaceFolder}` is, and where servers start whose entry has a relative path. Default: the working directory. */
+  /** The folder that `${workspaceFolder}` stands for, and in which servers start whose entry has a relative path. Default: the working directory. */
   workspaceFolder?: string
   /** Servers that are enabled at once, where their approval holds. Default: none. */
   enable?: string[] | 'approved'
@@ -211,19 +211,19 @@ export interface GatewayOptions extends Callbacks {
    * Arguments reach the server as they were given in any case: defaults are not filled in.
    */
   argumentChecks?: ArgumentChecks
-  /** What the value of a run may cost a model, in tokens, where sandbox and run do not say. Default: values come whole. See `RunOptions`. */
+  /** The most that the value of a run may cost a model, in tokens, where sandbox and run do not say. Default: values come whole. See `RunOptions`. */
   maxResultTokens?: number
-  /** Whether `onEvent` is told of each connection and call as well. Default false. */
+  /** Tells `onEvent` of each connection and call as well. Default false. */
   trace?: boolean
 }
 
-/** What `Gateway.approve` takes besides name and digest. */
+/** Options of `Gateway.approve`. */
 export interface ApproveOptions {
   /** In milliseconds, rounded down to seconds: how long the approval holds. Default: until it is revoked. */
   validForMs?: number
 }
 
-/** What `Gateway.reload` found. Names of servers. */
+/** The result of `Gateway.reload`: names of servers. */
 export interface ReloadReport {
   added: string[]
   removed: string[]
@@ -234,17 +234,17 @@ export interface ReloadReport {
   warnings: string[]
 }
 
-/** What `Gateway.sandbox` takes. */
+/** Options of `Gateway.sandbox`. */
 export interface SandboxOptions extends Callbacks {
   /** Default `return`. */
   toolErrors?: ToolErrors
-  /** What the value of a run may cost a model, in tokens, where the run does not say. Default: the gateway's. See `RunOptions`. */
+  /** The most that the value of a run may cost a model, in tokens, where the run does not say. Default: the gateway's. See `RunOptions`. */
   maxResultTokens?: number
 }
 
-/** What `Sandbox.run` takes. */
+/** Options of `Sandbox.run`. */
 export interface RunOptions extends Callbacks {
-  /** What `handler` is called with. Default `null`. */
+  /** The value that `handler` is called with. Default `null`. */
   input?: unknown
   /** In milliseconds, from the run's own start. Default and most: `limits.runTimeoutMs`. */
   timeoutMs?: number
@@ -253,14 +253,14 @@ export interface RunOptions extends Callbacks {
   /** Default: the sandbox's. */
   toolErrors?: ToolErrors
   /**
-   * What the value may cost a model, in tokens, estimated; at least 100. A larger value is cut by its structure: it stays JSON of the same
+   * The most that the value may cost a model, in tokens, estimated; at least 100. A larger value is cut by its structure: it stays JSON of the same
    * type, marks in it and `omitted` say what was left out, and later runs of this sandbox read the whole by `saved(savedAs)` of `host:mcp`.
    * Default: the sandbox's, else the gateway's, else the value comes whole.
    */
   maxResultTokens?: number
 }
 
-/** What `Gateway.callTool` takes. */
+/** Options of `Gateway.callTool`. */
 export interface CallOptions extends Callbacks {
   /** In milliseconds; above the limit it is cut to it. Default `limits.callTimeoutMs`. */
   timeoutMs?: number
@@ -268,9 +268,9 @@ export interface CallOptions extends Callbacks {
   signal?: AbortSignal
 }
 
-/** What `Gateway.complete` takes. */
+/** Options of `Gateway.complete`. */
 export interface CompleteOptions extends CallOptions {
-  /** What was chosen before, by argument: it may narrow what is offered. */
+  /** Values that were chosen before, by argument: they may narrow the offer. */
   context?: Record<string, string>
 }
 
@@ -279,16 +279,16 @@ export interface RunResult<T = Value> {
   /** The value that the handler returned; `null` for `undefined`. `T` is taken on trust: nothing looks whether it is one. */
   value: T
   logs: LogEntry[]
-  /** What is worth knowing: text that was cut, for example. */
+  /** Remarks on the run: text that was cut, for example. */
   warnings: string[]
   stats: RunStats
-  /** What was cut out of `value` to fit `maxResultTokens`, in its order, the first thousand places at most. Missing where nothing was. */
+  /** The places at which `value` was cut to fit `maxResultTokens`, in its order, the first thousand places at most. Missing where nothing was. */
   omitted?: Omission[]
   /** The handle by which later runs of the same sandbox read the whole value. Missing where nothing was cut, or it was too large to be kept. */
   savedAs?: string
 }
 
-/** What was left out at one place of a value. */
+/** A place of a value at which something was left out. */
 export interface Omission {
   /** A JSON Pointer to what was cut, in the whole value; `''` is the value itself. */
   path: string
@@ -297,12 +297,12 @@ export interface Omission {
    * a string stands. `depth`: all items or fields of an array or object within the value.
    */
   kind: 'text' | 'items' | 'keys' | 'bytes' | 'depth'
-  /** How much is still there, and how much there was: `length` of strings and bytes, numbers of items or keys. */
+  /** The amount that is still there, and the amount that there was: `length` of strings and bytes, numbers of items or keys. */
   kept: number
   of: number
 }
 
-/** What a run took. Times in milliseconds, sizes in bytes. */
+/** Measurements of a run. Times in milliseconds, sizes in bytes. */
 export interface RunStats {
   durationMs: number
   /** Making the VM and loading the modules. */
@@ -311,7 +311,7 @@ export interface RunStats {
   calls: number
   /** The time spent outside of it for them: calls that are outstanding together count it once. */
   callMs: number
-  /** What crossed out of the VM, and into it, in calls. */
+  /** Bytes that crossed out of the VM, and into it, in calls. */
   bytesOut: number
   bytesIn: number
 }
@@ -335,7 +335,7 @@ export interface HypervisorReport {
   /** Which case it is where none boots, and what to do. */
   problem?: string
   remedy?: string
-  /** What is worth knowing about the guest that runs. */
+  /** A remark on the guest that runs. */
   warning?: string
 }
 
@@ -357,7 +357,7 @@ export interface ServerStatus {
   lastError?: { code: ErrorCode; message: string }
 }
 
-/** What `Gateway.test` found. */
+/** The result of `Gateway.test`. */
 export interface ConnectionReport {
   server: string
   /** From the start of the process to its list of tools, in milliseconds. */
@@ -511,7 +511,7 @@ export interface LogEvent {
 }
 
 /**
- * What an operator should know: something odd in the config (at `open` and `reload`), that the ring-3 guest is in use (at `sandbox`), or
+ * A warning for an operator: something odd in the config (at `open` and `reload`), that the ring-3 guest is in use (at `sandbox`), or
  * a result that breaks its tool's own `outputSchema` (at `callTool`).
  */
 export interface WarningEvent {
@@ -594,7 +594,7 @@ export interface ConnectionIdleEvent {
 export interface ConnectionLostEvent {
   type: 'connection-lost'
   server: string
-  /** How the process ended, and its last words. */
+  /** The way in which the process ended, and its last words. */
   reason: string
 }
 
@@ -644,7 +644,7 @@ export interface ResourceEntry {
   mimeType?: string
 }
 
-/** What was read. */
+/** The result of `readResource`. */
 export interface ReadResult {
   contents: ResourceContents[]
   meta?: unknown
@@ -675,10 +675,10 @@ export interface PromptResult {
   meta?: unknown
 }
 
-/** What is completed: an argument of a prompt, or a variable of a template (`uri` is the template's text). */
+/** The thing that is completed: an argument of a prompt, or a variable of a template (`uri` is the template's text). */
 export type CompletionReference = { type: 'ref/prompt'; name: string } | { type: 'ref/resource'; uri: string }
 
-/** What an argument could be: at most 100 values. */
+/** Values that an argument could have, at most 100. */
 export interface Completion {
   values: string[]
   total?: number
@@ -686,7 +686,7 @@ export interface Completion {
   meta?: unknown
 }
 
-/** What a person must see before yes: at stage `command` nothing has been started. */
+/** Everything that a person must see before yes. At stage `command` nothing has been started. */
 export type ApprovalRequest = CommandRequest | ManifestRequest
 
 /** Stage 1: what would run. */
@@ -694,7 +694,7 @@ export interface CommandRequest {
   stage: 'command'
   server: string
   approved: boolean
-  /** What `approve(server, digest)` says yes to. */
+  /** The digest that `approve(server, digest)` says yes to. */
   digest: string
   /** Why what was approved before no longer holds. */
   lapsed?: string
@@ -735,7 +735,7 @@ export interface CommandRequest {
   inputDefaults?: string[]
   /** `Name=value`, masked unless the value is a URL. */
   headers: string[]
-  /** How tokens are got for the server: `name=value`, the secret ones masked. Missing where the config says nothing of it. */
+  /** Settings by which tokens are obtained for the server: `name=value`, the secret ones masked. Missing where the config says nothing of it. */
   oauth?: string[]
   confirm: 'never' | 'writes' | 'always'
   allowTools?: string[]
@@ -765,20 +765,20 @@ export interface ManifestRequest {
   protocolVersion: string
   instructions?: string
   tools: ToolSummary[]
-  /** What may be read, and what was let through by the config's filters of it. */
+  /** Resources that may be read, and pass the config's filters. */
   resources: ResourceSummary[]
   /** All URIs that follow one of these may be read, where the filters let them through. */
   resourceTemplates: ResourceTemplateSummary[]
   prompts: PromptSummary[]
-  /** What looks like an attempt to talk to the model rather than to describe a tool. */
+  /** Texts that look like an attempt to talk to the model rather than to describe a tool. */
   findings: Finding[]
   /** Names in filters (`allowTools`, `denyResources`, …) that the server does not have. */
   warnings: string[]
-  /** What differs from what was approved before, if anything was: raw names, and field by field in those that changed. */
+  /** Differences from the manifest that was approved before, if one was: raw names, and field by field in those that changed. */
   changes?: ManifestChanges
 }
 
-/** What differs from what was approved before: tools, and other kinds where they differ. */
+/** Differences from the manifest that was approved before: tools, and other kinds where they differ. */
 export interface ManifestChanges extends Changes {
   resources?: Changes
   resourceTemplates?: Changes
@@ -799,7 +799,7 @@ export interface ManifestChanges extends Changes {
   }[]
 }
 
-/** What the audit for prompt injection found in a server's texts. A finding is a reason to look, not a verdict. */
+/** A finding of the audit for prompt injection in a server's texts. A finding is a reason to look, not a verdict. */
 export interface Finding {
   /** The rule's stable name. */
   rule: string
@@ -819,9 +819,9 @@ export interface Finding {
 export interface ToolSummary {
   /** The raw name. */
   name: string
-  /** What agent code writes. */
+  /** The name that agent code writes. */
   identifier: string
-  /** Of this tool alone: it tells whether the tool has changed. */
+  /** The digest of this tool alone: it tells whether the tool has changed. */
   digest: string
   title?: string
   description?: string
@@ -833,7 +833,7 @@ export interface ToolSummary {
 /** A resource, as a person is shown it. Its content is read when it is asked for. */
 export interface ResourceSummary {
   uri: string
-  /** Of this entry alone, not of the content. */
+  /** The digest of this entry alone, not of the content. */
   digest: string
   name: string
   title?: string
@@ -845,7 +845,7 @@ export interface ResourceSummary {
 export interface ResourceTemplateSummary {
   uriTemplate: string
   digest: string
-  /** Whether its form is known here. Otherwise nothing can be read by it. */
+  /** True where its form is known here. Otherwise nothing can be read by it. */
   usable: boolean
   name: string
   title?: string
@@ -862,7 +862,7 @@ export interface PromptSummary {
   arguments: PromptArgument[]
 }
 
-/** What a prompt is filled in with. */
+/** An argument that a prompt is filled in with. */
 export interface PromptArgument {
   name: string
   title?: string
@@ -877,21 +877,21 @@ export type ModuleKind = 'server' | 'agent' | 'built-in'
 export interface ModuleSummary {
   /** Without `host:`. */
   name: string
-  /** What agent code imports. */
+  /** The name that agent code imports. */
   specifier: string
   kind: ModuleKind
   /** The server whose module it is. */
   server?: string
   /** In a sentence, sanitised. */
   purpose: string
-  /** How many functions it has. */
+  /** The number of its functions. */
   functions: number
 }
 
 /** A module with its functions. */
 export interface ModuleInfo extends Omit<ModuleSummary, 'functions'> {
   functions: FunctionInfo[]
-  /** What to keep in mind. */
+  /** Points to keep in mind. */
   caveats: string[]
   /** Code that imports and calls its first function. */
   example: string
@@ -899,7 +899,7 @@ export interface ModuleInfo extends Omit<ModuleSummary, 'functions'> {
 
 /** A function in a few words. */
 export interface FunctionInfo {
-  /** What agent code imports. */
+  /** The name that agent code imports. */
   name: string
   /** The tool's raw name, for `call` and `callTool`; missing where it is no server's. */
   tool?: string
@@ -922,14 +922,14 @@ export interface ParameterInfo {
   type: string
   required: boolean
   description?: string
-  /** What the server takes where it is left out. It is never filled in here. */
+  /** The value that the server takes where it is left out. It is never filled in here. */
   default?: unknown
 }
 
 /** A tool, whole. Its texts are sanitised, its schemas are as the server sent them. */
 export interface ToolInfo extends FunctionInfo {
   server: string
-  /** What agent code imports it from. */
+  /** The module that agent code imports it from. */
   specifier: string
   title?: string
   description?: string
@@ -945,9 +945,9 @@ export interface ServerInfo extends ServerStatus {
   offer?: ServerOffer
 }
 
-/** What an approved server offers. Its texts are sanitised. */
+/** The offer of an approved server. Its texts are sanitised. */
 export interface ServerOffer {
-  /** What agent code imports. */
+  /** The name that agent code imports. */
   specifier: string
   serverName: string
   serverVersion: string
@@ -955,19 +955,19 @@ export interface ServerOffer {
   purpose: string
   instructions?: string
   functions: { name: string; tool: string; purpose: string }[]
-  /** How many of each. */
+  /** The number of each kind. */
   resources: number
   resourceTemplates: number
   prompts: number
 }
 
-/** What `searchTools` takes. */
+/** Options of `searchTools`. */
 export interface SearchOptions {
   /** At most 100. Default 10. */
   limit?: number
   /** Only these. Default: all that are approved and enabled. */
   servers?: string[]
-  /** How failures show in the signatures. Default `return`. */
+  /** The form of failures in the signatures. Default `return`. */
   toolErrors?: ToolErrors
 }
 
@@ -976,29 +976,29 @@ export interface ToolMatch {
   server: string
   /** The raw name. */
   tool: string
-  /** What agent code imports it from: `host:mcp-weather`. */
+  /** The module that agent code imports it from: `host:mcp-weather`. */
   module: string
-  /** What agent code imports. */
+  /** The name that agent code imports. */
   identifier: string
   signature: string
   purpose: string
-  /** Of meaning only beside the others of the same search. */
+  /** A rank: it means something only beside the others of the same search. */
   score: number
 }
 
-/** What `declarations`, `moduleInfo` and `toolInfo` take. */
+/** Options of `declarations`, `moduleInfo` and `toolInfo`. */
 export interface DeclarationOptions {
-  /** How a failed call shows in the types: `{ error }` in the result, or not at all. Default: the sandbox's; of a gateway `return`. */
+  /** The form of a failed call in the types: `{ error }` in the result, or not at all. Default: the sandbox's; of a gateway `return`. */
   toolErrors?: ToolErrors
 }
 
-/** What `systemMessage` takes. */
+/** Options of `systemMessage`. */
 export interface SystemMessageOptions extends DeclarationOptions {
   /** An estimate on the safe side for OpenAI's `o200k_base`; other models' tokenizers differ by some tenths. Default 2,000. */
   budgetTokens?: number
 }
 
-/** What `check` found. */
+/** The result of `check`. */
 export interface CodeReport {
   /** Nothing wrong was found. */
   ok: boolean
@@ -1008,7 +1008,7 @@ export interface CodeReport {
   problems: CodeProblem[]
 }
 
-/** What is wrong with some code, and where. Lines and columns count from one, columns in UTF-16 units; the end is exclusive. */
+/** A problem of some code, and its place. Lines and columns count from one, columns in UTF-16 units; the end is exclusive. */
 export interface CodeProblem {
   kind:
     | 'syntax'
@@ -1028,11 +1028,11 @@ export interface CodeProblem {
   endColumn: number
   /** The line with its number, and below it carets under the place. */
   excerpt: string
-  /** What was probably meant. */
+  /** The name that was probably meant. */
   suggestion?: string
 }
 
-/** What a module of the agent's own is told to models as. */
+/** A description of a module of the agent's own, for models. */
 export interface HostModuleInfo {
   /** In a sentence. */
   purpose?: string
@@ -1045,11 +1045,11 @@ export interface HostModuleInfo {
   }
 }
 
-/** How `Gateway.agentTools` makes the tools. */
+/** Options of `Gateway.agentTools`. */
 export interface AgentToolsOptions {
   /** Where code runs. Default: a sandbox of its own, made when it is first needed. */
   sandbox?: Sandbox
-  /** What one answer may take, in tokens (an estimate on the safe side). Default 8,000, at least 100. */
+  /** The most that one answer may take, in tokens (an estimate on the safe side). Default 8,000, at least 100. */
   maxResultTokens?: number
   /** Names of the tools that there are. Default: all. */
   include?: AgentToolName[]
@@ -1091,11 +1091,11 @@ export interface AgentToolResult {
 /** Why a model's call failed. */
 export interface AgentToolError {
   /** Stable; see docs/ERRORS.md. */
-  code: string
+  code: ErrorCode
   message: string
-  /** What the model can do about it. */
+  /** Advice: the model's next step. */
   hint?: string
-  /** Of its code, counted from 1. */
+  /** The position in its code, counted from 1. */
   line?: number
   column?: number
   excerpt?: string
@@ -1105,11 +1105,11 @@ export interface AgentToolError {
 /** A model wants a person to approve a server (`manage_mcp`, action `propose`). Nothing is approved by it. */
 export interface ApprovalProposedEvent {
   type: 'approval-proposed'
-  /** What the person must see; `request.digest` is what `approve(request.server, request.digest)` says yes to. */
+  /** Everything that the person must see; `request.digest` is what `approve(request.server, request.digest)` says yes to. */
   request: ApprovalRequest
 }
 
-/** What `Gateway.plugin` takes besides the options of its tools. */
+/** Options of `Gateway.plugin`: those of its tools, and one of its own. */
 export interface PluginOptions extends AgentToolsOptions {
   /** The digest of the manifest that was approved before: where it still is the manifest's, `enable()` needs no other approval. */
   approved?: string
@@ -1120,9 +1120,9 @@ export interface Plugin {
   readonly name: string
   readonly version: string
   readonly description: string
-  /** Whether it is on. */
+  /** True while it is on. */
   readonly enabled: boolean
-  /** Whether its manifest, as it is now, is approved. Throws `ERR_APPROVAL_STORE`, `ERR_CLOSED`. */
+  /** True where its manifest, as it is now, is approved. Throws `ERR_APPROVAL_STORE`, `ERR_CLOSED`. */
   readonly approved: boolean
   /** All that it brings, to be looked at. Throws `ERR_APPROVAL_STORE`, `ERR_CLOSED`. */
   manifest(): PluginManifest
@@ -1137,20 +1137,20 @@ export interface Plugin {
   disable(): Promise<void>
   /** The tools for a model; none while it is off. Tools that were handed out before answer `ERR_PLUGIN_OFF` then. */
   tools(): AgentTool[]
-  /** What a person can type; none while it is off. */
+  /** Commands that a person can type; none while it is off. */
   commands(): PluginCommand[]
-  /** What code can import; nothing while it is off. */
+  /** Modules that code can import; none while it is off. */
   modules(): ModuleSummary[]
 }
 
-/** What a plugin brings. */
+/** Everything that a plugin brings. */
 export interface PluginManifest {
   name: string
   version: string
   description: string
   tools: { name: AgentToolName; description: string; may: string }[]
   commands: { name: string; description: string; may: string }[]
-  /** Of every approved server, enabled or not. */
+  /** The modules of every approved server, enabled or not. */
   modules: { specifier: string; server: string; functions: string[]; may: string; digest: string }[]
   limits: Limits
   /** SHA-256: another one when any of this is another. */
@@ -1179,7 +1179,7 @@ export interface PluginRegistration {
   createHostFunctions(config?: { toolErrors?: ToolErrors }): Record<string, Record<string, (args?: Record<string, any>) => Promise<any>>>
 }
 
-/** How `gateway.command` shows what came of a line. */
+/** Options of `gateway.command`. */
 export interface CommandOptions {
   /** ANSI colours in the text. Default: none. Yours to decide: on a terminal, and where `NO_COLOR` is not set. */
   color?: boolean
@@ -1192,7 +1192,7 @@ export interface CommandOptions {
   speaker?: 'person' | 'model'
 }
 
-/** What came of a line. */
+/** The result of a line. */
 export interface CommandOutcome {
   ok: boolean
   /**
@@ -1421,7 +1421,7 @@ export declare class Gateway {
   /** Ends everything: runs, calls, connections, processes. What is pending rejects with `ERR_CLOSED`. */
   close(): Promise<void>
   /**
-   * What may be read of a server: its resources, then its templates, as they were approved. Starts nothing.
+   * Lists what may be read of a server: its resources, then its templates, as they were approved. Starts nothing.
    *
    * Rejects with `ERR_UNKNOWN_SERVER`, `ERR_NOT_APPROVED`, `ERR_NOT_ENABLED`.
    */
@@ -1453,7 +1453,7 @@ export declare class Gateway {
    */
   getPrompt(server: string, name: string, args?: Record<string, string | number | boolean>, options?: CallOptions): Promise<PromptResult>
   /**
-   * What an argument of a prompt, or a variable of a template (`uri` is the template's text), could be. `options.context`: what was
+   * Completes an argument of a prompt, or a variable of a template (`uri` is the template's text). `options.context`: what was
    * chosen before, by argument.
    *
    * Rejects as `getPrompt` and `readResource`.
@@ -1523,7 +1523,7 @@ export declare class Sandbox {
 }
 
 /**
- * What the program `hyperlight-mcp` does: reads and writes this process's standard streams, and gives its exit code, and a function that
+ * Runs the program `hyperlight-mcp`: reads and writes this process's standard streams, and gives its exit code, and a function that
  * ends it as Ctrl-C does. `words`: the command line without the program's name. `columns`: of the terminal, where there is one.
  */
 export declare function commandLine(words: Array<string>, columns?: number | undefined | null): [exitCode: Promise<number>, stop: () => void]

@@ -2,10 +2,8 @@
 import assert from 'node:assert/strict'
 import { createRequire } from 'node:module'
 import { test } from 'node:test'
-import * as esm from '../index.mjs'
+import { Gateway, HyperlightMcpError } from '../index.mjs'
 import { failure, fixture, openApproved } from './support.mjs'
-
-const { Gateway, HyperlightMcpError } = esm
 
 /** What it throws, or rejects with. */
 async function failed(action) {
@@ -17,7 +15,8 @@ async function failed(action) {
   throw new Error('it did not fail')
 }
 
-test('the class of the errors is exported once, for import and require', () => {
+test('the class of the errors is exported once, for import and require', async () => {
+  const esm = await import('../index.mjs')
   const cjs = createRequire(import.meta.url)('../index.js')
   assert.deepEqual(Object.keys(cjs).sort(), ['Gateway', 'HyperlightMcpError', 'Sandbox', 'commandLine'])
   assert.deepEqual(Object.keys(esm).sort(), ['Gateway', 'HyperlightMcpError', 'Sandbox', 'commandLine', 'default'])
@@ -86,7 +85,10 @@ test('an error has the fields that its type declares', async (t) => {
   const gateway = await openApproved(t, { fixture: fixture() })
   const sandbox = await gateway.sandbox()
   const of = (error) => Object.keys(error).sort()
-  const thrown = await failure(sandbox.run('console.log("x"); export const handler = () => { throw new TypeError("no") }'), 'ERR_GUEST_THREW')
+  const thrown = await failure(
+    sandbox.run('console.log("x"); export const handler = () => { throw new TypeError("no") }'),
+    'ERR_GUEST_THREW',
+  )
   assert.deepEqual(of(thrown), ['code', 'guest', 'logs', 'stats', 'warnings'])
   assert.deepEqual(Object.keys(thrown.guest), ['name', 'stack', 'line', 'column'])
   assert.deepEqual(Object.keys(thrown.logs[0]), ['level', 'text'])

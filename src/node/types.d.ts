@@ -1,12 +1,12 @@
 /** A value that a guest and Node exchange: JSON, with bytes kept as `Uint8Array`. At most 10,000 of these cross together, and 126 levels leave a guest. */
 export type Value = null | boolean | number | string | Uint8Array | Value[] | { [key: string]: Value }
 
-/** What a tool's own error becomes in the guest: a value `{ error }`, or an exception. */
+/** The form of a tool's own error in the guest: a value `{ error }`, or an exception. */
 export type ToolErrors = 'return' | 'throw'
 
-/** What becomes of a result that breaks its tool's own `outputSchema`: it is returned with a warning, or refused (`ERR_OUTPUT_SCHEMA`). */
+/** The fate of a result that breaks its tool's own `outputSchema`: it is returned with a warning, or refused (`ERR_OUTPUT_SCHEMA`). */
 export type SchemaViolations = 'warn' | 'error'
-/** What becomes of a call whose arguments break the tool's `inputSchema`: it is not sent (`ERR_INVALID_ARGUMENTS`), sent with a warning, or sent. */
+/** The fate of a call whose arguments break the tool's `inputSchema`: it is not sent (`ERR_INVALID_ARGUMENTS`), sent with a warning, or sent. */
 export type ArgumentChecks = 'error' | 'warn' | 'off'
 
 /** Limits of one gateway. Sizes in bytes, times in milliseconds. Beyond one, an error names it and the size. */
@@ -43,7 +43,7 @@ export interface Limits {
   maxLogBytes: number
   /** The values that a sandbox keeps for its later runs (`maxResultTokens`), all together; the oldest go first. Default 16 MiB. */
   maxSavedBytes: number
-  /** How long it keeps them. Default 3,600,000. */
+  /** The time for which it keeps them. Default 3,600,000. */
   maxSavedAgeMs: number
   /** The guest's heap. Default 64 MiB, at least 8 MiB. */
   guestHeapBytes: number
@@ -60,7 +60,7 @@ export interface LogEntry {
   text: string
 }
 
-/** What a person is asked before a call. */
+/** A question to a person before a call. */
 export interface ApprovalQuestion {
   server: string
   /** The raw name. */
@@ -72,7 +72,7 @@ export interface ApprovalQuestion {
   runId?: number
 }
 
-/** What a person says: this call, this tool in this run, this tool as long as the gateway is open, or no. */
+/** A person's answer: this call, this tool in this run, this tool as long as the gateway is open, or no. */
 export type Decision = 'once' | 'run' | 'session' | 'deny'
 
 /** A server asks a person something while it is called. */
@@ -99,7 +99,7 @@ export type ElicitationQuestion = {
 )
 
 /**
- * What the person said. Fields that are left out get their defaults; content that does not fit the form is not sent: the server
+ * A person's answer to a server. Fields that are left out get their defaults; content that does not fit the form is not sent: the server
  * is told `cancel`, and an event `elicitation-cancelled` says why.
  */
 export type ElicitationAnswer =
@@ -111,11 +111,11 @@ export interface SamplingQuestion {
   server: string
   tool?: string
   runId?: number
-  /** Of `sampling/createMessage`, as the server sent them: `messages`, `systemPrompt`, `maxTokens`, … */
+  /** The parameters of `sampling/createMessage`, as the server sent them: `messages`, `systemPrompt`, `maxTokens`, … */
   params: { messages: unknown[]; maxTokens?: number; systemPrompt?: string; [key: string]: unknown }
 }
 
-/** What the model said. */
+/** A model's answer to a server. */
 export interface SamplingAnswer {
   role: 'assistant' | 'user'
   content: unknown
@@ -171,15 +171,15 @@ export interface Callbacks {
 
 /** VMs that wait, so that a run need not. Each run has one of its own, thrown away after. */
 export interface WarmVms {
-  /** How many wait at most; 0 for none. Default 2. */
+  /** The most VMs that wait; 0 for none. Default 2. */
   vms: number
-  /** What they may take together, at 4 MiB each. Default 64 MiB. */
+  /** The memory that they may take together, at 4 MiB each. Default 64 MiB. */
   maxBytes: number
   /** After so long without a run they are given up, until the next run. Default 60,000. */
   idleMs: number
 }
 
-/** What `Gateway.open` takes. Unknown keys and wrong types are errors that name them. */
+/** Options of `Gateway.open`. Unknown keys and wrong types are errors that name them. */
 export interface GatewayOptions extends Callbacks {
   /** Default `~/.hyperagent/config.json`; missing there: no servers. A missing explicit path is an error. */
   configPath?: string
@@ -187,7 +187,7 @@ export interface GatewayOptions extends Callbacks {
   config?: object
   /** Approvals and manifests. Default `~/.hyperagent/hyperlight-mcp`, created with mode 0700. */
   stateDir?: string
-  /** What `${workspaceFolder}` is, and where servers start whose entry has a relative path. Default: the working directory. */
+  /** The folder that `${workspaceFolder}` stands for, and in which servers start whose entry has a relative path. Default: the working directory. */
   workspaceFolder?: string
   /** Servers that are enabled at once, where their approval holds. Default: none. */
   enable?: string[] | 'approved'
@@ -209,19 +209,19 @@ export interface GatewayOptions extends Callbacks {
    * Arguments reach the server as they were given in any case: defaults are not filled in.
    */
   argumentChecks?: ArgumentChecks
-  /** What the value of a run may cost a model, in tokens, where sandbox and run do not say. Default: values come whole. See `RunOptions`. */
+  /** The most that the value of a run may cost a model, in tokens, where sandbox and run do not say. Default: values come whole. See `RunOptions`. */
   maxResultTokens?: number
-  /** Whether `onEvent` is told of each connection and call as well. Default false. */
+  /** Tells `onEvent` of each connection and call as well. Default false. */
   trace?: boolean
 }
 
-/** What `Gateway.approve` takes besides name and digest. */
+/** Options of `Gateway.approve`. */
 export interface ApproveOptions {
   /** In milliseconds, rounded down to seconds: how long the approval holds. Default: until it is revoked. */
   validForMs?: number
 }
 
-/** What `Gateway.reload` found. Names of servers. */
+/** The result of `Gateway.reload`: names of servers. */
 export interface ReloadReport {
   added: string[]
   removed: string[]
@@ -232,17 +232,17 @@ export interface ReloadReport {
   warnings: string[]
 }
 
-/** What `Gateway.sandbox` takes. */
+/** Options of `Gateway.sandbox`. */
 export interface SandboxOptions extends Callbacks {
   /** Default `return`. */
   toolErrors?: ToolErrors
-  /** What the value of a run may cost a model, in tokens, where the run does not say. Default: the gateway's. See `RunOptions`. */
+  /** The most that the value of a run may cost a model, in tokens, where the run does not say. Default: the gateway's. See `RunOptions`. */
   maxResultTokens?: number
 }
 
-/** What `Sandbox.run` takes. */
+/** Options of `Sandbox.run`. */
 export interface RunOptions extends Callbacks {
-  /** What `handler` is called with. Default `null`. */
+  /** The value that `handler` is called with. Default `null`. */
   input?: unknown
   /** In milliseconds, from the run's own start. Default and most: `limits.runTimeoutMs`. */
   timeoutMs?: number
@@ -251,14 +251,14 @@ export interface RunOptions extends Callbacks {
   /** Default: the sandbox's. */
   toolErrors?: ToolErrors
   /**
-   * What the value may cost a model, in tokens, estimated; at least 100. A larger value is cut by its structure: it stays JSON of the same
+   * The most that the value may cost a model, in tokens, estimated; at least 100. A larger value is cut by its structure: it stays JSON of the same
    * type, marks in it and `omitted` say what was left out, and later runs of this sandbox read the whole by `saved(savedAs)` of `host:mcp`.
    * Default: the sandbox's, else the gateway's, else the value comes whole.
    */
   maxResultTokens?: number
 }
 
-/** What `Gateway.callTool` takes. */
+/** Options of `Gateway.callTool`. */
 export interface CallOptions extends Callbacks {
   /** In milliseconds; above the limit it is cut to it. Default `limits.callTimeoutMs`. */
   timeoutMs?: number
@@ -266,9 +266,9 @@ export interface CallOptions extends Callbacks {
   signal?: AbortSignal
 }
 
-/** What `Gateway.complete` takes. */
+/** Options of `Gateway.complete`. */
 export interface CompleteOptions extends CallOptions {
-  /** What was chosen before, by argument: it may narrow what is offered. */
+  /** Values that were chosen before, by argument: they may narrow the offer. */
   context?: Record<string, string>
 }
 
@@ -277,16 +277,16 @@ export interface RunResult<T = Value> {
   /** The value that the handler returned; `null` for `undefined`. `T` is taken on trust: nothing looks whether it is one. */
   value: T
   logs: LogEntry[]
-  /** What is worth knowing: text that was cut, for example. */
+  /** Remarks on the run: text that was cut, for example. */
   warnings: string[]
   stats: RunStats
-  /** What was cut out of `value` to fit `maxResultTokens`, in its order, the first thousand places at most. Missing where nothing was. */
+  /** The places at which `value` was cut to fit `maxResultTokens`, in its order, the first thousand places at most. Missing where nothing was. */
   omitted?: Omission[]
   /** The handle by which later runs of the same sandbox read the whole value. Missing where nothing was cut, or it was too large to be kept. */
   savedAs?: string
 }
 
-/** What was left out at one place of a value. */
+/** A place of a value at which something was left out. */
 export interface Omission {
   /** A JSON Pointer to what was cut, in the whole value; `''` is the value itself. */
   path: string
@@ -295,12 +295,12 @@ export interface Omission {
    * a string stands. `depth`: all items or fields of an array or object within the value.
    */
   kind: 'text' | 'items' | 'keys' | 'bytes' | 'depth'
-  /** How much is still there, and how much there was: `length` of strings and bytes, numbers of items or keys. */
+  /** The amount that is still there, and the amount that there was: `length` of strings and bytes, numbers of items or keys. */
   kept: number
   of: number
 }
 
-/** What a run took. Times in milliseconds, sizes in bytes. */
+/** Measurements of a run. Times in milliseconds, sizes in bytes. */
 export interface RunStats {
   durationMs: number
   /** Making the VM and loading the modules. */
@@ -309,7 +309,7 @@ export interface RunStats {
   calls: number
   /** The time spent outside of it for them: calls that are outstanding together count it once. */
   callMs: number
-  /** What crossed out of the VM, and into it, in calls. */
+  /** Bytes that crossed out of the VM, and into it, in calls. */
   bytesOut: number
   bytesIn: number
 }
@@ -333,7 +333,7 @@ export interface HypervisorReport {
   /** Which case it is where none boots, and what to do. */
   problem?: string
   remedy?: string
-  /** What is worth knowing about the guest that runs. */
+  /** A remark on the guest that runs. */
   warning?: string
 }
 
@@ -355,7 +355,7 @@ export interface ServerStatus {
   lastError?: { code: ErrorCode; message: string }
 }
 
-/** What `Gateway.test` found. */
+/** The result of `Gateway.test`. */
 export interface ConnectionReport {
   server: string
   /** From the start of the process to its list of tools, in milliseconds. */
