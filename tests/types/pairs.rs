@@ -110,7 +110,7 @@ pub const KEPT: &[(&str, &str)] = &[
 /// Fields whose declaration says more than their type in Rust, and why that is true.
 pub const DECLARED_CLOSER: &[(&str, &str)] = &[
     ("AgentTool.inputSchema", "made in agent/definitions.rs, where tests hold it to the strict subset of JSON Schema"),
-    ("CompleteOptions.context", "the client refuses values that are not strings"),
+    ("CompleteOptions.context", "bridge/offers.rs makes text of other values, or refuses them"),
     ("ElicitationQuestion.requestedSchema", "checked when the question comes, by client/inbound/form"),
     ("GatewayEvent.request", "an ApprovalRequest that was written before, to be redacted"),
     ("GatewayOptions.config", "an object, whose keys the config's own reader checks"),
