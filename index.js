@@ -29,7 +29,8 @@ function load() {
   }
 }
 
-const { Gateway, Sandbox, commandLine } = load()
+const { Gateway, HyperlightMcpError, Sandbox, commandLine } = load()
 module.exports.Gateway = Gateway
+module.exports.HyperlightMcpError = HyperlightMcpError
 module.exports.Sandbox = Sandbox
 module.exports.commandLine = commandLine

@@ -53,11 +53,13 @@ describe('the published packages', () => {
       'CHANGELOG.md',
       'LICENSE',
       'README.md',
+      'adapters.d.mts',
       'adapters.d.ts',
       'adapters.js',
       'adapters.mjs',
       'bin',
       'guest',
+      'index.d.mts',
       'index.d.ts',
       'index.js',
       'index.mjs',
@@ -93,7 +95,7 @@ describe('the published packages', () => {
 
   it('load by require and by import as one module', () => {
     const code = `import { createRequire } from 'node:module'; import * as esm from 'hyperlight-mcp'
-      const cjs = createRequire(import.meta.url)('hyperlight-mcp'); console.log(cjs.Gateway === esm.Gateway && cjs.Sandbox === esm.Sandbox)`
+      const cjs = createRequire(import.meta.url)('hyperlight-mcp'); console.log(Object.keys(cjs).every((name) => cjs[name] === esm[name]))`
     assert.equal(node('--input-type=module', '--eval', code).stdout.trim(), 'true')
   })
 

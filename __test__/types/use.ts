@@ -1,6 +1,7 @@
 // Compiled, never run: the types say what the contract says, and refuse what it refuses.
 import {
   Gateway,
+  HyperlightMcpError,
   type AgentTool,
   type AgentToolResult,
   type ApprovalQuestion,
@@ -11,8 +12,11 @@ import {
   type Decision,
   type ElicitationAnswer,
   type ElicitationQuestion,
+  type ErrorCode,
   type Finding,
   type GatewayEvent,
+  type GuestError,
+  type LogEntry,
   type ManifestRequest,
   type Omission,
   type Plugin,
@@ -24,11 +28,13 @@ import {
   type ReloadReport,
   type ResourceEntry,
   type RunResult,
+  type RunStats,
   type SamplingAnswer,
   type SamplingQuestion,
   type Sandbox,
   type ServerStatus,
   type ToolResult,
+  type Value,
 } from 'hyperlight-mcp'
 import { answerAnthropic, answerOpenAi, forAiSdk, forAnthropic, forLangChain, forOpenAi } from 'hyperlight-mcp/adapters'
 
@@ -163,6 +169,38 @@ async function offered(gateway: Gateway): Promise<(string | undefined)[]> {
   return [...uris, ...texts, ...wanted, filled.messages[0]?.role, ...completion.values, String(completion.total)]
 }
 
+/** An error has a code of a closed set, and the fields that come with some codes. */
+function explained(error: unknown): string {
+  if (!(error instanceof HyperlightMcpError)) return String(error)
+  const code: ErrorCode = error.code
+  const guest: GuestError | undefined = error.guest
+  const [stats, logs]: [RunStats | undefined, LogEntry[] | undefined] = [error.stats, error.logs]
+  const texts = [error.name, error.message, code, guest?.stack, error.line, error.column, error.cause, stats?.calls, logs?.[0]?.level, error.warnings?.[0]]
+  switch (error.code) {
+    case 'ERR_ABORTED':
+    case 'ERR_CLOSED':
+      return 'over'
+    // @ts-expect-error a code that there is not
+    case 'ERR_NOTHING':
+      return ''
+    default:
+      return texts.join()
+  }
+}
+
+/** The value of a run is what its caller says it is, and JSON with bytes where nothing is said. */
+async function typed(sandbox: Sandbox): Promise<number> {
+  const { value }: { value: Value } = await sandbox.run('')
+  const any: RunResult = await sandbox.run('')
+  const { value: forecast, stats } = await sandbox.run<{ days: { rain: number }[] }>('', { input: { value, any } })
+  const same: RunResult<string> = await sandbox.run<string>('')
+  // @ts-expect-error a field that the value's type does not have
+  console.log(forecast.weeks)
+  // @ts-expect-error a value of another type
+  const other: RunResult<number> = same
+  return forecast.days[0].rain + stats.calls + other.value + same.value.length
+}
+
 export async function use(): Promise<void> {
   await using gateway: Gateway = await Gateway.open({
     config: { mcpServers: {} },
@@ -196,6 +234,7 @@ export async function use(): Promise<void> {
   console.log(cut.savedAs?.length, omitted.map(({ path, kind, kept, of }) => `${path} ${kind === 'text'} ${kept / of}`).join())
   await gateway.sandbox({ maxResultTokens: 500 })
   console.log(run.stats.durationMs, run.logs[0]?.level, result.isError)
+  await typed(sandbox).catch(explained)
   await offered(gateway)
   await given(gateway, sandbox)
 
@@ -204,6 +243,10 @@ export async function use(): Promise<void> {
   await sandbox.run('', { ...callbacks, onEvent: (event) => console.log(told(event)) })
   await gateway.callTool('files', 'read', {}, { ...callbacks, onEvent: (event) => console.log(told(event)) })
 
+  // @ts-expect-error a code that there is not
+  console.log(new HyperlightMcpError('ERR_NOTHING', ''))
+  // @ts-expect-error it is read only
+  new HyperlightMcpError('ERR_IO', '').code = 'ERR_CLOSED'
   // @ts-expect-error an unknown option
   await Gateway.open({ confgPath: 'x' })
   // @ts-expect-error a wrong word

@@ -1,8 +1,8 @@
-/** How `Gateway.agentTools` makes the tools. */
+/** Options of `Gateway.agentTools`. */
 export interface AgentToolsOptions {
   /** Where code runs. Default: a sandbox of its own, made when it is first needed. */
   sandbox?: Sandbox
-  /** What one answer may take, in tokens (an estimate on the safe side). Default 8,000, at least 100. */
+  /** The most that one answer may take, in tokens (an estimate on the safe side). Default 8,000, at least 100. */
   maxResultTokens?: number
   /** Names of the tools that there are. Default: all. */
   include?: AgentToolName[]
@@ -44,11 +44,11 @@ export interface AgentToolResult {
 /** Why a model's call failed. */
 export interface AgentToolError {
   /** Stable; see docs/ERRORS.md. */
-  code: string
+  code: ErrorCode
   message: string
-  /** What the model can do about it. */
+  /** Advice: the model's next step. */
   hint?: string
-  /** Of its code, counted from 1. */
+  /** The position in its code, counted from 1. */
   line?: number
   column?: number
   excerpt?: string
@@ -58,11 +58,11 @@ export interface AgentToolError {
 /** A model wants a person to approve a server (`manage_mcp`, action `propose`). Nothing is approved by it. */
 export interface ApprovalProposedEvent {
   type: 'approval-proposed'
-  /** What the person must see; `request.digest` is what `approve(request.server, request.digest)` says yes to. */
+  /** Everything that the person must see; `request.digest` is what `approve(request.server, request.digest)` says yes to. */
   request: ApprovalRequest
 }
 
-/** What `Gateway.plugin` takes besides the options of its tools. */
+/** Options of `Gateway.plugin`: those of its tools, and one of its own. */
 export interface PluginOptions extends AgentToolsOptions {
   /** The digest of the manifest that was approved before: where it still is the manifest's, `enable()` needs no other approval. */
   approved?: string
@@ -73,9 +73,9 @@ export interface Plugin {
   readonly name: string
   readonly version: string
   readonly description: string
-  /** Whether it is on. */
+  /** True while it is on. */
   readonly enabled: boolean
-  /** Whether its manifest, as it is now, is approved. Throws `ERR_APPROVAL_STORE`, `ERR_CLOSED`. */
+  /** True where its manifest, as it is now, is approved. Throws `ERR_APPROVAL_STORE`, `ERR_CLOSED`. */
   readonly approved: boolean
   /** All that it brings, to be looked at. Throws `ERR_APPROVAL_STORE`, `ERR_CLOSED`. */
   manifest(): PluginManifest
@@ -90,20 +90,20 @@ export interface Plugin {
   disable(): Promise<void>
   /** The tools for a model; none while it is off. Tools that were handed out before answer `ERR_PLUGIN_OFF` then. */
   tools(): AgentTool[]
-  /** What a person can type; none while it is off. */
+  /** Commands that a person can type; none while it is off. */
   commands(): PluginCommand[]
-  /** What code can import; nothing while it is off. */
+  /** Modules that code can import; none while it is off. */
   modules(): ModuleSummary[]
 }
 
-/** What a plugin brings. */
+/** Everything that a plugin brings. */
 export interface PluginManifest {
   name: string
   version: string
   description: string
   tools: { name: AgentToolName; description: string; may: string }[]
   commands: { name: string; description: string; may: string }[]
-  /** Of every approved server, enabled or not. */
+  /** The modules of every approved server, enabled or not. */
   modules: { specifier: string; server: string; functions: string[]; may: string; digest: string }[]
   limits: Limits
   /** SHA-256: another one when any of this is another. */

@@ -44,7 +44,7 @@ struct PluginOptions {
     approved: Option<String>,
 }
 
-/// What a second sandbox says when it makes its functions.
+/// Options of `createHostFunctions`.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 struct FunctionsOptions {
@@ -179,7 +179,7 @@ fn execute(env: &Env, core: &Core, tools: &Arc<AgentTools>, events: Option<Event
         let (tools, stop) = (Arc::clone(&tools), Stop::new());
         let stopped = stop.clone();
         let work = async move {
-            // What does not even parse is judged as all else that a model passes.
+            // A text that does not parse is judged like all else that a model passes.
             let arguments = serde_json::from_str(&arguments).unwrap_or(serde_json::Value::String(arguments));
             Reply::new(tools.execute(&name, &arguments, &stopped).await)
         };
@@ -189,7 +189,7 @@ fn execute(env: &Env, core: &Core, tools: &Arc<AgentTools>, events: Option<Event
     Ok(glue::detached(&execute))
 }
 
-/// What the glue makes a `Plugin` of.
+/// Makes the functions of which the glue makes a `Plugin`.
 fn plugin_object<'env>(env: &'env Env, core: &Core, plugin: &Arc<Plugin>, events: Option<EventSink>) -> napi::Result<Object<'env>> {
     let mut made = Object::new(env)?;
     made.set("execute", execute(env, core, &plugin.tools(), events)?)?;

@@ -1,4 +1,4 @@
-/** What a person must see before yes: at stage `command` nothing has been started. */
+/** Everything that a person must see before yes. At stage `command` nothing has been started. */
 export type ApprovalRequest = CommandRequest | ManifestRequest
 
 /** Stage 1: what would run. */
@@ -6,7 +6,7 @@ export interface CommandRequest {
   stage: 'command'
   server: string
   approved: boolean
-  /** What `approve(server, digest)` says yes to. */
+  /** The digest that `approve(server, digest)` says yes to. */
   digest: string
   /** Why what was approved before no longer holds. */
   lapsed?: string
@@ -47,7 +47,7 @@ export interface CommandRequest {
   inputDefaults?: string[]
   /** `Name=value`, masked unless the value is a URL. */
   headers: string[]
-  /** How tokens are got for the server: `name=value`, the secret ones masked. Missing where the config says nothing of it. */
+  /** Settings by which tokens are obtained for the server: `name=value`, the secret ones masked. Missing where the config says nothing of it. */
   oauth?: string[]
   confirm: 'never' | 'writes' | 'always'
   allowTools?: string[]
@@ -77,20 +77,20 @@ export interface ManifestRequest {
   protocolVersion: string
   instructions?: string
   tools: ToolSummary[]
-  /** What may be read, and what was let through by the config's filters of it. */
+  /** Resources that may be read, and pass the config's filters. */
   resources: ResourceSummary[]
   /** All URIs that follow one of these may be read, where the filters let them through. */
   resourceTemplates: ResourceTemplateSummary[]
   prompts: PromptSummary[]
-  /** What looks like an attempt to talk to the model rather than to describe a tool. */
+  /** Texts that look like an attempt to talk to the model rather than to describe a tool. */
   findings: Finding[]
   /** Names in filters (`allowTools`, `denyResources`, …) that the server does not have. */
   warnings: string[]
-  /** What differs from what was approved before, if anything was: raw names, and field by field in those that changed. */
+  /** Differences from the manifest that was approved before, if one was: raw names, and field by field in those that changed. */
   changes?: ManifestChanges
 }
 
-/** What differs from what was approved before: tools, and other kinds where they differ. */
+/** Differences from the manifest that was approved before: tools, and other kinds where they differ. */
 export interface ManifestChanges extends Changes {
   resources?: Changes
   resourceTemplates?: Changes
@@ -111,7 +111,7 @@ export interface ManifestChanges extends Changes {
   }[]
 }
 
-/** What the audit for prompt injection found in a server's texts. A finding is a reason to look, not a verdict. */
+/** A finding of the audit for prompt injection in a server's texts. A finding is a reason to look, not a verdict. */
 export interface Finding {
   /** The rule's stable name. */
   rule: string
@@ -131,9 +131,9 @@ export interface Finding {
 export interface ToolSummary {
   /** The raw name. */
   name: string
-  /** What agent code writes. */
+  /** The name that agent code writes. */
   identifier: string
-  /** Of this tool alone: it tells whether the tool has changed. */
+  /** The digest of this tool alone: it tells whether the tool has changed. */
   digest: string
   title?: string
   description?: string
@@ -145,7 +145,7 @@ export interface ToolSummary {
 /** A resource, as a person is shown it. Its content is read when it is asked for. */
 export interface ResourceSummary {
   uri: string
-  /** Of this entry alone, not of the content. */
+  /** The digest of this entry alone, not of the content. */
   digest: string
   name: string
   title?: string
@@ -157,7 +157,7 @@ export interface ResourceSummary {
 export interface ResourceTemplateSummary {
   uriTemplate: string
   digest: string
-  /** Whether its form is known here. Otherwise nothing can be read by it. */
+  /** True where its form is known here. Otherwise nothing can be read by it. */
   usable: boolean
   name: string
   title?: string
@@ -174,7 +174,7 @@ export interface PromptSummary {
   arguments: PromptArgument[]
 }
 
-/** What a prompt is filled in with. */
+/** An argument that a prompt is filled in with. */
 export interface PromptArgument {
   name: string
   title?: string

@@ -74,7 +74,7 @@ impl Calls {
         self.wake();
     }
 
-    /// What JavaScript's thread, woken for a module, gets: the next call whose run still goes on, or nothing. What waits after it is handed
+    /// Gives the next call whose run still goes on, or nothing, to JavaScript's thread, woken for a module. A call that waits after it is handed
     /// over once that is done, and what it left to be done at once.
     fn begin(self: &Arc<Self>, env: &Env, pending: &Pending) -> DispatchParts {
         let arrival = self.queue().arrived(Instant::now());

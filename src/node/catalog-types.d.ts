@@ -5,21 +5,21 @@ export type ModuleKind = 'server' | 'agent' | 'built-in'
 export interface ModuleSummary {
   /** Without `host:`. */
   name: string
-  /** What agent code imports. */
+  /** The name that agent code imports. */
   specifier: string
   kind: ModuleKind
   /** The server whose module it is. */
   server?: string
   /** In a sentence, sanitised. */
   purpose: string
-  /** How many functions it has. */
+  /** The number of its functions. */
   functions: number
 }
 
 /** A module with its functions. */
 export interface ModuleInfo extends Omit<ModuleSummary, 'functions'> {
   functions: FunctionInfo[]
-  /** What to keep in mind. */
+  /** Points to keep in mind. */
   caveats: string[]
   /** Code that imports and calls its first function. */
   example: string
@@ -27,7 +27,7 @@ export interface ModuleInfo extends Omit<ModuleSummary, 'functions'> {
 
 /** A function in a few words. */
 export interface FunctionInfo {
-  /** What agent code imports. */
+  /** The name that agent code imports. */
   name: string
   /** The tool's raw name, for `call` and `callTool`; missing where it is no server's. */
   tool?: string
@@ -50,14 +50,14 @@ export interface ParameterInfo {
   type: string
   required: boolean
   description?: string
-  /** What the server takes where it is left out. It is never filled in here. */
+  /** The value that the server takes where it is left out. It is never filled in here. */
   default?: unknown
 }
 
 /** A tool, whole. Its texts are sanitised, its schemas are as the server sent them. */
 export interface ToolInfo extends FunctionInfo {
   server: string
-  /** What agent code imports it from. */
+  /** The module that agent code imports it from. */
   specifier: string
   title?: string
   description?: string
@@ -73,9 +73,9 @@ export interface ServerInfo extends ServerStatus {
   offer?: ServerOffer
 }
 
-/** What an approved server offers. Its texts are sanitised. */
+/** The offer of an approved server. Its texts are sanitised. */
 export interface ServerOffer {
-  /** What agent code imports. */
+  /** The name that agent code imports. */
   specifier: string
   serverName: string
   serverVersion: string
@@ -83,19 +83,19 @@ export interface ServerOffer {
   purpose: string
   instructions?: string
   functions: { name: string; tool: string; purpose: string }[]
-  /** How many of each. */
+  /** The number of each kind. */
   resources: number
   resourceTemplates: number
   prompts: number
 }
 
-/** What `searchTools` takes. */
+/** Options of `searchTools`. */
 export interface SearchOptions {
   /** At most 100. Default 10. */
   limit?: number
   /** Only these. Default: all that are approved and enabled. */
   servers?: string[]
-  /** How failures show in the signatures. Default `return`. */
+  /** The form of failures in the signatures. Default `return`. */
   toolErrors?: ToolErrors
 }
 
@@ -104,29 +104,29 @@ export interface ToolMatch {
   server: string
   /** The raw name. */
   tool: string
-  /** What agent code imports it from: `host:mcp-weather`. */
+  /** The module that agent code imports it from: `host:mcp-weather`. */
   module: string
-  /** What agent code imports. */
+  /** The name that agent code imports. */
   identifier: string
   signature: string
   purpose: string
-  /** Of meaning only beside the others of the same search. */
+  /** A rank: it means something only beside the others of the same search. */
   score: number
 }
 
-/** What `declarations`, `moduleInfo` and `toolInfo` take. */
+/** Options of `declarations`, `moduleInfo` and `toolInfo`. */
 export interface DeclarationOptions {
-  /** How a failed call shows in the types: `{ error }` in the result, or not at all. Default: the sandbox's; of a gateway `return`. */
+  /** The form of a failed call in the types: `{ error }` in the result, or not at all. Default: the sandbox's; of a gateway `return`. */
   toolErrors?: ToolErrors
 }
 
-/** What `systemMessage` takes. */
+/** Options of `systemMessage`. */
 export interface SystemMessageOptions extends DeclarationOptions {
   /** An estimate on the safe side for OpenAI's `o200k_base`; other models' tokenizers differ by some tenths. Default 2,000. */
   budgetTokens?: number
 }
 
-/** What `check` found. */
+/** The result of `check`. */
 export interface CodeReport {
   /** Nothing wrong was found. */
   ok: boolean
@@ -136,7 +136,7 @@ export interface CodeReport {
   problems: CodeProblem[]
 }
 
-/** What is wrong with some code, and where. Lines and columns count from one, columns in UTF-16 units; the end is exclusive. */
+/** A problem of some code, and its place. Lines and columns count from one, columns in UTF-16 units; the end is exclusive. */
 export interface CodeProblem {
   kind:
     | 'syntax'
@@ -156,11 +156,11 @@ export interface CodeProblem {
   endColumn: number
   /** The line with its number, and below it carets under the place. */
   excerpt: string
-  /** What was probably meant. */
+  /** The name that was probably meant. */
   suggestion?: string
 }
 
-/** What a module of the agent's own is told to models as. */
+/** A description of a module of the agent's own, for models. */
 export interface HostModuleInfo {
   /** In a sentence. */
   purpose?: string

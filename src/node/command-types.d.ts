@@ -1,4 +1,4 @@
-/** How `gateway.command` shows what came of a line. */
+/** Options of `gateway.command`. */
 export interface CommandOptions {
   /** ANSI colours in the text. Default: none. Yours to decide: on a terminal, and where `NO_COLOR` is not set. */
   color?: boolean
@@ -11,7 +11,7 @@ export interface CommandOptions {
   speaker?: 'person' | 'model'
 }
 
-/** What came of a line. */
+/** The result of a line. */
 export interface CommandOutcome {
   ok: boolean
   /**

@@ -1,4 +1,4 @@
-//! What a person types: `gateway.command`, and the program `hyperlight-mcp` for `bin/hyperlight-mcp.mjs`.
+//! Lines that a person types: `gateway.command`, and the program `hyperlight-mcp` for `bin/hyperlight-mcp.mjs`.
 
 use std::panic::AssertUnwindSafe;
 
@@ -18,7 +18,7 @@ use crate::command::{self, CommandOptions, Speaker};
 use crate::gateway::GatewayOptions;
 use crate::sandbox::Stop;
 
-/// What `command` takes besides the line.
+/// Options of `command`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 struct Options {
@@ -59,7 +59,7 @@ impl Gateway {
     }
 }
 
-/// What the program `hyperlight-mcp` does: reads and writes this process's standard streams, and gives its exit code, and a function that
+/// Runs the program `hyperlight-mcp`: reads and writes this process's standard streams, and gives its exit code, and a function that
 /// ends it as Ctrl-C does. `words`: the command line without the program's name. `columns`: of the terminal, where there is one.
 #[cfg_attr(test, allow(dead_code, reason = "napi exports nothing from a test program"))]
 #[napi(catch_unwind, ts_return_type = "[exitCode: Promise<number>, stop: () => void]")]

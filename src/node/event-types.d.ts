@@ -26,7 +26,7 @@ export interface LogEvent {
 }
 
 /**
- * What an operator should know: something odd in the config (at `open` and `reload`), that the ring-3 guest is in use (at `sandbox`), or
+ * A warning for an operator: something odd in the config (at `open` and `reload`), that the ring-3 guest is in use (at `sandbox`), or
  * a result that breaks its tool's own `outputSchema` (at `callTool`).
  */
 export interface WarningEvent {
@@ -109,7 +109,7 @@ export interface ConnectionIdleEvent {
 export interface ConnectionLostEvent {
   type: 'connection-lost'
   server: string
-  /** How the process ended, and its last words. */
+  /** The way in which the process ended, and its last words. */
   reason: string
 }
 
@@ -143,5 +143,5 @@ export interface CallEvent {
   argumentBytes: number
   resultBytes?: number
   /** The code of its error, where it failed. */
-  error?: string
+  error?: ErrorCode
 }

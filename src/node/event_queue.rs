@@ -2,9 +2,9 @@
 
 use super::turn_queue::{TurnLimits, TurnQueue};
 
-/// What JavaScript's thread is told in one turn of its loop.
+/// Limits of the events that JavaScript's thread is told in one turn of its loop.
 const TURN: TurnLimits = TurnLimits { items: 64, bytes: 128 * 1024 };
-/// What waits while that thread is busy; of what servers tell, more is left out, and counted.
+/// Bytes of events that wait while that thread is busy. Further events of servers are left out, and counted.
 const MAX_WAITING_BYTES: usize = 8 << 20;
 
 /// Who made an event happen.
@@ -62,7 +62,7 @@ impl EventQueue {
         self.sent
     }
 
-    /// What is to be told in the next turn, and no other before [`EventQueue::turn_ended`]. `None`: nothing, or not yet.
+    /// Returns the events of the next turn, and no others before [`EventQueue::turn_ended`]. `None`: nothing, or not yet.
     pub(super) fn next_turn(&mut self) -> Option<Vec<String>> {
         if self.queue.is_empty() {
             self.summarise();
@@ -107,7 +107,7 @@ mod tests {
         let told = all(&mut queue).concat();
         assert_eq!(told.len(), 3 + 2);
         assert!(told[3].contains("6 events of servers were left out") && told[4] == "after", "{}", told[3]);
-        // What is not a server's is taken in whatever waits; and where nothing comes after what was left out, that is told all the same.
+        // An event that is not a server's is taken in whatever waits. The count of those left out is told even where nothing follows.
         (0..10).for_each(|_| queue.push(large(), Source::Server));
         queue.push("ours".to_owned(), Source::Ourselves);
         let told = all(&mut queue).concat();

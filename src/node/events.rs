@@ -29,7 +29,7 @@ struct Shared {
 
 struct State {
     queue: Mutex<EventQueue>,
-    /// How many events JavaScript was told of.
+    /// The number of events that JavaScript was told of.
     told: watch::Sender<u64>,
 }
 

@@ -1,4 +1,4 @@
-// What only JavaScript can do well, in one place: values in and out, promises, AbortSignal, the user's callbacks.
+// Work that only JavaScript can do well, in one place: values in and out, promises, AbortSignal, the user's callbacks.
 // Evaluated once in each environment with the codec that the guest uses as well. Returns the functions that Rust calls.
 (codec) => {
   const { encode } = codec;
@@ -8,7 +8,7 @@
   const MARK = "$bytes";
   /** The same number stands in src/limits.rs. */
   const MAX_BLOBS = 10_000;
-  /** What is said of something thrown. */
+  /** The length of a text about something thrown. */
   const MAX_TEXT = 16 * 1024;
   // Taken from where nobody's own properties stand in their way.
   const tagOf = getOwnPropertyDescriptor(getPrototypeOf(Uint8Array.prototype), Symbol.toStringTag).get;
@@ -20,7 +20,7 @@
   /** The addon's classes. */
   let classes = {};
 
-  /** What was thrown, in words. It may be anything, with getters and traps of its own: this never throws. */
+  /** Describes something thrown. It may be anything, with getters and traps of its own: this never throws. */
   function said(thrown, field = "message") {
     try {
       return String(thrown?.[field] ?? thrown).slice(0, MAX_TEXT);
@@ -67,16 +67,22 @@
     return whole[0];
   }
 
-  function failure(code, message) {
-    const error = new Error(message);
-    error.code = code;
-    return error;
+  /** The class of every error of the package. Enumerable fields only, as of any object: `name` is its prototype's. */
+  class HyperlightMcpError extends Error {
+    constructor(code, message) {
+      super(message);
+      this.code = code;
+    }
   }
+  Object.defineProperty(HyperlightMcpError.prototype, "name", { value: "HyperlightMcpError", configurable: true, writable: true });
+
+  const failure = (code, message) => new HyperlightMcpError(code, message);
   const invalid = (method, problem) => failure("ERR_INVALID_OPTION", `${method}: ${problem}`);
 
   function toError(described, trace, signal) {
     const { code, message, ...rest } = described;
-    const error = Object.assign(new Error(message), { code }, rest);
+    // An error that a server's tool reports of itself has no code: it is not the package's.
+    const error = Object.assign(code === undefined ? new Error(message) : failure(code, message), rest);
     if (code === "ERR_ABORTED") {
       error.name = "AbortError";
       if (signal !== undefined) error.cause = apply(reasonOf, signal, []);
@@ -107,7 +113,7 @@
       throw toError({ code: "ERR_INTERNAL", message: `an answer cannot be read: ${said(error)}` }, trace, signal);
     }
     if ("error" in outcome) throw toError(outcome.error, trace, signal);
-    // What has no value to give resolves with undefined.
+    // A method without a value resolves with undefined.
     return outcome.ok ?? undefined;
   }
 
@@ -142,7 +148,7 @@
     return parts;
   }
 
-  /** What an object's getters throw is wrong with the object. */
+  /** Reads an object's entries. An error of its getters is reported as a problem of the object. */
   function entriesOf(object, method) {
     try {
       return Object.entries(object);
@@ -169,7 +175,7 @@
     }
   }
 
-  /** What is aborted already is not even started. */
+  /** Throws if the signal was aborted before the start. */
   function checkAborted(signal, what, trace, more) {
     if (signal !== undefined && apply(isAborted, signal, []))
       throw toError({ code: "ERR_ABORTED", message: `the ${what} was aborted`, ...more }, trace, signal);
@@ -395,9 +401,10 @@
       };
     },
 
-    /** `await using` for the classes. */
+    /** Exports the class of the errors, and has `await using` take the other classes. */
     install(exports) {
       classes = exports;
+      exports.HyperlightMcpError = HyperlightMcpError;
       for (const name of ["Gateway", "Sandbox"]) {
         const close = {
           configurable: true,
@@ -411,7 +418,7 @@
     },
   };
 
-  /** What looks like an object of ours and is none is found only by what is native. */
+  /** Calls a native constructor: it alone finds an object that only looks like one of ours. */
   function made(method, make) {
     try {
       return make();
@@ -453,7 +460,7 @@
     }));
   }
 
-  /** What a model passed, as JSON. What JSON cannot carry is a text that says so: it is answered as any other wrong argument. */
+  /** Writes a model's arguments as JSON. A value that JSON cannot carry becomes a text that says so: it is answered as any other wrong argument. */
   function modelArguments(args) {
     try {
       return JSON.stringify(args) ?? (args === undefined ? "null" : JSON.stringify(`(${typeof args})`));

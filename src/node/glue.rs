@@ -22,7 +22,7 @@ thread_local! {
 /// The arguments of `glue.js`.
 type Setup<'env> = FnArgs<(Unknown<'env>,)>;
 
-/// What there is once in each environment.
+/// The objects that exist once in each environment.
 struct Glue {
     environment: usize,
     object: ObjectRef,

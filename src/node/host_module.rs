@@ -18,7 +18,7 @@ use crate::sandbox::{Value, Wire, is_function_type};
 
 const METHOD: &str = "Sandbox.hostModule";
 
-/// What an agent says of its module to models.
+/// A module of the agent's own, as the agent describes it to models.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct ModuleInfo {
@@ -34,7 +34,7 @@ struct FunctionInfo {
 }
 
 impl ModuleInfo {
-    /// Of functions that are there, with signatures that are some.
+    /// Refuses a description of a function that the module does not have, and a signature that is not a function type.
     fn checked(self, names: &[String]) -> Result<Self> {
         let invalid = |problem: String| Err(Error::InvalidOption { method: METHOD, problem });
         for (name, function) in &self.functions {
@@ -61,7 +61,7 @@ pub(super) struct JavaScriptModule {
     dispatch: Dispatch,
 }
 
-/// How the glue writes an answer.
+/// An answer as the glue writes it.
 #[derive(Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Failure {

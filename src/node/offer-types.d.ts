@@ -11,7 +11,7 @@ export interface ResourceEntry {
   mimeType?: string
 }
 
-/** What was read. */
+/** The result of `readResource`. */
 export interface ReadResult {
   contents: ResourceContents[]
   meta?: unknown
@@ -42,10 +42,10 @@ export interface PromptResult {
   meta?: unknown
 }
 
-/** What is completed: an argument of a prompt, or a variable of a template (`uri` is the template's text). */
+/** The thing that is completed: an argument of a prompt, or a variable of a template (`uri` is the template's text). */
 export type CompletionReference = { type: 'ref/prompt'; name: string } | { type: 'ref/resource'; uri: string }
 
-/** What an argument could be: at most 100 values. */
+/** Values that an argument could have, at most 100. */
 export interface Completion {
   values: string[]
   total?: number

@@ -20,7 +20,7 @@ use crate::error::Result;
 use crate::gateway::{CallOptions, Completed};
 use crate::sandbox::{Stop, Wire};
 
-/// What is completed, as Node names it.
+/// The prompt or template that is completed, as Node names it.
 #[derive(Deserialize)]
 #[serde(tag = "type", deny_unknown_fields, expecting = "must be { type: \"ref/prompt\", name } or { type: \"ref/resource\", uri }")]
 enum Reference {
@@ -47,7 +47,7 @@ struct CompleteOptions {
 
 #[napi]
 impl Gateway {
-    /// What may be read of a server: its resources, then its templates, as they were approved. Starts nothing.
+    /// Lists what may be read of a server: its resources, then its templates, as they were approved. Starts nothing.
     ///
     /// Rejects with `ERR_UNKNOWN_SERVER`, `ERR_NOT_APPROVED`, `ERR_NOT_ENABLED`.
     #[napi(catch_unwind, ts_args_type = "server: string", ts_return_type = "Promise<ResourceEntry[]>")]
@@ -115,7 +115,7 @@ impl Gateway {
         })
     }
 
-    /// What an argument of a prompt, or a variable of a template (`uri` is the template's text), could be. `options.context`: what was
+    /// Completes an argument of a prompt, or a variable of a template (`uri` is the template's text). `options.context`: what was
     /// chosen before, by argument.
     ///
     /// Rejects as `getPrompt` and `readResource`.
@@ -164,7 +164,7 @@ impl Gateway {
     }
 }
 
-/// What the glue hands over of a call: JSON texts, and bytes where there are arguments.
+/// The parts of a call as the glue hands them over: JSON texts, and bytes where there are arguments.
 struct Parts {
     names: String,
     arguments: Wire,

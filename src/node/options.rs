@@ -56,7 +56,7 @@ enum EnableWord {
     Approved,
 }
 
-/// What `approve` takes besides name and digest.
+/// Options of `approve`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub(super) struct ApproveOptions {
@@ -133,7 +133,7 @@ pub(super) fn tool_arguments(what: String, given: Wire) -> Result<Map<String, Js
     }
 }
 
-/// What is said of a tool's arguments that cannot be read.
+/// The error for a tool's arguments that cannot be read.
 pub(super) fn invalid_arguments(what: String, error: Error) -> Error {
     match error {
         Error::InvalidValue { problem } => Error::InvalidArguments { what, problem: format!("expected what JSON can carry: {problem}") },

@@ -1,4 +1,4 @@
-//! What a native promise gives to the glue: one JSON text, `{ ok }` or `{ error }`, and the bytes beside it.
+//! The reply that a native promise gives to the glue: one JSON text, `{ ok }` or `{ error }`, and the bytes beside it.
 
 use std::marker::PhantomData;
 use std::panic::AssertUnwindSafe;
@@ -47,7 +47,7 @@ impl Reply {
         Self(Value::record([("error", Value::from(fields))]).to_wire())
     }
 
-    /// What a guest would get: `{ value }`, or what it would throw.
+    /// The reply that a guest would get: `{ value }`, or the error that it would throw.
     pub(super) fn of_host(reply: HostReply) -> Self {
         match reply {
             HostReply::Value(value) => Self(Value::record([("ok", Value::record([("value", value)]))]).to_wire()),

@@ -94,7 +94,12 @@ impl Sandbox {
     ///   export const handler = ({ message }) => echo({ message });
     /// `, { input: { message: 'hi' }, timeoutMs: 5000 })
     /// ```
-    #[napi(catch_unwind, ts_args_type = "code: string, options?: RunOptions", ts_return_type = "Promise<RunResult>")]
+    #[napi(
+        catch_unwind,
+        ts_generic_types = "T = Value",
+        ts_args_type = "code: string, options?: RunOptions",
+        ts_return_type = "Promise<RunResult<T>>"
+    )]
     pub fn run<'env>(&self, env: &'env Env, code: Unknown<'env>, options: Option<Unknown<'env>>) -> napi::Result<Object<'env>> {
         let (core, inner, events) = (self.core.clone(), Arc::clone(&self.inner), self.events.clone());
         let start = env.create_function_from_closure::<(), Vec<Object<'static>>, _>("run", move |context| {

@@ -1,8 +1,8 @@
-//! What waits for JavaScript's thread, in its order, and how much of it one turn of the event loop takes. Pure.
+//! Items that wait for JavaScript's thread, in their order, and how much of them one turn of the event loop takes. Pure.
 
 use std::collections::VecDeque;
 
-/// What one turn of the event loop takes at most; a single item that is larger has a turn of its own.
+/// The most that one turn of the event loop takes. A single item that is larger has a turn of its own.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct TurnLimits {
     pub(super) items: usize,

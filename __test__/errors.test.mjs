@@ -1,0 +1,109 @@
+// Errors as JavaScript gets them: one class, whichever way the package was loaded, and whoever throws or rejects.
+import assert from 'node:assert/strict'
+import { createRequire } from 'node:module'
+import { test } from 'node:test'
+import { Gateway, HyperlightMcpError } from '../index.mjs'
+import { failure, fixture, openApproved } from './support.mjs'
+
+/** What it throws, or rejects with. */
+async function failed(action) {
+  try {
+    await action()
+  } catch (error) {
+    return error
+  }
+  throw new Error('it did not fail')
+}
+
+test('the class of the errors is exported once, for import and require', async () => {
+  const esm = await import('../index.mjs')
+  const cjs = createRequire(import.meta.url)('../index.js')
+  assert.deepEqual(Object.keys(cjs).sort(), ['Gateway', 'HyperlightMcpError', 'Sandbox', 'commandLine'])
+  assert.deepEqual(Object.keys(esm).sort(), ['Gateway', 'HyperlightMcpError', 'Sandbox', 'commandLine', 'default'])
+  for (const name of Object.keys(cjs)) assert.equal(esm[name], cjs[name])
+})
+
+test('an error of the class has a name, a code and a stack that begins with its message', () => {
+  const error = new HyperlightMcpError('ERR_IO', 'no')
+  assert.ok(error instanceof Error)
+  assert.deepEqual([error.name, error.code, error.message, String(error)], ['HyperlightMcpError', 'ERR_IO', 'no', 'HyperlightMcpError: no'])
+  assert.match(error.stack, /^HyperlightMcpError: no\n {4}at /)
+  assert.deepEqual(Object.keys(error), ['code'])
+})
+
+test('whatever throws or rejects does so with the class', async (t) => {
+  const gateway = await openApproved(t, { fixture: fixture() })
+  const sandbox = await gateway.sandbox()
+  // A gateway with a plugin is off at first.
+  const plugin = (await openApproved(t, { fixture: fixture() })).plugin()
+  const aborted = { signal: AbortSignal.abort('enough') }
+  const attempts = {
+    ERR_INVALID_OPTION: [
+      () => Gateway.open({ confgPath: 'x' }),
+      () => Gateway.open(5),
+      () => gateway.approve(5),
+      () => gateway.sandbox({ toolErrors: 1 }),
+      () => gateway.agentTools({ include: ['approve'] }),
+      () => gateway.agentTools({ sandbox: {} }),
+      () => gateway.pluginRegistration(5),
+      () => gateway.command('list', { width: 'x' }),
+      () => sandbox.run(5),
+      () => sandbox.run('', { signal: {} }),
+      () => sandbox.hostModule(5, {}),
+      () => sandbox.hostModule('clock', { now: 5 }),
+      () => plugin.approve(5),
+    ],
+    ERR_UNKNOWN_SERVER: [
+      () => gateway.approvalRequest('nobody'),
+      () => gateway.pluginRegistration('nobody'),
+      () => gateway.callTool('nobody', 'x'),
+    ],
+    ERR_INVALID_ARGUMENTS: [() => gateway.callTool('fixture', 'echo', 5), () => gateway.callTool('fixture', 'echo', [])],
+    ERR_INVALID_VALUE: [() => sandbox.run('', { input: () => 1 }), () => sandbox.run('export const handler = () => () => 1')],
+    ERR_NAME_TAKEN: [() => sandbox.hostModule('mcp', {})],
+    ERR_PLUGIN_NOT_APPROVED: [() => plugin.approve('x'), () => plugin.enable()],
+    ERR_CODE_SYNTAX: [() => sandbox.run('(')],
+    ERR_NO_HANDLER: [() => sandbox.run('1')],
+    ERR_GUEST_THREW: [() => sandbox.run('export const handler = () => { throw new TypeError("no") }')],
+    ERR_ABORTED: [() => sandbox.run('1', aborted), () => gateway.callTool('fixture', 'empty', {}, aborted)],
+  }
+  for (const [code, actions] of Object.entries(attempts)) {
+    for (const action of actions) {
+      const error = await failed(action)
+      assert.ok(error instanceof HyperlightMcpError, `${action}: ${error?.stack}`)
+      assert.equal(error.code, code, `${action}: ${error.message}`)
+      assert.equal(error.name, code === 'ERR_ABORTED' ? 'AbortError' : 'HyperlightMcpError')
+      assert.equal(error.stack.split('\n')[0], `${error.name}: ${error.message.split('\n')[0]}`)
+    }
+  }
+  await gateway.close()
+  for (const action of [() => gateway.callTool('fixture', 'empty'), () => sandbox.run('1'), () => gateway.sandbox()])
+    assert.ok((await failure(action(), 'ERR_CLOSED')) instanceof HyperlightMcpError)
+})
+
+test('an error has the fields that its type declares', async (t) => {
+  const gateway = await openApproved(t, { fixture: fixture() })
+  const sandbox = await gateway.sandbox()
+  const of = (error) => Object.keys(error).sort()
+  const thrown = await failure(
+    sandbox.run('console.log("x"); export const handler = () => { throw new TypeError("no") }'),
+    'ERR_GUEST_THREW',
+  )
+  assert.deepEqual(of(thrown), ['code', 'guest', 'logs', 'stats', 'warnings'])
+  assert.deepEqual(Object.keys(thrown.guest), ['name', 'stack', 'line', 'column'])
+  assert.deepEqual(Object.keys(thrown.logs[0]), ['level', 'text'])
+  const wrong = await failure(sandbox.run('let a =\n+'), 'ERR_CODE_SYNTAX')
+  assert.deepEqual(of(wrong), ['code', 'column', 'line', 'logs', 'stats', 'warnings'])
+  const early = await failure(sandbox.run('1', { signal: AbortSignal.abort('enough') }), 'ERR_ABORTED')
+  assert.deepEqual([of(early), early.cause], [['cause', 'code', 'logs', 'name', 'warnings'], 'enough'])
+})
+
+test("an error that a server's tool reports of itself is not one of the package", async (t) => {
+  const gateway = await openApproved(t, { fixture: fixture() })
+  const functions = gateway.pluginRegistration('fixture').createHostFunctions({ toolErrors: 'throw' })['mcp-fixture']
+  const reported = await failed(() => functions.error({ message: 'no' }))
+  assert.deepEqual([reported.constructor, reported.code], [Error, undefined])
+  const refused = await failed(() => functions.echo(5))
+  assert.ok(refused instanceof HyperlightMcpError)
+  assert.equal(refused.code, 'ERR_INVALID_ARGUMENTS')
+})

@@ -1,0 +1,101 @@
+/** Every code that an error of the package can have: docs/ERRORS.md. */
+export type ErrorCode =
+  | 'ERR_INVALID_OPTION'
+  | 'ERR_CONFIG_UNREADABLE'
+  | 'ERR_CONFIG_SYNTAX'
+  | 'ERR_CONFIG_INVALID'
+  | 'ERR_TOO_MANY_SERVERS'
+  | 'ERR_UNKNOWN_SERVER'
+  | 'ERR_NOT_APPROVED'
+  | 'ERR_NOT_ENABLED'
+  | 'ERR_SERVER_DISABLED'
+  | 'ERR_DISABLED_BY_PERSON'
+  | 'ERR_DIGEST_CHANGED'
+  | 'ERR_UNKNOWN_TOOL'
+  | 'ERR_UNKNOWN_MODULE'
+  | 'ERR_TOOL_CHANGED'
+  | 'ERR_TOOL_VANISHED'
+  | 'ERR_UNKNOWN_RESOURCE'
+  | 'ERR_RESOURCE_CHANGED'
+  | 'ERR_UNKNOWN_PROMPT'
+  | 'ERR_PROMPT_CHANGED'
+  | 'ERR_CALL_DENIED'
+  | 'ERR_UNSUPPORTED_TRANSPORT'
+  | 'ERR_INSECURE_URL'
+  | 'ERR_SPAWN_FAILED'
+  | 'ERR_CONNECT_FAILED'
+  | 'ERR_CONNECT_TIMEOUT'
+  | 'ERR_TOO_MANY_CONNECTIONS'
+  | 'ERR_SERVER_UNAVAILABLE'
+  | 'ERR_SERVER_EXITED'
+  | 'ERR_REQUEST_FAILED'
+  | 'ERR_CALL_TIMEOUT'
+  | 'ERR_AUTHORIZATION_REQUIRED'
+  | 'ERR_AUTHORIZATION_FAILED'
+  | 'ERR_PROTOCOL'
+  | 'ERR_RESPONSE_TOO_LARGE'
+  | 'ERR_OUTPUT_SCHEMA'
+  | 'ERR_ARGUMENTS_TOO_LARGE'
+  | 'ERR_INVALID_ARGUMENTS'
+  | 'ERR_INPUT_TOO_LARGE'
+  | 'ERR_VALUE_TOO_LARGE'
+  | 'ERR_NOT_SAVED'
+  | 'ERR_CODE_TOO_LARGE'
+  | 'ERR_CODE_SYNTAX'
+  | 'ERR_NO_HANDLER'
+  | 'ERR_GUEST_THREW'
+  | 'ERR_INVALID_VALUE'
+  | 'ERR_NEVER_SETTLES'
+  | 'ERR_RUN_TIMEOUT'
+  | 'ERR_ABORTED'
+  | 'ERR_CLOSED'
+  | 'ERR_GUEST_MEMORY'
+  | 'ERR_GUEST_CRASHED'
+  | 'ERR_NO_HYPERVISOR'
+  | 'ERR_NAME_TAKEN'
+  | 'ERR_HOST_FUNCTION'
+  | 'ERR_APPROVAL_STORE'
+  | 'ERR_BUSY'
+  | 'ERR_PLUGIN_OFF'
+  | 'ERR_PLUGIN_NOT_APPROVED'
+  | 'ERR_IO'
+  | 'ERR_INTERNAL'
+
+/**
+ * Every error that the package throws or rejects with. An abort's `name` is `AbortError`, and its `cause` the signal's reason.
+ *
+ * ```js
+ * import { HyperlightMcpError } from 'hyperlight-mcp'
+ *
+ * try {
+ *   await sandbox.run(code)
+ * } catch (error) {
+ *   if (!(error instanceof HyperlightMcpError)) throw error
+ *   console.log(error.code, error.message, error.logs)
+ * }
+ * ```
+ */
+export declare class HyperlightMcpError extends Error {
+  constructor(code: ErrorCode, message: string)
+  readonly code: ErrorCode
+  /** The signal's reason, with `ERR_ABORTED`. */
+  cause?: unknown
+  /** The error that the run's code threw, with `ERR_GUEST_THREW`; positions are lines and columns of the code, counted from 1. */
+  guest?: GuestError
+  /** The position in the run's code, counted from 1, with `ERR_CODE_SYNTAX`. */
+  line?: number | null
+  column?: number | null
+  /** The run's log until it failed. Of `Sandbox.run` alone, as the next two. */
+  logs?: LogEntry[]
+  warnings?: string[]
+  /** Missing where the run did not begin. */
+  stats?: RunStats
+}
+
+/** An error that was thrown in a guest. */
+export interface GuestError {
+  name: string
+  stack: string
+  line: number | null
+  column: number | null
+}

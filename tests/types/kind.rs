@@ -1,0 +1,79 @@
+//! Types as both sides are compared: written by serde, or declared for TypeScript.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::{self, Display, Formatter};
+
+/// The fields of an object, by name.
+pub type Shape = BTreeMap<String, Field>;
+
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Field {
+    pub is_optional: bool,
+    pub kind: Kind,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// A keyword of TypeScript, a literal, or a type that is not looked into.
+    Word(String),
+    List(Box<Kind>),
+    /// An object with any keys.
+    Record(Box<Kind>),
+    Object(Shape),
+    OneOf(BTreeSet<Kind>),
+}
+
+impl Kind {
+    pub fn word(word: &str) -> Self {
+        Self::Word(word.to_owned())
+    }
+
+    pub fn literal(text: &str) -> Self {
+        Self::Word(format!("'{text}'"))
+    }
+
+    /// One of several kinds; one alone is itself.
+    pub fn one_of(kinds: impl IntoIterator<Item = Self>) -> Self {
+        let mut all = BTreeSet::new();
+        for kind in kinds {
+            match kind {
+                Self::OneOf(kinds) => all.extend(kinds),
+                other => {
+                    all.insert(other);
+                }
+            }
+        }
+        if all.len() == 1 { all.pop_first().unwrap() } else { Self::OneOf(all) }
+    }
+
+    /// The forms of an object.
+    pub fn shapes(self) -> Vec<Shape> {
+        match self {
+            Self::Object(shape) => vec![shape],
+            Self::OneOf(kinds) => kinds.into_iter().flat_map(Self::shapes).collect(),
+            other => panic!("{other} is not an object"),
+        }
+    }
+}
+
+impl Display for Kind {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Word(word) => formatter.write_str(word),
+            Self::List(kind) => write!(formatter, "({kind})[]"),
+            Self::Record(kind) => write!(formatter, "Record<string, {kind}>"),
+            Self::Object(shape) => {
+                let field =
+                    |(name, field): (&String, &Field)| format!("{name}{}: {}", if field.is_optional { "?" } else { "" }, field.kind);
+                write!(formatter, "{{ {} }}", shape.iter().map(field).collect::<Vec<_>>().join(", "))
+            }
+            Self::OneOf(kinds) => formatter.write_str(&kinds.iter().map(ToString::to_string).collect::<Vec<_>>().join(" | ")),
+        }
+    }
+}
+
+/// Each combination of a form of the one with a form of the other.
+pub fn merged(left: &[Shape], right: &[Shape]) -> Vec<Shape> {
+    let both = |one: &Shape| right.iter().map(|other| one.clone().into_iter().chain(other.clone()).collect()).collect::<Vec<_>>();
+    left.iter().flat_map(both).collect()
+}
