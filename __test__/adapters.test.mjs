@@ -81,14 +81,14 @@ describe('OpenAI', () => {
     checkAnswers(seen)
   })
 
-  test('arguments that are no JSON are answered, not thrown', async () => {
+  test('arguments that are not JSON are answered, not thrown', async () => {
     const message = {
       role: 'assistant',
       tool_calls: [{ id: '1', type: 'function', function: { name: 'list_mcp_servers', arguments: '{"a' } }],
     }
     const [answer] = await answerOpenAi(tools, message)
     assert.deepEqual([answer.role, answer.tool_call_id], ['tool', '1'])
-    assert.match(JSON.parse(answer.content).error.message, /they are no JSON/)
+    assert.match(JSON.parse(answer.content).error.message, /they are not JSON/)
     assert.deepEqual(await answerOpenAi(tools, { role: 'assistant', content: 'hi' }), [])
     assert.throws(() => forOpenAi(tools, { api: 'assistants' }), /'chat' or 'responses'/)
   })

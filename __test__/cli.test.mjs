@@ -79,7 +79,7 @@ test('a new user: import, approve, types, check and run, from an empty folder', 
   write(at, '.vscode/mcp.json', `// theirs\n${JSON.stringify(theirs)}`)
   const imported = await run(at, ['import', '--write'])
   assert.equal(imported.code, 0, imported.stderr)
-  assert.match(imported.stdout, /my-weather from VS Code[\s\S]*Nothing of it is approved/)
+  assert.match(imported.stdout, /my-weather from VS Code[\s\S]*The new servers are not approved yet/)
   assert.equal(statSync(join(at.home, '.hyperagent/config.json')).mode & 0o777, 0o600)
   const yes = await atTerminal(
     at,
@@ -127,7 +127,7 @@ test('without a terminal, approve prints the request and the digest to pass, and
   const [, digest] = /approve weather --digest ([0-9a-f]{64})/.exec(shown.stdout)
   const wrong = await run(at, ['approve', 'weather', '--digest', '0'.repeat(64)])
   assert.equal(wrong.code, 1)
-  assert.match(wrong.stderr, /this digest is not of/)
+  assert.match(wrong.stderr, /this digest does not match/)
   const first = await run(at, ['approve', 'weather', '--digest', digest])
   const [, second] = /approve weather --digest ([0-9a-f]{64})/.exec(first.stdout)
   assert.notEqual(second, digest)
@@ -415,11 +415,11 @@ test('logs tells in another process why a server failed', async (t) => {
   assert.match(stdout, / failed /)
 })
 
-test('doctor names what is wrong and how to mend it, and a sound machine is sound', async (t) => {
+test('doctor names what is wrong and how to fix it, and finds no problem on a sound machine', async (t) => {
   const broken = place(t, { gone: { command: 'no-such-program-here' }, wrong: { command: 5 } })
   const { code, stdout } = await run(broken, ['doctor'])
   assert.equal(code, 1)
-  assert.match(stdout, /PROBLEM server gone: its program "no-such-program-here" is not found\n +→ install/)
+  assert.match(stdout, /PROBLEM server gone: its program "no-such-program-here" was not found in PATH\n +→ install/)
   assert.match(stdout, /PROBLEM server wrong: /)
   const sound = await approved(t, { weather: small() })
   const report = JSON.parse((await run(sound, ['doctor', '--json'])).stdout)

@@ -51,7 +51,7 @@ test('a line of a model approves nothing, with the right digest neither', async 
   const { data } = await gateway.command('/mcp approve weather', { speaker: 'model' })
   const outcome = await gateway.command(`/mcp approve weather ${data.request.digest}`, { speaker: 'model' })
   assert.equal(outcome.ok, false)
-  assert.match(outcome.text, /approval is a person's/)
+  assert.match(outcome.text, /only a person can approve/)
   assert.equal(gateway.servers()[0].state, 'unapproved')
 })
 

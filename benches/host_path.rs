@@ -45,7 +45,7 @@ impl OfferCaller for Canned {
     }
 }
 
-/// What one KIND sends and gets.
+/// Request and answer of one KIND.
 struct Kind {
     arguments: Vec<Value>,
     result: Json,

@@ -27,7 +27,7 @@ const BATCH: usize = 20;
 
 struct Lines {
     output: BufReader<ChildStdout>,
-    /// What has been read of the next line: rmcp drops a `receive` whenever it has something else to do.
+    /// Bytes of the next line that have been read: rmcp drops a `receive` whenever it has something else to do.
     line: Vec<u8>,
     input: Arc<Mutex<Option<ChildStdin>>>,
 }
@@ -70,7 +70,7 @@ impl ClientHandler for Client {
 
 const USAGE: &str = "usage: raw_rmcp [--at-once N] [--tool NAME --arguments JSON] COUNT SERVER [ARGUMENT…]";
 
-/// What is called, how often, and by how many at once.
+/// The tool to call, the number of calls, and the number of callers at once.
 struct Plan {
     tool: String,
     arguments: Map<String, Value>,
@@ -130,7 +130,7 @@ async fn measure(mut command: Command, plan: Arc<Plan>) -> Result<Value, Failure
     Ok(report(microseconds, elapsed))
 }
 
-/// So many calls, one after the other: the microseconds of each.
+/// Makes this many calls, one after the other, and returns the microseconds of each.
 async fn calls(service: &RunningService<RoleClient, Client>, plan: &Plan, count: usize) -> Result<Vec<f64>, Failure> {
     let mut microseconds = Vec::with_capacity(count);
     for _ in 0..count {

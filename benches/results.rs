@@ -1,4 +1,4 @@
-//! What cutting a run's value to a budget of tokens costs: `cargo run --release --example results`.
+//! Measures the time to cut a run's value to a budget of tokens: `cargo run --release --example results`.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! What searching costs, and how good it is, over a thousand synthetic tools and those of the installed servers.
+//! Measures the cost and the quality of the search, over a thousand synthetic tools and those of the installed servers.
 //!
 //! `cargo run --release --example search` measures; `-- --catalogue` prints all tools as a JSON array of `{ server, manifest }` instead.
 

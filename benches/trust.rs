@@ -1,4 +1,4 @@
-//! What trust costs: medians over some rounds, of pure functions only.
+//! Measures the cost of trust: medians over some rounds, of pure functions only.
 
 use std::fmt::Write as _;
 use std::hint::black_box;

@@ -21,7 +21,7 @@ struct Attack {
     text: String,
 }
 
-/// What released servers answer to `tools/list`; see `tests/audit/README.md`.
+/// Answers of released servers to `tools/list`; see `tests/audit/README.md`.
 #[derive(Deserialize)]
 struct Harmless {
     server: String,

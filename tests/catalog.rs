@@ -1,4 +1,4 @@
-//! What is said of tools, over all that the installed servers offer.
+//! Tests of the descriptions of tools, with all tools of the installed servers.
 
 use std::collections::BTreeMap;
 use std::fs;

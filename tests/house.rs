@@ -79,7 +79,7 @@ fn bare(text: &str) -> String {
     code
 }
 
-/// How many bytes of a comment or literal stand here; 0 for code.
+/// Returns the length in bytes of a comment or literal that begins here; 0 for code.
 fn skipped(rest: &str, before: Option<char>) -> usize {
     let up_to = |end: &str, from: usize| rest[from..].find(end).map_or(rest.len(), |at| from + at + end.len());
     let in_word = before.is_some_and(|before| before.is_alphanumeric() || before == '_');

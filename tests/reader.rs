@@ -68,7 +68,7 @@ impl HostFunctions for Nobody {
     }
 }
 
-/// What is deep, what is read again and again, and what hides either behind a slash that could begin a regular expression.
+/// Code that is deep, that is read again and again, and what hides either behind a slash that could begin a regular expression.
 fn hostile() -> Vec<String> {
     let mut codes = Vec::new();
     for unit in ["!", "- ", "await ", "a=>", "(", "a<", "A<B<(a=", "(a=", "a?(b):c=>", "a<b,(c),", "\\"] {

@@ -148,7 +148,7 @@ proptest! {
     }
 }
 
-/// What is to be shortened, and what it becomes.
+/// Paths to shorten, with the expected texts.
 const PATHS: &[(&str, &str)] = &[
     ("/home/someone", "~"),
     ("in /home/someone.", "in ~."),
@@ -168,7 +168,7 @@ const PATHS: &[(&str, &str)] = &[
     ("/home/someone/project/a, /home/someone/b and /srv/ünï/cödé/ß", "./a, ~/b and …/cödé/ß"),
 ];
 
-/// What looks a little like a path, and stays.
+/// Texts that look like a path and must stay.
 const NO_PATHS: &[&str] = &[
     "/tmp/x",
     "/bin/sh",

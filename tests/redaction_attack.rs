@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use secrecy::SecretString;
 use serde_json::json;
 
-/// What the attacker holds in full, as a server holds its own token.
+/// Text that the attacker knows in full, as a server holds its own token.
 const OWN: &str = "qrst-vuwxz-0123456789";
 
 fn redactor(secret: &str) -> Redactor {
@@ -55,7 +55,7 @@ impl Unknown {
     }
 }
 
-/// What one question is made of: a guess that is wrong wherever the attacker does not know, or a part of one, between other things.
+/// Parts of one question: a guess that is wrong wherever the attacker does not know, or a part of one, between other things.
 #[derive(Clone, Debug)]
 struct Piece {
     before: String,

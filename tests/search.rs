@@ -1,4 +1,4 @@
-//! How well the search finds tools, over all installed servers' and a thousand others; and that it keeps its word whatever is asked.
+//! Quality of the search over the tools of all installed servers and a thousand others; and its guarantees for any query.
 
 #[path = "catalogue/quality.rs"]
 mod quality;

@@ -1,4 +1,4 @@
-//! What a guest must bear: everything that the ring-3 guest's shim was proved with, on whichever guest boots here.
+//! Stress tests of a guest: all cases that tested the shim of the ring-3 guest, on the guest that boots here.
 
 #![allow(clippy::large_futures, reason = "each is awaited once, by a test")]
 

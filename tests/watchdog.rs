@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 const WATCHDOG: &str = env!("CARGO_BIN_EXE_hyperlight-mcp-watchdog");
 const FIXTURE: &str = env!("CARGO_BIN_EXE_fixture-server");
 
-/// What the watchdog promises, and what a loaded machine is given for everything else.
+/// Time that the watchdog promises, and time that a loaded machine gets for everything else.
 const PROMISED: Duration = Duration::from_secs(2);
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -37,7 +37,7 @@ fn send(signal: i32, pid: i32) {
     unsafe { libc::kill(pid, signal) };
 }
 
-/// Whether a process runs; one that is dead and not yet reaped does not.
+/// Returns whether a process runs. A zombie does not run.
 fn alive(pid: i32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let state = stat.rsplit(") ").next().and_then(|rest| rest.chars().next());

@@ -1,4 +1,4 @@
-//! Failures as a model reads them: what happened, and what it can do about it.
+//! Error answers for a model: what happened, and what it can do about it.
 
 use serde_json::{Map, Value as Json, json};
 
@@ -6,10 +6,10 @@ use crate::error::Error;
 use crate::registry::{ServerState, ServerStatus};
 use crate::sandbox::{Problem, ProblemKind};
 
-/// Problems of code that one answer names.
+/// Number of problems of code that one answer names.
 const MAX_PROBLEMS: usize = 5;
 
-/// An error as an answer: its code, and what of its message a model may read.
+/// Converts an error to an answer: its code, and the part of its message that a model may read.
 pub(super) fn failure(error: &Error) -> Json {
     let mut fields = Map::new();
     fields.insert("code".to_owned(), error.code().into());
@@ -20,7 +20,7 @@ pub(super) fn failure(error: &Error) -> Json {
     json!({ "error": fields })
 }
 
-/// Adds to a failure that was reported elsewhere what can be done about it.
+/// Adds a hint to a failure that was reported elsewhere.
 pub(super) fn advise(report: &mut Json) {
     let hint = report.pointer("/error/code").and_then(Json::as_str).and_then(hint);
     if let (Some(hint), Some(fields)) = (hint, report.get_mut("error").and_then(Json::as_object_mut)) {
@@ -28,7 +28,7 @@ pub(super) fn advise(report: &mut Json) {
     }
 }
 
-/// Code that was looked at and not run.
+/// Builds the answer for code that was checked and not run.
 pub(super) fn wrong_code(problems: &[Problem]) -> Json {
     let first = &problems[0];
     let code = if first.kind == ProblemKind::NoHandler { "ERR_NO_HANDLER" } else { "ERR_CODE_SYNTAX" };
@@ -51,13 +51,13 @@ fn other(problem: &Problem) -> Json {
     json!({ "message": problem.message, "line": problem.line, "column": problem.column, "excerpt": problem.excerpt })
 }
 
-/// What a model can do, where the message speaks to the agent's author.
+/// Returns a hint for a model where the message addresses the agent's author.
 fn hint(code: &str) -> Option<&'static str> {
     Some(match code {
         "ERR_NOT_APPROVED" => "only a person can approve the server: call manage_mcp with the action propose, then ask the user",
         "ERR_NOT_ENABLED" => "call manage_mcp with the action enable",
-        "ERR_SERVER_DISABLED" => "the user has to take \"disabled\": true out of the config; then call manage_mcp with the action reload",
-        "ERR_DISABLED_BY_PERSON" => "a person did not want it: ask the user, and do not try again",
+        "ERR_SERVER_DISABLED" => "the user has to remove \"disabled\": true from the config; then call manage_mcp with the action reload",
+        "ERR_DISABLED_BY_PERSON" => "a person has disabled it: ask the user, and do not try again",
         "ERR_CALL_DENIED" => "a person did not allow this call: do not repeat it, ask the user",
         "ERR_TOOL_CHANGED" | "ERR_TOOL_VANISHED" | "ERR_RESOURCE_CHANGED" | "ERR_PROMPT_CHANGED" => {
             "the server has changed since it was approved: call manage_mcp with the action propose, then ask the user"
@@ -69,13 +69,13 @@ fn hint(code: &str) -> Option<&'static str> {
         "ERR_GUEST_MEMORY" | "ERR_VALUE_TOO_LARGE" => "work on less at once and return less",
         "ERR_AUTHORIZATION_REQUIRED" | "ERR_AUTHORIZATION_FAILED" => "the user has to sign in to the server",
         "ERR_NO_HYPERVISOR" | "ERR_APPROVAL_STORE" | "ERR_PLUGIN_OFF" | "ERR_CLOSED" => {
-            "this is not yours to mend: tell the user what the message says"
+            "you cannot fix this: tell the user what the message says"
         }
         _ => return None,
     })
 }
 
-/// Why a server cannot be used, and what would help. `None`: it can be used. The status is one for models.
+/// Returns why a server cannot be used, and what would help. Returns `None` if it can be used. The status must be one for models.
 pub(super) fn obstacle(status: &ServerStatus) -> Option<(String, &'static str)> {
     let last = || status.last_error.as_ref().map(|error| format!("{} ({})", error.message, error.code)).unwrap_or_default();
     let needs_person = "call manage_mcp with the action propose, then ask the user to approve the server";
@@ -86,7 +86,7 @@ pub(super) fn obstacle(status: &ServerStatus) -> Option<(String, &'static str)> 
         ),
         ServerState::Disabled => (
             "the config says \"disabled\": true".to_owned(),
-            "the user has to take that out of the config; then call manage_mcp with the action reload",
+            "the user has to remove that from the config; then call manage_mcp with the action reload",
         ),
         _ if status.disabled_by_person => {
             ("a person has disabled it".to_owned(), "only a person can enable it again: ask the user, where it is needed")

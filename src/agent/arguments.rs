@@ -1,5 +1,5 @@
-//! What a model passes to a tool: anything at all, held against what the tool takes. All that is wrong is said at once, with the name
-//! that was probably meant.
+//! Arguments that a model passes to a tool: parses and checks them. An error names all problems at once, each with the name that was
+//! probably meant.
 
 use serde_json::{Map, Value as Json};
 
@@ -8,43 +8,43 @@ use crate::error::{Error, Result};
 use crate::text::json::inexact_integer;
 use crate::text::{nearest, sanitise_line};
 
-/// Of a name that a model made up.
+/// Length limit of an unknown name in a message.
 const MAX_NAME_CHARS: usize = 60;
-/// Of a value in a message.
+/// Length limit of a value in a message.
 const MAX_VALUE_CHARS: usize = 40;
-/// Problems that one answer names.
+/// Number of problems that one answer names.
 const MAX_PROBLEMS: usize = 8;
-/// Texts in a list.
+/// Number of texts in a list, at most.
 pub(super) const MAX_TEXTS: usize = 20;
 
-/// An argument of a tool.
+/// Declaration of a tool's argument.
 #[derive(Debug)]
 pub(super) struct Field {
     pub(super) name: &'static str,
     pub(super) kind: Kind,
-    /// Whether it may be missing, or `null`.
+    /// False if the argument may be missing, or `null`.
     pub(super) required: bool,
     pub(super) description: &'static str,
 }
 
-/// What an argument is.
+/// Type of an argument.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Kind {
     Text,
-    /// A value as JSON text. Models that pass the value itself are understood.
+    /// A value as JSON text. The value itself is accepted too.
     JsonText,
     /// A whole number of one or more.
     Whole,
-    /// Texts, as many as [`MAX_TEXTS`]. One text alone is understood.
+    /// A list of up to [`MAX_TEXTS`] texts. One text alone is accepted too.
     Texts,
     Choice(&'static [&'static str]),
 }
 
-/// Arguments that fit.
+/// Arguments of a call that passed the check.
 #[derive(Debug, Default)]
-pub(super) struct Given(Map<String, Json>);
+pub(super) struct ToolArguments(Map<String, Json>);
 
-impl Given {
+impl ToolArguments {
     pub(super) fn text(&self, name: &str) -> Option<&str> {
         self.0.get(name).and_then(Json::as_str)
     }
@@ -63,16 +63,16 @@ impl Given {
     }
 }
 
-/// Reads what a model passed. A text is taken for the JSON of an object, as some providers give it.
+/// Parses and checks the arguments of a call. A text is parsed as the JSON of an object, as some providers pass it so.
 ///
 /// # Errors
-/// `ERR_INVALID_ARGUMENTS`, with all that is wrong.
-pub(super) fn read(tool: &str, fields: &[Field], given: &Json) -> Result<Given> {
+/// `ERR_INVALID_ARGUMENTS`, with all problems.
+pub(super) fn read(tool: &str, fields: &[Field], given: &Json) -> Result<ToolArguments> {
     let invalid = |problem: String| Error::InvalidArguments { what: tool.to_owned(), problem };
     let parsed = match given {
         Json::Null => Json::Object(Map::new()),
         Json::String(text) if text.trim().is_empty() => Json::Object(Map::new()),
-        Json::String(text) => serde_json::from_str(text).map_err(|error| invalid(format!("they are no JSON: {error}")))?,
+        Json::String(text) => serde_json::from_str(text).map_err(|error| invalid(format!("they are not JSON: {error}")))?,
         other => other.clone(),
     };
     let Json::Object(given) = parsed else {
@@ -98,7 +98,11 @@ pub(super) fn read(tool: &str, fields: &[Field], given: &Json) -> Result<Given> 
     let missing: Vec<_> = missing.map(|field| format!("{}: is missing; expected {}", field.name, expected(field.kind))).collect();
     problems.extend(missing);
     problems.truncate(MAX_PROBLEMS);
-    if problems.is_empty() { Ok(Given(fitting)) } else { Err(invalid(format!("{}. It takes {}", problems.join("; "), shape(fields)))) }
+    if problems.is_empty() {
+        Ok(ToolArguments(fitting))
+    } else {
+        Err(invalid(format!("{}. It takes {}", problems.join("; "), shape(fields))))
+    }
 }
 
 fn unknown(fields: &[Field], name: &str) -> String {
@@ -137,13 +141,13 @@ fn fit(kind: Kind, value: Json) -> std::result::Result<Json, String> {
         (Kind::Choice(words), Json::String(word)) if words.contains(&word.as_str()) => Ok(word.into()),
         (Kind::Choice(words), Json::String(word)) => {
             let meant = nearest(&word, words.iter().copied()).map(|meant| format!(": did you mean \"{meant}\"?")).unwrap_or_default();
-            Err(format!("\"{}\" is none of {}{meant}", sanitise_line(&word, MAX_VALUE_CHARS), words.join(", ")))
+            Err(format!("\"{}\" is not one of {}{meant}", sanitise_line(&word, MAX_VALUE_CHARS), words.join(", ")))
         }
         (_, value) => wrong(&value),
     }
 }
 
-/// Code gets the value as JavaScript reads it: an identifier must not become another on its way.
+/// Refuses integers that JavaScript cannot hold: an identifier must not change on its way.
 fn exact(value: Json) -> std::result::Result<Json, String> {
     match inexact_integer(&value) {
         Some(number) => Err(inexact(number)),
@@ -161,7 +165,7 @@ fn expected(kind: Kind) -> String {
     }
 }
 
-/// The arguments in one line: `{ query, limit?, servers? }`.
+/// Formats the names of the arguments in one line: `{ query, limit?, servers? }`.
 fn shape(fields: &[Field]) -> String {
     let names: Vec<_> = fields.iter().map(|field| format!("{}{}", field.name, if field.required { "" } else { "?" })).collect();
     if names.is_empty() { "{}".to_owned() } else { format!("{{ {} }}", names.join(", ")) }
@@ -210,7 +214,7 @@ mod tests {
             assert!(text.contains(part), "{part}: {text}");
         }
         assert!(problem(Tool::Manage, &json!({ "action": "enabel" })).contains("did you mean \"enable\"?"));
-        assert!(problem(Tool::Manage, &json!({ "action": "approve" })).contains("\"approve\" is none of list, info"));
+        assert!(problem(Tool::Manage, &json!({ "action": "approve" })).contains("\"approve\" is not one of list, info"));
     }
 
     #[test]

@@ -1,7 +1,7 @@
-//! The tools as a model is told of them: a name, a description with one example, and a JSON Schema.
+//! Definitions of the tools for a model: a name, a description with one example, and a JSON Schema.
 //!
-//! The schemas keep to what `OpenAI`'s strict mode, Anthropic and the AI SDK all take: every property is required, what may be left out
-//! may be `null`, nothing else is allowed, and there are no bounds that one of them would refuse.
+//! The schemas use only what `OpenAI`'s strict mode, Anthropic and the AI SDK all accept. Every property is required, and an optional one
+//! may be `null`. Other properties are not allowed, and there are no bounds that one of them would refuse.
 
 use serde::Serialize;
 use serde_json::{Map, Value as Json, json};
@@ -20,7 +20,7 @@ pub enum Tool {
     Manage,
 }
 
-/// What a tool of a model is: ready for its provider.
+/// Definition of a tool, ready for a model's provider.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ToolDefinition {
@@ -30,7 +30,7 @@ pub struct ToolDefinition {
     pub input_schema: Json,
 }
 
-/// What `manage_mcp` can do. None of it approves anything.
+/// Actions of `manage_mcp`. None of them approves anything.
 pub(super) const ACTIONS: [&str; 8] = ["list", "info", "enable", "disable", "test", "reload", "propose", "help"];
 
 const RUN_FIELDS: [Field; 3] = [
@@ -76,10 +76,10 @@ const MANAGE_FIELDS: [Field; 2] = [
 ];
 
 impl Tool {
-    /// All tools, in the order in which a model should meet them.
+    /// All tools, in the order in which a model should read about them.
     pub const ALL: [Self; 6] = [Self::RunJavascript, Self::Search, Self::Describe, Self::ListServers, Self::ServerInfo, Self::Manage];
 
-    /// The name that a model calls it by.
+    /// Returns the name of the tool for a model.
     ///
     /// ```
     /// assert_eq!(hyperlight_mcp::agent::Tool::Search.name(), "search_mcp_tools");
@@ -96,7 +96,7 @@ impl Tool {
         }
     }
 
-    /// The tool of this name.
+    /// Returns the tool with this name.
     ///
     /// ```
     /// use hyperlight_mcp::agent::Tool;
@@ -109,7 +109,7 @@ impl Tool {
         Self::ALL.into_iter().find(|tool| tool.name() == name)
     }
 
-    /// What a person is told of what the tool may do.
+    /// Returns a sentence for a person that says what the tool may do.
     pub(super) fn may(self) -> &'static str {
         match self {
             Self::RunJavascript => {
@@ -134,8 +134,8 @@ impl Tool {
         }
     }
 
-    /// The tool as a model is told of it. `errors`: how code sees that a call has failed; `servers`: what to say of the servers that
-    /// there are, if anything.
+    /// Returns the definition of the tool. `errors` says how code sees a failed call; `servers` is a description of the servers, if
+    /// wanted.
     ///
     /// ```
     /// use hyperlight_mcp::{agent::Tool, bridge::ToolErrors};

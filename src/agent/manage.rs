@@ -1,8 +1,8 @@
-//! `manage_mcp`: what a model may do with servers. Nothing here says yes for a person.
+//! The tool `manage_mcp`: actions of a model on servers. None of them approves.
 
 use serde_json::{Value as Json, json};
 
-use super::arguments::Given;
+use super::arguments::ToolArguments;
 use super::tools::AgentTools;
 use crate::error::{Error, Result};
 use crate::registry::Decider;
@@ -11,7 +11,7 @@ use crate::trust::ApprovalRequest;
 const TOOL: &str = "manage_mcp";
 
 impl AgentTools {
-    pub(super) async fn manage(&self, given: &Given) -> Result<Json> {
+    pub(super) async fn manage(&self, given: &ToolArguments) -> Result<Json> {
         let action = given.text("action").unwrap_or_default();
         let server = || given.text("server").ok_or_else(|| without_server(action));
         match action {
@@ -32,8 +32,8 @@ impl AgentTools {
         }
     }
 
-    /// Makes the request that a person would see, and hands it to the agent's author. The model gets the digest, never the server's own
-    /// words: nobody has approved them.
+    /// Makes the approval request and passes it to the agent's author. The model gets the digest, never the words of the server: nobody has
+    /// approved them.
     async fn propose(&self, server: &str) -> Result<Json> {
         let request = self.gateway.approval_request_as(server, Decider::Model).await?;
         let (stage, approved, digest, summary) = match &request {

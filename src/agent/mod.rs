@@ -1,7 +1,7 @@
-//! What an agent gives to its model: tools with their definitions, and the whole as one gate.
+//! Tools that an agent gives to its model, with their definitions, and the gateway as a plugin.
 //!
-//! A model's arguments are anything, and so is what it was talked into: nothing here approves, every call goes the way that agent code
-//! goes, and every answer is plain JSON within a budget of tokens.
+//! Arguments of a model can be anything, as can the text that has influenced it. So nothing here approves, every call passes the same
+//! checks as a call of agent code, and every answer is plain JSON within a budget of tokens.
 
 mod advice;
 mod arguments;

@@ -1,4 +1,4 @@
-//! How the tools of a model are made.
+//! Options for the tools of a model.
 
 use std::sync::Arc;
 
@@ -9,27 +9,27 @@ use crate::results::MIN_RESULT_TOKENS;
 use crate::text::nearest;
 
 pub(super) const METHOD: &str = "Gateway.agentTools";
-/// What one answer may take, in tokens.
+/// Default limit of one answer, in tokens.
 const DEFAULT_RESULT_TOKENS: usize = 8_000;
-/// Runs that are under way or wait for their turn.
+/// Default number of runs that are under way or wait for their turn.
 const DEFAULT_PENDING_RUNS: usize = 8;
 const MOST_PENDING_RUNS: usize = 1_000;
 
-/// Completes what a run is given: who is told of its log, and its number.
+/// Hook that completes the options of a run: the listener of its log, and its number.
 pub type RunSetup = Arc<dyn Fn(RunOptions) -> RunOptions + Send + Sync>;
 
-/// How the tools of a model are made.
+/// Options for the tools of a model.
 #[derive(Clone, Default)]
 pub struct AgentOptions {
-    /// What one answer may take, in tokens. Default 8,000; at least 100.
+    /// Limit of one answer, in tokens. Default 8,000; at least 100.
     pub max_result_tokens: Option<usize>,
-    /// Names of the tools that there are. Default: all.
+    /// Names of the tools to offer. Default: all.
     pub include: Option<Vec<String>>,
-    /// Puts what the servers offer into the description of `run_javascript`, within so many tokens. Default: not.
+    /// Puts what the servers offer into the description of `run_javascript`, within this many tokens. Default: no such text.
     pub describe_servers: Option<usize>,
-    /// Runs that are under way or wait for their turn; beyond it, `ERR_BUSY`. Default 8; 1 to 1,000.
+    /// Number of runs that are under way or wait for their turn; beyond it, `ERR_BUSY`. Default 8; 1 to 1,000.
     pub max_pending_runs: Option<usize>,
-    /// Default: runs keep their log to themselves until they end, and have no number.
+    /// Hook for each run. Default: the log of a run is returned at its end, and runs have no number.
     pub run_setup: Option<RunSetup>,
 }
 
@@ -50,7 +50,7 @@ impl AgentOptions {
         Ok(runs)
     }
 
-    /// The tools that there are, in their usual order.
+    /// Returns the tools to offer, in their usual order.
     pub(super) fn tools(&self) -> Result<Vec<Tool>> {
         let Some(names) = &self.include else { return Ok(Tool::ALL.to_vec()) };
         let known = Tool::ALL.map(Tool::name);

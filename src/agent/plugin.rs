@@ -1,4 +1,4 @@
-//! The whole as one gate: what an agent's author can look at, approve, and switch on and off.
+//! The gateway as a plugin that an agent's author can inspect, approve, and switch on and off.
 
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -19,20 +19,20 @@ const NAME: &str = "hyperlight-mcp";
 const DESCRIPTION: &str = "MCP servers as modules of code that a model writes and that runs in a micro-VM";
 const COMMAND: &str = "/mcp";
 
-/// All that a plugin brings, to be looked at before it is approved.
+/// Description of all that a plugin adds, to be read before it is approved.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct PluginManifest {
     pub name: &'static str,
     pub version: &'static str,
     pub description: &'static str,
-    /// What a model can call.
+    /// Tools that a model can call.
     pub tools: Vec<PluginPart>,
-    /// What a person can type.
+    /// Commands that a person can type.
     pub commands: Vec<PluginPart>,
-    /// What code can import: one module for each approved server.
+    /// Modules that code can import, one for each approved server.
     pub modules: Vec<PluginModule>,
     pub limits: Limits,
-    /// Another one when any of the above is another.
+    /// Digest of all fields above. It changes when any of them changes.
     pub digest: String,
 }
 
@@ -48,16 +48,16 @@ pub struct PluginPart {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PluginModule {
-    /// What code imports: `host:mcp-weather`.
+    /// Import specifier: `host:mcp-weather`.
     pub specifier: String,
     pub server: String,
     pub functions: Vec<String>,
     pub may: String,
-    /// Of what was approved of the server's tools, resources and prompts.
+    /// Digest of the approved tools, resources and prompts of the server.
     pub digest: String,
 }
 
-/// A gateway's gate. Off at first; while it is off, nothing of the gateway runs, and it has no connection.
+/// On/off switch of a gateway. It is off at first. While it is off, nothing of the gateway runs, and it has no connection.
 pub struct Plugin {
     gateway: Gateway,
     tools: Arc<AgentTools>,
@@ -65,8 +65,8 @@ pub struct Plugin {
 }
 
 impl Plugin {
-    /// Switches the gateway off, ending what is live in it, and hands out its switch. A gateway has one. `approved`: the digest of the
-    /// manifest that was approved before, if one was.
+    /// Switches the gateway off, which ends its runs and connections, and returns its plugin. A gateway has only one. `approved` is the
+    /// digest of a manifest that was approved before, if any.
     ///
     /// # Errors
     /// `ERR_INVALID_OPTION` where the gateway has a plugin already; `ERR_CLOSED`.
@@ -75,13 +75,13 @@ impl Plugin {
         Ok((Self { gateway, tools: Arc::new(tools), approved: Mutex::new(approved) }, ended))
     }
 
-    /// The tools of the model. While the plugin is off, they answer `ERR_PLUGIN_OFF`.
+    /// Returns the tools for a model. While the plugin is off, they answer `ERR_PLUGIN_OFF`.
     #[must_use]
     pub fn tools(&self) -> Arc<AgentTools> {
         Arc::clone(&self.tools)
     }
 
-    /// What a model is told of the tools.
+    /// Returns the definitions of the tools for a model.
     ///
     /// # Errors
     /// As [`AgentTools::definitions`].
@@ -89,7 +89,7 @@ impl Plugin {
         self.tools.definitions()
     }
 
-    /// What the plugin is, by approvals as they are now or as they were found last.
+    /// Returns the manifest. `look` decides whether approvals are read now or taken as they were last read.
     ///
     /// # Errors
     /// `ERR_APPROVAL_STORE`, `ERR_CLOSED`.
@@ -116,13 +116,13 @@ impl Plugin {
         Ok(manifest)
     }
 
-    /// Says yes to the manifest of this digest. Reads nothing: whether it is still so is looked at by [`Plugin::enable`].
+    /// Approves the manifest with this digest. Reads no file: [`Plugin::enable`] checks that the digest is still current.
     ///
     /// # Errors
-    /// `ERR_PLUGIN_NOT_APPROVED` where the manifest is known to be another by now.
+    /// `ERR_PLUGIN_NOT_APPROVED` where the manifest is known to have another digest by now.
     pub fn approve(&self, digest: &str) -> Result<()> {
         if self.manifest(Look::Last)?.digest != digest {
-            return Err(Error::PluginNotApproved { problem: "the digest is not that of its manifest as it is now" });
+            return Err(Error::PluginNotApproved { problem: "the digest is not the one of its current manifest" });
         }
         *self.approval() = Some(digest.to_owned());
         Ok(())
@@ -143,8 +143,8 @@ impl Plugin {
         self.gateway.check_on().is_ok()
     }
 
-    /// Switches on: servers that were enabled before are so again, where their approval holds. Takes its turn at once: of calls of this
-    /// and of [`Plugin::disable`], the last one counts. Gives the names of the servers that are enabled.
+    /// Switches the plugin on. Enables again the servers that were enabled before, where their approval is still valid. Calls of this and
+    /// of [`Plugin::disable`] take effect in their order: the last one counts. Returns the names of the enabled servers.
     ///
     /// # Errors
     /// `ERR_PLUGIN_NOT_APPROVED` where the manifest is not approved as it is now.
@@ -153,12 +153,13 @@ impl Plugin {
         self.gateway.switch_on(Box::new(move || this.check_approved()))
     }
 
-    /// Switches off: runs and calls end with `ERR_PLUGIN_OFF`, connections and processes of servers with them. Resolves when that is so.
+    /// Switches the plugin off. Runs and calls end with `ERR_PLUGIN_OFF`, and connections and server processes end too. Resolves when all
+    /// of them have ended.
     pub fn disable(&self) -> impl Future<Output = ()> + Send + use<> {
         self.gateway.switch_off()
     }
 
-    /// What code can import, by approvals as they were found last; nothing while the plugin is off.
+    /// Returns the modules that code can import, by the approvals as they were last read. Returns none while the plugin is off.
     ///
     /// # Errors
     /// `ERR_APPROVAL_STORE`, `ERR_CLOSED`.
@@ -183,7 +184,7 @@ impl Plugin {
 }
 
 impl AgentTools {
-    /// What a person is told of the tools.
+    /// Returns the descriptions of the tools for a person.
     fn parts(&self) -> Vec<PluginPart> {
         let part = |tool: &Tool| {
             let definition = self.definition(*tool);

@@ -1,16 +1,16 @@
-//! What was proposed to an agent's author: of each request they are told once, as long as it is remembered.
+//! Approval requests that were proposed to an agent's author. Each request is reported once, as long as it is remembered.
 
 use std::collections::VecDeque;
 
-/// Requests that are remembered. A model that makes more of them, by a server that changes each time, tells of the oldest once more.
+/// Number of requests that are remembered. Beyond it, the oldest can be reported once more.
 const MAX_REMEMBERED: usize = 256;
 
-/// Servers and digests, the oldest first.
+/// Servers and digests of the requests, the oldest first.
 #[derive(Debug, Default)]
 pub(super) struct Proposed(VecDeque<(String, String)>);
 
 impl Proposed {
-    /// Whether a request is new; from now on it is not.
+    /// Returns whether a request is new, and remembers it.
     pub(super) fn is_new(&mut self, server: &str, digest: &str) -> bool {
         if self.0.iter().any(|(known, of)| known == server && of == digest) {
             return false;

@@ -1,4 +1,4 @@
-//! The servers as a model is told of them.
+//! Descriptions of the servers for a model.
 
 use serde_json::{Map, Value as Json, json};
 
@@ -6,7 +6,7 @@ use super::advice::obstacle;
 use crate::gateway::ServerInfo;
 use crate::registry::ServerStatus;
 
-/// A server in a few fields.
+/// Describes a server in a few fields.
 pub(super) fn line(info: &ServerInfo) -> Map<String, Json> {
     let mut fields = state(&info.status.for_model());
     if let Some(offer) = &info.offer {
@@ -17,7 +17,7 @@ pub(super) fn line(info: &ServerInfo) -> Map<String, Json> {
     fields
 }
 
-/// A server with its tools.
+/// Describes a server with its tools.
 pub(super) fn whole(info: &ServerInfo) -> Map<String, Json> {
     let mut fields = line(info);
     let Some(offer) = &info.offer else { return fields };

@@ -1,4 +1,4 @@
-//! A model calls its tools: what it passed is read, the work is done within the gateway, and the answer is made fit for it.
+//! Carries out a model's tool calls: checks the arguments, does the work with the gateway, and limits the answer to a budget.
 
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use serde_json::{Value as Json, json};
 use tokio::sync::{OnceCell, Semaphore, SemaphorePermit};
 
 use super::advice::{advise, failure, wrong_code};
-use super::arguments::{Given, read};
+use super::arguments::{ToolArguments, read};
 use super::definitions::{Tool, ToolDefinition};
 use super::options::{AgentOptions, METHOD};
 use super::proposed::Proposed;
@@ -20,12 +20,12 @@ use crate::gateway::{CodeReport, Gateway, Look, RunOptions, Sandbox};
 use crate::results::{MIN_RESULT_TOKENS, fit_json};
 use crate::sandbox::{LookOwner, Stop, Value};
 
-/// Calls of tools that run no code, at once.
+/// Number of calls at once of tools that run no code.
 const MAX_CALLS: usize = 16;
-/// What a hint in the answer of a run may take.
+/// Tokens that are kept free for a hint in the answer of a run.
 const MARGIN_TOKENS: usize = 40;
 
-/// The tools of one model, on one gateway and one sandbox. Its runs queue there, as many as the options say.
+/// Tools of one model, on one gateway and one sandbox. Runs wait in a queue whose length the options set.
 ///
 /// ```no_run
 /// # async fn example(gateway: hyperlight_mcp::Gateway) -> hyperlight_mcp::Result<()> {
@@ -40,7 +40,7 @@ const MARGIN_TOKENS: usize = 40;
 pub struct AgentTools {
     pub(super) gateway: Gateway,
     sandbox: OnceCell<Arc<Sandbox>>,
-    /// Of code that is looked at before there is a sandbox.
+    /// Owner of checks of code before the sandbox exists.
     look_owner: LookOwner,
     options: AgentOptions,
     tools: Vec<Tool>,
@@ -52,7 +52,7 @@ pub struct AgentTools {
 }
 
 impl AgentTools {
-    /// `sandbox`: where code runs; without it, one of its own, made when it is first needed.
+    /// Makes the tools. Code runs in `sandbox`, or else in a sandbox that is made when it is first needed.
     ///
     /// # Errors
     /// `ERR_INVALID_OPTION`.
@@ -76,7 +76,7 @@ impl AgentTools {
         })
     }
 
-    /// What a model is told of the tools, by approvals as they were found last: reads nothing.
+    /// Returns the definitions of the tools for a model. Uses the approvals as they were last read, and reads no file.
     ///
     /// # Errors
     /// With `describe_servers`: `ERR_INVALID_OPTION` for a budget that is too small, `ERR_APPROVAL_STORE`, `ERR_PLUGIN_OFF`.
@@ -92,17 +92,17 @@ impl AgentTools {
         Ok(self.tools.iter().map(definition).collect())
     }
 
-    /// A tool without a word on the servers.
+    /// Returns the definition of a tool, without a description of the servers.
     pub(super) fn definition(&self, tool: Tool) -> ToolDefinition {
         tool.definition(self.max_result_tokens, self.errors(), None)
     }
 
-    /// The tools that there are.
+    /// Returns the tools that the options include.
     pub(super) fn chosen(&self) -> &[Tool] {
         &self.tools
     }
 
-    /// Does what a model asks for. Failures are answers too: `{ "error": { "code", "message", "hint"?, … } }`.
+    /// Carries out a tool call. A failure is an answer too: `{ "error": { "code", "message", "hint"?, … } }`.
     ///
     /// # Errors
     /// `ERR_ABORTED`, and nothing else.
@@ -128,11 +128,11 @@ impl AgentTools {
             () = stop.stopped() => Err(stop.error("tool call", 0)),
             answer = self.look_or_manage(tool, given) => answer,
         }?;
-        // Declarations are made fit for models where they are made, and longer than what a server says of one thing.
+        // Declarations are made safe for models where they are built, and may be longer than one description of a server.
         Ok(if tool == Tool::Describe { answer } else { self.gateway.shown_to_model(&answer) })
     }
 
-    async fn look_or_manage(&self, tool: Tool, given: Given) -> Result<Json> {
+    async fn look_or_manage(&self, tool: Tool, given: ToolArguments) -> Result<Json> {
         match tool {
             Tool::Search => self.search(&given),
             Tool::Describe => self.describe(&given),
@@ -142,7 +142,7 @@ impl AgentTools {
         }
     }
 
-    async fn run(&self, mut given: Given, stop: &Stop) -> Result<Json> {
+    async fn run(&self, mut given: ToolArguments, stop: &Stop) -> Result<Json> {
         let _place = place(&self.runs, "runs under way or waiting (maxPendingRuns)", self.max_pending_runs)?;
         let code = given.text("code").unwrap_or_default().to_owned();
         let looked_at = self.check(code.clone(), given.whole("timeoutMs"), stop).await?;
@@ -169,7 +169,8 @@ impl AgentTools {
         Ok(run.report)
     }
 
-    /// A large code takes a while to read: not on a thread that others wait for. A look that its caller has ended says nothing of the code.
+    /// Checks code on a thread that may block, as long code takes a while. Fails if its caller stopped it or the time is over: such a check
+    /// says nothing about the code.
     async fn check(&self, code: String, timeout_ms: Option<u64>, stop: &Stop) -> Result<CodeReport> {
         let (gateway, sandbox, stop) = (self.gateway.clone(), self.sandbox.get().cloned(), stop.clone());
         let owner = self.look_owner.clone();
@@ -186,14 +187,14 @@ impl AgentTools {
         .await
     }
 
-    /// Made when it is first needed. A failure is not kept: what was in the way may be gone the next time.
+    /// Returns the sandbox, and makes it when it is first needed. After a failure, the next call tries again.
     async fn sandbox(&self) -> Result<Arc<Sandbox>> {
         let gateway = self.gateway.clone();
         let make = || blocking(move || gateway.sandbox(ToolErrors::default(), None));
         self.sandbox.get_or_try_init(make).await.cloned()
     }
 
-    fn search(&self, given: &Given) -> Result<Json> {
+    fn search(&self, given: &ToolArguments) -> Result<Json> {
         let query = ToolQuery {
             query: given.text("query").unwrap_or_default().to_owned(),
             limit: given.whole("limit").map(|limit| usize::try_from(limit).unwrap_or(usize::MAX)),
@@ -210,8 +211,8 @@ impl AgentTools {
         Ok(json!({ "tools": hits }))
     }
 
-    /// Declarations as one text: in JSON's own quotes it is still read as code.
-    fn describe(&self, given: &Given) -> Result<Json> {
+    /// Returns TypeScript declarations as one text. A model still reads it as code within the quotes of JSON.
+    fn describe(&self, given: &ToolArguments) -> Result<Json> {
         let names = given.texts("names").unwrap_or_default();
         let described: Result<Vec<_>> = names.iter().map(|name| self.declared(name)).collect();
         let mut texts = described?;
@@ -249,7 +250,7 @@ impl AgentTools {
     }
 }
 
-/// A place among those that there are; nobody waits for one here.
+/// Takes a permit, or fails at once with `ERR_BUSY`.
 fn place<'a>(places: &'a Semaphore, what: &'static str, limit: usize) -> Result<SemaphorePermit<'a>> {
     places.try_acquire().map_err(|_| Error::Busy { what, limit })
 }

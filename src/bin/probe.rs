@@ -1,4 +1,4 @@
-//! Boots a guest and says whether that worked: exit code 0 if it did, 3 if not, and the report as JSON on standard output.
+//! Boots a guest and reports the result as JSON on standard output. The exit code is 0 if the guest booted, and 3 if it did not.
 //!
 //! `hyperlight-probe [--guest auto|standard|ring3]`
 

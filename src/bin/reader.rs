@@ -1,5 +1,5 @@
-//! `hyperlight-mcp-reader`: reads agent code for the addon, which starts it, asks about code on its standard input and gets answers on
-//! its standard output. It may end over some code: then that code has not been looked at, and nothing else has happened.
+//! The program `hyperlight-mcp-reader`: parses agent code for the addon. The addon starts it, sends code to its standard input and reads
+//! answers from its standard output. Some code may crash it. Then that code stays unchecked, and nothing else is harmed.
 
 fn main() -> std::io::Result<()> {
     hyperlight_mcp::sandbox::serve_reader()

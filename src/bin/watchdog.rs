@@ -1,17 +1,17 @@
-//! `hyperlight-mcp-watchdog`: ends the MCP servers when Node has ended, in whatever way.
+//! The program `hyperlight-mcp-watchdog`: ends the MCP servers when Node has ended in any way.
 //!
-//! The addon starts one for each gateway's process, holds the only writing end of its stdin, and tells it which process
-//! groups live:
+//! The addon starts one for each process that has a gateway, and holds the only writing end of its stdin. It tells the
+//! watchdog which process groups exist:
 //!
 //! ```text
 //! +PGID\n   a server's process group exists from now on
 //! -PGID\n   it is gone
 //! ```
 //!
-//! Each line is answered by `ok\n` once it is recorded, so that the addon can hold a server's start back until its end is
-//! certain, or by `error …\n`, which changes nothing. End of file on stdin is the one sign that cannot be missed: the kernel
-//! closes the pipe on exit, throw, `SIGINT`, `SIGTERM` and `SIGKILL` alike. Then every recorded group gets `SIGTERM`, at
-//! most [`GRACE`] to act on it, and `SIGKILL`; after another [`CONFIRM`] at most, this program is gone as well.
+//! The watchdog answers each line with `ok\n` once it is recorded, or with `error …\n`, which changes nothing. So the addon can
+//! wait with a server's start until the server is sure to be ended. End of file on stdin is the one sign that cannot be missed:
+//! the kernel closes the pipe on exit, throw, `SIGINT`, `SIGTERM` and `SIGKILL` alike. Then every recorded group gets `SIGTERM`,
+//! at most [`GRACE`] to act on it, and `SIGKILL`. After another [`CONFIRM`] at most, this program ends as well.
 //!
 //! # Why not parent-death signals
 //! `prctl(PR_SET_PDEATHSIG)` fires when the *thread* that spawned the child ends, and servers are spawned from the threads
@@ -30,12 +30,12 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, getpgid, getpgrp, getppid, kill_process_group, setsid, test_kill_process_group};
 
-/// How long a group may take to end after `SIGTERM`.
+/// Time that a group may take to end after `SIGTERM`.
 const GRACE: Duration = Duration::from_millis(700);
-/// How long to wait for the groups to be gone after `SIGKILL`. Only a process that nobody reaps takes all of it.
+/// Time to wait for the groups to end after `SIGKILL`. Only a process that nobody reaps takes all of it.
 const CONFIRM: Duration = Duration::from_millis(300);
 const POLL: Duration = Duration::from_millis(10);
-/// A line of this length is invalid, and no more of it is kept: what is read stays bounded.
+/// Length from which a line is invalid. No more of it is kept, so that memory stays bounded.
 const MAX_LINE: usize = 32;
 
 fn main() {
@@ -49,14 +49,14 @@ fn main() {
 
 // ---- Decisions -------------------------------------------------------------------------------------------------------
 
-/// What a line of the addon says.
+/// Meaning of a line from the addon.
 #[derive(Debug, PartialEq, Eq)]
 enum Order {
     Watch(i32),
     Forget(i32),
 }
 
-/// When a process began, in clock ticks since boot: together with its id, its identity.
+/// Start time of a process in clock ticks since boot. Together with its id it identifies the process.
 type StartTime = u64;
 
 /// The recorded groups, each with the start of its leader (`None`: the leader had died already).
@@ -65,11 +65,11 @@ type Groups = BTreeMap<i32, Option<StartTime>>;
 #[derive(Debug, PartialEq, Eq)]
 enum Verdict {
     Signal,
-    /// The id belongs to somebody else by now.
+    /// The id belongs to another process by now.
     Skip,
 }
 
-/// Reads one line, without its line feed. `refused` are groups that must never be signalled: ours and Node's.
+/// Parses one line without its line feed. `refused` are groups that must never be signalled: the watchdog's own and Node's.
 fn parse(line: &[u8], refused: &[i32]) -> Result<Order, &'static str> {
     if line.len() >= MAX_LINE {
         return Err("the line is too long");
@@ -90,10 +90,10 @@ fn parse(line: &[u8], refused: &[i32]) -> Result<Order, &'static str> {
     }
 }
 
-/// Whether a recorded group may still be signalled, from its leader's start when it was recorded and now.
+/// Decides if a recorded group may still be signalled, from the leader's start time then and now.
 ///
-/// An id is not given to a new process while a group of that id exists. So a dead leader proves nothing, and members may
-/// well be left; but a leader with another start is a stranger, and the recorded group is gone.
+/// The kernel does not give an id to a new process while a group with that id exists. A dead leader proves nothing: members of
+/// the group may be left. But a leader with another start time is another process, and the recorded group is gone.
 fn verdict(recorded: Option<StartTime>, now: Option<StartTime>) -> Verdict {
     match now {
         Some(_) if now != recorded => Verdict::Skip,
@@ -101,7 +101,7 @@ fn verdict(recorded: Option<StartTime>, now: Option<StartTime>) -> Verdict {
     }
 }
 
-/// Field 22 of `/proc/PID/stat`. Counted from the last parenthesis: field 2 is the program's name, which may hold anything.
+/// Reads field 22 of `/proc/PID/stat`. Counts from the last parenthesis, as field 2 is the program's name, which may hold anything.
 fn start_time(stat: &[u8]) -> Option<StartTime> {
     let after_name = stat.iter().rposition(|byte| *byte == b')')? + 1;
     let rest = std::str::from_utf8(&stat[after_name..]).ok()?;
@@ -110,7 +110,7 @@ fn start_time(stat: &[u8]) -> Option<StartTime> {
 
 // ---- Effects ---------------------------------------------------------------------------------------------------------
 
-/// Obeys lines until the end of file; returns the groups that are left then.
+/// Carries out lines until the end of file, and returns the groups that are left then.
 fn listen(input: &mut impl BufRead, output: &mut impl Write, refused: &[i32]) -> Groups {
     let mut groups = Groups::new();
     while let Some(line) = next_line(input) {
@@ -135,8 +135,8 @@ fn listen(input: &mut impl BufRead, output: &mut impl Write, refused: &[i32]) ->
     groups
 }
 
-/// The next whole line without its line feed. One that is cut off by the end of file is dropped: half of an id is another
-/// group's id. One that is too long is cut to [`MAX_LINE`].
+/// Reads the next whole line without its line feed. Drops a line that the end of file cuts off: half of an id is another
+/// group's id. Cuts a line that is too long to [`MAX_LINE`].
 fn next_line(input: &mut impl BufRead) -> Option<Vec<u8>> {
     let mut line = Vec::new();
     let mut part = Vec::new();
@@ -155,7 +155,7 @@ fn next_line(input: &mut impl BufRead) -> Option<Vec<u8>> {
     }
 }
 
-/// Ends all groups: politely, then by force.
+/// Ends all groups: first with `SIGTERM`, then with `SIGKILL`.
 fn end(groups: &Groups) {
     let signalled = signal_all(groups, Signal::TERM);
     if !wait_gone(&signalled, GRACE) {
@@ -177,7 +177,7 @@ fn signal_all(groups: &Groups, signal: Signal) -> Groups {
     signalled
 }
 
-/// Waits until no group exists any more; false if that took too long.
+/// Waits until no group exists any more. Returns false if that takes too long.
 fn wait_gone(groups: &Groups, limit: Duration) -> bool {
     let deadline = Instant::now() + limit;
     while groups.keys().any(|group| group_exists(*group)) {
@@ -213,7 +213,7 @@ fn parents_group() -> i32 {
     getpgid(getppid()).map_or(-1, |group| group.as_raw_nonzero().get())
 }
 
-/// Leaves everything that could end this process together with Node, or keep something of Node's open.
+/// Detaches from everything that could end this process together with Node, or that would keep a resource of Node open.
 fn detach() {
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGPIPE, libc::SIGQUIT] {
         // SAFETY: the signal numbers are valid, and SIG_IGN installs no handler that could run.

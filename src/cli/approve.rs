@@ -1,29 +1,29 @@
-//! `approve`: both stages, one after another, as a person reads them.
+//! The command `approve`: shows both stages of an approval to a person, one after another.
 
 use serde_json::{Value as Json, json};
 
 use super::Exit;
-use super::again::Again;
 use super::args::Approve;
-use super::fault::{Fault, message, told};
+use super::error::{CliError, message, told};
+use super::next_command::NextCommand;
 use super::session::Session;
 use crate::command::{Tone, printable, request_text, stage_of};
 use crate::error::Error;
 use crate::gateway::Gateway;
 use crate::trust::ApprovalRequest;
 
-/// How one server stands at the end.
+/// Result of the command for one server.
 struct Reviewed {
     server: String,
     approved: bool,
-    /// What a person has still to say yes to.
+    /// The request that a person has not approved yet.
     request: Option<ApprovalRequest>,
     error: Option<Error>,
 }
 
-pub(super) async fn approve(session: &Session, arguments: &Approve) -> Result<Exit, Fault> {
+pub(super) async fn approve(session: &Session, arguments: &Approve) -> Result<Exit, CliError> {
     if arguments.digest.is_some() && arguments.servers.len() != 1 {
-        return Err(Fault::Usage("--digest is of one server's request: name that server".to_owned()));
+        return Err(CliError::Usage("--digest is of one server's request: name that server".to_owned()));
     }
     session.check_config()?;
     let gateway = session.open()?;
@@ -44,13 +44,13 @@ pub(super) async fn approve(session: &Session, arguments: &Approve) -> Result<Ex
     if session.json() {
         session
             .terminal
-            .print_json(&json!({ "servers": all.iter().map(|reviewed| as_json(reviewed, &session.again)).collect::<Vec<_>>() }));
+            .print_json(&json!({ "servers": all.iter().map(|reviewed| as_json(reviewed, &session.next_command)).collect::<Vec<_>>() }));
     }
     Ok(if all.iter().all(|reviewed| reviewed.approved) { Exit::Done } else { Exit::Failed })
 }
 
-/// Those that need a yes; it is said where there are none.
-fn unapproved(session: &Session, gateway: &Gateway) -> Result<Vec<String>, Fault> {
+/// Returns the servers that need approval. Prints a line where there are none.
+fn unapproved(session: &Session, gateway: &Gateway) -> Result<Vec<String>, CliError> {
     let servers = gateway.servers()?;
     let wanting: Vec<String> =
         servers.into_iter().filter(|server| !server.approved || !server.quarantined.is_empty()).map(|server| server.name).collect();
@@ -67,7 +67,7 @@ fn is_approved(request: &ApprovalRequest) -> (bool, &str) {
     }
 }
 
-/// Says yes to what the digest was shown for, which may have been in another process.
+/// Approves the request with this digest. Another process may have shown it.
 async fn with_digest(gateway: &Gateway, name: &str, digest: &str) -> crate::error::Result<Reviewed> {
     let request = gateway.approval_request(name).await?;
     if is_approved(&request) == (true, digest) {
@@ -75,12 +75,12 @@ async fn with_digest(gateway: &Gateway, name: &str, digest: &str) -> crate::erro
     }
     gateway.approve(name, Some(digest), None).await?;
     let approved = matches!(request, ApprovalRequest::Manifest(_));
-    // What comes next is shown, so that it can be approved in turn.
+    // The request of the second stage is shown, so that it can be approved next.
     let request = if approved { None } else { Some(gateway.approval_request(name).await?) };
     Ok(Reviewed { server: name.to_owned(), approved, request, error: None })
 }
 
-/// Asks a person, at each stage; where there is none, the request is what is left to show.
+/// Asks a person at each stage. Without a person, returns the request, so that it can be printed.
 async fn review(session: &Session, gateway: &Gateway, name: &str) -> crate::error::Result<Reviewed> {
     let mut shown: Vec<String> = Vec::new();
     loop {
@@ -89,7 +89,7 @@ async fn review(session: &Session, gateway: &Gateway, name: &str) -> crate::erro
         if approved {
             return Ok(Reviewed { server: name.to_owned(), approved: true, request: None, error: None });
         }
-        // What was approved a moment ago and does not hold is not asked for again.
+        // A request that was approved a moment ago and is still open is not shown next_command: the loop would not end.
         if shown.iter().any(|known| known == digest) {
             return Err(Error::DigestChanged { server: name.to_owned() });
         }
@@ -110,7 +110,7 @@ fn tell(session: &Session, reviewed: &Reviewed) {
     let Reviewed { server, approved, request, error } = reviewed;
     let terminal = &session.terminal;
     if let Some(error) = error {
-        return terminal.note_own(Tone::Bad, "hyperlight-mcp:", &printable(&told(error, &session.again), &['\n']));
+        return terminal.note_own(Tone::Bad, "hyperlight-mcp:", &printable(&told(error, &session.next_command), &['\n']));
     }
     if let Some(request) = request {
         let digest = is_approved(request).1;
@@ -120,21 +120,21 @@ fn tell(session: &Session, reviewed: &Reviewed) {
         terminal.print(&format!(
             "\n{}  {}\n",
             terminal.out.wrapped("", &sentence),
-            session.again.with(&format!("approve {server} --digest {digest}"))
+            session.next_command.with(&format!("approve {server} --digest {digest}"))
         ));
     } else {
         terminal.print(&format!("{server}: {}\n", if *approved { "approved" } else { "not approved" }));
     }
 }
 
-fn as_json(reviewed: &Reviewed, again: &Again) -> Json {
+fn as_json(reviewed: &Reviewed, next_command: &NextCommand) -> Json {
     let Reviewed { server, approved, request, error } = reviewed;
     let mut json = json!({ "server": server, "approved": approved });
     if let Some(request) = request {
         json["request"] = json!(request);
     }
     if let Some(error) = error {
-        json["error"] = json!({ "code": error.code(), "message": message(error, again) });
+        json["error"] = json!({ "code": error.code(), "message": message(error, next_command) });
     }
     json
 }

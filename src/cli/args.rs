@@ -1,4 +1,4 @@
-//! What the program `hyperlight-mcp` can be told.
+//! Command-line arguments of the program `hyperlight-mcp`.
 
 use std::path::PathBuf;
 
@@ -10,7 +10,7 @@ use crate::command::{Logs, Search, Server};
 
 const AFTER_HELP: &str = "\
 First steps:
-  hyperlight-mcp import --write    take over servers that other programs know
+  hyperlight-mcp import --write    copy servers from other programs
   hyperlight-mcp approve           read what would run, and say yes or no
   hyperlight-mcp run script.js     a script that imports \"host:mcp-<server>\"
 
@@ -22,7 +22,7 @@ Config: ~/.hyperagent/config.json, as VS Code and Claude Desktop write it.";
 #[command(
     name = "hyperlight-mcp",
     version,
-    about = "MCP servers as modules of scripts that run in a micro-VM",
+    about = "Runs scripts in a micro-VM, with MCP servers as modules",
     after_help = AFTER_HELP,
     subcommand_required = true,
     arg_required_else_help = true
@@ -34,16 +34,16 @@ pub struct Cli {
     pub command: CliCommand,
 }
 
-/// What every command takes.
+/// Options of every command.
 #[derive(Debug, Clone, Args)]
 pub struct Global {
-    /// The config [default: ~/.hyperagent/config.json]
+    /// Config file [default: ~/.hyperagent/config.json]
     #[arg(long, global = true, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// Approvals, logs [default: ~/.hyperagent/hyperlight-mcp]
     #[arg(long, global = true, value_name = "FOLDER")]
     pub state: Option<PathBuf>,
-    /// One JSON document on standard output instead of text
+    /// Print one JSON document instead of text
     #[arg(long, global = true)]
     pub json: bool,
     /// auto (a terminal, no `NO_COLOR`), always or never
@@ -51,7 +51,7 @@ pub struct Global {
     pub color: ColorChoice,
 }
 
-/// When text is coloured.
+/// Setting for coloured text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum ColorChoice {
     Auto,
@@ -59,12 +59,12 @@ pub enum ColorChoice {
     Never,
 }
 
-/// What the program does.
+/// Commands of the program.
 #[derive(Debug, Clone, Subcommand)]
 pub enum CliCommand {
-    /// All servers: state, approval, tools
+    /// List all servers: state, approval, tools
     List,
-    /// One server: state, tools, what it offers
+    /// Show one server: state, tools, resources, prompts
     Info(Server),
     /// Read what a server would run and offer, and say yes or no
     Approve(Approve),
@@ -74,65 +74,65 @@ pub enum CliCommand {
     Test(Server),
     /// Find tools by what they do
     Search(Search),
-    /// A server's standard error, connections and calls
+    /// Show a server's standard error, connections and calls
     Logs(FollowedLogs),
     /// Run a script in a micro-VM
     Run(Run),
-    /// Look at a script without running it
+    /// Check a script without running it
     Check(Check),
     /// Write TypeScript declarations of all tools, for an editor
     Types(Types),
-    /// Take over servers from other programs' configs
+    /// Copy servers from other programs' configs
     Import(Import),
-    /// What is wrong here, and how to mend it
+    /// Find problems, and say how to fix them
     Doctor,
-    /// A script that completes this program's words in a shell
+    /// Print a script for completion in a shell
     Completion(Completion),
 }
 
-/// What `approve` takes.
+/// Arguments of `approve`.
 #[derive(Debug, Clone, Args)]
 pub struct Approve {
-    /// Servers by name [default: all that need a yes]
+    /// Servers by name [default: all that need approval]
     #[arg(value_name = "SERVER")]
     pub servers: Vec<String>,
-    /// Approve exactly what this digest was shown for
+    /// Approve exactly the request that has this digest
     #[arg(long, value_name = "DIGEST")]
     pub digest: Option<String>,
 }
 
-/// What `logs` takes.
+/// Arguments of `logs`.
 #[derive(Debug, Clone, Args)]
 pub struct FollowedLogs {
     #[command(flatten)]
     pub logs: Logs,
-    /// Go on with what comes, until Ctrl-C
+    /// Print new lines as they come, until Ctrl-C
     #[arg(long, short)]
     pub follow: bool,
 }
 
-/// What `run` takes.
+/// Arguments of `run`.
 #[derive(Debug, Clone, Args)]
 pub struct Run {
     /// JavaScript or TypeScript with `handler(input)`; `-`: standard input
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// Only these, by commas [default: all approved]
+    /// Only these servers, separated by commas [default: all approved]
     #[arg(long, value_name = "SERVERS", value_delimiter = ',')]
     pub servers: Option<Vec<String>>,
-    /// For the handler: JSON, or @FILE
+    /// Input of the handler: JSON, or @FILE
     #[arg(long, value_name = "JSON", default_value = "null")]
     pub input: String,
-    /// Like 30s or 500ms, 60s at most
+    /// Time limit, like 30s or 500ms, at most 60s
     #[arg(long, value_name = "TIME", value_parser = super::values::milliseconds)]
     pub timeout: Option<u64>,
-    /// Calls that nobody is asked about
+    /// Allow calls of these tools without a question
     #[arg(long, value_name = "SERVER[.TOOL]", value_delimiter = ',')]
     pub allow_writes: Vec<String>,
-    /// A tool error is a value, or thrown
+    /// Return a tool's error as a value, or throw it
     #[arg(long, value_name = "HOW", default_value = "return")]
     pub tool_errors: Errors,
-    /// Cut the value as a model would be given it, 100 at least
+    /// Cut the value to this many tokens, at least 100
     #[arg(long, value_name = "N")]
     pub max_result_tokens: Option<usize>,
     /// Print a string as it is, without quotes
@@ -140,7 +140,7 @@ pub struct Run {
     pub raw: bool,
 }
 
-/// How a tool's error reaches the script.
+/// Form in which a script gets the error of a tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Errors {
     Return,
@@ -156,46 +156,46 @@ impl From<Errors> for ToolErrors {
     }
 }
 
-/// What `check` takes.
+/// Arguments of `check`.
 #[derive(Debug, Clone, Args)]
 pub struct Check {
     /// The script; `-`: standard input
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// Only these, by commas [default: all approved]
+    /// Only these servers, separated by commas [default: all approved]
     #[arg(long, value_name = "SERVERS", value_delimiter = ',')]
     pub servers: Option<Vec<String>>,
 }
 
-/// What `types` takes.
+/// Arguments of `types`.
 #[derive(Debug, Clone, Args)]
 pub struct Types {
-    /// Where they are written; `-`: standard output [default: hyperlight-mcp.d.ts]
+    /// Output file; `-`: standard output [default: hyperlight-mcp.d.ts]
     #[arg(long, short, value_name = "FILE")]
     pub out: Option<PathBuf>,
-    /// Only these, by commas [default: all approved]
+    /// Only these servers, separated by commas [default: all approved]
     #[arg(long, value_name = "SERVERS", value_delimiter = ',')]
     pub servers: Option<Vec<String>>,
-    /// As `run` will be told: a tool error is a value, or thrown
+    /// As for `run`: return a tool's error as a value, or throw it
     #[arg(long, value_name = "HOW", default_value = "return")]
     pub tool_errors: Errors,
 }
 
-/// What `import` takes.
+/// Arguments of `import`.
 #[derive(Debug, Clone, Args)]
 pub struct Import {
-    /// Programs whose configs are read [default: all]
+    /// Programs whose configs to read [default: all]
     #[arg(value_name = "PROGRAM")]
     pub programs: Vec<Program>,
-    /// Read this file, as the one PROGRAM's config
+    /// Read this file as the config of PROGRAM
     #[arg(long, value_name = "FILE")]
     pub from: Option<PathBuf>,
-    /// Write into the config without a question
+    /// Write into the config without asking
     #[arg(long)]
     pub write: bool,
 }
 
-/// A program that knows MCP servers.
+/// A program that has MCP servers in its config.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Program {
     Vscode,
@@ -206,7 +206,7 @@ pub enum Program {
 }
 
 impl Program {
-    /// Its own name.
+    /// The program's name, as its users know it.
     #[must_use]
     pub fn title(self) -> &'static str {
         match self {
@@ -219,7 +219,7 @@ impl Program {
     }
 }
 
-/// What `completion` takes.
+/// Arguments of `completion`.
 #[derive(Debug, Clone, Args)]
 pub struct Completion {
     #[arg(value_name = "SHELL")]

@@ -1,12 +1,12 @@
-//! A person at the terminal, as the gateway asks them; and what is said where there is none.
+//! Callbacks of the gateway that ask a person at the terminal, and what they answer without one.
 
 use std::sync::Arc;
 
 use secrecy::SecretString;
 use serde_json::{Map, Value as Json};
 
-use super::foreign::{arguments_text, behind, visible, whole_arguments_text};
 use super::terminal::Terminal;
+use super::untrusted::{arguments_text, escaped, indented, whole_arguments_text};
 use super::values::AllowedWrites;
 use crate::command::Tone;
 use crate::error::Error;
@@ -18,11 +18,11 @@ use crate::trust::Decision;
 
 const MAX_TEXT_CHARS: usize = 4_000;
 
-/// Who answers, or that nobody does.
+/// A person at the terminal, or the lack of one (`can_ask`).
 pub(super) struct Person {
     pub(super) terminal: Arc<Terminal>,
     pub(super) can_ask: bool,
-    /// Calls that need no answer.
+    /// Tools that may be called without a question.
     pub(super) allowed: AllowedWrites,
 }
 
@@ -52,7 +52,7 @@ impl Callbacks for Person {
                 let text = format!("{call} wants to be called ({reason}) with\n{}\n{choices}", whole_arguments_text(whole));
                 answer = terminal.ask(&text).await.unwrap_or_default().to_lowercase();
             }
-            // A `y` is what other questions are answered with: it is no here, where one has to choose for how long.
+            // `y` is the answer to other questions. It means no here, where a person has to choose for how long.
             Ok(match answer.as_str() {
                 "o" | "once" => Decision::Once,
                 "r" | "run" => Decision::Run,
@@ -84,7 +84,7 @@ impl Callbacks for Person {
         }
         let issuer = sanitise_line(&question.issuer, MAX_TEXT_CHARS);
         let text =
-            format!("server \"{}\" wants access in your name, from {issuer}. Open this page, and come back:\n  {url}\n", question.server);
+            format!("server \"{}\" wants access in your name, from {issuer}. Open this page, then come back:\n  {url}\n", question.server);
         self.terminal.say(&text);
         Some(Box::pin(async { Ok(None) }))
     }
@@ -100,7 +100,7 @@ impl Callbacks for Person {
         let IssuerQuestion { server, issuer, client_id, credential } = question;
         let line = |text: &str| sanitise_line(text, MAX_TEXT_CHARS);
         let text = format!(
-            "server \"{server}\" names {} for its tokens. The config does not (oauth.issuer). Send the {credential} of client {} there?",
+            "server \"{server}\" names {} for its tokens. The config does not name it (oauth.issuer). Send the {credential} of client {} there?",
             line(issuer),
             line(client_id)
         );
@@ -124,12 +124,12 @@ impl Callbacks for Person {
     }
 }
 
-/// A server's form, field by field, or a page that it wants opened. Who types nothing where something must stand declines.
+/// Asks a server's question: a form field by field, or a page to open. An empty answer to a required field declines the question.
 async fn fill_in(terminal: &Terminal, question: &Json) -> ElicitationAnswer {
     let text = |value: &Json| sanitise_text(value.as_str().unwrap_or_default(), MAX_TEXT_CHARS);
     let line = |value: &Json| sanitise_line(value.as_str().unwrap_or_default(), MAX_TEXT_CHARS);
     let who = question["server"].as_str().unwrap_or_default();
-    terminal.say(&format!("server \"{who}\" asks: {}\n", behind(&text(&question["message"]))));
+    terminal.say(&format!("server \"{who}\" asks: {}\n", indented(&text(&question["message"]))));
     if let Some(url) = question["url"].as_str() {
         terminal.say(&format!("  {}\n", sanitise_line(url, MAX_TEXT_CHARS)));
         let agreed = terminal.confirm("Have you opened that page, and agree?").await;
@@ -147,7 +147,7 @@ async fn fill_in(terminal: &Terminal, question: &Json) -> ElicitationAnswer {
         let label = label.map_or_else(|| sanitise_line(name, MAX_TEXT_CHARS), line);
         let kind = field["type"].as_str().unwrap_or("string");
         let default = form.default_of(name);
-        let must = if required.contains(&name.as_str()) { ", needed" } else { "" };
+        let must = if required.contains(&name.as_str()) { ", required" } else { "" };
         let otherwise = default.map(|value| format!(" [{}]", shown_default(value))).unwrap_or_default();
         let Some(typed) = terminal.ask(&format!("  {label} ({}{must}){otherwise}: ", choices(field, kind))).await else {
             return ElicitationAnswer::Cancel;
@@ -155,10 +155,10 @@ async fn fill_in(terminal: &Terminal, question: &Json) -> ElicitationAnswer {
         match value_of(&typed, kind) {
             Ok(Some(value)) => drop(answers.insert(name.clone(), value)),
             Ok(None) if must.is_empty() || default.is_some() => {}
-            Ok(None) | Err(()) => return refused(terminal, "it is not of that kind, or is missing"),
+            Ok(None) | Err(()) => return refused(terminal, "the value has the wrong type, or is missing"),
         }
     }
-    // With the defaults in it: nothing is sent that was not shown.
+    // The defaults are filled in before it is shown: nothing is sent that was not shown.
     let content = match form.fill(Some(&Json::Object(answers))) {
         Ok(content) => content,
         Err(problems) => return refused(terminal, &problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")),
@@ -168,15 +168,15 @@ async fn fill_in(terminal: &Terminal, question: &Json) -> ElicitationAnswer {
 }
 
 fn refused(terminal: &Terminal, problem: &str) -> ElicitationAnswer {
-    terminal.say(&format!("  That is no answer to it ({}): the question is declined.\n", sanitise_line(problem, MAX_TEXT_CHARS)));
+    terminal.say(&format!("  This answer does not fit ({}): the question is declined.\n", sanitise_line(problem, MAX_TEXT_CHARS)));
     ElicitationAnswer::Decline
 }
 
-/// The value that is sent where nothing is typed, as a person would type it.
+/// Formats a default value as a person would type it.
 fn shown_default(value: &Json) -> String {
     match value {
         Json::Bool(yes) => if *yes { "yes" } else { "no" }.to_owned(),
-        Json::String(text) => visible(text).replace('\n', "\\n"),
+        Json::String(text) => escaped(text).replace('\n', "\\n"),
         Json::Array(items) => items.iter().map(shown_default).collect::<Vec<_>>().join(", "),
         other => other.to_string(),
     }
@@ -190,7 +190,7 @@ fn choices(field: &Json, kind: &str) -> String {
     }
 }
 
-/// What was typed, as the field's type; nothing where nothing was typed.
+/// Converts an answer to the type of its field. Returns `None` for an empty answer.
 fn value_of(typed: &str, kind: &str) -> std::result::Result<Option<Json>, ()> {
     if typed.is_empty() {
         return Ok(None);

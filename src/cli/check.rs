@@ -1,14 +1,14 @@
-//! `check`: what is wrong with a script that nobody has run yet.
+//! The command `check`: finds errors in a script without running it.
 
 use serde_json::json;
 
 use super::args::Check;
-use super::fault::Fault;
+use super::error::CliError;
 use super::session::Session;
 use super::{Exit, files};
 use crate::command::{printable, problem_text};
 
-pub(super) async fn check(session: &Session, arguments: &Check) -> Result<Exit, Fault> {
+pub(super) async fn check(session: &Session, arguments: &Check) -> Result<Exit, CliError> {
     let code = files::read_until(&arguments.file, &session.stop).await?;
     let gateway = session.open_for(arguments.servers.as_deref(), None)?;
     let report = gateway.check(&code)?;
@@ -16,16 +16,16 @@ pub(super) async fn check(session: &Session, arguments: &Check) -> Result<Exit, 
     if session.json() {
         session.terminal.print_json(&json!({ "file": file, "ok": report.ok, "looked": report.looked, "problems": report.problems }));
     } else if !report.looked {
-        session.terminal.say(&format!("{file}: it was not looked at: it nests too deeply, or a look has no end within 5 s\n"));
+        session.terminal.say(&format!("{file}: it was not checked: it nests too deeply, or the check takes longer than 5 s\n"));
     } else if report.ok {
-        session.terminal.print(&format!("{file}: nothing is certainly wrong\n"));
+        session.terminal.print(&format!("{file}: no errors found\n"));
     } else {
         for problem in &report.problems {
             let text = printable(&problem_text(&file, problem), &['\n']);
             session.terminal.say(&format!("{}\n", text.trim_end()));
         }
         for server in gateway.servers()?.iter().filter(|server| !server.approved && code.contains(&format!("host:mcp-{}", server.name))) {
-            let approve = session.again.with(&format!("approve {}", server.name));
+            let approve = session.next_command.with(&format!("approve {}", server.name));
             session.terminal.say(&format!("server \"{}\" is not approved: {approve}\n", server.name));
         }
     }

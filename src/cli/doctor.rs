@@ -1,4 +1,4 @@
-//! `doctor`: what is wrong here, and how to mend it.
+//! The command `doctor`: finds problems of this installation, and says how to fix them.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
@@ -8,8 +8,8 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::Exit;
-use super::again::Again;
-use super::fault::{Fault, message};
+use super::error::{CliError, message};
+use super::next_command::NextCommand;
 use super::session::Session;
 use crate::command::{Style, Tone};
 use crate::error::Error;
@@ -20,7 +20,7 @@ use crate::trust::ApprovalRequest;
 
 const MAX_TEXT_CHARS: usize = 2_000;
 
-/// How something stands.
+/// The result of one check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Status {
@@ -29,13 +29,13 @@ enum Status {
     Problem,
 }
 
-/// One thing that was looked at.
+/// One check with its result.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 struct Finding {
     what: String,
     status: Status,
     text: String,
-    /// How to mend it.
+    /// The way to fix it.
     #[serde(skip_serializing_if = "Option::is_none")]
     remedy: Option<String>,
 }
@@ -50,17 +50,17 @@ impl Finding {
     }
 }
 
-pub(super) async fn doctor(session: &Session) -> Result<Exit, Fault> {
-    let mut findings = vec![platform(), watchdog(&session.surroundings.watchdog)];
+pub(super) async fn doctor(session: &Session) -> Result<Exit, CliError> {
+    let mut findings = vec![platform(), watchdog(&session.context.watchdog)];
     findings.push(state_folder(&session.options().state_folder()));
     match session.open() {
-        Err(error) => findings.push(config_problem(&error, &session.again)),
+        Err(error) => findings.push(config_problem(&error, &session.next_command)),
         Ok(gateway) => {
             findings.push(hypervisor(&gateway).await);
             let servers = gateway.servers()?;
             findings.push(config(session, servers.len()));
             for server in &servers {
-                findings.push(look_at(&gateway, server, &session.again).await);
+                findings.push(look_at(&gateway, server, &session.next_command).await);
             }
         }
     }
@@ -71,7 +71,7 @@ pub(super) async fn doctor(session: &Session) -> Result<Exit, Fault> {
         let style = session.terminal.out;
         let text: String = findings.iter().map(|finding| shown(finding, &style)).collect();
         session.terminal.print(&text);
-        let end = if problems == 0 { "nothing is broken\n".to_owned() } else { format!("{problems} to be mended\n") };
+        let end = if problems == 0 { "no problems found\n".to_owned() } else { format!("{}\n", counted(problems, "problem")) };
         session.terminal.print(&end);
     }
     Ok(if problems == 0 { Exit::Done } else { Exit::Failed })
@@ -95,7 +95,7 @@ fn platform() -> Finding {
     )
 }
 
-/// It ends the servers when this program has ended in any way.
+/// Checks the watchdog, the program that ends the servers when this program has ended in any way.
 fn watchdog(path: &Path) -> Finding {
     match fs::metadata(path) {
         Ok(file) if file.permissions().mode() & 0o111 != 0 => Finding::ok("watchdog", path.display().to_string()),
@@ -118,7 +118,7 @@ fn state_folder(path: &Path) -> Finding {
         return Finding::new(
             "state folder",
             Status::Problem,
-            format!("{name} is no folder"),
+            format!("{name} is not a folder"),
             Some("move it away, or name another with --state".to_owned()),
         );
     }
@@ -154,21 +154,22 @@ fn state_folder(path: &Path) -> Finding {
 async fn hypervisor(gateway: &Gateway) -> Finding {
     let gateway = gateway.clone();
     let Ok(report) = tokio::task::spawn_blocking(move || gateway.hypervisor()).await else {
-        return Finding::new("hypervisor", Status::Problem, "the look at it failed", None);
+        return Finding::new("hypervisor", Status::Problem, "the check itself failed", None);
     };
     if !report.available {
         return Finding::new("hypervisor", Status::Problem, report.problem.unwrap_or_default(), report.remedy);
     }
     let text = format!("a guest boots here in {:.0} ms", report.boot_ms.unwrap_or_default());
-    // Its warning is about how it is isolated: nothing is broken, and nothing can be mended.
+    // Its warning is about how it is isolated: that is not a problem, and nothing can be fixed.
     Finding::ok("hypervisor", report.warning.map_or_else(|| text.clone(), |warning| format!("{text}; {warning}")))
 }
 
 fn config(session: &Session, servers: usize) -> Finding {
     let path = session.options().config_path.unwrap_or_else(|| session.options().default_config());
     if !path.exists() {
-        let remedy = format!("{} takes over what other programs know; or write it by hand", session.again.with("import --write"));
-        return Finding::new("config", Status::Warning, format!("there is none: {}", path.display()), Some(remedy));
+        let remedy =
+            format!("{} copies the servers of other programs; or write the file by hand", session.next_command.with("import --write"));
+        return Finding::new("config", Status::Warning, format!("there is no config file {}", path.display()), Some(remedy));
     }
     Finding::ok("config", format!("{}, {}", path.display(), counted(servers, "server")))
 }
@@ -177,59 +178,54 @@ fn counted(count: usize, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
-fn config_problem(error: &Error, again: &Again) -> Finding {
+fn config_problem(error: &Error, next_command: &NextCommand) -> Finding {
     Finding::new(
         "config",
         Status::Problem,
-        message(error, again),
-        Some(format!("mend that in the file; {} looks again", again.with("doctor"))),
+        message(error, next_command),
+        Some(format!("fix that in the file, then run {} again", next_command.with("doctor"))),
     )
 }
 
-/// One that is approved is connected: all else is known without starting anything.
-async fn look_at(gateway: &Gateway, server: &ServerStatus, again: &Again) -> Finding {
+/// Checks one server. Connects to it only if it is approved: all else is known without starting anything.
+async fn look_at(gateway: &Gateway, server: &ServerStatus, next_command: &NextCommand) -> Finding {
     let what = format!("server {}", server.name);
     let name = &server.name;
     match (server.state, &server.last_error) {
         (ServerState::Invalid, error) => {
             let text = error.as_ref().map(|error| error.message.clone()).unwrap_or_default();
-            Finding::new(&what, Status::Problem, text, Some("mend its entry in the config".to_owned()))
+            Finding::new(&what, Status::Problem, text, Some("fix its entry in the config".to_owned()))
         }
         (ServerState::Disabled, _) => {
             Finding::new(&what, Status::Warning, "it is disabled in the config", Some("remove \"disabled\": true to use it".to_owned()))
         }
-        _ if !server.approved => unapproved(gateway, name, &what, again).await,
-        _ => connected(gateway, name, &what, again).await,
+        _ if !server.approved => unapproved(gateway, name, &what, next_command).await,
+        _ => connected(gateway, name, &what, next_command).await,
     }
 }
 
-async fn unapproved(gateway: &Gateway, name: &str, what: &str, again: &Again) -> Finding {
-    // At the stage of tools the request would start the server, and that is not asked for here.
+async fn unapproved(gateway: &Gateway, name: &str, what: &str, next_command: &NextCommand) -> Finding {
+    // At stage 2 (tools) the request would start the server, and `doctor` must not start it.
     let stage =
         gateway.servers().ok().and_then(|servers| servers.into_iter().find(|server| server.name == name)).map(|server| server.state);
     if stage == Some(ServerState::Unapproved)
         && let Ok(ApprovalRequest::Command(request)) = gateway.approval_request(name).await
         && let (Some(command), None) = (&request.command, &request.executable)
     {
-        let text = format!("its program \"{command}\" is not found");
-        return Finding::new(
-            what,
-            Status::Problem,
-            text,
-            Some(format!("install {command}, or write its path into the config; PATH is where it is looked for")),
-        );
+        let text = format!("its program \"{command}\" was not found in PATH");
+        return Finding::new(what, Status::Problem, text, Some(format!("install {command}, or write its full path into the config")));
     }
-    Finding::new(what, Status::Warning, "it is not approved", Some(again.with(&format!("approve {name}"))))
+    Finding::new(what, Status::Warning, "it is not approved", Some(next_command.with(&format!("approve {name}"))))
 }
 
-async fn connected(gateway: &Gateway, name: &str, what: &str, again: &Again) -> Finding {
+async fn connected(gateway: &Gateway, name: &str, what: &str, next_command: &NextCommand) -> Finding {
     match gateway.test(name).await {
         Err(error) => {
-            let text = if matches!(error, Error::ConfigInvalid { .. }) { message(&error, again) } else { error.to_string() };
+            let text = if matches!(error, Error::ConfigInvalid { .. }) { message(&error, next_command) } else { error.to_string() };
             let remedy = match error {
-                Error::ConfigInvalid { .. } => "set the variable, or mend its entry in the config".to_owned(),
-                Error::SpawnFailed { .. } => "install its program, or mend its command in the config".to_owned(),
-                _ => format!("{} shows what it said", again.with(&format!("logs {name}"))),
+                Error::ConfigInvalid { .. } => "set the variable, or fix its entry in the config".to_owned(),
+                Error::SpawnFailed { .. } => "install its program, or fix its command in the config".to_owned(),
+                _ => format!("read its log: {}", next_command.with(&format!("logs {name}"))),
             };
             Finding::new(what, Status::Problem, text, Some(remedy))
         }
@@ -237,7 +233,12 @@ async fn connected(gateway: &Gateway, name: &str, what: &str, again: &Again) -> 
             let changed = gateway.server_info(name).map(|info| info.status.quarantined).unwrap_or_default();
             if !changed.is_empty() {
                 let text = format!("it has changed since its approval: {}", changed.join(", "));
-                return Finding::new(what, Status::Warning, text, Some(format!("{} shows how", again.with(&format!("approve {name}")))));
+                return Finding::new(
+                    what,
+                    Status::Warning,
+                    text,
+                    Some(format!("read the changes: {}", next_command.with(&format!("approve {name}")))),
+                );
             }
             Finding::ok(what, format!("connected in {:.0} ms, {}", report.connect_ms, counted(report.tools.len(), "tool")))
         }

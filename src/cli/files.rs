@@ -1,21 +1,21 @@
-//! Files that a person names.
+//! Reads and writes files that a person names.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-use super::fault::{FILE, Fault};
+use super::error::{CliError, FILE};
 use crate::files::{Links, Writing, read_bounded, replace_with_mode};
 use crate::sandbox::Stop;
 
-/// No script, input or config is larger.
+/// Size limit of a script, an input or a config.
 const MAX_BYTES: u64 = 64 * 1024 * 1024;
-/// As many links after one another as Linux follows.
+/// Length limit of a chain of symbolic links, the same as in Linux.
 const MAX_LINKS: usize = 40;
 
-/// A text, from a file or, for `-`, from standard input.
-pub(super) fn read(path: &Path) -> Result<String, Fault> {
+/// Reads a text from a file or, for `-`, from standard input.
+pub(super) fn read(path: &Path) -> Result<String, CliError> {
     let (name, mut bytes) = (path.display(), Vec::new());
     let read = if path == Path::new("-") {
         io::stdin().lock().take(MAX_BYTES + 1).read_to_end(&mut bytes)
@@ -23,17 +23,18 @@ pub(super) fn read(path: &Path) -> Result<String, Fault> {
         File::open(path).and_then(|file| file.take(MAX_BYTES + 1).read_to_end(&mut bytes))
     };
     match read {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(Fault::Message(FILE, format!("there is no file {name}"))),
-        Err(error) => Err(Fault::Message(FILE, format!("{name} cannot be read: {error}"))),
-        Ok(_) if bytes.len() as u64 > MAX_BYTES => Err(Fault::Message(FILE, format!("{name} has more than {MAX_BYTES} bytes"))),
-        Ok(_) => String::from_utf8(bytes).map_err(|_| Fault::Message(FILE, format!("{name} is no text (UTF-8)"))),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(CliError::Message(FILE, format!("there is no file {name}"))),
+        Err(error) => Err(CliError::Message(FILE, format!("{name} cannot be read: {error}"))),
+        Ok(_) if bytes.len() as u64 > MAX_BYTES => Err(CliError::Message(FILE, format!("{name} has more than {MAX_BYTES} bytes"))),
+        Ok(_) => String::from_utf8(bytes).map_err(|_| CliError::Message(FILE, format!("{name} is not text (UTF-8)"))),
     }
 }
 
-/// A config, ours or another program's: a regular file, as one that a person may not have named can be anything. `None`: there is none.
+/// Reads a config of hyperlight-mcp or of another program. Takes only a regular file, as a path that no person named can lead to anything.
+/// Returns `None` where there is no file.
 ///
 /// # Errors
-/// In words, without the file's name.
+/// A sentence without the name of the file.
 pub(super) fn read_config(path: &Path) -> Result<Option<String>, String> {
     match read_bounded(path, Links::Follow, MAX_BYTES) {
         Ok(bytes) => String::from_utf8(bytes).map(Some).map_err(|_| "it is not text (UTF-8)".to_owned()),
@@ -42,27 +43,27 @@ pub(super) fn read_config(path: &Path) -> Result<Option<String>, String> {
     }
 }
 
-/// The same of a script or an input, given up when the program is told to end: a pipe that nobody writes into has no end.
-pub(super) async fn read_until(path: &Path, stop: &Stop) -> Result<String, Fault> {
+/// Reads a script or an input like [`read`], and gives up when the program is told to end: a pipe without a writer never ends.
+pub(super) async fn read_until(path: &Path, stop: &Stop) -> Result<String, CliError> {
     let (sender, text) = tokio::sync::oneshot::channel();
     let owned = path.to_owned();
     let read = move || {
         let _ = sender.send(read(&owned));
     };
-    // A thread of its own: one of the runtime's would hold its end up.
+    // A thread of its own: the runtime would wait for a blocked thread of its pool before it ends.
     let started = std::thread::Builder::new().name("mcp-read".to_owned()).spawn(read);
-    started.map_err(|error| Fault::Message(FILE, format!("{} cannot be read: {error}", path.display())))?;
+    started.map_err(|error| CliError::Message(FILE, format!("{} cannot be read: {error}", path.display())))?;
     tokio::select! {
         biased;
-        () = stop.stopped() => Err(Fault::Interrupted),
-        read = text => read.unwrap_or(Err(Fault::Interrupted)),
+        () = stop.stopped() => Err(CliError::Interrupted),
+        read = text => read.unwrap_or(Err(CliError::Interrupted)),
     }
 }
 
-/// Writes a file whole or not at all, where it is a file or nothing is there yet; a pipe or a device is written to.
-/// A file that was there keeps its permissions; a new one has `mode`.
-pub(super) fn write(path: &Path, text: &str, mode: u32) -> Result<(), Fault> {
-    let failed = |error: io::Error| Fault::Message(FILE, format!("{} cannot be written: {error}", path.display()));
+/// Replaces a regular file or makes a new one, whole or not at all. Writes directly into a pipe or a device.
+/// An existing file keeps its permissions; a new one has `mode`.
+pub(super) fn write(path: &Path, text: &str, mode: u32) -> Result<(), CliError> {
+    let failed = |error: io::Error| CliError::Message(FILE, format!("{} cannot be written: {error}", path.display()));
     // Through links, so that they stay links.
     let target = target_of(path).map_err(failed)?;
     let there = fs::metadata(&target).ok();
@@ -78,17 +79,17 @@ pub(super) fn write(path: &Path, text: &str, mode: u32) -> Result<(), Fault> {
 
 /// Writes a file that the person did not name. A project that somebody else made can have a link or a pipe of that name, so only a regular
 /// file is replaced.
-pub(super) fn write_in_project(path: &Path, text: &str, mode: u32) -> Result<(), Fault> {
+pub(super) fn write_in_project(path: &Path, text: &str, mode: u32) -> Result<(), CliError> {
     match fs::symlink_metadata(path) {
         Ok(there) if !there.is_file() => {
             let (name, kind) = (path.display(), if there.is_symlink() { "a symbolic link" } else { "not a regular file" });
-            Err(Fault::Message(FILE, format!("{name} is {kind}, and was not written: remove it, or name the file to write with --out")))
+            Err(CliError::Message(FILE, format!("{name} is {kind}, and was not written: remove it, or name the file to write with --out")))
         }
         Ok(_) | Err(_) => write(path, text, mode),
     }
 }
 
-/// Where the links of a path lead, also if nothing is there yet.
+/// Follows the symbolic links of a path, also if their target does not exist yet.
 fn target_of(path: &Path) -> io::Result<PathBuf> {
     let mut target = path.to_owned();
     for _ in 0..MAX_LINKS {
@@ -101,7 +102,7 @@ fn target_of(path: &Path) -> io::Result<PathBuf> {
             Err(_) => return Ok(target),
         }
     }
-    Err(io::Error::other("its links lead in a circle"))
+    Err(io::Error::other("its symbolic links form a circle"))
 }
 
 #[cfg(test)]
@@ -123,7 +124,7 @@ mod tests {
         }
         assert_eq!(fs::metadata(&target).unwrap().permissions().mode() & 0o777, 0o600);
         symlink("round", folder.path().join("round")).unwrap();
-        assert!(matches!(write(&folder.path().join("round"), "x", 0o600), Err(Fault::Message(FILE, text)) if text.contains("circle")));
+        assert!(matches!(write(&folder.path().join("round"), "x", 0o600), Err(CliError::Message(FILE, text)) if text.contains("circle")));
     }
 
     #[test]

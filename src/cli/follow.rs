@@ -1,21 +1,21 @@
-//! `logs --follow`: what comes, as it comes, from whatever process.
+//! The command `logs --follow`: prints new lines of a server's log as any process writes them.
 
 use std::time::Duration;
 
 use serde_json::json;
 
 use super::Exit;
-use super::fault::Fault;
+use super::error::CliError;
 use super::session::Session;
 use crate::command::{Logs, logs_text};
 use crate::gateway::LogLine;
 
-/// How often the file is looked at.
+/// Time between two reads of the file.
 const INTERVAL: Duration = Duration::from_millis(300);
-/// Lines of one look: more than a server says in that time, or the first of them are left out.
+/// Lines of one read. If a server writes more in one interval, the first of them are left out.
 const WINDOW: usize = 1_000;
 
-pub(super) async fn follow(session: &Session, logs: &Logs) -> Result<Exit, Fault> {
+pub(super) async fn follow(session: &Session, logs: &Logs) -> Result<Exit, CliError> {
     session.check_config()?;
     let gateway = session.open()?;
     let lines = usize::from(logs.lines);
@@ -25,14 +25,14 @@ pub(super) async fn follow(session: &Session, logs: &Logs) -> Result<Exit, Fault
     let mut known;
     loop {
         if session.json() {
-            // One document a line: it never ends.
+            // One document on each line, as the output never ends.
             for line in fresh {
                 session.terminal.print(&format!("{}\n", json!(line)));
             }
         } else if !fresh.is_empty() {
             session.terminal.print(&logs_text(fresh, &session.terminal.out));
         }
-        // Ctrl-C ends this from outside; so does whoever reads it, by reading no more.
+        // Ctrl-C ends this from outside. A reader that closes the output ends it here.
         if session.terminal.output_end().is_some() {
             return Ok(Exit::Done);
         }
@@ -43,8 +43,8 @@ pub(super) async fn follow(session: &Session, logs: &Logs) -> Result<Exit, Fault
     }
 }
 
-/// What comes after the lines that are known: both are the last ones of the log, so now begins with an end of what was known. Of equal
-/// lines none is lost.
+/// Returns the lines of `now` that come after `known`. Both are the end of the same log, so `now` begins with the last lines of `known`.
+/// A line that is written twice is returned twice.
 fn after<'n>(known: &[LogLine], now: &'n [LogLine]) -> &'n [LogLine] {
     let most = known.len().min(now.len());
     let seen = (0..=most).rev().find(|&count| known.ends_with(&now[..count])).unwrap_or_default();

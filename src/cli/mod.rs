@@ -1,20 +1,20 @@
-//! The program `hyperlight-mcp`: what a person does in a shell. It runs within the addon; `bin/hyperlight-mcp.mjs` hands the words over.
+//! The program `hyperlight-mcp` for a person in a shell. It runs within the addon: `bin/hyperlight-mcp.mjs` passes the arguments to it.
 
-mod again;
 mod approve;
 mod args;
 mod ask;
 mod check;
 mod doctor;
-mod fault;
+mod error;
 mod files;
 mod follow;
-mod foreign;
 mod import;
+mod next_command;
 mod run;
 mod session;
 mod terminal;
 mod types;
+mod untrusted;
 mod values;
 
 use std::collections::BTreeMap;
@@ -27,7 +27,7 @@ use tokio::runtime::Handle;
 use crate::command::{self, Command, Speaker};
 use crate::sandbox::{Stop, StopReason};
 use args::{Cli, CliCommand};
-use fault::Fault;
+use error::CliError;
 use session::Session;
 
 pub use args::Program;
@@ -35,22 +35,22 @@ pub use import::{Found, Secret, found_in};
 pub use terminal::{Screens, json_text};
 pub use values::{AllowedWrites, milliseconds};
 
-/// How long servers have to end by themselves after Ctrl-C.
+/// Time that servers have to end by themselves after Ctrl-C.
 const ENDING: Duration = Duration::from_secs(2);
 
-/// How the program ends, for a shell.
+/// Result of the program, for a shell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exit {
     Done,
     Failed,
     /// The command line itself is wrong.
     Usage,
-    /// Ctrl-C, or another signal to end.
+    /// Ended by Ctrl-C, or by another signal to end.
     Interrupted,
 }
 
 impl Exit {
-    /// The exit code.
+    /// Returns the exit code.
     ///
     /// ```
     /// use hyperlight_mcp::cli::Exit;
@@ -67,53 +67,53 @@ impl Exit {
     }
 }
 
-/// What the program runs in.
+/// Process environment that the program runs in.
 #[derive(Clone)]
-pub struct Surroundings {
+pub struct ProcessContext {
     pub screens: Screens,
     pub environment: BTreeMap<String, String>,
-    /// The program `hyperlight-mcp-watchdog`.
+    /// Path of the program `hyperlight-mcp-watchdog`.
     pub watchdog: PathBuf,
     pub runtime: Handle,
 }
 
-/// Does what the words say (without the program's own name), until it is done or stopped.
-pub async fn main(words: Vec<String>, surroundings: Surroundings, stop: Stop) -> Exit {
+/// Runs the command in `words` (arguments without the program's name) until it is done or stopped.
+pub async fn main(words: Vec<String>, context: ProcessContext, stop: Stop) -> Exit {
     let wants_json = words.iter().any(|word| word == "--json");
     let words = std::iter::once("hyperlight-mcp".to_owned()).chain(words);
     let cli = match Cli::try_parse_from(words) {
         Ok(cli) => cli,
         Err(error) => {
-            let terminal = terminal::Terminal::new(surroundings.screens, args::ColorChoice::Never, &surroundings.environment);
+            let terminal = terminal::Terminal::new(context.screens, args::ColorChoice::Never, &context.environment);
             return unparsed(&terminal, &error, wants_json);
         }
     };
     if let CliCommand::Completion(completion) = &cli.command {
         let mut script = Vec::new();
         clap_complete::generate(completion.shell, &mut Cli::command(), "hyperlight-mcp", &mut script);
-        let terminal = terminal::Terminal::new(surroundings.screens, cli.global.color, &surroundings.environment);
+        let terminal = terminal::Terminal::new(context.screens, cli.global.color, &context.environment);
         terminal.print(&String::from_utf8_lossy(&script));
         return written(&terminal, Exit::Done);
     }
-    let session = Session::new(cli.global.clone(), surroundings, stop.clone());
+    let session = Session::new(cli.global.clone(), context, stop.clone());
     let outcome = tokio::select! {
         biased;
         outcome = dispatch(&session, &cli.command) => outcome,
         () = stop_of(&cli.command, &stop) => Ok(Exit::Interrupted),
     };
-    let exit = outcome.unwrap_or_else(|fault| fault.tell(&session));
+    let exit = outcome.unwrap_or_else(|error| error.tell(&session));
     session.end(ENDING).await;
     if is_interrupted(&stop) { Exit::Interrupted } else { written(&session.terminal, exit) }
 }
 
-/// What was done and could not be told is not done.
+/// Turns success into failure where standard output could not be written.
 fn written(terminal: &terminal::Terminal, exit: Exit) -> Exit {
     let Some(terminal::OutputEnd::Failed(problem)) = terminal.output_end() else { return exit };
     terminal.note(command::Tone::Bad, "hyperlight-mcp:", &format!("standard output cannot be written: {problem}"));
     if exit == Exit::Done { Exit::Failed } else { exit }
 }
 
-/// Help and the version, which were asked for; else what is wrong with the words.
+/// Prints the help or the version where they were asked for, else the usage error.
 fn unparsed(terminal: &terminal::Terminal, error: &clap::Error, wants_json: bool) -> Exit {
     let text = error.render().to_string();
     if !error.use_stderr() {
@@ -121,17 +121,17 @@ fn unparsed(terminal: &terminal::Terminal, error: &clap::Error, wants_json: bool
         return written(terminal, Exit::Done);
     }
     if wants_json {
-        terminal.print_json(&serde_json::json!({ "error": { "code": fault::USAGE, "message": text.trim_end() } }));
+        terminal.print_json(&serde_json::json!({ "error": { "code": error::USAGE, "message": text.trim_end() } }));
     }
     terminal.say(&text);
     Exit::Usage
 }
 
-/// A run ends by itself, with what its guest had to say; all else is left where it is.
+/// Waits until a stop ends the command. A run gets time to end by itself, so that its logs are printed; other commands end at once.
 async fn stop_of(command: &CliCommand, stop: &Stop) {
     stop.stopped().await;
     if !is_interrupted(stop) {
-        // A run's deadline, which it tells itself.
+        // The deadline of a run: the run reports it by itself.
         std::future::pending::<()>().await;
     }
     if matches!(command, CliCommand::Run(_)) {
@@ -139,12 +139,12 @@ async fn stop_of(command: &CliCommand, stop: &Stop) {
     }
 }
 
-/// Whether a signal came from outside.
+/// Returns whether a signal from outside stopped the program.
 fn is_interrupted(stop: &Stop) -> bool {
     stop.reason().is_some_and(|reason| reason != StopReason::Deadline)
 }
 
-async fn dispatch(session: &Session, command: &CliCommand) -> Result<Exit, Fault> {
+async fn dispatch(session: &Session, command: &CliCommand) -> Result<Exit, CliError> {
     match command {
         CliCommand::List => servers(session, &Command::List).await,
         CliCommand::Info(server) => servers(session, &Command::Info(server.clone())).await,
@@ -159,13 +159,13 @@ async fn dispatch(session: &Session, command: &CliCommand) -> Result<Exit, Fault
         CliCommand::Types(arguments) => types::types(session, arguments),
         CliCommand::Import(arguments) => import::import(session, arguments).await,
         CliCommand::Doctor => doctor::doctor(session).await,
-        // It needs none of this.
+        // `main` has printed the script already.
         CliCommand::Completion(_) => Ok(Exit::Done),
     }
 }
 
-/// A command that an agent's person can type as well.
-async fn servers(session: &Session, command: &Command) -> Result<Exit, Fault> {
+/// Carries out a command that `gateway.command` has too.
+async fn servers(session: &Session, command: &Command) -> Result<Exit, CliError> {
     session.check_config()?;
     let gateway = session.open()?;
     let outcome = command::perform(&gateway, command, &session.terminal.out, Speaker::Person).await?;

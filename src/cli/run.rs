@@ -1,16 +1,16 @@
-//! `run`: a script in a micro-VM, its value on standard output, all else on standard error.
+//! The command `run`: runs a script in a micro-VM. Prints its value on standard output, and all else on standard error.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use serde_json::{Value as Json, json};
 
-use super::again::Again;
 use super::args::Run;
-use super::fault::{Fault, told};
-use super::foreign::behind;
+use super::error::{CliError, told};
+use super::next_command::NextCommand;
 use super::session::Session;
 use super::terminal::Terminal;
+use super::untrusted::indented;
 use super::values::AllowedWrites;
 use super::{Exit, files};
 use crate::bridge::{ToolErrors, inexact};
@@ -22,10 +22,10 @@ use crate::text::json::inexact_integer;
 use crate::text::sanitise_text;
 
 const MAX_LOG_CHARS: usize = 256 * 1024;
-/// Of a script's line that is shown.
+/// Length limit of a script's line in an error message.
 const MAX_LINE_CHARS: usize = 160;
 
-pub(super) async fn run(session: &Session, arguments: &Run) -> Result<Exit, Fault> {
+pub(super) async fn run(session: &Session, arguments: &Run) -> Result<Exit, CliError> {
     let code = files::read_until(&arguments.file, &session.stop).await?;
     let input = read_input(&arguments.input, &session.stop).await?;
     let allowed = AllowedWrites::read(&arguments.allow_writes);
@@ -47,7 +47,7 @@ pub(super) async fn run(session: &Session, arguments: &Run) -> Result<Exit, Faul
             session.terminal.note(Tone::Warning, "warning:", &sanitise_text(warning, MAX_LOG_CHARS));
         }
         if let (Some(tokens), false) = (arguments.max_result_tokens, omitted.is_empty()) {
-            // What the mark in the value says of later runs is for a model: this sandbox ends with this run.
+            // The mark in the value names `saved` of later runs, which is for a model: this sandbox ends with this run.
             let text = format!("the value was cut to {tokens} tokens, as a model would be given it (--max-result-tokens)");
             session.terminal.note(Tone::Warning, "warning:", &text);
         }
@@ -63,12 +63,12 @@ pub(super) async fn run(session: &Session, arguments: &Run) -> Result<Exit, Faul
             Ok(Exit::Done)
         }
         Err(Error::Aborted { .. }) => Ok(Exit::Interrupted),
-        Err(error) => Err(explained(&gateway, &session.again, error, (&arguments.file, &code), more)),
+        Err(error) => Err(explained(&gateway, &session.next_command, error, (&arguments.file, &code), more)),
     }
 }
 
-/// A name that is mistyped allows nothing, and that should be said.
-fn check_allowed(session: &Session, gateway: &Gateway, allowed: &AllowedWrites) -> Result<(), Fault> {
+/// Warns of names in `--allow-writes` that do not exist: a mistyped name allows nothing.
+fn check_allowed(session: &Session, gateway: &Gateway, allowed: &AllowedWrites) -> Result<(), CliError> {
     for name in allowed.servers() {
         gateway.server_info(name)?;
     }
@@ -84,25 +84,25 @@ fn check_allowed(session: &Session, gateway: &Gateway, allowed: &AllowedWrites) 
 }
 
 /// Boots the guest, on a thread that may block.
-async fn boot(gateway: &Gateway, errors: ToolErrors) -> Result<Arc<Sandbox>, Fault> {
+async fn boot(gateway: &Gateway, errors: ToolErrors) -> Result<Arc<Sandbox>, CliError> {
     let gateway = gateway.clone();
     let booted = tokio::task::spawn_blocking(move || gateway.sandbox(errors, None)).await;
     Ok(booted.map_err(|error| Error::Internal(error.to_string()))??)
 }
 
-/// JSON, or `@FILE` with JSON in it.
-async fn read_input(given: &str, stop: &Stop) -> Result<Json, Fault> {
+/// Reads the value of `--input`: JSON, or `@FILE` with JSON in it.
+async fn read_input(given: &str, stop: &Stop) -> Result<Json, CliError> {
     match given.strip_prefix('@') {
         Some(path) => parsed(path, &files::read_until(Path::new(path), stop).await?),
         None => parsed("--input", given),
     }
 }
 
-fn parsed(name: &str, text: &str) -> Result<Json, Fault> {
+fn parsed(name: &str, text: &str) -> Result<Json, CliError> {
     let value = serde_json::from_str(text)
-        .map_err(|error| Fault::Usage(format!("{name} is no JSON: {error}. A text needs quotes: --input '\"text\"'")))?;
+        .map_err(|error| CliError::Usage(format!("{name} is not JSON: {error}. A text needs quotes: --input '\"text\"'")))?;
     match inexact_integer(&value) {
-        Some(number) => Err(Fault::Usage(format!("{name}: {}", inexact(number)))),
+        Some(number) => Err(CliError::Usage(format!("{name}: {}", inexact(number)))),
         None => Ok(value),
     }
 }
@@ -126,23 +126,23 @@ fn print(session: &Session, raw: bool, value: Json, more: Json) {
         return terminal.print_json(&document);
     }
     match value {
-        // To a file or a program as it is; a terminal is driven by nobody's text.
+        // A file or a program gets the text unchanged. On a terminal, control characters are removed.
         Json::String(text) if raw && terminal.screens.output => terminal.print(&format!("{}\n", sanitise_text(&text, usize::MAX))),
         Json::String(text) if raw => terminal.print(&format!("{text}\n")),
         value => terminal.print_json(&value),
     }
 }
 
-/// A failure with the script's own line, and what may be missing for it.
-fn explained(gateway: &Gateway, again: &Again, error: Error, (file, code): (&Path, &str), mut more: Json) -> Fault {
+/// Adds the script's line to an error, and a hint where a server is not approved.
+fn explained(gateway: &Gateway, next_command: &NextCommand, error: Error, (file, code): (&Path, &str), mut more: Json) -> CliError {
     let place = match &error {
         Error::GuestThrew { line: Some(line), column, .. } | Error::CodeSyntax { line: Some(line), column, .. } => Some((*line, *column)),
         _ => None,
     };
     let what = match &error {
-        Error::GuestThrew { name, message, .. } => behind(&format!("{name}: {message}")),
-        Error::CodeSyntax { message, .. } => behind(message),
-        other => told(other, again),
+        Error::GuestThrew { name, message, .. } => indented(&format!("{name}: {message}")),
+        Error::CodeSyntax { message, .. } => indented(message),
+        other => told(other, next_command),
     };
     let mut text = match place {
         Some((line, column)) => format!(
@@ -157,30 +157,30 @@ fn explained(gateway: &Gateway, again: &Again, error: Error, (file, code): (&Pat
         more["line"] = line.into();
         more["column"] = column.into();
     }
-    text.push_str(&unapproved_module(gateway, again, code, &error));
-    Fault::Explained { error: Box::new(error), text, more }
+    text.push_str(&unapproved_module(gateway, next_command, code, &error));
+    CliError::Explained { error: Box::new(error), text, more }
 }
 
-/// A script that imports a server which exists and is not approved fails for that.
-fn unapproved_module(gateway: &Gateway, again: &Again, code: &str, error: &Error) -> String {
+/// Returns a hint for each server that the script imports and that is not approved.
+fn unapproved_module(gateway: &Gateway, next_command: &NextCommand, code: &str, error: &Error) -> String {
     if !matches!(error, Error::CodeSyntax { .. } | Error::GuestThrew { .. }) {
         return String::new();
     }
     let servers = gateway.servers().unwrap_or_default();
     let wanted = |name: &str| ["\"", "'", "`"].iter().any(|quote| code.contains(&format!("host:mcp-{name}{quote}")));
     let missing = servers.iter().map(|server| (server.approved, server.name.as_str())).filter(|(approved, name)| !approved && wanted(name));
-    let line = |name: &str| format!("\nserver \"{name}\" is not approved: {}", again.with(&format!("approve {name}")));
+    let line = |name: &str| format!("\nserver \"{name}\" is not approved: {}", next_command.with(&format!("approve {name}")));
     missing.map(|(_, name)| line(name)).collect::<Vec<_>>().concat()
 }
 
-/// The line with its number, and a caret under the place.
+/// Formats a line with its number, and a caret under the column.
 fn excerpt(code: &str, line: u32, column: Option<u32>) -> String {
     let Some(text) = code.lines().nth((line as usize).saturating_sub(1)) else { return String::new() };
     // Tabs would move the caret.
     let text = text.replace('\t', " ");
     let number = line.to_string();
     let shown: String = text.chars().take(MAX_LINE_CHARS).collect();
-    // Where something is written as its number, the caret would stand elsewhere.
+    // An escaped character is longer than the original, and the caret would be in the wrong column.
     let same = printable(&shown, &[]) == shown;
     let column = column.filter(|column| same && (1..=MAX_LINE_CHARS).contains(&(*column as usize)));
     let caret = column.map(|column| format!("\n  {} | {}^", " ".repeat(number.len()), " ".repeat(column as usize - 1)));
@@ -202,8 +202,8 @@ mod tests {
     #[test]
     fn input_is_json_and_says_so() {
         assert_eq!(parsed("--input", "[1]").ok(), Some(json!([1])));
-        assert!(matches!(parsed("--input", "9007199254740993"), Err(Fault::Usage(text)) if text.contains("9007199254740993")));
-        assert!(matches!(parsed("--input", "text"), Err(Fault::Usage(text)) if text.contains("quotes")));
-        assert!(matches!(files::read(Path::new("/nowhere")), Err(Fault::Message(_, text)) if text.contains("no file")));
+        assert!(matches!(parsed("--input", "9007199254740993"), Err(CliError::Usage(text)) if text.contains("9007199254740993")));
+        assert!(matches!(parsed("--input", "text"), Err(CliError::Usage(text)) if text.contains("quotes")));
+        assert!(matches!(files::read(Path::new("/nowhere")), Err(CliError::Message(_, text)) if text.contains("no file")));
     }
 }

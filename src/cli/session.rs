@@ -1,15 +1,15 @@
-//! What the commands share: the options, the terminal, the gateway that is open.
+//! State that the commands share: the options, the terminal, the open gateway.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use serde_json::Value as Json;
 
-use super::Surroundings;
-use super::again::Again;
+use super::ProcessContext;
 use super::args::Global;
 use super::ask::Person;
-use super::fault::{Fault, NO_CONFIG};
+use super::error::{CliError, NO_CONFIG};
+use super::next_command::NextCommand;
 use super::terminal::Terminal;
 use super::values::AllowedWrites;
 use crate::command::Tone;
@@ -20,64 +20,64 @@ use crate::sandbox::Stop;
 use crate::text::sanitise_text;
 
 const MAX_EVENT_CHARS: usize = 1_000;
-/// A first config, for people who have none.
+/// Example of a config, for people who have none.
 const EXAMPLE: &str =
     r#"{ "mcpServers": { "everything": { "command": "npx", "args": ["-y", "@modelcontextprotocol/server-everything"] } } }"#;
 
 /// One run of the program.
 pub(super) struct Session {
     global: Global,
-    pub(super) again: Again,
-    pub(super) surroundings: Surroundings,
+    pub(super) next_command: NextCommand,
+    pub(super) context: ProcessContext,
     pub(super) terminal: Arc<Terminal>,
     pub(super) stop: Stop,
     gateway: OnceLock<Gateway>,
 }
 
 impl Session {
-    pub(super) fn new(global: Global, surroundings: Surroundings, stop: Stop) -> Self {
-        let terminal = Arc::new(Terminal::new(surroundings.screens, global.color, &surroundings.environment));
-        Self { again: Again::new(&global), global, surroundings, terminal, stop, gateway: OnceLock::new() }
+    pub(super) fn new(global: Global, context: ProcessContext, stop: Stop) -> Self {
+        let terminal = Arc::new(Terminal::new(context.screens, global.color, &context.environment));
+        Self { next_command: NextCommand::new(&global), global, context, terminal, stop, gateway: OnceLock::new() }
     }
 
     pub(super) fn json(&self) -> bool {
         self.global.json
     }
 
-    /// Whether somebody is there who can be asked, and wants to be.
+    /// Returns whether a person is at the terminal and may be asked (not with `--json`).
     pub(super) fn can_ask(&self) -> bool {
-        self.surroundings.screens.can_ask() && !self.json()
+        self.context.screens.can_ask() && !self.json()
     }
 
     pub(super) fn options(&self) -> GatewayOptions {
-        let mut options = GatewayOptions::new(&self.surroundings.watchdog, self.surroundings.runtime.clone());
-        options.environment.clone_from(&self.surroundings.environment);
+        let mut options = GatewayOptions::new(&self.context.watchdog, self.context.runtime.clone());
+        options.environment.clone_from(&self.context.environment);
         options.config_path.clone_from(&self.global.config);
         options.state_dir.clone_from(&self.global.state);
         options
     }
 
-    /// Without a config there is nothing to be done: says how to make one.
-    pub(super) fn check_config(&self) -> std::result::Result<(), Fault> {
+    /// Fails where there is no config, with a message that says how to make one.
+    pub(super) fn check_config(&self) -> std::result::Result<(), CliError> {
         let path = self.options().default_config();
         if self.global.config.is_some() || path.exists() {
             return Ok(());
         }
-        Err(Fault::Message(
+        Err(CliError::Message(
             NO_CONFIG,
             format!(
-                "there is no config {}. To make one:\n  hyperlight-mcp import --write   takes over the servers of VS Code, Claude, Cursor and Codex\nor write it, like this, or name another with --config FILE:\n  {EXAMPLE}",
+                "there is no config {}. To make one:\n  hyperlight-mcp import --write   copies the servers of VS Code, Claude, Cursor and Codex\nor write it, like this, or name another with --config FILE:\n  {EXAMPLE}",
                 path.display()
             ),
         ))
     }
 
-    /// The config as it is, with no server enabled but those that are approved.
+    /// Opens the gateway on the config, and enables the approved servers.
     pub(super) fn open(&self) -> Result<Gateway> {
         self.open_with(None, None, true)
     }
 
-    /// The same with only these servers enabled; each must be approved.
+    /// Opens the gateway with only these servers enabled. Each of them must be approved.
     pub(super) fn open_for(&self, servers: Option<&[String]>, allowed: Option<AllowedWrites>) -> Result<Gateway> {
         self.open_with(servers, allowed, true)
     }
@@ -103,13 +103,13 @@ impl Session {
         Ok(gateway)
     }
 
-    /// What happens, on standard error: warnings as lines, calls as progress.
+    /// Returns a listener that prints events on standard error: warnings as lines, calls as progress.
     fn listener(&self) -> EventListener {
-        let (terminal, again) = (Arc::clone(&self.terminal), self.again.clone());
-        Arc::new(move |event| tell(&terminal, &again, &event))
+        let (terminal, next_command) = (Arc::clone(&self.terminal), self.next_command.clone());
+        Arc::new(move |event| tell(&terminal, &next_command, &event))
     }
 
-    /// Ends what is live. What does not end in time is killed.
+    /// Closes the gateway. Kills the servers that do not end in time.
     pub(super) async fn end(&self, patience: Duration) {
         if let Some(gateway) = self.gateway.get() {
             let patience = if self.stop.reason().is_some() { patience } else { 3 * patience };
@@ -121,7 +121,7 @@ impl Session {
     }
 }
 
-fn tell(terminal: &Terminal, again: &Again, event: &Json) {
+fn tell(terminal: &Terminal, next_command: &NextCommand, event: &Json) {
     let text = |key: &str| sanitise_text(event[key].as_str().unwrap_or_default(), MAX_EVENT_CHARS);
     let warn = |message: String| terminal.note(Tone::Warning, "warning:", &message);
     let server = || text("server");
@@ -130,14 +130,19 @@ fn tell(terminal: &Terminal, again: &Again, event: &Json) {
         "executable-changed" => warn(format!("the program of server \"{}\" is not the one that was approved: {}", server(), text("path"))),
         "tools-changed" => {
             warn(format!(
-                "server \"{0}\" has changed since its approval: {1} shows how",
+                "server \"{0}\" has changed since its approval. To read the changes: {1}",
                 server(),
-                again.with(&format!("approve {}", server()))
+                next_command.with(&format!("approve {}", server()))
             ));
         }
         "elicitation-cancelled" => warn(format!("a question of server \"{}\" reached nobody: {}", server(), text("reason"))),
         "connection-lost" => {
-            warn(format!("server \"{}\" was lost: {} ({})", server(), text("reason"), again.with(&format!("logs {}", server()))));
+            warn(format!(
+                "the connection to server \"{}\" was lost: {} ({})",
+                server(),
+                text("reason"),
+                next_command.with(&format!("logs {}", server()))
+            ));
         }
         "connected" => terminal.progress(&format!("{}: connected", server())),
         "call" => terminal.progress(&format!("{}.{}: {:.0} ms", server(), text("tool"), event["durationMs"].as_f64().unwrap_or_default())),

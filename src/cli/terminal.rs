@@ -1,4 +1,4 @@
-//! Standard input, output and error: what is written where, and how a person is asked.
+//! Standard input, output and error: prints text, shows progress and asks a person.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
@@ -10,67 +10,67 @@ use rustix::termios::{LocalModes, OptionalActions, QueueSelector, Termios, tcflu
 use serde_json::Value as Json;
 
 use super::args::ColorChoice;
-use super::foreign::behind;
+use super::untrusted::indented;
 use crate::command::{Style, Tone};
 use crate::text::{is_unseen, sanitise_line};
 
-/// What a person can type in one answer.
+/// Size limit of one answer of a person.
 const MAX_ANSWER_BYTES: u64 = 64 * 1024;
 
-/// What this process has for a terminal.
+/// Standard streams of this process that are terminals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Screens {
     pub input: bool,
     pub output: bool,
     pub error: bool,
-    /// Columns, where one of them is a terminal.
+    /// Width of the terminal in columns, if there is one.
     pub columns: Option<usize>,
 }
 
 impl Screens {
-    /// As it is for this process. `columns`: as Node knows them.
+    /// Looks at the streams of this process. `columns` is the width that Node reports.
     #[must_use]
     pub fn of_this_process(columns: Option<usize>) -> Self {
         Self { input: io::stdin().is_terminal(), output: io::stdout().is_terminal(), error: io::stderr().is_terminal(), columns }
     }
 
-    /// Whether there is somebody who reads questions and types answers.
+    /// Returns whether a person can read questions and type answers.
     #[must_use]
     pub fn can_ask(&self) -> bool {
         self.input && self.error
     }
 }
 
-/// What the screen's last line is taken by.
+/// State of the last line of the screen.
 #[derive(Default)]
 struct LastLine {
-    /// Words about progress, which make way for anything.
+    /// The line shows progress. Any other output replaces it.
     progress: bool,
-    /// A question that somebody is answering.
+    /// The line shows a question that a person is answering.
     question: bool,
 }
 
-/// What became of standard output.
+/// Reason why standard output cannot be written any more.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum OutputEnd {
-    /// Whoever read it has read enough, as `head` does: no failure.
+    /// The reader has closed it, as `head` does. That is not a failure.
     Closed,
-    /// Something is lost, and why.
+    /// Output was lost, for this reason.
     Failed(String),
 }
 
-/// The three streams. An error of standard error ends nothing: there is nobody to tell.
+/// The three standard streams. Ignores errors of standard error, as they cannot be reported.
 pub(super) struct Terminal {
     pub(super) screens: Screens,
     pub(super) out: Style,
     pub(super) err: Style,
-    /// What stands on the screen's last line. Held while something is written.
+    /// State of the screen's last line. The lock is held during every write.
     last_line: Mutex<LastLine>,
-    /// Where standard output takes nothing any more.
+    /// Set once standard output cannot be written any more.
     output_end: OnceLock<OutputEnd>,
-    /// One question at a time.
+    /// Lock that lets one question be asked at a time.
     asking: tokio::sync::Mutex<()>,
-    /// How the terminal was before it was told to hide what is typed.
+    /// Settings of the terminal from before it was told to hide typed text.
     visible: Mutex<Option<Termios>>,
 }
 
@@ -95,7 +95,7 @@ impl Terminal {
         }
     }
 
-    /// To standard output, as it is.
+    /// Prints text on standard output, unchanged.
     pub(super) fn print(&self, text: &str) {
         if self.output_end.get().is_some() {
             return;
@@ -109,7 +109,7 @@ impl Terminal {
         }
     }
 
-    /// Whether standard output takes nothing any more. Looks at a pipe, too, that nothing was written to.
+    /// Returns why standard output cannot be written any more, if so. Notices a closed pipe before the next write too.
     pub(super) fn output_end(&self) -> Option<&OutputEnd> {
         let stdout = io::stdout();
         let mut polled = [PollFd::new(&stdout, PollFlags::empty())];
@@ -120,27 +120,27 @@ impl Terminal {
         self.output_end.get()
     }
 
-    /// To standard output, as a document of its own. What would drive a terminal is written as numbers.
+    /// Prints a JSON document on standard output. Escapes control characters and invisible characters.
     pub(super) fn print_json(&self, json: &Json) {
         self.print(&format!("{}\n", json_text(json)));
     }
 
-    /// To standard error.
+    /// Prints text on standard error.
     pub(super) fn say(&self, text: &str) {
         let _ = self.write(text, |text| io::stderr().lock().write_all(text));
     }
 
-    /// To standard error: a word of ours in the colour of its meaning, and what others may have written.
+    /// Prints a coloured word and untrusted text on standard error.
     pub(super) fn note(&self, tone: Tone, word: &str, text: &str) {
-        self.note_own(tone, word, &behind(text));
+        self.note_own(tone, word, &indented(text));
     }
 
-    /// The same for a text whose lines are ours.
+    /// Prints a coloured word and trusted text on standard error.
     pub(super) fn note_own(&self, tone: Tone, word: &str, text: &str) {
         self.say(&format!("{} {text}\n", self.err.paint(tone, word)));
     }
 
-    /// What goes on, in a line that the next one takes the place of; only on a terminal.
+    /// Shows progress in a line that the next output replaces. Does nothing without a terminal.
     pub(super) fn progress(&self, text: &str) {
         if !self.screens.error {
             return;
@@ -167,13 +167,13 @@ impl Terminal {
         write(text.as_bytes())
     }
 
-    /// A person's answer, without its end of line; `None` where the input has ended.
+    /// Asks a question and returns the answer without its end of line. Returns `None` where the input has ended.
     pub(super) async fn ask(&self, question: &str) -> Option<String> {
         let _turn = self.asking.lock().await;
         self.answer(question).await
     }
 
-    /// The same for what must not be seen on the screen.
+    /// Asks for a secret: the answer does not appear on the screen.
     pub(super) async fn ask_secret(&self, question: &str) -> Option<String> {
         let _turn = self.asking.lock().await;
         let hidden = Hidden::begin(self);
@@ -186,7 +186,7 @@ impl Terminal {
         answer
     }
 
-    /// Asks, and reads one line. Only what is typed after the question stands there is an answer to it.
+    /// Asks, and reads one line. Discards text that was typed before the question appeared.
     async fn answer(&self, question: &str) -> Option<String> {
         if self.screens.input {
             let _ = tcflush(io::stdin(), QueueSelector::IFlush);
@@ -194,7 +194,7 @@ impl Terminal {
         let asked = Asked::begin(self);
         self.say(question);
         let (sender, answer) = tokio::sync::oneshot::channel();
-        // A thread that waits for a person for ever must hold nothing up.
+        // A thread of its own: it may wait for a person for ever, and nothing else may wait for it.
         let read = move || {
             let mut line = String::new();
             let read = io::stdin().lock().take(MAX_ANSWER_BYTES).read_line(&mut line);
@@ -209,7 +209,7 @@ impl Terminal {
         line.map(|line| line.trim().to_owned())
     }
 
-    /// Before the program ends, which may be in the middle of a question.
+    /// Restores the terminal before the program ends, which may be in the middle of a question.
     pub(super) fn leave(&self) {
         self.show_typing();
         self.say("");
@@ -221,14 +221,14 @@ impl Terminal {
         }
     }
 
-    /// Whether a person says yes; all else is no.
+    /// Returns whether a person says yes. Any other answer is no.
     pub(super) async fn confirm(&self, question: &str) -> bool {
         let answer = self.ask(&format!("{question} [y/N] ")).await.unwrap_or_default();
         matches!(answer.to_lowercase().as_str(), "y" | "yes")
     }
 }
 
-/// While this lives, nothing about progress is written into the line that somebody types in.
+/// Guard that keeps progress off the line in which a person types.
 struct Asked<'t>(&'t Terminal);
 
 impl<'t> Asked<'t> {
@@ -266,7 +266,7 @@ impl Drop for Hidden<'_> {
     }
 }
 
-/// JSON for reading. Control characters beyond ASCII, and what cannot be seen, become escapes: it stays the same JSON.
+/// Formats JSON for a person. Escapes control characters beyond ASCII and invisible characters; its value stays the same.
 ///
 /// ```
 /// let json = serde_json::json!({ "a": "x\u{202e}y" });

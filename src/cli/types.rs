@@ -1,15 +1,15 @@
-//! `types`: declarations of what a script can import and use, for an editor.
+//! The command `types`: writes TypeScript declarations of all that a script can import and use, for an editor.
 
 use std::path::Path;
 
 use serde_json::json;
 
 use super::args::Types;
-use super::fault::Fault;
+use super::error::CliError;
 use super::session::Session;
 use super::{Exit, files};
 
-/// What stands in tsconfig.json for a script to be looked at as it will run.
+/// A tsconfig.json with which an editor checks scripts as they will run.
 const TSCONFIG: &str = r#"{
   "compilerOptions": {
     "target": "es2023", "lib": ["es2023"], "types": [], "module": "esnext", "moduleResolution": "bundler",
@@ -21,10 +21,10 @@ const TSCONFIG: &str = r#"{
 /// Name of the file in the scripts' folder where none is given.
 const DEFAULT_FILE: &str = "hyperlight-mcp.d.ts";
 
-/// What a guest has beside ES2023, where no module has it.
+/// Declarations of the guest's globals beyond ES2023.
 const GLOBALS: &str = include_str!("../../guest/globals.d.ts");
 
-pub(super) fn types(session: &Session, arguments: &Types) -> Result<Exit, Fault> {
+pub(super) fn types(session: &Session, arguments: &Types) -> Result<Exit, CliError> {
     session.check_config()?;
     let gateway = session.open_for(arguments.servers.as_deref(), None)?;
     let declarations = gateway.declarations(None, arguments.tool_errors.into())?;
@@ -47,7 +47,7 @@ pub(super) fn types(session: &Session, arguments: &Types) -> Result<Exit, Fault>
         (false, true) => session.terminal.print(&text),
         (false, false) => {
             session.terminal.print(&format!("{file}: {}\n", modules.join(", ")));
-            session.terminal.say(&format!("An editor takes it from the scripts' folder, with this tsconfig.json:\n{TSCONFIG}\n"));
+            session.terminal.say(&format!("For an editor, keep it in the folder of your scripts, with this tsconfig.json:\n{TSCONFIG}\n"));
         }
     }
     Ok(Exit::Done)

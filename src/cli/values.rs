@@ -1,9 +1,9 @@
-//! Values of options, read.
+//! Parsers for the values of options.
 
-/// A time as people write it, in milliseconds: `500ms`, `30s`, `2m`; a bare number is milliseconds.
+/// Parses a time into milliseconds: `500ms`, `30s`, `2m`. A number without a unit is milliseconds.
 ///
 /// # Errors
-/// How it is written, in words.
+/// A sentence that says how to write a time.
 ///
 /// ```
 /// use hyperlight_mcp::cli::milliseconds;
@@ -30,12 +30,12 @@ pub fn milliseconds(text: &str) -> Result<u64, String> {
     Ok(time as u64)
 }
 
-/// What `--allow-writes` lets through: `weather` all tools of a server, `weather.set_home` one by its raw name.
+/// Tools that `--allow-writes` names: `weather` means all tools of a server, `weather.set_home` one tool by its raw name.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct AllowedWrites(Vec<(String, Option<String>)>);
 
 impl AllowedWrites {
-    /// Reads what was given. A server's name has no point; a tool's may.
+    /// Parses the values of the option. The name of a server has no dot; the name of a tool may have one.
     ///
     /// ```
     /// use hyperlight_mcp::cli::AllowedWrites;
@@ -52,18 +52,18 @@ impl AllowedWrites {
         Self(given.iter().map(split).collect())
     }
 
-    /// Whether a call needs no question.
+    /// Returns whether a call of this tool needs no question.
     #[must_use]
     pub fn allows(&self, server: &str, tool: &str) -> bool {
         self.0.iter().any(|(name, only)| name == server && only.as_deref().is_none_or(|only| only == tool))
     }
 
-    /// The servers that are named, for a look whether there are such.
+    /// Names of the servers, so that a caller can check that they exist.
     pub fn servers(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(|(server, _)| server.as_str())
     }
 
-    /// The tools that are named, each with its server.
+    /// Names of the tools, each with its server.
     pub fn tools(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().filter_map(|(server, tool)| Some((server.as_str(), tool.as_deref()?)))
     }

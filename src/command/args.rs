@@ -1,4 +1,4 @@
-//! The commands that an agent's person can type, and what each takes.
+//! Commands that a person can type in an agent, and their arguments.
 
 use clap::{Args, Parser, Subcommand};
 
@@ -6,7 +6,7 @@ use clap::{Args, Parser, Subcommand};
 #[derive(Debug, Parser)]
 #[command(
     name = "/mcp",
-    about = "MCP servers: what there is, what may run, what it does",
+    about = "Lists, approves and manages MCP servers",
     no_binary_name = true,
     disable_version_flag = true,
     subcommand_required = true,
@@ -17,28 +17,28 @@ pub struct Line {
     pub command: Command,
 }
 
-/// What can be done with servers.
+/// Commands on servers.
 #[derive(Debug, Clone, PartialEq, Eq, Subcommand)]
 pub enum Command {
-    /// All servers: state, approval, tools
+    /// List all servers: state, approval, tools
     List,
-    /// One server: state, tools, what it offers
+    /// Show one server: state, tools, resources, prompts
     Info(Server),
     /// Let new runs see a server that is approved
     Enable(Server),
-    /// Hide a server, and end what is live of it
+    /// Hide a server from new runs, and close its connection
     Disable(Server),
-    /// Show what a server needs approval for; with the digest shown, approve it
+    /// Show a server's approval request; with its digest, approve it
     Approve(Approve),
     /// Take a server's approval back
     Revoke(Server),
-    /// Connect anew, and report
+    /// Connect again, and report
     Test(Server),
     /// Find tools by what they do
     Search(Search),
     /// Read the config again
     Reload,
-    /// A server's standard error, connections and calls
+    /// Show a server's standard error, connections and calls
     Logs(Logs),
 }
 
@@ -50,38 +50,38 @@ pub struct Server {
     pub server: String,
 }
 
-/// What `approve` takes.
+/// Arguments of `approve`.
 #[derive(Debug, Clone, PartialEq, Eq, Args)]
 pub struct Approve {
     /// The server's name in the config
     #[arg(value_name = "SERVER")]
     pub server: String,
-    /// The digest of the request that was read: approves exactly that
+    /// Digest of the request that was read: approves exactly that request
     #[arg(value_name = "DIGEST")]
     pub digest: Option<String>,
 }
 
-/// What `search` takes.
+/// Arguments of `search`.
 #[derive(Debug, Clone, PartialEq, Eq, Args)]
 pub struct Search {
     /// What the tool should do
     #[arg(value_name = "WORDS", required = true)]
     pub words: Vec<String>,
-    /// Only this server's tools; can be given again
+    /// Only this server's tools; can be repeated
     #[arg(long = "server", value_name = "SERVER")]
     pub servers: Vec<String>,
-    /// How many at most, 1 to 100
+    /// Number of tools at most, 1 to 100
     #[arg(long, value_name = "COUNT", default_value_t = 10, value_parser = clap::value_parser!(u8).range(1..=100))]
     pub limit: u8,
 }
 
-/// What `logs` takes.
+/// Arguments of `logs`.
 #[derive(Debug, Clone, PartialEq, Eq, Args)]
 pub struct Logs {
     /// The server's name in the config
     #[arg(value_name = "SERVER")]
     pub server: String,
-    /// How many lines, the last ones
+    /// Number of lines, counted from the end
     #[arg(long, short = 'n', value_name = "COUNT", default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub lines: u16,
 }

@@ -1,14 +1,14 @@
-//! What could stand next in a line.
+//! Completion of a line that a person types.
 
 use clap::CommandFactory as _;
 
 use super::args::Line;
 use super::words::split;
 
-/// What comes after these is a server's name.
+/// Commands whose argument is the name of a server.
 const OF_A_SERVER: [&str; 7] = ["info", "enable", "disable", "approve", "revoke", "test", "logs"];
 
-/// The words that could stand where the line ends, each whole, in order: commands, their options, names of servers.
+/// Returns the words that can complete the line, each whole, in order: commands, their options, names of servers.
 ///
 /// ```
 /// use hyperlight_mcp::command::complete;

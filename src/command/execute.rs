@@ -1,4 +1,4 @@
-//! Carrying a command out.
+//! Carries out a command.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
@@ -15,18 +15,18 @@ use crate::registry::{Decider, ServerStatus};
 use crate::text::sanitise_text;
 use crate::trust::ApprovalRequest;
 
-/// What a failure may say.
+/// Length limit of an error message.
 const MAX_MESSAGE_CHARS: usize = 4_000;
 
-/// Who wrote a line.
+/// Author of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Speaker {
-    /// A person: a digest that they give approves.
+    /// A person. A digest that they type approves.
     #[default]
     Person,
-    /// A model, or nobody knows: nothing is approved, nothing enabled or started that a person has disabled, and what comes of the line says
-    /// nothing in the words of a server or a config that a person has not approved.
+    /// A model, or an unknown author. The line can approve nothing, and can enable or start nothing that a person has disabled. Its outcome
+    /// holds no text of a server or a config that a person has not approved.
     Model,
 }
 
@@ -53,7 +53,7 @@ impl Speaker {
     }
 }
 
-/// How a command is carried out and shown.
+/// Options for a command and its output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CommandOptions {
     /// ANSI colours in the text. Default: none.
@@ -63,18 +63,18 @@ pub struct CommandOptions {
     pub speaker: Speaker,
 }
 
-/// What came of a command.
+/// Outcome of a command.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Outcome {
     pub ok: bool,
-    /// For programs; `{ error: { code, message } }` where it failed.
+    /// Data for programs: `{ error: { code, message } }` after a failure.
     pub data: Json,
-    /// For people.
+    /// Text for people.
     pub text: String,
 }
 
 impl Outcome {
-    /// Data that says all that there is to say.
+    /// Returns an outcome whose text is its data as JSON.
     fn for_model(data: &Json) -> Result<Self> {
         Self::of(data, format!("{data}\n"))
     }
@@ -84,7 +84,7 @@ impl Outcome {
         Ok(Self { ok: true, data, text })
     }
 
-    /// A failure as it is shown to a person.
+    /// Returns the outcome of a failure, for a person.
     #[must_use]
     pub fn failed(error: &Error) -> Self {
         Self::failed_for(Speaker::Person, error)
@@ -96,7 +96,7 @@ impl Outcome {
     }
 }
 
-/// Carries a line out: `/mcp list`, or `list`. Never fails for what a person typed: the outcome says what is wrong with it.
+/// Carries out a line: `/mcp list`, or `list`. Never fails: if the line is wrong, the outcome says so.
 pub async fn execute(gateway: &Gateway, line: &str, options: &CommandOptions) -> Outcome {
     match parse(line) {
         Ok(Parsed::Help(text)) => Outcome { ok: true, data: json!({ "help": text }), text },
@@ -109,10 +109,10 @@ pub async fn execute(gateway: &Gateway, line: &str, options: &CommandOptions) ->
     }
 }
 
-/// Carries out a command that was parsed.
+/// Carries out a parsed command.
 ///
 /// # Errors
-/// What the gateway's own method of that name gives.
+/// The errors of the gateway's method with that name.
 pub async fn perform(gateway: &Gateway, command: &Command, style: &Style, speaker: Speaker) -> Result<Outcome> {
     match command {
         Command::List => {
@@ -165,7 +165,7 @@ pub async fn perform(gateway: &Gateway, command: &Command, style: &Style, speake
     }
 }
 
-/// How the server stands after what was done.
+/// Returns the status of the server after the command.
 fn done(gateway: &Gateway, server: &str, speaker: Speaker, what: &str) -> Result<Outcome> {
     let status = speaker.status(gateway.server_info(server)?.status);
     Outcome::of(&status, format!("{server} {what}\n"))
@@ -181,7 +181,7 @@ fn search_tools(gateway: &Gateway, search: &Search, style: &Style) -> Result<Out
 
 fn show_logs(gateway: &Gateway, logs: &Logs, style: &Style) -> Result<Outcome> {
     let lines = gateway.logs(&logs.server, usize::from(logs.lines))?;
-    let text = if lines.is_empty() { format!("nothing is known of {} yet\n", logs.server) } else { render::logs_text(&lines, style) };
+    let text = if lines.is_empty() { format!("the log of {} is empty\n", logs.server) } else { render::logs_text(&lines, style) };
     Outcome::of(&json!({ "server": logs.server, "lines": lines }), text)
 }
 
@@ -189,7 +189,8 @@ async fn approve_or_show(gateway: &Gateway, approve: &Approve, style: &Style, sp
     let Approve { server, digest } = approve;
     let Some(digest) = digest else { return show_request(gateway, server, style, speaker).await };
     if speaker == Speaker::Model {
-        let problem = format!("approval is a person's: ask them to type /mcp approve {server}, to read what it shows, and to approve it");
+        let problem =
+            format!("only a person can approve: ask them to type /mcp approve {server}, to read what it shows, and to approve it");
         return Err(Error::InvalidOption { method: METHOD, problem });
     }
     gateway.approve(server, Some(digest), None).await?;
@@ -197,7 +198,7 @@ async fn approve_or_show(gateway: &Gateway, approve: &Approve, style: &Style, sp
     let text = if status.approved {
         format!("{server} is approved: /mcp enable {server} lets new runs see it\n")
     } else {
-        format!("the command of {server} is approved; what it offers is not: see /mcp approve {server}\n")
+        format!("the command of {server} is approved, its tools are not yet: see /mcp approve {server}\n")
     };
     Outcome::of(&status, text)
 }

@@ -1,7 +1,8 @@
-//! What a person types, in an agent (`gateway.command`) or in a shell (`hyperlight-mcp`): parsed, carried out, and told in data and text.
+//! Commands that a person types in an agent (`gateway.command`) or in a shell (`hyperlight-mcp`): parses them, carries them out, and
+//! returns data and text.
 //!
-//! A line that a model may have written approves nothing: `approve` shows the request and its digest, and says yes only to a digest that
-//! is given with it.
+//! A line that a model may have written approves nothing. `approve` shows the request and its digest; it approves only with that digest
+//! as its argument.
 
 mod args;
 mod complete;

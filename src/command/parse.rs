@@ -1,4 +1,4 @@
-//! A line, as the command that it is.
+//! Parses a line into a command.
 
 use clap::Parser as _;
 use clap::error::ErrorKind;
@@ -7,19 +7,19 @@ use super::args::{Command, Line};
 use super::words::split;
 use crate::error::{Error, Result};
 
-/// What agents let people type before a command.
+/// Prefix that agents put before a command.
 const PREFIX: &str = "/mcp";
-/// In errors about the line itself.
+/// Method name in errors about the line itself.
 pub(super) const METHOD: &str = "Gateway.command";
 
-/// What a line asks for.
+/// A parsed line.
 pub(super) enum Parsed {
-    /// What there is, in words.
+    /// The help text.
     Help(String),
     Command(Command),
 }
 
-/// Reads a line, with or without its prefix.
+/// Parses a line, with or without its prefix.
 pub(super) fn parse(line: &str) -> Result<Parsed> {
     let wrong = |problem: &str| Error::InvalidOption { method: METHOD, problem: problem.trim().to_owned() };
     let mut words = split(line).map_err(|problem| wrong(&problem))?.words;

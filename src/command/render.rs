@@ -1,4 +1,4 @@
-//! What commands found, for people. All that is a server's own words is sanitised; errors are so here.
+//! Text of the results of commands, for people. The words of a server are sanitised before; errors are sanitised here.
 
 use super::text::{Style, Tone, date_time};
 use crate::bridge::ToolMatch;
@@ -7,12 +7,12 @@ use crate::registry::{ServerState, ServerStatus};
 use crate::sandbox::Problem;
 use crate::text::sanitise_line;
 
-/// Of the last error, in a table.
+/// Length limit of an error in a table.
 const MAX_ERROR_CHARS: usize = 300;
-/// The width of the names of fields.
+/// Width of the column with the field names.
 const NAMES: usize = 16;
 
-/// A state in the words of `servers()`.
+/// Returns the name of a state, as in `servers()`.
 fn state_name(state: ServerState) -> &'static str {
     match state {
         ServerState::Invalid => "invalid",
@@ -79,7 +79,7 @@ pub(super) fn info_text(info: &ServerInfo, style: &Style) -> String {
         text.push_str(&style.field("  last error", NAMES, &format!("{}: {}", error.code, sanitise_line(&error.message, MAX_ERROR_CHARS))));
     }
     let Some(offer) = &info.offer else {
-        text.push_str("  Its tools are known once it is approved.\n");
+        text.push_str("  Its tools are shown once it is approved.\n");
         return text;
     };
     text.push_str(&style.field("  module", NAMES, &offer.specifier));
@@ -119,7 +119,7 @@ pub(super) fn test_text(report: &ConnectionReport, changed: &[String], style: &S
 
 pub(super) fn search_text(matches: &[ToolMatch], style: &Style) -> String {
     if matches.is_empty() {
-        return "no tool fits; only those of approved, enabled servers are searched\n".to_owned();
+        return "no tool found; only approved and enabled servers are searched\n".to_owned();
     }
     let row = |found: &ToolMatch| vec![format!("{}.{}", found.server, found.identifier), found.purpose.clone()];
     style.table(&["TOOL", "PURPOSE"], matches.iter().map(row).collect())
@@ -136,7 +136,7 @@ pub(super) fn reload_text(report: &ReloadReport) -> String {
     if lines.is_empty() { "nothing has changed\n".to_owned() } else { lines }
 }
 
-/// Lines of a server's log, each with its time (UTC).
+/// Formats the lines of a server's log, each with its time (UTC).
 ///
 /// ```
 /// use hyperlight_mcp::command::{Style, logs_text};
@@ -153,14 +153,14 @@ pub fn logs_text(lines: &[LogLine], style: &Style) -> String {
             "connected" => Tone::Good,
             _ => Tone::Quiet,
         };
-        // The file may have been written by another version, or another hand.
+        // Another version, or another program, may have written the file.
         let (kind, text) = (sanitise_line(&line.kind, MAX_ERROR_CHARS), sanitise_line(&line.text, 10 * MAX_ERROR_CHARS));
         format!("{} {} {text}\n", style.paint(Tone::Quiet, &date_time(line.at)), style.paint(tone, &kind))
     };
     lines.iter().map(line).collect()
 }
 
-/// A problem of code with its place and its line.
+/// Formats a problem of code with its position and its line.
 ///
 /// ```
 /// use hyperlight_mcp::command::problem_text;

@@ -1,17 +1,17 @@
-//! Text for a terminal: wrapped, aligned in columns, coloured where that is wanted.
+//! Formats text for a terminal: wraps it, aligns it in columns, colours it if asked.
 
 use comfy_table::presets::NOTHING;
 use comfy_table::{ContentArrangement, Table};
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
-/// What is assumed where nobody knows a width.
+/// Width of a terminal whose width is unknown.
 pub const DEFAULT_WIDTH: usize = 80;
 const MIN_WIDTH: usize = 40;
 const MAX_WIDTH: usize = 200;
 /// Blanks in a row that are shown as they are.
 const MAX_BLANKS: usize = 8;
 
-/// How text is to look.
+/// Settings for the look of text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Style {
     /// ANSI colours.
@@ -20,7 +20,7 @@ pub struct Style {
     pub width: usize,
 }
 
-/// A meaning that has a colour.
+/// Meaning of a text, which decides its colour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tone {
     Heading,
@@ -37,7 +37,7 @@ impl Default for Style {
 }
 
 impl Style {
-    /// A width that nobody knows is 80; one that is no use is brought between 40 and 200.
+    /// Makes a style. An unknown width counts as 80; any other is limited to 40 to 200.
     ///
     /// ```
     /// use hyperlight_mcp::command::Style;
@@ -48,7 +48,7 @@ impl Style {
         Self { color, width: width.unwrap_or(DEFAULT_WIDTH).clamp(MIN_WIDTH, MAX_WIDTH) }
     }
 
-    /// The text in the colour of its meaning, where colours are wanted.
+    /// Colours the text by its meaning, if colours are on.
     ///
     /// ```
     /// use hyperlight_mcp::command::{Style, Tone};
@@ -70,7 +70,7 @@ impl Style {
         format!("\u{1b}[{code}m{text}\u{1b}[0m")
     }
 
-    /// Rows in columns as wide as they have to be, without lines; long texts are wrapped within the width.
+    /// Formats rows as a table without lines. Wraps long texts within the width.
     #[must_use]
     pub fn table(&self, header: &[&str], rows: Vec<Vec<String>>) -> String {
         let mut table = Table::new();
@@ -88,7 +88,7 @@ impl Style {
         [&first].into_iter().chain(rest).flat_map(|line| [line.as_str(), "\n"]).collect()
     }
 
-    /// `name   text`, the text wrapped beside its name, which has `column` columns.
+    /// Formats `name   text`. The name takes `column` columns, and the text is wrapped beside it.
     #[must_use]
     pub fn field(&self, name: &str, column: usize, text: &str) -> String {
         let space = " ".repeat(column);
@@ -100,7 +100,7 @@ impl Style {
         if text == "\n" { format!("{tone}\n") } else { format!("{tone}{gap}{text}") }
     }
 
-    /// The text, each of its lines wrapped behind the same indent.
+    /// Wraps each line of the text behind the same indent.
     #[must_use]
     pub fn wrapped(&self, indent: &str, text: &str) -> String {
         let width = self.width.saturating_sub(indent.width()).max(MIN_WIDTH / 2);
@@ -119,12 +119,12 @@ impl Style {
     }
 }
 
-/// The text and as many spaces as fill the columns, one at least.
+/// Fills the text with spaces up to the columns, with at least one space.
 fn pad(text: &str, columns: usize) -> String {
     format!("{text}{}", " ".repeat(columns.saturating_sub(text.width()).max(1)))
 }
 
-/// One line in parts that fit: broken between words, and within a word that does not fit by itself.
+/// Breaks one line into parts that fit: between words, or within a word that is too long.
 fn wrap_line(line: &str, width: usize) -> Vec<String> {
     let (mut parts, mut part, mut used) = (Vec::new(), String::new(), 0);
     for word in line.split_inclusive(' ') {
@@ -148,7 +148,7 @@ fn wrap_line(line: &str, width: usize) -> Vec<String> {
     parts
 }
 
-/// A text as it is, but what drives a terminal or cannot be seen is written as its number; all but these, which stay.
+/// Replaces control characters and invisible characters with their numbers, except those in `kept`.
 ///
 /// ```
 /// use hyperlight_mcp::command::printable;
@@ -188,7 +188,7 @@ pub(crate) fn one_line(text: &str) -> String {
     out
 }
 
-/// A time of day and a date, UTC: `2026-07-28 09:05:03`. `at`: milliseconds since 1970.
+/// Formats a date and a time in UTC: `2026-07-28 09:05:03`. `at` is in milliseconds since 1970.
 ///
 /// ```
 /// assert_eq!(hyperlight_mcp::command::date_time(1_785_229_503_000), "2026-07-28 09:05:03");

@@ -1,10 +1,10 @@
-//! A line as a person types it, in words.
+//! Splits a line into words.
 
-/// What is looked at of a line.
+/// Size limit of a line.
 pub const MAX_LINE_BYTES: usize = 10_000;
 
-/// A line's words: apart by white space, unless `'…'`, `"…"` or a backslash holds them together. `open`: the last one is still being
-/// typed, as nothing stands behind it.
+/// Words of a line, separated by white space, unless `'…'`, `"…"` or a backslash holds them together. `open` means that no white space
+/// follows the last word, so it may still be incomplete.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Words {
     pub words: Vec<String>,
@@ -14,7 +14,7 @@ pub struct Words {
 /// Splits a line as a shell would, without variables, patterns and comments.
 ///
 /// # Errors
-/// What is wrong with it, in words: a quote that does not end, a line that is too long.
+/// A sentence that names the problem: a quote that does not end, a line that is too long.
 ///
 /// ```
 /// use hyperlight_mcp::command::split;

@@ -13,7 +13,7 @@ use super::glue;
 use super::reply::promise_of;
 use super::runtime::Core;
 use super::sandbox::started;
-use crate::cli::{self, Exit, Screens, Surroundings};
+use crate::cli::{self, Exit, ProcessContext, Screens};
 use crate::command::{self, CommandOptions, Speaker};
 use crate::gateway::GatewayOptions;
 use crate::sandbox::Stop;
@@ -68,13 +68,13 @@ pub fn command_line(env: &Env, words: Vec<String>, columns: Option<u32>) -> napi
     let stop = Stop::new();
     let handle = core.handle().map_err(|error| glue::thrown(env, &error))?;
     let options = GatewayOptions::new(watchdog(env)?, handle);
-    let surroundings = Surroundings {
+    let context = ProcessContext {
         screens: Screens::of_this_process(columns.and_then(|columns| usize::try_from(columns).ok())),
         environment: options.environment,
         watchdog: options.watchdog,
         runtime: options.runtime,
     };
-    let running = AssertUnwindSafe(cli::main(words, surroundings, stop.clone())).catch_unwind();
+    let running = AssertUnwindSafe(cli::main(words, context, stop.clone())).catch_unwind();
     // A defect has written its message already; the program still ends as one that failed.
     let work = async move { running.await.unwrap_or(Exit::Failed) };
     let owner = core.clone();

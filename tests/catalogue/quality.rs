@@ -5,9 +5,9 @@ use std::fmt;
 
 use hyperlight_mcp::catalog::{SearchIndex, SearchOptions};
 
-/// How many hits are looked at for recall.
+/// Number of hits that count for recall.
 const FIRST: usize = 5;
-/// How many for the rank of the first answer.
+/// Number of hits that count for the rank of the first answer.
 const RANKED: usize = 50;
 
 pub struct Query {
@@ -40,7 +40,7 @@ fn parse(text: &'static str) -> Vec<Query> {
 pub struct Quality {
     /// For each query its rank from 1, if it was found at all.
     ranks: BTreeMap<&'static str, Vec<Option<usize>>>,
-    /// What was not among the first five, and what was instead.
+    /// Questions whose answer was not among the first five hits, with those hits.
     missed: Vec<String>,
 }
 

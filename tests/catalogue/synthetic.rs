@@ -16,7 +16,7 @@ const INSTALLED: [(&str, &str); 4] = [
     ("memory", include_str!("../manifests/memory.json")),
 ];
 
-/// How a service names its tools and their parameters.
+/// Naming style of a service for its tools and their parameters.
 #[derive(Clone, Copy, PartialEq)]
 enum Style {
     /// `create_issue`
@@ -36,7 +36,7 @@ struct Service<'a> {
     about: &'a str,
 }
 
-/// What a service holds.
+/// Things that a service manages.
 struct Resource<'a> {
     one: &'a str,
     many: &'a str,

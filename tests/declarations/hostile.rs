@@ -1,4 +1,4 @@
-//! What a server could send to break a declaration, or whoever reads it.
+//! Input of hostile servers that tries to break a declaration, or its reader.
 
 use hyperlight_mcp::catalog::{Manifest, Tool};
 use serde_json::{Map, Value as Json, json};

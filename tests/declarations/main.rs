@@ -40,7 +40,7 @@ fn recorded(name: &str) -> Manifest {
 
 const RECORDED: [&str; 4] = ["everything", "filesystem", "git", "memory"];
 
-/// What was tried of one schema.
+/// Values that were tried with one schema.
 #[derive(Default)]
 struct Tally {
     valid: usize,

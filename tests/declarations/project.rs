@@ -23,7 +23,7 @@ impl Project {
         self.files.push(name.to_owned());
     }
 
-    /// What the compiler complains about, a line each, with the source line that it means.
+    /// Returns the errors of the compiler, one on each line, with their source lines.
     pub fn problems(&self) -> Vec<String> {
         let config = serde_json::json!({
             "compilerOptions": {

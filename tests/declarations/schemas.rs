@@ -10,7 +10,7 @@ const DEFINITIONS: usize = 3;
 /// Names that look like others, and some that JavaScript's own objects have.
 const KEYS: [&str; 12] = ["a", "b", "c", "kind", "x-1", "x-y", "größe", "1", "", "constructor", "toString", "q\"\\\n"];
 
-/// So many schemas; always the same.
+/// Returns this many schemas, always the same ones.
 pub fn generated(count: usize) -> Vec<Json> {
     let mut runner = TestRunner::new_with_rng(Config::default(), TestRng::deterministic_rng(RngAlgorithm::default()));
     (0..count).map(|_| document().new_tree(&mut runner).unwrap().current()).collect()

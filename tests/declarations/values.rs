@@ -23,7 +23,7 @@ const OUT_OF_REACH: [&str; 17] = [
     "propertyNames",
     "contentEncoding",
 ];
-/// What every value has: TypeScript takes it for a property.
+/// Properties that every value has: TypeScript takes it for a property.
 const INHERITED: [&str; 2] = ["\"constructor\"", "\"toString\""];
 
 /// A small generator of numbers: what it makes depends on the seed alone.

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What parsers stumble over.
+/// Inputs that often break parsers.
 const WORDS: [&str; 32] = [
     "{",
     "}",

@@ -124,7 +124,7 @@ fn import(bytes: &[u8]) {
     }
 }
 
-/// What is proposed for a line begins as its last word does.
+/// Checks that each proposal for a line begins with the line's last word.
 fn command(bytes: &[u8]) {
     let line = String::from_utf8_lossy(bytes);
     let proposed = complete(&line, &["weather", "wiki"]);

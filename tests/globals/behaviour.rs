@@ -1,4 +1,4 @@
-//! What the other globals do that the web platform tests' data does not say.
+//! Tests of the other globals, for behaviour that the data of the web platform tests does not cover.
 
 use std::collections::HashSet;
 

@@ -1,10 +1,10 @@
-//! What the console writes: one entry a call, readable by people and models.
+//! Tests of console output: one entry for each call, readable by people and models.
 
 use hyperlight_mcp::sandbox::LogEntry;
 
 use crate::guest::{request, sandboxes};
 
-/// What a handler with this body logs.
+/// Returns the log of a handler with this body.
 fn logged(body: &str) -> Vec<LogEntry> {
     let outcome = sandboxes().run(request(&format!("export async function handler() {{\n{body}\n}}")));
     if let Err(error) = outcome.value {

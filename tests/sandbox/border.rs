@@ -1,4 +1,4 @@
-//! What agent code can do at the border of its VM, and what it cannot: it speaks to the host by the prelude alone, and not at all once its
+//! Tests of the border of the VM, and of the limits of agent code there: it speaks to the host by the prelude alone, and not at all once its
 //! run has ended.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};

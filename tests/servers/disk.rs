@@ -1,4 +1,4 @@
-//! What lies on the disk in a bad way holds nobody up: entries that name devices and pipes, locks that a server holds, a state folder that
+//! Bad files on the disk do not block a gateway: entries that name devices and pipes, locks that a server holds, a state folder that
 //! others could reach. Through the crate's own API.
 
 use std::fs::{self, File, Permissions};

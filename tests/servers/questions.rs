@@ -1,4 +1,4 @@
-//! What a server may ask and tell while it works, what of it a person or a model sees, and how a question ends.
+//! Tests of questions and notifications of a working server, of the parts that a person or a model sees, and of the end of a question.
 
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};

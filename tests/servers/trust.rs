@@ -1,4 +1,4 @@
-//! What approval means while servers run: rug pulls, revocations, the write gate, secrets. Through the crate's own API.
+//! Tests of approval while servers run: rug pulls, revocations, the write gate, secrets. Through the crate's own API.
 
 use std::sync::{Arc, Mutex};
 

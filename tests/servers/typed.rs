@@ -1,4 +1,4 @@
-//! What a person types for an input is in nothing that a gateway says or keeps, whatever it looks like.
+//! Text that a person types for an input never occurs in output or files of a gateway, in any form.
 
 use std::fs;
 use std::path::Path;

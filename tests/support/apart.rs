@@ -4,7 +4,7 @@ use std::process::Command;
 
 /// Set where the test itself is to be run.
 const MARK: &str = "HYPERLIGHT_MCP_TEST_APART";
-/// What a hostile server may cost.
+/// Memory that a hostile server may cost.
 const MOST_GROWTH_KB: u64 = 64 * 1024;
 
 /// Runs a test's body in a process of its own. The test is the function in which the body is written.

@@ -1,4 +1,4 @@
-//! What the tests of questions share: a gateway on one fixture server, people who answer in their own way, and what was told.
+//! Shared parts of the tests of questions: a gateway on one fixture server, people with different answers, and a record of events.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -97,7 +97,7 @@ pub fn ready<T: Send + 'static>(answer: Result<T>) -> Answer<T> {
     Box::pin(async move { answer })
 }
 
-/// What was told, in the order in which it was.
+/// Events in their order.
 #[derive(Clone, Default)]
 pub struct Told(Arc<Mutex<Vec<Json>>>);
 
@@ -204,7 +204,7 @@ impl Room {
         self.call_with(tool, arguments, for_person(person), &Stop::new()).await
     }
 
-    /// What a tool that asks gives, for this person: the structured content.
+    /// Returns the structured content of a tool that asks this person.
     pub async fn ask(&self, person: &Arc<Person>, tool: &str, arguments: Json) -> Json {
         self.call_for(person, tool, arguments).await.unwrap()["structuredContent"].take()
     }

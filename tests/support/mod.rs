@@ -1,4 +1,4 @@
-//! What the integration tests share: deadlines in one place, the fixture server with its log, and what still runs.
+//! Shared parts of the integration tests: deadlines, the fixture server with its log, and a list of processes that still run.
 
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
@@ -31,7 +31,7 @@ const WATCHDOG: &str = env!("CARGO_BIN_EXE_hyperlight-mcp-watchdog");
 const READER: &str = env!("CARGO_BIN_EXE_hyperlight-mcp-reader");
 const POLL: Duration = Duration::from_millis(2);
 
-/// Whether the whole machine is emulated in software: `scripts/with-hypervisor` says so.
+/// Returns whether the whole machine is emulated in software: `scripts/with-hypervisor` says so.
 pub fn emulated() -> bool {
     std::env::var("HYPERLIGHT_MCP_EMULATED").is_ok_and(|value| value == "1")
 }

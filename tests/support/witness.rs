@@ -9,7 +9,7 @@ use serde_json::{Value as Json, json};
 
 use super::{Quiet, until};
 
-/// What an observer was told.
+/// Events that an observer received.
 #[derive(Debug, Clone)]
 pub enum Seen {
     Lost(String, String),
@@ -105,7 +105,7 @@ impl Observer for Witness {
     }
 }
 
-/// How a person deals with questions.
+/// Behaviour of a person who is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Manner {
     /// Fills in `answer` with the person's own name.

@@ -1,4 +1,4 @@
-//! What other programs' configs say of MCP servers, in our words. Nothing is started, read or resolved for it.
+//! Reads MCP servers from configs of other programs, and converts them to entries of `mcpServers`. Starts and resolves nothing.
 
 use serde::Serialize;
 use serde_json::{Map, Value as Json, json};
@@ -8,36 +8,36 @@ use crate::redact::is_secret;
 use crate::text::sanitise_line;
 
 const MAX_NAME_CHARS: usize = 64;
-/// More than anybody has.
+/// Limit of servers that are taken from one config.
 const MAX_SERVERS: usize = 200;
 
 /// A server of another program's config.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Found {
-    /// As it is written there.
+    /// The name in the other config.
     pub name: String,
-    /// Our own form of it: the value of a key of `mcpServers`.
+    /// The server as a value of `mcpServers`.
     pub entry: Json,
-    /// What is odd about it, or was left out.
+    /// Remarks about oddities and about keys that were left out.
     pub notes: Vec<String>,
-    /// What looks like a secret in clear text.
+    /// Values that look like secrets in clear text.
     pub secrets: Vec<Secret>,
 }
 
 /// A value that should not stand in a file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Secret {
-    /// `env.API_KEY`, for example.
+    /// Path of the value, for example `env.API_KEY`.
     pub field: String,
-    /// What should stand there: the variable is then to be set.
+    /// The placeholder to write instead. Its variable must then be set.
     pub suggestion: String,
 }
 
-/// The servers that a program's config has, and the inputs that they refer to. `folder`: whose project it is, for configs that are of
-/// several.
+/// Returns the servers of a program's config, and the inputs that they refer to. `folder` is the project's folder, for a config that has
+/// several projects.
 ///
 /// # Errors
-/// What is wrong with the text, in words.
+/// A sentence that says what is wrong with the text.
 ///
 /// ```
 /// use hyperlight_mcp::cli::{Program, found_in};
@@ -58,7 +58,7 @@ pub fn found_in(program: Program, text: &str, folder: Option<&str>) -> Result<(V
     Ok((found, inputs))
 }
 
-/// Where programs keep servers.
+/// Returns the tables of a config in which its program keeps servers.
 fn sections<'r>(program: Program, root: &'r Json, folder: Option<&str>) -> Vec<&'r Map<String, Json>> {
     let all = match program {
         Program::Vscode => vec![&root["servers"], &root["mcp"]["servers"], &root["mcpServers"]],
@@ -72,30 +72,32 @@ fn sections<'r>(program: Program, root: &'r Json, folder: Option<&str>) -> Vec<&
     all.into_iter().filter_map(Json::as_object).collect()
 }
 
-/// An entry in the shape that we have as well. What only its program knows is left out.
+/// Converts an entry of a program that uses the same keys as hyperlight-mcp. Leaves other keys out.
 fn plain(name: &str, entry: &Json) -> Found {
     const OURS: [&str; 10] = ["type", "command", "args", "env", "envFile", "cwd", "url", "headers", "disabled", "oauth"];
     let mut found = Found { name: shown(name), entry: json!({}), notes: Vec::new(), secrets: Vec::new() };
     let Some(fields) = entry.as_object() else {
-        found.notes.push("it is no object".to_owned());
+        found.notes.push("it is not an object".to_owned());
         return found;
     };
     for (key, value) in fields {
         match key.as_str() {
             key if OURS.contains(&key) => set(&mut found, key, value.clone()),
-            // VS Code's own; a server without them works.
+            // Only VS Code uses these; a server works without them.
             "gallery" | "version" | "dev" | "sandbox" | "sandboxEnabled" => {}
-            other => found.notes.push(format!("{} was left out: it means nothing here", shown(other))),
+            other => found.notes.push(format!("{} was left out: hyperlight-mcp does not know this key", shown(other))),
         }
     }
     if fields.get("type").is_some_and(|kind| kind == "sse") {
-        found.notes.push("it speaks the old HTTP+SSE, which is not supported: look whether it has a Streamable HTTP address".to_owned());
+        found
+            .notes
+            .push("it uses the old HTTP+SSE transport, which is not supported: find out if it has a Streamable HTTP address".to_owned());
     }
     secrets_of(&mut found);
     found
 }
 
-/// Codex's keys (developers.openai.com/codex, `mcp_servers`) are others.
+/// Converts an entry of Codex, which has keys of its own (developers.openai.com/codex, `mcp_servers`).
 fn codex(name: &str, entry: &Json) -> Found {
     let mut found = Found { name: shown(name), entry: json!({}), notes: Vec::new(), secrets: Vec::new() };
     let milliseconds = |value: &Json, scale: f64| value.as_f64().map(|time| json!((time * scale).round().clamp(1.0, 86_400_000.0)));
@@ -124,7 +126,7 @@ fn codex(name: &str, entry: &Json) -> Found {
             "startup_timeout_sec" => set(&mut found, "connectTimeoutMs", whole(milliseconds(value, 1000.0))),
             "startup_timeout_ms" => set(&mut found, "connectTimeoutMs", whole(milliseconds(value, 1.0))),
             "tool_timeout_sec" => set(&mut found, "timeoutMs", whole(milliseconds(value, 1000.0))),
-            other => found.notes.push(format!("{} was left out: it means nothing here", shown(other))),
+            other => found.notes.push(format!("{} was left out: hyperlight-mcp does not know this key", shown(other))),
         }
     }
     if found.entry["disabled"] == json!(false) {
@@ -140,7 +142,7 @@ fn set(found: &mut Found, key: &str, value: Json) {
     }
 }
 
-/// Adds names and values to a table of the entry, each value changed.
+/// Adds names and values to a table of the entry, with `change` applied to each value.
 fn merge(found: &mut Found, key: &str, values: &Json, change: impl Fn(&str) -> String) {
     for (name, value) in values.as_object().into_iter().flatten() {
         if let Some(value) = value.as_str() {
@@ -149,7 +151,7 @@ fn merge(found: &mut Found, key: &str, values: &Json, change: impl Fn(&str) -> S
     }
 }
 
-/// Values that look like secrets, where they do not come from elsewhere already.
+/// Collects values that look like secrets, except those that are placeholders already.
 fn secrets_of(found: &mut Found) {
     secrets_in_the_open(found);
     for table in ["env", "headers"] {
@@ -171,7 +173,7 @@ pub(super) fn secret_field(table: &str, name: &str) -> String {
     format!("{table}.{}", shown(name))
 }
 
-/// Secrets where no placeholder can stand: others see arguments, and a server's address is shown.
+/// Collects secrets in arguments and in the address. Other processes see arguments, and an approval request shows both.
 fn secrets_in_the_open(found: &mut Found) {
     let words: Vec<&str> = found.entry["args"].as_array().into_iter().flatten().filter_map(Json::as_str).collect();
     for (index, word) in words.iter().enumerate() {
@@ -193,7 +195,7 @@ fn secrets_in_the_open(found: &mut Found) {
     found.secrets.extend(secrets.map(|suggestion| Secret { field: "url".to_owned(), suggestion }));
 }
 
-/// A variable's name for a value: of a header, with its server's.
+/// Returns a variable name for a value. Prefixes the server's name where the value's own name is not a variable name.
 fn variable(server: &str, name: &str) -> String {
     let is_variable = |text: &str| {
         !text.is_empty() && text.chars().all(|character| character.is_ascii_uppercase() || character.is_ascii_digit() || character == '_')

@@ -1,4 +1,4 @@
-//! `import`: servers that other programs know, shown first, then written into our config. Nothing is approved by it.
+//! The command `import`: shows the servers of other programs, then writes them into the config of hyperlight-mcp. Approves nothing.
 
 mod found;
 mod plan;
@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde_json::{Value as Json, json};
 
 use super::args::Import;
-use super::fault::{FILE, Fault};
+use super::error::{CliError, FILE};
 use super::session::Session;
 use super::terminal::json_text;
 use super::{Exit, files};
@@ -23,21 +23,22 @@ use plan::{Addition, Plan, Read, edited, plan, shown_inputs, snippet};
 
 pub use found::{Found, Secret, found_in};
 
-pub(super) async fn import(session: &Session, arguments: &Import) -> Result<Exit, Fault> {
+pub(super) async fn import(session: &Session, arguments: &Import) -> Result<Exit, CliError> {
     let Sources { read, looked, unreadable } = read_all(session, arguments)?;
     let path = session.options().config_path.unwrap_or_else(|| session.options().default_config());
     let text = files::read_config(&path)
-        .map_err(|problem| Fault::Message(FILE, format!("the config {} cannot be read: {problem}", path.display())))?
+        .map_err(|problem| CliError::Message(FILE, format!("the config {} cannot be read: {problem}", path.display())))?
         .unwrap_or_default();
     let existing = parsed(&text)
-        .map_err(|problem| Fault::Message("ERR_CONFIG_SYNTAX", format!("the config {} is no JSON: {problem}", path.display())))?;
+        .map_err(|problem| CliError::Message("ERR_CONFIG_SYNTAX", format!("the config {} is not JSON: {problem}", path.display())))?;
     let plan = plan(&existing, read);
     if !session.json() {
         show(session, &plan, &looked);
     }
     let mut written = false;
     if !plan.additions.is_empty() && wanted(session, arguments, &path).await {
-        let new = edited(&text, &plan).map_err(|problem| Fault::Message(FILE, format!("{} was not changed: {problem}", path.display())))?;
+        let new =
+            edited(&text, &plan).map_err(|problem| CliError::Message(FILE, format!("{} was not changed: {problem}", path.display())))?;
         files::write(&path, &new, 0o600)?;
         written = true;
         warn_of_readers(session, &plan, &path);
@@ -53,47 +54,47 @@ fn parsed(text: &str) -> Result<Json, String> {
     jsonc_parser::parse_to_serde_value(text, &jsonc_parser::ParseOptions::default()).map_err(|error| error.to_string())
 }
 
-/// Only after a yes: `--write`, or a person's.
+/// Returns whether to write: after `--write`, or after a person's yes.
 async fn wanted(session: &Session, arguments: &Import, path: &Path) -> bool {
     arguments.write || (session.can_ask() && session.terminal.confirm(&format!("Write this into {}?", path.display())).await)
 }
 
-/// What the files of other programs have.
+/// Contents of the configs of other programs.
 #[derive(Default)]
 struct Sources {
     read: Vec<Read>,
-    /// The files that were there.
+    /// Files that exist.
     looked: Vec<PathBuf>,
-    /// Those of them that could not be read, and why.
+    /// Files that exist and could not be read, with the reason.
     unreadable: Vec<Unreadable>,
 }
 
-/// A file that was there and could not be read.
+/// A file that exists and could not be read.
 #[derive(Debug, Serialize)]
 struct Unreadable {
     from: String,
     why: String,
 }
 
-/// Reads the files of other programs. One that cannot be read keeps the others from nothing, unless it is the one that was named.
-fn read_all(session: &Session, arguments: &Import) -> Result<Sources, Fault> {
+/// Reads the configs of other programs. Goes on after a file that cannot be read, unless `--from` names that file.
+fn read_all(session: &Session, arguments: &Import) -> Result<Sources, CliError> {
     let workspace = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("."));
     let folder = workspace.display().to_string();
     let places = match (&arguments.from, arguments.programs.as_slice()) {
         (Some(path), [program]) => vec![(*program, path.clone())],
         (Some(_), _) => {
-            return Err(Fault::Usage("--from is one program's config: name that program, like import cursor --from FILE".to_owned()));
+            return Err(CliError::Usage("--from reads one program's config: name that program, like import cursor --from FILE".to_owned()));
         }
-        (None, programs) => sources::places(programs, &session.surroundings.environment, &workspace),
+        (None, programs) => sources::places(programs, &session.context.environment, &workspace),
     };
     let mut sources = Sources::default();
     for (program, path) in places {
         let text = match files::read_config(&path) {
             Ok(Some(text)) => Ok(text),
-            Ok(None) if arguments.from.is_some() => return Err(Fault::Message(FILE, format!("there is no file {}", path.display()))),
+            Ok(None) if arguments.from.is_some() => return Err(CliError::Message(FILE, format!("there is no file {}", path.display()))),
             Ok(None) => continue,
             Err(problem) if arguments.from.is_some() => {
-                return Err(Fault::Message(FILE, format!("{} cannot be read: {problem}", path.display())));
+                return Err(CliError::Message(FILE, format!("{} cannot be read: {problem}", path.display())));
             }
             Err(problem) => Err(problem),
         };
@@ -167,13 +168,13 @@ fn shown(addition: &Addition, inputs: &[Json], style: &Style) -> String {
         line(None, &format!("if not asked {default}"));
     }
     for name in &addition.redirectors {
-        line(Some(Tone::Bad), &format!("{name} can lead what is sent to another machine, or take away its protection: look at its value"));
+        line(Some(Tone::Bad), &format!("{name} can send traffic to another machine, or turn off its protection: check its value"));
     }
     for name in &addition.loaders {
-        line(Some(Tone::Bad), &format!("{name} can make a program load or run other code than the command names: look at its value"));
+        line(Some(Tone::Bad), &format!("{name} can make a program load or run code that its command does not name: check its value"));
     }
     for secret in &addition.secrets {
-        let advice = format!("{} looks like a secret in clear text: better set a variable, and write {}", secret.field, secret.suggestion);
+        let advice = format!("{} looks like a secret in clear text: set a variable, and write {} instead", secret.field, secret.suggestion);
         line(Some(Tone::Warning), &advice);
     }
     for note in &addition.notes {
@@ -195,14 +196,14 @@ fn has_invisible_text(json: &Json) -> bool {
     }
 }
 
-/// The host is the one that would be connected to. Variables have no values yet.
+/// Describes the address. The host is the one that would be connected to; variables have no values yet.
 fn connects(url: &str) -> String {
     let address = address_of(url, None);
-    let host = address.unicode_host.map(|host| format!(" (its host is {host} in its own letters)")).unwrap_or_default();
+    let host = address.unicode_host.map(|host| format!(" (its host in Unicode: {host})")).unwrap_or_default();
     format!("connects to {}{host}", address.shown)
 }
 
-/// How tokens are got for a server, as an approval's request has it.
+/// Describes the OAuth settings of a server, in the lines of an approval request.
 fn logs_in(server: &ServerDefinition) -> Vec<String> {
     let Transport::Http { oauth: Some(oauth), .. } = &server.transport else { return Vec::new() };
     let addresses = addresses_of(server, None);
@@ -217,7 +218,7 @@ fn scalar(value: &Json) -> Option<String> {
     }
 }
 
-/// A config that was there keeps its mode: it is said where others can read what should not be read.
+/// Warns where other users can read secrets in the config. An existing config keeps its mode.
 fn warn_of_readers(session: &Session, plan: &Plan, path: &Path) {
     let mode = std::fs::metadata(path).map_or(0, |file| file.permissions().mode() & 0o777);
     if mode & 0o077 != 0 && plan.additions.iter().any(|addition| !addition.secrets.is_empty()) {
@@ -236,10 +237,14 @@ fn tell(session: &Session, plan: &Plan, unreadable: &[Unreadable], path: &Path, 
         return;
     }
     if written {
-        session.terminal.print(&format!("written into {}. Nothing of it is approved: {}\n", path.display(), session.again.with("approve")));
+        session.terminal.print(&format!(
+            "written into {}. The new servers are not approved yet: {}\n",
+            path.display(),
+            session.next_command.with("approve")
+        ));
     } else {
         session.terminal.print(&format!(
-            "nothing was written. --write puts it into {}; or do it by hand, with what *** stands for:\n{}\n",
+            "nothing was written. --write adds this to {}; or copy it by hand, with the value that each *** stands for:\n{}\n",
             path.display(),
             json_text(&snippet(plan))
         ));

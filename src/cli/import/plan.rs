@@ -1,4 +1,4 @@
-//! What would be added to our config, and the config with it: text in, text out.
+//! Computes the servers that an import adds, and the new text of the config. Reads and writes no file.
 
 use jsonc_parser::ParseOptions;
 use jsonc_parser::cst::{CstInputValue, CstRootNode};
@@ -14,9 +14,9 @@ const MASKED: &str = "***";
 /// A server that would be added.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(super) struct Addition {
-    /// A valid name that our config does not have.
+    /// A valid name that the config does not have yet.
     pub(super) name: String,
-    /// Where it comes from, in words.
+    /// Program and file that the server comes from.
     pub(super) from: String,
     pub(super) entry: Json,
     pub(super) notes: Vec<String>,
@@ -61,7 +61,7 @@ impl Addition {
         shown
     }
 
-    /// The server as a config with these inputs would have it. An input that is in neither is taken for one that the config has.
+    /// Parses the server as part of a config with these inputs. Assumes that the config declares an input that `inputs` lacks.
     pub(super) fn definition(&self, inputs: &[Json]) -> Option<ServerDefinition> {
         let mut inputs = inputs.to_vec();
         for id in inputs_of_text(&self.entry.to_string()) {
@@ -82,12 +82,12 @@ pub(super) struct Skipped {
     pub(super) why: String,
 }
 
-/// All that an import would do.
+/// Changes that an import would make.
 #[derive(Debug, Default, Clone, PartialEq, Serialize)]
 pub(super) struct Plan {
     pub(super) additions: Vec<Addition>,
     pub(super) skipped: Vec<Skipped>,
-    /// What `${input:…}` in them refers to.
+    /// Declarations of the inputs that the additions use as `${input:…}`.
     pub(super) inputs: Vec<Json>,
 }
 
@@ -109,10 +109,10 @@ pub(super) fn shown_inputs(inputs: &[Json]) -> Vec<Json> {
     inputs
 }
 
-/// A program's config that was read: where it was, its servers, its inputs.
+/// A config of another program: its place, its servers, its inputs.
 pub(super) type Read = (String, Vec<Found>, Vec<Json>);
 
-/// What of all that was found our config (`existing`, as JSON) does not have yet.
+/// Returns the servers that the config (`existing`, as JSON) does not have yet.
 pub(super) fn plan(existing: &Json, read: Vec<Read>) -> Plan {
     let mut plan = Plan::default();
     let sections = [&existing["mcpServers"], &existing["servers"], &existing["mcp"]["servers"]];
@@ -139,12 +139,12 @@ fn add(plan: &mut Plan, taken: &mut Vec<(String, Json)>, from: &str, found: Foun
     let Found { name, entry, mut notes, secrets } = found;
     let skip = |plan: &mut Plan, why: String| plan.skipped.push(Skipped { name: name.clone(), from: from.to_owned(), why });
     if let Some((ours, _)) = taken.iter().find(|(_, known)| *known == entry) {
-        let why = format!("\"{ours}\" is the same");
+        let why = format!("it is the same as \"{ours}\"");
         return skip(plan, why);
     }
     let valid = free(&valid_name(&name), taken);
     let one = json!({ "mcpServers": { valid.as_str(): entry } });
-    // Inputs are added with it: here they would be unknown.
+    // The inputs are added together with the server, so an error about an unknown input does not count here.
     match parse_object(&one, "import", 1) {
         Ok(config) if config.invalid.is_empty() => {
             notes.extend(config.warnings.iter().filter(|warning| !warning.contains("input:")).cloned());
@@ -166,7 +166,7 @@ fn add(plan: &mut Plan, taken: &mut Vec<(String, Json)>, from: &str, found: Foun
     plan.additions.push(Addition { name: valid, from: from.to_owned(), entry, notes, secrets, loaders, redirectors });
 }
 
-/// A name as our config takes it: small letters, digits and hyphens, a letter first.
+/// Turns a name into a valid one: lower-case letters, digits and hyphens, with a letter first.
 fn valid_name(name: &str) -> String {
     const RESERVED: [&str; 5] = ["fs-read", "fs-write", "fetch", "mcp", "gateway"];
     let mut valid = String::new();
@@ -189,22 +189,22 @@ fn free(name: &str, taken: &[(String, Json)]) -> String {
     std::iter::once(name.to_owned()).chain(numbered).find(|name| !is_taken(name)).unwrap_or_else(|| name.to_owned())
 }
 
-/// The config's text with what is added, everything else as it was, comments too. An empty text becomes a config.
+/// Returns the text of the config with the additions. Keeps everything else, also comments. An empty text becomes a config.
 ///
 /// # Errors
-/// Where it cannot be done, in words: the text is no config.
+/// A sentence that says why the text is not a config.
 pub(super) fn edited(text: &str, plan: &Plan) -> Result<String, String> {
     let text = if text.trim().is_empty() { "{}\n" } else { text };
     let root = CstRootNode::parse(text, &ParseOptions::default()).map_err(|error| error.to_string())?;
-    let top = root.object_value().ok_or("the config is no object")?;
+    let top = root.object_value().ok_or("the config is not an object")?;
     let servers = ["mcpServers", "servers"].into_iter().find(|name| top.get(name).is_some()).unwrap_or("mcpServers");
-    let section = top.object_value_or_create(servers).ok_or_else(|| format!("{servers} is no object"))?;
+    let section = top.object_value_or_create(servers).ok_or_else(|| format!("{servers} is not an object"))?;
     section.ensure_multiline();
     for addition in &plan.additions {
         section.append(&addition.name, input_of(&addition.entry));
     }
     if !plan.inputs.is_empty() {
-        let inputs = top.array_value_or_create("inputs").ok_or("inputs is no list")?;
+        let inputs = top.array_value_or_create("inputs").ok_or("inputs is not a list")?;
         inputs.ensure_multiline();
         for input in &plan.inputs {
             inputs.append(input_of(input));
@@ -213,7 +213,7 @@ pub(super) fn edited(text: &str, plan: &Plan) -> Result<String, String> {
     Ok(root.to_string())
 }
 
-/// The part of a config that has only what is added, for a person to put where they like.
+/// Returns a config with the additions alone, for a person who wants to copy them.
 pub(super) fn snippet(plan: &Plan) -> Json {
     let servers: serde_json::Map<_, _> = plan.shown_additions().into_iter().map(|addition| (addition.name, addition.entry)).collect();
     let mut snippet = json!({ "mcpServers": servers });

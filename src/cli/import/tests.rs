@@ -57,7 +57,7 @@ fn codex_keys_become_ours() {
     let docs = json!({ "url": "https://example.com/mcp", "headers": { "Authorization": "Bearer ${DOCS_TOKEN}", "X-Key": "${DOCS_KEY}", "X-Plain": "1" },
         "timeoutMs": 1500, "connectTimeoutMs": 20000, "allowTools": ["a"] });
     assert_eq!(found[0].entry, docs);
-    assert_eq!(found[0].notes, ["odd was left out: it means nothing here"]);
+    assert_eq!(found[0].notes, ["odd was left out: hyperlight-mcp does not know this key"]);
     let files = json!({ "command": "npx", "args": ["server-files"], "env": { "HOME_TOKEN": "${HOME_TOKEN}" }, "disabled": true });
     assert_eq!(found[1].entry, files);
 }
@@ -78,7 +78,7 @@ fn names_become_valid_and_clash_with_nothing() {
     let plan = planned(&json!({ "servers": { "my-server": { "command": "z" }, "x": { "command": "f" } } }), Program::Cursor, text);
     let names: Vec<_> = plan.additions.iter().map(|addition| addition.name.as_str()).collect();
     assert_eq!(names, ["my-server-2", "my-server-3", "server-1st", "fetch-server", "server"]);
-    assert_eq!(plan.skipped[0].why, "\"x\" is the same");
+    assert_eq!(plan.skipped[0].why, "it is the same as \"x\"");
     assert!(plan.additions[0].notes[0].contains("My Server!"));
 }
 
@@ -176,14 +176,14 @@ fn an_import_shows_what_an_entry_is_given_and_flags_what_loads_code() {
         "runs npx x \"a b\" c",
         "with OPENAI_BASE_URL=http://attacker/v1",
         "with https_proxy=http://***:***@evil.example",
-        "https_proxy can lead what is sent to another machine",
+        "https_proxy can send traffic to another machine",
         "in the folder /srv",
         "with the variables of .env",
         "with NODE_OPTIONS=--import /tmp/evil.mjs",
         "with API_KEY=sk-0***",
         "with COUNT=3",
         "without LANG",
-        "NODE_OPTIONS can make a program load or run other code",
+        "NODE_OPTIONS can make a program load or run code",
     ] {
         assert!(a.contains(line), "{line}: {a}");
     }

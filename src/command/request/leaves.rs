@@ -1,15 +1,15 @@
-//! JSON of a server as a person reads it in full: each value with its JSON pointer, and where two of them differ.
+//! Lists all values of a server's JSON with their JSON pointers, and the differences of two such documents.
 
 use std::collections::{HashMap, HashSet};
 
 use serde_json::Value as Json;
 
-/// Texts up to this length are shown whole on both sides of a difference.
+/// Length up to which both texts of a difference are shown whole.
 const MAX_WHOLE_CHARS: usize = 300;
-/// How much of what stayed is shown around what did not.
+/// Number of unchanged characters that are shown around a change.
 const CONTEXT_CHARS: usize = 60;
 
-/// Each value that holds no other, with its pointer, in the order of the document; nothing of what stands at a pointer in `known`.
+/// Returns each value that holds no other value, with its pointer, in the order of the document. Skips all that is at a pointer in `known`.
 ///
 /// Walks without recursion: a schema may be nested as deeply as its server likes.
 pub(super) fn leaves<'j>(root: &'j Json, known: &HashSet<String>) -> Vec<(String, &'j Json)> {
@@ -31,21 +31,21 @@ pub(super) fn leaves<'j>(root: &'j Json, known: &HashSet<String>) -> Vec<(String
     found
 }
 
-/// The pointer to what `key` names within what stands at `at` (RFC 6901).
+/// Returns the pointer to the value of `key` in the object at `at` (RFC 6901).
 pub(super) fn pointer(at: &str, key: &str) -> String {
     format!("{at}/{}", key.replace('~', "~0").replace('/', "~1"))
 }
 
-/// One place at which two values differ; a side is missing where nothing stands there.
+/// A pointer at which two values differ. A side is `None` where its document has no value.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct Difference {
     pub(super) at: String,
     pub(super) before: Option<String>,
     pub(super) after: Option<String>,
 }
 
-/// Where they differ: what is there now in its order, then what is gone.
-pub(super) fn places(before: Option<&Json>, after: Option<&Json>) -> Vec<Place> {
+/// Returns the differences: first new and changed values in their order, then removed ones.
+pub(super) fn differences(before: Option<&Json>, after: Option<&Json>) -> Vec<Difference> {
     let [before, after] = [before, after].map(|json| json.map(|json| leaves(json, &HashSet::new())).unwrap_or_default());
     let old: HashMap<&str, &Json> = before.iter().map(|(at, value)| (at.as_str(), *value)).collect();
     let there: HashSet<&str> = after.iter().map(|(at, _)| at.as_str()).collect();
@@ -55,13 +55,13 @@ pub(super) fn places(before: Option<&Json>, after: Option<&Json>) -> Vec<Place> 
             Some(old) if old == value => {}
             Some(old) => {
                 let (before, after) = sides(old, value);
-                found.push(Place { at: at.clone(), before: Some(before), after: Some(after) });
+                found.push(Difference { at: at.clone(), before: Some(before), after: Some(after) });
             }
-            None => found.push(Place { at: at.clone(), before: None, after: Some(text_of(value)) }),
+            None => found.push(Difference { at: at.clone(), before: None, after: Some(text_of(value)) }),
         }
     }
     let gone = before.iter().filter(|(at, _)| !there.contains(at.as_str()));
-    found.extend(gone.map(|(at, value)| Place { at: at.clone(), before: Some(text_of(value)), after: None }));
+    found.extend(gone.map(|(at, value)| Difference { at: at.clone(), before: Some(text_of(value)), after: None }));
     found
 }
 
@@ -69,7 +69,7 @@ fn text_of(value: &Json) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// Two values that differ, so that they are seen to: all that is another in them is shown, and of long texts only some of the rest.
+/// Formats two values so that a person sees the difference. Shows all that differs, and only some of the rest of long texts.
 fn sides(before: &Json, after: &Json) -> (String, String) {
     let (Json::String(old), Json::String(new)) = (before, after) else {
         let (old, new) = (text_of(before), text_of(after));
@@ -78,7 +78,7 @@ fn sides(before: &Json, after: &Json) -> (String, String) {
     };
     let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     if words(old) == words(new) {
-        // Blanks at a line's end or at its wrapping are not seen.
+        // Spaces at the end of a line, or where a line wraps, are invisible.
         return window(&numbered(old), &numbered(new));
     }
     if old.chars().count().max(new.chars().count()) <= MAX_WHOLE_CHARS {
@@ -87,7 +87,7 @@ fn sides(before: &Json, after: &Json) -> (String, String) {
     window(&old.chars().map(String::from).collect::<Vec<_>>(), &new.chars().map(String::from).collect::<Vec<_>>())
 }
 
-/// Each character, blanks by their numbers.
+/// Returns each character, with white space as its number.
 fn numbered(text: &str) -> Vec<String> {
     let shown = |character: char| match character {
         '\\' => "\\\\".to_owned(),
@@ -97,7 +97,7 @@ fn numbered(text: &str) -> Vec<String> {
     text.chars().map(shown).collect()
 }
 
-/// The part between the start and the end that both have, and a little of these.
+/// Returns the parts between the common start and the common end, with a little context.
 fn window(old: &[String], new: &[String]) -> (String, String) {
     let start = old.iter().zip(new).take_while(|(old, new)| old == new).count();
     let most = old.len().min(new.len()) - start;
@@ -120,7 +120,7 @@ mod tests {
 
     fn told(before: &Json, after: &Json) -> Vec<(String, String, String)> {
         let side = |text: Option<String>| text.unwrap_or_else(|| "(none)".to_owned());
-        places(Some(before), Some(after)).into_iter().map(|place| (place.at, side(place.before), side(place.after))).collect()
+        differences(Some(before), Some(after)).into_iter().map(|place| (place.at, side(place.before), side(place.after))).collect()
     }
 
     #[test]

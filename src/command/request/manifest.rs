@@ -1,10 +1,10 @@
-//! Stage 2: what a model would read and call.
+//! Text of an approval request of stage 2: all that a model would read and call.
 
 use std::collections::HashSet;
 
 use serde_json::Value as Json;
 
-use super::leaves::{leaves, places};
+use super::leaves::{differences, leaves};
 use super::schema::show_schema;
 use super::{Page, line};
 use crate::command::text::{Style, Tone, printable};
@@ -36,23 +36,23 @@ pub(super) fn manifest_text(request: &ManifestRequest, style: &Style) -> String 
     }
     page.text.push('\n');
     if !request.findings.is_empty() {
-        page.field("audit", &format!("look at what was found ({}): it stands at the top of this", request.findings.len()));
+        page.field("audit", &format!("read its findings ({}), at the top of this request", request.findings.len()));
     }
     page.field("digest", &request.digest);
     page.text
 }
 
-/// A text of the server's in its own lines, whole: what a model may read is cut in the request already.
+/// Formats a text of the server with its line breaks, without a cut: the request has cut it already to what a model may read.
 fn lines(text: &str) -> String {
     printable(text, &['\n'])
 }
 
-/// What looks like an attempt on the model: first, as it is why a person is asked.
+/// Shows the findings of the audit. They come first, as they are the main reason to ask a person.
 fn findings(page: &mut Page, findings: &[Finding]) {
     if findings.is_empty() {
-        return page.field("audit", "nothing that looks like an attempt to talk to the model");
+        return page.field("audit", "found nothing that looks like prompt injection");
     }
-    page.heading(&format!("Look at this ({})", findings.len()));
+    page.heading(&format!("Findings of the audit ({})", findings.len()));
     for finding in findings {
         let (word, tone) = match finding.severity {
             Severity::High => ("HIGH", Tone::Bad),
@@ -66,7 +66,7 @@ fn findings(page: &mut Page, findings: &[Finding]) {
     }
 }
 
-/// What is another than what was approved, as a diff.
+/// Shows the changes since the last approval as a diff.
 fn show_changes(page: &mut Page, changes: &ManifestChanges) {
     let drift = &changes.drift;
     let tools = Changes { added: drift.added.clone(), removed: drift.removed.clone(), changed: drift.changed.clone() };
@@ -90,7 +90,7 @@ fn show_changes(page: &mut Page, changes: &ManifestChanges) {
             Item::Tool(name) | Item::Resource(name) | Item::ResourceTemplate(name) | Item::Prompt(name) => name,
         };
         page.noted(Tone::Heading, &format!("{name}, {}", difference.field));
-        for place in places(difference.before.as_ref(), difference.after.as_ref()) {
+        for place in differences(difference.before.as_ref(), difference.after.as_ref()) {
             if !place.at.is_empty() {
                 page.text.push_str(&page.style.wrapped("    ", &line(&place.at)));
             }
@@ -116,7 +116,7 @@ fn show_tool(page: &mut Page, tool: &ToolSummary) {
     tool_heading(page, (kind, tone), &line(&tool.name), &code);
     let annotations = annotations(tool);
     if !annotations.is_empty() {
-        page.text.push_str(&page.style.wrapped("      ", &format!("says of itself: {annotations}")));
+        page.text.push_str(&page.style.wrapped("      ", &format!("describes itself as: {annotations}")));
     }
     if let Some(title) = &tool.title {
         page.text.push_str(&page.style.wrapped("      ", &line(title)));
@@ -129,7 +129,7 @@ fn show_tool(page: &mut Page, tool: &ToolSummary) {
     }
 }
 
-/// What a tool does, its name and the name in code, wrapped where that is long: the name alone may be wider than the terminal.
+/// Shows a tool's kind (reads or writes), its name and its name in code. Wraps it: the name alone may be wider than the terminal.
 fn tool_heading(page: &mut Page, (kind, tone): (&str, Tone), name: &str, code: &str) {
     let style = page.style;
     let plain = format!("{kind} {name}{code}");
@@ -154,14 +154,14 @@ fn hint(tool: &ToolSummary, name: &str) -> Option<bool> {
     tool.annotations.as_ref()?.get(name)?.as_bool()
 }
 
-/// All annotations, as the server wrote them: what holds others by its pointer, whole.
+/// Lists all annotations as the server wrote them, nested values by their pointers.
 fn annotations(tool: &ToolSummary) -> String {
     let Some(annotations) = &tool.annotations else { return String::new() };
     let said = |(at, value): (String, &Json)| line(&format!("{} {value}", at.trim_start_matches('/')));
     leaves(annotations, &HashSet::new()).into_iter().map(said).collect::<Vec<_>>().join(", ")
 }
 
-/// What else it has: all of it can be read or filled in without a further question.
+/// Shows the resources and prompts. A model can read and fill in all of them without a further question.
 fn offers(page: &mut Page, request: &ManifestRequest) {
     let described = |page: &mut Page, head: String, title: Option<&String>, description: Option<&String>| {
         page.text.push_str(&page.style.wrapped("  ", &head));
@@ -184,7 +184,7 @@ fn offers(page: &mut Page, request: &ManifestRequest) {
     }
     for template in &request.resource_templates {
         let kind = template.mime_type.as_ref().map(|kind| format!(" ({})", line(kind))).unwrap_or_default();
-        let usable = if template.usable { "" } else { " (of a form that is not known: nothing can be read by it)" };
+        let usable = if template.usable { "" } else { " (in an unknown form: nothing can be read with it)" };
         let head = format!("{} {}{kind}{usable}", line(&template.uri_template), line(&template.name));
         described(page, head, template.title.as_ref(), template.description.as_ref());
     }

@@ -1,4 +1,4 @@
-//! An approval request as a person reads it: all of it, within the terminal's width.
+//! Text of an approval request, whole and within the terminal's width.
 
 mod leaves;
 mod manifest;
@@ -9,10 +9,10 @@ use crate::config::Confirm;
 use crate::text::has_invisible;
 use crate::trust::{ApprovalRequest, CommandRequest};
 
-/// The width of the names of fields.
+/// Width of the column with the field names.
 const NAMES: usize = 16;
 
-/// What is asked for, in words.
+/// Returns the stage of a request, and what it is about.
 #[must_use]
 pub fn stage_of(request: &ApprovalRequest) -> &'static str {
     match request {
@@ -21,7 +21,7 @@ pub fn stage_of(request: &ApprovalRequest) -> &'static str {
     }
 }
 
-/// All that a person must see before yes.
+/// Formats all that a person must see before they approve.
 ///
 /// ```no_run
 /// # async fn show(gateway: &hyperlight_mcp::Gateway) -> hyperlight_mcp::Result<()> {
@@ -37,20 +37,20 @@ pub fn request_text(request: &ApprovalRequest, style: &Style) -> String {
     }
 }
 
-/// Lines of one request, as they are collected.
+/// Text of one request, while it is built.
 struct Page<'s> {
     style: &'s Style,
     text: String,
 }
 
 impl Page<'_> {
-    /// A text of the config's or a server's, on one line that is wrapped.
+    /// Adds a field. Its text, of a config or a server, is made one line and wrapped.
     fn field(&mut self, name: &str, text: &str) {
         let shown = line(text);
         self.text.push_str(&self.style.field(&format!("  {name}"), NAMES, &shown));
     }
 
-    /// One line for each; none, no line.
+    /// Adds one line for each item.
     fn list(&mut self, name: &str, items: &[String]) {
         for (index, item) in items.iter().enumerate() {
             self.field(if index == 0 { name } else { "" }, item);
@@ -73,7 +73,7 @@ impl Page<'_> {
     }
 }
 
-/// As it is, on one line: what drives a terminal or cannot be seen is written as its number.
+/// Makes a text one line. Replaces control characters and invisible characters with their numbers.
 fn line(text: &str) -> String {
     one_line(text)
 }
@@ -87,7 +87,7 @@ fn command_text(request: &CommandRequest, style: &Style) -> String {
     if let Some(url) = &request.url {
         page.field("connects to", url);
         if let Some(host) = &request.unicode_host {
-            page.field("its host", &format!("{host}, in its own letters"));
+            page.field("its host", &format!("{host} (in Unicode)"));
         }
         page.list("host from", &request.host_from);
     }
@@ -106,22 +106,22 @@ fn command_text(request: &CommandRequest, style: &Style) -> String {
         page.field("folder", &bordered(folder));
     }
     if let Some(folder) = &request.workspace_folder {
-        page.field("yes holds in", &format!("{} alone: what this starts or reads is another thing in another folder", bordered(folder)));
+        page.field("yes holds in", &format!("{} only: in another folder this would start or read other files", bordered(folder)));
     }
-    surroundings(&mut page, request);
+    given_values(&mut page, request);
     filters(&mut page, request);
-    page.field("asks a person", asks(request.confirm));
+    page.field("confirm", asks(request.confirm));
     if request.allow_insecure_http {
         page.noted(Tone::Warning, "plain http:// to another machine is allowed: everybody on the way can read and change what is sent");
     }
     for name in &request.loaders {
         page.noted(
             Tone::Bad,
-            &format!("{name} can make a program load or run other code than the command names: its value is shown in full"),
+            &format!("{name} can make a program load or run code that its command does not name: its value is shown in full"),
         );
     }
     for name in &request.redirectors {
-        page.noted(Tone::Bad, &format!("{name} can lead what is sent to another machine, or take away its protection: look at its value"));
+        page.noted(Tone::Bad, &format!("{name} can send traffic to another machine, or turn off its protection: check its value"));
     }
     let all = [&request.command, &request.url, &request.unicode_host, &request.cwd, &request.workspace_folder]
         .into_iter()
@@ -129,17 +129,17 @@ fn command_text(request: &CommandRequest, style: &Style) -> String {
         .chain(request.args.iter().flatten())
         .chain(request.environment.iter().chain(&request.input_defaults));
     if all.into_iter().any(|text| has_invisible(text)) {
-        page.noted(Tone::Bad, "there are characters in this that cannot be seen: they are written as numbers");
+        page.noted(Tone::Bad, "this contains invisible characters: they are shown as numbers");
     }
     page.noted(Tone::Warning, request.warning);
     page.field("digest", &request.digest);
     page.text
 }
 
-/// What it is given of its user's.
-fn surroundings(page: &mut Page, request: &CommandRequest) {
+/// Shows the variables, headers, inputs, OAuth settings and roots that a server gets.
+fn given_values(page: &mut Page, request: &CommandRequest) {
     if request.command.is_some() && request.environment.is_empty() && request.env_file.is_none() {
-        page.field("environment", "nothing of yours but PATH, HOME and the like");
+        page.field("environment", "none of your variables except PATH, HOME and a few like them");
     }
     page.list("environment", &assigned(&request.environment));
     if let Some(file) = &request.env_file {
@@ -150,14 +150,14 @@ fn surroundings(page: &mut Page, request: &CommandRequest) {
     page.list("OAuth", request.oauth.as_deref().unwrap_or_default());
     page.list("told folders", &request.roots);
     if request.pin_executable {
-        page.field("pinned", "another program of this name needs approval again");
+        page.field("pinned", "if the file of the program changes, it needs approval again");
     }
     if request.pin_values {
-        page.field("pinned", "other values of its environment or headers need approval again");
+        page.field("pinned", "if a value of its environment or headers changes, it needs approval again");
     }
 }
 
-/// What of it the config lets through.
+/// Shows the filters of the config.
 fn filters(page: &mut Page, request: &CommandRequest) {
     let allowed =
         [("only tools", &request.allow_tools), ("only reads", &request.allow_resources), ("only prompts", &request.allow_prompts)];
@@ -176,9 +176,9 @@ fn filters(page: &mut Page, request: &CommandRequest) {
 
 fn asks(confirm: Confirm) -> &'static str {
     match confirm {
-        Confirm::Never => "never: its tools are called without a question, writes too",
-        Confirm::Writes => "before each call that is not only a read",
-        Confirm::Always => "before every call",
+        Confirm::Never => "never asks: its tools are called without a question, writes too",
+        Confirm::Writes => "asks a person before each call that is not only a read",
+        Confirm::Always => "asks a person before every call",
     }
 }
 
@@ -196,7 +196,7 @@ pub(crate) fn bordered(value: &str) -> String {
     if value.contains(char::is_whitespace) { format!("{value:?}") } else { value.to_owned() }
 }
 
-/// An argument as it is passed: in quotes where its borders would not be seen.
+/// Formats an argument. Puts it in quotes where its start or end would be unclear.
 pub(crate) fn quoted(argument: &str) -> String {
     let plain = |character: char| character.is_ascii_alphanumeric() || "@%+=:,./_-${}".contains(character);
     if !argument.is_empty() && argument.chars().all(plain) { argument.to_owned() } else { format!("{argument:?}") }

@@ -1,4 +1,4 @@
-//! A schema in short, and after it all that the short form does not show: a model can read each of its strings.
+//! Shows a schema in a short form, then all that the short form leaves out: a model can read each of its strings.
 
 use std::collections::HashSet;
 
@@ -7,12 +7,12 @@ use serde_json::Value as Json;
 use super::leaves::{leaves, pointer};
 use super::{Page, line};
 
-/// Deeper than this a property is not told in short.
+/// Depth below which properties are not in the short form.
 const MAX_DEPTH: usize = 3;
-/// Types that are the words of JSON Schema itself.
+/// Type names of JSON Schema.
 const TYPES: [&str; 7] = ["array", "boolean", "integer", "null", "number", "object", "string"];
 
-/// Shows all of a schema: its properties in short, then what else it says, a line each, with its JSON pointer.
+/// Shows all of a schema: its properties in a short form, then each other value on a line with its JSON pointer.
 pub(super) fn show_schema(page: &mut Page, label: &str, schema: &Json) {
     let mut outline = Outline { page, label, shown: HashSet::new() };
     outline.show(schema, "", 0);
@@ -28,12 +28,12 @@ pub(super) fn show_schema(page: &mut Page, label: &str, schema: &Json) {
     }
 }
 
-/// A schema that says nothing.
+/// Returns whether a schema allows anything.
 fn is_anything(schema: &Json) -> bool {
     schema == &Json::Bool(true) || schema.as_object().is_some_and(serde_json::Map::is_empty)
 }
 
-/// The short form, and the pointers of what it has shown.
+/// Writer of the short form, with the pointers of all that it has shown.
 struct Outline<'p, 's> {
     page: &'p mut Page<'s>,
     label: &'p str,
@@ -41,7 +41,7 @@ struct Outline<'p, 's> {
 }
 
 impl Outline<'_, '_> {
-    /// Each property with its type and its description, those within it one step further in.
+    /// Shows each property with its type and its description. Indents nested properties by one more step.
     fn show(&mut self, schema: &Json, at: &str, depth: usize) {
         let indent = " ".repeat(6 + 2 * depth);
         let properties_at = pointer(at, "properties");
@@ -95,20 +95,20 @@ impl Outline<'_, '_> {
         self.page.text.push_str(&wrapped);
     }
 
-    /// That a tool takes an object goes without saying.
+    /// Marks the type `object` of the root as shown: every tool takes an object.
     fn see_kind_of_root(&mut self, schema: &Json) {
         if schema.get("type").is_some_and(|kind| kind == "object") {
             self.shown.insert("/type".to_owned());
         }
     }
 
-    /// A type in a word or two.
+    /// Returns a short name of a type.
     fn type_of(&mut self, schema: &Json, at: &str) -> String {
         let kind = schema.get("type");
         let kind_at = pointer(at, "type");
         if let Some(values) = schema.get("enum").and_then(Json::as_array).filter(|values| !values.is_empty()) {
             self.shown.insert(pointer(at, "enum"));
-            // Values say of what type they are.
+            // The values already show their type.
             if kind.and_then(Json::as_str).is_some_and(|kind| TYPES.contains(&kind)) {
                 self.shown.insert(kind_at);
             }
@@ -146,7 +146,7 @@ impl Outline<'_, '_> {
     }
 }
 
-/// A list of texts and of nothing else.
+/// Returns the texts of a list that holds texts alone.
 fn names(list: Option<&Json>) -> Option<Vec<&str>> {
     list?.as_array().filter(|names| !names.is_empty())?.iter().map(Json::as_str).collect()
 }

@@ -101,7 +101,7 @@ fn what_loads_code_is_flagged_and_where_a_host_comes_from_is_named() {
     let text = shown(&command(0));
     assert!(text.contains("NODE_OPTIONS=\"--import /tmp/evil.mjs\"\n") && text.contains("NODE_OPTIONS can make a program load"), "{text}");
     assert!(text.contains("OPENAI_BASE_URL=http://***:***@attacker/v1\n") && text.contains("NODE_TLS_REJECT_UNAUTHORIZED=0\n"), "{text}");
-    assert!(text.contains("NODE_TLS_REJECT_UNAUTHORIZED can lead what is sent"), "{text}");
+    assert!(text.contains("NODE_TLS_REJECT_UNAUTHORIZED can send traffic"), "{text}");
     let text = shown(&command(2));
     assert!(text.contains("connects to   https://${HOST}/mcp\n") && text.contains("host from     ${HOST}\n"), "{text}");
 }
@@ -115,7 +115,7 @@ fn of_a_wide_schema_every_property_is_shown_and_the_findings_are_pointed_at_from
     let request = ManifestRequest::new(&server(0), &wide, &wide, None, 2_000);
     let text = shown(&ApprovalRequest::Manifest(Box::new(request)));
     assert!((0..500).all(|number| text.contains(&format!("p{number}?: string\n"))) && text.lines().count() < 600, "{text}");
-    assert!(text.contains("look at what was found (2): it stands at the top of this"), "{text}");
+    assert!(text.contains("read its findings (2), at the top of this request"), "{text}");
 }
 
 mod marks;

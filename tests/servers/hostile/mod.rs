@@ -16,9 +16,9 @@ use crate::support::apart::Memory;
 use crate::support::calling::{CLOSE_LIMIT, call_for, connections, echoes, get, plain, wanted};
 use crate::support::{Quiet, Scene, scaled, within};
 
-/// What a hostile call may take.
+/// Time that a hostile call may take.
 const CALL_LIMIT: Duration = Duration::from_millis(400);
-/// What a machine that is flooded may need on top of a time-out.
+/// Extra time that a flooded machine may need after a time-out.
 const SLACK: Duration = Duration::from_secs(2);
 
 /// A hostile server's surroundings.

@@ -1,4 +1,4 @@
-//! How connections come, give way, end and come back: the queue for a place, idleness, signs of life, failures in a row.
+//! Tests of the life of connections: the queue for a free connection, idle time, pings, failures in a row.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};

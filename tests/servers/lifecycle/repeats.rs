@@ -1,4 +1,4 @@
-//! Which calls a gateway sends a second time, counted where it counts: at the server.
+//! Calls that a gateway sends a second time, counted at the server.
 
 use hyperlight_mcp::gateway::CallOptions;
 use hyperlight_mcp::sandbox::Stop;

@@ -1,4 +1,4 @@
-//! What happens while a call lasts: what the server tells, what it asks, and that either side may give up.
+//! Tests of events during a call: notifications and questions of the server, and cancellation by either side.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! How a connection begins: which era is tried, how soon that is decided, and that it is remembered.
+//! Tests of the start of a connection: the era that is tried, the time to decide on it, and that it is remembered.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use hyperlight_mcp::client::{Connection, Era, Launch};
 use crate::support::calling::echoes;
 use crate::support::{Scene, scaled, told};
 
-/// What a server may cost that is of the older era and does not say so.
+/// Time that a server of the older era may cost if it does not say so.
 const BEGINNING: Duration = Duration::from_secs(3);
 
 fn unknown(scene: &Scene, flags: &[&str]) -> Launch {

@@ -1,4 +1,4 @@
-//! What a server may write around, before and in place of its answers.
+//! Tests of text that a server may write around, before and in place of its answers.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::support::calling::{call, call_for, echoes};
 use crate::support::{FIXTURE, Scene, patience, said, write_script};
 
-/// How deep the JSON of a message may be nested.
+/// Limit of the nesting of a message's JSON.
 const DEPTH: usize = 128;
 
 #[tokio::test(flavor = "multi_thread")]

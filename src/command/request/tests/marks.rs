@@ -68,7 +68,7 @@ fn with(input: Json, output: Json) -> Manifest {
     manifest
 }
 
-/// What is shown, without the blanks and line ends of wrapping.
+/// Returns the shown text without the blanks and line ends of wrapping.
 fn flat(now: &Manifest, before: Option<&Manifest>) -> String {
     let request = ManifestRequest::new(&server(0), now, now, before, 2_000);
     shown(&ApprovalRequest::Manifest(Box::new(request))).split_whitespace().collect()

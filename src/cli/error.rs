@@ -1,52 +1,52 @@
-//! What went wrong, told once: a message on standard error, and JSON on standard output where that is asked for.
+//! Errors of the command line. Each is reported once: as a message on standard error, and with `--json` also on standard output.
 
 use serde_json::{Value as Json, json};
 
 use super::Exit;
-use super::again::Again;
-use super::foreign::behind;
+use super::next_command::NextCommand;
 use super::session::Session;
+use super::untrusted::indented;
 use crate::command::{Tone, printable};
 use crate::config::INPUT_ADVICE;
 use crate::error::{AuthorizationLack, Error};
 
-/// The code where there is no config.
+/// Error code: there is no config.
 pub(super) const NO_CONFIG: &str = "ERR_NO_CONFIG";
-/// The code where a file that a person named cannot be read or written.
+/// Error code: a file that a person named cannot be read or written.
 pub(super) const FILE: &str = "ERR_FILE";
-/// The code where the words themselves are wrong.
+/// Error code: the arguments are wrong.
 pub(super) const USAGE: &str = "ERR_USAGE";
 
-/// A failure of the program.
+/// An error of the program.
 #[derive(Debug)]
-pub(super) enum Fault {
-    /// Of the gateway: it has a code.
+pub(super) enum CliError {
+    /// An error of the gateway, with the code that it has.
     Error(Box<Error>),
-    /// Of the gateway, with more to say: a script's line, for example.
+    /// An error of the gateway with more details, for example the line of a script.
     Explained { error: Box<Error>, text: String, more: Json },
-    /// Of what was asked for: a code of this program's own, and words that say what to do instead.
+    /// An error with a code of this program, and a message that says what to do instead.
     Message(&'static str, String),
-    /// The command line is wrong in a way that only the command itself knows.
+    /// A usage error that only the command itself can find.
     Usage(String),
-    /// It was told to end: nothing is to be said.
+    /// The program was told to end. Nothing is reported.
     Interrupted,
 }
 
-impl From<Error> for Fault {
+impl From<Error> for CliError {
     fn from(error: Error) -> Self {
         Self::Error(Box::new(error))
     }
 }
 
-impl Fault {
-    /// Tells it, and how the program ends.
+impl CliError {
+    /// Reports the error, and returns the result of the program.
     pub(super) fn tell(self, session: &Session) -> Exit {
         let exit = if matches!(self, Self::Usage(_)) { Exit::Usage } else { Exit::Failed };
-        let again = &session.again;
+        let next_command = &session.next_command;
         let (text, mut json) = match self {
-            Self::Error(error) => (told(&error, again), json!({ "code": error.code(), "message": message(&error, again) })),
+            Self::Error(error) => (told(&error, next_command), json!({ "code": error.code(), "message": message(&error, next_command) })),
             Self::Explained { error, text, more } => {
-                let mut json = json!({ "code": error.code(), "message": message(&error, again) });
+                let mut json = json!({ "code": error.code(), "message": message(&error, next_command) });
                 if let (Some(json), Json::Object(more)) = (json.as_object_mut(), more) {
                     json.extend(more);
                 }
@@ -65,33 +65,36 @@ impl Fault {
     }
 }
 
-/// An error in the words of this program, for a program to read.
-pub(super) fn message(error: &Error, again: &Again) -> String {
-    worded(error, again, |text| text)
+/// Returns the message for JSON output. It names commands of this program as the way out.
+pub(super) fn message(error: &Error, next_command: &NextCommand) -> String {
+    worded(error, next_command, |text| text)
 }
 
-/// The same for a person, who must see which lines are not ours: an error may hold what a script, a server or a config says.
-pub(super) fn told(error: &Error, again: &Again) -> String {
-    worded(error, again, |text| behind(&text))
+/// Returns the message for a person. Indents untrusted lines, as an error may hold text of a script, a server or a config.
+pub(super) fn told(error: &Error, next_command: &NextCommand) -> String {
+    worded(error, next_command, |text| indented(&text))
 }
 
-/// Its way out is a command. `others`: how a text is shown that others may have written.
-fn worded(error: &Error, again: &Again, others: impl Fn(String) -> String) -> String {
-    let about = |command: &str, server: &str| again.with(&format!("{command} {server}"));
+/// Builds a message whose way out is a command. `others` formats text that may be untrusted.
+fn worded(error: &Error, next_command: &NextCommand, others: impl Fn(String) -> String) -> String {
+    let about = |command: &str, server: &str| next_command.with(&format!("{command} {server}"));
     match error {
         Error::NotApproved { server, reason } => others(format!(
             "server \"{server}\" is not approved: {reason}. To read what it would run, and say yes or no: {}",
             about("approve", server)
         )),
         Error::DigestChanged { server } => {
-            format!("this digest is not of what server \"{server}\" would run or offer now. See what is: {}", about("approve", server))
+            format!(
+                "this digest does not match what server \"{server}\" would run or offer now. To read the current request: {}",
+                about("approve", server)
+            )
         }
         Error::NotEnabled { server } => format!("server \"{server}\" is not among the servers of this run: add it to --servers"),
         Error::ConfigUnreadable { path, problem } => others(format!("the config {} cannot be read: {problem}", path.display())),
         Error::AuthorizationRequired { server, issuer, lack: AuthorizationLack::Issuer } => {
             let issuer = issuer.as_ref().map_or_else(|| "an authorization server".to_owned(), ToString::to_string);
             others(format!(
-                "server \"{server}\" names {issuer} for its tokens, and the credential of the config was not sent there: run this in a terminal, where a person can confirm it; or set oauth.issuer in the config"
+                "server \"{server}\" names {issuer} for its tokens. The config does not name it, so the credential was not sent there. Run this in a terminal, where a person can confirm it, or set oauth.issuer in the config"
             ))
         }
         Error::AuthorizationRequired { server, lack: AuthorizationLack::Page, .. } => {
@@ -101,13 +104,13 @@ fn worded(error: &Error, again: &Again, others: impl Fn(String) -> String) -> St
         }
         Error::ServerExited { server, .. } | Error::ConnectFailed { server, .. } | Error::ConnectTimeout { server, .. } => {
             let error = others(error.to_string());
-            format!("{error}\nWhat it said: {}", about("logs", server))
+            format!("{error}\nIts log: {}", about("logs", server))
         }
         Error::ToolChanged { server, .. } | Error::ToolVanished { server, .. } => {
             let error = others(error.to_string());
             format!("{error}\nSee the change: {}", about("approve", server))
         }
-        // Written for the author of an agent, who can give a callback.
+        // The original advice is for the author of an agent, who can pass a callback.
         Error::ConfigInvalid { .. } => others(error.to_string().replace(INPUT_ADVICE, "run this in a terminal, where it can be asked for")),
         other => others(other.to_string()),
     }

@@ -1,26 +1,26 @@
-//! What others wrote, as a person at the terminal reads it: nothing hidden, and nothing that looks like a line of this program.
+//! Shows untrusted text at the terminal: no character of it is invisible, and no line of it looks like a line of this program.
 
 use serde_json::{Map, Value as Json};
 
 use crate::text::is_unseen;
 
-/// What a call's arguments may take of the screen before their values are cut.
+/// Length of shown arguments above which their values are cut.
 const MAX_CHARS: usize = 4_000;
-/// No value is cut shorter: a path or an address still shows.
+/// Length below which no value is cut, so that a path or an address stays readable.
 const MIN_VALUE_CHARS: usize = 60;
-/// Of a list, so many items are always shown.
+/// Number of items of a list that are always shown.
 const MIN_ITEMS: usize = 5;
 
-/// The arguments of a call that a person is asked about, and how many of their values are shown in part.
+/// Returns the arguments of a call as text for an approval question, and the number of values that were cut.
 ///
-/// Every key stays: what comes after a long value must not be out of sight. Of a long text both ends stay: a command's end counts as
-/// much as its start.
+/// Every key stays: a long value must not push the next key off the screen. Both ends of a long text stay: the end of a command is as
+/// important as its start.
 pub(super) fn arguments_text(arguments: &Map<String, Json>) -> (String, usize) {
     let whole = Json::Object(arguments.clone());
     let mut limit = MAX_CHARS;
     loop {
         let mut cuts = 0;
-        let text = visible(&pretty(&shortened(&whole, limit, &mut cuts)));
+        let text = escaped(&pretty(&shortened(&whole, limit, &mut cuts)));
         if text.chars().count() <= MAX_CHARS || limit <= MIN_VALUE_CHARS {
             return (text, cuts);
         }
@@ -28,16 +28,16 @@ pub(super) fn arguments_text(arguments: &Map<String, Json>) -> (String, usize) {
     }
 }
 
-/// All of them, whatever they take: for a person who wants to see what is cut.
+/// Returns the arguments as text without any cut, for a person who wants to see all of it.
 pub(super) fn whole_arguments_text(arguments: &Map<String, Json>) -> String {
-    visible(&pretty(&Json::Object(arguments.clone())))
+    escaped(&pretty(&Json::Object(arguments.clone())))
 }
 
 fn pretty(json: &Json) -> String {
     serde_json::to_string_pretty(json).unwrap_or_else(|_| "null".to_owned())
 }
 
-/// The same with each text cut to `limit` characters, and each list to items in proportion.
+/// Returns the value with each text cut to `limit` characters, and each list to a number of items in proportion.
 fn shortened(json: &Json, limit: usize, cuts: &mut usize) -> Json {
     match json {
         Json::String(text) => {
@@ -65,8 +65,8 @@ fn shortened(json: &Json, limit: usize, cuts: &mut usize) -> Json {
     }
 }
 
-/// What drives a terminal or cannot be seen, as its number.
-pub(super) fn visible(text: &str) -> String {
+/// Replaces control characters and invisible characters with their numbers.
+pub(super) fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for character in text.chars() {
         if is_unseen(character) || (character.is_control() && character != '\n') {
@@ -78,8 +78,8 @@ pub(super) fn visible(text: &str) -> String {
     out
 }
 
-/// A text of others behind words of ours: none of its lines but the first begins where a line of this program would.
-pub(super) fn behind(text: &str) -> String {
+/// Indents every line of untrusted text but the first, so that none of them looks like a line of this program.
+pub(super) fn indented(text: &str) -> String {
     text.trim_end_matches('\n').replace('\n', "\n  | ")
 }
 
@@ -127,8 +127,8 @@ mod tests {
 
     #[test]
     fn no_line_of_others_begins_like_one_of_this_program() {
-        assert_eq!(behind("a\nhyperlight-mcp: b\n\n"), "a\n  | hyperlight-mcp: b");
-        assert_eq!(behind("a"), "a");
+        assert_eq!(indented("a\nhyperlight-mcp: b\n\n"), "a\n  | hyperlight-mcp: b");
+        assert_eq!(indented("a"), "a");
     }
 
     #[test]

@@ -1,26 +1,26 @@
-//! How the program is called next: with the config and the state folder that it was called with now.
+//! Builds the next command to type, with the same `--config` and `--state` as this one.
 
 use std::path::Path;
 
 use super::args::Global;
 
-/// What stands behind the words of the next command.
+/// Options that every suggested command ends with.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Again(String);
+pub(super) struct NextCommand(String);
 
-impl Again {
+impl NextCommand {
     pub(super) fn new(global: &Global) -> Self {
         let given = [("--config", &global.config), ("--state", &global.state)];
         Self(given.iter().filter_map(|(name, path)| Some(format!(" {name} {}", quoted(path.as_deref()?)))).collect())
     }
 
-    /// The whole command, to be copied into a shell.
+    /// Returns the whole command, to be copied into a shell.
     pub(super) fn with(&self, words: &str) -> String {
         format!("hyperlight-mcp {words}{}", self.0)
     }
 }
 
-/// As a shell takes it for one word.
+/// Quotes a path so that a shell reads it as one word.
 fn quoted(path: &Path) -> String {
     let text = path.display().to_string();
     let plain = |character: char| character.is_ascii_alphanumeric() || "@%+=:,./_-".contains(character);
@@ -39,9 +39,9 @@ mod tests {
             json: false,
             color: super::super::args::ColorChoice::Never,
         };
-        assert_eq!(Again::new(&global(None, None)).with("approve a"), "hyperlight-mcp approve a");
-        assert_eq!(Again::new(&global(Some("b.json"), None)).with("approve a"), "hyperlight-mcp approve a --config b.json");
-        let quoted = Again::new(&global(Some("my b's.json"), Some("/s")));
+        assert_eq!(NextCommand::new(&global(None, None)).with("approve a"), "hyperlight-mcp approve a");
+        assert_eq!(NextCommand::new(&global(Some("b.json"), None)).with("approve a"), "hyperlight-mcp approve a --config b.json");
+        let quoted = NextCommand::new(&global(Some("my b's.json"), Some("/s")));
         assert_eq!(quoted.with("doctor"), "hyperlight-mcp doctor --config 'my b'\\''s.json' --state /s");
     }
 }
