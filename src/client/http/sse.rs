@@ -1,4 +1,4 @@
-//! Server-sent events: bytes to events, as the HTML standard says, with a cap.
+//! Parser of server-sent events, as the HTML standard has them. Hand-written, as `sse-stream` has no cap on the size of an event.
 
 /// What one block of lines said.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]

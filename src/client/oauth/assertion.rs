@@ -1,4 +1,6 @@
-//! A client that signs for itself: JWT assertions (RFC 7523), with ES256 or RS256.
+//! JWT assertions by which a client signs for itself (RFC 7523), with ES256 or RS256.
+//!
+//! Hand-written on `ring`, which TLS has anyway: the `jsonwebtoken` crate would add a second cryptographic library (35 crates, or one in C).
 
 use std::time::Duration;
 
