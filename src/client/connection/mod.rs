@@ -7,10 +7,10 @@ pub(in crate::client) mod list_changes;
 pub(in crate::client) mod offers;
 pub(in crate::client) mod open;
 pub(in crate::client) mod paging;
+pub(in crate::client) mod request_scope;
 pub(in crate::client) mod resource_changes;
 pub(in crate::client) mod tasks;
 pub(in crate::client) mod tools;
-pub(in crate::client) mod visit;
 
 use parking_lot::RwLock;
 use std::any::TypeId;
@@ -31,7 +31,7 @@ use super::clock::{CallLimits, Expired};
 use super::connection::discovery::discover;
 use super::connection::era::Era;
 use super::connection::link::Link;
-use super::connection::visit::{Pending, Visit};
+use super::connection::request_scope::{Pending, RequestScope};
 use super::http::raw_result;
 use super::inbound::caller::Caller;
 use super::inbound::calls::Calls;
@@ -150,34 +150,34 @@ impl Connection {
         limits: CallLimits,
         caller: &Arc<dyn Caller>,
     ) -> std::result::Result<Json, CallFailure> {
-        let visit = self.enter(what, limits, caller).await?;
-        self.exchange(&visit, request).await
+        let scope = self.enter(what, limits, caller).await?;
+        self.exchange(&scope, request).await
     }
 
     /// One request and its answer.
-    pub(super) async fn exchange(&self, visit: &Visit<'_>, mut request: ClientRequest) -> std::result::Result<Json, CallFailure> {
-        request.extensions_mut().insert(visit.key());
-        let mut pending = visit.pending();
+    pub(super) async fn exchange(&self, scope: &RequestScope<'_>, mut request: ClientRequest) -> std::result::Result<Json, CallFailure> {
+        request.extensions_mut().insert(scope.key());
+        let mut pending = scope.pending();
         let answer = async {
             let handle = self.peer.send_cancellable_request(request, PeerRequestOptions::no_options()).await.map_err(Unsent)?;
             Ok(pending.answer(handle).await.map(raw_result))
         };
-        let answer = self.awaited(visit, answer).await;
-        self.settled(visit, pending, answer).await
+        let answer = self.awaited(scope, answer).await;
+        self.settled(scope, pending, answer).await
     }
 
     /// The same past rmcp, whose tasks would each cost a change of threads.
     pub(super) async fn exchange_directly(
         &self,
-        visit: &Visit<'_>,
+        scope: &RequestScope<'_>,
         line: &Arc<DirectLine>,
         method: &str,
         params: &[(&str, Param<'_>)],
     ) -> std::result::Result<Json, CallFailure> {
-        let mut pending = visit.pending();
+        let mut pending = scope.pending();
         let answer = async {
             let mut request = line.open().ok_or(Unsent(ServiceError::TransportClosed))?;
-            self.calls.note(visit.key(), &request.id, Some(request.progress_token.clone()));
+            self.calls.note(scope.key(), &request.id, Some(request.progress_token.clone()));
             pending.direct(line, &request.id);
             if let Err(error) = line.send(&request, method, params).await {
                 return Ok(Err(ServiceError::TransportSend(DynamicTransportError::from_parts(
@@ -191,12 +191,12 @@ impl Connection {
                 Err(_) => Err(ServiceError::TransportClosed),
             })
         };
-        let answer = self.awaited(visit, answer).await;
-        self.settled(visit, pending, answer).await
+        let answer = self.awaited(scope, answer).await;
+        self.settled(scope, pending, answer).await
     }
 
     /// What comes first: the answer, the server's end, or that of the caller's patience.
-    async fn awaited(&self, visit: &Visit<'_>, answer: impl Future<Output = Outcome>) -> Awaited {
+    async fn awaited(&self, scope: &RequestScope<'_>, answer: impl Future<Output = Outcome>) -> Awaited {
         let ended = async {
             let status = self.link.ended().await;
             // An answer that was written before the end counts. Where the output is at its end, too, rmcp has ended the call.
@@ -207,12 +207,17 @@ impl Connection {
             biased;
             answer = answer => Awaited::Answer(answer),
             status = ended => Awaited::Ended(status),
-            expired = visit.clock.expired() => Awaited::Expired(expired),
+            expired = scope.clock.expired() => Awaited::Expired(expired),
         }
     }
 
-    async fn settled(&self, visit: &Visit<'_>, mut pending: Pending<'_>, awaited: Awaited) -> std::result::Result<Json, CallFailure> {
-        let what = visit.what;
+    async fn settled(
+        &self,
+        scope: &RequestScope<'_>,
+        mut pending: Pending<'_>,
+        awaited: Awaited,
+    ) -> std::result::Result<Json, CallFailure> {
+        let what = scope.what;
         match awaited {
             // Dropping `pending` has the server told.
             Awaited::Expired(expired) => Err(self.expired(what, expired).into()),

@@ -178,14 +178,14 @@ impl Connection {
         limits: CallLimits,
         caller: &Arc<dyn Caller>,
     ) -> std::result::Result<Json, CallFailure> {
-        let visit = self.enter(request.method(), limits, caller).await?;
+        let scope = self.enter(request.method(), limits, caller).await?;
         let (mut answers, mut state): (Option<BTreeMap<String, Json>>, Option<String>) = (None, None);
         for _ in 0..MAX_ROUNDS {
-            let result = self.exchange(&visit, request.request(answers, state.as_deref())).await?;
+            let result = self.exchange(&scope, request.request(answers, state.as_deref())).await?;
             if result.get("resultType").and_then(Json::as_str) != Some("input_required") {
                 return Ok(result);
             }
-            answers = self.answers(&visit, &result).await?;
+            answers = self.answers(&scope, &result).await?;
             state = result.get("requestState").and_then(Json::as_str).map(ToOwned::to_owned);
         }
         let message = format!("it still asks for input after {MAX_ROUNDS} rounds");

@@ -22,8 +22,8 @@ use crate::client::http::{HttpLimits, HttpTarget, SESSION_RENEWED, failure_of_st
 use crate::client::inbound::caller::Observer;
 use crate::client::inbound::calls::{Calls, InFlight, Of};
 use crate::client::inbound::handler::Handler;
+use crate::client::inbound::notification::{self, Interceptor, Notification};
 use crate::client::inbound::questions::Questions;
-use crate::client::inbound::tap::{self, Tap, Told};
 use crate::client::inbound::updates::Updates;
 use crate::client::stdio::process::ServerProcess;
 use crate::client::stdio::requests::DirectLine;
@@ -48,7 +48,7 @@ pub struct Launch {
     /// What the server says on its standard error passes through this before it is kept or logged.
     pub redact: Redact,
     /// Told each line of it, redacted.
-    pub heard: Heard,
+    pub on_stderr: StderrListener,
     /// Runs from here on; stands while a person is asked.
     pub clock: ConnectClock,
     /// The protocol version that the config fixes.
@@ -72,7 +72,7 @@ pub enum Target {
 pub type Redact = Arc<dyn Fn(Words) -> String + Send + Sync>;
 
 /// Told what a server says beside the protocol.
-pub type Heard = Arc<dyn Fn(&str) + Send + Sync>;
+pub type StderrListener = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// The time that a connection may take.
 #[derive(Clone)]
@@ -207,7 +207,7 @@ impl Opening<'_> {
             // Nothing else is left to try: it has the whole time of the connection.
             limits.discover = CALLS_OWN_AFFAIR;
         }
-        let transport = http_transport(target, self.tap(), limits).map_err(unrelated)?;
+        let transport = http_transport(target, self.interceptor(), limits).map_err(unrelated)?;
         let (service, manifest) = tokio::select! {
             biased;
             outcome = Box::pin(self.begin(transport, plan)) => outcome?,
@@ -221,11 +221,11 @@ impl Opening<'_> {
 
     async fn attempt_process(&self, command: &ResolvedCommand, plan: &Plan) -> std::result::Result<Begun, Failed> {
         let unrelated = |error| Failed::new(error, Refusal::Unrelated);
-        let Launch { server, redact, heard, clock, .. } = self.launch;
-        let (process, pipes) = ServerProcess::start(server, command, (redact, heard), self.watchdog).await.map_err(unrelated)?;
+        let Launch { server, redact, on_stderr, clock, .. } = self.launch;
+        let (process, pipes) = ServerProcess::start(server, command, (redact, on_stderr), self.watchdog).await.map_err(unrelated)?;
         let patience = plan.probes().then_some(DISCOVER_PATIENCE);
         let control = pipes.stdout.control();
-        let transport = StdioTransport::new((pipes.stdout, control), pipes.stdin, MAX_WIRE_MESSAGE_BYTES, self.tap(), patience);
+        let transport = StdioTransport::new((pipes.stdout, control), pipes.stdin, MAX_WIRE_MESSAGE_BYTES, self.interceptor(), patience);
         let direct = Some(Arc::new(transport.direct()));
         let outcome = tokio::select! {
             biased;
@@ -273,7 +273,7 @@ impl Opening<'_> {
     }
 
     /// Takes the notifications that must keep their order, or that a server must not flood us with.
-    fn tap(&self) -> Tap {
+    fn interceptor(&self) -> Interceptor {
         let (calls, lists, questions) = (Arc::clone(&self.calls), Arc::clone(&self.lists), self.questions.clone());
         let updates = Arc::clone(&self.updates);
         Arc::new(move |message: &Json| {
@@ -282,27 +282,27 @@ impl Opening<'_> {
                 lists.changed();
                 return true;
             }
-            if let Some(question) = tap::question(message) {
+            if let Some(question) = notification::question(message) {
                 calls.hear(question);
                 return false;
             }
-            let Some(told) = tap::read(message) else { return false };
+            let Some(told) = notification::read(message) else { return false };
             // What nobody may hear counts for the rate too: so the approval is looked at no more often than somebody would be told.
             let now = tokio::time::Instant::now();
             match told {
-                Told::Progress { token, progress, params } => {
+                Notification::Progress { token, progress, params } => {
                     if let Some(admitted) = calls.admit(Of::Token(token), now) {
-                        questions.tell(&admitted, || tap::progress(progress, params));
+                        questions.tell(&admitted, || notification::progress(progress, params));
                     }
                 }
-                Told::Log { level, data, params } => {
+                Notification::Log { level, data, params } => {
                     if let Some(admitted) = calls.admit(Of::OnlyCaller, now) {
-                        questions.tell(&admitted, || tap::log(level, data, params));
+                        questions.tell(&admitted, || notification::log(level, data, params));
                     }
                 }
-                Told::ListChanged => lists.changed(),
-                Told::ResourceUpdated(uri) => updates.note(uri),
-                Told::Nothing => {}
+                Notification::ListChanged => lists.changed(),
+                Notification::ResourceUpdated(uri) => updates.note(uri),
+                Notification::Nothing => {}
             }
             true
         })

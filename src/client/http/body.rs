@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use reqwest::Response;
 
-use super::budget::Place;
+use super::budget::Reservation;
 use super::failure::HttpFailure;
 use super::target::HttpLimits;
 
@@ -13,7 +13,7 @@ const REFUSAL_BYTES: usize = 64 * 1024;
 const REFUSAL_TIME: Duration = Duration::from_secs(3);
 
 /// A whole JSON answer. While there is no room for it, nothing is read: how long that may take is the call's own affair.
-pub(super) async fn read_answer(mut response: Response, limits: &HttpLimits, place: &mut Place) -> Result<Vec<u8>, HttpFailure> {
+pub(super) async fn read_answer(mut response: Response, limits: &HttpLimits, place: &mut Reservation) -> Result<Vec<u8>, HttpFailure> {
     let limit = limits.message_bytes;
     if let Some(bytes) = response.content_length().filter(|bytes| *bytes > limit as u64) {
         return Err(HttpFailure::TooLarge { bytes, limit });

@@ -23,20 +23,20 @@ impl Budget {
     }
 
     /// The place of a body that has not begun.
-    pub(super) fn place(&self) -> Place {
-        Place { room: Arc::clone(&self.room), last: Arc::clone(&self.last), taken: None, is_last: None }
+    pub(super) fn place(&self) -> Reservation {
+        Reservation { room: Arc::clone(&self.room), last: Arc::clone(&self.last), taken: None, is_last: None }
     }
 }
 
 /// What one body takes, until it is dropped.
-pub(super) struct Place {
+pub(super) struct Reservation {
     room: Arc<Semaphore>,
     last: Arc<Semaphore>,
     taken: Option<OwnedSemaphorePermit>,
     is_last: Option<OwnedSemaphorePermit>,
 }
 
-impl Place {
+impl Reservation {
     /// Waits until a body that has so many bytes may be read on. Whoever waits longest goes first.
     pub(super) async fn hold(&mut self, bytes: usize) {
         self.shrink(bytes);
@@ -89,14 +89,14 @@ mod tests {
 
     const MIB: usize = 1024 * 1024;
 
-    fn fits(place: &mut Place, bytes: usize) -> bool {
+    fn fits(place: &mut Reservation, bytes: usize) -> bool {
         place.hold(bytes).now_or_never().is_some()
     }
 
     #[test]
     fn short_bodies_need_no_room() {
         let budget = Budget::new(0);
-        let mut places: Vec<Place> = (0..1000).map(|_| budget.place()).collect();
+        let mut places: Vec<Reservation> = (0..1000).map(|_| budget.place()).collect();
         assert!(places.iter_mut().all(|place| fits(place, FREE_BYTES)));
         assert!(fits(&mut places[0], FREE_BYTES + 1), "one is the last");
         assert!(!fits(&mut places[1], FREE_BYTES + 1));

@@ -16,16 +16,16 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::body::{EVENT_STREAM, content_type, is_json, read_answer, read_refusal};
-use super::budget::{Budget, Place};
+use super::budget::{Budget, Reservation};
 use super::exchange::Outgoing;
 use super::failure::HttpFailure;
 use super::raw::{Answer, Awaited, Inbound, Kind, error_in, sort};
-use super::retry::{Again, retry_after};
+use super::retry::{RetryPolicy, retry_after};
 use super::stream::{Events, Route, event_of, unknown_method};
 use super::target::{CONTROL_TIMEOUT, Endpoint, HttpLimits};
-use crate::client::inbound::asked::{Admission, AskedRequests, MAX_REFUSALS};
-use crate::client::inbound::pace::{Pace, UNASKED};
-use crate::client::inbound::tap::Tap;
+use crate::client::inbound::notification::Interceptor;
+use crate::client::inbound::rate_limit::{Pace, UNSOLICITED};
+use crate::client::inbound::server_requests::{Admission, MAX_REFUSALS, ServerRequests};
 use crate::client::wire::json;
 
 /// What the tap is shown, and only it, when a session has ended and another one took its place: the server has
@@ -44,12 +44,12 @@ pub(super) struct HttpClient(Arc<Shared>);
 pub(super) struct Shared {
     pub(super) endpoint: Endpoint,
     pub(super) web: reqwest::Client,
-    pub(super) tap: Tap,
+    pub(super) interceptor: Interceptor,
     pub(super) limits: HttpLimits,
     /// Ends all that is under way. rmcp's own worker does not look for an end while it starts.
     pub(super) stop: CancellationToken,
     session: Mutex<Session>,
-    asked: Mutex<AskedRequests>,
+    server_requests: Mutex<ServerRequests>,
     refusals: Mutex<Refusals>,
     /// Of what streams say beside answers.
     pace: Mutex<Pace>,
@@ -81,18 +81,24 @@ impl std::ops::Deref for HttpClient {
 }
 
 impl HttpClient {
-    pub(super) fn new(endpoint: Endpoint, web: reqwest::Client, tap: Tap, limits: HttpLimits, stop: CancellationToken) -> Self {
+    pub(super) fn new(
+        endpoint: Endpoint,
+        web: reqwest::Client,
+        interceptor: Interceptor,
+        limits: HttpLimits,
+        stop: CancellationToken,
+    ) -> Self {
         let budget = Budget::new(limits.unfinished_bytes);
         Self(Arc::new(Shared {
             endpoint,
             web,
-            tap,
+            interceptor,
             limits,
             stop,
             session: Mutex::default(),
-            asked: Mutex::default(),
+            server_requests: Mutex::default(),
             refusals: Mutex::default(),
-            pace: Mutex::new(Pace::new(UNASKED, Instant::now())),
+            pace: Mutex::new(Pace::new(UNSOLICITED, Instant::now())),
             budget,
         }))
     }
@@ -104,7 +110,7 @@ impl HttpClient {
     }
 
     /// The place of one body among all that are unfinished.
-    pub(super) fn place(&self) -> Place {
+    pub(super) fn place(&self) -> Reservation {
         self.budget.place()
     }
 
@@ -119,9 +125,9 @@ impl HttpClient {
     async fn post(&self, message: ClientJsonRpcMessage, route: Route) -> Result<StreamableHttpPostResponse, Failed> {
         let Some(awaited) = Awaited::of(&message) else { return self.notify(&message, &route).await };
         let within = if awaited.kind == Kind::Discover { self.limits.discover } else { self.limits.headers };
-        let again = if awaited.is_safe() { Again::Refused } else { Again::Unsent };
+        let retry = if awaited.is_safe() { RetryPolicy::Refused } else { RetryPolicy::Unsent };
         let answered = async {
-            let response = self.exchange(&post_of(&message, &route, again, within)?).await?;
+            let response = self.exchange(&post_of(&message, &route, retry, within)?).await?;
             if response.status().is_success() {
                 self.read(response, &awaited, &route).await
             } else {
@@ -148,8 +154,8 @@ impl HttpClient {
         let begun = std::mem::replace(&mut *self.session(), Session { begun: true, open }).begun;
         if begun {
             // What the last session asked is no longer waited for.
-            *self.asked() = AskedRequests::default();
-            (self.tap)(&json!({ "jsonrpc": "2.0", "method": SESSION_RENEWED }));
+            *self.server_requests() = ServerRequests::default();
+            (self.interceptor)(&json!({ "jsonrpc": "2.0", "method": SESSION_RENEWED }));
         }
     }
 
@@ -164,10 +170,10 @@ impl HttpClient {
         if method == "notifications/cancelled"
             && let Some(cancelled) = id(&message["params"]["requestId"])
         {
-            self.asked().end(&cancelled);
+            self.server_requests().end(&cancelled);
         }
         let Some(id) = message.get("id").and_then(id) else { return true };
-        let admission = self.asked().admit(&id);
+        let admission = self.server_requests().admit(&id);
         match admission {
             Admission::HandOn => return true,
             Admission::Skip => tracing::debug!("a request that is still being answered, or has no usable id, was skipped"),
@@ -209,19 +215,19 @@ impl HttpClient {
         self.refusals.lock()
     }
 
-    fn asked(&self) -> parking_lot::MutexGuard<'_, AskedRequests> {
-        self.asked.lock()
+    fn server_requests(&self) -> parking_lot::MutexGuard<'_, ServerRequests> {
+        self.server_requests.lock()
     }
 
     /// Sends what has no answer.
     async fn notify(&self, message: &ClientJsonRpcMessage, route: &Route) -> Result<StreamableHttpPostResponse, Failed> {
         match message {
-            JsonRpcMessage::Response(answer) => self.asked().end(&answer.id),
-            JsonRpcMessage::Error(answer) => answer.id.iter().for_each(|id| self.asked().end(id)),
+            JsonRpcMessage::Response(answer) => self.server_requests().end(&answer.id),
+            JsonRpcMessage::Error(answer) => answer.id.iter().for_each(|id| self.server_requests().end(id)),
             JsonRpcMessage::Request(_) | JsonRpcMessage::Notification(_) => {}
         }
         let sent = async {
-            let request = post_of(message, route, Again::Unsent, CONTROL_TIMEOUT.min(self.limits.headers))?;
+            let request = post_of(message, route, RetryPolicy::Unsent, CONTROL_TIMEOUT.min(self.limits.headers))?;
             let response = self.exchange(&request).await?;
             if response.status().is_success() {
                 return Ok(StreamableHttpPostResponse::Accepted);
@@ -288,7 +294,7 @@ impl HttpClient {
         };
         let (mut answer, mut others) = (None, Vec::new());
         for mut message in messages {
-            if !self.admits(&message, route) || (self.tap)(&message) {
+            if !self.admits(&message, route) || (self.interceptor)(&message) {
                 continue;
             }
             match sort(&mut message, Some(awaited)) {
@@ -318,7 +324,7 @@ impl HttpClient {
         }
         if let Some(error) = error_in(&body).filter(|_| status != StatusCode::FORBIDDEN) {
             if let Ok(message) = serde_json::from_slice(&body) {
-                (self.tap)(&message);
+                (self.interceptor)(&message);
             }
             return Ok(StreamableHttpPostResponse::Json(awaited.error(error).into_message(), session));
         }
@@ -338,7 +344,7 @@ impl HttpClient {
 
     async fn delete(&self, session: &str, headers: &HashMap<HeaderName, HeaderValue>) -> Result<(), HttpFailure> {
         let headers = protocol_headers(BOTH, Some(session), headers);
-        let request = Outgoing { method: Method::DELETE, body: None, headers, again: Again::Unsent, within: None };
+        let request = Outgoing { method: Method::DELETE, body: None, headers, retry: RetryPolicy::Unsent, within: None };
         let response = self.send_once(&request).await?;
         let status = response.status();
         // A server need not offer this, and may have forgotten the session before.
@@ -400,11 +406,11 @@ pub(super) fn protocol_headers(accept: &'static str, session: Option<&str>, othe
     headers
 }
 
-fn post_of(message: &ClientJsonRpcMessage, route: &Route, again: Again, within: Duration) -> Result<Outgoing, Failed> {
+fn post_of(message: &ClientJsonRpcMessage, route: &Route, retry: RetryPolicy, within: Duration) -> Result<Outgoing, Failed> {
     let body = serde_json::to_vec(message).map_err(Failed::Deserialize)?;
     let mut headers = protocol_headers(BOTH, route.session.as_deref(), &route.headers);
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    Ok(Outgoing { method: Method::POST, body: Some(body.into()), headers, again, within: Some(within) })
+    Ok(Outgoing { method: Method::POST, body: Some(body.into()), headers, retry, within: Some(within) })
 }
 
 fn response_of(answer: Answer, others: Vec<String>, session: Option<String>) -> StreamableHttpPostResponse {

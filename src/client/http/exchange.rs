@@ -12,7 +12,7 @@ use super::body::reason;
 use super::client::HttpClient;
 use super::failure::HttpFailure;
 use super::redirect::{Redirected, Trail, is_redirect};
-use super::retry::{Again, Outcome, Tries, retry_after};
+use super::retry::{Attempts, Outcome, RetryPolicy, retry_after};
 use super::target::origin;
 
 /// How often a refusal leads to another token, for one request.
@@ -25,7 +25,7 @@ pub(super) struct Outgoing {
     pub(super) body: Option<Bytes>,
     /// The protocol's own headers.
     pub(super) headers: HeaderMap,
-    pub(super) again: Again,
+    pub(super) retry: RetryPolicy,
     /// How long the answer's beginning may take.
     pub(super) within: Option<Duration>,
 }
@@ -39,7 +39,7 @@ impl Outgoing {
 /// What is known of a request that may go out several times.
 struct Course {
     trail: Trail,
-    tries: Tries,
+    tries: Attempts,
     new_tokens: u32,
     more_scopes: u32,
 }
@@ -53,7 +53,8 @@ enum Step {
 impl HttpClient {
     /// Sends a request until it has an answer that is neither a redirect nor a challenge.
     pub(super) async fn exchange(&self, request: &Outgoing) -> Result<Response, HttpFailure> {
-        let mut course = Course { trail: Trail::from(self.endpoint.url.clone()), tries: Tries::default(), new_tokens: 0, more_scopes: 0 };
+        let mut course =
+            Course { trail: Trail::from(self.endpoint.url.clone()), tries: Attempts::default(), new_tokens: 0, more_scopes: 0 };
         loop {
             let token = self.token().await?;
             let step = match self.send(request, course.trail.here(), token.as_ref()).await {
@@ -173,7 +174,7 @@ impl HttpClient {
     }
 
     fn next_try(&self, request: &Outgoing, course: &mut Course, outcome: Outcome) -> Option<Duration> {
-        course.tries.next(request.again, outcome, self.limits.retry, self.limits.longest_wait, random())
+        course.tries.next(request.retry, outcome, self.limits.retry, self.limits.longest_wait, random())
     }
 }
 

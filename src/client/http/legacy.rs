@@ -5,7 +5,7 @@ use http::{Method, StatusCode};
 use super::body::{EVENT_STREAM, content_type};
 use super::client::{HttpClient, protocol_headers};
 use super::exchange::Outgoing;
-use super::retry::Again;
+use super::retry::RetryPolicy;
 use super::sse::Parser;
 
 /// That event is one line.
@@ -15,7 +15,7 @@ impl HttpClient {
     /// Whether the server speaks that instead. Asked only once it has refused to initialize.
     pub(super) async fn is_legacy(&self) -> bool {
         let headers = protocol_headers(EVENT_STREAM, None, &std::collections::HashMap::new());
-        let request = Outgoing { method: Method::GET, body: None, headers, again: Again::Unsent, within: None };
+        let request = Outgoing { method: Method::GET, body: None, headers, retry: RetryPolicy::Unsent, within: None };
         let asking = async {
             let mut response = self.send_once(&request).await.ok()?;
             if response.status() != StatusCode::OK || content_type(&response) != EVENT_STREAM {

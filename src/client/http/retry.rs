@@ -10,7 +10,7 @@ const MORE_TRIES: u32 = 2;
 
 /// When a request may go out again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Again {
+pub(super) enum RetryPolicy {
     /// Only where it certainly never left: it may change something.
     Unsent,
     /// Also where the server says that it comes too early: it changes nothing.
@@ -32,16 +32,23 @@ pub(super) enum Outcome {
 
 /// The tries of one request.
 #[derive(Debug, Default)]
-pub(super) struct Tries {
+pub(super) struct Attempts {
     made: u32,
 }
 
-impl Tries {
+impl Attempts {
     /// The delay before the next try; `None`: there is none. `random` spreads what many clients do at once.
-    pub(super) fn next(&mut self, again: Again, outcome: Outcome, base: Duration, longest: Duration, random: u32) -> Option<Duration> {
-        let delay = match (outcome, again) {
-            (Outcome::Unsent, _) | (Outcome::Broken, Again::Broken) => backoff(base, self.made, longest, random),
-            (Outcome::TooEarly(Some(delay)), Again::Refused | Again::Broken) if delay <= longest => delay,
+    pub(super) fn next(
+        &mut self,
+        retry: RetryPolicy,
+        outcome: Outcome,
+        base: Duration,
+        longest: Duration,
+        random: u32,
+    ) -> Option<Duration> {
+        let delay = match (outcome, retry) {
+            (Outcome::Unsent, _) | (Outcome::Broken, RetryPolicy::Broken) => backoff(base, self.made, longest, random),
+            (Outcome::TooEarly(Some(delay)), RetryPolicy::Refused | RetryPolicy::Broken) if delay <= longest => delay,
             _ => return None,
         };
         if self.made >= MORE_TRIES {
@@ -103,27 +110,27 @@ mod tests {
 
     #[test]
     fn what_may_change_something_goes_out_again_only_if_it_never_left() {
-        let next = |again, outcome| Tries::default().next(again, outcome, BASE, LONGEST, MIDDLE);
+        let next = |retry, outcome| Attempts::default().next(retry, outcome, BASE, LONGEST, MIDDLE);
         let soon = Some(Duration::from_secs(1));
-        assert!(next(Again::Unsent, Outcome::Unsent).is_some());
-        assert_eq!(next(Again::Unsent, Outcome::Broken), None);
-        assert_eq!(next(Again::Unsent, Outcome::TooEarly(soon)), None);
-        assert_eq!(next(Again::Refused, Outcome::TooEarly(soon)), soon);
-        assert_eq!(next(Again::Refused, Outcome::Broken), None);
-        assert!(next(Again::Broken, Outcome::Broken).is_some());
+        assert!(next(RetryPolicy::Unsent, Outcome::Unsent).is_some());
+        assert_eq!(next(RetryPolicy::Unsent, Outcome::Broken), None);
+        assert_eq!(next(RetryPolicy::Unsent, Outcome::TooEarly(soon)), None);
+        assert_eq!(next(RetryPolicy::Refused, Outcome::TooEarly(soon)), soon);
+        assert_eq!(next(RetryPolicy::Refused, Outcome::Broken), None);
+        assert!(next(RetryPolicy::Broken, Outcome::Broken).is_some());
     }
 
     #[test]
     fn a_long_delay_is_not_waited_for_and_one_that_nobody_named_is_not_guessed() {
-        let next = |delay| Tries::default().next(Again::Broken, Outcome::TooEarly(delay), BASE, LONGEST, MIDDLE);
+        let next = |delay| Attempts::default().next(RetryPolicy::Broken, Outcome::TooEarly(delay), BASE, LONGEST, MIDDLE);
         assert_eq!(next(Some(Duration::from_secs(6))), None);
         assert_eq!(next(None), None);
     }
 
     #[test]
     fn there_are_two_more_tries_with_growing_delays() {
-        let mut tries = Tries::default();
-        let mut next = || tries.next(Again::Unsent, Outcome::Unsent, BASE, LONGEST, MIDDLE);
+        let mut tries = Attempts::default();
+        let mut next = || tries.next(RetryPolicy::Unsent, Outcome::Unsent, BASE, LONGEST, MIDDLE);
         let (first, second) = (next().unwrap(), next().unwrap());
         assert!(first >= BASE.mul_f64(0.75) && second > first, "{first:?} {second:?}");
         assert_eq!(next(), None);

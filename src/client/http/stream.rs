@@ -16,15 +16,15 @@ use sse_stream::Sse;
 use tokio::time::Instant;
 
 use super::body::{EVENT_STREAM, content_type, reason};
-use super::budget::Place;
+use super::budget::Reservation;
 use super::client::{HttpClient, protocol_headers, status_failure};
 use super::exchange::{Outgoing, random};
 use super::failure::HttpFailure;
 use super::raw::{Awaited, Inbound, Kind, sort};
 use super::resume::{Position, Purpose};
-use super::retry::Again;
+use super::retry::RetryPolicy;
 use super::sse::{Event, Parser};
-use crate::client::inbound::pace::MESSAGE;
+use crate::client::inbound::rate_limit::MESSAGE;
 use crate::client::wire::json;
 
 /// How far into a broken message its method may stand.
@@ -54,7 +54,7 @@ pub(super) struct Events {
 struct Open {
     response: Response,
     parser: Parser,
-    place: Place,
+    place: Reservation,
 }
 
 impl Open {
@@ -211,7 +211,7 @@ impl Events {
     }
 
     fn take_message(&mut self, mut message: Json, text: Option<String>) {
-        if !self.http.admits(&message, &self.route) || (self.http.tap)(&message) || self.phase != Phase::Reading {
+        if !self.http.admits(&message, &self.route) || (self.http.interceptor)(&message) || self.phase != Phase::Reading {
             return;
         }
         match sort(&mut message, self.awaited.as_ref()) {
@@ -261,7 +261,7 @@ impl HttpClient {
         if let Some(id) = last_id.and_then(|id| HeaderValue::from_str(id).ok()) {
             headers.insert("last-event-id", id);
         }
-        let request = Outgoing { method: Method::GET, body: None, headers, again: Again::Broken, within };
+        let request = Outgoing { method: Method::GET, body: None, headers, retry: RetryPolicy::Broken, within };
         let response = self.exchange(&request).await?;
         let (status, kind) = (response.status(), content_type(&response));
         if status != StatusCode::OK {

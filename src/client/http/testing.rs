@@ -16,7 +16,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use super::{HttpFailure, HttpLimits, HttpTarget, failure_of, http_transport, raw_result};
-use crate::client::inbound::tap::Tap;
+use crate::client::inbound::notification::Interceptor;
 
 /// A request as the server saw it.
 #[derive(Debug, Clone)]
@@ -258,26 +258,31 @@ pub(in crate::client) fn quick() -> HttpLimits {
 }
 
 /// A connection's beginning.
-pub(in crate::client) async fn start(target: &HttpTarget, tap: Tap, limits: HttpLimits, era: ClientLifecycleMode) -> Started {
-    let transport = http_transport(target, tap, limits).unwrap();
+pub(in crate::client) async fn start(
+    target: &HttpTarget,
+    interceptor: Interceptor,
+    limits: HttpLimits,
+    era: ClientLifecycleMode,
+) -> Started {
+    let transport = http_transport(target, interceptor, limits).unwrap();
     Box::pin(patiently(().serve_with_lifecycle(transport, era))).await
 }
 
 type Started = Result<RunningService<RoleClient, ()>, ClientInitializeError>;
 
-pub(in crate::client) fn no_tap() -> Tap {
+pub(in crate::client) fn no_interceptor() -> Interceptor {
     Arc::new(|_| false)
 }
 
 /// A tap that takes notifications, and what it was shown.
-pub(in crate::client) fn listening() -> (Tap, Arc<Mutex<Vec<Json>>>) {
+pub(in crate::client) fn listening() -> (Interceptor, Arc<Mutex<Vec<Json>>>) {
     let heard = Arc::<Mutex<Vec<Json>>>::default();
     let shown = Arc::clone(&heard);
-    let tap: Tap = Arc::new(move |message| {
+    let interceptor: Interceptor = Arc::new(move |message| {
         shown.lock().push(message.clone());
         message.get("id").is_none()
     });
-    (tap, heard)
+    (interceptor, heard)
 }
 
 pub(in crate::client) struct Client {
@@ -286,11 +291,11 @@ pub(in crate::client) struct Client {
 
 impl Client {
     pub(in crate::client) async fn of(server: &Server) -> Self {
-        Self::with(&target(&server.url), no_tap(), quick()).await
+        Self::with(&target(&server.url), no_interceptor(), quick()).await
     }
 
-    pub(in crate::client) async fn with(target: &HttpTarget, tap: Tap, limits: HttpLimits) -> Self {
-        Self { service: start(target, tap, limits, ClientLifecycleMode::Initialize).await.unwrap() }
+    pub(in crate::client) async fn with(target: &HttpTarget, interceptor: Interceptor, limits: HttpLimits) -> Self {
+        Self { service: start(target, interceptor, limits, ClientLifecycleMode::Initialize).await.unwrap() }
     }
 
     pub(in crate::client) fn peer(&self) -> &Peer<RoleClient> {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde_json::Value as Json;
 
-use super::tap::Notice;
+use super::notification::Notice;
 use crate::catalog::Manifest;
 use crate::error::Result;
 

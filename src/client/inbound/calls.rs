@@ -13,8 +13,8 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::caller::Caller;
-use super::heard::Heard;
-use super::pace::{NOTICES, Passage, Share, Valve};
+use super::question_candidates::QuestionCandidates;
+use super::rate_limit::{NOTICES, Passage, RateLimiter, Share};
 use super::routing::{Candidate, Origin, Route, route};
 use crate::client::clock::CallClock;
 
@@ -88,23 +88,23 @@ pub(in crate::client) struct Calls {
     entries: Mutex<BTreeMap<u64, Entry>>,
     next_key: AtomicU64,
     /// Counts those that are nobody's; each call counts its own.
-    notices: Mutex<Valve>,
+    notices: Mutex<RateLimiter>,
     left_out: LeftOut,
     /// Whether the server asks questions of which nothing says whose they are.
     asks_anybody: AtomicBool,
     outside: Mutex<Outside>,
-    heard: Heard,
+    question_candidates: QuestionCandidates,
 }
 
 /// A call's place; dropped, the call is over, and so is what it asked.
-pub(in crate::client) struct Place {
+pub(in crate::client) struct CallGuard {
     key: u64,
     calls: Arc<Calls>,
     over: CancellationToken,
     told: CancellationToken,
 }
 
-impl Place {
+impl CallGuard {
     pub(in crate::client) fn key(&self) -> CallKey {
         CallKey(self.key)
     }
@@ -121,7 +121,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for CallGuard {
     fn drop(&mut self) {
         self.calls.remove(self.key);
         self.over.cancel();
@@ -131,12 +131,12 @@ impl Drop for Place {
 
 /// What a question needs: somebody who can answer that kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::client) enum Wants {
+pub(in crate::client) enum QuestionKind {
     Person,
     Model,
 }
 
-impl Wants {
+impl QuestionKind {
     fn can_be_had_of(self, caller: &dyn Caller) -> bool {
         match self {
             Self::Person => caller.can_elicit(),
@@ -146,7 +146,7 @@ impl Wants {
 }
 
 /// Whom a question may be put to.
-pub(in crate::client) enum Asked {
+pub(in crate::client) enum QuestionRecipient {
     Call(InFlight),
     Outside(OutsideQuestion),
     /// Whoever is meant, there is nobody to ask.
@@ -179,7 +179,7 @@ struct Outside {
 
 impl Calls {
     pub(in crate::client) fn new(asks_anybody: bool, left_out: LeftOut) -> Self {
-        let notices = Mutex::new(Valve::new(NOTICES, Instant::now()));
+        let notices = Mutex::new(RateLimiter::new(NOTICES, Instant::now()));
         let asks_anybody = AtomicBool::new(asks_anybody);
         Self {
             entries: Mutex::default(),
@@ -188,7 +188,7 @@ impl Calls {
             left_out,
             asks_anybody,
             outside: Mutex::default(),
-            heard: Heard::default(),
+            question_candidates: QuestionCandidates::default(),
         }
     }
 
@@ -197,13 +197,13 @@ impl Calls {
         self.asks_anybody.load(Ordering::Acquire)
     }
 
-    pub(in crate::client) fn enter(self: &Arc<Self>, tool: &str, caller: &Arc<dyn Caller>, clock: &CallClock) -> Place {
+    pub(in crate::client) fn enter(self: &Arc<Self>, tool: &str, caller: &Arc<dyn Caller>, clock: &CallClock) -> CallGuard {
         let key = self.next_key.fetch_add(1, Ordering::Relaxed);
         let (over, told) = (CancellationToken::new(), CancellationToken::new());
         let (tool, caller, clock) = (tool.to_owned(), Arc::clone(caller), clock.clone());
         let call = InFlight { tool, caller, clock, over: over.clone(), told: told.clone() };
         self.entries().insert(key, Entry { call, id: None, progress_token: None, questions: 0, notices: Share::default() });
-        Place { key, calls: Arc::clone(self), over, told }
+        CallGuard { key, calls: Arc::clone(self), over, told }
     }
 
     /// Notes the id and the progress token of a call that is about to be written.
@@ -233,19 +233,19 @@ impl Calls {
     /// Notes who can be meant by a question, as it is read.
     pub(in crate::client) fn hear(&self, question: RequestId) {
         let candidates = candidates(&self.entries());
-        self.heard.note(question, candidates);
+        self.question_candidates.note(question, candidates);
     }
 
     /// Forgets a question that is put to nobody.
     pub(in crate::client) fn unheard(&self, question: &RequestId) {
-        self.heard.take(question);
+        self.question_candidates.take(question);
     }
 
     /// Whom a question is put to, by its id where it came as a request. Counts it.
-    pub(in crate::client) fn ask(self: &Arc<Self>, origin: Origin, wants: Wants, question: Option<&RequestId>) -> Asked {
-        let heard = question.map(|question| self.heard.take(question));
+    pub(in crate::client) fn ask(self: &Arc<Self>, origin: Origin, kind: QuestionKind, question: Option<&RequestId>) -> QuestionRecipient {
+        let noted = question.map(|question| self.question_candidates.take(question));
         let mut entries = self.entries();
-        let candidates = heard.unwrap_or_else(|| Some(candidates(&entries)));
+        let candidates = noted.unwrap_or_else(|| Some(candidates(&entries)));
         let route = candidates.as_ref().map_or(origin.known(), |candidates| route(origin, candidates));
         if origin == Origin::Unknown && route != Route::Outside {
             // Before anybody else can enter: whoever comes next waits for those who are in.
@@ -255,32 +255,32 @@ impl Calls {
             Route::Call(key) => match the_same_callers(key, origin, candidates, &entries) {
                 Some(key) => entries.get_mut(&key),
                 // What it was about is over.
-                None if origin == Origin::Unknown => return Asked::Nobody,
+                None if origin == Origin::Unknown => return QuestionRecipient::Nobody,
                 None => None,
             },
             Route::Outside => None,
             Route::Ambiguous => {
                 let mut calls = entries.values().map(|entry| &entry.call);
-                let can_any = calls.any(|call| wants.can_be_had_of(call.caller.as_ref()));
-                return if can_any { Asked::Ambiguous } else { Asked::Nobody };
+                let can_any = calls.any(|call| kind.can_be_had_of(call.caller.as_ref()));
+                return if can_any { QuestionRecipient::Ambiguous } else { QuestionRecipient::Nobody };
             }
         };
         let Some(entry) = entry else { return self.ask_outside() };
         entry.questions = entry.questions.saturating_add(1);
         if entry.questions > MAX_QUESTIONS {
             let is_first = entry.questions == MAX_QUESTIONS + 1;
-            return Asked::TooMany { tool: Some(entry.call.tool.clone()), is_first };
+            return QuestionRecipient::TooMany { tool: Some(entry.call.tool.clone()), is_first };
         }
-        Asked::Call(entry.call.clone())
+        QuestionRecipient::Call(entry.call.clone())
     }
 
-    fn ask_outside(self: &Arc<Self>) -> Asked {
+    fn ask_outside(self: &Arc<Self>) -> QuestionRecipient {
         let mut outside = self.outside();
         if outside.open < MAX_QUESTIONS {
             outside.open += 1;
-            return Asked::Outside(OutsideQuestion(Arc::clone(self)));
+            return QuestionRecipient::Outside(OutsideQuestion(Arc::clone(self)));
         }
-        Asked::TooMany { tool: None, is_first: !std::mem::replace(&mut outside.is_told, true) }
+        QuestionRecipient::TooMany { tool: None, is_first: !std::mem::replace(&mut outside.is_told, true) }
     }
 
     /// Takes a notice in as far as the rate allows, and shows the clock of its call that it progresses. One that is left out costs a
@@ -295,13 +295,13 @@ impl Calls {
             }
             Of::OnlyCaller => of_only_caller(&mut entries),
         };
-        let mut valve = self.notices.lock();
+        let mut limiter = self.notices.lock();
         let Some(entry) = entry else {
-            let Passage::Pass(left_out_of_nobody) = valve.next(now) else { return None };
+            let Passage::Pass(left_out_of_nobody) = limiter.next(now) else { return None };
             return Some(Admitted { call: None, left_out: 0, left_out_of_nobody });
         };
-        let Passage::Pass(left_out) = entry.notices.next(&mut valve, now) else { return None };
-        Some(Admitted { call: Some(entry.call.clone()), left_out, left_out_of_nobody: valve.dropped() })
+        let Passage::Pass(left_out) = entry.notices.next(&mut limiter, now) else { return None };
+        Some(Admitted { call: Some(entry.call.clone()), left_out, left_out_of_nobody: limiter.dropped() })
     }
 
     /// Takes the number of notices that were nobody's, and are not yet told of.

@@ -13,8 +13,8 @@ use tokio_util::sync::CancellationToken;
 use super::caller::{Caller, Elicitation, ElicitationAnswer, Observer, Question, Sampling};
 use super::calls::{Admitted, InFlight};
 use super::form::Form;
-use super::pace::{NOTICES, Passage, Valve};
-use super::tap::Notice;
+use super::notification::Notice;
+use super::rate_limit::{NOTICES, Passage, RateLimiter};
 use crate::error::Result;
 
 const MAX_URL_BYTES: usize = 8 * 1024;
@@ -34,7 +34,7 @@ pub(in crate::client) struct Questions {
     /// Folders, as URIs, that the config lets the server know.
     pub(in crate::client) roots: Vec<String>,
     /// A server that asks without end must not fill the agent's memory with what became of that.
-    told: Arc<Mutex<Valve>>,
+    told: Arc<Mutex<RateLimiter>>,
     hearing: Arc<Hearing>,
 }
 
@@ -54,7 +54,7 @@ struct Asker {
 
 impl Questions {
     pub(in crate::client) fn new(server: &str, observer: Arc<dyn Observer>, roots: Vec<String>) -> Self {
-        let told = Arc::new(Mutex::new(Valve::new(NOTICES, Instant::now())));
+        let told = Arc::new(Mutex::new(RateLimiter::new(NOTICES, Instant::now())));
         Self { server: server.to_owned(), observer, roots, told, hearing: Arc::default() }
     }
 

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep_until};
 
-use super::pace::{NOTICES, Valve};
 use super::questions::Questions;
+use super::rate_limit::{NOTICES, RateLimiter};
 
 /// Resources that wait to be told. Only a server that floods has that many: what is beyond is counted, and the count is told.
 const MAX_WAITING: usize = 256;
@@ -24,7 +24,7 @@ enum Update {
 /// Resources of which it is not yet told that they changed. Pure.
 #[derive(Debug)]
 struct Waiting {
-    valve: Valve,
+    limiter: RateLimiter,
     uris: VecDeque<String>,
     left_out: u64,
     /// Whether a task tells them as time goes by.
@@ -33,7 +33,7 @@ struct Waiting {
 
 impl Waiting {
     fn new(now: Instant) -> Self {
-        Self { valve: Valve::new(NOTICES, now), uris: VecDeque::new(), left_out: 0, has_task: false }
+        Self { limiter: RateLimiter::new(NOTICES, now), uris: VecDeque::new(), left_out: 0, has_task: false }
     }
 
     fn note(&mut self, uri: &str) {
@@ -50,7 +50,7 @@ impl Waiting {
     /// Takes what may be told now.
     fn next(&mut self, now: Instant) -> Option<Update> {
         let is_empty = self.uris.is_empty() && self.left_out == 0;
-        if is_empty || !self.valve.admits(1, now) { None } else { self.take() }
+        if is_empty || !self.limiter.admits(1, now) { None } else { self.take() }
     }
 
     /// Takes the next whatever the rate.
@@ -61,7 +61,7 @@ impl Waiting {
 
     /// The time at which the next may be told; `None` where nothing waits.
     fn due_at(&self) -> Option<Instant> {
-        (!self.uris.is_empty() || self.left_out > 0).then(|| self.valve.refills_at())
+        (!self.uris.is_empty() || self.left_out > 0).then(|| self.limiter.refills_at())
     }
 }
 

@@ -24,12 +24,12 @@ pub(super) struct Http {
     policy: Arc<Policy>,
     /// What became of the last POST: rmcp makes one sentence of it.
     trouble: Mutex<Option<Problem>>,
-    asked: Mutex<Asked>,
+    last_get: Mutex<LastDocument>,
 }
 
 /// The document that was asked for last.
 #[derive(Default)]
-struct Asked {
+struct LastDocument {
     /// Before any redirect.
     first: Option<Url>,
     is_redirected: bool,
@@ -57,7 +57,7 @@ impl Http {
         // What stays on this machine is no proxy's business.
         let builder = if reach_of_literal(base) == Some(Reach::Loopback) { builder.no_proxy() } else { builder };
         let client = builder.build().map_err(|error| format!("no HTTP client can be made: {}", chain(&error)))?;
-        Ok(Self { client, policy, trouble: Mutex::default(), asked: Mutex::default() })
+        Ok(Self { client, policy, trouble: Mutex::default(), last_get: Mutex::default() })
     }
 
     /// Why the last POST gave nothing, once.
@@ -67,11 +67,11 @@ impl Http {
 
     /// The address at which the last document was asked for; where it redirected, the first one.
     pub(super) fn last_document(&self) -> Option<Url> {
-        self.asked().first.clone()
+        self.last_get().first.clone()
     }
 
-    fn asked(&self) -> MutexGuard<'_, Asked> {
-        self.asked.lock()
+    fn last_get(&self) -> MutexGuard<'_, LastDocument> {
+        self.last_get.lock()
     }
 
     pub(super) fn check(&self, url: &Url) -> Result<(), String> {
@@ -96,12 +96,12 @@ impl Http {
         let url = request.url().clone();
         self.policy.check(&url).map_err(NoAnswer)?;
         let is_get = request.method() == Method::GET;
-        if is_get && !std::mem::take(&mut self.asked().is_redirected) {
-            self.asked().first = Some(url.clone());
+        if is_get && !std::mem::take(&mut self.last_get().is_redirected) {
+            self.last_get().first = Some(url.clone());
         }
         let response = self.client.execute(request).await.map_err(|error| failed(&url, error))?;
         self.policy.answered(&url, response.remote_addr());
-        self.asked().is_redirected = is_get && response.status().is_redirection();
+        self.last_get().is_redirected = is_get && response.status().is_redirection();
         read(&url, response).await
     }
 }

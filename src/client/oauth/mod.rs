@@ -12,12 +12,12 @@ mod decide;
 mod discovery;
 mod exchange;
 mod failure;
-mod flight;
 mod http;
 mod person;
 mod recipient;
 mod source;
 mod store;
+mod token_manager;
 
 #[cfg(test)]
 mod testing;

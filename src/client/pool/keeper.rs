@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 
 use super::lifecycle::Closed;
-use super::{Shared, Slot, Wanted};
+use super::{ConnectionRequest, Shared, Slot};
 use crate::client::connection::Connection;
 
 /// A server that changes its lists changes several at once: they are read once for all of it.
@@ -26,7 +26,7 @@ enum Due {
 }
 
 /// Runs until the connection is given up.
-pub(in crate::client) async fn keep(slot: Weak<Slot>, shared: Weak<Shared>, connection: Arc<Connection>, wanted: Wanted) {
+pub(in crate::client) async fn keep(slot: Weak<Slot>, shared: Weak<Shared>, connection: Arc<Connection>, wanted: ConnectionRequest) {
     let mut times = Times::new(&wanted);
     loop {
         let Some(place) = slot.upgrade() else { return };
@@ -94,7 +94,7 @@ struct Times {
 }
 
 impl Times {
-    fn new(wanted: &Wanted) -> Self {
+    fn new(wanted: &ConnectionRequest) -> Self {
         let now = Instant::now();
         let mut times = Self { read: now + FAR, earliest_read: now, idle: now, sign_of_life: now };
         times.idle = now + wanted.idle_timeout.unwrap_or(FAR);
@@ -103,12 +103,12 @@ impl Times {
     }
 
     /// When it has been idle for long enough, as it was used last.
-    fn used(&mut self, place: &Slot, wanted: &Wanted) -> Instant {
+    fn used(&mut self, place: &Slot, wanted: &ConnectionRequest) -> Instant {
         self.idle = place.uses.ended_at() + wanted.idle_timeout.unwrap_or(FAR);
         self.idle
     }
 
-    fn alive(&mut self, wanted: &Wanted) {
+    fn alive(&mut self, wanted: &ConnectionRequest) {
         self.sign_of_life = Instant::now() + wanted.keep_alive.unwrap_or(FAR);
     }
 }

@@ -70,7 +70,7 @@ impl ConnectionState {
 
 /// Whether a server may be connected now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Permit {
+pub enum ConnectDecision {
     Now,
     /// After this.
     Wait(Duration),
@@ -129,17 +129,17 @@ impl Lifecycle {
 
     /// Whether the server may be connected now.
     #[must_use]
-    pub fn permit(&self, now: Instant) -> Permit {
-        let Some(failed_at) = self.failed_at else { return Permit::Now };
+    pub fn connect_decision(&self, now: Instant) -> ConnectDecision {
+        let Some(failed_at) = self.failed_at else { return ConnectDecision::Now };
         let passed = now.saturating_duration_since(failed_at);
         if self.failures >= self.most_failures {
             // One attempt is let through then; if it fails, the breaker is open for as long again.
             let left = BREAKER_OPEN.saturating_sub(passed);
-            return if left.is_zero() { Permit::Now } else { Permit::Refused(left) };
+            return if left.is_zero() { ConnectDecision::Now } else { ConnectDecision::Refused(left) };
         }
         let doublings = self.failures.saturating_sub(1).min(16);
         let left = (FIRST_BACKOFF * (1 << doublings)).min(LONGEST_BACKOFF).saturating_sub(passed);
-        if left.is_zero() { Permit::Now } else { Permit::Wait(left) }
+        if left.is_zero() { ConnectDecision::Now } else { ConnectDecision::Wait(left) }
     }
 }
 
@@ -178,14 +178,14 @@ mod tests {
     fn each_failure_doubles_the_wait_and_too_many_open_the_breaker() {
         let start = Instant::now();
         let mut lifecycle = Lifecycle::new(3);
-        assert_eq!(lifecycle.permit(start), Permit::Now);
+        assert_eq!(lifecycle.connect_decision(start), ConnectDecision::Now);
         fail(&mut lifecycle, start);
-        assert_eq!(lifecycle.permit(start), Permit::Wait(FIRST_BACKOFF));
-        assert_eq!(lifecycle.permit(start + FIRST_BACKOFF), Permit::Now);
+        assert_eq!(lifecycle.connect_decision(start), ConnectDecision::Wait(FIRST_BACKOFF));
+        assert_eq!(lifecycle.connect_decision(start + FIRST_BACKOFF), ConnectDecision::Now);
         fail(&mut lifecycle, start);
-        assert_eq!(lifecycle.permit(start), Permit::Wait(FIRST_BACKOFF * 2));
+        assert_eq!(lifecycle.connect_decision(start), ConnectDecision::Wait(FIRST_BACKOFF * 2));
         fail(&mut lifecycle, start);
-        assert_eq!(lifecycle.permit(start), Permit::Refused(BREAKER_OPEN));
+        assert_eq!(lifecycle.connect_decision(start), ConnectDecision::Refused(BREAKER_OPEN));
     }
 
     #[test]
@@ -194,9 +194,9 @@ mod tests {
         let mut lifecycle = Lifecycle::new(1);
         fail(&mut lifecycle, start);
         let later = start + BREAKER_OPEN;
-        assert_eq!(lifecycle.permit(later), Permit::Now);
+        assert_eq!(lifecycle.connect_decision(later), ConnectDecision::Now);
         fail(&mut lifecycle, later);
-        assert_eq!(lifecycle.permit(later), Permit::Refused(BREAKER_OPEN));
+        assert_eq!(lifecycle.connect_decision(later), ConnectDecision::Refused(BREAKER_OPEN));
     }
 
     #[test]
@@ -206,11 +206,11 @@ mod tests {
         fail(&mut lifecycle, now);
         lifecycle.on(Connect, now);
         lifecycle.on(Ready, now);
-        assert_eq!((lifecycle.failures(), lifecycle.permit(now)), (0, Permit::Now));
+        assert_eq!((lifecycle.failures(), lifecycle.connect_decision(now)), (0, ConnectDecision::Now));
         lifecycle.on(Close(Closed::Lost), now);
-        assert_eq!(lifecycle.permit(now), Permit::Now, "a crash is no failed reconnect");
+        assert_eq!(lifecycle.connect_decision(now), ConnectDecision::Now, "a crash is no failed reconnect");
         fail(&mut lifecycle, now);
         lifecycle.reset();
-        assert_eq!(lifecycle.permit(now), Permit::Now);
+        assert_eq!(lifecycle.connect_decision(now), ConnectDecision::Now);
     }
 }

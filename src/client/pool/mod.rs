@@ -2,7 +2,7 @@
 
 pub(in crate::client) mod keeper;
 pub(in crate::client) mod lifecycle;
-pub(in crate::client) mod uses;
+pub(in crate::client) mod use_count;
 
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
@@ -20,14 +20,14 @@ use tokio_util::task::TaskTracker;
 use super::connection::Connection;
 use super::connection::open::Launch;
 use super::inbound::caller::Observer;
-use super::pool::lifecycle::{Closed, ConnectionState, Lifecycle, Permit, Transition};
-use super::pool::uses::Uses;
+use super::pool::lifecycle::{Closed, ConnectDecision, ConnectionState, Lifecycle, Transition};
+use super::pool::use_count::UseCount;
 use super::stdio::watchdog::Watchdog;
 use crate::error::{Error, Result};
 
 /// What is wanted of a server's connection.
 #[derive(Debug, Clone)]
-pub struct Wanted {
+pub struct ConnectionRequest {
     pub server: String,
     /// Its connection is never given up to make room for another server's.
     pub pinned: bool,
@@ -68,7 +68,7 @@ pub(super) struct Slot {
     /// Whoever holds the lock connects, so that fifty first calls start one process.
     held: tokio::sync::Mutex<Option<Held>>,
     lifecycle: Mutex<Lifecycle>,
-    pub(super) uses: Uses,
+    pub(super) uses: UseCount,
     /// Ends whoever is connecting.
     interrupt: Mutex<CancellationToken>,
 }
@@ -222,16 +222,16 @@ impl Slot {
     }
 
     /// Waits as long as the failures before demand it.
-    async fn permit(&self) -> Result<()> {
+    async fn connect_decision(&self) -> Result<()> {
         loop {
             let (permit, failures) = {
                 let lifecycle = self.lifecycle();
-                (lifecycle.permit(Instant::now()), lifecycle.failures())
+                (lifecycle.connect_decision(Instant::now()), lifecycle.failures())
             };
             match permit {
-                Permit::Now => return Ok(()),
-                Permit::Wait(left) => tokio::time::sleep(left).await,
-                Permit::Refused(left) => {
+                ConnectDecision::Now => return Ok(()),
+                ConnectDecision::Wait(left) => tokio::time::sleep(left).await,
+                ConnectDecision::Refused(left) => {
                     return Err(Error::ServerUnavailable {
                         server: self.server.clone(),
                         failures,
@@ -266,7 +266,7 @@ impl Connections {
     ///
     /// # Errors
     /// What `launch` refuses; `ERR_TOO_MANY_CONNECTIONS`; `ERR_SERVER_UNAVAILABLE`; what [`Connection::open`] gives.
-    pub async fn get(&self, wanted: &Wanted, launch: impl Future<Output = Result<Launch>>) -> Result<Lease> {
+    pub async fn get(&self, wanted: &ConnectionRequest, launch: impl Future<Output = Result<Launch>>) -> Result<Lease> {
         let slot = self.slot(&wanted.server);
         // Asked for before the wait: a close ends all who wait in line, not only the first.
         let interrupted = slot.interrupted();
@@ -280,7 +280,7 @@ impl Connections {
         }
     }
 
-    async fn lease(&self, slot: &Arc<Slot>, wanted: &Wanted, launch: impl Future<Output = Result<Launch>>) -> Result<Lease> {
+    async fn lease(&self, slot: &Arc<Slot>, wanted: &ConnectionRequest, launch: impl Future<Output = Result<Launch>>) -> Result<Lease> {
         let in_use = Use::new(slot, &self.shared);
         let mut place = slot.held.lock().await;
         if let Some(held) = place.as_ref().filter(|held| held.connection.is_live()) {
@@ -299,10 +299,10 @@ impl Connections {
     async fn connect(
         &self,
         slot: &Arc<Slot>,
-        wanted: &Wanted,
+        wanted: &ConnectionRequest,
         launch: impl Future<Output = Result<Launch>>,
     ) -> Result<(Held, Option<Closed>)> {
-        slot.permit().await?;
+        slot.connect_decision().await?;
         let before = if let ConnectionState::Closed(reason) = slot.state() { Some(reason) } else { None };
         let launch = launch.await?;
         let place = self.place(wanted).await?;
@@ -319,7 +319,7 @@ impl Connections {
     }
 
     /// A place among the connections that may be open at once.
-    async fn place(&self, wanted: &Wanted) -> Result<OwnedSemaphorePermit> {
+    async fn place(&self, wanted: &ConnectionRequest) -> Result<OwnedSemaphorePermit> {
         let shared = &self.shared;
         let closed = |_| Error::Closed { what: "gateway" };
         if let Ok(place) = Arc::clone(&shared.places).try_acquire_owned() {
@@ -413,7 +413,7 @@ impl Connections {
                 server: server.to_owned(),
                 held: tokio::sync::Mutex::default(),
                 lifecycle: Mutex::new(Lifecycle::new(self.shared.max_reconnects)),
-                uses: Uses::new(Instant::now()),
+                uses: UseCount::new(Instant::now()),
                 interrupt: Mutex::default(),
             })
         };

@@ -3,7 +3,7 @@
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::time::Instant;
 
-use crate::client::inbound::pace::{Pace, SKIPPED};
+use crate::client::inbound::rate_limit::{Pace, SKIPPED};
 
 /// How much of a line that is not kept is looked at, at either end.
 pub(in crate::client) const ID_WINDOW: usize = 512;

@@ -19,8 +19,8 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use super::pipe::{Pipe, PipeControl};
 use super::stderr::{self, Tail};
 use super::watchdog::Watchdog;
-use crate::client::connection::open::{Heard, Redact};
-use crate::client::inbound::pace::UNASKED;
+use crate::client::connection::open::{Redact, StderrListener};
+use crate::client::inbound::rate_limit::UNSOLICITED;
 use crate::config::ResolvedCommand;
 use crate::error::{Error, Result};
 
@@ -85,7 +85,7 @@ impl ServerProcess {
     pub(in crate::client) async fn start(
         server: &str,
         command: &ResolvedCommand,
-        (redact, heard): (&Redact, &Heard),
+        (redact, on_stderr): (&Redact, &StderrListener),
         watchdog: &Arc<Watchdog>,
     ) -> Result<(Self, Pipes)> {
         // Ready before there is anything to guard: no server is ever alive without its watchdog knowing.
@@ -105,7 +105,7 @@ impl ServerProcess {
         let tail = Tail::new(Arc::clone(redact));
         let (reading, drained) = watch::channel(());
         let (sender, exit) = watch::channel(None);
-        tokio::spawn(stderr::read(stderr, UNASKED, (server.to_owned(), tail.clone(), Arc::clone(heard)), exit.clone(), reading));
+        tokio::spawn(stderr::read(stderr, UNSOLICITED, (server.to_owned(), tail.clone(), Arc::clone(on_stderr)), exit.clone(), reading));
         reap(child, pid, sender)?;
         let process = Self { group: pid, exit, stderr: tail, drained, output, output_read, watchdog: Arc::clone(watchdog) };
         if let Err(error) = process.watchdog.guard(pid).await {

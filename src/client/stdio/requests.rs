@@ -16,7 +16,7 @@ use serde_json::{Map, Value as Json, json};
 use tokio::sync::oneshot;
 
 use super::outbox::Outbox;
-use crate::client::inbound::asked::AskedRequests;
+use crate::client::inbound::server_requests::ServerRequests;
 use crate::lead::{self, Source};
 use crate::text::json::{self, Sink as _};
 
@@ -24,7 +24,7 @@ use crate::text::json::{self, Sink as _};
 const FIRST_ID: i64 = 1_000_000_000;
 const IDS: i64 = 1_000_000_000;
 /// For what is around the parameters of a request.
-const ROOM: usize = 512;
+const ENVELOPE_BYTES: usize = 512;
 
 /// A request's result as the server wrote it, or its error.
 pub(in crate::client) type Answer = std::result::Result<Json, ErrorData>;
@@ -49,7 +49,7 @@ pub(in crate::client) struct Requests {
     /// `server/discover`, while its answer is waited for with patience.
     pub(in crate::client) probe: Option<RequestId>,
     /// The server's, until the answer is on its way.
-    pub(in crate::client) asked: AskedRequests,
+    pub(in crate::client) server_requests: ServerRequests,
     /// Refusals that wait to be written.
     pub(in crate::client) refusals: usize,
     /// What rmcp says of us in each request (since 2026-07-28), as it said it last.
@@ -155,7 +155,7 @@ impl Param<'_> {
 impl DirectRequest {
     fn line(&self, method: &str, params: &[(&str, Param<'_>)]) -> Vec<u8> {
         // A long text is not to be moved while the line grows.
-        let mut line = Vec::with_capacity(ROOM + params.iter().map(|(_, value)| value.roughly()).sum::<usize>());
+        let mut line = Vec::with_capacity(ENVELOPE_BYTES + params.iter().map(|(_, value)| value.roughly()).sum::<usize>());
         line.put(b"{\"jsonrpc\":\"2.0\",\"id\":");
         json::write(&self.progress_token, &mut line);
         line.put(b",\"method\":");

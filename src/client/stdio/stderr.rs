@@ -8,8 +8,8 @@ use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, BufReader};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::client::connection::open::{Heard, Redact};
-use crate::client::inbound::pace::{MESSAGE, Pace, Passage, Rate, STDERR, Valve};
+use crate::client::connection::open::{Redact, StderrListener};
+use crate::client::inbound::rate_limit::{MESSAGE, Pace, Passage, Rate, RateLimiter, STDERR};
 use crate::error::Words;
 
 /// Lines that are kept, and what a line may have.
@@ -71,12 +71,12 @@ fn readable(line: &[u8], redact: &Redact) -> String {
 pub(in crate::client) async fn read<T: Clone>(
     stderr: impl AsyncRead + Unpin,
     rate: Rate,
-    (server, tail, heard): (String, Tail, Heard),
+    (server, tail, on_line): (String, Tail, StderrListener),
     mut exit: watch::Receiver<T>,
     _reading: watch::Sender<()>,
 ) {
     let mut reader = BufReader::with_capacity(BUFFER_BYTES, stderr);
-    let mut listening = Listening { server, redact: Arc::clone(&tail.redact), heard, valve: Valve::new(STDERR, Instant::now()) };
+    let mut listening = Listening { server, redact: Arc::clone(&tail.redact), on_line, limiter: RateLimiter::new(STDERR, Instant::now()) };
     let (mut pace, mut is_running) = (Pace::new(rate, Instant::now()), true);
     let (mut in_line, mut turn) = (false, 0);
     loop {
@@ -118,29 +118,29 @@ pub(in crate::client) async fn read<T: Clone>(
 struct Listening {
     server: String,
     redact: Redact,
-    heard: Heard,
-    valve: Valve,
+    on_line: StderrListener,
+    limiter: RateLimiter,
 }
 
 impl Listening {
     fn hear(&mut self, line: &[u8]) {
         let units = u32::try_from(line.len() / LINE_UNIT).unwrap_or(u32::MAX).saturating_add(1);
-        let Passage::Pass(dropped) = self.valve.take(units, Instant::now()) else { return };
+        let Passage::Pass(dropped) = self.limiter.take(units, Instant::now()) else { return };
         self.summarise(dropped);
         let text = readable(line, &self.redact);
         tracing::debug!(server = self.server, text, "stderr");
-        (self.heard)(&text);
+        (self.on_line)(&text);
     }
 
     fn end(&mut self) {
-        let dropped = self.valve.dropped();
+        let dropped = self.limiter.dropped();
         self.summarise(dropped);
     }
 
     fn summarise(&self, dropped: u64) {
         if dropped > 0 {
             let limit = STDERR.per_second;
-            (self.heard)(&format!("[{dropped} lines left out: it writes more than {limit} lines a second on its standard error]"));
+            (self.on_line)(&format!("[{dropped} lines left out: it writes more than {limit} lines a second on its standard error]"));
         }
     }
 }
@@ -162,9 +162,9 @@ mod tests {
     async fn told(bytes: &[u8]) -> (Vec<String>, String) {
         let told = Arc::new(Mutex::new(Vec::new()));
         let (heard, tail) = (Arc::clone(&told), Tail::new(redacting()));
-        let heard: Heard = Arc::new(move |line| heard.lock().push(line.to_owned()));
+        let on_line: StderrListener = Arc::new(move |line| heard.lock().push(line.to_owned()));
         let (_running, exit) = watch::channel(());
-        read(bytes, AT_ONCE, ("s".to_owned(), tail.clone(), heard), exit, watch::channel(()).0).await;
+        read(bytes, AT_ONCE, ("s".to_owned(), tail.clone(), on_line), exit, watch::channel(()).0).await;
         let told = std::mem::take(&mut *told.lock());
         (told, tail.text())
     }

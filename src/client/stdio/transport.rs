@@ -27,9 +27,9 @@ use super::pipe::PipeControl;
 use super::reading::Reading;
 use super::requests::{DirectLine, Passage, SharedRequests, lock};
 use crate::client::http::error_of;
-use crate::client::inbound::asked::{Admission, MAX_REFUSALS};
-use crate::client::inbound::pace::{MESSAGE, Pace, REQUEST, UNASKED};
-use crate::client::inbound::tap::Tap;
+use crate::client::inbound::notification::Interceptor;
+use crate::client::inbound::rate_limit::{MESSAGE, Pace, REQUEST, UNSOLICITED};
+use crate::client::inbound::server_requests::{Admission, MAX_REFUSALS};
 use crate::client::wire::json::{self, Unread};
 use crate::lead::Source;
 
@@ -58,7 +58,7 @@ impl StdioTransport {
         (read, pipe): (R, Weak<PipeControl>),
         write: W,
         max_message_bytes: usize,
-        tap: Tap,
+        interceptor: Interceptor,
         patience: Option<Duration>,
     ) -> Self
     where
@@ -73,10 +73,10 @@ impl StdioTransport {
             lines: Lines::new(read, max_message_bytes),
             max_message_bytes,
             requests: Arc::clone(&requests),
-            tap,
+            interceptor,
             messages: message_sender,
             outgoing: outgoing.downgrade(),
-            pace: Pace::new(UNASKED, Instant::now()),
+            pace: Pace::new(UNSOLICITED, Instant::now()),
             content: Content::Notice,
         };
         let (reading, task) = Reading::new(reader.run(), pipe);
@@ -109,7 +109,7 @@ impl Transport<RoleClient> for StdioTransport {
             let closed = || std::io::Error::from(std::io::ErrorKind::BrokenPipe);
             let sent = outgoing.ok_or_else(closed)?.send(line.into()).await.map_err(|_| closed());
             if let Some(id) = answers {
-                lock(&requests).asked.end(&id);
+                lock(&requests).server_requests.end(&id);
             }
             sent
         }
@@ -191,7 +191,7 @@ struct Reader<R> {
     lines: Lines<R>,
     max_message_bytes: usize,
     requests: SharedRequests,
-    tap: Tap,
+    interceptor: Interceptor,
     messages: mpsc::Sender<RxJsonRpcMessage<RoleClient>>,
     /// Weak: the server's input ends when nothing more is to be sent.
     outgoing: mpsc::WeakSender<Queued>,
@@ -265,7 +265,7 @@ impl<R: AsyncRead + Unpin> Reader<R> {
             }
             return self.question(message);
         }
-        if (self.tap)(&message) {
+        if (self.interceptor)(&message) {
             return None;
         }
         match (has_method, message.get("id")) {
@@ -281,13 +281,13 @@ impl<R: AsyncRead + Unpin> Reader<R> {
     /// A request of the server's own.
     fn question(&self, message: Json) -> Option<RxJsonRpcMessage<RoleClient>> {
         let id: RequestId = serde_json::from_value(message["id"].clone()).ok()?;
-        let admission = lock(&self.requests).asked.admit(&id);
+        let admission = lock(&self.requests).server_requests.admit(&id);
         match admission {
             // Only what is handed on counts as read: what comes twice, or is refused, is put to nobody.
             Admission::HandOn => {
-                let handed_on = if (self.tap)(&message) { None } else { parsed(message) };
+                let handed_on = if (self.interceptor)(&message) { None } else { parsed(message) };
                 if handed_on.is_none() {
-                    lock(&self.requests).asked.end(&id);
+                    lock(&self.requests).server_requests.end(&id);
                 }
                 return handed_on;
             }
@@ -326,7 +326,7 @@ impl<R: AsyncRead + Unpin> Reader<R> {
         if message["method"] == "notifications/cancelled"
             && let Ok(id) = serde_json::from_value::<RequestId>(message["params"]["requestId"].clone())
         {
-            lock(&self.requests).asked.end(&id);
+            lock(&self.requests).server_requests.end(&id);
         }
     }
 

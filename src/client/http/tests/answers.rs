@@ -111,7 +111,7 @@ async fn an_unannounced_giant_is_refused_at_the_limit() {
             (seen.what() == "tools/call").then(|| vec![Piece::Bytes(head.into()), Piece::Forever(vec![b'x'; 10_000])])
         })
         .await;
-        let client = Client::with(&target(&server.url), no_tap(), limits.clone()).await;
+        let client = Client::with(&target(&server.url), no_interceptor(), limits.clone()).await;
         let failure = client.failed_call().await;
         assert!(matches!(failure, HttpFailure::TooLarge { limit: 100_000, .. }), "{kind}: {failure}");
         server.until_left(1).await;
@@ -125,7 +125,7 @@ async fn a_body_that_stops_half_way_fails_its_call() {
     assert!(matches!(cut_off, HttpFailure::Interrupted { .. }), "{cut_off}");
     let server = Server::mcp(move |seen, _| (seen.what() == "tools/call").then(|| vec![Piece::Bytes(head.into()), Piece::Hold])).await;
     let limits = crate::client::http::HttpLimits { body_idle: std::time::Duration::from_millis(50), ..quick() };
-    let failure = Client::with(&target(&server.url), no_tap(), limits).await.failed_call().await;
+    let failure = Client::with(&target(&server.url), no_interceptor(), limits).await.failed_call().await;
     assert!(matches!(failure, HttpFailure::TimedOut { .. }), "{failure}");
 }
 
@@ -167,8 +167,8 @@ async fn the_tap_is_shown_everything_in_order_and_what_it_takes_goes_no_further(
             })
         })
         .await;
-        let (tap, heard) = listening();
-        let client = Client::with(&target(&server.url), tap, quick()).await;
+        let (interceptor, heard) = listening();
+        let client = Client::with(&target(&server.url), interceptor, quick()).await;
         heard.lock().clear();
         assert_eq!(client.call("t").await.unwrap(), odd_result());
         let heard = heard.lock();

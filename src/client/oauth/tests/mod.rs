@@ -14,8 +14,8 @@ use std::time::Duration;
 
 use secrecy::{ExposeSecret as _, SecretString};
 
-use super::flight::Timing;
 use super::testing::{World, fetch};
+use super::token_manager::Timing;
 use super::*;
 use crate::client::http::TokenSource as _;
 use crate::error::Error;

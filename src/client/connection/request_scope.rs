@@ -15,7 +15,7 @@ use super::era::Era;
 use super::link::Link;
 use crate::client::clock::{CallClock, CallLimits};
 use crate::client::inbound::caller::Caller;
-use crate::client::inbound::calls::{CallKey, Place};
+use crate::client::inbound::calls::{CallGuard, CallKey};
 use crate::client::stdio::requests::DirectLine;
 use crate::client::wire::answer::CallFailure;
 
@@ -34,12 +34,12 @@ enum Turn {
 }
 
 /// A caller's place at a connection, for one request or the rounds of one.
-pub(in crate::client) struct Visit<'a> {
+pub(in crate::client) struct RequestScope<'a> {
     pub(in crate::client) what: &'a str,
     pub(in crate::client) clock: CallClock,
     key: CallKey,
     /// Taken when it is over.
-    stay: Option<Stay>,
+    registration: Option<Registration>,
     /// A request that nobody waits for any more.
     unanswered: Mutex<Option<Request>>,
     peer: Peer<RoleClient>,
@@ -61,8 +61,8 @@ impl Request {
     }
 }
 
-struct Stay {
-    place: Place,
+struct Registration {
+    place: CallGuard,
     turn: Option<Turn>,
     /// Whether only the order of messages tells what belongs to a call.
     by_order: bool,
@@ -75,7 +75,7 @@ impl Connection {
         what: &'a str,
         limits: CallLimits,
         caller: &Arc<dyn Caller>,
-    ) -> std::result::Result<Visit<'a>, CallFailure> {
+    ) -> std::result::Result<RequestScope<'a>, CallFailure> {
         let clock = CallClock::start_by(&self.timer, limits);
         let turn = tokio::select! {
             biased;
@@ -85,8 +85,16 @@ impl Connection {
         let by_order = self.era == Era::Initialize && matches!(self.link, Link::Process(_));
         let place = self.calls.enter(what, caller, &clock);
         let key = place.key();
-        let stay = Some(Stay { place, turn, by_order });
-        Ok(Visit { what, clock, key, stay, unanswered: Mutex::default(), peer: self.peer.clone(), runtime: self.runtime.clone() })
+        let registration = Some(Registration { place, turn, by_order });
+        Ok(RequestScope {
+            what,
+            clock,
+            key,
+            registration,
+            unanswered: Mutex::default(),
+            peer: self.peer.clone(),
+            runtime: self.runtime.clone(),
+        })
     }
 
     async fn turn(&self, caller: &dyn Caller) -> Option<Turn> {
@@ -106,7 +114,7 @@ impl Connection {
     }
 }
 
-impl Visit<'_> {
+impl RequestScope<'_> {
     pub(in crate::client) fn key(&self) -> CallKey {
         self.key
     }
@@ -117,21 +125,21 @@ impl Visit<'_> {
     }
 }
 
-impl Drop for Visit<'_> {
+impl Drop for RequestScope<'_> {
     fn drop(&mut self) {
         let request = self.unanswered.get_mut().take();
-        if let (Some(stay), Some(request)) = (self.stay.take(), request) {
-            stay.place.give_up();
-            self.runtime.spawn(leave(stay, request, self.peer.clone()));
+        if let (Some(registration), Some(request)) = (self.registration.take(), request) {
+            registration.place.give_up();
+            self.runtime.spawn(leave(registration, request, self.peer.clone()));
         }
     }
 }
 
 /// Tells the server that nobody waits any more. Until it shows that it has read that, a question of its may still belong to
 /// this call, and must not be taken for that of whoever comes next.
-async fn leave(stay: Stay, request: Request, peer: Peer<RoleClient>) {
+async fn leave(registration: Registration, request: Request, peer: Peer<RoleClient>) {
     request.cancel().await;
-    let Stay { place, turn, by_order } = stay;
+    let Registration { place, turn, by_order } = registration;
     place.has_told();
     if by_order {
         let settled = async {

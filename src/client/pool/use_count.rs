@@ -7,7 +7,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 /// The uses of one connection: leases, and those who wait for one.
-pub(in crate::client) struct Uses {
+pub(in crate::client) struct UseCount {
     count: AtomicUsize,
     /// Among all ends of uses, the last of these.
     last: AtomicU64,
@@ -18,7 +18,7 @@ pub(in crate::client) struct Uses {
     ended: Notify,
 }
 
-impl Uses {
+impl UseCount {
     pub(in crate::client) fn new(now: Instant) -> Self {
         Self {
             count: AtomicUsize::new(0),
@@ -48,7 +48,7 @@ impl Uses {
         self.count.load(Ordering::SeqCst) == 0
     }
 
-    /// Whether nobody uses it. Where somebody does, [`Uses::ended`] will tell.
+    /// Whether nobody uses it. Where somebody does, [`UseCount::ended`] will tell.
     pub(in crate::client) fn is_idle_or_tells(&self) -> bool {
         // Before it is looked: no end in between goes unnoticed.
         self.end_awaited.store(true, Ordering::SeqCst);
@@ -86,7 +86,7 @@ mod tests {
     #[test]
     fn the_end_of_the_last_use_is_told_to_whoever_asked_and_else_to_nobody() {
         let now = Instant::now();
-        let uses = Uses::new(now);
+        let uses = UseCount::new(now);
         assert!(uses.is_idle_or_tells() && uses.ended_at() == now);
         uses.begin();
         assert!(uses.end(1, now));

@@ -9,7 +9,7 @@ use serde_json::Value as Json;
 use crate::error::Words;
 
 /// Shown each message before rmcp is. `true`: it was taken, and rmcp never sees it. Must not block.
-pub(in crate::client) type Tap = Arc<dyn Fn(&Json) -> bool + Send + Sync>;
+pub(in crate::client) type Interceptor = Arc<dyn Fn(&Json) -> bool + Send + Sync>;
 
 /// Text of a server's log line that is kept.
 const MAX_LOG_BYTES: usize = 8 * 1024;
@@ -46,7 +46,7 @@ pub enum LogData {
 
 /// A notification of interest. What it says is only taken out of it where somebody is told.
 #[derive(Debug, PartialEq)]
-pub(in crate::client) enum Told<'a> {
+pub(in crate::client) enum Notification<'a> {
     Progress {
         token: &'a Json,
         progress: f64,
@@ -71,7 +71,7 @@ pub(in crate::client) fn question(message: &Json) -> Option<RequestId> {
 }
 
 /// Reads the notifications that are taken here; `None` for all other messages.
-pub(in crate::client) fn read(message: &Json) -> Option<Told<'_>> {
+pub(in crate::client) fn read(message: &Json) -> Option<Notification<'_>> {
     if message.get("id").is_some() {
         return None;
     }
@@ -79,18 +79,18 @@ pub(in crate::client) fn read(message: &Json) -> Option<Told<'_>> {
     let text = |key: &str| params.get(key).and_then(Json::as_str);
     Some(match message.get("method")?.as_str()? {
         "notifications/progress" => match (params.get("progressToken"), params.get("progress").and_then(Json::as_f64)) {
-            (Some(token), Some(progress)) => Told::Progress { token, progress, params },
-            _ => Told::Nothing,
+            (Some(token), Some(progress)) => Notification::Progress { token, progress, params },
+            _ => Notification::Nothing,
         },
         "notifications/message" => match (text("level"), params.get("data")) {
-            (Some(level), Some(data)) => Told::Log { level, data, params },
-            _ => Told::Nothing,
+            (Some(level), Some(data)) => Notification::Log { level, data, params },
+            _ => Notification::Nothing,
         },
         "notifications/tools/list_changed" | "notifications/resources/list_changed" | "notifications/prompts/list_changed" => {
-            Told::ListChanged
+            Notification::ListChanged
         }
         "notifications/resources/updated" => {
-            text("uri").filter(|uri| uri.len() <= MAX_URI_BYTES).map_or(Told::Nothing, Told::ResourceUpdated)
+            text("uri").filter(|uri| uri.len() <= MAX_URI_BYTES).map_or(Notification::Nothing, Notification::ResourceUpdated)
         }
         _ => return None,
     })
@@ -135,14 +135,14 @@ mod tests {
 
     #[test]
     fn a_malformed_notification_is_taken_and_says_nothing() {
-        assert_eq!(read(&json!({ "method": "notifications/progress", "params": { "progress": "half" } })), Some(Told::Nothing));
-        assert_eq!(read(&json!({ "method": "notifications/message" })), Some(Told::Nothing));
+        assert_eq!(read(&json!({ "method": "notifications/progress", "params": { "progress": "half" } })), Some(Notification::Nothing));
+        assert_eq!(read(&json!({ "method": "notifications/message" })), Some(Notification::Nothing));
     }
 
     #[test]
     fn a_huge_log_line_is_cut() {
         let message = json!({ "method": "notifications/message", "params": { "level": "info", "data": [ "x".repeat(100_000) ] } });
-        let Some(Told::Log { level, data, params }) = read(&message) else { panic!("it is one") };
+        let Some(Notification::Log { level, data, params }) = read(&message) else { panic!("it is one") };
         let Notice::Log { data: LogData::Beginning(words), .. } = log(level, data, params) else { panic!("its data is cut") };
         let text = words.in_full();
         assert!(text.ends_with("… [cut]") && text.len() < MAX_LOG_BYTES + 20);

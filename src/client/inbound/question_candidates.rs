@@ -14,7 +14,7 @@ const MAX_NOTES: usize = 512;
 const MAX_ID_BYTES: usize = 256;
 
 #[derive(Default)]
-pub(in crate::client) struct Heard(Mutex<VecDeque<Note>>);
+pub(in crate::client) struct QuestionCandidates(Mutex<VecDeque<Note>>);
 
 struct Note {
     question: RequestId,
@@ -22,7 +22,7 @@ struct Note {
     candidates: Option<Vec<Candidate>>,
 }
 
-impl Heard {
+impl QuestionCandidates {
     pub(in crate::client) fn note(&self, question: RequestId, candidates: Vec<Candidate>) {
         if matches!(&question, RequestId::String(id) if id.len() > MAX_ID_BYTES) {
             return;
@@ -56,7 +56,7 @@ mod tests {
 
     #[test]
     fn of_two_questions_with_one_id_nothing_is_certain() {
-        let (heard, one) = (Heard::default(), vec![Candidate { key: 1, caller: 1 }]);
+        let (heard, one) = (QuestionCandidates::default(), vec![Candidate { key: 1, caller: 1 }]);
         heard.note(id(1), one.clone());
         heard.note(id(2), one.clone());
         heard.note(id(2), Vec::new());
@@ -66,7 +66,7 @@ mod tests {
 
     #[test]
     fn what_was_read_and_never_put_is_kept_within_limits() {
-        let heard = Heard::default();
+        let heard = QuestionCandidates::default();
         let long = RequestId::String("x".repeat(MAX_ID_BYTES + 1).into());
         heard.note(long.clone(), Vec::new());
         assert_eq!(heard.take(&long), None);

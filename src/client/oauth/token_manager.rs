@@ -40,7 +40,7 @@ impl Default for Timing {
 }
 
 /// A token with its client and its past.
-pub(super) struct Possession {
+pub(super) struct StoredToken {
     pub(super) token: Token,
     client: Client,
     past: Past,
@@ -52,7 +52,7 @@ pub(super) enum Held {
     /// The store has not been looked at.
     Unread,
     Nothing,
-    Token(Arc<Possession>),
+    Token(Arc<StoredToken>),
 }
 
 struct State {
@@ -64,7 +64,7 @@ struct State {
 }
 
 /// What a request can be sent with.
-pub(super) enum Look {
+pub(super) enum NextStep {
     Send(SecretString),
     Nothing,
     /// First this.
@@ -82,7 +82,7 @@ pub(super) enum Work {
 }
 
 /// One server's tokens, shared by its flights.
-pub(super) struct Desk {
+pub(super) struct TokenManager {
     pub(super) server: String,
     /// Whole: it may hold a secret.
     url: SecretString,
@@ -95,7 +95,7 @@ pub(super) struct Desk {
     state: Mutex<State>,
 }
 
-impl Desk {
+impl TokenManager {
     pub(super) fn new(server: &str, url: &str, settings: OAuthSettings, context: OAuthContext, timing: Timing) -> Result<Self, Error> {
         let mut base = Url::parse(url).map_err(|_| Error::authorization_failed(server, None, "its address is no URL"))?;
         base.set_query(None);
@@ -115,23 +115,23 @@ impl Desk {
     }
 
     /// What to send now.
-    pub(super) fn look(&self) -> Look {
+    pub(super) fn next_step(&self) -> NextStep {
         let now = self.now();
         let mut state = self.state();
         match &state.held {
             Held::Unread if self.settings.grant == Grant::AuthorizationCode && self.context.store.has_any(&self.server, self.url()) => {
-                Look::First(Work::Load)
+                NextStep::First(Work::Load)
             }
             Held::Unread => {
                 state.held = Held::Nothing;
-                Look::Nothing
+                NextStep::Nothing
             }
-            Held::Nothing => Look::Nothing,
+            Held::Nothing => NextStep::Nothing,
             Held::Token(held) => match freshness(held.token.received_at, held.token.lifetime, now) {
-                Freshness::Fresh => Look::Send(held.token.access.clone()),
-                Freshness::Due if !self.is_renewable(held) || now < state.renew_after => Look::Send(held.token.access.clone()),
-                Freshness::Expired if !self.is_renewable(held) => Look::Nothing,
-                Freshness::Due | Freshness::Expired => Look::First(Work::Renew),
+                Freshness::Fresh => NextStep::Send(held.token.access.clone()),
+                Freshness::Due if !self.is_renewable(held) || now < state.renew_after => NextStep::Send(held.token.access.clone()),
+                Freshness::Expired if !self.is_renewable(held) => NextStep::Nothing,
+                Freshness::Due | Freshness::Expired => NextStep::First(Work::Renew),
             },
         }
     }
@@ -151,7 +151,7 @@ impl Desk {
             && held.token.access.expose_secret() == used.expose_secret()
         {
             let past = Past { cause: Cause::Known, ..held.past };
-            state.held = Held::Token(Arc::new(Possession { token: held.token.clone(), client: held.client.clone(), past }));
+            state.held = Held::Token(Arc::new(StoredToken { token: held.token.clone(), client: held.client.clone(), past }));
         }
     }
 
@@ -257,7 +257,7 @@ impl Desk {
         let is_better = !is_refused && freshness(token.received_at, token.lifetime, now) == Freshness::Fresh;
         if is_ours && !is_known && (is_better || !matches!(state.held, Held::Token(_))) {
             self.tell(&client, &token);
-            state.held = Held::Token(Arc::new(Possession { token, client, past: Past::known(now) }));
+            state.held = Held::Token(Arc::new(StoredToken { token, client, past: Past::known(now) }));
         }
     }
 
@@ -354,7 +354,7 @@ impl Desk {
     }
 
     /// Without a person.
-    async fn renew(&self, held: &Possession, cause: Cause) -> Result<(), Problem> {
+    async fn renew(&self, held: &StoredToken, cause: Cause) -> Result<(), Problem> {
         let past = Past { cause, step_ups: held.past.step_ups, since: self.now() };
         let issuer = self.state().issuer.clone().ok_or_else(|| Problem::failed("its authorization server is not known"))?;
         if self.settings.grant == Grant::ClientCredentials {
@@ -400,12 +400,12 @@ impl Desk {
 
     fn hold(&self, client: Client, token: Token, past: Past) {
         let mut state = self.state();
-        state.held = Held::Token(Arc::new(Possession { token, client, past }));
+        state.held = Held::Token(Arc::new(StoredToken { token, client, past }));
         state.renew_after = 0;
     }
 
     /// What can be of no more use. The registration stays.
-    fn drop_token(&self, held: &Possession) {
+    fn drop_token(&self, held: &StoredToken) {
         let issuer = self.state().issuer.clone();
         self.state().held = Held::Nothing;
         if let Some(slot) = issuer.map(|issuer| self.slot(&issuer))
@@ -440,11 +440,11 @@ impl Desk {
         problem.without(&secrets).into_error(&self.server, issuer.as_deref())
     }
 
-    fn is_renewable(&self, held: &Possession) -> bool {
+    fn is_renewable(&self, held: &StoredToken) -> bool {
         held.token.refresh.is_some() || self.settings.grant == Grant::ClientCredentials
     }
 
-    pub(super) fn token(&self) -> Option<Arc<Possession>> {
+    pub(super) fn token(&self) -> Option<Arc<StoredToken>> {
         if let Held::Token(held) = &self.state().held { Some(Arc::clone(held)) } else { None }
     }
 

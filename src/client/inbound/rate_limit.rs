@@ -13,7 +13,7 @@ pub(in crate::client) struct Rate {
 }
 
 /// Bytes that are read of a server beside its answers. One that writes more waits for its pipe.
-pub(in crate::client) const UNASKED: Rate = Rate { burst: 2 << 20, per_second: 2 << 20 };
+pub(in crate::client) const UNSOLICITED: Rate = Rate { burst: 2 << 20, per_second: 2 << 20 };
 /// Bytes that are read of a line which is too long to be kept, and of which only the end is looked for.
 pub(in crate::client) const SKIPPED: Rate = Rate { burst: 32 << 20, per_second: 128 << 20 };
 /// Lines of standard error that are redacted, kept and written down; a long line counts as several.
@@ -59,7 +59,7 @@ impl Pace {
 
 /// Lets so many pass, and counts those that it does not.
 #[derive(Debug)]
-pub(in crate::client) struct Valve {
+pub(in crate::client) struct RateLimiter {
     rate: Rate,
     left: u32,
     filled: Instant,
@@ -74,7 +74,7 @@ pub(in crate::client) enum Passage {
     Drop,
 }
 
-impl Valve {
+impl RateLimiter {
     pub(in crate::client) fn new(rate: Rate, now: Instant) -> Self {
         Self { rate, left: rate.burst, filled: now, dropped: 0 }
     }
@@ -130,10 +130,10 @@ impl Default for Share {
 }
 
 impl Share {
-    pub(in crate::client) fn next(&mut self, valve: &mut Valve, now: Instant) -> Passage {
+    pub(in crate::client) fn next(&mut self, limiter: &mut RateLimiter, now: Instant) -> Passage {
         let own = self.own.checked_sub(1);
         self.own = own.unwrap_or_default();
-        if own.is_some() || valve.admits(1, now) {
+        if own.is_some() || limiter.admits(1, now) {
             return Passage::Pass(self.dropped());
         }
         self.dropped += 1;
@@ -153,13 +153,13 @@ mod tests {
     #[test]
     fn each_call_counts_its_own_and_begins_with_what_no_other_can_take() {
         let start = Instant::now();
-        let (mut valve, mut flood, mut other) = (Valve::new(NOTICES, start), Share::default(), Share::default());
-        let mut passed = |share: &mut Share, times: u32| (0..times).filter(|_| share.next(&mut valve, start) != Passage::Drop).count();
+        let (mut limiter, mut flood, mut other) = (RateLimiter::new(NOTICES, start), Share::default(), Share::default());
+        let mut passed = |share: &mut Share, times: u32| (0..times).filter(|_| share.next(&mut limiter, start) != Passage::Drop).count();
         assert_eq!(passed(&mut flood, 10_000), (NOTICES.burst + OWN_NOTICES) as usize);
         assert_eq!(passed(&mut other, 70), OWN_NOTICES as usize);
         assert_eq!(flood.dropped(), u64::from(10_000 - NOTICES.burst - OWN_NOTICES));
         assert_eq!((other.dropped(), flood.dropped()), (6, 0));
-        assert_eq!(valve.dropped(), 0, "none of them is nobody's");
+        assert_eq!(limiter.dropped(), 0, "none of them is nobody's");
     }
 
     const SECOND: Duration = Duration::from_secs(1);
@@ -167,22 +167,22 @@ mod tests {
     #[test]
     fn a_flood_is_thinned_and_what_was_left_out_is_counted() {
         let start = Instant::now();
-        let mut valve = Valve::new(NOTICES, start);
-        let passed = (0..10_000).filter(|_| valve.next(start) != Passage::Drop).count();
+        let mut limiter = RateLimiter::new(NOTICES, start);
+        let passed = (0..10_000).filter(|_| limiter.next(start) != Passage::Drop).count();
         assert_eq!(passed, NOTICES.burst as usize);
-        assert_eq!(valve.next(start + SECOND), Passage::Pass(10_000 - u64::from(NOTICES.burst)));
-        assert_eq!(valve.next(start + SECOND), Passage::Pass(0));
-        assert_eq!((0..100).filter(|_| valve.next(start + SECOND) != Passage::Drop).count(), 98);
-        assert_eq!(valve.dropped(), 2);
+        assert_eq!(limiter.next(start + SECOND), Passage::Pass(10_000 - u64::from(NOTICES.burst)));
+        assert_eq!(limiter.next(start + SECOND), Passage::Pass(0));
+        assert_eq!((0..100).filter(|_| limiter.next(start + SECOND) != Passage::Drop).count(), 98);
+        assert_eq!(limiter.dropped(), 2);
     }
 
     #[test]
     fn what_counts_as_several_takes_the_room_of_several_and_the_largest_passes_as_well() {
         let start = Instant::now();
-        let mut valve = Valve::new(Rate { burst: 10, per_second: 5 }, start);
-        assert_eq!(valve.take(u32::MAX, start), Passage::Pass(0));
-        assert_eq!(valve.take(6, start + SECOND), Passage::Drop);
-        assert_eq!(valve.take(5, start + SECOND), Passage::Pass(1));
+        let mut limiter = RateLimiter::new(Rate { burst: 10, per_second: 5 }, start);
+        assert_eq!(limiter.take(u32::MAX, start), Passage::Pass(0));
+        assert_eq!(limiter.take(6, start + SECOND), Passage::Drop);
+        assert_eq!(limiter.take(5, start + SECOND), Passage::Pass(1));
     }
 
     #[test]
@@ -202,11 +202,11 @@ mod tests {
     #[test]
     fn over_a_long_time_no_more_is_read_than_the_rate() {
         let start = Instant::now();
-        let (mut pace, mut now, mut bytes) = (Pace::new(UNASKED, start), start, 0_u64);
+        let (mut pace, mut now, mut bytes) = (Pace::new(UNSOLICITED, start), start, 0_u64);
         while now < start + SECOND * 10 {
             now += pace.spend(64 * 1024, now) + Duration::from_micros(10);
             bytes += 64 * 1024;
         }
-        assert!(bytes <= 11 * u64::from(UNASKED.per_second) + 128 * 1024, "{bytes}");
+        assert!(bytes <= 11 * u64::from(UNSOLICITED.per_second) + 128 * 1024, "{bytes}");
     }
 }

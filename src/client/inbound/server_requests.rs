@@ -13,7 +13,7 @@ pub(in crate::client) const MAX_REFUSALS: usize = 4_096;
 const MAX_ID_BYTES: usize = 256;
 
 #[derive(Default)]
-pub(in crate::client) struct AskedRequests(HashSet<RequestId>);
+pub(in crate::client) struct ServerRequests(HashSet<RequestId>);
 
 /// What becomes of a request that was read.
 #[derive(Debug, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub(in crate::client) enum Admission {
     Refuse,
 }
 
-impl AskedRequests {
+impl ServerRequests {
     pub(in crate::client) fn admit(&mut self, id: &RequestId) -> Admission {
         if self.0.contains(id) || matches!(id, RequestId::String(id) if id.len() > MAX_ID_BYTES) {
             return Admission::Skip;
@@ -49,7 +49,7 @@ mod tests {
 
     #[test]
     fn so_many_are_handed_on_at_once_and_none_twice() {
-        let mut asked = AskedRequests::default();
+        let mut asked = ServerRequests::default();
         for number in 0..256 {
             assert_eq!(asked.admit(&RequestId::Number(number)), Admission::HandOn);
         }
