@@ -1,4 +1,4 @@
-//! How long a call may still take: its clock stands while a person is asked, and starts anew with each sign of progress.
+//! Clock of one call: it stands while a person is asked, and the time-out starts anew with each progress notification.
 
 pub(in crate::client) mod timer;
 
@@ -11,10 +11,10 @@ use tokio::time::Instant;
 
 use super::clock::timer::Timer;
 
-/// How long one call may take.
+/// Time limits of one call.
 #[derive(Debug, Clone, Copy)]
 pub struct CallLimits {
-    /// Without a sign of progress.
+    /// Longest time without a progress notification.
     pub timeout: Duration,
     /// Whatever progress the server reports.
     pub most: Duration,
@@ -28,7 +28,7 @@ impl CallLimits {
     }
 }
 
-/// Which of its limits a call has reached.
+/// The limit that a call has reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Expired {
     Idle(Duration),
@@ -52,7 +52,7 @@ struct Shared {
 struct Time {
     since_progress: Duration,
     total: Duration,
-    /// From when on it has not been added up; `None` while the clock stands.
+    /// Start of the time that is not added up yet; `None` while the clock stands.
     running_since: Option<Instant>,
     pauses: u32,
 }
@@ -92,7 +92,7 @@ impl CallClock {
         self.0.changed.notify_waiters();
     }
 
-    /// Nothing has passed yet.
+    /// Starts anew, as if no time had passed.
     pub(super) fn restart(&self) {
         let mut time = self.time();
         (time.since_progress, time.total) = (Duration::ZERO, Duration::ZERO);

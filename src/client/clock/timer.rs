@@ -1,6 +1,6 @@
-//! One timer of the runtime's for many waits that mostly end before their time. To set a timer that is earlier than all others wakes
-//! the thread that waits for them, which each call would do: its time-out is mostly the next thing that could happen. This one is left
-//! as it is set when what it was set for has ended; then it finds out when it is needed next.
+//! A timer shared by many waits, most of which end before their time. Setting a timer that is earlier than all others wakes the runtime's
+//! thread that waits for them, which each call would do: its time-out is mostly the next one. This timer stays set when the wait for which
+//! it was set has ended; once it fires, it computes when it is needed next.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
@@ -28,7 +28,7 @@ struct Shared {
 
 #[derive(Default)]
 struct Waits {
-    /// When the task looks again; `None`: there is no task.
+    /// The time at which the task wakes; `None`: no task runs.
     set_for: Option<Instant>,
     wakers: BTreeMap<(Instant, u64), Waker>,
     next: u64,
@@ -89,7 +89,7 @@ async fn run(shared: Arc<Shared>, mut until: Instant) {
 pub(in crate::client) struct Wait<'a> {
     timer: &'a Timer,
     until: Instant,
-    /// Once it is waited for.
+    /// Key of the entry, once the wait has been polled.
     number: Option<u64>,
 }
 

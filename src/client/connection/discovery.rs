@@ -1,4 +1,4 @@
-//! What a server says of itself once it is connected: its name, its instructions, its lists.
+//! Reads how a connected server describes itself: its name, its instructions, its lists.
 
 use rmcp::RoleClient;
 use rmcp::model::{ClientRequest, ListToolsRequest, PaginatedRequestParams, ProtocolVersion};
@@ -51,7 +51,7 @@ async fn list_tools(server: &str, peer: &Peer<RoleClient>, cursor: Option<String
     Ok(raw_result(answer.map_err(|error| unlisted(server, "tools", &error))?))
 }
 
-/// Why a list cannot be had.
+/// Makes the error for a list that cannot be read.
 pub(in crate::client) fn unlisted(server: &str, kind: &str, error: &ServiceError) -> Error {
     let problem = match (failure_of(error), error_data(error)) {
         // Why there is no token is told by whoever wanted one.

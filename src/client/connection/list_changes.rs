@@ -6,7 +6,7 @@ use rmcp::RoleClient;
 use rmcp::model::SubscriptionFilter;
 use rmcp::service::Peer;
 
-/// Before a subscription that ended is asked for again, and how often that is done.
+/// Pause before a subscription that ended is renewed, and how many times that is done.
 const AGAIN: Duration = Duration::from_secs(5);
 const ATTEMPTS: usize = 5;
 
@@ -28,7 +28,7 @@ pub(in crate::client) fn keep_listening(peer: &Peer<RoleClient>) {
     });
 }
 
-/// What the server says that it tells; `None`: nothing, or it tells it unasked.
+/// Returns the changes that the server offers to announce; `None`: it announces none, or needs no subscription.
 fn filter(peer: &Peer<RoleClient>) -> Option<SubscriptionFilter> {
     let info = peer.peer_info()?;
     if info.protocol_version.has_initialize() {

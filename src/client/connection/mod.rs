@@ -1,4 +1,4 @@
-//! One live connection: its requests, what is asked while they last, its end.
+//! A live connection: its requests, the server's requests meanwhile, and its end.
 
 pub(in crate::client) mod discovery;
 pub(in crate::client) mod era;
@@ -51,30 +51,30 @@ pub struct Connection {
     pub(super) peer: Peer<RoleClient>,
     pub(super) service: Mutex<RunningService<RoleClient, Handler>>,
     pub(super) link: Link,
-    /// For calls, where the server is a process.
+    /// The way past rmcp for calls, where the server is a process.
     pub(super) direct: Option<Arc<DirectLine>>,
     pub(super) era: Era,
     pub(super) calls: Arc<Calls>,
     pub(super) questions: Questions,
     pub(super) updates: Arc<Updates>,
     pub(super) lists: Arc<Lists>,
-    /// As the server last told it.
+    /// The manifest as the server listed it last.
     pub(super) manifest: RwLock<Arc<Manifest>>,
-    /// Held while the lists are read again: calls wait for that.
+    /// Guards the rereading of the lists: calls wait for it.
     pub(super) reading: Mutex<()>,
     pub(super) read_timeout: Duration,
     pub(super) connect_time: Duration,
     pub(super) turns: Arc<tokio::sync::RwLock<()>>,
-    /// For the clocks of calls.
+    /// The timer for the clocks of calls.
     pub(super) timer: Timer,
     pub(super) runtime: Handle,
 }
 
-/// Whether what the server lists is still as it was read.
+/// State that tells whether the server's lists are still as they were read.
 #[derive(Debug, Default)]
 pub(super) struct Lists {
-    /// How many changes the server has announced, and how many of them a reading has covered from its beginning to its end: one that is
-    /// under way, or was given up, covers none.
+    /// Number of changes that the server has announced, and of those that a complete reading has covered. A reading that is under way, or
+    /// was given up, covers none.
     announced: AtomicU64,
     read: AtomicU64,
     /// Wakes whoever reads them again without waiting for a call.
@@ -99,7 +99,7 @@ impl Lists {
 }
 
 impl Connection {
-    /// What the server says of itself, unfiltered. Where it has announced that its lists changed, they are read again first.
+    /// Returns the server's manifest, unfiltered. Where the server has announced that its lists changed, they are read again first.
     ///
     /// # Errors
     /// `ERR_CONNECT_FAILED`, `ERR_CONNECT_TIMEOUT` where they cannot be read: nothing is known of them then.
@@ -120,13 +120,13 @@ impl Connection {
         Ok(Arc::clone(&self.manifest.read()))
     }
 
-    /// From the first attempt to the complete lists.
+    /// Returns the time from the first attempt to the complete lists.
     #[must_use]
     pub fn connect_time(&self) -> Duration {
         self.connect_time
     }
 
-    /// How the server begins.
+    /// Returns the handshake that the server understands.
     #[must_use]
     pub fn era(&self) -> Era {
         self.era
@@ -154,7 +154,7 @@ impl Connection {
         self.exchange(&scope, request).await
     }
 
-    /// One request and its answer.
+    /// Sends a request and returns its answer.
     pub(super) async fn exchange(&self, scope: &RequestScope<'_>, mut request: ClientRequest) -> std::result::Result<Json, CallFailure> {
         request.extensions_mut().insert(scope.key());
         let mut pending = scope.pending();
@@ -195,7 +195,7 @@ impl Connection {
         self.settled(scope, pending, answer).await
     }
 
-    /// What comes first: the answer, the server's end, or that of the caller's patience.
+    /// Waits for the first of three: the answer, the server's end, or the end of the caller's patience.
     async fn awaited(&self, scope: &RequestScope<'_>, answer: impl Future<Output = Outcome>) -> Awaited {
         let ended = async {
             let status = self.link.ended().await;
@@ -314,10 +314,10 @@ struct Unsent(ServiceError);
 /// A result as the server wrote it, or why there is none.
 type Outcome = std::result::Result<std::result::Result<Json, ServiceError>, Unsent>;
 
-/// How waiting for an answer ended.
+/// The way in which waiting for an answer ended.
 enum Awaited {
     Answer(Outcome),
-    /// With how the process ended.
+    /// The server ended; the text says how its process ended.
     Ended(String),
     Expired(Expired),
 }

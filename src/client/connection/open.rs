@@ -1,4 +1,4 @@
-//! How a connection begins: the process or the address, the era, the handshake, the lists. When that fails, nothing is left running.
+//! Opens a connection: the process or the address, the era, the handshake, the lists. When that fails, nothing is left running.
 
 use parking_lot::RwLock;
 use std::sync::Arc;
@@ -34,34 +34,34 @@ use crate::config::ResolvedCommand;
 use crate::error::{Error, Result, Words};
 use crate::limits::{MAX_WIRE_MESSAGE_BYTES, PACKAGE_RUNNER_CONNECT_TIMEOUT_MS};
 
-/// How long a server that gave no lists may take to end, for that to be the reason.
+/// Longest time in which a server that gave no lists may end, for its end to be the reason.
 const REFUSAL_NOTICE: Duration = Duration::from_millis(40);
-/// How long a server that was never heard of may be silent about `server/discover`: then it is asked in the older way.
+/// Longest silence after `server/discover` of a server whose era is not known: then `initialize` is tried.
 const DISCOVER_PATIENCE: Duration = Duration::from_secs(1);
 
 const CALLS_OWN_AFFAIR: Duration = Duration::from_hours(24);
 
-/// What to connect, with nothing left to replace.
+/// The server to connect, with all placeholders replaced.
 pub struct Launch {
     pub server: String,
     pub target: Target,
-    /// What the server says on its standard error passes through this before it is kept or logged.
+    /// Redactor for the server's standard error, applied before a line is kept or logged.
     pub redact: Redact,
-    /// Told each line of it, redacted.
+    /// Listener for each line of standard error, redacted.
     pub on_stderr: StderrListener,
     /// Runs from here on; stands while a person is asked.
     pub clock: ConnectClock,
     /// The protocol version that the config fixes.
     pub protocol_version: Option<String>,
-    /// How the server began the last time.
+    /// The server's era, as remembered from the last time.
     pub era: Option<Era>,
     /// Folders that the server may know, as URIs.
     pub roots: Vec<String>,
-    /// Whether the server is known to ask questions.
+    /// True where the server is known to send elicitations.
     pub elicits: bool,
 }
 
-/// Where the server is.
+/// The address of a server: a command or a URL.
 pub enum Target {
     Process(ResolvedCommand),
     /// Streamable HTTP.
@@ -71,7 +71,7 @@ pub enum Target {
 /// Takes away what must not leave the crate.
 pub type Redact = Arc<dyn Fn(Words) -> String + Send + Sync>;
 
-/// Told what a server says beside the protocol.
+/// Callback for each line of a server's standard error.
 pub type StderrListener = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// The time that a connection may take.
@@ -91,7 +91,7 @@ impl ConnectClock {
         Self { clock: CallClock::start(CallLimits::fixed(limit)), limit }
     }
 
-    /// From now on: what came before was spent waiting for a place.
+    /// Starts the time anew: the time until now was spent waiting for a place.
     pub(in crate::client) fn restart(&self) {
         self.clock.restart();
     }
@@ -111,11 +111,11 @@ struct Begun {
     direct: Option<Arc<DirectLine>>,
 }
 
-/// Why an attempt failed, and what that says about the plan.
+/// A failed attempt: its error, and what it means for the plan.
 struct Failed {
     error: Error,
     refusal: Refusal,
-    /// What was begun. Kept until it is known whether the server ended by itself, or because we let go of it.
+    /// The service that was started. Kept until it is known whether the server ended by itself, or because we closed it.
     #[expect(dead_code, reason = "held")]
     begun: Option<RunningService<RoleClient, Handler>>,
 }
@@ -126,7 +126,7 @@ impl Failed {
     }
 }
 
-/// What all attempts of one connection share.
+/// State that all attempts of one connection share.
 struct Opening<'a> {
     launch: &'a Launch,
     watchdog: &'a Arc<Watchdog>,
@@ -314,7 +314,7 @@ impl Opening<'_> {
     }
 }
 
-/// What a failed handshake says about the plan.
+/// Classifies a failed handshake for the plan.
 fn refused(server: &str, error: &ClientInitializeError) -> Failed {
     if let Some(failure) = failure_of_start(error) {
         // Over HTTP each request stands for itself: one that was refused says nothing about another beginning.

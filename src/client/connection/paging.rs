@@ -43,7 +43,7 @@ where
     Err(endless(format!("has more than {MAX_PAGES} pages")))
 }
 
-/// About what a page has: its texts, and a little for each value.
+/// Returns roughly the size of a page: its texts, and a little for each value.
 fn size(value: &Json) -> usize {
     match value {
         Json::String(text) => text.len() + 2,

@@ -1,4 +1,4 @@
-//! A caller's place at a connection, from its turn to the moment from which nothing that the server asks can be meant for it.
+//! Scope of one request at a connection, from its turn until no question of the server can belong to it any more.
 
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -19,28 +19,29 @@ use crate::client::inbound::calls::{CallGuard, CallKey};
 use crate::client::stdio::requests::DirectLine;
 use crate::client::wire::answer::CallFailure;
 
-/// How long others wait for a server to show that it has read of a call's end, and how long it is thought that it still may.
+/// Longest time that other callers wait for a server to show that it has read a cancellation, and longest time that its questions may still
+/// belong to the cancelled call.
 const TURN_ENDS: Duration = Duration::from_secs(1);
 const PLACE_ENDS: Duration = Duration::from_mins(1);
-/// For what one of its threads was about to ask while another read that.
+/// Time for a question that another thread of the server was about to ask when the cancellation was read.
 const SETTLE: Duration = Duration::from_millis(200);
 const NOBODY_WAITS: &str = "the caller no longer waits";
 
-/// A caller's turn at a server of whose questions nothing says whose they are.
+/// Serializes callers on a server whose elicitations name no call.
 enum Turn {
-    /// Nobody here can be meant, or it is not yet known that the server asks.
+    /// Shared by callers that cannot be asked, and by all while the server is not known to ask.
     Shared(#[expect(dead_code, reason = "held")] OwnedRwLockReadGuard<()>),
     Alone(#[expect(dead_code, reason = "held")] OwnedRwLockWriteGuard<()>),
 }
 
-/// A caller's place at a connection, for one request or the rounds of one.
+/// Scope of one request, or of the rounds of one.
 pub(in crate::client) struct RequestScope<'a> {
     pub(in crate::client) what: &'a str,
     pub(in crate::client) clock: CallClock,
     key: CallKey,
-    /// Taken when it is over.
+    /// Taken when the scope ends.
     registration: Option<Registration>,
-    /// A request that nobody waits for any more.
+    /// A sent request whose answer the caller no longer awaits.
     unanswered: Mutex<Option<Request>>,
     peer: Peer<RoleClient>,
     runtime: Handle,
@@ -64,12 +65,12 @@ impl Request {
 struct Registration {
     place: CallGuard,
     turn: Option<Turn>,
-    /// Whether only the order of messages tells what belongs to a call.
+    /// True where only the order of messages tells which question belongs to a call.
     by_order: bool,
 }
 
 impl Connection {
-    /// A caller's place among those that have a request in flight: it may have to wait for its turn.
+    /// Registers a request among those in flight; it may have to wait for its turn.
     pub(in crate::client) async fn enter<'a>(
         &self,
         what: &'a str,
@@ -177,12 +178,12 @@ impl Pending<'_> {
         (&mut handle.rx).await.map_err(|_| ServiceError::TransportClosed)?
     }
 
-    /// From now on the server may know of it.
+    /// Records that the request was sent past rmcp: from now on the server may know of it.
     pub(in crate::client) fn direct(&mut self, line: &Arc<DirectLine>, id: &RequestId) {
         self.request = Some(Request::Direct(Arc::clone(line), id.clone()));
     }
 
-    /// There is nothing left to cancel.
+    /// Records that the answer came: nothing is left to cancel.
     pub(in crate::client) fn settle(&mut self) {
         self.request = None;
     }

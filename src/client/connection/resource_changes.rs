@@ -19,7 +19,7 @@ use crate::error::Error;
 
 const SUBSCRIBE: &str = "resources/subscribe";
 const UNSUBSCRIBE: &str = "resources/unsubscribe";
-/// Before a subscription that ended is asked for again, and how often that is done.
+/// Pause before a subscription that ended is renewed, and how many times that is done.
 const AGAIN: Duration = Duration::from_secs(5);
 const ATTEMPTS: usize = 5;
 
@@ -76,7 +76,7 @@ impl Connection {
     }
 }
 
-/// What is told is taken before it gets here, like every notification.
+/// Keeps a subscription open. Its notifications are taken before they get here, like every other.
 async fn listen(peer: Peer<RoleClient>, filter: SubscriptionFilter, first: Subscription) {
     let mut subscription = Some(first);
     for _ in 0..ATTEMPTS {

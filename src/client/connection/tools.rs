@@ -33,7 +33,7 @@ pub struct ToolRequest {
     pub caller: Arc<dyn Caller>,
 }
 
-/// What is sent of a call.
+/// Parameters of a `tools/call` request.
 struct CallParams<'a> {
     name: &'a str,
     arguments: &'a Map<String, Json>,
@@ -140,7 +140,7 @@ impl Connection {
         }
     }
 
-    /// There is no place for an error among the answers: a model that cannot be asked has said nothing.
+    /// Asks the model. The answers have no place for an error: a model that cannot be asked gives an empty answer.
     async fn sampled(&self, call: InFlight, params: Json, stopped: &CancellationToken) -> Json {
         let answer = self.questions.sample(Some(call), params, stopped).await;
         answer.unwrap_or_else(|reason| refused(&reason))

@@ -8,7 +8,7 @@ use super::budget::Reservation;
 use super::failure::HttpFailure;
 use super::target::HttpLimits;
 
-/// How much of a refusal is read, and for how long.
+/// Limits for the body of a refusal: its bytes, and the time to read it.
 const REFUSAL_BYTES: usize = 64 * 1024;
 const REFUSAL_TIME: Duration = Duration::from_secs(3);
 
@@ -34,7 +34,7 @@ pub(super) async fn read_answer(mut response: Response, limits: &HttpLimits, pla
     }
 }
 
-/// What a refusal says, as far as it comes.
+/// Reads the body of a refusal, as far as it comes.
 pub(super) async fn read_refusal(mut response: Response) -> Vec<u8> {
     let mut body = Vec::new();
     let reading = async {
@@ -50,7 +50,7 @@ pub(super) async fn read_refusal(mut response: Response) -> Vec<u8> {
     if is_whole { body } else { Vec::new() }
 }
 
-/// What happened, without the URL, which may hold a secret.
+/// Describes an error without the URL, which may hold a secret.
 pub(super) fn reason(error: &reqwest::Error) -> String {
     let mut innermost: &dyn std::error::Error = error;
     while let Some(source) = innermost.source() {

@@ -5,15 +5,15 @@ use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// What each body may have without room: nearly all answers are shorter.
+/// Bytes that each body may have without a reservation: nearly all answers are shorter.
 pub(super) const FREE_BYTES: usize = 64 * 1024;
-/// What one permit is for.
+/// Bytes of one permit of the semaphore.
 const UNIT_BYTES: usize = 1024;
 
 /// The room of one connection.
 pub(super) struct Budget {
     room: Arc<Semaphore>,
-    /// For one body beyond the room, so that there is always one which can be read to its end.
+    /// Permit for one body beyond the budget, so that one can always be read to its end.
     last: Arc<Semaphore>,
 }
 
@@ -28,7 +28,7 @@ impl Budget {
     }
 }
 
-/// What one body takes, until it is dropped.
+/// Memory that one body has reserved, until it is dropped.
 pub(super) struct Reservation {
     room: Arc<Semaphore>,
     last: Arc<Semaphore>,

@@ -28,8 +28,8 @@ use crate::client::inbound::rate_limit::{Pace, UNSOLICITED};
 use crate::client::inbound::server_requests::{Admission, MAX_REFUSALS, ServerRequests};
 use crate::client::wire::json;
 
-/// What the tap is shown, and only it, when a session has ended and another one took its place: the server has
-/// forgotten subscriptions and log levels.
+/// Message for the interceptor alone, sent when a new session has replaced one that ended: the server has forgotten subscriptions and log
+/// levels.
 pub(in crate::client) const SESSION_RENEWED: &str = "notifications/hyperlight-mcp/session_renewed";
 
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
@@ -37,7 +37,7 @@ const BOTH: &str = "application/json, text/event-stream";
 
 type Failed = StreamableHttpError<HttpFailure>;
 
-/// One server's client. Its sockets close with the last of its clones.
+/// HTTP client of one server. Its sockets close with the last of its clones.
 #[derive(Clone)]
 pub(super) struct HttpClient(Arc<Shared>);
 
@@ -51,9 +51,9 @@ pub(super) struct Shared {
     session: Mutex<Session>,
     server_requests: Mutex<ServerRequests>,
     refusals: Mutex<Refusals>,
-    /// Of what streams say beside answers.
+    /// Rate limit of the messages on streams that are not answers.
     pace: Mutex<Pace>,
-    /// Of answers and events that have not ended.
+    /// Memory for answers and events that have not ended.
     budget: Budget,
 }
 
@@ -64,11 +64,11 @@ struct Refusals {
     are_sent: bool,
 }
 
-/// What is known of the server's session. rmcp forgets one that it has not yet begun to use.
+/// The server's session. rmcp forgets one that it has not yet begun to use.
 #[derive(Default)]
 struct Session {
     begun: bool,
-    /// What is still to be said goodbye to.
+    /// Id of the session that is still to be ended at the server.
     open: Option<Arc<str>>,
 }
 
@@ -452,7 +452,7 @@ fn detail_of(body: &[u8]) -> String {
     if text.starts_with('<') { String::new() } else { text.split_whitespace().collect::<Vec<_>>().join(" ") }
 }
 
-/// Some servers refuse an unknown session with 400 instead of 404, and cannot say which request that was for.
+/// Returns whether a refusal names a session: some servers refuse an unknown one with 400 instead of 404, and cannot name the request.
 fn names_a_session(body: &[u8]) -> bool {
     let Ok(message) = serde_json::from_slice::<Json>(body) else { return false };
     let says = message.pointer("/error/message").and_then(Json::as_str).unwrap_or_default();

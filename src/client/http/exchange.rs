@@ -1,4 +1,4 @@
-//! One request on its way to an answer: tokens, redirects, and tries.
+//! One HTTP request and its answer: tokens, redirects, and retries.
 
 use std::time::{Duration, SystemTime};
 
@@ -15,7 +15,7 @@ use super::redirect::{Redirected, Trail, is_redirect};
 use super::retry::{Attempts, Outcome, RetryPolicy, retry_after};
 use super::target::origin;
 
-/// How often a refusal leads to another token, for one request.
+/// Number of times that a refusal may lead to another token, for one request.
 const NEW_TOKENS: u32 = 1;
 const MORE_SCOPES: u32 = 2;
 
@@ -26,7 +26,7 @@ pub(super) struct Outgoing {
     /// The protocol's own headers.
     pub(super) headers: HeaderMap,
     pub(super) retry: RetryPolicy,
-    /// How long the answer's beginning may take.
+    /// Longest time until the answer begins.
     pub(super) within: Option<Duration>,
 }
 
@@ -36,7 +36,7 @@ impl Outgoing {
     }
 }
 
-/// What is known of a request that may go out several times.
+/// State of a request over its attempts.
 struct Course {
     trail: Trail,
     tries: Attempts,
@@ -44,7 +44,7 @@ struct Course {
     more_scopes: u32,
 }
 
-/// One try's end.
+/// The result of one attempt.
 enum Step {
     Done(Response),
     Again(Duration),
@@ -74,7 +74,7 @@ impl HttpClient {
         self.send(request, &self.endpoint.url, token.as_ref()).await
     }
 
-    /// One try. What it says of a failure is what decides whether there may be another.
+    /// Makes one attempt. The kind of its failure decides whether there may be another.
     async fn send(&self, request: &Outgoing, url: &Url, token: Option<&SecretString>) -> Result<Response, HttpFailure> {
         let mut headers = self.endpoint.headers.clone();
         headers.extend(request.headers.clone());
@@ -199,7 +199,7 @@ fn failure_of_try(error: &reqwest::Error, url: &Url) -> HttpFailure {
     HttpFailure::NotSent { origin: origin(url), problem }
 }
 
-/// All of `WWW-Authenticate`.
+/// Returns the whole of `WWW-Authenticate`.
 fn challenge_of(response: &Response) -> Option<String> {
     let values = response.headers().get_all(header::WWW_AUTHENTICATE);
     let challenges: Vec<_> = values.iter().filter_map(|value| value.to_str().ok()).collect();

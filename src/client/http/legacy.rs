@@ -8,11 +8,11 @@ use super::exchange::Outgoing;
 use super::retry::RetryPolicy;
 use super::sse::Parser;
 
-/// That event is one line.
+/// Longest first event: it is one line.
 const FIRST_EVENT_BYTES: usize = 64 * 1024;
 
 impl HttpClient {
-    /// Whether the server speaks that instead. Asked only once it has refused to initialize.
+    /// Returns whether the server speaks the older transport. Tried only once it has refused to initialize.
     pub(super) async fn is_legacy(&self) -> bool {
         let headers = protocol_headers(EVENT_STREAM, None, &std::collections::HashMap::new());
         let request = Outgoing { method: Method::GET, body: None, headers, retry: RetryPolicy::Unsent, within: None };

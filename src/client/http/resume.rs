@@ -1,4 +1,4 @@
-//! Where a stream of events stands, and when it is asked for again.
+//! Position in a stream of events, and the decision when to resume it.
 
 use std::time::Duration;
 
@@ -15,12 +15,12 @@ const SHORTEST: Duration = Duration::from_millis(100);
 /// A longer id would not fit into a header everywhere.
 const MAX_ID_BYTES: usize = 1024;
 
-/// What the stream is for.
+/// The purpose of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Purpose {
-    /// One answer: without an event's id, a new stream could not bring it. Its caller says how long it is waited for.
+    /// Brings one answer: without an event's id, a new stream could not bring it. Its caller bounds the wait.
     Answer,
-    /// What the server says of its own accord, as long as the connection lasts.
+    /// Brings the server's own messages, as long as the connection lasts.
     Common,
 }
 

@@ -1,28 +1,28 @@
-//! Which requests go out again, and when.
+//! Decides which requests are sent again, and when.
 
 use std::time::{Duration, SystemTime};
 
 use http::HeaderMap;
 use http::header::RETRY_AFTER;
 
-/// How often one request goes out again, for each kind of failure.
+/// Number of retries of one request, for each kind of failure.
 const MORE_TRIES: u32 = 2;
 
-/// When a request may go out again.
+/// The failures after which a request may be sent again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RetryPolicy {
-    /// Only where it certainly never left: it may change something.
+    /// Only a request that certainly never left, as it may change something.
     Unsent,
-    /// Also where the server says that it comes too early: it changes nothing.
+    /// Also a request that the server refused as too early, as it changes nothing.
     Refused,
-    /// Also where the connection broke.
+    /// Also a request whose connection broke.
     Broken,
 }
 
-/// What came of one try.
+/// The failure of one attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// No connection.
+    /// No connection was made.
     Unsent,
     /// The connection broke before an answer.
     Broken,

@@ -1,6 +1,6 @@
 //! Parser of server-sent events, as the HTML standard has them. Hand-written, as `sse-stream` has no cap on the size of an event.
 
-/// What one block of lines said.
+/// The fields of one event.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(super) struct Event {
     pub(super) kind: String,
@@ -22,7 +22,7 @@ pub(super) struct Parser {
     line: Vec<u8>,
     data: Vec<u8>,
     event: Event,
-    /// Whether the block has anything to say.
+    /// True where the block has had a known field.
     begun: bool,
     first_line: bool,
     /// The last byte was CR: an LF that follows belongs to it.

@@ -1,4 +1,4 @@
-//! A stream of events: read with a cap, shown to the tap, and resumed here. rmcp sees only whole messages, none of the
+//! A stream of events: read with a cap, shown to the interceptor, and resumed here. rmcp sees only whole messages, none of the
 //! streams' breaks: its own resumption has no bound that a server could not reset.
 
 use std::collections::{HashMap, VecDeque};
@@ -27,10 +27,10 @@ use super::sse::{Event, Parser};
 use crate::client::inbound::rate_limit::MESSAGE;
 use crate::client::wire::json;
 
-/// How far into a broken message its method may stand.
+/// Bytes of a broken message in which its method is searched.
 const METHOD_WINDOW: usize = 512;
 
-/// What a resumed stream must say to belong to the one before.
+/// Session and headers that a resumed stream must send to belong to the one before.
 #[derive(Clone)]
 pub(super) struct Route {
     pub(super) session: Option<Arc<str>>,
@@ -47,7 +47,7 @@ pub(super) struct Events {
     ready: VecDeque<String>,
     phase: Phase,
     deadline: Option<Instant>,
-    /// Nothing is read before: the server says more than it may without being asked.
+    /// Time until which nothing is read, as the server has sent more of its own accord than the rate allows.
     rests_until: Option<Instant>,
 }
 
@@ -236,7 +236,7 @@ impl Events {
         }
     }
 
-    /// No answer to `server/discover` in time: it is an older server.
+    /// Ends the wait for an answer to `server/discover`: it is an older server.
     fn give_up(&mut self) {
         self.end();
         if let Some(awaited) = &self.awaited {

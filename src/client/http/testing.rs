@@ -25,7 +25,7 @@ pub(in crate::client) struct Seen {
     pub(in crate::client) path: String,
     headers: Vec<(String, String)>,
     pub(in crate::client) body: Json,
-    /// How many requests came before on the same connection.
+    /// Number of requests before this one on the same connection.
     pub(in crate::client) before: usize,
 }
 
@@ -44,20 +44,20 @@ impl Seen {
     }
 }
 
-/// What the server sends, in this order.
+/// A part of the server's answer; parts are sent in order.
 #[derive(Debug, Clone)]
 pub(in crate::client) enum Piece {
-    /// As it is.
+    /// Bytes as they are.
     Bytes(Vec<u8>),
-    /// One chunk of a body with the chunked encoding.
+    /// A chunk of a body with the chunked encoding.
     Chunk(Vec<u8>),
     /// The orderly end of such a body.
     End,
-    /// Nothing, until the client goes.
+    /// Sends nothing until the client closes.
     Hold,
     /// The same chunk, until the client goes.
     Forever(Vec<u8>),
-    /// Nothing more, and the connection closes.
+    /// Closes the connection.
     Close,
 }
 
@@ -150,7 +150,7 @@ impl Server {
         patiently(came.wait_for(|_| !self.seen(what).is_empty())).await.unwrap();
     }
 
-    /// Until the client has closed so many connections.
+    /// Waits until the client has closed so many connections.
     pub(in crate::client) async fn until_left(&self, connections: usize) {
         let mut left = self.left.clone();
         patiently(left.wait_for(|left| *left >= connections)).await.unwrap();
@@ -311,7 +311,7 @@ impl Client {
         self.ask(tool_call(tool, Json::Null)).await
     }
 
-    /// What the transport says of a call that fails.
+    /// Makes a call that fails, and returns the transport's failure.
     pub(in crate::client) async fn failed_call(&self) -> HttpFailure {
         let error = self.call("t").await.expect_err("the call fails");
         failure_of(&error).unwrap_or_else(|| panic!("{error} has a reason of the transport"))

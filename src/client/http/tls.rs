@@ -11,7 +11,8 @@ use super::target::{HttpLimits, is_loopback};
 
 /// Connections kept open for the next request.
 const IDLE_CONNECTIONS: usize = 16;
-/// Less than Node servers keep them (5 s): a request that meets their close is lost, and a call is not sent again.
+/// Time for which an idle connection is kept: less than Node servers keep theirs (5 s). A request that meets their close is lost, and a
+/// call is not sent again.
 const IDLE: Duration = Duration::from_secs(4);
 
 /// A client for one server. It follows no redirect and tries nothing twice: that is decided here.

@@ -1,4 +1,4 @@
-//! Where a server's bearer tokens come from.
+//! The source of a server's bearer tokens.
 
 use std::future::Future;
 use std::pin::Pin;

@@ -61,7 +61,7 @@ struct Entry {
     notices: Share,
 }
 
-/// Told how many of a call's notices were left out, before its outcome is known.
+/// Callback with the number of a call's notices that were left out, called before the call's outcome is known.
 pub(in crate::client) type LeftOut = Box<dyn Fn(&InFlight, u64) + Send + Sync>;
 
 /// The sign by which a notice finds its call.
@@ -69,28 +69,28 @@ pub(in crate::client) type LeftOut = Box<dyn Fn(&InFlight, u64) + Send + Sync>;
 pub(in crate::client) enum Of<'a> {
     /// The call's with this progress token. Without such a call nobody is told.
     Token(&'a Json),
-    /// That of the only caller that has calls in flight, or nobody's.
+    /// The call of the only caller that has calls in flight, or no call.
     OnlyCaller,
 }
 
 /// A notice that is to be told.
 pub(in crate::client) struct Admitted {
-    /// Whose it is; `None`: nobody's in particular.
+    /// The call to which the notice belongs; `None`: to no call.
     pub(in crate::client) call: Option<InFlight>,
-    /// How many of this call's were left out before it.
+    /// Number of this call's notices that were left out before it.
     pub(in crate::client) left_out: u64,
-    /// How many that were nobody's were.
+    /// Number of notices of no call that were left out before it.
     pub(in crate::client) left_out_of_nobody: u64,
 }
 
-/// All calls of one connection.
+/// The calls in flight of one connection.
 pub(in crate::client) struct Calls {
     entries: Mutex<BTreeMap<u64, Entry>>,
     next_key: AtomicU64,
     /// Counts those that are nobody's; each call counts its own.
     notices: Mutex<RateLimiter>,
     left_out: LeftOut,
-    /// Whether the server asks questions of which nothing says whose they are.
+    /// True where the server sends elicitations that name no call.
     asks_anybody: AtomicBool,
     outside: Mutex<Outside>,
     question_candidates: QuestionCandidates,
@@ -109,7 +109,7 @@ impl CallGuard {
         CallKey(self.key)
     }
 
-    /// Nobody waits for the call any more. Until this is dropped, what the server asks may still be meant for it.
+    /// Ends the call for its caller. Until this is dropped, a question of the server may still be meant for it.
     pub(in crate::client) fn give_up(&self) {
         self.calls.tell_left_out(self.key);
         self.over.cancel();
@@ -129,7 +129,7 @@ impl Drop for CallGuard {
     }
 }
 
-/// What a question needs: somebody who can answer that kind.
+/// The kind of a question: who has to answer it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::client) enum QuestionKind {
     Person,
@@ -145,14 +145,14 @@ impl QuestionKind {
     }
 }
 
-/// Whom a question may be put to.
+/// The recipient of a question.
 pub(in crate::client) enum QuestionRecipient {
     Call(InFlight),
     Outside(OutsideQuestion),
-    /// Whoever is meant, there is nobody to ask.
+    /// None of the possible recipients can be asked.
     Nobody,
     Ambiguous,
-    /// More is asked than is answered, by this tool's call or outside of any. Told once.
+    /// The server has more questions open than are answered, for this tool's call or outside of any call. Reported once.
     TooMany {
         tool: Option<String>,
         is_first: bool,
@@ -241,7 +241,7 @@ impl Calls {
         self.question_candidates.take(question);
     }
 
-    /// Whom a question is put to, by its id where it came as a request. Counts it.
+    /// Finds the recipient of a question, by its id where it came as a request, and counts the question.
     pub(in crate::client) fn ask(self: &Arc<Self>, origin: Origin, kind: QuestionKind, question: Option<&RequestId>) -> QuestionRecipient {
         let noted = question.map(|question| self.question_candidates.take(question));
         let mut entries = self.entries();

@@ -1,4 +1,4 @@
-//! Who is asked, and who is told.
+//! Tests of who is asked, and who receives notices.
 
 use super::*;
 use crate::client::clock::CallLimits;
@@ -185,7 +185,7 @@ fn token(calls: &Calls, place: &CallGuard) -> Json {
     token
 }
 
-/// How many of so many notices are told, with what is told of those before them.
+/// Counts the notices that are admitted of so many, and those that are reported as left out.
 fn admitted(calls: &Calls, of: Of<'_>, times: u64, now: Instant) -> (u64, u64) {
     let admitted: Vec<_> = (0..times).filter_map(|_| calls.admit(of, now)).collect();
     (admitted.len() as u64, admitted.iter().map(|admitted| admitted.left_out).sum())

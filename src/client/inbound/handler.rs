@@ -1,4 +1,4 @@
-//! What a server may ask of us in requests of its own, and what rmcp tells it of us.
+//! Answers the requests of a server, and gives rmcp our own description.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ impl Handler {
         }
     }
 
-    /// Whom to ask. A server of which it has just turned out that it asks anybody is remembered.
+    /// Finds the recipient of a question. Remembers where the server has just turned out to send questions that name no call.
     fn ask(&self, context: &RequestContext<RoleClient>, kind: QuestionKind) -> QuestionRecipient {
         let knew = self.calls.asks_anybody();
         let asked = self.calls.ask(self.origin(context), kind, Some(&context.id));

@@ -1,4 +1,4 @@
-//! What a server sends of its own accord: its questions, its notifications, and whose call they belong to.
+//! Messages that a server sends of its own accord: questions and notifications, and the calls to which they belong.
 
 pub(in crate::client) mod caller;
 pub(in crate::client) mod calls;

@@ -8,7 +8,7 @@ use serde_json::Value as Json;
 
 use crate::error::Words;
 
-/// Shown each message before rmcp is. `true`: it was taken, and rmcp never sees it. Must not block.
+/// Function that sees each message before rmcp does. `true`: the message is taken, and rmcp never sees it. Must not block.
 pub(in crate::client) type Interceptor = Arc<dyn Fn(&Json) -> bool + Send + Sync>;
 
 /// Text of a server's log line that is kept.
@@ -19,7 +19,7 @@ const MAX_LOGGER_BYTES: usize = 128;
 /// A longer one is not one that is watched.
 const MAX_URI_BYTES: usize = 8 * 1024;
 
-/// What a server tells of itself while it works.
+/// A notification of a server, as its caller receives it.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Notice {
     Progress {
@@ -32,15 +32,15 @@ pub enum Notice {
         logger: Option<Words>,
         data: LogData,
     },
-    /// So many notices more than anybody could read were left out.
+    /// Number of notices that were left out, as they came faster than anybody could read.
     Dropped(u64),
 }
 
-/// What a server's log line is about.
+/// Data of a server's log message.
 #[derive(Debug, Clone, PartialEq)]
 pub enum LogData {
     Whole(Json),
-    /// Too large: as text, as far as it may go.
+    /// Too large: the beginning of it as text.
     Beginning(Words),
 }
 
@@ -59,7 +59,7 @@ pub(in crate::client) enum Notification<'a> {
     },
     ListChanged,
     ResourceUpdated(&'a str),
-    /// One of these, but malformed.
+    /// A malformed one of these.
     Nothing,
 }
 
@@ -96,7 +96,7 @@ pub(in crate::client) fn read(message: &Json) -> Option<Notification<'_>> {
     })
 }
 
-/// What a notification of progress says.
+/// Makes the notice for a progress notification.
 pub(in crate::client) fn progress(progress: f64, params: &Json) -> Notice {
     let message = params.get("message").and_then(Json::as_str).map(|text| Words::cut(text, MAX_MESSAGE_BYTES));
     Notice::Progress { progress, total: params.get("total").and_then(Json::as_f64), message }

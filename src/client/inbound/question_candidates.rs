@@ -1,5 +1,5 @@
-//! Who can be meant by a server's question, as it stood when the question was read. An answer that was read after it may be handed over
-//! before it is put to anybody.
+//! The calls that can be meant by a server's question, noted when the question is read. An answer that is read after it may be handed over
+//! before the question is.
 
 use parking_lot::Mutex;
 use std::collections::VecDeque;
@@ -38,7 +38,7 @@ impl QuestionCandidates {
         notes.push_back(Note { question, candidates: Some(candidates) });
     }
 
-    /// Who can be meant; `None` where that is not certain.
+    /// Takes the calls that were noted for a question; `None` where that is not certain.
     pub(in crate::client) fn take(&self, question: &RequestId) -> Option<Vec<Candidate>> {
         let mut notes = self.0.lock();
         let position = notes.iter().position(|known| known.question == *question)?;

@@ -1,4 +1,4 @@
-//! What a server asks while it works, put to its caller: the same for a request of its own (until 2025-11-25) and for an
+//! Passes a server's questions to the caller of the call: the same for a request of the server's (until 2025-11-25) and for an
 //! `input_required` result (since 2026-07-28).
 
 use parking_lot::Mutex;
@@ -20,10 +20,10 @@ use crate::error::Result;
 const MAX_URL_BYTES: usize = 8 * 1024;
 pub(in crate::client) const NO_MODEL: &str = "sampling is not offered: the agent has no onSample";
 const OVER: &str = "the call that asked is over";
-/// Told to a server that may run, and be asked for its lists, and no more.
+/// Answer to the questions of a server that may run and be asked for its lists, and no more.
 pub(in crate::client) const NOT_HEARD: &str = "nobody is asked: this server is not approved and enabled";
 const IS_DECLINED: &str = "it is not approved as a whole and enabled: all that it asks is declined, and what it tells is not handed on";
-/// How long what a server tells is handed on before it is looked at again whether it may be. A question is looked at each time.
+/// Time for which a server's notifications are handed on before its approval is checked again. It is checked for each question.
 const HEARD_FOR: Duration = Duration::from_millis(100);
 
 /// Puts one server's questions.
@@ -38,15 +38,15 @@ pub(in crate::client) struct Questions {
     hearing: Arc<Hearing>,
 }
 
-/// Whether the server may be heard, as it was last looked at.
+/// The last check whether the server's messages may be handed on.
 #[derive(Default)]
 struct Hearing {
     until: Mutex<Option<Instant>>,
-    /// That it was not heard is told once a connection.
+    /// True once it was reported that the messages are not handed on: once a connection.
     is_told: AtomicBool,
 }
 
-/// Whose question it is: a call's, or nobody's in particular.
+/// The call that a question belongs to, if any.
 struct Asker {
     caller: Arc<dyn Caller>,
     call: Option<InFlight>,
@@ -161,7 +161,7 @@ impl Questions {
         json!({ "roots": roots })
     }
 
-    /// More than one caller could be meant: nobody is asked.
+    /// Declines a question that could be meant for more than one caller.
     pub(in crate::client) fn ambiguous(&self) -> Json {
         self.cancelled(
             "several callers had calls in flight, and the protocol does not say whose question it was. \
@@ -169,7 +169,7 @@ impl Questions {
         )
     }
 
-    /// It is told once, however often that happens.
+    /// Declines a question over the limit. Reported once, however often that happens.
     pub(in crate::client) fn too_many(&self, tool: Option<&str>, is_first: bool) -> Json {
         if is_first {
             let what = tool.map_or("it has too many questions open outside of any call".to_owned(), |tool| {
@@ -232,7 +232,7 @@ impl Questions {
 }
 
 impl Asker {
-    /// Nobody waits for the call any more: its caller is not even asked.
+    /// Returns whether the call is over: then its caller is not even asked.
     fn is_over(&self) -> bool {
         self.call.as_ref().is_some_and(|call| call.over.is_cancelled())
     }

@@ -1,5 +1,5 @@
-//! How much of what one server says without being asked is taken in, so that a server that floods takes neither the processor nor the
-//! attention from all others. Pure: what waits, waits elsewhere.
+//! Rate limits for messages that a server sends without being asked, so that a flood takes neither the processor nor the attention from
+//! other servers. Pure: whoever has to wait does so elsewhere.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ pub(in crate::client) const NOTICES: Rate = Rate { burst: 4096, per_second: 100 
 /// Notices of each call that are told whatever others have taken of the rate.
 const OWN_NOTICES: u32 = 64;
 
-/// What reading a message costs beside its bytes, in bytes: of short ones there may be very many.
+/// Bytes that a message counts beside its own: there may be very many short ones.
 pub(in crate::client) const MESSAGE: usize = 512;
 /// The same of a request, which is answered.
 pub(in crate::client) const REQUEST: usize = 4096;
@@ -32,7 +32,7 @@ pub(in crate::client) const REQUEST: usize = 4096;
 #[derive(Debug)]
 pub(in crate::client) struct Pace {
     rate: Rate,
-    /// When all that was read is paid for.
+    /// Time at which all that was read is within the rate again.
     paid_at: Instant,
 }
 
@@ -66,10 +66,10 @@ pub(in crate::client) struct RateLimiter {
     dropped: u64,
 }
 
-/// What is to be done with what comes to a valve.
+/// The decision about one item at a rate limiter.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::client) enum Passage {
-    /// So many were dropped before it.
+    /// The item passes; so many were dropped before it.
     Pass(u64),
     Drop,
 }
@@ -116,7 +116,7 @@ impl RateLimiter {
     }
 }
 
-/// One call's share of a valve that all calls of a connection pass: a beginning of its own, and a count of its own.
+/// One call's share of a limiter that all calls of a connection use: a burst of its own, and a count of its own.
 #[derive(Debug)]
 pub(in crate::client) struct Share {
     own: u32,

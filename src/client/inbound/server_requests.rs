@@ -15,13 +15,13 @@ const MAX_ID_BYTES: usize = 256;
 #[derive(Default)]
 pub(in crate::client) struct ServerRequests(HashSet<RequestId>);
 
-/// What becomes of a request that was read.
+/// The decision about a request that was read.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::client) enum Admission {
     HandOn,
-    /// It is being answered already, or its id is none.
+    /// The request is being answered already, or its id is not valid.
     Skip,
-    /// There are too many.
+    /// Too many requests are being answered.
     Refuse,
 }
 
@@ -37,7 +37,7 @@ impl ServerRequests {
         Admission::HandOn
     }
 
-    /// Its answer is on its way, or nobody wants it any more.
+    /// Removes a request: its answer is on its way, or it was cancelled.
     pub(in crate::client) fn end(&mut self, id: &RequestId) {
         self.0.remove(id);
     }

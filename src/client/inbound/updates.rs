@@ -17,7 +17,7 @@ const MAX_WAITING: usize = 256;
 #[derive(Debug, PartialEq, Eq)]
 enum Update {
     Of(String),
-    /// So many others.
+    /// Number of updates that were left out.
     LeftOut(u64),
 }
 
@@ -27,7 +27,7 @@ struct Waiting {
     limiter: RateLimiter,
     uris: VecDeque<String>,
     left_out: u64,
-    /// Whether a task tells them as time goes by.
+    /// True while a task reports them as the rate allows.
     has_task: bool,
 }
 
@@ -138,7 +138,7 @@ mod tests {
 
     use super::*;
 
-    /// What is told until nothing may be.
+    /// Takes updates until the rate allows no more.
     fn told(waiting: &mut Waiting, now: Instant) -> Vec<Update> {
         std::iter::from_fn(|| waiting.next(now)).collect()
     }

@@ -14,7 +14,7 @@ use serde_json::json;
 
 use crate::config::SigningAlgorithm;
 
-/// How long an assertion holds: it is used at once, but clocks differ.
+/// Time for which an assertion is valid: it is used at once, but clocks differ.
 const LIFETIME: Duration = Duration::from_mins(5);
 const BEGIN: &str = "-----BEGIN PRIVATE KEY-----";
 const END: &str = "-----END PRIVATE KEY-----";

@@ -1,4 +1,4 @@
-//! Where a browser comes back to: one path on 127.0.0.1, for one answer, and closed after it.
+//! Redirect URI for the browser: one path on 127.0.0.1, for one answer, and closed after it.
 
 use std::io;
 use std::net::Ipv4Addr;
@@ -22,7 +22,7 @@ const MAX_CONNECTIONS: usize = 16;
 const RECEIVED: &str = "The answer was received. You can close this page and go back to your agent.";
 const NOT_FOUND: &str = "There is nothing here.";
 
-/// What the authorization server sent the browser back with.
+/// The answer of the authorization server, as the browser brings it.
 #[derive(Debug, Clone)]
 pub(super) enum Answer {
     Code {
@@ -99,7 +99,7 @@ impl Callback {
     }
 }
 
-/// One request of a browser, and its page.
+/// Serves one request of a browser with a page.
 async fn serve(mut stream: TcpStream, base: &Url, state: &SecretString) -> Option<Answer> {
     let request = read_request(&mut stream).await?;
     let answer = target(&request)

@@ -1,15 +1,15 @@
-//! What to do about a token: decisions without effects.
+//! Decisions about a token, without effects.
 
-/// How long before its end a token is renewed.
+/// Time before its end at which a token is renewed.
 const MARGIN_SECONDS: u64 = 30;
 /// A token that has lived this long was accepted: a refusal of it is news, and no answer to what was done about the last one.
 const PROVEN_SECONDS: u64 = 60;
 const MAX_STEP_UPS: u8 = 2;
 
-/// Why there is this token.
+/// The reason for which a token was requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Cause {
-    /// It was there before, or the one before was about to expire.
+    /// The token was stored before, or the one before was about to expire.
     Known,
     /// The one before was refused, and was renewed.
     Renewed,
@@ -17,7 +17,7 @@ pub(super) enum Cause {
     Authorized,
 }
 
-/// What a token has behind it.
+/// History of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Past {
     pub(super) cause: Cause,
@@ -37,7 +37,7 @@ impl Past {
     }
 }
 
-/// What the server said of a request.
+/// The server's challenge to a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Challenge {
     /// 401.
@@ -46,7 +46,7 @@ pub(super) enum Challenge {
     MissingScopes(Vec<String>),
 }
 
-/// What follows from a challenge.
+/// The reaction to a challenge.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Plan {
     Renew,
@@ -69,11 +69,11 @@ pub(super) fn plan(challenge: &Challenge, past: Option<Past>, renewable: bool, n
     }
 }
 
-/// Whether a token can be sent.
+/// Freshness of a token: whether it can be sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Freshness {
     Fresh,
-    /// It still holds, but should be renewed first.
+    /// The token is still valid, but should be renewed first.
     Due,
     Expired,
 }
@@ -91,7 +91,7 @@ pub(super) fn freshness(received_at: u64, lifetime: Option<u64>, now: u64) -> Fr
     }
 }
 
-/// Both, each once, in the order in which they came.
+/// Returns the union of both lists, in the order in which the scopes came.
 pub(super) fn union(granted: &[String], wanted: &[String]) -> Vec<String> {
     let mut all: Vec<String> = Vec::new();
     for scope in granted.iter().chain(wanted) {

@@ -1,4 +1,5 @@
-//! Who gives tokens for a server: rmcp reads protected resource metadata, and that of the authorization server, in all their forms.
+//! Finds the authorization server of a server: rmcp reads protected resource metadata, and that of the authorization server, in all their
+//! forms.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -15,14 +16,14 @@ use super::failure::{PKCE, Problem};
 use super::http::Http;
 use super::recipient::is_place_of;
 
-/// What was found.
+/// The authorization server that was found.
 pub(super) struct Discovery {
     pub(super) manager: AuthorizationManager,
     pub(super) metadata: AuthorizationMetadata,
     pub(super) issuer: Issuer,
-    /// What the challenge or the metadata names.
+    /// Scopes that the challenge or the metadata names.
     pub(super) scopes: Vec<String>,
-    /// Not so for a server of 2025-03-26 that publishes nothing: its endpoints are guessed.
+    /// False for a server of 2025-03-26 that publishes nothing: its endpoints are guessed.
     is_published: bool,
 }
 
@@ -61,7 +62,7 @@ impl Discovery {
         self.metadata.scopes_supported.iter().flatten().any(|scope| scope == OFFLINE_ACCESS)
     }
 
-    /// What a token is for (RFC 8707). rmcp keeps it to itself, and shows it in each page's address only.
+    /// Returns the resource of a token (RFC 8707). rmcp keeps it private, and shows it only in each page's address.
     pub(super) async fn resource(&mut self, base: &Url) -> String {
         let page = quiet(async {
             self.manager.configure_client(OAuthClientConfig::new("resource", base.as_str())).ok()?;
@@ -83,7 +84,7 @@ pub(super) fn parameter(url: &Url, name: &str) -> Option<String> {
     url.query_pairs().find(|(key, _)| key == name).map(|(_, value)| value.into_owned())
 }
 
-/// Whoever can name any address for metadata could claim any issuer in it, and get what is meant for that one.
+/// Checks the address of the metadata: with any address, somebody could claim any issuer, and get what is meant for it.
 fn check_place(metadata: &AuthorizationMetadata, http: &Http) -> Result<(), Problem> {
     let issuer = metadata.issuer.as_deref().unwrap_or_default();
     let document = http.last_document();

@@ -17,27 +17,27 @@ const ASSERTION_TYPE: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-be
 /// An authorization server, as far as tokens are concerned.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Issuer {
-    /// As its metadata has it; where there is no metadata, its origin.
+    /// The issuer's name in its metadata; without metadata, its origin.
     pub(super) name: String,
     pub(super) token_endpoint: String,
     /// `token_endpoint_auth_methods_supported`.
     pub(super) methods: Option<Vec<String>>,
 }
 
-/// How a client says who it is.
+/// Client authentication at the token endpoint.
 pub(super) enum Proof<'a> {
-    /// By its secret, if it has one.
+    /// The client's secret, if it has one.
     Secret(&'a Client),
     Assertion(SecretString),
 }
 
-/// What a token endpoint gave.
+/// A token response.
 #[derive(Debug, Clone)]
 pub(super) struct Granted {
     pub(super) access: SecretString,
     pub(super) refresh: Option<SecretString>,
     pub(super) lifetime: Option<u64>,
-    /// What was asked for, where the answer says nothing (RFC 6749, 5.1).
+    /// Scopes of the token: those of the request, where the response names none (RFC 6749, 5.1).
     pub(super) scopes: Option<Vec<String>>,
 }
 

@@ -1,4 +1,4 @@
-//! Every HTTP request of OAuth, rmcp's own included: bounded in time and size, without redirects, to allowed addresses only.
+//! HTTP client for every request of OAuth, rmcp's own included: bounded in time and size, without redirects, to allowed addresses only.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::sync::{Arc, OnceLock};
@@ -18,11 +18,11 @@ use super::failure::{Problem, Refusal};
 const TIME: Duration = Duration::from_secs(10);
 const MAX_BODY_BYTES: usize = 1024 * 1024;
 
-/// One server's way to its authorization server.
+/// HTTP client of one server for its authorization server.
 pub(super) struct Http {
     client: reqwest::Client,
     policy: Arc<Policy>,
-    /// What became of the last POST: rmcp makes one sentence of it.
+    /// Failure of the last POST: rmcp reduces it to one sentence.
     trouble: Mutex<Option<Problem>>,
     last_get: Mutex<LastDocument>,
 }
@@ -30,12 +30,12 @@ pub(super) struct Http {
 /// The document that was asked for last.
 #[derive(Default)]
 struct LastDocument {
-    /// Before any redirect.
+    /// The address before any redirect.
     first: Option<Url>,
     is_redirected: bool,
 }
 
-/// Why a request has no answer. Shows no more of an address than its origin.
+/// The reason why a request has no answer. Shows no more of an address than its origin.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(super) struct NoAnswer(String);
@@ -60,7 +60,7 @@ impl Http {
         Ok(Self { client, policy, trouble: Mutex::default(), last_get: Mutex::default() })
     }
 
-    /// Why the last POST gave nothing, once.
+    /// Takes the failure of the last POST.
     pub(super) fn take_trouble(&self) -> Option<Problem> {
         self.trouble.lock().take()
     }
@@ -142,7 +142,7 @@ fn failed(url: &Url, error: reqwest::Error) -> NoAnswer {
     NoAnswer(format!("{origin} cannot be reached: {}", chain(&error.without_url())))
 }
 
-/// With its causes: the outermost says only that it failed.
+/// Joins an error with its causes: the outermost says only that it failed.
 fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

@@ -38,13 +38,13 @@ pub use store::TokenStore;
 pub use crate::config::{Grant, OAuthSettings, SigningAlgorithm};
 use crate::error::Result;
 
-/// What a person is asked.
+/// A question to a person: to open an authorization page.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuthorizationPrompt {
     pub server: String,
-    /// To be opened in a browser: `https`, or on this machine.
+    /// Address to open in a browser: `https`, or on this machine.
     pub url: String,
-    /// Whose page it is.
+    /// Issuer of the page.
     pub issuer: String,
 }
 
@@ -60,7 +60,7 @@ pub struct IssuerPrompt {
     pub server: String,
     /// The authorization server, as the MCP server has named it.
     pub issuer: String,
-    /// For whom the credential is.
+    /// Client id of the credential.
     pub client_id: String,
     pub credential: Credential,
 }
@@ -68,16 +68,17 @@ pub struct IssuerPrompt {
 /// Asks a person whether the issuer may be sent it.
 pub type ConfirmIssuer = Arc<dyn Fn(IssuerPrompt) -> Pin<Box<dyn Future<Output = Result<bool>> + Send>> + Send + Sync>;
 
-/// Told of each new token and secret, before it is used.
+/// Callback for each new token and secret, called before it is used.
 pub type OnSecret = Arc<dyn Fn(&SecretString) + Send + Sync>;
 
-/// What an [`OAuth`] is given besides its settings.
+/// Callbacks and store of an [`OAuth`].
 #[derive(Clone)]
 pub struct OAuthContext {
     pub store: TokenStore,
-    /// Without it, nobody can be asked.
+    /// Callback that asks a person to authorize; without it, nobody can be asked.
     pub authorize: Option<Authorize>,
-    /// Without it, a credential goes only to the issuer that the config names, or that was confirmed before.
+    /// Callback that asks a person to confirm an issuer; without it, a credential goes only to the issuer that the config names, or that
+    /// was confirmed before.
     pub confirm_issuer: Option<ConfirmIssuer>,
     pub on_secret: OnSecret,
     /// `allowInsecureHttp`: without TLS to other machines.

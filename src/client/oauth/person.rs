@@ -16,22 +16,22 @@ use super::store::Client;
 use super::{AuthorizationPrompt, Authorize};
 use crate::config::OAuthSettings;
 
-/// How this program is called where it registers itself.
+/// Client name for dynamic client registration.
 const CLIENT_NAME: &str = "hyperlight-mcp";
 
-/// One question to a person.
+/// An authorization request to a person.
 pub(super) struct Question<'a> {
     pub(super) server: &'a str,
     pub(super) http: &'a Http,
     pub(super) settings: &'a OAuthSettings,
     pub(super) authorize: &'a Authorize,
-    /// What this program was registered as before.
+    /// Client that was registered before.
     pub(super) known: Option<Client>,
     pub(super) scopes: Vec<String>,
     pub(super) time: Duration,
 }
 
-/// What came of it.
+/// The result of an authorization.
 pub(super) struct Authorized {
     pub(super) client: Client,
     pub(super) granted: Granted,
@@ -65,7 +65,7 @@ impl Question<'_> {
         Ok(Authorized { client, granted, scopes, resource })
     }
 
-    /// Where the registration has it, at the same port as before.
+    /// Listens at the registered redirect URI, at the same port as before.
     async fn listen(&self) -> Result<Callback, Problem> {
         if let Some(port) = self.settings.callback_port {
             let taken = |error| Problem::failed(format!("the port {port} (oauth.callbackPort) cannot be listened on: {error}"));
@@ -82,7 +82,7 @@ impl Question<'_> {
         listening.map_err(|error| Problem::failed(format!("no port of 127.0.0.1 can be listened on: {error}")))
     }
 
-    /// One that is known already, its document, or a registration: in this order.
+    /// Returns the client: one that is known already, its metadata document, or a new registration, in this order.
     async fn client(&self, found: &mut Discovery, redirect_uri: &Url) -> Result<Client, Problem> {
         let client = match choose(self.settings, self.known.as_ref(), found.takes_client_documents(), redirect_uri.as_str()) {
             Some(client) => client,
@@ -109,7 +109,7 @@ impl Question<'_> {
         })
     }
 
-    /// Until the browser comes back, or the agent says where it went.
+    /// Waits until the browser comes back, or the agent says where it went.
     async fn wait(&self, page: &Url, issuer: &str, callback: Callback, state: &SecretString) -> Result<Answer, Problem> {
         let redirect_uri = callback.redirect_uri().clone();
         let prompt = AuthorizationPrompt { server: self.server.to_owned(), url: page.to_string(), issuer: issuer.to_owned() };
@@ -139,7 +139,7 @@ impl Question<'_> {
     }
 }
 
-/// Which client to be, if not a new one.
+/// Chooses the client; `None`: a new one is registered.
 fn choose(settings: &OAuthSettings, known: Option<&Client>, takes_documents: bool, redirect_uri: &str) -> Option<Client> {
     if let Some(id) = &settings.client_id {
         return Some(Client { id: id.clone(), secret: settings.client_secret.clone(), registered_for: None });

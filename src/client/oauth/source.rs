@@ -21,7 +21,7 @@ const FORBIDDEN: u16 = 403;
 /// Flights that a call waits for: one that was on its way, and its own.
 const MAX_FLIGHTS: usize = 3;
 
-/// One server's tokens: found, asked for, renewed and kept.
+/// Tokens of one server: reads, requests, renews and stores them.
 pub struct OAuth {
     manager: Arc<TokenManager>,
     flight: Mutex<Option<Flight>>,
@@ -34,7 +34,7 @@ struct Flight {
 }
 
 impl OAuth {
-    /// For the server at `url`. Nothing happens before a token is needed.
+    /// Makes the source for the server at `url`. Nothing happens before a token is needed.
     ///
     /// # Errors
     /// `ERR_AUTHORIZATION_FAILED` where the address is no URL.

@@ -16,7 +16,7 @@ use sha2::{Digest as _, Sha256};
 use super::failure::Problem;
 use crate::files;
 
-/// Who holds a lock renews, which takes seconds; one that holds it for longer was stopped.
+/// Longest wait for a lock. A renewal takes seconds; a process that holds the lock for longer was stopped.
 const LOCK_TIME: Duration = Duration::from_secs(15);
 /// Tells a file of ours from any other.
 const FORMAT: &str = "hyperlight-mcp token 1";
@@ -35,17 +35,17 @@ const MAX_FILE_BYTES: u64 = 1024 * 1024;
 #[derive(Debug, Clone)]
 pub struct TokenStore {
     folder: PathBuf,
-    /// By server and URL. Whoever has the store shares them, as connections of one server do.
+    /// Turns by server and URL. All connections of a store share them.
     turns: Arc<Mutex<BTreeMap<String, Arc<Turn>>>>,
     /// Bindings of what was confirmed and could not be written.
     confirmed: Arc<Mutex<BTreeSet<String>>>,
 }
 
-/// Whose turn it is to ask a person for one server and URL.
+/// Turn to ask a person for one server and URL.
 #[derive(Debug, Default)]
 pub(super) struct Turn {
     pub(super) asking: tokio::sync::Mutex<()>,
-    /// What came of the last question, and until when that is the answer to the next: seconds since 1970.
+    /// Last refusal, and the time until which it answers the next question: seconds since 1970.
     pub(super) refused: Mutex<Option<(u64, Problem)>>,
 }
 
@@ -56,7 +56,7 @@ pub(super) struct Client {
     pub(super) id: String,
     #[serde(serialize_with = "expose_optional", deserialize_with = "conceal_optional", default)]
     pub(super) secret: Option<SecretString>,
-    /// Of one that was registered: it is known with this address only.
+    /// Redirect URI for which the client was registered: it is known with this address only.
     #[serde(default)]
     pub(super) registered_for: Option<String>,
 }
@@ -75,11 +75,11 @@ pub(super) struct Token {
     #[serde(default)]
     pub(super) lifetime: Option<u64>,
     pub(super) scopes: Vec<String>,
-    /// What it is for (RFC 8707).
+    /// Resource of the token (RFC 8707).
     pub(super) resource: String,
 }
 
-/// What is kept of one server, URL and issuer.
+/// The stored token and client of one server, URL and issuer.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct Kept {
     pub(super) client: Option<Client>,
@@ -91,7 +91,7 @@ struct Content {
     format: String,
     server: String,
     issuer: String,
-    /// Of server, URL and issuer: a file that was renamed is none of another's.
+    /// Digest of server, URL and issuer: a renamed file is not taken for another's.
     binding: String,
     #[serde(flatten)]
     kept: Kept,
@@ -105,12 +105,12 @@ struct Confirmation {
     server: String,
     issuer: String,
     client_id: String,
-    /// Of server, URL, issuer and client: a file that was renamed is none of another's.
+    /// Digest of server, URL, issuer and client: a renamed file is not taken for another's.
     binding: String,
 }
 
 impl TokenStore {
-    /// Nothing is made before there is a token.
+    /// Makes a store; the folder is made with the first token.
     #[must_use]
     pub fn new(folder: PathBuf) -> Self {
         Self { folder, turns: Arc::default(), confirmed: Arc::default() }
@@ -213,7 +213,7 @@ pub(super) struct Slot {
 }
 
 impl Slot {
-    /// What is kept; nothing, where there is none or it cannot be used. A damaged file is moved aside.
+    /// Reads the file; returns nothing where there is none or it cannot be used. A damaged file is moved aside.
     pub(super) fn read(&self) -> Kept {
         let path = self.path("json");
         let bytes = match files::read_own(&path, MAX_FILE_BYTES) {
@@ -247,7 +247,7 @@ impl Slot {
         write(&self.folder, &self.path("json"), &bytes)
     }
 
-    /// Held while a token is renewed: a refresh token may be used once only, and another process may have the same.
+    /// Locks the file while a token is renewed: a refresh token may be used once only, and another process may have the same.
     pub(super) async fn lock(&self) -> io::Result<File> {
         let (folder, path) = (self.folder.clone(), self.path("lock"));
         let lock = move || {

@@ -1,4 +1,4 @@
-//! What is done to get a token, one thing at a time.
+//! Loads, requests and renews the tokens of one server, one step at a time.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::sync::{Arc, OnceLock};
@@ -20,12 +20,12 @@ use super::store::{Client, Kept, Slot, Token};
 use crate::config::{Grant, OAuthSettings};
 use crate::error::Error;
 
-/// How long a person may take.
+/// Time that a person has to answer.
 pub(super) const PERSON_TIME: Duration = Duration::from_mins(5);
-/// After a renewal that did not work, the old token is used for as long as it holds, and this long without another try.
+/// Pause after a renewal that failed. Meanwhile the old token is used for as long as it is valid.
 const PAUSE_SECONDS: u64 = 10;
 
-/// Where time comes from.
+/// Clock and time limits, handed in for tests.
 pub(super) struct Timing {
     pub(super) person: Duration,
     /// Seconds since 1970.
@@ -46,7 +46,7 @@ pub(super) struct StoredToken {
     past: Past,
 }
 
-/// What there is.
+/// The token that is held in memory.
 #[derive(Clone)]
 pub(super) enum Held {
     /// The store has not been looked at.
@@ -57,13 +57,13 @@ pub(super) enum Held {
 
 struct State {
     held: Held,
-    /// Whose token it is, once that is known.
+    /// Issuer of the token, once it is known.
     issuer: Option<Issuer>,
-    /// No renewal of a token that still holds before this.
+    /// Time before which a token that is still valid is not renewed.
     renew_after: u64,
 }
 
-/// What a request can be sent with.
+/// The step before a request can be sent.
 pub(super) enum NextStep {
     Send(SecretString),
     Nothing,
@@ -71,7 +71,7 @@ pub(super) enum NextStep {
     First(Work),
 }
 
-/// What a flight is for.
+/// The work of one flight.
 pub(super) enum Work {
     /// The store has something: whose is it?
     Load,
@@ -81,12 +81,12 @@ pub(super) enum Work {
     Answer { challenge: Challenge, header: String, used: Option<SecretString> },
 }
 
-/// One server's tokens, shared by its flights.
+/// Tokens of one server, shared by its flights.
 pub(super) struct TokenManager {
     pub(super) server: String,
     /// Whole: it may hold a secret.
     url: SecretString,
-    /// Without what may be secret: this is what others are told.
+    /// Address without parts that may be secret, as others may see it.
     pub(super) base: Url,
     settings: OAuthSettings,
     context: OAuthContext,
@@ -114,7 +114,7 @@ impl TokenManager {
         })
     }
 
-    /// What to send now.
+    /// Returns the token to send now, or the work to do before.
     pub(super) fn next_step(&self) -> NextStep {
         let now = self.now();
         let mut state = self.state();
@@ -174,14 +174,14 @@ impl TokenManager {
         Ok(())
     }
 
-    /// Who gives tokens: nobody but the issuer that the config names, where it names one.
+    /// Finds the issuer: none but the one that the config names, where it names one.
     async fn discover(&self, header: Option<&str>) -> Result<Discovery, Problem> {
         let found = discover(&self.http()?, &self.base, header).await?;
         check_pinned(&self.settings, &found.issuer.name)?;
         Ok(found)
     }
 
-    /// Before a credential of the config is sent, by whatever grant.
+    /// Checks that the issuer may get a credential of the config, before any grant sends one.
     async fn check_recipient(&self, issuer: &Issuer) -> Result<(), Problem> {
         let recipient = Recipient {
             server: &self.server,
@@ -240,8 +240,7 @@ impl TokenManager {
         }
     }
 
-    /// From now on tokens are of this issuer: those of another are not used, nor renewed there. One that another process has
-    /// got meanwhile is taken.
+    /// Settles on an issuer: tokens of another are not used, nor renewed there. A token that another process has got meanwhile is taken.
     fn settle(&self, issuer: &Issuer, used: Option<&SecretString>) {
         let now = self.now();
         let kept = self.slot(issuer).read();
@@ -271,7 +270,7 @@ impl TokenManager {
         }
     }
 
-    /// What the config says, or else what the server names; and whatever was granted before.
+    /// Returns the scopes to request: those of the config, or else those that the server names; and all that were granted before.
     fn scopes(&self, found: &Discovery, challenge: &Challenge) -> Vec<String> {
         let first = if self.settings.scopes.is_empty() { &found.scopes } else { &self.settings.scopes };
         let before = self.token().map(|held| held.token.scopes.clone()).unwrap_or_default();
@@ -353,7 +352,7 @@ impl TokenManager {
         Ok(())
     }
 
-    /// Without a person.
+    /// Renews a token without a person.
     async fn renew(&self, held: &StoredToken, cause: Cause) -> Result<(), Problem> {
         let past = Past { cause, step_ups: held.past.step_ups, since: self.now() };
         let issuer = self.state().issuer.clone().ok_or_else(|| Problem::failed("its authorization server is not known"))?;
@@ -404,7 +403,7 @@ impl TokenManager {
         state.renew_after = 0;
     }
 
-    /// What can be of no more use. The registration stays.
+    /// Drops a token that is of no more use. The registration stays.
     fn drop_token(&self, held: &StoredToken) {
         let issuer = self.state().issuer.clone();
         self.state().held = Held::Nothing;
@@ -422,7 +421,7 @@ impl TokenManager {
         }
     }
 
-    /// Of every secret, before it is used.
+    /// Reports every secret to the redactor, before it is used.
     fn tell(&self, client: &Client, token: &Token) {
         for secret in [Some(&token.access), token.refresh.as_ref(), client.secret.as_ref()].into_iter().flatten() {
             (self.context.on_secret)(secret);

@@ -1,4 +1,4 @@
-//! Whoever looks after a connection while nobody calls: its end, its changed lists, its idleness, its signs of life.
+//! Task that looks after a connection while nobody calls: its end, its changed lists, its idleness, its pings.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -11,9 +11,9 @@ use crate::client::connection::Connection;
 
 /// A server that changes its lists changes several at once: they are read once for all of it.
 const SETTLE: Duration = Duration::from_millis(200);
-/// Between two readings, whatever the server announces.
+/// Shortest time between two readings of the lists, whatever the server announces.
 const LEAST_BETWEEN: Duration = Duration::from_secs(1);
-/// What stands for never.
+/// Time that stands for never.
 const FAR: Duration = Duration::from_hours(24 * 365);
 
 enum Due {
@@ -85,7 +85,7 @@ pub(in crate::client) async fn keep(slot: Weak<Slot>, shared: Weak<Shared>, conn
     }
 }
 
-/// When what is due.
+/// Times at which the keeper has something to do.
 struct Times {
     read: Instant,
     earliest_read: Instant,
@@ -102,7 +102,7 @@ impl Times {
         times
     }
 
-    /// When it has been idle for long enough, as it was used last.
+    /// Returns the time at which the idle time-out ends, counted from the last use.
     fn used(&mut self, place: &Slot, wanted: &ConnectionRequest) -> Instant {
         self.idle = place.uses.ended_at() + wanted.idle_timeout.unwrap_or(FAR);
         self.idle

@@ -1,4 +1,5 @@
-//! How a server's connection stands, and whether it may be made again: a state machine and a circuit breaker, without effects.
+//! State of a server's connection, and the decision whether it may be connected again: a state machine and a circuit breaker, without
+//! effects.
 
 use std::time::Duration;
 
@@ -7,28 +8,28 @@ use tokio::time::Instant;
 /// The first wait after a failure; it doubles with each further one.
 const FIRST_BACKOFF: Duration = Duration::from_millis(200);
 const LONGEST_BACKOFF: Duration = Duration::from_secs(5);
-/// How long a server is left alone once it has failed too often.
+/// Time for which the breaker stays open once a server has failed too often.
 const BREAKER_OPEN: Duration = Duration::from_secs(30);
 
-/// How a server's connection stands.
+/// State of a server's connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConnectionState {
-    /// Nobody has needed it yet.
+    /// Not connected yet, as nobody has needed it.
     Idle,
     Connecting,
     Connected,
-    /// It ended, and comes back on the next call.
+    /// Ended; the next call connects again.
     Closed(Closed),
     /// The last attempt failed.
     Error,
 }
 
-/// Why a connection ended.
+/// The reason why a connection ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Closed {
     /// The server crashed, or closed its pipe.
     Lost,
-    /// Nobody used it for long enough.
+    /// Idle for longer than its time-out.
     IdledOut,
     /// Another server needed its place.
     Evicted,
@@ -36,13 +37,13 @@ pub enum Closed {
     Ended,
 }
 
-/// What happens to a connection.
+/// An event that changes the state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Transition {
     Connect,
     Ready,
     Failed,
-    /// Whoever was connecting gave up before there was an outcome.
+    /// The caller that was connecting gave up before there was an outcome.
     GivenUp,
     Close(Closed),
 }
@@ -68,13 +69,13 @@ impl ConnectionState {
     }
 }
 
-/// Whether a server may be connected now.
+/// The decision whether a server may be connected now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConnectDecision {
     Now,
-    /// After this.
+    /// Connect after this time.
     Wait(Duration),
-    /// Not before this has passed: it has failed too often.
+    /// Do not connect before this time has passed: the server has failed too often.
     Refused(Duration),
 }
 
@@ -127,7 +128,7 @@ impl Lifecycle {
         (self.failures, self.failed_at) = (0, None);
     }
 
-    /// Whether the server may be connected now.
+    /// Decides whether the server may be connected now.
     #[must_use]
     pub fn connect_decision(&self, now: Instant) -> ConnectDecision {
         let Some(failed_at) = self.failed_at else { return ConnectDecision::Now };

@@ -25,21 +25,21 @@ use super::pool::use_count::UseCount;
 use super::stdio::watchdog::Watchdog;
 use crate::error::{Error, Result};
 
-/// What is wanted of a server's connection.
+/// Requirements for a server's connection.
 #[derive(Debug, Clone)]
 pub struct ConnectionRequest {
     pub server: String,
-    /// Its connection is never given up to make room for another server's.
+    /// True where the connection never gives way to that of another server.
     pub pinned: bool,
     /// Closed after so long without use; `None`: it stays as long as the gateway.
     pub idle_timeout: Option<Duration>,
-    /// Asked for a sign of life so often; `None`: never.
+    /// Interval of the pings; `None`: never.
     pub keep_alive: Option<Duration>,
-    /// How long to wait for a place where all are taken.
+    /// Longest wait for a place where all are taken.
     pub patience: Duration,
 }
 
-/// All connections of a gateway.
+/// The connections of a gateway.
 pub struct Connections {
     pub(super) shared: Arc<Shared>,
 }
@@ -65,7 +65,7 @@ pub(super) struct Shared {
 /// A server's place.
 pub(super) struct Slot {
     pub(super) server: String,
-    /// Whoever holds the lock connects, so that fifty first calls start one process.
+    /// The live connection. The holder of the lock connects, so that fifty first calls start one process.
     held: tokio::sync::Mutex<Option<Held>>,
     lifecycle: Mutex<Lifecycle>,
     pub(super) uses: UseCount,
@@ -102,19 +102,19 @@ pub struct Lease {
     _use: Use,
 }
 
-/// Where a lease's connection comes from.
+/// Origin of a lease's connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LeaseOrigin {
-    /// It was there.
+    /// The connection was there.
     Shared,
-    /// It was made for this lease, and is the server's first.
+    /// The connection was made for this lease, and is the server's first.
     First,
-    /// It was made for this lease, in the place of one that ended for this reason.
+    /// The connection was made for this lease, after one that ended for this reason.
     After(Closed),
 }
 
 impl Lease {
-    /// Where the connection comes from.
+    /// Returns the origin of the connection.
     #[must_use]
     pub fn origin(&self) -> LeaseOrigin {
         self.origin
@@ -129,7 +129,7 @@ impl Deref for Lease {
     }
 }
 
-/// One of a slot's uses.
+/// A counted use of a slot.
 struct Use {
     slot: Arc<Slot>,
     shared: Arc<Shared>,
@@ -395,7 +395,7 @@ impl Connections {
         }
     }
 
-    /// How a server's connection stands.
+    /// Returns the state of a server's connection.
     #[must_use]
     pub fn state(&self, server: &str) -> ConnectionState {
         let slot = self.shared.slots().get(server).cloned();
@@ -422,7 +422,7 @@ impl Connections {
 }
 
 impl Shared {
-    /// Where the limit is reached, the connection that has been idle for longest gives way: one for each that waits.
+    /// Closes the connection that has been idle for longest, where the limit is reached: one for each caller that waits.
     fn make_room(self: &Arc<Self>, server: &str) {
         // What has ended gives its place back by itself: nobody who lives has to go for that.
         let ended = self.slots().values().filter(|slot| slot.has_ended()).count();

@@ -1,4 +1,4 @@
-//! Who uses a connection, and since when nobody does.
+//! Counts the uses of a connection, and records when the last one ended.
 
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -9,11 +9,11 @@ use tokio::time::Instant;
 /// The uses of one connection: leases, and those who wait for one.
 pub(in crate::client) struct UseCount {
     count: AtomicUsize,
-    /// Among all ends of uses, the last of these.
+    /// Number of the last end, counted over all connections.
     last: AtomicU64,
     ended_at: Mutex<Instant>,
-    /// Whether the keeper wants to be told when nobody uses it any more. Mostly it looks when it has something to do then: to wake it
-    /// would take longer than all else that follows a call.
+    /// True where the keeper wants to be woken when the last use ends. Mostly it checks when it has something to do then: to wake it would
+    /// take longer than all else that follows a call.
     end_awaited: AtomicBool,
     ended: Notify,
 }
@@ -48,7 +48,7 @@ impl UseCount {
         self.count.load(Ordering::SeqCst) == 0
     }
 
-    /// Whether nobody uses it. Where somebody does, [`UseCount::ended`] will tell.
+    /// Returns whether nobody uses the connection. Otherwise [`UseCount::ended`] resolves when that is so.
     pub(in crate::client) fn is_idle_or_tells(&self) -> bool {
         // Before it is looked: no end in between goes unnoticed.
         self.end_awaited.store(true, Ordering::SeqCst);
@@ -64,7 +64,7 @@ impl UseCount {
         self.ended.notified().await;
     }
 
-    /// When the last use ended, or when there was none yet.
+    /// Returns the time at which the last use ended, or at which the count was made.
     pub(in crate::client) fn ended_at(&self) -> Instant {
         *self.ended_at.lock()
     }

@@ -17,21 +17,21 @@ use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncRead, Interest, ReadBuf};
 use tokio::task::coop;
 
-/// How often whoever leads reads before it looks whether its own answer was there: with a line's pieces, two mebibytes.
+/// Reads that a leading thread makes before it checks for its own answer: with a line's pieces, two mebibytes.
 const READS: usize = 32;
 
-/// How much the runtime reads before its other tasks have their turn, however much there is.
+/// Bytes that the runtime reads before its other tasks have their turn, however much there is.
 const TURN_BYTES: usize = 256 * 1024;
 
-/// What of the pipe both sides know.
+/// State of the pipe that both sides share.
 pub(in crate::client) struct PipeControl {
     output: OwnedFd,
     watched: OwnedFd,
     /// Read by a thread of its own, which looks itself whether there is something to read.
     is_led: AtomicBool,
-    /// Of whoever leads.
+    /// Reads that are left to the leading thread.
     reads_left: AtomicUsize,
-    /// What reads has read all that was there, or as much as whoever leads may read at once, and waits for nothing else.
+    /// True where the reader has read all that was there, or as much as a leading thread may read at once, and waits for nothing else.
     is_waited_for: AtomicBool,
 }
 
@@ -41,7 +41,7 @@ impl PipeControl {
         let _ = epoll::modify(&self.watched, &self.output, EventData::new_u64(0), flags);
     }
 
-    /// From now on, nothing that is written wakes the runtime.
+    /// Begins a lead: from now on, output of the server does not wake the runtime.
     pub(in crate::client) fn begin_lead(&self) {
         self.is_led.store(true, Ordering::Release);
         self.watch(EventFlags::empty());
@@ -51,8 +51,8 @@ impl PipeControl {
         self.reads_left.store(READS, Ordering::Release);
     }
 
-    /// What comes from now on wakes the runtime again. Whether something is there, of which nobody tells it: the set may have the pipe
-    /// among what is ready, from an event before, and then says nothing of it once more (`ep_modify` in Linux's `fs/eventpoll.c`).
+    /// Ends a lead: output wakes the runtime again. Returns whether output is there that no event will report: the set may have the pipe
+    /// among what is ready, from an event before, and then does not report it once more (`ep_modify` in Linux's `fs/eventpoll.c`).
     #[must_use]
     pub(in crate::client) fn end_lead(&self) -> bool {
         self.is_led.store(false, Ordering::Release);
@@ -62,7 +62,7 @@ impl PipeControl {
         poll(&mut output, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })) != Ok(0)
     }
 
-    /// To be said before each poll of what reads.
+    /// Marks the reader as busy; called before each poll of it.
     pub(in crate::client) fn begin_poll(&self) {
         self.is_waited_for.store(false, Ordering::Release);
     }
@@ -96,7 +96,7 @@ impl AsRawFd for Watched {
 /// The end of a pipe from which a server's output is read.
 pub(in crate::client) struct Pipe {
     watched: AsyncFd<Watched>,
-    /// What the runtime has read since its other tasks had their turn.
+    /// Bytes that the runtime has read since its other tasks had their turn.
     turn: usize,
 }
 

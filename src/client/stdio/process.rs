@@ -24,13 +24,13 @@ use crate::client::inbound::rate_limit::UNSOLICITED;
 use crate::config::ResolvedCommand;
 use crate::error::{Error, Result};
 
-/// What a server can write ahead: the most that a user may ask for by default (`pipe(7)`).
+/// Capacity of a server's output pipe: the most that a user may request by default (`pipe(7)`).
 const PIPE_BYTES: usize = 1 << 20;
-/// How long a server has to end by itself, and then to obey SIGTERM.
+/// Time that a server has to end by itself, and then to obey SIGTERM.
 const GRACE: Duration = Duration::from_secs(2);
-/// How long what was killed may take to be gone.
+/// Time that a killed process has to be gone.
 const DYING: Duration = Duration::from_millis(100);
-/// How long the last words of a process that has ended are waited for.
+/// Longest wait for the last lines of a process that has ended.
 const DRAINING: Duration = Duration::from_millis(20);
 const POLL: Duration = Duration::from_millis(5);
 
@@ -40,7 +40,7 @@ pub(in crate::client) struct ServerProcess {
     /// `None` while it runs.
     exit: watch::Receiver<Option<String>>,
     stderr: Tail,
-    /// Its sender is gone once standard error has been read to its end.
+    /// Receiver whose sender is gone once standard error has been read to its end.
     drained: watch::Receiver<()>,
     /// The pipe that it writes to, to see whether there is more to come.
     output: OwnedFd,
@@ -73,11 +73,11 @@ impl AsyncRead for Output {
     }
 }
 
-/// How far the output of a process that has ended was read.
+/// State of the output of a process that has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::client) enum OutputRead {
     ToItsEnd,
-    /// Somebody else holds the pipe.
+    /// Read as far as it goes: another process holds the pipe open.
     AsFarAsItGoes,
 }
 

@@ -1,4 +1,4 @@
-//! What is known of the requests on their way to a process and from it, and those of ours that go past rmcp.
+//! State of the requests on their way to a process and from it, and the requests of ours that go past rmcp.
 //!
 //! A tool call has no need of rmcp's own tasks: each of them is a change of threads. Whoever calls writes the line, and whoever reads
 //! the answer hands it over. What rmcp says of us in each request is said in these as well.
@@ -23,27 +23,27 @@ use crate::text::json::{self, Sink as _};
 /// Ids of requests that go past rmcp, apart from its own, which begin at 0. Any server can read them: they fit into 32 bits.
 const FIRST_ID: i64 = 1_000_000_000;
 const IDS: i64 = 1_000_000_000;
-/// For what is around the parameters of a request.
+/// Bytes of the JSON-RPC envelope around `params`.
 const ENVELOPE_BYTES: usize = 512;
 
 /// A request's result as the server wrote it, or its error.
 pub(in crate::client) type Answer = std::result::Result<Json, ErrorData>;
 
-/// How the result of a request comes through.
+/// The way of a request's result to its caller.
 #[derive(Debug)]
 pub(in crate::client) enum Passage {
     /// To rmcp, as it is.
     Raw,
     /// rmcp's own handshake reads it.
     Typed,
-    /// To whoever waits for it, past rmcp.
+    /// To the waiting caller, past rmcp.
     Direct(oneshot::Sender<Answer>),
 }
 
-/// What is known of the requests on their way.
+/// State of the requests on their way.
 #[derive(Default)]
 pub(in crate::client) struct Requests {
-    /// Ours, until they are answered, cancelled, or answered in the server's place. rmcp ends at an answer to nothing while it
+    /// Our requests, until they are answered, cancelled, or answered in the server's place. rmcp ends at an answer to no request while it
     /// begins, so such answers never reach it.
     pub(in crate::client) pending: HashMap<RequestId, Passage>,
     /// `server/discover`, while its answer is waited for with patience.
@@ -52,9 +52,9 @@ pub(in crate::client) struct Requests {
     pub(in crate::client) server_requests: ServerRequests,
     /// Refusals that wait to be written.
     pub(in crate::client) refusals: usize,
-    /// What rmcp says of us in each request (since 2026-07-28), as it said it last.
+    /// Last `_meta` that rmcp sent with a request (since 2026-07-28).
     meta: Map<String, Json>,
-    /// Nothing is answered any more.
+    /// True once no answer can come any more.
     is_closed: bool,
 }
 
@@ -79,7 +79,7 @@ impl Requests {
         self.meta = about_us.map(|(key, value)| (key.clone(), value.clone())).collect();
     }
 
-    /// What waits past rmcp learns that no answer comes; rmcp sees that itself.
+    /// Closes the state: callers past rmcp learn that no answer comes; rmcp sees that itself.
     pub(in crate::client) fn close(&mut self) {
         self.is_closed = true;
         self.pending.retain(|_, passage| !matches!(passage, Passage::Direct(_)));
@@ -100,7 +100,7 @@ pub(in crate::client) struct DirectLine {
     requests: SharedRequests,
     outbox: Outbox,
     next: AtomicI64,
-    /// Where the answers come from.
+    /// Source of the answers.
     source: Arc<dyn Source>,
 }
 
@@ -112,7 +112,7 @@ pub(in crate::client) struct DirectRequest {
     meta: Map<String, Json>,
 }
 
-/// What the server answers; an error where the connection is at its end. Whoever waits for it may read it himself.
+/// The server's answer; an error where the connection has ended. The waiting thread may read it itself.
 pub(in crate::client) struct AwaitedAnswer {
     receiver: oneshot::Receiver<Answer>,
     source: Arc<dyn Source>,

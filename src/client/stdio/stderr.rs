@@ -1,4 +1,4 @@
-//! What a server says on its standard error: its last lines, and each line for whoever listens, within a rate.
+//! Reads a server's standard error: keeps its last lines, and passes each line to the listener, within a rate.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::VecDeque;
@@ -15,9 +15,9 @@ use crate::error::Words;
 /// Lines that are kept, and what a line may have.
 const LINES: usize = 20;
 const LINE_BYTES: usize = 4096;
-/// What is read of a line at once.
+/// Bytes of one read of a line.
 const PIECE_BYTES: u64 = 64 * 1024;
-/// What is read at once of many lines, and before the runtime's other tasks have their turn.
+/// Bytes of many lines that are read at once, and before the runtime's other tasks have their turn.
 const BUFFER_BYTES: usize = 32 * 1024;
 const TURN_BYTES: usize = 64 * 1024;
 /// A line that is longer than this counts as several.
@@ -27,7 +27,7 @@ const LINE_UNIT: usize = 1024;
 #[derive(Clone)]
 pub(in crate::client) struct Tail {
     redact: Redact,
-    /// As they came: of a flood, nearly all are never looked at, and redacting each would take longer than writing it.
+    /// Lines as they came: of a flood, nearly all are never shown, and redacting each would take longer than writing it.
     lines: Arc<Mutex<VecDeque<Vec<u8>>>>,
 }
 
@@ -48,7 +48,7 @@ impl Tail {
         lines.push_back(line);
     }
 
-    /// As part of a message; empty where there are none.
+    /// Returns the lines as part of a message; empty where there are none.
     pub(in crate::client) fn text(&self) -> String {
         let lines: Vec<_> = self.lines().iter().cloned().collect();
         if lines.is_empty() {
@@ -155,10 +155,10 @@ mod tests {
         Arc::new(|words: Words| words.without("secret words"))
     }
 
-    /// No line waits.
+    /// Rate at which no line waits.
     const AT_ONCE: Rate = Rate { burst: u32::MAX, per_second: u32::MAX };
 
-    /// What is told of these bytes, and what is kept.
+    /// Returns the lines that the listener receives for these bytes, and those that are kept.
     async fn told(bytes: &[u8]) -> (Vec<String>, String) {
         let told = Arc::new(Mutex::new(Vec::new()));
         let (heard, tail) = (Arc::clone(&told), Tail::new(redacting()));

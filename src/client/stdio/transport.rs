@@ -46,7 +46,7 @@ pub(in crate::client) struct StdioTransport {
     outbox: Outbox,
     requests: SharedRequests,
     messages: mpsc::WeakSender<RxJsonRpcMessage<RoleClient>>,
-    /// How long `server/discover` may stay unanswered; `None`: as long as it takes.
+    /// Longest wait for an answer to `server/discover`; `None`: without end.
     patience: Option<Duration>,
     reading: Arc<Reading>,
     tasks: [JoinHandle<()>; 2],
@@ -84,7 +84,7 @@ impl StdioTransport {
         Self { incoming, outgoing: Some(outgoing), outbox, requests, messages, patience, reading, tasks }
     }
 
-    /// For requests that go past rmcp, as long as this lives.
+    /// Makes the way for requests past rmcp, for the transport's lifetime.
     pub(in crate::client) fn direct(&self) -> DirectLine {
         DirectLine::new(Arc::clone(&self.requests), self.outbox.clone(), Arc::clone(&self.reading) as Arc<dyn Source>)
     }
@@ -179,7 +179,7 @@ impl StdioTransport {
     }
 }
 
-/// What a line was for, by which it counts.
+/// The content of a line, by which it counts against the rate.
 enum Content {
     /// An answer to a request of ours, or what failed one: asked for.
     Answer,
@@ -195,9 +195,9 @@ struct Reader<R> {
     messages: mpsc::Sender<RxJsonRpcMessage<RoleClient>>,
     /// Weak: the server's input ends when nothing more is to be sent.
     outgoing: mpsc::WeakSender<Queued>,
-    /// Of what is no answer.
+    /// Rate limit of lines that are not answers.
     pace: Pace,
-    /// Of the last line.
+    /// Content of the last line.
     content: Content,
 }
 

@@ -18,17 +18,17 @@ use tokio::sync::oneshot;
 
 use crate::error::{Error, Result};
 
-/// It answers in microseconds; a machine that takes longer than this is in trouble.
+/// Longest wait for its answer, which takes microseconds on a healthy machine.
 const ANSWER_LIMIT: Duration = Duration::from_secs(5);
 
-/// One watchdog program for one gateway, started with the first server.
+/// Watchdog program of a gateway, started with its first server.
 #[derive(Debug)]
 pub struct Watchdog {
     program: PathBuf,
     orders: Mutex<Option<mpsc::Sender<Order>>>,
 }
 
-/// What the thread is asked to do, and where its answer goes.
+/// An order to the thread, and the sender for its answer.
 #[derive(Debug)]
 struct Order {
     what: What,

@@ -1,4 +1,4 @@
-//! What servers answer, and what becomes of it.
+//! Tests of the answers of servers.
 
 use serde_json::{Value as Json, json};
 

@@ -62,7 +62,7 @@ impl Stalled {
         counted.boxed().fuse()
     }
 
-    /// What is read, once nothing more is.
+    /// Returns the bytes that were read, once no more come.
     async fn settled(&self, readings: &mut [Reading]) -> usize {
         loop {
             let before = (self.read.load(Ordering::Relaxed), self.done.load(Ordering::Relaxed));
@@ -78,7 +78,8 @@ impl Stalled {
         }
     }
 
-    /// Of all `readings` no more is held than there is room for; what is dropped makes room, and in the end all are read.
+    /// Checks that all `readings` together hold no more than the budget, that a dropped one frees its share, and that all are read in the
+    /// end.
     async fn check(&self, mut readings: Vec<Reading>) {
         let most = UNFINISHED_BYTES + BODY + BODIES * (FREE_BYTES + PIECE);
         let held = self.settled(&mut readings).await;

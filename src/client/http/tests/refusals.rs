@@ -15,7 +15,7 @@ use crate::client::http::{HttpFailure, HttpLimits, HttpTarget, TokenFuture, Toke
 
 const LATER: [(&str, &str); 1] = [("retry-after", "1")];
 
-/// How a connection does not come to be.
+/// Returns the failure of a connection that cannot be made.
 async fn refused(target: &HttpTarget, limits: HttpLimits) -> HttpFailure {
     let error = start(target, no_interceptor(), limits, ClientLifecycleMode::Initialize).await.expect_err("it is refused");
     failure_of_start(&error).unwrap_or_else(|| panic!("{error} has a reason of the transport"))

@@ -44,7 +44,7 @@ impl Format {
     }
 }
 
-/// What mail servers take, not all that RFC 5322 allows.
+/// Checks for an address that mail servers accept, which is less than RFC 5322 allows.
 fn is_email(text: &str) -> bool {
     let Some((local, domain)) = text.rsplit_once('@') else { return false };
     let is_atom = |next: char| !next.is_whitespace() && !next.is_control() && !"@()<>[]:;,\\\"".contains(next);

@@ -1,4 +1,4 @@
-//! What one field of a form takes.
+//! The type of one field of a form, and its limits.
 
 use std::cmp::Ordering;
 use std::collections::HashSet;
@@ -11,7 +11,7 @@ use super::{check_structure, quoted};
 
 const MAX_CHOICES: usize = 2_000;
 const MAX_PATTERN_BYTES: usize = 1_024;
-/// What a compiled pattern may take; matching is linear in the text.
+/// Memory of a compiled pattern; matching is linear in the text.
 const MAX_COMPILED_BYTES: usize = 256 * 1024;
 /// Choices that a problem names.
 const NAMED_CHOICES: usize = 10;
@@ -25,7 +25,7 @@ pub(super) enum Kind {
     Choices { choices: Choices, counts: Bounds },
 }
 
-/// How many characters, or items.
+/// Limits of the number of characters, or of items.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Bounds {
     least: Option<u64>,
@@ -66,7 +66,7 @@ impl Kind {
         }
     }
 
-    /// What is wrong with a value, if anything is.
+    /// Checks a value, and describes the problem if there is one.
     pub(super) fn check(&self, value: &Json) -> Result<(), String> {
         match (self, value) {
             (Self::Text { lengths, format, pattern }, Json::String(text)) => {
@@ -199,7 +199,7 @@ fn whole(json: &Json) -> Option<u64> {
     json.as_u64().or_else(|| json.as_f64().and_then(float).map(|number| number as u64))
 }
 
-/// To a schema, 1.0 is an integer.
+/// Returns whether a number is an integer to a schema, as 1.0 is.
 fn is_integer(number: &Number) -> bool {
     number.is_i64() || number.is_u64() || number.as_f64().is_some_and(|number| number.fract() == 0.0)
 }

@@ -18,9 +18,9 @@ use self::kind::Kind;
 /// A larger form is no form that a person could be shown.
 const MAX_SCHEMA_BYTES: usize = 256 * 1024;
 const MAX_FIELDS: usize = 200;
-/// Of a name in a text of ours.
+/// Bytes of a name that a message shows.
 const MAX_NAME_BYTES: usize = 80;
-/// What turns a schema into more than a flat list of fields. Other keys that are not known only annotate.
+/// Keywords that make a schema more than a flat list of fields. Other unknown keywords are annotations.
 const STRUCTURE: [&str; 14] = [
     "$ref",
     "$dynamicRef",
@@ -64,11 +64,11 @@ struct Field {
     name: String,
     required: bool,
     kind: Kind,
-    /// One that the field itself would refuse is none.
+    /// The default value, unless the field itself would refuse it.
     default: Option<Json>,
 }
 
-/// What is wrong with one field of an answer.
+/// A problem with one field of an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FormProblem {
     /// The field's raw name; empty where the answer as a whole is wrong.
