@@ -16,12 +16,12 @@ use super::clock::timer::Timer;
 pub struct CallLimits {
     /// Longest time without a progress notification.
     pub timeout: Duration,
-    /// Whatever progress the server reports.
+    /// Longest time in all, whatever progress the server reports.
     pub most: Duration,
 }
 
 impl CallLimits {
-    /// A call that progress does not prolong.
+    /// Limits of a call that progress does not prolong.
     #[must_use]
     pub fn fixed(timeout: Duration) -> Self {
         Self { timeout, most: timeout }
@@ -35,7 +35,7 @@ pub(super) enum Expired {
     Total(Duration),
 }
 
-/// Cloned freely: all clones are one clock.
+/// Clock of one call; clones share it.
 #[derive(Clone)]
 pub(super) struct CallClock(Arc<Shared>);
 
@@ -43,7 +43,7 @@ struct Shared {
     limits: CallLimits,
     time: Mutex<Time>,
     changed: Notify,
-    /// Shared with other calls; `None`: one of the runtime's.
+    /// Timer shared with other calls; `None`: one of the runtime's.
     timer: Option<Timer>,
 }
 
@@ -101,7 +101,7 @@ impl CallClock {
         self.0.changed.notify_waiters();
     }
 
-    /// Stands as long as the pause lives.
+    /// Stops the clock as long as the pause lives.
     pub(super) fn pause(&self) -> ClockPause {
         let mut time = self.time();
         time.add_up(Instant::now());

@@ -12,7 +12,7 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
-/// Cloned freely: all clones are one timer.
+/// Timer shared by many waits; clones share it.
 #[derive(Clone)]
 pub(in crate::client) struct Timer {
     shared: Arc<Shared>,
@@ -22,7 +22,7 @@ pub(in crate::client) struct Timer {
 #[derive(Default)]
 struct Shared {
     waits: Mutex<Waits>,
-    /// Something has to be woken earlier than the timer is set for.
+    /// Notified when a wait ends earlier than the time for which the timer is set.
     sooner: Notify,
 }
 
@@ -39,7 +39,7 @@ impl Shared {
         self.waits.lock()
     }
 
-    /// Wakes those whose time has come. When the next one has to be.
+    /// Wakes the waits whose time has come. Returns the time of the next one.
     fn ring(&self) -> Option<Instant> {
         let mut waits = self.waits();
         let later = waits.wakers.split_off(&(Instant::now(), u64::MAX));
@@ -72,7 +72,7 @@ impl Timer {
     }
 }
 
-/// Ends with the last wait, when the time has come that it was set for.
+/// Task of the timer. Ends when its time has come and no wait is left.
 async fn run(shared: Arc<Shared>, mut until: Instant) {
     loop {
         tokio::select! {

@@ -11,7 +11,7 @@ use crate::client::http::{HttpFailure, failure_of, raw_result};
 use crate::client::wire::answer::{error_data, in_error, protocol_error};
 use crate::error::{Error, Result};
 
-/// A longer name is none; the protocol's own advice is 64 characters.
+/// Longest name of a tool; the protocol's own advice is 64 characters.
 const MAX_TOOL_NAME_BYTES: usize = 1_024;
 
 /// Reads all lists that the server offers.
@@ -69,7 +69,7 @@ pub(in crate::client) fn unlisted(server: &str, kind: &str, error: &ServiceError
     connect_failed(server, &format!("its {kind} cannot be listed: {problem}"))
 }
 
-/// A malformed tool is left out; the others stay.
+/// Reads a tool. A malformed one is left out; the others stay.
 fn read_tool(server: &str, tool: &Json) -> Option<Tool> {
     let mut parsed = serde_json::from_value::<Tool>(tool.clone()).ok().filter(is_well_formed);
     if let Some(tool) = &mut parsed {

@@ -137,7 +137,7 @@ async fn closed(peer: &Peer<RoleClient>, look: Duration) {
     }
 }
 
-/// `None`: the connection is gone, and there is no more to say.
+/// Converts the failure; `None`: the connection is gone, and there is nothing to add.
 fn http_error(server: &str, what: &str, failure: HttpFailure) -> Option<Error> {
     let (server, tool) = (server.to_owned(), what.to_owned());
     Some(match failure {

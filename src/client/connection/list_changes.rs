@@ -1,4 +1,4 @@
-//! Changed lists since 2026-07-28: told only to whoever listens for them.
+//! Subscription to changed lists: since 2026-07-28, a server announces them only to subscribers.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use rmcp::service::Peer;
 const AGAIN: Duration = Duration::from_secs(5);
 const ATTEMPTS: usize = 5;
 
-/// Listens as long as the connection lives. What is heard is taken before it gets here, like every notification.
+/// Keeps a subscription as long as the connection lives. Its notifications are taken before they get here, like every other.
 pub(in crate::client) fn keep_listening(peer: &Peer<RoleClient>) {
     let Some(filter) = filter(peer) else { return };
     let peer = peer.clone();

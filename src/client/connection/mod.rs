@@ -77,7 +77,7 @@ pub(super) struct Lists {
     /// was given up, covers none.
     announced: AtomicU64,
     read: AtomicU64,
-    /// Wakes whoever reads them again without waiting for a call.
+    /// Wakes the keeper, which reads the lists again without waiting for a call.
     pub(super) news: Notify,
 }
 
@@ -265,7 +265,7 @@ impl Connection {
         self.questions.end();
     }
 
-    /// SIGKILL to the server's process group, at once.
+    /// Sends SIGKILL to the server's process group, at once.
     pub fn kill(&self) {
         self.link.kill();
     }
@@ -311,7 +311,7 @@ impl Connection {
 /// A request that certainly never left.
 struct Unsent(ServiceError);
 
-/// A result as the server wrote it, or why there is none.
+/// A result as the server wrote it, or the reason why there is none.
 type Outcome = std::result::Result<std::result::Result<Json, ServiceError>, Unsent>;
 
 /// The way in which waiting for an answer ended.

@@ -22,7 +22,7 @@ use crate::client::inbound::caller::Caller;
 use crate::client::wire::answer::CallFailure;
 use crate::error::{Error, Result};
 
-/// A longer URI or name is none.
+/// Longest URI or name.
 const MAX_NAME_BYTES: usize = 8 * 1024;
 /// Rounds of questions that one request may have; a tool's call has as many.
 const MAX_ROUNDS: usize = 10;
@@ -43,7 +43,7 @@ pub enum OfferRequest {
     },
     Prompt {
         name: String,
-        /// Texts.
+        /// Arguments of the prompt, as texts.
         arguments: Map<String, Json>,
     },
     /// Asks for possible values of a prompt's argument or of a template's variable.
@@ -153,7 +153,7 @@ async fn page(peer: &Peer<RoleClient>, request: ClientRequest) -> std::result::R
     handle.await_response().await.map(raw_result)
 }
 
-/// A malformed entry is left out; the others stay.
+/// Reads a list's entries. A malformed one is left out; the others stay.
 fn items<T: DeserializeOwned>(server: &str, kind: &str, listed: &[Json], name: impl Fn(&T) -> &String) -> Vec<T> {
     let parse = |entry: &Json| {
         let parsed = serde_json::from_value::<T>(entry.clone()).ok();

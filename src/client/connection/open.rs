@@ -49,7 +49,7 @@ pub struct Launch {
     pub redact: Redact,
     /// Listener for each line of standard error, redacted.
     pub on_stderr: StderrListener,
-    /// Runs from here on; stands while a person is asked.
+    /// Clock of the connection attempt: it runs from its creation, and stands while a person is asked.
     pub clock: ConnectClock,
     /// The protocol version that the config fixes.
     pub protocol_version: Option<String>,
@@ -68,7 +68,7 @@ pub enum Target {
     Http(HttpTarget),
 }
 
-/// Takes away what must not leave the crate.
+/// Function that removes secrets and folders from a text.
 pub type Redact = Arc<dyn Fn(Words) -> String + Send + Sync>;
 
 /// Callback for each line of a server's standard error.
@@ -82,8 +82,8 @@ pub struct ConnectClock {
 }
 
 impl ConnectClock {
-    /// `configured`: the server's own `connectTimeoutMs`. Without it, a command that may have to fetch a package first gets
-    /// more than others.
+    /// Starts the clock. `configured` is the server's own `connectTimeoutMs`. Without it, a command that may have to fetch a package first
+    /// gets more time than others.
     #[must_use]
     pub fn start(command: Option<&str>, configured: Option<u64>, default_ms: u64) -> Self {
         let default = if command.is_some_and(is_package_runner) { PACKAGE_RUNNER_CONNECT_TIMEOUT_MS.max(default_ms) } else { default_ms };
@@ -96,14 +96,14 @@ impl ConnectClock {
         self.clock.restart();
     }
 
-    /// Stands as long as the value lives: a person is being asked.
+    /// Stops the clock as long as the value lives: a person is being asked.
     #[must_use]
     pub fn pause(&self) -> impl Send + Sync + use<> {
         self.clock.pause()
     }
 }
 
-/// A begun connection, before it is one.
+/// A connection whose handshake is done, and whose lists are not read yet.
 struct Begun {
     service: RunningService<RoleClient, Handler>,
     manifest: Manifest,
@@ -272,7 +272,7 @@ impl Opening<'_> {
         }
     }
 
-    /// Takes the notifications that must keep their order, or that a server must not flood us with.
+    /// Makes the interceptor: it takes the notifications that must keep their order, and bounds their number.
     fn interceptor(&self) -> Interceptor {
         let (calls, lists, questions) = (Arc::clone(&self.calls), Arc::clone(&self.lists), self.questions.clone());
         let updates = Arc::clone(&self.updates);

@@ -120,7 +120,7 @@ impl RequestScope<'_> {
         self.key
     }
 
-    /// A request that is about to be sent.
+    /// Starts a request that is about to be sent.
     pub(in crate::client) fn pending(&self) -> Pending<'_> {
         Pending { request: None, unanswered: &self.unanswered }
     }
@@ -136,8 +136,8 @@ impl Drop for RequestScope<'_> {
     }
 }
 
-/// Tells the server that nobody waits any more. Until it shows that it has read that, a question of its may still belong to
-/// this call, and must not be taken for that of whoever comes next.
+/// Cancels a request at the server. Until the server shows that it has read the cancellation, a question of its may still belong to this
+/// call, and must not be taken for one of the next caller's.
 async fn leave(registration: Registration, request: Request, peer: Peer<RoleClient>) {
     request.cancel().await;
     let Registration { place, turn, by_order } = registration;
@@ -164,7 +164,7 @@ async fn answer_to_ping(peer: &Peer<RoleClient>) {
     }
 }
 
-/// A request on its way. Dropped before its answer, it is cancelled at the server when the visit ends.
+/// A request on its way. Dropped before its answer, it is cancelled at the server when the scope ends.
 pub(in crate::client) struct Pending<'a> {
     request: Option<Request>,
     unanswered: &'a Mutex<Option<Request>>,

@@ -47,7 +47,7 @@ pub(in crate::client) enum Outcome {
 }
 
 impl Task {
-    /// Reads either form; `None`: this is no task.
+    /// Reads either form; `None`: this is not a task.
     pub(in crate::client) fn read(result: &Json) -> Option<Self> {
         let wire = result.get("task").filter(|task| task.is_object()).unwrap_or(result);
         let id = wire.get("taskId")?.as_str()?.to_owned();

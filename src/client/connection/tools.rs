@@ -1,4 +1,4 @@
-//! A tool's call, with all its rounds: questions that it comes back with (since 2026-07-28), and tasks that are waited for.
+//! Tool calls with all their rounds: answers that are questions (since 2026-07-28), and tasks that are polled.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ const MAX_ROUNDS: usize = 10;
 pub struct ToolRequest {
     /// The raw name.
     pub tool: String,
-    /// Shared: a call may be sent once more.
+    /// Arguments, shared, as a call may be sent once more.
     pub arguments: Arc<Map<String, Json>>,
     /// The tool can only be run as a task (`execution.taskSupport: "required"`, MCP 2025-11-25).
     pub as_task: bool,
@@ -181,7 +181,7 @@ impl Connection {
                 server: self.server.clone(),
                 tool: scope.what.to_owned(),
                 code: 0,
-                message: "its answer to tasks/get is no task".into(),
+                message: "its answer to tasks/get is not a task".into(),
             };
             task = tasks::Task::read(&state).ok_or_else(problem)?;
         }
@@ -198,7 +198,7 @@ impl Connection {
     }
 }
 
-/// A model's answer that is none.
+/// Makes the empty answer of a model that cannot be asked.
 fn refused(reason: &str) -> Json {
     json!({ "role": "assistant", "content": { "type": "text", "text": reason }, "model": "none", "stopReason": "refused" })
 }

@@ -1,4 +1,4 @@
-//! Bodies, read no further than they may be.
+//! Reads bodies within their limits.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use super::target::HttpLimits;
 const REFUSAL_BYTES: usize = 64 * 1024;
 const REFUSAL_TIME: Duration = Duration::from_secs(3);
 
-/// A whole JSON answer. While there is no room for it, nothing is read: how long that may take is the call's own affair.
+/// Reads a whole JSON answer. While the budget is used up, nothing is read: the call's own limits bound the wait.
 pub(super) async fn read_answer(mut response: Response, limits: &HttpLimits, place: &mut Reservation) -> Result<Vec<u8>, HttpFailure> {
     let limit = limits.message_bytes;
     if let Some(bytes) = response.content_length().filter(|bytes| *bytes > limit as u64) {

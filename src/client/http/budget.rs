@@ -1,5 +1,5 @@
-//! Room for the unfinished bodies of one connection, all together. A server that begins many answers and ends none is read no further
-//! than that. It is a connection's own, so that such a server slows down nobody else.
+//! Memory budget for the unfinished bodies of one connection. A server that begins many answers and ends none is read no further. The
+//! budget is a connection's own, so that such a server slows down no other.
 
 use std::sync::Arc;
 
@@ -56,7 +56,7 @@ impl Reservation {
         }
     }
 
-    /// Gives back what a body that has so many bytes does not need.
+    /// Gives back the memory that a body with so many bytes does not need.
     pub(super) fn shrink(&mut self, bytes: usize) {
         let (wanted, held) = (units_of(bytes), self.units());
         if wanted > held {

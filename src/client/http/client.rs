@@ -1,4 +1,4 @@
-//! rmcp's trait for a client of Streamable HTTP, done by ourselves.
+//! Implements rmcp's trait for a client of Streamable HTTP.
 
 use parking_lot::Mutex;
 use std::collections::{HashMap, VecDeque};
@@ -46,7 +46,7 @@ pub(super) struct Shared {
     pub(super) web: reqwest::Client,
     pub(super) interceptor: Interceptor,
     pub(super) limits: HttpLimits,
-    /// Ends all that is under way. rmcp's own worker does not look for an end while it starts.
+    /// Token that cancels all that is under way. rmcp's own worker ignores a cancellation while it starts.
     pub(super) stop: CancellationToken,
     session: Mutex<Session>,
     server_requests: Mutex<ServerRequests>,
@@ -103,7 +103,7 @@ impl HttpClient {
         }))
     }
 
-    /// Counts what a stream said without being asked, and tells from when on more may be read of it.
+    /// Counts bytes that a stream sent of the server's own accord, and returns the time from which more may be read of it.
     pub(super) fn spend(&self, bytes: usize) -> Instant {
         let now = Instant::now();
         now + self.pace.lock().spend(bytes, now)
@@ -182,7 +182,7 @@ impl HttpClient {
         false
     }
 
-    /// Refusals are sent one after the other. Of a server that does not take them so many wait, and no more.
+    /// Refuses a request. Refusals are sent one after the other, and a bounded number of them waits for a server that takes none.
     fn refuse(&self, id: RequestId, route: &Route) {
         let mut refusals = self.refusals();
         if refusals.waiting.len() >= MAX_REFUSALS {
@@ -219,7 +219,7 @@ impl HttpClient {
         self.server_requests.lock()
     }
 
-    /// Sends what has no answer.
+    /// Sends a message that has no answer.
     async fn notify(&self, message: &ClientJsonRpcMessage, route: &Route) -> Result<StreamableHttpPostResponse, Failed> {
         match message {
             JsonRpcMessage::Response(answer) => self.server_requests().end(&answer.id),
@@ -251,7 +251,7 @@ impl HttpClient {
         }
     }
 
-    /// A 2xx answer to a request.
+    /// Reads a 2xx answer to a request.
     async fn read(&self, response: Response, awaited: &Awaited, route: &Route) -> Result<StreamableHttpPostResponse, Failed> {
         let session = session_of(&response);
         let (status, kind) = (response.status(), content_type(&response));
@@ -303,11 +303,11 @@ impl HttpClient {
                 Inbound::Foreign | Inbound::Noise => {}
             }
         }
-        let answer = answer.ok_or_else(|| malformed("it answered with JSON that is no answer to this request".to_owned()))?;
+        let answer = answer.ok_or_else(|| malformed("it answered with JSON that is not an answer to this request".to_owned()))?;
         Ok((answer, others))
     }
 
-    /// An answer to a request that is no 2xx.
+    /// Reads an answer to a request whose status is not 2xx.
     async fn refused(&self, response: Response, awaited: &Awaited, route: &Route) -> Result<StreamableHttpPostResponse, Failed> {
         let status = response.status();
         if status == StatusCode::NOT_FOUND && route.session.is_some() {
@@ -334,7 +334,7 @@ impl HttpClient {
         Err(Failed::Client(failure.with_detail(detail_of(&body))))
     }
 
-    /// Says goodbye to the session, if nobody has done so.
+    /// Ends the session at the server, if that was not done.
     pub(super) async fn bye(&self, headers: &HashMap<HeaderName, HeaderValue>) -> Result<(), HttpFailure> {
         let Some(session) = self.session().open.take() else { return Ok(()) };
         let after = self.limits.delete;
@@ -421,7 +421,7 @@ fn response_of(answer: Answer, others: Vec<String>, session: Option<String>) -> 
     StreamableHttpPostResponse::Sse(Box::pin(futures::stream::iter(events.collect::<Vec<_>>())), session)
 }
 
-/// Failures that are answers: those that are marked, and the silence of older servers.
+/// Converts failures that count as answers: those that are marked, and the silence of older servers.
 fn at_once(awaited: &Awaited, failure: HttpFailure) -> Result<StreamableHttpPostResponse, Failed> {
     let error = match failure {
         HttpFailure::TimedOut { .. } if awaited.kind == Kind::Discover => unknown_method(),
@@ -439,13 +439,13 @@ fn malformed(problem: String) -> Failed {
     Failed::Client(HttpFailure::Malformed(problem))
 }
 
-/// A refusal, without its own words.
+/// Makes the failure for a refusal, without its own words.
 pub(super) fn status_failure(response: &Response) -> HttpFailure {
     let retry_after = retry_after(response.headers(), SystemTime::now());
     HttpFailure::Status { status: response.status().as_u16(), retry_after, detail: String::new() }
 }
 
-/// A refusal's own words, if they are any for people.
+/// Returns a refusal's own words, unless they are a page of HTML.
 fn detail_of(body: &[u8]) -> String {
     let text = String::from_utf8_lossy(body);
     let text = text.trim();

@@ -19,7 +19,7 @@ use super::target::origin;
 const NEW_TOKENS: u32 = 1;
 const MORE_SCOPES: u32 = 2;
 
-/// A request, as often as it goes out.
+/// A request, which may be sent several times.
 pub(super) struct Outgoing {
     pub(super) method: Method,
     pub(super) body: Option<Bytes>,
@@ -68,7 +68,7 @@ impl HttpClient {
         }
     }
 
-    /// Sends what nobody waits for: no challenge to it may lead to a person being asked.
+    /// Sends a request for which nobody waits: no challenge to it may lead to a question to a person.
     pub(super) async fn send_once(&self, request: &Outgoing) -> Result<Response, HttpFailure> {
         let token = self.token().await?;
         self.send(request, &self.endpoint.url, token.as_ref()).await
@@ -181,7 +181,7 @@ impl HttpClient {
 const TIMED_OUT: &str = "no connection came about in time";
 const DISTRUSTED: &str = "its certificate is not trusted";
 
-/// Trying again at once would cost the same time, or end the same.
+/// Returns whether a failure is lasting: another attempt would cost the same time, or end the same.
 fn is_lasting(problem: &str) -> bool {
     problem.starts_with(TIMED_OUT) || problem.starts_with(DISTRUSTED)
 }
@@ -206,7 +206,7 @@ fn challenge_of(response: &Response) -> Option<String> {
     (!challenges.is_empty()).then(|| challenges.join(", "))
 }
 
-/// Spreads tries. Without randomness, they are not spread.
+/// Returns a random number that spreads retries. Without randomness, they are not spread.
 pub(super) fn random() -> u32 {
     getrandom::u32().unwrap_or(u32::MAX / 2)
 }

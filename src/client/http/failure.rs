@@ -14,7 +14,7 @@ use crate::client::wire::answer::in_error;
 use crate::client::wire::json::Unread;
 use crate::error::Error;
 
-/// Marks, in an error's data, that the answer's stream broke off.
+/// Mark in an error's data: the answer's stream broke off.
 pub(super) const INTERRUPTED_MARK: &str = "hyperlight-mcp/interrupted";
 /// Prefix of all marks; no server can set one.
 pub(super) const MARKS: &str = "hyperlight-mcp/";
@@ -36,7 +36,7 @@ pub(in crate::client) enum HttpFailure {
     TimedOut { waiting_for: &'static str, after: Duration },
     /// The server wants an authorization that it has not got.
     Unauthorized { status: u16, given: Credentials },
-    /// A token could not be had. The error is its source's own.
+    /// No token could be had. The error is that of the token source.
     Token(Box<Error>),
     /// The server sent the request elsewhere, to where it does not go.
     Redirect { problem: String },
@@ -71,11 +71,11 @@ impl HttpFailure {
         }
     }
 
-    /// An answer that cannot be read.
+    /// Converts the reason why an answer cannot be read.
     pub(super) fn of_unread(unread: &Unread) -> Self {
         match unread {
             Unread::TooLarge => Self::TooDense,
-            Unread::Invalid(error) => Self::Malformed(format!("its answer is no valid JSON: {error}")),
+            Unread::Invalid(error) => Self::Malformed(format!("its answer is not valid JSON: {error}")),
         }
     }
 

@@ -1,4 +1,4 @@
-//! Servers of 2024-11-05 offer HTTP+SSE: a GET brings a stream whose first event names the address for messages.
+//! Detects servers of 2024-11-05, which offer HTTP+SSE: a GET brings a stream whose first event names the address for messages.
 
 use http::{Method, StatusCode};
 

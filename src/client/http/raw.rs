@@ -21,13 +21,13 @@ const RAW: &str = "hyperlight-mcp/raw";
 pub(super) enum Kind {
     /// Reaches the caller as it is.
     Raw,
-    /// rmcp needs it as it is.
+    /// Goes to rmcp as it is.
     Typed,
     /// The same, and it must be one.
     Initialize,
-    /// The stream that brings it is the subscription: its end is no failure.
+    /// The stream that brings it is the subscription: its end is not a failure.
     Listen,
-    /// rmcp needs the tools, for the headers that their schemas ask for; the caller gets it as it is.
+    /// Gives rmcp the tools, for the headers that their schemas require; the caller gets the result as it is.
     Tools,
     /// Like `Typed`, but must not keep anybody waiting.
     Discover,
@@ -103,7 +103,7 @@ pub(super) enum Inbound {
     Noise,
 }
 
-/// Sorts a message; an answer is taken out of it.
+/// Sorts a message, and takes an answer out of it.
 pub(super) fn sort(message: &mut Json, awaited: Option<&Awaited>) -> Inbound {
     let Some(fields) = message.as_object() else { return Inbound::Noise };
     if fields.get("method").is_some_and(Json::is_string) {
@@ -151,7 +151,7 @@ pub(super) fn error_in(body: &[u8]) -> Option<ErrorData> {
     message.get("error").filter(|error| error.is_object()).map(error_of)
 }
 
-/// A malformed tool is left out; the others stay.
+/// Reads a page of tools. A malformed tool is left out; the others stay.
 fn tools_page(mut result: Json) -> Content {
     let Some(listed) = result.get_mut("tools").and_then(Json::as_array_mut) else { return Content::Raw(result) };
     // So many are refused, and need not be copied before that.
@@ -231,7 +231,7 @@ fn wrapped(result: &Json) -> Option<&str> {
     fields.get(RAW)?.as_str()
 }
 
-/// A result as its server sent it.
+/// Returns a result as its server sent it.
 pub(in crate::client) fn raw_result(result: ServerResult) -> Json {
     match result {
         ServerResult::CustomResult(CustomResult(result)) => match wrapped(&result) {

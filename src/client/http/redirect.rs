@@ -27,7 +27,7 @@ impl Trail {
         self.0.last().expect("a trail has a start")
     }
 
-    /// Goes on to `location`, or says why not.
+    /// Follows to `location`, or says why not.
     pub(super) fn follow(&mut self, what: Redirected, status: u16, location: Option<&str>) -> Result<(), String> {
         let target = location.and_then(|location| self.here().join(location).ok());
         let Some(mut target) = target else { return Err(format!("it redirects (HTTP {status}) to no address")) };

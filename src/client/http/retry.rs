@@ -26,7 +26,7 @@ pub(super) enum Outcome {
     Unsent,
     /// The connection broke before an answer.
     Broken,
-    /// 429 or 503, with the delay that the server asked for.
+    /// The server answered 429 or 503, with the delay that it asked for.
     TooEarly(Option<Duration>),
 }
 
@@ -59,7 +59,7 @@ impl Attempts {
     }
 }
 
-/// Doubles with each try, and varies by a quarter either way.
+/// Returns a delay that doubles with each attempt, and varies by a quarter either way.
 pub(super) fn backoff(base: Duration, tries: u32, longest: Duration, random: u32) -> Duration {
     let delay = base.saturating_mul(2_u32.saturating_pow(tries)).min(longest);
     let share = 0.75 + f64::from(random) / f64::from(u32::MAX) * 0.5;

@@ -5,13 +5,13 @@
 pub(super) struct Event {
     pub(super) kind: String,
     pub(super) data: String,
-    /// `Some("")`: forget the last one.
+    /// Id of the event; `Some("")` clears the last one.
     pub(super) id: Option<String>,
-    /// Milliseconds.
+    /// Delay before a reconnect, in milliseconds.
     pub(super) retry: Option<u64>,
 }
 
-/// An event has more bytes than it may. What came after it is lost.
+/// Error of an event with more bytes than the cap. The rest of the stream is lost.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct TooLarge {
     pub(super) bytes: u64,

@@ -158,7 +158,7 @@ impl Events {
         self.rests_until = Some(self.http.spend(said)).filter(|until| *until > Instant::now());
     }
 
-    /// Asks for the stream again, until it comes or that is hopeless.
+    /// Resumes the stream, until it comes or an attempt is hopeless.
     async fn resume(&mut self, mut delay: Duration) -> Result<(), HttpFailure> {
         loop {
             tokio::time::sleep(delay).await;
@@ -222,7 +222,7 @@ impl Events {
             }
             Inbound::Other => self.ready.push_back(text.unwrap_or_else(|| message.to_string())),
             Inbound::Foreign => tracing::debug!("an answer to nothing was skipped"),
-            Inbound::Noise => tracing::debug!("JSON that is no message was skipped"),
+            Inbound::Noise => tracing::debug!("JSON that is not a message was skipped"),
         }
     }
 
@@ -274,7 +274,7 @@ impl HttpClient {
     }
 }
 
-/// A message as rmcp reads it. It gets no ids and no delays: resuming is not its business.
+/// Makes an event for rmcp. It gets no ids and no delays, as rmcp must not resume.
 pub(super) fn event_of(message: String) -> Sse {
     Sse::default().data(message)
 }

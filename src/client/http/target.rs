@@ -48,7 +48,7 @@ pub struct HttpTarget {
     pub server: String,
     /// URL of the MCP endpoint. Secret, since `${VAR}` may stand in it.
     pub url: SecretString,
-    /// Sent with each request.
+    /// Headers that are sent with each request.
     pub headers: Vec<(String, SecretString)>,
     /// True where `http://` may leave this machine.
     pub allow_insecure: bool,
@@ -62,7 +62,7 @@ impl fmt::Debug for HttpTarget {
     }
 }
 
-/// Times and sizes of one connection. A call's own time is its caller's.
+/// Time and size limits of one connection. The time limit of a call is its caller's.
 #[derive(Debug, Clone)]
 pub(in crate::client) struct HttpLimits {
     /// Longest time until a connection stands, TLS included.
@@ -77,7 +77,7 @@ pub(in crate::client) struct HttpLimits {
     pub(in crate::client) delete: Duration,
     /// The first delay before a request goes out again; the later ones grow.
     pub(in crate::client) retry: Duration,
-    /// A longer `Retry-After` is not waited for.
+    /// Longest `Retry-After` that is waited for.
     pub(in crate::client) longest_wait: Duration,
     /// The first delay before a stream is resumed, where the server names none; the later ones grow.
     pub(in crate::client) resume: Duration,
@@ -158,7 +158,7 @@ fn header_name(name: &str) -> std::result::Result<HeaderName, String> {
     Ok(parsed)
 }
 
-/// `https://user:password@host` as a header. It must not stay in the URL, which errors and redirects build on.
+/// Takes `https://user:password@host` out of the URL as a header: errors and redirects build on the URL.
 fn take_credentials(url: &mut Url) -> Option<HeaderValue> {
     if url.username().is_empty() && url.password().is_none() {
         return None;

@@ -61,7 +61,7 @@ pub struct Sampling {
 
 /// The caller of a tool, a resource or a prompt.
 pub trait Caller: Send + Sync {
-    /// Calls of one identity ask the same person.
+    /// Returns the caller's identity: calls of one identity ask the same person.
     fn identity(&self) -> u64;
 
     /// Returns whether [`Caller::elicit`] would ask anybody.
@@ -72,22 +72,22 @@ pub trait Caller: Send + Sync {
         false
     }
 
-    /// `None`: nobody can be asked.
+    /// Puts an elicitation to the person; `None`: nobody can be asked.
     fn elicit(&self, elicitation: Elicitation) -> Option<Reply<ElicitationAnswer>>;
 
-    /// `None`: there is no model to ask.
+    /// Asks the agent's model; `None`: there is no model to ask.
     fn sample(&self, sampling: Sampling) -> Option<Reply<Json>>;
 
-    /// Must not block.
+    /// Reports a notice of the call. Must not block.
     fn notice(&self, server: &str, tool: &str, notice: &Notice);
 
-    /// Stops whatever clock runs above the call's own, as long as the value lives.
+    /// Stops the clocks above the call's own, as long as the value lives.
     fn pause(&self) -> Option<Box<dyn Send + Sync>>;
 }
 
 /// Listener for the events of connections. Must not block.
 pub trait Observer: Send + Sync {
-    /// A connection ended without anybody having asked for it.
+    /// A connection ended that nobody had closed.
     fn lost(&self, server: &str, reason: &str);
     /// A connection gave way to that of another server.
     fn evicted(&self, server: &str, made_room_for: &str);
@@ -95,13 +95,13 @@ pub trait Observer: Send + Sync {
     fn idled_out(&self, server: &str);
     /// The server's lists were read again after it had said that they changed.
     fn manifest_read(&self, server: &str, manifest: &Arc<Manifest>);
-    /// Something that belongs to no call, or to no certain one.
+    /// Reports a notice that belongs to no call, or to no certain one.
     fn notice(&self, server: &str, notice: &Notice);
-    /// A resource that was subscribed to has changed.
+    /// A subscribed resource has changed.
     fn resource_updated(&self, server: &str, uri: &str);
     /// The server asked something, and nothing but the calls in flight said whom: from now on its callers are kept apart.
     fn elicited(&self, server: &str);
-    /// A question that reached nobody.
+    /// A question was put to nobody.
     fn question_cancelled(&self, server: &str, reason: &str);
     /// Returns whether anybody may hear what the server asks and tells: all of it is approved, and it is enabled. Looked at anew each time.
     fn may_be_heard(&self, server: &str) -> bool;

@@ -18,14 +18,14 @@ use super::rate_limit::{NOTICES, Passage, RateLimiter, Share};
 use super::routing::{Candidate, Origin, Route, route};
 use crate::client::clock::CallClock;
 
-/// Questions that one call may ask, all in all, and that may be open outside of calls: a server that asks more is not answered.
+/// Most questions of one call in all, and most open questions outside of calls: further ones are not answered.
 const MAX_QUESTIONS: u32 = 20;
-/// Travels with a request to the transport, which is where its id becomes known before the server can answer.
+/// Key of a call. It travels with the request to the transport, where the request's id becomes known before the server can answer.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::client) struct CallKey(u64);
 
 impl CallKey {
-    /// A question that came with this call's own answer.
+    /// Origin of a question that came with this call's own answer.
     pub(in crate::client) fn origin(self) -> Origin {
         Origin::Call(self.0)
     }
@@ -39,7 +39,7 @@ pub(in crate::client) struct InFlight {
     pub(in crate::client) clock: CallClock,
     /// Cancelled when the call is over.
     pub(in crate::client) over: CancellationToken,
-    /// Cancelled once the server has been told of that, or has answered the call.
+    /// Cancelled once the server has been told that the call is over, or has answered it.
     told: CancellationToken,
 }
 
@@ -73,7 +73,7 @@ pub(in crate::client) enum Of<'a> {
     OnlyCaller,
 }
 
-/// A notice that is to be told.
+/// A notice that the rate allows.
 pub(in crate::client) struct Admitted {
     /// The call to which the notice belongs; `None`: to no call.
     pub(in crate::client) call: Option<InFlight>,
@@ -87,7 +87,7 @@ pub(in crate::client) struct Admitted {
 pub(in crate::client) struct Calls {
     entries: Mutex<BTreeMap<u64, Entry>>,
     next_key: AtomicU64,
-    /// Counts those that are nobody's; each call counts its own.
+    /// Rate limit of notices that belong to no call; each call counts its own.
     notices: Mutex<RateLimiter>,
     left_out: LeftOut,
     /// True where the server sends elicitations that name no call.
@@ -96,7 +96,7 @@ pub(in crate::client) struct Calls {
     question_candidates: QuestionCandidates,
 }
 
-/// A call's place; dropped, the call is over, and so is what it asked.
+/// Guard of a call in flight. Dropped, it ends the call and its questions.
 pub(in crate::client) struct CallGuard {
     key: u64,
     calls: Arc<Calls>,
@@ -170,7 +170,7 @@ impl Drop for OutsideQuestion {
     }
 }
 
-/// Questions that are open and belong to no call, and whether it was told that there are too many of them.
+/// Number of open questions that belong to no call, and whether it was reported that there are too many.
 #[derive(Default)]
 struct Outside {
     open: u32,
@@ -216,7 +216,7 @@ impl Calls {
         self.note(key, &request.id, token.and_then(|token| serde_json::to_value(token).ok()));
     }
 
-    /// The same of one that goes past rmcp.
+    /// Notes the id and the progress token of a call that goes past rmcp.
     pub(in crate::client) fn note(&self, CallKey(key): CallKey, id: &RequestId, progress_token: Option<Json>) {
         if let Some(entry) = self.entries().get_mut(&key) {
             (entry.id, entry.progress_token) = (Some(id.clone()), progress_token);
@@ -230,7 +230,7 @@ impl Calls {
         found.map_or(Origin::NoCall, |(key, _)| Origin::Call(*key))
     }
 
-    /// Notes who can be meant by a question, as it is read.
+    /// Notes the calls that can be meant by a question, as it is read.
     pub(in crate::client) fn hear(&self, question: RequestId) {
         let candidates = candidates(&self.entries());
         self.question_candidates.note(question, candidates);
@@ -304,12 +304,12 @@ impl Calls {
         Some(Admitted { call: Some(entry.call.clone()), left_out, left_out_of_nobody: limiter.dropped() })
     }
 
-    /// Takes the number of notices that were nobody's, and are not yet told of.
+    /// Takes the number of notices of no call that were left out and not reported yet.
     pub(in crate::client) fn left_out_of_nobody(&self) -> u64 {
         self.notices.lock().dropped()
     }
 
-    /// Tells a call's caller what was left out so far.
+    /// Reports to a call's caller the number of notices that were left out so far.
     fn tell_left_out(&self, key: u64) {
         let told = self.entries().get_mut(&key).map(|entry| (entry.call.clone(), entry.notices.dropped()));
         if let Some((call, dropped @ 1..)) = told {
@@ -317,7 +317,7 @@ impl Calls {
         }
     }
 
-    /// Ends a call. What is left out is counted under the same lock, so that nothing of it is missing.
+    /// Removes a call. Left-out notices are counted under the same lock, so that none is missing.
     fn remove(&self, key: u64) {
         let entry = self.entries().remove(&key);
         if let Some(mut entry) = entry

@@ -1,5 +1,5 @@
-//! A look at what a server sends, in the order in which it sends it. rmcp handles each notification in a task of its own,
-//! so that two of them can change places, and nothing bounds their number.
+//! Reads a server's notifications in the order in which it sends them. rmcp handles each in a task of its own, so that two can change
+//! places, and nothing bounds their number.
 
 use std::sync::Arc;
 
@@ -11,12 +11,12 @@ use crate::error::Words;
 /// Function that sees each message before rmcp does. `true`: the message is taken, and rmcp never sees it. Must not block.
 pub(in crate::client) type Interceptor = Arc<dyn Fn(&Json) -> bool + Send + Sync>;
 
-/// Text of a server's log line that is kept.
+/// Bytes of a log message that are kept.
 const MAX_LOG_BYTES: usize = 8 * 1024;
 const MAX_MESSAGE_BYTES: usize = 1024;
 const MAX_LEVEL_BYTES: usize = 32;
 const MAX_LOGGER_BYTES: usize = 128;
-/// A longer one is not one that is watched.
+/// Longest URI of an update: no longer one can be subscribed to.
 const MAX_URI_BYTES: usize = 8 * 1024;
 
 /// A notification of a server, as its caller receives it.
@@ -44,7 +44,7 @@ pub enum LogData {
     Beginning(Words),
 }
 
-/// A notification of interest. What it says is only taken out of it where somebody is told.
+/// A notification of interest. Its values are taken out only where somebody listens.
 #[derive(Debug, PartialEq)]
 pub(in crate::client) enum Notification<'a> {
     Progress {
@@ -102,13 +102,13 @@ pub(in crate::client) fn progress(progress: f64, params: &Json) -> Notice {
     Notice::Progress { progress, total: params.get("total").and_then(Json::as_f64), message }
 }
 
-/// A line of a server's log.
+/// Makes the notice for a log message.
 pub(in crate::client) fn log(level: &str, data: &Json, params: &Json) -> Notice {
     let logger = params.get("logger").and_then(Json::as_str).map(|name| Words::cut(name, MAX_LOGGER_BYTES));
     Notice::Log { level: Words::cut(level, MAX_LEVEL_BYTES), logger, data: bounded(data) }
 }
 
-/// Data as it is, or the start of its text where it is large.
+/// Returns data as it is, or the start of its text where it is large.
 fn bounded(data: &Json) -> LogData {
     let whole = |text: &str| text.len() <= MAX_LOG_BYTES;
     match data {

@@ -8,9 +8,9 @@ use rmcp::model::RequestId;
 
 use super::routing::Candidate;
 
-/// Questions that were read and are not yet put to anybody. The transport hands on half as many; the rest never got so far.
+/// Most questions that were read and are not yet put to anybody. The transport hands on half as many.
 const MAX_NOTES: usize = 512;
-/// An id is the server's own, and may be as long as a message. Of what has a longer one, nothing is certain.
+/// Longest id of a question, which is the server's own. Nothing is noted for a longer one.
 const MAX_ID_BYTES: usize = 256;
 
 #[derive(Default)]
@@ -18,7 +18,7 @@ pub(in crate::client) struct QuestionCandidates(Mutex<VecDeque<Note>>);
 
 struct Note {
     question: RequestId,
-    /// `None`: there were two questions of this id.
+    /// `None`: two questions have this id.
     candidates: Option<Vec<Candidate>>,
 }
 

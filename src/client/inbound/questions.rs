@@ -26,14 +26,14 @@ const IS_DECLINED: &str = "it is not approved as a whole and enabled: all that i
 /// Time for which a server's notifications are handed on before its approval is checked again. It is checked for each question.
 const HEARD_FOR: Duration = Duration::from_millis(100);
 
-/// Puts one server's questions.
+/// Puts the questions of one server to its callers.
 #[derive(Clone)]
 pub(in crate::client) struct Questions {
     pub(in crate::client) server: String,
     pub(in crate::client) observer: Arc<dyn Observer>,
     /// Folders, as URIs, that the config lets the server know.
     pub(in crate::client) roots: Vec<String>,
-    /// A server that asks without end must not fill the agent's memory with what became of that.
+    /// Rate limit of the reports about questions, so that a server that asks without end does not fill the agent's memory.
     told: Arc<Mutex<RateLimiter>>,
     hearing: Arc<Hearing>,
 }
@@ -124,7 +124,7 @@ impl Questions {
         }
     }
 
-    /// A model's answer, or why there is none.
+    /// Asks a model; returns its answer, or the reason why there is none.
     pub(in crate::client) async fn sample(
         &self,
         call: Option<InFlight>,
@@ -180,7 +180,7 @@ impl Questions {
         json!({ "action": "cancel" })
     }
 
-    /// Tells whom a notice is meant for, and first what was left out before it.
+    /// Reports a notice to its caller, and first the number of those that were left out before it.
     pub(in crate::client) fn tell(&self, admitted: &Admitted, notice: impl FnOnce() -> Notice) {
         if !self.may_tell() {
             return;
@@ -190,7 +190,7 @@ impl Questions {
         self.notice(admitted.call.as_ref(), &notice());
     }
 
-    /// Tells how many notices of a call, or of nobody in particular, were left out.
+    /// Reports the number of notices that were left out of a call, or of those that belong to none.
     pub(in crate::client) fn tell_left_out(&self, call: Option<&InFlight>, count: u64) {
         if count > 0 && self.may_tell() {
             self.notice(call, &Notice::Dropped(count));
@@ -204,7 +204,7 @@ impl Questions {
         }
     }
 
-    /// The connection's end: of questions that were not told of, the number is.
+    /// Ends with the connection: reports the number of questions that were not reported.
     pub(in crate::client) fn end(&self) {
         let dropped = self.told.lock().dropped();
         if dropped > 0 {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// An amount a second, and how much of it can be saved up.
+/// A rate per second, and a burst.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::client) struct Rate {
     pub(in crate::client) burst: u32,
@@ -18,14 +18,14 @@ pub(in crate::client) const UNSOLICITED: Rate = Rate { burst: 2 << 20, per_secon
 pub(in crate::client) const SKIPPED: Rate = Rate { burst: 32 << 20, per_second: 128 << 20 };
 /// Lines of standard error that are redacted, kept and written down; a long line counts as several.
 pub(in crate::client) const STDERR: Rate = Rate { burst: 512, per_second: 100 };
-/// Notices that a listener is told of.
+/// Notices that are reported to a listener.
 pub(in crate::client) const NOTICES: Rate = Rate { burst: 4096, per_second: 100 };
-/// Notices of each call that are told whatever others have taken of the rate.
+/// Notices of each call that are reported whatever other calls have used of the rate.
 const OWN_NOTICES: u32 = 64;
 
 /// Bytes that a message counts beside its own: there may be very many short ones.
 pub(in crate::client) const MESSAGE: usize = 512;
-/// The same of a request, which is answered.
+/// Bytes that a request counts beside its own, as it is answered.
 pub(in crate::client) const REQUEST: usize = 4096;
 
 /// Time that is owed for what was read beyond a rate.
@@ -41,7 +41,7 @@ impl Pace {
         Self { rate, paid_at: now }
     }
 
-    /// Counts what was read, and tells how long to rest before more is.
+    /// Counts what was read, and returns how long to pause before the next read.
     pub(in crate::client) fn spend(&mut self, bytes: usize, now: Instant) -> Duration {
         self.paid_at = self.paid_at.max(now) + self.time_of(bytes as u64);
         self.paid_at.saturating_duration_since(now + self.time_of(u64::from(self.rate.burst)))
@@ -51,13 +51,13 @@ impl Pace {
         Duration::from_nanos(bytes.saturating_mul(1_000_000_000) / u64::from(self.rate.per_second))
     }
 
-    /// Forgives what was spent so far.
+    /// Forgets what was spent so far.
     pub(in crate::client) fn forgive(&mut self, now: Instant) {
         self.paid_at = now;
     }
 }
 
-/// Lets so many pass, and counts those that it does not.
+/// Lets items pass within a rate, and counts those that it drops.
 #[derive(Debug)]
 pub(in crate::client) struct RateLimiter {
     rate: Rate,
@@ -83,7 +83,7 @@ impl RateLimiter {
         self.take(1, now)
     }
 
-    /// The same of what counts as several. What is larger than all that can be saved up passes when that is.
+    /// Decides about an item that counts as several. One that is larger than the burst passes when the whole burst is there.
     pub(in crate::client) fn take(&mut self, amount: u32, now: Instant) -> Passage {
         if self.admits(amount, now) {
             return Passage::Pass(self.dropped());
@@ -110,7 +110,7 @@ impl RateLimiter {
         self.filled + Duration::from_secs(1)
     }
 
-    /// Takes the number of those that were dropped and are not yet told of.
+    /// Takes the number of dropped items that were not reported yet.
     pub(in crate::client) fn dropped(&mut self) -> u64 {
         std::mem::take(&mut self.dropped)
     }
@@ -140,7 +140,7 @@ impl Share {
         Passage::Drop
     }
 
-    /// Takes the number of those that were dropped and are not yet told of.
+    /// Takes the number of dropped items that were not reported yet.
     pub(in crate::client) fn dropped(&mut self) -> u64 {
         std::mem::take(&mut self.dropped)
     }

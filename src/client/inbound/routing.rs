@@ -15,7 +15,7 @@ pub(in crate::client) enum Route {
     Ambiguous,
 }
 
-/// A call in flight: its key, and who made it.
+/// A call in flight: its key and its caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::client) struct Candidate {
     pub(in crate::client) key: u64,

@@ -1,15 +1,15 @@
-//! A server's own requests, while they are being answered: rmcp has a task for each. So many at once are handed on; more would only
-//! fill our memory, above all where the server does not read the answers.
+//! Requests of a server that are being answered: rmcp has a task for each. A bounded number is handed on; more would only fill our memory,
+//! above all where the server does not read the answers.
 
 use std::collections::HashSet;
 
 use rmcp::model::RequestId;
 
-/// Requests that are being answered at once.
+/// Most requests that are answered at once.
 const MAX_REQUESTS: usize = 256;
-/// Refusals that wait for a server, or a writer, that is behind: each has some hundred bytes.
+/// Most refusals that wait for a slow server or writer: each has some hundred bytes.
 pub(in crate::client) const MAX_REFUSALS: usize = 4_096;
-/// An id is the server's own, and goes back with the answer. No server needs a longer one.
+/// Longest id of a request, which goes back with the answer. No server needs a longer one.
 const MAX_ID_BYTES: usize = 256;
 
 #[derive(Default)]

@@ -15,7 +15,7 @@ pub(super) enum Reach {
     Public,
     Private,
     Loopback,
-    /// Link-local (where clouds answer with credentials), multicast, reserved: never.
+    /// Link-local (where clouds answer with credentials), multicast and reserved networks: never allowed.
     Never,
 }
 
@@ -73,9 +73,9 @@ fn embedded(address: Ipv6Addr) -> Option<Ipv4Addr> {
 pub(super) struct Policy {
     base: Url,
     allow_insecure: bool,
-    /// Reaches that are allowed, as bits: they only grow.
+    /// Allowed networks, as bits: they only grow.
     allowed: AtomicU8,
-    /// A proxy resolves names itself; its own may be private.
+    /// Hosts of proxies: a proxy resolves names itself, and its own may be private.
     proxies: Vec<String>,
 }
 
@@ -98,13 +98,13 @@ impl Policy {
         }
         let own = url.host() == self.base.host();
         match literal {
-            Some(reach) if !own && !self.allows(reach) => Err(format!("{shown} is no address that this server may send us to")),
+            Some(reach) if !own && !self.allows(reach) => Err(format!("{shown} is not an address that this server may send us to")),
             _ => Ok(()),
         }
     }
 
-    /// The server itself answered from there over TLS: it is a private one, and so may its authorization server be. Names alone
-    /// prove nothing, as whoever owns a name decides what it points to.
+    /// Records the address from which the server answered over TLS. If that is private, so may be its authorization server's. Names alone
+    /// prove nothing, as the owner of a name decides where it points.
     pub(super) fn answered(&self, url: &Url, from: Option<SocketAddr>) {
         if let Some(from) = from.filter(|_| url.scheme() == "https" && url.host() == self.base.host() && self.proxies.is_empty()) {
             self.allowed.fetch_or(Reach::of(from.ip()).bit(), Ordering::Relaxed);
@@ -129,7 +129,7 @@ impl Policy {
     }
 }
 
-/// Scheme, host and port: all that an error shows of an address.
+/// Returns scheme, host and port: all that an error shows of an address.
 pub(super) fn origin_of(url: &Url) -> String {
     url.origin().ascii_serialization()
 }

@@ -17,7 +17,7 @@ const PATH: &str = "/callback";
 const MAX_REQUEST_BYTES: usize = 16 * 1024;
 const REQUEST_TIME: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(50);
-/// A browser opens a few; more than these wait.
+/// Most connections at once. A browser opens a few; more than these wait.
 const MAX_CONNECTIONS: usize = 16;
 const RECEIVED: &str = "The answer was received. You can close this page and go back to your agent.";
 const NOT_FOUND: &str = "There is nothing here.";
@@ -27,7 +27,7 @@ const NOT_FOUND: &str = "There is nothing here.";
 pub(super) enum Answer {
     Code {
         code: SecretString,
-        /// RFC 9207.
+        /// Issuer, as RFC 9207 has it.
         issuer: Option<String>,
     },
     Refused {

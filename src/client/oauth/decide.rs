@@ -2,7 +2,7 @@
 
 /// Time before its end at which a token is renewed.
 const MARGIN_SECONDS: u64 = 30;
-/// A token that has lived this long was accepted: a refusal of it is news, and no answer to what was done about the last one.
+/// Age from which a token counts as accepted: a refusal of it is then a new one, and does not follow from the last renewal.
 const PROVEN_SECONDS: u64 = 60;
 const MAX_STEP_UPS: u8 = 2;
 
@@ -13,7 +13,7 @@ pub(super) enum Cause {
     Known,
     /// The one before was refused, and was renewed.
     Renewed,
-    /// A renewed one was refused, or there was none: somebody has authorized it.
+    /// The renewed token was refused, or there was none: a person, or the client itself, has authorized it.
     Authorized,
 }
 
@@ -21,9 +21,9 @@ pub(super) enum Cause {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Past {
     pub(super) cause: Cause,
-    /// Scopes that were asked for in a row, one time after the other.
+    /// Number of requests for more scopes in a row.
     pub(super) step_ups: u8,
-    /// Seconds since 1970.
+    /// Time of the cause, in seconds since 1970.
     pub(super) since: u64,
 }
 
@@ -40,9 +40,9 @@ impl Past {
 /// The server's challenge to a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Challenge {
-    /// 401.
+    /// Status 401.
     Unauthorized,
-    /// 403 for want of scopes.
+    /// Status 403, as scopes are missing.
     MissingScopes(Vec<String>),
 }
 
@@ -57,7 +57,7 @@ pub(super) enum Plan {
     GiveUp,
 }
 
-/// `past` is of the token that was refused, if one was sent. Renewing means: without a person.
+/// Decides the reaction. `past` is that of the refused token, if one was sent. Renewing happens without a person.
 pub(super) fn plan(challenge: &Challenge, past: Option<Past>, renewable: bool, now: u64) -> Plan {
     let past = past.filter(|past| !past.is_proven(now));
     match (challenge, past) {
@@ -78,7 +78,7 @@ pub(super) enum Freshness {
     Expired,
 }
 
-/// `lifetime` is unknown where the authorization server said nothing of it.
+/// Tells whether a token is fresh. `lifetime` is unknown where the authorization server did not name it.
 pub(super) fn freshness(received_at: u64, lifetime: Option<u64>, now: u64) -> Freshness {
     let Some(lifetime) = lifetime else { return Freshness::Fresh };
     let left = lifetime.saturating_sub(now.saturating_sub(received_at));

@@ -27,7 +27,7 @@ pub(super) struct Discovery {
     is_published: bool,
 }
 
-/// Looks from a challenge on, where there is one.
+/// Discovers the authorization server, from a challenge where there is one.
 pub(super) async fn discover(http: &Arc<Http>, base: &Url, challenge: Option<&str>) -> Result<Discovery, Problem> {
     quiet(async {
         let mut manager = AuthorizationManager::new_with_oauth_http_client(base.clone(), Arc::clone(http) as _).await?;
@@ -46,7 +46,7 @@ pub(super) async fn discover(http: &Arc<Http>, base: &Url, challenge: Option<&st
 }
 
 impl Discovery {
-    /// MCP: a client must not go on where the metadata does not name S256. rmcp tolerates that nothing is said.
+    /// Checks for S256: MCP forbids to go on where the metadata does not name it, and rmcp tolerates its absence.
     pub(super) fn check_pkce(&self) -> Result<(), Problem> {
         let methods = self.metadata.code_challenge_methods_supported.as_deref().unwrap_or_default();
         if methods.iter().any(|method| method == "S256") || !self.is_published { Ok(()) } else { Err(Problem::failed(PKCE)) }
@@ -57,7 +57,7 @@ impl Discovery {
         self.metadata.additional_fields.get("client_id_metadata_document_supported").and_then(Json::as_bool).unwrap_or(false)
     }
 
-    /// SEP-2207: some give a refresh token only to those who ask for this.
+    /// Returns whether `offline_access` is offered: some give a refresh token only to those who request it (SEP-2207).
     pub(super) fn has_offline_access(&self) -> bool {
         self.metadata.scopes_supported.iter().flatten().any(|scope| scope == OFFLINE_ACCESS)
     }
@@ -75,7 +75,7 @@ impl Discovery {
 
 pub(super) const OFFLINE_ACCESS: &str = "offline_access";
 
-/// rmcp logs codes and what stands beside a token. Nobody hears it.
+/// Runs work without logs, as rmcp logs codes and the fields beside a token.
 pub(super) fn quiet<F: Future>(work: F) -> impl Future<Output = F::Output> {
     work.with_subscriber(NoSubscriber::default())
 }
@@ -96,7 +96,7 @@ fn check_place(metadata: &AuthorizationMetadata, http: &Http) -> Result<(), Prob
 }
 
 fn issuer_of(metadata: &AuthorizationMetadata, http: &Http) -> Result<Issuer, Problem> {
-    let endpoint = Url::parse(&metadata.token_endpoint).map_err(|_| Problem::failed("its token endpoint is no URL"))?;
+    let endpoint = Url::parse(&metadata.token_endpoint).map_err(|_| Problem::failed("its token endpoint is not a URL"))?;
     // Before a person is asked for something that cannot be used then.
     http.check(&endpoint).map_err(|problem| Problem::failed(format!("its token endpoint cannot be used: {problem}")))?;
     let methods = metadata.additional_fields.get("token_endpoint_auth_methods_supported").and_then(Json::as_array);

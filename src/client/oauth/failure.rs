@@ -32,7 +32,7 @@ impl Refusal {
 /// The reason why a step failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Problem {
-    /// The authorization server said no.
+    /// The authorization server answered with an error.
     Refused(Refusal),
     /// No usable answer came.
     Failed(String),
@@ -98,7 +98,7 @@ impl From<AuthError> for Problem {
             AuthError::InvalidScope(_) => "the authorization server does not support the authorization code flow".to_owned(),
             AuthError::RegistrationFailed(_) => "this program could not be registered with the authorization server".to_owned(),
             AuthError::NoAuthorizationSupport => "the server names no authorization server".to_owned(),
-            AuthError::UrlError(_) => "an address in its metadata is no URL".to_owned(),
+            AuthError::UrlError(_) => "an address in its metadata is not a URL".to_owned(),
             _ => "the authorization server gave no usable answer".to_owned(),
         })
     }

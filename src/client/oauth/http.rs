@@ -54,7 +54,7 @@ impl Http {
             .referer(false)
             .user_agent(concat!("hyperlight-mcp/", env!("CARGO_PKG_VERSION")))
             .dns_resolver(Arc::new(Resolver(Arc::clone(&policy))));
-        // What stays on this machine is no proxy's business.
+        // Requests to this machine need no proxy.
         let builder = if reach_of_literal(base) == Some(Reach::Loopback) { builder.no_proxy() } else { builder };
         let client = builder.build().map_err(|error| format!("no HTTP client can be made: {}", chain(&error)))?;
         Ok(Self { client, policy, trouble: Mutex::default(), last_get: Mutex::default() })
@@ -65,7 +65,7 @@ impl Http {
         self.trouble.lock().take()
     }
 
-    /// The address at which the last document was asked for; where it redirected, the first one.
+    /// Returns the address of the last document that was requested; where it redirected, the first one.
     pub(super) fn last_document(&self) -> Option<Url> {
         self.last_get().first.clone()
     }
@@ -92,7 +92,7 @@ impl Http {
     }
 
     async fn exchange(&self, request: Request<Vec<u8>>) -> Result<Response<Vec<u8>>, NoAnswer> {
-        let request = reqwest::Request::try_from(request).map_err(|_| NoAnswer("an address of it is no URL".to_owned()))?;
+        let request = reqwest::Request::try_from(request).map_err(|_| NoAnswer("an address of it is not a URL".to_owned()))?;
         let url = request.url().clone();
         self.policy.check(&url).map_err(NoAnswer)?;
         let is_get = request.method() == Method::GET;
@@ -153,8 +153,8 @@ fn chain(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// Trusts whom this machine trusts, with ring; read once, as a system has hundreds of certificates. A machine without any can
-/// still speak to itself.
+/// TLS settings with this machine's certificate authorities and ring. Read once, as a system has hundreds of certificates. A machine
+/// without any can still connect to itself.
 fn tls(needs_certificates: bool) -> Result<rustls::ClientConfig, String> {
     static TRUSTING: OnceLock<rustls::ClientConfig> = OnceLock::new();
     if let Some(config) = TRUSTING.get() {

@@ -1,5 +1,5 @@
-//! Tokens for servers over HTTP: OAuth 2.1 through rmcp's `auth`, which finds authorization servers, registers clients and
-//! exchanges codes. What is ours: who is asked, how often and how long; what is kept, and for whom; every request's way out.
+//! Tokens for servers over HTTP: OAuth 2.1 through rmcp's `auth`, which finds authorization servers, registers clients and exchanges codes.
+//! Written here: who is asked, how often and how long; which tokens are kept, and for whom; the HTTP client of every request.
 //!
 //! [`OAuth`] (`source`) has one token and one flight: whoever needs a token waits for the one that is on its way. A flight
 //! (`flight`) is a task of its own, so that a call that gives up does not take the question from the person who reads it.
@@ -51,10 +51,10 @@ pub struct AuthorizationPrompt {
 /// The URL to which the browser was redirected; `None` where it comes back to this machine by itself.
 pub type Authorization = Pin<Box<dyn Future<Output = Result<Option<String>>> + Send>>;
 
-/// Shows a page to a person.
+/// Callback that shows a page to a person.
 pub type Authorize = Arc<dyn Fn(AuthorizationPrompt) -> Authorization + Send + Sync>;
 
-/// A credential of the config is about to go to an issuer that the config does not name.
+/// A question to a person: may a credential of the config go to an issuer that the config does not name?
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IssuerPrompt {
     pub server: String,
@@ -65,7 +65,7 @@ pub struct IssuerPrompt {
     pub credential: Credential,
 }
 
-/// Asks a person whether the issuer may be sent it.
+/// Callback that asks a person whether the issuer may be sent the credential.
 pub type ConfirmIssuer = Arc<dyn Fn(IssuerPrompt) -> Pin<Box<dyn Future<Output = Result<bool>> + Send>> + Send + Sync>;
 
 /// Callback for each new token and secret, called before it is used.
@@ -81,7 +81,7 @@ pub struct OAuthContext {
     /// was confirmed before.
     pub confirm_issuer: Option<ConfirmIssuer>,
     pub on_secret: OnSecret,
-    /// `allowInsecureHttp`: without TLS to other machines.
+    /// `allowInsecureHttp`: allows HTTP without TLS to other machines.
     pub allow_insecure: bool,
 }
 

@@ -1,4 +1,4 @@
-//! A person says yes, in a browser: the authorization code flow.
+//! The authorization code flow: a person consents in a browser.
 
 use std::time::Duration;
 
@@ -48,7 +48,7 @@ impl Question<'_> {
         let client = self.client(&mut found, &redirect_uri).await?;
         let scopes: Vec<&str> = self.scopes.iter().map(String::as_str).collect();
         let page = quiet(found.manager.get_authorization_url(&scopes)).await?;
-        let page = Url::parse(&page).map_err(|_| Problem::failed("its authorization endpoint is no URL"))?;
+        let page = Url::parse(&page).map_err(|_| Problem::failed("its authorization endpoint is not a URL"))?;
         // A browser opens whatever it is given: a file, a program.
         self.http.check(&page).map_err(|problem| Problem::failed(format!("its authorization page cannot be shown: {problem}")))?;
         let missing = || Problem::failed("its authorization page has no state");
@@ -122,13 +122,13 @@ impl Question<'_> {
         let url = redirect_uri.join(told.expose_secret().trim()).ok();
         let stray = || {
             Problem::failed(
-                "onAuthorize returned a URL that is no answer to this authorization: it must be the one to which the browser was redirected",
+                "onAuthorize returned a URL that is not an answer to this authorization: it must be the one to which the browser was redirected",
             )
         };
         url.and_then(|url| read_answer(&url, state)).ok_or_else(stray)
     }
 
-    /// rmcp makes one sentence of it; what was answered says more.
+    /// Explains a failure: rmcp reduces it to one sentence, and the answer says more.
     fn explain(&self, error: AuthError) -> Problem {
         match error {
             AuthError::TokenExchangeFailed(_) | AuthError::RegistrationFailed(_) => {

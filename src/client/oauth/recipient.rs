@@ -15,7 +15,7 @@ use crate::config::OAuthSettings;
 
 /// Time without another question after a person declined or did not answer: an agent that calls in a loop must not ask in one.
 pub(super) const QUIET_SECONDS: u64 = 30;
-/// RFC 8414 and `OpenID` Connect Discovery.
+/// Well-known paths of RFC 8414 and `OpenID` Connect Discovery.
 const OAUTH_PLACE: &str = "/.well-known/oauth-authorization-server";
 const OPENID_PLACE: &str = "/.well-known/openid-configuration";
 
@@ -93,7 +93,7 @@ pub(super) struct Recipient<'a> {
 }
 
 impl Recipient<'_> {
-    /// Passes where nothing is sent, where the config names the issuer, and where a person has confirmed it, now or before.
+    /// Passes where no credential is sent, where the config names the issuer, and where a person has confirmed it, now or before.
     pub(super) async fn check(self) -> Result<(), Problem> {
         check_pinned(self.settings, self.issuer)?;
         let Some(credential) = Credential::of(self.settings).filter(|_| self.settings.issuer.is_none()) else { return Ok(()) };

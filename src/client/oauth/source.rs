@@ -18,7 +18,7 @@ use crate::error::{Error, Result};
 
 const UNAUTHORIZED: u16 = 401;
 const FORBIDDEN: u16 = 403;
-/// Flights that a call waits for: one that was on its way, and its own.
+/// Most flights that a call waits for: those that were on their way, and its own.
 const MAX_FLIGHTS: usize = 3;
 
 /// Tokens of one server: reads, requests, renews and stores them.
@@ -27,7 +27,7 @@ pub struct OAuth {
     flight: Mutex<Option<Flight>>,
 }
 
-/// Something on its way. It goes on when those who wait for it give up, and ends with its [`OAuth`].
+/// A running load, renewal or authorization. It goes on when those who wait for it give up, and ends with its [`OAuth`].
 struct Flight {
     done: Shared<BoxFuture<'static, Result<()>>>,
     task: AbortHandle,
@@ -37,7 +37,7 @@ impl OAuth {
     /// Makes the source for the server at `url`. Nothing happens before a token is needed.
     ///
     /// # Errors
-    /// `ERR_AUTHORIZATION_FAILED` where the address is no URL.
+    /// `ERR_AUTHORIZATION_FAILED` where the address is not a URL.
     pub fn new(server: &str, url: &str, settings: OAuthSettings, context: OAuthContext) -> Result<Arc<Self>> {
         Self::with_timing(server, url, settings, context, Timing::default())
     }
@@ -53,7 +53,7 @@ impl OAuth {
         Ok(Arc::new(Self { manager: Arc::new(manager), flight: Mutex::new(None) }))
     }
 
-    /// Joins what is on its way, or starts something. At most one thing is ever on its way.
+    /// Joins the running flight, or starts one. At most one runs at a time.
     async fn fly(&self, work: Work) -> Result<()> {
         let done = {
             let mut flight = self.flight.lock();

@@ -18,11 +18,11 @@ use crate::files;
 
 /// Longest wait for a lock. A renewal takes seconds; a process that holds the lock for longer was stopped.
 const LOCK_TIME: Duration = Duration::from_secs(15);
-/// Tells a file of ours from any other.
+/// Format of a token file, which tells it from any other file.
 const FORMAT: &str = "hyperlight-mcp token 1";
 const CONFIRMATION_FORMAT: &str = "hyperlight-mcp confirmed issuer 1";
 const HEX_CHARS: usize = 32;
-/// A client, a token and what belongs to them take far less.
+/// Largest token file: a client, a token and their fields take far less.
 const MAX_FILE_BYTES: u64 = 1024 * 1024;
 
 /// The folder that holds tokens.
@@ -37,7 +37,7 @@ pub struct TokenStore {
     folder: PathBuf,
     /// Turns by server and URL. All connections of a store share them.
     turns: Arc<Mutex<BTreeMap<String, Arc<Turn>>>>,
-    /// Bindings of what was confirmed and could not be written.
+    /// Bindings of confirmations that could not be written.
     confirmed: Arc<Mutex<BTreeSet<String>>>,
 }
 
@@ -61,7 +61,7 @@ pub(super) struct Client {
     pub(super) registered_for: Option<String>,
 }
 
-/// A token, and all that renewing it takes.
+/// A token, and all that its renewal needs.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Token {
@@ -69,9 +69,9 @@ pub(super) struct Token {
     pub(super) access: SecretString,
     #[serde(serialize_with = "expose_optional", deserialize_with = "conceal_optional", default)]
     pub(super) refresh: Option<SecretString>,
-    /// Seconds since 1970.
+    /// Time at which it was received, in seconds since 1970.
     pub(super) received_at: u64,
-    /// Seconds; where the authorization server says nothing, it holds until it is refused.
+    /// Lifetime in seconds; where the authorization server names none, the token is used until it is refused.
     #[serde(default)]
     pub(super) lifetime: Option<u64>,
     pub(super) scopes: Vec<String>,
@@ -97,7 +97,7 @@ struct Content {
     kept: Kept,
 }
 
-/// A person's yes: this issuer may be sent the credential of this client.
+/// A person's confirmation that this issuer may be sent the credential of this client.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Confirmation {
@@ -156,7 +156,7 @@ impl TokenStore {
         read.is_some_and(|read| read.format == CONFIRMATION_FORMAT && read.binding == binding)
     }
 
-    /// Keeps a person's yes; where it cannot be written, for as long as the program runs.
+    /// Keeps a confirmation; where it cannot be written, for as long as the program runs.
     pub(super) fn confirm(&self, server: &str, url: &str, issuer: &str, client: &str) {
         let (path, binding) = self.confirmation(server, url, issuer, client);
         let content = Confirmation {
@@ -202,7 +202,7 @@ impl TokenStore {
     }
 }
 
-/// The place of one server, URL and issuer.
+/// The file of one server, URL and issuer.
 #[derive(Debug, Clone)]
 pub(super) struct Slot {
     folder: PathBuf,
@@ -262,7 +262,7 @@ impl Slot {
     }
 }
 
-/// Writes a file of this user's alone, in the place of the one before.
+/// Writes a file that only this user can read, in the place of the one before.
 fn write(folder: &Path, path: &Path, bytes: &[u8]) -> io::Result<()> {
     files::private_folder(folder)?;
     files::replace(path, bytes, files::Writing::Durable)
@@ -287,7 +287,7 @@ fn short_digest(parts: &[&str]) -> String {
     digest(parts)[..HEX_CHARS].to_owned()
 }
 
-/// A length before each part: no two lists of parts are the same bytes.
+/// Returns the digest of the parts. A length before each keeps different lists of parts apart.
 fn digest(parts: &[&str]) -> String {
     let mut hash = Sha256::new();
     for part in parts {

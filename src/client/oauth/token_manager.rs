@@ -28,7 +28,7 @@ const PAUSE_SECONDS: u64 = 10;
 /// Clock and time limits, handed in for tests.
 pub(super) struct Timing {
     pub(super) person: Duration,
-    /// Seconds since 1970.
+    /// Clock, in seconds since 1970.
     pub(super) now: Box<dyn Fn() -> u64 + Send + Sync>,
 }
 
@@ -39,7 +39,7 @@ impl Default for Timing {
     }
 }
 
-/// A token with its client and its past.
+/// A token with its client and its history.
 pub(super) struct StoredToken {
     pub(super) token: Token,
     client: Client,
@@ -67,24 +67,24 @@ struct State {
 pub(super) enum NextStep {
     Send(SecretString),
     Nothing,
-    /// First this.
+    /// Do this work first.
     First(Work),
 }
 
 /// The work of one flight.
 pub(super) enum Work {
-    /// The store has something: whose is it?
+    /// Load a stored token, for whose issuer the server is asked.
     Load,
-    /// The token is about to expire.
+    /// Renew a token that is about to expire.
     Renew,
-    /// The server refused a request.
+    /// React to the refusal of a request.
     Answer { challenge: Challenge, header: String, used: Option<SecretString> },
 }
 
 /// Tokens of one server, shared by its flights.
 pub(super) struct TokenManager {
     pub(super) server: String,
-    /// Whole: it may hold a secret.
+    /// URL as configured: it may hold a secret.
     url: SecretString,
     /// Address without parts that may be secret, as others may see it.
     pub(super) base: Url,
@@ -97,7 +97,7 @@ pub(super) struct TokenManager {
 
 impl TokenManager {
     pub(super) fn new(server: &str, url: &str, settings: OAuthSettings, context: OAuthContext, timing: Timing) -> Result<Self, Error> {
-        let mut base = Url::parse(url).map_err(|_| Error::authorization_failed(server, None, "its address is no URL"))?;
+        let mut base = Url::parse(url).map_err(|_| Error::authorization_failed(server, None, "its address is not a URL"))?;
         base.set_query(None);
         base.set_fragment(None);
         // An address with a user in it has a host, which is all that these could lack.
@@ -143,7 +143,7 @@ impl TokenManager {
         self.token().is_some_and(|held| holds(&held.token) && is_other(&held.token))
     }
 
-    /// The server took a token: refused later, it is like any other. Scopes in a row still count.
+    /// Records that the server accepted a token: a later refusal of it is like any other. Step-ups in a row still count.
     pub(super) fn accepted(&self, used: &SecretString) {
         let mut state = self.state();
         if let Held::Token(held) = &state.held
@@ -260,7 +260,7 @@ impl TokenManager {
         }
     }
 
-    /// Gets a token anew: a person is asked, or the client speaks for itself.
+    /// Gets a new token: a person is asked, or the client authenticates itself.
     async fn obtain(&self, found: Discovery, challenge: &Challenge, used: Option<&SecretString>, step_ups: u8) -> Result<(), Problem> {
         let scopes = self.scopes(&found, challenge);
         let past = Past { cause: Cause::Authorized, step_ups, since: self.now() };
@@ -379,7 +379,7 @@ impl TokenManager {
         Ok(())
     }
 
-    /// `refresh` stays where no new one was given (RFC 6749, 6).
+    /// Makes a token. `refresh` stays where the response has no new one (RFC 6749, 6).
     fn token_of(&self, granted: Granted, refresh: Option<SecretString>, asked: Vec<String>, resource: String) -> Token {
         Token {
             access: granted.access,
@@ -414,7 +414,7 @@ impl TokenManager {
         }
     }
 
-    /// A token that cannot be kept is still a token.
+    /// Saves a token. One that cannot be saved is used all the same.
     fn save(&self, slot: &Slot, kept: &Kept) {
         if let Err(error) = slot.write(kept) {
             tracing::warn!(server = self.server, %error, "a token cannot be kept: the next program asks again");

@@ -9,7 +9,7 @@ use super::lifecycle::Closed;
 use super::{ConnectionRequest, Shared, Slot};
 use crate::client::connection::Connection;
 
-/// A server that changes its lists changes several at once: they are read once for all of it.
+/// Pause before changed lists are read again: a server changes several at once, and they are read once for all.
 const SETTLE: Duration = Duration::from_millis(200);
 /// Shortest time between two readings of the lists, whatever the server announces.
 const LEAST_BETWEEN: Duration = Duration::from_secs(1);

@@ -33,7 +33,7 @@ pub enum Closed {
     IdledOut,
     /// Another server needed its place.
     Evicted,
-    /// A person or the gateway ended it. What brings it back is not decided here: it is no longer asked for.
+    /// Closed by a person or by the gateway.
     Ended,
 }
 
@@ -106,7 +106,7 @@ impl Lifecycle {
         self.failures
     }
 
-    /// Takes a transition. One that cannot happen changes nothing: it was overtaken by another.
+    /// Applies a transition. An impossible one changes nothing: another one overtook it.
     pub fn on(&mut self, transition: Transition, now: Instant) {
         let Some(next) = self.state.after(transition) else {
             tracing::debug!(state = ?self.state, ?transition, "a transition that was overtaken");
@@ -123,7 +123,7 @@ impl Lifecycle {
         self.state = next;
     }
 
-    /// Forgets the failures: a person wants it tried at once.
+    /// Forgets the failures: a person wants to connect at once.
     pub fn reset(&mut self) {
         (self.failures, self.failed_at) = (0, None);
     }
@@ -209,7 +209,7 @@ mod tests {
         lifecycle.on(Ready, now);
         assert_eq!((lifecycle.failures(), lifecycle.connect_decision(now)), (0, ConnectDecision::Now));
         lifecycle.on(Close(Closed::Lost), now);
-        assert_eq!(lifecycle.connect_decision(now), ConnectDecision::Now, "a crash is no failed reconnect");
+        assert_eq!(lifecycle.connect_decision(now), ConnectDecision::Now, "a crash is not a failed reconnect");
         fail(&mut lifecycle, now);
         lifecycle.reset();
         assert_eq!(lifecycle.connect_decision(now), ConnectDecision::Now);

@@ -31,7 +31,7 @@ pub struct ConnectionRequest {
     pub server: String,
     /// True where the connection never gives way to that of another server.
     pub pinned: bool,
-    /// Closed after so long without use; `None`: it stays as long as the gateway.
+    /// Idle time after which it is closed; `None`: it stays as long as the gateway.
     pub idle_timeout: Option<Duration>,
     /// Interval of the pings; `None`: never.
     pub keep_alive: Option<Duration>,
@@ -50,30 +50,30 @@ pub(super) struct Shared {
     pub(super) observer: Arc<dyn Observer>,
     limit: usize,
     max_reconnects: u32,
-    /// First come, first served.
+    /// Places for connections: first come, first served.
     places: Arc<Semaphore>,
     waiting: AtomicUsize,
-    /// Connections that are giving way.
+    /// Number of connections that are giving way.
     giving_way: AtomicUsize,
-    /// A connection has become idle, or is gone.
+    /// Notified when a connection has become idle, or is gone.
     freed: Notify,
-    /// Closings that nobody waits for.
+    /// Closings that run in the background.
     pub(super) closings: TaskTracker,
     clock: AtomicU64,
 }
 
-/// A server's place.
+/// The slot of one server.
 pub(super) struct Slot {
     pub(super) server: String,
     /// The live connection. The holder of the lock connects, so that fifty first calls start one process.
     held: tokio::sync::Mutex<Option<Held>>,
     lifecycle: Mutex<Lifecycle>,
     pub(super) uses: UseCount,
-    /// Ends whoever is connecting.
+    /// Cancels a connection attempt.
     interrupt: Mutex<CancellationToken>,
 }
 
-/// A live connection in its place.
+/// A live connection in its slot.
 struct Held {
     connection: Arc<Connection>,
     pinned: bool,
@@ -82,7 +82,7 @@ struct Held {
 }
 
 impl Held {
-    /// Ends it. Its keeper goes first: the next connection of this place has one of its own.
+    /// Closes the connection. Its keeper goes first: the next connection of this slot has one of its own.
     async fn close(&self) {
         self.keeper.abort();
         self.connection.close().await;
@@ -161,7 +161,7 @@ impl Drop for Attempt<'_> {
     }
 }
 
-/// Counts as long as it lives.
+/// Counts up as long as it lives.
 struct Counted<'a>(&'a AtomicUsize);
 
 impl<'a> Counted<'a> {
@@ -203,7 +203,7 @@ impl Slot {
         std::mem::take(&mut *self.interrupt.lock()).cancel();
     }
 
-    /// Ends the connection, and whoever is connecting it or waits for that.
+    /// Ends the connection, and cancels an attempt to connect and all that wait for it.
     async fn end(&self) {
         let taking = self.held.lock();
         tokio::pin!(taking);
@@ -262,7 +262,7 @@ impl Connections {
         Self { shared: Arc::new(shared) }
     }
 
-    /// The live connection of a server; a new one where there is none. `launch` is awaited only then: it may ask a person.
+    /// Returns the live connection of a server; a new one where there is none. `launch` is awaited only then: it may ask a person.
     ///
     /// # Errors
     /// What `launch` refuses; `ERR_TOO_MANY_CONNECTIONS`; `ERR_SERVER_UNAVAILABLE`; what [`Connection::open`] gives.
@@ -318,7 +318,7 @@ impl Connections {
         Ok((Held { connection, pinned: wanted.pinned, keeper: keeper.abort_handle(), _place: place }, before))
     }
 
-    /// A place among the connections that may be open at once.
+    /// Waits for a place among the connections that may be open at once.
     async fn place(&self, wanted: &ConnectionRequest) -> Result<OwnedSemaphorePermit> {
         let shared = &self.shared;
         let closed = |_| Error::Closed { what: "gateway" };
@@ -347,14 +347,14 @@ impl Connections {
         }
     }
 
-    /// Ends a server's connection, if it has one, and whoever is connecting it: it was revoked, disabled or changed.
+    /// Ends a server's connection, if it has one, and cancels an attempt to connect: the server was revoked, disabled or changed.
     pub async fn close(&self, server: &str) {
         let Some(slot) = self.shared.slots().get(server).cloned() else { return };
         slot.end().await;
         slot.lifecycle().reset();
     }
 
-    /// Ends a server's connection, so that the next is a new one. One that is being made is waited for.
+    /// Ends a server's connection, so that the next one is new. An attempt to connect is awaited first.
     pub async fn renew(&self, server: &str) {
         let Some(slot) = self.shared.slots().get(server).cloned() else { return };
         let held = slot.held.lock().await.take();
@@ -377,7 +377,7 @@ impl Connections {
         self.shared.watchdog.close().await;
     }
 
-    /// SIGKILL to every server that can be reached without waiting: for the end of an environment.
+    /// Sends SIGKILL to every server that can be reached without waiting: for the end of an environment.
     pub fn kill_all(&self) {
         for slot in self.shared.slots().values() {
             if let Ok(place) = slot.held.try_lock()
@@ -388,7 +388,7 @@ impl Connections {
         }
     }
 
-    /// A person wants the server tried at once, however often it has failed.
+    /// Forgets a server's failures: a person wants to connect at once.
     pub fn forget_failures(&self, server: &str) {
         if let Some(slot) = self.shared.slots().get(server) {
             slot.lifecycle().reset();
@@ -445,7 +445,7 @@ impl Shared {
         }
     }
 
-    /// Takes a connection out of its place because of what became of it, and ends it. `why`: of a loss.
+    /// Takes a connection out of its slot because it failed or idled, and ends it. `why` describes a loss.
     pub(super) async fn retire(self: &Arc<Self>, slot: &Slot, connection: &Arc<Connection>, reason: Closed, why: Option<String>) -> bool {
         let held = slot.held.lock().await.take_if(|held| {
             // In use again: it is no longer idle.
@@ -454,7 +454,7 @@ impl Shared {
         held.map(|held| self.let_go(slot, held, reason, why)).is_some()
     }
 
-    /// Ends what was taken out of its place, on a task of its own: until it is gone, it is giving way.
+    /// Ends a connection that was taken out of its slot, on a task of its own: until it is gone, it is giving way.
     fn let_go(self: &Arc<Self>, slot: &Slot, held: Held, reason: Closed, why: Option<String>) -> JoinHandle<()> {
         slot.on(Transition::Close(reason));
         // Before the next connection has one of its own. Where it is the keeper that lets go, it waits for nothing more.
@@ -489,7 +489,7 @@ impl Shared {
     }
 }
 
-/// Takes the first connection that fits out of its place; one that is being looked at by somebody else is in use.
+/// Takes the first connection that fits out of its slot; one whose slot is locked counts as in use.
 fn take_first(slots: &[Arc<Slot>], fits: impl Fn(&Slot, &Held) -> bool) -> Option<(Arc<Slot>, Held)> {
     slots.iter().find_map(|slot| {
         let held = slot.held.try_lock().ok()?.take_if(|held| fits(slot, held))?;

@@ -33,7 +33,7 @@ impl UseCount {
         self.count.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// The end of a use, and its number among all ends. Whether it was the last use.
+    /// Ends a use, with its number among all ends. Returns whether it was the last use.
     pub(in crate::client) fn end(&self, number: u64, now: Instant) -> bool {
         self.last.store(number, Ordering::Relaxed);
         *self.ended_at.lock() = now;

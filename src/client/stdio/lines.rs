@@ -35,7 +35,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
         Self { read, limit, ahead: Vec::new(), start: 0 }
     }
 
-    /// `None` at the end of the stream. A last line without its end is no message.
+    /// Returns the next line; `None` at the end of the stream. A last line without its end is not a message.
     pub(in crate::client) async fn next(&mut self) -> Option<Line> {
         if let Some(length) = find_end(&self.ahead[self.start..]) {
             let line = self.ahead[self.start..self.start + length].to_vec();

@@ -57,7 +57,7 @@ impl From<Vec<u8>> for Queued {
     }
 }
 
-/// Counts as long as it lives: until its line is written.
+/// Counts up as long as it lives: until its line is written.
 struct Behind(Arc<AtomicUsize>);
 
 impl Behind {
@@ -77,7 +77,7 @@ impl Drop for Behind {
 #[derive(Clone)]
 pub(in crate::client) struct Outbox {
     input: Weak<Mutex<Input>>,
-    /// Weak: the server's input ends when nothing more is to be sent.
+    /// Weak, so that the server's input ends when nothing more is to be sent.
     queue: WeakSender<Queued>,
     behind: Arc<AtomicUsize>,
 }
@@ -115,7 +115,7 @@ impl Outbox {
         Ok(())
     }
 
-    /// The input, where nothing waits to be written before.
+    /// Locks the input, where no queued line waits.
     fn idle<'a>(&self, input: &'a Mutex<Input>) -> Option<MutexGuard<'a, Input>> {
         let idle = input.try_lock().ok()?;
         (idle.rest.is_none() && self.behind.load(Ordering::Acquire) == 0).then_some(idle)

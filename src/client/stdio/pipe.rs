@@ -27,7 +27,7 @@ const TURN_BYTES: usize = 256 * 1024;
 pub(in crate::client) struct PipeControl {
     output: OwnedFd,
     watched: OwnedFd,
-    /// Read by a thread of its own, which looks itself whether there is something to read.
+    /// True while a thread reads the pipe itself, without the runtime.
     is_led: AtomicBool,
     /// Reads that are left to the leading thread.
     reads_left: AtomicUsize,

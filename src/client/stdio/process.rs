@@ -37,7 +37,7 @@ const POLL: Duration = Duration::from_millis(5);
 /// A running server, and how it is ended.
 pub(in crate::client) struct ServerProcess {
     group: Pid,
-    /// `None` while it runs.
+    /// The exit status as text; `None` while the process runs.
     exit: watch::Receiver<Option<String>>,
     stderr: Tail,
     /// Receiver whose sender is gone once standard error has been read to its end.
@@ -55,7 +55,7 @@ pub(in crate::client) struct Pipes {
     pub(in crate::client) stdout: Output,
 }
 
-/// Standard output. Whoever reads it drops it at its end, after having handed on what was read.
+/// Standard output. Its reader drops it at its end, after having handed on what was read.
 pub(in crate::client) struct Output {
     pipe: Pipe,
     _read: DropGuard,
@@ -165,7 +165,7 @@ impl ServerProcess {
         self.watchdog.release(self.group).await;
     }
 
-    /// SIGKILL to the group, at once.
+    /// Sends SIGKILL to the group, at once.
     pub(in crate::client) fn kill(&self) {
         let _ = kill_process_group(self.group, Signal::KILL);
     }

@@ -34,7 +34,7 @@ pub(in crate::client) type Answer = std::result::Result<Json, ErrorData>;
 pub(in crate::client) enum Passage {
     /// To rmcp, as it is.
     Raw,
-    /// rmcp's own handshake reads it.
+    /// To rmcp, whose own handshake reads it.
     Typed,
     /// To the waiting caller, past rmcp.
     Direct(oneshot::Sender<Answer>),
@@ -46,9 +46,9 @@ pub(in crate::client) struct Requests {
     /// Our requests, until they are answered, cancelled, or answered in the server's place. rmcp ends at an answer to no request while it
     /// begins, so such answers never reach it.
     pub(in crate::client) pending: HashMap<RequestId, Passage>,
-    /// `server/discover`, while its answer is waited for with patience.
+    /// `server/discover`, while the wait for its answer is bounded.
     pub(in crate::client) probe: Option<RequestId>,
-    /// The server's, until the answer is on its way.
+    /// The server's requests, until the answer is on its way.
     pub(in crate::client) server_requests: ServerRequests,
     /// Refusals that wait to be written.
     pub(in crate::client) refusals: usize,
@@ -59,7 +59,7 @@ pub(in crate::client) struct Requests {
 }
 
 impl Requests {
-    /// The request of ours that has this id; some servers make a text of a number.
+    /// Finds our request with this id; some servers turn a number into a text.
     pub(in crate::client) fn answered(&self, id: &RequestId) -> Option<RequestId> {
         if self.pending.contains_key(id) {
             return Some(id.clone());
@@ -73,7 +73,7 @@ impl Requests {
         self.pending.remove(id)
     }
 
-    /// Keeps what rmcp says of us.
+    /// Keeps the `_meta` that rmcp sends.
     pub(in crate::client) fn learn(&mut self, meta: &Map<String, Json>) {
         let about_us = meta.iter().filter(|(key, _)| *key != PROGRESS_TOKEN);
         self.meta = about_us.map(|(key, value)| (key.clone(), value.clone())).collect();
@@ -178,7 +178,7 @@ impl DirectLine {
         Self { requests, outbox, next: AtomicI64::new(0), source }
     }
 
-    /// A place for an answer; `None` where none can come any more.
+    /// Opens a request; `None` where no answer can come any more.
     pub(in crate::client) fn open(&self) -> Option<DirectRequest> {
         let id = FIRST_ID + self.next.fetch_add(1, Ordering::Relaxed) % IDS;
         let (sender, receiver) = oneshot::channel();
@@ -196,12 +196,12 @@ impl DirectLine {
         Some(DirectRequest { id, progress_token, answer, meta })
     }
 
-    /// `params` beside what is said of us.
+    /// Sends a request with `params` and the `_meta` of rmcp.
     pub(in crate::client) async fn send(&self, request: &DirectRequest, method: &str, params: &[(&str, Param<'_>)]) -> Result<()> {
         self.outbox.send(request.line(method, params)).await
     }
 
-    /// Tells the server that nobody waits for an answer any more.
+    /// Cancels a request at the server.
     pub(in crate::client) async fn cancel(&self, id: &RequestId, reason: &str) {
         // Answered, or gone, meanwhile.
         if lock(&self.requests).take(id).is_none() {

@@ -12,7 +12,7 @@ use crate::client::connection::open::{Redact, StderrListener};
 use crate::client::inbound::rate_limit::{MESSAGE, Pace, Passage, Rate, RateLimiter, STDERR};
 use crate::error::Words;
 
-/// Lines that are kept, and what a line may have.
+/// Number of lines that are kept, and the bytes of each.
 const LINES: usize = 20;
 const LINE_BYTES: usize = 4096;
 /// Bytes of one read of a line.
@@ -20,7 +20,7 @@ const PIECE_BYTES: u64 = 64 * 1024;
 /// Bytes of many lines that are read at once, and before the runtime's other tasks have their turn.
 const BUFFER_BYTES: usize = 32 * 1024;
 const TURN_BYTES: usize = 64 * 1024;
-/// A line that is longer than this counts as several.
+/// Bytes above which a line counts as several.
 const LINE_UNIT: usize = 1024;
 
 /// The last lines of a server's standard error.
@@ -59,7 +59,7 @@ impl Tail {
     }
 }
 
-/// A line as it may be kept and told: redacted before it is cut, so that nothing that a cut would hide stays.
+/// Returns a line as it may be kept and reported: redacted before it is cut, so that no part of a secret stays.
 fn readable(line: &[u8], redact: &Redact) -> String {
     let text = String::from_utf8_lossy(line);
     // Of a longer line the rest was never read.
@@ -114,7 +114,7 @@ pub(in crate::client) async fn read<T: Clone>(
     listening.end();
 }
 
-/// Hands lines on, as many as the rate allows.
+/// Hands lines on to the listener, as many as the rate allows.
 struct Listening {
     server: String,
     redact: Redact,

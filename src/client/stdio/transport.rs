@@ -301,8 +301,8 @@ impl<R: AsyncRead + Unpin> Reader<R> {
         None
     }
 
-    /// The server waits for an answer, so it must get one: where the writer is behind, a little later. Of a server that does not
-    /// read, so many refusals wait, and no more.
+    /// Refuses a request: the server waits for an answer. Where the writer is behind, the refusal is sent later. A bounded number waits for
+    /// a server that does not read.
     fn refuse(&self, refusal: Queued) {
         let Some(outgoing) = self.outgoing.upgrade() else { return };
         let Err(TrySendError::Full(refusal)) = outgoing.try_send(refusal) else { return };
@@ -321,7 +321,7 @@ impl<R: AsyncRead + Unpin> Reader<R> {
         });
     }
 
-    /// The server no longer wants to know: rmcp sends no answer then.
+    /// Withdraws a request that the server has cancelled: rmcp sends no answer then.
     fn withdraw(&self, message: &Json) {
         if message["method"] == "notifications/cancelled"
             && let Ok(id) = serde_json::from_value::<RequestId>(message["params"]["requestId"].clone())
@@ -334,7 +334,7 @@ impl<R: AsyncRead + Unpin> Reader<R> {
     fn answer(&mut self, id: Option<RequestId>, mut message: Json) -> Option<RxJsonRpcMessage<RoleClient>> {
         let error = message.get("error").filter(|error| !error.is_null()).map(error_of);
         if error.is_none() && message.get("result").is_none() {
-            tracing::debug!("JSON that is no message was skipped");
+            tracing::debug!("JSON that is not a message was skipped");
             return None;
         }
         let (id, passage) = {
@@ -375,7 +375,7 @@ impl<R: AsyncRead + Unpin> Reader<R> {
         let found = [find_id(tail), find_id(head)].into_iter().flatten().find(|id| requests.pending.contains_key(id));
         let failed: Vec<RequestId> = match found {
             Some(id) => vec![id],
-            // Something that was printed is no answer, whatever it begins with.
+            // Something that was printed is not an answer, whatever it begins with.
             None if !is_message_like(head) && !is_message_like(tail) => Vec::new(),
             None => requests.pending.iter().filter(|(_, passage)| !matches!(passage, Passage::Typed)).map(|(id, _)| id.clone()).collect(),
         };
@@ -414,7 +414,7 @@ fn response(id: RequestId, result: Json) -> RxJsonRpcMessage<RoleClient> {
 
 fn parsed(message: Json) -> Option<RxJsonRpcMessage<RoleClient>> {
     let parsed = serde_json::from_value(message);
-    parsed.inspect_err(|error| tracing::debug!(%error, "JSON that is no message was skipped")).ok()
+    parsed.inspect_err(|error| tracing::debug!(%error, "JSON that is not a message was skipped")).ok()
 }
 
 /// Returns whether a piece of a line has what each message has.

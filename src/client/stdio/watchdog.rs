@@ -1,5 +1,5 @@
-//! The watchdog's side in this process: a program of ours that holds a pipe from us, knows the servers' process groups,
-//! and ends them when the pipe closes, however this process has ended.
+//! This process's side of the watchdog: a program of ours that holds a pipe from us, knows the servers' process groups, and ends them when
+//! the pipe closes, however this process has ended.
 //!
 //! A thread of its own talks to it, so that orders and answers stay in step whoever gives up waiting, the program is waited
 //! for even when the runtime is gone, and one that had to be started again is told of all the groups there are.
@@ -103,11 +103,11 @@ impl Watchdog {
     }
 }
 
-/// The thread: it owns the program.
+/// The thread that owns the program.
 struct Keeper {
     program: PathBuf,
     running: Option<Running>,
-    /// The groups that live, by number.
+    /// Live process groups, by number.
     groups: BTreeSet<i32>,
 }
 

@@ -54,7 +54,7 @@ pub(in crate::client) fn protocol_error(server: &str, what: &str, error: &ErrorD
         return too_dense(format!("the answer of {server}.{what}"));
     }
     let malformed = mark(MALFORMED_MARK).and_then(Json::as_str);
-    let message = malformed.map_or_else(|| error.message.to_string(), |problem| format!("its answer is no valid JSON: {problem}"));
+    let message = malformed.map_or_else(|| error.message.to_string(), |problem| format!("its answer is not valid JSON: {problem}"));
     Error::Protocol { server: server.to_owned(), tool: what.to_owned(), code: i64::from(error.code.0), message: in_error(&message) }
 }
 

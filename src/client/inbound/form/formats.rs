@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
-/// A format of MCP's restricted schema. One that is not known is not checked here: the server is.
+/// A format of MCP's restricted schema. An unknown one is left to the server to check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Format {
     Email,

@@ -54,7 +54,7 @@ fn all_problems_are_told_at_once_with_their_fields() {
     let form = form(json!({ "a": { "type": "string" }, "b": { "type": "boolean" }, "c": { "type": "number" } }), &["c"]);
     let problems = form.fill(Some(&json!({ "b": "yes", "a": 1, "z": 1 }))).unwrap_err();
     let told: Vec<_> = problems.iter().map(ToString::to_string).collect();
-    assert_eq!(told, ["\"z\" is no field of the form", "\"a\" must be a string", "\"b\" must be true or false", "\"c\" is required"]);
+    assert_eq!(told, ["\"z\" is not a field of the form", "\"a\" must be a string", "\"b\" must be true or false", "\"c\" is required"]);
     assert_eq!(form.fill(Some(&json!([]))).unwrap_err()[0].to_string(), "the content must be an object");
 }
 
