@@ -59,12 +59,12 @@ async fn an_answer_that_is_none_fails_its_call_at_once_and_nothing_else() {
     let as_json = |body: &'static str| failure(move |_| answer(200, &[("content-type", "application/json; charset=utf-8")], body));
     for (body, reason) in [
         ("", "empty"),
-        ("{", "no valid JSON"),
-        ("not json", "no valid JSON"),
-        ("{}", "no answer"),
-        ("[]", "no answer"),
-        (r#"{"jsonrpc":"2.0","id":999,"result":{}}"#, "no answer"),
-        (r#"{"jsonrpc":"2.0","method":"notifications/progress"}"#, "no answer"),
+        ("{", "not valid JSON"),
+        ("not json", "not valid JSON"),
+        ("{}", "not an answer"),
+        ("[]", "not an answer"),
+        (r#"{"jsonrpc":"2.0","id":999,"result":{}}"#, "not an answer"),
+        (r#"{"jsonrpc":"2.0","method":"notifications/progress"}"#, "not an answer"),
     ] {
         let failure = as_json(body).await;
         assert!(matches!(failure, HttpFailure::Malformed(_)) && failure.to_string().contains(reason), "{body}: {failure}");

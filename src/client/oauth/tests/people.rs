@@ -128,7 +128,7 @@ async fn an_answer_to_another_question_is_refused() {
         let world = World::new().await;
         let agent = Agent::new(Person::PastesAlways(text.to_owned()));
         let error = refusal(&world, &agent.oauth(&world, settings())).await.to_string();
-        assert!(error.contains("no answer to this authorization"), "{error}");
+        assert!(error.contains("not an answer to this authorization"), "{error}");
         assert!(world.seen("/token").is_empty());
     }
 }
