@@ -52,7 +52,7 @@ async fn list_tools(server: &str, peer: &Peer<RoleClient>, cursor: Option<String
 }
 
 /// Makes the error for a list that cannot be read.
-pub(in crate::client) fn unlisted(server: &str, kind: &str, error: &ServiceError) -> Error {
+pub(super) fn unlisted(server: &str, kind: &str, error: &ServiceError) -> Error {
     let problem = match (failure_of(error), error_data(error)) {
         // Why there is no token is told by whoever wanted one.
         (Some(HttpFailure::Token(error)), _) => return *error,
@@ -92,7 +92,7 @@ fn is_well_formed(tool: &Tool) -> bool {
         && others.into_iter().flatten().all(Json::is_object)
 }
 
-pub(in crate::client) fn connect_failed(server: &str, problem: &str) -> Error {
+pub(super) fn connect_failed(server: &str, problem: &str) -> Error {
     Error::ConnectFailed { server: server.to_owned(), problem: in_error(problem) }
 }
 

@@ -66,7 +66,7 @@ impl Plan {
     }
 
     /// The same plan for a server over HTTP.
-    pub(in crate::client) fn over_http(self) -> Self {
+    pub(super) fn over_http(self) -> Self {
         if self == Self::Probe { Self::ProbeApart } else { self }
     }
 
@@ -83,7 +83,7 @@ impl Plan {
     }
 
     /// Returns whether silence after `server/discover` means that the server does not know it.
-    pub(in crate::client) fn probes(&self) -> bool {
+    pub(super) fn probes(&self) -> bool {
         *self == Self::Probe
     }
 

@@ -19,7 +19,7 @@ const HANDED_ON: Duration = Duration::from_millis(30);
 const TRANSPORT_END: Duration = Duration::from_secs(1);
 const POLL: Duration = Duration::from_millis(5);
 /// Longest time from the end of a process's output until its exit is known, on a busy machine.
-pub(in crate::client) const EXIT_NOTICE: Duration = Duration::from_millis(500);
+pub(super) const EXIT_NOTICE: Duration = Duration::from_millis(500);
 /// Interval at which a transport without a process is checked.
 const LOOK: Duration = Duration::from_millis(500);
 
@@ -47,7 +47,7 @@ impl Link {
     }
 
     /// Resolves once whoever waits for an answer has got what the process wrote before its end.
-    pub(in crate::client) async fn last_words(&self, peer: &Peer<RoleClient>) {
+    pub(super) async fn last_words(&self, peer: &Peer<RoleClient>) {
         if let Self::Process(process) = self
             && process.output_read().await == OutputRead::ToItsEnd
         {
@@ -58,7 +58,7 @@ impl Link {
     }
 
     /// Resolves with how the process ended, if that becomes known soon.
-    pub(in crate::client) async fn ended_soon(&self) -> Option<String> {
+    pub(super) async fn ended_soon(&self) -> Option<String> {
         match self {
             Self::Process(process) => tokio::time::timeout(EXIT_NOTICE, process.exited()).await.ok(),
             Self::Remote => None,

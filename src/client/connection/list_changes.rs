@@ -11,7 +11,7 @@ const AGAIN: Duration = Duration::from_secs(5);
 const ATTEMPTS: usize = 5;
 
 /// Keeps a subscription as long as the connection lives. Its notifications are taken before they get here, like every other.
-pub(in crate::client) fn keep_listening(peer: &Peer<RoleClient>) {
+pub(super) fn keep_listening(peer: &Peer<RoleClient>) {
     let Some(filter) = filter(peer) else { return };
     let peer = peer.clone();
     tokio::spawn(async move {

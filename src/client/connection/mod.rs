@@ -239,7 +239,7 @@ impl Connection {
     /// Returns whether the server still answers.
     ///
     /// # Errors
-    /// What keeps it from that.
+    /// The reason why no answer came.
     pub async fn ping(&self) -> Result<()> {
         // Since 2026-07-28 there is none; that the transport stands is all that can be known.
         if self.era == Era::Discover {

@@ -228,7 +228,7 @@ pub(in crate::client) fn failure_of(error: &ServiceError) -> Option<HttpFailure>
 }
 
 /// The same for what a transport's own error hides.
-pub(in crate::client) fn failure_of_transport(error: &DynamicTransportError) -> Option<HttpFailure> {
+pub(super) fn failure_of_transport(error: &DynamicTransportError) -> Option<HttpFailure> {
     error.error.downcast_ref::<HttpFailure>().cloned()
 }
 

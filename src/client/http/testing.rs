@@ -72,7 +72,7 @@ pub(in crate::client) fn answer(status: u16, headers: &[(&str, &str)], body: imp
     vec![Piece::Bytes(bytes)]
 }
 
-pub(in crate::client) fn json_answer(message: &Json) -> Reply {
+pub(super) fn json_answer(message: &Json) -> Reply {
     answer(200, &[("content-type", "application/json")], message.to_string())
 }
 
@@ -145,20 +145,20 @@ impl Server {
         self.seen.lock().iter().filter(|seen| seen.what() == what).cloned().collect()
     }
 
-    pub(in crate::client) async fn until_seen(&self, what: &str) {
+    pub(super) async fn until_seen(&self, what: &str) {
         let mut came = self.came.clone();
         patiently(came.wait_for(|_| !self.seen(what).is_empty())).await.unwrap();
     }
 
     /// Waits until the client has closed so many connections.
-    pub(in crate::client) async fn until_left(&self, connections: usize) {
+    pub(super) async fn until_left(&self, connections: usize) {
         let mut left = self.left.clone();
         patiently(left.wait_for(|left| *left >= connections)).await.unwrap();
     }
 }
 
 /// A test that waits for what never comes shall fail.
-pub(in crate::client) async fn patiently<T>(work: impl Future<Output = T>) -> T {
+pub(super) async fn patiently<T>(work: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(20), work).await.expect("it comes within 20 s")
 }
 
@@ -270,11 +270,11 @@ pub(in crate::client) async fn start(
 
 type Started = Result<RunningService<RoleClient, ()>, ClientInitializeError>;
 
-pub(in crate::client) fn no_interceptor() -> Interceptor {
+pub(super) fn no_interceptor() -> Interceptor {
     Arc::new(|_| false)
 }
 
-/// A tap that takes notifications, and what it was shown.
+/// An interceptor that takes notifications, and the messages that it was shown.
 pub(in crate::client) fn listening() -> (Interceptor, Arc<Mutex<Vec<Json>>>) {
     let heard = Arc::<Mutex<Vec<Json>>>::default();
     let shown = Arc::clone(&heard);
@@ -312,7 +312,7 @@ impl Client {
     }
 
     /// Makes a call that fails, and returns the transport's failure.
-    pub(in crate::client) async fn failed_call(&self) -> HttpFailure {
+    pub(super) async fn failed_call(&self) -> HttpFailure {
         let error = self.call("t").await.expect_err("the call fails");
         failure_of(&error).unwrap_or_else(|| panic!("{error} has a reason of the transport"))
     }

@@ -46,7 +46,7 @@ pub(in crate::client) struct InFlight {
 impl InFlight {
     /// Waits until the server has been told that the call is over, where it is. What answers the call's own questions is sent after that:
     /// a server that got such an answer first would finish a call that nobody waits for, and never hear that it was cancelled.
-    pub(in crate::client) async fn end_is_told(&self) {
+    pub(super) async fn end_is_told(&self) {
         if self.over.is_cancelled() {
             self.told.cancelled().await;
         }
@@ -237,7 +237,7 @@ impl Calls {
     }
 
     /// Forgets a question that is put to nobody.
-    pub(in crate::client) fn unheard(&self, question: &RequestId) {
+    pub(super) fn unheard(&self, question: &RequestId) {
         self.question_candidates.take(question);
     }
 

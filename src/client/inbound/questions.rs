@@ -18,7 +18,7 @@ use super::rate_limit::{NOTICES, Passage, RateLimiter};
 use crate::error::Result;
 
 const MAX_URL_BYTES: usize = 8 * 1024;
-pub(in crate::client) const NO_MODEL: &str = "sampling is not offered: the agent has no onSample";
+pub(super) const NO_MODEL: &str = "sampling is not offered: the agent has no onSample";
 const OVER: &str = "the call that asked is over";
 /// Answer to the questions of a server that may run and be asked for its lists, and no more.
 pub(in crate::client) const NOT_HEARD: &str = "nobody is asked: this server is not approved and enabled";
@@ -68,7 +68,7 @@ impl Questions {
     }
 
     /// Returns whether somebody may be told what the server tells.
-    pub(in crate::client) fn may_tell(&self) -> bool {
+    pub(super) fn may_tell(&self) -> bool {
         let mut until = self.hearing.until.lock();
         let now = Instant::now();
         if until.is_none_or(|until| until <= now) {
@@ -162,7 +162,7 @@ impl Questions {
     }
 
     /// Declines a question that could be meant for more than one caller.
-    pub(in crate::client) fn ambiguous(&self) -> Json {
+    pub(super) fn ambiguous(&self) -> Json {
         self.cancelled(
             "several callers had calls in flight, and the protocol does not say whose question it was. \
              From now on its callers are kept apart; call again",

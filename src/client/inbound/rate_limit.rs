@@ -19,7 +19,7 @@ pub(in crate::client) const SKIPPED: Rate = Rate { burst: 32 << 20, per_second: 
 /// Lines of standard error that are redacted, kept and written down; a long line counts as several.
 pub(in crate::client) const STDERR: Rate = Rate { burst: 512, per_second: 100 };
 /// Notices that are reported to a listener.
-pub(in crate::client) const NOTICES: Rate = Rate { burst: 4096, per_second: 100 };
+pub(super) const NOTICES: Rate = Rate { burst: 4096, per_second: 100 };
 /// Notices of each call that are reported whatever other calls have used of the rate.
 const OWN_NOTICES: u32 = 64;
 
@@ -106,7 +106,7 @@ impl RateLimiter {
     }
 
     /// The time at which more passes, where the last that came did not.
-    pub(in crate::client) fn refills_at(&self) -> Instant {
+    pub(super) fn refills_at(&self) -> Instant {
         self.filled + Duration::from_secs(1)
     }
 

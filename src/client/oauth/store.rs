@@ -124,7 +124,7 @@ impl TokenStore {
     /// Removes all tokens of a server, whatever its URL, and the issuers that were confirmed for it: for one whose approval was taken back.
     ///
     /// # Errors
-    /// What the file system says.
+    /// The error of the file system.
     pub fn forget(&self, server: &str) -> io::Result<()> {
         self.confirmed().clear();
         let mark = format!("{}-", short_digest(&["server", server]));

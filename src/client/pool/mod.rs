@@ -265,7 +265,7 @@ impl Connections {
     /// Returns the live connection of a server; a new one where there is none. `launch` is awaited only then: it may ask a person.
     ///
     /// # Errors
-    /// What `launch` refuses; `ERR_TOO_MANY_CONNECTIONS`; `ERR_SERVER_UNAVAILABLE`; what [`Connection::open`] gives.
+    /// The error of `launch`; `ERR_TOO_MANY_CONNECTIONS`; `ERR_SERVER_UNAVAILABLE`; those of [`Connection::open`].
     pub async fn get(&self, wanted: &ConnectionRequest, launch: impl Future<Output = Result<Launch>>) -> Result<Lease> {
         let slot = self.slot(&wanted.server);
         // Asked for before the wait: a close ends all who wait in line, not only the first.

@@ -49,7 +49,7 @@ impl UseCount {
     }
 
     /// Returns whether nobody uses the connection. Otherwise [`UseCount::ended`] resolves when that is so.
-    pub(in crate::client) fn is_idle_or_tells(&self) -> bool {
+    pub(super) fn is_idle_or_tells(&self) -> bool {
         // Before it is looked: no end in between goes unnoticed.
         self.end_awaited.store(true, Ordering::SeqCst);
         let is_idle = self.is_idle();
@@ -65,7 +65,7 @@ impl UseCount {
     }
 
     /// Returns the time at which the last use ended, or at which the count was made.
-    pub(in crate::client) fn ended_at(&self) -> Instant {
+    pub(super) fn ended_at(&self) -> Instant {
         *self.ended_at.lock()
     }
 

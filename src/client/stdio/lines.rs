@@ -6,7 +6,7 @@ use tokio::time::Instant;
 use crate::client::inbound::rate_limit::{Pace, SKIPPED};
 
 /// Bytes at either end of a line that is too long, which are searched for its id.
-pub(in crate::client) const ID_WINDOW: usize = 512;
+pub(super) const ID_WINDOW: usize = 512;
 /// Bytes of one read: few for the beginning of a line, and then as many as a pipe holds.
 const FIRST_PIECE: usize = 8 * 1024;
 const PIECE: usize = 64 * 1024;

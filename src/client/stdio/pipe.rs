@@ -42,19 +42,19 @@ impl PipeControl {
     }
 
     /// Begins a lead: from now on, output of the server does not wake the runtime.
-    pub(in crate::client) fn begin_lead(&self) {
+    pub(super) fn begin_lead(&self) {
         self.is_led.store(true, Ordering::Release);
         self.watch(EventFlags::empty());
     }
 
-    pub(in crate::client) fn next_reads(&self) {
+    pub(super) fn next_reads(&self) {
         self.reads_left.store(READS, Ordering::Release);
     }
 
     /// Ends a lead: output wakes the runtime again. Returns whether output is there that no event will report: the set may have the pipe
     /// among what is ready, from an event before, and then does not report it once more (`ep_modify` in Linux's `fs/eventpoll.c`).
     #[must_use]
-    pub(in crate::client) fn end_lead(&self) -> bool {
+    pub(super) fn end_lead(&self) -> bool {
         self.is_led.store(false, Ordering::Release);
         self.watch(EventFlags::IN);
         let mut output = [PollFd::new(&self.output, PollFlags::IN)];
@@ -63,12 +63,12 @@ impl PipeControl {
     }
 
     /// Marks the reader as busy; called before each poll of it.
-    pub(in crate::client) fn begin_poll(&self) {
+    pub(super) fn begin_poll(&self) {
         self.is_waited_for.store(false, Ordering::Release);
     }
 
     /// Returns whether what reads waits for this pipe, and for nothing else.
-    pub(in crate::client) fn is_waited_for(&self) -> bool {
+    pub(super) fn is_waited_for(&self) -> bool {
         self.is_waited_for.load(Ordering::Acquire)
     }
 

@@ -63,7 +63,7 @@ impl Watchdog {
     }
 
     /// A group that is gone. A failure changes nothing: there is nobody left to end.
-    pub(in crate::client) async fn release(&self, group: Pid) {
+    pub(super) async fn release(&self, group: Pid) {
         let _ = self.order(What::Release(group)).await;
     }
 
