@@ -2,7 +2,8 @@
 //! Written here: who is asked, how often and how long; which tokens are kept, and for whom; the HTTP client of every request.
 //!
 //! [`OAuth`] (`source`) has one token and one flight: whoever needs a token waits for the one that is on its way. A flight
-//! (`source`, its work in `token_manager`) is a task of its own, so that a call that gives up does not take the question from the person who reads it.
+//! (`source`, its work in `token_manager`) is a task of its own, so that a call that gives up does not take the question from the
+//! person who reads it.
 //! The decisions are pure functions, in `decide`.
 
 mod address;

@@ -49,7 +49,7 @@ pub(in crate::client) struct Requests {
     /// `server/discover`, while the wait for its answer is bounded.
     pub(in crate::client) probe: Option<RequestId>,
     /// The server's requests, until the answer is on its way.
-    pub(in crate::client) server_requests: ServerRequests,
+    pub(in crate::client) inbound: ServerRequests,
     /// Refusals that wait to be written.
     pub(in crate::client) refusals: usize,
     /// Last `_meta` that rmcp sent with a request (since 2026-07-28).

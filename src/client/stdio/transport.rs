@@ -109,7 +109,7 @@ impl Transport<RoleClient> for StdioTransport {
             let closed = || std::io::Error::from(std::io::ErrorKind::BrokenPipe);
             let sent = outgoing.ok_or_else(closed)?.send(line.into()).await.map_err(|_| closed());
             if let Some(id) = answers {
-                lock(&requests).server_requests.end(&id);
+                lock(&requests).inbound.end(&id);
             }
             sent
         }
@@ -281,13 +281,13 @@ impl<R: AsyncRead + Unpin> Reader<R> {
     /// A request of the server's own.
     fn question(&self, message: Json) -> Option<RxJsonRpcMessage<RoleClient>> {
         let id: RequestId = serde_json::from_value(message["id"].clone()).ok()?;
-        let admission = lock(&self.requests).server_requests.admit(&id);
+        let admission = lock(&self.requests).inbound.admit(&id);
         match admission {
             // Only what is handed on counts as read: what comes twice, or is refused, is put to nobody.
             Admission::HandOn => {
                 let handed_on = if (self.interceptor)(&message) { None } else { parsed(message) };
                 if handed_on.is_none() {
-                    lock(&self.requests).server_requests.end(&id);
+                    lock(&self.requests).inbound.end(&id);
                 }
                 return handed_on;
             }
@@ -326,7 +326,7 @@ impl<R: AsyncRead + Unpin> Reader<R> {
         if message["method"] == "notifications/cancelled"
             && let Ok(id) = serde_json::from_value::<RequestId>(message["params"]["requestId"].clone())
         {
-            lock(&self.requests).server_requests.end(&id);
+            lock(&self.requests).inbound.end(&id);
         }
     }
 
