@@ -20,18 +20,18 @@ pub use clock::CallLimits;
 pub use connection::Connection;
 pub use connection::era::Era;
 pub use connection::offers::{Completed, OfferRequest};
-pub use connection::open::{ConnectClock, Heard, Launch, Redact, Target};
+pub use connection::open::{ConnectClock, Launch, Redact, StderrListener, Target};
 pub use connection::resource_changes::Watch;
 pub use connection::tools::ToolRequest;
 pub use http::{HttpTarget, TokenFuture, TokenSource};
 pub use inbound::caller::{Caller, Elicitation, ElicitationAnswer, Observer, Question, Reply, Sampling};
 pub use inbound::form::{Form, FormProblem};
-pub use inbound::tap::{LogData, Notice};
+pub use inbound::notification::{LogData, Notice};
 pub use oauth::{
     Authorization, AuthorizationPrompt, Authorize, ConfirmIssuer, Credential, Grant, IssuerPrompt, OAuth, OAuthContext, OAuthSettings,
     OnSecret, SigningAlgorithm, TokenStore,
 };
-pub use pool::lifecycle::{Closed, ConnectionState, Lifecycle, Permit, Transition};
-pub use pool::{Connections, Lease, LeaseOrigin, Wanted};
+pub use pool::lifecycle::{Closed, ConnectDecision, ConnectionState, Lifecycle, Transition};
+pub use pool::{ConnectionRequest, Connections, Lease, LeaseOrigin};
 pub use stdio::watchdog::Watchdog;
 pub use wire::answer::{CallFailure, Sent};

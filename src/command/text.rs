@@ -195,17 +195,8 @@ pub(crate) fn one_line(text: &str) -> String {
 /// ```
 #[must_use]
 pub fn date_time(at: u64) -> String {
-    let (seconds, days) = (at / 1000 % 86_400, at / 86_400_000);
-    // Howard Hinnant, "chrono-compatible low-level date algorithms", civil_from_days; for days since 1970 alone.
-    let shifted = days + 719_468;
-    let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
-    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    let year = year_of_era + era * 400 + u64::from(month <= 2);
-    format!("{year:04}-{month:02}-{day:02} {:02}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60)
+    let time = i64::try_from(at).ok().and_then(|at| jiff::Timestamp::from_millisecond(at).ok());
+    time.unwrap_or(jiff::Timestamp::MAX).strftime("%Y-%m-%d %H:%M:%S").to_string()
 }
 
 #[cfg(test)]
@@ -244,5 +235,6 @@ mod tests {
         assert_eq!(date_time(0), "1970-01-01 00:00:00");
         assert_eq!(date_time(951_782_400_000), "2000-02-29 00:00:00");
         assert_eq!(date_time(1_767_225_599_999), "2025-12-31 23:59:59");
+        assert_eq!(&date_time(u64::MAX)[..4], "9999", "the last time of the calendar stands for all after it");
     }
 }

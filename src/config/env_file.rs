@@ -1,4 +1,4 @@
-//! `envFile`: names and values in a file, as dotenv writes them.
+//! `envFile`: names and values in a file, as dotenv writes them. Hand-written, as a problem is reported with its line and column.
 
 use std::collections::HashMap;
 use std::io::{self, Read as _};

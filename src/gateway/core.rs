@@ -23,7 +23,7 @@ use super::switch::Switch;
 use crate::blocking::blocking;
 use crate::bridge::ToolSearch;
 use crate::catalog::Manifest;
-use crate::client::{Closed, Connections, Lease, LeaseOrigin, TokenStore, Wanted};
+use crate::client::{Closed, ConnectionRequest, Connections, Lease, LeaseOrigin, TokenStore};
 use crate::config::{
     Locality, OAuthSettings, ServerDefinition, Surroundings, Transport, inputs_of, read_env_file, resolve_command, resolve_http,
 };
@@ -238,9 +238,9 @@ fn with_path_alone(server: &ServerDefinition) -> ServerDefinition {
     server
 }
 
-fn wanted(server: &ServerDefinition, patience: Duration) -> Wanted {
+fn wanted(server: &ServerDefinition, patience: Duration) -> ConnectionRequest {
     let (idle_timeout, keep_alive) = (server.idle_timeout_ms.map(Duration::from_millis), server.keep_alive_ms.map(Duration::from_millis));
-    Wanted { server: server.name.clone(), pinned: server.pinned, idle_timeout, keep_alive, patience }
+    ConnectionRequest { server: server.name.clone(), pinned: server.pinned, idle_timeout, keep_alive, patience }
 }
 
 pub(super) use crate::trust::filter_manifest as filtered;

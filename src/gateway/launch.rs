@@ -80,7 +80,7 @@ impl Core {
             server: server.name.clone(),
             target,
             redact: Arc::new(move |words| words.open(&redactor).to_string()),
-            heard: Arc::new(move |line| journal.note(&name, Note::Stderr(line.to_owned()))),
+            on_stderr: Arc::new(move |line| journal.note(&name, Note::Stderr(line.to_owned()))),
             clock,
             protocol_version: server.protocol_version.map(|version| version.as_str().to_owned()),
             era: learnt.era,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hyperlight_mcp::Error;
-use hyperlight_mcp::client::{CallLimits, Connection, ConnectionState, Connections, Lease, ToolRequest, Wanted, Watchdog};
+use hyperlight_mcp::client::{CallLimits, Connection, ConnectionRequest, ConnectionState, Connections, Lease, ToolRequest, Watchdog};
 use hyperlight_mcp::config::ResolvedCommand;
 use secrecy::SecretString;
 use serde_json::{Value as Json, json};
@@ -35,8 +35,8 @@ fn connections(scene: &Scene, most: usize) -> Connections {
     Connections::new(Watchdog::new(scene.watchdog_program()), Arc::new(Quiet), most, 3)
 }
 
-fn wanted(server: &str) -> Wanted {
-    Wanted { server: server.to_owned(), pinned: false, idle_timeout: None, keep_alive: None, patience: patience() }
+fn wanted(server: &str) -> ConnectionRequest {
+    ConnectionRequest { server: server.to_owned(), pinned: false, idle_timeout: None, keep_alive: None, patience: patience() }
 }
 
 async fn get(connections: &Connections, scene: &Scene, server: &str) -> hyperlight_mcp::Result<Lease> {

@@ -161,7 +161,7 @@ async fn what_does_not_fit_the_form_is_not_sent_and_the_event_names_the_field() 
         (json!({ "type": "integer", "minimum": 18 }), json!({ "field": 17 }), "\"field\" must be at least 18"),
         (json!({ "type": "string", "format": "email" }), json!({ "field": "nobody" }), "\"field\""),
         (json!({ "type": "string", "enum": ["red"] }), json!({ "field": "blue" }), "\"field\" must be one of \"red\""),
-        (json!({ "type": "boolean" }), json!({ "field": true, "other": 1 }), "\"other\" is no field of the form"),
+        (json!({ "type": "boolean" }), json!({ "field": true, "other": 1 }), "\"other\" is not a field of the form"),
     ];
     for flags in ERAS {
         for (field, content, problem) in &wrong {

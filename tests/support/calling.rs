@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use hyperlight_mcp::client::{CallLimits, Caller, Connection, Connections, Launch, Lease, Observer, ToolRequest, Wanted, Watchdog};
+use hyperlight_mcp::client::{
+    CallLimits, Caller, Connection, ConnectionRequest, Connections, Launch, Lease, Observer, ToolRequest, Watchdog,
+};
 use serde_json::{Value as Json, json};
 
 use super::{Quiet, Scene, object, patience};
@@ -44,11 +46,11 @@ pub fn connections(scene: &Scene, observer: Arc<dyn Observer>, most: usize) -> C
     Connections::new(Watchdog::new(scene.watchdog_program()), observer, most, 3)
 }
 
-pub fn wanted(server: &str) -> Wanted {
-    Wanted { server: server.to_owned(), pinned: false, idle_timeout: None, keep_alive: None, patience: patience() }
+pub fn wanted(server: &str) -> ConnectionRequest {
+    ConnectionRequest { server: server.to_owned(), pinned: false, idle_timeout: None, keep_alive: None, patience: patience() }
 }
 
-pub async fn get(connections: &Connections, wanted: &Wanted, launch: Launch) -> hyperlight_mcp::Result<Lease> {
+pub async fn get(connections: &Connections, wanted: &ConnectionRequest, launch: Launch) -> hyperlight_mcp::Result<Lease> {
     connections.get(wanted, async { Ok(launch) }).await
 }
 

@@ -147,7 +147,7 @@ impl Scene {
             server: server.to_owned(),
             target: Target::Process(command),
             redact: Arc::new(|words: Words| said(&words)),
-            heard: Arc::new(|_| {}),
+            on_stderr: Arc::new(|_| {}),
             clock: ConnectClock::start(None, Some(u64::try_from(limit.as_millis()).unwrap()), 0),
             protocol_version: None,
             era: Some(hyperlight_mcp::client::Era::Initialize),

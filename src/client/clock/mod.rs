@@ -1,4 +1,4 @@
-//! How long a call may still take: its clock stands while a person is asked, and starts anew with each sign of progress.
+//! Clock of one call: it stands while a person is asked, and the time-out starts anew with each progress notification.
 
 pub(in crate::client) mod timer;
 
@@ -12,31 +12,31 @@ use tokio::time::Instant;
 use self::timer::Timer;
 use crate::clock::PausableClock;
 
-/// How long one call may take.
+/// Time limits of one call.
 #[derive(Debug, Clone, Copy)]
 pub struct CallLimits {
-    /// Without a sign of progress.
+    /// Longest time without a progress notification.
     pub timeout: Duration,
-    /// Whatever progress the server reports.
+    /// Longest time in all, whatever progress the server reports.
     pub most: Duration,
 }
 
 impl CallLimits {
-    /// A call that progress does not prolong.
+    /// Limits of a call that progress does not prolong.
     #[must_use]
     pub fn fixed(timeout: Duration) -> Self {
         Self { timeout, most: timeout }
     }
 }
 
-/// Which of its limits a call has reached.
+/// The limit that a call has reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Expired {
     Idle(Duration),
     Total(Duration),
 }
 
-/// Cloned freely: all clones are one clock.
+/// Clock of one call; clones share it.
 #[derive(Clone)]
 pub(super) struct CallClock(Arc<Shared>);
 
@@ -44,7 +44,7 @@ struct Shared {
     limits: CallLimits,
     time: Mutex<Time>,
     changed: Notify,
-    /// Shared with other calls; `None`: one of the runtime's.
+    /// Timer shared with other calls; `None`: one of the runtime's.
     timer: Option<Timer>,
 }
 
@@ -85,14 +85,14 @@ impl CallClock {
         self.0.changed.notify_waiters();
     }
 
-    /// Nothing has passed yet.
+    /// Starts anew, as if no time had passed.
     pub(super) fn restart(&self) {
         let now = Instant::now();
         self.time().each(|clock| clock.reset(now));
         self.0.changed.notify_waiters();
     }
 
-    /// Stands as long as the pause lives.
+    /// Stops the clock as long as the pause lives.
     pub(super) fn pause(&self) -> ClockPause {
         let mut time = self.time();
         let now = Instant::now();

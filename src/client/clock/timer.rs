@@ -1,6 +1,6 @@
-//! One timer of the runtime's for many waits that mostly end before their time. To set a timer that is earlier than all others wakes
-//! the thread that waits for them, which each call would do: its time-out is mostly the next thing that could happen. This one is left
-//! as it is set when what it was set for has ended; then it finds out when it is needed next.
+//! A timer shared by many waits, most of which end before their time. Setting a timer that is earlier than all others wakes the runtime's
+//! thread that waits for them, which each call would do: its time-out is mostly the next one. This timer stays set when the wait for which
+//! it was set has ended; once it fires, it computes when it is needed next.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
-/// Cloned freely: all clones are one timer.
+/// Timer shared by many waits; clones share it.
 #[derive(Clone)]
 pub(in crate::client) struct Timer {
     shared: Arc<Shared>,
@@ -22,13 +22,13 @@ pub(in crate::client) struct Timer {
 #[derive(Default)]
 struct Shared {
     waits: Mutex<Waits>,
-    /// Something has to be woken earlier than the timer is set for.
+    /// Notified when a wait ends earlier than the time for which the timer is set.
     sooner: Notify,
 }
 
 #[derive(Default)]
 struct Waits {
-    /// When the task looks again; `None`: there is no task.
+    /// The time at which the task wakes; `None`: no task runs.
     set_for: Option<Instant>,
     wakers: BTreeMap<(Instant, u64), Waker>,
     next: u64,
@@ -39,7 +39,7 @@ impl Shared {
         self.waits.lock()
     }
 
-    /// Wakes those whose time has come. When the next one has to be.
+    /// Wakes the waits whose time has come. Returns the time of the next one.
     fn ring(&self) -> Option<Instant> {
         let mut waits = self.waits();
         let later = waits.wakers.split_off(&(Instant::now(), u64::MAX));
@@ -72,7 +72,7 @@ impl Timer {
     }
 }
 
-/// Ends with the last wait, when the time has come that it was set for.
+/// Task of the timer. Ends when its time has come and no wait is left.
 async fn run(shared: Arc<Shared>, mut until: Instant) {
     loop {
         tokio::select! {
@@ -89,7 +89,7 @@ async fn run(shared: Arc<Shared>, mut until: Instant) {
 pub(in crate::client) struct Wait<'a> {
     timer: &'a Timer,
     until: Instant,
-    /// Once it is waited for.
+    /// Key of the entry, once the wait has been polled.
     number: Option<u64>,
 }
 

@@ -1,4 +1,4 @@
-//! What a server says of itself once it is connected: its name, its instructions, its lists.
+//! Reads how a connected server describes itself: its name, its instructions, its lists.
 
 use rmcp::RoleClient;
 use rmcp::model::{ClientRequest, ListToolsRequest, PaginatedRequestParams, ProtocolVersion};
@@ -11,7 +11,7 @@ use crate::client::http::{HttpFailure, failure_of, raw_result};
 use crate::client::wire::answer::{error_data, in_error, protocol_error};
 use crate::error::{Error, Result};
 
-/// A longer name is none; the protocol's own advice is 64 characters.
+/// Longest name of a tool; the protocol's own advice is 64 characters.
 const MAX_TOOL_NAME_BYTES: usize = 1_024;
 
 /// Reads all lists that the server offers.
@@ -51,8 +51,8 @@ async fn list_tools(server: &str, peer: &Peer<RoleClient>, cursor: Option<String
     Ok(raw_result(answer.map_err(|error| unlisted(server, "tools", &error))?))
 }
 
-/// Why a list cannot be had.
-pub(in crate::client) fn unlisted(server: &str, kind: &str, error: &ServiceError) -> Error {
+/// Makes the error for a list that cannot be read.
+pub(super) fn unlisted(server: &str, kind: &str, error: &ServiceError) -> Error {
     let problem = match (failure_of(error), error_data(error)) {
         // Why there is no token is told by whoever wanted one.
         (Some(HttpFailure::Token(error)), _) => return *error,
@@ -69,7 +69,7 @@ pub(in crate::client) fn unlisted(server: &str, kind: &str, error: &ServiceError
     connect_failed(server, &format!("its {kind} cannot be listed: {problem}"))
 }
 
-/// A malformed tool is left out; the others stay.
+/// Reads a tool. A malformed one is left out; the others stay.
 fn read_tool(server: &str, tool: &Json) -> Option<Tool> {
     let mut parsed = serde_json::from_value::<Tool>(tool.clone()).ok().filter(is_well_formed);
     if let Some(tool) = &mut parsed {
@@ -92,7 +92,7 @@ fn is_well_formed(tool: &Tool) -> bool {
         && others.into_iter().flatten().all(Json::is_object)
 }
 
-pub(in crate::client) fn connect_failed(server: &str, problem: &str) -> Error {
+pub(super) fn connect_failed(server: &str, problem: &str) -> Error {
     Error::ConnectFailed { server: server.to_owned(), problem: in_error(problem) }
 }
 

@@ -4,7 +4,7 @@ use rmcp::model::ProtocolVersion;
 use rmcp::service::ClientLifecycleMode;
 use serde::{Deserialize, Serialize};
 
-/// How a server begins: learnt once, and remembered with its digest.
+/// The handshake that a server understands: learnt once, and remembered with its digest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Era {
@@ -29,30 +29,30 @@ impl Era {
     }
 }
 
-/// What is tried.
+/// The handshakes to try, and their order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::client) enum Plan {
     /// The config fixes the version.
     Fixed(String),
     Known(Era),
-    /// Nothing is known: discover, and initialize where the server refuses that or is silent.
+    /// Tries `server/discover` first, and `initialize` where the server refuses that or is silent.
     Probe,
     /// The same over HTTP, where each beginning has a transport of its own: a person's time to authorize must not count as silence.
     ProbeApart,
-    /// What is left after a probe has failed.
+    /// Tries this handshake alone, after a probe has failed.
     Last(Era),
 }
 
-/// How an attempt failed, as far as it decides what comes next.
+/// The kind of a failed attempt, as far as it decides the next one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::client) enum Refusal {
     /// The server ended, or closed its pipe.
     Ended,
-    /// It answered, and not as the plan needs it.
+    /// The server answered, and not as the plan needs it.
     Answered,
     /// The handshake was well, the lists were not.
     Unlisted,
-    /// It cannot be reached, wants a token, or the like: another beginning would not help.
+    /// The server cannot be reached, wants a token, or the like: another handshake would not help.
     Unrelated,
 }
 
@@ -66,11 +66,11 @@ impl Plan {
     }
 
     /// The same plan for a server over HTTP.
-    pub(in crate::client) fn over_http(self) -> Self {
+    pub(super) fn over_http(self) -> Self {
         if self == Self::Probe { Self::ProbeApart } else { self }
     }
 
-    /// What to try after a failure; `None`: the failure stands.
+    /// Returns the plan after a failure; `None`: the failure stands.
     pub(in crate::client) fn after(&self, refusal: Refusal) -> Option<Self> {
         match (self, refusal) {
             (_, Refusal::Unrelated | Refusal::Unlisted) | (Self::Fixed(_) | Self::Last(_), _) | (Self::Known(_), Refusal::Ended) => None,
@@ -82,8 +82,8 @@ impl Plan {
         }
     }
 
-    /// Whether silence after `server/discover` means that the server does not know it.
-    pub(in crate::client) fn probes(&self) -> bool {
+    /// Returns whether silence after `server/discover` means that the server does not know it.
+    pub(super) fn probes(&self) -> bool {
         *self == Self::Probe
     }
 

@@ -1,4 +1,4 @@
-//! What a connection hangs on: a process of ours, or an address.
+//! The process or the address behind a connection.
 
 use std::time::Duration;
 
@@ -10,17 +10,17 @@ use crate::client::stdio::process::{OutputRead, ServerProcess};
 use crate::client::wire::answer::{CallFailure, Sent, in_error, too_dense};
 use crate::error::Error;
 
-/// For rmcp to let go of what it holds; and for the session at the server to be ended, too.
+/// Time for rmcp to release its resources, and to end the session at the server.
 const SERVICE_CLOSE: Duration = Duration::from_millis(200);
 const SESSION_CLOSE: Duration = Duration::from_millis(2_500);
-/// How long an answer that has been read may take to reach whoever waits for it.
+/// Longest time from the reading of an answer to its arrival at the caller.
 const HANDED_ON: Duration = Duration::from_millis(30);
-/// For rmcp to see the end of what the server wrote, on a machine that is busy.
+/// Time for rmcp to see the end of the server's output, on a busy machine.
 const TRANSPORT_END: Duration = Duration::from_secs(1);
 const POLL: Duration = Duration::from_millis(5);
-/// How long a process's end may take to be known once its output is at its end, on a machine that is busy.
-pub(in crate::client) const EXIT_NOTICE: Duration = Duration::from_millis(500);
-/// How often a transport without a process is looked at.
+/// Longest time from the end of a process's output until its exit is known, on a busy machine.
+pub(super) const EXIT_NOTICE: Duration = Duration::from_millis(500);
+/// Interval at which a transport without a process is checked.
 const LOOK: Duration = Duration::from_millis(500);
 
 pub(in crate::client) enum Link {
@@ -30,7 +30,7 @@ pub(in crate::client) enum Link {
 }
 
 impl Link {
-    /// How long the end of a connection may take before what it hangs on is ended.
+    /// Returns the time that closing may take before the process or the session is ended.
     pub(in crate::client) fn goodbye(&self) -> Duration {
         match self {
             Self::Process(_) => SERVICE_CLOSE,
@@ -47,7 +47,7 @@ impl Link {
     }
 
     /// Resolves once whoever waits for an answer has got what the process wrote before its end.
-    pub(in crate::client) async fn last_words(&self, peer: &Peer<RoleClient>) {
+    pub(super) async fn last_words(&self, peer: &Peer<RoleClient>) {
         if let Self::Process(process) = self
             && process.output_read().await == OutputRead::ToItsEnd
         {
@@ -58,7 +58,7 @@ impl Link {
     }
 
     /// Resolves with how the process ended, if that becomes known soon.
-    pub(in crate::client) async fn ended_soon(&self) -> Option<String> {
+    pub(super) async fn ended_soon(&self) -> Option<String> {
         match self {
             Self::Process(process) => tokio::time::timeout(EXIT_NOTICE, process.exited()).await.ok(),
             Self::Remote => None,
@@ -104,7 +104,7 @@ impl Link {
         Error::ServerExited { server: server.to_owned(), during: during.to_owned(), status, stderr: stderr.into() }
     }
 
-    /// What the transport itself says of a request that failed.
+    /// Returns the transport's own failure for a request, where it has one.
     pub(in crate::client) fn failure(&self, server: &str, what: &str, error: &ServiceError) -> Option<CallFailure> {
         match self {
             Self::Process(_) => None,
@@ -137,7 +137,7 @@ async fn closed(peer: &Peer<RoleClient>, look: Duration) {
     }
 }
 
-/// `None`: the connection is gone, and there is no more to say.
+/// Converts the failure; `None`: the connection is gone, and there is nothing to add.
 fn http_error(server: &str, what: &str, failure: HttpFailure) -> Option<Error> {
     let (server, tool) = (server.to_owned(), what.to_owned());
     Some(match failure {

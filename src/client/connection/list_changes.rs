@@ -1,4 +1,4 @@
-//! Changed lists since 2026-07-28: told only to whoever listens for them.
+//! Subscription to changed lists: since 2026-07-28, a server announces them only to subscribers.
 
 use std::time::Duration;
 
@@ -6,12 +6,12 @@ use rmcp::RoleClient;
 use rmcp::model::SubscriptionFilter;
 use rmcp::service::Peer;
 
-/// Before a subscription that ended is asked for again, and how often that is done.
+/// Pause before a subscription that ended is renewed, and how many times that is done.
 const AGAIN: Duration = Duration::from_secs(5);
 const ATTEMPTS: usize = 5;
 
-/// Listens as long as the connection lives. What is heard is taken before it gets here, like every notification.
-pub(in crate::client) fn keep_listening(peer: &Peer<RoleClient>) {
+/// Keeps a subscription as long as the connection lives. Its notifications are taken before they get here, like every other.
+pub(super) fn keep_listening(peer: &Peer<RoleClient>) {
     let Some(filter) = filter(peer) else { return };
     let peer = peer.clone();
     tokio::spawn(async move {
@@ -28,7 +28,7 @@ pub(in crate::client) fn keep_listening(peer: &Peer<RoleClient>) {
     });
 }
 
-/// What the server says that it tells; `None`: nothing, or it tells it unasked.
+/// Returns the changes that the server offers to announce; `None`: it announces none, or needs no subscription.
 fn filter(peer: &Peer<RoleClient>) -> Option<SubscriptionFilter> {
     let info = peer.peer_info()?;
     if info.protocol_version.has_initialize() {

@@ -1,4 +1,4 @@
-//! One live connection: its requests, what is asked while they last, its end.
+//! A live connection: its requests, the server's requests meanwhile, and its end.
 
 pub(in crate::client) mod discovery;
 pub(in crate::client) mod era;
@@ -7,10 +7,10 @@ pub(in crate::client) mod list_changes;
 pub(in crate::client) mod offers;
 pub(in crate::client) mod open;
 pub(in crate::client) mod paging;
+pub(in crate::client) mod request_scope;
 pub(in crate::client) mod resource_changes;
 pub(in crate::client) mod tasks;
 pub(in crate::client) mod tools;
-pub(in crate::client) mod visit;
 
 use parking_lot::RwLock;
 use std::any::TypeId;
@@ -31,7 +31,7 @@ use super::clock::{CallLimits, Expired};
 use super::connection::discovery::discover;
 use super::connection::era::Era;
 use super::connection::link::Link;
-use super::connection::visit::{Pending, Visit};
+use super::connection::request_scope::{Pending, RequestScope};
 use super::http::raw_result;
 use super::inbound::caller::Caller;
 use super::inbound::calls::Calls;
@@ -51,33 +51,33 @@ pub struct Connection {
     pub(super) peer: Peer<RoleClient>,
     pub(super) service: Mutex<RunningService<RoleClient, Handler>>,
     pub(super) link: Link,
-    /// For calls, where the server is a process.
+    /// The way past rmcp for calls, where the server is a process.
     pub(super) direct: Option<Arc<DirectLine>>,
     pub(super) era: Era,
     pub(super) calls: Arc<Calls>,
     pub(super) questions: Questions,
     pub(super) updates: Arc<Updates>,
     pub(super) lists: Arc<Lists>,
-    /// As the server last told it.
+    /// The manifest as the server listed it last.
     pub(super) manifest: RwLock<Arc<Manifest>>,
-    /// Held while the lists are read again: calls wait for that.
+    /// Guards the rereading of the lists: calls wait for it.
     pub(super) reading: Mutex<()>,
     pub(super) read_timeout: Duration,
     pub(super) connect_time: Duration,
     pub(super) turns: Arc<tokio::sync::RwLock<()>>,
-    /// For the clocks of calls.
+    /// The timer for the clocks of calls.
     pub(super) timer: Timer,
     pub(super) runtime: Handle,
 }
 
-/// Whether what the server lists is still as it was read.
+/// State that tells whether the server's lists are still as they were read.
 #[derive(Debug, Default)]
 pub(super) struct Lists {
-    /// How many changes the server has announced, and how many of them a reading has covered from its beginning to its end: one that is
-    /// under way, or was given up, covers none.
+    /// Number of changes that the server has announced, and of those that a complete reading has covered. A reading that is under way, or
+    /// was given up, covers none.
     announced: AtomicU64,
     read: AtomicU64,
-    /// Wakes whoever reads them again without waiting for a call.
+    /// Wakes the keeper, which reads the lists again without waiting for a call.
     pub(super) news: Notify,
 }
 
@@ -99,7 +99,7 @@ impl Lists {
 }
 
 impl Connection {
-    /// What the server says of itself, unfiltered. Where it has announced that its lists changed, they are read again first.
+    /// Returns the server's manifest, unfiltered. Where the server has announced that its lists changed, they are read again first.
     ///
     /// # Errors
     /// `ERR_CONNECT_FAILED`, `ERR_CONNECT_TIMEOUT` where they cannot be read: nothing is known of them then.
@@ -120,13 +120,13 @@ impl Connection {
         Ok(Arc::clone(&self.manifest.read()))
     }
 
-    /// From the first attempt to the complete lists.
+    /// Returns the time from the first attempt to the complete lists.
     #[must_use]
     pub fn connect_time(&self) -> Duration {
         self.connect_time
     }
 
-    /// How the server begins.
+    /// Returns the handshake that the server understands.
     #[must_use]
     pub fn era(&self) -> Era {
         self.era
@@ -150,34 +150,34 @@ impl Connection {
         limits: CallLimits,
         caller: &Arc<dyn Caller>,
     ) -> std::result::Result<Json, CallFailure> {
-        let visit = self.enter(what, limits, caller).await?;
-        self.exchange(&visit, request).await
+        let scope = self.enter(what, limits, caller).await?;
+        self.exchange(&scope, request).await
     }
 
-    /// One request and its answer.
-    pub(super) async fn exchange(&self, visit: &Visit<'_>, mut request: ClientRequest) -> std::result::Result<Json, CallFailure> {
-        request.extensions_mut().insert(visit.key());
-        let mut pending = visit.pending();
+    /// Sends a request and returns its answer.
+    pub(super) async fn exchange(&self, scope: &RequestScope<'_>, mut request: ClientRequest) -> std::result::Result<Json, CallFailure> {
+        request.extensions_mut().insert(scope.key());
+        let mut pending = scope.pending();
         let answer = async {
             let handle = self.peer.send_cancellable_request(request, PeerRequestOptions::no_options()).await.map_err(Unsent)?;
             Ok(pending.answer(handle).await.map(raw_result))
         };
-        let answer = self.awaited(visit, answer).await;
-        self.settled(visit, pending, answer).await
+        let answer = self.awaited(scope, answer).await;
+        self.settled(scope, pending, answer).await
     }
 
     /// The same past rmcp, whose tasks would each cost a change of threads.
     pub(super) async fn exchange_directly(
         &self,
-        visit: &Visit<'_>,
+        scope: &RequestScope<'_>,
         line: &Arc<DirectLine>,
         method: &str,
         params: &[(&str, Param<'_>)],
     ) -> std::result::Result<Json, CallFailure> {
-        let mut pending = visit.pending();
+        let mut pending = scope.pending();
         let answer = async {
             let mut request = line.open().ok_or(Unsent(ServiceError::TransportClosed))?;
-            self.calls.note(visit.key(), &request.id, Some(request.progress_token.clone()));
+            self.calls.note(scope.key(), &request.id, Some(request.progress_token.clone()));
             pending.direct(line, &request.id);
             if let Err(error) = line.send(&request, method, params).await {
                 return Ok(Err(ServiceError::TransportSend(DynamicTransportError::from_parts(
@@ -191,12 +191,12 @@ impl Connection {
                 Err(_) => Err(ServiceError::TransportClosed),
             })
         };
-        let answer = self.awaited(visit, answer).await;
-        self.settled(visit, pending, answer).await
+        let answer = self.awaited(scope, answer).await;
+        self.settled(scope, pending, answer).await
     }
 
-    /// What comes first: the answer, the server's end, or that of the caller's patience.
-    async fn awaited(&self, visit: &Visit<'_>, answer: impl Future<Output = Outcome>) -> Awaited {
+    /// Waits for the first of three: the answer, the server's end, or the end of the caller's patience.
+    async fn awaited(&self, scope: &RequestScope<'_>, answer: impl Future<Output = Outcome>) -> Awaited {
         let ended = async {
             let status = self.link.ended().await;
             // An answer that was written before the end counts. Where the output is at its end, too, rmcp has ended the call.
@@ -207,12 +207,17 @@ impl Connection {
             biased;
             answer = answer => Awaited::Answer(answer),
             status = ended => Awaited::Ended(status),
-            expired = visit.clock.expired() => Awaited::Expired(expired),
+            expired = scope.clock.expired() => Awaited::Expired(expired),
         }
     }
 
-    async fn settled(&self, visit: &Visit<'_>, mut pending: Pending<'_>, awaited: Awaited) -> std::result::Result<Json, CallFailure> {
-        let what = visit.what;
+    async fn settled(
+        &self,
+        scope: &RequestScope<'_>,
+        mut pending: Pending<'_>,
+        awaited: Awaited,
+    ) -> std::result::Result<Json, CallFailure> {
+        let what = scope.what;
         match awaited {
             // Dropping `pending` has the server told.
             Awaited::Expired(expired) => Err(self.expired(what, expired).into()),
@@ -234,7 +239,7 @@ impl Connection {
     /// Returns whether the server still answers.
     ///
     /// # Errors
-    /// What keeps it from that.
+    /// The reason why no answer came.
     pub async fn ping(&self) -> Result<()> {
         // Since 2026-07-28 there is none; that the transport stands is all that can be known.
         if self.era == Era::Discover {
@@ -260,7 +265,7 @@ impl Connection {
         self.questions.end();
     }
 
-    /// SIGKILL to the server's process group, at once.
+    /// Sends SIGKILL to the server's process group, at once.
     pub fn kill(&self) {
         self.link.kill();
     }
@@ -306,13 +311,13 @@ impl Connection {
 /// A request that certainly never left.
 struct Unsent(ServiceError);
 
-/// A result as the server wrote it, or why there is none.
+/// A result as the server wrote it, or the reason why there is none.
 type Outcome = std::result::Result<std::result::Result<Json, ServiceError>, Unsent>;
 
-/// How waiting for an answer ended.
+/// The way in which waiting for an answer ended.
 enum Awaited {
     Answer(Outcome),
-    /// With how the process ended.
+    /// The server ended; the text says how its process ended.
     Ended(String),
     Expired(Expired),
 }

@@ -22,12 +22,12 @@ use crate::client::inbound::caller::Caller;
 use crate::client::wire::answer::CallFailure;
 use crate::error::{Error, Result};
 
-/// A longer URI or name is none.
+/// Longest URI or name.
 const MAX_NAME_BYTES: usize = 8 * 1024;
 /// Rounds of questions that one request may have; a tool's call has as many.
 const MAX_ROUNDS: usize = 10;
 
-/// What a server lists besides tools.
+/// The lists of a server besides tools.
 #[derive(Debug, Default)]
 pub(in crate::client) struct Offers {
     pub(in crate::client) resources: Vec<Resource>,
@@ -35,7 +35,7 @@ pub(in crate::client) struct Offers {
     pub(in crate::client) prompts: Vec<Prompt>,
 }
 
-/// What is asked of a server besides calls of tools, each for itself. URIs and names are its own.
+/// A request other than a tool call. URIs and names are the server's own.
 #[derive(Debug, Clone, PartialEq)]
 pub enum OfferRequest {
     Read {
@@ -43,25 +43,25 @@ pub enum OfferRequest {
     },
     Prompt {
         name: String,
-        /// Texts.
+        /// Arguments of the prompt, as texts.
         arguments: Map<String, Json>,
     },
-    /// What an argument of a prompt, or a variable of a template, could be.
+    /// Asks for possible values of a prompt's argument or of a template's variable.
     Complete {
         of: Completed,
         argument: String,
         value: String,
-        /// What was chosen before, by argument. Texts.
+        /// Values that were chosen before, as texts, by argument.
         context: Map<String, Json>,
     },
 }
 
-/// What is being completed.
+/// The prompt or template whose argument is completed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Completed {
-    /// By its name.
+    /// A prompt, by its name.
     Prompt(String),
-    /// By the template's text.
+    /// A template, by its text.
     Template(String),
 }
 
@@ -95,7 +95,7 @@ impl OfferRequest {
         }
     }
 
-    /// As rmcp's own type where it has one that fits: headers and the era's `_meta` are put in by that.
+    /// Makes the request, of rmcp's own type where one fits: rmcp then adds headers and the era's `_meta`.
     fn request(&self, answers: Option<BTreeMap<String, Json>>, state: Option<&str>) -> ClientRequest {
         let mut params = self.params();
         if let Some(answers) = answers {
@@ -129,7 +129,7 @@ pub(in crate::client) async fn discover(server: &str, peer: &Peer<RoleClient>, c
     Ok(offers)
 }
 
-/// All pages. A server that answers with an error has none of these: many say that they have resources, and know no templates.
+/// Reads all pages of a list. A server that answers with an error has an empty list: many announce resources and know no templates.
 async fn list<P>(server: &str, kind: &str, request: impl Fn(Option<PaginatedRequestParams>) -> P) -> Result<Vec<Json>>
 where
     P: Future<Output = std::result::Result<Json, ServiceError>>,
@@ -153,7 +153,7 @@ async fn page(peer: &Peer<RoleClient>, request: ClientRequest) -> std::result::R
     handle.await_response().await.map(raw_result)
 }
 
-/// A malformed entry is left out; the others stay.
+/// Reads a list's entries. A malformed one is left out; the others stay.
 fn items<T: DeserializeOwned>(server: &str, kind: &str, listed: &[Json], name: impl Fn(&T) -> &String) -> Vec<T> {
     let parse = |entry: &Json| {
         let parsed = serde_json::from_value::<T>(entry.clone()).ok();
@@ -178,14 +178,14 @@ impl Connection {
         limits: CallLimits,
         caller: &Arc<dyn Caller>,
     ) -> std::result::Result<Json, CallFailure> {
-        let visit = self.enter(request.method(), limits, caller).await?;
+        let scope = self.enter(request.method(), limits, caller).await?;
         let (mut answers, mut state): (Option<BTreeMap<String, Json>>, Option<String>) = (None, None);
         for _ in 0..MAX_ROUNDS {
-            let result = self.exchange(&visit, request.request(answers, state.as_deref())).await?;
+            let result = self.exchange(&scope, request.request(answers, state.as_deref())).await?;
             if result.get("resultType").and_then(Json::as_str) != Some("input_required") {
                 return Ok(result);
             }
-            answers = self.answers(&visit, &result).await?;
+            answers = self.answers(&scope, &result).await?;
             state = result.get("requestState").and_then(Json::as_str).map(ToOwned::to_owned);
         }
         let message = format!("it still asks for input after {MAX_ROUNDS} rounds");

@@ -1,4 +1,4 @@
-//! How a connection begins: the process or the address, the era, the handshake, the lists. When that fails, nothing is left running.
+//! Opens a connection: the process or the address, the era, the handshake, the lists. When that fails, nothing is left running.
 
 use parking_lot::RwLock;
 use std::sync::Arc;
@@ -22,8 +22,8 @@ use crate::client::http::{HttpLimits, HttpTarget, SESSION_RENEWED, failure_of_st
 use crate::client::inbound::caller::Observer;
 use crate::client::inbound::calls::{Calls, InFlight, Of};
 use crate::client::inbound::handler::Handler;
+use crate::client::inbound::notification::{self, Interceptor, Notification};
 use crate::client::inbound::questions::Questions;
-use crate::client::inbound::tap::{self, Tap, Told};
 use crate::client::inbound::updates::Updates;
 use crate::client::stdio::process::ServerProcess;
 use crate::client::stdio::requests::DirectLine;
@@ -34,45 +34,45 @@ use crate::config::ResolvedCommand;
 use crate::error::{Error, Result, Words};
 use crate::limits::{MAX_WIRE_MESSAGE_BYTES, PACKAGE_RUNNER_CONNECT_TIMEOUT_MS};
 
-/// How long a server that gave no lists may take to end, for that to be the reason.
+/// Longest time in which a server that gave no lists may end, for its end to be the reason.
 const REFUSAL_NOTICE: Duration = Duration::from_millis(40);
-/// How long a server that was never heard of may be silent about `server/discover`: then it is asked in the older way.
+/// Longest silence after `server/discover` of a server whose era is not known: then `initialize` is tried.
 const DISCOVER_PATIENCE: Duration = Duration::from_secs(1);
 
 const CALLS_OWN_AFFAIR: Duration = Duration::from_hours(24);
 
-/// What to connect, with nothing left to replace.
+/// The server to connect, with all placeholders replaced.
 pub struct Launch {
     pub server: String,
     pub target: Target,
-    /// What the server says on its standard error passes through this before it is kept or logged.
+    /// Redactor for the server's standard error, applied before a line is kept or logged.
     pub redact: Redact,
-    /// Told each line of it, redacted.
-    pub heard: Heard,
-    /// Runs from here on; stands while a person is asked.
+    /// Listener for each line of standard error, redacted.
+    pub on_stderr: StderrListener,
+    /// Clock of the connection attempt: it runs from its creation, and stands while a person is asked.
     pub clock: ConnectClock,
     /// The protocol version that the config fixes.
     pub protocol_version: Option<String>,
-    /// How the server began the last time.
+    /// The server's era, as remembered from the last time.
     pub era: Option<Era>,
     /// Folders that the server may know, as URIs.
     pub roots: Vec<String>,
-    /// Whether the server is known to ask questions.
+    /// True where the server is known to send elicitations.
     pub elicits: bool,
 }
 
-/// Where the server is.
+/// The address of a server: a command or a URL.
 pub enum Target {
     Process(ResolvedCommand),
     /// Streamable HTTP.
     Http(HttpTarget),
 }
 
-/// Takes away what must not leave the crate.
+/// Function that removes secrets and folders from a text.
 pub type Redact = Arc<dyn Fn(Words) -> String + Send + Sync>;
 
-/// Told what a server says beside the protocol.
-pub type Heard = Arc<dyn Fn(&str) + Send + Sync>;
+/// Callback for each line of a server's standard error.
+pub type StderrListener = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// The time that a connection may take.
 #[derive(Clone)]
@@ -82,8 +82,8 @@ pub struct ConnectClock {
 }
 
 impl ConnectClock {
-    /// `configured`: the server's own `connectTimeoutMs`. Without it, a command that may have to fetch a package first gets
-    /// more than others.
+    /// Starts the clock. `configured` is the server's own `connectTimeoutMs`. Without it, a command that may have to fetch a package first
+    /// gets more time than others.
     #[must_use]
     pub fn start(command: Option<&str>, configured: Option<u64>, default_ms: u64) -> Self {
         let default = if command.is_some_and(is_package_runner) { PACKAGE_RUNNER_CONNECT_TIMEOUT_MS.max(default_ms) } else { default_ms };
@@ -91,19 +91,19 @@ impl ConnectClock {
         Self { clock: CallClock::start(CallLimits::fixed(limit)), limit }
     }
 
-    /// From now on: what came before was spent waiting for a place.
+    /// Starts the time anew: the time until now was spent waiting for a place.
     pub(in crate::client) fn restart(&self) {
         self.clock.restart();
     }
 
-    /// Stands as long as the value lives: a person is being asked.
+    /// Stops the clock as long as the value lives: a person is being asked.
     #[must_use]
     pub fn pause(&self) -> impl Send + Sync + use<> {
         self.clock.pause()
     }
 }
 
-/// A begun connection, before it is one.
+/// A connection whose handshake is done, and whose lists are not read yet.
 struct Begun {
     service: RunningService<RoleClient, Handler>,
     manifest: Manifest,
@@ -111,11 +111,11 @@ struct Begun {
     direct: Option<Arc<DirectLine>>,
 }
 
-/// Why an attempt failed, and what that says about the plan.
+/// A failed attempt: its error, and what it means for the plan.
 struct Failed {
     error: Error,
     refusal: Refusal,
-    /// What was begun. Kept until it is known whether the server ended by itself, or because we let go of it.
+    /// The service that was started. Kept until it is known whether the server ended by itself, or because we closed it.
     #[expect(dead_code, reason = "held")]
     begun: Option<RunningService<RoleClient, Handler>>,
 }
@@ -126,7 +126,7 @@ impl Failed {
     }
 }
 
-/// What all attempts of one connection share.
+/// State that all attempts of one connection share.
 struct Opening<'a> {
     launch: &'a Launch,
     watchdog: &'a Arc<Watchdog>,
@@ -207,7 +207,7 @@ impl Opening<'_> {
             // Nothing else is left to try: it has the whole time of the connection.
             limits.discover = CALLS_OWN_AFFAIR;
         }
-        let transport = http_transport(target, self.tap(), limits).map_err(unrelated)?;
+        let transport = http_transport(target, self.interceptor(), limits).map_err(unrelated)?;
         let (service, manifest) = tokio::select! {
             biased;
             outcome = Box::pin(self.begin(transport, plan)) => outcome?,
@@ -221,11 +221,11 @@ impl Opening<'_> {
 
     async fn attempt_process(&self, command: &ResolvedCommand, plan: &Plan) -> std::result::Result<Begun, Failed> {
         let unrelated = |error| Failed::new(error, Refusal::Unrelated);
-        let Launch { server, redact, heard, clock, .. } = self.launch;
-        let (process, pipes) = ServerProcess::start(server, command, (redact, heard), self.watchdog).await.map_err(unrelated)?;
+        let Launch { server, redact, on_stderr, clock, .. } = self.launch;
+        let (process, pipes) = ServerProcess::start(server, command, (redact, on_stderr), self.watchdog).await.map_err(unrelated)?;
         let patience = plan.probes().then_some(DISCOVER_PATIENCE);
         let control = pipes.stdout.control();
-        let transport = StdioTransport::new((pipes.stdout, control), pipes.stdin, MAX_WIRE_MESSAGE_BYTES, self.tap(), patience);
+        let transport = StdioTransport::new((pipes.stdout, control), pipes.stdin, MAX_WIRE_MESSAGE_BYTES, self.interceptor(), patience);
         let direct = Some(Arc::new(transport.direct()));
         let outcome = tokio::select! {
             biased;
@@ -272,8 +272,8 @@ impl Opening<'_> {
         }
     }
 
-    /// Takes the notifications that must keep their order, or that a server must not flood us with.
-    fn tap(&self) -> Tap {
+    /// Makes the interceptor: it takes the notifications that must keep their order, and bounds their number.
+    fn interceptor(&self) -> Interceptor {
         let (calls, lists, questions) = (Arc::clone(&self.calls), Arc::clone(&self.lists), self.questions.clone());
         let updates = Arc::clone(&self.updates);
         Arc::new(move |message: &Json| {
@@ -282,27 +282,27 @@ impl Opening<'_> {
                 lists.changed();
                 return true;
             }
-            if let Some(question) = tap::question(message) {
+            if let Some(question) = notification::question(message) {
                 calls.hear(question);
                 return false;
             }
-            let Some(told) = tap::read(message) else { return false };
+            let Some(told) = notification::read(message) else { return false };
             // What nobody may hear counts for the rate too: so the approval is looked at no more often than somebody would be told.
             let now = tokio::time::Instant::now();
             match told {
-                Told::Progress { token, progress, params } => {
+                Notification::Progress { token, progress, params } => {
                     if let Some(admitted) = calls.admit(Of::Token(token), now) {
-                        questions.tell(&admitted, || tap::progress(progress, params));
+                        questions.tell(&admitted, || notification::progress(progress, params));
                     }
                 }
-                Told::Log { level, data, params } => {
+                Notification::Log { level, data, params } => {
                     if let Some(admitted) = calls.admit(Of::OnlyCaller, now) {
-                        questions.tell(&admitted, || tap::log(level, data, params));
+                        questions.tell(&admitted, || notification::log(level, data, params));
                     }
                 }
-                Told::ListChanged => lists.changed(),
-                Told::ResourceUpdated(uri) => updates.note(uri),
-                Told::Nothing => {}
+                Notification::ListChanged => lists.changed(),
+                Notification::ResourceUpdated(uri) => updates.note(uri),
+                Notification::Nothing => {}
             }
             true
         })
@@ -314,7 +314,7 @@ impl Opening<'_> {
     }
 }
 
-/// What a failed handshake says about the plan.
+/// Classifies a failed handshake for the plan.
 fn refused(server: &str, error: &ClientInitializeError) -> Failed {
     if let Some(failure) = failure_of_start(error) {
         // Over HTTP each request stands for itself: one that was refused says nothing about another beginning.

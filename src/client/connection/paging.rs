@@ -1,4 +1,4 @@
-//! Lists that come in pages: read to their end, or refused where they have none.
+//! Reads lists that come in pages to their end, and refuses those that have none.
 
 use std::collections::HashSet;
 use std::future::Future;
@@ -8,7 +8,7 @@ use serde_json::Value as Json;
 use super::discovery::connect_failed;
 use crate::error::{Error, Result};
 
-/// A server that lists more is not listed at all.
+/// Most pages of a list. A longer list is refused as a whole.
 const MAX_PAGES: usize = 100;
 pub(in crate::client) const MAX_ITEMS: usize = 2_000;
 const MAX_BYTES: usize = 8 * 1024 * 1024;
@@ -43,7 +43,7 @@ where
     Err(endless(format!("has more than {MAX_PAGES} pages")))
 }
 
-/// About what a page has: its texts, and a little for each value.
+/// Returns roughly the size of a page: its texts, and a little for each value.
 fn size(value: &Json) -> usize {
     match value {
         Json::String(text) => text.len() + 2,

@@ -1,4 +1,4 @@
-//! Resources that a server tells the changes of: before 2026-07-28 by a request, since then to whom listens.
+//! Subscriptions to resources: before 2026-07-28 by a request, since then by listening.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,11 +19,11 @@ use crate::error::Error;
 
 const SUBSCRIBE: &str = "resources/subscribe";
 const UNSUBSCRIBE: &str = "resources/unsubscribe";
-/// Before a subscription that ended is asked for again, and how often that is done.
+/// Pause before a subscription that ended is renewed, and how many times that is done.
 const AGAIN: Duration = Duration::from_secs(5);
 const ATTEMPTS: usize = 5;
 
-/// A resource that is being watched. Where its server has to be listened to, that ends when this is dropped.
+/// A subscribed resource. Where its server has to be listened to, that ends when this is dropped.
 #[derive(Debug)]
 pub struct Watch(Option<JoinHandle<()>>);
 
@@ -36,7 +36,7 @@ impl Drop for Watch {
 }
 
 impl Connection {
-    /// Asks to be told when a resource changes. It counts for this connection alone.
+    /// Subscribes to the changes of a resource, for this connection alone.
     ///
     /// # Errors
     /// As [`Connection::call`]; `ERR_PROTOCOL` where the server does not tell of this resource's changes.
@@ -64,7 +64,7 @@ impl Connection {
         Ok(Watch(Some(self.runtime.spawn(listen(self.peer.clone(), filter, subscription)))))
     }
 
-    /// Takes that back. A server that has to be listened to is told by the end of its [`Watch`].
+    /// Unsubscribes. A server that has to be listened to learns it by the end of its [`Watch`].
     ///
     /// # Errors
     /// As [`Connection::call`].
@@ -76,7 +76,7 @@ impl Connection {
     }
 }
 
-/// What is told is taken before it gets here, like every notification.
+/// Keeps a subscription open. Its notifications are taken before they get here, like every other.
 async fn listen(peer: Peer<RoleClient>, filter: SubscriptionFilter, first: Subscription) {
     let mut subscription = Some(first);
     for _ in 0..ATTEMPTS {
@@ -94,7 +94,7 @@ async fn listen(peer: Peer<RoleClient>, filter: SubscriptionFilter, first: Subsc
     }
 }
 
-/// rmcp has a type for it, which HTTP's headers are made from.
+/// Makes a request of rmcp's own type, from which HTTP's headers are made.
 fn legacy(method: &str, uri: &str) -> ClientRequest {
     let request = json!({ "method": method, "params": { "uri": uri } });
     serde_json::from_value(request).unwrap_or_else(|_| custom(method, json!({ "uri": uri })))

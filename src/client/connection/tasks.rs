@@ -11,9 +11,9 @@ use tokio::runtime::Handle;
 use super::Connection;
 use super::tools::custom;
 
-/// Between two looks, where the server names no interval.
+/// Pause between two polls, where the server names no interval.
 const PAUSE: Duration = Duration::from_millis(500);
-/// What a server may ask for: looks that are neither a flood nor too late.
+/// Bounds of the interval that a server may name: neither a flood of polls nor one that comes too late.
 const LEAST_PAUSE: Duration = Duration::from_millis(20);
 const MOST_PAUSE: Duration = Duration::from_secs(5);
 
@@ -30,15 +30,15 @@ pub(in crate::client) struct Task {
     pub(in crate::client) id: String,
     pub(in crate::client) status: Status,
     pub(in crate::client) pause: Duration,
-    /// As it came.
+    /// The task as it came over the wire.
     pub(in crate::client) wire: Json,
 }
 
-/// What an ended task gives.
+/// The result of an ended task.
 #[derive(Debug, PartialEq)]
 pub(in crate::client) enum Outcome {
     Result(Json),
-    /// It has to be asked for.
+    /// The result has to be requested with `tasks/result`.
     Ask,
     Failed {
         code: i64,
@@ -47,7 +47,7 @@ pub(in crate::client) enum Outcome {
 }
 
 impl Task {
-    /// Reads either form; `None`: this is no task.
+    /// Reads either form; `None`: this is not a task.
     pub(in crate::client) fn read(result: &Json) -> Option<Self> {
         let wire = result.get("task").filter(|task| task.is_object()).unwrap_or(result);
         let id = wire.get("taskId")?.as_str()?.to_owned();

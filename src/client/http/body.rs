@@ -1,19 +1,19 @@
-//! Bodies, read no further than they may be.
+//! Reads bodies within their limits.
 
 use std::time::Duration;
 
 use reqwest::Response;
 
-use super::budget::Place;
+use super::budget::Reservation;
 use super::failure::HttpFailure;
 use super::target::HttpLimits;
 
-/// How much of a refusal is read, and for how long.
+/// Limits for the body of a refusal: its bytes, and the time to read it.
 const REFUSAL_BYTES: usize = 64 * 1024;
 const REFUSAL_TIME: Duration = Duration::from_secs(3);
 
-/// A whole JSON answer. While there is no room for it, nothing is read: how long that may take is the call's own affair.
-pub(super) async fn read_answer(mut response: Response, limits: &HttpLimits, place: &mut Place) -> Result<Vec<u8>, HttpFailure> {
+/// Reads a whole JSON answer. While the budget is used up, nothing is read: the call's own limits bound the wait.
+pub(super) async fn read_answer(mut response: Response, limits: &HttpLimits, place: &mut Reservation) -> Result<Vec<u8>, HttpFailure> {
     let limit = limits.message_bytes;
     if let Some(bytes) = response.content_length().filter(|bytes| *bytes > limit as u64) {
         return Err(HttpFailure::TooLarge { bytes, limit });
@@ -34,7 +34,7 @@ pub(super) async fn read_answer(mut response: Response, limits: &HttpLimits, pla
     }
 }
 
-/// What a refusal says, as far as it comes.
+/// Reads the body of a refusal, as far as it comes.
 pub(super) async fn read_refusal(mut response: Response) -> Vec<u8> {
     let mut body = Vec::new();
     let reading = async {
@@ -50,7 +50,7 @@ pub(super) async fn read_refusal(mut response: Response) -> Vec<u8> {
     if is_whole { body } else { Vec::new() }
 }
 
-/// What happened, without the URL, which may hold a secret.
+/// Describes an error without the URL, which may hold a secret.
 pub(super) fn reason(error: &reqwest::Error) -> String {
     let mut innermost: &dyn std::error::Error = error;
     while let Some(source) = innermost.source() {

@@ -1,19 +1,19 @@
-//! Room for the unfinished bodies of one connection, all together. A server that begins many answers and ends none is read no further
-//! than that. It is a connection's own, so that such a server slows down nobody else.
+//! Memory budget for the unfinished bodies of one connection. A server that begins many answers and ends none is read no further. The
+//! budget is a connection's own, so that such a server slows down no other.
 
 use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// What each body may have without room: nearly all answers are shorter.
+/// Bytes that each body may have without a reservation: nearly all answers are shorter.
 pub(super) const FREE_BYTES: usize = 64 * 1024;
-/// What one permit is for.
+/// Bytes of one permit of the semaphore.
 const UNIT_BYTES: usize = 1024;
 
 /// The room of one connection.
 pub(super) struct Budget {
     room: Arc<Semaphore>,
-    /// For one body beyond the room, so that there is always one which can be read to its end.
+    /// Permit for one body beyond the budget, so that one can always be read to its end.
     last: Arc<Semaphore>,
 }
 
@@ -23,20 +23,20 @@ impl Budget {
     }
 
     /// The place of a body that has not begun.
-    pub(super) fn place(&self) -> Place {
-        Place { room: Arc::clone(&self.room), last: Arc::clone(&self.last), taken: None, is_last: None }
+    pub(super) fn place(&self) -> Reservation {
+        Reservation { room: Arc::clone(&self.room), last: Arc::clone(&self.last), taken: None, is_last: None }
     }
 }
 
-/// What one body takes, until it is dropped.
-pub(super) struct Place {
+/// Memory that one body has reserved, until it is dropped.
+pub(super) struct Reservation {
     room: Arc<Semaphore>,
     last: Arc<Semaphore>,
     taken: Option<OwnedSemaphorePermit>,
     is_last: Option<OwnedSemaphorePermit>,
 }
 
-impl Place {
+impl Reservation {
     /// Waits until a body that has so many bytes may be read on. Whoever waits longest goes first.
     pub(super) async fn hold(&mut self, bytes: usize) {
         self.shrink(bytes);
@@ -56,7 +56,7 @@ impl Place {
         }
     }
 
-    /// Gives back what a body that has so many bytes does not need.
+    /// Gives back the memory that a body with so many bytes does not need.
     pub(super) fn shrink(&mut self, bytes: usize) {
         let (wanted, held) = (units_of(bytes), self.units());
         if wanted > held {
@@ -89,14 +89,14 @@ mod tests {
 
     const MIB: usize = 1024 * 1024;
 
-    fn fits(place: &mut Place, bytes: usize) -> bool {
+    fn fits(place: &mut Reservation, bytes: usize) -> bool {
         place.hold(bytes).now_or_never().is_some()
     }
 
     #[test]
     fn short_bodies_need_no_room() {
         let budget = Budget::new(0);
-        let mut places: Vec<Place> = (0..1000).map(|_| budget.place()).collect();
+        let mut places: Vec<Reservation> = (0..1000).map(|_| budget.place()).collect();
         assert!(places.iter_mut().all(|place| fits(place, FREE_BYTES)));
         assert!(fits(&mut places[0], FREE_BYTES + 1), "one is the last");
         assert!(!fits(&mut places[1], FREE_BYTES + 1));

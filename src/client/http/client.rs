@@ -1,4 +1,4 @@
-//! rmcp's trait for a client of Streamable HTTP, done by ourselves.
+//! Implements rmcp's trait for a client of Streamable HTTP.
 
 use parking_lot::Mutex;
 use std::collections::{HashMap, VecDeque};
@@ -16,20 +16,20 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::body::{content_type, is_event_stream, is_json, read_answer, read_refusal};
-use super::budget::{Budget, Place};
+use super::budget::{Budget, Reservation};
 use super::exchange::Outgoing;
 use super::failure::HttpFailure;
 use super::raw::{Answer, Awaited, Inbound, Kind, error_in, sort};
-use super::retry::{Again, retry_after};
+use super::retry::{RetryPolicy, retry_after};
 use super::stream::{Events, Route, event_of, unknown_method};
 use super::target::{CONTROL_TIMEOUT, Endpoint, HttpLimits};
-use crate::client::inbound::asked::{Admission, AskedRequests, MAX_REFUSALS};
-use crate::client::inbound::pace::{Pace, UNASKED};
-use crate::client::inbound::tap::Tap;
+use crate::client::inbound::notification::Interceptor;
+use crate::client::inbound::rate_limit::{Pace, UNSOLICITED};
+use crate::client::inbound::server_requests::{Admission, MAX_REFUSALS, ServerRequests};
 use crate::client::wire::json;
 
-/// What the tap is shown, and only it, when a session has ended and another one took its place: the server has
-/// forgotten subscriptions and log levels.
+/// Message for the interceptor alone, sent when a new session has replaced one that ended: the server has forgotten subscriptions and log
+/// levels.
 pub(in crate::client) const SESSION_RENEWED: &str = "notifications/hyperlight-mcp/session_renewed";
 
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
@@ -37,23 +37,23 @@ const BOTH: &str = "application/json, text/event-stream";
 
 type Failed = StreamableHttpError<HttpFailure>;
 
-/// One server's client. Its sockets close with the last of its clones.
+/// HTTP client of one server. Its sockets close with the last of its clones.
 #[derive(Clone)]
 pub(super) struct HttpClient(Arc<Shared>);
 
 pub(super) struct Shared {
     pub(super) endpoint: Endpoint,
     pub(super) web: reqwest::Client,
-    pub(super) tap: Tap,
+    pub(super) interceptor: Interceptor,
     pub(super) limits: HttpLimits,
-    /// Ends all that is under way. rmcp's own worker does not look for an end while it starts.
+    /// Token that cancels all that is under way. rmcp's own worker ignores a cancellation while it starts.
     pub(super) stop: CancellationToken,
     session: Mutex<Session>,
-    asked: Mutex<AskedRequests>,
+    server_requests: Mutex<ServerRequests>,
     refusals: Mutex<Refusals>,
-    /// Of what streams say beside answers.
+    /// Rate limit of the messages on streams that are not answers.
     pace: Mutex<Pace>,
-    /// Of answers and events that have not ended.
+    /// Memory for answers and events that have not ended.
     budget: Budget,
 }
 
@@ -64,11 +64,11 @@ struct Refusals {
     are_sent: bool,
 }
 
-/// What is known of the server's session. rmcp forgets one that it has not yet begun to use.
+/// The server's session. rmcp forgets one that it has not yet begun to use.
 #[derive(Default)]
 struct Session {
     begun: bool,
-    /// What is still to be said goodbye to.
+    /// Id of the session that is still to be ended at the server.
     open: Option<Arc<str>>,
 }
 
@@ -81,30 +81,36 @@ impl std::ops::Deref for HttpClient {
 }
 
 impl HttpClient {
-    pub(super) fn new(endpoint: Endpoint, web: reqwest::Client, tap: Tap, limits: HttpLimits, stop: CancellationToken) -> Self {
+    pub(super) fn new(
+        endpoint: Endpoint,
+        web: reqwest::Client,
+        interceptor: Interceptor,
+        limits: HttpLimits,
+        stop: CancellationToken,
+    ) -> Self {
         let budget = Budget::new(limits.unfinished_bytes);
         Self(Arc::new(Shared {
             endpoint,
             web,
-            tap,
+            interceptor,
             limits,
             stop,
             session: Mutex::default(),
-            asked: Mutex::default(),
+            server_requests: Mutex::default(),
             refusals: Mutex::default(),
-            pace: Mutex::new(Pace::new(UNASKED, Instant::now())),
+            pace: Mutex::new(Pace::new(UNSOLICITED, Instant::now())),
             budget,
         }))
     }
 
-    /// Counts what a stream said without being asked, and tells from when on more may be read of it.
+    /// Counts bytes that a stream sent of the server's own accord, and returns the time from which more may be read of it.
     pub(super) fn spend(&self, bytes: usize) -> Instant {
         let now = Instant::now();
         now + self.pace.lock().spend(bytes, now)
     }
 
     /// The place of one body among all that are unfinished.
-    pub(super) fn place(&self) -> Place {
+    pub(super) fn place(&self) -> Reservation {
         self.budget.place()
     }
 
@@ -119,9 +125,9 @@ impl HttpClient {
     async fn post(&self, message: ClientJsonRpcMessage, route: Route) -> Result<StreamableHttpPostResponse, Failed> {
         let Some(awaited) = Awaited::of(&message) else { return self.notify(&message, &route).await };
         let within = if awaited.kind == Kind::Discover { self.limits.discover } else { self.limits.headers };
-        let again = if awaited.is_safe() { Again::Refused } else { Again::Unsent };
+        let retry = if awaited.is_safe() { RetryPolicy::Refused } else { RetryPolicy::Unsent };
         let answered = async {
-            let response = self.exchange(&post_of(&message, &route, again, within)?).await?;
+            let response = self.exchange(&post_of(&message, &route, retry, within)?).await?;
             if response.status().is_success() {
                 self.read(response, &awaited, &route).await
             } else {
@@ -148,8 +154,8 @@ impl HttpClient {
         let begun = std::mem::replace(&mut *self.session(), Session { begun: true, open }).begun;
         if begun {
             // What the last session asked is no longer waited for.
-            *self.asked() = AskedRequests::default();
-            (self.tap)(&json!({ "jsonrpc": "2.0", "method": SESSION_RENEWED }));
+            *self.server_requests() = ServerRequests::default();
+            (self.interceptor)(&json!({ "jsonrpc": "2.0", "method": SESSION_RENEWED }));
         }
     }
 
@@ -164,10 +170,10 @@ impl HttpClient {
         if method == "notifications/cancelled"
             && let Some(cancelled) = id(&message["params"]["requestId"])
         {
-            self.asked().end(&cancelled);
+            self.server_requests().end(&cancelled);
         }
         let Some(id) = message.get("id").and_then(id) else { return true };
-        let admission = self.asked().admit(&id);
+        let admission = self.server_requests().admit(&id);
         match admission {
             Admission::HandOn => return true,
             Admission::Skip => tracing::debug!("a request that is still being answered, or has no usable id, was skipped"),
@@ -176,7 +182,7 @@ impl HttpClient {
         false
     }
 
-    /// Refusals are sent one after the other. Of a server that does not take them so many wait, and no more.
+    /// Refuses a request. Refusals are sent one after the other, and a bounded number of them waits for a server that takes none.
     fn refuse(&self, id: RequestId, route: &Route) {
         let mut refusals = self.refusals();
         if refusals.waiting.len() >= MAX_REFUSALS {
@@ -209,19 +215,19 @@ impl HttpClient {
         self.refusals.lock()
     }
 
-    fn asked(&self) -> parking_lot::MutexGuard<'_, AskedRequests> {
-        self.asked.lock()
+    fn server_requests(&self) -> parking_lot::MutexGuard<'_, ServerRequests> {
+        self.server_requests.lock()
     }
 
-    /// Sends what has no answer.
+    /// Sends a message that has no answer.
     async fn notify(&self, message: &ClientJsonRpcMessage, route: &Route) -> Result<StreamableHttpPostResponse, Failed> {
         match message {
-            JsonRpcMessage::Response(answer) => self.asked().end(&answer.id),
-            JsonRpcMessage::Error(answer) => answer.id.iter().for_each(|id| self.asked().end(id)),
+            JsonRpcMessage::Response(answer) => self.server_requests().end(&answer.id),
+            JsonRpcMessage::Error(answer) => answer.id.iter().for_each(|id| self.server_requests().end(id)),
             JsonRpcMessage::Request(_) | JsonRpcMessage::Notification(_) => {}
         }
         let sent = async {
-            let request = post_of(message, route, Again::Unsent, CONTROL_TIMEOUT.min(self.limits.headers))?;
+            let request = post_of(message, route, RetryPolicy::Unsent, CONTROL_TIMEOUT.min(self.limits.headers))?;
             let response = self.exchange(&request).await?;
             if response.status().is_success() {
                 return Ok(StreamableHttpPostResponse::Accepted);
@@ -245,7 +251,7 @@ impl HttpClient {
         }
     }
 
-    /// A 2xx answer to a request.
+    /// Reads a 2xx answer to a request.
     async fn read(&self, response: Response, awaited: &Awaited, route: &Route) -> Result<StreamableHttpPostResponse, Failed> {
         let session = session_of(&response);
         let (status, kind) = (response.status(), content_type(&response));
@@ -288,7 +294,7 @@ impl HttpClient {
         };
         let (mut answer, mut others) = (None, Vec::new());
         for mut message in messages {
-            if !self.admits(&message, route) || (self.tap)(&message) {
+            if !self.admits(&message, route) || (self.interceptor)(&message) {
                 continue;
             }
             match sort(&mut message, Some(awaited)) {
@@ -297,11 +303,11 @@ impl HttpClient {
                 Inbound::Foreign | Inbound::Noise => {}
             }
         }
-        let answer = answer.ok_or_else(|| malformed("it answered with JSON that is no answer to this request".to_owned()))?;
+        let answer = answer.ok_or_else(|| malformed("it answered with JSON that is not an answer to this request".to_owned()))?;
         Ok((answer, others))
     }
 
-    /// An answer to a request that is no 2xx.
+    /// Reads an answer to a request whose status is not 2xx.
     async fn refused(&self, response: Response, awaited: &Awaited, route: &Route) -> Result<StreamableHttpPostResponse, Failed> {
         let status = response.status();
         if status == StatusCode::NOT_FOUND && route.session.is_some() {
@@ -318,7 +324,7 @@ impl HttpClient {
         }
         if let Some(error) = error_in(&body).filter(|_| status != StatusCode::FORBIDDEN) {
             if let Ok(message) = serde_json::from_slice(&body) {
-                (self.tap)(&message);
+                (self.interceptor)(&message);
             }
             return Ok(StreamableHttpPostResponse::Json(awaited.error(error).into_message(), session));
         }
@@ -328,7 +334,7 @@ impl HttpClient {
         Err(Failed::Client(failure.with_detail(detail_of(&body))))
     }
 
-    /// Says goodbye to the session, if nobody has done so.
+    /// Ends the session at the server, if that was not done.
     pub(super) async fn bye(&self, headers: &HashMap<HeaderName, HeaderValue>) -> Result<(), HttpFailure> {
         let Some(session) = self.session().open.take() else { return Ok(()) };
         let after = self.limits.delete;
@@ -338,7 +344,7 @@ impl HttpClient {
 
     async fn delete(&self, session: &str, headers: &HashMap<HeaderName, HeaderValue>) -> Result<(), HttpFailure> {
         let headers = protocol_headers(BOTH, Some(session), headers);
-        let request = Outgoing { method: Method::DELETE, body: None, headers, again: Again::Unsent, within: None };
+        let request = Outgoing { method: Method::DELETE, body: None, headers, retry: RetryPolicy::Unsent, within: None };
         let response = self.send_once(&request).await?;
         let status = response.status();
         // A server need not offer this, and may have forgotten the session before.
@@ -400,11 +406,11 @@ pub(super) fn protocol_headers(accept: &'static str, session: Option<&str>, othe
     headers
 }
 
-fn post_of(message: &ClientJsonRpcMessage, route: &Route, again: Again, within: Duration) -> Result<Outgoing, Failed> {
+fn post_of(message: &ClientJsonRpcMessage, route: &Route, retry: RetryPolicy, within: Duration) -> Result<Outgoing, Failed> {
     let body = serde_json::to_vec(message).map_err(Failed::Deserialize)?;
     let mut headers = protocol_headers(BOTH, route.session.as_deref(), &route.headers);
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    Ok(Outgoing { method: Method::POST, body: Some(body.into()), headers, again, within: Some(within) })
+    Ok(Outgoing { method: Method::POST, body: Some(body.into()), headers, retry, within: Some(within) })
 }
 
 fn response_of(answer: Answer, others: Vec<String>, session: Option<String>) -> StreamableHttpPostResponse {
@@ -415,7 +421,7 @@ fn response_of(answer: Answer, others: Vec<String>, session: Option<String>) -> 
     StreamableHttpPostResponse::Sse(Box::pin(futures::stream::iter(events.collect::<Vec<_>>())), session)
 }
 
-/// Failures that are answers: those that are marked, and the silence of older servers.
+/// Converts failures that count as answers: those that are marked, and the silence of older servers.
 fn at_once(awaited: &Awaited, failure: HttpFailure) -> Result<StreamableHttpPostResponse, Failed> {
     let error = match failure {
         HttpFailure::TimedOut { .. } if awaited.kind == Kind::Discover => unknown_method(),
@@ -433,20 +439,20 @@ fn malformed(problem: String) -> Failed {
     Failed::Client(HttpFailure::Malformed(problem))
 }
 
-/// A refusal, without its own words.
+/// Makes the failure for a refusal, without its own words.
 pub(super) fn status_failure(response: &Response) -> HttpFailure {
     let retry_after = retry_after(response.headers(), SystemTime::now());
     HttpFailure::Status { status: response.status().as_u16(), retry_after, detail: String::new() }
 }
 
-/// A refusal's own words, if they are any for people.
+/// Returns a refusal's own words, unless they are a page of HTML.
 fn detail_of(body: &[u8]) -> String {
     let text = String::from_utf8_lossy(body);
     let text = text.trim();
     if text.starts_with('<') { String::new() } else { text.split_whitespace().collect::<Vec<_>>().join(" ") }
 }
 
-/// Some servers refuse an unknown session with 400 instead of 404, and cannot say which request that was for.
+/// Returns whether a refusal names a session: some servers refuse an unknown one with 400 instead of 404, and cannot name the request.
 fn names_a_session(body: &[u8]) -> bool {
     let Ok(message) = serde_json::from_slice::<Json>(body) else { return false };
     let says = message.pointer("/error/message").and_then(Json::as_str).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! One request on its way to an answer: tokens, redirects, and tries.
+//! One HTTP request and its answer: tokens, redirects, and retries.
 
 use std::time::{Duration, SystemTime};
 
@@ -12,21 +12,21 @@ use super::body::reason;
 use super::client::HttpClient;
 use super::failure::HttpFailure;
 use super::redirect::{Redirected, Trail, is_redirect};
-use super::retry::{Again, Outcome, Tries, retry_after};
+use super::retry::{Attempts, Outcome, RetryPolicy, retry_after};
 use super::target::origin;
 
-/// How often a refusal leads to another token, for one request.
+/// Number of times that a refusal may lead to another token, for one request.
 const NEW_TOKENS: u32 = 1;
 const MORE_SCOPES: u32 = 2;
 
-/// A request, as often as it goes out.
+/// A request, which may be sent several times.
 pub(super) struct Outgoing {
     pub(super) method: Method,
     pub(super) body: Option<Bytes>,
     /// The protocol's own headers.
     pub(super) headers: HeaderMap,
-    pub(super) again: Again,
-    /// How long the answer's beginning may take.
+    pub(super) retry: RetryPolicy,
+    /// Longest time until the answer begins.
     pub(super) within: Option<Duration>,
 }
 
@@ -36,15 +36,15 @@ impl Outgoing {
     }
 }
 
-/// What is known of a request that may go out several times.
+/// State of a request over its attempts.
 struct Course {
     trail: Trail,
-    tries: Tries,
+    tries: Attempts,
     new_tokens: u32,
     more_scopes: u32,
 }
 
-/// One try's end.
+/// The result of one attempt.
 enum Step {
     Done(Response),
     Again(Duration),
@@ -53,7 +53,8 @@ enum Step {
 impl HttpClient {
     /// Sends a request until it has an answer that is neither a redirect nor a challenge.
     pub(super) async fn exchange(&self, request: &Outgoing) -> Result<Response, HttpFailure> {
-        let mut course = Course { trail: Trail::from(self.endpoint.url.clone()), tries: Tries::default(), new_tokens: 0, more_scopes: 0 };
+        let mut course =
+            Course { trail: Trail::from(self.endpoint.url.clone()), tries: Attempts::default(), new_tokens: 0, more_scopes: 0 };
         loop {
             let token = self.token().await?;
             let step = match self.send(request, course.trail.here(), token.as_ref()).await {
@@ -67,13 +68,13 @@ impl HttpClient {
         }
     }
 
-    /// Sends what nobody waits for: no challenge to it may lead to a person being asked.
+    /// Sends a request for which nobody waits: no challenge to it may lead to a question to a person.
     pub(super) async fn send_once(&self, request: &Outgoing) -> Result<Response, HttpFailure> {
         let token = self.token().await?;
         self.send(request, &self.endpoint.url, token.as_ref()).await
     }
 
-    /// One try. What it says of a failure is what decides whether there may be another.
+    /// Makes one attempt. The kind of its failure decides whether there may be another.
     async fn send(&self, request: &Outgoing, url: &Url, token: Option<&SecretString>) -> Result<Response, HttpFailure> {
         let mut headers = self.endpoint.headers.clone();
         headers.extend(request.headers.clone());
@@ -173,14 +174,14 @@ impl HttpClient {
     }
 
     fn next_try(&self, request: &Outgoing, course: &mut Course, outcome: Outcome) -> Option<Duration> {
-        course.tries.next(request.again, outcome, self.limits.retry, self.limits.longest_wait, random())
+        course.tries.next(request.retry, outcome, self.limits.retry, self.limits.longest_wait, random())
     }
 }
 
 const TIMED_OUT: &str = "no connection came about in time";
 const DISTRUSTED: &str = "its certificate is not trusted";
 
-/// Trying again at once would cost the same time, or end the same.
+/// Returns whether a failure is lasting: another attempt would cost the same time, or end the same.
 fn is_lasting(problem: &str) -> bool {
     problem.starts_with(TIMED_OUT) || problem.starts_with(DISTRUSTED)
 }
@@ -198,14 +199,14 @@ fn failure_of_try(error: &reqwest::Error, url: &Url) -> HttpFailure {
     HttpFailure::NotSent { origin: origin(url), problem }
 }
 
-/// All of `WWW-Authenticate`.
+/// Returns the whole of `WWW-Authenticate`.
 fn challenge_of(response: &Response) -> Option<String> {
     let values = response.headers().get_all(header::WWW_AUTHENTICATE);
     let challenges: Vec<_> = values.iter().filter_map(|value| value.to_str().ok()).collect();
     (!challenges.is_empty()).then(|| challenges.join(", "))
 }
 
-/// Spreads tries. Without randomness, they are not spread.
+/// Returns a random number that spreads retries. Without randomness, they are not spread.
 pub(super) fn random() -> u32 {
     getrandom::u32().unwrap_or(u32::MAX / 2)
 }

@@ -1,4 +1,4 @@
-//! What can go wrong with a request over HTTP, in words that name what happened and the way out.
+//! Failures of a request over HTTP, in words that name what happened and the way out.
 
 use std::fmt;
 use std::time::Duration;
@@ -14,15 +14,15 @@ use crate::client::wire::answer::in_error;
 use crate::client::wire::json::Unread;
 use crate::error::Error;
 
-/// Marks, in an error's data, that the answer's stream broke off.
+/// Mark in an error's data: the answer's stream broke off.
 pub(super) const INTERRUPTED_MARK: &str = "hyperlight-mcp/interrupted";
-/// All marks begin so; no server can set one.
+/// Prefix of all marks; no server can set one.
 pub(super) const MARKS: &str = "hyperlight-mcp/";
 
-/// Why a request over HTTP has no usable answer.
+/// The reason why a request over HTTP has no usable answer.
 #[derive(Debug, Clone)]
 pub(in crate::client) enum HttpFailure {
-    /// No connection: the request certainly never left.
+    /// No connection was made: the request certainly never left.
     NotSent { origin: String, problem: String },
     /// The connection broke with the request on its way: the server may have acted on it.
     Interrupted { problem: String },
@@ -36,13 +36,13 @@ pub(in crate::client) enum HttpFailure {
     TimedOut { waiting_for: &'static str, after: Duration },
     /// The server wants an authorization that it has not got.
     Unauthorized { status: u16, given: Credentials },
-    /// A token could not be had. The error is its source's own.
+    /// No token could be had. The error is that of the token source.
     Token(Box<Error>),
     /// The server sent the request elsewhere, to where it does not go.
     Redirect { problem: String },
     /// The session ended, and could not be renewed. `sent`: the server may have acted on the request.
     SessionLost { problem: String, sent: bool },
-    /// What came is no answer.
+    /// The answer cannot be understood.
     Malformed(String),
     /// The server speaks the HTTP+SSE transport of 2024-11-05.
     LegacySse,
@@ -50,7 +50,7 @@ pub(in crate::client) enum HttpFailure {
     Closed,
 }
 
-/// What was sent to show who asks.
+/// The credentials that were sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::client) enum Credentials {
     Nothing,
@@ -71,15 +71,15 @@ impl HttpFailure {
         }
     }
 
-    /// An answer that cannot be read.
+    /// Converts the reason why an answer cannot be read.
     pub(super) fn of_unread(unread: &Unread) -> Self {
         match unread {
             Unread::TooLarge => Self::TooDense,
-            Unread::Invalid(error) => Self::Malformed(format!("its answer is no valid JSON: {error}")),
+            Unread::Invalid(error) => Self::Malformed(format!("its answer is not valid JSON: {error}")),
         }
     }
 
-    /// With what the server said about it.
+    /// Adds the server's own words about the failure.
     pub(super) fn with_detail(self, detail: String) -> Self {
         match self {
             Self::Status { status, retry_after, .. } => Self::Status { status, retry_after, detail },
@@ -87,7 +87,7 @@ impl HttpFailure {
         }
     }
 
-    /// As the error of a server's connection.
+    /// Converts the failure to the error of a connection.
     pub(in crate::client) fn connect_error(self, server: &str) -> Error {
         let server = server.to_owned();
         match self {
@@ -218,7 +218,7 @@ impl From<StreamableHttpError<HttpFailure>> for HttpFailure {
     }
 }
 
-/// What this transport knows of a failed request; `None` where the server itself answered with an error.
+/// Returns the transport's failure behind a failed request; `None` where the server itself answered with an error.
 pub(in crate::client) fn failure_of(error: &ServiceError) -> Option<HttpFailure> {
     match error {
         ServiceError::TransportSend(error) => failure_of_transport(error),
@@ -228,7 +228,7 @@ pub(in crate::client) fn failure_of(error: &ServiceError) -> Option<HttpFailure>
 }
 
 /// The same for what a transport's own error hides.
-pub(in crate::client) fn failure_of_transport(error: &DynamicTransportError) -> Option<HttpFailure> {
+pub(super) fn failure_of_transport(error: &DynamicTransportError) -> Option<HttpFailure> {
     error.error.downcast_ref::<HttpFailure>().cloned()
 }
 

@@ -1,21 +1,21 @@
-//! Servers of 2024-11-05 offer HTTP+SSE: a GET brings a stream whose first event names the address for messages.
+//! Detects servers of 2024-11-05, which offer HTTP+SSE: a GET brings a stream whose first event names the address for messages.
 
 use http::{Method, StatusCode};
 
 use super::body::{EVENT_STREAM, content_type, is_event_stream};
 use super::client::{HttpClient, protocol_headers};
 use super::exchange::Outgoing;
-use super::retry::Again;
+use super::retry::RetryPolicy;
 use super::sse::Parser;
 
-/// That event is one line.
+/// Longest first event: it is one line.
 const FIRST_EVENT_BYTES: usize = 64 * 1024;
 
 impl HttpClient {
-    /// Whether the server speaks that instead. Asked only once it has refused to initialize.
+    /// Returns whether the server speaks the older transport. Tried only once it has refused to initialize.
     pub(super) async fn is_legacy(&self) -> bool {
         let headers = protocol_headers(EVENT_STREAM, None, &std::collections::HashMap::new());
-        let request = Outgoing { method: Method::GET, body: None, headers, again: Again::Unsent, within: None };
+        let request = Outgoing { method: Method::GET, body: None, headers, retry: RetryPolicy::Unsent, within: None };
         let asking = async {
             let mut response = self.send_once(&request).await.ok()?;
             if response.status() != StatusCode::OK || !is_event_stream(&content_type(&response)) {

@@ -1,4 +1,4 @@
-//! Streamable HTTP: our own client beneath rmcp's session handling, so that time-outs, caps, redirects and retries are ours.
+//! Streamable HTTP: our own client beneath rmcp's session handling, which has time-outs, caps, redirects and retries of its own.
 //!
 //! - `target`: where a server is, checked
 //! - `exchange`: one request: tokens, `redirect`, `retry`

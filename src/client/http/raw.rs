@@ -1,4 +1,4 @@
-//! What a server sends, sorted, and its results brought past rmcp as they are.
+//! Sorts a server's messages, and brings results past rmcp as they are.
 //!
 //! rmcp's result type is an untagged union: it takes an unknown content block, or an extra key, for something else. So
 //! results travel as text under a key of ours, which none of its variants knows: `CustomResult` keeps it, and
@@ -16,20 +16,20 @@ use crate::client::connection::paging::MAX_ITEMS;
 /// The key under which a result travels as text.
 const RAW: &str = "hyperlight-mcp/raw";
 
-/// What becomes of a request's result.
+/// The way of a request's result to its caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// It reaches the caller as it is.
+    /// Reaches the caller as it is.
     Raw,
-    /// rmcp needs it as it is.
+    /// Goes to rmcp as it is.
     Typed,
     /// The same, and it must be one.
     Initialize,
-    /// The stream that brings it is the subscription: its end is no failure.
+    /// The stream that brings it is the subscription: its end is not a failure.
     Listen,
-    /// rmcp needs the tools, for the headers that their schemas ask for; the caller gets it as it is.
+    /// Gives rmcp the tools, for the headers that their schemas require; the caller gets the result as it is.
     Tools,
-    /// As `Typed`, but it must not keep anybody waiting.
+    /// Like `Typed`, but must not keep anybody waiting.
     Discover,
 }
 
@@ -91,7 +91,7 @@ fn kind_of(request: &ClientRequest, method: &str) -> Kind {
     }
 }
 
-/// What a message from the server is.
+/// The kind of a message from the server.
 pub(super) enum Inbound {
     /// The answer that is waited for.
     Answer(Box<Answer>),
@@ -99,11 +99,11 @@ pub(super) enum Inbound {
     Other,
     /// An answer to something else.
     Foreign,
-    /// No message.
+    /// JSON that is not a message.
     Noise,
 }
 
-/// Sorts a message; an answer is taken out of it.
+/// Sorts a message, and takes an answer out of it.
 pub(super) fn sort(message: &mut Json, awaited: Option<&Awaited>) -> Inbound {
     let Some(fields) = message.as_object() else { return Inbound::Noise };
     if fields.get("method").is_some_and(Json::is_string) {
@@ -121,7 +121,7 @@ pub(super) fn sort(message: &mut Json, awaited: Option<&Awaited>) -> Inbound {
     }
 }
 
-/// Some servers make a text of a number.
+/// Compares ids: some servers turn a number into a text.
 fn is_same(id: &RequestId, found: Option<&Json>) -> bool {
     match (id, found) {
         (RequestId::Number(id), Some(Json::Number(found))) => found.as_i64() == Some(*id),
@@ -131,7 +131,7 @@ fn is_same(id: &RequestId, found: Option<&Json>) -> bool {
     }
 }
 
-/// Any error, as well as it can be understood.
+/// Reads an error of any shape, as well as it can be understood.
 pub(in crate::client) fn error_of(error: &Json) -> ErrorData {
     let code = error.get("code").and_then(Json::as_i64).and_then(|code| i32::try_from(code).ok());
     let message = match error.get("message") {
@@ -151,7 +151,7 @@ pub(super) fn error_in(body: &[u8]) -> Option<ErrorData> {
     message.get("error").filter(|error| error.is_object()).map(error_of)
 }
 
-/// A malformed tool is left out; the others stay.
+/// Reads a page of tools. A malformed tool is left out; the others stay.
 fn tools_page(mut result: Json) -> Content {
     let Some(listed) = result.get_mut("tools").and_then(Json::as_array_mut) else { return Content::Raw(result) };
     // So many are refused, and need not be copied before that.
@@ -190,7 +190,7 @@ impl Answer {
         matches!(self.content, Content::Error(_))
     }
 
-    /// As rmcp's own type.
+    /// Converts it to rmcp's own type.
     pub(super) fn into_message(self) -> ServerJsonRpcMessage {
         let result = match self.content {
             Content::Error(error) => {
@@ -206,7 +206,7 @@ impl Answer {
         JsonRpcMessage::Response(JsonRpcResponse { jsonrpc: JsonRpcVersion2_0, id: self.id, result })
     }
 
-    /// As text, which rmcp reads.
+    /// Converts it to the text that rmcp reads.
     pub(super) fn into_text(self) -> String {
         let (kind, content) = match self.content {
             Content::Raw(result) => ("result", wrap(result)),
@@ -219,7 +219,7 @@ impl Answer {
     }
 }
 
-/// As text: rmcp tries it against twenty types, and it must not become nested deeper than can be read.
+/// Wraps a result as text: rmcp tries it against twenty types, and deeper nesting could become unreadable.
 fn wrap(result: Json) -> Json {
     let text = result.to_string();
     drop(result);
@@ -231,7 +231,7 @@ fn wrapped(result: &Json) -> Option<&str> {
     fields.get(RAW)?.as_str()
 }
 
-/// A result as its server sent it.
+/// Returns a result as its server sent it.
 pub(in crate::client) fn raw_result(result: ServerResult) -> Json {
     match result {
         ServerResult::CustomResult(CustomResult(result)) => match wrapped(&result) {
@@ -261,7 +261,7 @@ mod tests {
         Awaited { id: RequestId::Number(7), kind, method: "tools/call".into() }
     }
 
-    /// Through rmcp in both ways: what arrives at the caller.
+    /// Passes a result through rmcp in both ways, and returns what arrives at the caller.
     fn through(kind: Kind, result: &Json) -> [Json; 2] {
         let answer = || match sort(&mut json!({ "jsonrpc": "2.0", "id": 7, "result": result }), Some(&awaited(kind))) {
             Inbound::Answer(answer) => *answer,

@@ -1,4 +1,4 @@
-//! Which redirects are followed: those to the same origin that keep the request as it is. Credentials never leave their origin.
+//! Follows redirects to the same origin that keep the request as it is. Credentials never leave their origin.
 
 use url::Url;
 
@@ -6,7 +6,7 @@ use super::target::origin;
 
 const MAX_REDIRECTS: usize = 5;
 
-/// What is redirected.
+/// The kind of a redirected request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Redirected {
     /// Carries a message, which a change of method would lose.
@@ -22,12 +22,12 @@ impl Trail {
         Self(vec![url])
     }
 
-    /// Where the request goes now.
+    /// Returns the current address of the request.
     pub(super) fn here(&self) -> &Url {
         self.0.last().expect("a trail has a start")
     }
 
-    /// Goes on to `location`, or says why not.
+    /// Follows to `location`, or says why not.
     pub(super) fn follow(&mut self, what: Redirected, status: u16, location: Option<&str>) -> Result<(), String> {
         let target = location.and_then(|location| self.here().join(location).ok());
         let Some(mut target) = target else { return Err(format!("it redirects (HTTP {status}) to no address")) };

@@ -1,4 +1,4 @@
-//! Where a stream of events stands, and when it is asked for again.
+//! Position in a stream of events, and the decision when to resume it.
 
 use std::time::Duration;
 
@@ -6,21 +6,21 @@ use super::retry::backoff;
 use super::sse::Event;
 use super::target::HttpLimits;
 
-/// Failed attempts in a row.
+/// Most failed attempts in a row.
 const MAX_FAILURES: u32 = 5;
-/// A server that ends its streams without a word is asked at its own pace so often, then ever more rarely.
+/// Number of streams without news that are resumed at the server's own pace; after them, the delay grows.
 const PATIENCE: u32 = 10;
-/// However short a server's own delay is.
+/// Shortest delay, however short the server's own is.
 const SHORTEST: Duration = Duration::from_millis(100);
-/// A longer id would not fit into a header everywhere.
+/// Longest id of an event: a longer one would not fit into a header everywhere.
 const MAX_ID_BYTES: usize = 1024;
 
-/// What the stream is for.
+/// The purpose of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Purpose {
-    /// One answer: without an event's id, a new stream could not bring it. Its caller says how long it is waited for.
+    /// Brings one answer: without an event's id, a new stream could not bring it. Its caller bounds the wait.
     Answer,
-    /// What the server says of its own accord, as long as the connection lasts.
+    /// Brings the server's own messages, as long as the connection lasts.
     Common,
 }
 
@@ -29,7 +29,7 @@ pub(super) struct Position {
     purpose: Purpose,
     pub(super) last_id: Option<String>,
     retry: Option<Duration>,
-    /// Ends in a row without news, and failed attempts in a row.
+    /// Streams in a row that ended without news, and failed attempts in a row.
     quiet: u32,
     failures: u32,
 }
@@ -70,7 +70,7 @@ impl Position {
         Some(delay.clamp(SHORTEST.min(longest), longest))
     }
 
-    /// An attempt to resume failed. `None`: that was enough.
+    /// Returns the delay after a failed attempt to resume; `None`: no further attempt.
     pub(super) fn after_failure(&mut self, asked: Option<Duration>, limits: &HttpLimits, random: u32) -> Option<Duration> {
         self.failures += 1;
         if self.failures >= MAX_FAILURES {

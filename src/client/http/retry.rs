@@ -1,47 +1,54 @@
-//! Which requests go out again, and when.
+//! Decides which requests are sent again, and when.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
 use http::HeaderMap;
 use http::header::RETRY_AFTER;
 
-/// How often one request goes out again, for each kind of failure.
+/// Number of retries of one request, for each kind of failure.
 const MORE_TRIES: u32 = 2;
 
-/// When a request may go out again.
+/// The failures after which a request may be sent again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Again {
-    /// Only where it certainly never left: it may change something.
+pub(super) enum RetryPolicy {
+    /// Only a request that certainly never left, as it may change something.
     Unsent,
-    /// Also where the server says that it comes too early: it changes nothing.
+    /// Also a request that the server refused as too early, as it changes nothing.
     Refused,
-    /// Also where the connection broke.
+    /// Also a request whose connection broke.
     Broken,
 }
 
-/// What came of one try.
+/// The failure of one attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// No connection.
+    /// No connection was made.
     Unsent,
     /// The connection broke before an answer.
     Broken,
-    /// 429 or 503, with the delay that the server asked for.
+    /// The server answered 429 or 503, with the delay that it asked for.
     TooEarly(Option<Duration>),
 }
 
 /// The tries of one request.
 #[derive(Debug, Default)]
-pub(super) struct Tries {
+pub(super) struct Attempts {
     made: u32,
 }
 
-impl Tries {
+impl Attempts {
     /// The delay before the next try; `None`: there is none. `random` spreads what many clients do at once.
-    pub(super) fn next(&mut self, again: Again, outcome: Outcome, base: Duration, longest: Duration, random: u32) -> Option<Duration> {
-        let delay = match (outcome, again) {
-            (Outcome::Unsent, _) | (Outcome::Broken, Again::Broken) => backoff(base, self.made, longest, random),
-            (Outcome::TooEarly(Some(delay)), Again::Refused | Again::Broken) if delay <= longest => delay,
+    pub(super) fn next(
+        &mut self,
+        retry: RetryPolicy,
+        outcome: Outcome,
+        base: Duration,
+        longest: Duration,
+        random: u32,
+    ) -> Option<Duration> {
+        let delay = match (outcome, retry) {
+            (Outcome::Unsent, _) | (Outcome::Broken, RetryPolicy::Broken) => backoff(base, self.made, longest, random),
+            (Outcome::TooEarly(Some(delay)), RetryPolicy::Refused | RetryPolicy::Broken) if delay <= longest => delay,
             _ => return None,
         };
         if self.made >= MORE_TRIES {
@@ -52,7 +59,7 @@ impl Tries {
     }
 }
 
-/// Doubles with each try, and varies by a quarter either way.
+/// Returns a delay that doubles with each attempt, and varies by a quarter either way.
 pub(super) fn backoff(base: Duration, tries: u32, longest: Duration, random: u32) -> Duration {
     let delay = base.saturating_mul(2_u32.saturating_pow(tries)).min(longest);
     let share = 0.75 + f64::from(random) / f64::from(u32::MAX) * 0.5;
@@ -66,31 +73,13 @@ pub(super) fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Durati
         return Some(Duration::from_secs(seconds.into()));
     }
     // A date that has passed means: now.
-    parse_date(text).map(|date| date.duration_since(now).unwrap_or_default())
-}
-
-/// `Sun, 06 Nov 1994 08:49:37 GMT`, the one form that servers may send today.
-fn parse_date(text: &str) -> Option<SystemTime> {
-    const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
-    let mut parts = text.split_once(", ")?.1.split(' ');
-    let day: u64 = parts.next()?.parse().ok().filter(|day| (1..=31).contains(day))?;
-    let name = parts.next()?;
-    let month = MONTHS.iter().position(|month| *month == name)? as u64 + 1;
-    let year: u64 = parts.next()?.parse().ok().filter(|year| (1970..=9999).contains(year))?;
-    let mut clock = parts.next()?.split(':').map(|part| part.parse::<u64>().ok());
-    let (hour, minute, second) = (clock.next()??, clock.next()??, clock.next()??);
-    if parts.next() != Some("GMT") || hour > 23 || minute > 59 || second > 60 {
-        return None;
-    }
-    // Days since 1970, counting years from March, so that a leap day ends its year.
-    let (shifted_year, shifted_month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
-    let days = 365 * shifted_year + shifted_year / 4 - shifted_year / 100 + shifted_year / 400 + (153 * shifted_month + 2) / 5 + day - 1;
-    let seconds = days.checked_sub(719_468)? * 86_400 + hour * 3_600 + minute * 60 + second;
-    Some(UNIX_EPOCH + Duration::from_secs(seconds))
+    httpdate::parse_http_date(text).ok().map(|date| date.duration_since(now).unwrap_or_default())
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::UNIX_EPOCH;
+
     use super::*;
 
     const BASE: Duration = Duration::from_millis(100);
@@ -113,36 +102,35 @@ mod tests {
     }
 
     #[test]
-    fn dates_are_counted_over_leap_years() {
-        let date = |text| parse_date(text).unwrap().duration_since(UNIX_EPOCH).unwrap().as_secs();
-        assert_eq!(date("Thu, 01 Jan 1970 00:00:00 GMT"), 0);
-        assert_eq!(date("Tue, 29 Feb 2000 12:00:00 GMT"), 951_825_600);
-        assert_eq!(date("Wed, 31 Dec 2025 23:59:59 GMT"), 1_767_225_599);
+    fn a_date_is_understood_in_each_form_that_http_has() {
+        for date in ["Sunday, 06-Nov-94 08:49:37 GMT", "Sun Nov  6 08:49:37 1994"] {
+            assert_eq!(asked(date), Some(Duration::from_secs(30)), "{date}");
+        }
     }
 
     #[test]
     fn what_may_change_something_goes_out_again_only_if_it_never_left() {
-        let next = |again, outcome| Tries::default().next(again, outcome, BASE, LONGEST, MIDDLE);
+        let next = |retry, outcome| Attempts::default().next(retry, outcome, BASE, LONGEST, MIDDLE);
         let soon = Some(Duration::from_secs(1));
-        assert!(next(Again::Unsent, Outcome::Unsent).is_some());
-        assert_eq!(next(Again::Unsent, Outcome::Broken), None);
-        assert_eq!(next(Again::Unsent, Outcome::TooEarly(soon)), None);
-        assert_eq!(next(Again::Refused, Outcome::TooEarly(soon)), soon);
-        assert_eq!(next(Again::Refused, Outcome::Broken), None);
-        assert!(next(Again::Broken, Outcome::Broken).is_some());
+        assert!(next(RetryPolicy::Unsent, Outcome::Unsent).is_some());
+        assert_eq!(next(RetryPolicy::Unsent, Outcome::Broken), None);
+        assert_eq!(next(RetryPolicy::Unsent, Outcome::TooEarly(soon)), None);
+        assert_eq!(next(RetryPolicy::Refused, Outcome::TooEarly(soon)), soon);
+        assert_eq!(next(RetryPolicy::Refused, Outcome::Broken), None);
+        assert!(next(RetryPolicy::Broken, Outcome::Broken).is_some());
     }
 
     #[test]
     fn a_long_delay_is_not_waited_for_and_one_that_nobody_named_is_not_guessed() {
-        let next = |delay| Tries::default().next(Again::Broken, Outcome::TooEarly(delay), BASE, LONGEST, MIDDLE);
+        let next = |delay| Attempts::default().next(RetryPolicy::Broken, Outcome::TooEarly(delay), BASE, LONGEST, MIDDLE);
         assert_eq!(next(Some(Duration::from_secs(6))), None);
         assert_eq!(next(None), None);
     }
 
     #[test]
     fn there_are_two_more_tries_with_growing_delays() {
-        let mut tries = Tries::default();
-        let mut next = || tries.next(Again::Unsent, Outcome::Unsent, BASE, LONGEST, MIDDLE);
+        let mut tries = Attempts::default();
+        let mut next = || tries.next(RetryPolicy::Unsent, Outcome::Unsent, BASE, LONGEST, MIDDLE);
         let (first, second) = (next().unwrap(), next().unwrap());
         assert!(first >= BASE.mul_f64(0.75) && second > first, "{first:?} {second:?}");
         assert_eq!(next(), None);

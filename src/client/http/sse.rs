@@ -1,17 +1,17 @@
-//! Server-sent events: bytes to events, as the HTML standard says, with a cap.
+//! Parser of server-sent events, as the HTML standard has them. Hand-written, as `sse-stream` has no cap on the size of an event.
 
-/// What one block of lines said.
+/// The fields of one event.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(super) struct Event {
     pub(super) kind: String,
     pub(super) data: String,
-    /// `Some("")`: forget the last one.
+    /// Id of the event; `Some("")` clears the last one.
     pub(super) id: Option<String>,
-    /// Milliseconds.
+    /// Delay before a reconnect, in milliseconds.
     pub(super) retry: Option<u64>,
 }
 
-/// An event has more bytes than it may. What came after it is lost.
+/// Error of an event with more bytes than the cap. The rest of the stream is lost.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct TooLarge {
     pub(super) bytes: u64,
@@ -22,7 +22,7 @@ pub(super) struct Parser {
     line: Vec<u8>,
     data: Vec<u8>,
     event: Event,
-    /// Whether the block has anything to say.
+    /// True where the block has had a known field.
     begun: bool,
     first_line: bool,
     /// The last byte was CR: an LF that follows belongs to it.

@@ -1,4 +1,4 @@
-//! A stream of events: read with a cap, shown to the tap, and resumed here. rmcp sees only whole messages, none of the
+//! A stream of events: read with a cap, shown to the interceptor, and resumed here. rmcp sees only whole messages, none of the
 //! streams' breaks: its own resumption has no bound that a server could not reset.
 
 use std::collections::{HashMap, VecDeque};
@@ -16,21 +16,21 @@ use sse_stream::Sse;
 use tokio::time::Instant;
 
 use super::body::{EVENT_STREAM, content_type, is_event_stream, reason};
-use super::budget::Place;
+use super::budget::Reservation;
 use super::client::{HttpClient, protocol_headers, status_failure};
 use super::exchange::{Outgoing, random};
 use super::failure::HttpFailure;
 use super::raw::{Awaited, Inbound, Kind, sort};
 use super::resume::{Position, Purpose};
-use super::retry::Again;
+use super::retry::RetryPolicy;
 use super::sse::{Event, Parser};
-use crate::client::inbound::pace::MESSAGE;
+use crate::client::inbound::rate_limit::MESSAGE;
 use crate::client::wire::json;
 
-/// How far into a broken message its method may stand.
+/// Bytes of a broken message in which its method is searched.
 const METHOD_WINDOW: usize = 512;
 
-/// What a resumed stream must say to belong to the one before.
+/// Session and headers that a resumed stream must send to belong to the one before.
 #[derive(Clone)]
 pub(super) struct Route {
     pub(super) session: Option<Arc<str>>,
@@ -47,14 +47,14 @@ pub(super) struct Events {
     ready: VecDeque<String>,
     phase: Phase,
     deadline: Option<Instant>,
-    /// Nothing is read before: the server says more than it may without being asked.
+    /// Time until which nothing is read, as the server has sent more of its own accord than the rate allows.
     rests_until: Option<Instant>,
 }
 
 struct Open {
     response: Response,
     parser: Parser,
-    place: Place,
+    place: Reservation,
 }
 
 impl Open {
@@ -158,7 +158,7 @@ impl Events {
         self.rests_until = Some(self.http.spend(said)).filter(|until| *until > Instant::now());
     }
 
-    /// Asks for the stream again, until it comes or that is hopeless.
+    /// Resumes the stream, until it comes or an attempt is hopeless.
     async fn resume(&mut self, mut delay: Duration) -> Result<(), HttpFailure> {
         loop {
             tokio::time::sleep(delay).await;
@@ -211,7 +211,7 @@ impl Events {
     }
 
     fn take_message(&mut self, mut message: Json, text: Option<String>) {
-        if !self.http.admits(&message, &self.route) || (self.http.tap)(&message) || self.phase != Phase::Reading {
+        if !self.http.admits(&message, &self.route) || (self.http.interceptor)(&message) || self.phase != Phase::Reading {
             return;
         }
         match sort(&mut message, self.awaited.as_ref()) {
@@ -222,7 +222,7 @@ impl Events {
             }
             Inbound::Other => self.ready.push_back(text.unwrap_or_else(|| message.to_string())),
             Inbound::Foreign => tracing::debug!("an answer to nothing was skipped"),
-            Inbound::Noise => tracing::debug!("JSON that is no message was skipped"),
+            Inbound::Noise => tracing::debug!("JSON that is not a message was skipped"),
         }
     }
 
@@ -236,7 +236,7 @@ impl Events {
         }
     }
 
-    /// No answer to `server/discover` in time: it is an older server.
+    /// Ends the wait for an answer to `server/discover`: it is an older server.
     fn give_up(&mut self) {
         self.end();
         if let Some(awaited) = &self.awaited {
@@ -261,7 +261,7 @@ impl HttpClient {
         if let Some(id) = last_id.and_then(|id| HeaderValue::from_str(id).ok()) {
             headers.insert("last-event-id", id);
         }
-        let request = Outgoing { method: Method::GET, body: None, headers, again: Again::Broken, within };
+        let request = Outgoing { method: Method::GET, body: None, headers, retry: RetryPolicy::Broken, within };
         let response = self.exchange(&request).await?;
         let (status, kind) = (response.status(), content_type(&response));
         if status != StatusCode::OK {
@@ -274,7 +274,7 @@ impl HttpClient {
     }
 }
 
-/// A message as rmcp reads it. It gets no ids and no delays: resuming is not its business.
+/// Makes an event for rmcp. It gets no ids and no delays, as rmcp must not resume.
 pub(super) fn event_of(message: String) -> Sse {
     Sse::default().data(message)
 }

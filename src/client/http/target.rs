@@ -1,4 +1,4 @@
-//! Where a server is, and what is sent to it: checked once, before anything is.
+//! Address and headers of a server, checked once, before anything is sent.
 
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -14,10 +14,10 @@ use super::failure::Credentials;
 use super::token::TokenSource;
 use crate::error::{Error, Result};
 
-/// How long the answer to a notification may take: there is nothing to wait for but its receipt.
+/// Longest time for the answer to a notification, which is only a receipt.
 pub(super) const CONTROL_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What the protocol, or HTTP itself, sets.
+/// Headers that the protocol, or HTTP itself, sets.
 const RESERVED: [&str; 19] = [
     "accept",
     "accept-encoding",
@@ -46,13 +46,13 @@ const RESERVED_START: &str = "mcp-param-";
 pub struct HttpTarget {
     /// The server's name.
     pub server: String,
-    /// Its MCP endpoint. Secret, since `${VAR}` may stand in it.
+    /// URL of the MCP endpoint. Secret, since `${VAR}` may stand in it.
     pub url: SecretString,
-    /// Sent with each request.
+    /// Headers that are sent with each request.
     pub headers: Vec<(String, SecretString)>,
-    /// Whether `http://` may leave this machine.
+    /// True where `http://` may leave this machine.
     pub allow_insecure: bool,
-    /// Where its bearer tokens come from; unused where `headers` has an Authorization.
+    /// Source of bearer tokens; unused where `headers` has an Authorization.
     pub tokens: Option<Arc<dyn TokenSource>>,
 }
 
@@ -62,30 +62,30 @@ impl fmt::Debug for HttpTarget {
     }
 }
 
-/// Times and sizes of one connection. A call's own time is its caller's.
+/// Time and size limits of one connection. The time limit of a call is its caller's.
 #[derive(Debug, Clone)]
 pub(in crate::client) struct HttpLimits {
-    /// Until a connection stands, TLS included.
+    /// Longest time until a connection stands, TLS included.
     pub(in crate::client) connect: Duration,
-    /// Until an answer begins. A server that answers in JSON begins only when the tool is done: at least the longest call.
+    /// Longest time until an answer begins. A server that answers in JSON begins only when the tool is done: at least the longest call.
     pub(in crate::client) headers: Duration,
-    /// Between two pieces of a JSON answer.
+    /// Longest time between two pieces of a JSON answer.
     pub(in crate::client) body_idle: Duration,
-    /// Until `server/discover` counts as unknown to the server.
+    /// Longest time until `server/discover` counts as unknown to the server.
     pub(in crate::client) discover: Duration,
-    /// For the goodbye to a session.
+    /// Longest time to end a session.
     pub(in crate::client) delete: Duration,
     /// The first delay before a request goes out again; the later ones grow.
     pub(in crate::client) retry: Duration,
-    /// A longer `Retry-After` is not waited for.
+    /// Longest `Retry-After` that is waited for.
     pub(in crate::client) longest_wait: Duration,
     /// The first delay before a stream is resumed, where the server names none; the later ones grow.
     pub(in crate::client) resume: Duration,
     /// The longest of them, a server's own `retry:` included.
     pub(in crate::client) longest_resume: Duration,
-    /// One JSON answer, or one event.
+    /// Bytes of one JSON answer, or of one event.
     pub(in crate::client) message_bytes: usize,
-    /// All answers and events that have begun and not ended, beside one of them and a small part of each.
+    /// Bytes of all answers and events that have begun and not ended, beside one of them and a small part of each.
     pub(in crate::client) unfinished_bytes: usize,
 }
 
@@ -158,7 +158,7 @@ fn header_name(name: &str) -> std::result::Result<HeaderName, String> {
     Ok(parsed)
 }
 
-/// `https://user:password@host` as a header. It must not stay in the URL, which errors and redirects build on.
+/// Takes `https://user:password@host` out of the URL as a header: errors and redirects build on the URL.
 fn take_credentials(url: &mut Url) -> Option<HeaderValue> {
     if url.username().is_empty() && url.password().is_none() {
         return None;
@@ -175,7 +175,7 @@ fn take_credentials(url: &mut Url) -> Option<HeaderValue> {
     Some(value)
 }
 
-/// What may be said of a URL: its path and query may hold secrets.
+/// Returns the part of a URL that may be shown: its path and query may hold secrets.
 pub(super) fn origin(url: &Url) -> String {
     url.origin().ascii_serialization()
 }

@@ -16,7 +16,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use super::{HttpFailure, HttpLimits, HttpTarget, failure_of, http_transport, raw_result};
-use crate::client::inbound::tap::Tap;
+use crate::client::inbound::notification::Interceptor;
 
 /// A request as the server saw it.
 #[derive(Debug, Clone)]
@@ -25,7 +25,7 @@ pub(in crate::client) struct Seen {
     pub(in crate::client) path: String,
     headers: Vec<(String, String)>,
     pub(in crate::client) body: Json,
-    /// How many requests came before on the same connection.
+    /// Number of requests before this one on the same connection.
     pub(in crate::client) before: usize,
 }
 
@@ -44,20 +44,20 @@ impl Seen {
     }
 }
 
-/// What the server sends, in this order.
+/// A part of the server's answer; parts are sent in order.
 #[derive(Debug, Clone)]
 pub(in crate::client) enum Piece {
-    /// As it is.
+    /// Bytes as they are.
     Bytes(Vec<u8>),
-    /// One chunk of a body with the chunked encoding.
+    /// A chunk of a body with the chunked encoding.
     Chunk(Vec<u8>),
     /// The orderly end of such a body.
     End,
-    /// Nothing, until the client goes.
+    /// Sends nothing until the client closes.
     Hold,
     /// The same chunk, until the client goes.
     Forever(Vec<u8>),
-    /// Nothing more, and the connection closes.
+    /// Closes the connection.
     Close,
 }
 
@@ -72,7 +72,7 @@ pub(in crate::client) fn answer(status: u16, headers: &[(&str, &str)], body: imp
     vec![Piece::Bytes(bytes)]
 }
 
-pub(in crate::client) fn json_answer(message: &Json) -> Reply {
+pub(super) fn json_answer(message: &Json) -> Reply {
     answer(200, &[("content-type", "application/json")], message.to_string())
 }
 
@@ -145,20 +145,20 @@ impl Server {
         self.seen.lock().iter().filter(|seen| seen.what() == what).cloned().collect()
     }
 
-    pub(in crate::client) async fn until_seen(&self, what: &str) {
+    pub(super) async fn until_seen(&self, what: &str) {
         let mut came = self.came.clone();
         patiently(came.wait_for(|_| !self.seen(what).is_empty())).await.unwrap();
     }
 
-    /// Until the client has closed so many connections.
-    pub(in crate::client) async fn until_left(&self, connections: usize) {
+    /// Waits until the client has closed so many connections.
+    pub(super) async fn until_left(&self, connections: usize) {
         let mut left = self.left.clone();
         patiently(left.wait_for(|left| *left >= connections)).await.unwrap();
     }
 }
 
 /// A test that waits for what never comes shall fail.
-pub(in crate::client) async fn patiently<T>(work: impl Future<Output = T>) -> T {
+pub(super) async fn patiently<T>(work: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(20), work).await.expect("it comes within 20 s")
 }
 
@@ -258,26 +258,31 @@ pub(in crate::client) fn quick() -> HttpLimits {
 }
 
 /// A connection's beginning.
-pub(in crate::client) async fn start(target: &HttpTarget, tap: Tap, limits: HttpLimits, era: ClientLifecycleMode) -> Started {
-    let transport = http_transport(target, tap, limits).unwrap();
+pub(in crate::client) async fn start(
+    target: &HttpTarget,
+    interceptor: Interceptor,
+    limits: HttpLimits,
+    era: ClientLifecycleMode,
+) -> Started {
+    let transport = http_transport(target, interceptor, limits).unwrap();
     Box::pin(patiently(().serve_with_lifecycle(transport, era))).await
 }
 
 type Started = Result<RunningService<RoleClient, ()>, ClientInitializeError>;
 
-pub(in crate::client) fn no_tap() -> Tap {
+pub(super) fn no_interceptor() -> Interceptor {
     Arc::new(|_| false)
 }
 
-/// A tap that takes notifications, and what it was shown.
-pub(in crate::client) fn listening() -> (Tap, Arc<Mutex<Vec<Json>>>) {
+/// An interceptor that takes notifications, and the messages that it was shown.
+pub(in crate::client) fn listening() -> (Interceptor, Arc<Mutex<Vec<Json>>>) {
     let heard = Arc::<Mutex<Vec<Json>>>::default();
     let shown = Arc::clone(&heard);
-    let tap: Tap = Arc::new(move |message| {
+    let interceptor: Interceptor = Arc::new(move |message| {
         shown.lock().push(message.clone());
         message.get("id").is_none()
     });
-    (tap, heard)
+    (interceptor, heard)
 }
 
 pub(in crate::client) struct Client {
@@ -286,11 +291,11 @@ pub(in crate::client) struct Client {
 
 impl Client {
     pub(in crate::client) async fn of(server: &Server) -> Self {
-        Self::with(&target(&server.url), no_tap(), quick()).await
+        Self::with(&target(&server.url), no_interceptor(), quick()).await
     }
 
-    pub(in crate::client) async fn with(target: &HttpTarget, tap: Tap, limits: HttpLimits) -> Self {
-        Self { service: start(target, tap, limits, ClientLifecycleMode::Initialize).await.unwrap() }
+    pub(in crate::client) async fn with(target: &HttpTarget, interceptor: Interceptor, limits: HttpLimits) -> Self {
+        Self { service: start(target, interceptor, limits, ClientLifecycleMode::Initialize).await.unwrap() }
     }
 
     pub(in crate::client) fn peer(&self) -> &Peer<RoleClient> {
@@ -306,8 +311,8 @@ impl Client {
         self.ask(tool_call(tool, Json::Null)).await
     }
 
-    /// What the transport says of a call that fails.
-    pub(in crate::client) async fn failed_call(&self) -> HttpFailure {
+    /// Makes a call that fails, and returns the transport's failure.
+    pub(super) async fn failed_call(&self) -> HttpFailure {
         let error = self.call("t").await.expect_err("the call fails");
         failure_of(&error).unwrap_or_else(|| panic!("{error} has a reason of the transport"))
     }

@@ -9,12 +9,13 @@ use url::Url;
 
 use super::target::{HttpLimits, is_loopback};
 
-/// Connections kept open for the next request.
+/// Number of connections kept open for the next request.
 const IDLE_CONNECTIONS: usize = 16;
-/// Less than Node servers keep them (5 s): a request that meets their close is lost, and a call is not sent again.
+/// Time for which an idle connection is kept: less than Node servers keep theirs (5 s). A request that meets their close is lost, and a
+/// call is not sent again.
 const IDLE: Duration = Duration::from_secs(4);
 
-/// A client for one server. It follows no redirect and tries nothing twice: that is decided here.
+/// Makes the client of one server. It follows no redirect and retries nothing: both are decided here.
 pub(super) fn client_for(url: &Url, limits: &HttpLimits) -> Result<reqwest::Client, String> {
     // A machine without certificates can still speak to itself.
     let tls = if url.scheme() == "https" { verifying()? } else { distrusting()? };
@@ -27,7 +28,7 @@ pub(super) fn client_for(url: &Url, limits: &HttpLimits) -> Result<reqwest::Clie
         .pool_max_idle_per_host(IDLE_CONNECTIONS)
         .pool_idle_timeout(IDLE)
         .user_agent(concat!("hyperlight-mcp/", env!("CARGO_PKG_VERSION")));
-    // What stays on this machine is no proxy's business.
+    // Requests to this machine need no proxy.
     let builder = if is_loopback(url) { builder.no_proxy() } else { builder };
     builder.build().map_err(|error| format!("no HTTP client can be made: {error}"))
 }
@@ -38,7 +39,7 @@ fn builder() -> Result<rustls::ConfigBuilder<rustls::ClientConfig, rustls::Wants
         .map_err(|error| format!("TLS cannot be set up: {error}"))
 }
 
-/// Trusts whom this machine trusts. Read once: a system has hundreds of certificates.
+/// TLS settings with this machine's certificate authorities. Read once: a system has hundreds of certificates.
 fn verifying() -> Result<rustls::ClientConfig, String> {
     static CONFIG: OnceLock<rustls::ClientConfig> = OnceLock::new();
     if let Some(config) = CONFIG.get() {
@@ -48,7 +49,7 @@ fn verifying() -> Result<rustls::ClientConfig, String> {
     Ok(CONFIG.get_or_init(|| verified.with_no_client_auth()).clone())
 }
 
-/// Trusts nobody: for servers that have no certificate to show.
+/// TLS settings without any certificate authority: for servers that show no certificate.
 fn distrusting() -> Result<rustls::ClientConfig, String> {
     Ok(builder()?.with_root_certificates(rustls::RootCertStore::empty()).with_no_client_auth())
 }

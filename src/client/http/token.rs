@@ -1,4 +1,4 @@
-//! Where a server's bearer tokens come from.
+//! The source of a server's bearer tokens.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -7,7 +7,7 @@ use secrecy::SecretString;
 
 use crate::error::Result;
 
-/// Something that may take a person's time.
+/// Future that may take a person's time.
 pub type TokenFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'a>>;
 
 /// The tokens of one server.

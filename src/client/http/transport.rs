@@ -15,7 +15,7 @@ use super::client::HttpClient;
 use super::failure::HttpFailure;
 use super::target::{CONTROL_TIMEOUT, Endpoint, HttpLimits, HttpTarget};
 use super::tls::client_for;
-use crate::client::inbound::tap::Tap;
+use crate::client::inbound::notification::Interceptor;
 use crate::error::{Error, Result};
 
 /// Requests under way at once; a call that waits for its answer counts.
@@ -27,7 +27,11 @@ const QUEUE: usize = 64;
 ///
 /// # Errors
 /// `ERR_INSECURE_URL`, `ERR_CONNECT_FAILED` for a url or header that cannot be.
-pub(in crate::client) fn http_transport(target: &HttpTarget, tap: Tap, limits: HttpLimits) -> Result<impl Transport<RoleClient> + use<>> {
+pub(in crate::client) fn http_transport(
+    target: &HttpTarget,
+    interceptor: Interceptor,
+    limits: HttpLimits,
+) -> Result<impl Transport<RoleClient> + use<>> {
     let endpoint = Endpoint::of(target)?;
     let web = client_for(&endpoint.url, &limits)
         .map_err(|problem| Error::ConnectFailed { server: target.server.clone(), problem: problem.into() })?;
@@ -41,7 +45,7 @@ pub(in crate::client) fn http_transport(target: &HttpTarget, tap: Tap, limits: H
         .reinit_on_expired_session(true);
     config.channel_buffer_capacity = QUEUE;
     config.retry_config = Arc::new(NeverRetry::default());
-    let client = HttpClient::new(endpoint, web, tap, limits, stop.clone());
+    let client = HttpClient::new(endpoint, web, interceptor, limits, stop.clone());
     let inner = StreamableHttpClientTransport::with_client(client.clone(), config);
     Ok(HttpTransport { inner, client, discovering: None, overtaken: None, stop })
 }

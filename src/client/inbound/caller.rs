@@ -1,4 +1,4 @@
-//! Whom a server reaches while it is called: what it asks and what it tells goes to the call's own caller.
+//! The callers of a server: its questions and notifications during a call go to the call's own caller.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -7,14 +7,14 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde_json::Value as Json;
 
-use super::tap::Notice;
+use super::notification::Notice;
 use crate::catalog::Manifest;
 use crate::error::Result;
 
 /// An answer that may take a person's time.
 pub type Reply<T> = Pin<Box<dyn Future<Output = Result<T>> + Send>>;
 
-/// What a server asks a person.
+/// An elicitation: a question of a server to a person.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Elicitation {
@@ -41,10 +41,10 @@ pub enum Question {
     },
 }
 
-/// What the person said.
+/// A person's answer to an elicitation.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ElicitationAnswer {
-    /// With the fields, where there were any.
+    /// The person accepted; with the fields of the form, where it has any.
     Accept(Option<Json>),
     Decline,
     Cancel,
@@ -59,9 +59,9 @@ pub struct Sampling {
     pub params: Json,
 }
 
-/// Whoever made a call.
+/// The caller of a tool, a resource or a prompt.
 pub trait Caller: Send + Sync {
-    /// Calls of one identity ask the same person.
+    /// Returns the caller's identity: calls of one identity ask the same person.
     fn identity(&self) -> u64;
 
     /// Returns whether [`Caller::elicit`] would ask anybody.
@@ -72,39 +72,39 @@ pub trait Caller: Send + Sync {
         false
     }
 
-    /// `None`: nobody can be asked.
+    /// Puts an elicitation to the person; `None`: nobody can be asked.
     fn elicit(&self, elicitation: Elicitation) -> Option<Reply<ElicitationAnswer>>;
 
-    /// `None`: there is no model to ask.
+    /// Asks the agent's model; `None`: there is no model to ask.
     fn sample(&self, sampling: Sampling) -> Option<Reply<Json>>;
 
-    /// Must not block.
+    /// Reports a notice of the call. Must not block.
     fn notice(&self, server: &str, tool: &str, notice: &Notice);
 
-    /// Stops whatever clock runs above the call's own, as long as the value lives.
+    /// Stops the clocks above the call's own, as long as the value lives.
     fn pause(&self) -> Option<Box<dyn Send + Sync>>;
 }
 
-/// What becomes of connections, told as it happens. Must not block.
+/// Listener for the events of connections. Must not block.
 pub trait Observer: Send + Sync {
-    /// A connection ended without anybody having asked for it.
+    /// A connection ended that nobody had closed.
     fn lost(&self, server: &str, reason: &str);
-    /// It gave way to another server's.
+    /// A connection gave way to that of another server.
     fn evicted(&self, server: &str, made_room_for: &str);
-    /// Nobody had used it for as long as its `idleTimeoutMs` says.
+    /// A connection was closed, as nobody had used it for `idleTimeoutMs`.
     fn idled_out(&self, server: &str);
     /// The server's lists were read again after it had said that they changed.
     fn manifest_read(&self, server: &str, manifest: &Arc<Manifest>);
-    /// Something that belongs to no call, or to no certain one.
+    /// Reports a notice that belongs to no call, or to no certain one.
     fn notice(&self, server: &str, notice: &Notice);
-    /// A resource that was subscribed to has changed.
+    /// A subscribed resource has changed.
     fn resource_updated(&self, server: &str, uri: &str);
     /// The server asked something, and nothing but the calls in flight said whom: from now on its callers are kept apart.
     fn elicited(&self, server: &str);
-    /// A question that reached nobody.
+    /// A question was put to nobody.
     fn question_cancelled(&self, server: &str, reason: &str);
     /// Returns whether anybody may hear what the server asks and tells: all of it is approved, and it is enabled. Looked at anew each time.
     fn may_be_heard(&self, server: &str) -> bool;
-    /// Who is asked outside any call.
+    /// Returns the caller for questions outside of any call.
     fn nobody_in_particular(&self) -> Arc<dyn Caller>;
 }

@@ -13,19 +13,19 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::caller::Caller;
-use super::heard::Heard;
-use super::pace::{NOTICES, Passage, Share, Valve};
+use super::question_candidates::QuestionCandidates;
+use super::rate_limit::{NOTICES, Passage, RateLimiter, Share};
 use super::routing::{Candidate, Origin, Route, route};
 use crate::client::clock::CallClock;
 
-/// Questions that one call may ask, all in all, and that may be open outside of calls: a server that asks more is not answered.
+/// Most questions of one call in all, and most open questions outside of calls: further ones are not answered.
 const MAX_QUESTIONS: u32 = 20;
-/// Travels with a request to the transport, which is where its id becomes known before the server can answer.
+/// Key of a call. It travels with the request to the transport, where the request's id becomes known before the server can answer.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::client) struct CallKey(u64);
 
 impl CallKey {
-    /// A question that came with this call's own answer.
+    /// Origin of a question that came with this call's own answer.
     pub(in crate::client) fn origin(self) -> Origin {
         Origin::Call(self.0)
     }
@@ -39,14 +39,14 @@ pub(in crate::client) struct InFlight {
     pub(in crate::client) clock: CallClock,
     /// Cancelled when the call is over.
     pub(in crate::client) over: CancellationToken,
-    /// Cancelled once the server has been told of that, or has answered the call.
+    /// Cancelled once the server has been told that the call is over, or has answered it.
     told: CancellationToken,
 }
 
 impl InFlight {
     /// Waits until the server has been told that the call is over, where it is. What answers the call's own questions is sent after that:
     /// a server that got such an answer first would finish a call that nobody waits for, and never hear that it was cancelled.
-    pub(in crate::client) async fn end_is_told(&self) {
+    pub(super) async fn end_is_told(&self) {
         if self.over.is_cancelled() {
             self.told.cancelled().await;
         }
@@ -61,7 +61,7 @@ struct Entry {
     notices: Share,
 }
 
-/// Told how many of a call's notices were left out, before its outcome is known.
+/// Callback with the number of a call's notices that were left out, called before the call's outcome is known.
 pub(in crate::client) type LeftOut = Box<dyn Fn(&InFlight, u64) + Send + Sync>;
 
 /// The sign by which a notice finds its call.
@@ -69,47 +69,47 @@ pub(in crate::client) type LeftOut = Box<dyn Fn(&InFlight, u64) + Send + Sync>;
 pub(in crate::client) enum Of<'a> {
     /// The call's with this progress token. Without such a call nobody is told.
     Token(&'a Json),
-    /// That of the only caller that has calls in flight, or nobody's.
+    /// The call of the only caller that has calls in flight, or no call.
     OnlyCaller,
 }
 
-/// A notice that is to be told.
+/// A notice that the rate allows.
 pub(in crate::client) struct Admitted {
-    /// Whose it is; `None`: nobody's in particular.
+    /// The call to which the notice belongs; `None`: to no call.
     pub(in crate::client) call: Option<InFlight>,
-    /// How many of this call's were left out before it.
+    /// Number of this call's notices that were left out before it.
     pub(in crate::client) left_out: u64,
-    /// How many that were nobody's were.
+    /// Number of notices of no call that were left out before it.
     pub(in crate::client) left_out_of_nobody: u64,
 }
 
-/// All calls of one connection.
+/// The calls in flight of one connection.
 pub(in crate::client) struct Calls {
     entries: Mutex<BTreeMap<u64, Entry>>,
     next_key: AtomicU64,
-    /// Counts those that are nobody's; each call counts its own.
-    notices: Mutex<Valve>,
+    /// Rate limit of notices that belong to no call; each call counts its own.
+    notices: Mutex<RateLimiter>,
     left_out: LeftOut,
-    /// Whether the server asks questions of which nothing says whose they are.
+    /// True where the server sends elicitations that name no call.
     asks_anybody: AtomicBool,
     outside: Mutex<Outside>,
-    heard: Heard,
+    question_candidates: QuestionCandidates,
 }
 
-/// A call's place; dropped, the call is over, and so is what it asked.
-pub(in crate::client) struct Place {
+/// Guard of a call in flight. Dropped, it ends the call and its questions.
+pub(in crate::client) struct CallGuard {
     key: u64,
     calls: Arc<Calls>,
     over: CancellationToken,
     told: CancellationToken,
 }
 
-impl Place {
+impl CallGuard {
     pub(in crate::client) fn key(&self) -> CallKey {
         CallKey(self.key)
     }
 
-    /// Nobody waits for the call any more. Until this is dropped, what the server asks may still be meant for it.
+    /// Ends the call for its caller. Until this is dropped, a question of the server may still be meant for it.
     pub(in crate::client) fn give_up(&self) {
         self.calls.tell_left_out(self.key);
         self.over.cancel();
@@ -121,7 +121,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for CallGuard {
     fn drop(&mut self) {
         self.calls.remove(self.key);
         self.over.cancel();
@@ -129,14 +129,14 @@ impl Drop for Place {
     }
 }
 
-/// What a question needs: somebody who can answer that kind.
+/// The kind of a question: who has to answer it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::client) enum Wants {
+pub(in crate::client) enum QuestionKind {
     Person,
     Model,
 }
 
-impl Wants {
+impl QuestionKind {
     fn can_be_had_of(self, caller: &dyn Caller) -> bool {
         match self {
             Self::Person => caller.can_elicit(),
@@ -145,14 +145,14 @@ impl Wants {
     }
 }
 
-/// Whom a question may be put to.
-pub(in crate::client) enum Asked {
+/// The recipient of a question.
+pub(in crate::client) enum QuestionRecipient {
     Call(InFlight),
     Outside(OutsideQuestion),
-    /// Whoever is meant, there is nobody to ask.
+    /// None of the possible recipients can be asked.
     Nobody,
     Ambiguous,
-    /// More is asked than is answered, by this tool's call or outside of any. Told once.
+    /// The server has more questions open than are answered, for this tool's call or outside of any call. Reported once.
     TooMany {
         tool: Option<String>,
         is_first: bool,
@@ -170,7 +170,7 @@ impl Drop for OutsideQuestion {
     }
 }
 
-/// Questions that are open and belong to no call, and whether it was told that there are too many of them.
+/// Number of open questions that belong to no call, and whether it was reported that there are too many.
 #[derive(Default)]
 struct Outside {
     open: u32,
@@ -179,7 +179,7 @@ struct Outside {
 
 impl Calls {
     pub(in crate::client) fn new(asks_anybody: bool, left_out: LeftOut) -> Self {
-        let notices = Mutex::new(Valve::new(NOTICES, Instant::now()));
+        let notices = Mutex::new(RateLimiter::new(NOTICES, Instant::now()));
         let asks_anybody = AtomicBool::new(asks_anybody);
         Self {
             entries: Mutex::default(),
@@ -188,7 +188,7 @@ impl Calls {
             left_out,
             asks_anybody,
             outside: Mutex::default(),
-            heard: Heard::default(),
+            question_candidates: QuestionCandidates::default(),
         }
     }
 
@@ -197,13 +197,13 @@ impl Calls {
         self.asks_anybody.load(Ordering::Acquire)
     }
 
-    pub(in crate::client) fn enter(self: &Arc<Self>, tool: &str, caller: &Arc<dyn Caller>, clock: &CallClock) -> Place {
+    pub(in crate::client) fn enter(self: &Arc<Self>, tool: &str, caller: &Arc<dyn Caller>, clock: &CallClock) -> CallGuard {
         let key = self.next_key.fetch_add(1, Ordering::Relaxed);
         let (over, told) = (CancellationToken::new(), CancellationToken::new());
         let (tool, caller, clock) = (tool.to_owned(), Arc::clone(caller), clock.clone());
         let call = InFlight { tool, caller, clock, over: over.clone(), told: told.clone() };
         self.entries().insert(key, Entry { call, id: None, progress_token: None, questions: 0, notices: Share::default() });
-        Place { key, calls: Arc::clone(self), over, told }
+        CallGuard { key, calls: Arc::clone(self), over, told }
     }
 
     /// Notes the id and the progress token of a call that is about to be written.
@@ -216,7 +216,7 @@ impl Calls {
         self.note(key, &request.id, token.and_then(|token| serde_json::to_value(token).ok()));
     }
 
-    /// The same of one that goes past rmcp.
+    /// Notes the id and the progress token of a call that goes past rmcp.
     pub(in crate::client) fn note(&self, CallKey(key): CallKey, id: &RequestId, progress_token: Option<Json>) {
         if let Some(entry) = self.entries().get_mut(&key) {
             (entry.id, entry.progress_token) = (Some(id.clone()), progress_token);
@@ -230,22 +230,22 @@ impl Calls {
         found.map_or(Origin::NoCall, |(key, _)| Origin::Call(*key))
     }
 
-    /// Notes who can be meant by a question, as it is read.
+    /// Notes the calls that can be meant by a question, as it is read.
     pub(in crate::client) fn hear(&self, question: RequestId) {
         let candidates = candidates(&self.entries());
-        self.heard.note(question, candidates);
+        self.question_candidates.note(question, candidates);
     }
 
     /// Forgets a question that is put to nobody.
-    pub(in crate::client) fn unheard(&self, question: &RequestId) {
-        self.heard.take(question);
+    pub(super) fn unheard(&self, question: &RequestId) {
+        self.question_candidates.take(question);
     }
 
-    /// Whom a question is put to, by its id where it came as a request. Counts it.
-    pub(in crate::client) fn ask(self: &Arc<Self>, origin: Origin, wants: Wants, question: Option<&RequestId>) -> Asked {
-        let heard = question.map(|question| self.heard.take(question));
+    /// Finds the recipient of a question, by its id where it came as a request, and counts the question.
+    pub(in crate::client) fn ask(self: &Arc<Self>, origin: Origin, kind: QuestionKind, question: Option<&RequestId>) -> QuestionRecipient {
+        let noted = question.map(|question| self.question_candidates.take(question));
         let mut entries = self.entries();
-        let candidates = heard.unwrap_or_else(|| Some(candidates(&entries)));
+        let candidates = noted.unwrap_or_else(|| Some(candidates(&entries)));
         let route = candidates.as_ref().map_or(origin.known(), |candidates| route(origin, candidates));
         if origin == Origin::Unknown && route != Route::Outside {
             // Before anybody else can enter: whoever comes next waits for those who are in.
@@ -255,32 +255,32 @@ impl Calls {
             Route::Call(key) => match the_same_callers(key, origin, candidates, &entries) {
                 Some(key) => entries.get_mut(&key),
                 // What it was about is over.
-                None if origin == Origin::Unknown => return Asked::Nobody,
+                None if origin == Origin::Unknown => return QuestionRecipient::Nobody,
                 None => None,
             },
             Route::Outside => None,
             Route::Ambiguous => {
                 let mut calls = entries.values().map(|entry| &entry.call);
-                let can_any = calls.any(|call| wants.can_be_had_of(call.caller.as_ref()));
-                return if can_any { Asked::Ambiguous } else { Asked::Nobody };
+                let can_any = calls.any(|call| kind.can_be_had_of(call.caller.as_ref()));
+                return if can_any { QuestionRecipient::Ambiguous } else { QuestionRecipient::Nobody };
             }
         };
         let Some(entry) = entry else { return self.ask_outside() };
         entry.questions = entry.questions.saturating_add(1);
         if entry.questions > MAX_QUESTIONS {
             let is_first = entry.questions == MAX_QUESTIONS + 1;
-            return Asked::TooMany { tool: Some(entry.call.tool.clone()), is_first };
+            return QuestionRecipient::TooMany { tool: Some(entry.call.tool.clone()), is_first };
         }
-        Asked::Call(entry.call.clone())
+        QuestionRecipient::Call(entry.call.clone())
     }
 
-    fn ask_outside(self: &Arc<Self>) -> Asked {
+    fn ask_outside(self: &Arc<Self>) -> QuestionRecipient {
         let mut outside = self.outside();
         if outside.open < MAX_QUESTIONS {
             outside.open += 1;
-            return Asked::Outside(OutsideQuestion(Arc::clone(self)));
+            return QuestionRecipient::Outside(OutsideQuestion(Arc::clone(self)));
         }
-        Asked::TooMany { tool: None, is_first: !std::mem::replace(&mut outside.is_told, true) }
+        QuestionRecipient::TooMany { tool: None, is_first: !std::mem::replace(&mut outside.is_told, true) }
     }
 
     /// Takes a notice in as far as the rate allows, and shows the clock of its call that it progresses. One that is left out costs a
@@ -295,21 +295,21 @@ impl Calls {
             }
             Of::OnlyCaller => of_only_caller(&mut entries),
         };
-        let mut valve = self.notices.lock();
+        let mut limiter = self.notices.lock();
         let Some(entry) = entry else {
-            let Passage::Pass(left_out_of_nobody) = valve.next(now) else { return None };
+            let Passage::Pass(left_out_of_nobody) = limiter.next(now) else { return None };
             return Some(Admitted { call: None, left_out: 0, left_out_of_nobody });
         };
-        let Passage::Pass(left_out) = entry.notices.next(&mut valve, now) else { return None };
-        Some(Admitted { call: Some(entry.call.clone()), left_out, left_out_of_nobody: valve.dropped() })
+        let Passage::Pass(left_out) = entry.notices.next(&mut limiter, now) else { return None };
+        Some(Admitted { call: Some(entry.call.clone()), left_out, left_out_of_nobody: limiter.dropped() })
     }
 
-    /// Takes the number of notices that were nobody's, and are not yet told of.
+    /// Takes the number of notices of no call that were left out and not reported yet.
     pub(in crate::client) fn left_out_of_nobody(&self) -> u64 {
         self.notices.lock().dropped()
     }
 
-    /// Tells a call's caller what was left out so far.
+    /// Reports to a call's caller the number of notices that were left out so far.
     fn tell_left_out(&self, key: u64) {
         let told = self.entries().get_mut(&key).map(|entry| (entry.call.clone(), entry.notices.dropped()));
         if let Some((call, dropped @ 1..)) = told {
@@ -317,7 +317,7 @@ impl Calls {
         }
     }
 
-    /// Ends a call. What is left out is counted under the same lock, so that nothing of it is missing.
+    /// Removes a call. Left-out notices are counted under the same lock, so that none is missing.
     fn remove(&self, key: u64) {
         let entry = self.entries().remove(&key);
         if let Some(mut entry) = entry

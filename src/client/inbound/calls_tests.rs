@@ -1,9 +1,9 @@
-//! Who is asked, and who is told.
+//! Tests of who is asked, and who receives notices.
 
 use super::*;
 use crate::client::clock::CallLimits;
 use crate::client::inbound::caller::{Elicitation, ElicitationAnswer, Reply, Sampling};
-use crate::client::inbound::tap::Notice;
+use crate::client::inbound::notification::Notice;
 use std::time::Duration;
 
 pub(in crate::client) struct Numbered(pub(in crate::client) u64);
@@ -31,7 +31,7 @@ fn calls() -> Arc<Calls> {
     Arc::new(Calls::new(false, Box::new(|_, _| {})))
 }
 
-fn enter(calls: &Arc<Calls>, caller: u64) -> Place {
+fn enter(calls: &Arc<Calls>, caller: u64) -> CallGuard {
     let caller: Arc<dyn Caller> = Arc::new(Numbered(caller));
     calls.enter("tool", &caller, &CallClock::start(CallLimits::fixed(Duration::from_secs(1))))
 }
@@ -40,18 +40,22 @@ fn enter(calls: &Arc<Calls>, caller: u64) -> Place {
 fn a_call_that_is_over_is_asked_nothing_and_what_it_asked_ends() {
     let calls = calls();
     let place = enter(&calls, 1);
-    let Asked::Call(call) = calls.ask(Origin::Unknown, Wants::Person, None) else { panic!("its caller is the only one") };
+    let QuestionRecipient::Call(call) = calls.ask(Origin::Unknown, QuestionKind::Person, None) else {
+        panic!("its caller is the only one")
+    };
     assert!(!call.over.is_cancelled());
     drop(place);
     assert!(call.over.is_cancelled());
-    assert!(matches!(calls.ask(Origin::Unknown, Wants::Person, None), Asked::Outside(_)));
+    assert!(matches!(calls.ask(Origin::Unknown, QuestionKind::Person, None), QuestionRecipient::Outside(_)));
 }
 
 #[tokio::test]
 async fn what_answers_a_question_of_a_call_that_is_over_waits_until_its_server_was_told() {
     let calls = calls();
     let place = enter(&calls, 1);
-    let Asked::Call(call) = calls.ask(Origin::Unknown, Wants::Person, None) else { panic!("its caller is the only one") };
+    let QuestionRecipient::Call(call) = calls.ask(Origin::Unknown, QuestionKind::Person, None) else {
+        panic!("its caller is the only one")
+    };
     let is_told = || futures::FutureExt::now_or_never(call.end_is_told()).is_some();
     assert!(is_told(), "nothing is to be told as long as it is in flight");
     place.give_up();
@@ -59,7 +63,9 @@ async fn what_answers_a_question_of_a_call_that_is_over_waits_until_its_server_w
     place.has_told();
     assert!(is_told());
     let second = enter(&calls, 1);
-    let Asked::Call(answered) = calls.ask(Origin::Call(second.key), Wants::Person, None) else { panic!("it is its own") };
+    let QuestionRecipient::Call(answered) = calls.ask(Origin::Call(second.key), QuestionKind::Person, None) else {
+        panic!("it is its own")
+    };
     drop(second);
     answered.end_is_told().await;
 }
@@ -74,8 +80,10 @@ fn a_question_is_of_those_who_were_in_flight_when_it_was_read_however_late_it_is
     drop(first);
     let _second = enter(&calls, 2);
     calls.hear(after.clone());
-    assert!(matches!(calls.ask(Origin::Unknown, Wants::Person, Some(&late)), Asked::Nobody));
-    let Asked::Call(call) = calls.ask(Origin::Unknown, Wants::Person, Some(&after)) else { panic!("the second is the only caller") };
+    assert!(matches!(calls.ask(Origin::Unknown, QuestionKind::Person, Some(&late)), QuestionRecipient::Nobody));
+    let QuestionRecipient::Call(call) = calls.ask(Origin::Unknown, QuestionKind::Person, Some(&after)) else {
+        panic!("the second is the only caller")
+    };
     assert_eq!(call.caller.identity(), 2);
 }
 
@@ -87,7 +95,9 @@ fn a_question_of_one_of_a_callers_calls_is_put_to_that_caller_as_long_as_any_of_
     calls.hear(question.clone());
     drop(second);
     let _other = enter(&calls, 2);
-    let Asked::Call(call) = calls.ask(Origin::Unknown, Wants::Person, Some(&question)) else { panic!("it is the first caller's") };
+    let QuestionRecipient::Call(call) = calls.ask(Origin::Unknown, QuestionKind::Person, Some(&question)) else {
+        panic!("it is the first caller's")
+    };
     assert_eq!(call.caller.identity(), 1);
     drop(first);
 }
@@ -97,16 +107,16 @@ fn where_it_was_not_noted_who_can_be_meant_nobody_is_asked() {
     let calls = calls();
     let place = enter(&calls, 1);
     let question = RequestId::Number(1);
-    assert!(matches!(calls.ask(Origin::Unknown, Wants::Person, Some(&question)), Asked::Ambiguous));
+    assert!(matches!(calls.ask(Origin::Unknown, QuestionKind::Person, Some(&question)), QuestionRecipient::Ambiguous));
     // Unless something else says whose it is.
-    assert!(matches!(calls.ask(place.key().origin(), Wants::Person, Some(&question)), Asked::Call(_)));
+    assert!(matches!(calls.ask(place.key().origin(), QuestionKind::Person, Some(&question)), QuestionRecipient::Call(_)));
 }
 
 #[test]
 fn two_callers_are_never_mixed_up() {
     let calls = calls();
     let _places = [enter(&calls, 1), enter(&calls, 2)];
-    assert!(matches!(calls.ask(Origin::Unknown, Wants::Person, None), Asked::Ambiguous));
+    assert!(matches!(calls.ask(Origin::Unknown, QuestionKind::Person, None), QuestionRecipient::Ambiguous));
     assert!(calls.admit(Of::OnlyCaller, Instant::now()).unwrap().call.is_none(), "a notice is nobody's");
 }
 
@@ -114,17 +124,17 @@ fn two_callers_are_never_mixed_up() {
 fn where_nobody_can_be_asked_it_does_not_matter_who_is_meant() {
     let calls = calls();
     let _places = [enter(&calls, 1), enter(&calls, 2)];
-    assert!(matches!(calls.ask(Origin::Unknown, Wants::Model, None), Asked::Nobody));
+    assert!(matches!(calls.ask(Origin::Unknown, QuestionKind::Model, None), QuestionRecipient::Nobody));
 }
 
 #[test]
 fn only_a_server_of_whose_questions_nothing_says_whose_they_are_keeps_its_callers_apart() {
     let calls = calls();
     let place = enter(&calls, 1);
-    assert!(matches!(calls.ask(place.key().origin(), Wants::Person, None), Asked::Call(_)));
-    assert!(matches!(calls.ask(Origin::NoCall, Wants::Person, None), Asked::Outside(_)));
+    assert!(matches!(calls.ask(place.key().origin(), QuestionKind::Person, None), QuestionRecipient::Call(_)));
+    assert!(matches!(calls.ask(Origin::NoCall, QuestionKind::Person, None), QuestionRecipient::Outside(_)));
     assert!(!calls.asks_anybody());
-    assert!(matches!(calls.ask(Origin::Unknown, Wants::Person, None), Asked::Call(_)));
+    assert!(matches!(calls.ask(Origin::Unknown, QuestionKind::Person, None), QuestionRecipient::Call(_)));
     assert!(calls.asks_anybody());
 }
 
@@ -133,29 +143,29 @@ fn a_call_that_was_given_up_may_still_be_meant() {
     let calls = calls();
     let places = [enter(&calls, 1), enter(&calls, 2)];
     places[0].give_up();
-    assert!(matches!(calls.ask(Origin::Unknown, Wants::Person, None), Asked::Ambiguous));
+    assert!(matches!(calls.ask(Origin::Unknown, QuestionKind::Person, None), QuestionRecipient::Ambiguous));
     let [given_up, _] = places;
     drop(given_up);
-    assert!(matches!(calls.ask(Origin::Unknown, Wants::Person, None), Asked::Call(_)));
+    assert!(matches!(calls.ask(Origin::Unknown, QuestionKind::Person, None), QuestionRecipient::Call(_)));
 }
 
 #[test]
 fn a_call_that_asks_without_end_is_answered_no_more_and_that_is_told_once() {
     let calls = calls();
     let _place = enter(&calls, 1);
-    let asked: Vec<_> = (0..1_000).map(|_| calls.ask(Origin::Unknown, Wants::Person, None)).collect();
-    assert_eq!(asked.iter().filter(|asked| matches!(asked, Asked::Call(_))).count(), MAX_QUESTIONS as usize);
-    assert_eq!(asked.iter().filter(|asked| matches!(asked, Asked::TooMany { is_first: true, .. })).count(), 1);
+    let asked: Vec<_> = (0..1_000).map(|_| calls.ask(Origin::Unknown, QuestionKind::Person, None)).collect();
+    assert_eq!(asked.iter().filter(|asked| matches!(asked, QuestionRecipient::Call(_))).count(), MAX_QUESTIONS as usize);
+    assert_eq!(asked.iter().filter(|asked| matches!(asked, QuestionRecipient::TooMany { is_first: true, .. })).count(), 1);
 }
 
 #[test]
 fn so_many_questions_outside_of_calls_are_open_and_no_more() {
     let calls = calls();
-    let mut asked: Vec<_> = (0..1_000).map(|_| calls.ask(Origin::Unknown, Wants::Person, None)).collect();
-    assert_eq!(asked.iter().filter(|asked| matches!(asked, Asked::Outside(_))).count(), MAX_QUESTIONS as usize);
-    assert_eq!(asked.iter().filter(|asked| matches!(asked, Asked::TooMany { tool: None, is_first: true })).count(), 1);
+    let mut asked: Vec<_> = (0..1_000).map(|_| calls.ask(Origin::Unknown, QuestionKind::Person, None)).collect();
+    assert_eq!(asked.iter().filter(|asked| matches!(asked, QuestionRecipient::Outside(_))).count(), MAX_QUESTIONS as usize);
+    assert_eq!(asked.iter().filter(|asked| matches!(asked, QuestionRecipient::TooMany { tool: None, is_first: true })).count(), 1);
     asked.clear();
-    assert!(matches!(calls.ask(Origin::Unknown, Wants::Person, None), Asked::Outside(_)));
+    assert!(matches!(calls.ask(Origin::Unknown, QuestionKind::Person, None), QuestionRecipient::Outside(_)));
 }
 
 /// Callers, and how many notices were left out for each.
@@ -169,13 +179,13 @@ fn counting() -> (Arc<Calls>, LeftOut) {
     (Arc::new(Calls::new(false, Box::new(left_out))), told)
 }
 
-fn token(calls: &Calls, place: &Place) -> Json {
+fn token(calls: &Calls, place: &CallGuard) -> Json {
     let token = Json::from(place.key);
     calls.note(place.key(), &RequestId::Number(i64::try_from(place.key).unwrap()), Some(token.clone()));
     token
 }
 
-/// How many of so many notices are told, with what is told of those before them.
+/// Counts the notices that are admitted of so many, and those that are reported as left out.
 fn admitted(calls: &Calls, of: Of<'_>, times: u64, now: Instant) -> (u64, u64) {
     let admitted: Vec<_> = (0..times).filter_map(|_| calls.admit(of, now)).collect();
     (admitted.len() as u64, admitted.iter().map(|admitted| admitted.left_out).sum())

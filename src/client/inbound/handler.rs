@@ -1,4 +1,4 @@
-//! What a server may ask of us in requests of its own, and what rmcp tells it of us.
+//! Answers the requests of a server, and gives rmcp our own description.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use rmcp::model::{
 use rmcp::service::{InboundStreamOrigin, NotificationContext, RequestContext, Service};
 use serde_json::{Value as Json, json};
 
-use super::calls::{Asked, Calls, Wants};
+use super::calls::{Calls, QuestionKind, QuestionRecipient};
 use super::questions::{NO_MODEL, NOT_HEARD, Questions, declined};
 use super::routing::Origin;
 
@@ -30,10 +30,10 @@ impl Handler {
         }
     }
 
-    /// Whom to ask. A server of which it has just turned out that it asks anybody is remembered.
-    fn ask(&self, context: &RequestContext<RoleClient>, wants: Wants) -> Asked {
+    /// Finds the recipient of a question. Remembers where the server has just turned out to send questions that name no call.
+    fn ask(&self, context: &RequestContext<RoleClient>, kind: QuestionKind) -> QuestionRecipient {
         let knew = self.calls.asks_anybody();
-        let asked = self.calls.ask(self.origin(context), wants, Some(&context.id));
+        let asked = self.calls.ask(self.origin(context), kind, Some(&context.id));
         if !knew && self.calls.asks_anybody() {
             self.questions.observer.elicited(&self.questions.server);
         }
@@ -46,16 +46,16 @@ impl Handler {
             self.calls.unheard(&context.id);
             return declined();
         }
-        match self.ask(context, Wants::Person) {
-            Asked::Call(call) => {
+        match self.ask(context, QuestionKind::Person) {
+            QuestionRecipient::Call(call) => {
                 let answer = questions.elicit(Some(call.clone()), &params, &context.ct).await;
                 call.end_is_told().await;
                 answer
             }
-            Asked::Outside(_question) => questions.elicit(None, &params, &context.ct).await,
-            Asked::Nobody => declined(),
-            Asked::Ambiguous => questions.ambiguous(),
-            Asked::TooMany { tool, is_first } => questions.too_many(tool.as_deref(), is_first),
+            QuestionRecipient::Outside(_question) => questions.elicit(None, &params, &context.ct).await,
+            QuestionRecipient::Nobody => declined(),
+            QuestionRecipient::Ambiguous => questions.ambiguous(),
+            QuestionRecipient::TooMany { tool, is_first } => questions.too_many(tool.as_deref(), is_first),
         }
     }
 
@@ -64,19 +64,19 @@ impl Handler {
             self.calls.unheard(&context.id);
             return Err(refused(NOT_HEARD.to_owned()));
         }
-        let answer = match self.ask(context, Wants::Model) {
-            Asked::Call(call) => {
+        let answer = match self.ask(context, QuestionKind::Model) {
+            QuestionRecipient::Call(call) => {
                 let answer = self.questions.sample(Some(call.clone()), params, &context.ct).await;
                 call.end_is_told().await;
                 answer
             }
-            Asked::Outside(_question) => self.questions.sample(None, params, &context.ct).await,
-            Asked::Nobody => Err(NO_MODEL.to_owned()),
-            Asked::TooMany { tool, is_first } => {
+            QuestionRecipient::Outside(_question) => self.questions.sample(None, params, &context.ct).await,
+            QuestionRecipient::Nobody => Err(NO_MODEL.to_owned()),
+            QuestionRecipient::TooMany { tool, is_first } => {
                 self.questions.too_many(tool.as_deref(), is_first);
                 Err("this server has asked too often".to_owned())
             }
-            Asked::Ambiguous => {
+            QuestionRecipient::Ambiguous => {
                 self.questions.ambiguous();
                 Err("it is not certain which call asks".to_owned())
             }

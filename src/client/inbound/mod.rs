@@ -1,13 +1,13 @@
-//! What a server sends of its own accord: its questions, its notifications, and whose call they belong to.
+//! Messages that a server sends of its own accord: questions and notifications, and the calls to which they belong.
 
-pub(in crate::client) mod asked;
 pub(in crate::client) mod caller;
 pub(in crate::client) mod calls;
 pub(in crate::client) mod form;
 pub(in crate::client) mod handler;
-pub(in crate::client) mod heard;
-pub(in crate::client) mod pace;
+pub(in crate::client) mod notification;
+pub(in crate::client) mod question_candidates;
 pub(in crate::client) mod questions;
+pub(in crate::client) mod rate_limit;
 pub(in crate::client) mod routing;
-pub(in crate::client) mod tap;
+pub(in crate::client) mod server_requests;
 pub(in crate::client) mod updates;

@@ -1,4 +1,4 @@
-//! What a server asks while it works, put to its caller: the same for a request of its own (until 2025-11-25) and for an
+//! Passes a server's questions to the caller of the call: the same for a request of the server's (until 2025-11-25) and for an
 //! `input_required` result (since 2026-07-28).
 
 use parking_lot::Mutex;
@@ -13,40 +13,40 @@ use tokio_util::sync::CancellationToken;
 use super::caller::{Caller, Elicitation, ElicitationAnswer, Observer, Question, Sampling};
 use super::calls::{Admitted, InFlight};
 use super::form::Form;
-use super::pace::{NOTICES, Passage, Valve};
-use super::tap::Notice;
+use super::notification::Notice;
+use super::rate_limit::{NOTICES, Passage, RateLimiter};
 use crate::error::Result;
 
 const MAX_URL_BYTES: usize = 8 * 1024;
-pub(in crate::client) const NO_MODEL: &str = "sampling is not offered: the agent has no onSample";
+pub(super) const NO_MODEL: &str = "sampling is not offered: the agent has no onSample";
 const OVER: &str = "the call that asked is over";
-/// Told to a server that may run, and be asked for its lists, and no more.
+/// Answer to the questions of a server that may run and be asked for its lists, and no more.
 pub(in crate::client) const NOT_HEARD: &str = "nobody is asked: this server is not approved and enabled";
 const IS_DECLINED: &str = "it is not approved as a whole and enabled: all that it asks is declined, and what it tells is not handed on";
-/// How long what a server tells is handed on before it is looked at again whether it may be. A question is looked at each time.
+/// Time for which a server's notifications are handed on before its approval is checked again. It is checked for each question.
 const HEARD_FOR: Duration = Duration::from_millis(100);
 
-/// Puts one server's questions.
+/// Puts the questions of one server to its callers.
 #[derive(Clone)]
 pub(in crate::client) struct Questions {
     pub(in crate::client) server: String,
     pub(in crate::client) observer: Arc<dyn Observer>,
     /// Folders, as URIs, that the config lets the server know.
     pub(in crate::client) roots: Vec<String>,
-    /// A server that asks without end must not fill the agent's memory with what became of that.
-    told: Arc<Mutex<Valve>>,
+    /// Rate limit of the reports about questions, so that a server that asks without end does not fill the agent's memory.
+    told: Arc<Mutex<RateLimiter>>,
     hearing: Arc<Hearing>,
 }
 
-/// Whether the server may be heard, as it was last looked at.
+/// The last check whether the server's messages may be handed on.
 #[derive(Default)]
 struct Hearing {
     until: Mutex<Option<Instant>>,
-    /// That it was not heard is told once a connection.
+    /// True once it was reported that the messages are not handed on: once a connection.
     is_told: AtomicBool,
 }
 
-/// Whose question it is: a call's, or nobody's in particular.
+/// The call that a question belongs to, if any.
 struct Asker {
     caller: Arc<dyn Caller>,
     call: Option<InFlight>,
@@ -54,7 +54,7 @@ struct Asker {
 
 impl Questions {
     pub(in crate::client) fn new(server: &str, observer: Arc<dyn Observer>, roots: Vec<String>) -> Self {
-        let told = Arc::new(Mutex::new(Valve::new(NOTICES, Instant::now())));
+        let told = Arc::new(Mutex::new(RateLimiter::new(NOTICES, Instant::now())));
         Self { server: server.to_owned(), observer, roots, told, hearing: Arc::default() }
     }
 
@@ -68,7 +68,7 @@ impl Questions {
     }
 
     /// Returns whether somebody may be told what the server tells.
-    pub(in crate::client) fn may_tell(&self) -> bool {
+    pub(super) fn may_tell(&self) -> bool {
         let mut until = self.hearing.until.lock();
         let now = Instant::now();
         if until.is_none_or(|until| until <= now) {
@@ -124,7 +124,7 @@ impl Questions {
         }
     }
 
-    /// A model's answer, or why there is none.
+    /// Asks a model; returns its answer, or the reason why there is none.
     pub(in crate::client) async fn sample(
         &self,
         call: Option<InFlight>,
@@ -161,15 +161,15 @@ impl Questions {
         json!({ "roots": roots })
     }
 
-    /// More than one caller could be meant: nobody is asked.
-    pub(in crate::client) fn ambiguous(&self) -> Json {
+    /// Declines a question that could be meant for more than one caller.
+    pub(super) fn ambiguous(&self) -> Json {
         self.cancelled(
             "several callers had calls in flight, and the protocol does not say whose question it was. \
              From now on its callers are kept apart; call again",
         )
     }
 
-    /// It is told once, however often that happens.
+    /// Declines a question over the limit. Reported once, however often that happens.
     pub(in crate::client) fn too_many(&self, tool: Option<&str>, is_first: bool) -> Json {
         if is_first {
             let what = tool.map_or("it has too many questions open outside of any call".to_owned(), |tool| {
@@ -180,7 +180,7 @@ impl Questions {
         json!({ "action": "cancel" })
     }
 
-    /// Tells whom a notice is meant for, and first what was left out before it.
+    /// Reports a notice to its caller, and first the number of those that were left out before it.
     pub(in crate::client) fn tell(&self, admitted: &Admitted, notice: impl FnOnce() -> Notice) {
         if !self.may_tell() {
             return;
@@ -190,7 +190,7 @@ impl Questions {
         self.notice(admitted.call.as_ref(), &notice());
     }
 
-    /// Tells how many notices of a call, or of nobody in particular, were left out.
+    /// Reports the number of notices that were left out of a call, or of those that belong to none.
     pub(in crate::client) fn tell_left_out(&self, call: Option<&InFlight>, count: u64) {
         if count > 0 && self.may_tell() {
             self.notice(call, &Notice::Dropped(count));
@@ -204,7 +204,7 @@ impl Questions {
         }
     }
 
-    /// The connection's end: of questions that were not told of, the number is.
+    /// Ends with the connection: reports the number of questions that were not reported.
     pub(in crate::client) fn end(&self) {
         let dropped = self.told.lock().dropped();
         if dropped > 0 {
@@ -232,7 +232,7 @@ impl Questions {
 }
 
 impl Asker {
-    /// Nobody waits for the call any more: its caller is not even asked.
+    /// Returns whether the call is over: then its caller is not even asked.
     fn is_over(&self) -> bool {
         self.call.as_ref().is_some_and(|call| call.over.is_cancelled())
     }

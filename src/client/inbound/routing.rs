@@ -1,39 +1,39 @@
-//! Whose question it is that a server asks.
+//! Finds the call that a server's question belongs to.
 //!
 //! Over HTTP the stream says it, and since 2026-07-28 the answer to the call does. Over stdio before that nothing does: there it
 //! is certain only where one caller alone has calls in flight. It must never reach the wrong one, so where it is not certain,
 //! nobody is asked.
 
-/// Where a question goes.
+/// The destination of a question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::client) enum Route {
-    /// To the caller of this call.
+    /// The caller of this call.
     Call(u64),
-    /// No call can be meant.
+    /// Outside of any call: none can be meant.
     Outside,
-    /// More than one caller can be meant.
+    /// Ambiguous: more than one caller can be meant.
     Ambiguous,
 }
 
-/// A call in flight: its key, and who made it.
+/// A call in flight: its key and its caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::client) struct Candidate {
     pub(in crate::client) key: u64,
     pub(in crate::client) caller: u64,
 }
 
-/// What the transport knows of where a question came from.
+/// The origin of a question, as far as the transport knows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::client) enum Origin {
-    /// It came on the stream of this call.
+    /// The stream of this call.
     Call(u64),
-    /// It came on a stream that belongs to no call, or to one that is over.
+    /// A stream that belongs to no call, or to one that is over.
     NoCall,
     Unknown,
 }
 
 impl Origin {
-    /// Where a question goes of which nothing else is known.
+    /// Returns the route of a question of which only the origin is known.
     pub(in crate::client) fn known(self) -> Route {
         match self {
             Self::Call(key) => Route::Call(key),

@@ -1,4 +1,4 @@
-//! Resources that have changed: each is told once however often a server says it, and none is lost to what else the server tells.
+//! Updates of resources: each resource is reported once however often the server announces it, and no other notification displaces one.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::VecDeque;
@@ -7,33 +7,33 @@ use std::sync::Arc;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep_until};
 
-use super::pace::{NOTICES, Valve};
 use super::questions::Questions;
+use super::rate_limit::{NOTICES, RateLimiter};
 
-/// Resources that wait to be told. Only a server that floods has that many: what is beyond is counted, and the count is told.
+/// Most resources that wait to be reported. Only a flood has more: they are counted, and the count is reported.
 const MAX_WAITING: usize = 256;
 
-/// Something that is to be told.
+/// A report to the listener.
 #[derive(Debug, PartialEq, Eq)]
 enum Update {
     Of(String),
-    /// So many others.
+    /// Number of updates that were left out.
     LeftOut(u64),
 }
 
-/// Resources of which it is not yet told that they changed. Pure.
+/// Resources whose change is not reported yet. Pure.
 #[derive(Debug)]
 struct Waiting {
-    valve: Valve,
+    limiter: RateLimiter,
     uris: VecDeque<String>,
     left_out: u64,
-    /// Whether a task tells them as time goes by.
+    /// True while a task reports them as the rate allows.
     has_task: bool,
 }
 
 impl Waiting {
     fn new(now: Instant) -> Self {
-        Self { valve: Valve::new(NOTICES, now), uris: VecDeque::new(), left_out: 0, has_task: false }
+        Self { limiter: RateLimiter::new(NOTICES, now), uris: VecDeque::new(), left_out: 0, has_task: false }
     }
 
     fn note(&mut self, uri: &str) {
@@ -47,13 +47,13 @@ impl Waiting {
         }
     }
 
-    /// Takes what may be told now.
+    /// Takes the next report, if the rate allows one.
     fn next(&mut self, now: Instant) -> Option<Update> {
         let is_empty = self.uris.is_empty() && self.left_out == 0;
-        if is_empty || !self.valve.admits(1, now) { None } else { self.take() }
+        if is_empty || !self.limiter.admits(1, now) { None } else { self.take() }
     }
 
-    /// Takes the next whatever the rate.
+    /// Takes the next report whatever the rate.
     fn take(&mut self) -> Option<Update> {
         let left_out = std::mem::take(&mut self.left_out);
         if left_out > 0 { Some(Update::LeftOut(left_out)) } else { self.uris.pop_front().map(Update::Of) }
@@ -61,11 +61,11 @@ impl Waiting {
 
     /// The time at which the next may be told; `None` where nothing waits.
     fn due_at(&self) -> Option<Instant> {
-        (!self.uris.is_empty() || self.left_out > 0).then(|| self.valve.refills_at())
+        (!self.uris.is_empty() || self.left_out > 0).then(|| self.limiter.refills_at())
     }
 }
 
-/// Tells which resources changed, as the rate allows.
+/// Reports which resources changed, as the rate allows.
 pub(in crate::client) struct Updates {
     waiting: Mutex<Waiting>,
     questions: Questions,
@@ -78,7 +78,7 @@ impl Updates {
         Arc::new(Self { waiting, questions, runtime: Handle::current() })
     }
 
-    /// The server says that a resource changed.
+    /// Notes that a resource changed.
     pub(in crate::client) fn note(self: &Arc<Self>, uri: &str) {
         self.waiting().note(uri);
         self.tell_due();
@@ -90,7 +90,7 @@ impl Updates {
         }
     }
 
-    /// Ends when nothing waits any more.
+    /// Reports as the rate allows, until nothing waits any more.
     async fn tell_later(self: Arc<Self>, mut due: Instant) {
         loop {
             sleep_until(due).await;
@@ -104,7 +104,7 @@ impl Updates {
         }
     }
 
-    /// The connection's end: tells all that waits.
+    /// Reports all that waits, at the connection's end.
     pub(in crate::client) fn end(&self) {
         self.tell_each(Waiting::take);
     }
@@ -138,7 +138,7 @@ mod tests {
 
     use super::*;
 
-    /// What is told until nothing may be.
+    /// Takes updates until the rate allows no more.
     fn told(waiting: &mut Waiting, now: Instant) -> Vec<Update> {
         std::iter::from_fn(|| waiting.next(now)).collect()
     }

@@ -1,4 +1,4 @@
-//! Which addresses a metadata document may send us to. A public server must not make this machine ask around in its own network.
+//! Addresses to which a metadata document may send us. A public server must not make this machine send requests into its own network.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -9,13 +9,13 @@ use url::{Host, Url};
 
 const PROXY_VARIABLES: [&str; 6] = ["HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"];
 
-/// What an address belongs to.
+/// The network that an address belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reach {
     Public,
     Private,
     Loopback,
-    /// Link-local (where clouds answer with credentials), multicast, reserved: never.
+    /// Link-local (where clouds answer with credentials), multicast and reserved networks: never allowed.
     Never,
 }
 
@@ -68,26 +68,26 @@ fn embedded(address: Ipv6Addr) -> Option<Ipv4Addr> {
     }
 }
 
-/// What OAuth requests for one server may reach.
+/// The addresses that OAuth requests for one server may reach.
 #[derive(Debug)]
 pub(super) struct Policy {
     base: Url,
     allow_insecure: bool,
-    /// Reaches that are allowed, as bits: they only grow.
+    /// Allowed networks, as bits: they only grow.
     allowed: AtomicU8,
-    /// A proxy resolves names itself; its own may be private.
+    /// Hosts of proxies: a proxy resolves names itself, and its own may be private.
     proxies: Vec<String>,
 }
 
 impl Policy {
-    /// Of the server at `base`, whose address the operator wrote.
+    /// Makes the policy for the server at `base`, whose address the operator wrote.
     pub(super) fn new(base: Url, allow_insecure: bool) -> Self {
         let own = reach_of_literal(&base).unwrap_or(Reach::Public);
         let proxies = PROXY_VARIABLES.iter().filter_map(|name| std::env::var(name).ok()).filter_map(|proxy| proxy_host(&proxy)).collect();
         Self { base, allow_insecure, allowed: AtomicU8::new(Reach::Public.bit() | own.bit()), proxies }
     }
 
-    /// Whether a request may go to an address, as far as that can be told without asking for its name.
+    /// Checks whether a request may go to an address, as far as that is known without resolving its name.
     pub(super) fn check(&self, url: &Url) -> Result<(), String> {
         let shown = origin_of(url);
         let literal = reach_of_literal(url);
@@ -98,13 +98,13 @@ impl Policy {
         }
         let own = url.host() == self.base.host();
         match literal {
-            Some(reach) if !own && !self.allows(reach) => Err(format!("{shown} is no address that this server may send us to")),
+            Some(reach) if !own && !self.allows(reach) => Err(format!("{shown} is not an address that this server may send us to")),
             _ => Ok(()),
         }
     }
 
-    /// The server itself answered from there over TLS: it is a private one, and so may its authorization server be. Names alone
-    /// prove nothing, as whoever owns a name decides what it points to.
+    /// Records the address from which the server answered over TLS. If that is private, so may be its authorization server's. Names alone
+    /// prove nothing, as the owner of a name decides where it points.
     pub(super) fn answered(&self, url: &Url, from: Option<SocketAddr>) {
         if let Some(from) = from.filter(|_| url.scheme() == "https" && url.host() == self.base.host() && self.proxies.is_empty()) {
             self.allowed.fetch_or(Reach::of(from.ip()).bit(), Ordering::Relaxed);
@@ -115,7 +115,7 @@ impl Policy {
         self.allowed.load(Ordering::Relaxed) & reach.bit() != 0
     }
 
-    /// Of a name that resolved to `addresses`: those that may be reached.
+    /// Filters the addresses to which a name resolved: those that may be reached.
     fn filter(&self, name: &str, addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
         if self.proxies.iter().any(|proxy| proxy == name) {
             return addresses;
@@ -129,12 +129,12 @@ impl Policy {
     }
 }
 
-/// Scheme, host and port: all that an error shows of an address.
+/// Returns scheme, host and port: all that an error shows of an address.
 pub(super) fn origin_of(url: &Url) -> String {
     url.origin().ascii_serialization()
 }
 
-/// Of a host that needs no resolving.
+/// Returns the network of a host that needs no resolving.
 pub(super) fn reach_of_literal(url: &Url) -> Option<Reach> {
     match url.host()? {
         Host::Ipv4(address) => Some(Reach::of(address.into())),

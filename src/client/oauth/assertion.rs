@@ -1,4 +1,6 @@
-//! A client that signs for itself: JWT assertions (RFC 7523), with ES256 or RS256.
+//! JWT assertions by which a client signs for itself (RFC 7523), with ES256 or RS256.
+//!
+//! Hand-written on `ring`, which TLS has anyway: the `jsonwebtoken` crate would add a second cryptographic library (35 crates, or one in C).
 
 use std::time::Duration;
 
@@ -12,7 +14,7 @@ use serde_json::json;
 
 use crate::config::SigningAlgorithm;
 
-/// How long an assertion holds: it is used at once, but clocks differ.
+/// Time for which an assertion is valid: it is used at once, but clocks differ.
 const LIFETIME: Duration = Duration::from_mins(5);
 const BEGIN: &str = "-----BEGIN PRIVATE KEY-----";
 const END: &str = "-----END PRIVATE KEY-----";
@@ -30,8 +32,8 @@ impl Signer {
         let ecdsa = || EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &der, &SystemRandom::new()).map(Self::Es256);
         let rsa = || RsaKeyPair::from_pkcs8(&der).map(Self::Rs256);
         match algorithm {
-            Some(SigningAlgorithm::Es256) => ecdsa().map_err(|error| format!("oauth.privateKey is no P-256 key for ES256: {error}")),
-            Some(SigningAlgorithm::Rs256) => rsa().map_err(|error| format!("oauth.privateKey is no RSA key for RS256: {error}")),
+            Some(SigningAlgorithm::Es256) => ecdsa().map_err(|error| format!("oauth.privateKey is not a P-256 key for ES256: {error}")),
+            Some(SigningAlgorithm::Rs256) => rsa().map_err(|error| format!("oauth.privateKey is not an RSA key for RS256: {error}")),
             None => ecdsa().or_else(|_| rsa()).map_err(|error| {
                 format!("oauth.privateKey is neither a P-256 key (ES256) nor an RSA key of 2048 bits or more (RS256): {error}")
             }),
@@ -45,10 +47,10 @@ impl Signer {
         }
     }
 
-    /// Says that `client` is who asks, to `audience` alone, and only now.
+    /// Signs an assertion of the identity of `client`, for `audience` alone and for a short time.
     pub(super) fn assertion(&self, client: &str, audience: &str, now: u64) -> Result<SecretString, String> {
         let mut id = [0; 16];
-        getrandom::fill(&mut id).map_err(|error| format!("there is no randomness: {error}"))?;
+        getrandom::fill(&mut id).map_err(|error| format!("the system gave no random bytes: {error}"))?;
         let header = json!({ "alg": self.algorithm().name(), "typ": "client-authentication+jwt" });
         let claims = json!({
             "iss": client, "sub": client, "aud": audience, "iat": now, "exp": now + LIFETIME.as_secs(), "jti": hex::encode(id),
@@ -155,6 +157,6 @@ pub(super) mod tests {
         assert!(problem(&format!("{BEGIN}hunter2!{END}"), None).contains("base64"));
         let (pem, _) = new_key();
         let other = problem(pem.expose_secret(), Some(SigningAlgorithm::Rs256));
-        assert!(other.contains("no RSA key") && !other.contains("hunter2"), "{other}");
+        assert!(other.contains("not an RSA key") && !other.contains("hunter2"), "{other}");
     }
 }

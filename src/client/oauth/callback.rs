@@ -1,4 +1,4 @@
-//! Where a browser comes back to: one path on 127.0.0.1, for one answer, and closed after it.
+//! Redirect URI for the browser: one path on 127.0.0.1, for one answer, and closed after it.
 
 use std::io;
 use std::net::Ipv4Addr;
@@ -17,17 +17,17 @@ const PATH: &str = "/callback";
 const MAX_REQUEST_BYTES: usize = 16 * 1024;
 const REQUEST_TIME: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(50);
-/// A browser opens a few; more than these wait.
+/// Most connections at once. A browser opens a few; more than these wait.
 const MAX_CONNECTIONS: usize = 16;
 const RECEIVED: &str = "The answer was received. You can close this page and go back to your agent.";
 const NOT_FOUND: &str = "There is nothing here.";
 
-/// What the authorization server sent the browser back with.
+/// The answer of the authorization server, as the browser brings it.
 #[derive(Debug, Clone)]
 pub(super) enum Answer {
     Code {
         code: SecretString,
-        /// RFC 9207.
+        /// Issuer, as RFC 9207 has it.
         issuer: Option<String>,
     },
     Refused {
@@ -99,7 +99,7 @@ impl Callback {
     }
 }
 
-/// One request of a browser, and its page.
+/// Serves one request of a browser with a page.
 async fn serve(mut stream: TcpStream, base: &Url, state: &SecretString) -> Option<Answer> {
     let request = read_request(&mut stream).await?;
     let answer = target(&request)

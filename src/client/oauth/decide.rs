@@ -1,29 +1,29 @@
-//! What to do about a token: decisions without effects.
+//! Decisions about a token, without effects.
 
-/// How long before its end a token is renewed.
+/// Time before its end at which a token is renewed.
 const MARGIN_SECONDS: u64 = 30;
-/// A token that has lived this long was accepted: a refusal of it is news, and no answer to what was done about the last one.
+/// Age from which a token counts as accepted: a refusal of it is then a new one, and does not follow from the last renewal.
 const PROVEN_SECONDS: u64 = 60;
 const MAX_STEP_UPS: u8 = 2;
 
-/// Why there is this token.
+/// The reason for which a token was requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Cause {
-    /// It was there before, or the one before was about to expire.
+    /// The token was stored before, or the one before was about to expire.
     Known,
     /// The one before was refused, and was renewed.
     Renewed,
-    /// A renewed one was refused, or there was none: somebody has authorized it.
+    /// The renewed token was refused, or there was none: a person, or the client itself, has authorized it.
     Authorized,
 }
 
-/// What a token has behind it.
+/// History of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Past {
     pub(super) cause: Cause,
-    /// Scopes that were asked for in a row, one time after the other.
+    /// Number of requests for more scopes in a row.
     pub(super) step_ups: u8,
-    /// Seconds since 1970.
+    /// Time of the cause, in seconds since 1970.
     pub(super) since: u64,
 }
 
@@ -37,16 +37,16 @@ impl Past {
     }
 }
 
-/// What the server said of a request.
+/// The server's challenge to a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Challenge {
-    /// 401.
+    /// Status 401.
     Unauthorized,
-    /// 403 for want of scopes.
+    /// Status 403, as scopes are missing.
     MissingScopes(Vec<String>),
 }
 
-/// What follows from a challenge.
+/// The reaction to a challenge.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Plan {
     Renew,
@@ -57,7 +57,7 @@ pub(super) enum Plan {
     GiveUp,
 }
 
-/// `past` is of the token that was refused, if one was sent. Renewing means: without a person.
+/// Decides the reaction. `past` is that of the refused token, if one was sent. Renewing happens without a person.
 pub(super) fn plan(challenge: &Challenge, past: Option<Past>, renewable: bool, now: u64) -> Plan {
     let past = past.filter(|past| !past.is_proven(now));
     match (challenge, past) {
@@ -69,16 +69,16 @@ pub(super) fn plan(challenge: &Challenge, past: Option<Past>, renewable: bool, n
     }
 }
 
-/// Whether a token can be sent.
+/// Freshness of a token: whether it can be sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Freshness {
     Fresh,
-    /// It still holds, but should be renewed first.
+    /// The token is still valid, but should be renewed first.
     Due,
     Expired,
 }
 
-/// `lifetime` is unknown where the authorization server said nothing of it.
+/// Tells whether a token is fresh. `lifetime` is unknown where the authorization server did not name it.
 pub(super) fn freshness(received_at: u64, lifetime: Option<u64>, now: u64) -> Freshness {
     let Some(lifetime) = lifetime else { return Freshness::Fresh };
     let left = lifetime.saturating_sub(now.saturating_sub(received_at));
@@ -91,7 +91,7 @@ pub(super) fn freshness(received_at: u64, lifetime: Option<u64>, now: u64) -> Fr
     }
 }
 
-/// Both, each once, in the order in which they came.
+/// Returns the union of both lists, in the order in which the scopes came.
 pub(super) fn union(granted: &[String], wanted: &[String]) -> Vec<String> {
     let mut all: Vec<String> = Vec::new();
     for scope in granted.iter().chain(wanted) {

@@ -1,4 +1,5 @@
-//! Who gives tokens for a server: rmcp reads protected resource metadata, and that of the authorization server, in all their forms.
+//! Finds the authorization server of a server: rmcp reads protected resource metadata, and that of the authorization server, in all their
+//! forms.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -15,18 +16,18 @@ use super::failure::{PKCE, Problem};
 use super::http::Http;
 use super::recipient::is_place_of;
 
-/// What was found.
+/// The authorization server that was found.
 pub(super) struct Discovery {
     pub(super) manager: AuthorizationManager,
     pub(super) metadata: AuthorizationMetadata,
     pub(super) issuer: Issuer,
-    /// What the challenge or the metadata names.
+    /// Scopes that the challenge or the metadata names.
     pub(super) scopes: Vec<String>,
-    /// Not so for a server of 2025-03-26 that publishes nothing: its endpoints are guessed.
+    /// False for a server of 2025-03-26 that publishes nothing: its endpoints are guessed.
     is_published: bool,
 }
 
-/// Looks from a challenge on, where there is one.
+/// Discovers the authorization server, from a challenge where there is one.
 pub(super) async fn discover(http: &Arc<Http>, base: &Url, challenge: Option<&str>) -> Result<Discovery, Problem> {
     quiet(async {
         let mut manager = AuthorizationManager::new_with_oauth_http_client(base.clone(), Arc::clone(http) as _).await?;
@@ -45,7 +46,7 @@ pub(super) async fn discover(http: &Arc<Http>, base: &Url, challenge: Option<&st
 }
 
 impl Discovery {
-    /// MCP: a client must not go on where the metadata does not name S256. rmcp tolerates that nothing is said.
+    /// Checks for S256: MCP forbids to go on where the metadata does not name it, and rmcp tolerates its absence.
     pub(super) fn check_pkce(&self) -> Result<(), Problem> {
         let methods = self.metadata.code_challenge_methods_supported.as_deref().unwrap_or_default();
         if methods.iter().any(|method| method == "S256") || !self.is_published { Ok(()) } else { Err(Problem::failed(PKCE)) }
@@ -56,12 +57,12 @@ impl Discovery {
         self.metadata.additional_fields.get("client_id_metadata_document_supported").and_then(Json::as_bool).unwrap_or(false)
     }
 
-    /// SEP-2207: some give a refresh token only to those who ask for this.
+    /// Returns whether `offline_access` is offered: some give a refresh token only to those who request it (SEP-2207).
     pub(super) fn has_offline_access(&self) -> bool {
         self.metadata.scopes_supported.iter().flatten().any(|scope| scope == OFFLINE_ACCESS)
     }
 
-    /// What a token is for (RFC 8707). rmcp keeps it to itself, and shows it in each page's address only.
+    /// Returns the resource of a token (RFC 8707). rmcp keeps it private, and shows it only in each page's address.
     pub(super) async fn resource(&mut self, base: &Url) -> String {
         let page = quiet(async {
             self.manager.configure_client(OAuthClientConfig::new("resource", base.as_str())).ok()?;
@@ -74,7 +75,7 @@ impl Discovery {
 
 pub(super) const OFFLINE_ACCESS: &str = "offline_access";
 
-/// rmcp logs codes and what stands beside a token. Nobody hears it.
+/// Runs work without logs, as rmcp logs codes and the fields beside a token.
 pub(super) fn quiet<F: Future>(work: F) -> impl Future<Output = F::Output> {
     work.with_subscriber(NoSubscriber::default())
 }
@@ -83,7 +84,7 @@ pub(super) fn parameter(url: &Url, name: &str) -> Option<String> {
     url.query_pairs().find(|(key, _)| key == name).map(|(_, value)| value.into_owned())
 }
 
-/// Whoever can name any address for metadata could claim any issuer in it, and get what is meant for that one.
+/// Checks the address of the metadata: with any address, somebody could claim any issuer, and get what is meant for it.
 fn check_place(metadata: &AuthorizationMetadata, http: &Http) -> Result<(), Problem> {
     let issuer = metadata.issuer.as_deref().unwrap_or_default();
     let document = http.last_document();
@@ -95,7 +96,7 @@ fn check_place(metadata: &AuthorizationMetadata, http: &Http) -> Result<(), Prob
 }
 
 fn issuer_of(metadata: &AuthorizationMetadata, http: &Http) -> Result<Issuer, Problem> {
-    let endpoint = Url::parse(&metadata.token_endpoint).map_err(|_| Problem::failed("its token endpoint is no URL"))?;
+    let endpoint = Url::parse(&metadata.token_endpoint).map_err(|_| Problem::failed("its token endpoint is not a URL"))?;
     // Before a person is asked for something that cannot be used then.
     http.check(&endpoint).map_err(|problem| Problem::failed(format!("its token endpoint cannot be used: {problem}")))?;
     let methods = metadata.additional_fields.get("token_endpoint_auth_methods_supported").and_then(Json::as_array);

@@ -14,30 +14,30 @@ use super::store::Client;
 
 const ASSERTION_TYPE: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
 
-/// An authorization server, as far as tokens are concerned.
+/// An authorization server, as far as a token request needs it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Issuer {
-    /// As its metadata has it; where there is no metadata, its origin.
+    /// The issuer's name in its metadata; without metadata, its origin.
     pub(super) name: String,
     pub(super) token_endpoint: String,
     /// `token_endpoint_auth_methods_supported`.
     pub(super) methods: Option<Vec<String>>,
 }
 
-/// How a client says who it is.
+/// Client authentication at the token endpoint.
 pub(super) enum Proof<'a> {
-    /// By its secret, if it has one.
+    /// The client's secret, if it has one.
     Secret(&'a Client),
     Assertion(SecretString),
 }
 
-/// What a token endpoint gave.
+/// A token response.
 #[derive(Debug, Clone)]
 pub(super) struct Granted {
     pub(super) access: SecretString,
     pub(super) refresh: Option<SecretString>,
     pub(super) lifetime: Option<u64>,
-    /// What was asked for, where the answer says nothing (RFC 6749, 5.1).
+    /// Scopes of the token: those of the request, where the response names none (RFC 6749, 5.1).
     pub(super) scopes: Option<Vec<String>>,
 }
 
@@ -57,7 +57,7 @@ impl Granted {
     }
 }
 
-/// Asks for a token. `fields` are of the grant; who asks is added.
+/// Requests a token. `fields` are those of the grant; client authentication is added.
 pub(super) async fn request(http: &Http, issuer: &Issuer, proof: Proof<'_>, fields: &[(&str, &str)]) -> Result<Granted, Problem> {
     let request = written(issuer, &proof, fields)?;
     let answer = http.send(request).await.map_err(|error| Problem::failed(error.to_string()))?;
@@ -77,7 +77,7 @@ fn written(issuer: &Issuer, proof: &Proof<'_>, fields: &[(&str, &str)]) -> Resul
         .header(CONTENT_TYPE, "application/x-www-form-urlencoded")
         .header(ACCEPT, "application/json")
         .body(form.finish().into_bytes())
-        .map_err(|_| Problem::failed("its token endpoint is no URL"))?;
+        .map_err(|_| Problem::failed("its token endpoint is not a URL"))?;
     if let Some(header) = header {
         let mut value =
             HeaderValue::from_str(header.expose_secret()).map_err(|_| Problem::failed("the client's secret fits in no header"))?;
@@ -87,7 +87,7 @@ fn written(issuer: &Issuer, proof: &Proof<'_>, fields: &[(&str, &str)]) -> Resul
     Ok(request)
 }
 
-/// Adds who asks to the form, or gives the header that says it.
+/// Adds client authentication to the form, or returns the header for it.
 fn authenticate(form: &mut Serializer<'_, String>, issuer: &Issuer, proof: &Proof<'_>) -> Option<SecretString> {
     match proof {
         // RFC 7523, 3: the assertion names the client.
@@ -112,7 +112,7 @@ fn authenticate(form: &mut Serializer<'_, String>, issuer: &Issuer, proof: &Proo
     }
 }
 
-/// RFC 8414: the header is meant where nothing is said.
+/// Returns whether the secret goes into the form. Without metadata it goes into the header (RFC 8414).
 fn posts_secret(issuer: &Issuer) -> bool {
     let names = |method: &str| issuer.methods.iter().flatten().any(|known| known == method);
     names("client_secret_post") && !names("client_secret_basic")

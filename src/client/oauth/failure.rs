@@ -1,4 +1,4 @@
-//! Why there is no token: what an authorization server says is text of a stranger, and may repeat what it was sent.
+//! Failures to get a token. An authorization server's words are untrusted, and may repeat the secrets that it was sent.
 
 use rmcp::transport::auth::AuthError;
 use secrecy::{ExposeSecret as _, SecretString};
@@ -7,7 +7,7 @@ use url::form_urlencoded::byte_serialize;
 
 use crate::error::{AuthorizationLack, Error};
 
-/// Not worth blanking, and likely to be a part of other words.
+/// Shortest secret that is redacted: a shorter one is likely to be a part of other words.
 const MIN_SECRET_CHARS: usize = 4;
 
 /// An OAuth error answer (RFC 6749, 5.2).
@@ -29,12 +29,12 @@ impl Refusal {
     }
 }
 
-/// Why something did not work.
+/// The reason why a step failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Problem {
-    /// The authorization server said no.
+    /// The authorization server answered with an error.
     Refused(Refusal),
-    /// There was no usable answer.
+    /// No usable answer came.
     Failed(String),
     /// A person would have to be asked, and nobody can be.
     NobodyToAsk,
@@ -52,7 +52,7 @@ impl Problem {
         matches!(self, Self::Refused(refusal) if refusal.is_definite())
     }
 
-    /// Without secrets that an authorization server may have repeated.
+    /// Removes secrets that an authorization server may have repeated.
     pub(super) fn without(self, secrets: &[SecretString]) -> Self {
         match self {
             Self::Refused(Refusal { error, description }) => Self::Refused(Refusal {
@@ -64,7 +64,7 @@ impl Problem {
         }
     }
 
-    /// As a person is told.
+    /// Converts it to the error that a person reads.
     pub(super) fn into_error(self, server: &str, issuer: Option<&str>) -> Error {
         let text = match self {
             Self::NobodyToAsk => return Error::authorization_required(server, issuer, AuthorizationLack::Page),
@@ -77,7 +77,7 @@ impl Problem {
     }
 }
 
-/// What rmcp reports, in words that can hold nothing that was sent or received in secret: its own texts may quote a body.
+/// Converts rmcp's errors to words that hold nothing secret: its own texts may quote a body.
 impl From<AuthError> for Problem {
     fn from(error: AuthError) -> Self {
         Self::Failed(match error {
@@ -98,7 +98,7 @@ impl From<AuthError> for Problem {
             AuthError::InvalidScope(_) => "the authorization server does not support the authorization code flow".to_owned(),
             AuthError::RegistrationFailed(_) => "this program could not be registered with the authorization server".to_owned(),
             AuthError::NoAuthorizationSupport => "the server names no authorization server".to_owned(),
-            AuthError::UrlError(_) => "an address in its metadata is no URL".to_owned(),
+            AuthError::UrlError(_) => "an address in its metadata is not a URL".to_owned(),
             _ => "the authorization server gave no usable answer".to_owned(),
         })
     }

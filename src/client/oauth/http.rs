@@ -1,4 +1,4 @@
-//! Every HTTP request of OAuth, rmcp's own included: bounded in time and size, without redirects, to allowed addresses only.
+//! HTTP client for every request of OAuth, rmcp's own included: bounded in time and size, without redirects, to allowed addresses only.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::sync::{Arc, OnceLock};
@@ -18,24 +18,24 @@ use super::failure::{Problem, Refusal};
 const TIME: Duration = Duration::from_secs(10);
 const MAX_BODY_BYTES: usize = 1024 * 1024;
 
-/// One server's way to its authorization server.
+/// HTTP client of one server for its authorization server.
 pub(super) struct Http {
     client: reqwest::Client,
     policy: Arc<Policy>,
-    /// What became of the last POST: rmcp makes one sentence of it.
+    /// Failure of the last POST: rmcp reduces it to one sentence.
     trouble: Mutex<Option<Problem>>,
-    asked: Mutex<Asked>,
+    last_get: Mutex<LastDocument>,
 }
 
 /// The document that was asked for last.
 #[derive(Default)]
-struct Asked {
-    /// Before any redirect.
+struct LastDocument {
+    /// The address before any redirect.
     first: Option<Url>,
     is_redirected: bool,
 }
 
-/// Why a request has no answer. Shows no more of an address than its origin.
+/// The reason why a request has no answer. Shows no more of an address than its origin.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(super) struct NoAnswer(String);
@@ -54,24 +54,24 @@ impl Http {
             .referer(false)
             .user_agent(concat!("hyperlight-mcp/", env!("CARGO_PKG_VERSION")))
             .dns_resolver(Arc::new(Resolver(Arc::clone(&policy))));
-        // What stays on this machine is no proxy's business.
+        // Requests to this machine need no proxy.
         let builder = if reach_of_literal(base) == Some(Reach::Loopback) { builder.no_proxy() } else { builder };
         let client = builder.build().map_err(|error| format!("no HTTP client can be made: {}", chain(&error)))?;
-        Ok(Self { client, policy, trouble: Mutex::default(), asked: Mutex::default() })
+        Ok(Self { client, policy, trouble: Mutex::default(), last_get: Mutex::default() })
     }
 
-    /// Why the last POST gave nothing, once.
+    /// Takes the failure of the last POST.
     pub(super) fn take_trouble(&self) -> Option<Problem> {
         self.trouble.lock().take()
     }
 
-    /// The address at which the last document was asked for; where it redirected, the first one.
+    /// Returns the address of the last document that was requested; where it redirected, the first one.
     pub(super) fn last_document(&self) -> Option<Url> {
-        self.asked().first.clone()
+        self.last_get().first.clone()
     }
 
-    fn asked(&self) -> MutexGuard<'_, Asked> {
-        self.asked.lock()
+    fn last_get(&self) -> MutexGuard<'_, LastDocument> {
+        self.last_get.lock()
     }
 
     pub(super) fn check(&self, url: &Url) -> Result<(), String> {
@@ -92,16 +92,16 @@ impl Http {
     }
 
     async fn exchange(&self, request: Request<Vec<u8>>) -> Result<Response<Vec<u8>>, NoAnswer> {
-        let request = reqwest::Request::try_from(request).map_err(|_| NoAnswer("an address of it is no URL".to_owned()))?;
+        let request = reqwest::Request::try_from(request).map_err(|_| NoAnswer("an address of it is not a URL".to_owned()))?;
         let url = request.url().clone();
         self.policy.check(&url).map_err(NoAnswer)?;
         let is_get = request.method() == Method::GET;
-        if is_get && !std::mem::take(&mut self.asked().is_redirected) {
-            self.asked().first = Some(url.clone());
+        if is_get && !std::mem::take(&mut self.last_get().is_redirected) {
+            self.last_get().first = Some(url.clone());
         }
         let response = self.client.execute(request).await.map_err(|error| failed(&url, error))?;
         self.policy.answered(&url, response.remote_addr());
-        self.asked().is_redirected = is_get && response.status().is_redirection();
+        self.last_get().is_redirected = is_get && response.status().is_redirection();
         read(&url, response).await
     }
 }
@@ -142,7 +142,7 @@ fn failed(url: &Url, error: reqwest::Error) -> NoAnswer {
     NoAnswer(format!("{origin} cannot be reached: {}", chain(&error.without_url())))
 }
 
-/// With its causes: the outermost says only that it failed.
+/// Joins an error with its causes: the outermost says only that it failed.
 fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -153,8 +153,8 @@ fn chain(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// Trusts whom this machine trusts, with ring; read once, as a system has hundreds of certificates. A machine without any can
-/// still speak to itself.
+/// TLS settings with this machine's certificate authorities and ring. Read once, as a system has hundreds of certificates. A machine
+/// without any can still connect to itself.
 fn tls(needs_certificates: bool) -> Result<rustls::ClientConfig, String> {
     static TRUSTING: OnceLock<rustls::ClientConfig> = OnceLock::new();
     if let Some(config) = TRUSTING.get() {

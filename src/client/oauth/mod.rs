@@ -1,9 +1,10 @@
-//! Tokens for servers over HTTP: OAuth 2.1 through rmcp's `auth`, which finds authorization servers, registers clients and
-//! exchanges codes. What is ours: who is asked, how often and how long; what is kept, and for whom; every request's way out.
+//! Tokens for servers over HTTP: OAuth 2.1 through rmcp's `auth`, which finds authorization servers, registers clients and exchanges codes.
+//! Written here: who is asked, how often and how long; which tokens are kept, and for whom; the HTTP client of every request.
 //!
 //! [`OAuth`] (`source`) has one token and one flight: whoever needs a token waits for the one that is on its way. A flight
-//! (`flight`) is a task of its own, so that a call that gives up does not take the question from the person who reads it.
-//! What to do is decided apart (`decide`).
+//! (`source`, its work in `token_manager`) is a task of its own, so that a call that gives up does not take the question from the
+//! person who reads it.
+//! The decisions are pure functions, in `decide`.
 
 mod address;
 mod assertion;
@@ -12,12 +13,12 @@ mod decide;
 mod discovery;
 mod exchange;
 mod failure;
-mod flight;
 mod http;
 mod person;
 mod recipient;
 mod source;
 mod store;
+mod token_manager;
 
 #[cfg(test)]
 mod testing;
@@ -38,49 +39,50 @@ pub use store::TokenStore;
 pub use crate::config::{Grant, OAuthSettings, SigningAlgorithm};
 use crate::error::Result;
 
-/// What a person is asked.
+/// A question to a person: to open an authorization page.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuthorizationPrompt {
     pub server: String,
-    /// To be opened in a browser: `https`, or on this machine.
+    /// Address to open in a browser: `https`, or on this machine.
     pub url: String,
-    /// Whose page it is.
+    /// Issuer of the page.
     pub issuer: String,
 }
 
 /// The URL to which the browser was redirected; `None` where it comes back to this machine by itself.
 pub type Authorization = Pin<Box<dyn Future<Output = Result<Option<String>>> + Send>>;
 
-/// Shows a page to a person.
+/// Callback that shows a page to a person.
 pub type Authorize = Arc<dyn Fn(AuthorizationPrompt) -> Authorization + Send + Sync>;
 
-/// A credential of the config is about to go to an issuer that the config does not name.
+/// A question to a person: may a credential of the config go to an issuer that the config does not name?
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IssuerPrompt {
     pub server: String,
     /// The authorization server, as the MCP server has named it.
     pub issuer: String,
-    /// For whom the credential is.
+    /// Client id of the credential.
     pub client_id: String,
     pub credential: Credential,
 }
 
-/// Asks a person whether the issuer may be sent it.
+/// Callback that asks a person whether the issuer may be sent the credential.
 pub type ConfirmIssuer = Arc<dyn Fn(IssuerPrompt) -> Pin<Box<dyn Future<Output = Result<bool>> + Send>> + Send + Sync>;
 
-/// Told of each new token and secret, before it is used.
+/// Callback for each new token and secret, called before it is used.
 pub type OnSecret = Arc<dyn Fn(&SecretString) + Send + Sync>;
 
-/// What an [`OAuth`] is given besides its settings.
+/// Callbacks and store of an [`OAuth`].
 #[derive(Clone)]
 pub struct OAuthContext {
     pub store: TokenStore,
-    /// Without it, nobody can be asked.
+    /// Callback that asks a person to authorize; without it, nobody can be asked.
     pub authorize: Option<Authorize>,
-    /// Without it, a credential goes only to the issuer that the config names, or that was confirmed before.
+    /// Callback that asks a person to confirm an issuer; without it, a credential goes only to the issuer that the config names, or that
+    /// was confirmed before.
     pub confirm_issuer: Option<ConfirmIssuer>,
     pub on_secret: OnSecret,
-    /// `allowInsecureHttp`: without TLS to other machines.
+    /// `allowInsecureHttp`: allows HTTP without TLS to other machines.
     pub allow_insecure: bool,
 }
 

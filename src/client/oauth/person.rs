@@ -1,4 +1,4 @@
-//! A person says yes, in a browser: the authorization code flow.
+//! The authorization code flow: a person consents in a browser.
 
 use std::time::Duration;
 
@@ -16,22 +16,22 @@ use super::store::Client;
 use super::{AuthorizationPrompt, Authorize};
 use crate::config::OAuthSettings;
 
-/// How this program is called where it registers itself.
+/// Client name for dynamic client registration.
 const CLIENT_NAME: &str = "hyperlight-mcp";
 
-/// One question to a person.
+/// An authorization request to a person.
 pub(super) struct Question<'a> {
     pub(super) server: &'a str,
     pub(super) http: &'a Http,
     pub(super) settings: &'a OAuthSettings,
     pub(super) authorize: &'a Authorize,
-    /// What this program was registered as before.
+    /// Client that was registered before.
     pub(super) known: Option<Client>,
     pub(super) scopes: Vec<String>,
     pub(super) time: Duration,
 }
 
-/// What came of it.
+/// The result of an authorization.
 pub(super) struct Authorized {
     pub(super) client: Client,
     pub(super) granted: Granted,
@@ -48,7 +48,7 @@ impl Question<'_> {
         let client = self.client(&mut found, &redirect_uri).await?;
         let scopes: Vec<&str> = self.scopes.iter().map(String::as_str).collect();
         let page = quiet(found.manager.get_authorization_url(&scopes)).await?;
-        let page = Url::parse(&page).map_err(|_| Problem::failed("its authorization endpoint is no URL"))?;
+        let page = Url::parse(&page).map_err(|_| Problem::failed("its authorization endpoint is not a URL"))?;
         // A browser opens whatever it is given: a file, a program.
         self.http.check(&page).map_err(|problem| Problem::failed(format!("its authorization page cannot be shown: {problem}")))?;
         let missing = || Problem::failed("its authorization page has no state");
@@ -65,7 +65,7 @@ impl Question<'_> {
         Ok(Authorized { client, granted, scopes, resource })
     }
 
-    /// Where the registration has it, at the same port as before.
+    /// Listens at the registered redirect URI, at the same port as before.
     async fn listen(&self) -> Result<Callback, Problem> {
         if let Some(port) = self.settings.callback_port {
             let taken = |error| Problem::failed(format!("the port {port} (oauth.callbackPort) cannot be listened on: {error}"));
@@ -82,7 +82,7 @@ impl Question<'_> {
         listening.map_err(|error| Problem::failed(format!("no port of 127.0.0.1 can be listened on: {error}")))
     }
 
-    /// One that is known already, its document, or a registration: in this order.
+    /// Returns the client: one that is known already, its metadata document, or a new registration, in this order.
     async fn client(&self, found: &mut Discovery, redirect_uri: &Url) -> Result<Client, Problem> {
         let client = match choose(self.settings, self.known.as_ref(), found.takes_client_documents(), redirect_uri.as_str()) {
             Some(client) => client,
@@ -109,7 +109,7 @@ impl Question<'_> {
         })
     }
 
-    /// Until the browser comes back, or the agent says where it went.
+    /// Waits until the browser comes back, or the agent says where it went.
     async fn wait(&self, page: &Url, issuer: &str, callback: Callback, state: &SecretString) -> Result<Answer, Problem> {
         let redirect_uri = callback.redirect_uri().clone();
         let prompt = AuthorizationPrompt { server: self.server.to_owned(), url: page.to_string(), issuer: issuer.to_owned() };
@@ -122,13 +122,13 @@ impl Question<'_> {
         let url = redirect_uri.join(told.expose_secret().trim()).ok();
         let stray = || {
             Problem::failed(
-                "onAuthorize returned a URL that is no answer to this authorization: it must be the one to which the browser was redirected",
+                "onAuthorize returned a URL that is not an answer to this authorization: it must be the one to which the browser was redirected",
             )
         };
         url.and_then(|url| read_answer(&url, state)).ok_or_else(stray)
     }
 
-    /// rmcp makes one sentence of it; what was answered says more.
+    /// Explains a failure: rmcp reduces it to one sentence, and the answer says more.
     fn explain(&self, error: AuthError) -> Problem {
         match error {
             AuthError::TokenExchangeFailed(_) | AuthError::RegistrationFailed(_) => {
@@ -139,7 +139,7 @@ impl Question<'_> {
     }
 }
 
-/// Which client to be, if not a new one.
+/// Chooses the client; `None`: a new one is registered.
 fn choose(settings: &OAuthSettings, known: Option<&Client>, takes_documents: bool, redirect_uri: &str) -> Option<Client> {
     if let Some(id) = &settings.client_id {
         return Some(Client { id: id.clone(), secret: settings.client_secret.clone(), registered_for: None });

@@ -1,5 +1,5 @@
-//! Who gets a credential of the config: the issuer that the config names, or else one that a person has confirmed. The MCP server names
-//! its authorization server itself, and would name one of its own if that got it somebody's secret.
+//! Decides which issuer gets a credential of the config: the issuer that the config names, or else one that a person has confirmed. The MCP
+//! server names its authorization server itself, and would name one of its own to get a secret.
 
 use std::fmt::{self, Display, Formatter};
 use std::time::Duration;
@@ -13,18 +13,18 @@ use super::store::TokenStore;
 use super::{ConfirmIssuer, IssuerPrompt};
 use crate::config::OAuthSettings;
 
-/// After a person said no, or nothing, nobody is asked again for this long: an agent that calls in a loop must not ask in one.
+/// Time without another question after a person declined or did not answer: an agent that calls in a loop must not ask in one.
 pub(super) const QUIET_SECONDS: u64 = 30;
-/// RFC 8414 and `OpenID` Connect Discovery.
+/// Well-known paths of RFC 8414 and `OpenID` Connect Discovery.
 const OAUTH_PLACE: &str = "/.well-known/oauth-authorization-server";
 const OPENID_PLACE: &str = "/.well-known/openid-configuration";
 
-/// What the config has that proves who the client is.
+/// The credential of the config that proves the client's identity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Credential {
     ClientSecret,
-    /// It signs for the client; the key itself is never sent.
+    /// A private key, which signs for the client and is never sent.
     PrivateKey,
 }
 
@@ -80,7 +80,7 @@ pub(super) fn is_place_of(issuer: &str, document: &Url) -> bool {
     places.iter().any(|place| place == at) || of_host.contains(&at)
 }
 
-/// One question to a person: may this issuer be sent the credential?
+/// A question to a person: may this issuer be sent the credential?
 pub(super) struct Recipient<'a> {
     pub(super) server: &'a str,
     pub(super) url: &'a str,
@@ -93,7 +93,7 @@ pub(super) struct Recipient<'a> {
 }
 
 impl Recipient<'_> {
-    /// Passes where nothing is sent, where the config names the issuer, and where a person has confirmed it, now or before.
+    /// Passes where no credential is sent, where the config names the issuer, and where a person has confirmed it, now or before.
     pub(super) async fn check(self) -> Result<(), Problem> {
         check_pinned(self.settings, self.issuer)?;
         let Some(credential) = Credential::of(self.settings).filter(|_| self.settings.issuer.is_none()) else { return Ok(()) };

@@ -11,33 +11,33 @@ use secrecy::SecretString;
 use tokio::task::AbortHandle;
 
 use super::decide::Challenge;
-use super::flight::{Desk, Look, Timing, Work};
+use super::token_manager::{NextStep, Timing, TokenManager, Work};
 use super::{OAuthContext, OAuthSettings};
 use crate::client::http::{TokenFuture, TokenSource};
 use crate::error::{Error, Result};
 
 const UNAUTHORIZED: u16 = 401;
 const FORBIDDEN: u16 = 403;
-/// Flights that a call waits for: one that was on its way, and its own.
+/// Most flights that a call waits for: those that were on their way, and its own.
 const MAX_FLIGHTS: usize = 3;
 
-/// One server's tokens: found, asked for, renewed and kept.
+/// Tokens of one server: reads, requests, renews and stores them.
 pub struct OAuth {
-    desk: Arc<Desk>,
+    manager: Arc<TokenManager>,
     flight: Mutex<Option<Flight>>,
 }
 
-/// Something on its way. It goes on when those who wait for it give up, and ends with its [`OAuth`].
+/// A running load, renewal or authorization. It goes on when those who wait for it give up, and ends with its [`OAuth`].
 struct Flight {
     done: Shared<BoxFuture<'static, Result<()>>>,
     task: AbortHandle,
 }
 
 impl OAuth {
-    /// For the server at `url`. Nothing happens before a token is needed.
+    /// Makes the source for the server at `url`. Nothing happens before a token is needed.
     ///
     /// # Errors
-    /// `ERR_AUTHORIZATION_FAILED` where the address is no URL.
+    /// `ERR_AUTHORIZATION_FAILED` where the address is not a URL.
     pub fn new(server: &str, url: &str, settings: OAuthSettings, context: OAuthContext) -> Result<Arc<Self>> {
         Self::with_timing(server, url, settings, context, Timing::default())
     }
@@ -49,17 +49,17 @@ impl OAuth {
         context: OAuthContext,
         timing: Timing,
     ) -> Result<Arc<Self>> {
-        let desk = Desk::new(server, url, settings, context, timing)?;
-        Ok(Arc::new(Self { desk: Arc::new(desk), flight: Mutex::new(None) }))
+        let manager = TokenManager::new(server, url, settings, context, timing)?;
+        Ok(Arc::new(Self { manager: Arc::new(manager), flight: Mutex::new(None) }))
     }
 
-    /// Joins what is on its way, or starts something. At most one thing is ever on its way.
+    /// Joins the running flight, or starts one. At most one runs at a time.
     async fn fly(&self, work: Work) -> Result<()> {
         let done = {
             let mut flight = self.flight.lock();
             match flight.as_ref().filter(|flight| flight.done.peek().is_none()) {
                 Some(flight) => flight.done.clone(),
-                None => flight.insert(Flight::start(Arc::clone(&self.desk), work)).done.clone(),
+                None => flight.insert(Flight::start(Arc::clone(&self.manager), work)).done.clone(),
             }
         };
         done.await
@@ -67,25 +67,25 @@ impl OAuth {
 
     async fn current(&self) -> Result<Option<SecretString>> {
         for _ in 0..MAX_FLIGHTS {
-            match self.desk.look() {
-                Look::Send(token) => return Ok(Some(token)),
-                Look::Nothing => return Ok(None),
-                Look::First(work) => self.fly(work).await?,
+            match self.manager.next_step() {
+                NextStep::Send(token) => return Ok(Some(token)),
+                NextStep::Nothing => return Ok(None),
+                NextStep::First(work) => self.fly(work).await?,
             }
         }
         // It expires faster than it is renewed: the server will say what it thinks of it.
-        Ok(self.desk.token().map(|held| held.token.access.clone()))
+        Ok(self.manager.token().map(|held| held.token.access.clone()))
     }
 
     async fn answer(&self, status: u16, header: &str, used: Option<&SecretString>) -> Result<bool> {
-        let Some(challenge) = classify(status, &WWWAuthenticateParams::parse(header, &self.desk.base)) else { return Ok(false) };
+        let Some(challenge) = classify(status, &WWWAuthenticateParams::parse(header, &self.manager.base)) else { return Ok(false) };
         for _ in 0..MAX_FLIGHTS {
-            if self.desk.has_other_than(used) {
+            if self.manager.has_other_than(used) {
                 return Ok(true);
             }
             self.fly(Work::Answer { challenge: challenge.clone(), header: header.to_owned(), used: used.cloned() }).await?;
         }
-        Ok(self.desk.has_other_than(used))
+        Ok(self.manager.has_other_than(used))
     }
 }
 
@@ -101,9 +101,9 @@ fn classify(status: u16, parameters: &WWWAuthenticateParams) -> Option<Challenge
 }
 
 impl Flight {
-    fn start(desk: Arc<Desk>, work: Work) -> Self {
-        let server = desk.server.clone();
-        let task = tokio::spawn(async move { desk.work(work).await });
+    fn start(manager: Arc<TokenManager>, work: Work) -> Self {
+        let server = manager.server.clone();
+        let task = tokio::spawn(async move { manager.work(work).await });
         let handle = task.abort_handle();
         let ended = move |_| Err(Error::authorization_failed(&server, None, "the authorization was broken off"));
         Self { done: task.map(|done| done.unwrap_or_else(ended)).boxed().shared(), task: handle }
@@ -120,7 +120,7 @@ impl TokenSource for OAuth {
     }
 
     fn accepted(&self, used: &SecretString) {
-        self.desk.accepted(used);
+        self.manager.accepted(used);
     }
 }
 
@@ -135,6 +135,6 @@ impl Drop for OAuth {
 
 impl Debug for OAuth {
     fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("OAuth").field("server", &self.desk.server).finish_non_exhaustive()
+        formatter.debug_struct("OAuth").field("server", &self.manager.server).finish_non_exhaustive()
     }
 }

@@ -16,13 +16,13 @@ use sha2::{Digest as _, Sha256};
 use super::failure::Problem;
 use crate::files;
 
-/// Who holds a lock renews, which takes seconds; one that holds it for longer was stopped.
+/// Longest wait for a lock. A renewal takes seconds; a process that holds the lock for longer was stopped.
 const LOCK_TIME: Duration = Duration::from_secs(15);
-/// Tells a file of ours from any other.
+/// Format of a token file, which tells it from any other file.
 const FORMAT: &str = "hyperlight-mcp token 1";
 const CONFIRMATION_FORMAT: &str = "hyperlight-mcp confirmed issuer 1";
 const HEX_CHARS: usize = 32;
-/// A client, a token and what belongs to them take far less.
+/// Largest token file: a client, a token and their fields take far less.
 const MAX_FILE_BYTES: u64 = 1024 * 1024;
 
 /// The folder that holds tokens.
@@ -35,17 +35,17 @@ const MAX_FILE_BYTES: u64 = 1024 * 1024;
 #[derive(Debug, Clone)]
 pub struct TokenStore {
     folder: PathBuf,
-    /// By server and URL. Whoever has the store shares them, as connections of one server do.
+    /// Turns by server and URL. All connections of a store share them.
     turns: Arc<Mutex<BTreeMap<String, Arc<Turn>>>>,
-    /// Bindings of what was confirmed and could not be written.
+    /// Bindings of confirmations that could not be written.
     confirmed: Arc<Mutex<BTreeSet<String>>>,
 }
 
-/// Whose turn it is to ask a person for one server and URL.
+/// Turn to ask a person for one server and URL.
 #[derive(Debug, Default)]
 pub(super) struct Turn {
     pub(super) asking: tokio::sync::Mutex<()>,
-    /// What came of the last question, and until when that is the answer to the next: seconds since 1970.
+    /// Last refusal, and the time until which it answers the next question: seconds since 1970.
     pub(super) refused: Mutex<Option<(u64, Problem)>>,
 }
 
@@ -56,12 +56,12 @@ pub(super) struct Client {
     pub(super) id: String,
     #[serde(serialize_with = "expose_optional", deserialize_with = "conceal_optional", default)]
     pub(super) secret: Option<SecretString>,
-    /// Of one that was registered: it is known with this address only.
+    /// Redirect URI for which the client was registered: it is known with this address only.
     #[serde(default)]
     pub(super) registered_for: Option<String>,
 }
 
-/// A token, and all that renewing it takes.
+/// A token, and all that its renewal needs.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Token {
@@ -69,17 +69,17 @@ pub(super) struct Token {
     pub(super) access: SecretString,
     #[serde(serialize_with = "expose_optional", deserialize_with = "conceal_optional", default)]
     pub(super) refresh: Option<SecretString>,
-    /// Seconds since 1970.
+    /// Time at which it was received, in seconds since 1970.
     pub(super) received_at: u64,
-    /// Seconds; where the authorization server says nothing, it holds until it is refused.
+    /// Lifetime in seconds; where the authorization server names none, the token is used until it is refused.
     #[serde(default)]
     pub(super) lifetime: Option<u64>,
     pub(super) scopes: Vec<String>,
-    /// What it is for (RFC 8707).
+    /// Resource of the token (RFC 8707).
     pub(super) resource: String,
 }
 
-/// What is kept of one server, URL and issuer.
+/// The stored token and client of one server, URL and issuer.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct Kept {
     pub(super) client: Option<Client>,
@@ -91,13 +91,13 @@ struct Content {
     format: String,
     server: String,
     issuer: String,
-    /// Of server, URL and issuer: a file that was renamed is none of another's.
+    /// Digest of server, URL and issuer: a renamed file is not taken for another's.
     binding: String,
     #[serde(flatten)]
     kept: Kept,
 }
 
-/// A person's yes: this issuer may be sent the credential of this client.
+/// A person's confirmation that this issuer may be sent the credential of this client.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Confirmation {
@@ -105,12 +105,12 @@ struct Confirmation {
     server: String,
     issuer: String,
     client_id: String,
-    /// Of server, URL, issuer and client: a file that was renamed is none of another's.
+    /// Digest of server, URL, issuer and client: a renamed file is not taken for another's.
     binding: String,
 }
 
 impl TokenStore {
-    /// Nothing is made before there is a token.
+    /// Makes a store; the folder is made with the first token.
     #[must_use]
     pub fn new(folder: PathBuf) -> Self {
         Self { folder, turns: Arc::default(), confirmed: Arc::default() }
@@ -124,7 +124,7 @@ impl TokenStore {
     /// Removes all tokens of a server, whatever its URL, and the issuers that were confirmed for it: for one whose approval was taken back.
     ///
     /// # Errors
-    /// What the file system says.
+    /// The error of the file system.
     pub fn forget(&self, server: &str) -> io::Result<()> {
         self.confirmed().clear();
         let mark = format!("{}-", short_digest(&["server", server]));
@@ -156,7 +156,7 @@ impl TokenStore {
         read.is_some_and(|read| read.format == CONFIRMATION_FORMAT && read.binding == binding)
     }
 
-    /// Keeps a person's yes; where it cannot be written, for as long as the program runs.
+    /// Keeps a confirmation; where it cannot be written, for as long as the program runs.
     pub(super) fn confirm(&self, server: &str, url: &str, issuer: &str, client: &str) {
         let (path, binding) = self.confirmation(server, url, issuer, client);
         let content = Confirmation {
@@ -202,7 +202,7 @@ impl TokenStore {
     }
 }
 
-/// The place of one server, URL and issuer.
+/// The file of one server, URL and issuer.
 #[derive(Debug, Clone)]
 pub(super) struct Slot {
     folder: PathBuf,
@@ -213,7 +213,7 @@ pub(super) struct Slot {
 }
 
 impl Slot {
-    /// What is kept; nothing, where there is none or it cannot be used. A damaged file is moved aside.
+    /// Reads the file; returns nothing where there is none or it cannot be used. A damaged file is moved aside.
     pub(super) fn read(&self) -> Kept {
         let path = self.path("json");
         let bytes = match files::read_own(&path, MAX_FILE_BYTES) {
@@ -247,7 +247,7 @@ impl Slot {
         write(&self.folder, &self.path("json"), &bytes)
     }
 
-    /// Held while a token is renewed: a refresh token may be used once only, and another process may have the same.
+    /// Locks the file while a token is renewed: a refresh token may be used once only, and another process may have the same.
     pub(super) async fn lock(&self) -> io::Result<File> {
         let (folder, path) = (self.folder.clone(), self.path("lock"));
         let lock = move || {
@@ -262,7 +262,7 @@ impl Slot {
     }
 }
 
-/// Writes a file of this user's alone, in the place of the one before.
+/// Writes a file that only this user can read, in the place of the one before.
 fn write(folder: &Path, path: &Path, bytes: &[u8]) -> io::Result<()> {
     files::private_folder(folder)?;
     files::replace(path, bytes, files::Writing::Durable)
@@ -287,7 +287,7 @@ fn short_digest(parts: &[&str]) -> String {
     digest(parts)[..HEX_CHARS].to_owned()
 }
 
-/// A length before each part: no two lists of parts are the same bytes.
+/// Returns the digest of the parts. A length before each keeps different lists of parts apart.
 fn digest(parts: &[&str]) -> String {
     let mut hash = Sha256::new();
     for part in parts {

@@ -1,4 +1,4 @@
-//! Whoever looks after a connection while nobody calls: its end, its changed lists, its idleness, its signs of life.
+//! Task that looks after a connection while nobody calls: its end, its changed lists, its idleness, its pings.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -6,14 +6,14 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 
 use super::lifecycle::Closed;
-use super::{Shared, Slot, Wanted};
+use super::{ConnectionRequest, Shared, Slot};
 use crate::client::connection::Connection;
 
-/// A server that changes its lists changes several at once: they are read once for all of it.
+/// Pause before changed lists are read again: a server changes several at once, and they are read once for all.
 const SETTLE: Duration = Duration::from_millis(200);
-/// Between two readings, whatever the server announces.
+/// Shortest time between two readings of the lists, whatever the server announces.
 const LEAST_BETWEEN: Duration = Duration::from_secs(1);
-/// What stands for never.
+/// Time that stands for never.
 const FAR: Duration = Duration::from_hours(24 * 365);
 
 enum Due {
@@ -26,7 +26,7 @@ enum Due {
 }
 
 /// Runs until the connection is given up.
-pub(in crate::client) async fn keep(slot: Weak<Slot>, shared: Weak<Shared>, connection: Arc<Connection>, wanted: Wanted) {
+pub(in crate::client) async fn keep(slot: Weak<Slot>, shared: Weak<Shared>, connection: Arc<Connection>, wanted: ConnectionRequest) {
     let mut times = Times::new(&wanted);
     loop {
         let Some(place) = slot.upgrade() else { return };
@@ -85,7 +85,7 @@ pub(in crate::client) async fn keep(slot: Weak<Slot>, shared: Weak<Shared>, conn
     }
 }
 
-/// When what is due.
+/// Times at which the keeper has something to do.
 struct Times {
     read: Instant,
     earliest_read: Instant,
@@ -94,7 +94,7 @@ struct Times {
 }
 
 impl Times {
-    fn new(wanted: &Wanted) -> Self {
+    fn new(wanted: &ConnectionRequest) -> Self {
         let now = Instant::now();
         let mut times = Self { read: now + FAR, earliest_read: now, idle: now, sign_of_life: now };
         times.idle = now + wanted.idle_timeout.unwrap_or(FAR);
@@ -102,13 +102,13 @@ impl Times {
         times
     }
 
-    /// When it has been idle for long enough, as it was used last.
-    fn used(&mut self, place: &Slot, wanted: &Wanted) -> Instant {
+    /// Returns the time at which the idle time-out ends, counted from the last use.
+    fn used(&mut self, place: &Slot, wanted: &ConnectionRequest) -> Instant {
         self.idle = place.uses.ended_at() + wanted.idle_timeout.unwrap_or(FAR);
         self.idle
     }
 
-    fn alive(&mut self, wanted: &Wanted) {
+    fn alive(&mut self, wanted: &ConnectionRequest) {
         self.sign_of_life = Instant::now() + wanted.keep_alive.unwrap_or(FAR);
     }
 }

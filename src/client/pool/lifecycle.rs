@@ -1,4 +1,5 @@
-//! How a server's connection stands, and whether it may be made again: a state machine and a circuit breaker, without effects.
+//! State of a server's connection, and the decision whether it may be connected again: a state machine and a circuit breaker, without
+//! effects.
 
 use std::time::Duration;
 
@@ -7,42 +8,42 @@ use tokio::time::Instant;
 /// The first wait after a failure; it doubles with each further one.
 const FIRST_BACKOFF: Duration = Duration::from_millis(200);
 const LONGEST_BACKOFF: Duration = Duration::from_secs(5);
-/// How long a server is left alone once it has failed too often.
+/// Time for which the breaker stays open once a server has failed too often.
 const BREAKER_OPEN: Duration = Duration::from_secs(30);
 
-/// How a server's connection stands.
+/// State of a server's connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConnectionState {
-    /// Nobody has needed it yet.
+    /// Not connected yet, as nobody has needed it.
     Idle,
     Connecting,
     Connected,
-    /// It ended, and comes back on the next call.
+    /// Ended; the next call connects again.
     Closed(Closed),
     /// The last attempt failed.
     Error,
 }
 
-/// Why a connection ended.
+/// The reason why a connection ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Closed {
     /// The server crashed, or closed its pipe.
     Lost,
-    /// Nobody used it for long enough.
+    /// Idle for longer than its time-out.
     IdledOut,
     /// Another server needed its place.
     Evicted,
-    /// A person or the gateway ended it. What brings it back is not decided here: it is no longer asked for.
+    /// Closed by a person or by the gateway.
     Ended,
 }
 
-/// What happens to a connection.
+/// An event that changes the state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Transition {
     Connect,
     Ready,
     Failed,
-    /// Whoever was connecting gave up before there was an outcome.
+    /// The caller that was connecting gave up before there was an outcome.
     GivenUp,
     Close(Closed),
 }
@@ -68,13 +69,13 @@ impl ConnectionState {
     }
 }
 
-/// Whether a server may be connected now.
+/// The decision whether a server may be connected now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Permit {
+pub enum ConnectDecision {
     Now,
-    /// After this.
+    /// Connect after this time.
     Wait(Duration),
-    /// Not before this has passed: it has failed too often.
+    /// Do not connect before this time has passed: the server has failed too often.
     Refused(Duration),
 }
 
@@ -105,7 +106,7 @@ impl Lifecycle {
         self.failures
     }
 
-    /// Takes a transition. One that cannot happen changes nothing: it was overtaken by another.
+    /// Applies a transition. An impossible one changes nothing: another one overtook it.
     pub fn on(&mut self, transition: Transition, now: Instant) {
         let Some(next) = self.state.after(transition) else {
             tracing::debug!(state = ?self.state, ?transition, "a transition that was overtaken");
@@ -122,24 +123,24 @@ impl Lifecycle {
         self.state = next;
     }
 
-    /// Forgets the failures: a person wants it tried at once.
+    /// Forgets the failures: a person wants to connect at once.
     pub fn reset(&mut self) {
         (self.failures, self.failed_at) = (0, None);
     }
 
-    /// Whether the server may be connected now.
+    /// Decides whether the server may be connected now.
     #[must_use]
-    pub fn permit(&self, now: Instant) -> Permit {
-        let Some(failed_at) = self.failed_at else { return Permit::Now };
+    pub fn connect_decision(&self, now: Instant) -> ConnectDecision {
+        let Some(failed_at) = self.failed_at else { return ConnectDecision::Now };
         let passed = now.saturating_duration_since(failed_at);
         if self.failures >= self.most_failures {
             // One attempt is let through then; if it fails, the breaker is open for as long again.
             let left = BREAKER_OPEN.saturating_sub(passed);
-            return if left.is_zero() { Permit::Now } else { Permit::Refused(left) };
+            return if left.is_zero() { ConnectDecision::Now } else { ConnectDecision::Refused(left) };
         }
         let doublings = self.failures.saturating_sub(1).min(16);
         let left = (FIRST_BACKOFF * (1 << doublings)).min(LONGEST_BACKOFF).saturating_sub(passed);
-        if left.is_zero() { Permit::Now } else { Permit::Wait(left) }
+        if left.is_zero() { ConnectDecision::Now } else { ConnectDecision::Wait(left) }
     }
 }
 
@@ -178,14 +179,14 @@ mod tests {
     fn each_failure_doubles_the_wait_and_too_many_open_the_breaker() {
         let start = Instant::now();
         let mut lifecycle = Lifecycle::new(3);
-        assert_eq!(lifecycle.permit(start), Permit::Now);
+        assert_eq!(lifecycle.connect_decision(start), ConnectDecision::Now);
         fail(&mut lifecycle, start);
-        assert_eq!(lifecycle.permit(start), Permit::Wait(FIRST_BACKOFF));
-        assert_eq!(lifecycle.permit(start + FIRST_BACKOFF), Permit::Now);
+        assert_eq!(lifecycle.connect_decision(start), ConnectDecision::Wait(FIRST_BACKOFF));
+        assert_eq!(lifecycle.connect_decision(start + FIRST_BACKOFF), ConnectDecision::Now);
         fail(&mut lifecycle, start);
-        assert_eq!(lifecycle.permit(start), Permit::Wait(FIRST_BACKOFF * 2));
+        assert_eq!(lifecycle.connect_decision(start), ConnectDecision::Wait(FIRST_BACKOFF * 2));
         fail(&mut lifecycle, start);
-        assert_eq!(lifecycle.permit(start), Permit::Refused(BREAKER_OPEN));
+        assert_eq!(lifecycle.connect_decision(start), ConnectDecision::Refused(BREAKER_OPEN));
     }
 
     #[test]
@@ -194,9 +195,9 @@ mod tests {
         let mut lifecycle = Lifecycle::new(1);
         fail(&mut lifecycle, start);
         let later = start + BREAKER_OPEN;
-        assert_eq!(lifecycle.permit(later), Permit::Now);
+        assert_eq!(lifecycle.connect_decision(later), ConnectDecision::Now);
         fail(&mut lifecycle, later);
-        assert_eq!(lifecycle.permit(later), Permit::Refused(BREAKER_OPEN));
+        assert_eq!(lifecycle.connect_decision(later), ConnectDecision::Refused(BREAKER_OPEN));
     }
 
     #[test]
@@ -206,11 +207,11 @@ mod tests {
         fail(&mut lifecycle, now);
         lifecycle.on(Connect, now);
         lifecycle.on(Ready, now);
-        assert_eq!((lifecycle.failures(), lifecycle.permit(now)), (0, Permit::Now));
+        assert_eq!((lifecycle.failures(), lifecycle.connect_decision(now)), (0, ConnectDecision::Now));
         lifecycle.on(Close(Closed::Lost), now);
-        assert_eq!(lifecycle.permit(now), Permit::Now, "a crash is no failed reconnect");
+        assert_eq!(lifecycle.connect_decision(now), ConnectDecision::Now, "a crash is not a failed reconnect");
         fail(&mut lifecycle, now);
         lifecycle.reset();
-        assert_eq!(lifecycle.permit(now), Permit::Now);
+        assert_eq!(lifecycle.connect_decision(now), ConnectDecision::Now);
     }
 }

@@ -2,7 +2,7 @@
 
 pub(in crate::client) mod keeper;
 pub(in crate::client) mod lifecycle;
-pub(in crate::client) mod uses;
+pub(in crate::client) mod use_count;
 
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
@@ -20,26 +20,26 @@ use tokio_util::task::TaskTracker;
 use super::connection::Connection;
 use super::connection::open::Launch;
 use super::inbound::caller::Observer;
-use super::pool::lifecycle::{Closed, ConnectionState, Lifecycle, Permit, Transition};
-use super::pool::uses::Uses;
+use super::pool::lifecycle::{Closed, ConnectDecision, ConnectionState, Lifecycle, Transition};
+use super::pool::use_count::UseCount;
 use super::stdio::watchdog::Watchdog;
 use crate::error::{Error, Result};
 
-/// What is wanted of a server's connection.
+/// Requirements for a server's connection.
 #[derive(Debug, Clone)]
-pub struct Wanted {
+pub struct ConnectionRequest {
     pub server: String,
-    /// Its connection is never given up to make room for another server's.
+    /// True where the connection never gives way to that of another server.
     pub pinned: bool,
-    /// Closed after so long without use; `None`: it stays as long as the gateway.
+    /// Idle time after which it is closed; `None`: it stays as long as the gateway.
     pub idle_timeout: Option<Duration>,
-    /// Asked for a sign of life so often; `None`: never.
+    /// Interval of the pings; `None`: never.
     pub keep_alive: Option<Duration>,
-    /// How long to wait for a place where all are taken.
+    /// Longest wait for a place where all are taken.
     pub patience: Duration,
 }
 
-/// All connections of a gateway.
+/// The connections of a gateway.
 pub struct Connections {
     pub(super) shared: Arc<Shared>,
 }
@@ -50,30 +50,30 @@ pub(super) struct Shared {
     pub(super) observer: Arc<dyn Observer>,
     limit: usize,
     max_reconnects: u32,
-    /// First come, first served.
+    /// Places for connections: first come, first served.
     places: Arc<Semaphore>,
     waiting: AtomicUsize,
-    /// Connections that are giving way.
+    /// Number of connections that are giving way.
     giving_way: AtomicUsize,
-    /// A connection has become idle, or is gone.
+    /// Notified when a connection has become idle, or is gone.
     freed: Notify,
-    /// Closings that nobody waits for.
+    /// Closings that run in the background.
     pub(super) closings: TaskTracker,
     clock: AtomicU64,
 }
 
-/// A server's place.
+/// The slot of one server.
 pub(super) struct Slot {
     pub(super) server: String,
-    /// Whoever holds the lock connects, so that fifty first calls start one process.
+    /// The live connection. The holder of the lock connects, so that fifty first calls start one process.
     held: tokio::sync::Mutex<Option<Held>>,
     lifecycle: Mutex<Lifecycle>,
-    pub(super) uses: Uses,
-    /// Ends whoever is connecting.
+    pub(super) uses: UseCount,
+    /// Cancels a connection attempt.
     interrupt: Mutex<CancellationToken>,
 }
 
-/// A live connection in its place.
+/// A live connection in its slot.
 struct Held {
     connection: Arc<Connection>,
     pinned: bool,
@@ -82,7 +82,7 @@ struct Held {
 }
 
 impl Held {
-    /// Ends it. Its keeper goes first: the next connection of this place has one of its own.
+    /// Closes the connection. Its keeper goes first: the next connection of this slot has one of its own.
     async fn close(&self) {
         self.keeper.abort();
         self.connection.close().await;
@@ -102,19 +102,19 @@ pub struct Lease {
     _use: Use,
 }
 
-/// Where a lease's connection comes from.
+/// Origin of a lease's connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LeaseOrigin {
-    /// It was there.
+    /// The connection was there.
     Shared,
-    /// It was made for this lease, and is the server's first.
+    /// The connection was made for this lease, and is the server's first.
     First,
-    /// It was made for this lease, in the place of one that ended for this reason.
+    /// The connection was made for this lease, after one that ended for this reason.
     After(Closed),
 }
 
 impl Lease {
-    /// Where the connection comes from.
+    /// Returns the origin of the connection.
     #[must_use]
     pub fn origin(&self) -> LeaseOrigin {
         self.origin
@@ -129,7 +129,7 @@ impl Deref for Lease {
     }
 }
 
-/// One of a slot's uses.
+/// A counted use of a slot.
 struct Use {
     slot: Arc<Slot>,
     shared: Arc<Shared>,
@@ -161,7 +161,7 @@ impl Drop for Attempt<'_> {
     }
 }
 
-/// Counts as long as it lives.
+/// Counts up as long as it lives.
 struct Counted<'a>(&'a AtomicUsize);
 
 impl<'a> Counted<'a> {
@@ -203,7 +203,7 @@ impl Slot {
         std::mem::take(&mut *self.interrupt.lock()).cancel();
     }
 
-    /// Ends the connection, and whoever is connecting it or waits for that.
+    /// Ends the connection, and cancels an attempt to connect and all that wait for it.
     async fn end(&self) {
         let taking = self.held.lock();
         tokio::pin!(taking);
@@ -222,16 +222,16 @@ impl Slot {
     }
 
     /// Waits as long as the failures before demand it.
-    async fn permit(&self) -> Result<()> {
+    async fn connect_decision(&self) -> Result<()> {
         loop {
             let (permit, failures) = {
                 let lifecycle = self.lifecycle();
-                (lifecycle.permit(Instant::now()), lifecycle.failures())
+                (lifecycle.connect_decision(Instant::now()), lifecycle.failures())
             };
             match permit {
-                Permit::Now => return Ok(()),
-                Permit::Wait(left) => tokio::time::sleep(left).await,
-                Permit::Refused(left) => {
+                ConnectDecision::Now => return Ok(()),
+                ConnectDecision::Wait(left) => tokio::time::sleep(left).await,
+                ConnectDecision::Refused(left) => {
                     return Err(Error::ServerUnavailable {
                         server: self.server.clone(),
                         failures,
@@ -262,11 +262,11 @@ impl Connections {
         Self { shared: Arc::new(shared) }
     }
 
-    /// The live connection of a server; a new one where there is none. `launch` is awaited only then: it may ask a person.
+    /// Returns the live connection of a server; a new one where there is none. `launch` is awaited only then: it may ask a person.
     ///
     /// # Errors
-    /// What `launch` refuses; `ERR_TOO_MANY_CONNECTIONS`; `ERR_SERVER_UNAVAILABLE`; what [`Connection::open`] gives.
-    pub async fn get(&self, wanted: &Wanted, launch: impl Future<Output = Result<Launch>>) -> Result<Lease> {
+    /// The error of `launch`; `ERR_TOO_MANY_CONNECTIONS`; `ERR_SERVER_UNAVAILABLE`; those of [`Connection::open`].
+    pub async fn get(&self, wanted: &ConnectionRequest, launch: impl Future<Output = Result<Launch>>) -> Result<Lease> {
         let slot = self.slot(&wanted.server);
         // Asked for before the wait: a close ends all who wait in line, not only the first.
         let interrupted = slot.interrupted();
@@ -280,7 +280,7 @@ impl Connections {
         }
     }
 
-    async fn lease(&self, slot: &Arc<Slot>, wanted: &Wanted, launch: impl Future<Output = Result<Launch>>) -> Result<Lease> {
+    async fn lease(&self, slot: &Arc<Slot>, wanted: &ConnectionRequest, launch: impl Future<Output = Result<Launch>>) -> Result<Lease> {
         let in_use = Use::new(slot, &self.shared);
         let mut place = slot.held.lock().await;
         if let Some(held) = place.as_ref().filter(|held| held.connection.is_live()) {
@@ -299,10 +299,10 @@ impl Connections {
     async fn connect(
         &self,
         slot: &Arc<Slot>,
-        wanted: &Wanted,
+        wanted: &ConnectionRequest,
         launch: impl Future<Output = Result<Launch>>,
     ) -> Result<(Held, Option<Closed>)> {
-        slot.permit().await?;
+        slot.connect_decision().await?;
         let before = if let ConnectionState::Closed(reason) = slot.state() { Some(reason) } else { None };
         let launch = launch.await?;
         let place = self.place(wanted).await?;
@@ -318,8 +318,8 @@ impl Connections {
         Ok((Held { connection, pinned: wanted.pinned, keeper: keeper.abort_handle(), _place: place }, before))
     }
 
-    /// A place among the connections that may be open at once.
-    async fn place(&self, wanted: &Wanted) -> Result<OwnedSemaphorePermit> {
+    /// Waits for a place among the connections that may be open at once.
+    async fn place(&self, wanted: &ConnectionRequest) -> Result<OwnedSemaphorePermit> {
         let shared = &self.shared;
         let closed = |_| Error::Closed { what: "gateway" };
         if let Ok(place) = Arc::clone(&shared.places).try_acquire_owned() {
@@ -347,14 +347,14 @@ impl Connections {
         }
     }
 
-    /// Ends a server's connection, if it has one, and whoever is connecting it: it was revoked, disabled or changed.
+    /// Ends a server's connection, if it has one, and cancels an attempt to connect: the server was revoked, disabled or changed.
     pub async fn close(&self, server: &str) {
         let Some(slot) = self.shared.slots().get(server).cloned() else { return };
         slot.end().await;
         slot.lifecycle().reset();
     }
 
-    /// Ends a server's connection, so that the next is a new one. One that is being made is waited for.
+    /// Ends a server's connection, so that the next one is new. An attempt to connect is awaited first.
     pub async fn renew(&self, server: &str) {
         let Some(slot) = self.shared.slots().get(server).cloned() else { return };
         let held = slot.held.lock().await.take();
@@ -377,7 +377,7 @@ impl Connections {
         self.shared.watchdog.close().await;
     }
 
-    /// SIGKILL to every server that can be reached without waiting: for the end of an environment.
+    /// Sends SIGKILL to every server that can be reached without waiting: for the end of an environment.
     pub fn kill_all(&self) {
         for slot in self.shared.slots().values() {
             if let Ok(place) = slot.held.try_lock()
@@ -388,14 +388,14 @@ impl Connections {
         }
     }
 
-    /// A person wants the server tried at once, however often it has failed.
+    /// Forgets a server's failures: a person wants to connect at once.
     pub fn forget_failures(&self, server: &str) {
         if let Some(slot) = self.shared.slots().get(server) {
             slot.lifecycle().reset();
         }
     }
 
-    /// How a server's connection stands.
+    /// Returns the state of a server's connection.
     #[must_use]
     pub fn state(&self, server: &str) -> ConnectionState {
         let slot = self.shared.slots().get(server).cloned();
@@ -413,7 +413,7 @@ impl Connections {
                 server: server.to_owned(),
                 held: tokio::sync::Mutex::default(),
                 lifecycle: Mutex::new(Lifecycle::new(self.shared.max_reconnects)),
-                uses: Uses::new(Instant::now()),
+                uses: UseCount::new(Instant::now()),
                 interrupt: Mutex::default(),
             })
         };
@@ -422,7 +422,7 @@ impl Connections {
 }
 
 impl Shared {
-    /// Where the limit is reached, the connection that has been idle for longest gives way: one for each that waits.
+    /// Closes the connection that has been idle for longest, where the limit is reached: one for each caller that waits.
     fn make_room(self: &Arc<Self>, server: &str) {
         // What has ended gives its place back by itself: nobody who lives has to go for that.
         let ended = self.slots().values().filter(|slot| slot.has_ended()).count();
@@ -445,7 +445,7 @@ impl Shared {
         }
     }
 
-    /// Takes a connection out of its place because of what became of it, and ends it. `why`: of a loss.
+    /// Takes a connection out of its slot because it failed or idled, and ends it. `why` describes a loss.
     pub(super) async fn retire(self: &Arc<Self>, slot: &Slot, connection: &Arc<Connection>, reason: Closed, why: Option<String>) -> bool {
         let held = slot.held.lock().await.take_if(|held| {
             // In use again: it is no longer idle.
@@ -454,7 +454,7 @@ impl Shared {
         held.map(|held| self.let_go(slot, held, reason, why)).is_some()
     }
 
-    /// Ends what was taken out of its place, on a task of its own: until it is gone, it is giving way.
+    /// Ends a connection that was taken out of its slot, on a task of its own: until it is gone, it is giving way.
     fn let_go(self: &Arc<Self>, slot: &Slot, held: Held, reason: Closed, why: Option<String>) -> JoinHandle<()> {
         slot.on(Transition::Close(reason));
         // Before the next connection has one of its own. Where it is the keeper that lets go, it waits for nothing more.
@@ -489,7 +489,7 @@ impl Shared {
     }
 }
 
-/// Takes the first connection that fits out of its place; one that is being looked at by somebody else is in use.
+/// Takes the first connection that fits out of its slot; one whose slot is locked counts as in use.
 fn take_first(slots: &[Arc<Slot>], fits: impl Fn(&Slot, &Held) -> bool) -> Option<(Arc<Slot>, Held)> {
     slots.iter().find_map(|slot| {
         let held = slot.held.try_lock().ok()?.take_if(|held| fits(slot, held))?;

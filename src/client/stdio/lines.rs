@@ -1,20 +1,20 @@
-//! What a server writes, line by line. A line is read into the memory in which it stays.
+//! Reads a server's output line by line. A line is read into the memory in which it stays.
 
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::time::Instant;
 
-use crate::client::inbound::pace::{Pace, SKIPPED};
+use crate::client::inbound::rate_limit::{Pace, SKIPPED};
 
-/// How much of a line that is not kept is looked at, at either end.
-pub(in crate::client) const ID_WINDOW: usize = 512;
-/// What is read at once: of a line at first, and then as much as a pipe holds.
+/// Bytes at either end of a line that is too long, which are searched for its id.
+pub(super) const ID_WINDOW: usize = 512;
+/// Bytes of one read: few for the beginning of a line, and then as many as a pipe holds.
 const FIRST_PIECE: usize = 8 * 1024;
 const PIECE: usize = 64 * 1024;
 
 /// A line that was read.
 pub(in crate::client) enum Line {
     Whole(Vec<u8>),
-    /// Too long: its ends, and how long it was.
+    /// A line that is too long: both its ends, and its length.
     Oversize {
         head: Vec<u8>,
         tail: Vec<u8>,
@@ -25,7 +25,7 @@ pub(in crate::client) enum Line {
 pub(in crate::client) struct Lines<R> {
     read: R,
     limit: usize,
-    /// What came behind a line, and where the next one begins.
+    /// Bytes after the end of a line, with which the next one begins.
     ahead: Vec<u8>,
     start: usize,
 }
@@ -35,7 +35,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
         Self { read, limit, ahead: Vec::new(), start: 0 }
     }
 
-    /// `None` at the end of the stream. A last line without its end is no message.
+    /// Returns the next line; `None` at the end of the stream. A last line without its end is not a message.
     pub(in crate::client) async fn next(&mut self) -> Option<Line> {
         if let Some(length) = find_end(&self.ahead[self.start..]) {
             let line = self.ahead[self.start..self.start + length].to_vec();
@@ -63,7 +63,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
         if line.len() <= self.limit { Line::Whole(line) } else { oversize(line) }
     }
 
-    /// What comes after a line's end belongs to the next.
+    /// Keeps the bytes after a line's end for the next line.
     fn keep_ahead(&mut self, line: &mut Vec<u8>, end: usize) {
         (self.ahead, self.start) = (line.split_off(end + 1), 0);
         line.truncate(end);
@@ -111,7 +111,7 @@ fn tail_of(bytes: &[u8]) -> Vec<u8> {
     bytes[bytes.len().saturating_sub(ID_WINDOW)..].to_vec()
 }
 
-/// Where a line ends.
+/// Finds the end of a line.
 fn find_end(bytes: &[u8]) -> Option<usize> {
     const LANES: usize = 32;
     let (pieces, _) = bytes.as_chunks::<LANES>();

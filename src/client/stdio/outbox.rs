@@ -1,4 +1,4 @@
-//! What is written to a server, line by line: by a task, or at once by whoever has something to say and finds nothing in its way.
+//! Writes to a server line by line: by a task, or at once where nothing is queued.
 
 use std::future::poll_fn;
 use std::io::{Error, ErrorKind, Result};
@@ -14,12 +14,12 @@ use tokio::sync::{Mutex, MutexGuard};
 /// The server's input. Closed when the task that writes has ended, as only that holds it.
 struct Input {
     pipe: Box<dyn AsyncWrite + Send + Unpin>,
-    /// What could not be written at once, and how much of it was. It comes before all else.
+    /// Line that could not be written at once, and the number of its bytes that were. It is written before all others.
     rest: Option<(Vec<u8>, usize)>,
 }
 
 impl Input {
-    /// As much as there is room for; the rest is kept.
+    /// Writes as much as there is room for; the rest is kept.
     fn begin(&mut self, line: Vec<u8>, context: &mut Context<'_>) -> Result<()> {
         let mut written = 0;
         while written < line.len() {
@@ -47,7 +47,7 @@ impl Input {
 /// A line that waits for the task.
 pub(in crate::client) struct Queued {
     line: Vec<u8>,
-    /// Of those that were not written at once: none that comes after may be.
+    /// Marker of lines that were queued: no later line may overtake them.
     _behind: Option<Behind>,
 }
 
@@ -57,7 +57,7 @@ impl From<Vec<u8>> for Queued {
     }
 }
 
-/// Counts as long as it lives: until its line is written.
+/// Counts up as long as it lives: until its line is written.
 struct Behind(Arc<AtomicUsize>);
 
 impl Behind {
@@ -73,18 +73,18 @@ impl Drop for Behind {
     }
 }
 
-/// Where lines are handed in.
+/// Sender of lines to the server.
 #[derive(Clone)]
 pub(in crate::client) struct Outbox {
     input: Weak<Mutex<Input>>,
-    /// Weak: the server's input ends when nothing more is to be sent.
+    /// Weak, so that the server's input ends when nothing more is to be sent.
     queue: WeakSender<Queued>,
     behind: Arc<AtomicUsize>,
 }
 
 impl Outbox {
-    /// With the sender of what is queued, and the task that writes it. The input is closed when all senders are gone and what was
-    /// queued is written, or with the task.
+    /// Makes an outbox with the sender of its queue, and the task that writes it. The input is closed when all senders are gone and the
+    /// queue is written, or with the task.
     pub(in crate::client) fn new(
         pipe: impl AsyncWrite + Send + Unpin + 'static,
         queued: usize,
@@ -115,7 +115,7 @@ impl Outbox {
         Ok(())
     }
 
-    /// The input, where nothing waits to be written before.
+    /// Locks the input, where no queued line waits.
     fn idle<'a>(&self, input: &'a Mutex<Input>) -> Option<MutexGuard<'a, Input>> {
         let idle = input.try_lock().ok()?;
         (idle.rest.is_none() && self.behind.load(Ordering::Acquire) == 0).then_some(idle)

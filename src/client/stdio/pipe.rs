@@ -17,21 +17,21 @@ use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncRead, Interest, ReadBuf};
 use tokio::task::coop;
 
-/// How often whoever leads reads before it looks whether its own answer was there: with a line's pieces, two mebibytes.
+/// Reads that a leading thread makes before it checks for its own answer: with a line's pieces, two mebibytes.
 const READS: usize = 32;
 
-/// How much the runtime reads before its other tasks have their turn, however much there is.
+/// Bytes that the runtime reads before its other tasks have their turn, however much there is.
 const TURN_BYTES: usize = 256 * 1024;
 
-/// What of the pipe both sides know.
+/// State of the pipe that both sides share.
 pub(in crate::client) struct PipeControl {
     output: OwnedFd,
     watched: OwnedFd,
-    /// Read by a thread of its own, which looks itself whether there is something to read.
+    /// True while a thread reads the pipe itself, without the runtime.
     is_led: AtomicBool,
-    /// Of whoever leads.
+    /// Reads that are left to the leading thread.
     reads_left: AtomicUsize,
-    /// What reads has read all that was there, or as much as whoever leads may read at once, and waits for nothing else.
+    /// True where the reader has read all that was there, or as much as a leading thread may read at once, and waits for nothing else.
     is_waited_for: AtomicBool,
 }
 
@@ -41,20 +41,20 @@ impl PipeControl {
         let _ = epoll::modify(&self.watched, &self.output, EventData::new_u64(0), flags);
     }
 
-    /// From now on, nothing that is written wakes the runtime.
-    pub(in crate::client) fn begin_lead(&self) {
+    /// Begins a lead: from now on, output of the server does not wake the runtime.
+    pub(super) fn begin_lead(&self) {
         self.is_led.store(true, Ordering::Release);
         self.watch(EventFlags::empty());
     }
 
-    pub(in crate::client) fn next_reads(&self) {
+    pub(super) fn next_reads(&self) {
         self.reads_left.store(READS, Ordering::Release);
     }
 
-    /// What comes from now on wakes the runtime again. Whether something is there, of which nobody tells it: the set may have the pipe
-    /// among what is ready, from an event before, and then says nothing of it once more (`ep_modify` in Linux's `fs/eventpoll.c`).
+    /// Ends a lead: output wakes the runtime again. Returns whether output is there that no event will report: the set may have the pipe
+    /// among what is ready, from an event before, and then does not report it once more (`ep_modify` in Linux's `fs/eventpoll.c`).
     #[must_use]
-    pub(in crate::client) fn end_lead(&self) -> bool {
+    pub(super) fn end_lead(&self) -> bool {
         self.is_led.store(false, Ordering::Release);
         self.watch(EventFlags::IN);
         let mut output = [PollFd::new(&self.output, PollFlags::IN)];
@@ -62,13 +62,13 @@ impl PipeControl {
         poll(&mut output, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })) != Ok(0)
     }
 
-    /// To be said before each poll of what reads.
-    pub(in crate::client) fn begin_poll(&self) {
+    /// Marks the reader as busy; called before each poll of it.
+    pub(super) fn begin_poll(&self) {
         self.is_waited_for.store(false, Ordering::Release);
     }
 
     /// Returns whether what reads waits for this pipe, and for nothing else.
-    pub(in crate::client) fn is_waited_for(&self) -> bool {
+    pub(super) fn is_waited_for(&self) -> bool {
         self.is_waited_for.load(Ordering::Acquire)
     }
 
@@ -96,7 +96,7 @@ impl AsRawFd for Watched {
 /// The end of a pipe from which a server's output is read.
 pub(in crate::client) struct Pipe {
     watched: AsyncFd<Watched>,
-    /// What the runtime has read since its other tasks had their turn.
+    /// Bytes that the runtime has read since its other tasks had their turn.
     turn: usize,
 }
 

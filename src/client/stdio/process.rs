@@ -19,28 +19,28 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use super::pipe::{Pipe, PipeControl};
 use super::stderr::{self, Tail};
 use super::watchdog::Watchdog;
-use crate::client::connection::open::{Heard, Redact};
-use crate::client::inbound::pace::UNASKED;
+use crate::client::connection::open::{Redact, StderrListener};
+use crate::client::inbound::rate_limit::UNSOLICITED;
 use crate::config::ResolvedCommand;
 use crate::error::{Error, Result};
 
-/// What a server can write ahead: the most that a user may ask for by default (`pipe(7)`).
+/// Capacity of a server's output pipe: the most that a user may request by default (`pipe(7)`).
 const PIPE_BYTES: usize = 1 << 20;
-/// How long a server has to end by itself, and then to obey SIGTERM.
+/// Time that a server has to end by itself, and then to obey SIGTERM.
 const GRACE: Duration = Duration::from_secs(2);
-/// How long what was killed may take to be gone.
+/// Time that a killed process has to be gone.
 const DYING: Duration = Duration::from_millis(100);
-/// How long the last words of a process that has ended are waited for.
+/// Longest wait for the last lines of a process that has ended.
 const DRAINING: Duration = Duration::from_millis(20);
 const POLL: Duration = Duration::from_millis(5);
 
 /// A running server, and how it is ended.
 pub(in crate::client) struct ServerProcess {
     group: Pid,
-    /// `None` while it runs.
+    /// The exit status as text; `None` while the process runs.
     exit: watch::Receiver<Option<String>>,
     stderr: Tail,
-    /// Its sender is gone once standard error has been read to its end.
+    /// Receiver whose sender is gone once standard error has been read to its end.
     drained: watch::Receiver<()>,
     /// The pipe that it writes to, to see whether there is more to come.
     output: OwnedFd,
@@ -55,7 +55,7 @@ pub(in crate::client) struct Pipes {
     pub(in crate::client) stdout: Output,
 }
 
-/// Standard output. Whoever reads it drops it at its end, after having handed on what was read.
+/// Standard output. Its reader drops it at its end, after having handed on what was read.
 pub(in crate::client) struct Output {
     pipe: Pipe,
     _read: DropGuard,
@@ -73,11 +73,11 @@ impl AsyncRead for Output {
     }
 }
 
-/// How far the output of a process that has ended was read.
+/// State of the output of a process that has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::client) enum OutputRead {
     ToItsEnd,
-    /// Somebody else holds the pipe.
+    /// Read as far as it goes: another process holds the pipe open.
     AsFarAsItGoes,
 }
 
@@ -85,7 +85,7 @@ impl ServerProcess {
     pub(in crate::client) async fn start(
         server: &str,
         command: &ResolvedCommand,
-        (redact, heard): (&Redact, &Heard),
+        (redact, on_stderr): (&Redact, &StderrListener),
         watchdog: &Arc<Watchdog>,
     ) -> Result<(Self, Pipes)> {
         // Ready before there is anything to guard: no server is ever alive without its watchdog knowing.
@@ -105,7 +105,7 @@ impl ServerProcess {
         let tail = Tail::new(Arc::clone(redact));
         let (reading, drained) = watch::channel(());
         let (sender, exit) = watch::channel(None);
-        tokio::spawn(stderr::read(stderr, UNASKED, (server.to_owned(), tail.clone(), Arc::clone(heard)), exit.clone(), reading));
+        tokio::spawn(stderr::read(stderr, UNSOLICITED, (server.to_owned(), tail.clone(), Arc::clone(on_stderr)), exit.clone(), reading));
         reap(child, pid, sender)?;
         let process = Self { group: pid, exit, stderr: tail, drained, output, output_read, watchdog: Arc::clone(watchdog) };
         if let Err(error) = process.watchdog.guard(pid).await {
@@ -165,7 +165,7 @@ impl ServerProcess {
         self.watchdog.release(self.group).await;
     }
 
-    /// SIGKILL to the group, at once.
+    /// Sends SIGKILL to the group, at once.
     pub(in crate::client) fn kill(&self) {
         let _ = kill_process_group(self.group, Signal::KILL);
     }

@@ -1,4 +1,4 @@
-//! Who reads what a server writes: a task of the runtime's, or for a time a thread that waits for an answer anyway.
+//! Reads a server's output: a task of the runtime, or for a time a thread that waits for an answer anyway.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::os::fd::{AsFd as _, BorrowedFd};
@@ -22,7 +22,7 @@ struct State {
     /// `None` while it is polled, and once it has ended.
     reader: Option<Reader>,
     whose: Whose,
-    /// Of the task, as it was polled last.
+    /// Waker of the task, from its last poll.
     task: Option<Waker>,
 }
 
@@ -37,7 +37,7 @@ enum Whose {
 }
 
 impl Reading {
-    /// Of a reader that waits for nothing but this pipe most of the time; and the task that polls it where nobody else does.
+    /// Wraps a reader that mostly waits for this pipe, and makes the task that polls it where no thread does.
     pub(in crate::client) fn new(reader: impl Future<Output = ()> + Send + 'static, pipe: Weak<PipeControl>) -> (Arc<Self>, ReadingTask) {
         let state = State { reader: Some(Box::pin(reader)), whose: Whose::Task, task: None };
         let reading = Arc::new(Self { state: Mutex::new(state), pipe });
@@ -66,7 +66,7 @@ impl Reading {
     }
 }
 
-/// What the runtime runs. Dropped, it ends the reader, whoever has it.
+/// Task for the runtime. Dropped, it ends the reader, whoever has it.
 pub(in crate::client) struct ReadingTask(Arc<Reading>);
 
 impl Future for ReadingTask {

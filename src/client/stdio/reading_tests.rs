@@ -13,10 +13,10 @@ use tokio::task::JoinHandle;
 use super::*;
 use crate::client::stdio::pipe::Pipe;
 
-/// What takes longer has gone wrong.
+/// Longest wait of a test.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Who read, and what.
+/// The thread that read, and the bytes that it read.
 type Read = (ThreadId, Vec<u8>);
 
 /// A reader of a pipe, whose task is a runtime's.
@@ -68,12 +68,12 @@ impl Setting {
         assert_eq!(rustix::io::write(self.input.as_ref().unwrap(), bytes), Ok(bytes.len()));
     }
 
-    /// What is read next.
+    /// Returns the next bytes that are read.
     fn next(&self) -> Read {
         self.read.recv_timeout(PATIENCE).unwrap()
     }
 
-    /// As soon as the task waits for the pipe.
+    /// Takes the lead as soon as the task waits for the pipe.
     fn lead(&self) -> Box<dyn Lead> {
         let until = Instant::now() + PATIENCE;
         loop {

@@ -1,4 +1,4 @@
-//! What is known of the requests on their way to a process and from it, and those of ours that go past rmcp.
+//! State of the requests on their way to a process and from it, and the requests of ours that go past rmcp.
 //!
 //! A tool call has no need of rmcp's own tasks: each of them is a change of threads. Whoever calls writes the line, and whoever reads
 //! the answer hands it over. What rmcp says of us in each request is said in these as well.
@@ -16,50 +16,50 @@ use serde_json::{Map, Value as Json, json};
 use tokio::sync::oneshot;
 
 use super::outbox::Outbox;
-use crate::client::inbound::asked::AskedRequests;
+use crate::client::inbound::server_requests::ServerRequests;
 use crate::lead::{self, Source};
 use crate::text::json::{self, Sink as _};
 
 /// Ids of requests that go past rmcp, apart from its own, which begin at 0. Any server can read them: they fit into 32 bits.
 const FIRST_ID: i64 = 1_000_000_000;
 const IDS: i64 = 1_000_000_000;
-/// For what is around the parameters of a request.
-const ROOM: usize = 512;
+/// Bytes of the JSON-RPC envelope around `params`.
+const ENVELOPE_BYTES: usize = 512;
 
 /// A request's result as the server wrote it, or its error.
 pub(in crate::client) type Answer = std::result::Result<Json, ErrorData>;
 
-/// How the result of a request comes through.
+/// The way of a request's result to its caller.
 #[derive(Debug)]
 pub(in crate::client) enum Passage {
     /// To rmcp, as it is.
     Raw,
-    /// rmcp's own handshake reads it.
+    /// To rmcp, whose own handshake reads it.
     Typed,
-    /// To whoever waits for it, past rmcp.
+    /// To the waiting caller, past rmcp.
     Direct(oneshot::Sender<Answer>),
 }
 
-/// What is known of the requests on their way.
+/// State of the requests on their way.
 #[derive(Default)]
 pub(in crate::client) struct Requests {
-    /// Ours, until they are answered, cancelled, or answered in the server's place. rmcp ends at an answer to nothing while it
+    /// Our requests, until they are answered, cancelled, or answered in the server's place. rmcp ends at an answer to no request while it
     /// begins, so such answers never reach it.
     pub(in crate::client) pending: HashMap<RequestId, Passage>,
-    /// `server/discover`, while its answer is waited for with patience.
+    /// `server/discover`, while the wait for its answer is bounded.
     pub(in crate::client) probe: Option<RequestId>,
-    /// The server's, until the answer is on its way.
-    pub(in crate::client) asked: AskedRequests,
+    /// The server's requests, until the answer is on its way.
+    pub(in crate::client) inbound: ServerRequests,
     /// Refusals that wait to be written.
     pub(in crate::client) refusals: usize,
-    /// What rmcp says of us in each request (since 2026-07-28), as it said it last.
+    /// Last `_meta` that rmcp sent with a request (since 2026-07-28).
     meta: Map<String, Json>,
-    /// Nothing is answered any more.
+    /// True once no answer can come any more.
     is_closed: bool,
 }
 
 impl Requests {
-    /// The request of ours that has this id; some servers make a text of a number.
+    /// Finds our request with this id; some servers turn a number into a text.
     pub(in crate::client) fn answered(&self, id: &RequestId) -> Option<RequestId> {
         if self.pending.contains_key(id) {
             return Some(id.clone());
@@ -73,13 +73,13 @@ impl Requests {
         self.pending.remove(id)
     }
 
-    /// Keeps what rmcp says of us.
+    /// Keeps the `_meta` that rmcp sends.
     pub(in crate::client) fn learn(&mut self, meta: &Map<String, Json>) {
         let about_us = meta.iter().filter(|(key, _)| *key != PROGRESS_TOKEN);
         self.meta = about_us.map(|(key, value)| (key.clone(), value.clone())).collect();
     }
 
-    /// What waits past rmcp learns that no answer comes; rmcp sees that itself.
+    /// Closes the state: callers past rmcp learn that no answer comes; rmcp sees that itself.
     pub(in crate::client) fn close(&mut self) {
         self.is_closed = true;
         self.pending.retain(|_, passage| !matches!(passage, Passage::Direct(_)));
@@ -100,7 +100,7 @@ pub(in crate::client) struct DirectLine {
     requests: SharedRequests,
     outbox: Outbox,
     next: AtomicI64,
-    /// Where the answers come from.
+    /// Source of the answers.
     source: Arc<dyn Source>,
 }
 
@@ -112,7 +112,7 @@ pub(in crate::client) struct DirectRequest {
     meta: Map<String, Json>,
 }
 
-/// What the server answers; an error where the connection is at its end. Whoever waits for it may read it himself.
+/// The server's answer; an error where the connection has ended. The waiting thread may read it itself.
 pub(in crate::client) struct AwaitedAnswer {
     receiver: oneshot::Receiver<Answer>,
     source: Arc<dyn Source>,
@@ -155,7 +155,7 @@ impl Param<'_> {
 impl DirectRequest {
     fn line(&self, method: &str, params: &[(&str, Param<'_>)]) -> Vec<u8> {
         // A long text is not to be moved while the line grows.
-        let mut line = Vec::with_capacity(ROOM + params.iter().map(|(_, value)| value.roughly()).sum::<usize>());
+        let mut line = Vec::with_capacity(ENVELOPE_BYTES + params.iter().map(|(_, value)| value.roughly()).sum::<usize>());
         line.put(b"{\"jsonrpc\":\"2.0\",\"id\":");
         json::write(&self.progress_token, &mut line);
         line.put(b",\"method\":");
@@ -178,7 +178,7 @@ impl DirectLine {
         Self { requests, outbox, next: AtomicI64::new(0), source }
     }
 
-    /// A place for an answer; `None` where none can come any more.
+    /// Opens a request; `None` where no answer can come any more.
     pub(in crate::client) fn open(&self) -> Option<DirectRequest> {
         let id = FIRST_ID + self.next.fetch_add(1, Ordering::Relaxed) % IDS;
         let (sender, receiver) = oneshot::channel();
@@ -196,12 +196,12 @@ impl DirectLine {
         Some(DirectRequest { id, progress_token, answer, meta })
     }
 
-    /// `params` beside what is said of us.
+    /// Sends a request with `params` and the `_meta` of rmcp.
     pub(in crate::client) async fn send(&self, request: &DirectRequest, method: &str, params: &[(&str, Param<'_>)]) -> Result<()> {
         self.outbox.send(request.line(method, params)).await
     }
 
-    /// Tells the server that nobody waits for an answer any more.
+    /// Cancels a request at the server.
     pub(in crate::client) async fn cancel(&self, id: &RequestId, reason: &str) {
         // Answered, or gone, meanwhile.
         if lock(&self.requests).take(id).is_none() {

@@ -1,4 +1,4 @@
-//! What a server says on its standard error: its last lines, and each line for whoever listens, within a rate.
+//! Reads a server's standard error: keeps its last lines, and passes each line to the listener, within a rate.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::VecDeque;
@@ -8,26 +8,26 @@ use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, BufReader};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::client::connection::open::{Heard, Redact};
-use crate::client::inbound::pace::{MESSAGE, Pace, Passage, Rate, STDERR, Valve};
+use crate::client::connection::open::{Redact, StderrListener};
+use crate::client::inbound::rate_limit::{MESSAGE, Pace, Passage, Rate, RateLimiter, STDERR};
 use crate::error::Words;
 
-/// Lines that are kept, and what a line may have.
+/// Number of lines that are kept, and the bytes of each.
 const LINES: usize = 20;
 const LINE_BYTES: usize = 4096;
-/// What is read of a line at once.
+/// Bytes of one read of a line.
 const PIECE_BYTES: u64 = 64 * 1024;
-/// What is read at once of many lines, and before the runtime's other tasks have their turn.
+/// Bytes of many lines that are read at once, and before the runtime's other tasks have their turn.
 const BUFFER_BYTES: usize = 32 * 1024;
 const TURN_BYTES: usize = 64 * 1024;
-/// A line that is longer than this counts as several.
+/// Bytes above which a line counts as several.
 const LINE_UNIT: usize = 1024;
 
 /// The last lines of a server's standard error.
 #[derive(Clone)]
 pub(in crate::client) struct Tail {
     redact: Redact,
-    /// As they came: of a flood, nearly all are never looked at, and redacting each would take longer than writing it.
+    /// Lines as they came: of a flood, nearly all are never shown, and redacting each would take longer than writing it.
     lines: Arc<Mutex<VecDeque<Vec<u8>>>>,
 }
 
@@ -48,7 +48,7 @@ impl Tail {
         lines.push_back(line);
     }
 
-    /// As part of a message; empty where there are none.
+    /// Returns the lines as part of a message; empty where there are none.
     pub(in crate::client) fn text(&self) -> String {
         let lines: Vec<_> = self.lines().iter().cloned().collect();
         if lines.is_empty() {
@@ -59,7 +59,7 @@ impl Tail {
     }
 }
 
-/// A line as it may be kept and told: redacted before it is cut, so that nothing that a cut would hide stays.
+/// Returns a line as it may be kept and reported: redacted before it is cut, so that no part of a secret stays.
 fn readable(line: &[u8], redact: &Redact) -> String {
     let text = String::from_utf8_lossy(line);
     // Of a longer line the rest was never read.
@@ -71,12 +71,12 @@ fn readable(line: &[u8], redact: &Redact) -> String {
 pub(in crate::client) async fn read<T: Clone>(
     stderr: impl AsyncRead + Unpin,
     rate: Rate,
-    (server, tail, heard): (String, Tail, Heard),
+    (server, tail, on_line): (String, Tail, StderrListener),
     mut exit: watch::Receiver<T>,
     _reading: watch::Sender<()>,
 ) {
     let mut reader = BufReader::with_capacity(BUFFER_BYTES, stderr);
-    let mut listening = Listening { server, redact: Arc::clone(&tail.redact), heard, valve: Valve::new(STDERR, Instant::now()) };
+    let mut listening = Listening { server, redact: Arc::clone(&tail.redact), on_line, limiter: RateLimiter::new(STDERR, Instant::now()) };
     let (mut pace, mut is_running) = (Pace::new(rate, Instant::now()), true);
     let (mut in_line, mut turn) = (false, 0);
     loop {
@@ -114,33 +114,33 @@ pub(in crate::client) async fn read<T: Clone>(
     listening.end();
 }
 
-/// Hands lines on, as many as the rate allows.
+/// Hands lines on to the listener, as many as the rate allows.
 struct Listening {
     server: String,
     redact: Redact,
-    heard: Heard,
-    valve: Valve,
+    on_line: StderrListener,
+    limiter: RateLimiter,
 }
 
 impl Listening {
     fn hear(&mut self, line: &[u8]) {
         let units = u32::try_from(line.len() / LINE_UNIT).unwrap_or(u32::MAX).saturating_add(1);
-        let Passage::Pass(dropped) = self.valve.take(units, Instant::now()) else { return };
+        let Passage::Pass(dropped) = self.limiter.take(units, Instant::now()) else { return };
         self.summarise(dropped);
         let text = readable(line, &self.redact);
         tracing::debug!(server = self.server, text, "stderr");
-        (self.heard)(&text);
+        (self.on_line)(&text);
     }
 
     fn end(&mut self) {
-        let dropped = self.valve.dropped();
+        let dropped = self.limiter.dropped();
         self.summarise(dropped);
     }
 
     fn summarise(&self, dropped: u64) {
         if dropped > 0 {
             let limit = STDERR.per_second;
-            (self.heard)(&format!("[{dropped} lines left out: it writes more than {limit} lines a second on its standard error]"));
+            (self.on_line)(&format!("[{dropped} lines left out: it writes more than {limit} lines a second on its standard error]"));
         }
     }
 }
@@ -155,16 +155,16 @@ mod tests {
         Arc::new(|words: Words| words.without("secret words"))
     }
 
-    /// No line waits.
+    /// Rate at which no line waits.
     const AT_ONCE: Rate = Rate { burst: u32::MAX, per_second: u32::MAX };
 
-    /// What is told of these bytes, and what is kept.
+    /// Returns the lines that the listener receives for these bytes, and those that are kept.
     async fn told(bytes: &[u8]) -> (Vec<String>, String) {
         let told = Arc::new(Mutex::new(Vec::new()));
         let (heard, tail) = (Arc::clone(&told), Tail::new(redacting()));
-        let heard: Heard = Arc::new(move |line| heard.lock().push(line.to_owned()));
+        let on_line: StderrListener = Arc::new(move |line| heard.lock().push(line.to_owned()));
         let (_running, exit) = watch::channel(());
-        read(bytes, AT_ONCE, ("s".to_owned(), tail.clone(), heard), exit, watch::channel(()).0).await;
+        read(bytes, AT_ONCE, ("s".to_owned(), tail.clone(), on_line), exit, watch::channel(()).0).await;
         let told = std::mem::take(&mut *told.lock());
         (told, tail.text())
     }

@@ -27,9 +27,9 @@ use super::pipe::PipeControl;
 use super::reading::Reading;
 use super::requests::{DirectLine, Passage, SharedRequests, lock};
 use crate::client::http::error_of;
-use crate::client::inbound::asked::{Admission, MAX_REFUSALS};
-use crate::client::inbound::pace::{MESSAGE, Pace, REQUEST, UNASKED};
-use crate::client::inbound::tap::Tap;
+use crate::client::inbound::notification::Interceptor;
+use crate::client::inbound::rate_limit::{MESSAGE, Pace, REQUEST, UNSOLICITED};
+use crate::client::inbound::server_requests::{Admission, MAX_REFUSALS};
 use crate::client::wire::json::{self, Unread};
 use crate::lead::Source;
 
@@ -46,7 +46,7 @@ pub(in crate::client) struct StdioTransport {
     outbox: Outbox,
     requests: SharedRequests,
     messages: mpsc::WeakSender<RxJsonRpcMessage<RoleClient>>,
-    /// How long `server/discover` may stay unanswered; `None`: as long as it takes.
+    /// Longest wait for an answer to `server/discover`; `None`: without end.
     patience: Option<Duration>,
     reading: Arc<Reading>,
     tasks: [JoinHandle<()>; 2],
@@ -58,7 +58,7 @@ impl StdioTransport {
         (read, pipe): (R, Weak<PipeControl>),
         write: W,
         max_message_bytes: usize,
-        tap: Tap,
+        interceptor: Interceptor,
         patience: Option<Duration>,
     ) -> Self
     where
@@ -73,10 +73,10 @@ impl StdioTransport {
             lines: Lines::new(read, max_message_bytes),
             max_message_bytes,
             requests: Arc::clone(&requests),
-            tap,
+            interceptor,
             messages: message_sender,
             outgoing: outgoing.downgrade(),
-            pace: Pace::new(UNASKED, Instant::now()),
+            pace: Pace::new(UNSOLICITED, Instant::now()),
             content: Content::Notice,
         };
         let (reading, task) = Reading::new(reader.run(), pipe);
@@ -84,7 +84,7 @@ impl StdioTransport {
         Self { incoming, outgoing: Some(outgoing), outbox, requests, messages, patience, reading, tasks }
     }
 
-    /// For requests that go past rmcp, as long as this lives.
+    /// Makes the way for requests past rmcp, for the transport's lifetime.
     pub(in crate::client) fn direct(&self) -> DirectLine {
         DirectLine::new(Arc::clone(&self.requests), self.outbox.clone(), Arc::clone(&self.reading) as Arc<dyn Source>)
     }
@@ -109,7 +109,7 @@ impl Transport<RoleClient> for StdioTransport {
             let closed = || std::io::Error::from(std::io::ErrorKind::BrokenPipe);
             let sent = outgoing.ok_or_else(closed)?.send(line.into()).await.map_err(|_| closed());
             if let Some(id) = answers {
-                lock(&requests).asked.end(&id);
+                lock(&requests).inbound.end(&id);
             }
             sent
         }
@@ -179,7 +179,7 @@ impl StdioTransport {
     }
 }
 
-/// What a line was for, by which it counts.
+/// The content of a line, by which it counts against the rate.
 enum Content {
     /// An answer to a request of ours, or what failed one: asked for.
     Answer,
@@ -191,13 +191,13 @@ struct Reader<R> {
     lines: Lines<R>,
     max_message_bytes: usize,
     requests: SharedRequests,
-    tap: Tap,
+    interceptor: Interceptor,
     messages: mpsc::Sender<RxJsonRpcMessage<RoleClient>>,
     /// Weak: the server's input ends when nothing more is to be sent.
     outgoing: mpsc::WeakSender<Queued>,
-    /// Of what is no answer.
+    /// Rate limit of lines that are not answers.
     pace: Pace,
-    /// Of the last line.
+    /// Content of the last line.
     content: Content,
 }
 
@@ -265,7 +265,7 @@ impl<R: AsyncRead + Unpin> Reader<R> {
             }
             return self.question(message);
         }
-        if (self.tap)(&message) {
+        if (self.interceptor)(&message) {
             return None;
         }
         match (has_method, message.get("id")) {
@@ -281,13 +281,13 @@ impl<R: AsyncRead + Unpin> Reader<R> {
     /// A request of the server's own.
     fn question(&self, message: Json) -> Option<RxJsonRpcMessage<RoleClient>> {
         let id: RequestId = serde_json::from_value(message["id"].clone()).ok()?;
-        let admission = lock(&self.requests).asked.admit(&id);
+        let admission = lock(&self.requests).inbound.admit(&id);
         match admission {
             // Only what is handed on counts as read: what comes twice, or is refused, is put to nobody.
             Admission::HandOn => {
-                let handed_on = if (self.tap)(&message) { None } else { parsed(message) };
+                let handed_on = if (self.interceptor)(&message) { None } else { parsed(message) };
                 if handed_on.is_none() {
-                    lock(&self.requests).asked.end(&id);
+                    lock(&self.requests).inbound.end(&id);
                 }
                 return handed_on;
             }
@@ -301,8 +301,8 @@ impl<R: AsyncRead + Unpin> Reader<R> {
         None
     }
 
-    /// The server waits for an answer, so it must get one: where the writer is behind, a little later. Of a server that does not
-    /// read, so many refusals wait, and no more.
+    /// Refuses a request: the server waits for an answer. Where the writer is behind, the refusal is sent later. A bounded number waits for
+    /// a server that does not read.
     fn refuse(&self, refusal: Queued) {
         let Some(outgoing) = self.outgoing.upgrade() else { return };
         let Err(TrySendError::Full(refusal)) = outgoing.try_send(refusal) else { return };
@@ -321,12 +321,12 @@ impl<R: AsyncRead + Unpin> Reader<R> {
         });
     }
 
-    /// The server no longer wants to know: rmcp sends no answer then.
+    /// Withdraws a request that the server has cancelled: rmcp sends no answer then.
     fn withdraw(&self, message: &Json) {
         if message["method"] == "notifications/cancelled"
             && let Ok(id) = serde_json::from_value::<RequestId>(message["params"]["requestId"].clone())
         {
-            lock(&self.requests).asked.end(&id);
+            lock(&self.requests).inbound.end(&id);
         }
     }
 
@@ -334,7 +334,7 @@ impl<R: AsyncRead + Unpin> Reader<R> {
     fn answer(&mut self, id: Option<RequestId>, mut message: Json) -> Option<RxJsonRpcMessage<RoleClient>> {
         let error = message.get("error").filter(|error| !error.is_null()).map(error_of);
         if error.is_none() && message.get("result").is_none() {
-            tracing::debug!("JSON that is no message was skipped");
+            tracing::debug!("JSON that is not a message was skipped");
             return None;
         }
         let (id, passage) = {
@@ -375,7 +375,7 @@ impl<R: AsyncRead + Unpin> Reader<R> {
         let found = [find_id(tail), find_id(head)].into_iter().flatten().find(|id| requests.pending.contains_key(id));
         let failed: Vec<RequestId> = match found {
             Some(id) => vec![id],
-            // Something that was printed is no answer, whatever it begins with.
+            // Something that was printed is not an answer, whatever it begins with.
             None if !is_message_like(head) && !is_message_like(tail) => Vec::new(),
             None => requests.pending.iter().filter(|(_, passage)| !matches!(passage, Passage::Typed)).map(|(id, _)| id.clone()).collect(),
         };
@@ -414,7 +414,7 @@ fn response(id: RequestId, result: Json) -> RxJsonRpcMessage<RoleClient> {
 
 fn parsed(message: Json) -> Option<RxJsonRpcMessage<RoleClient>> {
     let parsed = serde_json::from_value(message);
-    parsed.inspect_err(|error| tracing::debug!(%error, "JSON that is no message was skipped")).ok()
+    parsed.inspect_err(|error| tracing::debug!(%error, "JSON that is not a message was skipped")).ok()
 }
 
 /// Returns whether a piece of a line has what each message has.

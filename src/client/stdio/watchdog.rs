@@ -1,5 +1,5 @@
-//! The watchdog's side in this process: a program of ours that holds a pipe from us, knows the servers' process groups,
-//! and ends them when the pipe closes, however this process has ended.
+//! This process's side of the watchdog: a program of ours that holds a pipe from us, knows the servers' process groups, and ends them when
+//! the pipe closes, however this process has ended.
 //!
 //! A thread of its own talks to it, so that orders and answers stay in step whoever gives up waiting, the program is waited
 //! for even when the runtime is gone, and one that had to be started again is told of all the groups there are.
@@ -20,21 +20,21 @@ use tokio::sync::oneshot;
 
 use crate::error::{Error, Result};
 
-/// It answers in microseconds; a machine that takes longer than this is in trouble.
+/// Longest wait for its answer, which takes microseconds on a healthy machine.
 const ANSWER_LIMIT: Duration = Duration::from_secs(5);
 /// How long the thread waits for the program itself: short enough to start another one within [`ANSWER_LIMIT`].
 const PROGRAM_LIMIT: Duration = Duration::from_millis(1500);
 /// How long it waits for the program's end: longer than that takes to end the groups that are left.
 const END_LIMIT: Duration = Duration::from_secs(3);
 
-/// One watchdog program for one gateway, started with the first server.
+/// Watchdog program of a gateway, started with its first server.
 #[derive(Debug)]
 pub struct Watchdog {
     program: PathBuf,
     orders: Mutex<Option<mpsc::Sender<Order>>>,
 }
 
-/// What the thread is asked to do, and where its answer goes.
+/// An order to the thread, and the sender for its answer.
 #[derive(Debug)]
 struct Order {
     what: What,
@@ -69,7 +69,7 @@ impl Watchdog {
     }
 
     /// A group that is gone. A failure changes nothing: there is nobody left to end.
-    pub(in crate::client) async fn release(&self, group: Pid) {
+    pub(super) async fn release(&self, group: Pid) {
         let _ = self.order(What::Release(group)).await;
     }
 
@@ -109,11 +109,11 @@ impl Watchdog {
     }
 }
 
-/// The thread: it owns the program.
+/// The thread that owns the program.
 struct Keeper {
     program: PathBuf,
     running: Option<Running>,
-    /// The groups that live, by number.
+    /// Live process groups, by number.
     groups: BTreeSet<i32>,
 }
 

@@ -1,4 +1,4 @@
-//! What came of a request: the server's own words as they are, or a failure and whether the request may have been carried out.
+//! The outcome of a request: the server's own result as it is, or a failure and whether the request may have been carried out.
 
 use rmcp::model::ErrorData;
 use rmcp::service::ServiceError;
@@ -10,12 +10,12 @@ use crate::limits::{MAX_MESSAGE_MEMORY_BYTES, MAX_WIRE_MESSAGE_BYTES};
 
 const MAX_ERROR_BYTES: usize = 4 * 1024;
 
-/// Whether a request reached its server.
+/// Tells whether a request reached its server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sent {
-    /// It certainly never left: it may be sent again.
+    /// The request certainly never left: it may be sent again.
     No,
-    /// It may have been carried out.
+    /// The request may have been carried out.
     Maybe,
 }
 
@@ -54,7 +54,7 @@ pub(in crate::client) fn protocol_error(server: &str, what: &str, error: &ErrorD
         return too_dense(format!("the answer of {server}.{what}"));
     }
     let malformed = mark(MALFORMED_MARK).and_then(Json::as_str);
-    let message = malformed.map_or_else(|| error.message.to_string(), |problem| format!("its answer is no valid JSON: {problem}"));
+    let message = malformed.map_or_else(|| error.message.to_string(), |problem| format!("its answer is not valid JSON: {problem}"));
     Error::Protocol { server: server.to_owned(), tool: what.to_owned(), code: i64::from(error.code.0), message: in_error(&message) }
 }
 

@@ -9,18 +9,18 @@ use serde_json::Value as Json;
 
 use crate::limits::MAX_MESSAGE_MEMORY_BYTES;
 
-/// What a value takes where it stands; a key takes about as much.
+/// Memory of one value; a key takes about as much.
 const VALUE: usize = size_of::<Json>();
 /// An object or a list with something in it, besides: there is room for more than there is.
 const CONTAINER: usize = 256;
-/// What is shorter than this cannot take too much.
+/// Length of a text below which its value cannot take too much memory.
 const SMALL: usize = 256 * 1024;
 
-/// Why a text gives no value.
+/// The reason why a text is not a value.
 #[derive(Debug)]
 pub(in crate::client) enum Unread {
     Invalid(serde_json::Error),
-    /// It would take more memory than a message may.
+    /// The value would take more memory than a message may.
     TooLarge,
 }
 

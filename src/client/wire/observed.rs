@@ -1,4 +1,4 @@
-//! Any transport, with a look at what goes out: a call's id must be known before its answer can come.
+//! Transport that reports each message before it is sent: a call's id must be known before its answer can come.
 
 use std::sync::Arc;
 

@@ -40,8 +40,8 @@ fn of_a_flood_of_standard_error_so_many_lines_are_told_and_the_rest_is_summarise
         let street = Street::new().await;
         let told = Arc::new(Mutex::new(Vec::new()));
         let hearing = Arc::clone(&told);
-        let heard = Arc::new(move |line: &str| hearing.lock().unwrap().push(line.to_owned()));
-        let launch = Launch { heard, ..street.launch(&["--flood", "stderr"], Some(Era::Initialize)) };
+        let on_stderr = Arc::new(move |line: &str| hearing.lock().unwrap().push(line.to_owned()));
+        let launch = Launch { on_stderr, ..street.launch(&["--flood", "stderr"], Some(Era::Initialize)) };
         let started = Instant::now();
         let hostile = street.connect(launch).await.unwrap();
         // Others' calls go on meanwhile: that is what `fails` looks at as well.
@@ -159,7 +159,7 @@ fn json_that_is_nested_a_hundred_thousand_deep() {
         let hostile = street.hostile(&[]).await;
         for _ in 0..10 {
             let error = street.call(&hostile, "deep", json!({ "depth": 100_000 })).await.unwrap_err();
-            assert!(matches!(&error, Error::Protocol { message, .. } if said(message).contains("no valid JSON")), "{error}");
+            assert!(matches!(&error, Error::Protocol { message, .. } if said(message).contains("not valid JSON")), "{error}");
         }
         echoes(&hostile).await;
         drop(hostile);

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use futures::poll;
 use hyperlight_mcp::Error;
-use hyperlight_mcp::client::{CallLimits, Closed, ConnectionState, Connections, LeaseOrigin, Wanted};
+use hyperlight_mcp::client::{CallLimits, Closed, ConnectionRequest, ConnectionState, Connections, LeaseOrigin};
 use serde_json::json;
 use tokio::task::JoinSet;
 
@@ -47,7 +47,7 @@ async fn whoever_waits_in_vain_is_told_the_limit_and_who_holds_the_places() {
     let connections = connections(&scene, Arc::new(Quiet), 2);
     let _held = (plain(&connections, &scene, "b").await.unwrap(), plain(&connections, &scene, "a").await.unwrap());
     let patience = Duration::from_millis(100);
-    let impatient = Wanted { patience, ..wanted("c") };
+    let impatient = ConnectionRequest { patience, ..wanted("c") };
     let started = Instant::now();
     let error = get(&connections, &impatient, scene.launch("c", &[])).await.err().unwrap();
     assert!(started.elapsed() >= patience, "{:?}", started.elapsed());
@@ -98,7 +98,7 @@ async fn the_connection_idle_for_longest_gives_way_and_all_are_told() {
 async fn a_pinned_connection_gives_way_to_nobody() {
     let scene = Scene::new();
     let connections = connections(&scene, Arc::new(Quiet), 2);
-    let pinned = Wanted { pinned: true, ..wanted("pinned") };
+    let pinned = ConnectionRequest { pinned: true, ..wanted("pinned") };
     get(&connections, &pinned, scene.launch("pinned", &[])).await.unwrap();
     for server in ["a", "b", "c"] {
         echoes(&plain(&connections, &scene, server).await.unwrap()).await;
@@ -107,7 +107,7 @@ async fn a_pinned_connection_gives_way_to_nobody() {
     assert_eq!(scene.count("pinned", "exit"), 0);
     // Alone it may hold up others, which are told so.
     let _held = plain(&connections, &scene, "c").await.unwrap();
-    let impatient = Wanted { patience: SOON, ..wanted("d") };
+    let impatient = ConnectionRequest { patience: SOON, ..wanted("d") };
     let error = get(&connections, &impatient, scene.launch("d", &[])).await.err().unwrap();
     assert!(error.to_string().contains("held by c, pinned"), "{error}");
 }
@@ -128,7 +128,7 @@ async fn a_connection_that_nobody_uses_is_closed_and_comes_back() {
     let scene = Scene::new();
     let witness = Witness::new();
     let connections = connections(&scene, witness.clone(), 5);
-    let wanted = Wanted { idle_timeout: Some(SOON), ..wanted("s") };
+    let wanted = ConnectionRequest { idle_timeout: Some(SOON), ..wanted("s") };
     let lease = get(&connections, &wanted, scene.launch("s", &[])).await.unwrap();
     // Used for longer than that: it is not idle.
     call(&lease, "sleep", json!({ "ms": 300 })).await.unwrap();
@@ -149,7 +149,7 @@ async fn a_server_that_gives_no_sign_of_life_is_given_up() {
     let scene = Scene::new();
     let witness = Witness::new();
     let connections = connections(&scene, witness.clone(), 5);
-    let wanted = Wanted { keep_alive: Some(SOON), ..wanted("s") };
+    let wanted = ConnectionRequest { keep_alive: Some(SOON), ..wanted("s") };
     drop(get(&connections, &wanted, scene.launch("s", &[])).await.unwrap());
     let pings = || scene.events("s").iter().filter(|entry| entry["method"] == "ping").count();
     until("signs of life", || (pings() >= 3).then_some(())).await;

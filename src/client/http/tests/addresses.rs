@@ -11,7 +11,7 @@ use crate::client::http::HttpTarget;
 use crate::client::http::target::Endpoint;
 use crate::config::{Address, Surroundings, parse_text, resolve_http};
 
-/// What hostile addresses are made of: what parsers of URLs disagree about, and what looks like a host.
+/// Parts of hostile addresses: forms about which parsers of URLs disagree, and forms that look like a host.
 const PIECES: &[&str] = &[
     "https://",
     "http://",

@@ -1,4 +1,4 @@
-//! What servers answer, and what becomes of it.
+//! Tests of the answers of servers.
 
 use serde_json::{Value as Json, json};
 
@@ -59,12 +59,12 @@ async fn an_answer_that_is_none_fails_its_call_at_once_and_nothing_else() {
     let as_json = |body: &'static str| failure(move |_| answer(200, &[("content-type", "application/json; charset=utf-8")], body));
     for (body, reason) in [
         ("", "empty"),
-        ("{", "no valid JSON"),
-        ("not json", "no valid JSON"),
-        ("{}", "no answer"),
-        ("[]", "no answer"),
-        (r#"{"jsonrpc":"2.0","id":999,"result":{}}"#, "no answer"),
-        (r#"{"jsonrpc":"2.0","method":"notifications/progress"}"#, "no answer"),
+        ("{", "not valid JSON"),
+        ("not json", "not valid JSON"),
+        ("{}", "not an answer"),
+        ("[]", "not an answer"),
+        (r#"{"jsonrpc":"2.0","id":999,"result":{}}"#, "not an answer"),
+        (r#"{"jsonrpc":"2.0","method":"notifications/progress"}"#, "not an answer"),
     ] {
         let failure = as_json(body).await;
         assert!(matches!(failure, HttpFailure::Malformed(_)) && failure.to_string().contains(reason), "{body}: {failure}");
@@ -114,7 +114,7 @@ async fn an_unannounced_giant_is_refused_at_the_limit() {
             (seen.what() == "tools/call").then(|| vec![Piece::Bytes(head.into()), Piece::Forever(vec![b'x'; 10_000])])
         })
         .await;
-        let client = Client::with(&target(&server.url), no_tap(), limits.clone()).await;
+        let client = Client::with(&target(&server.url), no_interceptor(), limits.clone()).await;
         let failure = client.failed_call().await;
         assert!(matches!(failure, HttpFailure::TooLarge { limit: 100_000, .. }), "{kind}: {failure}");
         server.until_left(1).await;
@@ -128,7 +128,7 @@ async fn a_body_that_stops_half_way_fails_its_call() {
     assert!(matches!(cut_off, HttpFailure::Interrupted { .. }), "{cut_off}");
     let server = Server::mcp(move |seen, _| (seen.what() == "tools/call").then(|| vec![Piece::Bytes(head.into()), Piece::Hold])).await;
     let limits = crate::client::http::HttpLimits { body_idle: std::time::Duration::from_millis(50), ..quick() };
-    let failure = Client::with(&target(&server.url), no_tap(), limits).await.failed_call().await;
+    let failure = Client::with(&target(&server.url), no_interceptor(), limits).await.failed_call().await;
     assert!(matches!(failure, HttpFailure::TimedOut { .. }), "{failure}");
 }
 
@@ -170,8 +170,8 @@ async fn the_tap_is_shown_everything_in_order_and_what_it_takes_goes_no_further(
             })
         })
         .await;
-        let (tap, heard) = listening();
-        let client = Client::with(&target(&server.url), tap, quick()).await;
+        let (interceptor, heard) = listening();
+        let client = Client::with(&target(&server.url), interceptor, quick()).await;
         heard.lock().clear();
         assert_eq!(client.call("t").await.unwrap(), odd_result());
         let heard = heard.lock();

@@ -24,7 +24,7 @@ use crate::client::http::tls::client_for;
 const MIB: usize = 1 << 20;
 const PIECE: usize = 64 * 1024;
 const BODY: usize = 4 * MIB;
-const ROOM: usize = 8 * MIB;
+const UNFINISHED_BYTES: usize = 8 * MIB;
 const BODIES: usize = 32;
 
 /// Bodies that stop before their end, and what is read of them.
@@ -62,7 +62,7 @@ impl Stalled {
         counted.boxed().fuse()
     }
 
-    /// What is read, once nothing more is.
+    /// Returns the bytes that were read, once no more come.
     async fn settled(&self, readings: &mut [Reading]) -> usize {
         loop {
             let before = (self.read.load(Ordering::Relaxed), self.done.load(Ordering::Relaxed));
@@ -78,11 +78,12 @@ impl Stalled {
         }
     }
 
-    /// Of all `readings` no more is held than there is room for; what is dropped makes room, and in the end all are read.
+    /// Checks that all `readings` together hold no more than the budget, that a dropped one frees its share, and that all are read in the
+    /// end.
     async fn check(&self, mut readings: Vec<Reading>) {
-        let most = ROOM + BODY + BODIES * (FREE_BYTES + PIECE);
+        let most = UNFINISHED_BYTES + BODY + BODIES * (FREE_BYTES + PIECE);
         let held = self.settled(&mut readings).await;
-        assert!((ROOM..=most).contains(&held), "{held} bytes are held, of {most}");
+        assert!((UNFINISHED_BYTES..=most).contains(&held), "{held} bytes are held, of {most}");
         readings.drain(..4);
         let more = self.settled(&mut readings).await;
         assert!((held + 1..=most + 4 * BODY).contains(&more), "{more} bytes were read, {held} of them before four were dropped");
@@ -93,10 +94,10 @@ impl Stalled {
 }
 
 fn client() -> HttpClient {
-    let limits = HttpLimits { unfinished_bytes: ROOM, ..quick() };
+    let limits = HttpLimits { unfinished_bytes: UNFINISHED_BYTES, ..quick() };
     let endpoint = Endpoint::of(&target("http://127.0.0.1:1/mcp")).unwrap();
     let web = client_for(&endpoint.url, &limits).unwrap();
-    HttpClient::new(endpoint, web, no_tap(), limits, CancellationToken::new())
+    HttpClient::new(endpoint, web, no_interceptor(), limits, CancellationToken::new())
 }
 
 #[tokio::test]
@@ -138,7 +139,7 @@ async fn without_any_room_all_answers_come_one_after_the_other() {
         })
         .await;
         let limits = HttpLimits { unfinished_bytes: 0, ..quick() };
-        let client = Client::with(&target(&server.url), no_tap(), limits).await;
+        let client = Client::with(&target(&server.url), no_interceptor(), limits).await;
         for answer in futures::future::join_all((0..16).map(|_| client.call("t"))).await {
             assert_eq!(answer.unwrap()["text"].as_str().map(str::len), Some(MIB), "streamed: {streamed}");
         }

@@ -40,8 +40,8 @@ fn unknown_session() -> Reply {
 async fn an_expired_session_is_renewed_once_and_the_call_goes_out_in_the_new_one() {
     for refusal in [|| answer(404, &[], "") as Reply, unknown_session] {
         let server = with_sessions(refusal, |session| session != "s0").await;
-        let (tap, heard) = listening();
-        let client = Client::with(&target(&server.url), tap, quick()).await;
+        let (interceptor, heard) = listening();
+        let client = Client::with(&target(&server.url), interceptor, quick()).await;
         client.call("t").await.unwrap();
         client.call("t").await.unwrap();
         assert_eq!(server.seen("initialize").len(), 2);
@@ -49,7 +49,7 @@ async fn an_expired_session_is_renewed_once_and_the_call_goes_out_in_the_new_one
         let sessions: Vec<_> = server.seen("tools/call").iter().map(|seen| seen.header("mcp-session-id").unwrap().to_owned()).collect();
         assert_eq!(sessions, ["s0", "s1", "s1"]);
         let renewals = heard.lock().iter().filter(|message| message["method"] == SESSION_RENEWED).count();
-        assert_eq!(renewals, 1, "the tap is told");
+        assert_eq!(renewals, 1, "the interceptor is told");
     }
 }
 
@@ -95,7 +95,7 @@ async fn a_server_that_says_nothing_to_discover_counts_as_an_older_one_soon() {
     for reply in silent {
         let server = Server::mcp(move |seen, _| (seen.what() == "server/discover").then(reply)).await;
         let started = Instant::now();
-        let service = start(&target(&server.url), no_tap(), quick(), auto()).await.unwrap();
+        let service = start(&target(&server.url), no_interceptor(), quick(), auto()).await.unwrap();
         assert!(started.elapsed() < Duration::from_secs(5), "rmcp alone waits for ten");
         assert_eq!(service.peer().peer_info().unwrap().protocol_version, ProtocolVersion::V_2025_11_25);
     }
@@ -107,7 +107,7 @@ async fn a_server_that_refuses_discover_in_any_way_is_initialized() {
     for refusal in refusals.into_iter().chain([vec![Piece::Close], stream([Piece::Close]), answer(200, &[], "")]) {
         let said = format!("{refusal:?}");
         let server = Server::mcp(move |seen, _| (seen.what() == "server/discover").then(|| refusal.clone())).await;
-        let service = start(&target(&server.url), no_tap(), quick(), auto()).await.unwrap();
+        let service = start(&target(&server.url), no_interceptor(), quick(), auto()).await.unwrap();
         assert_eq!(service.peer().peer_info().unwrap().protocol_version, ProtocolVersion::V_2025_11_25, "{said}");
     }
 }
@@ -126,7 +126,7 @@ async fn a_stateless_server_gets_the_headers_that_its_tools_ask_for() {
         _ => modern(seen),
     })
     .await;
-    let client = Client { service: start(&target(&server.url), no_tap(), quick(), auto()).await.unwrap() };
+    let client = Client { service: start(&target(&server.url), no_interceptor(), quick(), auto()).await.unwrap() };
     let page = client.ask(ClientRequest::ListToolsRequest(ListToolsRequest::default())).await.unwrap();
     assert_eq!(page["tools"].as_array().unwrap().len(), 1, "{page}");
     client.ask(tool_call("t", json!({ "where": "here" }))).await.unwrap();
@@ -144,7 +144,7 @@ async fn a_start_that_is_given_up_leaves_nothing_open() {
     for (nth, reply) in hanging.into_iter().enumerate() {
         let server = Server::mcp(move |seen, _| (seen.what() == "initialize").then(|| reply.clone())).await;
         let (heard, mut hearing) = tokio::sync::mpsc::unbounded_channel();
-        let tap: crate::client::inbound::tap::Tap = std::sync::Arc::new(move |_| heard.send(()).is_ok());
+        let interceptor: crate::client::inbound::notification::Interceptor = std::sync::Arc::new(move |_| heard.send(()).is_ok());
         let target = target(&server.url);
         let under_way = async {
             server.until_seen("initialize").await;
@@ -153,7 +153,7 @@ async fn a_start_that_is_given_up_leaves_nothing_open() {
             }
         };
         tokio::select! {
-            _ = start(&target, tap, quick(), ClientLifecycleMode::Initialize) => panic!("it cannot start"),
+            _ = start(&target, interceptor, quick(), ClientLifecycleMode::Initialize) => panic!("it cannot start"),
             () = patiently(under_way) => {}
         }
         server.until_left(1).await;
@@ -171,7 +171,7 @@ async fn a_session_whose_start_is_given_up_is_ended() {
     let server = Server::mcp(|seen, _| (seen.what() == "notifications/initialized").then(|| vec![Piece::Hold])).await;
     let target = target(&server.url);
     tokio::select! {
-        _ = start(&target, no_tap(), quick(), ClientLifecycleMode::Initialize) => panic!("it cannot start"),
+        _ = start(&target, no_interceptor(), quick(), ClientLifecycleMode::Initialize) => panic!("it cannot start"),
         () = server.until_seen("notifications/initialized") => {}
     }
     server.until_seen("DELETE").await;
@@ -205,7 +205,7 @@ async fn a_subscription_hears_the_server_and_ends_with_its_stream() {
         _ => modern(seen),
     })
     .await;
-    let client = Client { service: start(&target(&server.url), no_tap(), quick(), auto()).await.unwrap() };
+    let client = Client { service: start(&target(&server.url), no_interceptor(), quick(), auto()).await.unwrap() };
     let filter = serde_json::from_value(json!({ "toolsListChanged": true })).unwrap();
     let mut subscription = patiently(client.peer().listen(filter)).await.unwrap();
     assert!(patiently(subscription.next()).await.unwrap().is_some());

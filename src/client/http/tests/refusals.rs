@@ -15,9 +15,9 @@ use crate::client::http::{HttpFailure, HttpLimits, HttpTarget, TokenFuture, Toke
 
 const LATER: [(&str, &str); 1] = [("retry-after", "1")];
 
-/// How a connection does not come to be.
+/// Returns the failure of a connection that cannot be made.
 async fn refused(target: &HttpTarget, limits: HttpLimits) -> HttpFailure {
-    let error = start(target, no_tap(), limits, ClientLifecycleMode::Initialize).await.expect_err("it is refused");
+    let error = start(target, no_interceptor(), limits, ClientLifecycleMode::Initialize).await.expect_err("it is refused");
     failure_of_start(&error).unwrap_or_else(|| panic!("{error} has a reason of the transport"))
 }
 
@@ -96,7 +96,7 @@ async fn a_server_that_comes_up_between_two_tries_is_reached() {
     let address = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     let late = Arc::new(Late(Mutex::new(Some((address, None))), AtomicUsize::new(0)));
     let target = HttpTarget { tokens: Some(late.clone()), ..target(&format!("http://{address}/mcp")) };
-    let client = Client::with(&target, no_tap(), quick()).await;
+    let client = Client::with(&target, no_interceptor(), quick()).await;
     client.call("t").await.unwrap();
 }
 
@@ -120,7 +120,7 @@ async fn headers_that_do_not_come_time_out() {
         (seen.what() == "tools/call").then(|| vec![Piece::Bytes(b"HTTP/1.1 200 OK\r\ncontent-".into()), Piece::Hold])
     })
     .await;
-    let client = Client::with(&target(&server.url), no_tap(), HttpLimits { headers: Duration::from_millis(100), ..quick() }).await;
+    let client = Client::with(&target(&server.url), no_interceptor(), HttpLimits { headers: Duration::from_millis(100), ..quick() }).await;
     let failure = client.failed_call().await;
     assert!(matches!(failure, HttpFailure::TimedOut { .. }), "{failure}");
     server.until_left(1).await;
@@ -135,7 +135,7 @@ async fn a_challenge_leads_to_one_new_token_and_the_call_goes_out_with_it() {
     })
     .await;
     let tokens = Arc::new(Tokens::default());
-    let client = Client::with(&HttpTarget { tokens: Some(tokens.clone()), ..target(&server.url) }, no_tap(), quick()).await;
+    let client = Client::with(&HttpTarget { tokens: Some(tokens.clone()), ..target(&server.url) }, no_interceptor(), quick()).await;
     client.call("t").await.unwrap();
     assert_eq!(*tokens.challenges.lock(), [(401, "Bearer realm=\"x\"".to_owned(), Some("token-0".to_owned()))]);
     assert_eq!(server.seen("tools/call").len(), 2);
@@ -150,7 +150,7 @@ async fn a_refused_token_is_replaced_once_and_a_missing_permission_asked_for_twi
         })
         .await;
         let target = HttpTarget { tokens: Some(Arc::new(Tokens::default())), ..target(&server.url) };
-        let failure = Client::with(&target, no_tap(), quick()).await.failed_call().await;
+        let failure = Client::with(&target, no_interceptor(), quick()).await.failed_call().await;
         assert!(matches!(&failure, HttpFailure::Unauthorized { status: told, .. } if *told == status), "{failure}");
         assert_eq!(server.seen("tools/call").len(), sent, "{status}");
     }
@@ -176,7 +176,7 @@ async fn a_configured_authorization_is_sent_and_no_token_asked_for() {
     let tokens = Arc::new(Tokens::default());
     let headers = vec![("Authorization".to_owned(), "Bearer s3cret".into()), ("X-Key".to_owned(), "k".into())];
     let target = HttpTarget { tokens: Some(tokens.clone()), headers, ..target(&server.url) };
-    Client::with(&target, no_tap(), quick()).await.call("t").await.unwrap();
+    Client::with(&target, no_interceptor(), quick()).await.call("t").await.unwrap();
     assert_eq!(tokens.asked.load(Ordering::Relaxed), 0);
 }
 
@@ -184,7 +184,7 @@ async fn a_configured_authorization_is_sent_and_no_token_asked_for() {
 async fn a_message_follows_a_redirect_within_its_origin_with_all_that_belongs_to_it() {
     let server = Server::mcp(|seen, _| (seen.path == "/mcp").then(|| answer(308, &[("location", "/mcp/v2")], ""))).await;
     let headers = vec![("X-Key".to_owned(), "k".into())];
-    Client::with(&HttpTarget { headers, ..target(&server.url) }, no_tap(), quick()).await.call("t").await.unwrap();
+    Client::with(&HttpTarget { headers, ..target(&server.url) }, no_interceptor(), quick()).await.call("t").await.unwrap();
     let calls = server.seen("tools/call");
     let last = calls.last().unwrap();
     assert_eq!((last.path.as_str(), last.header("x-key"), last.header("mcp-session-id")), ("/mcp/v2", Some("k"), Some("s1")));
@@ -266,7 +266,7 @@ async fn what_nobody_waits_for_asks_no_person() {
     })
     .await;
     let tokens = Arc::new(Tokens::default());
-    let mut client = Client::with(&HttpTarget { tokens: Some(tokens.clone()), ..target(&server.url) }, no_tap(), quick()).await;
+    let mut client = Client::with(&HttpTarget { tokens: Some(tokens.clone()), ..target(&server.url) }, no_interceptor(), quick()).await;
     server.until_seen("GET").await;
     client.call("t").await.unwrap();
     patiently(client.service.close()).await.unwrap();
@@ -288,7 +288,7 @@ async fn a_token_that_cannot_be_had_fails_the_call_with_its_own_error() {
     }
     let server = Server::mcp(|_, _| None).await;
     let target = HttpTarget { tokens: Some(Arc::new(Without(AtomicUsize::new(0)))), ..target(&server.url) };
-    let client = Client::with(&target, no_tap(), quick()).await;
+    let client = Client::with(&target, no_interceptor(), quick()).await;
     let failure = loop {
         if let Err(error) = client.call("t").await {
             break crate::client::http::failure_of(&error).unwrap();

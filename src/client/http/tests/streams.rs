@@ -47,7 +47,7 @@ async fn a_broken_stream_is_resumed_where_it_broke_off() {
     )
     .await;
     let headers = vec![("X-Key".to_owned(), "k".into())];
-    let client = Client::with(&HttpTarget { headers, ..target(&server.url) }, no_tap(), quick()).await;
+    let client = Client::with(&HttpTarget { headers, ..target(&server.url) }, no_interceptor(), quick()).await;
     assert_eq!(client.call("t").await.unwrap()["resumed"], true);
     let resumed: Vec<Seen> = server.seen("GET").into_iter().filter(resumes).collect();
     let ids: Vec<_> = resumed.iter().filter_map(|seen| seen.header("last-event-id")).collect();
@@ -147,8 +147,8 @@ async fn a_stream_that_never_ends_holds_up_nothing_but_its_own_call_and_ends_wit
             |_, _| answer(405, &[], ""),
         )
         .await;
-        let (tap, _) = listening();
-        let client = Client::with(&target(&server.url), tap, quick()).await;
+        let (interceptor, _) = listening();
+        let client = Client::with(&target(&server.url), interceptor, quick()).await;
         let handle =
             client.peer().send_cancellable_request(tool_call("endless", Json::Null), PeerRequestOptions::no_options()).await.unwrap();
         server.until_seen("tools/call").await;
@@ -188,9 +188,9 @@ async fn what_the_server_says_of_its_own_accord_comes_through_the_common_stream(
     })
     .await;
     let (heard, mut hearing) = tokio::sync::mpsc::unbounded_channel();
-    let tap: crate::client::inbound::tap::Tap =
+    let interceptor: crate::client::inbound::notification::Interceptor =
         Arc::new(move |message| message.get("method").is_some() && heard.send(message.clone()).is_ok());
-    let _client = Client::with(&target(&server.url), tap, quick()).await;
+    let _client = Client::with(&target(&server.url), interceptor, quick()).await;
     for _ in 0..2 {
         assert_eq!(patiently(hearing.recv()).await, Some(message.clone()));
     }
@@ -219,7 +219,7 @@ async fn a_delay_that_the_server_asks_for_is_waited_for() {
     )
     .await;
     let limits = crate::client::http::HttpLimits { longest_resume: Duration::from_secs(1), ..quick() };
-    let client = Client::with(&target(&server.url), no_tap(), limits).await;
+    let client = Client::with(&target(&server.url), no_interceptor(), limits).await;
     let started = std::time::Instant::now();
     client.call("t").await.unwrap();
     assert!(started.elapsed() >= Duration::from_millis(300));

@@ -1,6 +1,10 @@
 //! The four formats that a form can ask for.
 
-/// A format of MCP's restricted schema. One that is not known is not checked here: the server is.
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+/// A format of MCP's restricted schema. An unknown one is left to the server to check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Format {
     Email,
@@ -40,7 +44,7 @@ impl Format {
     }
 }
 
-/// What mail servers take, not all that RFC 5322 allows.
+/// Checks for an address that mail servers accept, which is less than RFC 5322 allows.
 fn is_email(text: &str) -> bool {
     let Some((local, domain)) = text.rsplit_once('@') else { return false };
     let is_atom = |next: char| !next.is_whitespace() && !next.is_control() && !"@()<>[]:;,\\\"".contains(next);
@@ -52,60 +56,19 @@ fn is_email(text: &str) -> bool {
     is_local && domain.len() <= 253 && domain.split('.').all(is_label)
 }
 
-/// RFC 3339's `full-date`.
+/// RFC 3339's `full-date`. jiff alone takes more forms of ISO 8601 than RFC 3339 has.
 fn is_date(text: &str) -> bool {
-    let bytes = text.as_bytes();
-    if bytes.len() != 10 || bytes[4] != b'-' || bytes[7] != b'-' {
-        return false;
-    }
-    let (Some(year), Some(month), Some(day)) = (digits(&bytes[..4]), digits(&bytes[5..7]), digits(&bytes[8..])) else { return false };
-    let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
-    let days = match month {
-        2 => 28 + u32::from(leap),
-        4 | 6 | 9 | 11 => 30,
-        1..=12 => 31,
-        _ => return false,
-    };
-    (1..=days).contains(&day)
+    static SHAPE: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$").expect("a valid pattern"));
+    SHAPE.is_match(text) && text.parse::<jiff::civil::Date>().is_ok()
 }
 
-/// RFC 3339's `date-time`: with seconds and an offset.
+/// RFC 3339's `date-time`: with seconds and an offset. A leap second is the sixtieth.
 fn is_date_time(text: &str) -> bool {
-    let Some((date, rest)) = text.split_at_checked(10) else { return false };
-    let Some(time) = rest.strip_prefix(['T', 't']) else { return false };
-    let Some((clock, rest)) = time.split_at_checked(8) else { return false };
-    let offset = match rest.strip_prefix('.') {
-        None => rest,
-        Some(fraction) => {
-            let end = fraction.find(|next: char| !next.is_ascii_digit()).unwrap_or(fraction.len());
-            if end == 0 {
-                return false;
-            }
-            &fraction[end..]
-        }
-    };
-    is_date(date) && is_clock(clock.as_bytes()) && is_offset(offset)
-}
-
-fn is_clock(clock: &[u8]) -> bool {
-    let [h1, h2, b':', m1, m2, b':', s1, s2] = clock else { return false };
-    // A leap second is the sixtieth.
-    let within = |first: u8, second: u8, most: u32| digits(&[first, second]).is_some_and(|number| number <= most);
-    within(*h1, *h2, 23) && within(*m1, *m2, 59) && within(*s1, *s2, 60)
-}
-
-fn is_offset(offset: &str) -> bool {
-    match offset.as_bytes() {
-        [b'Z' | b'z'] => true,
-        [b'+' | b'-', hours @ .., b':', m1, m2] => {
-            hours.len() == 2 && digits(hours).is_some_and(|hours| hours <= 23) && digits(&[*m1, *m2]).is_some_and(|minutes| minutes <= 59)
-        }
-        _ => false,
-    }
-}
-
-fn digits(bytes: &[u8]) -> Option<u32> {
-    bytes.iter().try_fold(0, |number: u32, next| next.is_ascii_digit().then(|| number * 10 + u32::from(next - b'0')))
+    static TIME: LazyLock<Regex> = LazyLock::new(|| {
+        let (hour, minute) = ("(?:[01][0-9]|2[0-3])", "[0-5][0-9]");
+        Regex::new(&format!(r"^[Tt]{hour}:{minute}:(?:{minute}|60)(?:\.[0-9]+)?(?:[Zz]|[+-]{hour}:{minute})$")).expect("a valid pattern")
+    });
+    text.split_at_checked(10).is_some_and(|(date, time)| is_date(date) && TIME.is_match(time))
 }
 
 #[cfg(test)]
@@ -137,16 +100,31 @@ mod tests {
         for text in ["2025-11-25", "2024-02-29", "2000-02-29", "0001-01-01"] {
             assert!(Format::Date.fits(text), "{text}");
         }
-        for text in
-            ["2025-02-29", "1900-02-29", "2025-13-01", "2025-00-01", "2025-04-31", "2025-1-01", "25-11-2025", "2025-11-25 ", "2025/11/25"]
-        {
+        for text in [
+            "2025-02-29",
+            "1900-02-29",
+            "2025-13-01",
+            "2025-00-01",
+            "2025-04-31",
+            "2025-1-01",
+            "25-11-2025",
+            "2025-11-25 ",
+            "2025/11/25",
+            "2025-W48-2",
+        ] {
             assert!(!Format::Date.fits(text), "{text}");
         }
     }
 
     #[test]
     fn a_date_and_time_has_seconds_and_an_offset() {
-        for text in ["2025-11-25T12:30:00Z", "2025-11-25t12:30:00.125z", "2025-11-25T12:30:00+01:00", "2016-12-31T23:59:60Z"] {
+        for text in [
+            "2025-11-25T12:30:00Z",
+            "2025-11-25t12:30:00.125z",
+            "2025-11-25T12:30:00+01:00",
+            "2016-12-31T23:59:60Z",
+            "2025-11-25T12:30:00-23:59",
+        ] {
             assert!(Format::DateTime.fits(text), "{text}");
         }
         for text in [
@@ -158,6 +136,11 @@ mod tests {
             "2025-11-25T12:30:00.Z",
             "2025-11-25T12:30:00+1:00",
             "2025-11-25T12:30:00+01:60",
+            "2025-11-25T12:30:00+24:00",
+            "2025-02-29T12:30:00Z",
+            "20251125T123000Z",
+            "2025-11-25T12:30:00Z[UTC]",
+            "2025-11-25T12:30:00Z\n",
             "2025-11-2éT12:30:00Z",
         ] {
             assert!(!Format::DateTime.fits(text), "{text}");

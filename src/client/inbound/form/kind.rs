@@ -1,4 +1,4 @@
-//! What one field of a form takes.
+//! The type of one field of a form, and its limits.
 
 use std::cmp::Ordering;
 use std::collections::HashSet;
@@ -11,9 +11,9 @@ use super::{check_structure, quoted};
 
 const MAX_CHOICES: usize = 2_000;
 const MAX_PATTERN_BYTES: usize = 1_024;
-/// What a compiled pattern may take; matching is linear in the text.
+/// Bytes that a compiled pattern may take; matching is linear in the text.
 const MAX_COMPILED_BYTES: usize = 256 * 1024;
-/// Choices that a problem names.
+/// Number of choices that a problem names.
 const NAMED_CHOICES: usize = 10;
 
 #[derive(Debug, Clone)]
@@ -25,7 +25,7 @@ pub(super) enum Kind {
     Choices { choices: Choices, counts: Bounds },
 }
 
-/// How many characters, or items.
+/// Limits of the number of characters, or of items.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Bounds {
     least: Option<u64>,
@@ -66,7 +66,7 @@ impl Kind {
         }
     }
 
-    /// What is wrong with a value, if anything is.
+    /// Checks a value, and describes the problem if there is one.
     pub(super) fn check(&self, value: &Json) -> Result<(), String> {
         match (self, value) {
             (Self::Text { lengths, format, pattern }, Json::String(text)) => {
@@ -110,7 +110,7 @@ impl Kind {
         let bound = |key: &str| match property.get(key) {
             None => Ok(None),
             Some(Json::Number(number)) => Ok(Some(number.clone())),
-            Some(_) => Err(format!("has a \"{key}\" that is no number")),
+            Some(_) => Err(format!("has a \"{key}\" that is not a number")),
         };
         Ok(Self::Number { integer, minimum: bound("minimum")?, maximum: bound("maximum")? })
     }
@@ -131,7 +131,7 @@ impl Bounds {
         let bound = |key: &str| match fields.get(key) {
             None => Ok(None),
             // 3.0 is 3 to a schema.
-            Some(number) => whole(number).map(Some).ok_or_else(|| format!("has a \"{key}\" that is no count")),
+            Some(number) => whole(number).map(Some).ok_or_else(|| format!("has a \"{key}\" that is not a count")),
         };
         Ok(Self { least: bound(least)?, most: bound(most)? })
     }
@@ -147,7 +147,7 @@ impl Bounds {
 }
 
 impl Choices {
-    /// `enum`, whose titles in `enumNames` change nothing, or a list of `{ const, title }` under `titled`.
+    /// Reads `enum`, whose titles in `enumNames` change nothing, or a list of `{ const, title }` under `titled`.
     fn parse(fields: &Fields, titled: &str) -> Result<Option<Self>, String> {
         let (key, list) = match (fields.get("enum"), fields.get(titled)) {
             (Some(list), None) => ("enum", list),
@@ -155,7 +155,8 @@ impl Choices {
             (None, None) => return Ok(None),
             (Some(_), Some(_)) => return Err(format!("has both \"enum\" and \"{titled}\"")),
         };
-        let list = list.as_array().filter(|list| !list.is_empty()).ok_or_else(|| format!("has an \"{key}\" that is no list of choices"))?;
+        let list =
+            list.as_array().filter(|list| !list.is_empty()).ok_or_else(|| format!("has an \"{key}\" that is not a list of choices"))?;
         if list.len() > MAX_CHOICES {
             return Err(format!("has {} choices; at most {MAX_CHOICES} are shown", list.len()));
         }
@@ -164,7 +165,7 @@ impl Choices {
             value.and_then(Json::as_str).map(ToOwned::to_owned)
         };
         let choices: Option<Vec<String>> = list.iter().map(choice).collect();
-        choices.map(|choices| Some(Self(choices))).ok_or_else(|| format!("has choices in \"{key}\" that are no strings"))
+        choices.map(|choices| Some(Self(choices))).ok_or_else(|| format!("has choices in \"{key}\" that are not strings"))
     }
 
     fn check(&self, text: &str) -> Result<(), String> {
@@ -179,10 +180,10 @@ impl Choices {
     }
 }
 
-/// A pattern that the linear engine does not know (it has no look-around) is left to the server, which checks what it gets.
+/// Compiles a pattern. One that the linear engine does not know (it has no look-around) is left to the server to check.
 fn pattern(property: &Fields) -> Result<Option<Regex>, String> {
     let Some(pattern) = property.get("pattern") else { return Ok(None) };
-    let pattern = pattern.as_str().ok_or("has a \"pattern\" that is no string")?;
+    let pattern = pattern.as_str().ok_or("has a \"pattern\" that is not a string")?;
     if pattern.len() > MAX_PATTERN_BYTES {
         return Err(format!("has a \"pattern\" of {} bytes; the limit is {MAX_PATTERN_BYTES}", pattern.len()));
     }
@@ -199,12 +200,12 @@ fn whole(json: &Json) -> Option<u64> {
     json.as_u64().or_else(|| json.as_f64().and_then(float).map(|number| number as u64))
 }
 
-/// To a schema, 1.0 is an integer.
+/// Returns whether a number is an integer to a schema, as 1.0 is.
 fn is_integer(number: &Number) -> bool {
     number.is_i64() || number.is_u64() || number.as_f64().is_some_and(|number| number.fract() == 0.0)
 }
 
-/// Exact for integers, which a float cannot always hold.
+/// Compares numbers, exactly for integers, which a float cannot always hold.
 fn compare(one: &Number, other: &Number) -> Ordering {
     let exact = |number: &Number| number.as_i64().map(i128::from).or_else(|| number.as_u64().map(i128::from));
     if let (Some(one), Some(other)) = (exact(one), exact(other)) {

@@ -1,4 +1,4 @@
-//! Elicitation forms: what a server asks for, and whether an answer is that. Pure, and bounded whatever the server sends.
+//! Elicitation forms: the fields that a server requests, and the check of an answer. Pure, and bounded whatever the server sends.
 //!
 //! MCP 2025-11-25 restricts `requestedSchema` to a flat object of primitive fields. What is not of that form is refused
 //! before a person is asked; an answer gets the defaults it leaves out, and is checked before the server sees it.
@@ -15,12 +15,12 @@ use serde_json::{Map, Value as Json};
 
 use self::kind::Kind;
 
-/// A larger form is no form that a person could be shown.
+/// Longest schema: a person could not be shown a larger form.
 const MAX_SCHEMA_BYTES: usize = 256 * 1024;
 const MAX_FIELDS: usize = 200;
-/// Of a name in a text of ours.
+/// Bytes of a name that a message shows.
 const MAX_NAME_BYTES: usize = 80;
-/// What turns a schema into more than a flat list of fields. Other keys that are not known only annotate.
+/// Keywords that make a schema more than a flat list of fields. Other unknown keywords are annotations.
 const STRUCTURE: [&str; 14] = [
     "$ref",
     "$dynamicRef",
@@ -64,11 +64,11 @@ struct Field {
     name: String,
     required: bool,
     kind: Kind,
-    /// One that the field itself would refuse is none.
+    /// The default value, unless the field itself would refuse it.
     default: Option<Json>,
 }
 
-/// What is wrong with one field of an answer.
+/// A problem with one field of an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FormProblem {
     /// The field's raw name; empty where the answer as a whole is wrong.
@@ -94,14 +94,14 @@ impl Form {
         if !is_within(schema, MAX_SCHEMA_BYTES) {
             return Err(format!("the form's schema has more than {MAX_SCHEMA_BYTES} bytes"));
         }
-        let schema = schema.as_object().ok_or("the form's schema is no object")?;
+        let schema = schema.as_object().ok_or("the form's schema is not an object")?;
         if schema.get("type").and_then(Json::as_str) != Some("object") {
             return Err("the form's schema must have \"type\": \"object\"".to_owned());
         }
         check_structure(schema, "the form's schema")?;
         let properties = match schema.get("properties") {
             None => &Map::new(),
-            Some(properties) => properties.as_object().ok_or("the form's \"properties\" are no object")?,
+            Some(properties) => properties.as_object().ok_or("the form's \"properties\" are not an object")?,
         };
         if properties.len() > MAX_FIELDS {
             return Err(format!("the form has {} fields; at most {MAX_FIELDS} are shown", properties.len()));
@@ -130,7 +130,7 @@ impl Form {
         };
         let unknown = given.keys().filter(|name| !self.fields.iter().any(|field| field.name == **name));
         let mut problems: Vec<_> =
-            unknown.map(|name| FormProblem { field: name.clone(), problem: "is no field of the form".to_owned() }).collect();
+            unknown.map(|name| FormProblem { field: name.clone(), problem: "is not a field of the form".to_owned() }).collect();
         let mut filled = Map::new();
         for field in &self.fields {
             match (given.get(&field.name), &field.default) {
@@ -161,11 +161,12 @@ impl Field {
 
 fn required<'a>(schema: &'a Map<String, Json>, properties: &Map<String, Json>) -> Result<Vec<&'a str>, String> {
     let Some(required) = schema.get("required") else { return Ok(Vec::new()) };
-    let listed = required.as_array().filter(|names| names.len() <= MAX_FIELDS).ok_or("the form's \"required\" is no list of its fields")?;
+    let listed =
+        required.as_array().filter(|names| names.len() <= MAX_FIELDS).ok_or("the form's \"required\" is not a list of its fields")?;
     let name = |name: &'a Json| match name.as_str() {
         Some(name) if properties.contains_key(name) => Ok(name),
         Some(name) => Err(format!("the form requires {}, which is none of its fields", quoted(name))),
-        None => Err("the form's \"required\" is no list of names".to_owned()),
+        None => Err("the form's \"required\" is not a list of names".to_owned()),
     };
     listed.iter().map(name).collect()
 }
@@ -177,13 +178,13 @@ fn check_structure(schema: &Map<String, Json>, what: &str) -> Result<(), String>
     }
 }
 
-/// A server's own name in a text of ours: nothing in it drives a terminal.
+/// Quotes a server's name for a message, so that nothing in it drives a terminal.
 fn quoted(name: &str) -> String {
     // Cut, it could end within a secret.
     if name.len() > MAX_NAME_BYTES { format!("a name of {} bytes", name.len()) } else { format!("{name:?}") }
 }
 
-/// Stops counting at the limit.
+/// Returns whether the JSON is within a limit of bytes; stops counting at the limit.
 fn is_within(json: &Json, limit: usize) -> bool {
     struct Left(usize);
     impl std::io::Write for Left {

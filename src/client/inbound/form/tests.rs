@@ -54,7 +54,7 @@ fn all_problems_are_told_at_once_with_their_fields() {
     let form = form(json!({ "a": { "type": "string" }, "b": { "type": "boolean" }, "c": { "type": "number" } }), &["c"]);
     let problems = form.fill(Some(&json!({ "b": "yes", "a": 1, "z": 1 }))).unwrap_err();
     let told: Vec<_> = problems.iter().map(ToString::to_string).collect();
-    assert_eq!(told, ["\"z\" is no field of the form", "\"a\" must be a string", "\"b\" must be true or false", "\"c\" is required"]);
+    assert_eq!(told, ["\"z\" is not a field of the form", "\"a\" must be a string", "\"b\" must be true or false", "\"c\" is required"]);
     assert_eq!(form.fill(Some(&json!([]))).unwrap_err()[0].to_string(), "the content must be an object");
 }
 
@@ -126,12 +126,12 @@ fn what_is_no_flat_form_is_refused_with_the_reason() {
     assert!(of(json!({ "type": "string", "allOf": [] })).contains("allOf"));
     assert!(of(json!({ "type": ["string", "null"] })).contains("\"type\""));
     assert!(of(json!({ "type": "array", "items": { "type": "string" } })).contains("list"));
-    assert!(of(json!({ "type": "string", "enum": [1] })).contains("no strings"));
+    assert!(of(json!({ "type": "string", "enum": [1] })).contains("not strings"));
     assert!(of(json!({ "type": "string", "enum": [] })).contains("enum"));
     assert!(of(json!({ "type": "string", "minLength": -1 })).contains("minLength"));
     assert!(of(json!({ "type": "number", "minimum": "1" })).contains("minimum"));
     assert!(of(json!(true)).contains("no schema"));
-    assert!(refused(&json!([])).contains("no object"));
+    assert!(refused(&json!([])).contains("not an object"));
     assert!(refused(&json!({ "type": "string" })).contains("type"));
     assert!(refused(&json!({ "type": "object", "$defs": {} })).contains("$defs"));
     assert!(refused(&json!({ "type": "object", "required": ["x"] })).contains("none of its fields"));

@@ -20,11 +20,11 @@ use wire::{Query, Seen};
 
 use super::assertion::tests::parts;
 
-/// What the two servers do.
+/// Behaviour of the two servers.
 pub(crate) struct Rules {
     /// `WWW-Authenticate` of a 401.
     pub(crate) challenge: String,
-    /// What is published, by path.
+    /// Published documents, by path.
     pub(crate) documents: BTreeMap<String, Json>,
     /// Answers of other kinds, by path.
     pub(crate) pages: BTreeMap<String, Page>,
@@ -34,13 +34,13 @@ pub(crate) struct Rules {
     pub(crate) gives_refresh: bool,
     /// Granted, where it is not what was asked for.
     pub(crate) grants: Option<String>,
-    /// What a call of the server takes.
+    /// Scopes that a call of the server needs.
     pub(crate) needs: Vec<String>,
-    /// All tokens are refused.
+    /// True where all tokens are refused.
     pub(crate) refuses_all: bool,
-    /// What the person says in the browser, if not yes.
+    /// The person's error in the browser, if not consent.
     pub(crate) person_says: Option<&'static str>,
-    /// What the token endpoint answers each request of a grant with.
+    /// Errors of the token endpoint, by grant.
     pub(crate) refusals: BTreeMap<&'static str, (u16, Json)>,
     /// Adds all that was sent to each refusal, as careless servers do.
     pub(crate) echoes: bool,
@@ -50,19 +50,19 @@ pub(crate) struct Rules {
     pub(crate) public_key: Option<Vec<u8>>,
 }
 
-/// What was given out.
+/// Codes and tokens that were given out.
 #[derive(Default)]
 struct Given {
     count: usize,
-    /// By code: its challenge, client, redirect URI and scopes.
+    /// Challenge, client, redirect URI and scopes, by code.
     codes: BTreeMap<String, (String, String, String, String)>,
-    /// By access token: its scopes.
+    /// Scopes, by access token.
     tokens: BTreeMap<String, BTreeSet<String>>,
-    /// By refresh token that was not used yet: its scopes.
+    /// Scopes, by refresh token that was not used yet.
     refreshes: BTreeMap<String, String>,
 }
 
-/// Both servers on one port.
+/// An MCP server and an authorization server on one port.
 pub(crate) struct World {
     pub(crate) base: String,
     rules: Mutex<Rules>,
@@ -115,7 +115,7 @@ impl World {
         self.set(|rules| rules.documents.get_mut("/.well-known/oauth-authorization-server").unwrap()[key] = value);
     }
 
-    /// No token that was given out is worth anything any more.
+    /// Revokes all tokens that were given out.
     pub(crate) fn revoke_tokens(&self) {
         self.given.lock().tokens.clear();
     }
@@ -174,7 +174,7 @@ impl World {
         }
     }
 
-    /// What the person sees, who always says yes, or always no.
+    /// Makes the page of the person, who always consents, or always refuses.
     fn page(&self, rules: &Rules, seen: &Seen) -> Page {
         let mut given = self.given.lock();
         let get = |key: &str| seen.query.get(key).cloned().unwrap_or_default();
@@ -243,7 +243,7 @@ impl World {
     }
 }
 
-/// Who asks, if that is proved.
+/// Returns the client that sent the request, if that is proved.
 fn client_of(rules: &Rules, seen: &Seen) -> Option<String> {
     let get = |key: &str| seen.query.get(key).cloned();
     if let Some(assertion) = get("client_assertion") {

@@ -17,7 +17,7 @@ pub(crate) type Query = BTreeMap<String, String>;
 #[derive(Clone)]
 pub(super) struct Seen {
     pub(super) path: String,
-    /// Of the URL and the form.
+    /// Parameters of the URL and of the form.
     pub(super) query: Query,
     pub(super) json: Json,
     pub(super) authorization: Option<String>,

@@ -16,7 +16,7 @@ async fn is_authorized(world: &World) {
     assert_eq!(agent.prompts(), 1);
 }
 
-/// What goes wrong, where nobody may be asked.
+/// Returns the error of a call where nobody may be asked.
 async fn is_refused(world: &World) -> String {
     let agent = Agent::new(Person::Opens);
     let error = refusal(world, &agent.oauth(world, settings())).await;

@@ -1,4 +1,4 @@
-//! Without a person: the client's own credentials.
+//! Tests of grants without a person: the client's own credentials.
 
 use serde_json::json;
 

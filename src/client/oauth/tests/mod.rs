@@ -14,13 +14,13 @@ use std::time::Duration;
 
 use secrecy::{ExposeSecret as _, SecretString};
 
-use super::flight::Timing;
 use super::testing::{World, fetch};
+use super::token_manager::Timing;
 use super::*;
 use crate::client::http::TokenSource as _;
 use crate::error::Error;
 
-/// What the person at the browser does.
+/// Behaviour of the person at the browser.
 #[derive(Clone)]
 enum Person {
     /// Opens the page; the browser comes back to this machine.
@@ -29,7 +29,7 @@ enum Person {
     Pastes,
     /// Pastes something else.
     PastesAlways(String),
-    /// Never answers.
+    /// The person never answers.
     Sleeps,
 }
 
@@ -39,7 +39,7 @@ struct Agent {
     store: TokenStore,
     person: Mutex<Option<Person>>,
     prompts: Mutex<Vec<AuthorizationPrompt>>,
-    /// What the person says of an issuer, if they can be asked.
+    /// The person's answer about an issuer, if they can be asked.
     confirms: Mutex<Option<bool>>,
     issuers: Mutex<Vec<IssuerPrompt>>,
     told: Mutex<Vec<String>>,
@@ -128,7 +128,7 @@ async fn answer(agent: Arc<Agent>, prompt: AuthorizationPrompt) -> Result<Option
     }
 }
 
-/// As a transport does it: asks for a token, sends, and sends once more for each challenge that was answered.
+/// Calls like a transport: requests a token, sends, and sends once more for each challenge that was answered.
 async fn call(world: &World, oauth: &OAuth) -> Result<u16> {
     for _ in 0..8 {
         let token = oauth.token().await?;
@@ -160,7 +160,7 @@ fn scopes_of(query: &std::collections::BTreeMap<String, String>) -> Vec<&str> {
     query.get("scope").map(|scopes| scopes.split(' ').collect()).unwrap_or_default()
 }
 
-/// How many of several answered calls went through.
+/// Makes calls at once, and counts those that succeeded.
 async fn calls_at_once(world: &Arc<World>, oauth: &Arc<OAuth>, count: usize) -> usize {
     let through = Arc::new(AtomicUsize::new(0));
     let call = |_| {

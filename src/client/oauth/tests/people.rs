@@ -128,7 +128,7 @@ async fn an_answer_to_another_question_is_refused() {
         let world = World::new().await;
         let agent = Agent::new(Person::PastesAlways(text.to_owned()));
         let error = refusal(&world, &agent.oauth(&world, settings())).await.to_string();
-        assert!(error.contains("no answer to this authorization"), "{error}");
+        assert!(error.contains("not an answer to this authorization"), "{error}");
         assert!(world.seen("/token").is_empty());
     }
 }
@@ -180,7 +180,7 @@ async fn who_has_just_said_no_is_not_asked_for_every_call() {
 
 #[tokio::test]
 async fn a_person_who_does_not_answer_is_waited_for_no_longer_than_is_promised() {
-    assert_eq!(super::super::flight::PERSON_TIME, Duration::from_mins(5));
+    assert_eq!(super::super::token_manager::PERSON_TIME, Duration::from_mins(5));
     let world = World::new().await;
     let agent = Agent::with_patience(Person::Sleeps, Duration::from_millis(100));
     let error = refusal(&world, &agent.oauth(&world, settings())).await;

@@ -1,4 +1,4 @@
-//! Who is sent a credential of the config, and who is not.
+//! Tests of which issuer is sent a credential of the config.
 
 use serde_json::json;
 
@@ -9,7 +9,7 @@ use super::*;
 const PRM: &str = "/.well-known/oauth-protected-resource/mcp";
 const CLIENT: &str = "me";
 
-/// Each way to use a credential.
+/// Settings with each use of a credential.
 fn uses() -> [OAuthSettings; 3] {
     let client = OAuthSettings { client_id: Some(CLIENT.into()), ..settings() };
     let machine = OAuthSettings { grant: Grant::ClientCredentials, ..client.clone() };
@@ -28,7 +28,7 @@ fn pinned(issuer: &str) -> OAuthSettings {
     OAuthSettings { issuer: Some(issuer.to_owned()), ..machine() }
 }
 
-/// From now on the MCP server names the authorization server of another world.
+/// Makes the MCP server name the authorization server of another world.
 fn names_another(world: &World, other: &World) {
     world.set(|rules| rules.documents.get_mut(PRM).unwrap()["authorization_servers"] = json!([other.base]));
 }

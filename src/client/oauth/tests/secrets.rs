@@ -1,4 +1,4 @@
-//! What is secret stays so: on disk, in errors, in logs.
+//! Tests that secrets stay secret: on disk, in errors, in logs.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
@@ -110,7 +110,7 @@ async fn an_answer_that_is_no_token_answer_is_not_repeated() {
     }
 }
 
-/// All that is logged, as text.
+/// All log lines, as text.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<String>>);
 

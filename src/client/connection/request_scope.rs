@@ -1,4 +1,4 @@
-//! A caller's place at a connection, from its turn to the moment from which nothing that the server asks can be meant for it.
+//! Scope of one request at a connection, from its turn until no question of the server can belong to it any more.
 
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -15,32 +15,33 @@ use super::era::Era;
 use super::link::Link;
 use crate::client::clock::{CallClock, CallLimits};
 use crate::client::inbound::caller::Caller;
-use crate::client::inbound::calls::{CallKey, Place};
+use crate::client::inbound::calls::{CallGuard, CallKey};
 use crate::client::stdio::requests::DirectLine;
 use crate::client::wire::answer::CallFailure;
 
-/// How long others wait for a server to show that it has read of a call's end, and how long it is thought that it still may.
+/// Longest time that other callers wait for a server to show that it has read a cancellation, and longest time that its questions may still
+/// belong to the cancelled call.
 const TURN_ENDS: Duration = Duration::from_secs(1);
 const PLACE_ENDS: Duration = Duration::from_mins(1);
-/// For what one of its threads was about to ask while another read that.
+/// Time for a question that another thread of the server was about to ask when the cancellation was read.
 const SETTLE: Duration = Duration::from_millis(200);
 const NOBODY_WAITS: &str = "the caller no longer waits";
 
-/// A caller's turn at a server of whose questions nothing says whose they are.
+/// Serializes callers on a server whose elicitations name no call.
 enum Turn {
-    /// Nobody here can be meant, or it is not yet known that the server asks.
+    /// Shared by callers that cannot be asked, and by all while the server is not known to ask.
     Shared(#[expect(dead_code, reason = "held")] OwnedRwLockReadGuard<()>),
     Alone(#[expect(dead_code, reason = "held")] OwnedRwLockWriteGuard<()>),
 }
 
-/// A caller's place at a connection, for one request or the rounds of one.
-pub(in crate::client) struct Visit<'a> {
+/// Scope of one request, or of the rounds of one.
+pub(in crate::client) struct RequestScope<'a> {
     pub(in crate::client) what: &'a str,
     pub(in crate::client) clock: CallClock,
     key: CallKey,
-    /// Taken when it is over.
-    stay: Option<Stay>,
-    /// A request that nobody waits for any more.
+    /// Taken when the scope ends.
+    registration: Option<Registration>,
+    /// A sent request whose answer the caller no longer awaits.
     unanswered: Mutex<Option<Request>>,
     peer: Peer<RoleClient>,
     runtime: Handle,
@@ -61,21 +62,21 @@ impl Request {
     }
 }
 
-struct Stay {
-    place: Place,
+struct Registration {
+    place: CallGuard,
     turn: Option<Turn>,
-    /// Whether only the order of messages tells what belongs to a call.
+    /// True where only the order of messages tells which question belongs to a call.
     by_order: bool,
 }
 
 impl Connection {
-    /// A caller's place among those that have a request in flight: it may have to wait for its turn.
+    /// Registers a request among those in flight; it may have to wait for its turn.
     pub(in crate::client) async fn enter<'a>(
         &self,
         what: &'a str,
         limits: CallLimits,
         caller: &Arc<dyn Caller>,
-    ) -> std::result::Result<Visit<'a>, CallFailure> {
+    ) -> std::result::Result<RequestScope<'a>, CallFailure> {
         let clock = CallClock::start_by(&self.timer, limits);
         let turn = tokio::select! {
             biased;
@@ -85,8 +86,16 @@ impl Connection {
         let by_order = self.era == Era::Initialize && matches!(self.link, Link::Process(_));
         let place = self.calls.enter(what, caller, &clock);
         let key = place.key();
-        let stay = Some(Stay { place, turn, by_order });
-        Ok(Visit { what, clock, key, stay, unanswered: Mutex::default(), peer: self.peer.clone(), runtime: self.runtime.clone() })
+        let registration = Some(Registration { place, turn, by_order });
+        Ok(RequestScope {
+            what,
+            clock,
+            key,
+            registration,
+            unanswered: Mutex::default(),
+            peer: self.peer.clone(),
+            runtime: self.runtime.clone(),
+        })
     }
 
     async fn turn(&self, caller: &dyn Caller) -> Option<Turn> {
@@ -106,32 +115,32 @@ impl Connection {
     }
 }
 
-impl Visit<'_> {
+impl RequestScope<'_> {
     pub(in crate::client) fn key(&self) -> CallKey {
         self.key
     }
 
-    /// A request that is about to be sent.
+    /// Starts a request that is about to be sent.
     pub(in crate::client) fn pending(&self) -> Pending<'_> {
         Pending { request: None, unanswered: &self.unanswered }
     }
 }
 
-impl Drop for Visit<'_> {
+impl Drop for RequestScope<'_> {
     fn drop(&mut self) {
         let request = self.unanswered.get_mut().take();
-        if let (Some(stay), Some(request)) = (self.stay.take(), request) {
-            stay.place.give_up();
-            self.runtime.spawn(leave(stay, request, self.peer.clone()));
+        if let (Some(registration), Some(request)) = (self.registration.take(), request) {
+            registration.place.give_up();
+            self.runtime.spawn(leave(registration, request, self.peer.clone()));
         }
     }
 }
 
-/// Tells the server that nobody waits any more. Until it shows that it has read that, a question of its may still belong to
-/// this call, and must not be taken for that of whoever comes next.
-async fn leave(stay: Stay, request: Request, peer: Peer<RoleClient>) {
+/// Cancels a request at the server. Until the server shows that it has read the cancellation, a question of its may still belong to this
+/// call, and must not be taken for one of the next caller's.
+async fn leave(registration: Registration, request: Request, peer: Peer<RoleClient>) {
     request.cancel().await;
-    let Stay { place, turn, by_order } = stay;
+    let Registration { place, turn, by_order } = registration;
     place.has_told();
     if by_order {
         let settled = async {
@@ -155,7 +164,7 @@ async fn answer_to_ping(peer: &Peer<RoleClient>) {
     }
 }
 
-/// A request on its way. Dropped before its answer, it is cancelled at the server when the visit ends.
+/// A request on its way. Dropped before its answer, it is cancelled at the server when the scope ends.
 pub(in crate::client) struct Pending<'a> {
     request: Option<Request>,
     unanswered: &'a Mutex<Option<Request>>,
@@ -169,12 +178,12 @@ impl Pending<'_> {
         (&mut handle.rx).await.map_err(|_| ServiceError::TransportClosed)?
     }
 
-    /// From now on the server may know of it.
+    /// Records that the request was sent past rmcp: from now on the server may know of it.
     pub(in crate::client) fn direct(&mut self, line: &Arc<DirectLine>, id: &RequestId) {
         self.request = Some(Request::Direct(Arc::clone(line), id.clone()));
     }
 
-    /// There is nothing left to cancel.
+    /// Records that the answer came: nothing is left to cancel.
     pub(in crate::client) fn settle(&mut self) {
         self.request = None;
     }

@@ -1,4 +1,4 @@
-//! What is done to get a token, one thing at a time.
+//! Loads, requests and renews the tokens of one server, one step at a time.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::sync::{Arc, OnceLock};
@@ -20,15 +20,15 @@ use super::store::{Client, Kept, Slot, Token};
 use crate::config::{Grant, OAuthSettings};
 use crate::error::Error;
 
-/// How long a person may take.
+/// Time that a person has to answer.
 pub(super) const PERSON_TIME: Duration = Duration::from_mins(5);
-/// After a renewal that did not work, the old token is used for as long as it holds, and this long without another try.
+/// Pause after a renewal that failed. Meanwhile the old token is used for as long as it is valid.
 const PAUSE_SECONDS: u64 = 10;
 
-/// Where time comes from.
+/// Clock and time limits, handed in for tests.
 pub(super) struct Timing {
     pub(super) person: Duration,
-    /// Seconds since 1970.
+    /// Clock, in seconds since 1970.
     pub(super) now: Box<dyn Fn() -> u64 + Send + Sync>,
 }
 
@@ -39,54 +39,54 @@ impl Default for Timing {
     }
 }
 
-/// A token with its client and its past.
-pub(super) struct Possession {
+/// A token with its client and its history.
+pub(super) struct StoredToken {
     pub(super) token: Token,
     client: Client,
     past: Past,
 }
 
-/// What there is.
+/// The token that is held in memory.
 #[derive(Clone)]
 pub(super) enum Held {
     /// The store has not been looked at.
     Unread,
     Nothing,
-    Token(Arc<Possession>),
+    Token(Arc<StoredToken>),
 }
 
 struct State {
     held: Held,
-    /// Whose token it is, once that is known.
+    /// Issuer of the token, once it is known.
     issuer: Option<Issuer>,
-    /// No renewal of a token that still holds before this.
+    /// Time before which a token that is still valid is not renewed.
     renew_after: u64,
 }
 
-/// What a request can be sent with.
-pub(super) enum Look {
+/// The step before a request can be sent.
+pub(super) enum NextStep {
     Send(SecretString),
     Nothing,
-    /// First this.
+    /// Do this work first.
     First(Work),
 }
 
-/// What a flight is for.
+/// The work of one flight.
 pub(super) enum Work {
-    /// The store has something: whose is it?
+    /// Load a stored token, for whose issuer the server is asked.
     Load,
-    /// The token is about to expire.
+    /// Renew a token that is about to expire.
     Renew,
-    /// The server refused a request.
+    /// React to the refusal of a request.
     Answer { challenge: Challenge, header: String, used: Option<SecretString> },
 }
 
-/// One server's tokens, shared by its flights.
-pub(super) struct Desk {
+/// Tokens of one server, shared by its flights.
+pub(super) struct TokenManager {
     pub(super) server: String,
-    /// Whole: it may hold a secret.
+    /// URL as configured: it may hold a secret.
     url: SecretString,
-    /// Without what may be secret: this is what others are told.
+    /// Address without parts that may be secret, as others may see it.
     pub(super) base: Url,
     settings: OAuthSettings,
     context: OAuthContext,
@@ -95,9 +95,9 @@ pub(super) struct Desk {
     state: Mutex<State>,
 }
 
-impl Desk {
+impl TokenManager {
     pub(super) fn new(server: &str, url: &str, settings: OAuthSettings, context: OAuthContext, timing: Timing) -> Result<Self, Error> {
-        let mut base = Url::parse(url).map_err(|_| Error::authorization_failed(server, None, "its address is no URL"))?;
+        let mut base = Url::parse(url).map_err(|_| Error::authorization_failed(server, None, "its address is not a URL"))?;
         base.set_query(None);
         base.set_fragment(None);
         // An address with a user in it has a host, which is all that these could lack.
@@ -114,24 +114,24 @@ impl Desk {
         })
     }
 
-    /// What to send now.
-    pub(super) fn look(&self) -> Look {
+    /// Returns the token to send now, or the work to do before.
+    pub(super) fn next_step(&self) -> NextStep {
         let now = self.now();
         let mut state = self.state();
         match &state.held {
             Held::Unread if self.settings.grant == Grant::AuthorizationCode && self.context.store.has_any(&self.server, self.url()) => {
-                Look::First(Work::Load)
+                NextStep::First(Work::Load)
             }
             Held::Unread => {
                 state.held = Held::Nothing;
-                Look::Nothing
+                NextStep::Nothing
             }
-            Held::Nothing => Look::Nothing,
+            Held::Nothing => NextStep::Nothing,
             Held::Token(held) => match freshness(held.token.received_at, held.token.lifetime, now) {
-                Freshness::Fresh => Look::Send(held.token.access.clone()),
-                Freshness::Due if !self.is_renewable(held) || now < state.renew_after => Look::Send(held.token.access.clone()),
-                Freshness::Expired if !self.is_renewable(held) => Look::Nothing,
-                Freshness::Due | Freshness::Expired => Look::First(Work::Renew),
+                Freshness::Fresh => NextStep::Send(held.token.access.clone()),
+                Freshness::Due if !self.is_renewable(held) || now < state.renew_after => NextStep::Send(held.token.access.clone()),
+                Freshness::Expired if !self.is_renewable(held) => NextStep::Nothing,
+                Freshness::Due | Freshness::Expired => NextStep::First(Work::Renew),
             },
         }
     }
@@ -143,7 +143,7 @@ impl Desk {
         self.token().is_some_and(|held| holds(&held.token) && is_other(&held.token))
     }
 
-    /// The server took a token: refused later, it is like any other. Scopes in a row still count.
+    /// Records that the server accepted a token: a later refusal of it is like any other. Step-ups in a row still count.
     pub(super) fn accepted(&self, used: &SecretString) {
         let mut state = self.state();
         if let Held::Token(held) = &state.held
@@ -151,7 +151,7 @@ impl Desk {
             && held.token.access.expose_secret() == used.expose_secret()
         {
             let past = Past { cause: Cause::Known, ..held.past };
-            state.held = Held::Token(Arc::new(Possession { token: held.token.clone(), client: held.client.clone(), past }));
+            state.held = Held::Token(Arc::new(StoredToken { token: held.token.clone(), client: held.client.clone(), past }));
         }
     }
 
@@ -174,14 +174,14 @@ impl Desk {
         Ok(())
     }
 
-    /// Who gives tokens: nobody but the issuer that the config names, where it names one.
+    /// Finds the issuer: none but the one that the config names, where it names one.
     async fn discover(&self, header: Option<&str>) -> Result<Discovery, Problem> {
         let found = discover(&self.http()?, &self.base, header).await?;
         check_pinned(&self.settings, &found.issuer.name)?;
         Ok(found)
     }
 
-    /// Before a credential of the config is sent, by whatever grant.
+    /// Checks that the issuer may get a credential of the config, before any grant sends one.
     async fn check_recipient(&self, issuer: &Issuer) -> Result<(), Problem> {
         let recipient = Recipient {
             server: &self.server,
@@ -240,8 +240,7 @@ impl Desk {
         }
     }
 
-    /// From now on tokens are of this issuer: those of another are not used, nor renewed there. One that another process has
-    /// got meanwhile is taken.
+    /// Settles on an issuer: tokens of another are not used, nor renewed there. A token that another process has got meanwhile is taken.
     fn settle(&self, issuer: &Issuer, used: Option<&SecretString>) {
         let now = self.now();
         let kept = self.slot(issuer).read();
@@ -257,11 +256,11 @@ impl Desk {
         let is_better = !is_refused && freshness(token.received_at, token.lifetime, now) == Freshness::Fresh;
         if is_ours && !is_known && (is_better || !matches!(state.held, Held::Token(_))) {
             self.tell(&client, &token);
-            state.held = Held::Token(Arc::new(Possession { token, client, past: Past::known(now) }));
+            state.held = Held::Token(Arc::new(StoredToken { token, client, past: Past::known(now) }));
         }
     }
 
-    /// Gets a token anew: a person is asked, or the client speaks for itself.
+    /// Gets a new token: a person is asked, or the client authenticates itself.
     async fn obtain(&self, found: Discovery, challenge: &Challenge, used: Option<&SecretString>, step_ups: u8) -> Result<(), Problem> {
         let scopes = self.scopes(&found, challenge);
         let past = Past { cause: Cause::Authorized, step_ups, since: self.now() };
@@ -271,7 +270,7 @@ impl Desk {
         }
     }
 
-    /// What the config says, or else what the server names; and whatever was granted before.
+    /// Returns the scopes to request: those of the config, or else those that the server names; and all that were granted before.
     fn scopes(&self, found: &Discovery, challenge: &Challenge) -> Vec<String> {
         let first = if self.settings.scopes.is_empty() { &found.scopes } else { &self.settings.scopes };
         let before = self.token().map(|held| held.token.scopes.clone()).unwrap_or_default();
@@ -353,8 +352,8 @@ impl Desk {
         Ok(())
     }
 
-    /// Without a person.
-    async fn renew(&self, held: &Possession, cause: Cause) -> Result<(), Problem> {
+    /// Renews a token without a person.
+    async fn renew(&self, held: &StoredToken, cause: Cause) -> Result<(), Problem> {
         let past = Past { cause, step_ups: held.past.step_ups, since: self.now() };
         let issuer = self.state().issuer.clone().ok_or_else(|| Problem::failed("its authorization server is not known"))?;
         if self.settings.grant == Grant::ClientCredentials {
@@ -380,7 +379,7 @@ impl Desk {
         Ok(())
     }
 
-    /// `refresh` stays where no new one was given (RFC 6749, 6).
+    /// Makes a token. `refresh` stays where the response has no new one (RFC 6749, 6).
     fn token_of(&self, granted: Granted, refresh: Option<SecretString>, asked: Vec<String>, resource: String) -> Token {
         Token {
             access: granted.access,
@@ -400,12 +399,12 @@ impl Desk {
 
     fn hold(&self, client: Client, token: Token, past: Past) {
         let mut state = self.state();
-        state.held = Held::Token(Arc::new(Possession { token, client, past }));
+        state.held = Held::Token(Arc::new(StoredToken { token, client, past }));
         state.renew_after = 0;
     }
 
-    /// What can be of no more use. The registration stays.
-    fn drop_token(&self, held: &Possession) {
+    /// Drops a token that is of no more use. The registration stays.
+    fn drop_token(&self, held: &StoredToken) {
         let issuer = self.state().issuer.clone();
         self.state().held = Held::Nothing;
         if let Some(slot) = issuer.map(|issuer| self.slot(&issuer))
@@ -415,14 +414,14 @@ impl Desk {
         }
     }
 
-    /// A token that cannot be kept is still a token.
+    /// Saves a token. One that cannot be saved is used all the same.
     fn save(&self, slot: &Slot, kept: &Kept) {
         if let Err(error) = slot.write(kept) {
             tracing::warn!(server = self.server, %error, "a token cannot be kept: the next program asks again");
         }
     }
 
-    /// Of every secret, before it is used.
+    /// Reports every secret to the redactor, before it is used.
     fn tell(&self, client: &Client, token: &Token) {
         for secret in [Some(&token.access), token.refresh.as_ref(), client.secret.as_ref()].into_iter().flatten() {
             (self.context.on_secret)(secret);
@@ -440,11 +439,11 @@ impl Desk {
         problem.without(&secrets).into_error(&self.server, issuer.as_deref())
     }
 
-    fn is_renewable(&self, held: &Possession) -> bool {
+    fn is_renewable(&self, held: &StoredToken) -> bool {
         held.token.refresh.is_some() || self.settings.grant == Grant::ClientCredentials
     }
 
-    pub(super) fn token(&self) -> Option<Arc<Possession>> {
+    pub(super) fn token(&self) -> Option<Arc<StoredToken>> {
         if let Held::Token(held) = &self.state().held { Some(Arc::clone(held)) } else { None }
     }
 

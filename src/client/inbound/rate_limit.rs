@@ -1,11 +1,11 @@
-//! How much of what one server says without being asked is taken in, so that a server that floods takes neither the processor nor the
-//! attention from all others. Pure: what waits, waits elsewhere.
+//! Rate limits for messages that a server sends without being asked, so that a flood takes neither the processor nor the attention from
+//! other servers. Pure: whoever has to wait does so elsewhere.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// An amount a second, and how much of it can be saved up.
+/// A rate per second, and a burst.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::client) struct Rate {
     pub(in crate::client) burst: u32,
@@ -13,26 +13,26 @@ pub(in crate::client) struct Rate {
 }
 
 /// Bytes that are read of a server beside its answers. One that writes more waits for its pipe.
-pub(in crate::client) const UNASKED: Rate = Rate { burst: 2 << 20, per_second: 2 << 20 };
+pub(in crate::client) const UNSOLICITED: Rate = Rate { burst: 2 << 20, per_second: 2 << 20 };
 /// Bytes that are read of a line which is too long to be kept, and of which only the end is looked for.
 pub(in crate::client) const SKIPPED: Rate = Rate { burst: 32 << 20, per_second: 128 << 20 };
 /// Lines of standard error that are redacted, kept and written down; a long line counts as several.
 pub(in crate::client) const STDERR: Rate = Rate { burst: 512, per_second: 100 };
-/// Notices that a listener is told of.
-pub(in crate::client) const NOTICES: Rate = Rate { burst: 4096, per_second: 100 };
-/// Notices of each call that are told whatever others have taken of the rate.
+/// Notices that are reported to a listener.
+pub(super) const NOTICES: Rate = Rate { burst: 4096, per_second: 100 };
+/// Notices of each call that are reported whatever other calls have used of the rate.
 const OWN_NOTICES: u32 = 64;
 
-/// What reading a message costs beside its bytes, in bytes: of short ones there may be very many.
+/// Bytes that a message counts beside its own: there may be very many short ones.
 pub(in crate::client) const MESSAGE: usize = 512;
-/// The same of a request, which is answered.
+/// Bytes that a request counts beside its own, as it is answered.
 pub(in crate::client) const REQUEST: usize = 4096;
 
 /// Time that is owed for what was read beyond a rate.
 #[derive(Debug)]
 pub(in crate::client) struct Pace {
     rate: Rate,
-    /// When all that was read is paid for.
+    /// Time at which all that was read is within the rate again.
     paid_at: Instant,
 }
 
@@ -41,7 +41,7 @@ impl Pace {
         Self { rate, paid_at: now }
     }
 
-    /// Counts what was read, and tells how long to rest before more is.
+    /// Counts what was read, and returns how long to pause before the next read.
     pub(in crate::client) fn spend(&mut self, bytes: usize, now: Instant) -> Duration {
         self.paid_at = self.paid_at.max(now) + self.time_of(bytes as u64);
         self.paid_at.saturating_duration_since(now + self.time_of(u64::from(self.rate.burst)))
@@ -51,30 +51,30 @@ impl Pace {
         Duration::from_nanos(bytes.saturating_mul(1_000_000_000) / u64::from(self.rate.per_second))
     }
 
-    /// Forgives what was spent so far.
+    /// Forgets what was spent so far.
     pub(in crate::client) fn forgive(&mut self, now: Instant) {
         self.paid_at = now;
     }
 }
 
-/// Lets so many pass, and counts those that it does not.
+/// Lets items pass within a rate, and counts those that it drops.
 #[derive(Debug)]
-pub(in crate::client) struct Valve {
+pub(in crate::client) struct RateLimiter {
     rate: Rate,
     left: u32,
     filled: Instant,
     dropped: u64,
 }
 
-/// What is to be done with what comes to a valve.
+/// The decision about one item at a rate limiter.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::client) enum Passage {
-    /// So many were dropped before it.
+    /// The item passes; so many were dropped before it.
     Pass(u64),
     Drop,
 }
 
-impl Valve {
+impl RateLimiter {
     pub(in crate::client) fn new(rate: Rate, now: Instant) -> Self {
         Self { rate, left: rate.burst, filled: now, dropped: 0 }
     }
@@ -83,7 +83,7 @@ impl Valve {
         self.take(1, now)
     }
 
-    /// The same of what counts as several. What is larger than all that can be saved up passes when that is.
+    /// Decides about an item that counts as several. One that is larger than the burst passes when the whole burst is there.
     pub(in crate::client) fn take(&mut self, amount: u32, now: Instant) -> Passage {
         if self.admits(amount, now) {
             return Passage::Pass(self.dropped());
@@ -106,17 +106,17 @@ impl Valve {
     }
 
     /// The time at which more passes, where the last that came did not.
-    pub(in crate::client) fn refills_at(&self) -> Instant {
+    pub(super) fn refills_at(&self) -> Instant {
         self.filled + Duration::from_secs(1)
     }
 
-    /// Takes the number of those that were dropped and are not yet told of.
+    /// Takes the number of dropped items that were not reported yet.
     pub(in crate::client) fn dropped(&mut self) -> u64 {
         std::mem::take(&mut self.dropped)
     }
 }
 
-/// One call's share of a valve that all calls of a connection pass: a beginning of its own, and a count of its own.
+/// One call's share of a limiter that all calls of a connection use: a burst of its own, and a count of its own.
 #[derive(Debug)]
 pub(in crate::client) struct Share {
     own: u32,
@@ -130,17 +130,17 @@ impl Default for Share {
 }
 
 impl Share {
-    pub(in crate::client) fn next(&mut self, valve: &mut Valve, now: Instant) -> Passage {
+    pub(in crate::client) fn next(&mut self, limiter: &mut RateLimiter, now: Instant) -> Passage {
         let own = self.own.checked_sub(1);
         self.own = own.unwrap_or_default();
-        if own.is_some() || valve.admits(1, now) {
+        if own.is_some() || limiter.admits(1, now) {
             return Passage::Pass(self.dropped());
         }
         self.dropped += 1;
         Passage::Drop
     }
 
-    /// Takes the number of those that were dropped and are not yet told of.
+    /// Takes the number of dropped items that were not reported yet.
     pub(in crate::client) fn dropped(&mut self) -> u64 {
         std::mem::take(&mut self.dropped)
     }
@@ -153,13 +153,13 @@ mod tests {
     #[test]
     fn each_call_counts_its_own_and_begins_with_what_no_other_can_take() {
         let start = Instant::now();
-        let (mut valve, mut flood, mut other) = (Valve::new(NOTICES, start), Share::default(), Share::default());
-        let mut passed = |share: &mut Share, times: u32| (0..times).filter(|_| share.next(&mut valve, start) != Passage::Drop).count();
+        let (mut limiter, mut flood, mut other) = (RateLimiter::new(NOTICES, start), Share::default(), Share::default());
+        let mut passed = |share: &mut Share, times: u32| (0..times).filter(|_| share.next(&mut limiter, start) != Passage::Drop).count();
         assert_eq!(passed(&mut flood, 10_000), (NOTICES.burst + OWN_NOTICES) as usize);
         assert_eq!(passed(&mut other, 70), OWN_NOTICES as usize);
         assert_eq!(flood.dropped(), u64::from(10_000 - NOTICES.burst - OWN_NOTICES));
         assert_eq!((other.dropped(), flood.dropped()), (6, 0));
-        assert_eq!(valve.dropped(), 0, "none of them is nobody's");
+        assert_eq!(limiter.dropped(), 0, "none of them is nobody's");
     }
 
     const SECOND: Duration = Duration::from_secs(1);
@@ -167,22 +167,22 @@ mod tests {
     #[test]
     fn a_flood_is_thinned_and_what_was_left_out_is_counted() {
         let start = Instant::now();
-        let mut valve = Valve::new(NOTICES, start);
-        let passed = (0..10_000).filter(|_| valve.next(start) != Passage::Drop).count();
+        let mut limiter = RateLimiter::new(NOTICES, start);
+        let passed = (0..10_000).filter(|_| limiter.next(start) != Passage::Drop).count();
         assert_eq!(passed, NOTICES.burst as usize);
-        assert_eq!(valve.next(start + SECOND), Passage::Pass(10_000 - u64::from(NOTICES.burst)));
-        assert_eq!(valve.next(start + SECOND), Passage::Pass(0));
-        assert_eq!((0..100).filter(|_| valve.next(start + SECOND) != Passage::Drop).count(), 98);
-        assert_eq!(valve.dropped(), 2);
+        assert_eq!(limiter.next(start + SECOND), Passage::Pass(10_000 - u64::from(NOTICES.burst)));
+        assert_eq!(limiter.next(start + SECOND), Passage::Pass(0));
+        assert_eq!((0..100).filter(|_| limiter.next(start + SECOND) != Passage::Drop).count(), 98);
+        assert_eq!(limiter.dropped(), 2);
     }
 
     #[test]
     fn what_counts_as_several_takes_the_room_of_several_and_the_largest_passes_as_well() {
         let start = Instant::now();
-        let mut valve = Valve::new(Rate { burst: 10, per_second: 5 }, start);
-        assert_eq!(valve.take(u32::MAX, start), Passage::Pass(0));
-        assert_eq!(valve.take(6, start + SECOND), Passage::Drop);
-        assert_eq!(valve.take(5, start + SECOND), Passage::Pass(1));
+        let mut limiter = RateLimiter::new(Rate { burst: 10, per_second: 5 }, start);
+        assert_eq!(limiter.take(u32::MAX, start), Passage::Pass(0));
+        assert_eq!(limiter.take(6, start + SECOND), Passage::Drop);
+        assert_eq!(limiter.take(5, start + SECOND), Passage::Pass(1));
     }
 
     #[test]
@@ -202,11 +202,11 @@ mod tests {
     #[test]
     fn over_a_long_time_no_more_is_read_than_the_rate() {
         let start = Instant::now();
-        let (mut pace, mut now, mut bytes) = (Pace::new(UNASKED, start), start, 0_u64);
+        let (mut pace, mut now, mut bytes) = (Pace::new(UNSOLICITED, start), start, 0_u64);
         while now < start + SECOND * 10 {
             now += pace.spend(64 * 1024, now) + Duration::from_micros(10);
             bytes += 64 * 1024;
         }
-        assert!(bytes <= 11 * u64::from(UNASKED.per_second) + 128 * 1024, "{bytes}");
+        assert!(bytes <= 11 * u64::from(UNSOLICITED.per_second) + 128 * 1024, "{bytes}");
     }
 }

@@ -1,5 +1,5 @@
-//! Who can be meant by a server's question, as it stood when the question was read. An answer that was read after it may be handed over
-//! before it is put to anybody.
+//! The calls that can be meant by a server's question, noted when the question is read. An answer that is read after it may be handed over
+//! before the question is.
 
 use parking_lot::Mutex;
 use std::collections::VecDeque;
@@ -8,21 +8,21 @@ use rmcp::model::RequestId;
 
 use super::routing::Candidate;
 
-/// Questions that were read and are not yet put to anybody. The transport hands on half as many; the rest never got so far.
+/// Most questions that were read and are not yet put to anybody. The transport hands on half as many.
 const MAX_NOTES: usize = 512;
-/// An id is the server's own, and may be as long as a message. Of what has a longer one, nothing is certain.
+/// Longest id of a question, which is the server's own. Nothing is noted for a longer one.
 const MAX_ID_BYTES: usize = 256;
 
 #[derive(Default)]
-pub(in crate::client) struct Heard(Mutex<VecDeque<Note>>);
+pub(in crate::client) struct QuestionCandidates(Mutex<VecDeque<Note>>);
 
 struct Note {
     question: RequestId,
-    /// `None`: there were two questions of this id.
+    /// `None`: two questions have this id.
     candidates: Option<Vec<Candidate>>,
 }
 
-impl Heard {
+impl QuestionCandidates {
     pub(in crate::client) fn note(&self, question: RequestId, candidates: Vec<Candidate>) {
         if matches!(&question, RequestId::String(id) if id.len() > MAX_ID_BYTES) {
             return;
@@ -38,7 +38,7 @@ impl Heard {
         notes.push_back(Note { question, candidates: Some(candidates) });
     }
 
-    /// Who can be meant; `None` where that is not certain.
+    /// Takes the calls that were noted for a question; `None` where that is not certain.
     pub(in crate::client) fn take(&self, question: &RequestId) -> Option<Vec<Candidate>> {
         let mut notes = self.0.lock();
         let position = notes.iter().position(|known| known.question == *question)?;
@@ -56,7 +56,7 @@ mod tests {
 
     #[test]
     fn of_two_questions_with_one_id_nothing_is_certain() {
-        let (heard, one) = (Heard::default(), vec![Candidate { key: 1, caller: 1 }]);
+        let (heard, one) = (QuestionCandidates::default(), vec![Candidate { key: 1, caller: 1 }]);
         heard.note(id(1), one.clone());
         heard.note(id(2), one.clone());
         heard.note(id(2), Vec::new());
@@ -66,7 +66,7 @@ mod tests {
 
     #[test]
     fn what_was_read_and_never_put_is_kept_within_limits() {
-        let heard = Heard::default();
+        let heard = QuestionCandidates::default();
         let long = RequestId::String("x".repeat(MAX_ID_BYTES + 1).into());
         heard.note(long.clone(), Vec::new());
         assert_eq!(heard.take(&long), None);

@@ -1,5 +1,5 @@
-//! A look at what a server sends, in the order in which it sends it. rmcp handles each notification in a task of its own,
-//! so that two of them can change places, and nothing bounds their number.
+//! Reads a server's notifications in the order in which it sends them. rmcp handles each in a task of its own, so that two can change
+//! places, and nothing bounds their number.
 
 use std::sync::Arc;
 
@@ -8,18 +8,18 @@ use serde_json::Value as Json;
 
 use crate::error::Words;
 
-/// Shown each message before rmcp is. `true`: it was taken, and rmcp never sees it. Must not block.
-pub(in crate::client) type Tap = Arc<dyn Fn(&Json) -> bool + Send + Sync>;
+/// Function that sees each message before rmcp does. `true`: the message is taken, and rmcp never sees it. Must not block.
+pub(in crate::client) type Interceptor = Arc<dyn Fn(&Json) -> bool + Send + Sync>;
 
-/// Text of a server's log line that is kept.
+/// Bytes of a log message that are kept.
 const MAX_LOG_BYTES: usize = 8 * 1024;
 const MAX_MESSAGE_BYTES: usize = 1024;
 const MAX_LEVEL_BYTES: usize = 32;
 const MAX_LOGGER_BYTES: usize = 128;
-/// A longer one is not one that is watched.
+/// Longest URI of an update: no longer one can be subscribed to.
 const MAX_URI_BYTES: usize = 8 * 1024;
 
-/// What a server tells of itself while it works.
+/// A notification of a server, as its caller receives it.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Notice {
     Progress {
@@ -32,21 +32,21 @@ pub enum Notice {
         logger: Option<Words>,
         data: LogData,
     },
-    /// So many notices more than anybody could read were left out.
+    /// Number of notices that were left out, as they came faster than anybody could read.
     Dropped(u64),
 }
 
-/// What a server's log line is about.
+/// Data of a server's log message.
 #[derive(Debug, Clone, PartialEq)]
 pub enum LogData {
     Whole(Json),
-    /// Too large: as text, as far as it may go.
+    /// Too large: the beginning of it as text.
     Beginning(Words),
 }
 
-/// A notification of interest. What it says is only taken out of it where somebody is told.
+/// A notification of interest. Its values are taken out only where somebody listens.
 #[derive(Debug, PartialEq)]
-pub(in crate::client) enum Told<'a> {
+pub(in crate::client) enum Notification<'a> {
     Progress {
         token: &'a Json,
         progress: f64,
@@ -59,7 +59,7 @@ pub(in crate::client) enum Told<'a> {
     },
     ListChanged,
     ResourceUpdated(&'a str),
-    /// One of these, but malformed.
+    /// A malformed one of these.
     Nothing,
 }
 
@@ -71,7 +71,7 @@ pub(in crate::client) fn question(message: &Json) -> Option<RequestId> {
 }
 
 /// Reads the notifications that are taken here; `None` for all other messages.
-pub(in crate::client) fn read(message: &Json) -> Option<Told<'_>> {
+pub(in crate::client) fn read(message: &Json) -> Option<Notification<'_>> {
     if message.get("id").is_some() {
         return None;
     }
@@ -79,36 +79,36 @@ pub(in crate::client) fn read(message: &Json) -> Option<Told<'_>> {
     let text = |key: &str| params.get(key).and_then(Json::as_str);
     Some(match message.get("method")?.as_str()? {
         "notifications/progress" => match (params.get("progressToken"), params.get("progress").and_then(Json::as_f64)) {
-            (Some(token), Some(progress)) => Told::Progress { token, progress, params },
-            _ => Told::Nothing,
+            (Some(token), Some(progress)) => Notification::Progress { token, progress, params },
+            _ => Notification::Nothing,
         },
         "notifications/message" => match (text("level"), params.get("data")) {
-            (Some(level), Some(data)) => Told::Log { level, data, params },
-            _ => Told::Nothing,
+            (Some(level), Some(data)) => Notification::Log { level, data, params },
+            _ => Notification::Nothing,
         },
         "notifications/tools/list_changed" | "notifications/resources/list_changed" | "notifications/prompts/list_changed" => {
-            Told::ListChanged
+            Notification::ListChanged
         }
         "notifications/resources/updated" => {
-            text("uri").filter(|uri| uri.len() <= MAX_URI_BYTES).map_or(Told::Nothing, Told::ResourceUpdated)
+            text("uri").filter(|uri| uri.len() <= MAX_URI_BYTES).map_or(Notification::Nothing, Notification::ResourceUpdated)
         }
         _ => return None,
     })
 }
 
-/// What a notification of progress says.
+/// Makes the notice for a progress notification.
 pub(in crate::client) fn progress(progress: f64, params: &Json) -> Notice {
     let message = params.get("message").and_then(Json::as_str).map(|text| Words::cut(text, MAX_MESSAGE_BYTES));
     Notice::Progress { progress, total: params.get("total").and_then(Json::as_f64), message }
 }
 
-/// A line of a server's log.
+/// Makes the notice for a log message.
 pub(in crate::client) fn log(level: &str, data: &Json, params: &Json) -> Notice {
     let logger = params.get("logger").and_then(Json::as_str).map(|name| Words::cut(name, MAX_LOGGER_BYTES));
     Notice::Log { level: Words::cut(level, MAX_LEVEL_BYTES), logger, data: bounded(data) }
 }
 
-/// Data as it is, or the start of its text where it is large.
+/// Returns data as it is, or the start of its text where it is large.
 fn bounded(data: &Json) -> LogData {
     let whole = |text: &str| text.len() <= MAX_LOG_BYTES;
     match data {
@@ -135,14 +135,14 @@ mod tests {
 
     #[test]
     fn a_malformed_notification_is_taken_and_says_nothing() {
-        assert_eq!(read(&json!({ "method": "notifications/progress", "params": { "progress": "half" } })), Some(Told::Nothing));
-        assert_eq!(read(&json!({ "method": "notifications/message" })), Some(Told::Nothing));
+        assert_eq!(read(&json!({ "method": "notifications/progress", "params": { "progress": "half" } })), Some(Notification::Nothing));
+        assert_eq!(read(&json!({ "method": "notifications/message" })), Some(Notification::Nothing));
     }
 
     #[test]
     fn a_huge_log_line_is_cut() {
         let message = json!({ "method": "notifications/message", "params": { "level": "info", "data": [ "x".repeat(100_000) ] } });
-        let Some(Told::Log { level, data, params }) = read(&message) else { panic!("it is one") };
+        let Some(Notification::Log { level, data, params }) = read(&message) else { panic!("it is one") };
         let Notice::Log { data: LogData::Beginning(words), .. } = log(level, data, params) else { panic!("its data is cut") };
         let text = words.in_full();
         assert!(text.ends_with("… [cut]") && text.len() < MAX_LOG_BYTES + 20);

@@ -1,31 +1,31 @@
-//! A server's own requests, while they are being answered: rmcp has a task for each. So many at once are handed on; more would only
-//! fill our memory, above all where the server does not read the answers.
+//! Requests of a server that are being answered: rmcp has a task for each. A bounded number is handed on; more would only fill our memory,
+//! above all where the server does not read the answers.
 
 use std::collections::HashSet;
 
 use rmcp::model::RequestId;
 
-/// Requests that are being answered at once.
+/// Most requests that are answered at once.
 const MAX_REQUESTS: usize = 256;
-/// Refusals that wait for a server, or a writer, that is behind: each has some hundred bytes.
+/// Most refusals that wait for a slow server or writer: each has some hundred bytes.
 pub(in crate::client) const MAX_REFUSALS: usize = 4_096;
-/// An id is the server's own, and goes back with the answer. No server needs a longer one.
+/// Longest id of a request, which goes back with the answer. No server needs a longer one.
 const MAX_ID_BYTES: usize = 256;
 
 #[derive(Default)]
-pub(in crate::client) struct AskedRequests(HashSet<RequestId>);
+pub(in crate::client) struct ServerRequests(HashSet<RequestId>);
 
-/// What becomes of a request that was read.
+/// The decision about a request that was read.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::client) enum Admission {
     HandOn,
-    /// It is being answered already, or its id is none.
+    /// The request is being answered already, or its id is not valid.
     Skip,
-    /// There are too many.
+    /// Too many requests are being answered.
     Refuse,
 }
 
-impl AskedRequests {
+impl ServerRequests {
     pub(in crate::client) fn admit(&mut self, id: &RequestId) -> Admission {
         if self.0.contains(id) || matches!(id, RequestId::String(id) if id.len() > MAX_ID_BYTES) {
             return Admission::Skip;
@@ -37,7 +37,7 @@ impl AskedRequests {
         Admission::HandOn
     }
 
-    /// Its answer is on its way, or nobody wants it any more.
+    /// Removes a request: its answer is on its way, or it was cancelled.
     pub(in crate::client) fn end(&mut self, id: &RequestId) {
         self.0.remove(id);
     }
@@ -49,7 +49,7 @@ mod tests {
 
     #[test]
     fn so_many_are_handed_on_at_once_and_none_twice() {
-        let mut asked = AskedRequests::default();
+        let mut asked = ServerRequests::default();
         for number in 0..256 {
             assert_eq!(asked.admit(&RequestId::Number(number)), Admission::HandOn);
         }

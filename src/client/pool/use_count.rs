@@ -1,4 +1,4 @@
-//! Who uses a connection, and since when nobody does.
+//! Counts the uses of a connection, and records when the last one ended.
 
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -7,18 +7,18 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 /// The uses of one connection: leases, and those who wait for one.
-pub(in crate::client) struct Uses {
+pub(in crate::client) struct UseCount {
     count: AtomicUsize,
-    /// Among all ends of uses, the last of these.
+    /// Number of the last end, counted over all connections.
     last: AtomicU64,
     ended_at: Mutex<Instant>,
-    /// Whether the keeper wants to be told when nobody uses it any more. Mostly it looks when it has something to do then: to wake it
-    /// would take longer than all else that follows a call.
+    /// True where the keeper wants to be woken when the last use ends. Mostly it checks when it has something to do then: to wake it would
+    /// take longer than all else that follows a call.
     end_awaited: AtomicBool,
     ended: Notify,
 }
 
-impl Uses {
+impl UseCount {
     pub(in crate::client) fn new(now: Instant) -> Self {
         Self {
             count: AtomicUsize::new(0),
@@ -33,7 +33,7 @@ impl Uses {
         self.count.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// The end of a use, and its number among all ends. Whether it was the last use.
+    /// Ends a use, with its number among all ends. Returns whether it was the last use.
     pub(in crate::client) fn end(&self, number: u64, now: Instant) -> bool {
         self.last.store(number, Ordering::Relaxed);
         *self.ended_at.lock() = now;
@@ -48,8 +48,8 @@ impl Uses {
         self.count.load(Ordering::SeqCst) == 0
     }
 
-    /// Whether nobody uses it. Where somebody does, [`Uses::ended`] will tell.
-    pub(in crate::client) fn is_idle_or_tells(&self) -> bool {
+    /// Returns whether nobody uses the connection. Otherwise [`UseCount::ended`] resolves when that is so.
+    pub(super) fn is_idle_or_tells(&self) -> bool {
         // Before it is looked: no end in between goes unnoticed.
         self.end_awaited.store(true, Ordering::SeqCst);
         let is_idle = self.is_idle();
@@ -64,8 +64,8 @@ impl Uses {
         self.ended.notified().await;
     }
 
-    /// When the last use ended, or when there was none yet.
-    pub(in crate::client) fn ended_at(&self) -> Instant {
+    /// Returns the time at which the last use ended, or at which the count was made.
+    pub(super) fn ended_at(&self) -> Instant {
         *self.ended_at.lock()
     }
 
@@ -86,7 +86,7 @@ mod tests {
     #[test]
     fn the_end_of_the_last_use_is_told_to_whoever_asked_and_else_to_nobody() {
         let now = Instant::now();
-        let uses = Uses::new(now);
+        let uses = UseCount::new(now);
         assert!(uses.is_idle_or_tells() && uses.ended_at() == now);
         uses.begin();
         assert!(uses.end(1, now));
