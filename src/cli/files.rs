@@ -134,7 +134,7 @@ mod tests {
         fs::write(&target, "precious").unwrap();
         symlink(&target, &link).unwrap();
         let refused = write_in_project(&link, "new", 0o644);
-        assert!(matches!(refused, Err(Fault::Message(FILE, text)) if text.contains("--out")));
+        assert!(matches!(refused, Err(CliError::Message(FILE, text)) if text.contains("--out")));
         assert_eq!(fs::read_to_string(&target).unwrap(), "precious");
         fs::remove_file(&link).unwrap();
         for text in ["new", "again"] {
