@@ -9,12 +9,12 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
 
 use serde_json::Value as Json;
 use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
 
 use crate::catalog::Tool;
+use crate::queue::queue_now;
 
 /// How a server takes its calls: `parallel` in the config.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,26 +67,18 @@ impl Lanes {
             let mut lanes = self.lanes.lock();
             Arc::clone(lanes.entry(server.to_owned()).or_default())
         };
-        let mut waiting: Pin<Box<dyn Future<Output = Held> + Send>> = match turn {
+        let waiting: Pin<Box<dyn Future<Output = Held> + Send>> = match turn {
             Turn::Shared => Box::pin(async move { Held::Shared(lane.read_owned().await) }),
             Turn::Alone => Box::pin(async move { Held::Alone(lane.write_owned().await) }),
         };
-        // Polled here, not when the task that awaits it happens to start: the order is that of the code.
-        let held = match waiting.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(held) => Some(held),
-            Poll::Pending => None,
-        };
-        async move {
-            match held {
-                Some(held) => held,
-                None => waiting.await,
-            }
-        }
+        queue_now(waiting)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::task::{Context, Poll, Waker};
+
     use super::*;
     use proptest::prelude::*;
     use serde_json::json;

@@ -3,7 +3,6 @@
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
@@ -20,6 +19,7 @@ use crate::bridge::{Finding, ServerCalls, ToolErrors};
 use crate::catalog::Catalog;
 use crate::config::Parallel;
 use crate::error::{Error, Result};
+use crate::queue::queue_now;
 use crate::redact::Redactor;
 use crate::results::{Omission, SavedValues};
 use crate::sandbox::{LOG_CUT_MARK, LogEntry, LogListener, LookOwner, RunOutcome, RunRequest, RunStats, Stop, StopReason, Wire};
@@ -125,24 +125,14 @@ impl Sandbox {
     /// Runs code, whatever its value costs.
     pub(super) fn queued(self: &Arc<Self>, code: String, options: RunOptions) -> impl Future<Output = RunReport> + Send + use<> {
         let this = Arc::clone(self);
-        let mut turn = Box::pin(Arc::clone(&self.turn).lock_owned());
-        // Polled here, not when the task that awaits it happens to start: runs queue in the order in which they were asked for.
-        let taken = match turn.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(guard) => Some(guard),
-            Poll::Pending => None,
-        };
+        // Runs queue in the order in which they were asked for.
+        let turn = queue_now(Arc::clone(&self.turn).lock_owned());
         // What is asked for while a plugin is on is not done in another time that it is on.
         let period = self.core.check_on();
         async move {
             let Ok(period) = period else { return failed(Error::PluginOff) };
             let _running = period.runs.token();
             let stop = options.stop.clone();
-            let turn = async {
-                match taken {
-                    Some(guard) => guard,
-                    None => turn.await,
-                }
-            };
             tokio::select! {
                 biased;
                 () = this.closed.cancelled() => failed(Error::Closed { what: "sandbox" }),

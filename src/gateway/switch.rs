@@ -1,9 +1,7 @@
 //! The switch of a gateway that is a plugin: on, off, and what is live ends in between. Without a plugin it is on.
 
 use parking_lot::{Mutex, MutexGuard};
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
 
 use tokio::sync::OwnedMutexGuard;
 use tokio_util::sync::CancellationToken;
@@ -12,6 +10,7 @@ use tokio_util::task::TaskTracker;
 use super::Gateway;
 use super::core::Core;
 use crate::error::{Error, Result};
+use crate::queue::queue_now;
 
 /// From one switching on to the next switching off.
 #[derive(Clone, Default)]
@@ -69,17 +68,7 @@ impl Switch {
 
     /// Takes a place in the queue now, not when the future that is returned is first polled.
     fn turn(&self) -> impl Future<Output = Turn> + Send + use<> {
-        let mut turn: Pin<Box<dyn Future<Output = Turn> + Send>> = Box::pin(Arc::clone(&self.turn).lock_owned());
-        let taken = match turn.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(guard) => Some(guard),
-            Poll::Pending => None,
-        };
-        async move {
-            match taken {
-                Some(guard) => guard,
-                None => turn.await,
-            }
-        }
+        queue_now(Arc::clone(&self.turn).lock_owned())
     }
 }
 

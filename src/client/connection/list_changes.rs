@@ -1,34 +1,19 @@
 //! Changed lists since 2026-07-28: told only to whoever listens for them.
 
-use std::time::Duration;
-
 use rmcp::RoleClient;
 use rmcp::model::SubscriptionFilter;
 use rmcp::service::Peer;
 
-/// Before a subscription that ended is asked for again, and how often that is done.
-const AGAIN: Duration = Duration::from_secs(5);
-const ATTEMPTS: usize = 5;
+use super::listening::keep_listening;
 
-/// Listens as long as the connection lives. What is heard is taken before it gets here, like every notification.
-pub(in crate::client) fn keep_listening(peer: &Peer<RoleClient>) {
-    let Some(filter) = filter(peer) else { return };
-    let peer = peer.clone();
-    tokio::spawn(async move {
-        for _ in 0..ATTEMPTS {
-            match peer.listen(filter.clone()).await {
-                Ok(mut subscription) => while matches!(subscription.next().await, Ok(Some(_))) {},
-                Err(error) => tracing::debug!(%error, "a subscription to changed lists was refused"),
-            }
-            if peer.is_transport_closed() {
-                return;
-            }
-            tokio::time::sleep(AGAIN).await;
-        }
-    });
+/// Listens for changed lists as long as the connection lives, where the server tells them to listeners.
+pub(in crate::client) fn listen(peer: &Peer<RoleClient>) {
+    if let Some(filter) = filter(peer) {
+        tokio::spawn(keep_listening(peer.clone(), filter, None));
+    }
 }
 
-/// What the server says that it tells; `None`: nothing, or it tells it unasked.
+/// The changes that the server says it tells; `None`: none, or it tells them unasked.
 fn filter(peer: &Peer<RoleClient>) -> Option<SubscriptionFilter> {
     let info = peer.peer_info()?;
     if info.protocol_version.has_initialize() {

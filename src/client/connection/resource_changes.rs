@@ -1,15 +1,13 @@
 //! Resources that a server tells the changes of: before 2026-07-28 by a request, since then to whom listens.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use rmcp::RoleClient;
 use rmcp::model::{ClientRequest, SubscriptionFilter};
-use rmcp::service::{Peer, Subscription};
 use serde_json::json;
 use tokio::task::JoinHandle;
 
 use super::era::Era;
+use super::listening::keep_listening;
 use super::tools::custom;
 use super::{Connection, millis};
 use crate::client::clock::CallLimits;
@@ -19,9 +17,6 @@ use crate::error::Error;
 
 const SUBSCRIBE: &str = "resources/subscribe";
 const UNSUBSCRIBE: &str = "resources/unsubscribe";
-/// Before a subscription that ended is asked for again, and how often that is done.
-const AGAIN: Duration = Duration::from_secs(5);
-const ATTEMPTS: usize = 5;
 
 /// A resource that is being watched. Where its server has to be listened to, that ends when this is dropped.
 #[derive(Debug)]
@@ -61,7 +56,7 @@ impl Connection {
                 Error::Protocol { server: self.server.clone(), tool: SUBSCRIBE.to_owned(), code: 0, message: message.into() }.into()
             );
         }
-        Ok(Watch(Some(self.runtime.spawn(listen(self.peer.clone(), filter, subscription)))))
+        Ok(Watch(Some(self.runtime.spawn(keep_listening(self.peer.clone(), filter, Some(subscription))))))
     }
 
     /// Takes that back. A server that has to be listened to is told by the end of its [`Watch`].
@@ -73,24 +68,6 @@ impl Connection {
             self.request(UNSUBSCRIBE, legacy(UNSUBSCRIBE, uri), limits, caller).await?;
         }
         Ok(())
-    }
-}
-
-/// What is told is taken before it gets here, like every notification.
-async fn listen(peer: Peer<RoleClient>, filter: SubscriptionFilter, first: Subscription) {
-    let mut subscription = Some(first);
-    for _ in 0..ATTEMPTS {
-        if let Some(mut heard) = subscription.take() {
-            while matches!(heard.next().await, Ok(Some(_))) {}
-        }
-        if peer.is_transport_closed() {
-            return;
-        }
-        tokio::time::sleep(AGAIN).await;
-        match peer.listen(filter.clone()).await {
-            Ok(again) => subscription = Some(again),
-            Err(error) => tracing::debug!(%error, "a subscription to a resource was refused"),
-        }
     }
 }
 
