@@ -5,7 +5,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use super::ending::Ending;
+use super::run_end::RunEnd;
 use crate::bridge::{ServerCalls, ToolErrors};
 use crate::catalog::{AgentFunction, AgentModuleInfo, is_identifier};
 use crate::error::{Error, Result};
@@ -74,7 +74,7 @@ fn agent_guest_module(name: &str, module: &dyn AgentModule) -> GuestModule {
 pub(super) struct RunHost {
     pub(super) servers: Arc<ServerCalls>,
     pub(super) agent: AgentModules,
-    pub(super) ending: Ending,
+    pub(super) end: RunEnd,
     pub(super) max_argument_bytes: usize,
     pub(super) max_response_bytes: usize,
 }
@@ -127,7 +127,7 @@ impl RunHost {
 impl HostFunctions for RunHost {
     fn start(self: Arc<Self>, call: HostCall, control: &RunControl) -> HostAnswer {
         let this = Arc::clone(&self);
-        self.ending.answer(|| if this.servers.owns(&call.module) { this.servers.start(call, control) } else { this.start_agents(call) })
+        self.end.answer(|| if this.servers.owns(&call.module) { this.servers.start(call, control) } else { this.start_agents(call) })
     }
 }
 

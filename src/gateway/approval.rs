@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Gateway;
-use super::core::filtered;
+use super::ending::EndReason;
 use crate::blocking::blocking;
 use crate::catalog::Manifest;
 use crate::config::ServerDefinition;
 use crate::error::{Error, Result};
 use crate::registry::Decider;
-use crate::trust::{ApprovalRequest, CommandRequest, Lack, ManifestRequest, Standing, Subject, manifest_digest};
+use crate::trust::{ApprovalRequest, CommandRequest, ManifestRequest, Standing, Subject, filter_manifest, manifest_digest};
 
 impl Gateway {
     /// All that a person must see before yes. At stage `manifest` the server is started and its tools are read.
@@ -130,8 +130,7 @@ impl Gateway {
             Ok(_) | Err(_) => self.core.approvals.withhold(name),
         }
         self.shown().remove(name);
-        self.core.registry.retire(name);
-        self.end(name).await;
+        self.core.end(name, EndReason::Retired).await;
         let (core, server) = (Arc::clone(&self.core), name.to_owned());
         let recorded = blocking(move || {
             let recorded = core.approvals.revoke(&server);
@@ -159,16 +158,10 @@ impl Gateway {
         if server.disabled {
             return Err(Error::ServerDisabled { server: name.to_owned() });
         }
-        let reason = match self.core.standing(&server).map_err(|error| self.core.redacted(error))? {
-            Standing::Full(_) => {
-                self.core.registry.enable(name, decider)?;
-                self.core.connections.forget_failures(name);
-                return Ok(());
-            }
-            Standing::Command => "its tools are not".to_owned(),
-            Standing::Unapproved(lack) => lack.to_string(),
-        };
-        Err(Error::NotApproved { server: name.to_owned(), reason })
+        self.core.standing(&server).map_err(|error| self.core.redacted(error))?.require_full(name)?;
+        self.core.registry.enable(name, decider)?;
+        self.core.connections.forget_failures(name);
+        Ok(())
     }
 
     /// Hides the server, and ends what is live.
@@ -185,38 +178,23 @@ impl Gateway {
     /// As [`Self::disable`].
     pub async fn disable_as(&self, name: &str, decider: Decider) -> Result<()> {
         self.server(name)?;
-        self.core.registry.disable(name, decider);
-        self.end(name).await;
+        self.core.end(name, EndReason::Disabled(decider)).await;
         Ok(())
-    }
-
-    /// Ends what is live of a server that is no longer wanted.
-    async fn end(&self, name: &str) {
-        self.core.session.grants.forget(name);
-        self.core.watched.forget(name);
-        self.core.connections.close(name).await;
     }
 
     /// All that the server has, and what the config lets through of it.
     async fn discover(&self, server: &Arc<ServerDefinition>) -> Result<(Arc<Manifest>, Arc<Manifest>)> {
         let live = self.connect(server).await?.manifest().await?;
-        let manifest = Arc::new(filtered(server, &live));
+        let manifest = Arc::new(filter_manifest(server, &live));
         Ok((live, manifest))
     }
 
     /// Returns whether anything of a server may be started.
     pub(super) fn check_startable(&self, server: &ServerDefinition) -> Result<()> {
-        match self.core.standing(server)? {
-            Standing::Unapproved(lack) => Err(not_approved(&server.name, lack)),
-            Standing::Command | Standing::Full(_) => Ok(()),
-        }
+        self.core.standing(server)?.require_command(&server.name)
     }
 
     fn shown(&self) -> MutexGuard<'_, HashMap<String, (String, Arc<Manifest>)>> {
         self.core.shown.lock()
     }
-}
-
-fn not_approved(server: &str, lack: Lack) -> Error {
-    Error::NotApproved { server: server.to_owned(), reason: lack.to_string() }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde_json::Value as Json;
 
 use super::callbacks::{CallScope, ElicitationQuestion, SamplingQuestion};
+use super::core::Core;
 use super::events::{Event, Events};
 use crate::client::{Caller, Elicitation, ElicitationAnswer, LogData, Notice, Question, Reply, Sampling};
 use crate::error::Words;
@@ -19,6 +20,13 @@ pub(super) struct ScopeCaller {
     pub(super) events: Events,
     /// The run's, whose clock stands while a person is asked.
     pub(super) control: Option<RunControl>,
+}
+
+impl Core {
+    /// The caller of requests in a scope, as a connection sees it.
+    pub(super) fn caller(&self, scope: &Arc<CallScope>, control: Option<&RunControl>) -> Arc<dyn Caller> {
+        Arc::new(ScopeCaller { scope: Arc::clone(scope), events: self.events.clone(), control: control.cloned() })
+    }
 }
 
 impl ScopeCaller {

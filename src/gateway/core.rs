@@ -11,14 +11,14 @@ use tokio_util::sync::CancellationToken;
 
 use super::callbacks::{CallScope, CallbackChain};
 use super::checks::CheckDefaults;
-use super::errands::Watched;
 use super::events::{Event, Events};
 use super::journal::Note;
 use super::launch::search_path;
 use super::learnt::LearntServers;
 use super::looked::{Look, Looked};
 use super::options::ConfigSource;
-use super::places::CallPlaces;
+use super::request::Subscriptions;
+use super::slots::CallSlots;
 use super::switch::Switch;
 use crate::blocking::blocking;
 use crate::bridge::ToolSearch;
@@ -58,9 +58,9 @@ pub(super) struct Core {
     pub(super) checks: CheckDefaults,
     /// Of runs whose sandbox does not say.
     pub(super) max_result_tokens: Option<usize>,
-    pub(super) watched: Watched,
+    pub(super) subscriptions: Subscriptions,
     pub(super) search: Arc<ToolSearch>,
-    pub(super) places: CallPlaces,
+    pub(super) slots: CallSlots,
     pub(super) events: Events,
     pub(super) callbacks: CallbackChain,
     /// What a person allowed as long as the gateway is open.
@@ -134,7 +134,7 @@ impl Core {
         if connection.origin() != LeaseOrigin::Shared {
             let changed = self.registry.quarantined(&server.name);
             self.learnt.note(&server.name, &self.subject(server).digest, |learnt| learnt.changed = changed);
-            self.watch_again(server, &connection).await;
+            self.resubscribe(server, &connection).await;
         }
         Ok(connection)
     }
@@ -251,5 +251,3 @@ fn wanted(server: &ServerDefinition, patience: Duration) -> Wanted {
     let (idle_timeout, keep_alive) = (server.idle_timeout_ms.map(Duration::from_millis), server.keep_alive_ms.map(Duration::from_millis));
     Wanted { server: server.name.clone(), pinned: server.pinned, idle_timeout, keep_alive, patience }
 }
-
-pub(super) use crate::trust::filter_manifest as filtered;

@@ -19,7 +19,7 @@ use crate::config::{
 use crate::error::{Error, Result};
 use crate::redact::{is_redactable, is_secret};
 use crate::sandbox::RunControl;
-use crate::trust::{Standing, Subject};
+use crate::trust::Subject;
 
 impl Core {
     /// What to start, where that is approved. Asks for inputs; tells where the program has changed.
@@ -99,11 +99,8 @@ impl Core {
     fn check_approved(&self, server: &ServerDefinition) -> Result<Subject> {
         let mut judged = None;
         let standing = self.approvals.standing_of(&server.name, |approval| judged.insert(self.judged(server, approval)).clone())?;
-        match (standing, judged) {
-            (Standing::Command | Standing::Full(_), Some(subject)) => Ok(subject),
-            (Standing::Unapproved(lack), _) => Err(Error::NotApproved { server: server.name.clone(), reason: lack.to_string() }),
-            (Standing::Command | Standing::Full(_), None) => Err(Error::Internal("an approval holds that nobody has looked at".to_owned())),
-        }
+        standing.require_command(&server.name)?;
+        judged.ok_or_else(|| Error::Internal("an approval holds that nobody has looked at".to_owned()))
     }
 
     /// The values of the inputs that a server uses. One that uses none waits for nobody's answer.

@@ -5,12 +5,11 @@ mod agent_modules;
 mod approval;
 mod callbacks;
 mod caller;
-mod calls;
 mod catalog;
 mod checks;
 mod core;
+mod drift;
 mod ending;
-mod errands;
 mod events;
 mod grants;
 mod journal;
@@ -20,11 +19,14 @@ mod looked;
 mod observer;
 mod offers;
 mod options;
-mod places;
 mod registration;
 mod reload;
+mod request;
 mod results;
+mod run_end;
 mod sandbox;
+mod slots;
+mod standing;
 mod switch;
 
 use parking_lot::Mutex;
@@ -50,18 +52,18 @@ pub use reload::ReloadReport;
 pub use results::ModelRun;
 pub use sandbox::{RunOptions, RunReport, Sandbox, SandboxOptions};
 
-use self::callbacks::CallScope;
 use self::checks::CheckDefaults;
-use self::core::{Core, filtered};
-use self::errands::Watched;
+use self::core::Core;
 use self::events::Events;
 use self::journal::Journal;
 use self::learnt::LearntServers;
 use self::looked::Looked;
 use self::observer::{CoreObserver, session};
+use self::request::{Request, Subscriptions};
 use self::results::check_budget;
+use self::slots::CallSlots;
 use self::switch::Switch;
-use crate::bridge::{ToolCall, ToolErrors, check_sendable, tool_result};
+use crate::bridge::{ToolErrors, check_sendable, tool_result};
 use crate::client::{ConnectionState, Connections, Lease, TokenStore, Watchdog};
 use crate::config::{ServerDefinition, Surroundings};
 use crate::error::{Error, Result};
@@ -69,7 +71,7 @@ use crate::redact::Redactor;
 use crate::registry::{Decider, Entry, LastError, Registry, ServerState, ServerStatus};
 use crate::sandbox::{HypervisorReport, LookOwner, Stop};
 use crate::text::sanitise_line;
-use crate::trust::{ApprovalStore, Executables, Standing, filter_warnings};
+use crate::trust::{ApprovalStore, Executables, Standing, filter_manifest, filter_warnings};
 
 /// Where a server comes from.
 const SOURCE: &str = "config";
@@ -180,9 +182,9 @@ impl Gateway {
             redactor: Arc::clone(redactor),
             checks: CheckDefaults::new(options),
             max_result_tokens: options.max_result_tokens,
-            watched: Watched::default(),
+            subscriptions: Subscriptions::default(),
             search: Arc::default(),
-            places: places::CallPlaces::default(),
+            slots: CallSlots::default(),
             events,
             session: session(&callbacks),
             callbacks,
@@ -250,7 +252,7 @@ impl Gateway {
         self.core.connections.renew(name).await;
         let connection = self.connect(&server).await?;
         let live = connection.manifest().await?;
-        let manifest = filtered(&server, &live);
+        let manifest = filter_manifest(&server, &live);
         let line = |text: &str| sanitise_line(text, MAX_NAME_CHARS);
         Ok(ConnectionReport {
             server: name.to_owned(),
@@ -301,16 +303,8 @@ impl Gateway {
         self.core.check_open()?;
         check_sendable(&format!("{name}.{tool}"), &arguments, self.core.limits.max_argument_bytes)?;
         let arguments = self.core.check_arguments(name, tool, arguments)?;
-        let scope = Arc::new(CallScope::new(self.core.callbacks.within(options.callbacks), None, options.on_event));
-        let call = ToolCall { server: name.to_owned(), tool: tool.to_owned(), arguments, control: None };
-        let result = tokio::select! {
-            biased;
-            () = stop.stopped() => Err(stop.error("call", 0)),
-            () = self.core.closed.cancelled() => Err(Error::Closed { what: "gateway" }),
-            result = self.core.call_tool(call, &scope, options.timeout_ms) => result,
-        };
-        scope.take_warnings().into_iter().for_each(|warning| self.core.events.warn(warning));
-        let result = self.core.unless_closed(result)?;
+        let request = Request::CallTool { tool: tool.to_owned(), arguments: Arc::new(arguments) };
+        let result = self.request_without_run(name, &request, options, stop).await?;
         self.core.check_result(name, tool, &result)?;
         let result = tool_result(result);
         let is_error = result.get("isError").and_then(Json::as_bool) == Some(true);

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Weak};
 
 use super::callbacks::CallScope;
-use super::caller::{ScopeCaller, event_of};
+use super::caller::event_of;
 use super::core::Core;
 use super::events::Event;
 use crate::catalog::Manifest;
@@ -73,7 +73,7 @@ impl Observer for CoreObserver {
 
     fn nobody_in_particular(&self) -> Arc<dyn Caller> {
         match self.0.upgrade() {
-            Some(core) => Arc::new(ScopeCaller { scope: Arc::clone(&core.session), events: core.events.clone(), control: None }),
+            Some(core) => core.caller(&core.session, None),
             None => Arc::new(Nobody),
         }
     }

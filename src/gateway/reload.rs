@@ -7,6 +7,7 @@ use serde::Serialize;
 use serde_json::{Value as Json, json};
 
 use super::Gateway;
+use super::ending::EndReason;
 use crate::blocking::blocking;
 use crate::config::{ArgumentCheck, ProtocolVersion, SchemaViolations, ServerDefinition};
 use crate::error::Result;
@@ -84,14 +85,10 @@ impl Gateway {
             warnings: warnings.iter().map(|warning| self.core.redactor.readable(warning)).collect(),
         };
         // All at once: nothing of one server goes on as it was while another's process takes its time to end.
-        report.changed.iter().for_each(|name| self.core.registry.interrupt(name));
-        for name in &report.removed {
-            self.core.registry.retire(name);
-            self.core.watched.forget(name);
-        }
-        let ended = report.changed.iter().chain(&report.removed);
-        ended.clone().for_each(|name| self.core.session.grants.forget(name));
-        futures::future::join_all(ended.map(|name| self.core.connections.close(name))).await;
+        let changed = report.changed.iter().map(|name| (name, EndReason::Reconfigured));
+        let removed = report.removed.iter().map(|name| (name, EndReason::Retired));
+        let ended: Vec<_> = changed.chain(removed).map(|(name, why)| self.core.end(name, why)).collect();
+        futures::future::join_all(ended).await;
         for warning in warnings {
             self.core.events.warn(warning);
         }

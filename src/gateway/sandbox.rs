@@ -9,11 +9,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::agent_modules::{AgentModule, AgentModules, RunHost, check};
 use super::callbacks::{CallScope, CallbackChain, Callbacks};
-use super::calls::RunCaller;
 use super::core::Core;
-use super::ending::Ending;
 use super::events::EventListener;
+use super::request::RunRequests;
 use super::results::check_budget;
+use super::run_end::RunEnd;
 use super::switch::Period;
 use crate::bridge::{Finding, ServerCalls, ToolErrors};
 use crate::catalog::Catalog;
@@ -150,8 +150,8 @@ impl Sandbox {
     async fn run_now(&self, code: String, options: RunOptions, stop: &Stop, period: &Period) -> RunReport {
         let scope = CallScope::new(self.callbacks.within(options.callbacks), options.run_id, options.on_event);
         let scope = Arc::new(scope.with_max_questions(self.core.limits.max_questions));
-        let ending = Ending { closed: self.closed.clone(), switched_off: period.ended.clone(), stop: stop.clone() };
-        let host = match self.prepare(options.tool_errors, &scope, ending) {
+        let end = RunEnd { closed: self.closed.clone(), switched_off: period.ended.clone(), stop: stop.clone() };
+        let host = match self.prepare(options.tool_errors, &scope, end) {
             Ok(host) => Arc::new(host),
             Err(error) => return failed(self.core.redacted(error)),
         };
@@ -217,11 +217,11 @@ impl Sandbox {
     }
 
     /// What the run sees is settled when it starts.
-    fn prepare(&self, tool_errors: Option<ToolErrors>, scope: &Arc<CallScope>, ending: Ending) -> Result<RunHost> {
+    fn prepare(&self, tool_errors: Option<ToolErrors>, scope: &Arc<CallScope>, end: RunEnd) -> Result<RunHost> {
         let manifests: BTreeMap<_, _> = self.core.visible_servers()?;
         let errors = tool_errors.unwrap_or(self.tool_errors);
         let limits = &self.core.limits;
-        let caller = RunCaller { core: Arc::downgrade(&self.core), scope: Arc::clone(scope) };
+        let caller = RunRequests { core: Arc::downgrade(&self.core), scope: Arc::clone(scope) };
         let redactor = Arc::clone(&self.core.redactor);
         let catalog = Catalog::new(manifests.clone(), self.module_infos(), self.core.declaration_style(errors));
         let one_at_a_time = self.core.registry.servers().into_iter().filter(|server| server.parallel == Parallel::No);
@@ -231,7 +231,7 @@ impl Sandbox {
         Ok(RunHost {
             servers: Arc::new(servers.with_saved(Arc::clone(&self.saved)).with_one_at_a_time(one_at_a_time)),
             agent: self.modules().clone(),
-            ending,
+            end,
             max_argument_bytes: limits.max_argument_bytes,
             max_response_bytes: limits.max_response_bytes,
         })

@@ -9,6 +9,7 @@ use tokio_util::task::TaskTracker;
 
 use super::Gateway;
 use super::core::Core;
+use super::ending::EndReason;
 use crate::error::{Error, Result};
 use crate::queue::queue_now;
 
@@ -82,12 +83,8 @@ impl Core {
     async fn end_period(&self, period: Option<Period>) {
         let Some(period) = period else { return };
         let servers: Vec<_> = self.registry.entries().iter().map(|entry| entry.name().to_owned()).collect();
-        for name in &servers {
-            self.registry.interrupt(name);
-            self.session.grants.forget(name);
-            self.watched.forget(name);
-        }
-        futures::future::join_all(servers.iter().map(|name| self.connections.close(name))).await;
+        let ended: Vec<_> = servers.iter().map(|name| self.end(name, EndReason::SwitchedOff)).collect();
+        futures::future::join_all(ended).await;
         period.runs.close();
         period.runs.wait().await;
         self.sandboxes.rest();

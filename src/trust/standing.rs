@@ -8,6 +8,7 @@ use super::document::Approval;
 use super::executable::MAX_PROGRAM_BYTES;
 use super::subject::Subject;
 use crate::catalog::Manifest;
+use crate::error::{Error, Result};
 
 /// How far an approval holds for a server as it is configured now.
 #[derive(Debug, Clone, PartialEq)]
@@ -18,6 +19,31 @@ pub enum Standing {
     Command,
     /// Its tools may be called.
     Full(Arc<Manifest>),
+}
+
+impl Standing {
+    /// The approved manifest, where both stages are approved.
+    ///
+    /// # Errors
+    /// `ERR_NOT_APPROVED`, with the reason.
+    pub fn require_full(self, server: &str) -> Result<Arc<Manifest>> {
+        match self {
+            Self::Full(manifest) => Ok(manifest),
+            Self::Command => Err(Error::NotApproved { server: server.to_owned(), reason: "its tools are not".to_owned() }),
+            Self::Unapproved(lack) => Err(lack.refusal(server)),
+        }
+    }
+
+    /// Fails where the server may not be started.
+    ///
+    /// # Errors
+    /// `ERR_NOT_APPROVED`, with the reason.
+    pub fn require_command(&self, server: &str) -> Result<()> {
+        match self {
+            Self::Command | Self::Full(_) => Ok(()),
+            Self::Unapproved(lack) => Err(lack.refusal(server)),
+        }
+    }
 }
 
 /// Why nothing may run.
@@ -35,6 +61,12 @@ pub enum Lack {
     Executable,
     /// The program cannot be compared with the one that was approved, and the config says `pinExecutable`.
     Unreadable,
+}
+
+impl Lack {
+    fn refusal(self, server: &str) -> Error {
+        Error::NotApproved { server: server.to_owned(), reason: self.to_string() }
+    }
 }
 
 impl fmt::Display for Lack {

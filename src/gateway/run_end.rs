@@ -1,0 +1,84 @@
+//! The end of a run from outside: from its beginning on, the guest hears of nothing more.
+
+use tokio_util::sync::CancellationToken;
+
+use crate::sandbox::{HostAnswer, Stop};
+
+/// What ends one run from outside: its sandbox or gateway is closed, its plugin switched off, its caller no longer waits.
+#[derive(Clone)]
+pub(super) struct RunEnd {
+    pub(super) closed: CancellationToken,
+    pub(super) switched_off: CancellationToken,
+    pub(super) stop: Stop,
+}
+
+impl RunEnd {
+    fn has_begun(&self) -> bool {
+        self.closed.is_cancelled() || self.switched_off.is_cancelled() || self.stop.reason().is_some()
+    }
+
+    /// Starts a call, and gives its answer as the guest may have it. Once the run is being ended there is none: the guest would catch an
+    /// error that says so, and could have the last word. One rule for whatever is called, and whatever the answer is.
+    pub(super) fn answer(&self, start: impl FnOnce() -> HostAnswer) -> HostAnswer {
+        if self.has_begun() {
+            return HostAnswer::Later(Box::pin(std::future::pending()));
+        }
+        match start() {
+            HostAnswer::Ready(reply) => HostAnswer::Ready(reply),
+            HostAnswer::Later(answer) => {
+                let this = self.clone();
+                HostAnswer::Later(Box::pin(async move {
+                    let reply = answer.await;
+                    if this.has_begun() { std::future::pending().await } else { reply }
+                }))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt as _;
+
+    use super::*;
+    use crate::sandbox::{HostReply, StopReason, Value};
+
+    fn run_end() -> RunEnd {
+        RunEnd { closed: CancellationToken::new(), switched_off: CancellationToken::new(), stop: Stop::new() }
+    }
+
+    fn is_heard(end: &RunEnd, answer: HostAnswer) -> bool {
+        match end.answer(|| answer) {
+            HostAnswer::Ready(_) => true,
+            HostAnswer::Later(answer) => answer.now_or_never().is_some(),
+        }
+    }
+
+    fn answers() -> [HostAnswer; 2] {
+        let reply = || HostReply::Value(Value::Null);
+        [HostAnswer::Ready(reply()), HostAnswer::Later(Box::pin(async move { reply() }))]
+    }
+
+    #[test]
+    fn a_guest_hears_answers_until_its_run_is_being_ended_and_none_from_then_on() {
+        assert!(answers().into_iter().all(|answer| is_heard(&run_end(), answer)));
+        let begin: [fn(&RunEnd); 3] =
+            [|end| end.closed.cancel(), |end| end.switched_off.cancel(), |end| end.stop.stop(StopReason::Aborted)];
+        for begin in begin {
+            let end = run_end();
+            begin(&end);
+            assert!(answers().into_iter().all(|answer| !is_heard(&end, answer)));
+        }
+    }
+
+    #[test]
+    fn an_answer_that_comes_with_the_end_of_its_run_is_withheld() {
+        let end = run_end();
+        let switched_off = end.switched_off.clone();
+        let answer = HostAnswer::Later(Box::pin(async move {
+            switched_off.cancel();
+            HostReply::Throw { name: None, message: "the plugin is off".into(), code: None }
+        }));
+        assert!(!is_heard(&end, answer));
+    }
+}
