@@ -18,7 +18,7 @@ pub trait AgentModule: Send + Sync {
     /// The names that agent code imports.
     fn functions(&self) -> Vec<String>;
 
-    /// What models are told of it. `name` is the one that it is imported by.
+    /// Describes the module to models. `name` is the one that it is imported by.
     fn info(&self, name: &str) -> AgentModuleInfo {
         let function = |name| AgentFunction { name, description: None, signature: None };
         AgentModuleInfo { name: name.to_owned(), purpose: None, functions: self.functions().into_iter().map(function).collect() }
@@ -70,7 +70,7 @@ fn agent_guest_module(name: &str, module: &dyn AgentModule) -> GuestModule {
     GuestModule { name: name.to_owned(), functions: module.functions().into_iter().map(function).collect() }
 }
 
-/// Who answers one run's calls: the servers, or the agent.
+/// The host of one run's calls: the servers, or the agent.
 pub(super) struct RunHost {
     pub(super) servers: Arc<ServerCalls>,
     pub(super) agent: AgentModules,
@@ -93,7 +93,7 @@ impl GuestModules for RunHost {
 }
 
 impl RunHost {
-    /// What the call is given, as its function takes it.
+    /// Converts the arguments of a call for its function.
     fn agent_arguments(&self, what: &str, arguments: Arguments) -> Result<Vec<Value>> {
         let (what, limit) = (what.to_owned(), self.max_argument_bytes);
         let arguments = match arguments {

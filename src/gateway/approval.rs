@@ -1,4 +1,4 @@
-//! The two stages of approval: what is shown, and what yes means.
+//! The two stages of approval: the request, and the yes.
 
 use parking_lot::MutexGuard;
 use std::collections::HashMap;
@@ -15,7 +15,7 @@ use crate::registry::Decider;
 use crate::trust::{ApprovalRequest, CommandRequest, ManifestRequest, Standing, Subject, filter_manifest, manifest_digest};
 
 impl Gateway {
-    /// All that a person must see before yes. At stage `manifest` the server is started and its tools are read.
+    /// Collects all that a person must see before yes. At stage `manifest` the server is started and its tools are read.
     ///
     /// # Errors
     /// `ERR_UNKNOWN_SERVER`, `ERR_CONFIG_INVALID`, `ERR_APPROVAL_STORE`, and at stage `manifest` what connecting gives.
@@ -23,7 +23,7 @@ impl Gateway {
         self.approval_request_as(name, Decider::Person).await
     }
 
-    /// The same for whoever asks for it. What a person has disabled is neither started nor asked for again by a model.
+    /// Makes the request for a person or a model. A model gets none for a server that a person has disabled.
     ///
     /// # Errors
     /// As [`Self::approval_request`]; `ERR_DISABLED_BY_PERSON` where a model asks.
@@ -31,7 +31,7 @@ impl Gateway {
         self.unless_disabled(name, decider, self.request(name)).await.map_err(|error| self.core.redacted(error))
     }
 
-    /// What is done for a model is refused where a person has disabled the server, and ends where they do so meanwhile.
+    /// Does work for a person or a model. A model's is refused where a person has disabled the server, and ends where they do so meanwhile.
     pub(super) async fn unless_disabled<T>(&self, name: &str, decider: Decider, work: impl Future<Output = Result<T>>) -> Result<T> {
         if decider == Decider::Person {
             return work.await;
@@ -54,11 +54,11 @@ impl Gateway {
     async fn request(&self, name: &str) -> Result<ApprovalRequest> {
         let server = self.server(name)?;
         let subject = self.core.full_subject(&server).await?;
-        if let Standing::Unapproved(lack) = self.core.approvals.standing(&subject)? {
+        if let Standing::Unapproved(lack) = self.core.trust.approvals.standing(&subject)? {
             return Ok(ApprovalRequest::Command(Box::new(CommandRequest::new(&server, &subject, Some(lack)))));
         }
         let (live, manifest) = self.discover(&server).await?;
-        let before = self.core.approvals.approval(name)?.and_then(|approval| approval.manifest);
+        let before = self.core.trust.approvals.approval(name)?.and_then(|approval| approval.manifest);
         let max_chars = self.core.limits.max_description_chars;
         let request = ManifestRequest::new(&server, &manifest, &live, before.as_deref(), max_chars);
         self.shown().insert(name.to_owned(), (subject.digest, manifest));
@@ -74,7 +74,7 @@ impl Gateway {
         let outcome = self.say_yes(name, digest, valid_for).await;
         self.core.registry.approval_changed(name);
         self.core.connections.forget_failures(name);
-        self.core.session.grants.forget(name);
+        self.core.people.session.grants.forget(name);
         if let (Ok(()), Ok(server)) = (&outcome, self.core.registry.server(name)) {
             self.core.learnt.note(name, &self.core.subject(&server).digest, |learnt| learnt.changed.clear());
             if let Ok(Standing::Full(manifest)) = self.core.standing(&server) {
@@ -88,7 +88,7 @@ impl Gateway {
     async fn say_yes(&self, name: &str, digest: Option<&str>, valid_for: Option<Duration>) -> Result<()> {
         let server = self.server(name)?;
         let subject = self.core.full_subject(&server).await?;
-        let approvals = &self.core.approvals;
+        let approvals = &self.core.trust.approvals;
         let Some(digest) = digest else {
             self.record_command(&subject, valid_for).await?;
             let (_, manifest) = self.discover(&server).await?;
@@ -109,12 +109,12 @@ impl Gateway {
     /// Writes a yes down, on a thread that may wait for a lock and a disk.
     async fn record_command(&self, subject: &Subject, valid_for: Option<Duration>) -> Result<()> {
         let (core, subject) = (Arc::clone(&self.core), subject.clone());
-        blocking(move || core.approvals.approve_command(&subject, valid_for)).await
+        blocking(move || core.trust.approvals.approve_command(&subject, valid_for)).await
     }
 
     async fn record_manifest(&self, subject: &Subject, manifest: Arc<Manifest>, valid_for: Option<Duration>) -> Result<()> {
         let (core, subject) = (Arc::clone(&self.core), subject.clone());
-        blocking(move || core.approvals.approve_manifest(&subject, manifest, valid_for)).await
+        blocking(move || core.trust.approvals.approve_manifest(&subject, manifest, valid_for)).await
     }
 
     /// Takes the approval back, and ends what is live: pending calls fail with `ERR_NOT_APPROVED`. The server's process is ended before
@@ -127,13 +127,13 @@ impl Gateway {
         // An entry that has become invalid can still have an approval, which a person may want to be rid of.
         match self.core.registry.server(name) {
             Err(error @ Error::UnknownServer { .. }) => return Err(error),
-            Ok(_) | Err(_) => self.core.approvals.withhold(name),
+            Ok(_) | Err(_) => self.core.trust.approvals.withhold(name),
         }
         self.shown().remove(name);
         self.core.end(name, EndReason::Retired).await;
         let (core, server) = (Arc::clone(&self.core), name.to_owned());
         let recorded = blocking(move || {
-            let recorded = core.approvals.revoke(&server);
+            let recorded = core.trust.approvals.revoke(&server);
             // Whoever is no longer trusted keeps no access in this person's name here, recorded or not.
             let forgotten = core.tokens.forget(&server).map_err(|error| Error::io(format!("the tokens of server \"{server}\""), &error));
             recorded.and(forgotten)
@@ -149,7 +149,7 @@ impl Gateway {
         self.enable_as(name, Decider::Person)
     }
 
-    /// The same for whoever asks for it.
+    /// Enables the server on behalf of a person or a model.
     ///
     /// # Errors
     /// As [`Self::enable`]; `ERR_DISABLED_BY_PERSON` where a model asks.
@@ -172,7 +172,7 @@ impl Gateway {
         self.disable_as(name, Decider::Person).await
     }
 
-    /// The same for whoever asks for it. What a person disables, a model cannot enable.
+    /// Disables the server on behalf of a person or a model. A model cannot enable a server that a person has disabled.
     ///
     /// # Errors
     /// As [`Self::disable`].
@@ -182,7 +182,7 @@ impl Gateway {
         Ok(())
     }
 
-    /// All that the server has, and what the config lets through of it.
+    /// Reads the live manifest: whole, and as the config's filters let it through.
     async fn discover(&self, server: &Arc<ServerDefinition>) -> Result<(Arc<Manifest>, Arc<Manifest>)> {
         let live = self.connect(server).await?.manifest().await?;
         let manifest = Arc::new(filter_manifest(server, &live));
@@ -195,6 +195,6 @@ impl Gateway {
     }
 
     fn shown(&self) -> MutexGuard<'_, HashMap<String, (String, Arc<Manifest>)>> {
-        self.core.shown.lock()
+        self.core.trust.shown.lock()
     }
 }

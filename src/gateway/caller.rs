@@ -12,7 +12,7 @@ use crate::error::Words;
 use crate::redact::Redactor;
 use crate::sandbox::RunControl;
 
-/// What a person is shown of a server's question.
+/// Most characters of a server's question that a person is shown.
 const MAX_MESSAGE_CHARS: usize = 4_000;
 
 pub(super) struct ScopeCaller {
@@ -36,7 +36,7 @@ impl ScopeCaller {
         counted.map_err(|reason| self.scope.warn(format!("a question of server \"{server}\" was declined: {reason}"))).ok()
     }
 
-    /// The server's words as a person may read them. A URL stays as it is: it is to be opened, not read.
+    /// Makes a question fit for a person to read. A URL stays as it is: it is to be opened, not read.
     fn readable(&self, mut elicitation: Elicitation) -> Elicitation {
         let redactor = &self.events.redactor;
         let clean = |text: &str| redactor.readable_text(text, MAX_MESSAGE_CHARS);
@@ -86,7 +86,7 @@ impl Caller for ScopeCaller {
     }
 }
 
-/// A notice as an event.
+/// Turns a notice into an event.
 pub(super) fn event_of(redactor: &Redactor, server: &str, tool: Option<&str>, run_id: Option<u64>, notice: &Notice) -> Option<Event> {
     let server = server.to_owned();
     Some(match notice {

@@ -31,10 +31,10 @@ impl Core {
             EndReason::Disabled(decider) => self.registry.disable(name, decider),
             EndReason::Reconfigured | EndReason::SwitchedOff => self.registry.interrupt(name),
         }
-        self.session.grants.forget(name);
+        self.people.session.grants.forget(name);
         match why {
             EndReason::Retired | EndReason::ApprovalLost | EndReason::Disabled(_) | EndReason::SwitchedOff => {
-                self.subscriptions.forget(name)
+                self.requests.subscriptions.forget(name)
             }
             EndReason::Reconfigured => {}
         }

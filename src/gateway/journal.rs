@@ -1,4 +1,4 @@
-//! What happened with each server, kept in a file of its own in the state folder: its standard error, its connections, its calls. Another
+//! The journal of each server, a file of its own in the state folder: its standard error, its connections, its calls. Another
 //! process reads there why a server failed. Written on a thread of its own: no call waits for a disk, and what cannot be written is lost.
 //! Calls come close together, so their lines wait for a moment and are written at once; all else is written when it happens.
 
@@ -24,16 +24,16 @@ use crate::redact::Redactor;
 const FOLDER: &str = "logs";
 /// A file that is larger becomes the older one of two: a server has at most twice this.
 const MAX_BYTES: u64 = 128 * 1024;
-/// What waits to be written; more is lost rather than waited for.
+/// Most entries that wait to be written; more are lost rather than waited for.
 const MAX_WAITING: usize = 1024;
-/// How long a call's line waits for others.
+/// Time for which a call's line waits for others.
 const GATHERING: Duration = Duration::from_millis(100);
-/// Lines of a server that are written at once have about so much.
+/// Approximate size of the lines of a server that are written at once.
 const MAX_PIECE_BYTES: usize = 16 * 1024;
 const MAX_TEXT_CHARS: usize = 2_000;
-/// How long a writer waits for another that moves a full file. One that holds it for longer is a server that means harm.
+/// Time for which a writer waits for another that moves a full file. Only a server that means harm holds the lock for longer.
 const MOVING: Duration = Duration::from_secs(1);
-/// How long the end of a gateway waits for its last words to be written.
+/// Time for which the end of a gateway waits until its last entries are written.
 const FLUSHING: Duration = Duration::from_secs(1);
 
 /// Something that happened with a server.
@@ -42,18 +42,18 @@ const FLUSHING: Duration = Duration::from_secs(1);
 pub struct LogLine {
     /// Milliseconds since 1970, UTC.
     pub at: u64,
-    /// Of the process that had the gateway.
+    /// The process that had the gateway.
     pub pid: u32,
     /// `stderr`, `connected`, `failed`, `call`, or the type of an event.
     pub kind: String,
-    /// In words, redacted and on one line.
+    /// The text of the entry, redacted and on one line.
     pub text: String,
     /// The code of what went wrong, if something did.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub error: Option<String>,
 }
 
-/// What is noted; it becomes words on the writer's thread.
+/// An entry; it becomes text on the writer's thread.
 pub(super) enum Note {
     Stderr(String),
     Failed(Error),
@@ -72,11 +72,11 @@ enum Order {
     Flush(Sender<()>),
 }
 
-/// What waits to be written.
+/// Entries that wait to be written.
 #[derive(Default)]
 struct Waiting {
     orders: Vec<Order>,
-    /// Something is among them that is written without waiting for more.
+    /// True once one of them is to be written without waiting for more.
     is_urgent: bool,
     /// The writer has nothing to do.
     is_idle: bool,
@@ -111,7 +111,7 @@ impl Queue {
         }
     }
 
-    /// What is to be written next; `None` when nothing more comes.
+    /// Takes the entries that are to be written next; `None` when nothing more comes.
     fn next(&self) -> Option<Vec<Order>> {
         let mut waiting = self.waiting();
         waiting.is_idle = true;
@@ -158,7 +158,7 @@ impl Journal {
         self.writer.queue.add(Order::Write { server: server.to_owned(), at: now(), note });
     }
 
-    /// What is worth a line of an event.
+    /// Notes an event that is about a server.
     pub(super) fn event(&self, event: Event) {
         if let Some(server) = subject_of(&event).map(str::to_owned) {
             self.note(&server, Note::Event(Box::new(event)));
@@ -223,7 +223,7 @@ fn subject_of(event: &Event) -> Option<&str> {
     }
 }
 
-/// What an event says in words, its kind, and the code of an error.
+/// Returns an event's kind, its text, and the code of an error.
 fn words(event: &Event) -> (&'static str, String, Option<String>) {
     match event {
         Event::Connected { connect_ms, .. } => ("connected", format!("in {connect_ms:.0} ms"), None),

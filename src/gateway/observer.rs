@@ -1,4 +1,4 @@
-//! What becomes of connections, as the gateway hears of it.
+//! The gateway as the observer of its connections.
 
 use std::sync::{Arc, Weak};
 
@@ -9,7 +9,7 @@ use super::events::Event;
 use crate::catalog::Manifest;
 use crate::client::{Caller, Notice, Observer};
 
-/// In the place of the last words of a server that nobody hears.
+/// Replaces the last words of a server that may not be heard.
 const ENDED: &str = "it ended; it is not approved as a whole and enabled, and its log says more";
 
 pub(super) struct CoreObserver(pub(super) Weak<Core>);
@@ -73,13 +73,13 @@ impl Observer for CoreObserver {
 
     fn nobody_in_particular(&self) -> Arc<dyn Caller> {
         match self.0.upgrade() {
-            Some(core) => core.caller(&core.session, None),
+            Some(core) => core.caller(&core.people.session, None),
             None => Arc::new(Nobody),
         }
     }
 }
 
-/// The gateway is gone.
+/// The caller in the place of a gateway that is gone.
 struct Nobody;
 
 impl Caller for Nobody {

@@ -1,4 +1,4 @@
-//! Resources and prompts, as an agent asks for them.
+//! Resources and prompts, without a guest.
 
 use std::sync::Arc;
 
@@ -12,11 +12,11 @@ use crate::client::{Completed, OfferRequest};
 use crate::error::{Error, Result};
 use crate::sandbox::Stop;
 
-/// Completions of one request: the protocol has no more.
+/// Most completions of one request, by the protocol.
 const MAX_COMPLETIONS: usize = 100;
 
 impl Gateway {
-    /// What may be read of a server, as it was approved. Starts nothing.
+    /// Lists a server's resources and templates, as they were approved. Starts nothing.
     ///
     /// # Errors
     /// `ERR_UNKNOWN_SERVER`, `ERR_NOT_APPROVED`, `ERR_NOT_ENABLED`.
@@ -24,7 +24,7 @@ impl Gateway {
         Ok(resource_entries(name, &*self.usable(name)?, self.core.limits.max_description_chars))
     }
 
-    /// A server's prompts, as they were approved. Starts nothing.
+    /// Lists a server's prompts, as they were approved. Starts nothing.
     ///
     /// # Errors
     /// As [`Gateway::resources`].
@@ -60,7 +60,7 @@ impl Gateway {
         shown(name, &request, &result, &["messages"], &["description"])
     }
 
-    /// What an argument of a prompt, or a variable of a template, could be: `{ values, total?, hasMore? }`.
+    /// Completes an argument of a prompt, or a variable of a template: `{ values, total?, hasMore? }`.
     ///
     /// # Errors
     /// As [`Gateway::get_prompt`] and [`Gateway::read_resource`].
@@ -87,7 +87,7 @@ impl Gateway {
         Ok(completion)
     }
 
-    /// From now on an event tells when the resource changes, in connections that are made later as well.
+    /// Subscribes to a resource: an event tells when it changes, in connections that are made later as well.
     ///
     /// # Errors
     /// As [`Gateway::read_resource`]; `ERR_PROTOCOL` where the server tells no changes.
@@ -96,12 +96,12 @@ impl Gateway {
         self.request_without_run(name, &request, CallOptions::default(), &Stop::new()).await.map(drop)
     }
 
-    /// Takes that back.
+    /// Takes a subscription back.
     ///
     /// # Errors
     /// As [`Gateway::subscribe`].
     pub async fn unsubscribe(&self, name: &str, uri: &str) -> Result<()> {
-        self.core.subscriptions.remove(name, uri);
+        self.core.requests.subscriptions.remove(name, uri);
         let request = Request::Unsubscribe(uri.to_owned());
         self.request_without_run(name, &request, CallOptions::default(), &Stop::new()).await.map(drop)
     }
@@ -113,7 +113,7 @@ impl Gateway {
     }
 }
 
-/// The fields of a result that are promised, and its `_meta`. The first ones are lists, and must be there.
+/// Picks the promised fields of a result, and its `_meta`. Those in `lists` are lists, and must be there.
 fn shown(server: &str, request: &Request, result: &Json, lists: &[&str], others: &[&str]) -> Result<Json> {
     let mut fields = Map::new();
     for name in others {

@@ -1,4 +1,4 @@
-//! A changed config, applied: what is another loses its connection, what is the same is not touched.
+//! A changed config, applied: a server whose entry changed loses its connection, the others are not touched.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::registry::Entry;
 use crate::text::is_server_name;
 use crate::trust::{Canonical, Circumstances, Subject};
 
-/// What `reload()` found. Names of servers.
+/// Findings of `reload()`, by the names of servers.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct ReloadReport {
     pub added: Vec<String>,
@@ -28,7 +28,7 @@ pub struct ReloadReport {
 }
 
 impl ReloadReport {
-    /// The same as a model may read it. What is wrong with the config is told in the config's own words: a model gets how much is.
+    /// The report for a model. Problems of the config are told in the config's own words, so that a model gets their number only.
     #[must_use]
     pub fn for_model(&self) -> Json {
         let Self { added, removed, changed, invalid, warnings } = self;
@@ -48,7 +48,7 @@ impl ReloadReport {
 }
 
 impl Gateway {
-    /// Reads the config again. Where it cannot be read or is wrong as a whole, all stays as it is.
+    /// Reads the config again. Where it cannot be read or is wrong as a whole, everything stays as it is.
     ///
     /// # Errors
     /// `ERR_CONFIG_…`, `ERR_TOO_MANY_SERVERS`, `ERR_CLOSED`.
@@ -97,7 +97,7 @@ impl Gateway {
 
     /// A digest of all that each entry says, under this machine's key.
     fn fingerprints(&self) -> BTreeMap<String, String> {
-        let key = self.core.approvals.key();
+        let key = self.core.trust.approvals.key();
         let form = |entry: &Entry| match entry {
             Entry::Invalid(server) => Canonical::new("invalid").text(&server.error.to_string()),
             Entry::Valid(server) => {
@@ -109,7 +109,7 @@ impl Gateway {
     }
 }
 
-/// How and when a server is called, which no approval is about. Each field of an entry has its place here, or in the approval's digest.
+/// Adds the fields that decide how and when a server is called. Each field of an entry has its place here, or in the approval's digest.
 fn with_conduct(form: Canonical, server: &ServerDefinition) -> Canonical {
     let ServerDefinition {
         call_timeout_ms,

@@ -1,4 +1,4 @@
-//! What a run returns, within what a model may be given: cut, saved, reported.
+//! Results of runs within a model's budget: cut, saved, reported.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -12,23 +12,23 @@ use crate::redact::Redactor;
 use crate::results::{Handle, MIN_RESULT_TOKENS, ModelError, ModelReport, SAVED_ID_BYTES, fit, fits, for_model, saved_id};
 use crate::sandbox::{Value, Wire};
 
-/// A run as a model is told of it.
+/// A run's report to a model.
 #[derive(Debug)]
 pub struct ModelRun {
     /// `{ value }` or `{ error: { code, message, line?, column?, excerpt? } }`, then `logs` and `warnings` unless they are empty: never
     /// more than the budget. A value that was cut says by what handle later runs read the whole of it.
     pub report: Json,
-    /// Why the run gave no value.
+    /// The error of a run that gave no value.
     pub error: Option<Error>,
 }
 
-/// What became of a value that was cut.
+/// The place of a value that was cut.
 enum Kept {
     As(String),
     TooLarge,
 }
 
-/// Refuses a budget that has no room for more than marks.
+/// Refuses a budget that is too small for anything but marks.
 pub(super) fn check_budget(method: &'static str, tokens: Option<usize>) -> Result<()> {
     match tokens {
         Some(tokens) if tokens < MIN_RESULT_TOKENS => {
@@ -159,7 +159,7 @@ impl Kept {
     }
 }
 
-/// A value as it may be returned.
+/// A value within its budget.
 struct Cut {
     /// `{"value": …}`
     value: Wire,
@@ -168,7 +168,7 @@ struct Cut {
     warning: Option<String>,
 }
 
-/// What the handler returned, out of `{"value": …}`.
+/// Takes the handler's value out of `{"value": …}`.
 fn returned(wire: &Wire) -> Result<Value> {
     match Value::from_wire(wire.clone()) {
         Ok(Value::Record(mut fields)) if fields.len() == 1 => Ok(fields.swap_remove(0).1),
@@ -180,7 +180,7 @@ fn returned(wire: &Wire) -> Result<Value> {
     }
 }
 
-/// Every text and key in it. It is no deeper than what crosses from a guest.
+/// Redacts every text and key of a value. Its depth is bounded, as it crossed from a guest.
 fn redacted(redactor: &Redactor, value: Value) -> Value {
     match value {
         Value::Text(text) => Value::Text(redactor.redact(&text).into_owned()),

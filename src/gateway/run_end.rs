@@ -1,10 +1,10 @@
-//! The end of a run from outside: from its beginning on, the guest hears of nothing more.
+//! The end of a run from outside: once it has begun, the guest gets no more answers.
 
 use tokio_util::sync::CancellationToken;
 
 use crate::sandbox::{HostAnswer, Stop};
 
-/// What ends one run from outside: its sandbox or gateway is closed, its plugin switched off, its caller no longer waits.
+/// Signals that end one run from outside: its sandbox or gateway is closed, its plugin switched off, or its caller no longer waits.
 #[derive(Clone)]
 pub(super) struct RunEnd {
     pub(super) closed: CancellationToken,

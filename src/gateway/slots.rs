@@ -67,7 +67,7 @@ impl Core {
         limits: CallLimits,
         timeout_ms: Option<u64>,
     ) -> Result<CallSlot> {
-        let free = self.slots.of(&server.name, server.parallel.at_most(self.limits.max_parallel_calls));
+        let free = self.requests.slots.of(&server.name, server.parallel.at_most(self.limits.max_parallel_calls));
         if let Ok(permit) = Arc::clone(&free).try_acquire_owned() {
             return Ok(CallSlot { _permit: permit, wait: Wait::None });
         }

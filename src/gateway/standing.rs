@@ -1,11 +1,14 @@
 //! The standing of servers: approved, enabled, and still the same.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::core::Core;
+use super::looked::Look;
 use crate::catalog::Manifest;
 use crate::config::ServerDefinition;
 use crate::error::{Error, Result};
+use crate::trust::Standing;
 
 impl Core {
     /// The approved manifest of a server that is enabled.
@@ -34,5 +37,22 @@ impl Core {
         let server = name.to_owned();
         let disabled = self.registry.server(name).is_ok_and(|server| server.disabled);
         if disabled { Error::ServerDisabled { server } } else { Error::NotEnabled { server } }
+    }
+
+    /// The approved manifests of the servers that a run sees which starts now.
+    pub(super) fn visible_servers(&self) -> Result<BTreeMap<String, Arc<Manifest>>> {
+        self.visible_servers_by(Look::Now)
+    }
+
+    pub(super) fn visible_servers_by(&self, look: Look) -> Result<BTreeMap<String, Arc<Manifest>>> {
+        self.check_open()?;
+        self.check_on()?;
+        let mut visible = BTreeMap::new();
+        for server in self.registry.servers().iter().filter(|server| self.registry.is_enabled(&server.name)) {
+            if let Standing::Full(manifest) = self.standing_by(server, look)? {
+                visible.insert(server.name.clone(), manifest);
+            }
+        }
+        Ok(visible)
     }
 }

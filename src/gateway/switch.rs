@@ -13,10 +13,10 @@ use super::ending::EndReason;
 use crate::error::{Error, Result};
 use crate::queue::queue_now;
 
-/// From one switching on to the next switching off.
+/// The time from one switching on to the next switching off.
 #[derive(Clone, Default)]
 pub(super) struct Period {
-    /// Cancelled when it ends.
+    /// Cancelled when the period ends.
     pub(super) ended: CancellationToken,
     /// The runs within it, which are waited for.
     pub(super) runs: TaskTracker,
@@ -33,7 +33,7 @@ type Turn = OwnedMutexGuard<()>;
 
 pub(super) struct Switch {
     state: Mutex<State>,
-    /// Held while switching. It is fair: who asked first is served first.
+    /// Locked while switching. The lock is fair: who asked first is served first.
     turn: Arc<tokio::sync::Mutex<()>>,
 }
 
@@ -79,7 +79,7 @@ impl Core {
         self.switch.period()
     }
 
-    /// Ends all that is live. What is enabled stays so: it counts when the switch is on again, where its approval still holds.
+    /// Ends all that is live. A server that is enabled stays enabled: that counts when the switch is on again, where its approval still holds.
     async fn end_period(&self, period: Option<Period>) {
         let Some(period) = period else { return };
         let servers: Vec<_> = self.registry.entries().iter().map(|entry| entry.name().to_owned()).collect();
@@ -101,7 +101,7 @@ impl Gateway {
         self.core.check_on().map(drop)
     }
 
-    /// Makes the gateway a plugin that is off. Gives what resolves when all that was live has ended.
+    /// Makes the gateway a plugin that is off. The future resolves when all that was live has ended.
     ///
     /// # Errors
     /// `ERR_INVALID_OPTION` where it is one already; `ERR_CLOSED`.
@@ -129,10 +129,10 @@ impl Gateway {
         }
     }
 
-    /// Switches on, in turn, if `allowed` says so then. Gives what is enabled from now on.
+    /// Switches on, in turn, if `allowed` permits it then. Returns the servers that are enabled from now on.
     ///
     /// # Errors
-    /// What `allowed` says; `ERR_CLOSED`, `ERR_APPROVAL_STORE`.
+    /// The error of `allowed`; `ERR_CLOSED`, `ERR_APPROVAL_STORE`.
     pub(crate) fn switch_on(
         &self,
         allowed: Box<dyn FnOnce() -> Result<()> + Send>,

@@ -159,7 +159,7 @@ impl Gateway {
         let CallOptions { timeout_ms, callbacks, on_event } = options;
         let core = &self.core;
         core.check_open()?;
-        let scope = Arc::new(CallScope::new(core.callbacks.within(callbacks), None, on_event));
+        let scope = Arc::new(CallScope::new(core.people.callbacks.within(callbacks), None, on_event));
         let outcome = tokio::select! {
             biased;
             () = stop.stopped() => Err(stop.error("call", 0)),

@@ -114,7 +114,7 @@ impl<'a> Pipeline<'a> {
             Request::Offer(request) => connection.offer(request, limits, caller).await,
             Request::Subscribe(uri) => {
                 let watch = connection.watch(uri, limits, caller).await?;
-                self.core.subscriptions.add(self.name, uri, watch);
+                self.core.requests.subscriptions.add(self.name, uri, watch);
                 Ok(Json::Null)
             }
             Request::Unsubscribe(uri) => connection.unwatch(uri, limits, caller).await.map(|()| Json::Null),

@@ -42,12 +42,12 @@ impl Subscriptions {
 impl Core {
     /// Asks a connection that was made anew for what was subscribed to in the one before. What it refuses is subscribed to no longer.
     pub(in crate::gateway) async fn resubscribe(&self, server: &Arc<ServerDefinition>, connection: &Lease) {
-        let caller = self.caller(&self.session, None);
-        for uri in self.subscriptions.uris(&server.name) {
+        let caller = self.caller(&self.people.session, None);
+        for uri in self.requests.subscriptions.uris(&server.name) {
             match self.resubscribe_to(server, connection, &uri, &caller).await {
-                Ok(watch) => self.subscriptions.add(&server.name, &uri, watch),
+                Ok(watch) => self.requests.subscriptions.add(&server.name, &uri, watch),
                 Err(error) => {
-                    self.subscriptions.remove(&server.name, &uri);
+                    self.requests.subscriptions.remove(&server.name, &uri);
                     self.events.warn(format!("a resource of server \"{}\" is no longer watched: {}", server.name, self.redacted(error)));
                 }
             }
