@@ -270,8 +270,8 @@ impl Gateway {
         })
     }
 
-    /// Reads the last lines of a server's log, the oldest first: of this gateway and of others with the same state folder. Its standard error,
-    /// its connections and its calls, without arguments and results.
+    /// Reads the last lines of a server's log, the oldest first: of this gateway and of others with the same state folder. They tell of its
+    /// standard error, its connections and its calls, without arguments and results.
     ///
     /// # Errors
     /// `ERR_UNKNOWN_SERVER`.

@@ -23,7 +23,7 @@ pub struct ModelRun {
 }
 
 /// The place of a value that was cut.
-enum Kept {
+enum Saved {
     As(String),
     TooLarge,
 }
@@ -84,25 +84,25 @@ impl Sandbox {
         report
     }
 
-    fn cut(&self, wire: Wire, budget: usize) -> Result<Cut> {
+    fn cut(&self, wire: Wire, budget: usize) -> Result<CutValue> {
         let value = returned(&wire)?;
         if fits(&value, budget) {
-            return Ok(Cut { value: wire, omitted: Vec::new(), saved_as: None, warning: None });
+            return Ok(CutValue { value: wire, omitted: Vec::new(), saved_as: None, warning: None });
         }
         let size = wire.size();
-        let kept = self.keep(wire)?;
-        let Some(fitted) = fit(&value, budget, kept.handle()) else {
+        let saved = self.keep(wire)?;
+        let Some(fitted) = fit(&value, budget, saved.handle()) else {
             return Err(Error::Internal("a value that does not fit was not cut".to_owned()));
         };
         let limit = self.core.limits.max_saved_bytes;
-        let (saved_as, warning) = match kept {
-            Kept::As(id) => (Some(id), None),
-            Kept::TooLarge => {
+        let (saved_as, warning) = match saved {
+            Saved::As(id) => (Some(id), None),
+            Saved::TooLarge => {
                 let why = format!("it has {size} bytes; limits.maxSavedBytes is {limit}");
                 (None, Some(format!("the value was cut to {budget} tokens (maxResultTokens) and is not saved: {why}")))
             }
         };
-        Ok(Cut { value: Value::record([("value", fitted.value)]).to_wire(), omitted: fitted.omitted, saved_as, warning })
+        Ok(CutValue { value: Value::record([("value", fitted.value)]).to_wire(), omitted: fitted.omitted, saved_as, warning })
     }
 
     fn rendered(&self, report: &RunReport, code: &str, budget: usize) -> Result<Json> {
@@ -124,8 +124,8 @@ impl Sandbox {
                 if !must_be_cut {
                     return Ok(json);
                 }
-                let kept = self.keep(wire.clone())?;
-                Ok(render(Ok(&value), "", kept.handle()))
+                let saved = self.keep(wire.clone())?;
+                Ok(render(Ok(&value), "", saved.handle()))
             }
             Err(error) => {
                 let (line, column) = match error {
@@ -140,17 +140,17 @@ impl Sandbox {
     }
 
     /// Keeps a value for later runs of this sandbox.
-    fn keep(&self, value: Wire) -> Result<Kept> {
+    fn keep(&self, value: Wire) -> Result<Saved> {
         let mut random = [0; SAVED_ID_BYTES];
         getrandom::fill(&mut random)
             .map_err(|error| Error::Io { what: "a handle for the value".to_owned(), problem: error.to_string().into() })?;
         let id = saved_id(random);
         let mut saved = self.saved.lock();
-        Ok(if saved.save(id.clone(), value, Instant::now()) { Kept::As(id) } else { Kept::TooLarge })
+        Ok(if saved.save(id.clone(), value, Instant::now()) { Saved::As(id) } else { Saved::TooLarge })
     }
 }
 
-impl Kept {
+impl Saved {
     fn handle(&self) -> Handle<'_> {
         match self {
             Self::As(id) => Handle::Saved(id),
@@ -160,7 +160,7 @@ impl Kept {
 }
 
 /// A value within its budget.
-struct Cut {
+struct CutValue {
     /// `{"value": …}`
     value: Wire,
     omitted: Vec<crate::results::Omission>,

@@ -79,7 +79,7 @@ impl Core {
         self.switch.period()
     }
 
-    /// Ends all that is live. A server that is enabled stays enabled: that counts when the switch is on again, where its approval still holds.
+    /// Ends all that is live. An enabled server stays enabled: that counts when the switch is on again, where its approval still holds.
     async fn end_period(&self, period: Option<Period>) {
         let Some(period) = period else { return };
         let servers: Vec<_> = self.registry.entries().iter().map(|entry| entry.name().to_owned()).collect();
