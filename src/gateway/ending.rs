@@ -32,11 +32,8 @@ impl Core {
             EndReason::Reconfigured | EndReason::SwitchedOff => self.registry.interrupt(name),
         }
         self.people.session.grants.forget(name);
-        match why {
-            EndReason::Retired | EndReason::ApprovalLost | EndReason::Disabled(_) | EndReason::SwitchedOff => {
-                self.requests.subscriptions.forget(name)
-            }
-            EndReason::Reconfigured => {}
+        if why != EndReason::Reconfigured {
+            self.requests.subscriptions.forget(name);
         }
         self.connections.close(name)
     }
