@@ -1421,7 +1421,7 @@ export declare class Gateway {
   /** Ends everything: runs, calls, connections, processes. What is pending rejects with `ERR_CLOSED`. */
   close(): Promise<void>
   /**
-   * Lists what may be read of a server: its resources, then its templates, as they were approved. Starts nothing.
+   * What may be read of a server: its resources, then its templates, as they were approved. Starts nothing.
    *
    * Rejects with `ERR_UNKNOWN_SERVER`, `ERR_NOT_APPROVED`, `ERR_NOT_ENABLED`.
    */
@@ -1453,7 +1453,7 @@ export declare class Gateway {
    */
   getPrompt(server: string, name: string, args?: Record<string, string | number | boolean>, options?: CallOptions): Promise<PromptResult>
   /**
-   * Completes an argument of a prompt, or a variable of a template (`uri` is the template's text). `options.context`: what was
+   * What an argument of a prompt, or a variable of a template (`uri` is the template's text), could be. `options.context`: what was
    * chosen before, by argument.
    *
    * Rejects as `getPrompt` and `readResource`.
@@ -1517,13 +1517,13 @@ export declare class Sandbox {
    * `, { input: { message: 'hi' }, timeoutMs: 5000 })
    * ```
    */
-  run<T = Value>(code: string, options?: RunOptions): Promise<RunResult<T>>
+  run(code: string, options?: RunOptions): Promise<RunResult>
   /** Ends what is pending with `ERR_CLOSED`, and waits for that. */
   close(): Promise<void>
 }
 
 /**
- * Runs the program `hyperlight-mcp`: reads and writes this process's standard streams, and gives its exit code, and a function that
+ * What the program `hyperlight-mcp` does: reads and writes this process's standard streams, and gives its exit code, and a function that
  * ends it as Ctrl-C does. `words`: the command line without the program's name. `columns`: of the terminal, where there is one.
  */
 export declare function commandLine(words: Array<string>, columns?: number | undefined | null): [exitCode: Promise<number>, stop: () => void]

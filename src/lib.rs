@@ -6,7 +6,7 @@
 //!
 //! The rooms, and what each may know, are described in `docs/ARCHITECTURE.md`:
 //!
-//! - [`text`], [`redact`], `files`, [`error`], [`limits`]: the ground, which knows no room above it
+//! - [`text`], [`redact`], `files`, `queue`, [`error`], [`limits`]: the ground, which knows no room above it
 //! - [`config`]: what the operator wrote
 //! - [`registry`]: which servers exist now
 //! - [`trust`]: may it run, may a model read it
@@ -36,6 +36,7 @@ mod lead;
 pub mod limits;
 #[cfg(feature = "node")]
 mod node;
+mod queue;
 pub mod redact;
 pub mod registry;
 pub mod results;

@@ -8,12 +8,12 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
 
 use serde_json::Value as Json;
 use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
 
 use crate::catalog::Tool;
+use crate::queue::queue_now;
 
 /// The way in which a server takes its calls: `parallel` in the config.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,26 +66,18 @@ impl Lanes {
             let mut lanes = self.lanes.lock();
             Arc::clone(lanes.entry(server.to_owned()).or_default())
         };
-        let mut waiting: Pin<Box<dyn Future<Output = TurnGuard> + Send>> = match turn {
+        let waiting: Pin<Box<dyn Future<Output = TurnGuard> + Send>> = match turn {
             Turn::Shared => Box::pin(async move { TurnGuard::Shared(lane.read_owned().await) }),
             Turn::Alone => Box::pin(async move { TurnGuard::Alone(lane.write_owned().await) }),
         };
-        // The first poll is here and not in the task that awaits it, so that the order is that of the code.
-        let held = match waiting.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(held) => Some(held),
-            Poll::Pending => None,
-        };
-        async move {
-            match held {
-                Some(held) => held,
-                None => waiting.await,
-            }
-        }
+        queue_now(waiting)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::task::{Context, Poll, Waker};
+
     use super::*;
     use proptest::prelude::*;
     use serde_json::json;

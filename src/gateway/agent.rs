@@ -1,4 +1,4 @@
-//! What the tools of a model ask of the gateway, beside what an agent's author asks.
+//! Questions of a model's tools to the gateway, beside those of an agent's author.
 
 use serde_json::Value as Json;
 
@@ -9,20 +9,20 @@ use crate::error::Result;
 use crate::limits::Limits;
 use crate::trust::{ApprovalRequest, Gate, Standing, gate, manifest_digest};
 
-/// What a person has approved of a server.
+/// A server whose two stages a person has approved.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApprovedServer {
     pub name: String,
-    /// What code imports.
+    /// Names that code imports.
     pub functions: Vec<String>,
-    /// How many of them ask a person before each call.
+    /// Number of functions that ask a person before each call.
     pub asking: usize,
-    /// Of the approved manifest.
+    /// Digest of the approved manifest.
     pub digest: String,
 }
 
 impl Gateway {
-    /// TypeScript declarations of a module, or of one tool: `weather`, `weather.get_forecast`.
+    /// Returns the TypeScript declarations of a module, or of one tool: `weather`, `weather.get_forecast`.
     ///
     /// # Errors
     /// `ERR_UNKNOWN_MODULE`, `ERR_UNKNOWN_TOOL`, and as [`Gateway::declarations`].
@@ -30,7 +30,7 @@ impl Gateway {
         self.core.catalog(Vec::new(), errors)?.describe(what).map_err(|error| self.core.redacted(error))
     }
 
-    /// All servers that are approved, now or when they were last looked at, enabled or not.
+    /// Returns all servers that are approved, now or when they were last looked at, enabled or not.
     ///
     /// # Errors
     /// `ERR_APPROVAL_STORE`, `ERR_CLOSED`.
@@ -54,7 +54,7 @@ impl Gateway {
         Ok(approved)
     }
 
-    /// Hands the agent's author a request for an approval, as an event.
+    /// Sends the agent's author a request for an approval, as an event.
     pub(crate) fn tell_proposed(&self, request: &ApprovalRequest) {
         match serde_json::to_value(request) {
             Ok(request) => self.core.events.send(&Event::ApprovalProposed { request }),
@@ -62,7 +62,7 @@ impl Gateway {
         }
     }
 
-    /// Texts as a model may read them: redacted, and with nothing in them that hides.
+    /// Returns JSON as a model may read it: redacted, and without invisible characters.
     pub(crate) fn shown_to_model(&self, json: &Json) -> Json {
         self.core.redactor.readable_json(json, self.core.limits.max_description_chars)
     }
@@ -78,7 +78,7 @@ impl Gateway {
 }
 
 impl Sandbox {
-    /// As the gateway's, with the agent's own modules.
+    /// Returns the same as [`Gateway::describe`], with the agent's own modules.
     ///
     /// # Errors
     /// As [`Gateway::describe`].
@@ -86,7 +86,7 @@ impl Sandbox {
         self.catalog(None)?.describe(what).map_err(|error| self.core.redacted(error))
     }
 
-    /// How a failed call shows in code, where a run says nothing else.
+    /// The form in which a failed call shows in code, where a run names no other.
     #[must_use]
     pub fn tool_errors(&self) -> ToolErrors {
         self.tool_errors

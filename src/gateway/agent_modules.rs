@@ -5,7 +5,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use super::ending::Ending;
+use super::run_end::RunEnd;
 use crate::bridge::{ServerCalls, ToolErrors};
 use crate::catalog::{AgentFunction, AgentModuleInfo, is_identifier};
 use crate::error::{Error, Result};
@@ -18,7 +18,7 @@ pub trait AgentModule: Send + Sync {
     /// The names that agent code imports.
     fn functions(&self) -> Vec<String>;
 
-    /// What models are told of it. `name` is the one that it is imported by.
+    /// Describes the module to models. `name` is the one that it is imported by.
     fn info(&self, name: &str) -> AgentModuleInfo {
         let function = |name| AgentFunction { name, description: None, signature: None };
         AgentModuleInfo { name: name.to_owned(), purpose: None, functions: self.functions().into_iter().map(function).collect() }
@@ -70,11 +70,11 @@ fn agent_guest_module(name: &str, module: &dyn AgentModule) -> GuestModule {
     GuestModule { name: name.to_owned(), functions: module.functions().into_iter().map(function).collect() }
 }
 
-/// Who answers one run's calls: the servers, or the agent.
+/// The host of one run's calls: the servers, or the agent.
 pub(super) struct RunHost {
     pub(super) servers: Arc<ServerCalls>,
     pub(super) agent: AgentModules,
-    pub(super) ending: Ending,
+    pub(super) end: RunEnd,
     pub(super) max_argument_bytes: usize,
     pub(super) max_response_bytes: usize,
 }
@@ -93,7 +93,7 @@ impl GuestModules for RunHost {
 }
 
 impl RunHost {
-    /// What the call is given, as its function takes it.
+    /// Converts the arguments of a call for its function.
     fn agent_arguments(&self, what: &str, arguments: Arguments) -> Result<Vec<Value>> {
         let (what, limit) = (what.to_owned(), self.max_argument_bytes);
         let arguments = match arguments {
@@ -127,7 +127,7 @@ impl RunHost {
 impl HostFunctions for RunHost {
     fn start(self: Arc<Self>, call: HostCall, control: &RunControl) -> HostAnswer {
         let this = Arc::clone(&self);
-        self.ending.answer(|| if this.servers.owns(&call.module) { this.servers.start(call, control) } else { this.start_agents(call) })
+        self.end.answer(|| if this.servers.owns(&call.module) { this.servers.start(call, control) } else { this.start_agents(call) })
     }
 }
 

@@ -1,4 +1,4 @@
-//! The two stages of approval: what is shown, and what yes means.
+//! The two stages of approval: the request, and the yes.
 
 use parking_lot::MutexGuard;
 use std::collections::HashMap;
@@ -6,18 +6,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Gateway;
-use super::core::filtered;
+use super::ending::EndReason;
 use crate::blocking::blocking;
 use crate::catalog::Manifest;
 use crate::config::ServerDefinition;
 use crate::error::{Error, Result};
 use crate::registry::Decider;
-use crate::trust::{
-    ApprovalBasis, ApprovalRequest, CommandRequest, ManifestRequest, NotApprovedReason, Standing, Subject, manifest_digest,
-};
+use crate::trust::{ApprovalBasis, ApprovalRequest, CommandRequest, ManifestRequest, Standing, Subject, filter_manifest, manifest_digest};
 
 impl Gateway {
-    /// All that a person must see before yes. At stage `manifest` the server is started and its tools are read.
+    /// Collects all that a person must see before yes. At stage `manifest` the server is started and its tools are read.
     ///
     /// # Errors
     /// `ERR_UNKNOWN_SERVER`, `ERR_CONFIG_INVALID`, `ERR_APPROVAL_STORE`, and at stage `manifest` what connecting gives.
@@ -25,7 +23,7 @@ impl Gateway {
         self.approval_request_as(name, Decider::Person).await
     }
 
-    /// The same for whoever asks for it. What a person has disabled is neither started nor asked for again by a model.
+    /// Makes the request for a person or a model. A model gets none for a server that a person has disabled.
     ///
     /// # Errors
     /// As [`Self::approval_request`]; `ERR_DISABLED_BY_PERSON` where a model asks.
@@ -33,7 +31,7 @@ impl Gateway {
         self.unless_disabled(name, decider, self.request(name)).await.map_err(|error| self.core.redacted(error))
     }
 
-    /// What is done for a model is refused where a person has disabled the server, and ends where they do so meanwhile.
+    /// Does work for a person or a model. A model's is refused where a person has disabled the server, and ends where they do so meanwhile.
     pub(super) async fn unless_disabled<T>(&self, name: &str, decider: Decider, work: impl Future<Output = Result<T>>) -> Result<T> {
         if decider == Decider::Person {
             return work.await;
@@ -56,11 +54,11 @@ impl Gateway {
     async fn request(&self, name: &str) -> Result<ApprovalRequest> {
         let server = self.server(name)?;
         let subject = self.core.full_subject(&server).await?;
-        if let Standing::Unapproved(lack) = self.core.approvals.standing(&subject)? {
+        if let Standing::Unapproved(lack) = self.core.trust.approvals.standing(&subject)? {
             return Ok(ApprovalRequest::Command(Box::new(CommandRequest::new(&server, &subject, Some(lack)))));
         }
         let (live, manifest) = self.discover(&server).await?;
-        let before = self.core.approvals.approval(name)?.and_then(|approval| approval.manifest);
+        let before = self.core.trust.approvals.approval(name)?.and_then(|approval| approval.manifest);
         let max_chars = self.core.limits.max_description_chars;
         let request = ManifestRequest::new(&server, &manifest, &live, before.as_deref(), max_chars);
         self.shown().insert(name.to_owned(), (subject.digest, manifest));
@@ -77,7 +75,7 @@ impl Gateway {
         let outcome = self.say_yes(name, digest, valid_for).await;
         self.core.registry.approval_changed(name);
         self.core.connections.forget_failures(name);
-        self.core.session.grants.forget(name);
+        self.core.people.session.grants.forget(name);
         if let (Ok(()), Ok(server)) = (&outcome, self.core.registry.server(name)) {
             self.core.learnt.note(name, &self.core.subject(&server).digest, |learnt| learnt.changed.clear());
             if let Ok(Standing::Full(manifest)) = self.core.standing(&server) {
@@ -90,8 +88,8 @@ impl Gateway {
 
     async fn say_yes(&self, name: &str, digest: Option<&str>, valid_for: Option<Duration>) -> Result<()> {
         let server = self.server(name)?;
-        let approvals = &self.core.approvals;
-        // First of all: a revocation that comes during anything that follows is not undone by this yes.
+        let approvals = &self.core.trust.approvals;
+        // Before all else: this yes does not undo a revocation that comes during anything that follows.
         let basis = approvals.basis(name)?;
         let subject = self.core.full_subject(&server).await?;
         let Some(digest) = digest else {
@@ -114,7 +112,7 @@ impl Gateway {
     /// Writes a yes down, on a thread that may wait for a lock and a disk.
     async fn record_command(&self, subject: &Subject, valid_for: Option<Duration>, basis: ApprovalBasis) -> Result<ApprovalBasis> {
         let (core, subject) = (Arc::clone(&self.core), subject.clone());
-        blocking(move || core.approvals.approve_command(&subject, valid_for, &basis)).await
+        blocking(move || core.trust.approvals.approve_command(&subject, valid_for, &basis)).await
     }
 
     async fn record_manifest(
@@ -125,7 +123,7 @@ impl Gateway {
         basis: ApprovalBasis,
     ) -> Result<()> {
         let (core, subject) = (Arc::clone(&self.core), subject.clone());
-        blocking(move || core.approvals.approve_manifest(&subject, manifest, valid_for, &basis)).await
+        blocking(move || core.trust.approvals.approve_manifest(&subject, manifest, valid_for, &basis)).await
     }
 
     /// Takes the approval back, and ends what is live: pending calls fail with `ERR_NOT_APPROVED`. The server's process is ended before
@@ -138,14 +136,13 @@ impl Gateway {
         // An entry that has become invalid can still have an approval, which a person may want to be rid of.
         match self.core.registry.server(name) {
             Err(error @ Error::UnknownServer { .. }) => return Err(error),
-            Ok(_) | Err(_) => self.core.approvals.withhold(name),
+            Ok(_) | Err(_) => self.core.trust.approvals.withhold(name),
         }
         self.shown().remove(name);
-        self.core.registry.retire(name);
-        self.end(name).await;
+        self.core.end(name, EndReason::Retired).await;
         let (core, server) = (Arc::clone(&self.core), name.to_owned());
         let recorded = blocking(move || {
-            let recorded = core.approvals.revoke(&server);
+            let recorded = core.trust.approvals.revoke(&server);
             // Whoever is no longer trusted keeps no access in this person's name here, recorded or not.
             let forgotten = core.tokens.forget(&server).map_err(|error| Error::io(format!("the tokens of server \"{server}\""), &error));
             recorded.and(forgotten)
@@ -161,7 +158,7 @@ impl Gateway {
         self.enable_as(name, Decider::Person)
     }
 
-    /// The same for whoever asks for it.
+    /// Enables the server on behalf of a person or a model.
     ///
     /// # Errors
     /// As [`Self::enable`]; `ERR_DISABLED_BY_PERSON` where a model asks.
@@ -170,16 +167,10 @@ impl Gateway {
         if server.disabled {
             return Err(Error::ServerDisabled { server: name.to_owned() });
         }
-        let reason = match self.core.standing(&server).map_err(|error| self.core.redacted(error))? {
-            Standing::Full(_) => {
-                self.core.registry.enable(name, decider)?;
-                self.core.connections.forget_failures(name);
-                return Ok(());
-            }
-            Standing::Command => "its tools are not".to_owned(),
-            Standing::Unapproved(lack) => lack.to_string(),
-        };
-        Err(Error::NotApproved { server: name.to_owned(), reason })
+        self.core.standing(&server).map_err(|error| self.core.redacted(error))?.require_full(name)?;
+        self.core.registry.enable(name, decider)?;
+        self.core.connections.forget_failures(name);
+        Ok(())
     }
 
     /// Hides the server, and ends what is live.
@@ -190,44 +181,29 @@ impl Gateway {
         self.disable_as(name, Decider::Person).await
     }
 
-    /// The same for whoever asks for it. What a person disables, a model cannot enable.
+    /// Disables the server on behalf of a person or a model. A model cannot enable a server that a person has disabled.
     ///
     /// # Errors
     /// As [`Self::disable`].
     pub async fn disable_as(&self, name: &str, decider: Decider) -> Result<()> {
         self.server(name)?;
-        self.core.registry.disable(name, decider);
-        self.end(name).await;
+        self.core.end(name, EndReason::Disabled(decider)).await;
         Ok(())
     }
 
-    /// Ends what is live of a server that is no longer wanted.
-    async fn end(&self, name: &str) {
-        self.core.session.grants.forget(name);
-        self.core.watched.forget(name);
-        self.core.connections.close(name).await;
-    }
-
-    /// All that the server has, and what the config lets through of it.
+    /// Reads the live manifest: whole, and as the config's filters let it through.
     async fn discover(&self, server: &Arc<ServerDefinition>) -> Result<(Arc<Manifest>, Arc<Manifest>)> {
         let live = self.connect(server).await?.manifest().await?;
-        let manifest = Arc::new(filtered(server, &live));
+        let manifest = Arc::new(filter_manifest(server, &live));
         Ok((live, manifest))
     }
 
     /// Returns whether anything of a server may be started.
     pub(super) fn check_startable(&self, server: &ServerDefinition) -> Result<()> {
-        match self.core.standing(server)? {
-            Standing::Unapproved(lack) => Err(not_approved(&server.name, lack)),
-            Standing::Command | Standing::Full(_) => Ok(()),
-        }
+        self.core.standing(server)?.require_command(&server.name)
     }
 
     fn shown(&self) -> MutexGuard<'_, HashMap<String, (String, Arc<Manifest>)>> {
-        self.core.shown.lock()
+        self.core.trust.shown.lock()
     }
-}
-
-fn not_approved(server: &str, lack: NotApprovedReason) -> Error {
-    Error::NotApproved { server: server.to_owned(), reason: lack.to_string() }
 }

@@ -1,4 +1,4 @@
-//! Whom a call asks: the innermost that is given, of the run's, the sandbox's and the gateway's callbacks.
+//! Callbacks, by which a call asks a person or a model: the innermost is asked, of the run's, the sandbox's and the gateway's.
 
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
@@ -18,7 +18,7 @@ use crate::error::Result;
 use crate::sandbox::{Pause, RunControl};
 use crate::trust::Decision;
 
-/// What a person is asked before a call.
+/// The question to a person before a call.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ApprovalQuestion {
@@ -26,7 +26,7 @@ pub struct ApprovalQuestion {
     /// The raw name.
     pub tool: String,
     pub args: Map<String, Json>,
-    /// Why this call asks.
+    /// The reason why this call asks.
     pub reason: String,
     /// Missing for a call without a run.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -59,11 +59,11 @@ pub struct SamplingQuestion {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct AuthorizationQuestion {
     pub server: String,
-    /// Who will ask the person for their password.
+    /// The authorization server, which will ask the person for their password.
     pub issuer: String,
 }
 
-/// May an authorization server that the MCP server has named be sent a credential of the config?
+/// The question whether an authorization server that the MCP server has named may be sent a credential of the config.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct IssuerQuestion {
@@ -76,9 +76,9 @@ pub struct IssuerQuestion {
 /// An answer that may take a person's time.
 pub type Answer<T> = Pin<Box<dyn Future<Output = Result<T>> + Send>>;
 
-/// What an agent can be asked. `None`: it cannot, and the next one is.
+/// Questions that an agent may answer. `None`: it cannot, and the next callbacks are asked.
 pub trait Callbacks: Send + Sync {
-    /// May this call be sent?
+    /// Asks whether a call may be sent.
     fn approve_call(&self, question: &ApprovalQuestion) -> Option<Answer<Decision>> {
         let _ = question;
         None
@@ -123,7 +123,7 @@ pub trait Callbacks: Send + Sync {
         false
     }
 
-    /// May this issuer be sent a credential of the config?
+    /// Asks whether this issuer may be sent a credential of the config.
     fn confirm_issuer(&self, question: &IssuerQuestion) -> Option<Answer<bool>> {
         let _ = question;
         None
@@ -188,17 +188,17 @@ impl CallbackChain {
     }
 }
 
-/// Scopes are told apart by number: what one asks must not reach another.
+/// The number of the next scope: a question of one must not reach another.
 static SCOPES: AtomicU64 = AtomicU64::new(1);
 
-/// What a call belongs to: whom it asks and tells, and what was allowed for the whole of it.
+/// The scope of a call: its callbacks, its listener, and the grants and denials of its run.
 pub(super) struct CallScope {
     pub(super) number: u64,
     pub(super) callbacks: CallbackChain,
     pub(super) run_id: Option<u64>,
-    /// Told of the call's progress; without it, the gateway's is.
+    /// The listener of the call's progress, instead of the gateway's.
     pub(super) listener: Option<EventListener>,
-    /// What is allowed for the rest of the run, or of the session.
+    /// Grants for the rest of the run, or of the session.
     pub(super) grants: Grants,
     /// Server and tool, denied for the rest of the run: whatever its arguments, nobody is asked again.
     denied: Mutex<BTreeSet<(String, String)>>,
@@ -217,7 +217,7 @@ impl CallScope {
         Self { number, callbacks, run_id, listener, grants, denied, max_questions, questions, asking, warnings }
     }
 
-    /// The same with a limit of questions.
+    /// Sets the limit of questions.
     pub(super) fn with_max_questions(self, limit: usize) -> Self {
         Self { max_questions: Some(limit), ..self }
     }
@@ -231,7 +231,7 @@ impl CallScope {
         }
     }
 
-    /// Something that whoever reads the outcome should know; once.
+    /// Adds a warning for whoever reads the outcome, once.
     pub(super) fn warn(&self, warning: String) {
         let mut warnings = self.warnings.lock();
         if !warnings.contains(&warning) {
@@ -243,7 +243,7 @@ impl CallScope {
         std::mem::take(&mut self.warnings.lock())
     }
 
-    /// A person is asked about one call at a time, however many are outstanding.
+    /// Waits until no other call of the scope asks: a person is asked about one at a time.
     pub(super) async fn one_question(&self) -> tokio::sync::MutexGuard<'_, ()> {
         self.asking.lock().await
     }

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use serde_json::Value as Json;
 
 use super::callbacks::{CallScope, ElicitationQuestion, SamplingQuestion};
+use super::core::Core;
 use super::events::{Event, Events};
 use crate::client::{Caller, Elicitation, ElicitationAnswer, LogData, Notice, Question, Reply, Sampling};
 use crate::error::Words;
 use crate::redact::Redactor;
 use crate::sandbox::RunControl;
 
-/// What a person is shown of a server's question.
+/// Most characters of a server's question that a person is shown.
 const MAX_MESSAGE_CHARS: usize = 4_000;
 
 pub(super) struct ScopeCaller {
@@ -21,6 +22,13 @@ pub(super) struct ScopeCaller {
     pub(super) control: Option<RunControl>,
 }
 
+impl Core {
+    /// The caller of requests in a scope, as a connection sees it.
+    pub(super) fn caller(&self, scope: &Arc<CallScope>, control: Option<&RunControl>) -> Arc<dyn Caller> {
+        Arc::new(ScopeCaller { scope: Arc::clone(scope), events: self.events.clone(), control: control.cloned() })
+    }
+}
+
 impl ScopeCaller {
     /// Counts a question that a server has; where there is somebody to ask. `None` beyond the run's limit.
     fn may_ask(&self, server: &str, can_ask: bool) -> Option<()> {
@@ -28,7 +36,7 @@ impl ScopeCaller {
         counted.map_err(|reason| self.scope.warn(format!("a question of server \"{server}\" was declined: {reason}"))).ok()
     }
 
-    /// The server's words as a person may read them. A URL stays as it is: it is to be opened, not read.
+    /// Makes a question fit for a person to read. A URL stays as it is: it is to be opened, not read.
     fn readable(&self, mut elicitation: Elicitation) -> Elicitation {
         let redactor = &self.events.redactor;
         let clean = |text: &str| redactor.readable_text(text, MAX_MESSAGE_CHARS);
@@ -78,7 +86,7 @@ impl Caller for ScopeCaller {
     }
 }
 
-/// A notice as an event.
+/// Turns a notice into an event.
 pub(super) fn event_of(redactor: &Redactor, server: &str, tool: Option<&str>, run_id: Option<u64>, notice: &Notice) -> Option<Event> {
     let server = server.to_owned();
     Some(match notice {

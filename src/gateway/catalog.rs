@@ -1,5 +1,5 @@
-//! What an agent asks of the tools of its servers: declarations, hints, search, a part of its system prompt. Of servers
-//! that are approved and enabled, as they were approved: nothing is started for it.
+//! Views of the tools of servers: declarations, hints, search, a part of a system prompt. They show servers that are approved and enabled,
+//! as they were approved: nothing is started for them.
 
 use serde::Serialize;
 
@@ -16,10 +16,10 @@ use crate::sandbox::{GuestModule, Importable, LookOwner, Problem, StillWanted};
 use crate::text::{sanitise_line, sanitise_text};
 use crate::trust::Standing;
 
-/// What a system prompt's part may take where nobody says, in tokens.
+/// Default budget of a system prompt's part, in tokens.
 pub const DEFAULT_BUDGET_TOKENS: usize = 2_000;
 
-/// A server's status, and what it offers once it is approved.
+/// A server's status, and its offer once it is approved.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ServerInfo {
@@ -29,18 +29,18 @@ pub struct ServerInfo {
     pub offer: Option<ServerOffer>,
 }
 
-/// What `check` found.
+/// Findings of `check`.
 #[derive(Debug, Clone, Serialize)]
 pub struct CodeReport {
-    /// Nothing wrong was found.
+    /// True where no problem was found.
     pub ok: bool,
-    /// Not so for code that no look comes to an end with, or that nests too deeply: nothing is known of it.
+    /// False for code that the reader does not come to an end with, or that nests too deeply: nothing is known of it.
     pub looked: bool,
     pub problems: Vec<Problem>,
 }
 
 impl Core {
-    /// How texts are made fit for models, and how failures show.
+    /// Returns the style in which texts are made fit for models and failures show.
     pub(super) fn declaration_style(&self, errors: ToolErrors) -> DeclarationStyle {
         let wording = Wording { text: sanitise_text, line: sanitise_line, max_chars: self.limits.max_description_chars };
         let failures = match errors {
@@ -80,7 +80,7 @@ impl Core {
 }
 
 impl Gateway {
-    /// TypeScript declarations of a module (`weather`, `mcp-weather`, `host:mcp-weather`, `host:mcp`), or of all.
+    /// Returns the TypeScript declarations of a module (`weather`, `mcp-weather`, `host:mcp-weather`, `host:mcp`), or of all.
     ///
     /// # Errors
     /// `ERR_UNKNOWN_MODULE`, `ERR_APPROVAL_STORE`, `ERR_CLOSED`.
@@ -88,7 +88,7 @@ impl Gateway {
         self.core.catalog(Vec::new(), errors)?.declarations(name).map_err(|error| self.core.redacted(error))
     }
 
-    /// The modules that a run could import now.
+    /// Lists the modules that a run could import now.
     ///
     /// # Errors
     /// `ERR_APPROVAL_STORE`, `ERR_CLOSED`.
@@ -96,7 +96,7 @@ impl Gateway {
         self.list_modules_by(Look::Now)
     }
 
-    /// The same, of approvals as they are now or as they were found last.
+    /// Lists the modules by approvals as they are now or as they were found last.
     ///
     /// # Errors
     /// As [`Gateway::list_modules`].
@@ -106,7 +106,7 @@ impl Gateway {
         Ok(catalog?.list_modules())
     }
 
-    /// A module with its functions.
+    /// Returns a module with its functions.
     ///
     /// # Errors
     /// As [`Gateway::declarations`].
@@ -114,7 +114,7 @@ impl Gateway {
         self.core.catalog(Vec::new(), errors)?.module_info(name).map_err(|error| self.core.redacted(error))
     }
 
-    /// A tool, by its raw name or its identifier.
+    /// Returns a tool, by its raw name or its identifier.
     ///
     /// # Errors
     /// `ERR_UNKNOWN_SERVER`, `ERR_UNKNOWN_TOOL`, and as [`Gateway::declarations`].
@@ -122,7 +122,7 @@ impl Gateway {
         self.core.catalog(Vec::new(), errors)?.tool_info(server, tool).map_err(|error| self.core.redacted(error))
     }
 
-    /// A server's status, and, once it is approved, what it offers; enabled or not.
+    /// Returns a server's status, and, once it is approved, its offer; enabled or not.
     ///
     /// # Errors
     /// `ERR_UNKNOWN_SERVER`, `ERR_APPROVAL_STORE`.
@@ -139,17 +139,17 @@ impl Gateway {
         Ok(ServerInfo { status, offer })
     }
 
-    /// The tools that fit a query best, the best first.
+    /// Returns the tools that fit a query best, the best first.
     ///
     /// # Errors
     /// `ERR_INVALID_OPTION` for a query without a word; `ERR_UNKNOWN_SERVER`; and as [`Gateway::list_modules`].
     pub fn search_tools(&self, query: &ToolQuery, errors: ToolErrors) -> Result<Vec<ToolMatch>> {
         let servers = self.core.visible_servers().map_err(|error| self.core.redacted(error))?;
         let catalog = Catalog::new(servers.clone(), Vec::new(), self.core.declaration_style(errors));
-        self.core.search.search(&servers, &catalog, query).map_err(|error| self.core.redacted(error))
+        self.core.runs.search.search(&servers, &catalog, query).map_err(|error| self.core.redacted(error))
     }
 
-    /// The part of a system prompt that tells a model of the modules, within so many tokens.
+    /// Returns the part of a system prompt that describes the modules to a model, within a budget of tokens.
     ///
     /// # Errors
     /// `ERR_INVALID_OPTION` where the budget is too small for anything; and as [`Gateway::list_modules`].
@@ -157,7 +157,7 @@ impl Gateway {
         self.system_message_by(budget_tokens, errors, Look::Now)
     }
 
-    /// The same, of approvals as they are now or as they were found last.
+    /// Returns that part by approvals as they are now or as they were found last.
     ///
     /// # Errors
     /// As [`Gateway::system_message`].
@@ -167,21 +167,21 @@ impl Gateway {
         catalog?.system_message(budget_tokens.unwrap_or(DEFAULT_BUDGET_TOKENS)).map_err(|error| self.core.redacted(error))
     }
 
-    /// Looks at code without running it, with the modules of the servers.
+    /// Checks code without running it, with the modules of the servers.
     ///
     /// # Errors
     /// As [`Gateway::list_modules`]; `ERR_CODE_TOO_LARGE`.
     pub fn check(&self, code: &str) -> Result<CodeReport> {
-        self.check_while(&self.core.look_owner, code, &|| true)
+        self.check_while(&self.core.runs.look_owner, code, &|| true)
     }
 
-    /// The same within an owner's share, for as long as the answer is wanted: after that the code is not looked at.
+    /// Checks code within an owner's share of the reader, for as long as the answer is wanted: after that the code is not looked at.
     pub(crate) fn check_while(&self, owner: &LookOwner, code: &str, wanted: StillWanted<'_>) -> Result<CodeReport> {
         self.core.check(owner, code, &[], wanted)
     }
 }
 
-/// As the gateway's, with the agent's own modules.
+/// The same views as the gateway's, with the agent's own modules.
 impl Sandbox {
     /// # Errors
     /// As [`Gateway::declarations`].
@@ -226,7 +226,7 @@ impl Sandbox {
         self.check_while(code, &|| true)
     }
 
-    /// As the gateway's.
+    /// Does the same as [`Gateway::check_while`].
     pub(crate) fn check_while(&self, code: &str, wanted: StillWanted<'_>) -> Result<CodeReport> {
         let modules = agent_guest_modules(&self.modules());
         let report = self.core.check(&self.look_owner, code, &modules, &|| wanted() && !self.is_closed());
@@ -237,7 +237,7 @@ impl Sandbox {
         self.core.catalog(self.module_infos(), errors.unwrap_or(self.tool_errors))
     }
 
-    /// What the agent says of its own modules.
+    /// Descriptions of the agent's own modules, by the agent.
     pub(super) fn module_infos(&self) -> Vec<AgentModuleInfo> {
         self.modules().iter().map(|(name, module)| module.info(name)).collect()
     }

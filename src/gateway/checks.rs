@@ -1,4 +1,4 @@
-//! Calls and results against the schemas that their tools were approved with.
+//! Checks of calls and results against the schemas that their tools were approved with.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,9 +12,9 @@ use crate::config::{ArgumentCheck, SchemaViolations, ServerDefinition};
 use crate::error::Result;
 use crate::trust::Standing;
 
-/// How they are checked, of servers whose config does not say.
+/// Modes of the checks for servers whose config names none.
 pub(super) struct CheckDefaults {
-    /// Compiled once a gateway, whichever run calls.
+    /// Schemas, compiled once a gateway, whichever run calls.
     schemas: Arc<ToolSchemas>,
     arguments: ArgumentCheck,
     results: SchemaViolations,
@@ -33,13 +33,13 @@ impl Core {
     }
 
     fn argument_checks(&self) -> ArgumentChecks {
-        let modes = self.modes(|server| server.argument_checks.unwrap_or(self.checks.arguments));
-        ArgumentChecks::new(Arc::clone(&self.checks.schemas), modes).with_redactor(Arc::clone(&self.redactor))
+        let modes = self.modes(|server| server.argument_checks.unwrap_or(self.runs.checks.arguments));
+        ArgumentChecks::new(Arc::clone(&self.runs.checks.schemas), modes).with_redactor(Arc::clone(&self.redactor))
     }
 
     fn output_checks(&self) -> OutputChecks {
-        let modes = self.modes(|server| server.schema_violations.unwrap_or(self.checks.results));
-        OutputChecks::new(Arc::clone(&self.checks.schemas), modes)
+        let modes = self.modes(|server| server.schema_violations.unwrap_or(self.runs.checks.results));
+        OutputChecks::new(Arc::clone(&self.runs.checks.schemas), modes)
     }
 
     fn modes<T>(&self, mode: impl Fn(&ServerDefinition) -> T) -> BTreeMap<String, T> {

@@ -1,4 +1,4 @@
-//! What an operator may want to know, as it happens.
+//! Events: facts that an operator may want to know, as they happen.
 
 use std::sync::Arc;
 
@@ -8,15 +8,15 @@ use super::journal::Journal;
 use crate::redact::Redactor;
 use crate::trust::Drift;
 
-/// Something that happened. Its texts are redacted before it is handed on.
+/// An event. Its texts are redacted before it is handed on.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "type", rename_all = "kebab-case", rename_all_fields = "camelCase")]
 pub enum Event {
-    /// Something odd, but no error.
+    /// Something is odd, but it is not an error.
     Warning { message: String },
     /// The approval file was damaged or tampered with: it was kept aside.
     ApprovalsDamaged { message: String },
-    /// A model wants a person to approve a server: all that they must see.
+    /// A model wants a person to approve a server. The request has all that they must see.
     ApprovalProposed { request: serde_json::Value },
     /// A server's program is not the one that was there when its command was approved.
     ExecutableChanged { server: String, path: String, before: String, now: String },
@@ -74,7 +74,7 @@ pub enum Event {
     },
 }
 
-/// Told each event as JSON, on whatever thread it happens.
+/// A function that is called with each event as JSON, on whatever thread it happens.
 pub type EventListener = Arc<dyn Fn(serde_json::Value) + Send + Sync>;
 
 /// Hands events on, redacted.
@@ -82,9 +82,9 @@ pub type EventListener = Arc<dyn Fn(serde_json::Value) + Send + Sync>;
 pub(super) struct Events {
     pub(super) listener: Option<EventListener>,
     pub(super) redactor: Arc<Redactor>,
-    /// Whether each connection and call is an event as well.
+    /// True where each connection and call is an event as well.
     pub(super) trace: bool,
-    /// Where what is about a server is written down.
+    /// The journal of events that are about a server.
     pub(super) journal: Journal,
 }
 
@@ -93,7 +93,7 @@ impl Events {
         self.send_to(None, event);
     }
 
-    /// To this listener, or the gateway's where there is none.
+    /// Sends to this listener, or to the gateway's where there is none.
     pub(super) fn send_to(&self, listener: Option<&EventListener>, event: &Event) {
         self.journal.event(event.clone());
         self.tell(listener, event);
@@ -114,12 +114,12 @@ impl Events {
         self.send(&Event::Warning { message });
     }
 
-    /// Returns whether somebody is told of each connection and call.
+    /// Returns whether a listener wants each connection and call.
     pub(super) fn traces(&self) -> bool {
         self.trace && self.listener.is_some()
     }
 
-    /// Each connection and call is written down; who asked for it is told as well.
+    /// Writes a connection or call into the journal, and sends it where a listener wants it.
     pub(super) fn trace(&self, event: Event) {
         if self.traces() {
             self.tell(None, &event);

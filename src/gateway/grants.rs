@@ -1,10 +1,10 @@
-//! What a person allowed for more than one call. A grant names exactly what it was given for, so that it ends with its approval: whatever
+//! Grants: permissions of a person for more than one call. A grant names exactly what it was given for, and ends with its approval: whatever
 //! comes after a revocation, a re-approval, a change or a disabling is another thing, and asks again.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeSet;
 
-/// What calls may be made of.
+/// The calls that a grant is for.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Granted {
     /// One tool, as it was described: the digest of all that its server says of it.
@@ -21,7 +21,7 @@ pub(super) struct Grant {
     pub(super) command: String,
     /// The approval's own id: one that was given anew is another, whichever process gave it.
     pub(super) approval: String,
-    /// How much was decided about the server in this gateway: a disabling or another config ends a grant, too.
+    /// Number of decisions about the server in this gateway: a disabling or another config ends a grant, too.
     pub(super) decisions: u64,
     pub(super) granted: Granted,
 }

@@ -1,4 +1,4 @@
-//! What happened with each server, kept in a file of its own in the state folder: its standard error, its connections, its calls. Another
+//! The journal of each server, a file of its own in the state folder: its standard error, its connections, its calls. Another
 //! process reads there why a server failed. Written on a thread of its own: no call waits for a disk, and what cannot be written is lost.
 //! Calls come close together, so their lines wait for a moment and are written at once; all else is written when it happens.
 
@@ -24,16 +24,16 @@ use crate::redact::Redactor;
 const FOLDER: &str = "logs";
 /// A file that is larger becomes the older one of two: a server has at most twice this.
 const MAX_BYTES: u64 = 128 * 1024;
-/// What waits to be written; more is lost rather than waited for.
+/// Most entries that wait to be written; more are lost rather than waited for.
 const MAX_WAITING: usize = 1024;
-/// How long a call's line waits for others.
+/// Time for which a call's line waits for others.
 const GATHERING: Duration = Duration::from_millis(100);
-/// Lines of a server that are written at once have about so much.
+/// Approximate size of the lines of a server that are written at once.
 const MAX_PIECE_BYTES: usize = 16 * 1024;
 const MAX_TEXT_CHARS: usize = 2_000;
-/// How long a writer waits for another that moves a full file. One that holds it for longer is a server that means harm.
+/// Time for which a writer waits for another that moves a full file. Only a server that means harm holds the lock for longer.
 const MOVING: Duration = Duration::from_secs(1);
-/// How long the end of a gateway waits for its last words to be written.
+/// Time for which the end of a gateway waits until its last entries are written.
 const FLUSHING: Duration = Duration::from_secs(1);
 
 /// Something that happened with a server.
@@ -42,18 +42,18 @@ const FLUSHING: Duration = Duration::from_secs(1);
 pub struct LogLine {
     /// Milliseconds since 1970, UTC.
     pub at: u64,
-    /// Of the process that had the gateway.
+    /// The process that had the gateway.
     pub pid: u32,
     /// `stderr`, `connected`, `failed`, `call`, or the type of an event.
     pub kind: String,
-    /// In words, redacted and on one line.
+    /// The text of the entry, redacted and on one line.
     pub text: String,
     /// The code of what went wrong, if something did.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub error: Option<String>,
 }
 
-/// What is noted; it becomes words on the writer's thread.
+/// An entry; it becomes text on the writer's thread.
 pub(super) enum Note {
     Stderr(String),
     Failed(Error),
@@ -72,11 +72,11 @@ enum Order {
     Flush(Sender<()>),
 }
 
-/// What waits to be written.
+/// Entries that wait to be written.
 #[derive(Default)]
 struct Waiting {
     orders: Vec<Order>,
-    /// Something is among them that is written without waiting for more.
+    /// True once one of them is to be written without waiting for more.
     is_urgent: bool,
     /// The writer has nothing to do.
     is_idle: bool,
@@ -115,7 +115,7 @@ impl Queue {
         }
     }
 
-    /// What is to be written next; `None` when nothing more comes.
+    /// Takes the entries that are to be written next; `None` when nothing more comes.
     fn next(&self) -> Option<Vec<Order>> {
         let mut waiting = self.waiting();
         waiting.is_idle = true;
@@ -169,7 +169,7 @@ impl Journal {
         self.writer.queue.add(Order::Write { server: server.to_owned(), at: now(), note });
     }
 
-    /// What is worth a line of an event.
+    /// Notes an event that is about a server.
     pub(super) fn event(&self, event: Event) {
         if let Some(server) = subject_of(&event).map(str::to_owned) {
             self.note(&server, Note::Event(Box::new(event)));
@@ -243,7 +243,7 @@ fn subject_of(event: &Event) -> Option<&str> {
     }
 }
 
-/// What an event says in words, its kind, and the code of an error.
+/// Returns an event's kind, its text, and the code of an error.
 fn words(event: &Event) -> (&'static str, String, Option<String>) {
     match event {
         Event::Connected { connect_ms, .. } => ("connected", format!("in {connect_ms:.0} ms"), None),
@@ -384,153 +384,5 @@ fn now() -> u64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::fs::File;
-
-    use super::*;
-    use crate::files::testing::{at_once, pipe};
-
-    fn journal(folder: &Path) -> Journal {
-        Journal::new(folder, Arc::new(Redactor::new(None, None)))
-    }
-
-    fn flush(journal: &Journal) {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(journal.flush());
-    }
-
-    #[test]
-    fn another_process_reads_what_was_noted_the_last_lines_of_it() {
-        let folder = tempfile::tempdir().unwrap();
-        let first = journal(folder.path());
-        for number in 0..5 {
-            first.note("weather", Note::Stderr(format!("line {number}\x1b[31m")));
-        }
-        first.note("other", Note::Failed(Error::ServerDisabled { server: "other".into() }));
-        flush(&first);
-        let second = journal(folder.path());
-        let texts: Vec<_> = second.read("weather", 2).into_iter().map(|line| (line.kind, line.text)).collect();
-        assert_eq!(texts.len(), 2);
-        assert!(texts[1].1.starts_with("line 4") && !texts[1].1.contains('\x1b'), "{texts:?}");
-        assert_eq!(second.read("other", 9)[0].error.as_deref(), Some("ERR_SERVER_DISABLED"));
-        assert!(second.read("nobody", 9).is_empty());
-    }
-
-    #[test]
-    fn a_log_does_not_grow_without_end_and_only_its_owner_reads_it() {
-        use std::os::unix::fs::PermissionsExt as _;
-        let folder = tempfile::tempdir().unwrap();
-        let line = json!(LogLine { at: 1, pid: 1, kind: "stderr".into(), text: "x".repeat(1_000), error: None });
-        for _ in 0..400 {
-            append(folder.path(), "s", &format!("{line}\n")).unwrap();
-        }
-        let sizes: Vec<u64> = fs::read_dir(folder.path()).unwrap().map(|file| file.unwrap().metadata().unwrap().len()).collect();
-        assert_eq!(sizes.len(), 2);
-        assert!(sizes.iter().all(|size| *size < MAX_BYTES + 2_000), "{sizes:?}");
-        assert_eq!(fs::metadata(path_of(folder.path(), "s")).unwrap().permissions().mode() & 0o777, 0o600);
-        let journal = Journal { folder: Arc::new(folder.path().to_owned()), ..journal(folder.path()) };
-        assert_eq!(journal.read("s", 10).len(), 10);
-    }
-
-    #[test]
-    fn what_was_removed_with_all_around_it_is_not_made_again() {
-        let parent = tempfile::tempdir().unwrap();
-        let state = parent.path().join("state");
-        let journal = journal(&state);
-        journal.note("s", Note::Stderr("a line".into()));
-        flush(&journal);
-        fs::remove_dir_all(&state).unwrap();
-        journal.note("s", Note::Stderr("another".into()));
-        flush(&journal);
-        assert!(!state.exists());
-    }
-
-    fn call(tool: &str) -> Note {
-        let (server, tool) = ("s".to_owned(), tool.to_owned());
-        Note::Event(Box::new(Event::Call { server, tool, duration_ms: 1.0, argument_bytes: 0, result_bytes: None, error: None }))
-    }
-
-    #[test]
-    fn calls_are_gathered_in_their_order_and_written_before_they_are_read() {
-        let folder = tempfile::tempdir().unwrap();
-        let journal = journal(folder.path());
-        (0..700).for_each(|number| journal.note("s", call(&format!("tool-{number}"))));
-        let texts: Vec<_> = journal.read("s", 300).into_iter().map(|line| line.text).collect();
-        assert_eq!(texts.len(), 300);
-        assert!(texts.iter().zip(400..).all(|(text, number)| text.starts_with(&format!("tool-{number} was answered"))), "{texts:?}");
-    }
-
-    #[test]
-    fn what_was_gathered_is_written_when_the_gateway_goes() {
-        let folder = tempfile::tempdir().unwrap();
-        let gone = journal(folder.path());
-        gone.note("s", call("last"));
-        let queue = Arc::clone(&gone.writer.queue);
-        drop(gone);
-        // The writer's thread has let go of it once it has written.
-        while Arc::strong_count(&queue) > 1 {
-            std::thread::yield_now();
-        }
-        assert_eq!(lines_of(&path_of(&folder.path().join(FOLDER), "s")).len(), 1);
-    }
-
-    #[tokio::test]
-    async fn a_journal_that_is_closed_has_no_thread_and_can_be_read() {
-        let folder = tempfile::tempdir().unwrap();
-        let journal = journal(folder.path());
-        journal.note("s", call("before"));
-        journal.close().await;
-        // The writer's thread has let go of it.
-        while Arc::strong_count(&journal.writer.queue) > 1 {
-            std::thread::yield_now();
-        }
-        journal.note("s", call("after"));
-        assert_eq!(journal.read("s", 10).len(), 1);
-        assert_eq!(Arc::strong_count(&journal.writer.queue), 1);
-        assert!(journal.writer.queue.waiting().orders.is_empty());
-    }
-
-    #[test]
-    fn writers_that_find_a_full_log_at_once_move_it_once() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = path_of(folder.path(), "s");
-        fs::write(&path, "x".repeat(usize::try_from(MAX_BYTES).unwrap() + 1)).unwrap();
-        // One holds it: the others have all seen that it is full before it is moved.
-        let first = File::open(&path).unwrap();
-        first.lock().unwrap();
-        std::thread::scope(|scope| {
-            let others: Vec<_> = (0..8).map(|_| scope.spawn(|| rotate(&path))).collect();
-            fs::rename(&path, older(&path)).unwrap();
-            fs::write(&path, "new\n").unwrap();
-            first.unlock().unwrap();
-            for other in others {
-                other.join().unwrap().unwrap();
-            }
-        });
-        assert_eq!(fs::read_to_string(&path).unwrap(), "new\n");
-        assert_eq!(fs::metadata(older(&path)).unwrap().len(), MAX_BYTES + 1);
-    }
-
-    #[test]
-    fn what_is_no_line_of_ours_is_skipped() {
-        let folder = tempfile::tempdir().unwrap();
-        fs::write(path_of(folder.path(), "s"), "{}\nno json\n{\"at\":1,\"pid\":2,\"kind\":\"call\",\"text\":\"t\"}\n\u{0}").unwrap();
-        assert_eq!(lines_of(&path_of(folder.path(), "s")).len(), 1);
-    }
-
-    #[test]
-    fn a_server_that_holds_its_log_or_puts_a_pipe_there_keeps_nobody_from_writing_and_reading() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = path_of(folder.path(), "s");
-        fs::write(&path, "x".repeat(usize::try_from(MAX_BYTES).unwrap() + 1)).unwrap();
-        let held = File::open(&path).unwrap();
-        held.lock().unwrap();
-        let within = folder.path().to_owned();
-        at_once(move || append(&within, "s", "new\n")).unwrap();
-        assert_eq!(fs::read_to_string(&path).unwrap(), "new\n");
-        fs::remove_file(&path).unwrap();
-        pipe(folder.path(), "s.jsonl");
-        let within = folder.path().to_owned();
-        assert!(at_once(move || append(&within, "s", "lost\n").is_err() && lines_of(&path).is_empty()));
-    }
-}
+#[path = "journal_tests.rs"]
+mod tests;

@@ -1,4 +1,4 @@
-//! What is to be started or reached, where that is approved: inputs asked for, placeholders replaced, secrets learnt.
+//! Launches: an approved command or address, with inputs asked for, placeholders replaced and secrets learnt.
 
 use std::ffi::OsString;
 use std::sync::Arc;
@@ -6,9 +6,10 @@ use std::sync::Arc;
 use secrecy::{ExposeSecret as _, SecretString};
 
 use super::callbacks::{AuthorizationQuestion, CallbackChain, IssuerQuestion, pause};
-use super::core::{Core, Inputs, locality};
+use super::core::{Core, Inputs};
 use super::events::Event;
 use super::journal::Note;
+use super::subject::locality;
 use crate::client::{
     AuthorizationPrompt, Authorize, ConfirmIssuer, ConnectClock, HttpTarget, IssuerPrompt, Launch, OAuth, OAuthContext, OnSecret, Target,
 };
@@ -19,10 +20,10 @@ use crate::config::{
 use crate::error::{Error, Result};
 use crate::redact::{Redactor, is_redactable, is_secret};
 use crate::sandbox::RunControl;
-use crate::trust::{Standing, Subject};
+use crate::trust::Subject;
 
 impl Core {
-    /// What to start, where that is approved. Asks for inputs; tells where the program has changed.
+    /// Prepares the launch of a server whose command is approved. Asks for inputs; reports a program that has changed.
     pub(super) async fn launch(
         &self,
         server: &Arc<ServerDefinition>,
@@ -89,15 +90,12 @@ impl Core {
         })
     }
 
-    /// What was approved.
+    /// Returns the subject of an approval that holds.
     fn check_approved(&self, server: &ServerDefinition) -> Result<Subject> {
         let mut judged = None;
-        let standing = self.approvals.standing_of(&server.name, |approval| judged.insert(self.judged(server, approval)).clone())?;
-        match (standing, judged) {
-            (Standing::Command | Standing::Full(_), Some(subject)) => Ok(subject),
-            (Standing::Unapproved(lack), _) => Err(Error::NotApproved { server: server.name.clone(), reason: lack.to_string() }),
-            (Standing::Command | Standing::Full(_), None) => Err(Error::Internal("an approval holds that nobody has looked at".to_owned())),
-        }
+        let standing = self.trust.approvals.standing_of(&server.name, |approval| judged.insert(self.judged(server, approval)).clone())?;
+        standing.require_command(&server.name)?;
+        judged.ok_or_else(|| Error::Internal("an approval holds that nobody has looked at".to_owned()))
     }
 
     /// The values of the inputs that a server uses. One that uses none waits for nobody's answer.
@@ -107,7 +105,7 @@ impl Core {
             return Ok(Inputs::new());
         }
         let clock = pause(control);
-        let mut inputs = self.inputs.lock().await;
+        let mut inputs = self.people.inputs.lock().await;
         for id in needed {
             if inputs.contains_key(&id) {
                 continue;
@@ -125,7 +123,7 @@ impl Core {
         Ok(inputs.clone())
     }
 
-    /// From now on these are redacted: what came from elsewhere, and literals that look secret.
+    /// Adds to the redactor the values that came from elsewhere, and literals that look secret.
     fn learn_secrets(&self, server: &ServerDefinition, command: &ResolvedCommand) {
         self.redactor.add(redactable(&command.secrets));
         let Transport::Stdio { environment, .. } = &server.transport else { return };
@@ -133,12 +131,12 @@ impl Core {
         self.redactor.add(literals.map(|(_, value)| value));
     }
 
-    /// Tells where the program is not the one that was approved. Where that needs approval, the standing says so already.
+    /// Reports a program that is not the one of the approval. Where it is pinned, the approval does not hold any more.
     async fn check_executable(&self, server: &ServerDefinition, command: &ResolvedCommand) -> Result<()> {
-        let Some(known) = self.approvals.approval(&server.name)?.and_then(|approval| approval.executable) else { return Ok(()) };
+        let Some(known) = self.trust.approvals.approval(&server.name)?.and_then(|approval| approval.executable) else { return Ok(()) };
         let path = search_path(command);
         let (program, folder) = (command.command.clone(), command.working_directory.clone());
-        let executables = Arc::clone(&self.executables);
+        let executables = Arc::clone(&self.trust.executables);
         let found = tokio::task::spawn_blocking(move || executables.find(&program, &path, &folder)).await;
         if let Some(found) = found.ok().flatten().filter(|found| *found != known) {
             tracing::warn!(server = server.name, "the program changed since its command was approved");
@@ -196,12 +194,12 @@ fn confirmer(callbacks: &CallbackChain, clock: &ConnectClock, control: Option<&R
     })
 }
 
-/// What is worth blanking of what was put into a server's settings.
+/// Values put into a server's settings that are worth blanking.
 fn redactable(secrets: &[Learnt]) -> impl Iterator<Item = &SecretString> {
     secrets.iter().filter(|learnt| learnt.is_redactable()).map(|learnt| &learnt.value)
 }
 
-/// Where the child's program is looked for: in its own PATH; without one, where execvp(3) looks then.
+/// The folders in which the child's program is looked for: its own PATH; without one, those of execvp(3).
 pub(super) fn search_path(command: &ResolvedCommand) -> OsString {
     let own = command.environment.iter().find(|(name, _)| name == "PATH");
     own.map_or_else(|| OsString::from("/bin:/usr/bin"), |(_, value)| OsString::from(value.expose_secret()))

@@ -1,5 +1,5 @@
-//! What was learnt of servers and holds as long as they are the same: how they begin, whether they ask questions. Losing it costs
-//! a round trip; it approves nothing.
+//! Facts learnt about servers, which hold as long as these are the same: how they begin, whether they ask questions. Losing them costs
+//! a round trip; they approve nothing.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
@@ -11,14 +11,14 @@ use crate::client::Era;
 use crate::files;
 
 const FILE: &str = "learnt.json";
-/// A larger file is none of ours.
+/// Size of the largest file that is read.
 const MAX_BYTES: u64 = 1024 * 1024;
 
-/// What was learnt of one server.
+/// Facts about one server.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Learnt {
-    /// Of the server as it was then: another is not known.
+    /// Digest of the server as it was then: of another, nothing is known.
     digest: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) era: Option<Era>,
@@ -28,12 +28,12 @@ pub(super) struct Learnt {
     pub(super) changed: Vec<String>,
 }
 
-/// All that was learnt, kept in a file of its own.
+/// Facts about all servers, kept in a file of their own.
 pub(super) struct LearntServers {
     path: PathBuf,
     /// Never held while the file is read or written: JavaScript's thread asks as well.
     servers: Mutex<BTreeMap<String, Learnt>>,
-    /// Held by whoever writes the file.
+    /// Locked while the file is written.
     writing: Mutex<()>,
 }
 
@@ -45,7 +45,7 @@ impl LearntServers {
         Self { path, servers: Mutex::new(servers), writing: Mutex::default() }
     }
 
-    /// What is known of a server that has this digest.
+    /// Returns the facts about a server that has this digest.
     pub(super) fn get(&self, server: &str, digest: &str) -> Learnt {
         self.servers().get(server).filter(|learnt| learnt.digest == digest).cloned().unwrap_or_default()
     }

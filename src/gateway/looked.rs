@@ -1,4 +1,4 @@
-//! What was found of approvals when they were last looked at: for JavaScript's thread, which reads no file and waits for none.
+//! Approvals as they were found last: for JavaScript's thread, which reads no file and waits for none.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
@@ -11,7 +11,7 @@ use crate::config::ServerDefinition;
 use crate::error::Result;
 use crate::trust::{Approval, Standing, Subject};
 
-/// Where it is looked whether a server is approved.
+/// The place at which an approval is looked up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Look {
     /// On the disk, as it is now: reads approvals, environment files and pinned programs. Blocks.
@@ -23,7 +23,7 @@ pub enum Look {
 /// The subjects of approvals, as they were found last.
 pub(super) struct Looked {
     subjects: Mutex<HashMap<String, Subject>>,
-    /// Held by the one who looks on behalf of those who do not.
+    /// Locked while one thread looks on behalf of the others.
     looking: Arc<tokio::sync::Mutex<()>>,
     /// `None` once the gateway is closed: a handle keeps the runtime's descriptors open.
     runtime: Mutex<Option<Handle>>,
@@ -56,26 +56,26 @@ impl Looked {
 }
 
 impl Core {
-    /// How far the approval of a server holds.
+    /// Returns how far the approval of a server holds.
     pub(super) fn standing_by(&self, server: &ServerDefinition, look: Look) -> Result<Standing> {
         match look {
             Look::Now => self.standing(server),
-            Look::Last => self.approvals.known_standing(&server.name, self.looked.get(&server.name).as_ref()),
+            Look::Last => self.trust.approvals.known_standing(&server.name, self.trust.looked.get(&server.name).as_ref()),
         }
     }
 
-    /// How far the approval on disk holds.
+    /// Returns how far the approval on disk holds.
     pub(super) fn standing(&self, server: &ServerDefinition) -> Result<Standing> {
-        self.approvals.standing_of(&server.name, |approval| self.judged(server, approval))
+        self.trust.approvals.standing_of(&server.name, |approval| self.judged(server, approval))
     }
 
-    /// What an approval is judged by. A program is read only where it is pinned, and only for a command that is approved.
+    /// Returns the subject by which an approval is judged. A program is read only where it is pinned, and only for an approved command.
     pub(super) fn judged(&self, server: &ServerDefinition, approval: &Approval) -> Subject {
         let mut subject = self.subject(server);
         if server.pin_executable && approval.command_digest == subject.digest {
             subject.executable = self.executable(server);
         }
-        self.looked.note(&subject);
+        self.trust.looked.note(&subject);
         subject
     }
 
@@ -83,21 +83,21 @@ impl Core {
     pub(super) fn digest_by(&self, server: &ServerDefinition, look: Look) -> String {
         match look {
             Look::Now => self.subject(server).digest,
-            Look::Last => self.looked.get(&server.name).map(|subject| subject.digest).unwrap_or_default(),
+            Look::Last => self.trust.looked.get(&server.name).map(|subject| subject.digest).unwrap_or_default(),
         }
     }
 
-    /// Looks at all servers, so that how they stand is known. What cannot be read is told to whoever asks.
+    /// Looks at all servers, so that their standing is known. An approval file that cannot be read is an error for whoever asks later.
     pub(super) fn look_at_all(&self) {
         for server in self.registry.servers() {
             let _ = self.standing(&server);
         }
     }
 
-    /// The same in a while, on another thread, and once for all who ask meanwhile: another process may have changed something.
+    /// Looks at all servers on another thread, once for all who ask meanwhile: another process may have changed something.
     pub(super) fn look_soon(self: &Arc<Self>) {
-        let Some(runtime) = self.looked.runtime.lock().clone() else { return };
-        let Ok(looking) = Arc::clone(&self.looked.looking).try_lock_owned() else { return };
+        let Some(runtime) = self.trust.looked.runtime.lock().clone() else { return };
+        let Ok(looking) = Arc::clone(&self.trust.looked.looking).try_lock_owned() else { return };
         let core = Arc::clone(self);
         drop(runtime.spawn_blocking(move || {
             if core.check_open().is_ok() {
@@ -107,7 +107,7 @@ impl Core {
         }));
     }
 
-    /// Where somebody has been told what was found last, it is looked soon, for the next.
+    /// Looks soon where an answer was given by what was found last, so that the next one is newer.
     pub(super) fn asked_by(self: &Arc<Self>, look: Look) {
         if look == Look::Last {
             self.look_soon();

@@ -5,12 +5,12 @@ mod agent_modules;
 mod approval;
 mod callbacks;
 mod caller;
-mod calls;
 mod catalog;
 mod checks;
+mod connect;
 mod core;
+mod drift;
 mod ending;
-mod errands;
 mod events;
 mod grants;
 mod journal;
@@ -20,11 +20,15 @@ mod looked;
 mod observer;
 mod offers;
 mod options;
-mod places;
 mod registration;
 mod reload;
+mod request;
 mod results;
+mod run_end;
 mod sandbox;
+mod slots;
+mod standing;
+mod subject;
 mod switch;
 
 use parking_lot::Mutex;
@@ -50,19 +54,17 @@ pub use reload::ReloadReport;
 pub use results::ModelRun;
 pub use sandbox::{RunOptions, RunReport, Sandbox, SandboxOptions};
 
-use self::callbacks::CallScope;
 use self::checks::CheckDefaults;
-use self::core::{Core, filtered};
-use self::ending::unless_ended;
-use self::errands::Watched;
+use self::core::{Core, People, RequestState, RunDefaults, TrustState};
 use self::events::Events;
 use self::journal::Journal;
 use self::learnt::LearntServers;
 use self::looked::Looked;
 use self::observer::{CoreObserver, session};
+use self::request::Request;
 use self::results::check_budget;
 use self::switch::Switch;
-use crate::bridge::{ToolCall, ToolErrors, check_sendable, tool_result};
+use crate::bridge::{ToolErrors, check_sendable, tool_result};
 use crate::client::{ConnectionState, Connections, Lease, TokenStore, Watchdog};
 use crate::config::{ServerDefinition, Surroundings};
 use crate::error::{Error, Result};
@@ -70,15 +72,15 @@ use crate::redact::Redactor;
 use crate::registry::{Decider, Entry, LastError, Registry, ServerState, ServerStatus};
 use crate::sandbox::{HypervisorReport, LookOwner, Stop};
 use crate::text::sanitise_line;
-use crate::trust::{ApprovalStore, Executables, Standing, filter_warnings};
+use crate::trust::{ApprovalStore, Executables, Standing, filter_manifest, filter_warnings};
 
-/// Where a server comes from.
+/// The source of all servers, in their status.
 const SOURCE: &str = "config";
 const MAX_NAME_CHARS: usize = 200;
 /// The folder of tokens in the state folder.
 const TOKENS: &str = "tokens";
 
-/// What `test(name)` found.
+/// Findings of `test(name)`.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ConnectionReport {
@@ -96,7 +98,7 @@ pub struct ConnectionReport {
 }
 
 impl ConnectionReport {
-    /// The same as a model may read it. Names that no person has approved are not for it: their count is.
+    /// The report for a model. It has the number of tools, and not their names: no person has approved these.
     #[must_use]
     pub fn for_model(&self) -> Json {
         let Self { server, connect_ms, era, server_name: _, server_version: _, tools, warnings: _ } = self;
@@ -104,14 +106,14 @@ impl ConnectionReport {
     }
 }
 
-/// How a call without a guest is made.
+/// Options of a request without a run.
 #[derive(Default)]
 pub struct CallOptions {
     /// Default and most: the server's, or `limits.callTimeoutMs`.
     pub timeout_ms: Option<u64>,
-    /// Asked before the gateway's.
+    /// Callbacks that are asked before the gateway's.
     pub callbacks: Option<Arc<dyn Callbacks>>,
-    /// Told of the call's progress, in the place of the gateway's listener.
+    /// The listener of the call's progress, instead of the gateway's.
     pub on_event: Option<EventListener>,
 }
 
@@ -159,37 +161,41 @@ impl Gateway {
         warnings.extend(approvals.warning().map(str::to_owned));
         let callbacks = CallbackChain::default().within(options.callbacks.clone());
         let learnt = LearntServers::open(&options.state_folder());
-        let core = Arc::new_cyclic(|core| Core {
-            registry: Registry::new(config),
-            source,
+        let trust = TrustState {
             approvals,
             looked: Looked::new(options.runtime.clone()),
             executables: Arc::new(Executables::default()),
+            shown: Mutex::default(),
+        };
+        let people = People { session: session(&callbacks), callbacks, inputs: tokio::sync::Mutex::default() };
+        let runs = RunDefaults {
+            checks: CheckDefaults::new(options),
+            max_result_tokens: options.max_result_tokens,
+            search: Arc::default(),
+            look_owner: LookOwner::default(),
+        };
+        let core = Arc::new_cyclic(|core| Core {
+            registry: Registry::new(config),
+            source,
+            trust,
             connections: Connections::new(
                 Watchdog::new(options.watchdog.clone()),
                 Arc::new(CoreObserver(Weak::clone(core))),
                 limits.max_connections,
                 limits.max_reconnects,
             ),
+            requests: RequestState::default(),
+            people,
             sandboxes: options.sandboxes(&limits),
-            look_owner: LookOwner::default(),
+            runs,
             limits,
             surroundings,
-            shown: Mutex::default(),
             closed: CancellationToken::new(),
             switch: Switch::default(),
             redactor: Arc::clone(redactor),
-            checks: CheckDefaults::new(options),
-            max_result_tokens: options.max_result_tokens,
-            watched: Watched::default(),
-            search: Arc::default(),
-            places: places::CallPlaces::default(),
             events,
-            session: session(&callbacks),
-            callbacks,
             learnt,
             tokens: TokenStore::new(options.state_folder().join(TOKENS)),
-            inputs: tokio::sync::Mutex::default(),
         });
         let gateway = Self { core };
         gateway.warn_at_open(warnings);
@@ -198,7 +204,7 @@ impl Gateway {
         Ok(gateway)
     }
 
-    /// Can this machine run a guest, and if not, why. Boots one to find out; blocks for that.
+    /// Reports whether this machine can run a guest, and if not, why. Boots one to find out; blocks for that.
     #[must_use]
     pub fn hypervisor(&self) -> HypervisorReport {
         self.core.sandboxes.report()
@@ -210,7 +216,7 @@ impl Gateway {
         WeakGateway(Arc::downgrade(&self.core))
     }
 
-    /// All servers as they are now: in the config's order, those whose entry has an error last. Blocks.
+    /// Lists all servers as they are now: in the config's order, those whose entry has an error last. Blocks.
     ///
     /// # Errors
     /// `ERR_APPROVAL_STORE`.
@@ -218,7 +224,7 @@ impl Gateway {
         self.servers_by(Look::Now)
     }
 
-    /// The same, of approvals as they are now or as they were found last.
+    /// Lists all servers by approvals as they are now or as they were found last.
     ///
     /// # Errors
     /// `ERR_APPROVAL_STORE`.
@@ -236,7 +242,7 @@ impl Gateway {
         self.test_as(name, Decider::Person).await
     }
 
-    /// The same for whoever asks for it. What a person has disabled is started for no model.
+    /// Connects anew for a person or a model. A server that a person has disabled is not started for a model.
     ///
     /// # Errors
     /// As [`Self::test`]; `ERR_DISABLED_BY_PERSON` where a model asks.
@@ -251,7 +257,7 @@ impl Gateway {
         self.core.connections.renew(name).await;
         let connection = self.connect(&server).await?;
         let live = connection.manifest().await?;
-        let manifest = filtered(&server, &live);
+        let manifest = filter_manifest(&server, &live);
         let line = |text: &str| sanitise_line(text, MAX_NAME_CHARS);
         Ok(ConnectionReport {
             server: name.to_owned(),
@@ -264,8 +270,8 @@ impl Gateway {
         })
     }
 
-    /// The last lines of a server's log, the oldest first: of this gateway and of others with the same state folder. Its standard error,
-    /// its connections and its calls, without arguments and results.
+    /// Reads the last lines of a server's log, the oldest first: of this gateway and of others with the same state folder. They tell of its
+    /// standard error, its connections and its calls, without arguments and results.
     ///
     /// # Errors
     /// `ERR_UNKNOWN_SERVER`.
@@ -274,7 +280,7 @@ impl Gateway {
         Ok(self.core.events.journal.read(name, lines))
     }
 
-    /// A sandbox. Boots the guest, the first time; blocks for that.
+    /// Makes a sandbox. Boots the guest, the first time; blocks for that.
     ///
     /// # Errors
     /// `ERR_NO_HYPERVISOR`, `ERR_CLOSED`.
@@ -282,7 +288,7 @@ impl Gateway {
         self.sandbox_with(SandboxOptions { tool_errors, callbacks, ..SandboxOptions::default() })
     }
 
-    /// The same with all options.
+    /// Makes a sandbox with all options. Boots the guest, the first time; blocks for that.
     ///
     /// # Errors
     /// `ERR_INVALID_OPTION`, `ERR_NO_HYPERVISOR`, `ERR_CLOSED`.
@@ -302,34 +308,26 @@ impl Gateway {
         self.core.check_open()?;
         check_sendable(&format!("{name}.{tool}"), &arguments, self.core.limits.max_argument_bytes)?;
         let arguments = self.core.check_arguments(name, tool, arguments)?;
-        let scope = Arc::new(CallScope::new(self.core.callbacks.within(options.callbacks), None, options.on_event));
-        let call = ToolCall { server: name.to_owned(), tool: tool.to_owned(), arguments, control: None };
-        let result = tokio::select! {
-            biased;
-            () = stop.stopped() => Err(stop.error("call", 0)),
-            () = self.core.closed.cancelled() => Err(Error::Closed { what: "gateway" }),
-            result = self.core.call_tool(call, &scope, options.timeout_ms) => result,
-        };
-        scope.take_warnings().into_iter().for_each(|warning| self.core.events.warn(warning));
-        let result = unless_ended(&self.core.closed, stop, result)?;
+        let request = Request::CallTool { tool: tool.to_owned(), arguments: Arc::new(arguments) };
+        let result = self.request_without_run(name, &request, options, stop).await?;
         self.core.check_result(name, tool, &result)?;
         let result = tool_result(result);
         let is_error = result.get("isError").and_then(Json::as_bool) == Some(true);
         Ok(if is_error { self.core.redactor.redact_json(&result) } else { result })
     }
 
-    /// Refuses what is new, and ends what is pending.
+    /// Begins to close: new requests are refused, pending ones end.
     pub fn begin_close(&self) {
         self.core.closed.cancel();
         self.core.sandboxes.close();
     }
 
-    /// Ends everything: runs, calls, connections, processes.
+    /// Closes the gateway: ends runs, calls, connections and processes.
     pub async fn close(&self) {
         self.begin_close();
         self.core.connections.close_all().await;
         self.core.events.journal.close().await;
-        self.core.looked.end();
+        self.core.trust.looked.end();
     }
 
     /// Lets go of what only the end of the last run lets go of. To be called when nothing of the gateway runs any more.
@@ -337,7 +335,7 @@ impl Gateway {
         self.core.sandboxes.end();
     }
 
-    /// SIGKILL to every server, without waiting: for an environment that is being torn down.
+    /// Sends SIGKILL to every server, without waiting: for an environment that is being torn down.
     pub fn kill(&self) {
         self.begin_close();
         self.core.connections.kill_all();
@@ -360,7 +358,7 @@ impl Gateway {
         Ok(())
     }
 
-    /// What is odd about the config is said once, and does not keep the gateway from opening.
+    /// Warns once of all that is odd about the config, which does not keep the gateway from opening.
     fn warn_at_open(&self, warnings: Vec<String>) {
         let invalid = self.core.registry.entries().into_iter().filter_map(|entry| match entry {
             Entry::Invalid(server) => Some(format!("server \"{}\" cannot be used: {}", server.name, server.error)),
@@ -374,7 +372,7 @@ impl Gateway {
             return Err(Error::ServerDisabled { server: server.name.clone() });
         }
         let patience = Duration::from_millis(self.core.limits.call_timeout_ms);
-        self.core.connect(server, &self.core.session, None, patience).await
+        self.core.connect(server, &self.core.people.session, None, patience).await
     }
 
     fn server(&self, name: &str) -> Result<Arc<ServerDefinition>> {
@@ -382,7 +380,7 @@ impl Gateway {
         self.core.registry.server(name).map_err(|error| self.core.redacted(error))
     }
 
-    /// What is known of it now; before the server is connected here, what was found when it last was, in whatever process.
+    /// The tools that changed: as known now; before the server is connected here, as found when it last was, in whatever process.
     fn quarantined(&self, server: &ServerDefinition, standing: &Standing, look: Look) -> Vec<String> {
         match standing {
             Standing::Full(_) if !self.core.registry.is_compared(&server.name) => {

@@ -1,15 +1,15 @@
-//! What becomes of connections, as the gateway hears of it.
+//! The gateway as the observer of its connections.
 
 use std::sync::{Arc, Weak};
 
 use super::callbacks::CallScope;
-use super::caller::{ScopeCaller, event_of};
+use super::caller::event_of;
 use super::core::Core;
 use super::events::Event;
 use crate::catalog::Manifest;
 use crate::client::{Caller, Notice, Observer};
 
-/// In the place of the last words of a server that nobody hears.
+/// Replaces the last words of a server that may not be heard.
 const ENDED: &str = "it ended; it is not approved as a whole and enabled, and its log says more";
 
 pub(super) struct CoreObserver(pub(super) Weak<Core>);
@@ -73,13 +73,13 @@ impl Observer for CoreObserver {
 
     fn nobody_in_particular(&self) -> Arc<dyn Caller> {
         match self.0.upgrade() {
-            Some(core) => Arc::new(ScopeCaller { scope: Arc::clone(&core.session), events: core.events.clone(), control: None }),
+            Some(core) => core.caller(&core.people.session, None),
             None => Arc::new(Nobody),
         }
     }
 }
 
-/// The gateway is gone.
+/// The caller in the place of a gateway that is gone.
 struct Nobody;
 
 impl Caller for Nobody {

@@ -1,12 +1,10 @@
-//! Resources and prompts, as an agent asks for them.
+//! Resources and prompts, without a guest.
 
 use std::sync::Arc;
 
 use serde_json::{Map, Value as Json};
 
-use super::callbacks::CallScope;
-use super::ending::unless_ended;
-use super::errands::{Done, Errand};
+use super::request::Request;
 use super::{CallOptions, Gateway};
 use crate::bridge::{PromptEntry, ResourceEntry, prompt_arguments, prompt_entries, resource_entries};
 use crate::catalog::Manifest;
@@ -14,11 +12,11 @@ use crate::client::{Completed, OfferRequest};
 use crate::error::{Error, Result};
 use crate::sandbox::Stop;
 
-/// Completions of one request: the protocol has no more.
+/// Most completions of one request, by the protocol.
 const MAX_COMPLETIONS: usize = 100;
 
 impl Gateway {
-    /// What may be read of a server, as it was approved. Starts nothing.
+    /// Lists a server's resources and templates, as they were approved. Starts nothing.
     ///
     /// # Errors
     /// `ERR_UNKNOWN_SERVER`, `ERR_NOT_APPROVED`, `ERR_NOT_ENABLED`.
@@ -26,7 +24,7 @@ impl Gateway {
         Ok(resource_entries(name, &*self.usable(name)?, self.core.limits.max_description_chars))
     }
 
-    /// A server's prompts, as they were approved. Starts nothing.
+    /// Lists a server's prompts, as they were approved. Starts nothing.
     ///
     /// # Errors
     /// As [`Gateway::resources`].
@@ -39,9 +37,9 @@ impl Gateway {
     /// # Errors
     /// `ERR_UNKNOWN_RESOURCE`, `ERR_RESOURCE_CHANGED`, and what a call gives.
     pub async fn read_resource(&self, name: &str, uri: &str, options: CallOptions, stop: &Stop) -> Result<Json> {
-        let errand = Errand::Ask(OfferRequest::Read { uri: uri.to_owned() });
-        let result = self.answer(name, &errand, options, stop).await?;
-        shown(name, &errand, &result, &["contents"], &[])
+        let request = Request::Offer(OfferRequest::Read { uri: uri.to_owned() });
+        let result = self.request_without_run(name, &request, options, stop).await?;
+        shown(name, &request, &result, &["contents"], &[])
     }
 
     /// Fills in a prompt: `{ description?, messages, meta? }`.
@@ -57,12 +55,12 @@ impl Gateway {
         stop: &Stop,
     ) -> Result<Json> {
         let arguments = prompt_arguments(&format!("{name}.{prompt}"), arguments, self.core.limits.max_argument_bytes)?;
-        let errand = Errand::Ask(OfferRequest::Prompt { name: prompt.to_owned(), arguments });
-        let result = self.answer(name, &errand, options, stop).await?;
-        shown(name, &errand, &result, &["messages"], &["description"])
+        let request = Request::Offer(OfferRequest::Prompt { name: prompt.to_owned(), arguments });
+        let result = self.request_without_run(name, &request, options, stop).await?;
+        shown(name, &request, &result, &["messages"], &["description"])
     }
 
-    /// What an argument of a prompt, or a variable of a template, could be: `{ values, total?, hasMore? }`.
+    /// Completes an argument of a prompt, or a variable of a template: `{ values, total?, hasMore? }`.
     ///
     /// # Errors
     /// As [`Gateway::get_prompt`] and [`Gateway::read_resource`].
@@ -78,10 +76,10 @@ impl Gateway {
         let limit = self.core.limits.max_argument_bytes;
         let context = prompt_arguments(&format!("{name}.completion/complete"), context, limit)?;
         let (argument, value) = argument;
-        let errand = Errand::Ask(OfferRequest::Complete { of, argument, value, context });
-        let result = self.answer(name, &errand, options, stop).await?;
+        let request = Request::Offer(OfferRequest::Complete { of, argument, value, context });
+        let result = self.request_without_run(name, &request, options, stop).await?;
         let completion = result.get("completion").cloned().unwrap_or_default();
-        let mut completion = shown(name, &errand, &completion, &["values"], &["total", "hasMore"])?;
+        let mut completion = shown(name, &request, &completion, &["values"], &["total", "hasMore"])?;
         if let Some(values) = completion.get_mut("values").and_then(Json::as_array_mut) {
             values.retain(Json::is_string);
             values.truncate(MAX_COMPLETIONS);
@@ -89,26 +87,23 @@ impl Gateway {
         Ok(completion)
     }
 
-    /// From now on an event tells when the resource changes, in connections that are made later as well.
+    /// Subscribes to a resource: an event tells when it changes, in connections that are made later as well.
     ///
     /// # Errors
     /// As [`Gateway::read_resource`]; `ERR_PROTOCOL` where the server tells no changes.
     pub async fn subscribe(&self, name: &str, uri: &str) -> Result<()> {
-        match self.run(name, &Errand::Watch(uri.to_owned()), CallOptions::default(), &Stop::new()).await? {
-            Done::Watching(watch) => self.core.watched.add(name, uri, watch),
-            Done::Answer(_) => {}
-        }
-        Ok(())
+        let request = Request::Subscribe(uri.to_owned());
+        self.request_without_run(name, &request, CallOptions::default(), &Stop::new()).await.map(drop)
     }
 
-    /// Takes that back.
+    /// Takes a subscription back.
     ///
     /// # Errors
     /// As [`Gateway::subscribe`].
     pub async fn unsubscribe(&self, name: &str, uri: &str) -> Result<()> {
-        self.core.watched.remove(name, uri);
-        self.run(name, &Errand::Unwatch(uri.to_owned()), CallOptions::default(), &Stop::new()).await?;
-        Ok(())
+        self.core.requests.subscriptions.remove(name, uri);
+        let request = Request::Unsubscribe(uri.to_owned());
+        self.request_without_run(name, &request, CallOptions::default(), &Stop::new()).await.map(drop)
     }
 
     fn usable(&self, name: &str) -> Result<Arc<Manifest>> {
@@ -116,30 +111,10 @@ impl Gateway {
         let usable = self.core.registry.server(name).and_then(|server| self.core.usable(&server));
         usable.map_err(|error| self.core.redacted(error))
     }
-
-    async fn answer(&self, name: &str, errand: &Errand, options: CallOptions, stop: &Stop) -> Result<Json> {
-        match self.run(name, errand, options, stop).await? {
-            Done::Answer(result) => Ok(result),
-            Done::Watching(_) => Err(Error::Internal("a request was taken for a subscription".to_owned())),
-        }
-    }
-
-    async fn run(&self, name: &str, errand: &Errand, options: CallOptions, stop: &Stop) -> Result<Done> {
-        self.core.check_open()?;
-        let scope = Arc::new(CallScope::new(self.core.callbacks.within(options.callbacks), None, options.on_event));
-        let outcome = tokio::select! {
-            biased;
-            () = stop.stopped() => Err(stop.error("call", 0)),
-            () = self.core.closed.cancelled() => Err(Error::Closed { what: "gateway" }),
-            outcome = self.core.run_errand(name, errand, &scope, None, options.timeout_ms) => outcome,
-        };
-        scope.take_warnings().into_iter().for_each(|warning| self.core.events.warn(warning));
-        unless_ended(&self.core.closed, stop, outcome)
-    }
 }
 
-/// The fields of a result that are promised, and its `_meta`. The first ones are lists, and must be there.
-fn shown(server: &str, errand: &Errand, result: &Json, lists: &[&str], others: &[&str]) -> Result<Json> {
+/// Picks the promised fields of a result, and its `_meta`. Those in `lists` are lists, and must be there.
+fn shown(server: &str, request: &Request, result: &Json, lists: &[&str], others: &[&str]) -> Result<Json> {
     let mut fields = Map::new();
     for name in others {
         if let Some(value) = result.get(*name).filter(|value| !value.is_null()) {
@@ -149,7 +124,7 @@ fn shown(server: &str, errand: &Errand, result: &Json, lists: &[&str], others: &
     for name in lists {
         let list = result.get(*name).filter(|list| list.is_array()).ok_or_else(|| Error::Protocol {
             server: server.to_owned(),
-            tool: errand.method().to_owned(),
+            tool: request.method().to_owned(),
             code: 0,
             message: format!("its answer has no list of {name}").into(),
         })?;
@@ -168,9 +143,9 @@ mod tests {
 
     #[test]
     fn a_result_without_what_it_promises_is_a_protocol_error() {
-        let errand = Errand::Ask(OfferRequest::Read { uri: "a:b".into() });
+        let request = Request::Offer(OfferRequest::Read { uri: "a:b".into() });
         let result = json!({ "contents": [], "_meta": { "x": 1 }, "vendor": 2 });
-        assert_eq!(shown("s", &errand, &result, &["contents"], &[]).unwrap(), json!({ "contents": [], "meta": { "x": 1 } }));
-        assert_eq!(shown("s", &errand, &json!({ "contents": {} }), &["contents"], &[]).unwrap_err().code(), "ERR_PROTOCOL");
+        assert_eq!(shown("s", &request, &result, &["contents"], &[]).unwrap(), json!({ "contents": [], "meta": { "x": 1 } }));
+        assert_eq!(shown("s", &request, &json!({ "contents": {} }), &["contents"], &[]).unwrap_err().code(), "ERR_PROTOCOL");
     }
 }

@@ -1,4 +1,4 @@
-//! What a gateway is opened with, and what follows from it.
+//! Options of a gateway, and what follows from them.
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -16,7 +16,7 @@ use crate::files::{Links, read_bounded};
 use crate::limits::Limits;
 use crate::sandbox::{GuestChoice, Sandboxes, WarmVms};
 
-/// No config is larger.
+/// Size of the largest config.
 const MAX_CONFIG_BYTES: u64 = 16 * 1024 * 1024;
 
 /// Servers that are enabled at once, where their approval holds.
@@ -29,12 +29,12 @@ pub enum EnableAtOpen {
     Approved,
 }
 
-/// What [`super::Gateway::open`] takes.
+/// Options of [`super::Gateway::open`].
 #[derive(Clone)]
 pub struct GatewayOptions {
     /// Default `~/.hyperagent/config.json`; missing there: no servers.
     pub config_path: Option<PathBuf>,
-    /// The same content, instead of a file.
+    /// The config itself, instead of a file.
     pub config: Option<Json>,
     /// Default `~/.hyperagent/hyperlight-mcp`.
     pub state_dir: Option<PathBuf>,
@@ -45,7 +45,7 @@ pub struct GatewayOptions {
     pub guest: GuestChoice,
     /// VMs that wait for the next run.
     pub warm: WarmVms,
-    /// Where the guest's snapshot is kept between processes, created with mode 0700. `None`: it is not kept. Default
+    /// The folder that keeps the guest's snapshot between processes, created with mode 0700. `None`: it is not kept. Default
     /// `$XDG_CACHE_HOME/hyperlight-mcp/snapshots`, or `~/.cache/hyperlight-mcp/snapshots`; none without a home.
     pub snapshot_dir: Option<PathBuf>,
     /// The program `hyperlight-mcp-watchdog`.
@@ -54,23 +54,23 @@ pub struct GatewayOptions {
     pub reader: PathBuf,
     /// Our own environment, from which placeholders are replaced.
     pub environment: BTreeMap<String, String>,
-    /// Where everything asynchronous runs.
+    /// The runtime of everything asynchronous.
     pub runtime: Handle,
-    /// Told what happens.
+    /// The listener of events.
     pub on_event: Option<EventListener>,
-    /// What becomes of results that break their tool's outputSchema, of servers whose config does not say.
+    /// Treatment of results that break their tool's outputSchema, for servers whose config names none.
     pub schema_violations: SchemaViolations,
-    /// What becomes of calls whose arguments break their tool's inputSchema, to servers whose config does not say.
+    /// Treatment of calls whose arguments break their tool's inputSchema, for servers whose config names none.
     pub argument_checks: ArgumentCheck,
-    /// What a run's value may cost a model, in tokens; more is cut, and saved. `None`: values come whole. At least 100.
+    /// Budget of a run's value, in tokens; more is cut, and saved. `None`: values come whole. At least 100.
     pub max_result_tokens: Option<usize>,
-    /// Whether each connection and call is an event as well.
+    /// True where each connection and call is to be an event as well.
     pub trace: bool,
-    /// Asked where neither the run nor the sandbox has an answer.
+    /// Callbacks that are asked where neither the run nor the sandbox has an answer.
     pub callbacks: Option<Arc<dyn Callbacks>>,
 }
 
-/// Where the config comes from.
+/// The source of the config.
 pub(super) struct ConfigSource {
     content: ConfigContent,
     max_servers: usize,
@@ -155,7 +155,7 @@ impl GatewayOptions {
         Ok(ConfigSource { content, max_servers })
     }
 
-    /// Where the config is looked for when nobody names one: `~/.hyperagent/config.json`.
+    /// The default path of the config: `~/.hyperagent/config.json`.
     ///
     /// ```
     /// let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
@@ -169,7 +169,7 @@ impl GatewayOptions {
         self.agent_folder().join("config.json")
     }
 
-    /// Where approvals, tokens and logs are kept.
+    /// The folder of approvals, tokens and logs.
     #[must_use]
     pub fn state_folder(&self) -> PathBuf {
         self.state_dir.clone().unwrap_or_else(|| self.agent_folder().join("hyperlight-mcp"))

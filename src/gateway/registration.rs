@@ -4,9 +4,8 @@ use serde_json::Value as Json;
 
 use super::{CallOptions, Gateway, Look};
 use crate::bridge::{ToolErrors, server_module, shape, tool_arguments};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::sandbox::{Arguments, GuestModule, HostReply, Stop, Value};
-use crate::trust::Standing;
 
 impl Gateway {
     /// The module of a server that is approved, now or when it was last looked at, enabled or not: what [`Gateway::call_function`] can call.
@@ -17,12 +16,8 @@ impl Gateway {
         let server = self.server(name)?;
         let standing = self.core.standing_by(&server, look);
         self.core.asked_by(look);
-        let reason = match standing.map_err(|error| self.core.redacted(error))? {
-            Standing::Full(manifest) => return Ok(server_module(name, &manifest)),
-            Standing::Command => "its tools are not".to_owned(),
-            Standing::Unapproved(lack) => lack.to_string(),
-        };
-        Err(Error::NotApproved { server: name.to_owned(), reason })
+        let manifest = standing.map_err(|error| self.core.redacted(error))?.require_full(name)?;
+        Ok(server_module(name, &manifest))
     }
 
     /// Calls a tool by its raw name, as a guest would: what a guest would get comes back, failures included.

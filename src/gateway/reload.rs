@@ -1,4 +1,4 @@
-//! A changed config, applied: what is another loses its connection, what is the same is not touched.
+//! A changed config, applied: a server whose entry changed loses its connection, the others are not touched.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,6 +7,7 @@ use serde::Serialize;
 use serde_json::{Value as Json, json};
 
 use super::Gateway;
+use super::ending::EndReason;
 use crate::blocking::blocking;
 use crate::config::{ArgumentCheck, ProtocolVersion, SchemaViolations, ServerDefinition};
 use crate::error::Result;
@@ -14,7 +15,7 @@ use crate::registry::Entry;
 use crate::text::is_server_name;
 use crate::trust::{Canonical, Circumstances, Subject};
 
-/// What `reload()` found. Names of servers.
+/// Findings of `reload()`, by the names of servers.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct ReloadReport {
     pub added: Vec<String>,
@@ -27,7 +28,7 @@ pub struct ReloadReport {
 }
 
 impl ReloadReport {
-    /// The same as a model may read it. What is wrong with the config is told in the config's own words: a model gets how much is.
+    /// The report for a model. Problems of the config are told in the config's own words, so that a model gets their number only.
     #[must_use]
     pub fn for_model(&self) -> Json {
         let Self { added, removed, changed, invalid, warnings } = self;
@@ -47,7 +48,7 @@ impl ReloadReport {
 }
 
 impl Gateway {
-    /// Reads the config again. Where it cannot be read or is wrong as a whole, all stays as it is.
+    /// Reads the config again. Where it cannot be read or is wrong as a whole, everything stays as it is.
     ///
     /// # Errors
     /// `ERR_CONFIG_…`, `ERR_TOO_MANY_SERVERS`, `ERR_CLOSED`.
@@ -84,14 +85,10 @@ impl Gateway {
             warnings: warnings.iter().map(|warning| self.core.redactor.readable(warning)).collect(),
         };
         // All at once: nothing of one server goes on as it was while another's process takes its time to end.
-        report.changed.iter().for_each(|name| self.core.registry.interrupt(name));
-        for name in &report.removed {
-            self.core.registry.retire(name);
-            self.core.watched.forget(name);
-        }
-        let ended = report.changed.iter().chain(&report.removed);
-        ended.clone().for_each(|name| self.core.session.grants.forget(name));
-        futures::future::join_all(ended.map(|name| self.core.connections.close(name))).await;
+        let changed = report.changed.iter().map(|name| (name, EndReason::Reconfigured));
+        let removed = report.removed.iter().map(|name| (name, EndReason::Retired));
+        let ended: Vec<_> = changed.chain(removed).map(|(name, why)| self.core.end(name, why)).collect();
+        futures::future::join_all(ended).await;
         for warning in warnings {
             self.core.events.warn(warning);
         }
@@ -100,7 +97,7 @@ impl Gateway {
 
     /// A digest of all that each entry says, under this machine's key.
     fn fingerprints(&self) -> BTreeMap<String, String> {
-        let key = self.core.approvals.key();
+        let key = self.core.trust.approvals.key();
         let form = |entry: &Entry| match entry {
             Entry::Invalid(server) => Canonical::new("invalid").text(&server.error.to_string()),
             Entry::Valid(server) => {
@@ -112,7 +109,7 @@ impl Gateway {
     }
 }
 
-/// How and when a server is called, which no approval is about. Each field of an entry has its place here, or in the approval's digest.
+/// Adds the fields that decide how and when a server is called. Each field of an entry has its place here, or in the approval's digest.
 fn with_conduct(form: Canonical, server: &ServerDefinition) -> Canonical {
     let ServerDefinition {
         call_timeout_ms,

@@ -1,4 +1,4 @@
-//! What a run returns, within what a model may be given: cut, saved, reported.
+//! Results of runs within a model's budget: cut, saved, reported.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -12,23 +12,23 @@ use crate::redact::Redactor;
 use crate::results::{Handle, MIN_RESULT_TOKENS, ModelError, ModelReport, SAVED_ID_BYTES, fit, fits, for_model, saved_id};
 use crate::sandbox::{Value, Wire};
 
-/// A run as a model is told of it.
+/// A run's report to a model.
 #[derive(Debug)]
 pub struct ModelRun {
     /// `{ value }` or `{ error: { code, message, line?, column?, excerpt? } }`, then `logs` and `warnings` unless they are empty: never
     /// more than the budget. A value that was cut says by what handle later runs read the whole of it.
     pub report: Json,
-    /// Why the run gave no value.
+    /// The error of a run that gave no value.
     pub error: Option<Error>,
 }
 
-/// What became of a value that was cut.
-enum Kept {
+/// The place of a value that was cut.
+enum Saved {
     As(String),
     TooLarge,
 }
 
-/// Refuses a budget that has no room for more than marks.
+/// Refuses a budget that is too small for anything but marks.
 pub(super) fn check_budget(method: &'static str, tokens: Option<usize>) -> Result<()> {
     match tokens {
         Some(tokens) if tokens < MIN_RESULT_TOKENS => {
@@ -84,25 +84,25 @@ impl Sandbox {
         report
     }
 
-    fn cut(&self, wire: Wire, budget: usize) -> Result<Cut> {
+    fn cut(&self, wire: Wire, budget: usize) -> Result<CutValue> {
         let value = returned(&wire)?;
         if fits(&value, budget) {
-            return Ok(Cut { value: wire, omitted: Vec::new(), saved_as: None, warning: None });
+            return Ok(CutValue { value: wire, omitted: Vec::new(), saved_as: None, warning: None });
         }
         let size = wire.size();
-        let kept = self.keep(wire)?;
-        let Some(fitted) = fit(&value, budget, kept.handle()) else {
+        let saved = self.keep(wire)?;
+        let Some(fitted) = fit(&value, budget, saved.handle()) else {
             return Err(Error::Internal("a value that does not fit was not cut".to_owned()));
         };
         let limit = self.core.limits.max_saved_bytes;
-        let (saved_as, warning) = match kept {
-            Kept::As(id) => (Some(id), None),
-            Kept::TooLarge => {
+        let (saved_as, warning) = match saved {
+            Saved::As(id) => (Some(id), None),
+            Saved::TooLarge => {
                 let why = format!("it has {size} bytes; limits.maxSavedBytes is {limit}");
                 (None, Some(format!("the value was cut to {budget} tokens (maxResultTokens) and is not saved: {why}")))
             }
         };
-        Ok(Cut { value: Value::record([("value", fitted.value)]).to_wire(), omitted: fitted.omitted, saved_as, warning })
+        Ok(CutValue { value: Value::record([("value", fitted.value)]).to_wire(), omitted: fitted.omitted, saved_as, warning })
     }
 
     fn rendered(&self, report: &RunReport, code: &str, budget: usize) -> Result<Json> {
@@ -124,8 +124,8 @@ impl Sandbox {
                 if !must_be_cut {
                     return Ok(json);
                 }
-                let kept = self.keep(wire.clone())?;
-                Ok(render(Ok(&value), "", kept.handle()))
+                let saved = self.keep(wire.clone())?;
+                Ok(render(Ok(&value), "", saved.handle()))
             }
             Err(error) => {
                 let (line, column) = match error {
@@ -140,17 +140,17 @@ impl Sandbox {
     }
 
     /// Keeps a value for later runs of this sandbox.
-    fn keep(&self, value: Wire) -> Result<Kept> {
+    fn keep(&self, value: Wire) -> Result<Saved> {
         let mut random = [0; SAVED_ID_BYTES];
         getrandom::fill(&mut random)
             .map_err(|error| Error::Io { what: "a handle for the value".to_owned(), problem: error.to_string().into() })?;
         let id = saved_id(random);
         let mut saved = self.saved.lock();
-        Ok(if saved.save(id.clone(), value, Instant::now()) { Kept::As(id) } else { Kept::TooLarge })
+        Ok(if saved.save(id.clone(), value, Instant::now()) { Saved::As(id) } else { Saved::TooLarge })
     }
 }
 
-impl Kept {
+impl Saved {
     fn handle(&self) -> Handle<'_> {
         match self {
             Self::As(id) => Handle::Saved(id),
@@ -159,8 +159,8 @@ impl Kept {
     }
 }
 
-/// A value as it may be returned.
-struct Cut {
+/// A value within its budget.
+struct CutValue {
     /// `{"value": …}`
     value: Wire,
     omitted: Vec<crate::results::Omission>,
@@ -168,7 +168,7 @@ struct Cut {
     warning: Option<String>,
 }
 
-/// What the handler returned, out of `{"value": …}`.
+/// Takes the handler's value out of `{"value": …}`.
 fn returned(wire: &Wire) -> Result<Value> {
     match Value::from_wire(wire.clone()) {
         Ok(Value::Record(mut fields)) if fields.len() == 1 => Ok(fields.swap_remove(0).1),
@@ -180,7 +180,7 @@ fn returned(wire: &Wire) -> Result<Value> {
     }
 }
 
-/// Every text and key in it. It is no deeper than what crosses from a guest.
+/// Redacts every text and key of a value. Its depth is bounded, as it crossed from a guest.
 fn redacted(redactor: &Redactor, value: Value) -> Value {
     match value {
         Value::Text(text) => Value::Text(redactor.redact(&text).into_owned()),

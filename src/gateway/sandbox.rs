@@ -3,28 +3,28 @@
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
 use super::agent_modules::{AgentModule, AgentModules, RunHost, check};
 use super::callbacks::{CallScope, CallbackChain, Callbacks};
-use super::calls::RunCaller;
 use super::core::Core;
-use super::ending::Ending;
 use super::events::EventListener;
+use super::request::RunRequests;
 use super::results::check_budget;
+use super::run_end::RunEnd;
 use super::switch::Period;
 use crate::bridge::{Finding, ServerCalls, ToolErrors};
 use crate::catalog::Catalog;
 use crate::config::Parallel;
 use crate::error::{Error, Result};
+use crate::queue::queue_now;
 use crate::redact::Redactor;
 use crate::results::{Omission, SavedValues};
 use crate::sandbox::{LOG_CUT_MARK, LogEntry, LogListener, LookOwner, RunOutcome, RunRequest, RunStats, Stop, StopReason, Wire};
 
-/// What one run is given.
+/// Options of one run.
 #[derive(Default)]
 pub struct RunOptions {
     /// Default: `null`.
@@ -33,15 +33,15 @@ pub struct RunOptions {
     pub timeout_ms: Option<u64>,
     /// Default: the sandbox's.
     pub tool_errors: Option<ToolErrors>,
-    /// What the value may cost a model, in tokens; more is cut, and saved. Default: the sandbox's. At least 100.
+    /// Budget of the value, in tokens; more is cut, and saved. Default: the sandbox's. At least 100.
     pub max_result_tokens: Option<usize>,
     /// Ends the run from outside.
     pub stop: Stop,
-    /// Told each entry of the log as it comes.
+    /// The listener of the log's entries, as they come.
     pub on_log: Option<LogListener>,
-    /// Told what its calls' servers tell, in the place of the gateway's listener.
+    /// The listener of the events of its calls, instead of the gateway's.
     pub on_event: Option<EventListener>,
-    /// Asked before the sandbox's and the gateway's.
+    /// Callbacks that are asked before the sandbox's and the gateway's.
     pub callbacks: Option<Arc<dyn Callbacks>>,
     /// Names the run in what is asked.
     pub run_id: Option<u64>,
@@ -52,19 +52,19 @@ pub struct RunOptions {
 pub struct RunReport {
     pub outcome: RunOutcome,
     pub warnings: Vec<String>,
-    /// What was cut out of the value to fit `max_result_tokens`. Empty: nothing.
+    /// Parts that were cut out of the value to fit `max_result_tokens`.
     pub omitted: Vec<Omission>,
     /// The handle by which later runs of the sandbox read the whole value, where it was cut and could be kept.
     pub saved_as: Option<String>,
 }
 
-/// What a sandbox is made with.
+/// Options of a sandbox.
 #[derive(Default)]
 pub struct SandboxOptions {
     pub tool_errors: ToolErrors,
-    /// Of runs that do not say. Default: the gateway's.
+    /// Budget of runs that name none. Default: the gateway's.
     pub max_result_tokens: Option<usize>,
-    /// Asked before the gateway's.
+    /// Callbacks that are asked before the gateway's.
     pub callbacks: Option<Arc<dyn Callbacks>>,
 }
 
@@ -73,9 +73,9 @@ pub struct Sandbox {
     pub(super) core: Arc<Core>,
     pub(super) tool_errors: ToolErrors,
     pub(super) max_result_tokens: Option<usize>,
-    /// What its runs returned and was cut.
+    /// Values that its runs returned and that were cut.
     pub(super) saved: Arc<Mutex<SavedValues>>,
-    /// Its code has a share of the reader.
+    /// Owner of its code's share of the reader.
     pub(super) look_owner: LookOwner,
     callbacks: CallbackChain,
     modules: Mutex<AgentModules>,
@@ -88,8 +88,8 @@ impl Sandbox {
     pub(super) fn new(core: Arc<Core>, options: SandboxOptions) -> Self {
         let SandboxOptions { tool_errors, max_result_tokens, callbacks } = options;
         let closed = core.closed.child_token();
-        let callbacks = core.callbacks.within(callbacks);
-        let max_result_tokens = max_result_tokens.or(core.max_result_tokens);
+        let callbacks = core.people.callbacks.within(callbacks);
+        let max_result_tokens = max_result_tokens.or(core.runs.max_result_tokens);
         let saved = SavedValues::new(core.limits.max_saved_bytes, Duration::from_millis(core.limits.max_saved_age_ms));
         let saved = Arc::new(Mutex::new(saved));
         let (look_owner, modules, turn) = (LookOwner::default(), Mutex::default(), Arc::default());
@@ -125,24 +125,14 @@ impl Sandbox {
     /// Runs code, whatever its value costs.
     pub(super) fn queued(self: &Arc<Self>, code: String, options: RunOptions) -> impl Future<Output = RunReport> + Send + use<> {
         let this = Arc::clone(self);
-        let mut turn = Box::pin(Arc::clone(&self.turn).lock_owned());
-        // Polled here, not when the task that awaits it happens to start: runs queue in the order in which they were asked for.
-        let taken = match turn.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(guard) => Some(guard),
-            Poll::Pending => None,
-        };
+        // Runs queue in the order in which they were asked for.
+        let turn = queue_now(Arc::clone(&self.turn).lock_owned());
         // What is asked for while a plugin is on is not done in another time that it is on.
         let period = self.core.check_on();
         async move {
             let Ok(period) = period else { return failed(Error::PluginOff) };
             let _running = period.runs.token();
             let stop = options.stop.clone();
-            let turn = async {
-                match taken {
-                    Some(guard) => guard,
-                    None => turn.await,
-                }
-            };
             tokio::select! {
                 biased;
                 () = this.closed.cancelled() => failed(Error::Closed { what: "sandbox" }),
@@ -160,8 +150,8 @@ impl Sandbox {
     async fn run_now(&self, code: String, options: RunOptions, stop: &Stop, period: &Period) -> RunReport {
         let scope = CallScope::new(self.callbacks.within(options.callbacks), options.run_id, options.on_event);
         let scope = Arc::new(scope.with_max_questions(self.core.limits.max_questions));
-        let ending = Ending { closed: self.closed.clone(), switched_off: period.ended.clone(), stop: stop.clone() };
-        let host = match self.prepare(options.tool_errors, &scope, ending) {
+        let end = RunEnd { closed: self.closed.clone(), switched_off: period.ended.clone(), stop: stop.clone() };
+        let host = match self.prepare(options.tool_errors, &scope, end) {
             Ok(host) => Arc::new(host),
             Err(error) => return failed(self.core.redacted(error)),
         };
@@ -192,7 +182,7 @@ impl Sandbox {
         RunReport { outcome, warnings: warnings.map(|warning| redactor.readable(&warning)).collect(), omitted: Vec::new(), saved_as: None }
     }
 
-    /// A log leaves the crate: what a guest has learnt and prints is no exception.
+    /// Redacts each entry before its listener gets it: a log leaves the crate, and a guest may print what it has learnt.
     fn redacting(&self, listener: LogListener) -> LogListener {
         let redactor = Arc::clone(&self.core.redactor);
         Arc::new(move |entry: &LogEntry| {
@@ -226,22 +216,22 @@ impl Sandbox {
         outcome.unwrap_or_else(|_| outcome_of(Error::Internal("a run's thread ended without an outcome".to_owned())))
     }
 
-    /// What the run sees is settled when it starts.
-    fn prepare(&self, tool_errors: Option<ToolErrors>, scope: &Arc<CallScope>, ending: Ending) -> Result<RunHost> {
+    /// Settles what the run sees, when it starts.
+    fn prepare(&self, tool_errors: Option<ToolErrors>, scope: &Arc<CallScope>, end: RunEnd) -> Result<RunHost> {
         let manifests: BTreeMap<_, _> = self.core.visible_servers()?;
         let errors = tool_errors.unwrap_or(self.tool_errors);
         let limits = &self.core.limits;
-        let caller = RunCaller { core: Arc::downgrade(&self.core), scope: Arc::clone(scope) };
+        let caller = RunRequests { core: Arc::downgrade(&self.core), scope: Arc::clone(scope) };
         let redactor = Arc::clone(&self.core.redactor);
         let catalog = Catalog::new(manifests.clone(), self.module_infos(), self.core.declaration_style(errors));
         let one_at_a_time = self.core.registry.servers().into_iter().filter(|server| server.parallel == Parallel::No);
         let one_at_a_time = one_at_a_time.map(|server| server.name.clone()).collect();
-        let finding = Finding { catalog, search: Arc::clone(&self.core.search) };
+        let finding = Finding { catalog, search: Arc::clone(&self.core.runs.search) };
         let servers = ServerCalls::new(manifests, Arc::new(caller), Arc::clone(limits), errors, redactor, self.core.checks(), finding);
         Ok(RunHost {
             servers: Arc::new(servers.with_saved(Arc::clone(&self.saved)).with_one_at_a_time(one_at_a_time)),
             agent: self.modules().clone(),
-            ending,
+            end,
             max_argument_bytes: limits.max_argument_bytes,
             max_response_bytes: limits.max_response_bytes,
         })
@@ -260,7 +250,7 @@ fn outcome_of(error: Error) -> RunOutcome {
     RunOutcome { value: Err(error), logs: Vec::new(), stats: RunStats::default() }
 }
 
-/// An entry as it leaves the crate. Of one that was cut, the end goes that may hold the beginning of a secret.
+/// Redacts an entry. Of one that was cut, the end is dropped that may hold the beginning of a secret.
 fn readable(redactor: &Redactor, entry: &LogEntry) -> LogEntry {
     let LogEntry { level, is_cut, text } = entry;
     let text = match text.strip_suffix(LOG_CUT_MARK).filter(|_| *is_cut) {

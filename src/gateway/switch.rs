@@ -1,9 +1,7 @@
 //! The switch of a gateway that is a plugin: on, off, and what is live ends in between. Without a plugin it is on.
 
 use parking_lot::{Mutex, MutexGuard};
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
 
 use tokio::sync::OwnedMutexGuard;
 use tokio_util::sync::CancellationToken;
@@ -11,12 +9,14 @@ use tokio_util::task::TaskTracker;
 
 use super::Gateway;
 use super::core::Core;
+use super::ending::EndReason;
 use crate::error::{Error, Result};
+use crate::queue::queue_now;
 
-/// From one switching on to the next switching off.
+/// The time from one switching on to the next switching off.
 #[derive(Clone, Default)]
 pub(super) struct Period {
-    /// Cancelled when it ends.
+    /// Cancelled when the period ends.
     pub(super) ended: CancellationToken,
     /// The runs within it, which are waited for.
     pub(super) runs: TaskTracker,
@@ -33,7 +33,7 @@ type Turn = OwnedMutexGuard<()>;
 
 pub(super) struct Switch {
     state: Mutex<State>,
-    /// Held while switching. It is fair: who asked first is served first.
+    /// Locked while switching. The lock is fair: who asked first is served first.
     turn: Arc<tokio::sync::Mutex<()>>,
 }
 
@@ -69,17 +69,7 @@ impl Switch {
 
     /// Takes a place in the queue now, not when the future that is returned is first polled.
     fn turn(&self) -> impl Future<Output = Turn> + Send + use<> {
-        let mut turn: Pin<Box<dyn Future<Output = Turn> + Send>> = Box::pin(Arc::clone(&self.turn).lock_owned());
-        let taken = match turn.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(guard) => Some(guard),
-            Poll::Pending => None,
-        };
-        async move {
-            match taken {
-                Some(guard) => guard,
-                None => turn.await,
-            }
-        }
+        queue_now(Arc::clone(&self.turn).lock_owned())
     }
 }
 
@@ -89,16 +79,12 @@ impl Core {
         self.switch.period()
     }
 
-    /// Ends all that is live. What is enabled stays so: it counts when the switch is on again, where its approval still holds.
+    /// Ends all that is live. An enabled server stays enabled: that counts when the switch is on again, where its approval still holds.
     async fn end_period(&self, period: Option<Period>) {
         let Some(period) = period else { return };
         let servers: Vec<_> = self.registry.entries().iter().map(|entry| entry.name().to_owned()).collect();
-        for name in &servers {
-            self.registry.interrupt(name);
-            self.session.grants.forget(name);
-            self.watched.forget(name);
-        }
-        futures::future::join_all(servers.iter().map(|name| self.connections.close(name))).await;
+        let ended: Vec<_> = servers.iter().map(|name| self.end(name, EndReason::SwitchedOff)).collect();
+        futures::future::join_all(ended).await;
         period.runs.close();
         period.runs.wait().await;
         self.sandboxes.rest();
@@ -115,7 +101,7 @@ impl Gateway {
         self.core.check_on().map(drop)
     }
 
-    /// Makes the gateway a plugin that is off. Gives what resolves when all that was live has ended.
+    /// Makes the gateway a plugin that is off. The future resolves when all that was live has ended.
     ///
     /// # Errors
     /// `ERR_INVALID_OPTION` where it is one already; `ERR_CLOSED`.
@@ -143,10 +129,10 @@ impl Gateway {
         }
     }
 
-    /// Switches on, in turn, if `allowed` says so then. Gives what is enabled from now on.
+    /// Switches on, in turn, if `allowed` permits it then. Returns the servers that are enabled from now on.
     ///
     /// # Errors
-    /// What `allowed` says; `ERR_CLOSED`, `ERR_APPROVAL_STORE`.
+    /// The error of `allowed`; `ERR_CLOSED`, `ERR_APPROVAL_STORE`.
     pub(crate) fn switch_on(
         &self,
         allowed: Box<dyn FnOnce() -> Result<()> + Send>,

@@ -1,4 +1,4 @@
-//! Which servers exist now, which of them this gateway has enabled, and how they are.
+//! The servers that exist now, whether this gateway has enabled them, and their state.
 
 mod status;
 
@@ -14,11 +14,11 @@ use crate::catalog::Manifest;
 use crate::config::{Config, InputDefinition, InvalidServer, ServerDefinition};
 use crate::error::{Error, Result};
 
-/// A server, as the config has it.
+/// An entry of the config.
 #[derive(Debug, Clone)]
 pub enum Entry {
     Valid(Arc<ServerDefinition>),
-    /// It is listed, with its error, and can do nothing.
+    /// An entry with an error: it is listed with that, and can do nothing.
     Invalid(Arc<InvalidServer>),
 }
 
@@ -32,14 +32,14 @@ impl Entry {
     }
 }
 
-/// What the config says, as a whole: it is replaced as a whole.
+/// The content of the config, which is replaced as a whole.
 #[derive(Debug, Default)]
 struct Configured {
     entries: Vec<Entry>,
     inputs: Vec<InputDefinition>,
 }
 
-/// Who enables or disables a server.
+/// The one who enables or disables a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Decider {
     /// A person, or the agent's own code.
@@ -48,7 +48,7 @@ pub enum Decider {
     Model,
 }
 
-/// Whether runs see a server, and who says so.
+/// Decides whether runs see a server, and records who decided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum Switch {
     On,
@@ -59,14 +59,14 @@ enum Switch {
     OffByPerson,
 }
 
-/// What is known of one server besides its definition.
+/// The state of one server besides its definition.
 #[derive(Debug, Default)]
 struct Live {
     switch: Switch,
     last_error: Option<LastError>,
     /// Cancelled when the server is revoked, disabled or configured in another way: pending calls end.
     ended: CancellationToken,
-    /// How often that happened, or another approval was given: what a person allowed before no longer holds.
+    /// Number of times that this happened, or that another approval was given: grants of before no longer hold.
     decisions: u64,
     /// The manifest that was last compared with the approved one.
     compared: Option<Arc<Manifest>>,
@@ -92,13 +92,13 @@ impl Registry {
         *self.configured.write() = Arc::new(configured(config));
     }
 
-    /// All servers, in the config's order; those with an error come last.
+    /// Returns all entries, in the config's order; those with an error come last.
     #[must_use]
     pub fn entries(&self) -> Vec<Entry> {
         self.configured().entries.clone()
     }
 
-    /// The entry of this name.
+    /// Returns the entry of this name.
     ///
     /// # Errors
     /// `ERR_UNKNOWN_SERVER`, naming those that exist.
@@ -108,14 +108,14 @@ impl Registry {
         found.ok_or_else(|| unknown(name, &configured))
     }
 
-    /// The servers that can be used, in the config's order.
+    /// Returns the servers that can be used, in the config's order.
     #[must_use]
     pub fn servers(&self) -> Vec<Arc<ServerDefinition>> {
         let valid = |entry: &Entry| if let Entry::Valid(server) = entry { Some(Arc::clone(server)) } else { None };
         self.configured().entries.iter().filter_map(valid).collect()
     }
 
-    /// The server of this name.
+    /// Returns the server of this name.
     ///
     /// # Errors
     /// `ERR_UNKNOWN_SERVER`, naming those that exist; the error of an entry that has one.
@@ -128,13 +128,13 @@ impl Registry {
         }
     }
 
-    /// An `${input:…}` as the config describes it.
+    /// Returns the config's description of an `${input:…}`.
     #[must_use]
     pub fn input(&self, id: &str) -> Option<InputDefinition> {
         self.configured().inputs.iter().find(|input| input.id == id).cloned()
     }
 
-    /// Runs see the server from now on.
+    /// Lets runs see the server from now on.
     ///
     /// # Errors
     /// `ERR_DISABLED_BY_PERSON` where a model wants back what a person has disabled.
@@ -148,7 +148,7 @@ impl Registry {
         Ok(())
     }
 
-    /// Ends what is pending. Runs no longer see the server.
+    /// Ends what is pending, and hides the server from runs.
     pub fn disable(&self, name: &str, decider: Decider) {
         self.end(name, |before| match (decider, before) {
             (Decider::Person, _) | (Decider::Model, Switch::OffByPerson) => Switch::OffByPerson,
@@ -156,12 +156,12 @@ impl Registry {
         });
     }
 
-    /// The same where the server lost its approval, or its entry: who disabled it before still has.
+    /// Ends what is pending where the server lost its approval, or its entry. A server that a person had disabled stays so.
     pub fn retire(&self, name: &str) {
         self.end(name, |before| if before == Switch::OffByPerson { before } else { Switch::Off });
     }
 
-    /// Ends what is pending; whether the server is enabled stays.
+    /// Ends what is pending. An enabled server stays enabled.
     pub fn interrupt(&self, name: &str) {
         self.end(name, |before| before);
     }
@@ -182,7 +182,7 @@ impl Registry {
         enabled && !self.configured().entries.iter().any(disabled)
     }
 
-    /// How much was decided about the server here: revocations, disablings, other configs, other approvals.
+    /// Number of decisions about the server here: revocations, disablings, other configs, other approvals.
     #[must_use]
     pub fn decisions(&self, name: &str) -> u64 {
         self.live().get(name).map_or(0, |live| live.decisions)
@@ -194,13 +194,13 @@ impl Registry {
         self.live().get(name).is_some_and(|live| live.switch == Switch::OffByPerson)
     }
 
-    /// Cancelled when the server is revoked, disabled or changed.
+    /// Returns the token that is cancelled when the server is revoked, disabled or changed.
     #[must_use]
     pub fn ended(&self, name: &str) -> CancellationToken {
         self.live().entry(name.to_owned()).or_default().ended.clone()
     }
 
-    /// Returns whether a manifest has not been compared yet; from now on it has.
+    /// Returns whether a manifest has not been compared yet, and marks it as compared.
     #[must_use]
     pub fn is_new_manifest(&self, name: &str, manifest: &Arc<Manifest>) -> bool {
         let mut all = self.live();
@@ -210,7 +210,7 @@ impl Registry {
         is_new
     }
 
-    /// Forgets what was compared: something else is approved now.
+    /// Forgets the last comparison: something else is approved now.
     pub fn approval_changed(&self, name: &str) {
         let mut all = self.live();
         let live = all.entry(name.to_owned()).or_default();
@@ -233,7 +233,7 @@ impl Registry {
         self.live().get(name).map_or_else(Vec::new, |live| live.quarantined.iter().cloned().collect())
     }
 
-    /// Remembers how the last attempt to reach a server went.
+    /// Records the outcome of the last attempt to reach a server.
     pub fn record<T>(&self, name: &str, outcome: &Result<T>) {
         let last_error = outcome.as_ref().err().map(LastError::from);
         self.live().entry(name.to_owned()).or_default().last_error = last_error;

@@ -11,27 +11,26 @@ use crate::text::is_server_name;
 pub struct ServerStatus {
     pub name: String,
     pub state: ServerState,
-    /// Both stages, as the server is configured now.
+    /// True where both stages are approved, as the server is configured now.
     pub approved: bool,
     pub enabled: bool,
-    /// A person, or the agent's own code, has disabled it here: no model can enable it.
+    /// True where a person, or the agent's own code, has disabled it here: no model can enable it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub disabled_by_person: bool,
     pub source: &'static str,
     /// Raw names of the approved tools.
     pub tools: Vec<String>,
-    /// Those of them that the server has changed or taken away since: calls of them fail.
+    /// Approved tools that the server has changed or taken away since: calls of them fail.
     pub quarantined: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_error: Option<LastError>,
 }
 
-/// In the place of a name that the config gives to no server.
+/// Replaces a name that is not valid.
 const NO_NAME: &str = "(a server whose name is not valid)";
 
 impl ServerStatus {
-    /// The same as a model may read it: the name of an entry that is wrong may be any text, and what went wrong may be told in a server's
-    /// own words.
+    /// The status for a model: the name of an invalid entry may be any text, and an error may quote a server.
     #[must_use]
     pub fn for_model(&self) -> Self {
         let mut status = self.clone();
@@ -45,7 +44,7 @@ impl ServerStatus {
     }
 }
 
-/// What a person would say of a server.
+/// The state of a server, in one word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ServerState {
@@ -55,9 +54,9 @@ pub enum ServerState {
     Disabled,
     /// Nothing may run.
     Unapproved,
-    /// The command is approved, its tools are not.
+    /// Its command is approved, its tools are not yet.
     CommandApproved,
-    /// Both stages are; there is no process.
+    /// Both stages are approved; there is no process.
     Idle,
     /// Its process is being started, or its address reached.
     Connecting,
@@ -67,12 +66,12 @@ pub enum ServerState {
     Error,
 }
 
-/// The last thing that went wrong with a server.
+/// The last error of a server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct LastError {
     pub code: &'static str,
     pub message: String,
-    /// The same as a model may read it.
+    /// The message for a model.
     #[serde(skip)]
     pub for_model: String,
 }

@@ -8,6 +8,7 @@ use super::document::Approval;
 use super::executable::MAX_PROGRAM_BYTES;
 use super::subject::Subject;
 use crate::catalog::Manifest;
+use crate::error::{Error, Result};
 
 /// Extent to which an approval holds for a server as it is configured now.
 #[derive(Debug, Clone, PartialEq)]
@@ -20,7 +21,32 @@ pub enum Standing {
     Full(Arc<Manifest>),
 }
 
-/// Reason why nothing may run.
+impl Standing {
+    /// The approved manifest, where both stages are approved.
+    ///
+    /// # Errors
+    /// `ERR_NOT_APPROVED`, with the reason.
+    pub fn require_full(self, server: &str) -> Result<Arc<Manifest>> {
+        match self {
+            Self::Full(manifest) => Ok(manifest),
+            Self::Command => Err(Error::NotApproved { server: server.to_owned(), reason: "its tools are not".to_owned() }),
+            Self::Unapproved(lack) => Err(lack.refusal(server)),
+        }
+    }
+
+    /// Fails where the server may not be started.
+    ///
+    /// # Errors
+    /// `ERR_NOT_APPROVED`, with the reason.
+    pub fn require_command(&self, server: &str) -> Result<()> {
+        match self {
+            Self::Command | Self::Full(_) => Ok(()),
+            Self::Unapproved(lack) => Err(lack.refusal(server)),
+        }
+    }
+}
+
+/// Why nothing may run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NotApprovedReason {
     /// Nobody has said yes, or somebody has taken it back.
@@ -35,6 +61,12 @@ pub enum NotApprovedReason {
     Executable,
     /// The program cannot be compared with the one that was approved, and the config says `pinExecutable`.
     Unreadable,
+}
+
+impl NotApprovedReason {
+    fn refusal(self, server: &str) -> Error {
+        Error::NotApproved { server: server.to_owned(), reason: self.to_string() }
+    }
 }
 
 impl fmt::Display for NotApprovedReason {

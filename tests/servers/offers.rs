@@ -7,12 +7,12 @@ use hyperlight_mcp::bridge::ToolErrors;
 use hyperlight_mcp::client::Completed;
 use hyperlight_mcp::gateway::{Answer, ApprovalQuestion, CallOptions, Callbacks, RunOptions};
 use hyperlight_mcp::sandbox::{Stop, Value};
-use hyperlight_mcp::trust::{ApprovalRequest, Decision};
+use hyperlight_mcp::trust::{ApprovalRequest, ApprovalStore, Decision};
 use hyperlight_mcp::{Error, Result};
 use serde_json::{Value as Json, json};
 
 use crate::support::asking::{ONE, Person, Room, for_person};
-use crate::support::{FIXTURE, Scene, object, patience, told, until, within, write_script};
+use crate::support::{FIXTURE, Scene, object, patience, pid_of, send, told, until, within, write_script};
 
 const BOTH: [&str; 2] = ["--resources", "--prompts"];
 const BOTH_2026: [&str; 4] = ["--resources", "--prompts", "--era", "2026"];
@@ -263,6 +263,84 @@ async fn where_all_is_confirmed_reading_is_as_well() {
     assert_eq!(session.0.lock().unwrap().len(), 1, "it was allowed for the session");
     assert_eq!(code(prompt(&room, "plain", json!({})).await), "ERR_CALL_DENIED");
     assert_eq!(requests(&room.scene, "prompts/get"), 0);
+    room.gateway.close().await;
+}
+
+/// Kills the server's last process.
+fn kill_server(scene: &Scene) {
+    let spawned = scene.events(ONE).into_iter().rfind(|event| event["event"] == "spawn").unwrap();
+    send(libc::SIGKILL, pid_of(&spawned));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_prompt_that_its_server_may_have_filled_in_is_not_asked_for_again() {
+    for flags in [&BOTH[..], &BOTH_2026] {
+        let (room, stop) = (Room::open(flags).await, Stop::new());
+        let (person, _waited_for) = Person::silent();
+        let filling = room.gateway.get_prompt(ONE, "travel", object(json!({ "place": "?" })), for_person(&person), &stop);
+        let killing = async {
+            until("the question", || (person.asked().len() == 1).then_some(())).await;
+            kill_server(&room.scene);
+        };
+        let both = Box::pin(async { tokio::join!(filling, killing) });
+        let (filled, ()) = within(patience(), "the end", both).await;
+        assert_eq!((code(filled), person.asked().len()), ("ERR_SERVER_EXITED", 1), "{flags:?}");
+        assert_eq!(requests(&room.scene, "prompts/get"), 1, "{flags:?}");
+        room.gateway.close().await;
+    }
+}
+
+/// Decides when told to.
+struct Undecided(std::sync::Mutex<Option<tokio::sync::oneshot::Receiver<Decision>>>);
+
+impl Callbacks for Undecided {
+    fn approve_call(&self, _question: &ApprovalQuestion) -> Option<Answer<Decision>> {
+        let decision = self.0.lock().unwrap().take()?;
+        Some(Box::pin(async move { Ok(decision.await.unwrap()) }))
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_resource_that_was_approved_in_another_form_while_a_person_was_asked_is_refused() {
+    let scene = Scene::new();
+    let (program, log) = (scene.path("server"), scene.path("log-one"));
+    let serve = |title: &str| {
+        let script = format!("{FIXTURE} --log {} --resources | sed -u 's/A note/{title}/'", log.display());
+        write_script(&program, &script);
+    };
+    serve("A note");
+    let room = Room::with(&[], &json!({ "command": program, "args": [], "confirm": "always" }), None).await;
+    let (decide, decision) = tokio::sync::oneshot::channel();
+    let (person, stop) = (Arc::new(Undecided(std::sync::Mutex::new(Some(decision)))), Stop::new());
+    let options = CallOptions { callbacks: Some(Arc::clone(&person) as _), ..CallOptions::default() };
+    let reading = room.gateway.read_resource(ONE, "fixture://note.txt", options, &stop);
+    let approving = async {
+        until("the question", || person.0.lock().unwrap().is_none().then_some(())).await;
+        kill_server(&scene);
+        until("the end of its process", || room.told.all("connection-lost").first().cloned()).await;
+        serve("Another note");
+        room.gateway.approve(ONE, None, None).await.unwrap();
+        decide.send(Decision::Once).unwrap();
+    };
+    let both = Box::pin(async { tokio::join!(reading, approving) });
+    let (read, ()) = within(patience(), "the answer", both).await;
+    assert_eq!((code(read), requests(&scene, "resources/read")), ("ERR_RESOURCE_CHANGED", 0));
+    room.gateway.close().await;
+}
+
+#[tokio::test]
+async fn subscriptions_end_with_an_approval_whoever_takes_it_back() {
+    let room = Room::open(&BOTH).await;
+    room.gateway.subscribe(ONE, "fixture://note.txt").await.unwrap();
+    // As another process does it.
+    ApprovalStore::open(&room.scene.path("state"), Arc::new(|_| ())).unwrap().revoke(ONE).unwrap();
+    assert_eq!(code(room.call("touch", json!({})).await), "ERR_NOT_APPROVED");
+    room.gateway.approve(ONE, None, None).await.unwrap();
+    room.call("touch", json!({})).await.unwrap();
+    assert_eq!(requests(&room.scene, "resources/subscribe"), 1);
+    // Nothing was left to be asked for in the next connection.
+    let refused = |event: &Json| event["message"].as_str().is_some_and(|message| message.contains("no longer watched"));
+    assert!(!room.told.all("warning").iter().any(refused));
     room.gateway.close().await;
 }
 

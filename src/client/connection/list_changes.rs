@@ -1,34 +1,19 @@
 //! Subscription to changed lists: since 2026-07-28, a server announces them only to subscribers.
 
-use std::time::Duration;
-
 use rmcp::RoleClient;
 use rmcp::model::SubscriptionFilter;
 use rmcp::service::Peer;
 
-/// Pause before a subscription that ended is renewed, and how many times that is done.
-const AGAIN: Duration = Duration::from_secs(5);
-const ATTEMPTS: usize = 5;
+use super::listening::keep_listening;
 
-/// Keeps a subscription as long as the connection lives. Its notifications are taken before they get here, like every other.
-pub(super) fn keep_listening(peer: &Peer<RoleClient>) {
-    let Some(filter) = filter(peer) else { return };
-    let peer = peer.clone();
-    tokio::spawn(async move {
-        for _ in 0..ATTEMPTS {
-            match peer.listen(filter.clone()).await {
-                Ok(mut subscription) => while matches!(subscription.next().await, Ok(Some(_))) {},
-                Err(error) => tracing::debug!(%error, "a subscription to changed lists was refused"),
-            }
-            if peer.is_transport_closed() {
-                return;
-            }
-            tokio::time::sleep(AGAIN).await;
-        }
-    });
+/// Listens for changed lists as long as the connection lives, where the server tells them to listeners.
+pub(in crate::client) fn listen(peer: &Peer<RoleClient>) {
+    if let Some(filter) = filter(peer) {
+        tokio::spawn(keep_listening(peer.clone(), filter, None));
+    }
 }
 
-/// Returns the changes that the server offers to announce; `None`: it announces none, or needs no subscription.
+/// The changes that the server says it tells; `None`: none, or it tells them unasked.
 fn filter(peer: &Peer<RoleClient>) -> Option<SubscriptionFilter> {
     let info = peer.peer_info()?;
     if info.protocol_version.has_initialize() {

@@ -4,11 +4,13 @@ pub(in crate::client) mod discovery;
 pub(in crate::client) mod era;
 pub(in crate::client) mod link;
 pub(in crate::client) mod list_changes;
+pub(in crate::client) mod listening;
 pub(in crate::client) mod offers;
 pub(in crate::client) mod open;
 pub(in crate::client) mod paging;
 pub(in crate::client) mod request_scope;
 pub(in crate::client) mod resource_changes;
+pub(in crate::client) mod rounds;
 pub(in crate::client) mod tasks;
 pub(in crate::client) mod tools;
 

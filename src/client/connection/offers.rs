@@ -1,6 +1,5 @@
 //! Resources and prompts: their lists, and the requests that read, fill in, complete and watch them.
 
-use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::Arc;
 
@@ -14,18 +13,18 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value as Json, json};
 
 use super::discovery::unlisted;
+use super::request_scope::RequestScope;
+use super::rounds::{GivenInput, Round};
 use super::{Connection, paging};
 use crate::catalog::{Prompt, Resource, ResourceTemplate};
 use crate::client::clock::CallLimits;
 use crate::client::http::raw_result;
 use crate::client::inbound::caller::Caller;
 use crate::client::wire::answer::CallFailure;
-use crate::error::{Error, Result};
+use crate::error::Result;
 
 /// Longest URI or name.
 const MAX_NAME_BYTES: usize = 8 * 1024;
-/// Rounds of questions that one request may have; a tool's call has as many.
-const MAX_ROUNDS: usize = 10;
 
 /// The lists of a server besides tools.
 #[derive(Debug, Default)]
@@ -95,18 +94,24 @@ impl OfferRequest {
         }
     }
 
-    /// Makes the request, of rmcp's own type where one fits: rmcp then adds headers and the era's `_meta`.
-    fn request(&self, answers: Option<BTreeMap<String, Json>>, state: Option<&str>) -> ClientRequest {
+    /// As rmcp's own type where it has one that fits: headers and the era's `_meta` are put in by that.
+    fn request(&self, input: &GivenInput) -> ClientRequest {
         let mut params = self.params();
-        if let Some(answers) = answers {
-            params["inputResponses"] = json!(answers);
+        if let Some(responses) = &input.responses {
+            params["inputResponses"] = json!(responses);
         }
-        if let Some(state) = state {
+        if let Some(state) = &input.state {
             params["requestState"] = json!(state);
         }
         let typed = json!({ "method": self.method(), "params": params });
         let custom = |_| ClientRequest::CustomRequest(CustomRequest::new(self.method(), Some(params)));
         serde_json::from_value(typed).unwrap_or_else(custom)
+    }
+}
+
+impl Round for OfferRequest {
+    async fn send(&self, connection: &Connection, scope: &RequestScope<'_>, input: &GivenInput) -> std::result::Result<Json, CallFailure> {
+        connection.exchange(scope, self.request(input)).await
     }
 }
 
@@ -167,8 +172,7 @@ fn items<T: DeserializeOwned>(server: &str, kind: &str, listed: &[Json], name: i
 }
 
 impl Connection {
-    /// Sends a request, with all its rounds of questions (since 2026-07-28). The result is the server's, unparsed. Dropping the future
-    /// cancels the request.
+    /// Sends a request, with all its rounds of input. The result is the server's, unparsed. Dropping the future cancels the request.
     ///
     /// # Errors
     /// As [`Connection::call`].
@@ -179,23 +183,14 @@ impl Connection {
         caller: &Arc<dyn Caller>,
     ) -> std::result::Result<Json, CallFailure> {
         let scope = self.enter(request.method(), limits, caller).await?;
-        let (mut answers, mut state): (Option<BTreeMap<String, Json>>, Option<String>) = (None, None);
-        for _ in 0..MAX_ROUNDS {
-            let result = self.exchange(&scope, request.request(answers, state.as_deref())).await?;
-            if result.get("resultType").and_then(Json::as_str) != Some("input_required") {
-                return Ok(result);
-            }
-            answers = self.answers(&scope, &result).await?;
-            state = result.get("requestState").and_then(Json::as_str).map(ToOwned::to_owned);
-        }
-        let message = format!("it still asks for input after {MAX_ROUNDS} rounds");
-        let tool = request.method().to_owned();
-        Err(Error::Protocol { server: self.server.clone(), tool, code: 0, message: message.into() }.into())
+        self.in_rounds(&scope, request).await
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
 
     #[test]
@@ -226,7 +221,7 @@ mod tests {
                 } }),
             ),
         ] {
-            let sent = request.request(None, None);
+            let sent = request.request(&GivenInput::default());
             assert!(!matches!(sent, ClientRequest::CustomRequest(_)), "{expected}");
             assert_eq!(serde_json::to_value(&sent).unwrap(), expected);
         }
@@ -236,7 +231,7 @@ mod tests {
     fn what_a_server_asked_for_goes_back_with_its_state() {
         let read = OfferRequest::Read { uri: "a:b".into() };
         let answers = BTreeMap::from([("q".to_owned(), json!({ "action": "decline" }))]);
-        let sent = serde_json::to_value(read.request(Some(answers), Some("sealed"))).unwrap();
+        let sent = serde_json::to_value(read.request(&GivenInput { responses: Some(answers), state: Some("sealed".into()) })).unwrap();
         assert_eq!(sent["params"], json!({ "uri": "a:b", "inputResponses": { "q": { "action": "decline" } }, "requestState": "sealed" }));
     }
 

@@ -265,7 +265,7 @@ impl Opening<'_> {
         service.peer().set_response_cache_config(rmcp::service::ClientCacheConfig::disabled()).await;
         match discover(server, service.peer()).await {
             Ok(manifest) => {
-                list_changes::keep_listening(service.peer());
+                list_changes::listen(service.peer());
                 Ok((service, manifest))
             }
             Err(error) => Err(Failed { error, refusal: Refusal::Unlisted, begun: Some(service) }),

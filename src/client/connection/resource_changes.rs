@@ -1,15 +1,13 @@
 //! Subscriptions to resources: before 2026-07-28 by a request, since then by listening.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use rmcp::RoleClient;
 use rmcp::model::{ClientRequest, SubscriptionFilter};
-use rmcp::service::{Peer, Subscription};
 use serde_json::json;
 use tokio::task::JoinHandle;
 
 use super::era::Era;
+use super::listening::keep_listening;
 use super::tools::custom;
 use super::{Connection, millis};
 use crate::client::clock::CallLimits;
@@ -19,9 +17,6 @@ use crate::error::Error;
 
 const SUBSCRIBE: &str = "resources/subscribe";
 const UNSUBSCRIBE: &str = "resources/unsubscribe";
-/// Pause before a subscription that ended is renewed, and how many times that is done.
-const AGAIN: Duration = Duration::from_secs(5);
-const ATTEMPTS: usize = 5;
 
 /// A subscribed resource. Where its server has to be listened to, that ends when this is dropped.
 #[derive(Debug)]
@@ -61,7 +56,7 @@ impl Connection {
                 Error::Protocol { server: self.server.clone(), tool: SUBSCRIBE.to_owned(), code: 0, message: message.into() }.into()
             );
         }
-        Ok(Watch(Some(self.runtime.spawn(listen(self.peer.clone(), filter, subscription)))))
+        Ok(Watch(Some(self.runtime.spawn(keep_listening(self.peer.clone(), filter, Some(subscription))))))
     }
 
     /// Unsubscribes. A server that has to be listened to learns it by the end of its [`Watch`].
@@ -76,25 +71,7 @@ impl Connection {
     }
 }
 
-/// Keeps a subscription open. Its notifications are taken before they get here, like every other.
-async fn listen(peer: Peer<RoleClient>, filter: SubscriptionFilter, first: Subscription) {
-    let mut subscription = Some(first);
-    for _ in 0..ATTEMPTS {
-        if let Some(mut heard) = subscription.take() {
-            while matches!(heard.next().await, Ok(Some(_))) {}
-        }
-        if peer.is_transport_closed() {
-            return;
-        }
-        tokio::time::sleep(AGAIN).await;
-        match peer.listen(filter.clone()).await {
-            Ok(again) => subscription = Some(again),
-            Err(error) => tracing::debug!(%error, "a subscription to a resource was refused"),
-        }
-    }
-}
-
-/// Makes a request of rmcp's own type, from which HTTP's headers are made.
+/// rmcp has a type for it, which HTTP's headers are made from.
 fn legacy(method: &str, uri: &str) -> ClientRequest {
     let request = json!({ "method": method, "params": { "uri": uri } });
     serde_json::from_value(request).unwrap_or_else(|_| custom(method, json!({ "uri": uri })))

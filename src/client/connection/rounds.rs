@@ -1,0 +1,117 @@
+//! Rounds of input (MCP 2026-07-28): a result may ask for input instead of answering, and the request is sent again with what was given.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+
+use serde_json::{Value as Json, json};
+use tokio_util::sync::CancellationToken;
+
+use super::Connection;
+use super::request_scope::RequestScope;
+use crate::client::inbound::calls::{InFlight, QuestionKind, QuestionRecipient};
+use crate::client::inbound::questions::{NOT_HEARD, declined};
+use crate::client::wire::answer::CallFailure;
+use crate::error::Error;
+
+/// Rounds that one request may have; rmcp's own limit is the same.
+const MAX_ROUNDS: usize = 10;
+
+/// Input that the result of the round before asked for. Empty in the first round.
+#[derive(Debug, Default)]
+pub(in crate::client) struct GivenInput {
+    /// Answers, by the server's own names.
+    pub(in crate::client) responses: Option<BTreeMap<String, Json>>,
+    /// The server's `requestState`, echoed byte for byte: it is the server's own, and may be sealed.
+    pub(in crate::client) state: Option<String>,
+}
+
+/// A request that can be sent again with the input that its server asked for.
+pub(in crate::client) trait Round: Sync {
+    /// Sends the request once.
+    fn send(
+        &self,
+        connection: &Connection,
+        scope: &RequestScope<'_>,
+        input: &GivenInput,
+    ) -> impl Future<Output = std::result::Result<Json, CallFailure>> + Send;
+}
+
+impl Connection {
+    /// Sends a request, round by round, until its result asks for no more input. The result is the server's, unparsed.
+    pub(in crate::client) async fn in_rounds(
+        &self,
+        scope: &RequestScope<'_>,
+        request: &impl Round,
+    ) -> std::result::Result<Json, CallFailure> {
+        let mut input = GivenInput::default();
+        for _ in 0..MAX_ROUNDS {
+            let result = request.send(self, scope, &input).await?;
+            if result.get("resultType").and_then(Json::as_str) != Some("input_required") {
+                return Ok(result);
+            }
+            input.responses = self.answers(scope, &result).await?;
+            input.state = result.get("requestState").and_then(Json::as_str).map(ToOwned::to_owned);
+        }
+        let message = format!("it still asks for input after {MAX_ROUNDS} rounds");
+        Err(Error::Protocol { server: self.server.clone(), tool: scope.what.to_owned(), code: 0, message: message.into() }.into())
+    }
+
+    /// The answers to what a result asks for, by the server's own names.
+    pub(in crate::client) async fn answers(
+        &self,
+        scope: &RequestScope<'_>,
+        result: &Json,
+    ) -> std::result::Result<Option<BTreeMap<String, Json>>, CallFailure> {
+        let Some(asked) = result.get("inputRequests").and_then(Json::as_object) else { return Ok(None) };
+        let answering = async {
+            let mut answers = BTreeMap::new();
+            for (name, request) in asked {
+                let answer = self.answer(scope, request).await;
+                answers.insert(name.clone(), answer);
+            }
+            answers
+        };
+        tokio::select! {
+            biased;
+            // Nobody is left to whom an answer could be given.
+            status = self.link.ended() => Err(self.link.exited(&self.server, &self.during(scope.what), status).into()),
+            answers = answering => Ok(Some(answers)),
+        }
+    }
+
+    async fn answer(&self, scope: &RequestScope<'_>, request: &Json) -> Json {
+        let params = request.get("params").cloned().unwrap_or_default();
+        let questions = &self.questions;
+        let never = CancellationToken::new();
+        let method = request.get("method").and_then(Json::as_str);
+        // Before it counts, or marks anything.
+        if method != Some("roots/list") && !questions.may_ask() {
+            return if method == Some("sampling/createMessage") { refused(NOT_HEARD) } else { declined() };
+        }
+        let wants = if method == Some("sampling/createMessage") { QuestionKind::Model } else { QuestionKind::Person };
+        let call = match self.calls.ask(scope.key().origin(), wants, None) {
+            QuestionRecipient::Call(call) => call,
+            QuestionRecipient::TooMany { tool, is_first } => return questions.too_many(tool.as_deref(), is_first),
+            QuestionRecipient::Outside(_) | QuestionRecipient::Nobody | QuestionRecipient::Ambiguous => {
+                return questions.too_many(None, false);
+            }
+        };
+        match method {
+            Some("elicitation/create") => questions.elicit(Some(call), &params, &never).await,
+            Some("sampling/createMessage") => self.sampled(call, params, &never).await,
+            Some("roots/list") => questions.roots(),
+            _ => questions.cancelled("it asked for something that is not known"),
+        }
+    }
+
+    /// There is no place for an error among the answers: a model that cannot be asked has said nothing.
+    async fn sampled(&self, call: InFlight, params: Json, stopped: &CancellationToken) -> Json {
+        let answer = self.questions.sample(Some(call), params, stopped).await;
+        answer.unwrap_or_else(|reason| refused(&reason))
+    }
+}
+
+/// A model's answer that is none.
+fn refused(reason: &str) -> Json {
+    json!({ "role": "assistant", "content": { "type": "text", "text": reason }, "model": "none", "stopReason": "refused" })
+}

@@ -1,0 +1,98 @@
+//! Connections, made and reported on behalf of a scope.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::callbacks::CallScope;
+use super::core::Core;
+use super::events::Event;
+use super::journal::Note;
+use crate::client::{Closed, ConnectionRequest, Lease, LeaseOrigin};
+use crate::config::ServerDefinition;
+use crate::error::{Error, Result};
+use crate::sandbox::RunControl;
+
+impl Core {
+    /// Returns the live connection of a server whose command is approved. Reads the approval again before it starts a process.
+    pub(super) async fn connect(
+        &self,
+        server: &Arc<ServerDefinition>,
+        scope: &CallScope,
+        control: Option<&RunControl>,
+        patience: Duration,
+    ) -> Result<Lease> {
+        // Boxed: it is large, and every call has one.
+        Box::pin(self.connect_now(server, scope, control, patience)).await
+    }
+
+    async fn connect_now(
+        &self,
+        server: &Arc<ServerDefinition>,
+        scope: &CallScope,
+        control: Option<&RunControl>,
+        patience: Duration,
+    ) -> Result<Lease> {
+        self.check_open()?;
+        let period = self.check_on()?;
+        let wanted = wanted(server, patience);
+        // Another call of the run may be connecting it, and ask a person.
+        let waiting = control.map(RunControl::wait_for_turn);
+        let launch = async move {
+            drop(waiting);
+            self.launch(server, &scope.callbacks, control).await
+        };
+        let connecting = Box::pin(self.connections.get(&wanted, launch));
+        let outcome = tokio::select! {
+            biased;
+            () = self.closed.cancelled() => Err(Error::Closed { what: "gateway" }),
+            () = period.ended.cancelled() => Err(Error::PluginOff),
+            outcome = connecting => outcome,
+        };
+        let outcome = outcome.map_err(|error| self.redacted(error));
+        // A refusal or a full house says nothing about the server.
+        if !matches!(outcome, Err(Error::Closed { .. } | Error::PluginOff | Error::NotApproved { .. } | Error::TooManyConnections { .. })) {
+            self.registry.record(&server.name, &outcome);
+            if let Err(error) = &outcome {
+                self.events.journal.note(&server.name, Note::Failed(error.clone()));
+            }
+        }
+        let connection = outcome?;
+        if connection.origin() != LeaseOrigin::Shared {
+            self.connected(server, &connection, scope);
+        }
+        let live = connection.manifest().await?;
+        self.report_drift(server, &live)?;
+        if connection.origin() != LeaseOrigin::Shared {
+            let changed = self.registry.quarantined(&server.name);
+            self.learnt.note(&server.name, &self.subject(server).digest, |learnt| learnt.changed = changed);
+            self.resubscribe(server, &connection).await;
+        }
+        Ok(connection)
+    }
+
+    /// Remembers and reports that a connection was made.
+    fn connected(&self, server: &ServerDefinition, connection: &Lease, scope: &CallScope) {
+        let connect_ms = connection.connect_time().as_secs_f64() * 1000.0;
+        self.events.trace(Event::Connected { server: server.name.clone(), connect_ms });
+        self.learnt.note(&server.name, &self.subject(server).digest, |learnt| learnt.era = Some(connection.era()));
+        let why = match connection.origin() {
+            LeaseOrigin::Shared | LeaseOrigin::First | LeaseOrigin::After(Closed::Ended) => return,
+            LeaseOrigin::After(Closed::Lost) => "it had ended",
+            LeaseOrigin::After(Closed::Evicted) => "its connection had given way to another server's (limits.maxConnections)",
+            LeaseOrigin::After(Closed::IdledOut) => "its connection had been idle for too long (idleTimeoutMs)",
+        };
+        scope.warn(format!("server \"{}\" was connected anew, since {why}: what it knew of this session is gone", server.name));
+    }
+
+    /// Remembers that a server asks questions which name no call: the next connection has to know that from its start.
+    pub(super) fn remember_elicits(&self, name: &str) {
+        if let Ok(server) = self.registry.server(name) {
+            self.learnt.note(name, &self.subject(&server).digest, |learnt| learnt.elicits = true);
+        }
+    }
+}
+
+fn wanted(server: &ServerDefinition, patience: Duration) -> ConnectionRequest {
+    let (idle_timeout, keep_alive) = (server.idle_timeout_ms.map(Duration::from_millis), server.keep_alive_ms.map(Duration::from_millis));
+    ConnectionRequest { server: server.name.clone(), pinned: server.pinned, idle_timeout, keep_alive, patience }
+}

@@ -1,0 +1,30 @@
+//! Drift: how a live server differs from what was approved of it.
+
+use std::sync::Arc;
+
+use super::core::Core;
+use super::events::Event;
+use crate::catalog::Manifest;
+use crate::config::ServerDefinition;
+use crate::error::Result;
+use crate::trust::{Drift, Standing, filter_manifest, filter_warnings};
+
+impl Core {
+    /// Reports once for each manifest of a live server how it differs from the approved one.
+    pub(super) fn report_drift(&self, server: &ServerDefinition, live: &Arc<Manifest>) -> Result<()> {
+        if !self.registry.is_new_manifest(&server.name, live) {
+            return Ok(());
+        }
+        for warning in filter_warnings(server, live) {
+            self.events.warn(warning);
+        }
+        let Standing::Full(approved) = self.standing(server)? else { return Ok(()) };
+        let drift = Drift::between(&approved, &filter_manifest(server, live));
+        self.registry.set_quarantined(&server.name, drift.changed.iter().chain(&drift.removed).cloned().collect());
+        if !drift.is_empty() {
+            tracing::warn!(server = server.name, ?drift, "tools differ from those that were approved");
+            self.events.send(&Event::ToolsChanged { server: server.name.clone(), drift: Box::new(drift) });
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,298 @@
+//! The item of a request as it was approved, and the rules that follow from that. Pure.
+
+use std::ops::Deref;
+use std::sync::Arc;
+
+use serde_json::Value as Json;
+
+use crate::catalog::{Manifest, Prompt, Readable, Resource, ResourceTemplate, Tool};
+use crate::client::{CallFailure, Sent};
+use crate::config::{Confirm, ServerDefinition};
+use crate::error::{Error, Result};
+use crate::trust::{Gate, ToolStanding, gate, read_gate, tool_standing};
+
+/// The item that a request names.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Target<'a> {
+    /// By its raw name.
+    Tool(&'a str),
+    /// By its URI.
+    Resource(&'a str),
+    /// By the template's text.
+    Template(&'a str),
+    Prompt(&'a str),
+}
+
+/// An item that was approved, and that the config's filters let through.
+#[derive(Debug, PartialEq)]
+pub(super) enum ApprovedItem {
+    Tool(ApprovedTool),
+    /// A URI, and every approved entry by which it may be read.
+    Resource {
+        uri: String,
+        entries: Vec<ResourceEntry>,
+    },
+    Template(ResourceTemplate),
+    Prompt(Prompt),
+}
+
+/// A tool within the manifest that it was approved with.
+#[derive(Debug)]
+pub(super) struct ApprovedTool {
+    manifest: Arc<Manifest>,
+    position: usize,
+}
+
+impl Deref for ApprovedTool {
+    type Target = Tool;
+
+    fn deref(&self) -> &Tool {
+        &self.manifest.tools[self.position]
+    }
+}
+
+impl PartialEq for ApprovedTool {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+/// An entry of the manifest's lists by which a URI may be read.
+#[derive(Debug, PartialEq)]
+pub(super) enum ResourceEntry {
+    Listed(Resource),
+    FollowsTemplate(ResourceTemplate),
+}
+
+impl From<Readable<'_>> for ResourceEntry {
+    fn from(readable: Readable<'_>) -> Self {
+        match readable {
+            Readable::Resource(resource) => Self::Listed(resource.clone()),
+            Readable::Template(template) => Self::FollowsTemplate(template.clone()),
+        }
+    }
+}
+
+impl ResourceEntry {
+    fn is_in(&self, live: &Manifest) -> bool {
+        match self {
+            Self::Listed(resource) => live.resources.contains(resource),
+            Self::FollowsTemplate(template) => live.resource_templates.contains(template),
+        }
+    }
+}
+
+impl ApprovedItem {
+    /// Looks a target up in an approved manifest.
+    pub(super) fn find(server: &ServerDefinition, approved: &Arc<Manifest>, target: Target<'_>) -> Result<Self> {
+        let name = &server.name;
+        match target {
+            Target::Tool(tool) => match approved.position(tool).filter(|_| server.filter.admits(tool)) {
+                Some(position) => Ok(Self::Tool(ApprovedTool { manifest: Arc::clone(approved), position })),
+                None => Err(approved.unknown_tool(name, tool)),
+            },
+            Target::Resource(uri) => {
+                let entries: Vec<_> =
+                    if server.resource_filter.admits(uri) { approved.readable(uri).map(Into::into).collect() } else { Vec::new() };
+                if entries.is_empty() {
+                    Err(unknown_resource(name, approved, uri))
+                } else {
+                    Ok(Self::Resource { uri: uri.to_owned(), entries })
+                }
+            }
+            Target::Template(text) => {
+                let same = |template: &&ResourceTemplate| template.uri_template == text;
+                let known = approved.resource_templates.iter().find(same).filter(|_| server.resource_filter.admits(text));
+                known.cloned().map(Self::Template).ok_or_else(|| unknown_resource(name, approved, text))
+            }
+            Target::Prompt(prompt) => {
+                let known = approved.prompt(prompt).filter(|_| server.prompt_filter.admits(prompt));
+                known.cloned().map(Self::Prompt).ok_or_else(|| unknown_prompt(name, approved, prompt))
+            }
+        }
+    }
+
+    /// Compares the item with the one that the live server describes.
+    pub(super) fn compare(&self, server: &str, live: &Manifest) -> Result<()> {
+        let is_same = match self {
+            Self::Tool(tool) => match tool_standing(tool, live) {
+                ToolStanding::Unchanged => true,
+                ToolStanding::Changed => false,
+                ToolStanding::Vanished => return Err(Error::ToolVanished { server: server.to_owned(), tool: tool.name.clone() }),
+            },
+            Self::Resource { entries, .. } => entries.iter().any(|entry| entry.is_in(live)),
+            Self::Template(template) => live.resource_templates.contains(template),
+            Self::Prompt(prompt) => live.prompt(&prompt.name) == Some(prompt),
+        };
+        if is_same { Ok(()) } else { Err(self.changed(server)) }
+    }
+
+    /// The error of an item that is described in another way than when it was approved.
+    pub(super) fn changed(&self, server: &str) -> Error {
+        let server = server.to_owned();
+        match self {
+            Self::Tool(tool) => Error::ToolChanged { server, tool: tool.name.clone() },
+            Self::Resource { uri, .. } => Error::ResourceChanged { server, uri: uri.clone() },
+            Self::Template(template) => Error::ResourceChanged { server, uri: template.uri_template.clone() },
+            Self::Prompt(prompt) => Error::PromptChanged { server, prompt: prompt.name.clone() },
+        }
+    }
+
+    /// Returns whether a person is asked before a request of this item. Resources and prompts are read.
+    pub(super) fn gate(&self, confirm: Confirm) -> Gate {
+        match self {
+            Self::Tool(tool) => gate(confirm, tool),
+            Self::Resource { .. } | Self::Template(_) | Self::Prompt(_) => read_gate(confirm),
+        }
+    }
+
+    /// Returns whether a tool can be run as a task only (MCP 2025-11-25, tasks).
+    pub(super) fn runs_as_task(&self) -> bool {
+        let Self::Tool(tool) = self else { return false };
+        let support = tool.execution.as_ref().and_then(|execution| execution.get("taskSupport"));
+        support.and_then(Json::as_str) == Some("required")
+    }
+
+    /// Returns whether a request that failed may be sent a second time: never one that may have been carried out, unless a person approved
+    /// its tool as one that changes nothing, or nothing more. Resources and prompts have no such annotation.
+    pub(super) fn may_send_again(&self, failure: &CallFailure) -> bool {
+        match (failure.sent, &failure.error) {
+            (Sent::No, Error::ServerExited { .. }) => true,
+            (Sent::Maybe, Error::ServerExited { .. }) => self.is_repeatable(),
+            (Sent::No | Sent::Maybe, _) => false,
+        }
+    }
+
+    fn is_repeatable(&self) -> bool {
+        let Self::Tool(tool) = self else { return false };
+        let hint = |name: &str| tool.annotations.as_ref().and_then(|hints| hints.get(name)).and_then(Json::as_bool) == Some(true);
+        hint("readOnlyHint") || hint("idempotentHint")
+    }
+}
+
+fn unknown_resource(server: &str, approved: &Manifest, uri: &str) -> Error {
+    let resources = approved.resources.iter().map(|resource| resource.uri.clone());
+    let templates = approved.resource_templates.iter().map(|template| template.uri_template.clone());
+    Error::UnknownResource { server: server.to_owned(), uri: uri.to_owned(), known: resources.chain(templates).collect() }
+}
+
+fn unknown_prompt(server: &str, approved: &Manifest, prompt: &str) -> Error {
+    let known = approved.prompts.iter().map(|prompt| prompt.name.clone()).collect();
+    Error::UnknownPrompt { server: server.to_owned(), prompt: prompt.to_owned(), known }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::config::parse_text;
+
+    fn server(fields: &str) -> ServerDefinition {
+        parse_text(&format!(r#"{{ "mcpServers": {{ "a": {{ "command": "x"{fields} }} }} }}"#), "c", 9).unwrap().servers.remove(0)
+    }
+
+    fn manifest(description: &str) -> Manifest {
+        serde_json::from_value(json!({
+            "protocolVersion": "", "serverName": "", "serverVersion": "", "tools": [{ "name": "t", "description": description }],
+            "resources": [{ "uri": "log://1", "name": "log", "description": description }, { "uri": "memo://1", "name": "one" }],
+            "resourceTemplates": [{ "uriTemplate": "memo://{id}", "name": "memo", "description": description }],
+            "prompts": [{ "name": "p", "description": description }],
+        }))
+        .unwrap()
+    }
+
+    fn find(fields: &str, approved: Manifest, target: Target<'_>) -> Result<ApprovedItem> {
+        ApprovedItem::find(&server(fields), &Arc::new(approved), target)
+    }
+
+    fn code(fields: &str, live: Option<&Manifest>, target: Target<'_>) -> &'static str {
+        let found = find(fields, manifest("as approved"), target);
+        let compared = found.and_then(|item| live.map_or(Ok(()), |live| item.compare("a", live)));
+        compared.err().map_or("fine", |error| error.code())
+    }
+
+    #[test]
+    fn what_is_listed_or_follows_a_template_may_be_read_and_nothing_else() {
+        for (uri, expected) in [
+            ("log://1", "fine"),
+            ("memo://1", "fine"),
+            ("memo://other", "fine"),
+            ("log://2", "ERR_UNKNOWN_RESOURCE"),
+            ("memo://a/b", "ERR_UNKNOWN_RESOURCE"),
+            ("memo://..", "ERR_UNKNOWN_RESOURCE"),
+            ("file:///etc/passwd", "ERR_UNKNOWN_RESOURCE"),
+        ] {
+            assert_eq!(code("", None, Target::Resource(uri)), expected, "{uri}");
+        }
+        assert_eq!(code("", None, Target::Template("memo://{id}")), "fine");
+        assert_eq!(code("", None, Target::Template("log://{id}")), "ERR_UNKNOWN_RESOURCE");
+        assert_eq!(code("", None, Target::Prompt("p")), "fine");
+        assert_eq!(code("", None, Target::Prompt("q")), "ERR_UNKNOWN_PROMPT");
+    }
+
+    #[test]
+    fn a_filter_counts_for_each_uri_however_it_is_written() {
+        let denied = r#", "denyResources": ["memo://secret*"]"#;
+        for (uri, expected) in [
+            ("memo://open", "fine"),
+            ("memo://secret", "ERR_UNKNOWN_RESOURCE"),
+            ("memo://%73ecret", "ERR_UNKNOWN_RESOURCE"),
+            ("memo://secret%2Fa", "ERR_UNKNOWN_RESOURCE"),
+        ] {
+            assert_eq!(code(denied, None, Target::Resource(uri)), expected, "{uri}");
+        }
+        let allowed = r#", "allowResources": ["memo://1"], "allowPrompts": []"#;
+        assert_eq!(code(allowed, None, Target::Resource("memo://1")), "fine");
+        assert_eq!(code(allowed, None, Target::Resource("log://1")), "ERR_UNKNOWN_RESOURCE");
+        assert_eq!(code(allowed, None, Target::Prompt("p")), "ERR_UNKNOWN_PROMPT");
+    }
+
+    #[test]
+    fn what_the_server_describes_in_another_way_is_refused() {
+        let (same, changed) = (manifest("as approved"), manifest("changed"));
+        for wanted in [Target::Resource("log://1"), Target::Resource("memo://2"), Target::Template("memo://{id}")] {
+            assert_eq!(code("", Some(&same), wanted), "fine");
+            assert_eq!(code("", Some(&changed), wanted), "ERR_RESOURCE_CHANGED");
+            assert_eq!(code("", Some(&Manifest::default()), wanted), "ERR_RESOURCE_CHANGED");
+        }
+        assert_eq!(code("", Some(&changed), Target::Prompt("p")), "ERR_PROMPT_CHANGED");
+        // It is listed as it was, though the template that it follows as well has changed.
+        assert_eq!(code("", Some(&changed), Target::Resource("memo://1")), "fine");
+    }
+
+    const ALL: [Target<'_>; 5] = [
+        Target::Tool("t"),
+        Target::Resource("log://1"),
+        Target::Resource("memo://2"),
+        Target::Template("memo://{id}"),
+        Target::Prompt("p"),
+    ];
+
+    #[test]
+    fn an_item_that_was_approved_anew_in_another_form_is_another_item() {
+        for target in ALL {
+            let find = |description| find("", manifest(description), target).unwrap();
+            assert_eq!(find("as approved"), find("as approved"), "{target:?}");
+            assert_ne!(find("as approved"), find("approved anew"), "{target:?}");
+        }
+    }
+
+    #[test]
+    fn nothing_that_may_have_been_carried_out_is_sent_again_unless_its_tool_was_approved_as_repeatable() {
+        let exited =
+            || Error::ServerExited { server: "a".into(), during: String::new(), status: String::new(), stderr: String::new().into() };
+        let failure = |sent| CallFailure { error: exited(), sent };
+        for target in ALL {
+            let item = find("", manifest("x"), target).unwrap();
+            assert!(item.may_send_again(&failure(Sent::No)) && !item.may_send_again(&failure(Sent::Maybe)), "{target:?}");
+            let closed = |sent| CallFailure { error: Error::Closed { what: "gateway" }, sent };
+            assert!(![Sent::No, Sent::Maybe].into_iter().any(|sent| item.may_send_again(&closed(sent))), "{target:?}");
+        }
+        for (hint, expected) in [("readOnlyHint", true), ("idempotentHint", true), ("destructiveHint", false)] {
+            let mut hinted = manifest("x");
+            hinted.tools[0].annotations = Some(json!({ hint: true }));
+            assert_eq!(find("", hinted, Target::Tool("t")).unwrap().may_send_again(&failure(Sent::Maybe)), expected, "{hint}");
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! The one guarded way to a server: calls of tools, reads of resources, prompts, completions and subscriptions.
+//!
+//! Each request passes the same steps (`pipeline`):
+//! 1. Its item (`item`: a tool, resource, template or prompt) is looked up in the approved manifest of an enabled server.
+//! 2. The server is connected, and the live item is compared with the approved one.
+//! 3. Where the gate asks, a person answers (`permission`). Then steps 1 and 2 are done again, and the item must be the one of the beginning.
+//! 4. The request takes one of the server's slots. Where it had to wait, steps 1 and 2 are done again.
+//! 5. The request is sent. It is sent a second time only where it certainly never left, or where a person approved the tool as one that
+//!    changes nothing, or nothing more; after steps 1 and 2.
+
+mod item;
+mod permission;
+mod pipeline;
+mod run;
+mod subscriptions;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde_json::{Map, Value as Json, json};
+
+use self::item::Target;
+use self::pipeline::Pipeline;
+pub(super) use self::run::RunRequests;
+pub(super) use self::subscriptions::Subscriptions;
+use super::callbacks::CallScope;
+use super::core::Core;
+use super::events::Event;
+use super::run_end::unless_ended;
+use super::{CallOptions, Gateway};
+use crate::client::{CallLimits, Completed, OfferRequest};
+use crate::config::ServerDefinition;
+use crate::error::{Error, Result};
+use crate::sandbox::{RunControl, Stop};
+use crate::text::json::{json_bytes, object_bytes};
+
+/// A request to a server. Names and URIs are the server's own.
+#[derive(Debug, Clone)]
+pub(super) enum Request {
+    CallTool {
+        tool: String,
+        /// Shared: the request may be sent a second time.
+        arguments: Arc<Map<String, Json>>,
+    },
+    Offer(OfferRequest),
+    /// Gives `null`; the subscription is kept by the gateway.
+    Subscribe(String),
+    /// Gives `null`.
+    Unsubscribe(String),
+}
+
+impl Request {
+    /// The protocol's name of the request.
+    pub(super) fn method(&self) -> &'static str {
+        match self {
+            Self::CallTool { .. } => "tools/call",
+            Self::Offer(request) => request.method(),
+            Self::Subscribe(_) => "resources/subscribe",
+            Self::Unsubscribe(_) => "resources/unsubscribe",
+        }
+    }
+
+    /// The name in questions, events and errors: a tool's raw name, or the method.
+    pub(super) fn label(&self) -> &str {
+        match self {
+            Self::CallTool { tool, .. } => tool,
+            _ => self.method(),
+        }
+    }
+
+    /// The item that must have been approved.
+    fn target(&self) -> Target<'_> {
+        match self {
+            Self::CallTool { tool, .. } => Target::Tool(tool),
+            Self::Offer(OfferRequest::Read { uri }) | Self::Subscribe(uri) | Self::Unsubscribe(uri) => Target::Resource(uri),
+            Self::Offer(OfferRequest::Prompt { name, .. } | OfferRequest::Complete { of: Completed::Prompt(name), .. }) => {
+                Target::Prompt(name)
+            }
+            Self::Offer(OfferRequest::Complete { of: Completed::Template(text), .. }) => Target::Template(text),
+        }
+    }
+
+    /// The arguments that a person is shown when asked.
+    fn shown(&self) -> Map<String, Json> {
+        let shown = match self {
+            Self::CallTool { arguments, .. } => return (**arguments).clone(),
+            Self::Offer(OfferRequest::Read { uri }) | Self::Subscribe(uri) | Self::Unsubscribe(uri) => json!({ "uri": uri }),
+            Self::Offer(OfferRequest::Prompt { name, arguments }) => json!({ "name": name, "arguments": arguments }),
+            Self::Offer(OfferRequest::Complete { of: Completed::Prompt(name), argument, value, context }) => {
+                json!({ "name": name, "argument": argument, "value": value, "context": context })
+            }
+            Self::Offer(OfferRequest::Complete { of: Completed::Template(text), argument, value, context }) => {
+                json!({ "uriTemplate": text, "argument": argument, "value": value, "context": context })
+            }
+        };
+        shown.as_object().cloned().unwrap_or_default()
+    }
+
+    /// Bytes of the arguments as JSON.
+    fn argument_bytes(&self) -> usize {
+        match self {
+            Self::CallTool { arguments, .. } => object_bytes(arguments),
+            _ => object_bytes(&self.shown()),
+        }
+    }
+}
+
+/// On whose behalf a request is made.
+#[derive(Clone, Copy)]
+pub(super) struct Requester<'a> {
+    pub(super) scope: &'a Arc<CallScope>,
+    /// The run, whose clock stands while a person is asked.
+    pub(super) control: Option<&'a RunControl>,
+    /// Default and most: the server's, or `limits.callTimeoutMs`.
+    pub(super) timeout_ms: Option<u64>,
+}
+
+impl Core {
+    /// Makes a request of an approved and enabled server. Fails at once where the server is revoked or disabled meanwhile.
+    pub(super) async fn request(&self, server: &str, request: &Request, requester: Requester<'_>) -> Result<Json> {
+        let started = Instant::now();
+        let ended = self.registry.ended(server);
+        let pipeline = Pipeline::new(self, server, request, requester);
+        let outcome = tokio::select! {
+            biased;
+            () = ended.cancelled() => Err(self.refusal(server)),
+            outcome = pipeline.run() => outcome,
+        };
+        if matches!(outcome, Err(Error::NotApproved { .. })) {
+            self.end_if_unapproved(server).await;
+        }
+        let outcome = outcome.map_err(|error| self.redacted(error));
+        let (tool, error) = (request.label(), outcome.as_ref().err().map(Error::code));
+        tracing::debug!(server, tool, error, "call");
+        // Large values are not written out again where nobody is told their size.
+        let traced = self.events.traces();
+        self.events.trace(Event::Call {
+            server: server.to_owned(),
+            tool: tool.to_owned(),
+            duration_ms: started.elapsed().as_secs_f64() * 1000.0,
+            argument_bytes: if traced { request.argument_bytes() } else { 0 },
+            result_bytes: outcome.as_ref().ok().filter(|result| traced && !result.is_null()).map(json_bytes),
+            error,
+        });
+        outcome
+    }
+
+    /// The time limits of one request.
+    pub(super) fn call_limits(&self, server: &ServerDefinition, timeout_ms: Option<u64>) -> CallLimits {
+        let limit_ms = server.call_timeout_ms.unwrap_or(self.limits.call_timeout_ms);
+        let most_ms = server.max_call_timeout_ms.unwrap_or(self.limits.max_call_timeout_ms);
+        let timeout = Duration::from_millis(timeout_ms.unwrap_or(limit_ms).min(limit_ms));
+        CallLimits { timeout, most: Duration::from_millis(most_ms).max(timeout) }
+    }
+}
+
+impl Gateway {
+    /// Makes a request without a run: it ends with `stop` and with the gateway, and its warnings are events.
+    pub(super) async fn request_without_run(&self, server: &str, request: &Request, options: CallOptions, stop: &Stop) -> Result<Json> {
+        let CallOptions { timeout_ms, callbacks, on_event } = options;
+        let core = &self.core;
+        core.check_open()?;
+        let scope = Arc::new(CallScope::new(core.people.callbacks.within(callbacks), None, on_event));
+        let outcome = tokio::select! {
+            biased;
+            () = stop.stopped() => Err(stop.error("call", 0)),
+            () = core.closed.cancelled() => Err(Error::Closed { what: "gateway" }),
+            outcome = core.request(server, request, Requester { scope: &scope, control: None, timeout_ms }) => outcome,
+        };
+        scope.take_warnings().into_iter().for_each(|warning| core.events.warn(warning));
+        unless_ended(&core.closed, stop, outcome)
+    }
+}

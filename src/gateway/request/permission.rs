@@ -1,0 +1,106 @@
+//! The permission of a person: whether it is needed, was given before, or is asked for.
+
+use super::item::ApprovedItem;
+use super::pipeline::{Found, Pipeline};
+use crate::error::{Error, Result};
+use crate::gateway::callbacks::{ApprovalQuestion, pause};
+use crate::gateway::grants::{Grant, Granted};
+use crate::trust::{Decision, Gate, NotApprovedReason, tool_digest};
+
+/// Returned by [`Pipeline::permission`].
+pub(super) enum Permission {
+    /// The gate does not ask, or a person has allowed it before.
+    Given,
+    /// A person has to be asked, for this reason. `grant`: what an answer would be for.
+    Ask { grant: Grant, reason: &'static str },
+}
+
+impl Pipeline<'_> {
+    /// Returns whether a person has to be asked before the request is sent.
+    pub(super) fn permission(&self, found: &Found) -> Result<Permission> {
+        let Gate::Ask(reason) = found.item.gate(found.server.confirm) else { return Ok(Permission::Given) };
+        let grant = self.grant()?;
+        Ok(if self.is_allowed(&grant) { Permission::Given } else { Permission::Ask { grant, reason } })
+    }
+
+    /// Asks a person, and remembers an answer that is for more than this request, where by then it would still be for the same.
+    pub(super) async fn ask(&self, grant: Grant, reason: &str) -> Result<()> {
+        let scope = self.requester.scope;
+        let _clock = pause(self.requester.control);
+        let _turn = scope.one_question().await;
+        // Allowed meanwhile, for another request of the run.
+        if self.is_allowed(&grant) {
+            return Ok(());
+        }
+        let decision = self.decide(reason).await?;
+        if self.grant()? != grant {
+            return Ok(());
+        }
+        match decision {
+            Decision::Run => scope.grants.add(grant),
+            Decision::Session => self.core.people.session.grants.add(grant),
+            Decision::Once | Decision::Deny => {}
+        }
+        Ok(())
+    }
+
+    /// The grant that a yes would give now. For a tool it is for calls of this tool as it is described; for other requests, for requests
+    /// of this method and what the approved manifest lists.
+    fn grant(&self) -> Result<Grant> {
+        let server = self.core.registry.server(self.name)?;
+        // Read first: what is decided from here on makes it another grant.
+        let decisions = self.core.registry.decisions(self.name);
+        let item = self.item(&server)?;
+        let approval = self.core.trust.approvals.full_approval_of(self.name, |approval| self.core.judged(&server, approval))?;
+        let name = self.name.to_owned();
+        let Some(approval) = approval else {
+            return Err(Error::NotApproved { server: name, reason: NotApprovedReason::Never.to_string() });
+        };
+        let granted = match item {
+            ApprovedItem::Tool(tool) => Granted::Tool(tool_digest(&tool)),
+            ApprovedItem::Resource { .. } | ApprovedItem::Template(_) | ApprovedItem::Prompt(_) => {
+                Granted::Requests { method: self.request.method(), manifest: approval.manifest_digest.unwrap_or_default() }
+            }
+        };
+        Ok(Grant { server: name, command: approval.command_digest, approval: approval.id, decisions, granted })
+    }
+
+    /// Returns whether a person has allowed this before. A no in the same run outweighs a yes for the session.
+    fn is_allowed(&self, grant: &Grant) -> bool {
+        let scope = self.requester.scope;
+        !scope.denies(&grant.server, self.request.label())
+            && (scope.grants.contain(grant) || self.core.people.session.grants.contain(grant))
+    }
+
+    /// Asks a person, unless they have denied it in this run. Every answer but a yes is an error.
+    async fn decide(&self, reason: &str) -> Result<Decision> {
+        let (scope, label) = (self.requester.scope, self.request.label());
+        let denied = |reason: String| Err(Error::CallDenied { server: self.name.to_owned(), tool: label.to_owned(), reason });
+        if scope.denies(self.name, label) {
+            return denied("onApproval has denied this tool for the rest of the run".to_owned());
+        }
+        if let Err(limit) = scope.count_question() {
+            return denied(format!("{reason}, and {limit}"));
+        }
+        let question = ApprovalQuestion {
+            server: self.name.to_owned(),
+            tool: label.to_owned(),
+            args: self.request.shown(),
+            reason: reason.to_owned(),
+            run_id: scope.run_id,
+        };
+        let Some(answer) = scope.callbacks.approve_call(&question) else {
+            return denied(format!(
+                "{reason}, and there is nobody to ask: give an onApproval callback, or set \"confirm\": \"never\" for the server in the config"
+            ));
+        };
+        match answer.await {
+            Ok(Decision::Deny) => {
+                scope.deny(self.name, label);
+                denied("it was denied by onApproval".to_owned())
+            }
+            Ok(decision) => Ok(decision),
+            Err(error) => denied(format!("onApproval failed: {error}")),
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! The steps of one request, in their order.
+
+use std::sync::Arc;
+
+use serde_json::Value as Json;
+
+use super::item::ApprovedItem;
+use super::permission::Permission;
+use super::{Request, Requester};
+use crate::client::{CallFailure, CallLimits, Caller, Connection, Lease, ToolRequest};
+use crate::config::ServerDefinition;
+use crate::error::{Error, Result};
+use crate::gateway::core::Core;
+
+/// A request on its way to its server.
+pub(super) struct Pipeline<'a> {
+    pub(super) core: &'a Core,
+    pub(super) name: &'a str,
+    pub(super) request: &'a Request,
+    pub(super) requester: Requester<'a>,
+}
+
+/// The server and the item of a request, as they were approved when they were looked up.
+pub(super) struct Found {
+    pub(super) server: Arc<ServerDefinition>,
+    pub(super) item: ApprovedItem,
+}
+
+impl<'a> Pipeline<'a> {
+    pub(super) fn new(core: &'a Core, name: &'a str, request: &'a Request, requester: Requester<'a>) -> Self {
+        Self { core, name, request, requester }
+    }
+
+    pub(super) async fn run(&self) -> Result<Json> {
+        let mut found = self.find()?;
+        let limits = self.core.call_limits(&found.server, self.requester.timeout_ms);
+        let mut connection = self.connect(&found, limits).await?;
+        if let Permission::Ask { grant, reason } = self.permission(&found)? {
+            // While a person thinks, nobody else has to wait for the connection.
+            drop(connection);
+            self.ask(grant, reason).await?;
+            // Much can happen meanwhile: all of it is looked at again.
+            found = self.find_again(&found)?;
+            connection = self.connect(&found, limits).await?;
+        }
+        let slot = self.core.call_slot(&found.server, self.request.label(), limits, self.requester.timeout_ms).await?;
+        if slot.was_awaited() {
+            found = self.find_again(&found)?;
+            self.compare(&found, &connection).await?;
+        }
+        let caller = self.core.caller(self.requester.scope, self.requester.control);
+        match self.send(&found, &connection, limits, &caller).await {
+            Ok(result) => Ok(result),
+            Err(failure) if found.item.may_send_again(&failure) => {
+                drop(connection);
+                self.send_again(&found, limits, &caller, failure.error).await
+            }
+            Err(failure) => Err(failure.error),
+        }
+    }
+
+    /// Looks up what is approved of an enabled server.
+    fn find(&self) -> Result<Found> {
+        let server = self.core.registry.server(self.name)?;
+        let item = self.item(&server)?;
+        Ok(Found { server, item })
+    }
+
+    pub(super) fn item(&self, server: &ServerDefinition) -> Result<ApprovedItem> {
+        ApprovedItem::find(server, &self.core.usable(server)?, self.request.target())
+    }
+
+    /// Looks the same up again. Fails where the request is by now for another command, or for an item that was approved in another form.
+    fn find_again(&self, before: &Found) -> Result<Found> {
+        let server = self.core.registry.server(self.name)?;
+        let manifest = self.core.usable(&server)?;
+        if self.core.subject(&server).digest != self.core.subject(&before.server).digest {
+            return Err(Error::DigestChanged { server: self.name.to_owned() });
+        }
+        let item = ApprovedItem::find(&server, &manifest, self.request.target())?;
+        if item == before.item { Ok(Found { server, item }) } else { Err(before.item.changed(self.name)) }
+    }
+
+    /// Connects the server, and compares what it offers now.
+    async fn connect(&self, found: &Found, limits: CallLimits) -> Result<Lease> {
+        let connection = self.lease(found, limits).await?;
+        self.compare(found, &connection).await?;
+        Ok(connection)
+    }
+
+    async fn lease(&self, found: &Found, limits: CallLimits) -> Result<Lease> {
+        let Requester { scope, control, .. } = self.requester;
+        self.core.connect(&found.server, scope, control, limits.timeout).await
+    }
+
+    /// Compares the live item with the approved one.
+    async fn compare(&self, found: &Found, connection: &Connection) -> Result<()> {
+        found.item.compare(self.name, &*connection.manifest().await?)
+    }
+
+    async fn send(
+        &self,
+        found: &Found,
+        connection: &Connection,
+        limits: CallLimits,
+        caller: &Arc<dyn Caller>,
+    ) -> std::result::Result<Json, CallFailure> {
+        match self.request {
+            Request::CallTool { tool, arguments } => {
+                let (tool, arguments, caller) = (tool.clone(), Arc::clone(arguments), Arc::clone(caller));
+                let as_task = found.item.runs_as_task();
+                Box::pin(connection.call(ToolRequest { tool, arguments, as_task, limits, caller })).await
+            }
+            Request::Offer(request) => connection.offer(request, limits, caller).await,
+            Request::Subscribe(uri) => {
+                let watch = connection.watch(uri, limits, caller).await?;
+                self.core.requests.subscriptions.add(self.name, uri, watch);
+                Ok(Json::Null)
+            }
+            Request::Unsubscribe(uri) => connection.unwatch(uri, limits, caller).await.map(|()| Json::Null),
+        }
+    }
+
+    /// Sends the request a second time, in another connection. Where there is none, the first failure stays the outcome.
+    async fn send_again(&self, before: &Found, limits: CallLimits, caller: &Arc<dyn Caller>, failure: Error) -> Result<Json> {
+        tracing::info!(server = self.name, tool = self.request.label(), error = %failure, "the request is sent once more");
+        let found = self.find_again(before)?;
+        let connection = self.lease(&found, limits).await.map_err(|_| failure)?;
+        self.compare(&found, &connection).await?;
+        self.send(&found, &connection, limits, caller).await.map_err(|failure| failure.error)
+    }
+}

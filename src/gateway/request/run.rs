@@ -1,0 +1,44 @@
+//! The requests of one run's code.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Weak};
+
+use serde_json::Value as Json;
+
+use super::{Request, Requester};
+use crate::bridge::{OfferCall, OfferCaller, ToolCall, ToolCaller};
+use crate::error::{Error, Result};
+use crate::gateway::callbacks::CallScope;
+use crate::gateway::core::Core;
+use crate::sandbox::RunControl;
+
+/// Makes the requests of one run, in its scope.
+pub(in crate::gateway) struct RunRequests {
+    pub(in crate::gateway) core: Weak<Core>,
+    pub(in crate::gateway) scope: Arc<CallScope>,
+}
+
+impl RunRequests {
+    fn request(&self, server: String, request: Request, control: Option<RunControl>) -> Pin<Box<dyn Future<Output = Result<Json>> + Send>> {
+        let (core, scope) = (self.core.upgrade(), Arc::clone(&self.scope));
+        Box::pin(async move {
+            let Some(core) = core else { return Err(Error::Closed { what: "gateway" }) };
+            core.request(&server, &request, Requester { scope: &scope, control: control.as_ref(), timeout_ms: None }).await
+        })
+    }
+}
+
+impl ToolCaller for RunRequests {
+    fn call(&self, call: ToolCall) -> Pin<Box<dyn Future<Output = Result<Json>> + Send>> {
+        let ToolCall { server, tool, arguments, control } = call;
+        self.request(server, Request::CallTool { tool, arguments: Arc::new(arguments) }, control)
+    }
+}
+
+impl OfferCaller for RunRequests {
+    fn offer(&self, call: OfferCall) -> Pin<Box<dyn Future<Output = Result<Json>> + Send>> {
+        let OfferCall { server, request, control } = call;
+        self.request(server, Request::Offer(request), control)
+    }
+}

@@ -1,0 +1,58 @@
+//! The standing of servers: approved, enabled, and still the same.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::core::Core;
+use super::looked::Look;
+use crate::catalog::Manifest;
+use crate::config::ServerDefinition;
+use crate::error::{Error, Result};
+use crate::trust::Standing;
+
+impl Core {
+    /// The approved manifest of a server that is enabled.
+    pub(super) fn usable(&self, server: &ServerDefinition) -> Result<Arc<Manifest>> {
+        self.check_on()?;
+        let manifest = self.standing(server)?.require_full(&server.name)?;
+        if self.registry.is_enabled(&server.name) { Ok(manifest) } else { Err(self.not_enabled(&server.name)) }
+    }
+
+    /// Returns whether a person or a model may hear what the server asks and tells: both stages are approved, and it is enabled.
+    pub(super) fn may_be_heard(&self, name: &str) -> bool {
+        // The cheapest look comes first.
+        self.registry.is_enabled(name) && self.registry.server(name).is_ok_and(|server| self.usable(&server).is_ok())
+    }
+
+    /// The reason why a server that was live is not live any more.
+    pub(super) fn refusal(&self, name: &str) -> Error {
+        let standing = self.check_on().and_then(|_| self.registry.server(name)).and_then(|server| self.standing(&server));
+        match standing.and_then(|standing| standing.require_full(name)) {
+            Ok(_) => self.not_enabled(name),
+            Err(error) => error,
+        }
+    }
+
+    fn not_enabled(&self, name: &str) -> Error {
+        let server = name.to_owned();
+        let disabled = self.registry.server(name).is_ok_and(|server| server.disabled);
+        if disabled { Error::ServerDisabled { server } } else { Error::NotEnabled { server } }
+    }
+
+    /// The approved manifests of the servers that a run sees which starts now.
+    pub(super) fn visible_servers(&self) -> Result<BTreeMap<String, Arc<Manifest>>> {
+        self.visible_servers_by(Look::Now)
+    }
+
+    pub(super) fn visible_servers_by(&self, look: Look) -> Result<BTreeMap<String, Arc<Manifest>>> {
+        self.check_open()?;
+        self.check_on()?;
+        let mut visible = BTreeMap::new();
+        for server in self.registry.servers().iter().filter(|server| self.registry.is_enabled(&server.name)) {
+            if let Standing::Full(manifest) = self.standing_by(server, look)? {
+                visible.insert(server.name.clone(), manifest);
+            }
+        }
+        Ok(visible)
+    }
+}
