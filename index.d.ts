@@ -1372,8 +1372,9 @@ export declare class Gateway {
    */
   approvalRequest(name: string): Promise<ApprovalRequest>
   /**
-   * Says yes. With a digest: to exactly what that digest was shown for, starting nothing; `ERR_DIGEST_CHANGED` if it is
-   * no longer so. Without: to both stages as they stand, which reads the tools.
+   * Approves a server. With a digest, approves only the request that showed it, and starts nothing: `ERR_DIGEST_CHANGED` if the
+   * request has changed since, `ERR_NOT_APPROVED` if a revocation came meanwhile. Without one, approves both stages as they are now,
+   * and reads the tools for that.
    *
    * ```js
    * const request = await gateway.approvalRequest('files')
@@ -1421,7 +1422,7 @@ export declare class Gateway {
   /** Ends everything: runs, calls, connections, processes. What is pending rejects with `ERR_CLOSED`. */
   close(): Promise<void>
   /**
-   * What may be read of a server: its resources, then its templates, as they were approved. Starts nothing.
+   * Lists what may be read of a server: its resources, then its templates, as they were approved. Starts nothing.
    *
    * Rejects with `ERR_UNKNOWN_SERVER`, `ERR_NOT_APPROVED`, `ERR_NOT_ENABLED`.
    */
@@ -1453,7 +1454,7 @@ export declare class Gateway {
    */
   getPrompt(server: string, name: string, args?: Record<string, string | number | boolean>, options?: CallOptions): Promise<PromptResult>
   /**
-   * What an argument of a prompt, or a variable of a template (`uri` is the template's text), could be. `options.context`: what was
+   * Completes an argument of a prompt, or a variable of a template (`uri` is the template's text). `options.context`: what was
    * chosen before, by argument.
    *
    * Rejects as `getPrompt` and `readResource`.
@@ -1517,13 +1518,13 @@ export declare class Sandbox {
    * `, { input: { message: 'hi' }, timeoutMs: 5000 })
    * ```
    */
-  run(code: string, options?: RunOptions): Promise<RunResult>
+  run<T = Value>(code: string, options?: RunOptions): Promise<RunResult<T>>
   /** Ends what is pending with `ERR_CLOSED`, and waits for that. */
   close(): Promise<void>
 }
 
 /**
- * What the program `hyperlight-mcp` does: reads and writes this process's standard streams, and gives its exit code, and a function that
+ * Runs the program `hyperlight-mcp`: reads and writes this process's standard streams, and gives its exit code, and a function that
  * ends it as Ctrl-C does. `words`: the command line without the program's name. `columns`: of the terminal, where there is one.
  */
 export declare function commandLine(words: Array<string>, columns?: number | undefined | null): [exitCode: Promise<number>, stop: () => void]

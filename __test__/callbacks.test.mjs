@@ -113,7 +113,7 @@ describe('onElicit', () => {
     for (const [content, named] of [
       [{ answer: 5 }, /"answer" must be a string/],
       [{}, /"answer" is required/],
-      [{ answer: 'a', more: 1 }, /"more" is no field/],
+      [{ answer: 'a', more: 1 }, /"more" is not a field/],
       [['a'], /must be an object/],
     ]) {
       const onElicit = () => ({ action: 'accept', content })

@@ -291,7 +291,7 @@ test('a form shows what is sent where nothing is typed, and all that is sent bef
       ['run', 'ask.js'],
       [
         ['remarks (string): ', '\n'],
-        ['also delete all backups (yes or no, needed) [yes]: ', '\n'],
+        ['also delete all backups (yes or no, required) [yes]: ', '\n'],
         ['mode (safe | danger) [danger]: ', '\n'],
         ['Send this?', answer],
       ],

@@ -1,22 +1,14 @@
 // The end of a gateway where the process is short of something or goes on for long: close() settles, and nothing is left behind.
 import assert from 'node:assert/strict'
-import { spawn } from 'node:child_process'
 import { join } from 'node:path'
 import { describe, test } from 'node:test'
-import { afterwards, failure, fixture, folder, ms, openApproved, root, waitFor } from './support.mjs'
+import { run } from './processes.mjs'
+import { failure, fixture, folder, ms, openApproved, root, waitFor } from './support.mjs'
 
 /** What a script of ours prints as JSON; it has to end by itself, with nothing on stderr. */
 async function said(t, name, argument, command = 'exec "$@"') {
   const script = join(root, '__test__/fixtures', name)
-  const child = spawn('bash', ['-c', command, '-', process.execPath, script, folder(t), argument], { stdio: ['ignore', 'pipe', 'pipe'] })
-  const ended = new Promise((resolve) => child.on('close', resolve))
-  afterwards(t, () => {
-    child.kill('SIGKILL')
-    return ended
-  })
-  const output = Promise.all([child.stdout, child.stderr].map(async (stream) => Buffer.concat(await stream.toArray()).toString()))
-  const code = await ended
-  const [stdout, stderr] = await output
+  const { code, stdout, stderr } = await run(t, 'bash', ['-c', command, '-', process.execPath, script, folder(t), argument])
   assert.deepEqual({ code, stderr }, { code: 0, stderr: '' })
   return JSON.parse(stdout)
 }
@@ -50,9 +42,9 @@ describe('close()', () => {
     const sandbox = await gateway.sandbox()
     const call = failure(gateway.callTool('fixture', 'elicit', {}), 'ERR_CLOSED')
     await waitFor('the question', () => asked > 0)
-    const run = failure(sandbox.run('import { elicit } from "host:mcp-fixture"; export const handler = () => elicit({})'), 'ERR_CLOSED')
+    const late = failure(sandbox.run('import { elicit } from "host:mcp-fixture"; export const handler = () => elicit({})'), 'ERR_CLOSED')
     await gateway.close()
-    await Promise.all([call, run])
+    await Promise.all([call, late])
   })
 })
 

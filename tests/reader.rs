@@ -110,7 +110,7 @@ async fn code_that_was_not_looked_at_is_judged_by_the_engine() {
         let outcome = scene.run(code, Duration::from_mins(2));
         let Err(Error::CodeSyntax { message, .. }) = outcome.value else { panic!("{:?}", outcome.value) };
         // The engine knows no types, and nobody has taken them out: that is said.
-        assert!(message.contains("types of TypeScript, if it has any, were not taken out"), "{message}");
+        assert!(message.contains("TypeScript types, if it has any, were not removed"), "{message}");
     }
     assert!(scene.run("export const handler = (): number => 1".into(), Duration::from_mins(2)).value.is_ok());
 }

@@ -118,7 +118,7 @@ fn fit(kind: Kind, value: Json) -> std::result::Result<Json, String> {
     match (kind, value) {
         (Kind::Text, text @ Json::String(_)) => Ok(text),
         (Kind::JsonText, Json::String(text)) => {
-            let example = "; a text itself is JSON in quotes: \"\\\"hello\\\"\"";
+            let example = "; write a plain string with quotes: \"\\\"hello\\\"\"";
             let value = serde_json::from_str(&text).map_err(|error| format!("expected {}: {error}{example}", expected(kind)))?;
             exact(value)
         }
@@ -230,7 +230,7 @@ mod tests {
             let text = run(json!({ "code": "x", "input": input })).unwrap_err().to_string();
             assert!(text.contains("input: 9007199254740993 is an integer that JavaScript cannot hold"), "{text}");
         }
-        assert!(run(json!({ "code": "x", "input": "hello" })).unwrap_err().to_string().contains("JSON in quotes"));
+        assert!(run(json!({ "code": "x", "input": "hello" })).unwrap_err().to_string().contains("in quotes"));
     }
 
     #[test]

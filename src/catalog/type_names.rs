@@ -72,7 +72,7 @@ pub(super) struct TypeNames {
 }
 
 impl TypeNames {
-    /// `identifiers`: functions have these names, which are no types' names.
+    /// Names the input and output types of `tools`. `identifiers` are the functions' names: no type may get one of them.
     pub(super) fn new(tools: &[Tool], identifiers: &BTreeMap<String, String>) -> Self {
         let taken = TAKEN.into_iter().map(ToOwned::to_owned).chain(identifiers.values().cloned()).collect();
         let mut given = Given { taken, numbers: HashMap::new() };

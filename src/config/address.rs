@@ -169,7 +169,7 @@ impl Region {
             Self::Scheme => Err("has a variable in its scheme whose value is more than letters"),
             // A colon is let through: it can only begin a port, which is shown, or a password.
             Self::User | Self::Host if value.contains(['/', '\\', '?', '#', '@']) => {
-                Err("has a variable before its path whose value contains one of / \\ ? # @, which would lead to another host")
+                Err("has a variable before the path, and its value contains one of / \\ ? # @, which would lead to another host")
             }
             Self::Base | Self::User | Self::Host | Self::Path | Self::Rest => check_characters(value),
         }
@@ -353,7 +353,7 @@ pub(super) fn check_client_metadata_url(url: &str) -> Verdict {
 /// is written, so nothing in it is replaced.
 pub(super) fn check_issuer(issuer: &str) -> Verdict {
     if issuer.contains("${") {
-        return Err("must be written out: an approval covers this very authorization server");
+        return Err("cannot contain ${…}: the approval is for exactly this address");
     }
     check_url(issuer)?;
     if issuer.contains(['?', '#', '@']) || !issuer.is_ascii() {
@@ -426,7 +426,7 @@ fn check_characters(text: &str) -> Verdict {
         return Err("has a blank or a control character; write blanks as %20");
     }
     if text.contains('\\') {
-        return Err("has a backslash, which is a slash to some programs and none to others; write %5C where one is meant");
+        return Err("has a backslash, which some programs read as a slash; write %5C for a backslash");
     }
     Ok(())
 }

@@ -73,7 +73,7 @@ fn every_mistake_is_named_with_its_field() {
         ("true", "oauth: must be an object"),
         (r#"{ "issuer": 1 }"#, "oauth.issuer: must be a string"),
         (r#"{ "issuer": "auth.example.com" }"#, "oauth.issuer: must start with http:// or https://"),
-        (r#"{ "issuer": "https://${HOST}" }"#, "oauth.issuer: must be written out"),
+        (r#"{ "issuer": "https://${HOST}" }"#, "oauth.issuer: cannot contain ${…}"),
         (r#"{ "clientId": 1 }"#, "oauth.clientId: must be a string"),
         (r#"{ "clientId": " " }"#, "oauth.clientId: is empty"),
         (r#"{ "clientId": "${command:x}" }"#, "oauth.clientId: ${command:…} is not known"),

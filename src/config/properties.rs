@@ -1,4 +1,4 @@
-//! No input makes this room panic, and what can be turned back is.
+//! Property tests: no input makes this module panic, and reversible conversions round-trip.
 
 use proptest::collection::vec;
 use proptest::prelude::*;

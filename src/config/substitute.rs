@@ -214,7 +214,7 @@ impl<'a> Filler<'a> {
         filled
     }
 
-    /// The same, where each value is looked at before it is put in. `None` where a problem was noted.
+    /// Like `fill`, but calls `look` with each value first. `None` if a problem was recorded.
     pub(super) fn fill_with(&mut self, key: &str, text: &str, allowed: Allowed, mut look: impl FnMut(&str)) -> Option<String> {
         let before = self.problems.len();
         let checked = Template::parse(text).and_then(|template| template.check(allowed).map(|()| template));

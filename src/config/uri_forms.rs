@@ -21,7 +21,7 @@ pub(super) type Forms = BTreeSet<String>;
 /// A rewriting that some server may do: none, or the results.
 type Step = fn(&str) -> Vec<String>;
 
-/// Readings that keep all of a URI: another text for the same thing.
+/// Rewritings that lose nothing: the result is another spelling of the same URI.
 const SAME: [Step; 7] = [as_a_browser_reads_it, without_backslashes, collapsed, resolved, collapsed, with_plain_address, as_segments];
 /// Readings by which something of it has no meaning, beside the others.
 const SHORTENED: [Step; 2] = [without_tail, without_parameters];

@@ -35,7 +35,7 @@ pub(super) type AgentModules = BTreeMap<String, Arc<dyn AgentModule>>;
 pub(super) fn check(name: &str, module: &dyn AgentModule, known: &AgentModules) -> Result<()> {
     let taken = |problem: &str| Err(Error::NameTaken { name: name.to_owned(), problem: problem.to_owned() });
     if name == "mcp" || name.starts_with("mcp-") {
-        return taken("mcp and mcp-… are the servers' modules");
+        return taken("the names mcp and mcp-… are reserved for server modules");
     }
     if known.contains_key(name) {
         return taken("this sandbox has such a module already");

@@ -65,11 +65,12 @@ impl Gateway {
         Ok(ApprovalRequest::Manifest(Box::new(request)))
     }
 
-    /// Says yes: with a digest to exactly what that was shown for, starting nothing; without, to both stages as they stand.
+    /// Approves a server. With a digest, approves only the request that showed it, and starts nothing. Without one, approves both stages as they
+    /// are now, and reads the tools for that.
     /// `valid_for`: how long the approval holds; `None`: until it is revoked.
     ///
     /// # Errors
-    /// `ERR_DIGEST_CHANGED` where the digest is of nothing that was shown or is so still; `ERR_NOT_APPROVED` where a revocation came while this
+    /// `ERR_DIGEST_CHANGED` if the digest belongs to no request that was shown, or the request has changed since; `ERR_NOT_APPROVED` where a revocation came while this
     /// yes was under way; without a digest, what connecting gives.
     pub async fn approve(&self, name: &str, digest: Option<&str>, valid_for: Option<Duration>) -> Result<()> {
         let outcome = self.say_yes(name, digest, valid_for).await;

@@ -96,7 +96,7 @@ impl Gateway {
         self.list_modules_by(Look::Now)
     }
 
-    /// Lists the modules by approvals as they are now or as they were found last.
+    /// Lists the modules. `look`: read the approvals now, or use the last ones read.
     ///
     /// # Errors
     /// As [`Gateway::list_modules`].

@@ -291,7 +291,7 @@ fn line_of(at: u64, note: Note, redactor: &Redactor) -> Json {
     json!(LogLine { at, pid: std::process::id(), kind: kind.to_owned(), text, error })
 }
 
-/// Writes what is noted. Makes the folder at once: whoever removes it later, with all around it, does not want it again.
+/// Writes what is noted. Creates the folder only at the start: if somebody deletes it later, it is not created again.
 fn write_all(queue: &Queue, folder: &Path, redactor: &Redactor) {
     let _ = files::private_folder(folder);
     let mut lines: HashMap<String, String> = HashMap::new();

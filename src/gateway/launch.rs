@@ -95,7 +95,7 @@ impl Core {
         let mut judged = None;
         let standing = self.trust.approvals.standing_of(&server.name, |approval| judged.insert(self.judged(server, approval)).clone())?;
         standing.require_command(&server.name)?;
-        judged.ok_or_else(|| Error::Internal("an approval holds that nobody has looked at".to_owned()))
+        judged.ok_or_else(|| Error::Internal("a valid approval was not checked".to_owned()))
     }
 
     /// The values of the inputs that a server uses. One that uses none waits for nobody's answer.

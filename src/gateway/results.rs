@@ -172,7 +172,7 @@ struct CutValue {
 fn returned(wire: &Wire) -> Result<Value> {
     match Value::from_wire(wire.clone()) {
         Ok(Value::Record(mut fields)) if fields.len() == 1 => Ok(fields.swap_remove(0).1),
-        Ok(_) => Err(Error::Internal("a run's value has no frame".to_owned())),
+        Ok(_) => Err(Error::Internal("a run returned a value in an unexpected form".to_owned())),
         Err(Error::InvalidValue { problem }) => {
             Err(Error::InvalidValue { problem: format!("it cannot be measured for maxResultTokens: {problem}") })
         }

@@ -75,7 +75,7 @@ pub struct Sandbox {
     pub(super) max_result_tokens: Option<usize>,
     /// Values that its runs returned and that were cut.
     pub(super) saved: Arc<Mutex<SavedValues>>,
-    /// Owner of its code's share of the reader.
+    /// Identifies this sandbox to the code parser, which shares its capacity between owners.
     pub(super) look_owner: LookOwner,
     callbacks: CallbackChain,
     modules: Mutex<AgentModules>,

@@ -112,8 +112,9 @@ impl Gateway {
         })
     }
 
-    /// Says yes. With a digest: to exactly what that digest was shown for, starting nothing; `ERR_DIGEST_CHANGED` if it is
-    /// no longer so. Without: to both stages as they stand, which reads the tools.
+    /// Approves a server. With a digest, approves only the request that showed it, and starts nothing: `ERR_DIGEST_CHANGED` if the
+    /// request has changed since, `ERR_NOT_APPROVED` if a revocation came meanwhile. Without one, approves both stages as they are now,
+    /// and reads the tools for that.
     ///
     /// ```js
     /// const request = await gateway.approvalRequest('files')

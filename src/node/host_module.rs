@@ -1,4 +1,4 @@
-//! The agent's own functions, called from a run's thread by way of JavaScript's.
+//! Calls the agent's own functions from a run's thread, through the JavaScript thread.
 
 use std::collections::HashMap;
 use std::future::Future;

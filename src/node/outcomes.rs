@@ -9,7 +9,7 @@ use napi::Env;
 use super::turn_queue::{TurnLimits, TurnQueue};
 use super::turns::at_turn_end;
 
-/// What is settled in one turn: reading half a mebibyte of JSON takes a few milliseconds.
+/// Limits of the outcomes settled in one event-loop turn, so that a turn takes only a few milliseconds.
 const TURN: TurnLimits = TurnLimits { items: 256, bytes: 512 * 1024 };
 
 /// Settles a promise, or drops it.

@@ -286,7 +286,7 @@ fn is_of_path_characters(path: &str) -> bool {
         && path.split('/').all(|name| name.trim() == name && !name.contains("  "))
 }
 
-/// Returns whether names are of words and of tags in one case, and at least half of the characters are those of words.
+/// Returns whether each part of a path is a word or a single-case tag, and words make up at least half of the characters.
 fn is_readable(path: &str) -> bool {
     let is_tag = |part: &str| is_short_tag(part) && !(part.contains(char::is_uppercase) && part.contains(char::is_lowercase));
     let (mut of_words, mut all) = (0, 0);

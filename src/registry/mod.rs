@@ -218,7 +218,7 @@ impl Registry {
         live.decisions += 1;
     }
 
-    /// Returns whether the server was compared with what is approved since this gateway is open, or since it was approved anew.
+    /// Returns whether the server has been compared with its approval since the gateway was opened or the server was approved anew.
     #[must_use]
     pub fn is_compared(&self, name: &str) -> bool {
         self.live().get(name).is_some_and(|live| live.compared.is_some())

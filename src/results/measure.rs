@@ -35,7 +35,7 @@ pub(super) struct Node {
     pub(super) nodes: u32,
 }
 
-/// Measures a value for cuts of at most `cap` tokens. What no such cut could show has no nodes.
+/// Measures a value for cuts of at most `cap` tokens. Parts that no such cut could show get no node.
 pub(super) fn measure(value: &Value, cap: usize) -> Vec<Node> {
     let mut nodes = Vec::new();
     visit(value, 0, cap, 0, &mut nodes);

@@ -243,7 +243,7 @@ impl Shared {
                         Ok(vm) if state.rests && !state.awaited => state.used.push(vm),
                         Ok(vm) => state.ready.push(vm),
                         Err(error) => {
-                            tracing::warn!(%error, "no VM could be made ready: runs start with new ones");
+                            tracing::warn!(%error, "could not prepare a VM in advance: each run starts its own");
                             break;
                         }
                     }

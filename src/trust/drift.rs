@@ -38,7 +38,7 @@ pub struct Drift {
     pub prompts: Changes,
 }
 
-/// What of one kind is not as it was approved.
+/// Differences from the approved items, for one kind (tools, resources, prompts).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Changes {
     pub added: Vec<String>,

@@ -1,4 +1,4 @@
-//! Revocations of this process, and the rule that a yes which was under way does not undo one.
+//! Revocations of this process, and the rule that an approval begun before a revocation does not undo it.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -29,7 +29,7 @@ pub fn addresses_of(server: &ServerDefinition, surroundings: Option<&Surrounding
     all.into_iter().flatten().map(|(field, text)| (field, address_of(text, surroundings))).collect()
 }
 
-/// One address, with the hosts that variables decide where `surroundings` give them.
+/// Returns one address. With `surroundings`, also the hosts that result from variables.
 pub(crate) fn address_of(text: &str, surroundings: Option<&Surroundings>) -> Address {
     // A host is normally read by everybody: its mere look makes it no secret.
     let is_secret = |name: &str, value: &str| is_secret_name(name) || is_known_token(value);

@@ -83,7 +83,7 @@ impl<'a> Module<'a> {
         self.definitions.len() - 1
     }
 
-    /// Takes in the definitions of one schema, whose first is the schema itself.
+    /// Adds the definitions of one schema. The first definition is the schema itself.
     pub(super) fn add(&mut self, definitions: &[Definition]) {
         let incoming = Incoming::new(definitions);
         let mut places: Vec<Option<usize>> = vec![None; definitions.len()];

@@ -72,7 +72,7 @@ impl<'a> Notes<'a> {
     }
 }
 
-/// A description, whole as far as descriptions go.
+/// Returns a description, sanitised and cut to the length limit of descriptions.
 pub(super) fn sanitised(wording: &Wording, text: &str) -> String {
     // Cut twice: the first spares the second the work.
     let enough = wording.max_chars.saturating_mul(8);

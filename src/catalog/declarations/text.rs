@@ -1,5 +1,4 @@
-//! Text that cannot be anything else than what it is meant for: keys and strings stay true and inside their quotes, comments end where
-//! they should.
+//! Escapes untrusted text, so that it cannot break out of a key, a string or a comment.
 
 use std::fmt::Write as _;
 

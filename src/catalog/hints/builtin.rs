@@ -41,7 +41,7 @@ const FUNCTIONS: [[&str; 5]; 12] = [
         "allSettled",
         "(calls: Promise<T>[])",
         "PromiseSettledResult<T>[]",
-        "The same, with each failure in its place.",
+        "Like all, but a failed call gives its error in the list.",
         "allSettled([get_forecast.async({ city: \"Rome\" })])",
     ],
 ];

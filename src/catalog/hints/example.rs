@@ -59,7 +59,7 @@ fn example(root: &Json, schema: &Json, depth: usize) -> Option<Json> {
     }
 }
 
-/// Objects that are to be all of these: their fields together.
+/// Returns an example for `allOf`: one object with the fields of all parts.
 fn all_of(root: &Json, schema: &Json, parts: &[Json], depth: usize) -> Option<Json> {
     let mut fields = Map::new();
     let own = schema.get("properties").is_some() || schema.get("required").is_some();

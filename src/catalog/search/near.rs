@@ -70,7 +70,7 @@ pub(super) fn near_terms<'a>(word: &str, terms: &'a [(Outline, Arc<str>)], docum
     found.into_iter().filter(|found| found.0 == least || found.0 == PREFIX).take(MAX_NEAR).map(|found| found.4).collect()
 }
 
-/// Sorted after one slip and before two.
+/// Sort distance of a prefix match: between one typo and two.
 const PREFIX: u8 = 2;
 
 /// `repo` for `repository`, `vulnerable` for `vulnerabilities`: one begins with most of the other.

@@ -192,7 +192,7 @@ impl<'a> Query<'a> {
         }
     }
 
-    /// The number of a term that some document in scope has.
+    /// Returns the id of a term, if a document in scope contains it.
     fn known(&self, term: &str) -> Option<u32> {
         self.merged.numbers.get(term).copied().filter(|number| self.documents(*number).next().is_some())
     }
@@ -202,7 +202,7 @@ impl<'a> Query<'a> {
         all.filter(|document| self.scope[*document as usize])
     }
 
-    /// A synonym that is rare is no better than the word that was said.
+    /// Adds synonyms as candidates. A rare synonym never weighs more than the word that was typed.
     fn add_synonyms(&self, word: &str, share: f32, said: Option<u32>, candidates: &mut Vec<(u32, f32)>) {
         let most = said.map_or(f32::MAX, |number| self.merged.rarity(number));
         let known = self.synonyms.of(word).filter_map(|synonym| self.known(synonym));

@@ -8,7 +8,7 @@ use serde_json::Value as Json;
 use super::discovery::connect_failed;
 use crate::error::{Error, Result};
 
-/// Most pages of a list. A longer list is refused as a whole.
+/// Maximum number of pages of a list. A longer list is refused as a whole.
 const MAX_PAGES: usize = 100;
 pub(in crate::client) const MAX_ITEMS: usize = 2_000;
 const MAX_BYTES: usize = 8 * 1024 * 1024;

@@ -97,7 +97,7 @@ impl HttpFailure {
         }
     }
 
-    /// The same as a JSON-RPC error, for answers that are already under way.
+    /// Converts the failure to a JSON-RPC error, for an answer that has already begun.
     pub(super) fn to_error_data(&self) -> ErrorData {
         let data = match self {
             Self::TooLarge { bytes, limit } => serde_json::json!({ OVERSIZE_MARK: bytes, "limit": limit }),

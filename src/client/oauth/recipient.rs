@@ -64,7 +64,7 @@ fn is_same(one: &str, other: &str) -> bool {
     one == other || normal(one).is_some_and(|one| normal(other).as_ref() == Some(&one))
 }
 
-/// Returns whether an issuer's metadata may stand at an address: nobody else can put a document there. An issuer is a bare address,
+/// Returns whether an address is a well-known place for this issuer's metadata, where nobody else can put a document. An issuer is a bare address,
 /// spelled as it is used, so that a person reads the host that is meant.
 pub(super) fn is_place_of(issuer: &str, document: &Url) -> bool {
     let Ok(url) = Url::parse(issuer) else { return false };

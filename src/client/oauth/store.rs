@@ -220,7 +220,7 @@ impl Slot {
             Ok(bytes) => Zeroizing::new(bytes),
             Err(error) => {
                 if error.kind() != ErrorKind::NotFound {
-                    tracing::warn!(server = self.server, %error, "a file of tokens is not used");
+                    tracing::warn!(server = self.server, %error, "a token file could not be read and is ignored");
                 }
                 return Kept::default();
             }

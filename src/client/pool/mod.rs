@@ -489,7 +489,7 @@ impl Shared {
     }
 }
 
-/// Takes the first connection that fits out of its slot; one whose slot is locked counts as in use.
+/// Takes the first suitable connection from its slot; one whose slot is locked counts as in use.
 fn take_first(slots: &[Arc<Slot>], fits: impl Fn(&Slot, &Held) -> bool) -> Option<(Arc<Slot>, Held)> {
     slots.iter().find_map(|slot| {
         let held = slot.held.try_lock().ok()?.take_if(|held| fits(slot, held))?;

@@ -46,7 +46,7 @@ pub(in crate::client) fn read(text: &[u8]) -> Result<Json, Unread> {
     serde_json::from_slice(text).map_err(Unread::Invalid)
 }
 
-/// Takes what a value needs from what is left; `None`: it was not enough.
+/// Counts the memory that a value needs against the bytes left. `None`: they did not suffice.
 #[derive(Clone, Copy)]
 struct Count<'a>(&'a Cell<Option<usize>>);
 

@@ -130,7 +130,7 @@ impl State {
         })
     }
 
-    /// Gives a question a slot, if it is next and a slot is free. Otherwise asks a parse that has used its share to end.
+    /// Gives a question a slot, if it is next and a slot is free. Otherwise stops a parse that has used up its share.
     fn admit(&mut self, number: u64, now: Instant) -> Option<Arc<AtomicBool>> {
         let owner = self.turn(now).filter(|next| next.number == number)?.owner.clone();
         if self.looks.len() >= MAX_LOOKS {

@@ -74,14 +74,18 @@ async fn a_document_names_this_program_where_the_authorization_server_reads_it()
     }
 }
 
+/// Finds a free port below those that the system gives to outgoing connections, one of which could take it before its use.
+fn free_port() -> u16 {
+    let start = 10_000 + u16::try_from(std::process::id() % 10_000).unwrap();
+    (start..32_000).find(|port| std::net::TcpListener::bind(("127.0.0.1", *port)).is_ok()).unwrap()
+}
+
 #[tokio::test]
 async fn a_client_that_is_known_is_used_with_its_secret_and_port() {
     let world = World::new().await;
     world.set(|rules| drop(rules.clients.insert("me".to_owned(), Some("s3cr3t:/+".to_owned()))));
     world.describe("registration_endpoint", json!(null));
-    let free = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let port = free.local_addr().unwrap().port();
-    drop(free);
+    let port = free_port();
     let known = |secret| OAuthSettings {
         issuer: Some(world.base.clone()),
         client_id: Some("me".into()),
