@@ -230,7 +230,7 @@ mod tests {
             let text = run(json!({ "code": "x", "input": input })).unwrap_err().to_string();
             assert!(text.contains("input: 9007199254740993 is an integer that JavaScript cannot hold"), "{text}");
         }
-        assert!(run(json!({ "code": "x", "input": "hello" })).unwrap_err().to_string().contains("in quotes"));
+        assert!(run(json!({ "code": "x", "input": "hello" })).unwrap_err().to_string().contains("with quotes"));
     }
 
     #[test]
