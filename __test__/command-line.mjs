@@ -1,0 +1,53 @@
+// Runs the program hyperlight-mcp for tests, in a home of its own: to its end, or at a pseudo-terminal (util-linux `script`).
+import assert from 'node:assert/strict'
+import { mkdirSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { endOf, folder, gated, listenTo, ms, root, typed } from './support.mjs'
+
+export const program = join(root, 'bin/hyperlight-mcp.mjs')
+export const LIMIT = ms(60_000)
+export const small = (...args) => gated('--tools', 'get-forecast,write_note,sleep', ...args)
+
+/** A home and a working folder of their own; with servers, their config. */
+export function place(t, servers) {
+  const home = folder(t)
+  const work = join(home, 'work')
+  mkdirSync(work)
+  if (servers) {
+    mkdirSync(join(home, '.hyperagent'), { mode: 0o700 })
+    writeFileSync(join(home, '.hyperagent/config.json'), JSON.stringify({ mcpServers: servers }))
+  }
+  return { t, home, work }
+}
+
+export const environment = ({ home }, more) => ({ PATH: process.env.PATH, HOME: home, ...more })
+
+/** Runs the program to its end. */
+export function run(at, words, { input = '', env = {}, onStart = () => {} } = {}) {
+  const child = listenTo(at.t, process.execPath, [program, ...words], { cwd: at.work, env: environment(at, env), limit: LIMIT })
+  const ended = endOf(child)
+  child.stdin.on('error', () => {}).end(input)
+  onStart(child, child.output)
+  return ended
+}
+
+/** Runs it at a terminal of 80 columns; each pair is what is waited for and what is typed then. */
+export function atTerminal(at, words, dialogue, { env = {} } = {}) {
+  const command = [process.execPath, program, ...words].map((word) => `'${word}'`).join(' ')
+  return typed(at.t, command, dialogue, { cwd: at.work, env: environment(at, env), limit: LIMIT })
+}
+
+export async function approved(t, servers) {
+  const at = place(t, servers)
+  for (const name of Object.keys(servers)) {
+    for (const stage of ['command', 'manifest']) {
+      const { stdout } = await run(at, ['approve', name, '--json'])
+      const { request } = JSON.parse(stdout).servers[0]
+      assert.equal(request.stage, stage)
+      await run(at, ['approve', name, '--digest', request.digest])
+    }
+  }
+  return at
+}
+
+export const write = ({ work }, name, text) => writeFileSync(join(work, name), text)
