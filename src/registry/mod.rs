@@ -1,4 +1,4 @@
-//! The servers that exist now, whether this gateway has enabled them, and their state.
+//! Holds the servers that exist now, their state, and whether this gateway has enabled them.
 
 mod status;
 
@@ -18,7 +18,7 @@ use crate::error::{Error, Result};
 #[derive(Debug, Clone)]
 pub enum Entry {
     Valid(Arc<ServerDefinition>),
-    /// An entry with an error: it is listed with that, and can do nothing.
+    /// An entry with an error. It is listed with the error and cannot be used.
     Invalid(Arc<InvalidServer>),
 }
 
@@ -39,23 +39,23 @@ struct Configured {
     inputs: Vec<InputDefinition>,
 }
 
-/// The one who enables or disables a server.
+/// The party that enables or disables a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Decider {
     /// A person, or the agent's own code.
     Person,
-    /// A model: it takes nothing back that a person decided.
+    /// A model. It cannot reverse the decision of a person.
     Model,
 }
 
-/// Decides whether runs see a server, and records who decided.
+/// Decides whether runs see a server, and records who disabled it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum Switch {
     On,
-    /// Nobody has enabled it, or a model has disabled it: whoever may, may enable it.
+    /// Nobody has enabled the server, or a model has disabled it. A model or a person may enable it.
     #[default]
     Off,
-    /// A person has disabled it, and a person alone enables it again.
+    /// A person has disabled the server. Only a person may enable it again.
     OffByPerson,
 }
 
@@ -64,13 +64,13 @@ enum Switch {
 struct Live {
     switch: Switch,
     last_error: Option<LastError>,
-    /// Cancelled when the server is revoked, disabled or configured in another way: pending calls end.
+    /// Cancelled when the server is revoked or disabled, or when its config changes. Pending calls then end.
     ended: CancellationToken,
-    /// Number of times that this happened, or that another approval was given: grants of before no longer hold.
+    /// Number of such changes and of new approvals. A grant is valid only while this number is unchanged.
     decisions: u64,
     /// The manifest that was last compared with the approved one.
     compared: Option<Arc<Manifest>>,
-    /// Raw names of approved tools that are not what was approved.
+    /// Raw names of approved tools that differ from their approved form.
     quarantined: BTreeSet<String>,
 }
 
@@ -87,12 +87,12 @@ impl Registry {
         Self { configured: RwLock::new(Arc::new(configured(config))), live: Mutex::default() }
     }
 
-    /// Puts another config in the place of the one before.
+    /// Replaces the config with another one.
     pub fn replace(&self, config: Config) {
         *self.configured.write() = Arc::new(configured(config));
     }
 
-    /// Returns all entries, in the config's order; those with an error come last.
+    /// Returns all entries in the config's order. Entries with an error come last.
     #[must_use]
     pub fn entries(&self) -> Vec<Entry> {
         self.configured().entries.clone()
@@ -101,7 +101,7 @@ impl Registry {
     /// Returns the entry of this name.
     ///
     /// # Errors
-    /// `ERR_UNKNOWN_SERVER`, naming those that exist.
+    /// `ERR_UNKNOWN_SERVER`, which names the existing servers.
     pub fn entry(&self, name: &str) -> Result<Entry> {
         let configured = self.configured();
         let found = configured.entries.iter().find(|entry| entry.name() == name).cloned();
@@ -118,7 +118,7 @@ impl Registry {
     /// Returns the server of this name.
     ///
     /// # Errors
-    /// `ERR_UNKNOWN_SERVER`, naming those that exist; the error of an entry that has one.
+    /// `ERR_UNKNOWN_SERVER`, which names the existing servers. For an invalid entry, the entry's own error.
     pub fn server(&self, name: &str) -> Result<Arc<ServerDefinition>> {
         let configured = self.configured();
         match configured.entries.iter().find(|entry| entry.name() == name) {
@@ -128,7 +128,7 @@ impl Registry {
         }
     }
 
-    /// Returns the config's description of an `${input:…}`.
+    /// Returns the config's description of the input with this id, as in `${input:id}`.
     #[must_use]
     pub fn input(&self, id: &str) -> Option<InputDefinition> {
         self.configured().inputs.iter().find(|input| input.id == id).cloned()
@@ -137,7 +137,7 @@ impl Registry {
     /// Lets runs see the server from now on.
     ///
     /// # Errors
-    /// `ERR_DISABLED_BY_PERSON` where a model wants back what a person has disabled.
+    /// `ERR_DISABLED_BY_PERSON` if a model enables a server that a person has disabled.
     pub fn enable(&self, name: &str, decider: Decider) -> Result<()> {
         let mut all = self.live();
         let switch = &mut all.entry(name.to_owned()).or_default().switch;
@@ -148,7 +148,7 @@ impl Registry {
         Ok(())
     }
 
-    /// Ends what is pending, and hides the server from runs.
+    /// Ends the server's pending calls, and hides the server from runs.
     pub fn disable(&self, name: &str, decider: Decider) {
         self.end(name, |before| match (decider, before) {
             (Decider::Person, _) | (Decider::Model, Switch::OffByPerson) => Switch::OffByPerson,
@@ -156,12 +156,13 @@ impl Registry {
         });
     }
 
-    /// Ends what is pending where the server lost its approval, or its entry. A server that a person had disabled stays so.
+    /// Ends the pending calls of a server that lost its approval or its config entry, and disables it. A server that a person had disabled stays
+    /// disabled by a person.
     pub fn retire(&self, name: &str) {
         self.end(name, |before| if before == Switch::OffByPerson { before } else { Switch::Off });
     }
 
-    /// Ends what is pending. An enabled server stays enabled.
+    /// Ends the server's pending calls. An enabled server stays enabled.
     pub fn interrupt(&self, name: &str) {
         self.end(name, |before| before);
     }
@@ -174,7 +175,7 @@ impl Registry {
         *live = Live { switch, last_error, decisions: live.decisions + 1, ..Live::default() };
     }
 
-    /// Returns whether runs see the server: somebody has enabled it, and the config does not say `disabled: true` by now.
+    /// Returns whether runs see the server: it was enabled, and the current config does not say `disabled: true`.
     #[must_use]
     pub fn is_enabled(&self, name: &str) -> bool {
         let disabled = |entry: &Entry| matches!(entry, Entry::Valid(server) if server.name == name && server.disabled);
@@ -182,19 +183,19 @@ impl Registry {
         enabled && !self.configured().entries.iter().any(disabled)
     }
 
-    /// Number of decisions about the server here: revocations, disablings, other configs, other approvals.
+    /// Returns the number of decisions about the server in this gateway: revocations, disablings, changes of its config, new approvals.
     #[must_use]
     pub fn decisions(&self, name: &str) -> u64 {
         self.live().get(name).map_or(0, |live| live.decisions)
     }
 
-    /// Returns whether a person has disabled the server here, so that no model brings it back.
+    /// Returns whether a person has disabled the server in this gateway, so that no model can enable it.
     #[must_use]
     pub fn is_disabled_by_person(&self, name: &str) -> bool {
         self.live().get(name).is_some_and(|live| live.switch == Switch::OffByPerson)
     }
 
-    /// Returns the token that is cancelled when the server is revoked, disabled or changed.
+    /// Returns the token that is cancelled when the server is revoked or disabled, or when its config changes.
     #[must_use]
     pub fn ended(&self, name: &str) -> CancellationToken {
         self.live().entry(name.to_owned()).or_default().ended.clone()
@@ -210,7 +211,7 @@ impl Registry {
         is_new
     }
 
-    /// Forgets the last comparison: something else is approved now.
+    /// Forgets the last comparison, because the approval has changed.
     pub fn approval_changed(&self, name: &str) {
         let mut all = self.live();
         let live = all.entry(name.to_owned()).or_default();
@@ -218,7 +219,7 @@ impl Registry {
         live.decisions += 1;
     }
 
-    /// Returns whether the server has been compared with its approval since the gateway was opened or the server was approved anew.
+    /// Returns whether the server has been compared with its approval since the gateway was opened or the approval last changed.
     #[must_use]
     pub fn is_compared(&self, name: &str) -> bool {
         self.live().get(name).is_some_and(|live| live.compared.is_some())
@@ -280,7 +281,7 @@ mod tests {
         assert!(registry.is_enabled("a") && !registry.is_disabled_by_person("a"));
 
         registry.disable("a", Decider::Person);
-        // Neither a no of its own, nor a revocation or another config in between, makes it the model's to decide.
+        // None of these events lets a model enable the server again.
         let between: [fn(&Registry); 3] = [|_| {}, |registry| registry.disable("a", Decider::Model), |registry| registry.retire("a")];
         for happens in between {
             happens(&registry);
