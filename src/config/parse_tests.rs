@@ -1,4 +1,4 @@
-//! What a config may say, and what each mistake is told.
+//! Tests the contents of a config, and the message for each mistake.
 
 use secrecy::ExposeSecret as _;
 use serde_json::json;
@@ -10,7 +10,7 @@ fn parse(text: &str) -> Result<Config> {
     parse_text(text, "c.json", 20)
 }
 
-/// The entry of one server `a`, from its text.
+/// Returns the config with one server `a`, from the text of its entry.
 fn server(entry: &str) -> Config {
     parse(&format!(r#"{{ "mcpServers": {{ "a": {entry} }} }}"#)).unwrap()
 }
@@ -25,7 +25,7 @@ fn problems_of(error: &Error) -> Vec<Problem> {
     if let Error::ConfigInvalid { problems, .. } = error { problems.clone() } else { panic!("{error:?}") }
 }
 
-/// `field: problem` of all that is wrong with the server `a`.
+/// Returns each problem of the server `a` as `field: problem`.
 fn problems(entry: &str) -> Vec<String> {
     let config = server(entry);
     assert!(config.servers.is_empty(), "{entry} is valid");
