@@ -9,7 +9,7 @@ use tokio::time::Instant;
 pub(crate) struct PausableClock {
     /// Time measured before `running_since`.
     passed: Duration,
-    /// `None` while it is paused.
+    /// `None` while the clock is paused.
     running_since: Option<Instant>,
 }
 

@@ -5,13 +5,13 @@
 //!
 //! ```text
 //! +PGID\n   a server's process group exists from now on
-//! -PGID\n   it is gone
+//! -PGID\n   this process group no longer exists
 //! ```
 //!
-//! The watchdog answers each line with `ok\n` after it has recorded the change, or with `error …\n` if it has changed nothing. The addon waits for
-//! the answer before it starts a server, so that the watchdog will certainly end that server. The watchdog acts on end of file on its stdin,
-//! because the kernel closes the pipe on exit, throw, `SIGINT`, `SIGTERM` and `SIGKILL` alike. Then every recorded group gets `SIGTERM`, at most
-//! [`GRACE`] to end, and `SIGKILL`. The watchdog itself ends after at most another [`CONFIRM`].
+//! The watchdog answers each line with `ok\n` after it has recorded the change, or with `error …\n` if it has changed nothing. After `ok`,
+//! the addon knows that the watchdog will end the server. The watchdog acts on end of file on its stdin, because the kernel closes the pipe
+//! on exit, throw, `SIGINT`, `SIGTERM` and `SIGKILL` alike. Then every recorded group gets `SIGTERM`, at most [`GRACE`] to end, and
+//! `SIGKILL`. The watchdog itself ends after at most another [`CONFIRM`].
 //!
 //! # Why the servers do not use parent-death signals
 //! `prctl(PR_SET_PDEATHSIG)` has four faults. It fires when the *thread* that spawned the child ends, and the threads of a pool spawn the servers.

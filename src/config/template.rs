@@ -86,7 +86,7 @@ impl<'t> Template<'t> {
         while let Some(start) = rest.find("${") {
             let Some(length) = rest[start..].find('}') else { break };
             let end = start + length + 1;
-            // The backslash prevents other programs from replacing the placeholder first, and is removed.
+            // The backslash prevents other programs from replacing the placeholder first. It is not part of the literal text.
             let before = rest[..start].strip_suffix('\\').unwrap_or(&rest[..start]);
             if !before.is_empty() {
                 parts.push(Part::Literal(before));
@@ -238,7 +238,7 @@ mod tests {
     fn a_default_is_literal_text_up_to_the_brace() {
         assert_eq!(meanings("${A:-b:-c}"), [Placeholder::Variable { name: "A", default: Some("b:-c") }]);
         assert_eq!(meanings("${env:A:-}"), [Placeholder::Variable { name: "A", default: Some("") }]);
-        assert!(problem("${A:-${B}}").contains("no other placeholder"));
+        assert!(problem("${A:-${B}}").contains("cannot contain another placeholder"));
     }
 
     #[test]
@@ -255,7 +255,7 @@ mod tests {
             let problem = problem(text);
             assert!(problem.contains(shown) && problem.contains("${input:id}"), "{problem}");
         }
-        assert!(problem("${userHome:-x}").contains("no default"));
+        assert!(problem("${userHome:-x}").contains("cannot have a default"));
         assert_eq!(Template::parse("${} ${file}").unwrap_err().len(), 2);
     }
 

@@ -61,7 +61,7 @@ fn verdict(name: &str, value: &str) -> Verdict {
     RULES.iter().find(|rule| (rule.applies)(name, value)).map_or(Verdict::Literal, |rule| rule.verdict)
 }
 
-/// Returns whether a literal of a config (an environment variable, a header) looks like a secret: by its name, its shape or its entropy.
+/// Returns whether a literal of a config (an environment variable, a header) looks like a secret by its name, its shape or its entropy.
 ///
 /// ```
 /// use hyperlight_mcp::redact::is_secret;
@@ -69,7 +69,7 @@ fn verdict(name: &str, value: &str) -> Verdict {
 /// assert!(is_secret("X", "ghp_16C7e42F292c6912E7710c838347Ae178B4a"));
 /// assert!(!is_secret("DEBUG", "1"));
 /// assert!(!is_secret("TOKEN_FILE", "/run/secrets/token"));
-/// Returns whether a literal of a config (an environment variable, a header) looks like a secret by its name, its shape or its entropy.
+/// ```
 #[must_use]
 pub fn is_secret(name: &str, value: &str) -> bool {
     verdict(name, value) == Verdict::Secret

@@ -3,8 +3,8 @@
 //! Patterns are regular expressions without nesting of repetitions, in a notation that keeps them readable:
 //!
 //! - ` .. ` stands for a space, or for up to six words between spaces;
-//! - a rule on [`Subject::Folded`] gets one sentence per line: lower case, no accents, apostrophes, invisible or look-alike characters, single
-//! spaces; identifiers are split into their words;
+//! - a rule on [`Subject::Folded`] gets one sentence per line: lower case, no accents, apostrophes, invisible or look-alike characters,
+//!   single spaces; identifiers are split into their words;
 //! - a rule on [`Subject::Written`] gets the text as the server wrote it, without invisible characters.
 
 use serde::{Deserialize, Serialize};

@@ -160,7 +160,7 @@ pub struct ManifestChanges {
 }
 
 impl CommandRequest {
-    // long: one line a field.
+    // long: one line for each field.
     /// Creates the request of stage 1 for a server.
     #[must_use]
     pub fn new(server: &ServerDefinition, subject: &Subject, lack: Option<NotApprovedReason>) -> Self {
