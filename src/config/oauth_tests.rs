@@ -111,7 +111,11 @@ fn a_mistake_stands_where_the_file_has_it() {
 #[test]
 fn an_unknown_key_is_a_warning_and_a_server_with_a_command_does_not_use_it() {
     let config = config(r#"{ "clientID": "me" }"#);
-    assert!(config.warnings[0].contains("servers.s.oauth.clientID: unknown, ignored: did you mean clientId?"), "{:?}", config.warnings);
+    assert!(
+        config.warnings[0].contains("servers.s.oauth.clientID: this key is unknown and ignored; did you mean clientId?"),
+        "{:?}",
+        config.warnings
+    );
     let config = parse_text(r#"{ "servers": { "s": { "command": "x", "oauth": {} } } }"#, "c", 9).unwrap();
     assert!(config.warnings[0].contains("servers.s.oauth: is not used by a server of type stdio"), "{:?}", config.warnings);
 }

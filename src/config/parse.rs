@@ -166,7 +166,7 @@ impl<'t> Sources<'t> {
                 let first = *seen.entry(&entry.name).or_insert(index);
                 if first != index {
                     let field = format!("{}.{}", section.field, displayed(&entry.name));
-                    let problem = format!("this name is used twice: {} has it too", self.sections[first].field);
+                    let problem = format!("this name is used twice: {} has it too; rename one of the servers", self.sections[first].field);
                     self.fatal.push(Problem::new(field, entry.position, problem));
                 }
             }

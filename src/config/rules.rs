@@ -39,7 +39,10 @@ pub(super) fn check_scope(scope: &str) -> Verdict {
 
 /// Returns the warning for an unknown key, with the known key that was probably meant.
 pub(super) fn unknown_key<'k>(key: &str, known: impl IntoIterator<Item = &'k str>) -> String {
-    nearest(key, known).map_or_else(|| "unknown, ignored".to_owned(), |meant| format!("unknown, ignored: did you mean {meant}?"))
+    nearest(key, known).map_or_else(
+        || "this key is unknown and ignored".to_owned(),
+        |meant| format!("this key is unknown and ignored; did you mean {meant}?"),
+    )
 }
 
 #[cfg(test)]
