@@ -1,4 +1,4 @@
-//! Tests of who is asked, and who receives notices.
+//! Tests of the choice of the caller that is asked or receives a notice.
 
 use super::*;
 use crate::client::clock::CallLimits;
@@ -76,7 +76,7 @@ fn a_question_is_of_those_who_were_in_flight_when_it_was_read_however_late_it_is
     let first = enter(&calls, 1);
     let (late, after) = (RequestId::Number(7), RequestId::Number(8));
     calls.hear(late.clone());
-    // Its call's answer was read next, and handed over before it; somebody else has come meanwhile.
+    // The call's answer is read after the question, but delivered before it. Meanwhile another caller has entered.
     drop(first);
     let _second = enter(&calls, 2);
     calls.hear(after.clone());
@@ -108,7 +108,7 @@ fn where_it_was_not_noted_who_can_be_meant_nobody_is_asked() {
     let place = enter(&calls, 1);
     let question = RequestId::Number(1);
     assert!(matches!(calls.ask(Origin::Unknown, QuestionKind::Person, Some(&question)), QuestionRecipient::Ambiguous));
-    // Unless something else says whose it is.
+    // With the call known from the stream, the question reaches this call.
     assert!(matches!(calls.ask(place.key().origin(), QuestionKind::Person, Some(&question)), QuestionRecipient::Call(_)));
 }
 
@@ -168,10 +168,10 @@ fn so_many_questions_outside_of_calls_are_open_and_no_more() {
     assert!(matches!(calls.ask(Origin::Unknown, QuestionKind::Person, None), QuestionRecipient::Outside(_)));
 }
 
-/// Callers, and how many notices were left out for each.
+/// The reported callers, each with the number of its dropped notices.
 type LeftOut = Arc<Mutex<Vec<(u64, u64)>>>;
 
-/// Makes calls whose left-out notices are kept, by their caller.
+/// Makes calls that record the number of dropped notices of each caller.
 fn counting() -> (Arc<Calls>, LeftOut) {
     let told: Arc<Mutex<Vec<_>>> = Arc::default();
     let telling = Arc::clone(&told);
@@ -185,7 +185,7 @@ fn token(calls: &Calls, place: &CallGuard) -> Json {
     token
 }
 
-/// Counts the notices that are admitted of so many, and those that are reported as left out.
+/// Offers `times` notices, and returns how many were admitted and how many were reported as dropped.
 fn admitted(calls: &Calls, of: Of<'_>, times: u64, now: Instant) -> (u64, u64) {
     let admitted: Vec<_> = (0..times).filter_map(|_| calls.admit(of, now)).collect();
     (admitted.len() as u64, admitted.iter().map(|admitted| admitted.left_out).sum())

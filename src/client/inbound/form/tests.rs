@@ -12,7 +12,7 @@ fn refused(schema: &Json) -> String {
     Form::parse(schema).unwrap_err()
 }
 
-/// The field's schema alone, and what is wrong with a value of it.
+/// Checks a value against a form with one field `x`. Returns the problem, if any.
 #[expect(clippy::needless_pass_by_value, reason = "as above")]
 fn wrong(property: Json, value: Json) -> Option<String> {
     let filled = form(json!({ "x": property }), &[]).fill(Some(&json!({ "x": value })));
