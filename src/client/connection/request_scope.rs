@@ -21,6 +21,7 @@ use crate::client::wire::answer::CallFailure;
 
 /// Longest time that other callers wait until the server shows that it has read a cancellation.
 const TURN_ENDS: Duration = Duration::from_secs(1);
+/// Longest time that questions of the server may still belong to a cancelled call.
 const PLACE_ENDS: Duration = Duration::from_mins(1);
 /// Time to wait for a question that another thread of the server was about to send when the server read the cancellation.
 const SETTLE: Duration = Duration::from_millis(200);

@@ -1,4 +1,4 @@
-//! Sessions, eras, beginnings and ends.
+//! Tests of sessions, handshakes and closing.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ fn auto() -> ClientLifecycleMode {
     }
 }
 
-/// Sessions are numbered; a call is accepted in those that `accepts` says.
+/// Starts a server that numbers its sessions. A call is accepted in the sessions for which `accepts` returns true.
 async fn with_sessions(refusal: fn() -> Reply, accepts: fn(&str) -> bool) -> Server {
     Server::mcp(move |seen, nth| match seen.what() {
         "initialize" => {
