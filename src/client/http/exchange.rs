@@ -81,7 +81,8 @@ impl HttpClient {
         headers.extend(request.headers.clone());
         if let Some(token) = token {
             let value = HeaderValue::try_from(format!("Bearer {}", token.expose_secret()));
-            let mut value = value.map_err(|_| HttpFailure::Malformed("its token has characters that are not allowed in a header".to_owned()))?;
+            let mut value =
+                value.map_err(|_| HttpFailure::Malformed("its token has characters that are not allowed in a header".to_owned()))?;
             value.set_sensitive(true);
             headers.insert(header::AUTHORIZATION, value);
         }

@@ -112,7 +112,10 @@ impl HttpFailure {
         // rmcp reports these two failures only by their message.
         match error.message.as_ref() {
             "streamable HTTP session was re-initialized before the response arrived" => {
-                return Some(Self::SessionLost { problem: "it ended before this request was answered; a new session was started".into(), sent: true });
+                return Some(Self::SessionLost {
+                    problem: "it ended before this request was answered; a new session was started".into(),
+                    sent: true,
+                });
             }
             "streamable HTTP response stream closed before its final response" => {
                 return Some(Self::Interrupted { problem: "the stream ended before the answer came".into() });
@@ -206,9 +209,10 @@ impl From<StreamableHttpError<HttpFailure>> for HttpFailure {
             StreamableHttpError::SessionRecoveryTimeout => {
                 Self::SessionLost { problem: "it has expired, and was not renewed in time".into(), sent: true }
             }
-            StreamableHttpError::ReinitializationFailed(error) => {
-                Self::SessionLost { problem: format!("it has expired, and the server refused to start a new session: {}", error.message), sent: false }
-            }
+            StreamableHttpError::ReinitializationFailed(error) => Self::SessionLost {
+                problem: format!("it has expired, and the server refused to start a new session: {}", error.message),
+                sent: false,
+            },
             StreamableHttpError::ControlRequestTimeout => {
                 Self::TimedOut { waiting_for: "the answer to a notification", after: crate::client::http::target::CONTROL_TIMEOUT }
             }

@@ -280,7 +280,11 @@ pub(super) fn event_of(message: String) -> Sse {
 }
 
 pub(super) fn unknown_method() -> ErrorData {
-    ErrorData::new(ErrorCode::METHOD_NOT_FOUND, "the server did not answer server/discover in time, so it is treated as an older server", None)
+    ErrorData::new(
+        ErrorCode::METHOD_NOT_FOUND,
+        "the server did not answer server/discover in time, so it is treated as an older server",
+        None,
+    )
 }
 
 fn ended(problem: &str) -> HttpFailure {

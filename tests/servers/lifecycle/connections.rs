@@ -156,7 +156,7 @@ async fn a_server_that_gives_no_sign_of_life_is_given_up() {
     assert_eq!(connections.state("s"), ConnectionState::Connected);
     send(libc::SIGSTOP, scene.pid("s").await);
     let reason = witness.lost("s").await;
-    assert!(reason.contains("no sign of life"), "{reason}");
+    assert!(reason.contains("did not answer a ping"), "{reason}");
     state(&connections, "s", ConnectionState::Closed(Closed::Lost)).await;
     let again = get(&connections, &wanted, scene.launch("s", &[])).await.unwrap();
     assert_eq!(again.origin(), LeaseOrigin::After(Closed::Lost));

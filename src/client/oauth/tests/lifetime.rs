@@ -1,10 +1,10 @@
-//! A token's life: kept, renewed, refused, widened.
+//! Tests of storing and renewing tokens, of refused tokens, and of requests for more scopes.
 
 use super::super::testing::Page;
 use super::*;
 use serde_json::json;
 
-/// A world and a person who has said yes once.
+/// Makes a world, and an agent whose person has authorized once.
 async fn authorized() -> (Arc<World>, Arc<Agent>, Arc<OAuth>) {
     let world = World::new().await;
     let agent = Agent::new(Person::Opens);
@@ -77,7 +77,7 @@ async fn a_refused_token_is_renewed_then_a_person_is_asked_then_it_is_an_error()
     world.set(|rules| rules.refuses_all = true);
     let error = refusal(&world, &oauth).await;
     assert_eq!((agent.prompts(), world.asked("refresh_token").len()), (2, 2));
-    assert!(error.to_string().contains("has just given"), "{error}");
+    assert!(error.to_string().contains("has just issued"), "{error}");
     assert_eq!(refusal(&world, &oauth).await.code(), "ERR_AUTHORIZATION_FAILED");
     assert_eq!(agent.prompts(), 2, "asked again and again");
 }
