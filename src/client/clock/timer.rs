@@ -152,7 +152,7 @@ mod tests {
             assert!(futures::poll!(wait.as_mut()).is_pending());
         }
         assert!(timer.shared.waits().wakers.is_empty());
-        assert_eq!(timer.shared.waits().set_for, Some(first), "it is left as it was set");
+        assert_eq!(timer.shared.waits().set_for, Some(first), "the timer stays set after the wait has ended");
         timer.at(first + SHORT).await;
         assert!(Instant::now() >= first + SHORT);
         // The task ended with the last wait, so this wait starts a new task.

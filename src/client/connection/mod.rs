@@ -283,7 +283,7 @@ impl Connection {
     pub(super) fn expired(&self, what: &str, expired: Expired) -> Error {
         let (limit, limit_name) = match expired {
             Expired::Idle(limit) => (limit, "callTimeoutMs"),
-            Expired::Total(limit) => (limit, "maxCallTimeoutMs, however much progress it reports"),
+            Expired::Total(limit) => (limit, "maxCallTimeoutMs, which progress does not extend"),
         };
         Error::CallTimeout { server: self.server.clone(), tool: what.to_owned(), limit_ms: millis(limit), limit_name }
     }

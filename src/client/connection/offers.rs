@@ -142,7 +142,7 @@ where
 {
     let refused = |error: ServiceError| match error {
         ServiceError::McpError(error) => {
-            tracing::debug!(server, kind, %error, "not listed");
+            tracing::debug!(server, kind, %error, "the server answered with an error, so its list counts as empty");
             Ok(json!({}))
         }
         error => Err(unlisted(server, kind, &error)),

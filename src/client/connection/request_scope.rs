@@ -120,7 +120,7 @@ impl RequestScope<'_> {
         self.key
     }
 
-    /// Starts a request that is about to be sent.
+    /// Makes the guard of a request that is about to be sent.
     pub(in crate::client) fn pending(&self) -> Pending<'_> {
         Pending { request: None, unanswered: &self.unanswered }
     }

@@ -29,7 +29,11 @@ pub(super) async fn read_answer(mut response: Response, limits: &HttpLimits, pla
                 return Err(HttpFailure::TooLarge { bytes: (body.len() + chunk.len()) as u64, limit });
             }
             Ok(Some(chunk)) => body.extend_from_slice(&chunk),
-            Err(error) => return Err(HttpFailure::Interrupted { problem: format!("its answer broke off: {}", reason(&error)) }),
+            Err(error) => {
+                return Err(HttpFailure::Interrupted {
+                    problem: format!("the connection broke while its answer was read: {}", reason(&error)),
+                });
+            }
         }
         place.hold(body.len()).await;
     }

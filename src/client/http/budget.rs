@@ -98,7 +98,7 @@ mod tests {
         let budget = Budget::new(0);
         let mut places: Vec<Reservation> = (0..1000).map(|_| budget.place()).collect();
         assert!(places.iter_mut().all(|place| fits(place, FREE_BYTES)));
-        assert!(fits(&mut places[0], FREE_BYTES + 1), "one is the last");
+        assert!(fits(&mut places[0], FREE_BYTES + 1), "one body may exceed the budget");
         assert!(!fits(&mut places[1], FREE_BYTES + 1));
     }
 
@@ -107,12 +107,12 @@ mod tests {
         let budget = Budget::new(MIB);
         let [mut full, mut last, mut next] = [(); 3].map(|()| budget.place());
         assert!(fits(&mut full, FREE_BYTES + MIB));
-        assert!(fits(&mut last, 16 * MIB), "a body beyond all the room");
+        assert!(fits(&mut last, 16 * MIB), "one body may be larger than the budget");
         assert!(fits(&mut last, 17 * MIB));
         assert!(!fits(&mut next, 2 * FREE_BYTES));
         drop(last);
         assert!(fits(&mut next, 2 * FREE_BYTES));
-        assert!(!fits(&mut full, 2 * MIB), "what has room waits like the others");
+        assert!(!fits(&mut full, 2 * MIB), "a body with a reservation waits for more like the others");
         drop(next);
         assert!(fits(&mut full, 2 * MIB));
     }
@@ -126,6 +126,6 @@ mod tests {
         one.shrink(FREE_BYTES + MIB / 2);
         assert!(fits(&mut other, FREE_BYTES + MIB / 2));
         last.shrink(0);
-        assert!(fits(&mut other, 2 * MIB), "the last place is free as well");
+        assert!(fits(&mut other, 2 * MIB), "the permit to exceed the budget is free again");
     }
 }

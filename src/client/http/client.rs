@@ -287,7 +287,7 @@ impl HttpClient {
         let parsed = json::read(text).map_err(|unread| Failed::Client(HttpFailure::of_unread(&unread)))?;
         // The text may be as large as the parsed value, so it is freed first.
         drop(body);
-        // Batches existed in the protocol of 2025-03-26.
+        // MCP 2025-03-26 allowed batches of messages.
         let messages = match parsed {
             Json::Array(batch) => batch,
             message => vec![message],

@@ -142,13 +142,13 @@ impl fmt::Display for HttpFailure {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotSent { origin, problem } => {
-                write!(out, "{origin} cannot be reached: {problem}. Nothing was sent; check that the server runs, and its url")
+                write!(out, "{origin} cannot be reached: {problem}. Nothing was sent; check that the server runs and that url is right")
             }
             Self::Interrupted { problem } => write!(out, "{problem}. The server may have acted on the request, so it was not sent again"),
             Self::Status { status, retry_after, detail } => write_status(out, *status, *retry_after, detail),
             Self::TooLarge { bytes, limit } => write!(out, "its answer has at least {bytes} bytes; one message may have at most {limit}"),
             Self::TooDense => write!(out, "its answer cannot be used: {}", Unread::TooLarge),
-            Self::TimedOut { waiting_for, after } => write!(out, "{waiting_for} did not come within {} ms", after.as_millis()),
+            Self::TimedOut { waiting_for, after } => write!(out, "{waiting_for} did not arrive within {} ms", after.as_millis()),
             Self::Unauthorized { status, given, .. } => write_unauthorized(out, *status, *given),
             Self::Token(error) => error.fmt(out),
             Self::Redirect { problem } | Self::Malformed(problem) => out.write_str(problem),

@@ -265,12 +265,12 @@ mod tests {
     fn through(kind: Kind, result: &Json) -> [Json; 2] {
         let answer = || match sort(&mut json!({ "jsonrpc": "2.0", "id": 7, "result": result }), Some(&awaited(kind))) {
             Inbound::Answer(answer) => *answer,
-            _ => panic!("{result} is an answer"),
+            _ => panic!("not taken for an answer: {result}"),
         };
         let read = serde_json::from_str::<ServerJsonRpcMessage>(&answer().into_text()).unwrap();
         [answer().into_message(), read].map(|message| match message {
             JsonRpcMessage::Response(response) => raw_result(response.result),
-            other => panic!("{other:?} is a result"),
+            other => panic!("not a result: {other:?}"),
         })
     }
 

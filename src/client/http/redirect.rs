@@ -24,7 +24,7 @@ impl Trail {
 
     /// Returns the current URL of the request.
     pub(super) fn here(&self) -> &Url {
-        self.0.last().expect("a trail has a start")
+        self.0.last().expect("a trail has at least its first URL")
     }
 
     /// Follows the redirect to `location`, or returns the reason why this is not allowed.
@@ -43,7 +43,7 @@ impl Trail {
         }
         if what == Redirected::Post && !matches!(status, 307 | 308) {
             return Err(format!(
-                "it redirects to {}{} with HTTP {status}, which would lose the message: put that address into url",
+                "it redirects to {}{} with HTTP {status}, which would drop the message: put that address into url",
                 origin(&target),
                 target.path()
             ));

@@ -103,8 +103,8 @@ mod tests {
         position.note(&event(Some("a"), None, ""));
         assert!(end(&mut position).is_some());
         position.note(&event(Some(""), None, ""));
-        assert_eq!(end(&mut position), None, "an empty id takes it back");
-        assert!(end(&mut Position::start(Purpose::Common)).is_some(), "the common stream needs none");
+        assert_eq!(end(&mut position), None, "an empty id clears the last id");
+        assert!(end(&mut Position::start(Purpose::Common)).is_some(), "the common stream is resumed without an id");
     }
 
     #[test]

@@ -165,7 +165,7 @@ mod tests {
         assert_eq!(parser.push(b"data: 01234567890123\n\n").unwrap().len(), 1);
         assert_eq!(parser.push(b"data: 012345678901234\n\n"), Err(TooLarge { bytes: 21 }));
         let mut lines = Parser::new(20);
-        assert!((0..10).try_for_each(|_| lines.push(b"data: 0123\n").map(drop)).is_err(), "many short lines count together");
+        assert!((0..10).try_for_each(|_| lines.push(b"data: 0123\n").map(drop)).is_err(), "the limit covers the sum of many short lines");
     }
 
     #[test]

@@ -191,7 +191,7 @@ impl Events {
             return;
         }
         match json::read(text.as_bytes()) {
-            // Batches existed in the protocol of 2025-03-26.
+            // MCP 2025-03-26 allowed batches of messages.
             Ok(Json::Array(batch)) => {
                 for message in batch {
                     self.take_message(message, None);

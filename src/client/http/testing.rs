@@ -160,7 +160,7 @@ impl Server {
 
 /// Waits for a future, but fails the test after 20 seconds.
 pub(super) async fn patiently<T>(work: impl Future<Output = T>) -> T {
-    tokio::time::timeout(Duration::from_secs(20), work).await.expect("it comes within 20 s")
+    tokio::time::timeout(Duration::from_secs(20), work).await.expect("the awaited event comes within 20 s")
 }
 
 pub(in crate::client) fn usual(seen: &Seen) -> Reply {
@@ -315,7 +315,7 @@ impl Client {
     /// Makes a call that fails, and returns the transport's failure.
     pub(super) async fn failed_call(&self) -> HttpFailure {
         let error = self.call("t").await.expect_err("the call fails");
-        failure_of(&error).unwrap_or_else(|| panic!("{error} has a reason of the transport"))
+        failure_of(&error).unwrap_or_else(|| panic!("the error has no failure of the HTTP transport: {error}"))
     }
 }
 

@@ -57,14 +57,14 @@ async fn what_answers_a_question_of_a_call_that_is_over_waits_until_its_server_w
         panic!("its caller is the only one")
     };
     let is_told = || futures::FutureExt::now_or_never(call.end_is_told()).is_some();
-    assert!(is_told(), "nothing is to be told as long as it is in flight");
+    assert!(is_told(), "the server need not be told while the call is in flight");
     place.give_up();
     assert!(!is_told());
     place.has_told();
     assert!(is_told());
     let second = enter(&calls, 1);
     let QuestionRecipient::Call(answered) = calls.ask(Origin::Call(second.key), QuestionKind::Person, None) else {
-        panic!("it is its own")
+        panic!("the question came with this call")
     };
     drop(second);
     answered.end_is_told().await;
@@ -96,7 +96,7 @@ fn a_question_of_one_of_a_callers_calls_is_put_to_that_caller_as_long_as_any_of_
     drop(second);
     let _other = enter(&calls, 2);
     let QuestionRecipient::Call(call) = calls.ask(Origin::Unknown, QuestionKind::Person, Some(&question)) else {
-        panic!("it is the first caller's")
+        panic!("the question belongs to the first caller")
     };
     assert_eq!(call.caller.identity(), 1);
     drop(first);
@@ -117,7 +117,7 @@ fn two_callers_are_never_mixed_up() {
     let calls = calls();
     let _places = [enter(&calls, 1), enter(&calls, 2)];
     assert!(matches!(calls.ask(Origin::Unknown, QuestionKind::Person, None), QuestionRecipient::Ambiguous));
-    assert!(calls.admit(Of::OnlyCaller, Instant::now()).unwrap().call.is_none(), "a notice is nobody's");
+    assert!(calls.admit(Of::OnlyCaller, Instant::now()).unwrap().call.is_none(), "the notice belongs to no call");
 }
 
 #[test]
@@ -198,7 +198,7 @@ fn what_is_left_out_of_a_calls_notices_is_told_to_its_own_caller_before_its_end(
     let (flooding, others) = (token(&calls, &flood), token(&calls, &other));
     let (told, _) = admitted(&calls, Of::Token(&flooding), 5_000, now);
     assert!(told < 5_000);
-    assert_eq!(admitted(&calls, Of::Token(&others), 10, now), (10, 0), "another's flood does not mute it, and is not its own");
+    assert_eq!(admitted(&calls, Of::Token(&others), 10, now), (10, 0), "a flood of another call does not affect this call's notices");
     drop(other);
     assert_eq!(*left_out.lock(), []);
     drop(flood);

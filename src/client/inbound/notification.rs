@@ -142,8 +142,8 @@ mod tests {
     #[test]
     fn a_huge_log_line_is_cut() {
         let message = json!({ "method": "notifications/message", "params": { "level": "info", "data": [ "x".repeat(100_000) ] } });
-        let Some(Notification::Log { level, data, params }) = read(&message) else { panic!("it is one") };
-        let Notice::Log { data: LogData::Beginning(words), .. } = log(level, data, params) else { panic!("its data is cut") };
+        let Some(Notification::Log { level, data, params }) = read(&message) else { panic!("the message is a log notification") };
+        let Notice::Log { data: LogData::Beginning(words), .. } = log(level, data, params) else { panic!("the data of the notice is cut") };
         let text = words.in_full();
         assert!(text.ends_with("… [cut]") && text.len() < MAX_LOG_BYTES + 20);
     }

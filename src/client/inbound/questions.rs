@@ -19,7 +19,7 @@ use crate::error::Result;
 
 const MAX_URL_BYTES: usize = 8 * 1024;
 pub(super) const NO_MODEL: &str = "sampling is not offered: the agent has no onSample";
-const OVER: &str = "the call that asked is over";
+const OVER: &str = "the call during which the server asked has ended";
 /// Answer to a sampling request of a server that may be connected, but is not fully approved and enabled.
 pub(in crate::client) const NOT_HEARD: &str = "nobody is asked, because this server is not fully approved and enabled";
 const IS_DECLINED: &str = "the server is not fully approved and enabled, so its questions are declined and its notifications are dropped";
@@ -322,7 +322,7 @@ mod tests {
         let told = observer.0.load(Ordering::Relaxed) as u64;
         assert!(told < 10_000);
         questions.end();
-        assert_eq!(told + observer.1.load(Ordering::Relaxed), 20_000, "the rest is counted");
+        assert_eq!(told + observer.1.load(Ordering::Relaxed), 20_000, "all other reports are counted as dropped");
     }
 
     #[test]

@@ -159,7 +159,7 @@ mod tests {
         assert_eq!(passed(&mut other, 70), OWN_NOTICES as usize);
         assert_eq!(flood.dropped(), u64::from(10_000 - NOTICES.burst - OWN_NOTICES));
         assert_eq!((other.dropped(), flood.dropped()), (6, 0));
-        assert_eq!(limiter.dropped(), 0, "none of them is nobody's");
+        assert_eq!(limiter.dropped(), 0, "all dropped notices are counted for their calls");
     }
 
     const SECOND: Duration = Duration::from_secs(1);

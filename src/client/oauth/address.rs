@@ -244,7 +244,7 @@ mod tests {
         assert_eq!(kept(&policy, "mcp.corp", &["10.0.0.4"]), ["10.0.0.4"]);
         assert!(kept(&policy, "sso.corp", &["10.0.0.5"]).is_empty());
         policy.answered(&Url::parse("http://mcp.corp/").unwrap(), Some("10.0.0.4:80".parse().unwrap()));
-        assert!(kept(&policy, "sso.corp", &["10.0.0.5"]).is_empty(), "without TLS it proves nothing");
+        assert!(kept(&policy, "sso.corp", &["10.0.0.5"]).is_empty(), "without TLS, the server's address proves nothing");
         policy.answered(&Url::parse("https://mcp.corp/").unwrap(), Some("10.0.0.4:443".parse().unwrap()));
         assert_eq!(kept(&policy, "sso.corp", &["10.0.0.5", "169.254.169.254"]), ["10.0.0.5"]);
     }

@@ -81,8 +81,9 @@ fn der(pem: &str) -> Result<Zeroizing<Vec<u8>>, String> {
         format!("oauth.privateKey must be PKCS#8 as PEM: {BEGIN}…; `openssl pkcs8 -topk8 -nocrypt` turns another form into it")
     })?;
     let bare: Zeroizing<String> = Zeroizing::new(inside.replace("\\n", "").split_whitespace().collect());
-    let bytes =
-        STANDARD.decode(bare.as_bytes()).map_err(|_| "oauth.privateKey has something else than base64 between its lines".to_owned())?;
+    let bytes = STANDARD
+        .decode(bare.as_bytes())
+        .map_err(|_| "oauth.privateKey has characters other than base64 between its BEGIN and END lines".to_owned())?;
     Ok(Zeroizing::new(bytes))
 }
 

@@ -190,7 +190,7 @@ mod tests {
         let page = get(&url, "GET /callback?code=c0de&state=st4te HTTP/1.1\r\nHost: x\r\n\r\n").await;
         assert!(page.starts_with("HTTP/1.1 200") && page.contains("no-store") && !page.contains("c0de"), "{page}");
         assert!(matches!(waiting.await.unwrap(), Answer::Code { code, .. } if code.expose_secret() == "c0de"));
-        assert!(TcpStream::connect(("127.0.0.1", url.port().unwrap())).await.is_err(), "it still listens");
+        assert!(TcpStream::connect(("127.0.0.1", url.port().unwrap())).await.is_err(), "the listener is still open");
     }
 
     #[tokio::test]

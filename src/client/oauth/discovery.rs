@@ -56,12 +56,12 @@ impl Discovery {
         self.metadata.additional_fields.get("client_id_metadata_document_supported").and_then(Json::as_bool).unwrap_or(false)
     }
 
-    /// Returns whether `offline_access` is offered: some give a refresh token only to those who request it (SEP-2207).
+    /// Returns whether the scope `offline_access` is offered. Some authorization servers issue a refresh token only with this scope (SEP-2207).
     pub(super) fn has_offline_access(&self) -> bool {
         self.metadata.scopes_supported.iter().flatten().any(|scope| scope == OFFLINE_ACCESS)
     }
 
-    /// Returns the resource of a token (RFC 8707). rmcp keeps it private, and shows it only in each page's address.
+    /// Returns the resource of a token (RFC 8707). It is read from an authorization URL, because rmcp does not expose it otherwise.
     pub(super) async fn resource(&mut self, base: &Url) -> String {
         let page = quiet(async {
             self.manager.configure_client(OAuthClientConfig::new("resource", base.as_str())).ok()?;

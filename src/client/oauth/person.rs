@@ -55,7 +55,7 @@ impl Question<'_> {
         let state = SecretString::from(parameter(&page, "state").ok_or_else(missing)?);
         let resource = parameter(&page, "resource").ok_or_else(missing)?;
         let answer = timeout(self.time, self.wait(&page, &found.issuer.name, callback, &state)).await;
-        let late = |_| Problem::failed(format!("nobody answered within {} s", self.time.as_secs()));
+        let late = |_| Problem::failed(format!("nobody answered the question within {} s", self.time.as_secs()));
         let (code, issuer) = code_of(answer.map_err(late)??, found.metadata.issuer.as_deref())?;
         let exchange = found.manager.exchange_code_for_token_with_issuer(code.expose_secret(), state.expose_secret(), issuer.as_deref());
         let response = quiet(exchange).await.map_err(|error| self.explain(error).without(&[code, state.clone()]))?;

@@ -123,9 +123,9 @@ impl Recipient<'_> {
                 self.store.confirm(self.server, self.url, self.issuer, self.client());
                 return Ok(());
             }
-            Ok(Ok(false)) => format!("the {credential} was not sent: onIssuer said no to this authorization server"),
+            Ok(Ok(false)) => format!("the {credential} was not sent: onIssuer returned false for this authorization server"),
             Ok(Err(error)) => format!("onIssuer failed: {error}"),
-            Err(_) => format!("nobody answered within {} s", self.time.as_secs()),
+            Err(_) => format!("nobody answered the question within {} s", self.time.as_secs()),
         };
         let problem = Problem::Failed(problem);
         *turn.refused.lock() = Some(((self.now)() + QUIET_SECONDS, problem.clone()));

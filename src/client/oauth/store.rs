@@ -393,7 +393,7 @@ mod tests {
         let (other, _) = store.confirmation("a", URL, "https://evil.example", "me");
         assert_eq!(mode(&one), 0o600);
         fs::copy(&one, other).unwrap();
-        assert!(!later.is_confirmed("a", URL, "https://evil.example", "me"), "a renamed file is none of another's");
+        assert!(!later.is_confirmed("a", URL, "https://evil.example", "me"), "a renamed file is not used for another issuer");
         store.forget("a").unwrap();
         assert!(!store.is_confirmed("a", URL, ISSUER, "me") && !later.is_confirmed("a", URL, ISSUER, "me"));
     }

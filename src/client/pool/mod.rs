@@ -62,7 +62,7 @@ pub(super) struct Shared {
     clock: AtomicU64,
 }
 
-/// The slot of one server.
+/// State of one server: its connection, its failures and its uses.
 pub(super) struct Slot {
     pub(super) server: String,
     /// The live connection. The holder of the lock connects, so that many simultaneous first calls start only one process.

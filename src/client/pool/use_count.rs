@@ -89,12 +89,12 @@ mod tests {
         assert!(uses.is_idle_or_tells() && uses.ended_at() == now);
         uses.begin();
         assert!(uses.end(1, now));
-        assert!(uses.ended().now_or_never().is_none(), "nobody asked");
+        assert!(uses.ended().now_or_never().is_none(), "no notification was requested");
         uses.begin();
         uses.begin();
         assert!(!uses.is_idle_or_tells());
         assert!(!uses.end(2, now));
-        assert!(uses.ended().now_or_never().is_none(), "somebody uses it");
+        assert!(uses.ended().now_or_never().is_none(), "the connection is still in use");
         let then = now + Duration::from_secs(5);
         assert!(uses.end(3, then));
         assert!(uses.ended().now_or_never().is_some());

@@ -1,4 +1,4 @@
-//! Reads a server's output. Usually a task of the runtime reads; a thread that waits for an answer can take over for a time.
+//! Reads a server's output. Usually a task of the runtime reads. A thread that waits for an answer can take over for a time; this is a "lead".
 
 use parking_lot::{Mutex, MutexGuard};
 use std::os::fd::{AsFd as _, BorrowedFd};

@@ -170,7 +170,7 @@ fn a_reader_that_waits_for_something_else_is_the_tasks() {
     });
     let mut lead = setting.lead();
     setting.write(b"1");
-    assert!(!read(&mut *lead), "it does not wait for the pipe");
+    assert!(!read(&mut *lead), "the reader does not wait for the pipe");
     drop(lead);
     assert!(Arc::clone(&setting.reading).lead().is_none());
     go_on.send(()).unwrap();

@@ -57,7 +57,7 @@ impl Tail {
             return String::new();
         }
         let lines: Vec<_> = lines.iter().map(|line| readable(line, &self.redact)).collect();
-        format!("; its last words: {}", lines.join(" | "))
+        format!("; the last lines of its standard error: {}", lines.join(" | "))
     }
 }
 
@@ -179,7 +179,10 @@ mod tests {
         let (told, tail) = told(format!("\n  \n{}\nno end secret words", lines.join("\n")).as_bytes()).await;
         assert_eq!(told.len(), 31);
         assert_eq!((told[0].as_str(), told[30].as_str()), ("line 0 [redacted]", "no end [redacted]"));
-        assert!(tail.starts_with("; its last words: line 11 [redacted] | ") && tail.ends_with(" | no end [redacted]"), "{tail}");
+        assert!(
+            tail.starts_with("; the last lines of its standard error: line 11 [redacted] | ") && tail.ends_with(" | no end [redacted]"),
+            "{tail}"
+        );
     }
 
     #[tokio::test]
@@ -200,10 +203,10 @@ mod tests {
         let seconds = usize::try_from(started.elapsed().as_secs()).unwrap();
         let (summaries, lines): (Vec<_>, Vec<_>) = told.iter().partition(|line| line.starts_with('['));
         assert!(lines.len() <= STDERR.burst as usize + STDERR.per_second as usize * (seconds + 1), "{}", lines.len());
-        assert!(summaries.len() <= seconds + 2, "one a second, and one at the end: {summaries:?}");
+        assert!(summaries.len() <= seconds + 2, "at most one summary a second, and one at the end: {summaries:?}");
         let left_out = |line: &&String| line[1..].split(' ').next().unwrap().parse::<usize>().unwrap();
-        assert_eq!(lines.len() + summaries.iter().map(left_out).sum::<usize>(), WRITTEN, "none is missing");
-        assert!(tail.contains(&format!("| {} flood", WRITTEN - 1)), "the last words: {tail}");
+        assert_eq!(lines.len() + summaries.iter().map(left_out).sum::<usize>(), WRITTEN, "every line is reported or counted");
+        assert!(tail.contains(&format!("| {} flood", WRITTEN - 1)), "the last line is kept: {tail}");
     }
 
     #[tokio::test]

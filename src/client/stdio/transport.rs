@@ -244,7 +244,7 @@ impl<R: AsyncRead + Unpin> Reader<R> {
                     return Vec::new();
                 }
                 match json::read(text) {
-                    // Batches existed in the protocol of 2025-03-26.
+                    // MCP 2025-03-26 allowed batches of messages.
                     Ok(Json::Array(batch)) => batch.into_iter().filter_map(|message| self.message(message)).collect(),
                     Ok(message) => self.message(message).into_iter().collect(),
                     Err(error) => {
@@ -332,7 +332,7 @@ impl<R: AsyncRead + Unpin> Reader<R> {
         }
     }
 
-    #[expect(clippy::needless_pass_by_value, reason = "it is read from the message for this")]
+    #[expect(clippy::needless_pass_by_value, reason = "the caller takes the id out of the same message")]
     fn answer(&mut self, id: Option<RequestId>, mut message: Json) -> Option<RxJsonRpcMessage<RoleClient>> {
         let error = message.get("error").filter(|error| !error.is_null()).map(error_of);
         if error.is_none() && message.get("result").is_none() {

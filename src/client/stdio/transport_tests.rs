@@ -58,7 +58,7 @@ async fn a_line_of_just_the_limit_is_a_message() {
     let both = format!("{line}\n{line} \n");
     let messages = receive(both.as_bytes(), &[5], line.len()).await;
     assert!(messages[0].get("result").is_some());
-    assert_eq!(messages.len(), 1, "the second is over the limit, and nothing waits for it");
+    assert_eq!(messages.len(), 1, "the second line is over the limit, and no call waits for it");
 }
 
 #[tokio::test]
@@ -128,7 +128,7 @@ async fn what_rmcp_says_of_us_is_said_past_it_and_a_cancellation_names_its_reque
     assert_ne!(line["params"]["_meta"]["progressToken"], 3);
     direct.cancel(&request.id, "why").await;
     assert_eq!(next_line(&mut input).await["params"], json!({ "requestId": request.id, "reason": "why" }));
-    assert!(request.answer.await.is_err(), "nobody answers it any more");
+    assert!(request.answer.await.is_err(), "a cancelled request gets no answer");
 }
 
 #[tokio::test]

@@ -173,7 +173,7 @@ async fn a_death_between_calls_is_noticed_when_it_happens() {
     let lease = get(&connections, &wanted("s"), scene.launch("s", &["--stderr", "low on luck"])).await.unwrap();
     call(&lease, "crash_after", json!({ "ms": 1, "answer": true })).await.unwrap();
     drop(lease);
-    assert_eq!(witness.lost("s").await, "it exited with code 3; its last words: low on luck");
+    assert_eq!(witness.lost("s").await, "it exited with code 3; the last lines of its standard error: low on luck");
     state(&connections, "s", ConnectionState::Closed(Closed::Lost)).await;
     assert_eq!(plain(&connections, &scene, "s").await.unwrap().origin(), LeaseOrigin::After(Closed::Lost));
 }

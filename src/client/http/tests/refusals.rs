@@ -18,7 +18,7 @@ const LATER: [(&str, &str); 1] = [("retry-after", "1")];
 /// Returns the failure of a connection that cannot be made.
 async fn refused(target: &HttpTarget, limits: HttpLimits) -> HttpFailure {
     let error = start(target, no_interceptor(), limits, ClientLifecycleMode::Initialize).await.expect_err("it is refused");
-    failure_of_start(&error).unwrap_or_else(|| panic!("{error} has a reason of the transport"))
+    failure_of_start(&error).unwrap_or_else(|| panic!("the error has no failure of the HTTP transport: {error}"))
 }
 
 #[tokio::test]
@@ -111,7 +111,7 @@ async fn a_call_whose_connection_breaks_is_never_sent_again() {
         // This request leaves an open connection. The next request uses the connection, and breaks.
         client.call("t").await.unwrap();
     }
-    assert!(server.seen("tools/call").iter().any(|seen| seen.before > 0), "one broke on a connection that had been used");
+    assert!(server.seen("tools/call").iter().any(|seen| seen.before > 0), "one request failed on a connection that had been used before");
 }
 
 #[tokio::test]

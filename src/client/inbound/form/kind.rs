@@ -40,7 +40,7 @@ type Fields = Map<String, Json>;
 
 impl Kind {
     pub(super) fn parse(property: &Fields) -> Result<Self, String> {
-        let kind = property.get("type").map(|kind| kind.as_str().ok_or("has no single \"type\"")).transpose()?;
+        let kind = property.get("type").map(|kind| kind.as_str().ok_or("has a \"type\" that is not a string")).transpose()?;
         if matches!(kind, None | Some("string"))
             && let Some(choices) = Choices::parse(property, "oneOf")?
         {
@@ -61,7 +61,7 @@ impl Kind {
                 let choices = Choices::parse(items, "anyOf")?.ok_or("is a list whose \"items\" have neither \"enum\" nor \"anyOf\"")?;
                 Ok(Self::Choices { choices, counts: Bounds::parse(property, "minItems", "maxItems")? })
             }
-            Some("object") => Err("is an object: forms are flat".to_owned()),
+            Some("object") => Err("is an object, but the fields of a form must have primitive types".to_owned()),
             _ => Err("must have the type string, number, integer, boolean, or list of choices".to_owned()),
         }
     }
@@ -99,7 +99,7 @@ impl Kind {
                 chosen.iter().try_for_each(|item| {
                     let text = item.as_str().ok_or_else(|| choices.expected())?;
                     choices.check(text)?;
-                    if seen.insert(text) { Ok(()) } else { Err(format!("names {} twice", quoted(text))) }
+                    if seen.insert(text) { Ok(()) } else { Err(format!("contains {} twice", quoted(text))) }
                 })
             }
             (expected, _) => Err(format!("must be {}", expected.described())),
@@ -131,7 +131,7 @@ impl Bounds {
         let bound = |key: &str| match fields.get(key) {
             None => Ok(None),
             // JSON Schema treats 3.0 as the integer 3.
-            Some(number) => whole(number).map(Some).ok_or_else(|| format!("has a \"{key}\" that is not a count")),
+            Some(number) => whole(number).map(Some).ok_or_else(|| format!("has a \"{key}\" that is not a whole number of at least 0")),
         };
         Ok(Self { least: bound(least)?, most: bound(most)? })
     }
@@ -196,7 +196,7 @@ fn pattern(property: &Fields) -> Result<Option<Regex>, String> {
 
 fn whole(json: &Json) -> Option<u64> {
     let float = |number: f64| (number >= 0.0 && number <= f64::from(u32::MAX) && number.fract() == 0.0).then_some(number);
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "in range, and whole")]
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the number is whole and in the range of u32")]
     json.as_u64().or_else(|| json.as_f64().and_then(float).map(|number| number as u64))
 }
 

@@ -71,7 +71,7 @@ struct Field {
 /// A problem with one field of an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FormProblem {
-    /// The field's raw name; empty where the answer as a whole is wrong.
+    /// The field's raw name. Empty if the answer as a whole is wrong.
     pub field: String,
     pub problem: String,
 }
@@ -165,7 +165,7 @@ fn required<'a>(schema: &'a Map<String, Json>, properties: &Map<String, Json>) -
         required.as_array().filter(|names| names.len() <= MAX_FIELDS).ok_or("the form's \"required\" is not a list of its fields")?;
     let name = |name: &'a Json| match name.as_str() {
         Some(name) if properties.contains_key(name) => Ok(name),
-        Some(name) => Err(format!("the form requires {}, which is none of its fields", quoted(name))),
+        Some(name) => Err(format!("the form requires {}, which is not one of its fields", quoted(name))),
         None => Err("the form's \"required\" is not a list of names".to_owned()),
     };
     listed.iter().map(name).collect()
@@ -173,12 +173,12 @@ fn required<'a>(schema: &'a Map<String, Json>, properties: &Map<String, Json>) -
 
 fn check_structure(schema: &Map<String, Json>, what: &str) -> Result<(), String> {
     match STRUCTURE.iter().find(|key| schema.contains_key(**key)) {
-        Some(key) => Err(format!("{what} has \"{key}\": forms are flat, with fields of primitive types")),
+        Some(key) => Err(format!("{what} has \"{key}\", but a form must be a flat object with fields of primitive types")),
         None => Ok(()),
     }
 }
 
-/// Quotes a server's name for a message, so that nothing in it drives a terminal.
+/// Quotes a server's name for a message, so that control characters in it cannot affect a terminal.
 fn quoted(name: &str) -> String {
     // A long name is not cut, because a cut within a secret would keep the redactor from finding it.
     if name.len() > MAX_NAME_BYTES { format!("a name of {} bytes", name.len()) } else { format!("{name:?}") }

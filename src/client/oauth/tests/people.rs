@@ -193,7 +193,7 @@ async fn a_person_who_does_not_answer_is_waited_for_no_longer_than_is_promised()
     let page = agent.prompts.lock()[0].url.clone();
     let back = Url::parse(&page).unwrap().query_pairs().find(|(key, _)| key == "redirect_uri").unwrap().1.into_owned();
     let port = Url::parse(&back).unwrap().port().unwrap();
-    assert!(TcpStream::connect(("127.0.0.1", port)).await.is_err(), "the listener is still there");
+    assert!(TcpStream::connect(("127.0.0.1", port)).await.is_err(), "the listener is still open");
 }
 
 #[tokio::test]

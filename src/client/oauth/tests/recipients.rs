@@ -118,7 +118,7 @@ async fn a_no_holds_for_a_while() {
     agent.confirms(false);
     let oauth = agent.oauth(&world, machine());
     for _ in 0..2 {
-        assert!(refusal(&world, &oauth).await.to_string().contains("onIssuer said no"));
+        assert!(refusal(&world, &oauth).await.to_string().contains("onIssuer returned false"));
     }
     assert_eq!(agent.issuers.lock().len(), 1);
     agent.pass(30);
