@@ -10,8 +10,9 @@ use crate::client::stdio::process::{OutputRead, ServerProcess};
 use crate::client::wire::answer::{CallFailure, Sent, in_error, too_dense};
 use crate::error::Error;
 
-/// Longest time for rmcp to close its service: for a process, and for an HTTP session, which rmcp also ends at the server.
+/// Longest time for rmcp to close its service on a process.
 const SERVICE_CLOSE: Duration = Duration::from_millis(200);
+/// Longest time for rmcp to close its service on an HTTP server, which includes ending the session.
 const SESSION_CLOSE: Duration = Duration::from_millis(2_500);
 /// Longest time from reading an answer until its caller has received it.
 const HANDED_ON: Duration = Duration::from_millis(30);

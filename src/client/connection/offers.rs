@@ -94,7 +94,8 @@ impl OfferRequest {
         }
     }
 
-    /// Makes rmcp's typed request if the parameters fit one, because rmcp sets HTTP headers and `_meta` from it. Otherwise makes a custom one.
+    /// Makes rmcp's typed request if the parameters fit its type, because rmcp derives HTTP headers and `_meta` from the type. Otherwise makes an
+    /// untyped request.
     fn request(&self, input: &GivenInput) -> ClientRequest {
         let mut params = self.params();
         if let Some(responses) = &input.responses {

@@ -53,7 +53,7 @@ pub struct Launch {
     pub clock: ConnectClock,
     /// The protocol version that the config fixes.
     pub protocol_version: Option<String>,
-    /// The server's era, as stored after an earlier connection.
+    /// The kind of handshake that the server used at an earlier connection.
     pub era: Option<Era>,
     /// MCP roots that the server may ask for: folders, as URIs.
     pub roots: Vec<String>,

@@ -19,6 +19,6 @@ pub trait TokenSource: Send + Sync {
     /// `WWW-Authenticate`. Returns `true` if there is a new token and the request may be sent again.
     fn challenged<'a>(&'a self, status: u16, challenge: &'a str, used: Option<&'a SecretString>) -> TokenFuture<'a, bool>;
 
-    /// Records that the server accepted a request with `used`. If this is never called, a token counts as accepted after a minute.
+    /// Records that the server accepted a request with the token `used`. Without this record, a token counts as accepted after a minute.
     fn accepted(&self, _used: &SecretString) {}
 }

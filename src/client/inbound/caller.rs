@@ -103,7 +103,7 @@ pub trait Observer: Send + Sync {
     fn elicited(&self, server: &str);
     /// Reports that a question was cancelled without being put to anybody.
     fn question_cancelled(&self, server: &str, reason: &str);
-    /// Returns whether the server's questions and notifications may be handed on. The server must be fully approved and enabled at this moment.
+    /// Returns whether the server's questions and notifications may be handed on: the server is fully approved and enabled. Always checks anew.
     fn may_be_heard(&self, server: &str) -> bool;
     /// Returns the caller for questions outside of any call.
     fn nobody_in_particular(&self) -> Arc<dyn Caller>;

@@ -45,7 +45,7 @@ pub(super) async fn discover(http: &Arc<Http>, base: &Url, challenge: Option<&st
 }
 
 impl Discovery {
-    /// Checks that the metadata announces S256. MCP requires this check, and rmcp does not make it.
+    /// Checks that the metadata announces S256. MCP requires it, and rmcp accepts metadata without it.
     pub(super) fn check_pkce(&self) -> Result<(), Problem> {
         let methods = self.metadata.code_challenge_methods_supported.as_deref().unwrap_or_default();
         if methods.iter().any(|method| method == "S256") || !self.is_published { Ok(()) } else { Err(Problem::failed(PKCE)) }

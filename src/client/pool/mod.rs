@@ -82,7 +82,7 @@ struct Held {
 }
 
 impl Held {
-    /// Closes the connection. Stops its keeper first, because the next connection of this slot gets a new keeper.
+    /// Closes the connection. Stops the keeper (the maintenance task) first, because the next connection of this slot gets a keeper of its own.
     async fn close(&self) {
         self.keeper.abort();
         self.connection.close().await;
