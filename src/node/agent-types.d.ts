@@ -2,7 +2,7 @@
 export interface AgentToolsOptions {
   /** The sandbox in which code runs. Default: a new sandbox, made at its first use. */
   sandbox?: Sandbox
-  /** The maximum size of one answer, estimated in tokens (never too low for `o200k_base`). Default 8,000, at least 100. */
+  /** The maximum size of one answer in tokens. The estimate is on the high side. Default 8,000, at least 100. */
   maxResultTokens?: number
   /** The names of the tools to return. Default: all. */
   include?: AgentToolName[]

@@ -126,8 +126,8 @@ export interface DeclarationOptions {
 /** Options of `systemMessage`. */
 export interface SystemMessageOptions extends DeclarationOptions {
   /**
-   * The maximum size in tokens. The count is an estimate that is not too low for OpenAI's `o200k_base`; other models' tokenizers can differ by some
-   * tens of percent. Default 2,000.
+   * The maximum size in tokens. The estimate is usually higher than the count of OpenAI's `o200k_base`. The tokenizers of other models can differ
+   * from `o200k_base` by some tens of percent. Default 2,000.
    */
   budgetTokens?: number
 }

@@ -134,7 +134,7 @@ fn values() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Holds a cut against the whole value: all that is there equals what was at its path, and each omission is told as it is.
+/// Compares a cut with the whole value. Each kept part must equal the part at its path, and each omission must be listed as it is.
 struct Audit<'a> {
     omitted: BTreeMap<&'a str, &'a Omission>,
     met: usize,
@@ -184,10 +184,10 @@ impl Audit<'_> {
         }
     }
 
-    /// How many of a list's items or a record's fields are there, besides the mark.
+    /// Returns how many of a list's items or a record's fields are kept, without the mark.
     fn counted(&mut self, path: &str, of: usize, length: usize, last: Option<&Value>) -> usize {
         let Some(omission) = self.omitted.get(path) else {
-            // All are there: the outermost has a mark all the same.
+            // The outermost value has a mark even if all its parts are kept.
             assert_eq!(length, of + usize::from(path.is_empty()), "{path}");
             return of;
         };
@@ -305,7 +305,7 @@ fn a_value_that_is_too_large_for_a_report_is_cut_and_says_where_it_is() {
 
 // ---- time --------------------------------------------------------------------------------------------------------------
 
-/// Makes values of that many bytes that are as bad as they can be for some part of the work.
+/// Returns values of about `bytes` bytes, each the worst case for some part of the work.
 fn hostile(bytes: usize) -> Vec<(&'static str, Value)> {
     let chain = |bulk: Value| (0..120).fold(bulk, |inner, _| Value::record([("a", inner)]));
     vec![
@@ -331,9 +331,9 @@ fn the_time_to_cut_a_value_grows_no_faster_than_the_value() {
         took
     };
     for ((what, one), (_, two)) in hostile(BYTES).into_iter().zip(hostile(2 * BYTES)) {
-        // No value is within any of these.
+        // No value fits into any of these budgets.
         for budget in [MIN_RESULT_TOKENS, 8_000, 50_000] {
-            // What is quadratic takes four times as long. A machine that has more to do meanwhile spoils one comparison, not all.
+            // Quadratic work takes four times as long. Load on the machine may spoil one comparison, but not all.
             let is_linear = (0..10).any(|_| cut(what, &two, budget) <= cut(what, &one, budget) * 3 + Duration::from_millis(1));
             assert!(is_linear, "{what} within {budget}");
         }
