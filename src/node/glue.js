@@ -34,7 +34,7 @@
     const [text, blobs] = encode(value);
     if (blobs.length > MAX_BLOBS) throw new RangeError(`it has ${blobs.length} Uint8Arrays, and at most ${MAX_BLOBS} cross together`);
     for (const blob of blobs)
-      if (apply(tagOf, blob, []) !== "Uint8Array") throw new TypeError("it has an object that is not a Uint8Array, but has its prototype");
+      if (apply(tagOf, blob, []) !== "Uint8Array") throw new TypeError("it has an object that is not a real Uint8Array");
     return [text, blobs];
   }
 
