@@ -58,7 +58,7 @@ impl Gateway {
     pub(crate) fn tell_proposed(&self, request: &ApprovalRequest) {
         match serde_json::to_value(request) {
             Ok(request) => self.core.events.send(&Event::ApprovalProposed { request }),
-            Err(error) => tracing::error!(%error, "a request without a form"),
+            Err(error) => tracing::error!(%error, "an approval request cannot be serialised"),
         }
     }
 

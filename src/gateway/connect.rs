@@ -78,10 +78,10 @@ impl Core {
         let why = match connection.origin() {
             LeaseOrigin::Shared | LeaseOrigin::First | LeaseOrigin::After(Closed::Ended) => return,
             LeaseOrigin::After(Closed::Lost) => "it had ended",
-            LeaseOrigin::After(Closed::Evicted) => "its connection had given way to another server's (limits.maxConnections)",
+            LeaseOrigin::After(Closed::Evicted) => "its connection had been closed to make room for another server (limits.maxConnections)",
             LeaseOrigin::After(Closed::IdledOut) => "its connection had been idle for too long (idleTimeoutMs)",
         };
-        scope.warn(format!("server \"{}\" was connected anew, since {why}: what it knew of this session is gone", server.name));
+        scope.warn(format!("server \"{}\" was connected anew, because {why}. Its session state is lost", server.name));
     }
 
     /// Records that a server asks questions that name no call, because the next connection must know this at its start.

@@ -103,7 +103,7 @@ impl Events {
         if let Some(listener) = listener.or(self.listener.as_ref()) {
             match serde_json::to_value(event) {
                 Ok(json) => listener(self.redactor.visible_json(&json)),
-                Err(error) => tracing::error!(%error, "an event without a form"),
+                Err(error) => tracing::error!(%error, "an event cannot be serialised"),
             }
         }
     }

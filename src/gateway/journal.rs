@@ -217,7 +217,7 @@ impl Journal {
             let (queue, folder, redactor) = (Arc::clone(&self.writer.queue), Arc::clone(&self.folder), Arc::clone(&self.redactor));
             let thread = std::thread::Builder::new().name("hyperlight-mcp-logs".to_owned());
             if let Err(error) = thread.spawn(move || write_all(&queue, &folder, &redactor)) {
-                tracing::warn!(%error, "no thread to write what happens with servers");
+                tracing::warn!(%error, "cannot start the thread that writes the logs of servers");
             }
         });
     }
@@ -250,13 +250,13 @@ fn words(event: &Event) -> (&'static str, String, Option<String>) {
         Event::Call { tool, duration_ms, error, result_bytes, .. } => {
             let outcome = match (error, result_bytes) {
                 (Some(code), _) => format!("failed with {code}"),
-                (None, Some(bytes)) => format!("gave {bytes} bytes"),
+                (None, Some(bytes)) => format!("returned {bytes} bytes"),
                 (None, None) => "was answered".to_owned(),
             };
             ("call", format!("{tool} {outcome} after {duration_ms:.0} ms"), error.map(str::to_owned))
         }
         Event::ConnectionLost { reason, .. } => ("connection-lost", reason.clone(), None),
-        Event::ConnectionIdle { .. } => ("connection-idle", "it was not used for as long as idleTimeoutMs says".to_owned(), None),
+        Event::ConnectionIdle { .. } => ("connection-idle", "it was not used for idleTimeoutMs".to_owned(), None),
         Event::ConnectionEvicted { made_room_for, .. } => ("connection-evicted", format!("it made room for {made_room_for}"), None),
         Event::ElicitationCancelled { reason, .. } => ("elicitation-cancelled", reason.clone(), None),
         Event::ExecutableChanged { path, .. } => ("executable-changed", format!("{path} is not the program that was approved"), None),
@@ -264,7 +264,7 @@ fn words(event: &Event) -> (&'static str, String, Option<String>) {
             let list =
                 |what: &str, names: &[String]| if names.is_empty() { String::new() } else { format!("{what}: {}. ", names.join(", ")) };
             let text = [list("added", &drift.added), list("removed", &drift.removed), list("changed", &drift.changed)].concat();
-            ("tools-changed", if text.is_empty() { "resources or prompts".to_owned() } else { text.trim_end().to_owned() }, None)
+            ("tools-changed", if text.is_empty() { "resources or prompts differ".to_owned() } else { text.trim_end().to_owned() }, None)
         }
         Event::ServerLog { level, data, .. } => {
             let text = data.as_str().map_or_else(|| data.to_string(), str::to_owned);

@@ -55,7 +55,7 @@ impl LearntServers {
         if self.learn(server, digest, change)
             && let Err(error) = self.write()
         {
-            tracing::debug!(%error, "what was learnt of servers could not be written");
+            tracing::debug!(%error, "the facts about servers could not be written");
         }
     }
 

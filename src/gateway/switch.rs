@@ -109,7 +109,7 @@ impl Gateway {
     pub(crate) fn begin_plugin(&self) -> Result<impl Future<Output = ()> + Send + use<>> {
         self.core.check_open()?;
         if !matches!(&*self.core.switch.state(), State::Free(_)) {
-            let problem = "this gateway has a plugin already: a gateway has one gate".to_owned();
+            let problem = "this gateway already has a plugin, and a gateway can have only one".to_owned();
             return Err(Error::InvalidOption { method: "Gateway.plugin", problem });
         }
         let (turn, core) = (self.core.switch.turn(), Arc::clone(&self.core));

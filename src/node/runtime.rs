@@ -148,7 +148,7 @@ fn run_apart(work: impl Future<Output = ()> + Send + 'static) {
         }
     });
     if let Err(error) = thread {
-        tracing::warn!(%error, "no thread for a call after the gateway's end");
+        tracing::warn!(%error, "cannot start a thread for a call after the gateway was closed");
     }
 }
 

@@ -52,7 +52,7 @@ pub fn fits(value: &Value, budget: usize) -> bool {
 /// let fitted = fit(&value, 100, Handle::Saved("k3")).unwrap();
 /// let Value::Record(fields) = &fitted.value else { panic!() };
 /// assert_eq!(fields[0], ("title".to_owned(), Value::from("a report")));
-/// assert_eq!(fields[2], ("…".to_owned(), Value::from("cut inside; saved(\"k3\") of host:mcp has all of it")));
+/// assert_eq!(fields[2], ("…".to_owned(), Value::from("nested values were cut; saved(\"k3\") of host:mcp has all of it")));
 /// assert_eq!((fitted.omitted[0].path.as_str(), fitted.omitted[0].of), ("/body", 45_000));
 /// ```
 #[must_use]

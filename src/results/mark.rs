@@ -62,7 +62,7 @@ pub(super) fn names_mark<'a>(names: impl Iterator<Item = &'a str>, of: usize, no
 fn counted(kept: usize, of: usize, what: &str, note: &str) -> String {
     match of - kept {
         // The outermost list or record says where the whole value is, even if only nested parts were cut.
-        0 => format!("cut inside{note}"),
+        0 => format!("nested values were cut{note}"),
         all if all == of => format!("{all} {what} left out{note}"),
         left => format!("{left} of {of} {what} left out{note}"),
     }
@@ -91,8 +91,8 @@ mod tests {
         let note = Handle::Saved("k3").note();
         assert_eq!(items_mark(3, 100, &note), "… 97 of 100 items left out; saved(\"k3\") of host:mcp has all of it");
         assert_eq!(keys_mark(0, 5, ""), "5 keys left out");
-        assert_eq!(items_mark(5, 5, ""), "… cut inside");
-        assert_eq!(keys_mark(5, 5, &note), "cut inside; saved(\"k3\") of host:mcp has all of it");
+        assert_eq!(items_mark(5, 5, ""), "… nested values were cut");
+        assert_eq!(keys_mark(5, 5, &note), "nested values were cut; saved(\"k3\") of host:mcp has all of it");
         assert_eq!(text_mark(7, ""), "… [7 characters left out]");
         assert_eq!(bytes_mark(7, &Handle::TooLarge.note()), "… [7 bytes left out; it was too large to be saved: return less]");
     }

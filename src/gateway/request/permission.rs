@@ -91,7 +91,7 @@ impl Pipeline<'_> {
         };
         let Some(answer) = scope.callbacks.approve_call(&question) else {
             return denied(format!(
-                "{reason}, and there is nobody to ask: give an onApproval callback, or set \"confirm\": \"never\" for the server in the config"
+                "{reason}, and there is nobody to ask: pass an onApproval callback, or set \"confirm\": \"never\" for the server in the config"
             ));
         };
         match answer.await {
