@@ -100,7 +100,7 @@ impl RunHost {
             Arguments::Given(arguments) => arguments,
             Arguments::Oversize(size) => return Err(Error::ArgumentsTooLarge { what, size, limit }),
             Arguments::Invalid(problem) => {
-                return Err(Error::InvalidArguments { what, problem: format!("expected what JSON can carry: {problem}") });
+                return Err(Error::InvalidArguments { what, problem: format!("expected values that JSON can hold: {problem}") });
             }
         };
         let size = arguments.iter().map(Value::wire_size).sum();

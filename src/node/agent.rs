@@ -103,9 +103,9 @@ impl Gateway {
     ///
     /// ```js
     /// const plugin = gateway.plugin()
-    /// plugin.approve(plugin.manifest().digest) // once a person has looked at it
+    /// plugin.approve(plugin.manifest().digest) // after a person has reviewed the manifest
     /// await plugin.enable()
-    /// plugin.tools() // as agentTools()
+    /// plugin.tools() // the same tools as agentTools()
     /// await plugin.disable()
     /// ```
     #[napi(catch_unwind, ts_args_type = "options?: PluginOptions", ts_return_type = "Plugin")]

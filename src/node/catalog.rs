@@ -36,7 +36,7 @@ pub(super) fn whole(method: &'static str, name: &str, number: Option<f64>) -> Re
     const MOST: f64 = 1e9;
     match number {
         None => Ok(None),
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is whole, and within these bounds")]
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the number is whole and within the range")]
         Some(number) if number.fract() == 0.0 && (0.0..=MOST).contains(&number) => Ok(Some(number as usize)),
         Some(number) => {
             let problem = format!("{name}: must be a whole number between 0 and {MOST:.0}, not {number}");
@@ -145,7 +145,7 @@ impl Gateway {
     /// Returns a part of a system prompt that tells a model which servers there are, and how to find and call their tools. To stay within the token
     /// budget, it contains full declarations, else one line for each function, else only the number of functions.
     ///
-    /// Rejects with `ERR_INVALID_OPTION` where the budget is too small for anything; the message names the least.
+    /// Rejects with `ERR_INVALID_OPTION` if the budget is too small; the message gives the minimum.
     ///
     /// ```js
     /// const part = await gateway.systemMessage({ budgetTokens: 1500 })

@@ -31,14 +31,14 @@ struct Libuv {
 
 /// Finds a symbol of this process. Returns `None` if there is no symbol of that name.
 fn symbol(name: &CStr) -> Option<NonNull<c_void>> {
-    // SAFETY: takes a C string, which outlives the call, and looks it up among what is loaded.
+    // SAFETY: `dlsym` gets a C string that outlives the call, and only looks up a loaded symbol.
     NonNull::new(unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) })
 }
 
 /// Casts a symbol to a function of the given type.
 macro_rules! function {
     ($name:literal, $kind:ty) => {
-        // SAFETY: libuv's header declares the function of this name with this type, and keeps it for all versions 1.x.
+        // SAFETY: libuv's header declares the function of this name with this type, in all versions 1.x.
         unsafe { std::mem::transmute::<*mut c_void, $kind>(symbol($name)?.as_ptr()) }
     };
 }
@@ -63,7 +63,7 @@ impl Libuv {
     }
 
     fn layout(&self) -> Option<Layout> {
-        // SAFETY: takes an integer and returns one.
+        // SAFETY: `uv_handle_size` takes an integer and returns one, without side effects.
         let size = unsafe { (self.handle_size)(UV_CHECK) };
         Layout::from_size_align(size, ALIGNMENT).ok().filter(|layout| layout.size() > 0 && size < 64 * 1024)
     }
@@ -83,9 +83,9 @@ impl Check {
         let layout = libuv.layout()?;
         // SAFETY: the layout's size is not 0.
         let handle = NonNull::new(unsafe { alloc_zeroed(layout) })?.cast::<Handle>();
-        // SAFETY: the loop is Node's and alive, the memory as large as libuv asks for.
+        // SAFETY: the loop is Node's and alive, and the memory has the size that libuv asks for.
         if unsafe { (libuv.init)(event_loop, handle.as_ptr()) } != 0 {
-            // SAFETY: allocated above with this layout; libuv has not taken it.
+            // SAFETY: the memory was allocated above with this layout, and libuv did not take it.
             unsafe { dealloc(handle.cast().as_ptr(), layout) };
             return None;
         }

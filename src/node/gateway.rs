@@ -1,4 +1,4 @@
-//! The class `Gateway`.
+//! The class `Gateway` for Node.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -104,7 +104,7 @@ impl Gateway {
     /// Returns everything that a person must see before approving a server. At stage `command`, nothing has been started yet. After the command is
     /// approved, stage `manifest` starts the server and reads its tools.
     ///
-    /// Rejects with `ERR_UNKNOWN_SERVER`, and at stage `manifest` with what connecting gives.
+    /// Rejects with `ERR_UNKNOWN_SERVER`, and at stage `manifest` with the errors of connecting.
     #[napi(catch_unwind, ts_args_type = "name: string", ts_return_type = "Promise<ApprovalRequest>")]
     pub fn approval_request<'env>(&self, env: &'env Env, name: Unknown<'env>) -> napi::Result<Object<'env>> {
         self.method(env, "Gateway.approvalRequest", [Some(name)], |gateway, (name,): (String,)| async move {

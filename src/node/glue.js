@@ -344,7 +344,7 @@
       return toolsOf(definitions, execute);
     },
 
-    /** `make(data, sandbox?)` gives the functions that a plugin is made of. */
+    /** Makes a plugin. `make(data, sandbox?)` returns its native functions. */
     plugin(make, name, gateway, options) {
       const parts = toolOptions(options, name);
       const native = made(name, () => make(...parts));
@@ -476,7 +476,7 @@
     try {
       encoded = crossing(args);
     } catch (error) {
-      const message = `the arguments of ${what} are not valid: expected what JSON can carry: ${said(error)}`;
+      const message = `the arguments of ${what} are not valid: expected values that JSON can hold: ${said(error)}`;
       if (errors === "throw") throw failure("ERR_INVALID_ARGUMENTS", message);
       return { error: message, code: "ERR_INVALID_ARGUMENTS" };
     }

@@ -78,7 +78,7 @@ impl JavaScriptModule {
             answers.answer(id, wire);
             Ok(())
         })?;
-        let missing = || napi::Error::from_reason("the glue gave no dispatcher");
+        let missing = || napi::Error::from_reason("the glue returned no dispatcher");
         let parts: Array = glue::call(env, "hostModule", FnArgs::from((functions, reply, info)))?;
         let dispatch: Function<DispatchParts, ()> = parts.get(0)?.ok_or_else(missing)?;
         let info: String = parts.get(1)?.ok_or_else(missing)?;
@@ -97,7 +97,7 @@ impl JavaScriptModule {
 /// arguments. The bytes are copied because JavaScript can change or detach them later.
 pub(super) fn wire_of(context: &FunctionCallContext, from: usize) -> napi::Result<Wire> {
     let list: Array = context.get(from + 1)?;
-    let missing = || napi::Error::from_reason("the glue gave a list with a gap");
+    let missing = || napi::Error::from_reason("the glue passed a list with a missing item");
     let blob = |index| Ok(list.get::<Uint8Array>(index)?.ok_or_else(missing)?.to_vec());
     Ok(Wire { json: context.get(from)?, blobs: (0..list.len()).map(blob).collect::<napi::Result<_>>()? })
 }

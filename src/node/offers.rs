@@ -57,7 +57,7 @@ impl Gateway {
 
     /// Reads a resource that is listed, or whose URI matches an approved template. `blob` is base64 text.
     ///
-    /// Rejects with `ERR_UNKNOWN_RESOURCE`, `ERR_RESOURCE_CHANGED`, and with what a call gives.
+    /// Rejects with `ERR_UNKNOWN_RESOURCE`, `ERR_RESOURCE_CHANGED`, and with the errors of `callTool`.
     ///
     /// ```js
     /// const { contents } = await gateway.readResource('notes', 'note://today')
@@ -88,7 +88,7 @@ impl Gateway {
 
     /// Fills in a prompt. Arguments are texts; numbers and booleans are converted to text.
     ///
-    /// Rejects with `ERR_UNKNOWN_PROMPT`, `ERR_PROMPT_CHANGED`, and with what a call gives.
+    /// Rejects with `ERR_UNKNOWN_PROMPT`, `ERR_PROMPT_CHANGED`, and with the errors of `callTool`.
     ///
     /// ```js
     /// const { messages } = await gateway.getPrompt('travel', 'plan', { place: 'Rome' })

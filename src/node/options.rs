@@ -136,7 +136,9 @@ pub(super) fn tool_arguments(what: String, given: Wire) -> Result<Map<String, Js
 /// Returns the error for tool arguments that cannot be read.
 pub(super) fn invalid_arguments(what: String, error: Error) -> Error {
     match error {
-        Error::InvalidValue { problem } => Error::InvalidArguments { what, problem: format!("expected what JSON can carry: {problem}") },
+        Error::InvalidValue { problem } => {
+            Error::InvalidArguments { what, problem: format!("expected values that JSON can hold: {problem}") }
+        }
         other => other,
     }
 }

@@ -44,7 +44,7 @@ impl Running {
     }
 }
 
-/// A late task. It is counted until it ends or is dropped.
+/// A late task: one that started after [`Core::begin_close`]. It is counted until it ends or is dropped.
 struct Late(Arc<Shared>);
 
 impl Drop for Late {

@@ -1,4 +1,4 @@
-//! The class `Sandbox`.
+//! The class `Sandbox` for Node.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,7 +24,7 @@ use crate::sandbox::{Stop, StopReason};
 /// The number of the next run. Runs are numbered within the process, so that events can name them.
 static RUNS: AtomicU64 = AtomicU64::new(1);
 
-/// Runs agent code, each run in a micro-VM of its own. Runs of one sandbox queue in order; several sandboxes run side by side.
+/// Runs agent code, each run in a micro-VM of its own. Runs of one sandbox wait for each other in order; runs of several sandboxes run in parallel.
 ///
 /// ```js
 /// const sandbox = await gateway.sandbox()
@@ -86,7 +86,7 @@ impl Sandbox {
     /// be async. Each run starts with a fresh state. If the run fails, the error has `logs`, `warnings` and `stats`.
     ///
     /// Rejects with `ERR_CODE_SYNTAX`, `ERR_NO_HANDLER`, `ERR_GUEST_THREW`, `ERR_INVALID_VALUE`, `ERR_NEVER_SETTLES`,
-    /// `ERR_RUN_TIMEOUT`, `ERR_ABORTED`, `ERR_CLOSED`, `ERR_GUEST_MEMORY`, and where a limit is exceeded with its code.
+    /// `ERR_RUN_TIMEOUT`, `ERR_ABORTED`, `ERR_CLOSED`, `ERR_GUEST_MEMORY`, and with the code of an exceeded limit, like `ERR_VALUE_TOO_LARGE`.
     ///
     /// ```js
     /// const { value, logs } = await sandbox.run(`

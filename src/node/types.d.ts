@@ -4,7 +4,7 @@
  */
 export type Value = null | boolean | number | string | Uint8Array | Value[] | { [key: string]: Value }
 
-/** The form in which a guest gets an error that a tool reports: a value `{ error }`, or an exception. */
+/** The form in which a guest gets an error that a tool reports. `return` returns a value `{ error }`; `throw` throws an exception. */
 export type ToolErrors = 'return' | 'throw'
 
 /**
@@ -40,8 +40,8 @@ export interface Limits {
   /** The maximum number of calls of one server that run at the same time, from all callers together. Further calls wait. Default 128. */
   maxParallelCalls: number
   /**
-   * The maximum number of questions that one run may ask a person or a model: approvals of calls, and questions of servers. Calls that need a further
-   * approval are denied. Default 100.
+   * The maximum number of questions that one run may ask a person or a model: approvals of calls, and questions of servers. Further
+   * questions are denied. Default 100.
    */
   maxQuestions: number
   /** The size of a tool's result as the guest gets it. Default 1 MiB. */

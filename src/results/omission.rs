@@ -34,7 +34,7 @@ pub enum OmissionKind {
     Depth,
 }
 
-/// A step into a value.
+/// One step of a path into a value: a list index or a record key.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Step<'a> {
     Index(usize),

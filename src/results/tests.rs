@@ -1,4 +1,4 @@
-//! Properties of every cut of every value.
+//! Tests of cuts and reports: common shapes of values, random values, and running time.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -20,7 +20,7 @@ fn tokens(value: &Value) -> usize {
     estimate_tokens(&value.clone().into_json().to_string())
 }
 
-// ---- shapes that are met -----------------------------------------------------------------------------------------------
+// ---- common shapes ----------------------------------------------------------------------------------------------------
 
 #[test]
 fn small_fields_stay_whole_beside_a_huge_one_wherever_it_stands() {
@@ -106,7 +106,7 @@ fn the_outermost_mark_says_what_became_of_the_whole() {
     }
 }
 
-// ---- every shape -------------------------------------------------------------------------------------------------------
+// ---- random values -----------------------------------------------------------------------------------------------------
 
 fn texts() -> impl Strategy<Value = String> {
     prop_oneof!["[a-z ]{0,12}", "\\PC{0,8}", "[\\x00-\\x20\"\\\\…😀]{0,6}"].prop_flat_map(|word| {
@@ -249,7 +249,7 @@ proptest! {
     }
 }
 
-// ---- a report ----------------------------------------------------------------------------------------------------------
+// ---- reports -----------------------------------------------------------------------------------------------------------
 
 fn log(count: usize) -> Vec<LogEntry> {
     (0..count)
@@ -303,7 +303,7 @@ fn a_value_that_is_too_large_for_a_report_is_cut_and_says_where_it_is() {
     assert!(estimate_tokens(&json.to_string()) > 700);
 }
 
-// ---- time --------------------------------------------------------------------------------------------------------------
+// ---- running time ------------------------------------------------------------------------------------------------------
 
 /// Returns values of about `bytes` bytes, each the worst case for some part of the work.
 fn hostile(bytes: usize) -> Vec<(&'static str, Value)> {
