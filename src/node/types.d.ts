@@ -160,7 +160,8 @@ export interface Callbacks {
   /**
    * Called before a call of a tool that is not approved as read-only, and before every call of a server with `confirm: "always"`. Without this
    * callback, such a call fails with `ERR_CALL_DENIED`. After `deny`, further calls of the tool in the same run are denied without a question. The
-   * time until the answer does not count towards the time limits of the call or the run. An exception, or any other return value, denies the call.
+   * time until the answer does not count towards the time limits of the call or the run. An exception, or a return value that is not a `Decision`,
+   * denies the call.
    */
   onApproval?(question: ApprovalQuestion): Decision | Promise<Decision>
   /**
