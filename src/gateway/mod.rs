@@ -380,8 +380,8 @@ impl Gateway {
         self.core.registry.server(name).map_err(|error| self.core.redacted(error))
     }
 
-    /// Returns the approved tools that the server has changed. Before this gateway connects to the server, the names come from the last connection of
-    /// any process.
+    /// Returns the approved tools that the server has changed or removed. Before this gateway connects to the server, the names come from the last
+    /// connection of any process.
     fn quarantined(&self, server: &ServerDefinition, standing: &Standing, look: Look) -> Vec<String> {
         match standing {
             Standing::Full(_) if !self.core.registry.is_compared(&server.name) => {

@@ -133,7 +133,7 @@ impl Gateway {
 
     /// Provides an approved server to an agent that has a sandbox of its own. `createHostFunctions()` returns `{ "mcp-<name>": { … } }` with
     /// functions named as in a guest. Their calls are checked like a guest's calls: approval, filters, questions and limits. They resolve with the
-    /// value that a guest would get. The server must be enabled when `createHostFunctions()` is called.
+    /// value that a guest would get. The server must be enabled when a function is called.
     ///
     /// Throws `ERR_UNKNOWN_SERVER`, `ERR_NOT_APPROVED`.
     ///

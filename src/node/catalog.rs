@@ -90,7 +90,7 @@ impl Gateway {
         })
     }
 
-    /// Returns a tool by its raw name, or by the identifier that agent code imports: its purpose, parameters, declaration and schemas.
+    /// Returns a tool by the name that its server gives it, or by the identifier that agent code imports: its purpose, parameters, declaration and schemas.
     ///
     /// Rejects with `ERR_UNKNOWN_SERVER`, `ERR_UNKNOWN_TOOL`.
     ///

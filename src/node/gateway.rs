@@ -92,7 +92,7 @@ impl Gateway {
     }
 
     /// Returns the status of all servers, in the order of the config; servers whose entry has an error come last. It reads no file. Changes by this
-    /// gateway are visible at once. Changes by another process or on disk are visible shortly after a call; `serverInfo` reads them itself. Throws
+    /// gateway are visible at once. Changes by another process or on disk are visible shortly after a call; `serverInfo` reads them at once. Throws
     /// `ERR_APPROVAL_STORE`.
     #[napi(catch_unwind, ts_return_type = "ServerStatus[]")]
     pub fn servers<'env>(&self, env: &'env Env) -> napi::Result<Unknown<'env>> {
@@ -149,7 +149,7 @@ impl Gateway {
         self.method(env, "Gateway.reload", [], |gateway, []: [(); 0]| async move { gateway.reload().await })
     }
 
-    /// Revokes the approval for every process, and ends the server's runs, calls and connection in this gateway.
+    /// Revokes the approval for every process, and ends the server's calls and connection in this gateway.
     #[napi(catch_unwind, ts_args_type = "name: string", ts_return_type = "Promise<void>")]
     pub fn revoke<'env>(&self, env: &'env Env, name: Unknown<'env>) -> napi::Result<Object<'env>> {
         self.method(env, "Gateway.revoke", [Some(name)], |gateway, (name,): (String,)| async move { gateway.revoke(&name).await })
