@@ -150,7 +150,7 @@ impl Drop for Writer {
     }
 }
 
-/// The journal of one gateway. Cheap to clone.
+/// The log files of one gateway's servers. Clones are cheap.
 #[derive(Clone)]
 pub(super) struct Journal {
     folder: Arc<PathBuf>,

@@ -137,7 +137,7 @@
     if (typeof options !== "object" || isArray(options)) throw invalid(method, "options must be an object");
     for (const [key, value] of entriesOf(options, method)) {
       if (value === undefined) continue;
-      // JSON would turn these values into null, and null would be read as a default.
+      // JSON writes NaN and Infinity as null, and null would be read as a default.
       if (key !== "input" && (value === null || (typeof value === "number" && !Number.isFinite(value))))
         throw invalid(method, `${key}: must not be ${value}`);
       if (key === "signal") parts.signal = checkSignal(value, method);

@@ -114,7 +114,7 @@ impl<'a> Cutter<'a> {
         let mut chosen = Vec::new();
         for (index, part) in parts(self.nodes, node).enumerate() {
             let (key, cost) = (self.nodes[part].key as usize + FIELD, self.nodes[part].cost as usize);
-            // Every further field costs more than this, even with an empty name.
+            // A further field costs more than `FIELD` tokens, even with an empty name.
             if left <= FIELD {
                 break;
             }
