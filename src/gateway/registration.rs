@@ -1,4 +1,5 @@
-//! A server's functions for a sandbox that is not ours: the same approved, checked, gated, capped and shaped calls, without a guest.
+//! Calls a server's functions for a sandbox that is not this package's. The calls have the same approvals, checks, limits and result forms as calls
+//! of a guest.
 
 use serde_json::Value as Json;
 
@@ -8,7 +9,8 @@ use crate::error::Result;
 use crate::sandbox::{Arguments, GuestModule, HostReply, Stop, Value};
 
 impl Gateway {
-    /// The module of a server that is approved, now or when it was last looked at, enabled or not: what [`Gateway::call_function`] can call.
+    /// Returns the module of an approved server, enabled or not, for [`Gateway::call_function`]. `look` selects the approvals on disk, or those that
+    /// were read last.
     ///
     /// # Errors
     /// `ERR_UNKNOWN_SERVER`, `ERR_NOT_APPROVED`, `ERR_APPROVAL_STORE`.
@@ -20,7 +22,7 @@ impl Gateway {
         Ok(server_module(name, &manifest))
     }
 
-    /// Calls a tool by its raw name, as a guest would: what a guest would get comes back, failures included.
+    /// Calls a tool by its raw name. Returns what a guest would get, also for failures.
     pub async fn call_function(&self, server: &str, tool: &str, arguments: Vec<Value>, errors: ToolErrors, stop: &Stop) -> HostReply {
         match self.result_of(server, tool, arguments, stop).await {
             Ok(result) => {

@@ -1,4 +1,4 @@
-//! The standing of servers: approved, enabled, and still the same.
+//! The standing of servers: whether they are approved, enabled and unchanged.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,20 +11,20 @@ use crate::error::{Error, Result};
 use crate::trust::Standing;
 
 impl Core {
-    /// The approved manifest of a server that is enabled.
+    /// Returns the approved manifest of an enabled server.
     pub(super) fn usable(&self, server: &ServerDefinition) -> Result<Arc<Manifest>> {
         self.check_on()?;
         let manifest = self.standing(server)?.require_full(&server.name)?;
         if self.registry.is_enabled(&server.name) { Ok(manifest) } else { Err(self.not_enabled(&server.name)) }
     }
 
-    /// Returns whether a person or a model may hear what the server asks and tells: both stages are approved, and it is enabled.
+    /// Returns whether the server's questions and messages may reach a person or a model: both stages are approved, and the server is enabled.
     pub(super) fn may_be_heard(&self, name: &str) -> bool {
-        // The cheapest look comes first.
+        // The cheapest check comes first.
         self.registry.is_enabled(name) && self.registry.server(name).is_ok_and(|server| self.usable(&server).is_ok())
     }
 
-    /// The reason why a server that was live is not live any more.
+    /// Returns the reason why a server is no longer available.
     pub(super) fn refusal(&self, name: &str) -> Error {
         let standing = self.check_on().and_then(|_| self.registry.server(name)).and_then(|server| self.standing(&server));
         match standing.and_then(|standing| standing.require_full(name)) {
@@ -39,7 +39,7 @@ impl Core {
         if disabled { Error::ServerDisabled { server } } else { Error::NotEnabled { server } }
     }
 
-    /// The approved manifests of the servers that a run sees which starts now.
+    /// Returns the approved manifests of the servers that a run can use if it starts now.
     pub(super) fn visible_servers(&self) -> Result<BTreeMap<String, Arc<Manifest>>> {
         self.visible_servers_by(Look::Now)
     }

@@ -1,4 +1,4 @@
-//! Subscriptions to resources, asked for again where their server is connected anew.
+//! Subscriptions to resources. They are renewed when their server is connected anew.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
@@ -25,7 +25,7 @@ impl Subscriptions {
         }
     }
 
-    /// Drops those of a server that may do nothing more.
+    /// Removes the subscriptions of a server that has lost its approval or is disabled.
     pub(in crate::gateway) fn forget(&self, server: &str) {
         self.locked().remove(server);
     }
@@ -40,7 +40,7 @@ impl Subscriptions {
 }
 
 impl Core {
-    /// Asks a connection that was made anew for what was subscribed to in the one before. What it refuses is subscribed to no longer.
+    /// Renews subscriptions on a new connection. Subscriptions that fail are removed.
     pub(in crate::gateway) async fn resubscribe(&self, server: &Arc<ServerDefinition>, connection: &Lease) {
         let caller = self.caller(&self.people.session, None);
         for uri in self.requests.subscriptions.uris(&server.name) {
