@@ -74,7 +74,7 @@ impl ToolSearch {
         if let Some(unknown) = query.servers.iter().flatten().find(|server| !servers.contains_key(*server)) {
             return Err(Error::UnknownServer {
                 server: unknown.clone(),
-                place: "among those that can be searched",
+                place: "among the servers that can be searched",
                 known: servers.keys().cloned().collect(),
             });
         }

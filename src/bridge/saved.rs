@@ -41,7 +41,7 @@ impl ServerCalls {
 
 /// Returns a part of a handler's value in the form of a reply.
 fn part_of(outcome: &Wire, pointer: &str, limit: usize) -> Result<Wire> {
-    let value = outcome.json.strip_prefix(VALUE).ok_or_else(|| Error::Internal("a saved value has no frame".to_owned()))?;
+    let value = outcome.json.strip_prefix(VALUE).ok_or_else(|| Error::Internal("a saved value has no envelope".to_owned()))?;
     let found = part(value, pointer).map_err(|error| invalid("saved", &error.0))?;
     let pieces = Pieces::of(found, outcome.blobs.len())?;
     let bytes: usize = pieces.blobs.keys().map(|index| outcome.blobs[*index].len()).sum();
@@ -84,7 +84,7 @@ impl Pieces {
                 // This is an escaped object, which itself has the key `$bytes`.
                 continue;
             }
-            let missing = || Error::Internal("a saved value names bytes that it does not have".to_owned());
+            let missing = || Error::Internal("a saved value refers to a blob that does not exist".to_owned());
             let index = part[start..start + digits].parse().ok().filter(|index| *index < count).ok_or_else(missing)?;
             let next = pieces.blobs.len();
             let new = *pieces.blobs.entry(index).or_insert(next);

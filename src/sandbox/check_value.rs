@@ -183,7 +183,7 @@ impl<'de> Visitor<'de> for Entry<'_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(mut self, mut pair: A) -> std::result::Result<(), A::Error> {
-        let malformed = || A::Error::custom("a malformed escaped object");
+        let malformed = || A::Error::custom("an escaped object is malformed");
         pair.next_element::<IsMark>()?.ok_or_else(malformed)?;
         pair.next_element_seed(self.0.inner()?)?.ok_or_else(malformed)?;
         if pair.next_element::<serde::de::IgnoredAny>()?.is_some() { Err(malformed()) } else { Ok(()) }

@@ -154,19 +154,19 @@ pub(super) fn parts_of(frame: &[u8]) -> Result<(&str, Vec<&[u8]>)> {
     let mut blobs = Vec::with_capacity(count.min(rest.len() / WORD));
     for _ in 0..count {
         let (length, after) = take_word(rest)?;
-        let (part, after) = after.split_at_checked(length).ok_or_else(|| invalid("a frame that is cut short"))?;
+        let (part, after) = after.split_at_checked(length).ok_or_else(|| invalid("the frame is incomplete"))?;
         blobs.push(part);
         rest = after;
     }
     if blobs.is_empty() {
-        return Err(invalid("an empty frame"));
+        return Err(invalid("the frame is empty"));
     }
     let json = std::str::from_utf8(blobs.remove(0)).map_err(|error| invalid(&error.to_string()))?;
     Ok((json, blobs))
 }
 
 fn take_word(bytes: &[u8]) -> Result<(usize, &[u8])> {
-    let (word, rest) = bytes.split_first_chunk::<WORD>().ok_or_else(|| invalid("a frame that is cut short"))?;
+    let (word, rest) = bytes.split_first_chunk::<WORD>().ok_or_else(|| invalid("the frame is incomplete"))?;
     Ok((usize::try_from(u32::from_le_bytes(*word)).unwrap_or(usize::MAX), rest))
 }
 

@@ -169,7 +169,7 @@ fn read(json: Json, blobs: &mut Blobs<'_>) -> Result<Value> {
         Json::Object(fields) => match fields.get(MARK) {
             Some(Json::Number(index)) if fields.len() == 1 => read_blob(index, blobs)?,
             Some(Json::Array(_)) if fields.len() == 1 => read_escaped(fields, blobs)?,
-            Some(_) => return Err(invalid("a malformed placeholder for bytes")),
+            Some(_) => return Err(invalid("a placeholder for bytes is malformed")),
             None => Value::Record(fields.into_iter().map(|(key, value)| Ok((key, read(value, blobs)?))).collect::<Result<_>>()?),
         },
         other => Value::from(other),
@@ -183,13 +183,13 @@ fn read_blob(index: &Number, blobs: &mut Blobs<'_>) -> Result<Value> {
 
 fn read_escaped(mut fields: Map<String, Json>, blobs: &mut Blobs<'_>) -> Result<Value> {
     let Some(Json::Array(entries)) = fields.remove(MARK) else {
-        return Err(invalid("a malformed escaped object"));
+        return Err(invalid("an escaped object is malformed"));
     };
     let mut record = Vec::with_capacity(entries.len());
     for entry in entries {
-        let Json::Array(pair) = entry else { return Err(invalid("a malformed escaped object")) };
-        let [Json::String(key), value] = <[Json; 2]>::try_from(pair).map_err(|_| invalid("a malformed escaped object"))? else {
-            return Err(invalid("a malformed escaped object"));
+        let Json::Array(pair) = entry else { return Err(invalid("an escaped object is malformed")) };
+        let [Json::String(key), value] = <[Json; 2]>::try_from(pair).map_err(|_| invalid("an escaped object is malformed"))? else {
+            return Err(invalid("an escaped object is malformed"));
         };
         record.push((key, read(value, blobs)?));
     }

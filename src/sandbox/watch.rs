@@ -29,8 +29,8 @@ impl Watch {
                 () = stop.stopped() => {}
                 () = deadline.passed() => stop.stop(StopReason::Deadline),
             }
-            // Dropping `killer` stops the guest. The drop happens here or when the runtime ends, because nothing else would stop the guest
-            // then.
+            // Unless the run is done, dropping `killer` stops the guest. The drop happens here, or when the runtime ends, because nothing
+            // else would stop the guest then.
         });
         Self { done }
     }

@@ -11,7 +11,7 @@ use serde_json::{Map, Value as Json};
 
 use super::normalise::{Normalised, normalise};
 
-/// The largest schema that is used for checks.
+/// The size in bytes of the largest schema that is used for checks.
 pub(super) const MAX_SCHEMA_BYTES: usize = 256 * 1024;
 const MAX_PARTS: usize = 5_000;
 pub(super) const MAX_PATTERNS: usize = 64;

@@ -83,7 +83,7 @@ impl ArgumentChecks {
                 return Err(Error::InvalidArguments { what: format!("{server}.{tool}"), problem });
             }
         };
-        let Json::Object(arguments) = arguments else { return Err(Error::Internal("an object is none".to_owned())) };
+        let Json::Object(arguments) = arguments else { return Err(Error::Internal("the arguments are no longer an object".to_owned())) };
         Ok((arguments, warning))
     }
 }

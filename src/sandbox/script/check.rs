@@ -13,8 +13,8 @@ use super::{Finding, Importable, Problem, ProblemKind, handler, javascript, prob
 /// handler. The problems are sorted by position; there are at most 100. The list is empty if nothing in the code is certainly wrong, and if
 /// the code nests too deeply to be parsed.
 ///
-/// TypeScript is checked as the JavaScript that would run. A name is not reported if the code tests for it (`if (w.x)`, `w.x?.()`, `typeof
-/// w.x`, `"x" in w`), calls it within `try` with a `catch`, or assigns it again.
+/// TypeScript is checked as the JavaScript that would run. A name is not reported if the code tests for it (`if (w.x)`, `w.x?.()`,
+/// `typeof w.x`, `"x" in w`), calls it within `try` with a `catch`, or assigns it again.
 ///
 /// ```
 /// use hyperlight_mcp::sandbox::{Export, Importable, ProblemKind, check};
