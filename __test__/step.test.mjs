@@ -49,3 +49,31 @@ test('a step that does not end is ended after its limit, and fails', TIMEOUT, as
   assert.match(stdout, /failed=.*"endless \(exit code 124\)"/)
   assert.deepEqual(marked(mark), [])
 })
+
+test('lanes run beside each other, and what each noted counts', TIMEOUT, async (t) => {
+  // Each waits for the other: one after the other, neither would end.
+  const meet = (own, other) => `step ${own} sh -c 'touch "$0"/${own}; until [ -e "$0"/${other} ]; do sleep 0.05; done; exit 4' "$meeting"`
+  const { stdout } = await run(
+    t,
+    'bash',
+    script(
+      'meeting=$(mktemp -d)',
+      `first() { ${meet('one', 'two')}; step after echo after one; }`,
+      `run_second() { ${meet('two', 'one')}; }`,
+      'lane left first',
+      'lane right run_second',
+      'join_lanes',
+      'rm -r "$meeting"',
+      'declare -p timings',
+    ),
+    options('lanes'),
+  )
+  assert.match(stdout, /^left \| after one$/m)
+  assert.match(stdout, /failed=\(\[0\]="one \(exit code 4\)" \[1\]="two \(exit code 4\)"\)\nkept: after one/)
+  assert.match(stdout, /timings=.* s {3}first: one".* s {3}first: after".* s {3}second: two"/)
+})
+
+test('a lane that ends before its steps has failed', TIMEOUT, async (t) => {
+  const { stdout } = await run(t, 'bash', script('dies() { exit 0; }', 'lane short dies', 'join_lanes'), options('short'))
+  assert.match(stdout, /failed=\(\[0\]="short \(ended before its steps\)"\)/)
+})

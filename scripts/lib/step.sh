@@ -1,5 +1,7 @@
 # Steps of scripts/test, for bash: each has a limit, is shown while it runs, and leaves no process behind. No step can hold up the run.
 #
+# lane NAME FUNCTION…  begins these functions one after the other, beside whatever else runs; join_lanes waits for all lanes.
+#
 # After it: $log is all that was printed by steps, ${failed[@]} names those that failed, ${timings[@]} says how long each took.
 
 # Seconds that a step may take, the start of an emulated machine included.
@@ -81,4 +83,55 @@ compile() {
   else
     step "$name (usually $usual after a change)" "$1" "$2" --quiet "${@:3}"
   fi
+}
+
+# ---- steps beside each other --------------------------------------------
+lane_names=()
+lane_processes=()
+
+# Runs functions whose steps need not wait for other lanes. Each line that they print begins with the lane's name.
+lane() { # lane NAME FUNCTION…
+  local name=$1
+  shift
+  mkdir "$work/$name"
+  run_lane "$name" "$@" > >(sed -u "s/^/$name | /") 2>&1 &
+  lane_processes+=($!)
+  lane_names+=("$name")
+}
+
+run_lane() {
+  local function
+  work=$work/$1
+  log=$work/log
+  : >"$log"
+  failed=()
+  timings=()
+  for function in "${@:2}"; do
+    # run_rust and node_tests are the stages rust and node.
+    stage=${function#run_}
+    stage=${stage%_tests}
+    "$function"
+  done
+  printf '%s\n' "${failed[@]}" >"$work/failed"
+  printf '%s\n' "${timings[@]}" >"$work/timings"
+}
+
+# Waits for the lanes, and takes over what they noted. A lane that has noted nothing has failed.
+join_lanes() {
+  local name index
+  # What runs in the background does not hear Ctrl-C.
+  trap 'trap "" TERM; kill -TERM 0; exit 130' INT
+  for index in "${!lane_names[@]}"; do
+    name=${lane_names[$index]}
+    wait "${lane_processes[$index]}"
+    if [[ ! -f $work/$name/timings ]]; then
+      failed+=("$name (ended before its steps)")
+      continue
+    fi
+    mapfile -t -O "${#failed[@]}" failed < <(grep . "$work/$name/failed")
+    mapfile -t -O "${#timings[@]}" timings < <(grep . "$work/$name/timings")
+    cat "$work/$name/log" >>"$log"
+  done
+  trap - INT
+  lane_names=() lane_processes=()
 }
