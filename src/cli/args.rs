@@ -140,7 +140,7 @@ pub struct Run {
     pub raw: bool,
 }
 
-/// Form in which a script gets the error of a tool.
+/// The way in which a script gets the error of a tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Errors {
     Return,
@@ -206,7 +206,7 @@ pub enum Program {
 }
 
 impl Program {
-    /// The program's name, as its users know it.
+    /// Returns the product name of the program.
     #[must_use]
     pub fn title(self) -> &'static str {
         match self {

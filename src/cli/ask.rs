@@ -1,4 +1,4 @@
-//! Callbacks of the gateway that ask a person at the terminal, and what they answer without one.
+//! Callbacks of the gateway that ask a person at the terminal. Without a terminal, they refuse.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::trust::Decision;
 
 const MAX_TEXT_CHARS: usize = 4_000;
 
-/// A person at the terminal, or the lack of one (`can_ask`).
+/// The person at the terminal. If `can_ask` is false, nobody can answer.
 pub(super) struct Person {
     pub(super) terminal: Arc<Terminal>,
     pub(super) can_ask: bool,
@@ -52,7 +52,7 @@ impl Callbacks for Person {
                 let text = format!("{call} wants to be called ({reason}) with\n{}\n{choices}", whole_arguments_text(whole));
                 answer = terminal.ask(&text).await.unwrap_or_default().to_lowercase();
             }
-            // `y` is the answer to other questions. It means no here, where a person has to choose for how long.
+            // `y` is the usual answer to other questions. Here it means no, as a person must choose how long the permission lasts.
             Ok(match answer.as_str() {
                 "o" | "once" => Decision::Once,
                 "r" | "run" => Decision::Run,
@@ -158,7 +158,7 @@ async fn fill_in(terminal: &Terminal, question: &Json) -> ElicitationAnswer {
             Ok(None) | Err(()) => return refused(terminal, "the value has the wrong type, or is missing"),
         }
     }
-    // The defaults are filled in before it is shown: nothing is sent that was not shown.
+    // Defaults are filled in before the form is shown, so that only shown values are sent.
     let content = match form.fill(Some(&Json::Object(answers))) {
         Ok(content) => content,
         Err(problems) => return refused(terminal, &problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")),
@@ -172,7 +172,7 @@ fn refused(terminal: &Terminal, problem: &str) -> ElicitationAnswer {
     ElicitationAnswer::Decline
 }
 
-/// Formats a default value as a person would type it.
+/// Formats a default value in the form in which a person would type it.
 fn shown_default(value: &Json) -> String {
     match value {
         Json::Bool(yes) => if *yes { "yes" } else { "no" }.to_owned(),

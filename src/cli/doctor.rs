@@ -1,4 +1,4 @@
-//! The command `doctor`: finds problems of this installation, and says how to fix them.
+//! The command `doctor`: finds problems in this installation and says how to fix them.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
@@ -20,7 +20,7 @@ use crate::trust::ApprovalRequest;
 
 const MAX_TEXT_CHARS: usize = 2_000;
 
-/// The result of one check.
+/// Result of one check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Status {
@@ -29,13 +29,13 @@ enum Status {
     Problem,
 }
 
-/// One check with its result.
+/// A check with its result.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 struct Finding {
     what: String,
     status: Status,
     text: String,
-    /// The way to fix it.
+    /// Action that fixes the problem.
     #[serde(skip_serializing_if = "Option::is_none")]
     remedy: Option<String>,
 }
@@ -95,7 +95,7 @@ fn platform() -> Finding {
     )
 }
 
-/// Checks the watchdog, the program that ends the servers when this program has ended in any way.
+/// Checks the watchdog. This program ends the servers when `hyperlight-mcp` has ended in any way.
 fn watchdog(path: &Path) -> Finding {
     match fs::metadata(path) {
         Ok(file) if file.permissions().mode() & 0o111 != 0 => Finding::ok("watchdog", path.display().to_string()),
@@ -160,7 +160,7 @@ async fn hypervisor(gateway: &Gateway) -> Finding {
         return Finding::new("hypervisor", Status::Problem, report.problem.unwrap_or_default(), report.remedy);
     }
     let text = format!("a guest boots here in {:.0} ms", report.boot_ms.unwrap_or_default());
-    // Its warning is about how it is isolated: that is not a problem, and nothing can be fixed.
+    // The report's warning is about the isolation of the guest. It is shown, but it is not a problem that a person can fix.
     Finding::ok("hypervisor", report.warning.map_or_else(|| text.clone(), |warning| format!("{text}; {warning}")))
 }
 
@@ -187,7 +187,7 @@ fn config_problem(error: &Error, next_command: &NextCommand) -> Finding {
     )
 }
 
-/// Checks one server. Connects to it only if it is approved: all else is known without starting anything.
+/// Checks one server. Connects to it only if it is approved, as nothing else may start it.
 async fn look_at(gateway: &Gateway, server: &ServerStatus, next_command: &NextCommand) -> Finding {
     let what = format!("server {}", server.name);
     let name = &server.name;
@@ -205,7 +205,7 @@ async fn look_at(gateway: &Gateway, server: &ServerStatus, next_command: &NextCo
 }
 
 async fn unapproved(gateway: &Gateway, name: &str, what: &str, next_command: &NextCommand) -> Finding {
-    // At stage 2 (tools) the request would start the server, and `doctor` must not start it.
+    // At stage 2 (tools), the approval request would start the server, which `doctor` must not do.
     let stage =
         gateway.servers().ok().and_then(|servers| servers.into_iter().find(|server| server.name == name)).map(|server| server.state);
     if stage == Some(ServerState::Unapproved)

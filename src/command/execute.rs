@@ -1,4 +1,4 @@
-//! Carries out a command.
+//! Carries out commands.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
@@ -18,15 +18,15 @@ use crate::trust::ApprovalRequest;
 /// Length limit of an error message.
 const MAX_MESSAGE_CHARS: usize = 4_000;
 
-/// Author of a line.
+/// Author of a command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Speaker {
-    /// A person. A digest that they type approves.
+    /// A person. If they type a digest, the request with this digest is approved.
     #[default]
     Person,
-    /// A model, or an unknown author. The line can approve nothing, and can enable or start nothing that a person has disabled. Its outcome
-    /// holds no text of a server or a config that a person has not approved.
+    /// A model, or an unknown author. The command can approve nothing, and cannot enable or start a server that a person has disabled. Its
+    /// outcome contains no text of a server or a config that a person has not approved.
     Model,
 }
 
@@ -53,12 +53,12 @@ impl Speaker {
     }
 }
 
-/// Options for a command and its output.
+/// Options for a command and its text output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CommandOptions {
-    /// ANSI colours in the text. Default: none.
+    /// Adds ANSI colours to the text. Default: no colours.
     pub color: bool,
-    /// Columns of the text, 40 to 200. Default 80.
+    /// Width of the text in columns, 40 to 200. Default 80.
     pub width: Option<usize>,
     pub speaker: Speaker,
 }
@@ -67,7 +67,7 @@ pub struct CommandOptions {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Outcome {
     pub ok: bool,
-    /// Data for programs: `{ error: { code, message } }` after a failure.
+    /// Data for programs. After a failure: `{ error: { code, message } }`.
     pub data: Json,
     /// Text for people.
     pub text: String,
@@ -96,7 +96,7 @@ impl Outcome {
     }
 }
 
-/// Carries out a line: `/mcp list`, or `list`. Never fails: if the line is wrong, the outcome says so.
+/// Carries out a command line: `/mcp list`, or `list`. Never fails: an error is an outcome with `ok: false`.
 pub async fn execute(gateway: &Gateway, line: &str, options: &CommandOptions) -> Outcome {
     match parse(line) {
         Ok(Parsed::Help(text)) => Outcome { ok: true, data: json!({ "help": text }), text },
@@ -112,7 +112,7 @@ pub async fn execute(gateway: &Gateway, line: &str, options: &CommandOptions) ->
 /// Carries out a parsed command.
 ///
 /// # Errors
-/// The errors of the gateway's method with that name.
+/// The errors of the gateway's method for the command.
 pub async fn perform(gateway: &Gateway, command: &Command, style: &Style, speaker: Speaker) -> Result<Outcome> {
     match command {
         Command::List => {
@@ -165,7 +165,7 @@ pub async fn perform(gateway: &Gateway, command: &Command, style: &Style, speake
     }
 }
 
-/// Returns the status of the server after the command.
+/// Returns the outcome of a command: the server's new status, and a line of text.
 fn done(gateway: &Gateway, server: &str, speaker: Speaker, what: &str) -> Result<Outcome> {
     let status = speaker.status(gateway.server_info(server)?.status);
     Outcome::of(&status, format!("{server} {what}\n"))

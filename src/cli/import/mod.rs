@@ -54,7 +54,7 @@ fn parsed(text: &str) -> Result<Json, String> {
     jsonc_parser::parse_to_serde_value(text, &jsonc_parser::ParseOptions::default()).map_err(|error| error.to_string())
 }
 
-/// Returns whether to write: after `--write`, or after a person's yes.
+/// Returns whether to write the config: with `--write`, or if a person agrees.
 async fn wanted(session: &Session, arguments: &Import, path: &Path) -> bool {
     arguments.write || (session.can_ask() && session.terminal.confirm(&format!("Write this into {}?", path.display())).await)
 }
@@ -63,20 +63,20 @@ async fn wanted(session: &Session, arguments: &Import, path: &Path) -> bool {
 #[derive(Default)]
 struct Sources {
     read: Vec<Read>,
-    /// Files that exist.
+    /// Config files that exist.
     looked: Vec<PathBuf>,
-    /// Files that exist and could not be read, with the reason.
+    /// Config files that exist but cannot be read, with the reason.
     unreadable: Vec<Unreadable>,
 }
 
-/// A file that exists and could not be read.
+/// A file that exists but cannot be read.
 #[derive(Debug, Serialize)]
 struct Unreadable {
     from: String,
     why: String,
 }
 
-/// Reads the configs of other programs. Goes on after a file that cannot be read, unless `--from` names that file.
+/// Reads the configs of other programs. Skips a file that cannot be read, unless `--from` names it.
 fn read_all(session: &Session, arguments: &Import) -> Result<Sources, CliError> {
     let workspace = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("."));
     let folder = workspace.display().to_string();
@@ -128,8 +128,8 @@ fn show(session: &Session, plan: &Plan, looked: &[PathBuf]) {
     }
 }
 
-/// Text of one addition: the command and all that it is given, and warnings. Nothing is cut or left out, since a part that is not seen could
-/// be the one that loads code. Values that may be secret are masked, as in an approval's request.
+/// Formats one addition: the command, everything that the server gets, and warnings. Nothing is cut or left out, as the hidden part could
+/// be the one that loads code. Values that may be secret are masked as in an approval request.
 fn shown(addition: &Addition, inputs: &[Json], style: &Style) -> String {
     let entry = &addition.entry;
     let arguments = entry["args"].as_array().into_iter().flatten().filter_map(Json::as_str);
@@ -186,7 +186,7 @@ fn shown(addition: &Addition, inputs: &[Json], style: &Style) -> String {
     text
 }
 
-/// Returns whether a string or a key in the JSON has characters that cannot be seen.
+/// Returns whether a string or a key in the JSON contains invisible characters.
 fn has_invisible_text(json: &Json) -> bool {
     match json {
         Json::String(text) => has_invisible(text),
@@ -196,14 +196,14 @@ fn has_invisible_text(json: &Json) -> bool {
     }
 }
 
-/// Describes the address. The host is the one that would be connected to; variables have no values yet.
+/// Describes the URL of a server and its real host. Variables are not replaced.
 fn connects(url: &str) -> String {
     let address = address_of(url, None);
     let host = address.unicode_host.map(|host| format!(" (its host in Unicode: {host})")).unwrap_or_default();
     format!("connects to {}{host}", address.shown)
 }
 
-/// Describes the OAuth settings of a server, in the lines of an approval request.
+/// Returns the OAuth settings of a server in the format of an approval request.
 fn logs_in(server: &ServerDefinition) -> Vec<String> {
     let Transport::Http { oauth: Some(oauth), .. } = &server.transport else { return Vec::new() };
     let addresses = addresses_of(server, None);
@@ -218,7 +218,7 @@ fn scalar(value: &Json) -> Option<String> {
     }
 }
 
-/// Warns where other users can read secrets in the config. An existing config keeps its mode.
+/// Warns if other users can read secrets in the config. An existing config keeps its permissions.
 fn warn_of_readers(session: &Session, plan: &Plan, path: &Path) {
     let mode = std::fs::metadata(path).map_or(0, |file| file.permissions().mode() & 0o777);
     if mode & 0o077 != 0 && plan.additions.iter().any(|addition| !addition.secrets.is_empty()) {

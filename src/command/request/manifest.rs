@@ -1,4 +1,4 @@
-//! Text of an approval request of stage 2: all that a model would read and call.
+//! Formats an approval request of stage 2: everything that a model would read and call.
 
 use std::collections::HashSet;
 
@@ -42,12 +42,13 @@ pub(super) fn manifest_text(request: &ManifestRequest, style: &Style) -> String 
     page.text
 }
 
-/// Formats a text of the server with its line breaks, without a cut: the request has cut it already to what a model may read.
+/// Formats a text of the server with its line breaks. Does not cut it, as the request has already cut it to the length that a model may
+/// read.
 fn lines(text: &str) -> String {
     printable(text, &['\n'])
 }
 
-/// Shows the findings of the audit. They come first, as they are the main reason to ask a person.
+/// Shows the findings of the audit. They come first, as they are the main reason why a person is asked.
 fn findings(page: &mut Page, findings: &[Finding]) {
     if findings.is_empty() {
         return page.field("audit", "found nothing that looks like prompt injection");
@@ -129,7 +130,7 @@ fn show_tool(page: &mut Page, tool: &ToolSummary) {
     }
 }
 
-/// Shows a tool's kind (reads or writes), its name and its name in code. Wraps it: the name alone may be wider than the terminal.
+/// Shows a tool's kind (reads or writes), its name, and its name in code. Wraps the line, as the name may be wider than the terminal.
 fn tool_heading(page: &mut Page, (kind, tone): (&str, Tone), name: &str, code: &str) {
     let style = page.style;
     let plain = format!("{kind} {name}{code}");
@@ -154,14 +155,14 @@ fn hint(tool: &ToolSummary, name: &str) -> Option<bool> {
     tool.annotations.as_ref()?.get(name)?.as_bool()
 }
 
-/// Lists all annotations as the server wrote them, nested values by their pointers.
+/// Lists all annotations as the server wrote them. Nested values are named by their JSON pointers.
 fn annotations(tool: &ToolSummary) -> String {
     let Some(annotations) = &tool.annotations else { return String::new() };
     let said = |(at, value): (String, &Json)| line(&format!("{} {value}", at.trim_start_matches('/')));
     leaves(annotations, &HashSet::new()).into_iter().map(said).collect::<Vec<_>>().join(", ")
 }
 
-/// Shows the resources and prompts. A model can read and fill in all of them without a further question.
+/// Shows the resources and prompts. After the approval, a model can use all of them without a further question.
 fn offers(page: &mut Page, request: &ManifestRequest) {
     let described = |page: &mut Page, head: String, title: Option<&String>, description: Option<&String>| {
         page.text.push_str(&page.style.wrapped("  ", &head));

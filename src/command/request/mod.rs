@@ -1,4 +1,4 @@
-//! Text of an approval request, whole and within the terminal's width.
+//! Formats an approval request in full, within the width of the terminal.
 
 mod leaves;
 mod manifest;
@@ -12,7 +12,7 @@ use crate::trust::{ApprovalRequest, CommandRequest};
 /// Width of the column with the field names.
 const NAMES: usize = 16;
 
-/// Returns the stage of a request, and what it is about.
+/// Returns the stage of a request as text for a person.
 #[must_use]
 pub fn stage_of(request: &ApprovalRequest) -> &'static str {
     match request {
@@ -21,7 +21,7 @@ pub fn stage_of(request: &ApprovalRequest) -> &'static str {
     }
 }
 
-/// Formats all that a person must see before they approve.
+/// Formats everything that a person must see before approving.
 ///
 /// ```no_run
 /// # async fn show(gateway: &hyperlight_mcp::Gateway) -> hyperlight_mcp::Result<()> {
@@ -37,20 +37,20 @@ pub fn request_text(request: &ApprovalRequest, style: &Style) -> String {
     }
 }
 
-/// Text of one request, while it is built.
+/// Builder of the text of one request.
 struct Page<'s> {
     style: &'s Style,
     text: String,
 }
 
 impl Page<'_> {
-    /// Adds a field. Its text, of a config or a server, is made one line and wrapped.
+    /// Adds a field. Its text comes from a config or a server, so it is made one line and wrapped.
     fn field(&mut self, name: &str, text: &str) {
         let shown = line(text);
         self.text.push_str(&self.style.field(&format!("  {name}"), NAMES, &shown));
     }
 
-    /// Adds one line for each item.
+    /// Adds a field with one line for each item.
     fn list(&mut self, name: &str, items: &[String]) {
         for (index, item) in items.iter().enumerate() {
             self.field(if index == 0 { name } else { "" }, item);
@@ -182,7 +182,7 @@ fn asks(confirm: Confirm) -> &'static str {
     }
 }
 
-/// Lines `NAME=value`, with the value in quotes where its borders would not be seen.
+/// Formats lines `NAME=value`. Puts a value in quotes if it contains white space.
 fn assigned(lines: &[String]) -> Vec<String> {
     let assignment = |line: &String| match line.split_once('=') {
         Some((name, value)) => format!("{name}={}", bordered(value)),
@@ -191,12 +191,12 @@ fn assigned(lines: &[String]) -> Vec<String> {
     lines.iter().map(assignment).collect()
 }
 
-/// A value in quotes if there are blanks in it.
+/// Puts a value in quotes if it contains white space, so that its start and end are visible.
 pub(crate) fn bordered(value: &str) -> String {
     if value.contains(char::is_whitespace) { format!("{value:?}") } else { value.to_owned() }
 }
 
-/// Formats an argument. Puts it in quotes where its start or end would be unclear.
+/// Formats an argument of a command. Puts it in quotes unless it consists of plain characters.
 pub(crate) fn quoted(argument: &str) -> String {
     let plain = |character: char| character.is_ascii_alphanumeric() || "@%+=:,./_-${}".contains(character);
     if !argument.is_empty() && argument.chars().all(plain) { argument.to_owned() } else { format!("{argument:?}") }
