@@ -122,7 +122,7 @@ impl Plugin {
     /// `ERR_PLUGIN_NOT_APPROVED` if the last known manifest has another digest.
     pub fn approve(&self, digest: &str) -> Result<()> {
         if self.manifest(Look::Last)?.digest != digest {
-            return Err(Error::PluginNotApproved { problem: "the digest is not the one of its current manifest" });
+            return Err(Error::PluginNotApproved { problem: "the digest does not match its current manifest" });
         }
         *self.approval() = Some(digest.to_owned());
         Ok(())

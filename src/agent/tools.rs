@@ -59,7 +59,7 @@ impl AgentTools {
     pub fn new(gateway: Gateway, sandbox: Option<Arc<Sandbox>>, options: AgentOptions) -> Result<Self> {
         let max_pending_runs = options.pending_runs()?;
         if sandbox.as_ref().is_some_and(|sandbox| !gateway.owns(sandbox)) {
-            let problem = "sandbox: must be one of this gateway's".to_owned();
+            let problem = "sandbox: it belongs to another gateway; pass a sandbox of this gateway".to_owned();
             return Err(Error::InvalidOption { method: METHOD, problem });
         }
         Ok(Self {

@@ -1,6 +1,6 @@
 //! Estimates the number of tokens of a text. The estimate is more often too high than too low.
 
-/// Estimates the number of tokens of a text. For code and English prose, the result is 10% to 25% higher than the count of OpenAI's
+/// Estimates the number of tokens of a text. For code and English prose, the result is 10% to 25% higher than the count of `OpenAI`'s
 /// tokenizer `o200k_base` (measured by `benches/tokens.mjs`). Tokenizers of other models differ by a similar amount.
 ///
 /// The rules are: one token for each six letters of a word, or of a part of a `camelCase` word; more than one for each two letters if the

@@ -23,7 +23,7 @@ struct Reviewed {
 
 pub(super) async fn approve(session: &Session, arguments: &Approve) -> Result<Exit, CliError> {
     if arguments.digest.is_some() && arguments.servers.len() != 1 {
-        return Err(CliError::Usage("--digest is of one server's request: name that server".to_owned()));
+        return Err(CliError::Usage("--digest approves the request of one server: name exactly one server".to_owned()));
     }
     session.check_config()?;
     let gateway = session.open()?;
@@ -115,7 +115,7 @@ fn tell(session: &Session, reviewed: &Reviewed) {
     if let Some(request) = request {
         let digest = is_approved(request).1;
         terminal.print(request_text(request, &terminal.out).trim_start());
-        let sentence = format!("Not approved yet. A person who has read this ({}) says yes with:", stage_of(request));
+        let sentence = format!("Not approved yet. After reading this ({}), a person approves it with:", stage_of(request));
         // The command is not wrapped, so that it can be copied.
         terminal.print(&format!(
             "\n{}  {}\n",

@@ -34,14 +34,15 @@ impl Callbacks for Person {
         }
         let call = format!("{server}.{}", sanitise_line(tool, MAX_TEXT_CHARS));
         if !self.can_ask {
-            let text = format!("{call} was not called: {reason}, and there is no terminal to ask at. To allow it: --allow-writes {call}");
+            let text =
+                format!("{call} was not called: {reason}, and there is no terminal to ask a person. To allow it: --allow-writes {call}");
             self.terminal.note(Tone::Warning, "warning:", &text);
             return None;
         }
         let (arguments, cuts) = arguments_text(&question.args);
         let (cut, all) = match cuts {
             0 => (String::new(), ""),
-            _ => (format!("Not all of it is shown: {cuts} of its values are cut.\n"), ", show [a]ll of it"),
+            _ => (format!("The arguments are not shown in full: {cuts} of the values are cut.\n"), ", show [a]ll arguments"),
         };
         let choices = format!("Call it? [o]nce, for this [r]un, for this [s]ession{all}, [N]o: ");
         let text = format!("{call} wants to be called ({reason}) with\n{arguments}\n{cut}{choices}");
@@ -83,8 +84,10 @@ impl Callbacks for Person {
             return None;
         }
         let issuer = sanitise_line(&question.issuer, MAX_TEXT_CHARS);
-        let text =
-            format!("server \"{}\" wants access in your name, from {issuer}. Open this page, then come back:\n  {url}\n", question.server);
+        let text = format!(
+            "server \"{}\" needs your authorization at {issuer}. Open this page in a browser, sign in, then come back here:\n  {url}\n",
+            question.server
+        );
         self.terminal.say(&text);
         Some(Box::pin(async { Ok(None) }))
     }
@@ -100,7 +103,7 @@ impl Callbacks for Person {
         let IssuerQuestion { server, issuer, client_id, credential } = question;
         let line = |text: &str| sanitise_line(text, MAX_TEXT_CHARS);
         let text = format!(
-            "server \"{server}\" names {} for its tokens. The config does not name it (oauth.issuer). Send the {credential} of client {} there?",
+            "server \"{server}\" names the authorization server {}, which is not in the config (oauth.issuer). Send the {credential} of client {} there?",
             line(issuer),
             line(client_id)
         );
@@ -117,9 +120,10 @@ impl Callbacks for Person {
         let id = id.to_owned();
         Some(Box::pin(async move {
             let given = terminal.ask_secret(&text).await;
-            given
-                .map(SecretString::from)
-                .ok_or_else(|| Error::InvalidOption { method: "input", problem: format!("{id}: nothing was typed") })
+            given.map(SecretString::from).ok_or_else(|| Error::InvalidOption {
+                method: "input",
+                problem: format!("{id}: no value was typed; type a value when the input is asked for"),
+            })
         }))
     }
 }
@@ -132,7 +136,7 @@ async fn fill_in(terminal: &Terminal, question: &Json) -> ElicitationAnswer {
     terminal.say(&format!("server \"{who}\" asks: {}\n", indented(&text(&question["message"]))));
     if let Some(url) = question["url"].as_str() {
         terminal.say(&format!("  {}\n", sanitise_line(url, MAX_TEXT_CHARS)));
-        let agreed = terminal.confirm("Have you opened that page, and agree?").await;
+        let agreed = terminal.confirm("Have you opened this page, and do you agree?").await;
         return if agreed { ElicitationAnswer::Accept(None) } else { ElicitationAnswer::Decline };
     }
     let schema = &question["requestedSchema"];
@@ -168,7 +172,8 @@ async fn fill_in(terminal: &Terminal, question: &Json) -> ElicitationAnswer {
 }
 
 fn refused(terminal: &Terminal, problem: &str) -> ElicitationAnswer {
-    terminal.say(&format!("  This answer does not fit ({}): the question is declined.\n", sanitise_line(problem, MAX_TEXT_CHARS)));
+    terminal
+        .say(&format!("  This answer does not fit the form ({}), so the question is declined.\n", sanitise_line(problem, MAX_TEXT_CHARS)));
     ElicitationAnswer::Decline
 }
 

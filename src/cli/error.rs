@@ -80,7 +80,7 @@ fn worded(error: &Error, next_command: &NextCommand, others: impl Fn(String) -> 
     let about = |command: &str, server: &str| next_command.with(&format!("{command} {server}"));
     match error {
         Error::NotApproved { server, reason } => others(format!(
-            "server \"{server}\" is not approved: {reason}. To read what it would run, and say yes or no: {}",
+            "server \"{server}\" is not approved: {reason}. To read its approval request and decide: {}",
             about("approve", server)
         )),
         Error::DigestChanged { server } => {
@@ -94,24 +94,26 @@ fn worded(error: &Error, next_command: &NextCommand, others: impl Fn(String) -> 
         Error::AuthorizationRequired { server, issuer, lack: AuthorizationLack::Issuer } => {
             let issuer = issuer.as_ref().map_or_else(|| "an authorization server".to_owned(), ToString::to_string);
             others(format!(
-                "server \"{server}\" names {issuer} for its tokens. The config does not name it, so the credential was not sent there. Run this in a terminal, where a person can confirm it, or set oauth.issuer in the config"
+                "server \"{server}\" names the authorization server {issuer}, which is not in the config, so the credential was not sent there. Run this command in a terminal, where a person can confirm the authorization server, or set oauth.issuer in the config"
             ))
         }
         Error::AuthorizationRequired { server, lack: AuthorizationLack::Page, .. } => {
             format!(
-                "server \"{server}\" needs an authorization: run this in a terminal, where a person can be shown its page; or put a token into the config's headers.Authorization"
+                "server \"{server}\" needs authorization: run this command in a terminal, where a person can open the sign-in page, or put a token into headers.Authorization of the server's entry in the config"
             )
         }
         Error::ServerExited { server, .. } | Error::ConnectFailed { server, .. } | Error::ConnectTimeout { server, .. } => {
             let error = others(error.to_string());
-            format!("{error}\nIts log: {}", about("logs", server))
+            format!("{error}\nTo read the log of the server: {}", about("logs", server))
         }
         Error::ToolChanged { server, .. } | Error::ToolVanished { server, .. } => {
             let error = others(error.to_string());
-            format!("{error}\nSee the change: {}", about("approve", server))
+            format!("{error}\nTo read the change: {}", about("approve", server))
         }
         // The original advice suggests a callback, which only the author of an agent can pass.
-        Error::ConfigInvalid { .. } => others(error.to_string().replace(INPUT_ADVICE, "run this in a terminal, where it can be asked for")),
+        Error::ConfigInvalid { .. } => {
+            others(error.to_string().replace(INPUT_ADVICE, "run this command in a terminal, where a person can type it"))
+        }
         other => others(other.to_string()),
     }
 }

@@ -25,7 +25,9 @@ pub(super) fn read(path: &Path) -> Result<String, CliError> {
     match read {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Err(CliError::Message(FILE, format!("there is no file {name}"))),
         Err(error) => Err(CliError::Message(FILE, format!("{name} cannot be read: {error}"))),
-        Ok(_) if bytes.len() as u64 > MAX_BYTES => Err(CliError::Message(FILE, format!("{name} has more than {MAX_BYTES} bytes"))),
+        Ok(_) if bytes.len() as u64 > MAX_BYTES => {
+            Err(CliError::Message(FILE, format!("{name} is too large: the limit is {MAX_BYTES} bytes")))
+        }
         Ok(_) => String::from_utf8(bytes).map_err(|_| CliError::Message(FILE, format!("{name} is not text (UTF-8)"))),
     }
 }
@@ -83,7 +85,10 @@ pub(super) fn write_in_project(path: &Path, text: &str, mode: u32) -> Result<(),
     match fs::symlink_metadata(path) {
         Ok(there) if !there.is_file() => {
             let (name, kind) = (path.display(), if there.is_symlink() { "a symbolic link" } else { "not a regular file" });
-            Err(CliError::Message(FILE, format!("{name} is {kind}, and was not written: remove it, or name the file to write with --out")))
+            Err(CliError::Message(
+                FILE,
+                format!("{name} is {kind}, so it was not replaced: remove it, or name another output file with --out"),
+            ))
         }
         Ok(_) | Err(_) => write(path, text, mode),
     }
@@ -102,7 +107,7 @@ fn target_of(path: &Path) -> io::Result<PathBuf> {
             Err(_) => return Ok(target),
         }
     }
-    Err(io::Error::other("its symbolic links form a circle"))
+    Err(io::Error::other("its symbolic links form a loop"))
 }
 
 #[cfg(test)]

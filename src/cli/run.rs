@@ -49,7 +49,7 @@ pub(super) async fn run(session: &Session, arguments: &Run) -> Result<Exit, CliE
         if let (Some(tokens), false) = (arguments.max_result_tokens, omitted.is_empty()) {
             // The cut value mentions `saved`, with which a model reads the rest in a later run. That is not possible here, as this sandbox
             // ends with this run.
-            let text = format!("the value was cut to {tokens} tokens, as a model would be given it (--max-result-tokens)");
+            let text = format!("the value was cut to {tokens} tokens, as for a model (--max-result-tokens)");
             session.terminal.note(Tone::Warning, "warning:", &text);
         }
     }
@@ -101,7 +101,7 @@ async fn read_input(given: &str, stop: &Stop) -> Result<Json, CliError> {
 
 fn parsed(name: &str, text: &str) -> Result<Json, CliError> {
     let value = serde_json::from_str(text)
-        .map_err(|error| CliError::Usage(format!("{name} is not JSON: {error}. A text needs quotes: --input '\"text\"'")))?;
+        .map_err(|error| CliError::Usage(format!("{name} is not JSON: {error}. A string needs quotes: --input '\"text\"'")))?;
     match inexact_integer(&value) {
         Some(number) => Err(CliError::Usage(format!("{name}: {}", inexact(number)))),
         None => Ok(value),

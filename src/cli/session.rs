@@ -66,7 +66,7 @@ impl Session {
         Err(CliError::Message(
             NO_CONFIG,
             format!(
-                "there is no config {}. To make one:\n  hyperlight-mcp import --write   copies the servers of VS Code, Claude, Cursor and Codex\nor write it, like this, or name another with --config FILE:\n  {EXAMPLE}",
+                "there is no config {}. To make one:\n  hyperlight-mcp import --write   copies the servers of VS Code, Claude, Cursor and Codex\nor write the file yourself as in this example, or name another file with --config FILE:\n  {EXAMPLE}",
                 path.display()
             ),
         ))
@@ -127,7 +127,7 @@ fn tell(terminal: &Terminal, next_command: &NextCommand, event: &Json) {
     let server = || text("server");
     match event["type"].as_str().unwrap_or_default() {
         "warning" | "approvals-damaged" => warn(text("message")),
-        "executable-changed" => warn(format!("the program of server \"{}\" is not the one that was approved: {}", server(), text("path"))),
+        "executable-changed" => warn(format!("the program of server \"{}\" has changed since its approval: {}", server(), text("path"))),
         "tools-changed" => {
             warn(format!(
                 "server \"{0}\" has changed since its approval. To read the changes: {1}",
@@ -135,7 +135,7 @@ fn tell(terminal: &Terminal, next_command: &NextCommand, event: &Json) {
                 next_command.with(&format!("approve {}", server()))
             ));
         }
-        "elicitation-cancelled" => warn(format!("a question of server \"{}\" reached nobody: {}", server(), text("reason"))),
+        "elicitation-cancelled" => warn(format!("a question of server \"{}\" was not shown to anybody: {}", server(), text("reason"))),
         "connection-lost" => {
             warn(format!(
                 "the connection to server \"{}\" was lost: {} ({})",

@@ -47,7 +47,9 @@ pub(super) fn types(session: &Session, arguments: &Types) -> Result<Exit, CliErr
         (false, true) => session.terminal.print(&text),
         (false, false) => {
             session.terminal.print(&format!("{file}: {}\n", modules.join(", ")));
-            session.terminal.say(&format!("For an editor, keep it in the folder of your scripts, with this tsconfig.json:\n{TSCONFIG}\n"));
+            session.terminal.say(&format!(
+                "For an editor, keep the file in the folder of your scripts, together with this tsconfig.json:\n{TSCONFIG}\n"
+            ));
         }
     }
     Ok(Exit::Done)

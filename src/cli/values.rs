@@ -11,7 +11,7 @@
 /// assert!(milliseconds("soon").is_err());
 /// ```
 pub fn milliseconds(text: &str) -> Result<u64, String> {
-    let wrong = || "write a time like 500ms, 30s or 2m".to_owned();
+    let wrong = || "write a time like 500ms, 30s or 2m, from 1 ms to 24 hours".to_owned();
     let digits = text.find(|character: char| !character.is_ascii_digit() && character != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
     let scale = match unit {

@@ -128,11 +128,11 @@ pub async fn perform(gateway: &Gateway, command: &Command, style: &Style, speake
         }
         Command::Enable(server) => {
             gateway.enable_as(&server.server, speaker.decider())?;
-            done(gateway, &server.server, speaker, "is enabled: new runs see it")
+            done(gateway, &server.server, speaker, "is enabled: new runs can use it")
         }
         Command::Disable(server) => {
             gateway.disable_as(&server.server, speaker.decider()).await?;
-            done(gateway, &server.server, speaker, "is disabled: new runs do not see it")
+            done(gateway, &server.server, speaker, "is disabled: new runs cannot use it")
         }
         Command::Approve(approve) => approve_or_show(gateway, approve, style, speaker).await,
         Command::Revoke(server) => {
@@ -158,7 +158,7 @@ pub async fn perform(gateway: &Gateway, command: &Command, style: &Style, speake
             Outcome::of(&report, text)
         }
         Command::Logs(logs) if speaker == Speaker::Model => {
-            let problem = format!("a server's log is for a person: ask them to type /mcp logs {}", logs.server);
+            let problem = format!("only a person may read a server's log: ask the person to type /mcp logs {}", logs.server);
             Err(Error::InvalidOption { method: METHOD, problem })
         }
         Command::Logs(logs) => show_logs(gateway, logs, style),
@@ -190,15 +190,15 @@ async fn approve_or_show(gateway: &Gateway, approve: &Approve, style: &Style, sp
     let Some(digest) = digest else { return show_request(gateway, server, style, speaker).await };
     if speaker == Speaker::Model {
         let problem =
-            format!("only a person can approve: ask them to type /mcp approve {server}, to read what it shows, and to approve it");
+            format!("only a person can approve: ask the person to type /mcp approve {server}, to read the request, and to approve it");
         return Err(Error::InvalidOption { method: METHOD, problem });
     }
     gateway.approve(server, Some(digest), None).await?;
     let status = gateway.server_info(server)?.status;
     let text = if status.approved {
-        format!("{server} is approved: /mcp enable {server} lets new runs see it\n")
+        format!("{server} is approved; to let new runs use the server: /mcp enable {server}\n")
     } else {
-        format!("the command of {server} is approved, its tools are not yet: see /mcp approve {server}\n")
+        format!("the command of {server} is approved, but not its tools; to see them: /mcp approve {server}\n")
     };
     Outcome::of(&status, text)
 }
@@ -210,13 +210,13 @@ async fn show_request(gateway: &Gateway, server: &str, style: &Style, speaker: S
         ApprovalRequest::Manifest(request) => (request.approved, &request.digest),
     };
     if speaker == Speaker::Model {
-        let note = format!("only a person reads and approves the request: ask them to type /mcp approve {server}");
+        let note = format!("only a person may read and approve the request: ask the person to type /mcp approve {server}");
         let request = json!({ "server": server, "stage": stage_of(&request), "approved": approved, "digest": digest });
         return Outcome::for_model(&json!({ "request": request, "note": note }));
     }
     let mut text = request_text(&request, style);
     if approved {
-        text.push_str("\nAll of this is approved.\n");
+        text.push_str("\nAll of this is approved already.\n");
     } else {
         let parts = ["\nTo approve exactly this (", stage_of(&request), "), type:\n  /mcp approve ", server, " ", digest, "\n"];
         text.extend(parts);

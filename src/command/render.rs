@@ -79,7 +79,7 @@ pub(super) fn info_text(info: &ServerInfo, style: &Style) -> String {
         text.push_str(&style.field("  last error", NAMES, &format!("{}: {}", error.code, sanitise_line(&error.message, MAX_ERROR_CHARS))));
     }
     let Some(offer) = &info.offer else {
-        text.push_str("  Its tools are shown once it is approved.\n");
+        text.push_str("  The tools are shown after the server is approved.\n");
         return text;
     };
     text.push_str(&style.field("  module", NAMES, &offer.specifier));
@@ -119,7 +119,7 @@ pub(super) fn test_text(report: &ConnectionReport, changed: &[String], style: &S
 
 pub(super) fn search_text(matches: &[ToolMatch], style: &Style) -> String {
     if matches.is_empty() {
-        return "no tool found; only approved and enabled servers are searched\n".to_owned();
+        return "no tool was found; only approved and enabled servers are searched\n".to_owned();
     }
     let row = |found: &ToolMatch| vec![format!("{}.{}", found.server, found.identifier), found.purpose.clone()];
     style.table(&["TOOL", "PURPOSE"], matches.iter().map(row).collect())

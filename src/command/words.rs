@@ -23,7 +23,7 @@ pub struct Words {
 /// ```
 pub fn split(line: &str) -> Result<Words, String> {
     if line.len() > MAX_LINE_BYTES {
-        return Err(format!("the line has {} bytes; the limit is {MAX_LINE_BYTES}", line.len()));
+        return Err(format!("the line has {} bytes; the limit is {MAX_LINE_BYTES} bytes", line.len()));
     }
     let (mut words, mut word): (Vec<String>, Option<String>) = (Vec::new(), None);
     let mut characters = line.chars();

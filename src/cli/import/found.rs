@@ -77,7 +77,7 @@ fn plain(name: &str, entry: &Json) -> Found {
     const OURS: [&str; 10] = ["type", "command", "args", "env", "envFile", "cwd", "url", "headers", "disabled", "oauth"];
     let mut found = Found { name: shown(name), entry: json!({}), notes: Vec::new(), secrets: Vec::new() };
     let Some(fields) = entry.as_object() else {
-        found.notes.push("it is not an object".to_owned());
+        found.notes.push("the entry is not an object".to_owned());
         return found;
     };
     for (key, value) in fields {
@@ -89,9 +89,9 @@ fn plain(name: &str, entry: &Json) -> Found {
         }
     }
     if fields.get("type").is_some_and(|kind| kind == "sse") {
-        found
-            .notes
-            .push("it uses the old HTTP+SSE transport, which is not supported: find out if it has a Streamable HTTP address".to_owned());
+        found.notes.push(
+            "the server uses the old HTTP+SSE transport, which is not supported: find out if it also has a Streamable HTTP URL".to_owned(),
+        );
     }
     secrets_of(&mut found);
     found
@@ -181,7 +181,7 @@ fn secrets_in_the_open(found: &mut Found) {
         let before = index.checked_sub(1).map(|index| words[index]).filter(|before| before.starts_with('-') && !before.contains('='));
         let (name, value) = word.split_once('=').unwrap_or((before.unwrap_or_default(), word));
         if !value.starts_with('-') && !value.contains("${") && is_secret(name.trim_start_matches('-'), value) {
-            let suggestion = format!("${{{}}} in env, where the server can read it from there", variable(&found.name, name));
+            let suggestion = format!("${{{}}} in env, if the server can read this value from a variable", variable(&found.name, name));
             found.secrets.push(Secret { field: format!("args[{index}]"), suggestion });
         }
     }

@@ -123,7 +123,7 @@ fn show(session: &Session, plan: &Plan, looked: &[PathBuf]) {
         session.terminal.print(&shown(addition, &plan.inputs, &style));
     }
     for skipped in &plan.skipped {
-        let text = format!("{} of {} is left out: {}", skipped.name, skipped.from, skipped.why);
+        let text = format!("{} from {} is left out: {}", skipped.name, skipped.from, skipped.why);
         session.terminal.print(&style.wrapped("", &one_line(&text)));
     }
 }
@@ -165,23 +165,24 @@ fn shown(addition: &Addition, inputs: &[Json], style: &Style) -> String {
         line(None, &format!("OAuth {setting}"));
     }
     for default in definition.as_ref().map(input_lines).unwrap_or_default() {
-        line(None, &format!("if not asked {default}"));
+        line(None, &format!("without an answer, the input is {default}"));
     }
     for name in &addition.redirectors {
-        line(Some(Tone::Bad), &format!("{name} can send traffic to another machine, or turn off its protection: check its value"));
+        line(Some(Tone::Bad), &format!("{name} can send traffic to another machine or weaken its encryption: check its value"));
     }
     for name in &addition.loaders {
-        line(Some(Tone::Bad), &format!("{name} can make a program load or run code that its command does not name: check its value"));
+        line(Some(Tone::Bad), &format!("{name} can make a program load or run code that the command does not name: check its value"));
     }
     for secret in &addition.secrets {
-        let advice = format!("{} looks like a secret in clear text: set a variable, and write {} instead", secret.field, secret.suggestion);
+        let advice =
+            format!("{} looks like a secret in clear text: put it into a variable, and write {} instead", secret.field, secret.suggestion);
         line(Some(Tone::Warning), &advice);
     }
     for note in &addition.notes {
         line(None, note);
     }
     if has_invisible_text(entry) {
-        line(Some(Tone::Bad), "there are characters in this that cannot be seen: they are written as numbers");
+        line(Some(Tone::Bad), "this contains invisible characters, which are shown as numbers");
     }
     text
 }
@@ -223,7 +224,7 @@ fn warn_of_readers(session: &Session, plan: &Plan, path: &Path) {
     let mode = std::fs::metadata(path).map_or(0, |file| file.permissions().mode() & 0o777);
     if mode & 0o077 != 0 && plan.additions.iter().any(|addition| !addition.secrets.is_empty()) {
         let file = path.display();
-        let text = format!("{file} now holds what looks like a secret, and others may read it (mode {mode:o}): chmod 600 {file}");
+        let text = format!("{file} contains what looks like a secret, and other users may read the file (mode {mode:o}): chmod 600 {file}");
         session.terminal.note(Tone::Warning, "warning:", &text);
     }
 }
@@ -244,7 +245,7 @@ fn tell(session: &Session, plan: &Plan, unreadable: &[Unreadable], path: &Path, 
         ));
     } else {
         session.terminal.print(&format!(
-            "nothing was written. --write adds this to {}; or copy it by hand, with the value that each *** stands for:\n{}\n",
+            "nothing was written. To add this to {}, use --write; or copy it yourself and replace each *** with its value:\n{}\n",
             path.display(),
             json_text(&snippet(plan))
         ));

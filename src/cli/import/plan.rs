@@ -139,7 +139,7 @@ fn add(plan: &mut Plan, taken: &mut Vec<(String, Json)>, from: &str, found: Foun
     let Found { name, entry, mut notes, secrets } = found;
     let skip = |plan: &mut Plan, why: String| plan.skipped.push(Skipped { name: name.clone(), from: from.to_owned(), why });
     if let Some((ours, _)) = taken.iter().find(|(_, known)| *known == entry) {
-        let why = format!("it is the same as \"{ours}\"");
+        let why = format!("the config already has the same entry as \"{ours}\"");
         return skip(plan, why);
     }
     let valid = free(&valid_name(&name), taken);

@@ -16,7 +16,7 @@ pub(super) fn manifest_text(request: &ManifestRequest, style: &Style) -> String 
     page.field("calls itself", &format!("{} {}", request.server_name, request.server_version));
     page.field("protocol", &request.protocol_version);
     if let Some(instructions) = &request.instructions {
-        page.field("tells a model", "");
+        page.field("instructions", "");
         page.text.push_str(&style.wrapped("      ", &lines(instructions)));
     }
     findings(&mut page, &request.findings);
@@ -36,7 +36,7 @@ pub(super) fn manifest_text(request: &ManifestRequest, style: &Style) -> String 
     }
     page.text.push('\n');
     if !request.findings.is_empty() {
-        page.field("audit", &format!("read its findings ({}), at the top of this request", request.findings.len()));
+        page.field("audit", &format!("read the findings ({}) at the top of this request", request.findings.len()));
     }
     page.field("digest", &request.digest);
     page.text
@@ -73,12 +73,12 @@ fn show_changes(page: &mut Page, changes: &ManifestChanges) {
     let tools = Changes { added: drift.added.clone(), removed: drift.removed.clone(), changed: drift.changed.clone() };
     let kinds = [("tools", &tools), ("resources", &drift.resources), ("templates", &drift.resource_templates), ("prompts", &drift.prompts)];
     if kinds.iter().all(|(_, changes)| changes.is_empty()) && changes.differences.is_empty() {
-        return page.field("since last", "nothing has changed");
+        return page.field("changes", "none since the last approval");
     }
     page.heading("Changed since the last approval");
     for (kind, changes) in kinds {
         for (word, tone, names) in
-            [("new", Tone::Good, &changes.added), ("gone", Tone::Bad, &changes.removed), ("changed", Tone::Warning, &changes.changed)]
+            [("new", Tone::Good, &changes.added), ("removed", Tone::Bad, &changes.removed), ("changed", Tone::Warning, &changes.changed)]
         {
             if !names.is_empty() {
                 page.noted(tone, &format!("{word} {kind}: {}", names.join(", ")));
@@ -117,7 +117,7 @@ fn show_tool(page: &mut Page, tool: &ToolSummary) {
     tool_heading(page, (kind, tone), &line(&tool.name), &code);
     let annotations = annotations(tool);
     if !annotations.is_empty() {
-        page.text.push_str(&page.style.wrapped("      ", &format!("describes itself as: {annotations}")));
+        page.text.push_str(&page.style.wrapped("      ", &format!("annotations: {annotations}")));
     }
     if let Some(title) = &tool.title {
         page.text.push_str(&page.style.wrapped("      ", &line(title)));
@@ -185,7 +185,7 @@ fn offers(page: &mut Page, request: &ManifestRequest) {
     }
     for template in &request.resource_templates {
         let kind = template.mime_type.as_ref().map(|kind| format!(" ({})", line(kind))).unwrap_or_default();
-        let usable = if template.usable { "" } else { " (in an unknown form: nothing can be read with it)" };
+        let usable = if template.usable { "" } else { " (unsupported template: nothing can be read with it)" };
         let head = format!("{} {}{kind}{usable}", line(&template.uri_template), line(&template.name));
         described(page, head, template.title.as_ref(), template.description.as_ref());
     }
