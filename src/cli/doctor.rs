@@ -193,7 +193,7 @@ fn config_problem(error: &Error, next_command: &NextCommand) -> Finding {
     )
 }
 
-/// Checks one server. Connects to it only if it is approved, as nothing else may start it.
+/// Checks one server. Connects only to an approved server, as `doctor` must not start any other.
 async fn look_at(gateway: &Gateway, server: &ServerStatus, next_command: &NextCommand) -> Finding {
     let what = format!("server {}", server.name);
     let name = &server.name;

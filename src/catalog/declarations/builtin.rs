@@ -29,11 +29,11 @@ const MCP_FUNCTIONS: &str = r#"  /** Calls a tool by its raw name. Throws an Err
   /** Reads a resource; a list where it has several parts, null for none. */
   export function read(server: string, uri: string): Resource | Resource[] | null;
   export function prompts(server?: string): PromptEntry[];
-  /** A prompt, filled in. */
+  /** Fills in a prompt. */
   export function prompt(server: string, name: string, input?: Record<string, string | number | boolean | null>): PromptResult;
-  /** What an earlier run returned and was shown cut, whole, or its part at a JSON Pointer: `saved(id, "/rows/0")`. */
+  /** A value that an earlier run returned shortened: all of it, or the part at a JSON Pointer: `saved(id, "/rows/0")`. */
   export function saved(id: string, pointer?: string): any;
-  /** Waits so many milliseconds of the run's time; what else the run does goes on meanwhile. */
+  /** Waits, which counts as time of the run. Other calls of the run go on meanwhile. */
   export function sleep(milliseconds: number): Promise<void>;
   /** Awaits `.async` calls: `all(cities.map((city) => get_forecast.async({ city })))`. */
   export function all<T extends unknown[]>(calls: [...T]): { [K in keyof T]: Awaited<T[K]> };
@@ -42,19 +42,19 @@ const MCP_FUNCTIONS: &str = r#"  /** Calls a tool by its raw name. Throws an Err
 
 /// Declaration of the member `.async` that each function of each module has.
 const ASYNC: &str = r"  global { interface CallableFunction {
-    /** The same call, one of many at once; not of `sleep`, `all`, `allSettled`. */
+    /** The same call as a promise, for many calls at once; not for `sleep`, `all`, `allSettled`. */
     async<A extends any[], R>(this: (...input: A) => R, ...input: A): Promise<Awaited<R>>;
   } }
 ";
 
 /// Declarations of the types that the functions of `host:mcp` return. The modules `modules`, `offers` and `shape` of `bridge` build these
 /// values.
-const MCP_TYPES: &str = r"  /** As the server sent it. */
+const MCP_TYPES: &str = r"  /** A result as the server sent it. */
   export interface ToolResult { content: unknown[]; structuredContent?: unknown; isError: boolean; meta?: unknown }
   export interface Match { server: string; tool: string; module: string; identifier: string; signature: string; purpose: string; score: number }
   /** `name` for `call`; `identifier` is what the server's module exports. */
   export interface Tool { server: string; name: string; identifier: string; description?: string; inputSchema: unknown; outputSchema?: unknown }
-  /** `uri`, or `uriTemplate` in its place. */
+  /** Has `uri` or `uriTemplate`. */
   export interface ResourceEntry { server: string; uri?: string; uriTemplate?: string; name: string; title?: string; description?: string; mimeType?: string }
   export type Resource = { uri: string; mimeType?: string; text: string; data?: undefined } | { uri: string; mimeType?: string; data: Uint8Array; text?: undefined };
   export interface PromptEntry { server: string; name: string; title?: string; description?: string; arguments: { name: string; title?: string; description?: string; required?: boolean }[] }

@@ -63,13 +63,13 @@ pub struct DeclarationStyle {
 }
 
 const INDENT: &str = "  ";
-const TOOL_ERROR: &str = "  /** A failed call; `code` unless the tool itself said so. */
+const TOOL_ERROR: &str = "  /** A failed call. `code` is missing if the tool itself reported the error. */
   export interface ToolError { error: string; code?: string }
 ";
 /// The bridge returns such a result, with or without a warning, although it does not fit the output type.
-const UNSTRUCTURED: &str = "  // What an output type promises is text or null where the server sends no structured content.\n";
+const UNSTRUCTURED: &str = "  // If the server sends no structured content, the result is text or null, not the output type.\n";
 /// Types that `bridge::shape` returns: one text or its parsed JSON, an image, a resource, a link, a list of several of these, or nothing.
-const TOOL_OUTPUT: &str = "  /** Text or the JSON that it is, bytes, a resource, a link; several as a list; null for nothing. */
+const TOOL_OUTPUT: &str = "  /** Text or parsed JSON, bytes, a resource, a link; a list of several; null for nothing. */
   export type ToolOutput = ToolContent | ToolContent[] | number | boolean | null;
   export type ToolContent = string | { mimeType: string; data: Uint8Array } | { uri: string; mimeType?: string; text: string } \
 | { uri: string; mimeType?: string; data: Uint8Array } | { uri: string; name: string; [key: string]: unknown } | Record<string, unknown> \

@@ -255,7 +255,7 @@ fn failures_are_declared_where_they_are_returned() {
 
 #[test]
 fn what_is_promised_and_may_be_missing_is_said_where_there_is_an_output_schema() {
-    let word = "text or null where the server sends no structured content";
+    let word = "no structured content, the result is text or null";
     assert!(declared(vec![tool("a", json!({}), Some(json!({ "type": "object" }))), tool("b", json!({}), None)]).matches(word).count() == 1);
     assert!(!declared(vec![tool("b", json!({}), None)]).contains(word));
 }

@@ -32,7 +32,7 @@ const FUNCTIONS: [[&str; 5]; 12] = [
         "saved",
         "(id: string, pointer?: string)",
         "any",
-        "What an earlier run returned and was shown cut, whole or in part.",
+        "Returns a value that an earlier run returned shortened, whole or in part.",
         "saved(\"6x0…\", \"/rows/0\")",
     ],
     ["sleep", "(milliseconds: number)", "Promise<void>", "Waits; what else the run does goes on.", "await sleep(1000)"],
