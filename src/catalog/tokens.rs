@@ -3,9 +3,9 @@
 /// Estimates the number of tokens of a text. For code and English prose, the result is 10% to 25% higher than the count of `OpenAI`'s
 /// tokenizer `o200k_base` (measured by `benches/tokens.mjs`). Tokenizers of other models differ by a similar amount.
 ///
-/// The rules are: one token for each six letters of a word, or of a part of a `camelCase` word; more than one for each two letters if the
-/// word cannot be spoken, as a server could choose such names to use up the budget; one for each three digits; one for each two
-/// neighbouring punctuation marks; one to four for a character beyond ASCII; none for the space before a word.
+/// A word, or a part of a `camelCase` word, costs one token for each six letters. A word that cannot be spoken costs more than one token
+/// for each two letters, as a server could choose such names to use up the budget. A number costs one token for each three digits,
+/// punctuation one for each two neighbouring marks, and a character beyond ASCII one to four. The space before a word costs nothing.
 ///
 /// ```
 /// use hyperlight_mcp::catalog::estimate_tokens;

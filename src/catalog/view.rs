@@ -190,8 +190,8 @@ impl Catalog {
     }
 
     /// Returns the part of a system prompt that describes the modules. Its size is at most `budget_tokens` by
-    /// [`crate::catalog::estimate_tokens`], which rather overestimates. Modules are declared in full if they fit, else with one line for
-    /// each function, else only with the number of their functions.
+    /// [`crate::catalog::estimate_tokens`], whose result is more often too high than too low. Modules are declared in full if they fit.
+    /// Otherwise they get one line for each function, or only the number of their functions.
     ///
     /// # Errors
     /// `ERR_INVALID_OPTION` if not even the totals fit. The message names the smallest budget.

@@ -30,9 +30,9 @@ pub enum Command {
     Disable(Server),
     /// Show a server's approval request; with its digest, approve it
     Approve(Approve),
-    /// Take a server's approval back
+    /// Revoke a server's approval
     Revoke(Server),
-    /// Connect again, and report
+    /// Connect again and report the result
     Test(Server),
     /// Find tools by what they do
     Search(Search),

@@ -66,7 +66,7 @@ const INDENT: &str = "  ";
 const TOOL_ERROR: &str = "  /** A failed call. `code` is missing if the tool itself reported the error. */
   export interface ToolError { error: string; code?: string }
 ";
-/// The bridge returns such a result, with or without a warning, although it does not fit the output type.
+/// Comment for results without structured content. The bridge returns these results although they do not fit the output type.
 const UNSTRUCTURED: &str = "  // If the server sends no structured content, the result is text or null, not the output type.\n";
 /// Types that `bridge::shape` returns: one text or its parsed JSON, an image, a resource, a link, a list of several of these, or nothing.
 const TOOL_OUTPUT: &str = "  /** Text or parsed JSON, bytes, a resource, a link; a list of several; null for nothing. */

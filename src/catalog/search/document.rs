@@ -326,7 +326,7 @@ mod tests {
         let tools = vec![tool("deep", "", schema)];
         let segment = segment(tools);
         assert!(!segment.terms.iter().any(|term| term.as_ref() == "innermost"), "beyond the parts that are looked at");
-        // A value this deep is dropped by recursion too: taken apart by hand.
+        // Dropping such a deeply nested value would overflow the stack, so it is taken apart step by step.
         let mut manifest = Arc::try_unwrap(segment.manifest).unwrap();
         let mut schema = manifest.tools.remove(0).input_schema;
         while let Some(inner) = schema.get_mut("items").map(Json::take) {
