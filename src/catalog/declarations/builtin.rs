@@ -33,7 +33,7 @@ const MCP_FUNCTIONS: &str = r#"  /** Calls a tool by its raw name. Throws an Err
   export function prompt(server: string, name: string, input?: Record<string, string | number | boolean | null>): PromptResult;
   /** A value that an earlier run returned shortened: all of it, or the part at a JSON Pointer: `saved(id, "/rows/0")`. */
   export function saved(id: string, pointer?: string): any;
-  /** Waits, which counts as time of the run. Other calls of the run go on meanwhile. */
+  /** Waits. This counts as time of the run. Other calls of the run go on meanwhile. */
   export function sleep(milliseconds: number): Promise<void>;
   /** Awaits `.async` calls: `all(cities.map((city) => get_forecast.async({ city })))`. */
   export function all<T extends unknown[]>(calls: [...T]): { [K in keyof T]: Awaited<T[K]> };
