@@ -82,14 +82,14 @@ test('what is too long for a question is said to be cut, and shown whole to whoe
   const at = await approved(t, { weather: small() })
   const text = '"x".repeat(9000) + " hidden in the middle " + "y".repeat(9000)'
   write(at, 'note.js', `import { write_note } from "host:mcp-weather"\nexport const handler = () => write_note({ text: ${text} })\n`)
-  const question = 'Call it? [o]nce, for this [r]un, for this [s]ession, show [a]ll of it, [N]o: '
+  const question = 'Call it? [o]nce, for this [r]un, for this [s]ession, show [a]ll arguments, [N]o: '
   const all = [
     [question, 'a\n'],
     ['hidden in the middle', ''],
     [question, 'o\n'],
   ]
   const shown = await atTerminal(at, ['run', 'note.js'], all)
-  assert.match(shown.text, /1 of its values are cut[\s\S]*hidden in the middle[\s\S]*"noted"/)
+  assert.match(shown.text, /1 of the values are cut[\s\S]*hidden in the middle[\s\S]*"noted"/)
   assert.equal(shown.text.split('hidden in the middle').length, 2)
   assert.match((await atTerminal(at, ['run', 'note.js'], [[question, 'n\n']])).text, /ERR_CALL_DENIED/)
 })

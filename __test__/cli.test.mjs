@@ -29,7 +29,7 @@ test('wrong usage is one message on standard error, with what was meant, and exi
     [['lst'], /'list'/],
     [['run'], /<FILE>/],
     [['run', 'a.js', '--inptu', '1'], /'--input'/],
-    [['approve', '--digest', 'x'], /name that server/],
+    [['approve', '--digest', 'x'], /name exactly one server/],
     [['import', '--from', 'x'], /name that program/],
     [[], /Usage/],
   ]) {

@@ -170,7 +170,7 @@ describe('what is missing is named, with what to do', () => {
   }
 
   test('the arguments', async () => {
-    await refuses(YES, [], /which command\?/)
+    await refuses(YES, [], /COMMAND is missing/)
     await refuses(YES, ['--nonsense', 'true'], /unknown option --nonsense/)
     await refuses(YES, ['--timeout', '0', 'true'], /--timeout needs/)
     await refuses(YES, ['--results'], /--results needs/)

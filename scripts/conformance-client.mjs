@@ -1,9 +1,9 @@
-// The client that the official conformance suite tests (scripts/conformance starts it once a scenario): an agent that uses nothing
-// but our public API. The suite gives the server's address as the last argument, and in the environment which scenario it is, at
-// which protocol version, and what the scenario hands out (credentials, calls to make).
+// The client that the official conformance suite tests. scripts/conformance starts it once for each scenario. It is an agent that uses only
+// the public API. The suite passes the server's address as the last argument. Environment variables name the scenario and the protocol
+// version, and contain the data of the scenario (credentials, calls to make).
 //
-// The last line on stdout is the outcome as JSON: { scenario, failure? }. The suite itself does not look at it where it runs a
-// whole set; scripts/conformance does.
+// The last line on stdout is the outcome as JSON: { scenario, failure? }. scripts/conformance reads it; the suite itself ignores it when it
+// runs a set of scenarios.
 import { mkdtempSync, rmSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { tmpdir } from 'node:os'
@@ -16,10 +16,10 @@ const { MCP_CONFORMANCE_SCENARIO: scenario, MCP_CONFORMANCE_PROTOCOL_VERSION: as
 const protocolVersion = negotiate === '1' ? undefined : asked
 const context = JSON.parse(process.env.MCP_CONFORMANCE_CONTEXT ?? '{}')
 
-/** Where the suite expects our client metadata document; it is compared, never fetched. */
+/** The URL that the suite expects for the client metadata document. It is compared and never fetched. */
 const clientMetadataUrl = 'https://conformance-test.local/client-metadata.json'
 
-/** Must be refused: what the servers of these scenarios do is wrong, or asks for more than they ever grant. */
+/** Scenarios in which the client must refuse to go on, as their servers break the protocol or ask for permissions that they never grant. */
 const REFUSED = new Set([
   'auth/scope-retry-limit',
   'auth/resource-mismatch',
@@ -30,7 +30,10 @@ const REFUSED = new Set([
   'auth/metadata-issuer-mismatch',
 ])
 
-/** What the operator of an agent writes into its config, by scenario; `oauth` is only read where the server asks for a token. */
+/**
+ * Returns the `oauth` settings that the author of an agent would write into the config for a scenario. They are used only if the server
+ * asks for a token.
+ */
 function oauth() {
   const { client_id: clientId, client_secret: clientSecret, private_key_pem: privateKey, signing_algorithm: signingAlgorithm } = context
   if (scenario.startsWith('auth/client-credentials'))
@@ -59,7 +62,7 @@ async function callEach(gateway) {
   for (const { name } of await listed(gateway)) await call(gateway, name)
 }
 
-/** What is done once the server is approved (its tools are listed) and enabled; by default each of its tools is called. */
+/** The actions of each scenario after the server is approved and enabled. By default, each of its tools is called. */
 const SCENARIOS = {
   initialize: listed,
   'request-metadata': listed,
@@ -78,7 +81,7 @@ const SCENARIOS = {
     await call(gateway, 'json_schema_echo', { schema: inputSchema })
   },
   async 'sep-2322-client-request-state'(gateway) {
-    // While the first call waits for its answer, another one is made: nothing of the one may reach the other.
+    // Makes another call while the first call waits for its answer. The calls must not affect each other.
     await gateway.callTool('target', 'test_mrtr_echo_state', {}, { onElicit: () => between(gateway) })
     for (const tool of ['test_mrtr_no_state', 'test_mrtr_no_result_type']) await call(gateway, tool)
   },
@@ -90,11 +93,11 @@ async function between(gateway) {
 }
 
 const callbacks = {
-  // A person who accepts the form as it stands: the defaults of its schema are ours to fill in.
+  // Acts as a person who accepts the form without changes. The client itself must fill in the defaults of the schema.
   onElicit: () => ({ action: 'accept', content: {} }),
   onSample: () => ({ role: 'assistant', content: { type: 'text', text: 'a model would say this' }, model: 'none' }),
   onAuthorize: authorize,
-  // Each scenario hands out a credential for the authorization server that its MCP server names.
+  // Each scenario provides a credential for the authorization server that its MCP server names.
   onIssuer: ({ clientId }) => clientId === context.client_id,
 }
 

@@ -1,6 +1,7 @@
-// scripts/conformance: runs the suite, reads what it wrote of each scenario, and judges it. More strictly than the suite does: a
-// warning (a SHOULD that we break) counts as a failure, a scenario that left no checks as well, and so does one whose client did not
-// end as it should. What is known to fail is in conformance-unsupported.json, with the reason; what is there and passes is a failure.
+// Implementation of scripts/conformance: runs the suite, reads its results for each scenario, and judges them more strictly than the suite
+// does. These count as failures too: a warning (the client breaks a SHOULD), a scenario without checks, and a scenario whose client did not
+// end as expected. conformance-unsupported.json lists the known failures with their reasons. A listed scenario that passes is a failure as
+// well.
 import { spawn } from 'node:child_process'
 import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -10,8 +11,8 @@ import { newerNode } from './tools.mjs'
 
 const REVISIONS = ['2025-11-25', '2026-07-28']
 const SUITE = 'node_modules/@modelcontextprotocol/conformance/dist/index.js'
-// The suite splits the command at blanks and gives it to a shell. It starts all scenarios at once; how forty agents share two CPUs is
-// not the question, so that five of them go at a time.
+// The suite splits the command at spaces and gives it to a shell. It starts all scenarios at once, so five locks limit the number of agents
+// that run at the same time.
 const COMMAND = 'flock "$HYPERLIGHT_MCP_SLOTS/$(($$ % 5))" "$HYPERLIGHT_MCP_NODE" scripts/conformance-client.mjs'
 const CLIENT = ['client', '--timeout', '120000', '--command', COMMAND]
 const slots = mkdtempSync(join(tmpdir(), 'hyperlight-mcp-conformance-slots-'))
@@ -26,9 +27,9 @@ const { values: options } = parseArgs({
   },
 })
 
-/** What the suite prints. Its exit code says less than what it writes, and is not looked at. */
+/** Runs the suite and returns its output. Ignores its exit code, as the result files tell more. */
 async function suite(...args) {
-  // The client runs on the Node in use here: it is our users' side.
+  // The client runs on the current Node, as users of the package do. The suite itself may need a newer one.
   const ours = {
     HYPERLIGHT_MCP_NODE: process.execPath,
     HYPERLIGHT_MCP_SLOTS: slots,
@@ -40,7 +41,7 @@ async function suite(...args) {
   return { stdout: String(stdout), stderr: String(stderr) }
 }
 
-/** The names of scenarios in what `list` prints, each with what follows it in brackets. */
+/** Returns the names of the scenarios that `list` prints, each with the text in brackets after it. */
 async function list(...args) {
   const { stdout, stderr } = await suite('list', ...args)
   const lines = [...stdout.matchAll(/^ +- (\S+)(?: \[(.*)\])?$/gm)].map(([, name, note]) => ({ name, note }))
@@ -48,7 +49,7 @@ async function list(...args) {
   return lines
 }
 
-/** What one revision requires of a client, and what it runs besides. */
+/** Returns the scenarios that a protocol revision requires of a client, and the others that belong to the revision. */
 async function required(revision, known) {
   const lines = await list('--requirements', revision)
   const clients = lines.filter(({ name, note }) => known.some((one) => one.name === name) && note !== 'server')
@@ -58,7 +59,7 @@ async function required(revision, known) {
   }
 }
 
-/** What the suite wrote: by scenario, its checks and what the client said. */
+/** Returns the suite's results: for each scenario, its checks and the output of the client. */
 function results(folder) {
   const found = new Map()
   for (const path of readdirSync(folder, { recursive: true })) {
@@ -112,7 +113,7 @@ async function runAll(folder) {
     for (const name of [...scored, ...besides])
       verdicts.push({ ...judge(revision, name, written.get(name)), scored: scored.includes(name) })
   }
-  // What belongs to no revision's set: older ways to sign in, other extensions.
+  // These scenarios belong to no revision's set: older ways to sign in, and other extensions.
   const covered = new Set(verdicts.map(({ name }) => name))
   const others = known.filter(({ name }) => !covered.has(name))
   const into = join(folder, 'others')

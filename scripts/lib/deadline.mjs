@@ -1,5 +1,5 @@
-// Runs a command on this machine with a deadline, for scripts/with-hypervisor: unlike timeout(1) it ends everything that the
-// command started, and says 124 also where that took SIGKILL. A process that has cut itself loose before (a daemon) is not found.
+// Runs a command with a deadline on this machine, for scripts/with-hypervisor. Unlike timeout(1), it ends all processes that the command
+// has started, and its exit code is 124 even if SIGKILL was needed. It does not find a process that has detached itself before (a daemon).
 //
 //   node deadline.mjs SECONDS IGNORED -- COMMAND…       IGNORED: signals that the caller ignores, as in 'HUP INT', or ''
 import { spawn } from 'node:child_process'
@@ -8,15 +8,15 @@ import { constants } from 'node:os'
 import { isatty } from 'node:tty'
 
 const TIMED_OUT = 124
-const GRACE_SECONDS = 5 // between the signal that asks the command to end and the one that it cannot refuse
+const GRACE_SECONDS = 5 // between SIGTERM and SIGKILL
 const LOOK_MILLISECONDS = 100
 const FORWARDED = ['SIGHUP', 'SIGINT', 'SIGQUIT', 'SIGTERM']
 const TYPED = ['SIGINT', 'SIGQUIT'] // a terminal sends these to the command too
 
-/** A process's parent, and when it began, which tells it from a later one with the same number. */
+/** Returns a process's parent and its start time. The start time distinguishes it from a later process with the same number. */
 function look(pid) {
   try {
-    // The program's name, in brackets, may hold anything; what follows are words.
+    // The name of the program, in brackets, may contain any characters. Only words follow it.
     const words = readFileSync(`/proc/${pid}/stat`, 'latin1')
       .replace(/^.*\) /s, '')
       .split(' ')
@@ -26,15 +26,15 @@ function look(pid) {
   }
 }
 
-/** Everything that came from a process, found while it lives: once a process ends, what it started is nobody's. */
+/** A process and its descendants. They are collected while their parents live, as the kernel gives an orphan another parent. */
 class Family {
-  #members = new Map() // number → when it began
+  #members = new Map() // process id → start time
 
   constructor(ancestor) {
     this.ancestor = ancestor
   }
 
-  /** Looks for new members, and returns them. */
+  /** Finds new members and returns them. */
   grow() {
     const all = readdirSync('/proc')
       .filter((name) => /^\d+$/.test(name))
@@ -54,7 +54,7 @@ class Family {
   }
 
   kill() {
-    // Stopped first, so that none starts another while the others die.
+    // All members are stopped first, so that none can start another process while the others are killed.
     for (let fresh = [...this.#members.keys()]; fresh.length > 0; fresh = this.grow()) this.#signal(fresh, 'SIGSTOP')
     this.#signal(this.#members.keys(), 'SIGKILL')
   }
@@ -72,15 +72,15 @@ class Family {
 }
 
 function main(seconds, ignored, command) {
-  let family // once the time is up
+  let family // set when the time is over
   const terminal = [0, 1, 2].some((stream) => isatty(stream))
-  // Before the command is there: it may be up, and somebody may end it, before the call that started it has come back.
+  // The handlers are installed before the command starts, as a signal may arrive before `spawn` has returned.
   for (const signal of FORWARDED) {
     process.on(signal, () => {
       if (!(terminal && TYPED.includes(signal)) && !ignored.includes(signal.slice(3))) child.kill(signal)
     })
   }
-  // Node resets every signal for what it starts.
+  // Node resets the handling of all signals in the processes that it starts, so env(1) ignores them again.
   const [file, ...args] = ignored.length > 0 ? ['env', ...ignored.map((name) => `--ignore-signal=${name}`), '--', ...command] : command
   const child = spawn(file, args, { stdio: 'inherit' })
   child.on('error', (error) => {

@@ -1,20 +1,20 @@
 #!/bin/sh
-# PID 1 of the emulated machine (busybox sh, from the initrd that scripts/with-hypervisor builds). It puts the host's file system
-# under a writable layer, runs one command on it, and carries that command's streams, signals and exit code over virtio ports.
-# The other end of every port is scripts/lib/emulator.mjs.
+# PID 1 of the emulated machine (busybox sh, from the initrd that scripts/with-hypervisor builds). It mounts the host's file system under a
+# writable layer, runs one command on it, and transfers the command's streams, signals and exit code over virtio ports.
+# scripts/lib/emulator.mjs is at the other end of each port.
 export PATH=/bin:/usr/bin
 /bin/busybox --install -s /bin
 
-state=/state # ours; COMMAND does not see it, its root is another
+state=/state # only for this script; COMMAND has another root and does not see it
 root=/root
 limit=/cgroup/command
 
-die() { # no port to say it on yet: the console is shown when the machine ends without a word
+die() { # prints to the console, which the host shows if the machine ends unexpectedly
   echo "emulator-init: $*"
   reboot -f
 }
 
-load() { # the modules that the list names, in its order
+load() { # loads the modules of a list, in its order
   while read -r module; do
     insmod "/modules/$module" || echo "emulator-init: cannot load $module"
   done <"/modules-$1"
@@ -26,7 +26,7 @@ mount_basics() {
     mount -t cgroup2 cgroup2 /cgroup && mkdir "$limit"
 }
 
-# Every path is the host's; what is written stays in memory. redirect_dir lets a folder of the host's be renamed.
+# All paths are those of the host. Written files stay in memory. redirect_dir allows a folder of the host to be renamed.
 mount_root() {
   mount -t 9p -o trans=virtio,version=9p2000.L,msize=512000,cache=loose,ro root /lower &&
     mount -t tmpfs -o mode=755,size=75% tmpfs /layer && mkdir /layer/upper /layer/work &&
@@ -39,8 +39,8 @@ mount_system() {
     mount -t tmpfs -o mode=1777 tmpfs dev/shm && mount -t devpts -o mode=620,gid=5,ptmxmode=666 devpts dev/pts &&
     mount -t proc proc proc && mount -t sysfs sysfs sys && mount -t tmpfs -o mode=755 tmpfs run && mkdir -m 1777 run/lock &&
     ln -sf /proc/self/fd dev/fd && ln -sf fd/0 dev/stdin && ln -sf fd/1 dev/stdout && ln -sf fd/2 dev/stderr &&
-    # Moved onto / (and not only entered), since the kernel grants no user namespaces to a process in a plain chroot.
-    # From here on the host's root is our working directory: "/" stays the initrd's.
+    # The new root is moved onto / and not only entered, as the kernel refuses user namespaces to a process in a plain chroot. After the
+    # move, the host's root is the working directory, and "/" is still the initrd's root.
     mount --move . /
 }
 
@@ -55,44 +55,44 @@ port() {
   echo "$2"
 }
 
-# Reading a port says "end" while the host is not connected yet; writing to one waits for it. So: write first.
+# While the host is not connected, reading a port returns the end of the input, but writing to it waits. So a port is written to first.
 greet() { echo ready; }
 
-note_pid() { # of the shell that calls, subshells included, for which $$ is the parent's
+note_pid() { # stores the id of the calling shell; in a subshell, $$ would be the id of its parent
   read -r pid _ </proc/self/stat
   echo "$pid" >"$state/$1"
 }
 
-send_signal() { # send_signal NAME: an interrupt to COMMAND's whole group, as a terminal does; others to COMMAND alone, as kill does
+send_signal() { # send_signal NAME: sends INT to COMMAND's process group as a terminal does, and other signals only to COMMAND
   pid=$(cat "$state/command")
   [ "$1" = INT ] && kill -s INT "-$pid" 2>/dev/null && return
   kill -s "$1" "$pid"
 }
 
-listen() { # what the host asks for while COMMAND runs
+listen() { # carries out the host's requests while COMMAND runs
   while read -r word argument; do
     case $word in
       signal) send_signal "$argument" ;;
-      close) kill -s KILL "$(cat "$state/drain-$argument")" ;; # nobody reads this stream any more: COMMAND gets SIGPIPE
+      close) kill -s KILL "$(cat "$state/drain-$argument")" ;; # the reader of this stream has gone, so COMMAND gets SIGPIPE
     esac
   done <&5
   reboot -f # the host has gone
 }
 
-feed() { # host's stdin to COMMAND's
+feed() { # copies the host's stdin to COMMAND's stdin
   note_pid feed
   exec cat <&6
 }
 
-drain() { # drain NAME PORT: one output of COMMAND's to the host, then the mark that tells the host that it has all
+drain() { # drain NAME PORT: copies an output of COMMAND to the host, then the mark that ends the output
   {
     (note_pid "drain-$1" && exec cat)
     printf %s "$mark"
   } >"$2"
 }
 
-supervise() { # runs COMMAND; its stderr is our 3
-  # In the foreground, since sh would have a background command ignore interrupts.
+supervise() { # runs COMMAND, with file descriptor 3 as its stderr
+  # The command runs in the foreground, as sh would make a background command ignore interrupts.
   (
     echo 0 >"$limit/cgroup.procs"
     note_pid command
@@ -101,7 +101,7 @@ supervise() { # runs COMMAND; its stderr is our 3
     run 5>&- 6>&- 8>&-
   ) 2>&3 3>&-
   echo $? >"$state/code"
-  # What COMMAND left running would keep its outputs open; nothing outlives the machine anyway.
+  # Processes that COMMAND left running would keep its outputs open. They are killed, as nothing survives the machine anyway.
   echo 1 >"$limit/cgroup.kill"
   until [ -s "$state/feed" ]; do usleep 1000; done
   kill -s KILL "$(cat "$state/feed")"
@@ -120,7 +120,7 @@ ulimit -Hn 1048576
 command=$(port 1) control=$(port 2) stdin=$(port 3) stdout=$(port 4) stderr=$(port 5)
 exec 5<>"$control" 6<>"$stdin" 8>&2
 { greet >&4 && cat <&4 >/command; } 4<>"$command"
-mark='' owner='' # the host sets these, and says what "prepare" and "run" do
+mark='' owner='' # /command from the host sets these, and defines "prepare" and "run"
 # shellcheck source=/dev/null
 . /command || die "cannot read the command"
 wait "$hypervisor"
@@ -129,9 +129,9 @@ prepare || die "cannot prepare the results folder"
 listen &
 greet >&6
 
-# Anonymous pipes, not named ones: /dev/stdin of a named one cannot be opened again once its writer has gone.
+# The pipes are anonymous: /dev/stdin of a named pipe cannot be opened again after its writer has ended.
 feed 2>&8 | { supervise 2>&8 3>&1 >&7 7>&- | drain stderr "$stderr" 2>&8 7>&-; } 7>&1 | drain stdout "$stdout"
 [ -s "$state/code" ] || die "the command has killed what carries its streams"
 sync
 echo "exit $(cat "$state/code")" >&5
-while :; do sleep 1000; done # until the host, which may still be reading, switches the machine off
+while :; do sleep 1000; done # waits until the host has read the outputs and switches the machine off

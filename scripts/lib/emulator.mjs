@@ -1,10 +1,10 @@
-// The host's side of the emulated machine: starts QEMU, hands the command to scripts/lib/emulator-init.sh inside, carries the
-// streams, signals and exit code, and leaves nothing behind. scripts/with-hypervisor starts it:
+// The host's side of the emulated machine: starts QEMU, passes the command to scripts/lib/emulator-init.sh inside, transfers the streams,
+// signals and exit code, and leaves nothing behind. scripts/with-hypervisor starts it:
 //
 //   node emulator.mjs --kernel FILE --initrd FILE --memory MB [--timeout SECONDS] [--results DIR] [--ignored 'HUP INT'] -- COMMAND…
 //
-// Everything between QEMU and this process goes over socket pairs that QEMU inherits, so there is no socket file to remove, and
-// each side notices when the other dies. The ports have fixed numbers, which emulator-init.sh knows too.
+// QEMU and this process talk over socket pairs that QEMU inherits. There is no socket file to remove, and each side notices when the other
+// ends. The ports have fixed numbers that emulator-init.sh knows too.
 import { spawn } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
 import { readFileSync, readlinkSync } from 'node:fs'
@@ -14,24 +14,24 @@ import { parseArgs } from 'node:util'
 
 const PORTS = ['command', 'control', 'stdin', 'stdout', 'stderr']
 const FORWARDED = ['HUP', 'INT', 'QUIT', 'TERM']
-const OWN_FAILURE = 125 // as env(1) and timeout(1) have it: not COMMAND failed, but what should run it
+const OWN_FAILURE = 125 // as in env(1) and timeout(1): COMMAND did not fail, but the program that runs it
 const TIMED_OUT = 124
-const BOOT_SECONDS = 180 // 5 to 10 are usual; a machine with other things to do needs more
-const GRACE_SECONDS = 5 // between the signal that asks COMMAND to end and the end of the machine
-const FLUSH_SECONDS = 1 // for output that is on its way when the end comes by a signal or a timeout
+const BOOT_SECONDS = 180 // 5 to 10 are usual; a busy machine needs more
+const GRACE_SECONDS = 5 // between the signal that ends COMMAND and the end of the machine
+const FLUSH_SECONDS = 1 // for output that is still in transit after a signal or a timeout
 const CONSOLE_TAIL = 16 * 1024
 
-/** Text that stands for bytes one to one: what the caller's arguments and environment hold need not be UTF-8. */
+/** Converts bytes to text with one character for each byte, as the caller's arguments and environment need not be UTF-8. */
 const bytes = (buffer) => buffer.toString('latin1')
 const quote = (text) => `'${text.replaceAll("'", "'\\''")}'`
 
 function procList(name) {
   const list = bytes(readFileSync(`/proc/self/${name}`)).split('\0')
-  list.pop() // every entry ends with a zero
+  list.pop() // the last entry is empty, as each entry ends with a NUL
   return list
 }
 
-/** The part of emulator-init.sh that differs from run to run: what to prepare, and what to run, as the caller would. */
+/** Returns the part of emulator-init.sh that differs between runs: the preparations, and the command with the caller's environment. */
 function commandScript({ mark, results, ignored }) {
   const args = procList('cmdline')
   const command = args.slice(args.indexOf('--') + 1)
@@ -39,13 +39,13 @@ function commandScript({ mark, results, ignored }) {
   const groups = process.getgroups().join(',')
   const [uid, gid] = [process.getuid(), process.getgid()]
   const runtime = process.env.XDG_RUNTIME_DIR
-  // env would take a name with "=" for a variable and one with "-" for an option; nice takes what follows "--" as it is.
+  // env(1) would read a name with "=" as a variable and a name with "-" as an option. nice(1) takes the words after "--" unchanged.
   const shield = /^-|=/.test(command[0]) ? ['nice', '-n', '0', '--'] : []
   const words = [
     'setsid',
     'chroot',
     '.',
-    '/usr/bin/setpriv', // by its path, or busybox would take its own
+    '/usr/bin/setpriv', // with its path, as busybox would run its own setpriv
     `--reuid=${uid}`,
     `--regid=${gid}`,
     groups ? `--groups=${groups}` : '--clear-groups',
@@ -61,14 +61,14 @@ function commandScript({ mark, results, ignored }) {
     ...shield,
     ...command,
   ]
-  // COMMAND may open its streams again (/dev/stderr), so they must be its user's.
+  // COMMAND may open its streams again (/dev/stderr), so they must belong to its user.
   const prepare = [`owner=${uid}:${gid}`]
   if (runtime?.startsWith('/run/')) {
     const folder = quote(bytes(Buffer.from(`.${runtime}`)))
     prepare.push(`mkdir -p ${folder}`, `chown ${uid}:${gid} ${folder}`, `chmod 700 ${folder}`)
   }
   if (results) {
-    // Writes are not put off: what was written before a timeout is there.
+    // Writes are not delayed, so that files that were written before a timeout exist.
     const mount = 'mount -t 9p -o trans=virtio,version=9p2000.L,msize=512000,cache=mmap results'
     const folder = quote(bytes(Buffer.from(`.${results}`)))
     prepare.push(`mkdir -p ${folder}`, `${mount} ${folder}`)
@@ -90,8 +90,8 @@ function qemuArguments({ kernel, initrd, memory, results }) {
     'none',
     '-machine',
     'pc',
-    // One thread for both CPUs. With a thread each, a nested guest's CPU now and then loops on its page faults for good, or the
-    // whole machine stalls: in one of four or five runs of tests/stress.rs. With one, in none of seventeen.
+    // One thread emulates both CPUs. With two threads, the CPU of a nested guest sometimes handles page faults forever, or the whole
+    // machine stops: in one of four or five runs of tests/stress.rs. With one thread, this happened in none of seventeen runs.
     '-accel',
     'tcg,thread=single',
     '-cpu',
@@ -104,7 +104,7 @@ function qemuArguments({ kernel, initrd, memory, results }) {
     kernel,
     '-initrd',
     initrd,
-    // Mitigations protect nothing here and cost a fifth of the boot; the clocks are known to be good; panic=-1 ends QEMU at once.
+    // Mitigations are useless here and cost a fifth of the boot time. The clocks are known to be reliable. panic=-1 ends QEMU at once.
     '-append',
     'console=ttyS0 loglevel=4 panic=-1 mitigations=off nokaslr random.trust_cpu=on tsc=reliable no_timer_check cryptomgr.notests',
     '-device',
@@ -127,7 +127,7 @@ function qemuArguments({ kernel, initrd, memory, results }) {
   ]
 }
 
-/** Passes a stream on up to the mark that ends it, and says whether the mark came. */
+/** Forwards a stream up to the mark that ends it, and records whether the mark came. */
 class UntilMark extends Transform {
   #mark
   #held = Buffer.alloc(0)
@@ -166,13 +166,13 @@ function lines(stream, take) {
   })
 }
 
-/** One run of COMMAND in a machine of its own. */
+/** One run of COMMAND in its own machine. */
 class Emulation {
   #state = 'booting' // → 'running' → 'draining' → 'over'
   #console = ''
   #code
   #closing
-  #open = 2 // outputs whose end has not come
+  #open = 2 // number of outputs that have not ended
   #qemu
   #ports
 
@@ -183,7 +183,7 @@ class Emulation {
   start() {
     this.#listenForSignals()
     this.#after(BOOT_SECONDS, () => this.#state === 'booting' && this.#fail(`did not start within ${BOOT_SECONDS} s`))
-    // QEMU dies when this process dies, however that happens. A session of its own keeps a terminal's Ctrl-C from it.
+    // QEMU ends when this process ends for any reason. QEMU is in its own session, so that Ctrl-C at a terminal does not reach it.
     const stdio = ['ignore', 'ignore', 'pipe', 'pipe', ...PORTS.map(() => 'pipe')]
     const args = ['--pdeathsig', 'KILL', '--', 'qemu-system-x86_64', ...qemuArguments(this.options)]
     this.#qemu = spawn('setpriv', args, { stdio, detached: true })
@@ -193,7 +193,7 @@ class Emulation {
     for (const stream of [errors, serial]) {
       stream.setEncoding('utf8').on('data', (text) => (this.#console = (this.#console + text).slice(-CONSOLE_TAIL)))
     }
-    // A port that breaks is the end of QEMU, which is noticed anyway.
+    // A broken port means that QEMU has ended, which is handled elsewhere.
     for (const port of [serial, ...ports]) port.on('error', () => {})
     this.#ports = Object.fromEntries(PORTS.map((name, index) => [name, ports[index]]))
     this.#connect()
@@ -201,10 +201,10 @@ class Emulation {
 
   #connect() {
     const { command, control, stdin, stdout, stderr } = this.#ports
-    // A port inside says that it is connected before anything is sent on it; see greet in emulator-init.sh.
+    // Each port first sends a line from inside when it is connected; see greet in emulator-init.sh.
     command.once('data', () => command.end(commandScript(this.options)))
     stdin.once('data', () => {
-      process.stdin.on('error', () => stdin.end()) // a folder, or a terminal that has gone
+      process.stdin.on('error', () => stdin.end()) // stdin is a folder, or a terminal that was closed
       process.stdin.pipe(stdin)
     })
     lines(control, (line) => this.#take(line))
@@ -220,7 +220,7 @@ class Emulation {
     })
     output.pipe(target, { end: false })
     target.on('error', () => {
-      // Nobody reads it any more. COMMAND finds out as it would outside: by a broken pipe.
+      // The reader of this output has gone. COMMAND gets a broken pipe, as it would outside of the machine.
       output.unpipe(target)
       output.resume()
       if (this.#state === 'running') this.#ports.control.write(`close ${name}\n`)
@@ -255,7 +255,7 @@ class Emulation {
 
   #timeOut() {
     this.#code = TIMED_OUT
-    if (this.#state !== 'running') return this.#abort(TIMED_OUT) // COMMAND is done, but nobody reads its output
+    if (this.#state !== 'running') return this.#abort(TIMED_OUT) // COMMAND has ended, but nobody reads its output
     this.#ports.control.write('signal TERM\n')
     this.#after(GRACE_SECONDS, () => this.#abort(TIMED_OUT))
   }
@@ -273,7 +273,7 @@ class Emulation {
     this.#end(OWN_FAILURE)
   }
 
-  /** Switches the machine off. The process ends once QEMU has, so that nothing of it is left when the caller goes on. */
+  /** Switches the machine off. This process ends after QEMU, so that nothing is left when the caller continues. */
   #end(code) {
     if (this.#closing !== undefined) return
     this.#closing = code
@@ -282,7 +282,7 @@ class Emulation {
     else this.#qemu.kill('SIGKILL')
   }
 
-  /** An end that was asked for is not put off by a reader that does not read. */
+  /** Ends the machine even if nobody reads its output. */
   #abort(code) {
     this.#end(code)
     this.#after(FLUSH_SECONDS, () => process.exit(code))
@@ -290,7 +290,7 @@ class Emulation {
 
   #exit(code) {
     process.stdin.destroy()
-    // What was handed to our outputs must have left before we do; where the reader has gone, the callback comes with an error.
+    // The outputs must be flushed before this process exits. If the reader has gone, the callback gets an error.
     process.stdout.write('', () => process.stderr.write('', () => process.exit(code)))
   }
 

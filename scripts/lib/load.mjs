@@ -1,5 +1,5 @@
-// Runs a command while other processes keep this machine busy: each allocates, computes and writes to nobody. They end with the command, or
-// with whoever started it.
+// Runs a command while other processes keep this machine busy: each allocates memory and computes. They end with the command,
+// or with the process that started them.
 //
 //   node scripts/lib/load.mjs [--processes 6] -- COMMAND…
 import { fork, spawn } from 'node:child_process'
@@ -7,7 +7,7 @@ import { constants } from 'node:os'
 import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
 
-/** What a process computes at a time, so that it sees the end of the one that started it. */
+/** Duration of one computation, after which a process checks whether its parent has ended. */
 const SLICE_MS = 20
 
 function busy() {

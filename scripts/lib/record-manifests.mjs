@@ -1,5 +1,6 @@
-// scripts/record-manifests: a client of a few lines over stdio. It tells servers what ours tells them (src/client/inbound/handler.rs), as some
-// list other tools where a client can do less, and keeps of each answer what `catalog::Manifest` has.
+// Implementation of scripts/record-manifests: a small MCP client over stdio. It announces the same client capabilities as
+// src/client/inbound/handler.rs, as some servers list fewer tools to a client with fewer capabilities. It stores the fields of
+// `catalog::Manifest`.
 import { execFileSync, spawn } from 'node:child_process'
 import { mkdirSync, mkdtempSync, realpathSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -23,7 +24,7 @@ const servers = {
   git: [gitServer(), '--repository', work],
 }
 
-/** The fields of these names that are there, in this order. */
+/** Returns the fields with these names that exist, in this order. */
 const pick = (object, names) => Object.fromEntries(names.filter((name) => object[name] != null).map((name) => [name, object[name]]))
 
 function prompt(listed) {
@@ -34,7 +35,7 @@ function prompt(listed) {
   }
 }
 
-/** Starts a server, and gives a function that asks it. What it asks itself stays without an answer. */
+/** Starts a server and returns a function that sends requests to it. Requests of the server get no answer. */
 function connect([command, ...args]) {
   const env = { ...process.env, MEMORY_FILE_PATH: join(work, 'memory.jsonl') }
   const child = spawn(command, args, { env, stdio: ['pipe', 'pipe', 'ignore'] })
@@ -68,7 +69,7 @@ async function record(command) {
   }
   const about = await ask('initialize', { protocolVersion: VERSION, capabilities, clientInfo: { name: 'record-manifests', version: '1' } })
   send({ method: 'notifications/initialized' })
-  // Some register tools once they know that a client has begun.
+  // Some servers register their tools only after `notifications/initialized`. The answer to the ping comes later.
   await ask('ping')
   const { tools, resources, prompts } = about.capabilities
   const manifest = {
@@ -82,7 +83,7 @@ async function record(command) {
     prompts: prompts && (await listed('prompts/list', 'prompts')).map(prompt),
   }
   child.kill()
-  // What is empty is left out, as there (tools are not). No path of this machine is kept.
+  // Empty lists are left out, as in `catalog::Manifest`, except the list of tools. No path of this machine is stored.
   const kept = Object.entries(manifest).filter(([name, value]) => name === 'tools' || value?.length !== 0)
   const text = JSON.stringify(Object.fromEntries(kept), null, 2)
   return `${text.replaceAll(work, '/work').replaceAll(process.cwd(), '/hyperlight-mcp')}\n`

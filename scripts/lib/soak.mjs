@@ -1,8 +1,8 @@
-// scripts/soak: what must hold however often servers die under their calls.
+// Implementation of scripts/soak: checks these rules while servers are killed during calls.
 //
-// - Every call ends, in its own result or in an error with a code that says so, and soon.
-// - A call is executed at most once, and exactly once where it gave a result: the servers' tool `counted` writes each execution down.
-// - Memory, threads, descriptors and processes are the same at the end as after the warm-up, and all processes are gone at last.
+// - Each call ends soon, with its own result or with an error code that names the cause.
+// - Each call is executed at most once, and exactly once if it returned a result. The servers' tool `counted` records each execution.
+// - Memory, threads, descriptors and processes are the same at the end as after the warm-up. At the end, all child processes are gone.
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
@@ -22,11 +22,11 @@ const [calls, seconds, killEvery, seed] = [options.calls, options.seconds, optio
 const FIXTURE = resolve('target/programs/fixture-server')
 const SERVERS = 5
 const SANDBOXES = 8
-/** Calls of one run, and callers without a sandbox beside those with one. */
+/** Number of calls in one run, and number of callers without a sandbox. */
 const [BATCH, DIRECT] = [8, 2]
-/** How a call may end where its server was killed: in the call, at its start, or at several starts in a row. */
+/** Error codes of a call whose server was killed: during the call, at its start, or at several starts in a row. */
 const EXPECTED = new Set(['ERR_SERVER_EXITED', 'ERR_CONNECT_FAILED', 'ERR_SERVER_UNAVAILABLE'])
-/** A call takes as long as its server was told to, and then a reconnection may be due. Emulated, all of that takes longer. */
+/** A call takes the time that its server was told to take, and perhaps the time of a reconnection. Emulation is slower. */
 const [LIMIT_MS, GROWTH_MIB] = [process.env.HYPERLIGHT_MCP_EMULATED === '1' ? 60_000 : 10_000, 12]
 
 const GUEST = `
@@ -38,7 +38,7 @@ const GUEST = `
     catch ({ code, message }) { return ended({ code, message }) }
   });`
 
-/** Numbers from 0 to 1 that are the same with the same seed (mulberry32). */
+/** Returns a generator of numbers from 0 to 1. The same seed gives the same numbers (mulberry32). */
 function random(seed) {
   let state = seed
   return () => {
@@ -49,7 +49,7 @@ function random(seed) {
   }
 }
 
-/** This process's children, the watchdog included. */
+/** Returns the child processes of this process, including the watchdog. */
 function children() {
   const found = []
   for (const pid of readdirSync('/proc').filter((name) => /^\d+$/.test(name))) {
@@ -65,7 +65,10 @@ function children() {
 
 const sleep = (ms) => new Promise((done) => setTimeout(done, ms))
 
-/** What this process holds. A run's thread and a server's pipes go a moment after its end, so it is asked until it stays the same. */
+/**
+ * Measures the resources of this process. A run's thread and a server's pipes end a moment after the run, so it measures until the result
+ * is stable.
+ */
 async function resources() {
   const now = () => {
     globalThis.gc()
@@ -84,7 +87,7 @@ async function resources() {
   return last
 }
 
-/** Kills a server now and then until it is stopped; then says how many it were. */
+/** Kills servers at intervals. The returned function stops this and returns the number of killed servers. */
 function startKilling(chance) {
   let kills = 0
   const timer = setInterval(() => {
@@ -103,7 +106,7 @@ function startKilling(chance) {
   }
 }
 
-/** The calls of one lane: of a sandbox, in runs of several, or direct ones. */
+/** Yields the calls of one lane: either several calls in each run of a sandbox, or direct calls. */
 async function* batches(lane, count) {
   const chance = random(seed * 1000 + lane)
   const mean = (seconds * 1000 * (SANDBOXES + DIRECT)) / calls
@@ -122,7 +125,7 @@ async function direct(gateway, { server, key, ms }) {
   return { server, key, ms, took: performance.now() - started, ...outcome }
 }
 
-/** So many calls on all lanes at once, under fire: their outcomes, and how many servers were killed. */
+/** Makes `count` calls on all lanes at once while servers are killed. Returns the outcomes and the number of killed servers. */
 async function phase(gateway, sandboxes, count) {
   const stop = startKilling(random(seed + count))
   const each = Math.ceil(count / (SANDBOXES + DIRECT))
@@ -137,7 +140,7 @@ async function phase(gateway, sandboxes, count) {
   return { outcomes, kills: stop() }
 }
 
-/** One call of each server that succeeds: all are connected then, whoever was killed last, or is left alone for a while. */
+/** Calls each server until a call succeeds, so that all servers are connected. */
 async function wake(gateway, names) {
   const deadline = performance.now() + 120_000
   for (const name of names) {
@@ -150,7 +153,7 @@ async function wake(gateway, names) {
   }
 }
 
-/** What is wrong with these outcomes, seen against what the servers wrote down. */
+/** Compares the outcomes with the executions that the servers recorded. Returns the violations. */
 function judge(outcomes, ledgers) {
   const executed = new Map()
   for (const key of ledgers.flatMap((path) => readFileSync(path, 'utf8').split('\n').filter(Boolean))) {

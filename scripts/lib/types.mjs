@@ -1,4 +1,4 @@
-// Writes index.d.ts: the types of src/node/*.d.ts, and what napi-derive noted of the classes.
+// Writes index.d.ts from the types in src/node/*.d.ts and the class types that napi-derive generates.
 //
 //   node scripts/lib/types.mjs NOTES INDEX
 import { readFileSync, writeFileSync } from 'node:fs'

@@ -1,5 +1,5 @@
-//! Arguments that a model passes to a tool: parses and checks them. An error names all problems at once, each with the name that was
-//! probably meant.
+//! Parses and checks the arguments that a model passes to a tool. An error names all problems at once. For an unknown name, it suggests the
+//! nearest known one.
 
 use serde_json::{Map, Value as Json};
 
@@ -8,13 +8,13 @@ use crate::error::{Error, Result};
 use crate::text::json::inexact_integer;
 use crate::text::{nearest, sanitise_line};
 
-/// Length limit of an unknown name in a message.
+/// Length limit of an unknown argument name in a message.
 const MAX_NAME_CHARS: usize = 60;
 /// Length limit of a value in a message.
 const MAX_VALUE_CHARS: usize = 40;
 /// Number of problems that one answer names.
 const MAX_PROBLEMS: usize = 8;
-/// Number of texts in a list, at most.
+/// Number of strings in a list argument, at most.
 pub(super) const MAX_TEXTS: usize = 20;
 
 /// Declaration of a tool's argument.
@@ -22,7 +22,7 @@ pub(super) const MAX_TEXTS: usize = 20;
 pub(super) struct Field {
     pub(super) name: &'static str,
     pub(super) kind: Kind,
-    /// False if the argument may be missing, or `null`.
+    /// False if the argument may be missing or `null`.
     pub(super) required: bool,
     pub(super) description: &'static str,
 }
@@ -31,16 +31,16 @@ pub(super) struct Field {
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Kind {
     Text,
-    /// A value as JSON text. The value itself is accepted too.
+    /// A value as JSON text. A value that is not a string is accepted too.
     JsonText,
-    /// A whole number of one or more.
+    /// A whole number of 1 or more.
     Whole,
-    /// A list of up to [`MAX_TEXTS`] texts. One text alone is accepted too.
+    /// A list of up to [`MAX_TEXTS`] strings. A single string is accepted too.
     Texts,
     Choice(&'static [&'static str]),
 }
 
-/// Arguments of a call that passed the check.
+/// Arguments of a tool call that passed the check.
 #[derive(Debug, Default)]
 pub(super) struct ToolArguments(Map<String, Json>);
 
@@ -63,10 +63,11 @@ impl ToolArguments {
     }
 }
 
-/// Parses and checks the arguments of a call. A text is parsed as the JSON of an object, as some providers pass it so.
+/// Parses and checks the arguments of a tool call. Arguments that are a string are parsed as JSON, as some providers pass them in this
+/// form.
 ///
 /// # Errors
-/// `ERR_INVALID_ARGUMENTS`, with all problems.
+/// `ERR_INVALID_ARGUMENTS`, whose message names all problems.
 pub(super) fn read(tool: &str, fields: &[Field], given: &Json) -> Result<ToolArguments> {
     let invalid = |problem: String| Error::InvalidArguments { what: tool.to_owned(), problem };
     let parsed = match given {
@@ -147,7 +148,7 @@ fn fit(kind: Kind, value: Json) -> std::result::Result<Json, String> {
     }
 }
 
-/// Refuses integers that JavaScript cannot hold: an identifier must not change on its way.
+/// Refuses integers that JavaScript cannot hold exactly, as rounding could change an identifier.
 fn exact(value: Json) -> std::result::Result<Json, String> {
     match inexact_integer(&value) {
         Some(number) => Err(inexact(number)),

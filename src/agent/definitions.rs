@@ -1,7 +1,7 @@
 //! Definitions of the tools for a model: a name, a description with one example, and a JSON Schema.
 //!
-//! The schemas use only what `OpenAI`'s strict mode, Anthropic and the AI SDK all accept. Every property is required, and an optional one
-//! may be `null`. Other properties are not allowed, and there are no bounds that one of them would refuse.
+//! The schemas use only keywords that `OpenAI`'s strict mode, Anthropic and the AI SDK all accept. Each property is required, and an optional
+//! one may be `null`. Other properties are not allowed. There are no limits such as `minimum`, as one of the providers would refuse them.
 
 use serde::Serialize;
 use serde_json::{Map, Value as Json, json};
@@ -20,17 +20,17 @@ pub enum Tool {
     Manage,
 }
 
-/// Definition of a tool, ready for a model's provider.
+/// Definition of a tool in the form that a model's provider takes.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ToolDefinition {
     pub name: &'static str,
     pub description: String,
-    /// JSON Schema.
+    /// JSON Schema of the arguments.
     pub input_schema: Json,
 }
 
-/// Actions of `manage_mcp`. None of them approves anything.
+/// Actions of `manage_mcp`. No action approves a server.
 pub(super) const ACTIONS: [&str; 8] = ["list", "info", "enable", "disable", "test", "reload", "propose", "help"];
 
 const RUN_FIELDS: [Field; 3] = [
@@ -109,7 +109,7 @@ impl Tool {
         Self::ALL.into_iter().find(|tool| tool.name() == name)
     }
 
-    /// Returns a sentence for a person that says what the tool may do.
+    /// Returns a sentence that tells a person what the tool may do.
     pub(super) fn may(self) -> &'static str {
         match self {
             Self::RunJavascript => {
@@ -134,8 +134,8 @@ impl Tool {
         }
     }
 
-    /// Returns the definition of the tool. `errors` says how code sees a failed call; `servers` is a description of the servers, if
-    /// wanted.
+    /// Returns the definition of the tool. `errors` sets how the description explains a failed call. `servers` is a text about the servers
+    /// to append.
     ///
     /// ```
     /// use hyperlight_mcp::{agent::Tool, bridge::ToolErrors};

@@ -1,4 +1,4 @@
-//! The tool `manage_mcp`: actions of a model on servers. None of them approves.
+//! The tool `manage_mcp`: a model's actions on servers. No action approves a server.
 
 use serde_json::{Value as Json, json};
 
@@ -32,8 +32,8 @@ impl AgentTools {
         }
     }
 
-    /// Makes the approval request and passes it to the agent's author. The model gets the digest, never the words of the server: nobody has
-    /// approved them.
+    /// Makes the approval request and passes it to the agent's author. The model gets the digest, but no text of the server, as nobody has
+    /// approved it.
     async fn propose(&self, server: &str) -> Result<Json> {
         let request = self.gateway.approval_request_as(server, Decider::Model).await?;
         let (stage, approved, digest, summary) = match &request {

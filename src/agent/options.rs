@@ -9,27 +9,27 @@ use crate::results::MIN_RESULT_TOKENS;
 use crate::text::nearest;
 
 pub(super) const METHOD: &str = "Gateway.agentTools";
-/// Default limit of one answer, in tokens.
+/// Default size limit of one answer, in tokens.
 const DEFAULT_RESULT_TOKENS: usize = 8_000;
-/// Default number of runs that are under way or wait for their turn.
+/// Default number of runs that execute or wait in the queue.
 const DEFAULT_PENDING_RUNS: usize = 8;
 const MOST_PENDING_RUNS: usize = 1_000;
 
-/// Hook that completes the options of a run: the listener of its log, and its number.
+/// Hook that completes the options of each run, for example with a number and a listener for its log.
 pub type RunSetup = Arc<dyn Fn(RunOptions) -> RunOptions + Send + Sync>;
 
 /// Options for the tools of a model.
 #[derive(Clone, Default)]
 pub struct AgentOptions {
-    /// Limit of one answer, in tokens. Default 8,000; at least 100.
+    /// Size limit of one answer, in tokens. Default 8,000; at least 100.
     pub max_result_tokens: Option<usize>,
     /// Names of the tools to offer. Default: all.
     pub include: Option<Vec<String>>,
-    /// Puts what the servers offer into the description of `run_javascript`, within this many tokens. Default: no such text.
+    /// Size limit, in tokens, of a text about the servers that is added to the description of `run_javascript`. Default: no such text.
     pub describe_servers: Option<usize>,
-    /// Number of runs that are under way or wait for their turn; beyond it, `ERR_BUSY`. Default 8; 1 to 1,000.
+    /// Number of runs that execute or wait in the queue. A further run fails with `ERR_BUSY`. Default 8; 1 to 1,000.
     pub max_pending_runs: Option<usize>,
-    /// Hook for each run. Default: the log of a run is returned at its end, and runs have no number.
+    /// Hook for each run. By default, a run has no number, and its log is returned at its end.
     pub run_setup: Option<RunSetup>,
 }
 
@@ -50,7 +50,7 @@ impl AgentOptions {
         Ok(runs)
     }
 
-    /// Returns the tools to offer, in their usual order.
+    /// Returns the tools to offer, in the order of [`Tool::ALL`].
     pub(super) fn tools(&self) -> Result<Vec<Tool>> {
         let Some(names) = &self.include else { return Ok(Tool::ALL.to_vec()) };
         let known = Tool::ALL.map(Tool::name);

@@ -19,7 +19,7 @@ const NAME: &str = "hyperlight-mcp";
 const DESCRIPTION: &str = "MCP servers as modules of code that a model writes and that runs in a micro-VM";
 const COMMAND: &str = "/mcp";
 
-/// Description of all that a plugin adds, to be read before it is approved.
+/// Description of everything that the plugin adds to an agent. A person reads it before approving the plugin.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct PluginManifest {
     pub name: &'static str,
@@ -32,7 +32,7 @@ pub struct PluginManifest {
     /// Modules that code can import, one for each approved server.
     pub modules: Vec<PluginModule>,
     pub limits: Limits,
-    /// Digest of all fields above. It changes when any of them changes.
+    /// Digest of all fields above.
     pub digest: String,
 }
 
@@ -57,7 +57,7 @@ pub struct PluginModule {
     pub digest: String,
 }
 
-/// On/off switch of a gateway. It is off at first. While it is off, nothing of the gateway runs, and it has no connection.
+/// A switch for the whole gateway. It is off at first. While it is off, no code runs and no server is connected.
 pub struct Plugin {
     gateway: Gateway,
     tools: Arc<AgentTools>,
@@ -65,17 +65,17 @@ pub struct Plugin {
 }
 
 impl Plugin {
-    /// Switches the gateway off, which ends its runs and connections, and returns its plugin. A gateway has only one. `approved` is the
-    /// digest of a manifest that was approved before, if any.
+    /// Switches the gateway off, which ends its runs and connections, and returns its plugin. A gateway can have only one plugin.
+    /// `approved` is the digest of a manifest that was approved earlier, if any.
     ///
     /// # Errors
-    /// `ERR_INVALID_OPTION` where the gateway has a plugin already; `ERR_CLOSED`.
+    /// `ERR_INVALID_OPTION` if the gateway already has a plugin; `ERR_CLOSED`.
     pub fn new(gateway: Gateway, tools: AgentTools, approved: Option<String>) -> Result<(Self, impl Future<Output = ()> + Send + use<>)> {
         let ended = gateway.begin_plugin()?;
         Ok((Self { gateway, tools: Arc::new(tools), approved: Mutex::new(approved) }, ended))
     }
 
-    /// Returns the tools for a model. While the plugin is off, they answer `ERR_PLUGIN_OFF`.
+    /// Returns the tools for a model. While the plugin is off, they return the error `ERR_PLUGIN_OFF`.
     #[must_use]
     pub fn tools(&self) -> Arc<AgentTools> {
         Arc::clone(&self.tools)
@@ -84,12 +84,12 @@ impl Plugin {
     /// Returns the definitions of the tools for a model.
     ///
     /// # Errors
-    /// As [`AgentTools::definitions`].
+    /// The errors of [`AgentTools::definitions`].
     pub fn definitions(&self) -> Result<Vec<ToolDefinition>> {
         self.tools.definitions()
     }
 
-    /// Returns the manifest. `look` decides whether approvals are read now or taken as they were last read.
+    /// Returns the manifest. `look` sets whether the approvals are read again or the last known ones are used.
     ///
     /// # Errors
     /// `ERR_APPROVAL_STORE`, `ERR_CLOSED`.
@@ -116,13 +116,13 @@ impl Plugin {
         Ok(manifest)
     }
 
-    /// Approves the manifest with this digest. Reads no file: [`Plugin::enable`] checks that the digest is still current.
+    /// Approves the manifest with this digest. Does not read the approvals again; [`Plugin::enable`] checks the digest again.
     ///
     /// # Errors
-    /// `ERR_PLUGIN_NOT_APPROVED` where the manifest is known to have another digest by now.
+    /// `ERR_PLUGIN_NOT_APPROVED` if the last known manifest has another digest.
     pub fn approve(&self, digest: &str) -> Result<()> {
         if self.manifest(Look::Last)?.digest != digest {
-            return Err(Error::PluginNotApproved { problem: "the digest is not the one of its current manifest" });
+            return Err(Error::PluginNotApproved { problem: "the digest does not match its current manifest" });
         }
         *self.approval() = Some(digest.to_owned());
         Ok(())
@@ -131,7 +131,7 @@ impl Plugin {
     /// Returns whether the manifest is approved.
     ///
     /// # Errors
-    /// As [`Plugin::manifest`].
+    /// The errors of [`Plugin::manifest`].
     pub fn is_approved(&self, look: Look) -> Result<bool> {
         let digest = self.manifest(look)?.digest;
         Ok(self.approval().as_deref() == Some(&digest))
@@ -143,23 +143,23 @@ impl Plugin {
         self.gateway.check_on().is_ok()
     }
 
-    /// Switches the plugin on. Enables again the servers that were enabled before, where their approval is still valid. Calls of this and
-    /// of [`Plugin::disable`] take effect in their order: the last one counts. Returns the names of the enabled servers.
+    /// Switches the plugin on. Enables the servers that were enabled before, if their approval is still valid, and returns their names. If
+    /// this method and [`Plugin::disable`] are called several times, the last call decides.
     ///
     /// # Errors
-    /// `ERR_PLUGIN_NOT_APPROVED` where the manifest is not approved as it is now.
+    /// `ERR_PLUGIN_NOT_APPROVED` if the manifest is not approved or has changed.
     pub fn enable(self: &Arc<Self>) -> impl Future<Output = Result<Vec<String>>> + Send + use<> {
         let this = Arc::clone(self);
         self.gateway.switch_on(Box::new(move || this.check_approved()))
     }
 
-    /// Switches the plugin off. Runs and calls end with `ERR_PLUGIN_OFF`, and connections and server processes end too. Resolves when all
-    /// of them have ended.
+    /// Switches the plugin off. Runs and calls end with `ERR_PLUGIN_OFF`, and all connections are closed. Resolves when all runs and server
+    /// processes have ended.
     pub fn disable(&self) -> impl Future<Output = ()> + Send + use<> {
         self.gateway.switch_off()
     }
 
-    /// Returns the modules that code can import, by the approvals as they were last read. Returns none while the plugin is off.
+    /// Returns the modules that code can import, by the last known approvals. Returns none while the plugin is off.
     ///
     /// # Errors
     /// `ERR_APPROVAL_STORE`, `ERR_CLOSED`.

@@ -1,11 +1,11 @@
-//! Approval requests that were proposed to an agent's author. Each request is reported once, as long as it is remembered.
+//! The approval requests that were reported to an agent's author, so that each is reported only once.
 
 use std::collections::VecDeque;
 
-/// Number of requests that are remembered. Beyond it, the oldest can be reported once more.
+/// Number of requests that are remembered. Beyond it, the oldest request is forgotten and may be reported again.
 const MAX_REMEMBERED: usize = 256;
 
-/// Servers and digests of the requests, the oldest first.
+/// Server and digest of each request, the oldest first.
 #[derive(Debug, Default)]
 pub(super) struct Proposed(VecDeque<(String, String)>);
 

@@ -20,12 +20,12 @@ use crate::gateway::{CodeReport, Gateway, Look, RunOptions, Sandbox};
 use crate::results::{MIN_RESULT_TOKENS, fit_json};
 use crate::sandbox::{LookOwner, Stop, Value};
 
-/// Number of calls at once of tools that run no code.
+/// Number of simultaneous calls of tools that do not run code.
 const MAX_CALLS: usize = 16;
-/// Tokens that are kept free for a hint in the answer of a run.
+/// Number of tokens of an answer that are reserved for a hint.
 const MARGIN_TOKENS: usize = 40;
 
-/// Tools of one model, on one gateway and one sandbox. Runs wait in a queue whose length the options set.
+/// The tools of one model, for one gateway and one sandbox. Runs wait in a queue. The option `max_pending_runs` limits its length.
 ///
 /// ```no_run
 /// # async fn example(gateway: hyperlight_mcp::Gateway) -> hyperlight_mcp::Result<()> {
@@ -40,7 +40,7 @@ const MARGIN_TOKENS: usize = 40;
 pub struct AgentTools {
     pub(super) gateway: Gateway,
     sandbox: OnceCell<Arc<Sandbox>>,
-    /// Owner of checks of code before the sandbox exists.
+    /// Owner of code checks that are made before the sandbox exists.
     look_owner: LookOwner,
     options: AgentOptions,
     tools: Vec<Tool>,
@@ -52,14 +52,14 @@ pub struct AgentTools {
 }
 
 impl AgentTools {
-    /// Makes the tools. Code runs in `sandbox`, or else in a sandbox that is made when it is first needed.
+    /// Makes the tools. Code runs in `sandbox`. If it is `None`, a sandbox is made at the first run.
     ///
     /// # Errors
     /// `ERR_INVALID_OPTION`.
     pub fn new(gateway: Gateway, sandbox: Option<Arc<Sandbox>>, options: AgentOptions) -> Result<Self> {
         let max_pending_runs = options.pending_runs()?;
         if sandbox.as_ref().is_some_and(|sandbox| !gateway.owns(sandbox)) {
-            let problem = "sandbox: must be one of this gateway's".to_owned();
+            let problem = "sandbox: it belongs to another gateway; pass a sandbox of this gateway".to_owned();
             return Err(Error::InvalidOption { method: METHOD, problem });
         }
         Ok(Self {
@@ -76,7 +76,7 @@ impl AgentTools {
         })
     }
 
-    /// Returns the definitions of the tools for a model. Uses the approvals as they were last read, and reads no file.
+    /// Returns the definitions of the tools for a model. Uses the last known approvals and reads no file.
     ///
     /// # Errors
     /// With `describe_servers`: `ERR_INVALID_OPTION` for a budget that is too small, `ERR_APPROVAL_STORE`, `ERR_PLUGIN_OFF`.
@@ -92,7 +92,7 @@ impl AgentTools {
         Ok(self.tools.iter().map(definition).collect())
     }
 
-    /// Returns the definition of a tool, without a description of the servers.
+    /// Returns the definition of a tool, without a text about the servers.
     pub(super) fn definition(&self, tool: Tool) -> ToolDefinition {
         tool.definition(self.max_result_tokens, self.errors(), None)
     }
@@ -102,10 +102,10 @@ impl AgentTools {
         &self.tools
     }
 
-    /// Carries out a tool call. A failure is an answer too: `{ "error": { "code", "message", "hint"?, … } }`.
+    /// Carries out a tool call. A failure is returned as an answer: `{ "error": { "code", "message", "hint"?, … } }`.
     ///
     /// # Errors
-    /// `ERR_ABORTED`, and nothing else.
+    /// Only `ERR_ABORTED`.
     pub async fn execute(&self, name: &str, arguments: &Json, stop: &Stop) -> Result<Json> {
         let answer = match self.answer(name, arguments, stop).await {
             Ok(answer) => answer,
@@ -128,7 +128,7 @@ impl AgentTools {
             () = stop.stopped() => Err(stop.error("tool call", 0)),
             answer = self.look_or_manage(tool, given) => answer,
         }?;
-        // Declarations are made safe for models where they are built, and may be longer than one description of a server.
+        // Declarations are sanitised when they are built. They may also be longer than the limit for other texts.
         Ok(if tool == Tool::Describe { answer } else { self.gateway.shown_to_model(&answer) })
     }
 
@@ -169,8 +169,8 @@ impl AgentTools {
         Ok(run.report)
     }
 
-    /// Checks code on a thread that may block, as long code takes a while. Fails if its caller stopped it or the time is over: such a check
-    /// says nothing about the code.
+    /// Checks code on a thread that may block, as the check of long code takes time. Fails if the caller stopped the run or its time is
+    /// over, as an unfinished check says nothing about the code.
     async fn check(&self, code: String, timeout_ms: Option<u64>, stop: &Stop) -> Result<CodeReport> {
         let (gateway, sandbox, stop) = (self.gateway.clone(), self.sandbox.get().cloned(), stop.clone());
         let owner = self.look_owner.clone();
@@ -187,7 +187,7 @@ impl AgentTools {
         .await
     }
 
-    /// Returns the sandbox, and makes it when it is first needed. After a failure, the next call tries again.
+    /// Returns the sandbox, and makes it if there is none. After a failure, the next call tries again.
     async fn sandbox(&self) -> Result<Arc<Sandbox>> {
         let gateway = self.gateway.clone();
         let make = || blocking(move || gateway.sandbox(ToolErrors::default(), None));
@@ -211,7 +211,7 @@ impl AgentTools {
         Ok(json!({ "tools": hits }))
     }
 
-    /// Returns TypeScript declarations as one text. A model still reads it as code within the quotes of JSON.
+    /// Returns TypeScript declarations as one string. A model can read code within a JSON string.
     fn describe(&self, given: &ToolArguments) -> Result<Json> {
         let names = given.texts("names").unwrap_or_default();
         let described: Result<Vec<_>> = names.iter().map(|name| self.declared(name)).collect();

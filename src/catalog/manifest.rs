@@ -1,4 +1,4 @@
-//! The manifest: a server's description of itself. It is approved as a whole, and kept with the approval.
+//! The manifest: a server's description of itself. A person approves it as a whole, and it is stored with the approval.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
@@ -14,74 +14,74 @@ use super::uri_template::UriTemplate;
 use crate::error::Error;
 use crate::text::json::json_bytes;
 
-/// A tool as its server describes it.
+/// A tool, as its server describes it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Tool {
-    /// The raw name, as calls on the wire use it.
+    /// Raw name of the tool, as the protocol uses it.
     pub name: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// A JSON Schema; `null` where the server gives none.
+    /// JSON Schema of the arguments; `null` if the server gives none.
     #[serde(default)]
     pub input_schema: Json,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_schema: Option<Json>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub annotations: Option<Json>,
-    /// The way in which it is run: `{ "taskSupport": "required" }` (MCP 2025-11-25).
+    /// Execution settings of the tool: `{ "taskSupport": "required" }` (MCP 2025-11-25).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub execution: Option<Json>,
 }
 
-/// A server's tools, and what else a model may read of it.
+/// The offer of a server: its tools, and everything else of the server that a model may read.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Manifest {
-    /// The protocol version that was negotiated.
+    /// Protocol version that was negotiated.
     pub protocol_version: String,
-    /// The server's own name and version.
+    /// Name that the server gives itself.
     pub server_name: String,
     pub server_version: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instructions: Option<String>,
-    /// In the server's order, filtered.
+    /// Tools in the server's order, after the filters of the config.
     pub tools: Vec<Tool>,
-    // What is empty is left out: digests and approvals from before these were read stay what they are.
+    // Empty lists are left out of the JSON. Older versions did not read these fields, and the digests of their approvals must stay valid.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub resources: Vec<Resource>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub resource_templates: Vec<ResourceTemplate>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub prompts: Vec<Prompt>,
-    /// Made when it is first asked. What is changed is a copy, which has one of its own.
+    /// Lookup tables, made at the first use. A changed copy of the manifest makes its own.
     #[serde(skip)]
     #[doc(hidden)]
     pub index: ToolIndex,
 }
 
-/// The approved resource or template by which a URI may be read.
+/// The approved resource or resource template that allows a URI to be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Readable<'a> {
-    /// It is listed itself.
+    /// The server lists the URI as a resource.
     Resource(&'a Resource),
-    /// It follows a template.
+    /// The URI matches a resource template.
     Template(&'a ResourceTemplate),
 }
 
-/// A manifest's tools by their names.
+/// Lookup tables for the tools of a manifest.
 #[derive(Default)]
 pub struct ToolIndex(OnceLock<Lookup>);
 
 struct Lookup {
-    /// Positions by name; the first of two tools that share a name.
+    /// Position of each tool by its raw name. If two tools share a name, the position of the first.
     positions: HashMap<String, usize>,
     identifiers: BTreeMap<String, String>,
-    /// The tool that each identifier means.
+    /// Position of the tool that each identifier stands for.
     identified: HashMap<String, usize>,
-    /// Made when something is declared first.
+    /// Names of the tools' types, made when a tool is declared for the first time.
     types: OnceLock<TypeNames>,
 }
 
@@ -97,14 +97,14 @@ impl ToolIndex {
 }
 
 impl Clone for ToolIndex {
-    /// Not yet made: the copy's tools may be others.
+    /// Returns an empty index, as the tools of the copy may change.
     fn clone(&self) -> Self {
         Self::default()
     }
 }
 
 impl PartialEq for ToolIndex {
-    /// It says nothing that the tools do not.
+    /// Always returns true, as the index only repeats what the tools say.
     fn eq(&self, _: &Self) -> bool {
         true
     }
@@ -117,24 +117,24 @@ impl fmt::Debug for ToolIndex {
 }
 
 impl Manifest {
-    /// The tool with this raw name.
+    /// Returns the tool with this raw name.
     #[must_use]
     pub fn tool(&self, name: &str) -> Option<&Tool> {
         self.position(name).and_then(|position| self.tools.get(position))
     }
 
-    /// Returns the position of that tool.
+    /// Returns the position of the tool with this raw name.
     #[must_use]
     pub fn position(&self, name: &str) -> Option<usize> {
         self.index.lookup(&self.tools).positions.get(name).copied()
     }
 
-    /// The identifier of each raw name, as guests write it: the same as [`assign_identifiers`] gives, which is asked once.
+    /// Returns the identifier of each raw name, as agent code writes it. Calls [`assign_identifiers`] once and keeps the result.
     pub fn identifiers(&self) -> &BTreeMap<String, String> {
         &self.index.lookup(&self.tools).identifiers
     }
 
-    /// A tool by its raw name, else by its identifier, with that.
+    /// Returns a tool by its raw name or, if there is none, by its identifier. Also returns the identifier.
     #[must_use]
     pub fn tool_or_identifier(&self, name: &str) -> Option<(&Tool, &str)> {
         let Lookup { positions, identifiers, identified, .. } = self.index.lookup(&self.tools);
@@ -142,19 +142,19 @@ impl Manifest {
         Some((tool, identifiers.get(&tool.name)?))
     }
 
-    /// The names of the tools' types, where they are declared.
+    /// Returns the names of the tools' types for declarations.
     pub(super) fn type_names(&self) -> &TypeNames {
         let lookup = self.index.lookup(&self.tools);
         lookup.types.get_or_init(|| TypeNames::new(&self.tools, &lookup.identifiers))
     }
 
-    /// All tools by their raw names. Of two that share one, the first: it is the one that calls mean.
+    /// Returns all tools by their raw names. If two tools share a name, returns the first, which is the tool that a call means.
     #[must_use]
     pub fn tools_by_name(&self) -> BTreeMap<&str, &Tool> {
         self.tools.iter().rev().map(|tool| (tool.name.as_str(), tool)).collect()
     }
 
-    /// About the bytes that a declaration of all tools is made from.
+    /// Returns the approximate number of bytes from which a declaration of all tools is made.
     pub(super) fn tool_bytes(&self) -> usize {
         let bytes = |tool: &Tool| {
             let schemas = json_bytes(&tool.input_schema) + tool.output_schema.as_ref().map_or(0, json_bytes);
@@ -163,19 +163,19 @@ impl Manifest {
         self.tools.iter().map(bytes).sum()
     }
 
-    /// The tools that calls mean, in the server's order: of two that share a name, the first.
+    /// Returns the tools that can be called, in the server's order. If two tools share a name, only the first can be called.
     pub fn distinct_tools(&self) -> impl Iterator<Item = &Tool> {
         let mut seen = HashSet::new();
         self.tools.iter().filter(move |tool| seen.insert(tool.name.as_str()))
     }
 
-    /// All raw names.
+    /// Returns all raw names.
     #[must_use]
     pub fn tool_names(&self) -> Vec<String> {
         self.tools.iter().map(|tool| tool.name.clone()).collect()
     }
 
-    /// The error for a tool that is not among these. It names the one that was probably meant.
+    /// Returns the error for a tool that the manifest does not have. The error suggests the nearest name.
     ///
     /// ```
     /// let error = hyperlight_mcp::catalog::Manifest::default().unknown_tool("weather", "get_forecast");
@@ -188,18 +188,18 @@ impl Manifest {
         Error::unknown_tool(server, tool, names.map(|name| (name, identifiers.get(name).map_or(name, String::as_str))))
     }
 
-    /// The prompt of this name.
+    /// Returns the prompt with this name.
     #[must_use]
     pub fn prompt(&self, name: &str) -> Option<&Prompt> {
         self.prompts.iter().find(|prompt| prompt.name == name)
     }
 
-    /// All by which a URI may be read: the resource itself first, then the templates that it follows.
+    /// Returns everything that allows a URI to be read: first the resource with this URI, then the templates that it matches.
     pub fn readable<'a>(&'a self, uri: &'a str) -> impl Iterator<Item = Readable<'a>> {
         let listed = self.resources.iter().find(|resource| resource.uri == uri).map(Readable::Resource);
         let follows = move |template: &&ResourceTemplate| {
             let text = &template.uri_template;
-            // Cheap first: there may be many.
+            // The prefix is compared first, as this is fast and there may be many templates.
             uri.starts_with(&text[..text.find('{').unwrap_or(text.len())])
                 && UriTemplate::parse(text).is_some_and(|known| known.matches(uri))
         };

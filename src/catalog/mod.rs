@@ -1,4 +1,4 @@
-//! Tools as a guest and a model see them, and what else a server offers.
+//! Describes the tools, resources and prompts of servers for agent code and for a model.
 
 mod declarations;
 mod hints;

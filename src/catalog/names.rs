@@ -1,10 +1,10 @@
-//! Converts raw tool names to JavaScript identifiers, by a rule that never gives two tools the same one.
+//! Converts raw tool names to JavaScript identifiers. Two tools never get the same identifier.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use sha2::{Digest, Sha256};
 
-/// ECMAScript's reserved words in module code, and the names that mean something else on a module or an object.
+/// Reserved words of ECMAScript modules, and names with a special meaning on a module or an object.
 const RESERVED: [&str; 57] = [
     "await",
     "break",
@@ -71,10 +71,10 @@ thread_local! {
     pub(super) static ASSIGNMENTS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }
 
-/// Hex digits of the raw name's SHA-256 that distinguish colliding names.
+/// Number of hex digits of the raw name's SHA-256 that distinguish two tools with the same identifier.
 const SUFFIX_DIGITS: usize = 6;
 
-/// Returns whether a name can stand in code as it is.
+/// Returns whether a name can stand in code unchanged.
 ///
 /// ```
 /// use hyperlight_mcp::catalog::is_identifier;
@@ -88,10 +88,10 @@ pub fn is_identifier(name: &str) -> bool {
     first && characters.all(is_identifier_character) && !RESERVED.contains(&name)
 }
 
-/// The identifier of each raw name. The same set of names always gives the same identifiers, in whatever order they come.
+/// Assigns an identifier to each raw name. The result depends only on the set of names, not on their order.
 ///
-/// A name that is an identifier keeps it. In any other, every other character becomes `_`, and a leading digit or a
-/// reserved word gets a leading `_`; where that is taken, `_` and six hex digits of the raw name's SHA-256 are added.
+/// A name that is an identifier stays unchanged. Otherwise, `_` replaces each character that is not allowed, and a leading digit or a
+/// reserved word gets the prefix `_`. If the result is taken, `_` and six hex digits of the raw name's SHA-256 are added.
 ///
 /// ```
 /// let names = hyperlight_mcp::catalog::assign_identifiers(["delete-all", "delete_all"]);
@@ -121,7 +121,7 @@ fn derive(name: &str, taken: &BTreeSet<String>) -> String {
         return identifier;
     }
     let digest = hex::encode(Sha256::digest(name.as_bytes()));
-    // More digits than six only where a server has named a tool to collide on purpose.
+    // More than six digits are needed only if a server has chosen a name whose digest collides.
     (SUFFIX_DIGITS..=digest.len())
         .map(|digits| format!("{identifier}_{}", &digest[..digits]))
         .find(|candidate| !taken.contains(candidate))

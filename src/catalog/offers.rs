@@ -1,4 +1,4 @@
-//! A server's resources, resource templates and prompts, as it describes them.
+//! Resources, resource templates and prompts, as their server describes them.
 
 use serde::{Deserialize, Serialize};
 
@@ -16,7 +16,7 @@ pub struct Resource {
     pub mime_type: Option<String>,
 }
 
-/// Resources whose URIs follow one template (RFC 6570).
+/// A resource template (RFC 6570): one entry for all resources whose URIs match it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ResourceTemplate {

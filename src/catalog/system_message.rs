@@ -1,4 +1,4 @@
-//! The part of a system prompt that tells a model what it can import.
+//! Builds the part of a system prompt that tells a model which modules code can import.
 
 use std::fmt::Write as _;
 
@@ -7,24 +7,25 @@ use super::hints::{FunctionInfo, ModuleInfo, example_of, failure_caveat};
 use super::tokens::estimate_tokens;
 use crate::error::{Error, Result};
 
-/// Bytes of a manifest's tools that could be declared within a token. TypeScript takes at least a fifth of what a schema takes as JSON, and
-/// a token some four bytes: what is larger would not fit, so it is not written out first to see that.
+/// Number of bytes of a manifest's tools that one token of the budget allows. A declaration takes at least a fifth of the bytes of its JSON
+/// Schema, and a token has about four bytes. Declarations of larger manifests would not fit, so they are not even built.
 const BYTES_PER_TOKEN: usize = 32;
-/// Declarations are written on the thread that asks, which may be JavaScript's own: this much takes a fraction of a second.
+/// Size limit of manifests whose declarations are built. The work blocks the calling thread, which may be JavaScript's main thread, for a
+/// fraction of a second.
 const MAX_DECLARED_BYTES: usize = 1024 * 1024;
-/// Tokens of the shortest line.
+/// Number of tokens of the shortest line.
 const TOKENS_PER_LINE: usize = 4;
-/// Parameters that a function's one line names.
+/// Number of parameters that a function's line names.
 const MAX_NAMED: usize = 8;
 const MAX_NAME_CHARS: usize = 40;
 
-/// A module, as long and as short as it can be said.
+/// The texts for one module, at each level of detail.
 pub(super) struct Section {
     name: String,
     functions: usize,
     example: Option<String>,
     count: Text,
-    /// Missing where it would be longer than any budget that is given here.
+    /// `None` if the lines would exceed the budget.
     lines: Option<Text>,
     full: Option<Text>,
 }
@@ -34,14 +35,14 @@ struct Text {
     tokens: usize,
 }
 
-/// The level of detail for a module.
+/// Level of detail of a module's text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Level {
-    /// Its name, purpose, and how many functions it has.
+    /// The module's name, its purpose and the number of its functions.
     Count,
-    /// A line for each function.
+    /// One line for each function.
     Lines,
-    /// Its declarations.
+    /// The module's declarations in TypeScript.
     Full,
 }
 
@@ -57,7 +58,7 @@ impl Section {
         Self { full: Some(full), ..Self::outline(module, true) }
     }
 
-    /// Without declarations, and with a line for each function where `has_lines`.
+    /// Makes a section without declarations. With `has_lines`, it has a line for each function.
     pub(super) fn outline(module: &ModuleInfo, has_lines: bool) -> Self {
         let purpose = if module.purpose.is_empty() { String::new() } else { format!(": {}", module.purpose) };
         let count = format!("- {} ({}){purpose}\n", module.specifier, counted(module.functions.len(), "function"));
@@ -87,14 +88,14 @@ impl Section {
     }
 }
 
-/// `get_forecast({ city, days? }): The forecast of a city.`
+/// Formats a function's line, for example `get_forecast({ city, days? }): The forecast of a city.`
 fn line(function: &FunctionInfo) -> String {
     let mut names: Vec<String> = function
         .parameters
         .iter()
         .take(MAX_NAMED)
         .map(|parameter| {
-            // The server's own words: escaped, none leaves its line.
+            // The server chose the name. It is escaped, so that it stays within its line.
             let name: String = key(&parameter.name).chars().take(MAX_NAME_CHARS).collect();
             if parameter.required { name } else { format!("{name}?") }
         })
@@ -107,17 +108,18 @@ fn line(function: &FunctionInfo) -> String {
     format!("  - {}({parameters}){purpose}\n", function.name)
 }
 
-/// The parts of a module that are written out.
+/// The levels of detail that are built for a module.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Extent {
     Full,
-    /// Declarations would not fit; lines may.
+    /// Only the summary, and with `has_lines` also a line for each function: declarations would not fit.
     Outline {
         has_lines: bool,
     },
 }
 
-/// Decides that for modules of so many functions and bytes each: the smallest are declared first, as long as all could fit together.
+/// Decides which texts are built for modules, given the number of functions and the bytes of each. The smallest modules get declarations
+/// first, as long as all of them could fit.
 pub(super) fn extents(modules: &[(usize, usize)], budget: usize) -> Vec<Extent> {
     let mut left = budget.saturating_mul(BYTES_PER_TOKEN).min(MAX_DECLARED_BYTES);
     let mut extents: Vec<_> =
@@ -132,7 +134,8 @@ pub(super) fn extents(modules: &[(usize, usize)], budget: usize) -> Vec<Extent> 
     extents
 }
 
-/// Says as much as the budget allows: a step up for the cheapest first, lines for all before declarations for some.
+/// Builds the system message within the budget. First the modules with the cheapest lines get lines, then the modules with the cheapest
+/// declarations get declarations.
 pub(super) fn system_message(sections: &[Section], failures: Failures, budget: usize) -> Result<String> {
     let head = head(sections, failures);
     let head_tokens = estimate_tokens(&head);
@@ -165,7 +168,7 @@ pub(super) fn system_message(sections: &[Section], failures: Failures, budget: u
     Ok(message)
 }
 
-/// Returns the introduction: how to call and find tools, and the totals.
+/// Returns the introduction: how to call and find tools, and the total number of modules and functions.
 fn head(sections: &[Section], failures: Failures) -> String {
     let mut head = String::from(
         "# Tools as code\nCode that you write runs in a sandbox: an ES module in JavaScript or TypeScript with a function `handler(input)`, whose \
@@ -184,7 +187,7 @@ fn head(sections: &[Section], failures: Failures) -> String {
 const FINDING: &str = "What is not shown here is found by code: `import { search, describe } from \"host:mcp\"`; `search(\"what it should do\")` lists \
                        functions, `describe(\"mcp-name.function\")` gives their types.";
 
-/// Returns only the totals, if not even one line for each module fits.
+/// Returns a message without the list of modules, if the budget does not even suffice for one line for each module.
 fn totals(sections: &[Section], failures: Failures, budget: usize) -> Result<String> {
     let functions: usize = sections.iter().map(|section| section.functions).sum();
     let mut message = format!(

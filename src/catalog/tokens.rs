@@ -1,11 +1,11 @@
-//! Estimates the tokens of a text, rather too many than too few.
+//! Estimates the number of tokens of a text. The estimate is more often too high than too low.
 
-/// An estimate of a text's tokens: for code and prose in English a tenth to a quarter more than `o200k_base` of `OpenAI` counts
-/// (measured by `benches/tokens.mjs`). Other models' tokenizers differ by about as much.
+/// Estimates the number of tokens of a text. For code and English prose, the result is 10% to 25% higher than the count of `OpenAI`'s
+/// tokenizer `o200k_base` (measured by `benches/tokens.mjs`). Tokenizers of other models differ by a similar amount.
 ///
-/// A word (or a part of a `camelCase` one) costs a token for each six letters, and what cannot be a word in any language, as
-/// a server might choose names to take room, more than one for each two; a number one for each three digits, marks one
-/// for each two that stand together, and a character beyond ASCII one to four. A blank before a word costs nothing.
+/// A word, or a part of a `camelCase` word, costs one token for each six letters. A word that cannot be spoken costs more than one token
+/// for each two letters, as a server could choose such names to use up the budget. A number costs one token for each three digits,
+/// punctuation one for each two neighbouring marks, and a character beyond ASCII one to four. The space before a word costs nothing.
 ///
 /// ```
 /// use hyperlight_mcp::catalog::estimate_tokens;
@@ -26,7 +26,7 @@ pub fn estimate_tokens(text: &str) -> usize {
         tokens += match class {
             Class::Letters => words(run),
             Class::Digits => length.div_ceil(3),
-            // One blank belongs to the word after it; a line break with what is before and after it is one token.
+            // A single space is part of the next word's token. A line break with the space around it is one token.
             Class::Blanks if run == b" " => usize::from(start == bytes.len()),
             Class::Blanks => blanks(run),
             Class::Marks if length <= 3 => length.div_ceil(2),
@@ -37,7 +37,7 @@ pub fn estimate_tokens(text: &str) -> usize {
     tokens
 }
 
-/// Returns the tokens of a character beyond visible ASCII, by its first byte.
+/// Returns the number of tokens of a character beyond visible ASCII. Counts its first byte, and nothing for the other bytes.
 fn beyond(byte: u8) -> usize {
     match byte {
         0x80..=0xbf => 0,
@@ -47,13 +47,13 @@ fn beyond(byte: u8) -> usize {
     }
 }
 
-/// Blanks of one kind that stand together cost little, and changes between kinds a token for each two.
+/// Returns the number of tokens of white space. Repeated characters cost little; each change to another character costs half a token.
 fn blanks(run: &[u8]) -> usize {
     let kinds = 1 + run.windows(2).filter(|pair| pair[0] != pair[1]).count();
     kinds.div_ceil(2).max(run.len().div_ceil(16))
 }
 
-/// The tokens of letters without anything between them: `getURLOf` is get, URL, Of.
+/// Returns the number of tokens of a run of letters. Splits it at capitals: `getURLOf` has the words get, URL and Of.
 fn words(letters: &[u8]) -> usize {
     let begins = |index: usize| {
         let upper = letters[index].is_ascii_uppercase();
@@ -68,12 +68,12 @@ fn words(letters: &[u8]) -> usize {
     tokens
 }
 
-/// Letters that nobody could say cost about one token for each two.
+/// Returns the number of tokens of one word. A word that cannot be spoken costs more than one token for each two letters.
 fn word(letters: &[u8]) -> usize {
     let is_vowel = |letter: &u8| matches!(letter.to_ascii_lowercase(), b'a' | b'e' | b'i' | b'o' | b'u' | b'y');
     let vowels = letters.iter().filter(|letter| is_vowel(letter)).count();
     let longest = letters.split(is_vowel).map(<[u8]>::len).max().unwrap_or(0);
-    // "strengths" has a run of five; an abbreviation such as "html" is short.
+    // "strengths" has five consonants in a row. Short abbreviations such as "html" are not meant.
     let unspeakable = letters.len() > 4 && (vowels * 10 < letters.len() || longest > 5 || letters.len() > 24);
     if unspeakable { (letters.len() * 6).div_ceil(10) } else { letters.len().div_ceil(6) }
 }
@@ -88,7 +88,7 @@ enum Class {
 }
 
 impl Class {
-    /// Of a byte: all bytes of a character beyond ASCII are alike.
+    /// Returns the class of a byte. All bytes of characters beyond ASCII have the same class.
     fn of(byte: u8) -> Self {
         match byte {
             b'a'..=b'z' | b'A'..=b'Z' => Self::Letters,

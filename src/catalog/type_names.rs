@@ -1,11 +1,11 @@
-//! Names of types within a module, none given twice. Those of a server's tools are the same whichever tool is declared, so they are given
-//! once for each manifest.
+//! Gives each type of a module a unique name. The names for the types of a server's tools are chosen once for each manifest, so that they
+//! do not depend on which tool is declared.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::Tool;
 
-/// Names that mean something else in a module.
+/// Names of TypeScript types that a module uses.
 const TAKEN: [&str; 21] = [
     "Array",
     "Boolean",
@@ -31,15 +31,15 @@ const TAKEN: [&str; 21] = [
 ];
 const MAX_NAME_CHARS: usize = 64;
 
-/// Names that were given.
+/// The names that are in use.
 #[derive(Default)]
 struct Given {
     taken: HashSet<String>,
-    /// The first number that a name may still be free with.
+    /// The next number to try for each name.
     numbers: HashMap<String, usize>,
 }
 
-/// Gives names within one module, beside those that its tools have.
+/// Chooses names within one module, in addition to the names of its tools' types.
 pub(super) struct NameGiver<'a> {
     before: &'a Given,
     own: Given,
@@ -50,7 +50,7 @@ impl<'a> NameGiver<'a> {
         Self { before, own: Given::default() }
     }
 
-    /// A name that nothing else in the module has.
+    /// Returns a name that is unique in the module.
     pub(super) fn name(&mut self, wanted: &str) -> String {
         let Given { taken, numbers } = &mut self.own;
         let number = numbers.entry(wanted.to_owned()).or_insert_with(|| self.before.numbers.get(wanted).copied().unwrap_or(1));
@@ -64,10 +64,10 @@ impl<'a> NameGiver<'a> {
     }
 }
 
-/// The names of each tool's input and output.
+/// The names of each tool's input type and output type.
 pub(super) struct TypeNames {
     given: Given,
-    /// By the tools' raw names.
+    /// Names of the input and output types by the tools' raw names.
     tools: HashMap<String, (String, String)>,
 }
 
@@ -79,10 +79,10 @@ impl TypeNames {
         let mut giver = NameGiver::beside(&given);
         let mut named = HashMap::with_capacity(tools.len());
         for tool in tools {
-            // Of two that share a name, calls mean the first.
+            // If two tools share a name, a call means the first.
             if !named.contains_key(&tool.name) {
                 let base = pascal(&identifiers[&tool.name], "Tool");
-                // A name is taken for the output also where a tool has none, so that it never moves.
+                // The name of an output type is reserved even if the tool has none. Adding an output schema then changes no other name.
                 named.insert(tool.name.clone(), (giver.name(&format!("{base}Input")), giver.name(&format!("{base}Output"))));
             }
         }
@@ -92,18 +92,18 @@ impl TypeNames {
         Self { given, tools: named }
     }
 
-    /// The names of a tool's input and output, by its raw name.
+    /// Returns the names of a tool's input type and output type.
     pub(super) fn of(&self, tool: &str) -> Option<&(String, String)> {
         self.tools.get(tool)
     }
 
-    /// Gives names to what else the module declares.
+    /// Returns a chooser of names for the other types of the module.
     pub(super) fn giver(&self) -> NameGiver<'_> {
         NameGiver::beside(&self.given)
     }
 }
 
-/// `get_forecast` as a type is called: `GetForecast`.
+/// Converts a name to the form of a type name: `get_forecast` becomes `GetForecast`.
 pub(super) fn pascal(name: &str, fallback: &str) -> String {
     let words = name.split(|character: char| !character.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
     let mut pascal = String::new();

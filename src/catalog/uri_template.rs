@@ -1,5 +1,5 @@
-//! Matches URIs against templates (RFC 6570). The matcher is conservative: a URI that could mean something else to its server than what a
-//! person approved follows none.
+//! Matches URIs against URI templates (RFC 6570). The matcher is strict: a URI that the server could read as something other than what a
+//! person approved matches no template.
 
 use std::borrow::Cow;
 
@@ -10,22 +10,23 @@ const MAX_TEMPLATE_BYTES: usize = 2_048;
 const MAX_URI_BYTES: usize = 8_192;
 const MAX_EXPRESSIONS: usize = 32;
 const MAX_COMPILED_BYTES: usize = 1024 * 1024;
-/// Rounds of decoding at most; more rounds of encoding would hide something.
+/// Number of decoding rounds. A URI that is encoded more often could hide its meaning.
 const MAX_DECODINGS: usize = 3;
 
-/// The pattern of a variable: unreserved or encoded characters.
+/// Pattern of a variable's character: unreserved or percent-encoded.
 const PLAIN: &str = "(?:[A-Za-z0-9._~-]|%[0-9A-Fa-f]{2})";
-/// The same without the dot, which separates.
+/// Pattern of a variable's character where a dot separates values.
 const LABEL: &str = "(?:[A-Za-z0-9_~-]|%[0-9A-Fa-f]{2})";
-/// For `{+variable}`: reserved characters as well, but none that would begin a query or a fragment.
+/// Pattern for `{+variable}`: also allows reserved characters, except those that begin a query or a fragment.
 const RESERVED: &str = "(?:[A-Za-z0-9._~:/@!$&'()*+,;=-]|%[0-9A-Fa-f]{2})";
 
-/// A template that can be compared with.
+/// A URI template, compiled to a regular expression.
 #[derive(Debug, Clone)]
 pub struct UriTemplate(Regex);
 
 impl UriTemplate {
-    /// Reads a template. `None` for one that has what is not known here (`{;x}`, `{x:3}`), or is absurdly long: nothing follows it.
+    /// Parses a template. Returns `None` if the template is too long or has an unsupported expression (`{;x}`, `{x:3}`). No URI can be read
+    /// with such a template.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         if text.len() > MAX_TEMPLATE_BYTES {
@@ -50,7 +51,7 @@ impl UriTemplate {
         RegexBuilder::new(&pattern).size_limit(MAX_COMPILED_BYTES).build().ok().map(Self)
     }
 
-    /// Returns whether a URI follows the template, and means what it says.
+    /// Returns whether a URI matches the template and has no hidden meaning.
     ///
     /// ```
     /// use hyperlight_mcp::catalog::UriTemplate;
@@ -64,8 +65,8 @@ impl UriTemplate {
     }
 }
 
-/// All that a server could take a URI for: as it is written, and decoded as often as something is encoded in it. `None` where it could
-/// lead out of where it seems to be, or hides what it says.
+/// Returns all forms in which a server could read a URI: as written, and after each round of percent-decoding. Returns `None` if a form
+/// could lead to another folder or has hidden characters.
 ///
 /// ```
 /// use hyperlight_mcp::catalog::readings;
@@ -87,7 +88,7 @@ pub fn readings(uri: &str) -> Option<Vec<String>> {
     Some(readings)
 }
 
-/// Nothing in it is another way to write a path.
+/// Returns whether a URI has no control characters, no backslashes, and no path segments `.` or `..`.
 fn is_plain(uri: &str) -> bool {
     let dots = |segment: &str| matches!(segment, "." | "..");
     !uri.contains(|next: char| next.is_control() || next == '\\') && !uri.split(['/', '?', '#', ';']).any(dots)
@@ -199,7 +200,7 @@ mod tests {
             let uri = format!("memo://{}/x", utf8_percent_encode(&value, NON_ALPHANUMERIC));
             let follows = matches("memo://{id}/x", &uri);
             match readings(&format!("memo://{value}")) {
-                // What the value says once more, decoded, decides as well.
+                // A value that is percent-encoded itself is decoded again, so the URI may be refused.
                 Some(_) => {}
                 None => prop_assert!(!follows, "{}", uri),
             }
@@ -211,7 +212,7 @@ mod tests {
         #[test]
         fn whatever_is_asked_for_it_is_answered(template in "[a-z{}+/?,*:;.#&%-]{0,30}", uri in any::<String>()) {
             let _ = UriTemplate::parse(&template).map(|template| template.matches(&uri));
-            // A template without expressions is followed by itself alone.
+            // A template without expressions matches only the URI with the same text.
             if let Some(parsed) = UriTemplate::parse(&template).filter(|_| !template.contains('{')) {
                 prop_assert_eq!(parsed.matches(&uri), template == uri && readings(&uri).is_some());
             }

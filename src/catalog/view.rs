@@ -1,4 +1,4 @@
-//! All that a run can import, described.
+//! Describes everything that the code of a run can import.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use super::{Manifest, Tool};
 use crate::error::{Error, Result};
 use crate::text::nearest;
 
-/// The separators between a server and its tool in `describe("weather.get_forecast")`.
+/// Separators between a server and its tool in `describe("weather.get_forecast")`.
 const SEPARATORS: [char; 2] = ['.', '/'];
 
-/// The servers and modules of a run, and what can be said of them.
+/// The servers and modules that the code of a run can import, with methods that describe them.
 ///
 /// ```
 /// use hyperlight_mcp::catalog::{Catalog, DeclarationStyle, Failures, Wording};
@@ -34,12 +34,12 @@ pub struct Catalog {
     style: DeclarationStyle,
 }
 
-/// A tool, whole.
+/// Full information about a tool.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ToolInfo {
     pub server: String,
-    /// The module that agent code imports it from.
+    /// Import specifier of the tool's module.
     pub specifier: String,
     #[serde(flatten)]
     pub function: FunctionInfo,
@@ -47,9 +47,9 @@ pub struct ToolInfo {
     pub title: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// TypeScript: its module with this one function.
+    /// TypeScript declaration of the tool's module with only this function.
     pub declaration: String,
-    /// As the server sent them: for programs, not for models.
+    /// JSON Schemas as the server sent them. They are meant for programs and are not sanitised for models.
     pub input_schema: Json,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output_schema: Option<Json>,
@@ -70,7 +70,7 @@ pub struct ServerOffer {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub instructions: Option<String>,
     pub functions: Vec<ToolLine>,
-    /// The number of resources.
+    /// Number of resources.
     pub resources: usize,
     pub resource_templates: usize,
     pub prompts: usize,
@@ -81,12 +81,12 @@ pub struct ServerOffer {
 pub struct ToolLine {
     /// The name or specifier that agent code imports.
     pub name: String,
-    /// Its raw name.
+    /// Raw name of the tool.
     pub tool: String,
     pub purpose: String,
 }
 
-/// A module by its name.
+/// The module that a name stands for.
 enum Module<'a> {
     Server(&'a str, &'a Manifest),
     Agent(&'a AgentModuleInfo),
@@ -94,20 +94,20 @@ enum Module<'a> {
 }
 
 impl Catalog {
-    /// The servers that a run sees, and the agent's own modules.
+    /// Makes a catalog of the servers that a run may use and the modules that the agent's author added.
     #[must_use]
     pub fn new(servers: BTreeMap<String, Arc<Manifest>>, modules: Vec<AgentModuleInfo>, style: DeclarationStyle) -> Self {
         Self { servers, modules, style }
     }
 
-    /// All modules: `host:mcp`, the servers', the agent's own.
+    /// Returns all modules: `host:mcp`, those of the servers, and those that the agent's author added.
     #[must_use]
     pub fn list_modules(&self) -> Vec<ModuleSummary> {
         let servers = self.servers.iter().map(|(server, manifest)| hints::server_summary(server, manifest, &self.style));
         [hints::mcp_module().0].into_iter().chain(servers).chain(self.modules.iter().map(hints::agent_summary)).collect()
     }
 
-    /// A module with its functions. `name` is a module's (`mcp-weather`, with or without `host:`) or a server's.
+    /// Returns a module with its functions. `name` is the name of a module (`mcp-weather`, with or without `host:`) or of a server.
     ///
     /// # Errors
     /// `ERR_UNKNOWN_MODULE`.
@@ -119,7 +119,7 @@ impl Catalog {
         })
     }
 
-    /// A tool, by its raw name or its identifier.
+    /// Returns a tool by its raw name or its identifier.
     ///
     /// # Errors
     /// `ERR_UNKNOWN_SERVER`, `ERR_UNKNOWN_TOOL`.
@@ -140,7 +140,7 @@ impl Catalog {
         })
     }
 
-    /// The module that has a tool, as it is imported, and the tool in a few words.
+    /// Returns the specifier of a tool's module, and a short description of the tool.
     ///
     /// # Errors
     /// `ERR_UNKNOWN_SERVER`, `ERR_UNKNOWN_TOOL`.
@@ -149,7 +149,7 @@ impl Catalog {
         Ok((format!("host:mcp-{server}"), hints::tool_hint(found, identifier, &self.style)))
     }
 
-    /// TypeScript declarations of one module, or of all.
+    /// Returns the TypeScript declarations of one module, or of all modules.
     ///
     /// # Errors
     /// `ERR_UNKNOWN_MODULE`.
@@ -164,7 +164,7 @@ impl Catalog {
         Ok(self.declared(&self.module(name)?))
     }
 
-    /// Declarations of a module, or of one function: `weather`, `weather.get_forecast`.
+    /// Returns the TypeScript declarations of a module (`weather`) or of one function (`weather.get_forecast`).
     ///
     /// # Errors
     /// `ERR_UNKNOWN_MODULE`, `ERR_UNKNOWN_TOOL`.
@@ -174,12 +174,12 @@ impl Catalog {
             Ok(module) => return Ok(self.declared(&module)),
             Err(error) => error,
         };
-        // Raw names may have dots themselves: the first module that is known counts.
+        // A raw name may contain a dot too, so each dot is tried. The first known module is used.
         for (index, _) in what.match_indices(SEPARATORS) {
             let (Ok(module), function) = (self.module(&what[..index]), &what[index + 1..]) else { continue };
             let (server, manifest, tool) = match module {
                 Module::Server(server, manifest) => (server, manifest, function),
-                // These are short: a module is told whole.
+                // Modules other than servers' are short, so the whole module is declared.
                 other if functions_of(&other).iter().any(|known| known == function) => return Ok(self.declared(&other)),
                 _ => continue,
             };
@@ -189,11 +189,12 @@ impl Catalog {
         Err(unknown)
     }
 
-    /// The part of a system prompt that tells a model of the modules, within so many tokens (an estimate on the safe side,
-    /// [`crate::catalog::estimate_tokens`]): declarations where they fit, one line a function where not, counts below that.
+    /// Returns the part of a system prompt that describes the modules. Its size is at most `budget_tokens` by
+    /// [`crate::catalog::estimate_tokens`], whose result is more often too high than too low. Modules are declared in full if they fit.
+    /// Otherwise they get one line for each function, or only the number of their functions.
     ///
     /// # Errors
-    /// `ERR_INVALID_OPTION` where not even that fits: it names the least.
+    /// `ERR_INVALID_OPTION` if not even the totals fit. The message names the smallest budget.
     pub fn system_message(&self, budget_tokens: usize) -> Result<String> {
         let sizes: Vec<_> = self.servers.values().map(|manifest| (manifest.tools.len(), manifest.tool_bytes())).collect();
         let extents = extents(&sizes, budget_tokens);
@@ -261,7 +262,7 @@ impl Catalog {
         server.map(|(server, manifest)| Module::Server(server, manifest)).ok_or_else(|| self.unknown_module(name, plain))
     }
 
-    /// A tool's bare name, with the server that has it: `weather.get_forecast`.
+    /// Returns a tool's name with the name of the first server that has it: `weather.get_forecast`.
     fn server_with(&self, tool: &str) -> Option<String> {
         let mut having =
             self.servers.iter().filter_map(|(server, manifest)| Some(format!("{server}.{}", manifest.tool_or_identifier(tool)?.1)));
@@ -270,7 +271,7 @@ impl Catalog {
 
     fn unknown_module(&self, name: &str, plain: &str) -> Error {
         let modules = self.list_modules();
-        // A server may be named by itself or as its module.
+        // A module of a server is found by the name of the server too.
         let names = modules.iter().flat_map(|module| [Some(module.name.as_str()), module.server.as_deref()]).flatten();
         let meant = nearest(plain, names);
         let is_meant =

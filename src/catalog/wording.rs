@@ -1,18 +1,18 @@
-//! A server's words, fit for a model to read.
+//! Prepares the texts of servers for a model.
 
-/// The functions that sanitise texts. They are parameters, as `trust` decides what may be read.
+/// Functions that sanitise texts. The module `trust` provides them, as it decides which text a model may read.
 #[derive(Debug, Clone, Copy)]
 pub struct Wording {
-    /// A text of several lines, cut to so many characters.
+    /// Sanitises a text of several lines, and cuts it to a number of characters.
     pub text: fn(&str, usize) -> String,
-    /// The same in one line.
+    /// Sanitises a text, makes it one line, and cuts it to a number of characters.
     pub line: fn(&str, usize) -> String,
-    /// Characters of a description at most.
+    /// Length limit of a description, in characters.
     pub max_chars: usize,
 }
 
 impl Wording {
-    /// A description, whole.
+    /// Returns a sanitised description.
     #[must_use]
     pub fn description(&self, text: &str) -> String {
         (self.text)(text, self.max_chars)
@@ -24,7 +24,7 @@ impl Wording {
         (self.line)(text, max_chars.min(self.max_chars))
     }
 
-    /// The first sentence of a description, in one line.
+    /// Returns the first sentence of a description, on one line.
     ///
     /// ```
     /// use hyperlight_mcp::catalog::Wording;
@@ -46,7 +46,8 @@ impl Wording {
 
 const MAX_PURPOSE_CHARS: usize = 160;
 
-/// A full stop before a blank and a capital letter, unless it belongs to an abbreviation.
+/// Returns whether a punctuation mark ends a sentence. It must come before a space and a capital letter, and must not belong to an
+/// abbreviation.
 fn ends_sentence(line: &str, index: usize, character: char) -> bool {
     let after = &line[index + character.len_utf8()..];
     match character {

@@ -1,4 +1,4 @@
-//! The command `approve`: shows both stages of an approval to a person, one after another.
+//! The command `approve`: shows the two stages of an approval to a person, one after the other.
 
 use serde_json::{Value as Json, json};
 
@@ -23,7 +23,7 @@ struct Reviewed {
 
 pub(super) async fn approve(session: &Session, arguments: &Approve) -> Result<Exit, CliError> {
     if arguments.digest.is_some() && arguments.servers.len() != 1 {
-        return Err(CliError::Usage("--digest is of one server's request: name that server".to_owned()));
+        return Err(CliError::Usage("--digest approves the request of one server: name exactly one server".to_owned()));
     }
     session.check_config()?;
     let gateway = session.open()?;
@@ -49,7 +49,7 @@ pub(super) async fn approve(session: &Session, arguments: &Approve) -> Result<Ex
     Ok(if all.iter().all(|reviewed| reviewed.approved) { Exit::Done } else { Exit::Failed })
 }
 
-/// Returns the servers that need approval. Prints a line where there are none.
+/// Returns the names of the servers that need approval. If there are none, prints a message.
 fn unapproved(session: &Session, gateway: &Gateway) -> Result<Vec<String>, CliError> {
     let servers = gateway.servers()?;
     let wanting: Vec<String> =
@@ -67,7 +67,7 @@ fn is_approved(request: &ApprovalRequest) -> (bool, &str) {
     }
 }
 
-/// Approves the request with this digest. Another process may have shown it.
+/// Approves the request with this digest. The request may have been shown by another process.
 async fn with_digest(gateway: &Gateway, name: &str, digest: &str) -> crate::error::Result<Reviewed> {
     let request = gateway.approval_request(name).await?;
     if is_approved(&request) == (true, digest) {
@@ -75,12 +75,12 @@ async fn with_digest(gateway: &Gateway, name: &str, digest: &str) -> crate::erro
     }
     gateway.approve(name, Some(digest), None).await?;
     let approved = matches!(request, ApprovalRequest::Manifest(_));
-    // The request of the second stage is shown, so that it can be approved next.
+    // Returns the request of the second stage, so that a person can approve it next.
     let request = if approved { None } else { Some(gateway.approval_request(name).await?) };
     Ok(Reviewed { server: name.to_owned(), approved, request, error: None })
 }
 
-/// Asks a person at each stage. Without a person, returns the request, so that it can be printed.
+/// Asks a person at each stage. If no person can be asked, returns the request, so that it can be printed.
 async fn review(session: &Session, gateway: &Gateway, name: &str) -> crate::error::Result<Reviewed> {
     let mut shown: Vec<String> = Vec::new();
     loop {
@@ -89,7 +89,7 @@ async fn review(session: &Session, gateway: &Gateway, name: &str) -> crate::erro
         if approved {
             return Ok(Reviewed { server: name.to_owned(), approved: true, request: None, error: None });
         }
-        // A request that was approved a moment ago and is still open is not shown next_command: the loop would not end.
+        // A request that was just approved and is still open would be shown again and again, so the loop ends with an error.
         if shown.iter().any(|known| known == digest) {
             return Err(Error::DigestChanged { server: name.to_owned() });
         }
@@ -115,8 +115,8 @@ fn tell(session: &Session, reviewed: &Reviewed) {
     if let Some(request) = request {
         let digest = is_approved(request).1;
         terminal.print(request_text(request, &terminal.out).trim_start());
-        let sentence = format!("Not approved yet. A person who has read this ({}) says yes with:", stage_of(request));
-        // The command stays in one line: it is there to be copied.
+        let sentence = format!("Not approved yet. After reading this ({}), a person approves it with:", stage_of(request));
+        // The command is not wrapped, so that it can be copied.
         terminal.print(&format!(
             "\n{}  {}\n",
             terminal.out.wrapped("", &sentence),

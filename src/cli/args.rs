@@ -46,7 +46,7 @@ pub struct Global {
     /// Print one JSON document instead of text
     #[arg(long, global = true)]
     pub json: bool,
-    /// auto (a terminal, no `NO_COLOR`), always or never
+    /// auto (colours on a terminal), always or never
     #[arg(long, global = true, value_name = "WHEN", default_value = "auto", hide_default_value = true, hide_possible_values = true)]
     pub color: ColorChoice,
 }
@@ -68,9 +68,9 @@ pub enum CliCommand {
     Info(Server),
     /// Read what a server would run and offer, and say yes or no
     Approve(Approve),
-    /// Take a server's approval back
+    /// Revoke a server's approval
     Revoke(Server),
-    /// Connect to a server, and report
+    /// Connect to a server and report the result
     Test(Server),
     /// Find tools by what they do
     Search(Search),
@@ -140,7 +140,7 @@ pub struct Run {
     pub raw: bool,
 }
 
-/// Form in which a script gets the error of a tool.
+/// The way in which a script gets the error of a tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Errors {
     Return,
@@ -206,7 +206,7 @@ pub enum Program {
 }
 
 impl Program {
-    /// The program's name, as its users know it.
+    /// Returns the product name of the program.
     #[must_use]
     pub fn title(self) -> &'static str {
         match self {

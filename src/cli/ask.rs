@@ -1,4 +1,4 @@
-//! Callbacks of the gateway that ask a person at the terminal, and what they answer without one.
+//! Callbacks of the gateway that ask a person at the terminal. Without a terminal, they refuse.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::trust::Decision;
 
 const MAX_TEXT_CHARS: usize = 4_000;
 
-/// A person at the terminal, or the lack of one (`can_ask`).
+/// The person at the terminal. If `can_ask` is false, nobody can answer.
 pub(super) struct Person {
     pub(super) terminal: Arc<Terminal>,
     pub(super) can_ask: bool,
@@ -34,14 +34,15 @@ impl Callbacks for Person {
         }
         let call = format!("{server}.{}", sanitise_line(tool, MAX_TEXT_CHARS));
         if !self.can_ask {
-            let text = format!("{call} was not called: {reason}, and there is no terminal to ask at. To allow it: --allow-writes {call}");
+            let text =
+                format!("{call} was not called: {reason}, and there is no terminal to ask a person. To allow it: --allow-writes {call}");
             self.terminal.note(Tone::Warning, "warning:", &text);
             return None;
         }
         let (arguments, cuts) = arguments_text(&question.args);
         let (cut, all) = match cuts {
             0 => (String::new(), ""),
-            _ => (format!("Not all of it is shown: {cuts} of its values are cut.\n"), ", show [a]ll of it"),
+            _ => (format!("The arguments are not shown in full: {cuts} of the values are cut.\n"), ", show [a]ll arguments"),
         };
         let choices = format!("Call it? [o]nce, for this [r]un, for this [s]ession{all}, [N]o: ");
         let text = format!("{call} wants to be called ({reason}) with\n{arguments}\n{cut}{choices}");
@@ -52,7 +53,7 @@ impl Callbacks for Person {
                 let text = format!("{call} wants to be called ({reason}) with\n{}\n{choices}", whole_arguments_text(whole));
                 answer = terminal.ask(&text).await.unwrap_or_default().to_lowercase();
             }
-            // `y` is the answer to other questions. It means no here, where a person has to choose for how long.
+            // `y` is the usual answer to other questions. Here it means no, as a person must choose how long the permission lasts.
             Ok(match answer.as_str() {
                 "o" | "once" => Decision::Once,
                 "r" | "run" => Decision::Run,
@@ -83,8 +84,10 @@ impl Callbacks for Person {
             return None;
         }
         let issuer = sanitise_line(&question.issuer, MAX_TEXT_CHARS);
-        let text =
-            format!("server \"{}\" wants access in your name, from {issuer}. Open this page, then come back:\n  {url}\n", question.server);
+        let text = format!(
+            "server \"{}\" needs your authorization at {issuer}. Open this page in a browser, sign in, then come back here:\n  {url}\n",
+            question.server
+        );
         self.terminal.say(&text);
         Some(Box::pin(async { Ok(None) }))
     }
@@ -100,7 +103,7 @@ impl Callbacks for Person {
         let IssuerQuestion { server, issuer, client_id, credential } = question;
         let line = |text: &str| sanitise_line(text, MAX_TEXT_CHARS);
         let text = format!(
-            "server \"{server}\" names {} for its tokens. The config does not name it (oauth.issuer). Send the {credential} of client {} there?",
+            "server \"{server}\" names the authorization server {}, which is not in the config (oauth.issuer). Send the {credential} of client {} there?",
             line(issuer),
             line(client_id)
         );
@@ -117,9 +120,10 @@ impl Callbacks for Person {
         let id = id.to_owned();
         Some(Box::pin(async move {
             let given = terminal.ask_secret(&text).await;
-            given
-                .map(SecretString::from)
-                .ok_or_else(|| Error::InvalidOption { method: "input", problem: format!("{id}: nothing was typed") })
+            given.map(SecretString::from).ok_or_else(|| Error::InvalidOption {
+                method: "input",
+                problem: format!("{id}: no value was typed; type a value when the input is asked for"),
+            })
         }))
     }
 }
@@ -132,7 +136,7 @@ async fn fill_in(terminal: &Terminal, question: &Json) -> ElicitationAnswer {
     terminal.say(&format!("server \"{who}\" asks: {}\n", indented(&text(&question["message"]))));
     if let Some(url) = question["url"].as_str() {
         terminal.say(&format!("  {}\n", sanitise_line(url, MAX_TEXT_CHARS)));
-        let agreed = terminal.confirm("Have you opened that page, and agree?").await;
+        let agreed = terminal.confirm("Have you opened this page, and do you agree?").await;
         return if agreed { ElicitationAnswer::Accept(None) } else { ElicitationAnswer::Decline };
     }
     let schema = &question["requestedSchema"];
@@ -158,7 +162,7 @@ async fn fill_in(terminal: &Terminal, question: &Json) -> ElicitationAnswer {
             Ok(None) | Err(()) => return refused(terminal, "the value has the wrong type, or is missing"),
         }
     }
-    // The defaults are filled in before it is shown: nothing is sent that was not shown.
+    // Defaults are filled in before the form is shown, so that only shown values are sent.
     let content = match form.fill(Some(&Json::Object(answers))) {
         Ok(content) => content,
         Err(problems) => return refused(terminal, &problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")),
@@ -168,11 +172,12 @@ async fn fill_in(terminal: &Terminal, question: &Json) -> ElicitationAnswer {
 }
 
 fn refused(terminal: &Terminal, problem: &str) -> ElicitationAnswer {
-    terminal.say(&format!("  This answer does not fit ({}): the question is declined.\n", sanitise_line(problem, MAX_TEXT_CHARS)));
+    terminal
+        .say(&format!("  This answer does not fit the form ({}), so the question is declined.\n", sanitise_line(problem, MAX_TEXT_CHARS)));
     ElicitationAnswer::Decline
 }
 
-/// Formats a default value as a person would type it.
+/// Formats a default value in the form in which a person would type it.
 fn shown_default(value: &Json) -> String {
     match value {
         Json::Bool(yes) => if *yes { "yes" } else { "no" }.to_owned(),

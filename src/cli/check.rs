@@ -16,7 +16,7 @@ pub(super) async fn check(session: &Session, arguments: &Check) -> Result<Exit, 
     if session.json() {
         session.terminal.print_json(&json!({ "file": file, "ok": report.ok, "looked": report.looked, "problems": report.problems }));
     } else if !report.looked {
-        session.terminal.say(&format!("{file}: it was not checked: it nests too deeply, or the check takes longer than 5 s\n"));
+        session.terminal.say(&format!("{file}: not checked, as the code is nested too deeply or the check took longer than 5 s\n"));
     } else if report.ok {
         session.terminal.print(&format!("{file}: no errors found\n"));
     } else {

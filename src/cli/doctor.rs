@@ -1,4 +1,4 @@
-//! The command `doctor`: finds problems of this installation, and says how to fix them.
+//! The command `doctor`: finds problems in this installation and says how to fix them.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
@@ -20,7 +20,7 @@ use crate::trust::ApprovalRequest;
 
 const MAX_TEXT_CHARS: usize = 2_000;
 
-/// The result of one check.
+/// Result of one check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Status {
@@ -29,13 +29,13 @@ enum Status {
     Problem,
 }
 
-/// One check with its result.
+/// A check with its result.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 struct Finding {
     what: String,
     status: Status,
     text: String,
-    /// The way to fix it.
+    /// Action that fixes the problem.
     #[serde(skip_serializing_if = "Option::is_none")]
     remedy: Option<String>,
 }
@@ -91,20 +91,24 @@ fn shown(finding: &Finding, style: &Style) -> String {
 fn platform() -> Finding {
     Finding::ok(
         "platform",
-        format!("{} {}; the addon and its guest are built in: no toolchain is needed", std::env::consts::OS, std::env::consts::ARCH),
+        format!(
+            "{} {}; the addon and its guest are built already, so no toolchain is needed",
+            std::env::consts::OS,
+            std::env::consts::ARCH
+        ),
     )
 }
 
-/// Checks the watchdog, the program that ends the servers when this program has ended in any way.
+/// Checks the watchdog. This program ends the servers when `hyperlight-mcp` has ended in any way.
 fn watchdog(path: &Path) -> Finding {
     match fs::metadata(path) {
         Ok(file) if file.permissions().mode() & 0o111 != 0 => Finding::ok("watchdog", path.display().to_string()),
         Ok(_) => {
             let remedy = format!("chmod +x {}", path.display());
-            Finding::new("watchdog", Status::Problem, "the program cannot be executed", Some(remedy))
+            Finding::new("watchdog", Status::Problem, "the watchdog program is not executable", Some(remedy))
         }
         Err(error) => {
-            let remedy = "install hyperlight-mcp again, with its optional dependencies".to_owned();
+            let remedy = "install hyperlight-mcp again, without omitting optional dependencies".to_owned();
             Finding::new("watchdog", Status::Problem, format!("{}: {error}", path.display()), Some(remedy))
         }
     }
@@ -112,19 +116,21 @@ fn watchdog(path: &Path) -> Finding {
 
 fn state_folder(path: &Path) -> Finding {
     let name = path.display();
-    let Ok(folder) = fs::metadata(path) else { return Finding::ok("state folder", format!("{name} (made when it is needed)")) };
+    let Ok(folder) = fs::metadata(path) else {
+        return Finding::ok("state folder", format!("{name} (does not exist yet; it is created when it is needed)"));
+    };
     let mode = folder.permissions().mode() & 0o777;
     if !folder.is_dir() {
         return Finding::new(
             "state folder",
             Status::Problem,
             format!("{name} is not a folder"),
-            Some("move it away, or name another with --state".to_owned()),
+            Some("move the file away, or name another folder with --state".to_owned()),
         );
     }
     let (owner, us) = (folder.uid(), rustix::process::geteuid().as_raw());
     if owner != us {
-        let remedy = format!("chown {name} if you trust what is in it, or name another with --state");
+        let remedy = format!("chown {name} if you trust its contents, or name another folder with --state");
         return Finding::new(
             "state folder",
             Status::Problem,
@@ -133,12 +139,12 @@ fn state_folder(path: &Path) -> Finding {
         );
     }
     if mode & 0o022 != 0 {
-        let remedy = format!("chmod 700 {name} if you trust what is in it, or name another with --state");
-        return Finding::new("state folder", Status::Problem, format!("others may write into {name} ({mode:o})"), Some(remedy));
+        let remedy = format!("chmod 700 {name} if you trust its contents, or name another folder with --state");
+        return Finding::new("state folder", Status::Problem, format!("other users may write to {name} (mode {mode:o})"), Some(remedy));
     }
     if mode & 0o077 != 0 {
         let remedy = format!("chmod 700 {name}");
-        return Finding::new("state folder", Status::Warning, format!("others can look into {name} ({mode:o})"), Some(remedy));
+        return Finding::new("state folder", Status::Warning, format!("other users can read {name} (mode {mode:o})"), Some(remedy));
     }
     match tempfile::tempfile_in(path) {
         Ok(_) => Finding::ok("state folder", name.to_string()),
@@ -146,7 +152,7 @@ fn state_folder(path: &Path) -> Finding {
             "state folder",
             Status::Problem,
             format!("{name} cannot be written: {error}"),
-            Some(format!("make {name} yours: chown it")),
+            Some(format!("change the owner of {name} to your user (chown), or name another folder with --state")),
         ),
     }
 }
@@ -154,13 +160,13 @@ fn state_folder(path: &Path) -> Finding {
 async fn hypervisor(gateway: &Gateway) -> Finding {
     let gateway = gateway.clone();
     let Ok(report) = tokio::task::spawn_blocking(move || gateway.hypervisor()).await else {
-        return Finding::new("hypervisor", Status::Problem, "the check itself failed", None);
+        return Finding::new("hypervisor", Status::Problem, "the check of the hypervisor failed unexpectedly; run doctor again", None);
     };
     if !report.available {
         return Finding::new("hypervisor", Status::Problem, report.problem.unwrap_or_default(), report.remedy);
     }
     let text = format!("a guest boots here in {:.0} ms", report.boot_ms.unwrap_or_default());
-    // Its warning is about how it is isolated: that is not a problem, and nothing can be fixed.
+    // The report's warning is about the isolation of the guest. It is shown, but it is not a problem that a person can fix.
     Finding::ok("hypervisor", report.warning.map_or_else(|| text.clone(), |warning| format!("{text}; {warning}")))
 }
 
@@ -168,7 +174,7 @@ fn config(session: &Session, servers: usize) -> Finding {
     let path = session.options().config_path.unwrap_or_else(|| session.options().default_config());
     if !path.exists() {
         let remedy =
-            format!("{} copies the servers of other programs; or write the file by hand", session.next_command.with("import --write"));
+            format!("{} copies the servers of other programs; or write the file yourself", session.next_command.with("import --write"));
         return Finding::new("config", Status::Warning, format!("there is no config file {}", path.display()), Some(remedy));
     }
     Finding::ok("config", format!("{}, {}", path.display(), counted(servers, "server")))
@@ -183,11 +189,11 @@ fn config_problem(error: &Error, next_command: &NextCommand) -> Finding {
         "config",
         Status::Problem,
         message(error, next_command),
-        Some(format!("fix that in the file, then run {} again", next_command.with("doctor"))),
+        Some(format!("fix this in the file, then run {} again", next_command.with("doctor"))),
     )
 }
 
-/// Checks one server. Connects to it only if it is approved: all else is known without starting anything.
+/// Checks one server. Connects only to an approved server, as `doctor` must not start any other.
 async fn look_at(gateway: &Gateway, server: &ServerStatus, next_command: &NextCommand) -> Finding {
     let what = format!("server {}", server.name);
     let name = &server.name;
@@ -205,7 +211,7 @@ async fn look_at(gateway: &Gateway, server: &ServerStatus, next_command: &NextCo
 }
 
 async fn unapproved(gateway: &Gateway, name: &str, what: &str, next_command: &NextCommand) -> Finding {
-    // At stage 2 (tools) the request would start the server, and `doctor` must not start it.
+    // At stage 2 (tools), the approval request would start the server, which `doctor` must not do.
     let stage =
         gateway.servers().ok().and_then(|servers| servers.into_iter().find(|server| server.name == name)).map(|server| server.state);
     if stage == Some(ServerState::Unapproved)

@@ -1,4 +1,4 @@
-//! Errors of the command line. Each is reported once: as a message on standard error, and with `--json` also on standard output.
+//! Errors of the command line. Each error is a message on standard error and, with `--json`, also JSON on standard output.
 
 use serde_json::{Value as Json, json};
 
@@ -10,25 +10,25 @@ use crate::command::{Tone, printable};
 use crate::config::INPUT_ADVICE;
 use crate::error::{AuthorizationLack, Error};
 
-/// Error code: there is no config.
+/// Error code for a missing config.
 pub(super) const NO_CONFIG: &str = "ERR_NO_CONFIG";
-/// Error code: a file that a person named cannot be read or written.
+/// Error code for a file that cannot be read or written.
 pub(super) const FILE: &str = "ERR_FILE";
-/// Error code: the arguments are wrong.
+/// Error code for wrong arguments.
 pub(super) const USAGE: &str = "ERR_USAGE";
 
 /// An error of the program.
 #[derive(Debug)]
 pub(super) enum CliError {
-    /// An error of the gateway, with the code that it has.
+    /// An error of the gateway, with its own code.
     Error(Box<Error>),
     /// An error of the gateway with more details, for example the line of a script.
     Explained { error: Box<Error>, text: String, more: Json },
-    /// An error with a code of this program, and a message that says what to do instead.
+    /// An error code of this program, and a message that tells the person what to do.
     Message(&'static str, String),
-    /// A usage error that only the command itself can find.
+    /// An error in the arguments that only the command itself can find.
     Usage(String),
-    /// The program was told to end. Nothing is reported.
+    /// The program was interrupted. No error is reported.
     Interrupted,
 }
 
@@ -39,7 +39,7 @@ impl From<Error> for CliError {
 }
 
 impl CliError {
-    /// Reports the error, and returns the result of the program.
+    /// Prints the error, and returns the exit status of the program.
     pub(super) fn tell(self, session: &Session) -> Exit {
         let exit = if matches!(self, Self::Usage(_)) { Exit::Usage } else { Exit::Failed };
         let next_command = &session.next_command;
@@ -65,22 +65,22 @@ impl CliError {
     }
 }
 
-/// Returns the message for JSON output. It names commands of this program as the way out.
+/// Returns the message for JSON output. It suggests commands of this program.
 pub(super) fn message(error: &Error, next_command: &NextCommand) -> String {
     worded(error, next_command, |text| text)
 }
 
-/// Returns the message for a person. Indents untrusted lines, as an error may hold text of a script, a server or a config.
+/// Returns the message for a person. Indents untrusted lines, as an error may contain text of a script, a server or a config.
 pub(super) fn told(error: &Error, next_command: &NextCommand) -> String {
     worded(error, next_command, |text| indented(&text))
 }
 
-/// Builds a message whose way out is a command. `others` formats text that may be untrusted.
+/// Builds a message that suggests the next command. `others` formats text that may be untrusted.
 fn worded(error: &Error, next_command: &NextCommand, others: impl Fn(String) -> String) -> String {
     let about = |command: &str, server: &str| next_command.with(&format!("{command} {server}"));
     match error {
         Error::NotApproved { server, reason } => others(format!(
-            "server \"{server}\" is not approved: {reason}. To read what it would run, and say yes or no: {}",
+            "server \"{server}\" is not approved: {reason}. To read its approval request and decide: {}",
             about("approve", server)
         )),
         Error::DigestChanged { server } => {
@@ -94,24 +94,26 @@ fn worded(error: &Error, next_command: &NextCommand, others: impl Fn(String) -> 
         Error::AuthorizationRequired { server, issuer, lack: AuthorizationLack::Issuer } => {
             let issuer = issuer.as_ref().map_or_else(|| "an authorization server".to_owned(), ToString::to_string);
             others(format!(
-                "server \"{server}\" names {issuer} for its tokens. The config does not name it, so the credential was not sent there. Run this in a terminal, where a person can confirm it, or set oauth.issuer in the config"
+                "server \"{server}\" names the authorization server {issuer}, which is not in the config, so the credential was not sent there. Run this command in a terminal, where a person can confirm the authorization server, or set oauth.issuer in the config"
             ))
         }
         Error::AuthorizationRequired { server, lack: AuthorizationLack::Page, .. } => {
             format!(
-                "server \"{server}\" needs an authorization: run this in a terminal, where a person can be shown its page; or put a token into the config's headers.Authorization"
+                "server \"{server}\" needs authorization: run this command in a terminal, where a person can open the sign-in page, or put a token into headers.Authorization of the server's entry in the config"
             )
         }
         Error::ServerExited { server, .. } | Error::ConnectFailed { server, .. } | Error::ConnectTimeout { server, .. } => {
             let error = others(error.to_string());
-            format!("{error}\nIts log: {}", about("logs", server))
+            format!("{error}\nTo read the log of the server: {}", about("logs", server))
         }
         Error::ToolChanged { server, .. } | Error::ToolVanished { server, .. } => {
             let error = others(error.to_string());
-            format!("{error}\nSee the change: {}", about("approve", server))
+            format!("{error}\nTo read the change: {}", about("approve", server))
         }
-        // The original advice is for the author of an agent, who can pass a callback.
-        Error::ConfigInvalid { .. } => others(error.to_string().replace(INPUT_ADVICE, "run this in a terminal, where it can be asked for")),
+        // The original advice suggests a callback, which only the author of an agent can pass.
+        Error::ConfigInvalid { .. } => {
+            others(error.to_string().replace(INPUT_ADVICE, "run this command in a terminal, where a person can type it"))
+        }
         other => others(other.to_string()),
     }
 }

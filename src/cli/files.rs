@@ -11,7 +11,7 @@ use crate::sandbox::Stop;
 
 /// Size limit of a script, an input or a config.
 const MAX_BYTES: u64 = 64 * 1024 * 1024;
-/// Length limit of a chain of symbolic links, the same as in Linux.
+/// Number of symbolic links that are followed, the same limit as in Linux.
 const MAX_LINKS: usize = 40;
 
 /// Reads a text from a file or, for `-`, from standard input.
@@ -25,16 +25,18 @@ pub(super) fn read(path: &Path) -> Result<String, CliError> {
     match read {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Err(CliError::Message(FILE, format!("there is no file {name}"))),
         Err(error) => Err(CliError::Message(FILE, format!("{name} cannot be read: {error}"))),
-        Ok(_) if bytes.len() as u64 > MAX_BYTES => Err(CliError::Message(FILE, format!("{name} has more than {MAX_BYTES} bytes"))),
+        Ok(_) if bytes.len() as u64 > MAX_BYTES => {
+            Err(CliError::Message(FILE, format!("{name} is too large: the limit is {MAX_BYTES} bytes")))
+        }
         Ok(_) => String::from_utf8(bytes).map_err(|_| CliError::Message(FILE, format!("{name} is not text (UTF-8)"))),
     }
 }
 
-/// Reads a config of hyperlight-mcp or of another program. Takes only a regular file, as a path that no person named can lead to anything.
-/// Returns `None` where there is no file.
+/// Reads a config of hyperlight-mcp or of another program. Accepts only a regular file, as nobody has named the path and it could lead to a
+/// pipe or a device. Returns `None` if there is no file.
 ///
 /// # Errors
-/// A sentence without the name of the file.
+/// A sentence about the problem, without the name of the file.
 pub(super) fn read_config(path: &Path) -> Result<Option<String>, String> {
     match read_bounded(path, Links::Follow, MAX_BYTES) {
         Ok(bytes) => String::from_utf8(bytes).map(Some).map_err(|_| "it is not text (UTF-8)".to_owned()),
@@ -43,14 +45,14 @@ pub(super) fn read_config(path: &Path) -> Result<Option<String>, String> {
     }
 }
 
-/// Reads a script or an input like [`read`], and gives up when the program is told to end: a pipe without a writer never ends.
+/// Reads a script or an input like [`read`]. Gives up when the program is interrupted, as a pipe without a writer never ends.
 pub(super) async fn read_until(path: &Path, stop: &Stop) -> Result<String, CliError> {
     let (sender, text) = tokio::sync::oneshot::channel();
     let owned = path.to_owned();
     let read = move || {
         let _ = sender.send(read(&owned));
     };
-    // A thread of its own: the runtime would wait for a blocked thread of its pool before it ends.
+    // This is a separate thread, as the runtime would wait for a blocked thread of its pool before it ends.
     let started = std::thread::Builder::new().name("mcp-read".to_owned()).spawn(read);
     started.map_err(|error| CliError::Message(FILE, format!("{} cannot be read: {error}", path.display())))?;
     tokio::select! {
@@ -60,15 +62,15 @@ pub(super) async fn read_until(path: &Path, stop: &Stop) -> Result<String, CliEr
     }
 }
 
-/// Replaces a regular file or makes a new one, whole or not at all. Writes directly into a pipe or a device.
-/// An existing file keeps its permissions; a new one has `mode`.
+/// Replaces a regular file completely or not at all, or makes a new one. Writes directly to a pipe or a device. An existing file keeps its
+/// permissions; a new file gets `mode`.
 pub(super) fn write(path: &Path, text: &str, mode: u32) -> Result<(), CliError> {
     let failed = |error: io::Error| CliError::Message(FILE, format!("{} cannot be written: {error}", path.display()));
-    // Through links, so that they stay links.
+    // Symbolic links are resolved first, so that the link itself is not replaced.
     let target = target_of(path).map_err(failed)?;
     let there = fs::metadata(&target).ok();
     if there.as_ref().is_some_and(|there| !there.is_file()) {
-        // Where it was named: /dev/stdout leads to a pipe that has no path.
+        // The original path is opened, as `/dev/stdout` can lead to a pipe that has no path.
         return File::options().write(true).open(path).and_then(|mut file| file.write_all(text.as_bytes())).map_err(failed);
     }
     let folder = target.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -77,23 +79,26 @@ pub(super) fn write(path: &Path, text: &str, mode: u32) -> Result<(), CliError> 
     replace_with_mode(&target, text.as_bytes(), mode, Writing::Durable).map_err(failed)
 }
 
-/// Writes a file that the person did not name. A project that somebody else made can have a link or a pipe of that name, so only a regular
-/// file is replaced.
+/// Writes a file that the person did not name. Replaces only a regular file, as the author of a project could place a link or a pipe with
+/// this name in it.
 pub(super) fn write_in_project(path: &Path, text: &str, mode: u32) -> Result<(), CliError> {
     match fs::symlink_metadata(path) {
         Ok(there) if !there.is_file() => {
             let (name, kind) = (path.display(), if there.is_symlink() { "a symbolic link" } else { "not a regular file" });
-            Err(CliError::Message(FILE, format!("{name} is {kind}, and was not written: remove it, or name the file to write with --out")))
+            Err(CliError::Message(
+                FILE,
+                format!("{name} is {kind}, so it was not replaced: remove it, or name another output file with --out"),
+            ))
         }
         Ok(_) | Err(_) => write(path, text, mode),
     }
 }
 
-/// Follows the symbolic links of a path, also if their target does not exist yet.
+/// Resolves the symbolic links of a path, even if their target does not exist yet.
 fn target_of(path: &Path) -> io::Result<PathBuf> {
     let mut target = path.to_owned();
     for _ in 0..MAX_LINKS {
-        // What the kernel follows by itself, like /proc/self/fd/1, has no path that could be read.
+        // The kernel resolves links such as `/proc/self/fd/1` itself, and their targets have no path.
         if fs::metadata(&target).is_ok_and(|there| !there.is_file()) {
             return Ok(target);
         }
@@ -102,7 +107,7 @@ fn target_of(path: &Path) -> io::Result<PathBuf> {
             Err(_) => return Ok(target),
         }
     }
-    Err(io::Error::other("its symbolic links form a circle"))
+    Err(io::Error::other("its symbolic links form a loop"))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The command `logs --follow`: prints new lines of a server's log as any process writes them.
+//! The command `logs --follow`: prints new lines of a server's log, whichever process writes them.
 
 use std::time::Duration;
 
@@ -10,9 +10,9 @@ use super::session::Session;
 use crate::command::{Logs, logs_text};
 use crate::gateway::LogLine;
 
-/// Time between two reads of the file.
+/// Time between two reads of the log file.
 const INTERVAL: Duration = Duration::from_millis(300);
-/// Lines of one read. If a server writes more in one interval, the first of them are left out.
+/// Number of lines that one read returns. If a server writes more lines in one interval, the first of them are lost.
 const WINDOW: usize = 1_000;
 
 pub(super) async fn follow(session: &Session, logs: &Logs) -> Result<Exit, CliError> {
@@ -25,14 +25,14 @@ pub(super) async fn follow(session: &Session, logs: &Logs) -> Result<Exit, CliEr
     let mut known;
     loop {
         if session.json() {
-            // One document on each line, as the output never ends.
+            // Each line is a separate JSON document, as the output never ends.
             for line in fresh {
                 session.terminal.print(&format!("{}\n", json!(line)));
             }
         } else if !fresh.is_empty() {
             session.terminal.print(&logs_text(fresh, &session.terminal.out));
         }
-        // Ctrl-C ends this from outside. A reader that closes the output ends it here.
+        // Ctrl-C stops this loop from outside. If the reader closes the output, the loop ends here.
         if session.terminal.output_end().is_some() {
             return Ok(Exit::Done);
         }
@@ -43,8 +43,8 @@ pub(super) async fn follow(session: &Session, logs: &Logs) -> Result<Exit, CliEr
     }
 }
 
-/// Returns the lines of `now` that come after `known`. Both are the end of the same log, so `now` begins with the last lines of `known`.
-/// A line that is written twice is returned twice.
+/// Returns the lines of `now` that come after `known`. Both are the last lines of the same log, so `now` begins with lines that end
+/// `known`. Equal lines are kept.
 fn after<'n>(known: &[LogLine], now: &'n [LogLine]) -> &'n [LogLine] {
     let most = known.len().min(now.len());
     let seen = (0..=most).rev().find(|&count| known.ends_with(&now[..count])).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The program `hyperlight-mcp` for a person in a shell. It runs within the addon: `bin/hyperlight-mcp.mjs` passes the arguments to it.
+//! The program `hyperlight-mcp` for a person in a shell. It runs in the native addon: `bin/hyperlight-mcp.mjs` passes the arguments to it.
 
 mod approve;
 mod args;
@@ -35,17 +35,17 @@ pub use import::{Found, Secret, found_in};
 pub use terminal::{Screens, json_text};
 pub use values::{AllowedWrites, milliseconds};
 
-/// Time that servers have to end by themselves after Ctrl-C.
+/// Time that servers get to end by themselves after Ctrl-C.
 const ENDING: Duration = Duration::from_secs(2);
 
-/// Result of the program, for a shell.
+/// Result of the program. It decides the exit code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exit {
     Done,
     Failed,
-    /// The command line itself is wrong.
+    /// The command line is wrong.
     Usage,
-    /// Ended by Ctrl-C, or by another signal to end.
+    /// Ctrl-C or another signal ended the program.
     Interrupted,
 }
 
@@ -67,7 +67,7 @@ impl Exit {
     }
 }
 
-/// Process environment that the program runs in.
+/// Environment in which the program runs.
 #[derive(Clone)]
 pub struct ProcessContext {
     pub screens: Screens,
@@ -77,7 +77,7 @@ pub struct ProcessContext {
     pub runtime: Handle,
 }
 
-/// Runs the command in `words` (arguments without the program's name) until it is done or stopped.
+/// Runs the command until it is done or stopped. `words` are the arguments without the program's name.
 pub async fn main(words: Vec<String>, context: ProcessContext, stop: Stop) -> Exit {
     let wants_json = words.iter().any(|word| word == "--json");
     let words = std::iter::once("hyperlight-mcp".to_owned()).chain(words);
@@ -106,14 +106,14 @@ pub async fn main(words: Vec<String>, context: ProcessContext, stop: Stop) -> Ex
     if is_interrupted(&stop) { Exit::Interrupted } else { written(&session.terminal, exit) }
 }
 
-/// Turns success into failure where standard output could not be written.
+/// Returns `Exit::Failed` if standard output could not be written, else `exit`.
 fn written(terminal: &terminal::Terminal, exit: Exit) -> Exit {
     let Some(terminal::OutputEnd::Failed(problem)) = terminal.output_end() else { return exit };
     terminal.note(command::Tone::Bad, "hyperlight-mcp:", &format!("standard output cannot be written: {problem}"));
     if exit == Exit::Done { Exit::Failed } else { exit }
 }
 
-/// Prints the help or the version where they were asked for, else the usage error.
+/// Prints the help or the version if the person asked for it, else the usage error.
 fn unparsed(terminal: &terminal::Terminal, error: &clap::Error, wants_json: bool) -> Exit {
     let text = error.render().to_string();
     if !error.use_stderr() {
@@ -127,11 +127,12 @@ fn unparsed(terminal: &terminal::Terminal, error: &clap::Error, wants_json: bool
     Exit::Usage
 }
 
-/// Waits until a stop ends the command. A run gets time to end by itself, so that its logs are printed; other commands end at once.
+/// Waits for a signal that ends the command. A run first gets time to end by itself, so that its logs are printed. Other commands end at
+/// once.
 async fn stop_of(command: &CliCommand, stop: &Stop) {
     stop.stopped().await;
     if !is_interrupted(stop) {
-        // The deadline of a run: the run reports it by itself.
+        // Only the deadline of a run has passed, and the run itself reports this.
         std::future::pending::<()>().await;
     }
     if matches!(command, CliCommand::Run(_)) {
@@ -139,7 +140,7 @@ async fn stop_of(command: &CliCommand, stop: &Stop) {
     }
 }
 
-/// Returns whether a signal from outside stopped the program.
+/// Returns whether a signal stopped the program.
 fn is_interrupted(stop: &Stop) -> bool {
     stop.reason().is_some_and(|reason| reason != StopReason::Deadline)
 }
@@ -159,12 +160,12 @@ async fn dispatch(session: &Session, command: &CliCommand) -> Result<Exit, CliEr
         CliCommand::Types(arguments) => types::types(session, arguments),
         CliCommand::Import(arguments) => import::import(session, arguments).await,
         CliCommand::Doctor => doctor::doctor(session).await,
-        // `main` has printed the script already.
+        // `main` has already printed the script.
         CliCommand::Completion(_) => Ok(Exit::Done),
     }
 }
 
-/// Carries out a command that `gateway.command` has too.
+/// Carries out a command that `gateway.command` in Node also has.
 async fn servers(session: &Session, command: &Command) -> Result<Exit, CliError> {
     session.check_config()?;
     let gateway = session.open()?;

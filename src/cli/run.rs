@@ -1,4 +1,4 @@
-//! The command `run`: runs a script in a micro-VM. Prints its value on standard output, and all else on standard error.
+//! The command `run`: runs a script in a micro-VM. Prints the returned value on standard output, and everything else on standard error.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::text::json::inexact_integer;
 use crate::text::sanitise_text;
 
 const MAX_LOG_CHARS: usize = 256 * 1024;
-/// Length limit of a script's line in an error message.
+/// Length limit of a line of code in an error message.
 const MAX_LINE_CHARS: usize = 160;
 
 pub(super) async fn run(session: &Session, arguments: &Run) -> Result<Exit, CliError> {
@@ -47,8 +47,9 @@ pub(super) async fn run(session: &Session, arguments: &Run) -> Result<Exit, CliE
             session.terminal.note(Tone::Warning, "warning:", &sanitise_text(warning, MAX_LOG_CHARS));
         }
         if let (Some(tokens), false) = (arguments.max_result_tokens, omitted.is_empty()) {
-            // The mark in the value names `saved` of later runs, which is for a model: this sandbox ends with this run.
-            let text = format!("the value was cut to {tokens} tokens, as a model would be given it (--max-result-tokens)");
+            // The cut value mentions `saved`, with which a model reads the rest in a later run. That is not possible here, as this sandbox
+            // ends with this run.
+            let text = format!("the value was cut to {tokens} tokens, as for a model (--max-result-tokens)");
             session.terminal.note(Tone::Warning, "warning:", &text);
         }
     }
@@ -67,7 +68,7 @@ pub(super) async fn run(session: &Session, arguments: &Run) -> Result<Exit, CliE
     }
 }
 
-/// Warns of names in `--allow-writes` that do not exist: a mistyped name allows nothing.
+/// Checks that the servers in `--allow-writes` exist, and warns of tools that do not exist. A mistyped name would allow nothing.
 fn check_allowed(session: &Session, gateway: &Gateway, allowed: &AllowedWrites) -> Result<(), CliError> {
     for name in allowed.servers() {
         gateway.server_info(name)?;
@@ -83,14 +84,14 @@ fn check_allowed(session: &Session, gateway: &Gateway, allowed: &AllowedWrites) 
     Ok(())
 }
 
-/// Boots the guest, on a thread that may block.
+/// Boots the guest on a thread that may block.
 async fn boot(gateway: &Gateway, errors: ToolErrors) -> Result<Arc<Sandbox>, CliError> {
     let gateway = gateway.clone();
     let booted = tokio::task::spawn_blocking(move || gateway.sandbox(errors, None)).await;
     Ok(booted.map_err(|error| Error::Internal(error.to_string()))??)
 }
 
-/// Reads the value of `--input`: JSON, or `@FILE` with JSON in it.
+/// Reads the value of `--input`: JSON, or `@FILE` for a file with JSON.
 async fn read_input(given: &str, stop: &Stop) -> Result<Json, CliError> {
     match given.strip_prefix('@') {
         Some(path) => parsed(path, &files::read_until(Path::new(path), stop).await?),
@@ -100,7 +101,7 @@ async fn read_input(given: &str, stop: &Stop) -> Result<Json, CliError> {
 
 fn parsed(name: &str, text: &str) -> Result<Json, CliError> {
     let value = serde_json::from_str(text)
-        .map_err(|error| CliError::Usage(format!("{name} is not JSON: {error}. A text needs quotes: --input '\"text\"'")))?;
+        .map_err(|error| CliError::Usage(format!("{name} is not JSON: {error}. A string needs quotes: --input '\"text\"'")))?;
     match inexact_integer(&value) {
         Some(number) => Err(CliError::Usage(format!("{name}: {}", inexact(number)))),
         None => Ok(value),
@@ -126,14 +127,14 @@ fn print(session: &Session, raw: bool, value: Json, more: Json) {
         return terminal.print_json(&document);
     }
     match value {
-        // A file or a program gets the text unchanged. On a terminal, control characters are removed.
+        // A file or another program gets the text unchanged. For a terminal, control characters are removed.
         Json::String(text) if raw && terminal.screens.output => terminal.print(&format!("{}\n", sanitise_text(&text, usize::MAX))),
         Json::String(text) if raw => terminal.print(&format!("{text}\n")),
         value => terminal.print_json(&value),
     }
 }
 
-/// Adds the script's line to an error, and a hint where a server is not approved.
+/// Adds the line of the script to an error, and a hint if a server is not approved.
 fn explained(gateway: &Gateway, next_command: &NextCommand, error: Error, (file, code): (&Path, &str), mut more: Json) -> CliError {
     let place = match &error {
         Error::GuestThrew { line: Some(line), column, .. } | Error::CodeSyntax { line: Some(line), column, .. } => Some((*line, *column)),
@@ -173,14 +174,14 @@ fn unapproved_module(gateway: &Gateway, next_command: &NextCommand, code: &str, 
     missing.map(|(_, name)| line(name)).collect::<Vec<_>>().concat()
 }
 
-/// Formats a line with its number, and a caret under the column.
+/// Formats a line of code with its number, and a caret under the column.
 fn excerpt(code: &str, line: u32, column: Option<u32>) -> String {
     let Some(text) = code.lines().nth((line as usize).saturating_sub(1)) else { return String::new() };
-    // Tabs would move the caret.
+    // A tab is wider than one column, so the caret would be in the wrong place.
     let text = text.replace('\t', " ");
     let number = line.to_string();
     let shown: String = text.chars().take(MAX_LINE_CHARS).collect();
-    // An escaped character is longer than the original, and the caret would be in the wrong column.
+    // An escaped character is longer than the original, so the caret would be in the wrong place.
     let same = printable(&shown, &[]) == shown;
     let column = column.filter(|column| same && (1..=MAX_LINE_CHARS).contains(&(*column as usize)));
     let caret = column.map(|column| format!("\n  {} | {}^", " ".repeat(number.len()), " ".repeat(column as usize - 1)));

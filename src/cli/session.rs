@@ -1,4 +1,4 @@
-//! State that the commands share: the options, the terminal, the open gateway.
+//! State that all commands share: the options, the terminal, and the open gateway.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -20,11 +20,11 @@ use crate::sandbox::Stop;
 use crate::text::sanitise_text;
 
 const MAX_EVENT_CHARS: usize = 1_000;
-/// Example of a config, for people who have none.
+/// Example of a config, shown if there is no config.
 const EXAMPLE: &str =
     r#"{ "mcpServers": { "everything": { "command": "npx", "args": ["-y", "@modelcontextprotocol/server-everything"] } } }"#;
 
-/// One run of the program.
+/// State of one execution of the program.
 pub(super) struct Session {
     global: Global,
     pub(super) next_command: NextCommand,
@@ -44,7 +44,7 @@ impl Session {
         self.global.json
     }
 
-    /// Returns whether a person is at the terminal and may be asked (not with `--json`).
+    /// Returns whether a person at the terminal can be asked. Returns false with `--json`.
     pub(super) fn can_ask(&self) -> bool {
         self.context.screens.can_ask() && !self.json()
     }
@@ -57,7 +57,7 @@ impl Session {
         options
     }
 
-    /// Fails where there is no config, with a message that says how to make one.
+    /// Fails if there is no config. The message says how to make one.
     pub(super) fn check_config(&self) -> std::result::Result<(), CliError> {
         let path = self.options().default_config();
         if self.global.config.is_some() || path.exists() {
@@ -66,18 +66,18 @@ impl Session {
         Err(CliError::Message(
             NO_CONFIG,
             format!(
-                "there is no config {}. To make one:\n  hyperlight-mcp import --write   copies the servers of VS Code, Claude, Cursor and Codex\nor write it, like this, or name another with --config FILE:\n  {EXAMPLE}",
+                "there is no config {}. To make one:\n  hyperlight-mcp import --write   copies the servers of VS Code, Claude, Cursor and Codex\nor write the file yourself as in this example, or name another file with --config FILE:\n  {EXAMPLE}",
                 path.display()
             ),
         ))
     }
 
-    /// Opens the gateway on the config, and enables the approved servers.
+    /// Opens the gateway with the config, and enables the approved servers.
     pub(super) fn open(&self) -> Result<Gateway> {
         self.open_with(None, None, true)
     }
 
-    /// Opens the gateway with only these servers enabled. Each of them must be approved.
+    /// Opens the gateway and enables only these servers. Each of them must be approved.
     pub(super) fn open_for(&self, servers: Option<&[String]>, allowed: Option<AllowedWrites>) -> Result<Gateway> {
         self.open_with(servers, allowed, true)
     }
@@ -127,7 +127,7 @@ fn tell(terminal: &Terminal, next_command: &NextCommand, event: &Json) {
     let server = || text("server");
     match event["type"].as_str().unwrap_or_default() {
         "warning" | "approvals-damaged" => warn(text("message")),
-        "executable-changed" => warn(format!("the program of server \"{}\" is not the one that was approved: {}", server(), text("path"))),
+        "executable-changed" => warn(format!("the program of server \"{}\" has changed since its approval: {}", server(), text("path"))),
         "tools-changed" => {
             warn(format!(
                 "server \"{0}\" has changed since its approval. To read the changes: {1}",
@@ -135,7 +135,7 @@ fn tell(terminal: &Terminal, next_command: &NextCommand, event: &Json) {
                 next_command.with(&format!("approve {}", server()))
             ));
         }
-        "elicitation-cancelled" => warn(format!("a question of server \"{}\" reached nobody: {}", server(), text("reason"))),
+        "elicitation-cancelled" => warn(format!("a question of server \"{}\" was not shown to anybody: {}", server(), text("reason"))),
         "connection-lost" => {
             warn(format!(
                 "the connection to server \"{}\" was lost: {} ({})",

@@ -1,4 +1,4 @@
-//! Standard input, output and error: prints text, shows progress and asks a person.
+//! Standard input, output and error: prints text, shows progress, and asks a person.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
@@ -14,10 +14,10 @@ use super::untrusted::indented;
 use crate::command::{Style, Tone};
 use crate::text::{is_unseen, sanitise_line};
 
-/// Size limit of one answer of a person.
+/// Size limit of one answer.
 const MAX_ANSWER_BYTES: u64 = 64 * 1024;
 
-/// Standard streams of this process that are terminals.
+/// Standard streams of this process that are terminals, and the width of the terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Screens {
     pub input: bool,
@@ -28,34 +28,34 @@ pub struct Screens {
 }
 
 impl Screens {
-    /// Looks at the streams of this process. `columns` is the width that Node reports.
+    /// Checks which streams of this process are terminals. `columns` is the width that Node reports.
     #[must_use]
     pub fn of_this_process(columns: Option<usize>) -> Self {
         Self { input: io::stdin().is_terminal(), output: io::stdout().is_terminal(), error: io::stderr().is_terminal(), columns }
     }
 
-    /// Returns whether a person can read questions and type answers.
+    /// Returns whether a person can read a question and type an answer.
     #[must_use]
     pub fn can_ask(&self) -> bool {
         self.input && self.error
     }
 }
 
-/// State of the last line of the screen.
+/// State of the last line on the screen.
 #[derive(Default)]
 struct LastLine {
-    /// The line shows progress. Any other output replaces it.
+    /// The line shows progress. Any other output replaces the line.
     progress: bool,
-    /// The line shows a question that a person is answering.
+    /// The line shows a question, and a person is typing the answer.
     question: bool,
 }
 
-/// Reason why standard output cannot be written any more.
+/// Reason why standard output can no longer be written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum OutputEnd {
-    /// The reader has closed it, as `head` does. That is not a failure.
+    /// The reader has closed the output, as `head` does. This is not a failure.
     Closed,
-    /// Output was lost, for this reason.
+    /// Output was lost. The text is the reason.
     Failed(String),
 }
 
@@ -64,19 +64,19 @@ pub(super) struct Terminal {
     pub(super) screens: Screens,
     pub(super) out: Style,
     pub(super) err: Style,
-    /// State of the screen's last line. The lock is held during every write.
+    /// State of the last line on the screen. Each write holds the lock.
     last_line: Mutex<LastLine>,
-    /// Set once standard output cannot be written any more.
+    /// Set when standard output can no longer be written.
     output_end: OnceLock<OutputEnd>,
-    /// Lock that lets one question be asked at a time.
+    /// Ensures that only one question is asked at a time.
     asking: tokio::sync::Mutex<()>,
-    /// Settings of the terminal from before it was told to hide typed text.
+    /// Settings of the terminal before typed text was hidden.
     visible: Mutex<Option<Termios>>,
 }
 
 impl Terminal {
     pub(super) fn new(screens: Screens, color: ColorChoice, environment: &BTreeMap<String, String>) -> Self {
-        // https://no-color.org: present and not empty.
+        // By https://no-color.org, the variable counts if it is set and not empty.
         let plain = environment.get("NO_COLOR").is_some_and(|value| !value.is_empty())
             || environment.get("TERM").is_some_and(|term| term == "dumb");
         let wanted = |is_screen: bool| match color {
@@ -109,7 +109,7 @@ impl Terminal {
         }
     }
 
-    /// Returns why standard output cannot be written any more, if so. Notices a closed pipe before the next write too.
+    /// Returns the reason if standard output can no longer be written. Also notices a closed pipe before the next write.
     pub(super) fn output_end(&self) -> Option<&OutputEnd> {
         let stdout = io::stdout();
         let mut polled = [PollFd::new(&stdout, PollFlags::empty())];
@@ -140,7 +140,7 @@ impl Terminal {
         self.say(&format!("{} {text}\n", self.err.paint(tone, word)));
     }
 
-    /// Shows progress in a line that the next output replaces. Does nothing without a terminal.
+    /// Shows progress in a line that the next output replaces. Does nothing if standard error is not a terminal.
     pub(super) fn progress(&self, text: &str) {
         if !self.screens.error {
             return;
@@ -167,26 +167,26 @@ impl Terminal {
         write(text.as_bytes())
     }
 
-    /// Asks a question and returns the answer without its end of line. Returns `None` where the input has ended.
+    /// Asks a question and returns the answer without its line break. Returns `None` if the input has ended.
     pub(super) async fn ask(&self, question: &str) -> Option<String> {
         let _turn = self.asking.lock().await;
         self.answer(question).await
     }
 
-    /// Asks for a secret: the answer does not appear on the screen.
+    /// Asks for a secret. The answer does not appear on the screen.
     pub(super) async fn ask_secret(&self, question: &str) -> Option<String> {
         let _turn = self.asking.lock().await;
         let hidden = Hidden::begin(self);
         let answer = self.answer(question).await;
         drop(hidden);
-        // The end of the line was not shown either; where the input has ended, it was.
+        // The line break of the answer was not shown either. If the input has ended, `answer` has printed a line break already.
         if answer.is_some() {
             self.say("\n");
         }
         answer
     }
 
-    /// Asks, and reads one line. Discards text that was typed before the question appeared.
+    /// Asks a question and reads one line. Discards text that was typed before the question appeared.
     async fn answer(&self, question: &str) -> Option<String> {
         if self.screens.input {
             let _ = tcflush(io::stdin(), QueueSelector::IFlush);
@@ -194,7 +194,7 @@ impl Terminal {
         let asked = Asked::begin(self);
         self.say(question);
         let (sender, answer) = tokio::sync::oneshot::channel();
-        // A thread of its own: it may wait for a person for ever, and nothing else may wait for it.
+        // This is a separate thread, as it may wait for a person forever, and nothing may wait for this thread.
         let read = move || {
             let mut line = String::new();
             let read = io::stdin().lock().take(MAX_ANSWER_BYTES).read_line(&mut line);
@@ -209,7 +209,7 @@ impl Terminal {
         line.map(|line| line.trim().to_owned())
     }
 
-    /// Restores the terminal before the program ends, which may be in the middle of a question.
+    /// Restores the terminal before the program ends, even in the middle of a question.
     pub(super) fn leave(&self) {
         self.show_typing();
         self.say("");
@@ -221,14 +221,14 @@ impl Terminal {
         }
     }
 
-    /// Returns whether a person says yes. Any other answer is no.
+    /// Returns whether a person answers yes. Any other answer means no.
     pub(super) async fn confirm(&self, question: &str) -> bool {
         let answer = self.ask(&format!("{question} [y/N] ")).await.unwrap_or_default();
         matches!(answer.to_lowercase().as_str(), "y" | "yes")
     }
 }
 
-/// Guard that keeps progress off the line in which a person types.
+/// Guard that prevents progress output on the line in which a person types.
 struct Asked<'t>(&'t Terminal);
 
 impl<'t> Asked<'t> {
@@ -244,7 +244,7 @@ impl Drop for Asked<'_> {
     }
 }
 
-/// While this lives, the terminal that is standard input does not show what is typed. Where there is none, there is nothing to hide.
+/// Guard that hides typed text while it exists. Does nothing if standard input is not a terminal.
 struct Hidden<'t>(&'t Terminal);
 
 impl<'t> Hidden<'t> {
@@ -252,7 +252,7 @@ impl<'t> Hidden<'t> {
         if let Ok(visible) = tcgetattr(io::stdin()) {
             let mut hidden = visible.clone();
             hidden.local_modes.remove(LocalModes::ECHO | LocalModes::ECHONL);
-            // Kept before it is changed: Ctrl-C may come in between.
+            // The settings are stored before they are changed, as Ctrl-C may come in between.
             *terminal.visible.lock() = Some(visible);
             let _ = tcsetattr(io::stdin(), OptionalActions::Flush, &hidden);
         }
@@ -266,7 +266,7 @@ impl Drop for Hidden<'_> {
     }
 }
 
-/// Formats JSON for a person. Escapes control characters beyond ASCII and invisible characters; its value stays the same.
+/// Formats JSON for a person. Escapes DEL, C1 control characters and invisible characters; the value stays the same.
 ///
 /// ```
 /// let json = serde_json::json!({ "a": "x\u{202e}y" });
@@ -282,7 +282,7 @@ pub fn json_text(json: &Json) -> String {
     let mut out = String::with_capacity(text.len());
     for character in text.chars() {
         if drives(character) {
-            // Beyond the first plane JSON has two numbers for a character.
+            // JSON writes a character beyond U+FFFF as two numbers.
             out.extend(character.encode_utf16(&mut [0; 2]).iter().map(|unit| format!("\\u{unit:04x}")));
         } else {
             out.push(character);

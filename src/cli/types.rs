@@ -1,4 +1,4 @@
-//! The command `types`: writes TypeScript declarations of all that a script can import and use, for an editor.
+//! The command `types`: writes TypeScript declarations of everything that a script can import and use, for an editor.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use super::error::CliError;
 use super::session::Session;
 use super::{Exit, files};
 
-/// A tsconfig.json with which an editor checks scripts as they will run.
+/// A tsconfig.json that makes an editor check scripts for the same environment in which they run.
 const TSCONFIG: &str = r#"{
   "compilerOptions": {
     "target": "es2023", "lib": ["es2023"], "types": [], "module": "esnext", "moduleResolution": "bundler",
@@ -18,10 +18,10 @@ const TSCONFIG: &str = r#"{
   "include": ["*.ts", "*.js"]
 }"#;
 
-/// Name of the file in the scripts' folder where none is given.
+/// Default name of the output file, in the current folder.
 const DEFAULT_FILE: &str = "hyperlight-mcp.d.ts";
 
-/// Declarations of the guest's globals beyond ES2023.
+/// Declarations of the guest's global names that ES2023 does not have.
 const GLOBALS: &str = include_str!("../../guest/globals.d.ts");
 
 pub(super) fn types(session: &Session, arguments: &Types) -> Result<Exit, CliError> {
@@ -47,7 +47,9 @@ pub(super) fn types(session: &Session, arguments: &Types) -> Result<Exit, CliErr
         (false, true) => session.terminal.print(&text),
         (false, false) => {
             session.terminal.print(&format!("{file}: {}\n", modules.join(", ")));
-            session.terminal.say(&format!("For an editor, keep it in the folder of your scripts, with this tsconfig.json:\n{TSCONFIG}\n"));
+            session.terminal.say(&format!(
+                "For an editor, keep the file in the folder of your scripts, together with this tsconfig.json:\n{TSCONFIG}\n"
+            ));
         }
     }
     Ok(Exit::Done)

@@ -1,19 +1,19 @@
-//! Shows untrusted text at the terminal: no character of it is invisible, and no line of it looks like a line of this program.
+//! Shows untrusted text at the terminal. Invisible characters become visible, and no line looks like a line of this program.
 
 use serde_json::{Map, Value as Json};
 
 use crate::text::is_unseen;
 
-/// Length of shown arguments above which their values are cut.
+/// Length of the shown arguments beyond which long values are cut.
 const MAX_CHARS: usize = 4_000;
-/// Length below which no value is cut, so that a path or an address stays readable.
+/// Length up to which a value is never cut, so that a path or an address stays readable.
 const MIN_VALUE_CHARS: usize = 60;
 /// Number of items of a list that are always shown.
 const MIN_ITEMS: usize = 5;
 
 /// Returns the arguments of a call as text for an approval question, and the number of values that were cut.
 ///
-/// Every key stays: a long value must not push the next key off the screen. Both ends of a long text stay: the end of a command is as
+/// Shows each key, as a long value must not push the next key off the screen. Shows both ends of a long text, as the end of a command is as
 /// important as its start.
 pub(super) fn arguments_text(arguments: &Map<String, Json>) -> (String, usize) {
     let whole = Json::Object(arguments.clone());
@@ -28,7 +28,7 @@ pub(super) fn arguments_text(arguments: &Map<String, Json>) -> (String, usize) {
     }
 }
 
-/// Returns the arguments as text without any cut, for a person who wants to see all of it.
+/// Returns the arguments as text without cuts, for a person who wants to see everything.
 pub(super) fn whole_arguments_text(arguments: &Map<String, Json>) -> String {
     escaped(&pretty(&Json::Object(arguments.clone())))
 }
@@ -37,7 +37,7 @@ fn pretty(json: &Json) -> String {
     serde_json::to_string_pretty(json).unwrap_or_else(|_| "null".to_owned())
 }
 
-/// Returns the value with each text cut to `limit` characters, and each list to a number of items in proportion.
+/// Returns the value with each text cut to `limit` characters. A list is cut to a number of items in proportion to `limit`.
 fn shortened(json: &Json, limit: usize, cuts: &mut usize) -> Json {
     match json {
         Json::String(text) => {
@@ -78,7 +78,7 @@ pub(super) fn escaped(text: &str) -> String {
     out
 }
 
-/// Indents every line of untrusted text but the first, so that none of them looks like a line of this program.
+/// Indents each line of untrusted text except the first, so that no line looks like a line of this program.
 pub(super) fn indented(text: &str) -> String {
     text.trim_end_matches('\n').replace('\n', "\n  | ")
 }

@@ -1,6 +1,6 @@
-//! Parsers for the values of options.
+//! Parsers for option values.
 
-/// Parses a time into milliseconds: `500ms`, `30s`, `2m`. A number without a unit is milliseconds.
+/// Parses a time into milliseconds: `500ms`, `30s`, `2m`. A number without a unit means milliseconds.
 ///
 /// # Errors
 /// A sentence that says how to write a time.
@@ -11,7 +11,7 @@
 /// assert!(milliseconds("soon").is_err());
 /// ```
 pub fn milliseconds(text: &str) -> Result<u64, String> {
-    let wrong = || "write a time like 500ms, 30s or 2m".to_owned();
+    let wrong = || "write a time like 500ms, 30s or 2m, from 1 ms to 24 hours".to_owned();
     let digits = text.find(|character: char| !character.is_ascii_digit() && character != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
     let scale = match unit {
@@ -22,7 +22,7 @@ pub fn milliseconds(text: &str) -> Result<u64, String> {
     };
     let number: f64 = number.parse().map_err(|_| wrong())?;
     let time = (number * scale).round();
-    // A day is more than any limit allows.
+    // No limit allows more than a day.
     if !(1.0..=86_400_000.0).contains(&time) {
         return Err(wrong());
     }
@@ -30,12 +30,12 @@ pub fn milliseconds(text: &str) -> Result<u64, String> {
     Ok(time as u64)
 }
 
-/// Tools that `--allow-writes` names: `weather` means all tools of a server, `weather.set_home` one tool by its raw name.
+/// Tools that `--allow-writes` names: `weather` stands for all tools of a server, `weather.set_home` for one tool by its raw name.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct AllowedWrites(Vec<(String, Option<String>)>);
 
 impl AllowedWrites {
-    /// Parses the values of the option. The name of a server has no dot; the name of a tool may have one.
+    /// Parses the values of the option. The first dot ends the server's name, as only the name of a tool may contain dots.
     ///
     /// ```
     /// use hyperlight_mcp::cli::AllowedWrites;
@@ -52,18 +52,18 @@ impl AllowedWrites {
         Self(given.iter().map(split).collect())
     }
 
-    /// Returns whether a call of this tool needs no question.
+    /// Returns whether this tool may be called without a question.
     #[must_use]
     pub fn allows(&self, server: &str, tool: &str) -> bool {
         self.0.iter().any(|(name, only)| name == server && only.as_deref().is_none_or(|only| only == tool))
     }
 
-    /// Names of the servers, so that a caller can check that they exist.
+    /// Returns the names of the servers, so that the caller can check that they exist.
     pub fn servers(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(|(server, _)| server.as_str())
     }
 
-    /// Names of the tools, each with its server.
+    /// Returns the names of the tools, each with its server.
     pub fn tools(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().filter_map(|(server, tool)| Some((server.as_str(), tool.as_deref()?)))
     }

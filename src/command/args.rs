@@ -1,8 +1,8 @@
-//! Commands that a person can type in an agent, and their arguments.
+//! Commands that a person can type in an agent, with their arguments.
 
 use clap::{Args, Parser, Subcommand};
 
-/// A line of [`super::execute`].
+/// Command line that [`super::execute`] parses.
 #[derive(Debug, Parser)]
 #[command(
     name = "/mcp",
@@ -17,7 +17,7 @@ pub struct Line {
     pub command: Command,
 }
 
-/// Commands on servers.
+/// Commands that act on servers.
 #[derive(Debug, Clone, PartialEq, Eq, Subcommand)]
 pub enum Command {
     /// List all servers: state, approval, tools
@@ -30,9 +30,9 @@ pub enum Command {
     Disable(Server),
     /// Show a server's approval request; with its digest, approve it
     Approve(Approve),
-    /// Take a server's approval back
+    /// Revoke a server's approval
     Revoke(Server),
-    /// Connect again, and report
+    /// Connect again and report the result
     Test(Server),
     /// Find tools by what they do
     Search(Search),
@@ -42,7 +42,7 @@ pub enum Command {
     Logs(Logs),
 }
 
-/// A server by its name.
+/// Name of a server as an argument.
 #[derive(Debug, Clone, PartialEq, Eq, Args)]
 pub struct Server {
     /// The server's name in the config

@@ -8,7 +8,7 @@ use super::words::split;
 /// Commands whose argument is the name of a server.
 const OF_A_SERVER: [&str; 7] = ["info", "enable", "disable", "approve", "revoke", "test", "logs"];
 
-/// Returns the words that can complete the line, each whole, in order: commands, their options, names of servers.
+/// Returns the words that can complete the line, in order: commands, their options, and names of servers. Each is a whole word.
 ///
 /// ```
 /// use hyperlight_mcp::command::complete;

@@ -1,4 +1,4 @@
-//! Carries out a command.
+//! Carries out commands.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
@@ -18,15 +18,15 @@ use crate::trust::ApprovalRequest;
 /// Length limit of an error message.
 const MAX_MESSAGE_CHARS: usize = 4_000;
 
-/// Author of a line.
+/// Author of a command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Speaker {
-    /// A person. A digest that they type approves.
+    /// A person. If they type a digest, the request with this digest is approved.
     #[default]
     Person,
-    /// A model, or an unknown author. The line can approve nothing, and can enable or start nothing that a person has disabled. Its outcome
-    /// holds no text of a server or a config that a person has not approved.
+    /// A model, or an unknown author. The command can approve nothing, and cannot enable or start a server that a person has disabled. Its
+    /// outcome contains no text of a server or a config that a person has not approved.
     Model,
 }
 
@@ -53,12 +53,12 @@ impl Speaker {
     }
 }
 
-/// Options for a command and its output.
+/// Options for a command and its text output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CommandOptions {
-    /// ANSI colours in the text. Default: none.
+    /// Adds ANSI colours to the text. Default: no colours.
     pub color: bool,
-    /// Columns of the text, 40 to 200. Default 80.
+    /// Width of the text in columns, 40 to 200. Default 80.
     pub width: Option<usize>,
     pub speaker: Speaker,
 }
@@ -67,7 +67,7 @@ pub struct CommandOptions {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Outcome {
     pub ok: bool,
-    /// Data for programs: `{ error: { code, message } }` after a failure.
+    /// Data for programs. After a failure: `{ error: { code, message } }`.
     pub data: Json,
     /// Text for people.
     pub text: String,
@@ -96,7 +96,7 @@ impl Outcome {
     }
 }
 
-/// Carries out a line: `/mcp list`, or `list`. Never fails: if the line is wrong, the outcome says so.
+/// Carries out a command line: `/mcp list`, or `list`. Never fails: an error is an outcome with `ok: false`.
 pub async fn execute(gateway: &Gateway, line: &str, options: &CommandOptions) -> Outcome {
     match parse(line) {
         Ok(Parsed::Help(text)) => Outcome { ok: true, data: json!({ "help": text }), text },
@@ -112,7 +112,7 @@ pub async fn execute(gateway: &Gateway, line: &str, options: &CommandOptions) ->
 /// Carries out a parsed command.
 ///
 /// # Errors
-/// The errors of the gateway's method with that name.
+/// The errors of the gateway's method for the command.
 pub async fn perform(gateway: &Gateway, command: &Command, style: &Style, speaker: Speaker) -> Result<Outcome> {
     match command {
         Command::List => {
@@ -128,11 +128,11 @@ pub async fn perform(gateway: &Gateway, command: &Command, style: &Style, speake
         }
         Command::Enable(server) => {
             gateway.enable_as(&server.server, speaker.decider())?;
-            done(gateway, &server.server, speaker, "is enabled: new runs see it")
+            done(gateway, &server.server, speaker, "is enabled: new runs can use it")
         }
         Command::Disable(server) => {
             gateway.disable_as(&server.server, speaker.decider()).await?;
-            done(gateway, &server.server, speaker, "is disabled: new runs do not see it")
+            done(gateway, &server.server, speaker, "is disabled: new runs cannot use it")
         }
         Command::Approve(approve) => approve_or_show(gateway, approve, style, speaker).await,
         Command::Revoke(server) => {
@@ -158,14 +158,14 @@ pub async fn perform(gateway: &Gateway, command: &Command, style: &Style, speake
             Outcome::of(&report, text)
         }
         Command::Logs(logs) if speaker == Speaker::Model => {
-            let problem = format!("a server's log is for a person: ask them to type /mcp logs {}", logs.server);
+            let problem = format!("only a person may read a server's log: ask the person to type /mcp logs {}", logs.server);
             Err(Error::InvalidOption { method: METHOD, problem })
         }
         Command::Logs(logs) => show_logs(gateway, logs, style),
     }
 }
 
-/// Returns the status of the server after the command.
+/// Returns the outcome of a command: the server's new status, and a line of text.
 fn done(gateway: &Gateway, server: &str, speaker: Speaker, what: &str) -> Result<Outcome> {
     let status = speaker.status(gateway.server_info(server)?.status);
     Outcome::of(&status, format!("{server} {what}\n"))
@@ -190,15 +190,15 @@ async fn approve_or_show(gateway: &Gateway, approve: &Approve, style: &Style, sp
     let Some(digest) = digest else { return show_request(gateway, server, style, speaker).await };
     if speaker == Speaker::Model {
         let problem =
-            format!("only a person can approve: ask them to type /mcp approve {server}, to read what it shows, and to approve it");
+            format!("only a person can approve: ask the person to type /mcp approve {server}, to read the request, and to approve it");
         return Err(Error::InvalidOption { method: METHOD, problem });
     }
     gateway.approve(server, Some(digest), None).await?;
     let status = gateway.server_info(server)?.status;
     let text = if status.approved {
-        format!("{server} is approved: /mcp enable {server} lets new runs see it\n")
+        format!("{server} is approved; to let new runs use the server: /mcp enable {server}\n")
     } else {
-        format!("the command of {server} is approved, its tools are not yet: see /mcp approve {server}\n")
+        format!("the command of {server} is approved, but not its tools; to see them: /mcp approve {server}\n")
     };
     Outcome::of(&status, text)
 }
@@ -210,13 +210,13 @@ async fn show_request(gateway: &Gateway, server: &str, style: &Style, speaker: S
         ApprovalRequest::Manifest(request) => (request.approved, &request.digest),
     };
     if speaker == Speaker::Model {
-        let note = format!("only a person reads and approves the request: ask them to type /mcp approve {server}");
+        let note = format!("only a person may read and approve the request: ask the person to type /mcp approve {server}");
         let request = json!({ "server": server, "stage": stage_of(&request), "approved": approved, "digest": digest });
         return Outcome::for_model(&json!({ "request": request, "note": note }));
     }
     let mut text = request_text(&request, style);
     if approved {
-        text.push_str("\nAll of this is approved.\n");
+        text.push_str("\nAll of this is approved already.\n");
     } else {
         let parts = ["\nTo approve exactly this (", stage_of(&request), "), type:\n  /mcp approve ", server, " ", digest, "\n"];
         text.extend(parts);

@@ -1,8 +1,8 @@
-//! Commands that a person types in an agent (`gateway.command`) or in a shell (`hyperlight-mcp`): parses them, carries them out, and
+//! Commands that a person types in an agent (`gateway.command`) or in a shell (`hyperlight-mcp`). Parses them, carries them out, and
 //! returns data and text.
 //!
-//! A line that a model may have written approves nothing. `approve` shows the request and its digest; it approves only with that digest
-//! as its argument.
+//! A model may have written the line, so it must not approve by accident. `approve` only shows the request and its digest, and approves
+//! only if the digest is its argument. A line of a model approves nothing.
 
 mod args;
 mod complete;

@@ -1,4 +1,4 @@
-//! Parses a line into a command.
+//! Parses a command line.
 
 use clap::Parser as _;
 use clap::error::ErrorKind;
@@ -9,17 +9,17 @@ use crate::error::{Error, Result};
 
 /// Prefix that agents put before a command.
 const PREFIX: &str = "/mcp";
-/// Method name in errors about the line itself.
+/// Name of the method in errors about the command line itself.
 pub(super) const METHOD: &str = "Gateway.command";
 
-/// A parsed line.
+/// Result of parsing a command line.
 pub(super) enum Parsed {
     /// The help text.
     Help(String),
     Command(Command),
 }
 
-/// Parses a line, with or without its prefix.
+/// Parses a command line, with or without the prefix `/mcp`.
 pub(super) fn parse(line: &str) -> Result<Parsed> {
     let wrong = |problem: &str| Error::InvalidOption { method: METHOD, problem: problem.trim().to_owned() };
     let mut words = split(line).map_err(|problem| wrong(&problem))?.words;

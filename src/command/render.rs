@@ -1,4 +1,4 @@
-//! Text of the results of commands, for people. The words of a server are sanitised before; errors are sanitised here.
+//! Formats the results of commands for people. Texts of servers are already sanitised; errors are sanitised here.
 
 use super::text::{Style, Tone, date_time};
 use crate::bridge::ToolMatch;
@@ -12,7 +12,7 @@ const MAX_ERROR_CHARS: usize = 300;
 /// Width of the column with the field names.
 const NAMES: usize = 16;
 
-/// Returns the name of a state, as in `servers()`.
+/// Returns the name of a state as `servers()` in Node returns it.
 fn state_name(state: ServerState) -> &'static str {
     match state {
         ServerState::Invalid => "invalid",
@@ -79,7 +79,7 @@ pub(super) fn info_text(info: &ServerInfo, style: &Style) -> String {
         text.push_str(&style.field("  last error", NAMES, &format!("{}: {}", error.code, sanitise_line(&error.message, MAX_ERROR_CHARS))));
     }
     let Some(offer) = &info.offer else {
-        text.push_str("  Its tools are shown once it is approved.\n");
+        text.push_str("  The tools are shown after the server is approved.\n");
         return text;
     };
     text.push_str(&style.field("  module", NAMES, &offer.specifier));
@@ -119,7 +119,7 @@ pub(super) fn test_text(report: &ConnectionReport, changed: &[String], style: &S
 
 pub(super) fn search_text(matches: &[ToolMatch], style: &Style) -> String {
     if matches.is_empty() {
-        return "no tool found; only approved and enabled servers are searched\n".to_owned();
+        return "no tool was found; only approved and enabled servers are searched\n".to_owned();
     }
     let row = |found: &ToolMatch| vec![format!("{}.{}", found.server, found.identifier), found.purpose.clone()];
     style.table(&["TOOL", "PURPOSE"], matches.iter().map(row).collect())
@@ -153,14 +153,14 @@ pub fn logs_text(lines: &[LogLine], style: &Style) -> String {
             "connected" => Tone::Good,
             _ => Tone::Quiet,
         };
-        // Another version, or another program, may have written the file.
+        // Another version or another program may have written the log file, so its text is sanitised again.
         let (kind, text) = (sanitise_line(&line.kind, MAX_ERROR_CHARS), sanitise_line(&line.text, 10 * MAX_ERROR_CHARS));
         format!("{} {} {text}\n", style.paint(Tone::Quiet, &date_time(line.at)), style.paint(tone, &kind))
     };
     lines.iter().map(line).collect()
 }
 
-/// Formats a problem of code with its position and its line.
+/// Formats a problem in code with its position and the line of code.
 ///
 /// ```
 /// use hyperlight_mcp::command::problem_text;

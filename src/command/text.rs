@@ -1,26 +1,26 @@
-//! Formats text for a terminal: wraps it, aligns it in columns, colours it if asked.
+//! Formats text for a terminal: wraps it, aligns it in columns, and colours it.
 
 use comfy_table::presets::NOTHING;
 use comfy_table::{ContentArrangement, Table};
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
-/// Width of a terminal whose width is unknown.
+/// Width that is used if the terminal's width is unknown.
 pub const DEFAULT_WIDTH: usize = 80;
 const MIN_WIDTH: usize = 40;
 const MAX_WIDTH: usize = 200;
-/// Blanks in a row that are shown as they are.
+/// Number of spaces in a row up to which they are shown unchanged.
 const MAX_BLANKS: usize = 8;
 
-/// Settings for the look of text.
+/// Settings for formatted text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Style {
-    /// ANSI colours.
+    /// Uses ANSI colours.
     pub color: bool,
-    /// Columns of the terminal.
+    /// Width of the terminal in columns.
     pub width: usize,
 }
 
-/// Meaning of a text, which decides its colour.
+/// Meaning of a text. It decides the text's colour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tone {
     Heading,
@@ -37,7 +37,7 @@ impl Default for Style {
 }
 
 impl Style {
-    /// Makes a style. An unknown width counts as 80; any other is limited to 40 to 200.
+    /// Makes a style. An unknown width becomes 80. Any other width is limited to 40 to 200.
     ///
     /// ```
     /// use hyperlight_mcp::command::Style;
@@ -70,7 +70,7 @@ impl Style {
         format!("\u{1b}[{code}m{text}\u{1b}[0m")
     }
 
-    /// Formats rows as a table without lines. Wraps long texts within the width.
+    /// Formats rows as a table without borders. Wraps long texts within the width.
     #[must_use]
     pub fn table(&self, header: &[&str], rows: Vec<Vec<String>>) -> String {
         let mut table = Table::new();
@@ -100,7 +100,7 @@ impl Style {
         if text == "\n" { format!("{tone}\n") } else { format!("{tone}{gap}{text}") }
     }
 
-    /// Wraps each line of the text behind the same indent.
+    /// Wraps each line of the text, and indents all lines by `indent`.
     #[must_use]
     pub fn wrapped(&self, indent: &str, text: &str) -> String {
         let width = self.width.saturating_sub(indent.width()).max(MIN_WIDTH / 2);
@@ -119,17 +119,17 @@ impl Style {
     }
 }
 
-/// Fills the text with spaces up to the columns, with at least one space.
+/// Pads the text with spaces to the number of columns. Adds at least one space.
 fn pad(text: &str, columns: usize) -> String {
     format!("{text}{}", " ".repeat(columns.saturating_sub(text.width()).max(1)))
 }
 
-/// Breaks one line into parts that fit: between words, or within a word that is too long.
+/// Breaks a line into parts that fit the width: between words, or within a word that is too long.
 fn wrap_line(line: &str, width: usize) -> Vec<String> {
     let (mut parts, mut part, mut used) = (Vec::new(), String::new(), 0);
     for word in line.split_inclusive(' ') {
         let needed = word.trim_end().width();
-        // Blanks alone begin no line: a long run of them would push what stands before it off the screen.
+        // Spaces alone never start a new line, as many of them could push the text before them off the screen.
         if used > 0 && needed > 0 && used + needed > width {
             parts.push(part.trim_end().to_owned());
             (part, used) = (String::new(), 0);
@@ -148,7 +148,7 @@ fn wrap_line(line: &str, width: usize) -> Vec<String> {
     parts
 }
 
-/// Replaces control characters and invisible characters with their numbers, except those in `kept`.
+/// Replaces control characters and invisible characters with their numbers, except the characters in `kept`.
 ///
 /// ```
 /// use hyperlight_mcp::command::printable;
@@ -168,7 +168,7 @@ pub fn printable(text: &str, kept: &[char]) -> String {
     out
 }
 
-/// A text on one line: as [`printable`] has it, and a long run of blanks as their number.
+/// Formats a text on one line, like [`printable`]. Replaces a long run of spaces with their number.
 pub(crate) fn one_line(text: &str) -> String {
     let (printable, mut out, mut blanks) = (printable(text, &[]), String::new(), 0);
     let flush = |out: &mut String, blanks: usize| {
@@ -188,7 +188,7 @@ pub(crate) fn one_line(text: &str) -> String {
     out
 }
 
-/// Formats a date and a time in UTC: `2026-07-28 09:05:03`. `at` is in milliseconds since 1970.
+/// Formats a date and time in UTC: `2026-07-28 09:05:03`. `at` is the number of milliseconds since 1970.
 ///
 /// ```
 /// assert_eq!(hyperlight_mcp::command::date_time(1_785_229_503_000), "2026-07-28 09:05:03");

@@ -1,20 +1,20 @@
-//! Splits a line into words.
+//! Splits a command line into words.
 
 /// Size limit of a line.
 pub const MAX_LINE_BYTES: usize = 10_000;
 
-/// Words of a line, separated by white space, unless `'…'`, `"…"` or a backslash holds them together. `open` means that no white space
-/// follows the last word, so it may still be incomplete.
+/// Words of a command line. White space separates them, except in `'…'`, in `"…"` or after a backslash. `open` is true if no white space
+/// follows the last word, so the word may still be incomplete.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Words {
     pub words: Vec<String>,
     pub open: bool,
 }
 
-/// Splits a line as a shell would, without variables, patterns and comments.
+/// Splits a line as a shell does, but without variables, patterns and comments.
 ///
 /// # Errors
-/// A sentence that names the problem: a quote that does not end, a line that is too long.
+/// A sentence that names the problem: a quote without its end, or a line that is too long.
 ///
 /// ```
 /// use hyperlight_mcp::command::split;
@@ -23,7 +23,7 @@ pub struct Words {
 /// ```
 pub fn split(line: &str) -> Result<Words, String> {
     if line.len() > MAX_LINE_BYTES {
-        return Err(format!("the line has {} bytes; the limit is {MAX_LINE_BYTES}", line.len()));
+        return Err(format!("the line has {} bytes; the limit is {MAX_LINE_BYTES} bytes", line.len()));
     }
     let (mut words, mut word): (Vec<String>, Option<String>) = (Vec::new(), None);
     let mut characters = line.chars();

@@ -1,4 +1,4 @@
-//! Declares the modules that do not belong to a server: `host:mcp`, and the agent's own.
+//! Declares the modules that do not belong to a server in TypeScript: `host:mcp`, and the modules that the agent's author adds.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -7,12 +7,12 @@ use super::text::{comment, is_plain, quoted};
 use super::{DeclarationStyle, Failures, INDENT};
 use crate::catalog::is_identifier;
 
-/// A function of an agent's own module.
+/// A function of a module that the agent's author adds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AgentFunction {
     pub name: String,
     pub description: Option<String>,
-    /// One TypeScript function type, checked by the caller: `(a: number, b: number) => number`.
+    /// A TypeScript function type, for example `(a: number, b: number) => number`. The caller has checked its syntax.
     pub signature: Option<String>,
 }
 
@@ -29,31 +29,32 @@ const MCP_FUNCTIONS: &str = r#"  /** Calls a tool by its raw name. Throws an Err
   /** Reads a resource; a list where it has several parts, null for none. */
   export function read(server: string, uri: string): Resource | Resource[] | null;
   export function prompts(server?: string): PromptEntry[];
-  /** A prompt, filled in. */
+  /** Fills in a prompt. */
   export function prompt(server: string, name: string, input?: Record<string, string | number | boolean | null>): PromptResult;
-  /** What an earlier run returned and was shown cut, whole, or its part at a JSON Pointer: `saved(id, "/rows/0")`. */
+  /** A value that an earlier run returned shortened: all of it, or the part at a JSON Pointer: `saved(id, "/rows/0")`. */
   export function saved(id: string, pointer?: string): any;
-  /** Waits so many milliseconds of the run's time; what else the run does goes on meanwhile. */
+  /** Waits. This counts as time of the run. Other calls of the run go on meanwhile. */
   export function sleep(milliseconds: number): Promise<void>;
   /** Awaits `.async` calls: `all(cities.map((city) => get_forecast.async({ city })))`. */
   export function all<T extends unknown[]>(calls: [...T]): { [K in keyof T]: Awaited<T[K]> };
   export function allSettled<T extends unknown[]>(calls: [...T]): { [K in keyof T]: PromiseSettledResult<Awaited<T[K]>> };
 "#;
 
-/// The `.async` member that each function of a module has, the agent's own included.
+/// Declaration of the member `.async` that each function of each module has.
 const ASYNC: &str = r"  global { interface CallableFunction {
-    /** The same call, one of many at once; not of `sleep`, `all`, `allSettled`. */
+    /** The same call as a promise, for many calls at once; not for `sleep`, `all`, `allSettled`. */
     async<A extends any[], R>(this: (...input: A) => R, ...input: A): Promise<Awaited<R>>;
   } }
 ";
 
-/// The types of values that `bridge` returns (modules, offers and shape).
-const MCP_TYPES: &str = r"  /** As the server sent it. */
+/// Declarations of the types that the functions of `host:mcp` return. The modules `modules`, `offers` and `shape` of `bridge` build these
+/// values.
+const MCP_TYPES: &str = r"  /** A result as the server sent it. */
   export interface ToolResult { content: unknown[]; structuredContent?: unknown; isError: boolean; meta?: unknown }
   export interface Match { server: string; tool: string; module: string; identifier: string; signature: string; purpose: string; score: number }
   /** `name` for `call`; `identifier` is what the server's module exports. */
   export interface Tool { server: string; name: string; identifier: string; description?: string; inputSchema: unknown; outputSchema?: unknown }
-  /** `uri`, or `uriTemplate` in its place. */
+  /** Has `uri` or `uriTemplate`. */
   export interface ResourceEntry { server: string; uri?: string; uriTemplate?: string; name: string; title?: string; description?: string; mimeType?: string }
   export type Resource = { uri: string; mimeType?: string; text: string; data?: undefined } | { uri: string; mimeType?: string; data: Uint8Array; text?: undefined };
   export interface PromptEntry { server: string; name: string; title?: string; description?: string; arguments: { name: string; title?: string; description?: string; required?: boolean }[] }
@@ -61,8 +62,8 @@ const MCP_TYPES: &str = r"  /** As the server sent it. */
   export interface PromptResult { description?: string; messages: { role: string; content: unknown }[] }
 ";
 
-/// The module `host:mcp`: any tool by its raw name, search, resources and prompts. It is the same for every run: its functions throw
-/// whatever becomes of failed calls elsewhere.
+/// Declares the module `host:mcp`: calls of any tool by its raw name, search, resources and prompts. Its functions always throw when they
+/// fail, even if the functions of servers return their errors.
 ///
 /// ```
 /// # use hyperlight_mcp::catalog::{DeclarationStyle, Failures, Wording, declare_mcp};
@@ -73,7 +74,7 @@ const MCP_TYPES: &str = r"  /** As the server sent it. */
 /// ```
 #[must_use]
 pub fn declare_mcp(style: &DeclarationStyle) -> String {
-    // Whether errors are returned elsewhere is worth a word here.
+    // Where the functions of servers return their errors, the comment says that these functions throw.
     let about = match style.failures {
         Failures::Returned => "/** All servers. Unlike theirs, these functions throw where they fail. */\n",
         Failures::Thrown => "/** All servers. */\n",
@@ -82,7 +83,8 @@ pub fn declare_mcp(style: &DeclarationStyle) -> String {
     format!("{about}declare module \"host:mcp\" {{\n{MCP_FUNCTIONS}{ASYNC}{MCP_TYPES}{default}}}\n")
 }
 
-/// A module of the agent's own. `name` is without `host:`. A function whose name is no identifier is left out: it cannot be imported.
+/// Declares a module that the agent's author adds. `name` has no prefix `host:`. Leaves out a function whose name is not an identifier, as
+/// code cannot import it.
 ///
 /// ```
 /// use hyperlight_mcp::catalog::{AgentFunction, declare_agent_module};
@@ -95,7 +97,7 @@ pub fn declare_mcp(style: &DeclarationStyle) -> String {
 pub fn declare_agent_module(name: &str, purpose: Option<&str>, functions: &[AgentFunction]) -> String {
     let specifier = format!("host:{name}");
     let mut text = comment(purpose.unwrap_or_default(), "");
-    // Writing to a String cannot fail.
+    // `write!` to a `String` cannot fail.
     let _ = writeln!(text, "declare module {} {{", quoted(&specifier));
     let mut seen = BTreeSet::new();
     for function in functions {
@@ -104,7 +106,7 @@ pub fn declare_agent_module(name: &str, purpose: Option<&str>, functions: &[Agen
         }
         text.push_str(&comment(function.description.as_deref().unwrap_or_default(), INDENT));
         let signature = function.signature.as_deref().unwrap_or("(...args: any[]) => any");
-        // A signature may end in a comment.
+        // A line break ends a `//` comment in the signature, so that the semicolon is not part of the comment.
         let end = if signature.contains("//") { "\n" } else { "" };
         let _ = writeln!(text, "{INDENT}export const {}: {signature}{end};", function.name);
     }
@@ -115,7 +117,7 @@ pub fn declare_agent_module(name: &str, purpose: Option<&str>, functions: &[Agen
     text + &default_export(&specifier, &all) + "}\n"
 }
 
-/// An object of all functions, as every module has it by default.
+/// Declares the default export of a module: an object with all of its functions.
 pub(super) fn default_export(specifier: &str, name: &str) -> String {
     format!("{INDENT}const {name}: Omit<typeof import({}), \"default\">;\n{INDENT}export default {name};\n", quoted(specifier))
 }

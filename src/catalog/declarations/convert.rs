@@ -1,4 +1,4 @@
-//! Converts a schema into a type that is at least as wide.
+//! Converts a JSON Schema to a TypeScript type. Every value that the schema allows fits the type.
 
 use std::collections::{HashMap, HashSet};
 
@@ -10,29 +10,29 @@ use super::notes::Notes;
 use super::types::{Definition, Object, Property, Tuple, Type, intersection, union};
 use crate::catalog::Wording;
 
-/// Deeper, a schema is read by its `type` alone.
+/// Nesting limit. A deeper schema is converted by its keyword `type` alone.
 const MAX_DEPTH: usize = 24;
-/// Parts of a schema, all definitions included, that are read in full.
+/// Number of subschemas of one document that are converted in full, all definitions included.
 const MAX_NODES: usize = 12_000;
 const MAX_HOPS: usize = 16;
 const MAX_ENUM: usize = 256;
 const MAX_TUPLE: usize = 64;
 const MAX_LITERAL_DEPTH: usize = 6;
 const MAX_MEMBERS: usize = 256;
-/// Longer names and texts are not written out.
+/// Length limit of a property name. A type does not name a property with a longer name.
 const MAX_KEY_BYTES: usize = 512;
 const MAX_TEXT_BYTES: usize = 1_024;
 
-/// The direction in which values go.
+/// Direction of the values: arguments of a tool, or its result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Direction {
-    /// To a server: the bridge makes text of bytes.
+    /// Values go to a server. Bytes are allowed where the server expects text, as the bridge encodes them.
     Input,
-    /// From it, as it is.
+    /// Values come from a server.
     Output,
 }
 
-/// A whole schema as types: the first definition is the schema itself, the others what its references name.
+/// Converts a schema to type definitions. The first definition is the schema itself; the others are the targets of its references.
 pub(super) fn convert(schema: &Json, name: &str, kinds: Kinds, direction: Direction, wording: &Wording) -> Vec<Definition> {
     let document = Document::new(schema);
     let mut converter = Converter {
@@ -64,14 +64,15 @@ struct Converter<'a> {
     direction: Direction,
     notes: Notes<'a>,
     definitions: Vec<Definition>,
-    /// The definition of a schema, by its address.
+    /// Index of each schema's definition. The key is the schema's address in memory.
     known: HashMap<*const Json, usize>,
-    /// The kinds that each definition allows by its `type`.
+    /// The kinds of values that each definition allows by its keyword `type`.
     kinds: Vec<Kinds>,
-    /// Definitions without a value yet. In a list, so that no chain of references takes stack.
+    /// Definitions that have no value yet. This is a list instead of recursion, so that a long chain of references cannot overflow the
+    /// stack.
     waiting: Vec<(usize, At<'a>)>,
     nodes: usize,
-    /// References that may still be followed from the root.
+    /// Number of references that may still be followed from the root schema.
     hops: usize,
 }
 
@@ -80,19 +81,19 @@ impl<'a> Converter<'a> {
         self.notes.of(at.schema)
     }
 
-    /// A property's comment; what it refers to may say what it does not say itself.
+    /// Returns the comment of a property. If the property has none, returns the comment of the schema that it refers to.
     fn property_note(&mut self, at: At<'a>) -> Option<String> {
         if let Some(own) = self.note(at) {
             return Some(own);
         }
         let reference = at.schema.get("$ref").and_then(Json::as_str)?;
         let target = self.document.resolve(reference, at)?;
-        // What gets a name says it there.
+        // A schema that is declared by name has its comment there.
         let is_short = ["properties", "$ref", "anyOf", "oneOf", "allOf"].iter().all(|keyword| target.schema.get(keyword).is_none());
         is_short.then(|| self.note(target)).flatten()
     }
 
-    /// The type of a schema's values, of those that are of these kinds.
+    /// Returns the type of the values that a schema allows, limited to values of `kinds`.
     fn convert(&mut self, at: At<'a>, kinds: Kinds, depth: usize) -> Type {
         let fields = match at.schema {
             Json::Object(fields) => fields,
@@ -118,7 +119,7 @@ impl<'a> Converter<'a> {
             parts.extend(self.any_of(list(fields, keyword), at, own, depth));
         }
         let any = own.any();
-        // What says no more than the kinds do.
+        // These parts do not restrict the type any further.
         parts.retain(|part| *part != any && *part != Type::Unknown);
         let restricts = parts.iter().any(|part| !matches!(part, Type::Named(_)));
         if own != Kinds::ALL && !restricts && !self.are_within(&parts, own) {
@@ -127,7 +128,7 @@ impl<'a> Converter<'a> {
         nullable(intersection(parts), fields, kinds)
     }
 
-    /// Returns whether one of the definitions says by its `type` that it is of these kinds.
+    /// Returns whether one of `parts` is a definition whose keyword `type` allows only values of `kinds`.
     fn are_within(&self, parts: &[Type], kinds: Kinds) -> bool {
         parts.iter().any(|part| matches!(part, Type::Named(id) if self.kinds[*id].within(kinds)))
     }
@@ -155,7 +156,8 @@ impl<'a> Converter<'a> {
         if !target.schema.is_object() {
             return self.convert(target, kinds, depth + 1);
         }
-        // The input itself is what its reference means: one name for it is enough.
+        // A root schema that only refers to another schema is converted as that schema, so that the tool has one type and not an alias of
+        // it.
         if depth == 0 {
             self.hops = self.hops.saturating_sub(1);
             return if self.hops == 0 { kinds.any() } else { self.convert(target, kinds, 0) };
@@ -173,7 +175,7 @@ impl<'a> Converter<'a> {
         Type::Named(id)
     }
 
-    /// Converts the keywords of a schema itself, without references and combinations.
+    /// Converts the keywords of a schema itself, except references and combinations (`allOf`, `anyOf`, `oneOf`).
     fn own(&mut self, fields: &'a Map<String, Json>, at: At<'a>, kinds: Kinds, depth: usize) -> Option<Type> {
         if let Some(value) = fields.get("const").filter(|_| self.document.dialect != Dialect::Draft4) {
             return Some(literals(std::slice::from_ref(value), kinds));
@@ -237,7 +239,7 @@ impl<'a> Converter<'a> {
         let mut object = Object { open: additional.is_none(), ..Object::default() };
         for (key, schema) in fields.get("properties").and_then(Json::as_object).into_iter().flatten() {
             if self.nodes == 0 || key.len() > MAX_KEY_BYTES {
-                // Not named: anything may be one.
+                // The property is not named in the type, so any name must be allowed.
                 object.open = false;
                 object.index = Some(Box::new(Type::Unknown));
                 continue;
@@ -267,7 +269,7 @@ impl<'a> Converter<'a> {
         Type::Object(closed(object))
     }
 
-    /// Names that are required without being described.
+    /// Adds the properties that `required` lists and `properties` does not describe.
     fn add_unnamed(&mut self, object: &mut Object, required: Vec<&str>, other: &Type) {
         let mut known: HashSet<String> = object.properties.iter().map(|property| property.key.clone()).collect();
         for key in required {
@@ -299,7 +301,7 @@ impl<'a> Converter<'a> {
     }
 }
 
-/// TypeScript wants named properties to fit the index signature, which JSON Schema does not.
+/// Widens the index signature. TypeScript requires that the named properties fit the index signature, and JSON Schema does not.
 fn closed(mut object: Object) -> Object {
     let nothing_known = object.properties.is_empty() && object.prefixes.is_empty() && object.index.is_none();
     if nothing_known {
@@ -323,7 +325,8 @@ fn closed(mut object: Object) -> Object {
     object
 }
 
-/// The beginning that a pattern asks for, if it asks for nothing else. `whole`: whether a name that the pattern misses is refused.
+/// Returns the prefix of property names that a pattern requires, or `None` if the pattern requires anything else. `whole` is true if the
+/// schema refuses names that do not match the pattern.
 fn prefix(pattern: &str, whole: bool) -> Option<&str> {
     let rest = pattern.strip_prefix('^')?;
     let rest =
@@ -332,7 +335,7 @@ fn prefix(pattern: &str, whole: bool) -> Option<&str> {
     (!rest.is_empty() && rest.chars().all(plain)).then_some(rest)
 }
 
-/// Returns whether no name falls under two of them.
+/// Returns whether no property name can match two prefixes, or a prefix and a named property.
 fn are_apart(prefixes: &[(String, Type)], object: &Object) -> bool {
     let named = object.properties.iter().any(|property| prefixes.iter().any(|(prefix, _)| property.key.starts_with(prefix.as_str())));
     let nested = prefixes.iter().enumerate().any(|(index, (one, _))| {
@@ -341,7 +344,7 @@ fn are_apart(prefixes: &[(String, Type)], object: &Object) -> bool {
     !named && !nested
 }
 
-/// The only names that properties can have, where `propertyNames` lists them.
+/// Returns the only names that properties can have, if `propertyNames` lists them.
 fn only_names(fields: &Map<String, Json>, dialect: Dialect) -> Option<Vec<&str>> {
     if dialect == Dialect::Draft4 {
         return None;
@@ -369,7 +372,7 @@ fn list<'a>(fields: &'a Map<String, Json>, keyword: &str) -> &'a [Json] {
     fields.get(keyword).and_then(Json::as_array).map(Vec::as_slice).unwrap_or_default()
 }
 
-/// A size, also where it is written as `2.0`.
+/// Returns a size. JSON Schema also allows the form `2.0`.
 fn count(fields: &Map<String, Json>, keyword: &str) -> Option<usize> {
     let value = fields.get(keyword)?;
     match value.as_u64() {
@@ -378,7 +381,7 @@ fn count(fields: &Map<String, Json>, keyword: &str) -> Option<usize> {
     }
 }
 
-/// Exactly these values, of those that are of these kinds.
+/// Returns the union of these literal values, limited to values of `kinds`.
 fn literals(values: &[Json], kinds: Kinds) -> Type {
     if values.len() > MAX_ENUM {
         let all = values.iter().map(Kinds::of_value);

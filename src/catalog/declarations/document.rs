@@ -1,4 +1,4 @@
-//! Resolves the references of a schema within its document. Nothing is ever fetched.
+//! Resolves the references of a schema within its document. Never fetches a schema from elsewhere.
 
 use std::collections::HashMap;
 
@@ -6,13 +6,13 @@ use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value as Json};
 use url::Url;
 
-/// Deeper or further identifiers and anchors are not known: references to them lead nowhere.
+/// Nesting limit. References to identifiers and anchors at a greater depth cannot be resolved.
 const MAX_DEPTH: usize = 64;
 const MAX_VISITED: usize = 200_000;
-/// The base of relative identifiers in a document without an identifier of its own.
+/// Base URI of relative identifiers in a document that has no identifier.
 const NO_BASE: &str = "json-schema:///";
 
-/// The keywords whose value is a schema, a list of schemas, or schemas by name.
+/// Keywords whose value is a schema, a list of schemas, or schemas by name.
 const SCHEMA_KEYWORDS: [&str; 14] = [
     "items",
     "additionalItems",
@@ -32,20 +32,20 @@ const SCHEMA_KEYWORDS: [&str; 14] = [
 const MORE_SCHEMA_KEYWORDS: [&str; 2] = ["anyOf", "oneOf"];
 const MAP_KEYWORDS: [&str; 6] = ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"];
 
-/// The draft of JSON Schema that a document follows.
+/// Draft of JSON Schema that a document follows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Dialect {
-    /// Up to draft-04: `id`.
+    /// Draft-04 and older: the identifier is `id`.
     Draft4,
-    /// Draft-06 and -07: nothing beside a `$ref` counts.
+    /// Draft-06 and draft-07: all keywords beside a `$ref` are ignored.
     Draft7,
-    /// 2019-09: tuples are `items`.
+    /// 2019-09: tuples are written as `items`.
     Draft2019,
-    /// 2020-12, and whatever does not say.
+    /// 2020-12. Also the default for a document without a known `$schema`.
     Draft2020,
 }
 
-/// A schema, and the resource that references within it are relative to.
+/// A schema, and the schema resource that its relative references start from.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct At<'a> {
     pub schema: &'a Json,
@@ -57,13 +57,13 @@ struct Resource<'a> {
     uri: Option<Url>,
 }
 
-/// A whole schema, indexed.
+/// A whole schema document, with an index of its identifiers and anchors.
 pub(super) struct Document<'a> {
     pub dialect: Dialect,
     resources: Vec<Resource<'a>>,
-    /// By the address of its root: an identifier is looked at once.
+    /// Index of each resource by the address of its root in memory, so that each identifier is added once.
     by_root: HashMap<*const Json, usize>,
-    /// `None` where two have the same.
+    /// Index of each resource by its URI. `None` if two resources have the same URI.
     by_uri: HashMap<String, Option<usize>>,
     anchors: HashMap<(usize, &'a str), Option<At<'a>>>,
 }
@@ -83,7 +83,7 @@ impl<'a> Document<'a> {
         At { schema: self.resources[0].root, resource: 0 }
     }
 
-    /// A schema within another: with its own base where it has an identifier.
+    /// Returns a subschema. If it has an identifier, it gets a base URI of its own.
     pub(super) fn within(&mut self, at: At<'a>, schema: &'a Json) -> At<'a> {
         match id_of(schema, self.dialect) {
             Some(id) => At { schema, resource: self.resource(schema, id, at.resource) },
@@ -146,7 +146,8 @@ impl<'a> Document<'a> {
         index
     }
 
-    /// Finds identifiers and anchors, where schemas can stand: what looks like one in an example is none.
+    /// Indexes identifiers and anchors. Visits only places where a schema can stand: an example may hold data that looks like an
+    /// identifier.
     fn index(&mut self, root: &'a Json) {
         let mut waiting = vec![(At { schema: root, resource: 0 }, 0)];
         let mut visited = 0;
@@ -195,7 +196,7 @@ fn dialect(root: &Json) -> Dialect {
     }
 }
 
-/// An identifier that is more than a fragment.
+/// Returns the identifier of a schema, if the identifier is more than a fragment.
 fn id_of(schema: &Json, dialect: Dialect) -> Option<&str> {
     let fields = schema.as_object()?;
     let id = fields.get(if dialect == Dialect::Draft4 { "id" } else { "$id" })?.as_str()?;

@@ -1,15 +1,15 @@
-//! The last step, once all definitions of a schema are known: no circles that TypeScript refuses, no combinations that it gives up on,
-//! no names for what is shorter than a name.
+//! Makes the definitions of a schema acceptable for TypeScript. Removes circular aliases, limits intersections of unions, and writes short
+//! types in place of their names.
 
 use super::types::{Definition, Object, Type, intersection, union};
 
-/// More ways to combine alternatives are not written down; TypeScript's own limit is 100,000.
+/// Limit of the members of a union that TypeScript would compute. TypeScript's own limit is 100,000.
 const MAX_COMBINATIONS: usize = 1_000;
 const MAX_CHAIN: usize = 64;
-/// Characters of a type that is written in place of its name, at most.
+/// Length limit, in characters, of a type that is written in place of its name.
 const MAX_INLINE: usize = 40;
 
-/// Makes the definitions of a schema fit to be printed. The first one is the schema itself and stays.
+/// Prepares the definitions of a schema for printing. Keeps the first definition, which is the schema itself.
 pub(super) fn finish(mut definitions: Vec<Definition>) -> Vec<Definition> {
     break_circles(&mut definitions);
     let mut counts = vec![None; definitions.len()];
@@ -26,7 +26,7 @@ pub(super) fn finish(mut definitions: Vec<Definition>) -> Vec<Definition> {
     definitions
 }
 
-/// A type with its names replaced, and put together again.
+/// Replaces the names in a type, and simplifies the unions and intersections that contain them.
 pub(super) fn rewrite(value: Type, name: &impl Fn(usize) -> Type) -> Type {
     match value {
         Type::Named(id) => name(id),
@@ -41,7 +41,7 @@ pub(super) fn rewrite(value: Type, name: &impl Fn(usize) -> Type) -> Type {
     }
 }
 
-/// `type A = B; type B = A | null` is no type: those in such a circle become the widest.
+/// Breaks circles of aliases, which TypeScript refuses: `type A = B; type B = A | null`. Each alias in a circle becomes `unknown`.
 fn break_circles(definitions: &mut [Definition]) {
     let mut leads_to: Vec<Vec<usize>> = vec![Vec::new(); definitions.len()];
     let mut comes_from = leads_to.clone();
@@ -60,7 +60,7 @@ fn break_circles(definitions: &mut [Definition]) {
     }
 }
 
-/// Returns the definitions that are part of a circle, or lead into one.
+/// Returns which definitions are part of a circle, or lead into a circle.
 fn without_ends(leads_to: &[Vec<usize>], comes_from: &[Vec<usize>]) -> Vec<bool> {
     let mut left: Vec<usize> = leads_to.iter().map(Vec::len).collect();
     let mut remains = vec![true; leads_to.len()];
@@ -77,7 +77,7 @@ fn without_ends(leads_to: &[Vec<usize>], comes_from: &[Vec<usize>]) -> Vec<bool>
     remains
 }
 
-/// Returns how many alternatives TypeScript sees in a definition after multiplying out.
+/// Returns the number of union members that TypeScript computes for a definition.
 fn combinations_of(id: usize, definitions: &[Definition], counts: &mut Vec<Option<usize>>, chain: usize) -> usize {
     if let Some(known) = counts[id] {
         return known;
@@ -105,7 +105,7 @@ fn combinations(value: &Type, counts: &[Option<usize>]) -> usize {
     }
 }
 
-/// Returns the members of an intersection that are kept, and their combinations. Leaving a member out only widens the type.
+/// Returns the members of an intersection that are kept, and the number of their combinations. Leaving out a member only widens the type.
 fn limited(members: &[Type], counts: &[Option<usize>]) -> (Vec<usize>, usize) {
     let mut order: Vec<(usize, usize)> = members.iter().map(|member| combinations(member, counts)).enumerate().collect();
     order.sort_by_key(|(_, count)| *count);

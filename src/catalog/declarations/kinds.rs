@@ -1,10 +1,10 @@
-//! The six kinds of JSON values, and which of them a schema speaks of.
+//! The six kinds of JSON values, and sets of them.
 
 use serde_json::{Map, Value as Json};
 
 use super::types::{Type, union};
 
-/// A set of kinds.
+/// A set of kinds of JSON values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Kinds(u8);
 
@@ -34,7 +34,7 @@ impl Kinds {
         Self(self.0 | other.0)
     }
 
-    /// Returns the kinds that `type` allows. An unknown name allows all.
+    /// Returns the kinds that the keyword `type` allows. An unknown name allows all kinds.
     pub(super) fn of(fields: &Map<String, Json>) -> Self {
         match fields.get("type") {
             Some(Json::String(name)) => Self::named(name),
@@ -68,7 +68,7 @@ impl Kinds {
         }
     }
 
-    /// Any value of these kinds.
+    /// Returns the type of any value of these kinds.
     pub(super) fn any(self) -> Type {
         if self == Self::ALL {
             return Type::Unknown;
@@ -79,7 +79,7 @@ impl Kinds {
         }))
     }
 
-    /// One type a kind; arrays and objects as the caller says.
+    /// Returns one type for each kind in the set. `complex` makes the types of arrays and objects.
     pub(super) fn types(self, mut complex: impl FnMut(Self) -> Type) -> Vec<Type> {
         let mut types = Vec::new();
         for kind in [Self::STRING, Self::NUMBER, Self::BOOLEAN, Self::OBJECT, Self::ARRAY, Self::NULL] {

@@ -1,11 +1,14 @@
 //! Declares tools in TypeScript, for a model to read before it writes code.
 //!
-//! One `declare module "host:mcp-<server>"` a server. A type is never narrower than its schema: every value that is valid under the
-//! schema is assignable to the type, and what TypeScript cannot say (ranges, patterns, conditions, absurd depth) is said wider, in the
-//! comment where that is short. Objects are open as TypeScript's are: what a schema says nothing about may be there, though a literal
-//! written in place is checked for names that are not declared, which is how a misspelt one is found. For the same reason an input
-//! whose names are all optional does not take an object that has none of them; other such objects do, by an index signature. Nothing is
-//! fetched for a schema, and its text cannot leave the comment or the literal in which it stands.
+//! Each server has one `declare module "host:mcp-<server>"`. Every value that a schema allows is assignable to the declared type. A type is
+//! wider than its schema where TypeScript cannot express a keyword (ranges, patterns, conditions) or where the schema is nested too deeply.
+//! A comment then states the keyword, if it is short.
+//!
+//! Objects may have properties that the schema does not mention, as in TypeScript. TypeScript refuses undeclared properties only in an
+//! object literal, and this check finds a misspelt argument. An input whose properties are all optional does not accept an object that has
+//! none of them. Other objects with only optional properties do, as they get an index signature.
+//!
+//! Nothing is fetched for a schema. Its text is escaped, so that it cannot end the comment or the string literal that contains it.
 
 mod builtin;
 mod convert;
@@ -41,39 +44,39 @@ pub(in crate::catalog) use self::text::{key, quoted};
 use self::types::{Definition, Type};
 use super::{Manifest, Tool, Wording};
 
-/// The result of a call that fails: the sandbox option `toolErrors`.
+/// The way in which a failed call reports its error (the sandbox option `toolErrors`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Failures {
-    /// `{ error, code? }` is returned, and declared.
+    /// The call returns `{ error, code? }`, and the declaration includes this type.
     #[default]
     Returned,
-    /// An `Error` is thrown: nothing to declare.
+    /// The call throws an `Error`. The declaration does not mention it.
     Thrown,
 }
 
-/// The style of declarations.
+/// Settings for declarations.
 #[derive(Debug, Clone, Copy)]
 pub struct DeclarationStyle {
-    /// The sanitising of servers' texts.
+    /// Functions that sanitise the texts of servers.
     pub wording: Wording,
     pub failures: Failures,
 }
 
 const INDENT: &str = "  ";
-const TOOL_ERROR: &str = "  /** A failed call; `code` unless the tool itself said so. */
+const TOOL_ERROR: &str = "  /** A failed call. `code` is missing if the tool itself reported the error. */
   export interface ToolError { error: string; code?: string }
 ";
-/// The bridge lets such a result through, with a warning or without.
-const UNSTRUCTURED: &str = "  // What an output type promises is text or null where the server sends no structured content.\n";
-/// The types that `bridge::shape` returns: one text, or its JSON; an image, a resource, a link; several of them; or nothing.
-const TOOL_OUTPUT: &str = "  /** Text or the JSON that it is, bytes, a resource, a link; several as a list; null for nothing. */
+/// Comment for results without structured content. The bridge returns these results although they do not fit the output type.
+const UNSTRUCTURED: &str = "  // If the server sends no structured content, the result is text or null, not the output type.\n";
+/// Types that `bridge::shape` returns: one text or its parsed JSON, an image, a resource, a link, a list of several of these, or nothing.
+const TOOL_OUTPUT: &str = "  /** Text or parsed JSON, bytes, a resource, a link; a list of several; null for nothing. */
   export type ToolOutput = ToolContent | ToolContent[] | number | boolean | null;
   export type ToolContent = string | { mimeType: string; data: Uint8Array } | { uri: string; mimeType?: string; text: string } \
 | { uri: string; mimeType?: string; data: Uint8Array } | { uri: string; name: string; [key: string]: unknown } | Record<string, unknown> \
 | unknown[];
 ";
 
-/// A server's module: `declare module "host:mcp-<server>" { … }`, which compiles alone and beside others.
+/// Declares a server's module: `declare module "host:mcp-<server>" { … }`. It compiles alone and together with other modules.
 ///
 /// ```
 /// use hyperlight_mcp::catalog::{DeclarationStyle, Failures, Manifest, Tool, Wording, declare_server};
@@ -97,8 +100,8 @@ pub fn declare_server(server: &str, manifest: &Manifest, style: &DeclarationStyl
     declare(server, manifest, style, None)
 }
 
-/// The same module with this one function (by its raw name) and the types that it needs, no default export; `None` where there is no such
-/// tool.
+/// Declares a server's module with only one function (by its raw name), the types that this function needs, and no default export. Returns
+/// `None` if there is no such tool.
 ///
 /// ```
 /// # use hyperlight_mcp::catalog::{DeclarationStyle, Failures, Manifest, Wording, declare_tool};
@@ -115,7 +118,7 @@ pub fn declare_tool(server: &str, manifest: &Manifest, tool: &str, style: &Decla
 fn declare(server: &str, manifest: &Manifest, style: &DeclarationStyle, only: Option<&str>) -> String {
     let identifiers = manifest.identifiers();
     let names = manifest.type_names();
-    // Of one function, the others are not even looked at: there may be thousands.
+    // A declaration of one function skips all other tools, as there may be thousands.
     let tools: Vec<&Tool> = match only {
         Some(name) => manifest.tool(name).into_iter().collect(),
         None => manifest.distinct_tools().collect(),
@@ -146,7 +149,7 @@ fn declare(server: &str, manifest: &Manifest, style: &DeclarationStyle, only: Op
         let error = if style.failures == Failures::Returned { " | ToolError" } else { "" };
         functions.push_str(&comment(&description(tool, style), INDENT));
         let (identifier, mark) = (&identifiers[&tool.name], if optional { "?" } else { "" });
-        // Writing to a String cannot fail.
+        // `write!` to a `String` cannot fail.
         let _ = writeln!(functions, "{INDENT}export function {identifier}(input{mark}: {input_name}): {output}{error};");
     }
     let mut text = manifest.instructions.as_deref().map(|text| comment(&purpose(text, style), "")).unwrap_or_default();
@@ -169,7 +172,7 @@ fn types_of(schema: &Json, name: &str, kinds: Kinds, direction: Direction, style
     finish(convert(schema, name, kinds, direction, &style.wording))
 }
 
-/// An input names all that a model should pass: where all of it is optional as well, a name that is none of them is a mistake.
+/// Returns the types of a tool's input. An input whose properties are all optional is closed, so that TypeScript finds a misspelt argument.
 fn input_types(tool: &Tool, name: &str, style: &DeclarationStyle) -> Vec<Definition> {
     let mut types = types_of(&tool.input_schema, name, Kinds::OBJECT, Direction::Input, style);
     if let Type::Object(input) = &mut types[0].value {
@@ -178,7 +181,7 @@ fn input_types(tool: &Tool, name: &str, style: &DeclarationStyle) -> Vec<Definit
     types
 }
 
-/// Returns whether `{}`, which is what no argument means, may be of a type.
+/// Returns whether a type accepts `{}`, the value of a call without an argument.
 fn accepts_nothing(value: &Type, definitions: &[Definition], depth: usize) -> bool {
     const MAX_DEPTH: usize = 16;
     let within = |member: &Type| accepts_nothing(member, definitions, depth + 1);
@@ -195,7 +198,7 @@ fn accepts_nothing(value: &Type, definitions: &[Definition], depth: usize) -> bo
 
 fn purpose(text: &str, style: &DeclarationStyle) -> String {
     const ENOUGH: usize = 2_000;
-    // Headings are for people.
+    // Skips the marks of a Markdown heading.
     let text = text[..text.floor_char_boundary(ENOUGH)].trim_start_matches(['#', ' ', '\n']);
     style.wording.purpose(text)
 }

@@ -1,4 +1,4 @@
-//! The types of one module: each has a name of its own, and what two tools say alike is said once.
+//! The type definitions of one module. Each has a unique name. If two tools define the same type, the module declares it once.
 
 use std::collections::HashMap;
 use std::collections::hash_map::DefaultHasher;
@@ -8,32 +8,33 @@ use super::finish::rewrite;
 use super::types::{Definition, Type};
 use crate::catalog::type_names::{NameGiver, pascal};
 
-/// Definitions of one name that a new one is compared with, the last ones.
+/// Number of definitions with the same name that a new definition is compared with. The newest are compared.
 const MAX_COMPARED: usize = 8;
-/// Parts of types that may be compared in vain; after that a module shares no more, and numbers names.
+/// Number of type parts that may be compared without finding an equal definition. Beyond it, the module shares no more definitions, and
+/// numbers their names.
 const MAX_IN_VAIN: usize = 500_000;
-/// The distance from a definition within which its digest shows a difference.
+/// Number of references that a digest follows. Two definitions that differ further away have the same digest.
 const ROUNDS: usize = 12;
 
 /// The type definitions of a module.
 pub(super) struct Module<'a> {
     names: NameGiver<'a>,
     pub definitions: Vec<Definition>,
-    /// Of each definition: what it would be called alone (nothing: a schema itself), and its digest.
+    /// For each definition, the name that it would have without numbering, and its digest. The name of a tool's own type is empty.
     marks: Vec<(String, u64)>,
-    /// Definitions that may be shared, by the name that their schemas give them.
+    /// Definitions that several schemas may share, by the name that the schemas give them.
     shared: HashMap<String, Vec<usize>>,
-    /// Parts that may still be compared in vain.
+    /// Number of type parts that may still be compared without finding an equal definition.
     left: usize,
 }
 
-/// The definitions of one schema, with what tells most of them apart at a glance.
+/// The definitions of one schema. Digests tell most of them apart without a comparison.
 struct Incoming<'a> {
     definitions: &'a [Definition],
     wanted: Vec<String>,
-    /// Equal, where definitions are alike.
+    /// Digest of each definition. Equal definitions have equal digests.
     digests: Vec<u64>,
-    /// The definitions that each one names, in order.
+    /// For each definition, the definitions that it names, in order.
     names: Vec<Vec<usize>>,
 }
 
@@ -72,7 +73,7 @@ impl<'a> Module<'a> {
         Self { names, definitions: Vec::new(), marks: Vec::new(), shared: HashMap::new(), left: MAX_IN_VAIN }
     }
 
-    /// A name that nothing else in the module has.
+    /// Returns a name that is unique in the module.
     pub(super) fn name(&mut self, wanted: &str) -> String {
         self.names.name(wanted)
     }
@@ -88,7 +89,7 @@ impl<'a> Module<'a> {
         let incoming = Incoming::new(definitions);
         let mut places: Vec<Option<usize>> = vec![None; definitions.len()];
         places[0] = Some(self.declare(definitions[0].name.clone(), (String::new(), incoming.digests[0]), definitions[0].note.clone()));
-        // All that are new, in the order in which they are named.
+        // Definitions that the module did not have, in the order in which they are named.
         let (mut fresh, mut next) = (vec![0], 0);
         while next < fresh.len() {
             let named = &incoming.names[fresh[next]];
@@ -119,7 +120,7 @@ impl<'a> Module<'a> {
         }
     }
 
-    /// The module's definition that says the same, and those that both name.
+    /// Returns the module's definition that equals definition `id`. Adds the pairs of definitions that both of them name.
     fn alike(&mut self, id: usize, incoming: &Incoming<'_>, places: &[Option<usize>]) -> Option<Vec<(usize, usize)>> {
         let candidates = self.shared.get(&incoming.wanted[id])?.iter().rev().take(MAX_COMPARED);
         for &candidate in candidates.filter(|candidate| self.marks[**candidate].1 == incoming.digests[id]) {
@@ -135,7 +136,7 @@ impl<'a> Module<'a> {
         None
     }
 
-    /// `compared` counts the parts that were looked at.
+    /// Returns the pairs of equal definitions if `id` and `place` are equal. `compared` counts the compared parts.
     fn same(
         &self,
         id: usize,
@@ -171,7 +172,7 @@ impl<'a> Module<'a> {
     }
 }
 
-/// Returns whether two types say the same, if the definitions that they name do.
+/// Returns whether two types are equal, provided that the definitions that they name are equal. Collects these definitions in `named`.
 fn same_type(one: &Type, other: &Type, named: &mut Vec<(usize, usize)>, compared: &mut usize) -> bool {
     *compared += 1;
     if let (Type::Named(one), Type::Named(other)) = (one, other) {
@@ -184,7 +185,7 @@ fn same_type(one: &Type, other: &Type, named: &mut Vec<(usize, usize)>, compared
         && mine.into_iter().zip(theirs).all(|(mine, theirs)| same_type(mine, theirs, named, compared))
 }
 
-/// The same, of what is not within.
+/// Compares two types without the types that they contain.
 fn same_shape(one: &Type, other: &Type) -> bool {
     match (one, other) {
         (Type::Array(_), Type::Array(_)) | (Type::Union(_), Type::Union(_)) | (Type::Intersection(_), Type::Intersection(_)) => true,

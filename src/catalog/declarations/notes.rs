@@ -1,11 +1,12 @@
-//! Comments for what types cannot express: descriptions, defaults, ranges, formats. They are short, as each token costs.
+//! Writes comments for schema keywords that types cannot express: descriptions, defaults, ranges, formats. They are short, as each token
+//! costs.
 
 use serde_json::{Map, Value as Json};
 
 use super::text::shown;
 use crate::catalog::Wording;
 
-/// All comments of one schema together, in bytes; what would come after has none.
+/// Size limit of all comments of one schema. Beyond it, no comments are written.
 const MAX_ALL_BYTES: usize = 256 * 1024;
 const MAX_VALUE_CHARS: usize = 120;
 const MAX_FACT_CHARS: usize = 120;
@@ -22,7 +23,7 @@ impl<'a> Notes<'a> {
         Self { wording, left: MAX_ALL_BYTES }
     }
 
-    /// The comment of a schema; `None` where it says nothing.
+    /// Returns the comment of a schema, or `None` if there is nothing to say.
     pub(super) fn of(&mut self, schema: &Json) -> Option<String> {
         let fields = schema.as_object()?;
         let mut text = self.description(fields).unwrap_or_default();
@@ -33,7 +34,7 @@ impl<'a> Notes<'a> {
         }
         let tags = self.tags(fields);
         if !tags.is_empty() {
-            // One line where all is short.
+            // A short comment takes one line.
             let separator = if text.contains('\n') { '\n' } else { ' ' };
             text = format!("{text}{separator}{}", tags.join(" "));
         }
@@ -44,7 +45,7 @@ impl<'a> Notes<'a> {
 
     fn description(&self, fields: &Map<String, Json>) -> Option<String> {
         let text = |keyword: &str| fields.get(keyword).and_then(Json::as_str).filter(|text| !text.trim().is_empty());
-        // A title alone is mostly the name once more.
+        // A title is ignored, as it mostly repeats the name.
         let text = text("description")?;
         Some(sanitised(self.wording, text))
     }
@@ -56,7 +57,7 @@ impl<'a> Notes<'a> {
                 tags.push(format!("@{name} {}", self.wording.one_line(&value, MAX_VALUE_CHARS)));
             }
         };
-        // `null` is what many generators write for "none".
+        // Many generators write `"default": null` if there is no default.
         if let Some(value) = fields.get("default").filter(|value| !value.is_null()) {
             tag("default", value);
         }
@@ -74,7 +75,7 @@ impl<'a> Notes<'a> {
 
 /// Returns a description, sanitised and cut to the length limit of descriptions.
 pub(super) fn sanitised(wording: &Wording, text: &str) -> String {
-    // Cut twice: the first spares the second the work.
+    // The first cut limits the work of sanitising a very long text.
     let enough = wording.max_chars.saturating_mul(8);
     wording.description(&text[..text.floor_char_boundary(enough)]).trim().to_owned()
 }
@@ -82,7 +83,7 @@ pub(super) fn sanitised(wording: &Wording, text: &str) -> String {
 /// Returns the constraints that the type does not express.
 fn facts(fields: &Map<String, Json>) -> Vec<String> {
     let mut facts = own_facts(fields);
-    // `items` and the one choice besides null have no place of their own for a comment.
+    // The types of `items`, and of the only alternative besides null, have no place for comments of their own.
     if let Some(Json::Object(items)) = fields.get("items") {
         let each = own_facts(items);
         if !each.is_empty() {
@@ -127,7 +128,7 @@ fn own_facts(fields: &Map<String, Json>) -> Vec<String> {
     facts
 }
 
-/// The conditions that types cannot say, as words where there are few.
+/// Describes the conditions that types cannot express.
 fn conditions(fields: &Map<String, Json>) -> Vec<String> {
     let has = |keyword: &str| fields.contains_key(keyword);
     let mut facts = Vec::new();
@@ -155,7 +156,7 @@ fn conditions(fields: &Map<String, Json>) -> Vec<String> {
 
 fn range(fields: &Map<String, Json>) -> Option<String> {
     let number = |keyword: &str| fields.get(keyword).filter(|value| value.is_number());
-    // Draft-04 says by a flag whether a limit itself is allowed.
+    // In draft-04, a boolean flag says whether the limit itself is excluded.
     let flag = |keyword: &str| fields.get(keyword) == Some(&Json::Bool(true));
     let least = match (number("exclusiveMinimum"), number("minimum")) {
         (Some(limit), _) => Some(format!("> {limit}")),
@@ -166,7 +167,7 @@ fn range(fields: &Map<String, Json>) -> Option<String> {
     let most = match (number("exclusiveMaximum"), number("maximum")) {
         (Some(limit), _) => Some(format!("< {limit}")),
         (None, Some(limit)) if flag("exclusiveMaximum") => Some(format!("< {limit}")),
-        // What generators write for "any safe integer" says nothing.
+        // Some generators write this limit for any safe integer. It is not worth a comment.
         (None, Some(limit)) if limit.as_f64().is_some_and(|limit| limit >= 9_007_199_254_740_991.0) => None,
         (None, Some(limit)) => Some(format!("<= {limit}")),
         (None, None) => None,
@@ -197,7 +198,7 @@ fn span(fields: &Map<String, Json>, least: &str, most: &str, what: &str) -> Opti
     }
 }
 
-/// The annotations of a tool that change how one calls it. They are the server's word.
+/// Returns hints from the tool's annotations that matter to a caller. The server makes these claims, and nothing checks them.
 pub(super) fn hints(annotations: Option<&Json>) -> Vec<&'static str> {
     let says = |name: &str| annotations.and_then(|all| all.get(name)).and_then(Json::as_bool);
     let reads = says("readOnlyHint") == Some(true);

@@ -1,4 +1,4 @@
-//! The parts of a signature, each by itself.
+//! Shows the parts of a signature separately: the parameters and the result.
 
 use super::convert::Direction;
 use super::kinds::Kinds;
@@ -7,20 +7,20 @@ use super::types::Type;
 use super::{DeclarationStyle, Failures, types_of};
 use crate::catalog::Tool;
 
-/// Levels of a type that are spelled out, and members of each.
+/// Depth to which a type is written out.
 const LEVELS: usize = 3;
 const MEMBERS: usize = 12;
-/// Parameters that are listed; all are in the declaration.
+/// Number of parameters that are listed. The declaration has all of them.
 const MAX_PARAMETERS: usize = 100;
 
-/// A parameter: a property of a tool's one argument.
+/// A parameter of a function: a property of the tool's input object.
 pub(in crate::catalog) struct Parameter {
     pub key: String,
     pub declared: String,
     pub required: bool,
 }
 
-/// Returns a tool's parameters and result type, for hints. Types are shortened by `…`.
+/// Returns a tool's parameters and result type for a hint. A long type is shortened with `…`.
 pub(in crate::catalog) fn parts(tool: &Tool, style: &DeclarationStyle) -> (Vec<Parameter>, String) {
     let input = types_of(&tool.input_schema, "", Kinds::OBJECT, Direction::Input, style);
     let parameters = match &input[0].value {

@@ -1,15 +1,15 @@
-//! Types as text.
+//! Prints types as TypeScript text.
 
 use std::fmt::Write as _;
 
 use super::text::{comment, key, quoted};
 use super::types::{Definition, Object, Tuple, Type};
 
-/// An object without comments stays in one line up to here.
+/// Line length up to which an object without comments is printed on one line.
 const MAX_LINE: usize = 110;
 const INDENT: &str = "  ";
 
-/// The context of a type, which decides whether it needs parentheses.
+/// Position of a type within another type. It decides whether the type needs parentheses.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd)]
 enum TypeContext {
     Alone,
@@ -18,13 +18,13 @@ enum TypeContext {
     Element,
 }
 
-/// Writes types that name the definitions of one module.
+/// Printer of types that name the definitions of one module.
 pub(super) struct Printer<'a> {
     pub definitions: &'a [Definition],
 }
 
 impl Printer<'_> {
-    /// A definition with its comment: an interface where it is one object, else a type.
+    /// Prints a definition with its comment: an interface for an object, a type alias for any other type.
     pub(super) fn definition(&self, definition: &Definition, indent: &str) -> String {
         let note = definition.note.as_deref().map(|note| comment(note, indent)).unwrap_or_default();
         let name = &definition.name;
@@ -82,7 +82,7 @@ impl Printer<'_> {
         format!("[{}]", items.join(", "))
     }
 
-    /// An object where a type is expected.
+    /// Prints an object at a place where a type is expected.
     fn object_type(&self, object: &Object, indent: &str) -> String {
         match object.index.as_deref() {
             Some(Type::Unknown) if is_record(object) => "Record<string, unknown>".to_owned(),
@@ -91,7 +91,7 @@ impl Printer<'_> {
         }
     }
 
-    /// The braces and what is in them.
+    /// Prints the braces of an object and its properties.
     fn object(&self, object: &Object, indent: &str) -> String {
         let inner = format!("{indent}{INDENT}");
         let mut members: Vec<(Option<&str>, String)> = Vec::with_capacity(object.properties.len() + 1);

@@ -1,4 +1,4 @@
-//! A tool in one line, for lists: as much of its types as fits.
+//! Prints a tool's signature on one line, for lists. Shortens its types so that they fit.
 
 use super::convert::Direction;
 use super::kinds::Kinds;
@@ -8,12 +8,12 @@ use super::{DeclarationStyle, input_types, types_of};
 use crate::catalog::Tool;
 
 const MAX_CHARS: usize = 200;
-/// Levels of the input and of the output that are written out, the best combination first.
+/// Levels of the input type and of the output type that are printed. The first pair that fits is used.
 const DETAILS: [(usize, usize); 9] = [(4, 4), (3, 3), (3, 2), (2, 2), (3, 1), (2, 1), (2, 0), (1, 1), (1, 0)];
 const MAX_ALTERNATIVES: usize = 6;
 const MAX_LITERAL_CHARS: usize = 40;
 
-/// A function in one line of at most 200 characters, without the types beside it. It is for reading: what does not fit is `…`.
+/// Returns a function's signature on one line of at most 200 characters. It is meant for reading: `…` replaces the parts that do not fit.
 ///
 /// ```
 /// use hyperlight_mcp::catalog::{DeclarationStyle, Failures, Tool, Wording, signature};

@@ -5,7 +5,7 @@ use serde_json::{Value as Json, json};
 
 use super::*;
 
-/// Harmless texts need no sanitising; `trust`'s own is tested with the declarations' integration tests.
+/// Does not sanitise, as these texts are harmless. The integration tests of declarations test the sanitising of `trust`.
 fn style(failures: Failures) -> DeclarationStyle {
     let text = |text: &str, max: usize| text.chars().take(max).collect();
     DeclarationStyle { wording: Wording { text, line: text, max_chars: 2_000 }, failures }
@@ -19,7 +19,7 @@ fn declared(tools: Vec<Tool>) -> String {
     declare_server("s", &Manifest { tools, ..Manifest::default() }, &style(Failures::Returned))
 }
 
-/// The type of a schema as an output, in one line.
+/// Returns the type of an output with this schema, on one line.
 fn type_of(schema: Json) -> String {
     let text = declared(vec![tool("t", json!({}), Some(schema))]);
     let line = text.lines().find(|line| line.contains(" TOutput") && !line.contains("function")).unwrap().trim();
@@ -27,7 +27,7 @@ fn type_of(schema: Json) -> String {
     start.trim_end_matches(';').to_owned()
 }
 
-/// The type of a property of an input.
+/// Returns the type of an input's property with this schema.
 fn input_of(schema: Json) -> String {
     let text = declared(vec![tool("t", json!({ "type": "object", "properties": { "x": schema }, "required": ["x"] }), None)]);
     let line = text.lines().find(|line| line.contains("x: ")).unwrap();
@@ -89,7 +89,7 @@ fn what_is_required_is_not_optional_and_an_input_that_requires_nothing_is() {
 
 #[test]
 fn an_object_of_optional_names_takes_others_where_the_schema_does() {
-    // TypeScript would refuse a value with none of the names.
+    // Without the index signature, TypeScript would refuse an object that has none of the optional properties.
     assert_eq!(type_of(json!({ "type": "object", "properties": { "a": { "type": "string" } } })), "{ a?: string; [key: string]: unknown }");
     let closed = json!({ "type": "object", "properties": { "a": { "type": "string" } }, "additionalProperties": false });
     assert_eq!(type_of(closed), "{ a?: string }");
@@ -123,7 +123,7 @@ fn keys_and_literals_stay_true_and_inside_their_quotes() {
     assert_eq!(type_of(json!({ "const": nasty })), r#""a\"\\\n\u2028\u202e\u{e0041}*/""#);
     let object = json!({ "type": "object", "properties": { nasty: true, "größe": true, "x-y": true, "$ok_1": true }, "required": ["x-y"] });
     assert_eq!(type_of(object), r#"{ "a\"\\\n\u2028\u202e\u{e0041}*/"?: unknown; "größe"?: unknown; "x-y": unknown; $ok_1?: unknown }"#);
-    // Every object has this one: compared with it, `{}` would not be of the type.
+    // Every object inherits `toString`. If the property had a type, TypeScript would refuse `{}` here.
     let inherited = json!({ "type": "object", "properties": { "toString": { "type": "string" } }, "additionalProperties": false });
     assert_eq!(type_of(inherited), "{ toString?: unknown }");
 }
@@ -255,14 +255,14 @@ fn failures_are_declared_where_they_are_returned() {
 
 #[test]
 fn what_is_promised_and_may_be_missing_is_said_where_there_is_an_output_schema() {
-    let word = "text or null where the server sends no structured content";
+    let word = "no structured content, the result is text or null";
     assert!(declared(vec![tool("a", json!({}), Some(json!({ "type": "object" }))), tool("b", json!({}), None)]).matches(word).count() == 1);
     assert!(!declared(vec![tool("b", json!({}), None)]).contains(word));
 }
 
 #[test]
 fn any_tool_is_called_with_any_object_also_of_an_interface() {
-    // An interface has no index signature, which a record asks for.
+    // An interface has no index signature, so it would not fit a parameter of type `Record`.
     let text = declare_mcp(&style(Failures::Returned));
     assert!(text.contains("call(server: string, tool: string, input?: object): ToolResult;"), "{text}");
 }

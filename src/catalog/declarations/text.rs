@@ -1,10 +1,10 @@
-//! Escapes untrusted text, so that it cannot break out of a key, a string or a comment.
+//! Escapes untrusted text, so that it cannot end a property name, a string literal or a comment.
 
 use std::fmt::Write as _;
 
 use serde_json::{Number, Value as Json};
 
-/// A string literal of exactly this text. What cannot be seen is escaped.
+/// Returns a string literal with exactly this text. Escapes invisible characters.
 pub(in crate::catalog) fn quoted(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len() + 2);
     quoted.push('"');
@@ -14,7 +14,7 @@ pub(in crate::catalog) fn quoted(text: &str) -> String {
             '\n' => quoted.push_str("\\n"),
             '\t' => quoted.push_str("\\t"),
             '\r' => quoted.push_str("\\r"),
-            // Writing to a String cannot fail.
+            // `write!` to a `String` cannot fail.
             _ if is_hidden(character) && character <= '\u{ffff}' => drop(write!(quoted, "\\u{:04x}", u32::from(character))),
             _ if is_hidden(character) => drop(write!(quoted, "\\u{{{:x}}}", u32::from(character))),
             _ => quoted.push(character),
@@ -24,28 +24,28 @@ pub(in crate::catalog) fn quoted(text: &str) -> String {
     quoted
 }
 
-/// A property's name, quoted where it must be.
+/// Returns a property name, in quotes if it is not an identifier.
 pub(in crate::catalog) fn key(name: &str) -> String {
     if is_plain(name) { name.to_owned() } else { quoted(name) }
 }
 
-/// Returns whether a name can stand in code without quotes.
+/// Returns whether a property name needs no quotes.
 pub(super) fn is_plain(name: &str) -> bool {
     let plain = |character: char| character.is_ascii_alphanumeric() || character == '_' || character == '$';
     name.chars().all(plain) && name.starts_with(|first: char| !first.is_ascii_digit())
 }
 
-/// A number as a literal. Beyond what a double can hold exactly, it is the double that JavaScript would read.
+/// Returns a number literal. A number that a double cannot hold exactly is printed as the double that JavaScript would read.
 pub(super) fn number(number: &Number) -> String {
     match number.as_f64() {
-        // -0 and 0 are one value in JSON Schema.
+        // In JSON Schema, -0 and 0 are equal.
         Some(0.0) => "0".to_owned(),
         Some(double) if number.is_f64() && double.fract() == 0.0 && double.abs() < 1e15 => format!("{double:.0}"),
         _ => number.to_string(),
     }
 }
 
-/// Returns whether a character is invisible, or changes the order of others.
+/// Returns whether a character is invisible, or changes the direction of the text.
 fn is_hidden(character: char) -> bool {
     character.is_control()
         || (character.is_whitespace() && character != ' ')
@@ -56,7 +56,7 @@ fn is_hidden(character: char) -> bool {
             | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{10ffff}')
 }
 
-/// A comment that ends where it should, in front of what is declared; nothing for an empty text.
+/// Returns a comment for the next declaration, or nothing if the text is empty. The text cannot end the comment.
 pub(super) fn comment(text: &str, indent: &str) -> String {
     let text = harmless(text);
     let lines: Vec<&str> = text.split('\n').map(str::trim_end).collect();
@@ -76,7 +76,8 @@ pub(super) fn comment(text: &str, indent: &str) -> String {
     comment
 }
 
-/// The sanitising that was handed in has done this already; a comment must not depend on it. TypeScript reads `@ts-…` as an order.
+/// Makes a text harmless in a comment. Sanitising has done most of this already, but a comment must not depend on it. TypeScript obeys
+/// directives such as `@ts-nocheck`.
 fn harmless(text: &str) -> String {
     let lines: String = text
         .chars()
@@ -94,9 +95,9 @@ fn harmless(text: &str) -> String {
     harmless
 }
 
-/// A value in a comment: short JSON.
+/// Returns a value as JSON for a comment, or `None` if it is long.
 pub(super) fn shown(value: &Json, max_chars: usize) -> Option<String> {
-    // Cheap first: an example can have megabytes.
+    // The size is estimated first, as an example can have megabytes.
     if size(value, 0) > max_chars * 4 {
         return None;
     }

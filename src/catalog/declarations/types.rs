@@ -1,7 +1,6 @@
-//! A TypeScript type as a value, between the schema and the text. Every type here stands for at least the values that its
-//! schema allows; whatever cannot be said exactly is said wider.
+//! TypeScript types as values: the step between a schema and the printed text. A type allows at least the values that its schema allows.
 
-/// A type. Small trees: their depth and size are bounded where they are made.
+/// A TypeScript type. Its depth and size are limited where it is made.
 #[derive(Debug, Clone, PartialEq, Hash)]
 pub(super) enum Type {
     Unknown,
@@ -11,10 +10,10 @@ pub(super) enum Type {
     Boolean,
     Number,
     String,
-    /// Text that stands for bytes, where bytes may be passed as they are.
+    /// Text that stands for bytes. The caller may pass the bytes themselves.
     Bytes,
     BooleanLiteral(bool),
-    /// As TypeScript writes it.
+    /// The digits as TypeScript writes them.
     NumberLiteral(String),
     StringLiteral(String),
     Array(Box<Type>),
@@ -22,14 +21,14 @@ pub(super) enum Type {
     Object(Object),
     Union(Vec<Type>),
     Intersection(Vec<Type>),
-    /// A definition, by its place in the list of definitions.
+    /// A reference to a definition, by its index in the list of definitions.
     Named(usize),
 }
 
 #[derive(Debug, Clone, PartialEq, Hash)]
 pub(super) struct Tuple {
     pub items: Vec<Type>,
-    /// The number of leading items that are required.
+    /// Number of leading items that are required.
     pub required: usize,
     pub rest: Option<Box<Type>>,
 }
@@ -37,11 +36,11 @@ pub(super) struct Tuple {
 #[derive(Debug, Clone, PartialEq, Hash, Default)]
 pub(super) struct Object {
     pub properties: Vec<Property>,
-    /// The type of properties that are not named. In TypeScript, the named ones must fit it as well.
+    /// Type of all properties that are not named. In TypeScript, the named properties must fit it too.
     pub index: Option<Box<Type>>,
-    /// The types of properties by the prefix of their names.
+    /// Types of properties by the prefix of their names.
     pub prefixes: Vec<(String, Type)>,
-    /// True if there may be others, of which nothing is known.
+    /// True if the object may have other properties of unknown type.
     pub open: bool,
 }
 
@@ -50,11 +49,11 @@ pub(super) struct Property {
     pub key: String,
     pub optional: bool,
     pub value: Type,
-    /// For the comment before it: sanitised, lines divided by `\n`.
+    /// Text of the comment before the property: sanitised, with `\n` between lines.
     pub note: Option<String>,
 }
 
-/// A type with a name of its own in the module.
+/// A type with its own name in the module.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Definition {
     pub name: String,
@@ -62,7 +61,7 @@ pub(super) struct Definition {
     pub note: Option<String>,
 }
 
-/// Members of every object, also of `{}`: TypeScript compares an optional property of such a name with them.
+/// Members that every object inherits, also `{}`. TypeScript compares an optional property of such a name with the inherited member.
 const INHERITED: [&str; 7] =
     ["constructor", "hasOwnProperty", "isPrototypeOf", "propertyIsEnumerable", "toLocaleString", "toString", "valueOf"];
 
@@ -74,14 +73,14 @@ impl Property {
 }
 
 impl Object {
-    /// Returns whether TypeScript asks a value for at least one of the names (a "weak" type), though the schema does not.
+    /// Returns whether TypeScript requires at least one of the named properties although the schema does not (a "weak" type).
     pub(super) fn is_weak(&self) -> bool {
         self.open && self.index.is_none() && self.prefixes.is_empty() && self.properties.iter().all(|property| property.optional)
     }
 }
 
 impl Type {
-    /// Any object.
+    /// Returns the type of any object.
     pub(super) fn record() -> Self {
         Self::Object(Object { index: Some(Box::new(Self::Unknown)), ..Object::default() })
     }
@@ -91,7 +90,7 @@ impl Type {
         !matches!(self, Self::Array(_) | Self::Tuple(_) | Self::Object(_) | Self::Union(_) | Self::Intersection(_) | Self::Named(_))
     }
 
-    /// The types within, one level down.
+    /// Returns the types that this type directly contains.
     pub(super) fn children(&self) -> Vec<&Self> {
         match self {
             Self::Array(item) => vec![item],
@@ -105,7 +104,7 @@ impl Type {
         }
     }
 
-    /// The same to change them.
+    /// Returns the types that this type directly contains, for changes.
     pub(super) fn children_mut(&mut self) -> Vec<&mut Self> {
         match self {
             Self::Array(item) => vec![item],
@@ -119,7 +118,7 @@ impl Type {
         }
     }
 
-    /// The definitions named anywhere within.
+    /// Collects the definitions that are named anywhere in this type.
     pub(super) fn names(&self, found: &mut Vec<usize>) {
         match self {
             Self::Named(id) => found.push(*id),
@@ -127,7 +126,7 @@ impl Type {
         }
     }
 
-    /// Those that TypeScript must know to begin with: not behind a property or an element.
+    /// Collects the definitions that TypeScript must resolve first: those that are not inside a property, an array or a tuple.
     pub(super) fn direct_names(&self, found: &mut Vec<usize>) {
         match self {
             Self::Named(id) => found.push(*id),
@@ -147,7 +146,7 @@ impl Type {
     }
 }
 
-/// A value of any of these. Literals beside their own kind are left out.
+/// Returns the union of types. Leaves out a literal if its general type is a member too.
 pub(super) fn union(members: impl IntoIterator<Item = Type>) -> Type {
     let mut all: Vec<Type> = Vec::new();
     for member in members {
@@ -172,7 +171,7 @@ pub(super) fn union(members: impl IntoIterator<Item = Type>) -> Type {
     }
 }
 
-/// A value of all of these at once. Objects that do not contradict each other become one.
+/// Returns the intersection of types. Merges objects that do not contradict each other.
 pub(super) fn intersection(members: impl IntoIterator<Item = Type>) -> Type {
     let mut all: Vec<Type> = Vec::new();
     for member in members {
@@ -212,7 +211,7 @@ fn add_to_intersection(all: &mut Vec<Type>, one: Type) {
     push_new(all, one);
 }
 
-/// One object instead of two, where it says the same.
+/// Merges two objects, if one object can express both.
 fn merge(one: &Object, other: &Object) -> Option<Object> {
     let plain = |object: &Object| object.index.is_none() && object.prefixes.is_empty() && object.open;
     if !plain(one) || !plain(other) {

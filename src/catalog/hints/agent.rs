@@ -1,15 +1,15 @@
-//! Functions that are known by a TypeScript signature: the agent's own, and those of `host:mcp`.
+//! Describes functions by a TypeScript signature: those of modules that the agent's author adds, and those of `host:mcp`.
 
 use super::{FunctionInfo, ParameterInfo};
 use crate::catalog::AgentFunction;
 
-/// A function of the agent's own, in a few words.
+/// Describes a function of a module that the agent's author adds.
 pub(super) fn of_agent(function: &AgentFunction) -> FunctionInfo {
     let (parameters, returns) = function.signature.as_deref().and_then(split).unwrap_or(("(...args: any[])", "any"));
     described(&function.name, parameters, returns, function.description.as_deref().unwrap_or_default())
 }
 
-/// A function whose parameters are a text like `(city: string, days?: number)`.
+/// Describes a function whose parameters are written as `(city: string, days?: number)`.
 pub(super) fn described(name: &str, parameters: &str, returns: &str, purpose: &str) -> FunctionInfo {
     let listed = listed(parameters);
     let given: Vec<&str> = listed.iter().filter(|parameter| parameter.required).map(|parameter| parameter.name.as_str()).collect();
@@ -25,7 +25,7 @@ pub(super) fn described(name: &str, parameters: &str, returns: &str, purpose: &s
     }
 }
 
-/// A function type's parameters, with what stands before them, and what it returns.
+/// Splits a function type into its parameters, with type parameters before them, and its return type.
 fn split(signature: &str) -> Option<(&str, &str)> {
     let open = signature.find('(')?;
     let end = open + top_level(&signature[open..], |_, depth| depth == 0).next()? + 1;
@@ -33,7 +33,7 @@ fn split(signature: &str) -> Option<(&str, &str)> {
     Some((signature[..end].trim(), returns.trim()))
 }
 
-/// The parameters of `(a: string, b?: { c: number })`.
+/// Parses a parameter list like `(a: string, b?: { c: number })`.
 fn listed(parameters: &str) -> Vec<ParameterInfo> {
     let Some(inside) = parameters.find('(').and_then(|open| parameters[open + 1..].strip_suffix(')')) else { return Vec::new() };
     let mut parts = Vec::new();
@@ -57,8 +57,8 @@ fn parameter(part: &str) -> Option<ParameterInfo> {
     Some(ParameterInfo { name: plain.trim().to_owned(), declared: declared.trim().to_owned(), required, description: None, default: None })
 }
 
-/// Where a character stands for which this holds, given how deep it is: of a closing bracket, the depth behind it. Strings are
-/// passed over, and the `>` of an arrow closes nothing.
+/// Returns the positions of commas and closing brackets for which `wanted` returns true. `wanted` gets the nesting depth, for a bracket the
+/// depth after it. Skips strings. The `>` of an arrow `=>` is not a bracket.
 fn top_level(text: &str, wanted: impl Fn(char, usize) -> bool) -> impl Iterator<Item = usize> {
     let (mut depth, mut quote, mut before) = (0_usize, None, ' ');
     text.char_indices().filter_map(move |(index, character)| {
@@ -73,7 +73,7 @@ fn top_level(text: &str, wanted: impl Fn(char, usize) -> bool) -> impl Iterator<
                 return wanted(character, depth).then_some(index);
             }
             (None, ',') => return wanted(character, depth).then_some(index),
-            // In a string, or of no meaning here.
+            // The character is part of a string, or has no special meaning.
             _ => {}
         }
         None

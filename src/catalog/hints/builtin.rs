@@ -1,12 +1,12 @@
-//! `host:mcp` in a few words.
+//! Describes the module `host:mcp`.
 
 use super::agent::described;
 use super::{FunctionInfo, ModuleKind, ModuleSummary};
 
-/// Without `host:`.
+/// Name of the module without the prefix `host:`.
 pub(in crate::catalog) const MCP_MODULE: &str = "mcp";
 
-/// Name, parameters, what it returns, what it is for, and a call.
+/// Name, parameters, return type, purpose and example of each function.
 const FUNCTIONS: [[&str; 5]; 12] = [
     [
         "call",
@@ -32,7 +32,7 @@ const FUNCTIONS: [[&str; 5]; 12] = [
         "saved",
         "(id: string, pointer?: string)",
         "any",
-        "What an earlier run returned and was shown cut, whole or in part.",
+        "Returns a value that an earlier run returned shortened, whole or in part.",
         "saved(\"6x0…\", \"/rows/0\")",
     ],
     ["sleep", "(milliseconds: number)", "Promise<void>", "Waits; what else the run does goes on.", "await sleep(1000)"],
@@ -46,7 +46,7 @@ const FUNCTIONS: [[&str; 5]; 12] = [
     ],
 ];
 
-/// The module, with its functions.
+/// Returns the summary of the module, and its functions.
 pub(in crate::catalog) fn mcp_module() -> (ModuleSummary, Vec<FunctionInfo>) {
     let function = |[name, parameters, returns, purpose, example]: [&str; 5]| FunctionInfo {
         example: example.to_owned(),

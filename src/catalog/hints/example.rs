@@ -1,17 +1,17 @@
-//! An example of a tool's arguments, made from its schema: what is required, and no more.
+//! Builds example arguments for a tool from its schema. Includes only required properties.
 
 use serde_json::{Map, Value as Json};
 
 use crate::catalog::declarations::{key, quoted};
 
-/// Deeper parts, and more than so many steps along references, get a plain value.
+/// Nesting limit, and limit of references that are followed. Beyond it, there is no example.
 const MAX_DEPTH: usize = 6;
 const MAX_REQUIRED: usize = 20;
 const MAX_TEXT_CHARS: usize = 60;
 const MAX_GIVEN_BYTES: usize = 120;
 
-/// The arguments as JavaScript: `{ city: "Rome" }`; empty where nothing is required, and a comment where it takes more than
-/// reading a schema's plain words to find some that it allows.
+/// Returns example arguments as JavaScript: `{ city: "Rome" }`. Returns an empty text if nothing is required, and a comment if the schema
+/// has keywords that this module does not evaluate.
 pub(super) fn arguments_text(schema: &Json) -> String {
     match example(schema, schema, 0) {
         None => "{ /* see its declaration */ }".to_owned(),
@@ -21,7 +21,7 @@ pub(super) fn arguments_text(schema: &Json) -> String {
     }
 }
 
-/// A value that a schema allows, as far as its plain words say. `None` where they do not say it.
+/// Returns a value that a schema allows, or `None` if the schema has keywords that this module does not evaluate.
 fn example(root: &Json, schema: &Json, depth: usize) -> Option<Json> {
     if depth > MAX_DEPTH {
         return None;
@@ -42,7 +42,7 @@ fn example(root: &Json, schema: &Json, depth: usize) -> Option<Json> {
         return all_of(root, schema, parts, depth);
     }
     if let Some(branches) = ["anyOf", "oneOf"].iter().find_map(|key| schema.get(*key)?.as_array()) {
-        // Beside names of its own, a branch says which of them belong together.
+        // Together with `properties`, each alternative tells which properties belong together. This is too complex for an example.
         if schema.get("properties").is_some() {
             return None;
         }
@@ -67,17 +67,17 @@ fn all_of(root: &Json, schema: &Json, parts: &[Json], depth: usize) -> Option<Js
     for part in own.chain(parts.iter().take(MAX_REQUIRED).map(|part| example(root, part, depth + 1))) {
         match part? {
             Json::Object(more) => fields.extend(more),
-            // Of what is no object, one part alone can be shown.
+            // Values other than objects cannot be merged, so only a single part gives an example.
             other => return (parts.len() == 1).then_some(other),
         }
     }
     Some(Json::Object(fields))
 }
 
-/// Returns a value that the schema names itself.
+/// Returns a value that the schema itself contains, for example its default.
 fn given(schema: &Json) -> Option<Json> {
     let listed = |key: &str| schema.get(key).and_then(Json::as_array).and_then(|values| values.first()).cloned();
-    // Many a generator writes `null` for "none".
+    // Many generators write `null` if there is no value.
     let said = |key: &str| schema.get(key).filter(|value| !value.is_null()).cloned();
     let value = schema.get("const").cloned().or_else(|| said("default")).or_else(|| listed("examples"));
     let value = value.or_else(|| said("example")).or_else(|| listed("enum"))?;
@@ -136,7 +136,7 @@ fn text(schema: &Json) -> Option<String> {
 
 fn number(schema: &Json) -> Option<Json> {
     let bound = |key: &str| schema.get(key).and_then(Json::as_f64);
-    // Draft 4 has flags beside the bounds.
+    // In draft-04, `exclusiveMinimum` and `exclusiveMaximum` are flags.
     let exclusive = |key: &str| schema.get(key).and_then(Json::as_bool) == Some(true);
     let step = bound("multipleOf").filter(|step| *step > 0.0).unwrap_or(1.0);
     let up = |from: f64| (from / step).ceil() * step;
@@ -153,7 +153,7 @@ fn number(schema: &Json) -> Option<Json> {
         (None, Some(most)) => most.min(up(1.0)),
         (None, None) => up(1.0),
     };
-    // Whole numbers are written without a fraction.
+    // A whole number is printed without a fraction.
     if value.fract() == 0.0 && value.abs() < 1e15 {
         #[expect(clippy::cast_possible_truncation, reason = "it is whole and small")]
         return Some(Json::from(value as i64));
@@ -161,13 +161,13 @@ fn number(schema: &Json) -> Option<Json> {
     (schema.get("type").and_then(Json::as_str) != Some("integer")).then(|| Json::from(value))
 }
 
-/// A local reference: `#/$defs/name`.
+/// Resolves a reference within the document, like `#/$defs/name`.
 fn resolve<'a>(root: &'a Json, reference: &str) -> Option<&'a Json> {
     let pointer = percent_encoding::percent_decode_str(reference.strip_prefix('#')?).decode_utf8().ok()?;
     root.pointer(&pointer)
 }
 
-/// JSON as a person writes it in code: keys bare where they can be, and nothing that cannot be seen.
+/// Prints JSON as JavaScript: property names without quotes where possible, and invisible characters escaped.
 fn javascript(value: &Json) -> String {
     match value {
         Json::Object(fields) if fields.is_empty() => "{}".to_owned(),

@@ -14,29 +14,29 @@ use agent::of_agent;
 pub(super) use builtin::{MCP_MODULE, mcp_module};
 use example::arguments_text;
 
-/// Characters of a tool's, parameter's or function's name in a hint.
+/// Length limit of the name of a tool, parameter or function in a hint.
 const MAX_NAME_CHARS: usize = 100;
-/// Parameters of an outline: more than a line names.
+/// Number of parameters in an outline: one more than a line shows, so that the line can end with `…`.
 const MAX_OUTLINED: usize = 9;
-/// Characters of one parameter's description.
+/// Length limit of the description of one parameter.
 const MAX_PARAMETER_CHARS: usize = 300;
 
-/// The origin of a module.
+/// Origin of a module.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ModuleKind {
-    /// An MCP server.
+    /// The module of an MCP server.
     Server,
-    /// `hostModule` of the agent.
+    /// A module that the agent's author added with `hostModule`.
     Agent,
-    /// `host:mcp`.
+    /// The built-in module `host:mcp`.
     BuiltIn,
 }
 
-/// A module of the agent's own, as it describes it.
+/// A module that the agent's author adds, as the author describes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AgentModuleInfo {
-    /// Without `host:`.
+    /// Name without the prefix `host:`.
     pub name: String,
     pub purpose: Option<String>,
     pub functions: Vec<AgentFunction>,
@@ -46,7 +46,7 @@ pub struct AgentModuleInfo {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ModuleSummary {
-    /// Without `host:`.
+    /// Name without the prefix `host:`.
     pub name: String,
     /// The name or specifier that agent code imports.
     pub specifier: String,
@@ -54,7 +54,7 @@ pub struct ModuleSummary {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server: Option<String>,
     pub purpose: String,
-    /// The number of its functions.
+    /// Number of the module's functions.
     pub functions: usize,
 }
 
@@ -69,50 +69,50 @@ pub struct ModuleInfo {
     pub server: Option<String>,
     pub purpose: String,
     pub functions: Vec<FunctionInfo>,
-    /// Remarks for its use.
+    /// Remarks on the use of the module.
     pub caveats: Vec<String>,
-    /// Code that imports and calls its first function.
+    /// Code that imports the module's first function and calls it.
     pub example: String,
 }
 
-/// A function in a few words.
+/// A short description of a function.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FunctionInfo {
-    /// The name or specifier that agent code imports.
+    /// Name that agent code imports.
     pub name: String,
-    /// The tool's raw name, for `call`.
+    /// Raw name of the tool, as `call` takes it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool: Option<String>,
     pub purpose: String,
-    /// In one line of TypeScript, shortened where it is long.
+    /// Signature in one line of TypeScript. A long signature is shortened.
     pub signature: String,
     pub parameters: Vec<ParameterInfo>,
-    /// A TypeScript type.
+    /// Return type in TypeScript.
     pub returns: String,
     pub caveats: Vec<String>,
-    /// A call, with the required parameters.
+    /// A call with the required parameters.
     pub example: String,
 }
 
-/// A parameter in a few words.
+/// A short description of a parameter.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ParameterInfo {
-    /// As it is, even where it is no identifier.
+    /// The original name, even if it is not an identifier.
     pub name: String,
-    /// A TypeScript type.
+    /// Type of the parameter in TypeScript.
     #[serde(rename = "type")]
     pub declared: String,
     pub required: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// The server's default. It is never filled in here.
+    /// The default that the server applies. hyperlight-mcp never fills it in.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub default: Option<Json>,
 }
 
-/// The module of a server, in one line.
+/// Returns a server's module in one line.
 pub(super) fn server_summary(server: &str, manifest: &Manifest, style: &DeclarationStyle) -> ModuleSummary {
     ModuleSummary {
         name: format!("mcp-{server}"),
@@ -131,7 +131,7 @@ pub(super) fn server_purpose(manifest: &Manifest, style: &DeclarationStyle) -> S
         .unwrap_or_else(|| style.wording.one_line(&format!("{} {}", manifest.server_name, manifest.server_version), MAX_NAME_CHARS))
 }
 
-/// The module of a server, whole.
+/// Returns a server's module with its functions.
 pub(super) fn server_info(server: &str, manifest: &Manifest, style: &DeclarationStyle) -> ModuleInfo {
     let summary = server_summary(server, manifest, style);
     let identifiers = manifest.identifiers();
@@ -139,8 +139,8 @@ pub(super) fn server_info(server: &str, manifest: &Manifest, style: &Declaration
     info(summary, functions, vec![failure_caveat(style.failures).to_owned()])
 }
 
-/// The module of a server with what a line says of each function: names, parameters of the schema's own, and, where `has_lines`,
-/// purposes. It takes no more than a look at each tool, however large their schemas are.
+/// Returns an outline of a server's module: the names of its functions, and with `has_lines` also their purposes and the names of their
+/// parameters. Takes little time, as it hardly reads the schemas.
 pub(super) fn server_outline(server: &str, manifest: &Manifest, style: &DeclarationStyle, has_lines: bool) -> ModuleInfo {
     let summary = server_summary(server, manifest, style);
     let identifiers = manifest.identifiers();
@@ -164,7 +164,7 @@ pub(super) fn server_outline(server: &str, manifest: &Manifest, style: &Declarat
     info(summary, manifest.distinct_tools().enumerate().map(outline).collect(), Vec::new())
 }
 
-/// The first parameters that a schema names itself: one more than a line shows.
+/// Returns the first parameters of a schema, without following references.
 fn outlined_parameters(schema: &Json) -> Vec<ParameterInfo> {
     let required: Vec<&str> = schema.get("required").and_then(Json::as_array).into_iter().flatten().filter_map(Json::as_str).collect();
     let names = schema.get("properties").and_then(Json::as_object).into_iter().flat_map(serde_json::Map::keys).take(MAX_OUTLINED);
@@ -178,7 +178,7 @@ fn outlined_parameters(schema: &Json) -> Vec<ParameterInfo> {
     names.map(parameter).collect()
 }
 
-/// `host:mcp`, whole.
+/// Returns the module `host:mcp` with its functions.
 pub(super) fn mcp_info(style: &DeclarationStyle) -> ModuleInfo {
     let (summary, functions) = mcp_module();
     let caveats = match style.failures {
@@ -188,7 +188,7 @@ pub(super) fn mcp_info(style: &DeclarationStyle) -> ModuleInfo {
     info(summary, functions, vec![caveats.to_owned()])
 }
 
-/// A module of the agent's own, in one line.
+/// Returns a module of the agent's author in one line.
 pub(super) fn agent_summary(module: &AgentModuleInfo) -> ModuleSummary {
     ModuleSummary {
         name: module.name.clone(),
@@ -200,7 +200,7 @@ pub(super) fn agent_summary(module: &AgentModuleInfo) -> ModuleSummary {
     }
 }
 
-/// A module of the agent's own, whole.
+/// Returns a module of the agent's author with its functions.
 pub(super) fn agent_info(module: &AgentModuleInfo) -> ModuleInfo {
     let functions = module.functions.iter().map(of_agent).collect();
     info(agent_summary(module), functions, vec!["what a function throws is thrown here".to_owned()])
@@ -212,9 +212,10 @@ fn info(summary: ModuleSummary, functions: Vec<FunctionInfo>, caveats: Vec<Strin
     ModuleInfo { name, specifier, kind, server, purpose, functions, caveats, example }
 }
 
-/// Code that imports a function and calls it.
+/// Returns code that imports a function and calls it.
 pub(super) fn example_of(specifier: &str, function: &FunctionInfo) -> String {
-    // A function's name is the agent's or a server's choice, and `handler` is taken.
+    // A function may be called `handler`, and the example itself exports a `handler`. The example then imports the function under another
+    // name.
     let (imported, call) = match function.example.strip_prefix("handler(") {
         Some(rest) => ("handler as call_handler".to_owned(), format!("call_handler({rest}")),
         None => (function.name.clone(), function.example.clone()),
@@ -222,7 +223,7 @@ pub(super) fn example_of(specifier: &str, function: &FunctionInfo) -> String {
     format!("import {{ {imported} }} from \"{specifier}\";\nexport const handler = () => {call};")
 }
 
-/// A tool in a few words.
+/// Returns a short description of a tool.
 pub(super) fn tool_hint(tool: &Tool, identifier: &str, style: &DeclarationStyle) -> FunctionInfo {
     let (described, returns) = declarations::parts(tool, style);
     FunctionInfo {
@@ -248,7 +249,7 @@ fn hint_of(parameter: declarations::Parameter, schema: &Json, style: &Declaratio
     let declarations::Parameter { key, declared, required } = parameter;
     let of = schema.get("properties").and_then(|properties| properties.get(&key));
     let said = of.and_then(|of| of.get("description")?.as_str());
-    // A default that would have to be sanitised or cut is left out.
+    // A default value is omitted if it would have to be sanitised or cut.
     let short = |value: &&Json| {
         let json = value.to_string();
         json.len() <= MAX_PARAMETER_CHARS && style.wording.one_line(&json, MAX_PARAMETER_CHARS) == json
@@ -267,7 +268,7 @@ fn caveats(tool: &Tool) -> Vec<String> {
     let hint = |name: &str| tool.annotations.as_ref().and_then(|annotations| annotations.get(name)?.as_bool());
     let mut caveats = Vec::new();
     if hint("readOnlyHint") != Some(true) {
-        // Without a word on it, a tool that writes may destroy.
+        // By the MCP specification, a tool that writes is destructive by default.
         let what = if hint("destructiveHint") == Some(false) { "changes things" } else { "may change or destroy things" };
         let again = if hint("idempotentHint") == Some(true) { "; calling it again changes nothing more" } else { "" };
         caveats.push(format!("{what}{again}; a person may be asked first"));
@@ -284,7 +285,7 @@ fn caveats(tool: &Tool) -> Vec<String> {
     caveats
 }
 
-/// Returns the remark on how a failed call shows.
+/// Returns the caveat that says how a failed call reports its error.
 pub(super) fn failure_caveat(failures: Failures) -> &'static str {
     match failures {
         Failures::Returned => "a call that fails returns { error, code? } instead of its result",

@@ -9,13 +9,14 @@ use super::synonyms::is_stop_word;
 use super::words::{Chunk, Piece, chunks_of_run, name_chunk, pieces, term};
 use crate::catalog::{Manifest, Tool};
 
-/// The weight of a part of a tool. Its words count `weight` each, less where there are more of them than `usual`, by the share `length`:
-/// BM25F's normalisation, with a usual length that is fixed, so that one server's manifest changes nothing in what another's words count.
+/// Weight of a field of a tool in the ranking BM25F. Each word counts `weight`, and less in a field with more than `usual` words. `length`
+/// sets how much less. `usual` is a constant and not an average, so that the manifest of one server cannot change the ranking of another
+/// server's tools.
 struct Field {
     weight: f32,
     usual: f32,
     length: f32,
-    /// As many words as are indexed.
+    /// Number of words of the field that are indexed.
     max_words: usize,
 }
 
@@ -24,24 +25,24 @@ const TITLE: Field = Field { weight: 2.5, usual: 3.0, length: 0.4, max_words: 32
 const SERVER: Field = Field { weight: 2.0, usual: 1.0, length: 0.0, max_words: 16 };
 const DESCRIPTION: Field = Field { weight: 1.5, usual: 15.0, length: 0.6, max_words: 500 };
 const PARAMETERS: Field = Field { weight: 1.0, usual: 6.0, length: 0.6, max_words: 500 };
-/// Nested parameters, the texts beside parameters, the values that they may have.
+/// Names of nested parameters, and descriptions and allowed values in the schema.
 const SCHEMA: Field = Field { weight: 0.4, usual: 30.0, length: 0.6, max_words: 1_000 };
 
-/// Texts are read so far: what a tool is for stands at their beginning.
+/// Number of bytes of a text that are indexed. The purpose of a tool stands at the beginning of its description.
 const MAX_TEXT_BYTES: usize = 8 * 1024;
 const MAX_NAME_BYTES: usize = 256;
-/// Parts of a schema that are looked at, the outer ones first.
+/// Number of parts of a schema that are indexed, starting with the outermost.
 const MAX_SCHEMA_PARTS: usize = 4_000;
-/// Words of all of a server's texts and parameters; beyond that, only names of tools are indexed.
+/// Number of indexed words of all texts and parameters of one server. Beyond it, only the names of its tools are indexed.
 const MAX_SERVER_WORDS: usize = 200_000;
-/// A word that is new to the server takes the room of so many: it costs memory, and time whenever servers are merged.
+/// Number of words that a word counts as when it is new to the server. A new word costs memory, and time when the servers are merged.
 const NEW_WORD: usize = 5;
-/// The parts of a brand's name in a text (`git` and `hub` of `GitHub`) count less than the name.
+/// Weight of the parts of a name in a text (`git` and `hub` of `GitHub`), relative to the whole name.
 const HUMP_SHARE: f32 = 0.3;
-/// Two neighbours in a tool's name, as one word.
+/// Weight of two neighbouring parts of a tool's name as one word, relative to a single part.
 const PAIR_SHARE: f32 = 0.5;
 
-/// A server's tools as they are searched for. Says nothing of other servers.
+/// Index of the tools of one server. It does not depend on other servers.
 #[derive(Debug)]
 pub(super) struct Segment {
     pub manifest: Arc<Manifest>,
@@ -49,12 +50,12 @@ pub(super) struct Segment {
     pub documents: Vec<Document>,
 }
 
-/// A tool.
+/// Index of one tool.
 #[derive(Debug)]
 pub(super) struct Document {
-    /// Its place in the manifest.
+    /// Position of the tool in the manifest.
     pub tool: usize,
-    /// The terms of the segment that it has, each once, with their weights.
+    /// The tool's terms, each once, as numbers of the segment with their weights.
     pub terms: Vec<(u32, f32)>,
 }
 
@@ -62,22 +63,22 @@ impl Segment {
     pub fn read(server: &str, manifest: Arc<Manifest>) -> Self {
         let mut reader = Reader::new();
         let mut seen = HashSet::new();
-        // Of two tools that share a name, calls mean the first.
+        // If two tools share a name, a call means the first.
         let tools = manifest.tools.iter().enumerate().filter(|(_, tool)| seen.insert(tool.name.as_str()));
         let documents = tools.map(|(index, tool)| Document { tool: index, terms: reader.read(server, tool) }).collect();
         Self { documents, terms: reader.terms, manifest }
     }
 }
 
-/// Gives each term of a server a number.
+/// Reads the tools of a server, and gives each term a number.
 struct Reader {
-    /// As many words may still be read of texts and parameters.
+    /// Number of words of texts and parameters that may still be indexed.
     room: usize,
     numbers: HashMap<Arc<str>, u32>,
-    /// The terms of words, so that each is stemmed once.
+    /// Number of each word's term, so that a word is stemmed only once.
     words: HashMap<Box<str>, u32>,
     terms: Vec<Arc<str>>,
-    /// The tool that is being read: numbers, and how much each counts; a term may come often.
+    /// Terms of the current tool with their weights. A term may occur several times.
     found: Vec<(u32, f32)>,
 }
 
@@ -111,7 +112,7 @@ impl Reader {
     fn name(&mut self, field: &Field, name: &str) {
         let start = self.found.len();
         let parts = self.words_of_name(name);
-        // `pullrequest` of `create_pull_request`.
+        // Two neighbouring parts count as one word too: `pullrequest` for `create_pull_request`.
         if parts.len() > 2 {
             for pair in parts.windows(2) {
                 self.word(&pair.concat(), PAIR_SHARE);
@@ -157,7 +158,8 @@ impl Reader {
         }
     }
 
-    /// Level by level: names on the first are the tool's parameters. References lead to definitions, which are walked as well.
+    /// Reads a schema level by level. Names on the first level are the tool's parameters. Definitions are read too, so references need not
+    /// be followed.
     fn schema(&mut self, schema: &Json) {
         let (mut names, mut texts) = (Vec::new(), Vec::new());
         let mut queue = VecDeque::from([(schema, 0_usize)]);
@@ -224,7 +226,7 @@ impl Reader {
         number
     }
 
-    /// Weighs what was found since `start` as words of this field.
+    /// Applies the weight of the field to the terms that were found since `start`.
     fn settle(&mut self, field: &Field, start: usize) {
         self.found.truncate(start + field.max_words);
         let found = &mut self.found[start..];
@@ -324,7 +326,7 @@ mod tests {
         let tools = vec![tool("deep", "", schema)];
         let segment = segment(tools);
         assert!(!segment.terms.iter().any(|term| term.as_ref() == "innermost"), "beyond the parts that are looked at");
-        // A value this deep is dropped by recursion too: taken apart by hand.
+        // Dropping such a deeply nested value would overflow the stack, so it is taken apart step by step.
         let mut manifest = Arc::try_unwrap(segment.manifest).unwrap();
         let mut schema = manifest.tools.remove(0).input_schema;
         while let Some(inner) = schema.get_mut("items").map(Json::take) {

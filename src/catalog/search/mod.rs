@@ -1,13 +1,14 @@
-//! Ranked search over the tools of all servers.
+//! Ranked search in the tools of all servers.
 //!
-//! BM25 over what a tool says of itself (`document`), after names and texts became words (`words`) and words stems (`stem`). A query word
-//! that no tool has stands for those that it nearly is (`near`); common words for what tools do stand for one another (`synonyms`).
-//! A server's words are read once and kept until its manifest changes; what all servers have together is merged from that (`rank`).
+//! Ranks with BM25. Texts and names are split into words (`words`), and words are reduced to stems (`stem`). If no tool has a word of the
+//! query, similar terms stand for it (`near`). Common words for the purpose of tools count as synonyms (`synonyms`). The words of a server
+//! are indexed once and kept until its manifest changes (`document`). The index of all servers is merged from these (`rank`).
 //!
-//! Manifests and queries are other people's. Of a tool, the first 256 bytes of its name, 8 KiB and 500 words of its description, and
-//! 4,000 parts of its input schema with 1,500 words are indexed; of a server, 200,000 words, or 40,000 where each is another, and of the
-//! tools after that only names. Of a query, 4 KiB and 48 words are read, and for 12 of them near terms are looked for. Nothing here
-//! recurs. What is beyond cannot be searched for, and stays callable.
+//! Manifests and queries are untrusted, so their size is limited. For a tool, the index holds the first 256 bytes of its name, 8 KiB and
+//! 500 words of its description, and 1,500 words of its input schema from at most 4,000 parts. For a server, it holds 200,000 words, or
+//! 40,000 words if all are different. Beyond that, it holds only the names of tools. A query is read up to 4 KiB and 48 words, and similar
+//! terms are looked up for 12 of them. No function here is recursive. Text beyond a limit cannot be found by search, but the tool stays
+//! callable.
 
 mod document;
 mod near;
@@ -26,7 +27,7 @@ use super::Manifest;
 
 pub use self::words::has_words;
 
-/// The words of all servers' tools. Empty at first.
+/// Search index of the tools of all servers. It is empty at first.
 ///
 /// ```
 /// use std::collections::BTreeMap;
@@ -55,28 +56,28 @@ pub struct SearchIndex {
     synonyms: Synonyms,
 }
 
-/// The servers to search, and the number of hits.
+/// Options of a search.
 #[derive(Debug, Clone, Copy)]
 pub struct SearchOptions<'a> {
-    /// Hits at most.
+    /// Number of hits at most.
     pub limit: usize,
-    /// Only these servers' tools; `None` is all. A name that is no server's is no error here: it has no tools.
+    /// Names of the servers to search; `None` for all. An unknown name is not an error: it has no tools.
     pub servers: Option<&'a [String]>,
 }
 
-/// A tool that was found.
+/// A tool that a search found.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Hit {
-    /// Its server's name in the config.
+    /// Name of the tool's server in the config.
     pub server: String,
-    /// Its raw name.
+    /// Raw name of the tool.
     pub tool: String,
-    /// Greater is better. Comparable within one search only.
+    /// Relevance: a greater score is better. Scores of different searches cannot be compared.
     pub score: f64,
 }
 
 impl SearchIndex {
-    /// Makes the index what these manifests say. Only servers whose manifest is another than before are read.
+    /// Updates the index to these manifests. Reads only servers whose manifest has changed.
     ///
     /// The result is the same as that of a new index.
     ///
@@ -101,8 +102,8 @@ impl SearchIndex {
         }
     }
 
-    /// The tools that a query means, best first. Of equally good ones, first those of the server whose name sorts first, then in the order
-    /// of their manifest. A query without a word finds nothing.
+    /// Returns the best tools for a query, the best first. Tools with equal scores are sorted by the name of their server, then by their
+    /// position in the manifest. A query without words finds nothing.
     ///
     /// ```
     /// use hyperlight_mcp::catalog::{SearchIndex, SearchOptions};

@@ -1,24 +1,24 @@
-//! Terms that a mistyped word probably meant.
+//! Finds terms that are similar to a mistyped word.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
 
 use super::words::is_dense;
 
-/// The length and letters of a term, which are cheap to compare first.
+/// Length and set of letters of a term. Comparing these first is fast.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Outline {
     chars: u8,
     letters: u32,
 }
 
-/// At most so many near terms stand for a word.
+/// Number of similar terms that can stand for one word.
 const MAX_NEAR: usize = 6;
-/// As many terms are compared letter by letter: in a lexicon that a person wrote, some hundreds at most.
+/// Number of terms that are compared letter by letter. With normal tools, this is at most some hundreds.
 const MAX_COMPARED: usize = 10_000;
-/// The shortest word that counts as a prefix.
+/// Length of the shortest word that may match as a prefix of a term.
 const LEAST_PREFIX_CHARS: usize = 4;
-/// The same where the word goes on otherwise than the term.
+/// Length of the shortest common beginning if the rest of the word differs from the term.
 const LEAST_ALIKE_CHARS: usize = 5;
 
 impl Outline {
@@ -27,24 +27,25 @@ impl Outline {
         Self { chars: u8::try_from(term.chars().count()).unwrap_or(u8::MAX), letters }
     }
 
-    /// Returns whether so few slips could be between them: a slip changes the length by one at most, and takes one letter for another.
+    /// Returns whether two terms can be at most `slips` typing errors apart. One error changes the length by at most one, and replaces at
+    /// most one letter.
     fn could_be(self, other: Self, slips: u8) -> bool {
         self.chars.abs_diff(other.chars) <= slips && (self.letters ^ other.letters).count_ones() <= 2 * u32::from(slips)
     }
 }
 
-/// A term that stands for a word, and how well: 1 were the word itself.
+/// A term that stands for a word. `share` is its weight; the word itself would have the weight 1.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Near {
     pub term: u32,
     pub share: f32,
 }
 
-/// The nearest terms of a lexicon, best first: of one slip, else of two, and those that begin as the word does. A slip is a letter too
-/// many, too few or another, or two that changed places.
+/// Returns the terms that are most similar to a word, the best first: terms with one typing error or else with two, and terms with the same
+/// beginning. A typing error is a letter too many, too few or wrong, or two letters that changed places.
 ///
-/// `terms` are looked through one by one, by their outlines: a hundred thousand of them take less than a millisecond. `documents` says how
-/// many have a term; where none has, it does not count.
+/// Compares the outline of each term: a hundred thousand terms take less than a millisecond. `documents` returns the number of documents
+/// with a term. A term without documents is ignored.
 pub(super) fn near_terms<'a>(word: &str, terms: &'a [(Outline, Arc<str>)], documents: impl Fn(u32) -> usize) -> Vec<Near> {
     let outline = Outline::of(word);
     let slips = slips_allowed(outline.chars);
@@ -65,15 +66,16 @@ pub(super) fn near_terms<'a>(word: &str, terms: &'a [(Outline, Arc<str>)], docum
         }
     }
     found.sort_unstable_by(|one, other| (one.0, one.1, one.2, one.3).cmp(&(other.0, other.1, other.2, other.3)));
-    // What is a slip further away is meant only where nothing is nearer.
+    // Terms with two typing errors count only if none has one.
     let least = found.first().map_or(0, |first| first.0);
     found.into_iter().filter(|found| found.0 == least || found.0 == PREFIX).take(MAX_NEAR).map(|found| found.4).collect()
 }
 
-/// Sort distance of a prefix match: between one typo and two.
+/// Distance of a term with the same beginning, for sorting. It lies between one typing error and two.
 const PREFIX: u8 = 2;
 
-/// `repo` for `repository`, `vulnerable` for `vulnerabilities`: one begins with most of the other.
+/// Compares beginnings: `repo` and `repository`, `vulnerable` and `vulnerabilities`. Most of the word must be equal to the beginning of the
+/// term.
 fn begins_alike(word: &str, outline: Outline, term: &str) -> Option<(u8, f32)> {
     if !word.as_bytes().get(..3).is_some_and(|beginning| term.as_bytes().starts_with(beginning)) {
         return None;
@@ -86,7 +88,7 @@ fn begins_alike(word: &str, outline: Outline, term: &str) -> Option<(u8, f32)> {
     enough.then(|| (PREFIX, share()))
 }
 
-/// One character of a script that is indexed by pairs.
+/// Finds one character in terms of a script whose words are indexed as pairs of characters.
 fn contains(word: &str, outline: Outline, term: &str) -> Option<(u8, f32)> {
     (outline.chars == 1 && term.contains(word)).then_some((PREFIX, 0.6))
 }
@@ -102,7 +104,7 @@ fn slips_allowed(chars: u8) -> u8 {
 fn slips_between(word: &str, term: &str, allowed: u8) -> Option<(u8, f32)> {
     let slips = strsim::osa_distance(word, term);
     let chars = word.chars().count();
-    // Of three letters, only two that changed places: one that is another makes another word.
+    // A word of three letters may only have two letters in the wrong order. With another letter, it would be another word.
     let same_letters = chars > 3 || Outline::of(word) == Outline::of(term);
     match slips {
         1 if allowed >= 1 && same_letters => Some((1, 0.8)),

@@ -1,4 +1,4 @@
-//! All servers' words in one index, and which tools a query means.
+//! The index of all servers, and the ranking of tools for a query.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -8,41 +8,43 @@ use super::near::{Outline, near_terms};
 use super::synonyms::{Synonyms, is_stop_word};
 use super::words::{Chunk, chunks, first_word, term};
 
-/// A query is read so far, and so many of its words count.
+/// Size limit of a query. The rest is ignored.
 const MAX_QUERY_BYTES: usize = 4 * 1024;
 const MAX_QUERY_WORDS: usize = 48;
-/// Near terms are looked for among all terms: for so many words of a query.
+/// Number of words in a query for which similar terms are looked up, as each lookup goes through all terms.
 const MAX_GUESSES: usize = 12;
-/// BM25's k1: how soon a word that counts more makes no difference. BM25 is hand-written here, as fields, synonyms and joined names are weighed.
+/// BM25's constant k1: the larger it is, the more a repeated word counts. BM25 is written here, as the weights of fields, synonyms and
+/// joined names need changes to it.
 const SATURATION: f32 = 1.5;
-/// The weight of a synonym relative to the word itself.
+/// Weight of a synonym, relative to the word itself.
 const SYNONYM_SHARE: f32 = 0.5;
 const ONLY_SYNONYM_SHARE: f32 = 0.8;
-/// The parts of a name whose whole some tool has.
+/// Weight of the parts of a name if some tool has the whole name as a term.
 const PART_SHARE: f32 = 0.4;
-/// Neighbours in a query that some tool has as one name: `create issue` for `create_issue`.
+/// Weight of neighbouring words of the query as one term: `create issue` also finds `createissue`.
 const JOINED_SHARE: f32 = 0.5;
 const MAX_JOINED: usize = 4;
-/// The share of the score that depends on how much of the query was found.
+/// Share of the score that depends on how many words of the query were found.
 const COVERAGE: f32 = 0.5;
 
-/// Every server's segment in one: made anew from the segments whenever one of them changes, in a tenth of the time that reading takes.
+/// Index of all servers. It is made again from the segments when one of them changes, which takes a tenth of the time of reading the
+/// manifests.
 #[derive(Debug, Default)]
 pub(super) struct Merged {
     numbers: HashMap<Arc<str>, u32>,
     terms: Vec<(Outline, Arc<str>)>,
-    /// By term: documents in their order, and how much it counts there.
+    /// For each term, the documents that have it, in order, with its weight there.
     postings: Vec<Vec<(u32, f32)>>,
-    /// By server, in their order: its documents. A document's number is its place among all.
+    /// The servers in order, with the numbers of their documents. Documents are numbered across all servers.
     servers: Vec<(Arc<str>, std::ops::Range<u32>)>,
     documents: u32,
 }
 
-/// A word of a query: what stands for it, the word itself first.
+/// A word of a query, and the terms that stand for it. The first term is the word itself.
 struct QueryWord {
     weight: f32,
     candidates: Vec<(u32, f32)>,
-    /// The highest possible score of its terms.
+    /// Highest score that one of the terms can have.
     worth: f32,
 }
 
@@ -74,7 +76,7 @@ impl Merged {
         number
     }
 
-    /// The best documents, best first; equally good ones in their order.
+    /// Returns the best documents, the best first. Documents with equal scores keep their order.
     pub fn search(&self, query: &str, limit: usize, servers: Option<&[String]>, synonyms: &Synonyms) -> Vec<(u32, f32)> {
         let scope = self.scope(servers);
         let words = Query::read(self, query, &scope, synonyms);
@@ -108,14 +110,14 @@ impl Merged {
         hits
     }
 
-    /// The server of a document, and its place among that server's documents.
+    /// Returns the server of a document, and the document's position within that server.
     pub fn place(&self, document: u32) -> (&str, usize) {
         let index = self.servers.partition_point(|(_, documents)| documents.end <= document);
         let (server, documents) = &self.servers[index];
         (server, (document - documents.start) as usize)
     }
 
-    /// Returns for each document whether it is in scope.
+    /// Returns for each document whether the search includes it.
     fn scope(&self, servers: Option<&[String]>) -> Vec<bool> {
         let mut scope = vec![servers.is_none(); self.documents as usize];
         for name in servers.unwrap_or_default() {
@@ -127,7 +129,7 @@ impl Merged {
         scope
     }
 
-    /// BM25's inverse document frequency, over all servers: a server's words are as rare whichever servers are asked for.
+    /// Returns BM25's inverse document frequency. It counts the documents of all servers, also if only some servers are searched.
     #[expect(clippy::cast_precision_loss, reason = "nobody has so many tools that it matters")]
     fn rarity(&self, number: u32) -> f32 {
         let having = self.postings[number as usize].len() as f32;
@@ -135,15 +137,15 @@ impl Merged {
     }
 }
 
-/// A query while it is read.
+/// The state while a query is read.
 struct Query<'a> {
     merged: &'a Merged,
     scope: &'a [bool],
     synonyms: &'a Synonyms,
     words: Vec<QueryWord>,
-    /// Terms that were asked for: each counts once.
+    /// Terms that the query already has, so that each counts once.
     said: HashSet<String>,
-    /// For so many words more, near terms are looked for.
+    /// Number of words for which similar terms may still be looked up.
     guesses: usize,
 }
 
@@ -169,7 +171,7 @@ impl<'a> Query<'a> {
         read.words
     }
 
-    /// `loosely`: synonyms count as well, and near terms where there is nothing else.
+    /// Adds a word of the query. With `loosely`, also adds its synonyms and, if no tool has any of these, similar terms.
     fn say(&mut self, word: &str, weight: f32, loosely: bool) {
         let term = term(word);
         if self.words.len() >= MAX_QUERY_WORDS || self.said.contains(&term) {
@@ -192,7 +194,7 @@ impl<'a> Query<'a> {
         }
     }
 
-    /// Returns the id of a term, if a document in scope contains it.
+    /// Returns the number of a term if a searched document contains it.
     fn known(&self, term: &str) -> Option<u32> {
         self.merged.numbers.get(term).copied().filter(|number| self.documents(*number).next().is_some())
     }
@@ -218,7 +220,7 @@ impl<'a> Query<'a> {
     }
 }
 
-/// Two to four neighbours as one word.
+/// Joins two to four neighbouring words of the query to one word.
 fn joined(chunks: &[Chunk]) -> Vec<String> {
     let words: Vec<&str> = chunks.iter().map(|chunk| chunk.whole.as_deref().unwrap_or(&chunk.parts[0])).collect();
     (2..=MAX_JOINED).flat_map(|count| words.windows(count).map(<[&str]>::concat).collect::<Vec<_>>()).collect()

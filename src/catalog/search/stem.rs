@@ -1,13 +1,14 @@
-//! A light stemmer for English: what a tool's author and a model may inflect differently becomes one term.
+//! A light stemmer for English: different forms of a word become one term.
 //!
-//! After Porter's first step (M. F. Porter, "An algorithm for suffix stripping", 1980), and a few nouns that are made of the verbs of
-//! tools (`deletion`, `notification`, `deployment`). Whole Snowball stemmers do more, some of it harm here (`organization` and `organ`
-//! become one), and keep `creation` and `create` apart. A stem need not be a word; both sides go through the same rules.
+//! It uses the first step of Porter's algorithm (M. F. Porter, "An algorithm for suffix stripping", 1980), and some rules for nouns that
+//! come from verbs which are common in tools (`deletion`, `notification`, `deployment`). The Snowball stemmers do more, which would be
+//! worse here: they join `organization` and `organ`, and keep `creation` and `create` apart. A stem need not be a word, as the index and
+//! the query use the same rules.
 
-/// The shortest word that is stemmed.
+/// Length of the shortest word that is stemmed.
 const LEAST_CHARS: usize = 4;
 
-/// The stem of a word in small letters. A word with a letter beyond a to z is its own stem.
+/// Returns the stem of a lower-case word. A word with any character other than a to z is not changed.
 ///
 /// `directories` and `directory` become `directori`; `creating`, `creates`, `creation` and `create` become `creat`.
 pub(super) fn stem(word: &str) -> String {
@@ -24,7 +25,7 @@ pub(super) fn stem(word: &str) -> String {
 
 fn drop_plural(stem: &mut String) {
     if stem.ends_with("ies") {
-        // `ties` is `tie`, `repositories` is `repository`.
+        // `ties` becomes `tie`, and `repositories` becomes `repositori`, like `repository`.
         stem.truncate(stem.len() - if stem.len() > 4 { 2 } else { 1 });
     } else if ["sses", "shes", "ches", "xes", "zes"].iter().any(|ending| stem.ends_with(ending)) {
         stem.truncate(stem.len() - 2);
@@ -36,7 +37,7 @@ fn drop_plural(stem: &mut String) {
 fn drop_tense(stem: &mut String) {
     for ending in ["ing", "ed"] {
         let Some(rest) = stem.strip_suffix(ending) else { continue };
-        // `string` and `need` are no tenses.
+        // `string` and `need` have such an ending too, but it is part of the word.
         if rest.len() >= 2 && !rest.ends_with('e') && rest.bytes().any(is_vowel) {
             stem.truncate(rest.len());
         }
@@ -45,7 +46,7 @@ fn drop_tense(stem: &mut String) {
 }
 
 fn drop_noun(stem: &mut String) {
-    // The rest must be long, or `station` becomes `state`.
+    // The rest must be long, or `station` and `state` would have the same stem.
     let rules = [("ication", 3, "i"), ("tion", 4, "t"), ("sion", 4, "s"), ("ment", 6, "")];
     for (ending, least, instead) in rules {
         if stem.strip_suffix(ending).is_some_and(|rest| rest.len() >= least) {

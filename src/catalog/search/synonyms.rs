@@ -1,12 +1,12 @@
-//! Synonyms between the words of a query and those of a tool's author.
+//! Synonyms of words in queries and in descriptions of tools.
 
 use std::collections::HashMap;
 
 use super::words::term;
 
-/// Words that may stand for one another, at a discount. A word may be in several groups; groups are not chained.
+/// Groups of synonyms. A word may be in several groups. Synonyms of synonyms do not count.
 const GROUPS: [&[&str]; 72] = [
-    // What tools do.
+    // Actions of tools.
     &["get", "fetch", "read", "retrieve", "show", "view", "display", "load", "open", "see", "look"],
     &["get", "describe", "info", "information", "details", "metadata", "inspect"],
     &["create", "add", "new", "make", "insert", "generate", "register", "setup"],
@@ -45,7 +45,7 @@ const GROUPS: [&[&str]; 72] = [
     &["reply", "respond", "answer", "comment"],
     &["remember", "memory", "memorize", "memorise", "recall", "store", "note"],
     &["remember", "know", "knowledge", "fact", "observation", "learn"],
-    // What they do it to.
+    // Objects of these actions.
     &["folder", "directory", "dir"],
     &["repository", "repo"],
     &["pr", "pullrequest", "mergerequest"],
@@ -82,7 +82,7 @@ const GROUPS: [&[&str]; 72] = [
     &["zip", "gzip", "compress"],
 ];
 
-/// Words that say nothing about the search. Sorted.
+/// Words that are ignored in a search, sorted.
 const STOP_WORDS: [&str; 93] = [
     "a", "about", "also", "am", "an", "and", "any", "anyone", "are", "as", "at", "be", "been", "by", "can", "could", "d", "did", "do",
     "does", "don", "for", "from", "had", "has", "have", "he", "help", "her", "him", "his", "how", "i", "if", "in", "into", "is", "it",
@@ -94,12 +94,12 @@ const STOP_WORDS: [&str; 93] = [
 
 const LONGEST_STOP_WORD: usize = 6;
 
-/// Returns whether a word, in small letters, is one of those that any text has.
+/// Returns whether a lower-case word is too common to search for.
 pub(super) fn is_stop_word(word: &str) -> bool {
     word.len() <= LONGEST_STOP_WORD && STOP_WORDS.binary_search(&word).is_ok()
 }
 
-/// The groups by term.
+/// Groups of synonyms by term.
 #[derive(Debug)]
 pub(super) struct Synonyms {
     groups: HashMap<String, Vec<usize>>,
@@ -120,7 +120,7 @@ impl Default for Synonyms {
 }
 
 impl Synonyms {
-    /// The other terms of a term's groups, in the order of the table; one may come twice.
+    /// Returns the synonyms of a term, in the order of the table. A synonym may occur twice.
     pub fn of<'a>(&'a self, term: &'a str) -> impl Iterator<Item = &'a str> {
         let groups = self.groups.get(term).map_or(&[][..], Vec::as_slice);
         groups.iter().flat_map(|index| &self.terms[*index]).map(String::as_str).filter(move |other| *other != term)

@@ -1,47 +1,47 @@
-//! Texts and names become words: the parts of a name, the name as a whole, and words of any script.
+//! Splits texts and names into words: the parts of a name, the name as a whole, and words of any script.
 
 use unicode_segmentation::UnicodeSegmentation as _;
 
 use super::stem::stem;
 
-/// A word is cut here, on both sides: no word that anybody types is longer.
+/// Size limit of a word in the index and in a query. The rest of a longer word is ignored.
 const MAX_WORD_BYTES: usize = 64;
-/// Parts of one chunk at most.
+/// Number of parts of one chunk at most.
 const MAX_PARTS: usize = 64;
-/// The same for a run of a script without blanks.
+/// Number of characters of one chunk at most, in a script that is written without spaces.
 const MAX_DENSE_CHARS: usize = 1_000;
 
-/// A run of characters without a blank: a word, or a name of several.
+/// Characters without a space between them: a word, or a name of several words.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Chunk {
-    /// In small letters, unstemmed: `get` and `forecast` of `getForecast` or `get-forecast`; of a script without blanks, pairs of
+    /// Parts in lower case, not stemmed: `get` and `forecast` for `getForecast` or `get-forecast`. In a script without spaces, pairs of
     /// characters.
     pub parts: Vec<String>,
-    /// All parts in one, where there are several: `getforecast`.
+    /// All parts as one word, if there are several: `getforecast`.
     pub whole: Option<String>,
-    /// True if only case or digits divide it: `GitHub` is rather one word, `get_forecast` is rather two.
+    /// True if only capitals or digits separate the parts. `GitHub` should count as one word, and `get_forecast` as two.
     pub humps: bool,
 }
 
-/// The chunks of a text, in its order.
+/// Returns the chunks of a text in order.
 pub(super) fn chunks(text: &str) -> impl Iterator<Item = Chunk> {
     runs(text).flat_map(chunks_of_run).filter(|chunk| !chunk.parts.is_empty())
 }
 
-/// A part of a text between blanks and signs.
+/// A part of a text between spaces and punctuation.
 pub(super) enum Piece<'t> {
-    /// Small letters from a to z only: what most texts are made of, and nothing has to be done for.
+    /// A word that consists only of the letters a to z. It needs no further splitting, and most texts consist of such words.
     Word(&'t str),
     Run(&'t str),
 }
 
-/// The pieces of a text, in its order.
+/// Returns the pieces of a text in order.
 pub(super) fn pieces(text: &str) -> impl Iterator<Item = Piece<'_>> {
     let plain = |run: &str| run.bytes().all(|byte| byte.is_ascii_lowercase());
     runs(text).map(move |run| if plain(run) { Piece::Word(run) } else { Piece::Run(run) })
 }
 
-/// A name as one chunk, whatever divides its parts.
+/// Returns a name as one chunk, whichever characters separate its parts.
 pub(super) fn name_chunk(name: &str) -> Chunk {
     let mut merged = Chunk::default();
     let mut whole = String::new();
@@ -63,7 +63,7 @@ pub(super) fn term(word: &str) -> String {
     stem(&word[..word.floor_char_boundary(MAX_WORD_BYTES)])
 }
 
-/// Returns whether there is anything to search for.
+/// Returns whether a query contains a word to search for.
 ///
 /// ```
 /// use hyperlight_mcp::catalog::has_words;
@@ -80,12 +80,12 @@ pub(super) fn first_word(query: &str) -> Option<usize> {
     query.find(char::is_alphanumeric)
 }
 
-/// Runs of what may belong to one word or name: letters and digits, joined by single `_` and `-`, and anything beyond ASCII, which is
-/// looked at more closely later.
+/// Returns the runs of characters that may form one word or name: letters and digits, also joined by a single `_` or `-`, and all
+/// characters beyond ASCII except white space. `chunks_of_run` splits them further.
 fn runs(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = text;
     std::iter::from_fn(move || {
-        // As in a query, which is read from its first letter or digit on: a mark that follows a sign is read alike in both.
+        // A run starts at a letter or digit, as a query does, so that a combining mark is treated in the same way in both.
         rest = &rest[rest.find(char::is_alphanumeric)?..];
         let bytes = rest.as_bytes();
         let joins = |at: usize| matches!(bytes[at], b'_' | b'-') && bytes.get(at + 1).is_some_and(u8::is_ascii_alphanumeric);
@@ -120,14 +120,15 @@ pub(super) fn chunks_of_run(run: &str) -> Vec<Chunk> {
     found
 }
 
-/// Scripts that are written without blanks: Han, kana and hangul, Thai, Lao, Myanmar and Khmer. (Korean has blanks, but its endings cling.)
+/// Returns whether a script is written without spaces: Han, kana, hangul, Thai, Lao, Myanmar and Khmer. Korean has spaces, but its words
+/// have endings that are not separated.
 pub(super) fn is_dense(character: char) -> bool {
     matches!(u32::from(character),
         0x0E00..=0x0EFF | 0x1000..=0x109F | 0x1100..=0x11FF | 0x1780..=0x17FF | 0x3040..=0x30FF | 0x3400..=0x4DBF | 0x4E00..=0x9FFF
         | 0xAC00..=0xD7AF | 0xF900..=0xFAFF | 0xFF66..=0xFF9F | 0x2_0000..=0x3_FFFF)
 }
 
-/// Every pair of neighbours: where a word ends is for dictionaries to say.
+/// Returns each pair of neighbouring characters, as only a dictionary could tell where words end.
 fn dense_chunk(run: &str) -> Chunk {
     let characters: Vec<char> = run.chars().take(MAX_DENSE_CHARS).collect();
     if characters.len() <= 2 {
@@ -137,7 +138,7 @@ fn dense_chunk(run: &str) -> Chunk {
     Chunk { parts, whole: Some(characters.into_iter().collect()), humps: false }
 }
 
-/// Splits at separators, humps and digits.
+/// Splits a run at separators, at capitals and at digits.
 fn chunk(run: &str) -> Chunk {
     let mut parts: Vec<String> = Vec::new();
     let mut humps = true;
@@ -153,7 +154,7 @@ fn chunk(run: &str) -> Chunk {
 }
 
 fn split_humps(piece: &str, parts: &mut Vec<String>) {
-    // Most pieces have no hump but a capital at their beginning.
+    // A fast path for most pieces, which have no capital except the first letter.
     let rest = piece.as_bytes().get(1..).unwrap_or_default();
     if piece.is_ascii()
         && rest.iter().all(u8::is_ascii_lowercase)
@@ -180,7 +181,7 @@ fn split_humps(piece: &str, parts: &mut Vec<String>) {
     }
 }
 
-/// `getForecast`, `HTTPServer`, `ec2`.
+/// Returns whether a new part begins at a character: `getForecast`, `HTTPServer`, `ec2`.
 fn begins_part(before: char, character: char, after: Option<char>) -> bool {
     let hump = character.is_uppercase() && (before.is_lowercase() || (before.is_uppercase() && after.is_some_and(char::is_lowercase)));
     hump || (before.is_numeric() != character.is_numeric() && before.is_alphanumeric() && character.is_alphanumeric())

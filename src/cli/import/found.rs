@@ -1,4 +1,5 @@
-//! Reads MCP servers from configs of other programs, and converts them to entries of `mcpServers`. Starts and resolves nothing.
+//! Reads MCP servers from the configs of other programs and converts them to entries of `mcpServers`. Starts no server and resolves no
+//! variable.
 
 use serde::Serialize;
 use serde_json::{Map, Value as Json, json};
@@ -8,33 +9,32 @@ use crate::redact::is_secret;
 use crate::text::sanitise_line;
 
 const MAX_NAME_CHARS: usize = 64;
-/// Limit of servers that are taken from one config.
+/// Number of servers that are read from one config.
 const MAX_SERVERS: usize = 200;
 
-/// A server of another program's config.
+/// A server in another program's config.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Found {
-    /// The name in the other config.
+    /// Name of the server in the other config.
     pub name: String,
-    /// The server as a value of `mcpServers`.
+    /// The server in the form of an entry of `mcpServers`.
     pub entry: Json,
-    /// Remarks about oddities and about keys that were left out.
+    /// Remarks on unusual values, and on keys that were left out.
     pub notes: Vec<String>,
     /// Values that look like secrets in clear text.
     pub secrets: Vec<Secret>,
 }
 
-/// A value that should not stand in a file.
+/// A value that looks like a secret and should not be in a file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Secret {
     /// Path of the value, for example `env.API_KEY`.
     pub field: String,
-    /// The placeholder to write instead. Its variable must then be set.
+    /// Placeholder to write instead. The person must then set its variable.
     pub suggestion: String,
 }
 
-/// Returns the servers of a program's config, and the inputs that they refer to. `folder` is the project's folder, for a config that has
-/// several projects.
+/// Returns the servers in a program's config, and the inputs that they use. `folder` selects the project in a config for several projects.
 ///
 /// # Errors
 /// A sentence that says what is wrong with the text.
@@ -58,7 +58,7 @@ pub fn found_in(program: Program, text: &str, folder: Option<&str>) -> Result<(V
     Ok((found, inputs))
 }
 
-/// Returns the tables of a config in which its program keeps servers.
+/// Returns the tables of a config that contain servers.
 fn sections<'r>(program: Program, root: &'r Json, folder: Option<&str>) -> Vec<&'r Map<String, Json>> {
     let all = match program {
         Program::Vscode => vec![&root["servers"], &root["mcp"]["servers"], &root["mcpServers"]],
@@ -72,32 +72,32 @@ fn sections<'r>(program: Program, root: &'r Json, folder: Option<&str>) -> Vec<&
     all.into_iter().filter_map(Json::as_object).collect()
 }
 
-/// Converts an entry of a program that uses the same keys as hyperlight-mcp. Leaves other keys out.
+/// Converts an entry of a program that uses the same keys as hyperlight-mcp. Leaves out other keys.
 fn plain(name: &str, entry: &Json) -> Found {
     const OURS: [&str; 10] = ["type", "command", "args", "env", "envFile", "cwd", "url", "headers", "disabled", "oauth"];
     let mut found = Found { name: shown(name), entry: json!({}), notes: Vec::new(), secrets: Vec::new() };
     let Some(fields) = entry.as_object() else {
-        found.notes.push("it is not an object".to_owned());
+        found.notes.push("the entry is not an object".to_owned());
         return found;
     };
     for (key, value) in fields {
         match key.as_str() {
             key if OURS.contains(&key) => set(&mut found, key, value.clone()),
-            // Only VS Code uses these; a server works without them.
+            // Only VS Code uses these keys, and a server works without them.
             "gallery" | "version" | "dev" | "sandbox" | "sandboxEnabled" => {}
             other => found.notes.push(format!("{} was left out: hyperlight-mcp does not know this key", shown(other))),
         }
     }
     if fields.get("type").is_some_and(|kind| kind == "sse") {
-        found
-            .notes
-            .push("it uses the old HTTP+SSE transport, which is not supported: find out if it has a Streamable HTTP address".to_owned());
+        found.notes.push(
+            "the server uses the old HTTP+SSE transport, which is not supported: find out if it also has a Streamable HTTP URL".to_owned(),
+        );
     }
     secrets_of(&mut found);
     found
 }
 
-/// Converts an entry of Codex, which has keys of its own (developers.openai.com/codex, `mcp_servers`).
+/// Converts an entry of Codex, which has its own keys (developers.openai.com/codex, `mcp_servers`).
 fn codex(name: &str, entry: &Json) -> Found {
     let mut found = Found { name: shown(name), entry: json!({}), notes: Vec::new(), secrets: Vec::new() };
     let milliseconds = |value: &Json, scale: f64| value.as_f64().map(|time| json!((time * scale).round().clamp(1.0, 86_400_000.0)));
@@ -142,7 +142,7 @@ fn set(found: &mut Found, key: &str, value: Json) {
     }
 }
 
-/// Adds names and values to a table of the entry, with `change` applied to each value.
+/// Adds names and values to a table of the entry. Applies `change` to each value.
 fn merge(found: &mut Found, key: &str, values: &Json, change: impl Fn(&str) -> String) {
     for (name, value) in values.as_object().into_iter().flatten() {
         if let Some(value) = value.as_str() {
@@ -151,7 +151,7 @@ fn merge(found: &mut Found, key: &str, values: &Json, change: impl Fn(&str) -> S
     }
 }
 
-/// Collects values that look like secrets, except those that are placeholders already.
+/// Collects values that look like secrets. Skips values that are placeholders.
 fn secrets_of(found: &mut Found) {
     secrets_in_the_open(found);
     for table in ["env", "headers"] {
@@ -168,20 +168,20 @@ fn secrets_of(found: &mut Found) {
     }
 }
 
-/// Name of the field that a [`Secret`] is in.
+/// Returns the field name of a [`Secret`].
 pub(super) fn secret_field(table: &str, name: &str) -> String {
     format!("{table}.{}", shown(name))
 }
 
-/// Collects secrets in arguments and in the address. Other processes see arguments, and an approval request shows both.
+/// Collects secrets in arguments and in the URL. Other processes can see arguments, and an approval request shows arguments and the URL.
 fn secrets_in_the_open(found: &mut Found) {
     let words: Vec<&str> = found.entry["args"].as_array().into_iter().flatten().filter_map(Json::as_str).collect();
     for (index, word) in words.iter().enumerate() {
-        // `--api-key=VALUE`, or `--api-key VALUE`.
+        // The option is written as `--api-key=VALUE` or `--api-key VALUE`.
         let before = index.checked_sub(1).map(|index| words[index]).filter(|before| before.starts_with('-') && !before.contains('='));
         let (name, value) = word.split_once('=').unwrap_or((before.unwrap_or_default(), word));
         if !value.starts_with('-') && !value.contains("${") && is_secret(name.trim_start_matches('-'), value) {
-            let suggestion = format!("${{{}}} in env, where the server can read it from there", variable(&found.name, name));
+            let suggestion = format!("${{{}}} in env, if the server can read this value from a variable", variable(&found.name, name));
             found.secrets.push(Secret { field: format!("args[{index}]"), suggestion });
         }
     }
@@ -195,7 +195,7 @@ fn secrets_in_the_open(found: &mut Found) {
     found.secrets.extend(secrets.map(|suggestion| Secret { field: "url".to_owned(), suggestion }));
 }
 
-/// Returns a variable name for a value. Prefixes the server's name where the value's own name is not a variable name.
+/// Returns a variable name for a value. If the value's own name is not a valid variable name, adds the server's name before it.
 fn variable(server: &str, name: &str) -> String {
     let is_variable = |text: &str| {
         !text.is_empty() && text.chars().all(|character| character.is_ascii_uppercase() || character.is_ascii_digit() || character == '_')

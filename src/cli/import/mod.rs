@@ -54,7 +54,7 @@ fn parsed(text: &str) -> Result<Json, String> {
     jsonc_parser::parse_to_serde_value(text, &jsonc_parser::ParseOptions::default()).map_err(|error| error.to_string())
 }
 
-/// Returns whether to write: after `--write`, or after a person's yes.
+/// Returns whether to write the config: with `--write`, or if a person agrees.
 async fn wanted(session: &Session, arguments: &Import, path: &Path) -> bool {
     arguments.write || (session.can_ask() && session.terminal.confirm(&format!("Write this into {}?", path.display())).await)
 }
@@ -63,20 +63,20 @@ async fn wanted(session: &Session, arguments: &Import, path: &Path) -> bool {
 #[derive(Default)]
 struct Sources {
     read: Vec<Read>,
-    /// Files that exist.
+    /// Config files that exist.
     looked: Vec<PathBuf>,
-    /// Files that exist and could not be read, with the reason.
+    /// Config files that exist but cannot be read, with the reason.
     unreadable: Vec<Unreadable>,
 }
 
-/// A file that exists and could not be read.
+/// A file that exists but cannot be read.
 #[derive(Debug, Serialize)]
 struct Unreadable {
     from: String,
     why: String,
 }
 
-/// Reads the configs of other programs. Goes on after a file that cannot be read, unless `--from` names that file.
+/// Reads the configs of other programs. Skips a file that cannot be read, unless `--from` names it.
 fn read_all(session: &Session, arguments: &Import) -> Result<Sources, CliError> {
     let workspace = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("."));
     let folder = workspace.display().to_string();
@@ -123,13 +123,13 @@ fn show(session: &Session, plan: &Plan, looked: &[PathBuf]) {
         session.terminal.print(&shown(addition, &plan.inputs, &style));
     }
     for skipped in &plan.skipped {
-        let text = format!("{} of {} is left out: {}", skipped.name, skipped.from, skipped.why);
+        let text = format!("{} from {} is left out: {}", skipped.name, skipped.from, skipped.why);
         session.terminal.print(&style.wrapped("", &one_line(&text)));
     }
 }
 
-/// Text of one addition: the command and all that it is given, and warnings. Nothing is cut or left out, since a part that is not seen could
-/// be the one that loads code. Values that may be secret are masked, as in an approval's request.
+/// Formats one addition: the command, everything that the server gets, and warnings. Nothing is cut or left out, as the hidden part could
+/// be the one that loads code. Values that may be secret are masked as in an approval request.
 fn shown(addition: &Addition, inputs: &[Json], style: &Style) -> String {
     let entry = &addition.entry;
     let arguments = entry["args"].as_array().into_iter().flatten().filter_map(Json::as_str);
@@ -165,28 +165,29 @@ fn shown(addition: &Addition, inputs: &[Json], style: &Style) -> String {
         line(None, &format!("OAuth {setting}"));
     }
     for default in definition.as_ref().map(input_lines).unwrap_or_default() {
-        line(None, &format!("if not asked {default}"));
+        line(None, &format!("without an answer, the input is {default}"));
     }
     for name in &addition.redirectors {
-        line(Some(Tone::Bad), &format!("{name} can send traffic to another machine, or turn off its protection: check its value"));
+        line(Some(Tone::Bad), &format!("{name} can send traffic to another machine or weaken its encryption: check its value"));
     }
     for name in &addition.loaders {
-        line(Some(Tone::Bad), &format!("{name} can make a program load or run code that its command does not name: check its value"));
+        line(Some(Tone::Bad), &format!("{name} can make a program load or run code that the command does not name: check its value"));
     }
     for secret in &addition.secrets {
-        let advice = format!("{} looks like a secret in clear text: set a variable, and write {} instead", secret.field, secret.suggestion);
+        let advice =
+            format!("{} looks like a secret in clear text: put it into a variable, and write {} instead", secret.field, secret.suggestion);
         line(Some(Tone::Warning), &advice);
     }
     for note in &addition.notes {
         line(None, note);
     }
     if has_invisible_text(entry) {
-        line(Some(Tone::Bad), "there are characters in this that cannot be seen: they are written as numbers");
+        line(Some(Tone::Bad), "this contains invisible characters, which are shown as numbers");
     }
     text
 }
 
-/// Returns whether a string or a key in the JSON has characters that cannot be seen.
+/// Returns whether a string or a key in the JSON contains invisible characters.
 fn has_invisible_text(json: &Json) -> bool {
     match json {
         Json::String(text) => has_invisible(text),
@@ -196,14 +197,14 @@ fn has_invisible_text(json: &Json) -> bool {
     }
 }
 
-/// Describes the address. The host is the one that would be connected to; variables have no values yet.
+/// Describes the URL of a server and its real host. Variables are not replaced.
 fn connects(url: &str) -> String {
     let address = address_of(url, None);
     let host = address.unicode_host.map(|host| format!(" (its host in Unicode: {host})")).unwrap_or_default();
     format!("connects to {}{host}", address.shown)
 }
 
-/// Describes the OAuth settings of a server, in the lines of an approval request.
+/// Returns the OAuth settings of a server in the format of an approval request.
 fn logs_in(server: &ServerDefinition) -> Vec<String> {
     let Transport::Http { oauth: Some(oauth), .. } = &server.transport else { return Vec::new() };
     let addresses = addresses_of(server, None);
@@ -218,12 +219,12 @@ fn scalar(value: &Json) -> Option<String> {
     }
 }
 
-/// Warns where other users can read secrets in the config. An existing config keeps its mode.
+/// Warns if other users can read secrets in the config. An existing config keeps its permissions.
 fn warn_of_readers(session: &Session, plan: &Plan, path: &Path) {
     let mode = std::fs::metadata(path).map_or(0, |file| file.permissions().mode() & 0o777);
     if mode & 0o077 != 0 && plan.additions.iter().any(|addition| !addition.secrets.is_empty()) {
         let file = path.display();
-        let text = format!("{file} now holds what looks like a secret, and others may read it (mode {mode:o}): chmod 600 {file}");
+        let text = format!("{file} contains what looks like a secret, and other users may read the file (mode {mode:o}): chmod 600 {file}");
         session.terminal.note(Tone::Warning, "warning:", &text);
     }
 }
@@ -244,7 +245,7 @@ fn tell(session: &Session, plan: &Plan, unreadable: &[Unreadable], path: &Path, 
         ));
     } else {
         session.terminal.print(&format!(
-            "nothing was written. --write adds this to {}; or copy it by hand, with the value that each *** stands for:\n{}\n",
+            "nothing was written. To add this to {}, use --write; or copy it yourself and replace each *** with its value:\n{}\n",
             path.display(),
             json_text(&snippet(plan))
         ));

@@ -1,4 +1,4 @@
-//! Computes the servers that an import adds, and the new text of the config. Reads and writes no file.
+//! Computes the servers that an import adds, and the new text of the config. Does not read or write files.
 
 use jsonc_parser::ParseOptions;
 use jsonc_parser::cst::{CstInputValue, CstRootNode};
@@ -11,10 +11,10 @@ use crate::trust::{address_of, shown_header, shown_variable};
 
 const MASKED: &str = "***";
 
-/// A server that would be added.
+/// A server to add.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(super) struct Addition {
-    /// A valid name that the config does not have yet.
+    /// Valid name that the config does not contain yet.
     pub(super) name: String,
     /// Program and file that the server comes from.
     pub(super) from: String,
@@ -23,13 +23,13 @@ pub(super) struct Addition {
     pub(super) secrets: Vec<Secret>,
     /// Names of variables that can make a program load or run code.
     pub(super) loaders: Vec<String>,
-    /// Names of variables that can lead traffic elsewhere or take away its protection.
+    /// Names of variables that can redirect traffic or weaken its protection.
     pub(super) redirectors: Vec<String>,
 }
 
 impl Addition {
-    /// The entry without its literal secrets: the variable that is suggested stands in the place of each, or `***`. A terminal and a log keep
-    /// what is printed.
+    /// Returns the entry without secrets. Each secret is replaced with the suggested variable, or with `***`, as terminals and logs keep
+    /// printed text.
     fn shown_entry(&self) -> Json {
         let Self { name: _, from: _, entry, notes: _, secrets, loaders: _, redirectors: _ } = self;
         let mut shown = entry.clone();
@@ -61,7 +61,7 @@ impl Addition {
         shown
     }
 
-    /// Parses the server as part of a config with these inputs. Assumes that the config declares an input that `inputs` lacks.
+    /// Parses the server as part of a config with these inputs. Assumes that the config declares all other inputs that the server uses.
     pub(super) fn definition(&self, inputs: &[Json]) -> Option<ServerDefinition> {
         let mut inputs = inputs.to_vec();
         for id in inputs_of_text(&self.entry.to_string()) {
@@ -74,7 +74,7 @@ impl Addition {
     }
 }
 
-/// A server that would not be added.
+/// A server that is not added.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(super) struct Skipped {
     pub(super) name: String,
@@ -82,7 +82,7 @@ pub(super) struct Skipped {
     pub(super) why: String,
 }
 
-/// Changes that an import would make.
+/// Changes that an import makes.
 #[derive(Debug, Default, Clone, PartialEq, Serialize)]
 pub(super) struct Plan {
     pub(super) additions: Vec<Addition>,
@@ -92,13 +92,13 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// The additions as they are printed, without literal secrets.
+    /// Returns the additions for printing, without secrets.
     pub(super) fn shown_additions(&self) -> Vec<Addition> {
         self.additions.iter().map(|addition| Addition { entry: addition.shown_entry(), ..addition.clone() }).collect()
     }
 }
 
-/// Inputs as they are printed: without the defaults of those that are typed like passwords.
+/// Returns the inputs for printing. Masks the defaults of inputs that are marked as passwords.
 pub(super) fn shown_inputs(inputs: &[Json]) -> Vec<Json> {
     let mut inputs = inputs.to_vec();
     for input in &mut inputs {
@@ -109,10 +109,10 @@ pub(super) fn shown_inputs(inputs: &[Json]) -> Vec<Json> {
     inputs
 }
 
-/// A config of another program: its place, its servers, its inputs.
+/// A config of another program: its path, its servers, and its inputs.
 pub(super) type Read = (String, Vec<Found>, Vec<Json>);
 
-/// Returns the servers that the config (`existing`, as JSON) does not have yet.
+/// Returns the servers that the config does not contain yet. `existing` is the config as JSON.
 pub(super) fn plan(existing: &Json, read: Vec<Read>) -> Plan {
     let mut plan = Plan::default();
     let sections = [&existing["mcpServers"], &existing["servers"], &existing["mcp"]["servers"]];
@@ -139,12 +139,12 @@ fn add(plan: &mut Plan, taken: &mut Vec<(String, Json)>, from: &str, found: Foun
     let Found { name, entry, mut notes, secrets } = found;
     let skip = |plan: &mut Plan, why: String| plan.skipped.push(Skipped { name: name.clone(), from: from.to_owned(), why });
     if let Some((ours, _)) = taken.iter().find(|(_, known)| *known == entry) {
-        let why = format!("it is the same as \"{ours}\"");
+        let why = format!("the config already has the same entry as \"{ours}\"");
         return skip(plan, why);
     }
     let valid = free(&valid_name(&name), taken);
     let one = json!({ "mcpServers": { valid.as_str(): entry } });
-    // The inputs are added together with the server, so an error about an unknown input does not count here.
+    // Errors about unknown inputs are ignored, as the inputs are added together with the server.
     match parse_object(&one, "import", 1) {
         Ok(config) if config.invalid.is_empty() => {
             notes.extend(config.warnings.iter().filter(|warning| !warning.contains("input:")).cloned());
@@ -166,7 +166,7 @@ fn add(plan: &mut Plan, taken: &mut Vec<(String, Json)>, from: &str, found: Foun
     plan.additions.push(Addition { name: valid, from: from.to_owned(), entry, notes, secrets, loaders, redirectors });
 }
 
-/// Turns a name into a valid one: lower-case letters, digits and hyphens, with a letter first.
+/// Converts a name to a valid one: lower-case letters, digits and hyphens, starting with a letter.
 fn valid_name(name: &str) -> String {
     const RESERVED: [&str; 5] = ["fs-read", "fs-write", "fetch", "mcp", "gateway"];
     let mut valid = String::new();
@@ -189,10 +189,10 @@ fn free(name: &str, taken: &[(String, Json)]) -> String {
     std::iter::once(name.to_owned()).chain(numbered).find(|name| !is_taken(name)).unwrap_or_else(|| name.to_owned())
 }
 
-/// Returns the text of the config with the additions. Keeps everything else, also comments. An empty text becomes a config.
+/// Returns the text of the config with the additions. Keeps everything else, including comments. An empty text becomes a new config.
 ///
 /// # Errors
-/// A sentence that says why the text is not a config.
+/// A sentence that says why the text is not a valid config.
 pub(super) fn edited(text: &str, plan: &Plan) -> Result<String, String> {
     let text = if text.trim().is_empty() { "{}\n" } else { text };
     let root = CstRootNode::parse(text, &ParseOptions::default()).map_err(|error| error.to_string())?;
@@ -213,7 +213,7 @@ pub(super) fn edited(text: &str, plan: &Plan) -> Result<String, String> {
     Ok(root.to_string())
 }
 
-/// Returns a config with the additions alone, for a person who wants to copy them.
+/// Returns a config that contains only the additions, for a person to copy.
 pub(super) fn snippet(plan: &Plan) -> Json {
     let servers: serde_json::Map<_, _> = plan.shown_additions().into_iter().map(|addition| (addition.name, addition.entry)).collect();
     let mut snippet = json!({ "mcpServers": servers });

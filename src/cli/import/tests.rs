@@ -78,7 +78,7 @@ fn names_become_valid_and_clash_with_nothing() {
     let plan = planned(&json!({ "servers": { "my-server": { "command": "z" }, "x": { "command": "f" } } }), Program::Cursor, text);
     let names: Vec<_> = plan.additions.iter().map(|addition| addition.name.as_str()).collect();
     assert_eq!(names, ["my-server-2", "my-server-3", "server-1st", "fetch-server", "server"]);
-    assert_eq!(plan.skipped[0].why, "it is the same as \"x\"");
+    assert_eq!(plan.skipped[0].why, "the config already has the same entry as \"x\"");
     assert!(plan.additions[0].notes[0].contains("My Server!"));
 }
 
@@ -154,7 +154,7 @@ fn secrets_in_arguments_and_addresses_are_pointed_out() {
     let shown = |index: usize| -> Vec<(&str, &str)> {
         found[index].secrets.iter().map(|secret| (secret.field.as_str(), secret.suggestion.as_str())).collect()
     };
-    let in_env = |name: &str| format!("${{{name}}} in env, where the server can read it from there");
+    let in_env = |name: &str| format!("${{{name}}} in env, if the server can read this value from a variable");
     assert_eq!(shown(0), [("args[3]", in_env("A_API_KEY").as_str()), ("args[4]", in_env("A_TOKEN").as_str())]);
     assert_eq!(shown(1), [("url", "api_key=${B_API_KEY}"), ("url", "${B_PASSWORD} as the password")]);
     assert_eq!(found[0].secrets.len() + found[1].secrets.len(), 4);
@@ -209,7 +209,7 @@ fn an_import_hides_no_part_of_a_value_and_says_what_cannot_be_seen() {
         "/srv\\u{9d}x",
         "/a\\u{1b}]b",
         "[4000 blanks]",
-        "cannot be seen",
+        "invisible",
     ] {
         assert!(words.contains(part), "{part}: {words}");
     }

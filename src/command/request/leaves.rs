@@ -1,17 +1,18 @@
-//! Lists all values of a server's JSON with their JSON pointers, and the differences of two such documents.
+//! Lists the values of a JSON document with their JSON pointers, and compares two documents.
 
 use std::collections::{HashMap, HashSet};
 
 use serde_json::Value as Json;
 
-/// Length up to which both texts of a difference are shown whole.
+/// Length limit of texts that are shown in full when they differ.
 const MAX_WHOLE_CHARS: usize = 300;
 /// Number of unchanged characters that are shown around a change.
 const CONTEXT_CHARS: usize = 60;
 
-/// Returns each value that holds no other value, with its pointer, in the order of the document. Skips all that is at a pointer in `known`.
+/// Returns each value that contains no other value, with its pointer, in the order of the document. Skips the pointers in `known` and
+/// everything below them.
 ///
-/// Walks without recursion: a schema may be nested as deeply as its server likes.
+/// Works without recursion, as a server can nest a schema to any depth.
 pub(super) fn leaves<'j>(root: &'j Json, known: &HashSet<String>) -> Vec<(String, &'j Json)> {
     let (mut open, mut found) = (vec![(String::new(), root)], Vec::new());
     while let Some((at, value)) = open.pop() {
@@ -36,7 +37,7 @@ pub(super) fn pointer(at: &str, key: &str) -> String {
     format!("{at}/{}", key.replace('~', "~0").replace('/', "~1"))
 }
 
-/// A pointer at which two values differ. A side is `None` where its document has no value.
+/// A difference between two documents at one pointer. A side is `None` if its document has no value there.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Difference {
     pub(super) at: String,
@@ -44,7 +45,7 @@ pub(super) struct Difference {
     pub(super) after: Option<String>,
 }
 
-/// Returns the differences: first new and changed values in their order, then removed ones.
+/// Returns the differences of two documents: first new and changed values in their order, then removed values.
 pub(super) fn differences(before: Option<&Json>, after: Option<&Json>) -> Vec<Difference> {
     let [before, after] = [before, after].map(|json| json.map(|json| leaves(json, &HashSet::new())).unwrap_or_default());
     let old: HashMap<&str, &Json> = before.iter().map(|(at, value)| (at.as_str(), *value)).collect();
@@ -69,16 +70,17 @@ fn text_of(value: &Json) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// Formats two values so that a person sees the difference. Shows all that differs, and only some of the rest of long texts.
+/// Formats two values so that a person sees the difference. Shows all parts that differ. Shortens the parts of long texts that do not
+/// differ.
 fn sides(before: &Json, after: &Json) -> (String, String) {
     let (Json::String(old), Json::String(new)) = (before, after) else {
         let (old, new) = (text_of(before), text_of(after));
-        // A text that looks like a number, for example.
+        // For example, the number 1 and the text "1" look alike, so they are shown as JSON.
         return if old == new { (before.to_string(), after.to_string()) } else { (old, new) };
     };
     let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     if words(old) == words(new) {
-        // Spaces at the end of a line, or where a line wraps, are invisible.
+        // Only white space differs, which is invisible, so it is shown as numbers.
         return window(&numbered(old), &numbered(new));
     }
     if old.chars().count().max(new.chars().count()) <= MAX_WHOLE_CHARS {
@@ -87,7 +89,7 @@ fn sides(before: &Json, after: &Json) -> (String, String) {
     window(&old.chars().map(String::from).collect::<Vec<_>>(), &new.chars().map(String::from).collect::<Vec<_>>())
 }
 
-/// Returns each character, with white space as its number.
+/// Returns each character of a text. White space is replaced with its number.
 fn numbered(text: &str) -> Vec<String> {
     let shown = |character: char| match character {
         '\\' => "\\\\".to_owned(),
@@ -97,7 +99,7 @@ fn numbered(text: &str) -> Vec<String> {
     text.chars().map(shown).collect()
 }
 
-/// Returns the parts between the common start and the common end, with a little context.
+/// Returns the parts that differ, with some characters of context on both sides.
 fn window(old: &[String], new: &[String]) -> (String, String) {
     let start = old.iter().zip(new).take_while(|(old, new)| old == new).count();
     let most = old.len().min(new.len()) - start;

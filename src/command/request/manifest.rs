@@ -1,4 +1,4 @@
-//! Text of an approval request of stage 2: all that a model would read and call.
+//! Formats an approval request of stage 2: everything that a model would read and call.
 
 use std::collections::HashSet;
 
@@ -16,7 +16,7 @@ pub(super) fn manifest_text(request: &ManifestRequest, style: &Style) -> String 
     page.field("calls itself", &format!("{} {}", request.server_name, request.server_version));
     page.field("protocol", &request.protocol_version);
     if let Some(instructions) = &request.instructions {
-        page.field("tells a model", "");
+        page.field("instructions", "");
         page.text.push_str(&style.wrapped("      ", &lines(instructions)));
     }
     findings(&mut page, &request.findings);
@@ -36,18 +36,19 @@ pub(super) fn manifest_text(request: &ManifestRequest, style: &Style) -> String 
     }
     page.text.push('\n');
     if !request.findings.is_empty() {
-        page.field("audit", &format!("read its findings ({}), at the top of this request", request.findings.len()));
+        page.field("audit", &format!("read the findings ({}) at the top of this request", request.findings.len()));
     }
     page.field("digest", &request.digest);
     page.text
 }
 
-/// Formats a text of the server with its line breaks, without a cut: the request has cut it already to what a model may read.
+/// Formats a text of the server with its line breaks. Does not cut it, as the request has already cut it to the length that a model may
+/// read.
 fn lines(text: &str) -> String {
     printable(text, &['\n'])
 }
 
-/// Shows the findings of the audit. They come first, as they are the main reason to ask a person.
+/// Shows the findings of the audit. They come first, as they are the main reason why a person is asked.
 fn findings(page: &mut Page, findings: &[Finding]) {
     if findings.is_empty() {
         return page.field("audit", "found nothing that looks like prompt injection");
@@ -72,12 +73,12 @@ fn show_changes(page: &mut Page, changes: &ManifestChanges) {
     let tools = Changes { added: drift.added.clone(), removed: drift.removed.clone(), changed: drift.changed.clone() };
     let kinds = [("tools", &tools), ("resources", &drift.resources), ("templates", &drift.resource_templates), ("prompts", &drift.prompts)];
     if kinds.iter().all(|(_, changes)| changes.is_empty()) && changes.differences.is_empty() {
-        return page.field("since last", "nothing has changed");
+        return page.field("changes", "none since the last approval");
     }
     page.heading("Changed since the last approval");
     for (kind, changes) in kinds {
         for (word, tone, names) in
-            [("new", Tone::Good, &changes.added), ("gone", Tone::Bad, &changes.removed), ("changed", Tone::Warning, &changes.changed)]
+            [("new", Tone::Good, &changes.added), ("removed", Tone::Bad, &changes.removed), ("changed", Tone::Warning, &changes.changed)]
         {
             if !names.is_empty() {
                 page.noted(tone, &format!("{word} {kind}: {}", names.join(", ")));
@@ -116,7 +117,7 @@ fn show_tool(page: &mut Page, tool: &ToolSummary) {
     tool_heading(page, (kind, tone), &line(&tool.name), &code);
     let annotations = annotations(tool);
     if !annotations.is_empty() {
-        page.text.push_str(&page.style.wrapped("      ", &format!("describes itself as: {annotations}")));
+        page.text.push_str(&page.style.wrapped("      ", &format!("annotations: {annotations}")));
     }
     if let Some(title) = &tool.title {
         page.text.push_str(&page.style.wrapped("      ", &line(title)));
@@ -129,7 +130,7 @@ fn show_tool(page: &mut Page, tool: &ToolSummary) {
     }
 }
 
-/// Shows a tool's kind (reads or writes), its name and its name in code. Wraps it: the name alone may be wider than the terminal.
+/// Shows a tool's kind (reads or writes), its name, and its name in code. Wraps the line, as the name may be wider than the terminal.
 fn tool_heading(page: &mut Page, (kind, tone): (&str, Tone), name: &str, code: &str) {
     let style = page.style;
     let plain = format!("{kind} {name}{code}");
@@ -154,14 +155,14 @@ fn hint(tool: &ToolSummary, name: &str) -> Option<bool> {
     tool.annotations.as_ref()?.get(name)?.as_bool()
 }
 
-/// Lists all annotations as the server wrote them, nested values by their pointers.
+/// Lists all annotations as the server wrote them. Nested values are named by their JSON pointers.
 fn annotations(tool: &ToolSummary) -> String {
     let Some(annotations) = &tool.annotations else { return String::new() };
     let said = |(at, value): (String, &Json)| line(&format!("{} {value}", at.trim_start_matches('/')));
     leaves(annotations, &HashSet::new()).into_iter().map(said).collect::<Vec<_>>().join(", ")
 }
 
-/// Shows the resources and prompts. A model can read and fill in all of them without a further question.
+/// Shows the resources and prompts. After the approval, a model can use all of them without a further question.
 fn offers(page: &mut Page, request: &ManifestRequest) {
     let described = |page: &mut Page, head: String, title: Option<&String>, description: Option<&String>| {
         page.text.push_str(&page.style.wrapped("  ", &head));
@@ -184,7 +185,7 @@ fn offers(page: &mut Page, request: &ManifestRequest) {
     }
     for template in &request.resource_templates {
         let kind = template.mime_type.as_ref().map(|kind| format!(" ({})", line(kind))).unwrap_or_default();
-        let usable = if template.usable { "" } else { " (in an unknown form: nothing can be read with it)" };
+        let usable = if template.usable { "" } else { " (unsupported template: nothing can be read with it)" };
         let head = format!("{} {}{kind}{usable}", line(&template.uri_template), line(&template.name));
         described(page, head, template.title.as_ref(), template.description.as_ref());
     }

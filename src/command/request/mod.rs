@@ -1,4 +1,4 @@
-//! Text of an approval request, whole and within the terminal's width.
+//! Formats an approval request in full, within the width of the terminal.
 
 mod leaves;
 mod manifest;
@@ -12,7 +12,7 @@ use crate::trust::{ApprovalRequest, CommandRequest};
 /// Width of the column with the field names.
 const NAMES: usize = 16;
 
-/// Returns the stage of a request, and what it is about.
+/// Returns the stage of a request as text for a person.
 #[must_use]
 pub fn stage_of(request: &ApprovalRequest) -> &'static str {
     match request {
@@ -21,7 +21,7 @@ pub fn stage_of(request: &ApprovalRequest) -> &'static str {
     }
 }
 
-/// Formats all that a person must see before they approve.
+/// Formats everything that a person must see before approving.
 ///
 /// ```no_run
 /// # async fn show(gateway: &hyperlight_mcp::Gateway) -> hyperlight_mcp::Result<()> {
@@ -37,20 +37,20 @@ pub fn request_text(request: &ApprovalRequest, style: &Style) -> String {
     }
 }
 
-/// Text of one request, while it is built.
+/// Builder of the text of one request.
 struct Page<'s> {
     style: &'s Style,
     text: String,
 }
 
 impl Page<'_> {
-    /// Adds a field. Its text, of a config or a server, is made one line and wrapped.
+    /// Adds a field. Its text comes from a config or a server, so it is made one line and wrapped.
     fn field(&mut self, name: &str, text: &str) {
         let shown = line(text);
         self.text.push_str(&self.style.field(&format!("  {name}"), NAMES, &shown));
     }
 
-    /// Adds one line for each item.
+    /// Adds a field with one line for each item.
     fn list(&mut self, name: &str, items: &[String]) {
         for (index, item) in items.iter().enumerate() {
             self.field(if index == 0 { name } else { "" }, item);
@@ -87,7 +87,7 @@ fn command_text(request: &CommandRequest, style: &Style) -> String {
     if let Some(url) = &request.url {
         page.field("connects to", url);
         if let Some(host) = &request.unicode_host {
-            page.field("its host", &format!("{host} (in Unicode)"));
+            page.field("host", &format!("{host} (in Unicode)"));
         }
         page.list("host from", &request.host_from);
     }
@@ -99,29 +99,29 @@ fn command_text(request: &CommandRequest, style: &Style) -> String {
                 page.field("program", &executable.path.display().to_string());
                 page.field("its SHA-256", &executable.sha256);
             }
-            None => page.field("program", "not there now"),
+            None => page.field("program", "not found"),
         }
     }
     if let Some(folder) = &request.cwd {
         page.field("folder", &bordered(folder));
     }
     if let Some(folder) = &request.workspace_folder {
-        page.field("yes holds in", &format!("{} only: in another folder this would start or read other files", bordered(folder)));
+        page.field("valid in", &format!("{} only, as in another folder the command would start or read other files", bordered(folder)));
     }
     given_values(&mut page, request);
     filters(&mut page, request);
     page.field("confirm", asks(request.confirm));
     if request.allow_insecure_http {
-        page.noted(Tone::Warning, "plain http:// to another machine is allowed: everybody on the way can read and change what is sent");
+        page.noted(Tone::Warning, "plain http:// to another machine is allowed: anybody on the network can read and change messages");
     }
     for name in &request.loaders {
         page.noted(
             Tone::Bad,
-            &format!("{name} can make a program load or run code that its command does not name: its value is shown in full"),
+            &format!("{name} can make a program load or run code that the command does not name: its value is shown in full"),
         );
     }
     for name in &request.redirectors {
-        page.noted(Tone::Bad, &format!("{name} can send traffic to another machine, or turn off its protection: check its value"));
+        page.noted(Tone::Bad, &format!("{name} can send traffic to another machine or weaken its encryption: check its value"));
     }
     let all = [&request.command, &request.url, &request.unicode_host, &request.cwd, &request.workspace_folder]
         .into_iter()
@@ -129,7 +129,7 @@ fn command_text(request: &CommandRequest, style: &Style) -> String {
         .chain(request.args.iter().flatten())
         .chain(request.environment.iter().chain(&request.input_defaults));
     if all.into_iter().any(|text| has_invisible(text)) {
-        page.noted(Tone::Bad, "this contains invisible characters: they are shown as numbers");
+        page.noted(Tone::Bad, "this contains invisible characters, which are shown as numbers");
     }
     page.noted(Tone::Warning, request.warning);
     page.field("digest", &request.digest);
@@ -146,27 +146,27 @@ fn given_values(page: &mut Page, request: &CommandRequest) {
         page.field("variables", &bordered(file));
     }
     page.list("headers", &assigned(&request.headers));
-    page.list("if not asked", &assigned(&request.input_defaults));
+    page.list("input default", &assigned(&request.input_defaults));
     page.list("OAuth", request.oauth.as_deref().unwrap_or_default());
-    page.list("told folders", &request.roots);
+    page.list("MCP roots", &request.roots);
     if request.pin_executable {
-        page.field("pinned", "if the file of the program changes, it needs approval again");
+        page.field("pinned", "if the file of the program changes, the server needs approval again");
     }
     if request.pin_values {
-        page.field("pinned", "if a value of its environment or headers changes, it needs approval again");
+        page.field("pinned", "if a value of the environment or headers changes, the server needs approval again");
     }
 }
 
 /// Shows the filters of the config.
 fn filters(page: &mut Page, request: &CommandRequest) {
-    let allowed =
-        [("only tools", &request.allow_tools), ("only reads", &request.allow_resources), ("only prompts", &request.allow_prompts)];
+    let allowed = [("only tools", &request.allow_tools), ("may read", &request.allow_resources), ("only prompts", &request.allow_prompts)];
     for (name, names) in allowed {
         if let Some(names) = names {
             page.field(name, if names.is_empty() { "none".to_owned() } else { names.join(", ") }.as_str());
         }
     }
-    let denied = [("never tools", &request.deny_tools), ("never reads", &request.deny_resources), ("never prompts", &request.deny_prompts)];
+    let denied =
+        [("never tools", &request.deny_tools), ("may not read", &request.deny_resources), ("never prompts", &request.deny_prompts)];
     for (name, names) in denied {
         if !names.is_empty() {
             page.field(name, &names.join(", "));
@@ -176,13 +176,13 @@ fn filters(page: &mut Page, request: &CommandRequest) {
 
 fn asks(confirm: Confirm) -> &'static str {
     match confirm {
-        Confirm::Never => "never asks: its tools are called without a question, writes too",
-        Confirm::Writes => "asks a person before each call that is not only a read",
+        Confirm::Never => "never asks: all tools are called without a question, also tools that write",
+        Confirm::Writes => "asks a person before each call of a tool that is not read-only",
         Confirm::Always => "asks a person before every call",
     }
 }
 
-/// Lines `NAME=value`, with the value in quotes where its borders would not be seen.
+/// Formats lines `NAME=value`. Puts a value in quotes if it contains white space.
 fn assigned(lines: &[String]) -> Vec<String> {
     let assignment = |line: &String| match line.split_once('=') {
         Some((name, value)) => format!("{name}={}", bordered(value)),
@@ -191,12 +191,12 @@ fn assigned(lines: &[String]) -> Vec<String> {
     lines.iter().map(assignment).collect()
 }
 
-/// A value in quotes if there are blanks in it.
+/// Puts a value in quotes if it contains white space, so that its start and end are visible.
 pub(crate) fn bordered(value: &str) -> String {
     if value.contains(char::is_whitespace) { format!("{value:?}") } else { value.to_owned() }
 }
 
-/// Formats an argument. Puts it in quotes where its start or end would be unclear.
+/// Formats an argument of a command. Puts it in quotes unless it consists of plain characters.
 pub(crate) fn quoted(argument: &str) -> String {
     let plain = |character: char| character.is_ascii_alphanumeric() || "@%+=:,./_-${}".contains(character);
     if !argument.is_empty() && argument.chars().all(plain) { argument.to_owned() } else { format!("{argument:?}") }

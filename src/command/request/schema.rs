@@ -1,4 +1,4 @@
-//! Shows a schema in a short form, then all that the short form leaves out: a model can read each of its strings.
+//! Shows a JSON Schema in a short form, then everything that the short form leaves out, as a model can read each text in the schema.
 
 use std::collections::HashSet;
 
@@ -7,12 +7,12 @@ use serde_json::Value as Json;
 use super::leaves::{leaves, pointer};
 use super::{Page, line};
 
-/// Depth below which properties are not in the short form.
+/// Depth of properties in the short form.
 const MAX_DEPTH: usize = 3;
-/// Type names of JSON Schema.
+/// Type names in JSON Schema.
 const TYPES: [&str; 7] = ["array", "boolean", "integer", "null", "number", "object", "string"];
 
-/// Shows all of a schema: its properties in a short form, then each other value on a line with its JSON pointer.
+/// Shows a whole schema: first its properties in a short form, then each other value on its own line with its JSON pointer.
 pub(super) fn show_schema(page: &mut Page, label: &str, schema: &Json) {
     let mut outline = Outline { page, label, shown: HashSet::new() };
     outline.show(schema, "", 0);
@@ -23,17 +23,17 @@ pub(super) fn show_schema(page: &mut Page, label: &str, schema: &Json) {
     }
     page.text.push_str(&page.style.wrapped("      ", &format!("{label}, the rest of the schema:")));
     for (at, value) in rest {
-        // In quotes: nobody has to guess where a text ends.
+        // The value is shown as JSON, so that quotes mark the start and end of a text.
         page.text.push_str(&page.style.wrapped("        ", &line(&format!("{at}: {value}"))));
     }
 }
 
-/// Returns whether a schema allows anything.
+/// Returns whether a schema allows any value.
 fn is_anything(schema: &Json) -> bool {
     schema == &Json::Bool(true) || schema.as_object().is_some_and(serde_json::Map::is_empty)
 }
 
-/// Writer of the short form, with the pointers of all that it has shown.
+/// Writer of the short form. Collects the pointers of the values that it has shown.
 struct Outline<'p, 's> {
     page: &'p mut Page<'s>,
     label: &'p str,
@@ -95,20 +95,20 @@ impl Outline<'_, '_> {
         self.page.text.push_str(&wrapped);
     }
 
-    /// Marks the type `object` of the root as shown: every tool takes an object.
+    /// Marks the type of the root schema as shown if it is `object`, as each tool takes an object.
     fn see_kind_of_root(&mut self, schema: &Json) {
         if schema.get("type").is_some_and(|kind| kind == "object") {
             self.shown.insert("/type".to_owned());
         }
     }
 
-    /// Returns a short name of a type.
+    /// Returns a short name of a schema's type.
     fn type_of(&mut self, schema: &Json, at: &str) -> String {
         let kind = schema.get("type");
         let kind_at = pointer(at, "type");
         if let Some(values) = schema.get("enum").and_then(Json::as_array).filter(|values| !values.is_empty()) {
             self.shown.insert(pointer(at, "enum"));
-            // The values already show their type.
+            // The listed values already show the type.
             if kind.and_then(Json::as_str).is_some_and(|kind| TYPES.contains(&kind)) {
                 self.shown.insert(kind_at);
             }
@@ -146,7 +146,7 @@ impl Outline<'_, '_> {
     }
 }
 
-/// Returns the texts of a list that holds texts alone.
+/// Returns the texts of a list, if all of its items are texts.
 fn names(list: Option<&Json>) -> Option<Vec<&str>> {
     list?.as_array().filter(|names| !names.is_empty())?.iter().map(Json::as_str).collect()
 }

@@ -1,18 +1,19 @@
-//! Nothing that a model can read is unseen: every marked text of any schema is in what a person is shown.
+//! Tests that an approval request shows each text in a schema that a model can read. The texts contain marks, which must appear in the
+//! request.
 
 use proptest::prelude::*;
 use serde_json::{Value as Json, json};
 
 use super::*;
 
-/// Keys that hold one schema, those that hold a list of them, and those that hold schemas by name.
+/// Schema keywords: with one schema, with a list of schemas, and with schemas by name.
 const ONE: [&str; 5] = ["items", "additionalProperties", "not", "if", "contains"];
 const MANY: [&str; 4] = ["anyOf", "allOf", "oneOf", "prefixItems"];
 const NAMED: [&str; 4] = ["properties", "$defs", "patternProperties", "dependentSchemas"];
-/// Keys that hold a text.
+/// Schema keywords with a text.
 const TEXT: [&str; 9] = ["description", "title", "const", "default", "pattern", "format", "$ref", "$comment", "type"];
 
-/// Schemas in which each text of a server is `MARK`.
+/// Generates schemas in which each text is `MARK`.
 fn schema() -> impl Strategy<Value = Json> {
     let text = || prop_oneof![4 => Just(json!("MARK")), 1 => Just(json!("MARK\u{1b}[2J\n```*/")), 1 => Just(json!(true)), 1 => Just(json!("string"))];
     let texts = || prop::collection::vec(text(), 0..14);
@@ -40,7 +41,7 @@ fn schema() -> impl Strategy<Value = Json> {
     })
 }
 
-/// The same with each mark another one, and the marks.
+/// Returns the schema with a unique text in place of each `MARK`. Adds these texts to `marks`.
 fn marked(json: &Json, word: &str, marks: &mut Vec<String>) -> Json {
     let mut mark = |text: &str| {
         let parts: Vec<&str> = text.split("MARK").collect();
@@ -68,13 +69,13 @@ fn with(input: Json, output: Json) -> Manifest {
     manifest
 }
 
-/// Returns the shown text without the blanks and line ends of wrapping.
+/// Returns the shown text without white space, so that line breaks do not matter.
 fn flat(now: &Manifest, before: Option<&Manifest>) -> String {
     let request = ManifestRequest::new(&server(0), now, now, before, 2_000);
     shown(&ApprovalRequest::Manifest(Box::new(request))).split_whitespace().collect()
 }
 
-/// The part of it that tells what has changed; wrapped lines of a side begin with its sign.
+/// Returns the part of the request that shows the changes. Joins the lines of each side, as wrapped lines begin with its sign.
 fn changes_of(now: &Manifest, before: &Manifest) -> String {
     let request = ManifestRequest::new(&server(0), now, now, Some(before), 2_000);
     let text = shown(&ApprovalRequest::Manifest(Box::new(request)));
