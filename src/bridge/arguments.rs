@@ -16,10 +16,10 @@ pub fn tool_arguments(what: &str, arguments: Arguments, limit: usize) -> Result<
         Arguments::Given(given) => given,
         Arguments::Oversize(size) => return Err(too_large(what, size, limit)),
         Arguments::Invalid(problem) => {
-            return Err(Error::InvalidArguments { what: what.to_owned(), problem: format!("expected what JSON can carry: {problem}") });
+            return Err(Error::InvalidArguments { what: what.into(), problem: format!("expected what JSON can carry: {problem}").into() });
         }
     };
-    let invalid = |problem: String| Err(Error::InvalidArguments { what: what.to_owned(), problem });
+    let invalid = |problem: String| Err(Error::InvalidArguments { what: what.into(), problem: problem.into() });
     if given.len() > 1 {
         return invalid(format!("expected one object, got {} values", given.len()));
     }
@@ -42,7 +42,7 @@ pub(crate) fn check_sendable(what: &str, object: &Map<String, Json>, limit: usiz
         return Err(too_large(what, size, limit));
     }
     match object.values().find_map(inexact_integer) {
-        Some(number) => Err(Error::InvalidArguments { what: what.to_owned(), problem: inexact(number) }),
+        Some(number) => Err(Error::InvalidArguments { what: what.into(), problem: inexact(number).into() }),
         None => Ok(()),
     }
 }
@@ -53,7 +53,7 @@ pub(crate) fn inexact(number: &Number) -> String {
 }
 
 fn too_large(what: &str, size: usize, limit: usize) -> Error {
-    Error::ArgumentsTooLarge { what: what.to_owned(), size, limit }
+    Error::ArgumentsTooLarge { what: what.into(), size, limit }
 }
 
 fn kind(value: &Value) -> &'static str {

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use super::offers::{given, invalid};
-use super::server_calls::{ServerCalls, throw};
+use super::server_calls::ServerCalls;
 use crate::error::{Error, Result};
 use crate::results::part;
 use crate::sandbox::{Arguments, HostReply, Value, Wire, reply_capacity};
@@ -21,7 +21,7 @@ const BLOB: &str = "{\"$bytes\":";
 impl ServerCalls {
     /// `saved(id, pointer?)`: the value, or its part at a JSON Pointer.
     pub(super) fn saved(&self, arguments: Arguments) -> HostReply {
-        self.saved_part(arguments).map_or_else(|error| throw(&error), HostReply::Written)
+        self.saved_part(arguments).map_or_else(|error| self.throw(error), HostReply::Written)
     }
 
     fn saved_part(&self, arguments: Arguments) -> Result<Wire> {
@@ -33,14 +33,14 @@ impl ServerCalls {
         };
         let mut saved = self.saved.lock();
         let (max_bytes, max_age_ms) = saved.limits();
-        let outcome = saved.get(&id, Instant::now()).ok_or(Error::NotSaved { id, max_age_ms, max_bytes })?;
+        let outcome = saved.get(&id, Instant::now()).ok_or(Error::NotSaved { id: id.into(), max_age_ms, max_bytes })?;
         part_of(outcome, &pointer, reply_capacity(&self.limits))
     }
 }
 
 /// Returns a part of a handler's value in the form of a reply.
 fn part_of(outcome: &Wire, pointer: &str, limit: usize) -> Result<Wire> {
-    let value = outcome.json.strip_prefix(VALUE).ok_or_else(|| Error::Internal("a saved value has no frame".to_owned()))?;
+    let value = outcome.json.strip_prefix(VALUE).ok_or_else(|| Error::Internal("a saved value has no frame".into()))?;
     let found = part(value, pointer).map_err(|error| invalid("saved", &error.0))?;
     let pieces = Pieces::of(found, outcome.blobs.len())?;
     let bytes: usize = pieces.blobs.keys().map(|index| outcome.blobs[*index].len()).sum();
@@ -61,7 +61,7 @@ fn check_size(pointer: &str, size: usize, limit: usize) -> Result<()> {
         "" => "the saved value (ask for a part of it: saved(id, \"/json/pointer\"))",
         _ => "this part of the saved value (ask for a smaller one)",
     };
-    Err(Error::ResponseTooLarge { what: what.to_owned(), size: size.to_string(), limit, limit_name: "the guest's buffer" })
+    Err(Error::ResponseTooLarge { what: what.into(), size: size.to_string().into(), limit, limit_name: "the guest's buffer" })
 }
 
 /// The blobs that a part of a value names: it goes back with these alone, numbered anew.
@@ -83,7 +83,7 @@ impl Pieces {
                 // An object that has such a key of its own.
                 continue;
             }
-            let missing = || Error::Internal("a saved value names bytes that it does not have".to_owned());
+            let missing = || Error::Internal("a saved value names bytes that it does not have".into());
             let index = part[start..start + digits].parse().ok().filter(|index| *index < count).ok_or_else(missing)?;
             let next = pieces.blobs.len();
             let new = *pieces.blobs.entry(index).or_insert(next);

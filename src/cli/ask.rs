@@ -119,7 +119,7 @@ impl Callbacks for Person {
             let given = terminal.ask_secret(&text).await;
             given
                 .map(SecretString::from)
-                .ok_or_else(|| Error::InvalidOption { method: "input", problem: format!("{id}: nothing was typed") })
+                .ok_or_else(|| Error::InvalidOption { method: "input", problem: format!("{id}: nothing was typed").into() })
         }))
     }
 }

@@ -88,7 +88,7 @@ fn read(tree: Tree, file: &str, max_servers: usize) -> Result<Config> {
     }
     if is_fatal {
         text::sort_problems(&mut fatal);
-        return Err(Error::ConfigInvalid { file: file.to_owned(), problems: fatal });
+        return Err(Error::ConfigInvalid { file: file.into(), problems: fatal.into() });
     }
     text::sort_problems(&mut warnings);
     config.warnings = warnings.iter().map(|warning| warning.in_file(file)).collect();
@@ -98,7 +98,7 @@ fn read(tree: Tree, file: &str, max_servers: usize) -> Result<Config> {
 
 fn invalid_server(name: &str, file: &str, mut problems: Vec<Problem>) -> InvalidServer {
     text::sort_problems(&mut problems);
-    let error = Error::ConfigInvalid { file: file.to_owned(), problems };
+    let error = Error::ConfigInvalid { file: file.into(), problems: problems.into() };
     InvalidServer { name: displayed_within(name, MAX_DISPLAYED_NAME_CHARS), error }
 }
 

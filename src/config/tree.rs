@@ -96,10 +96,10 @@ fn options() -> ParseOptions {
 pub(super) fn from_text(text: &str, file: &str) -> Result<Tree> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let parsed = parse_to_ast(text, &CollectOptions::default(), &options()).map_err(|error| Error::ConfigSyntax {
-        file: file.to_owned(),
+        file: file.into(),
         line: error.line_display(),
         column: error.column_display(),
-        problem: error.kind().to_string(),
+        problem: error.kind().to_string().into(),
     })?;
     let mut builder =
         Builder { cursor: Cursor { text, offset: 0, line: 1, column: 1 }, path: String::new(), depth: 0, duplicates: Vec::new() };

@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use super::{Error, Words};
+use super::{Error, ErrorText, ForeignText};
 use crate::text::sanitise_line;
 
 const MAX_ISSUER_BYTES: usize = 200;
@@ -45,11 +45,11 @@ impl Error {
     }
 }
 
-pub(super) fn of_issuer(issuer: Option<&Words>) -> String {
-    issuer.map(|issuer| format!(" by {issuer}")).unwrap_or_default()
+pub(super) fn of_issuer(issuer: Option<&ErrorText>) -> String {
+    issuer.map(|issuer| format!(" by {}", issuer.shown())).unwrap_or_default()
 }
 
 /// Returns an untrusted text in one line, cut to its limit.
-fn line_of(text: &str, limit: usize) -> Words {
-    Words::cut(&sanitise_line(text, usize::MAX), limit)
+fn line_of(text: &str, limit: usize) -> ErrorText {
+    ForeignText::cut(&sanitise_line(text, usize::MAX), limit).into()
 }

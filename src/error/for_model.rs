@@ -30,7 +30,7 @@ impl Error {
             Self::Io { .. } => "the operating system refused something",
             Self::Internal(_) => "hyperlight-mcp has a defect",
             Self::UnknownServer { server, place, known } => {
-                let known = known.iter().filter(|name| is_server_name(name)).cloned().collect();
+                let known = known.iter().filter(|name| is_server_name(name.shown())).cloned().collect();
                 return Self::UnknownServer { server: server.clone(), place, known }.to_string();
             }
             Self::InvalidOption { .. }

@@ -1,5 +1,6 @@
 //! The part of a message that lists the known names, with the one that was probably meant.
 
+use super::ErrorText;
 use crate::text::{nearest, sanitise_line};
 
 pub(super) const MAX_NAME_CHARS: usize = 128;
@@ -7,14 +8,14 @@ pub(super) const MAX_NAME_CHARS: usize = 128;
 const MAX_NAMES: usize = 20;
 
 /// Returns the known name that was probably meant.
-pub(super) fn meant<'a>(name: &str, known: &'a [String]) -> Option<&'a str> {
-    nearest(name, known.iter().map(String::as_str).filter(|known| *known != name))
+pub(super) fn meant<'a>(name: &str, known: &'a [ErrorText]) -> Option<&'a str> {
+    nearest(name, known.iter().map(ErrorText::shown).filter(|known| *known != name))
 }
 
 /// Returns the suggested name and the first of all names. A server may have chosen the names, so they are sanitised. `lister` says how to
 /// list the others.
-pub(super) fn known_names(meant: Option<&str>, known: &[String], lister: &str) -> String {
-    let names: Vec<_> = known.iter().take(MAX_NAMES).map(|name| sanitise_line(name, MAX_NAME_CHARS)).collect();
+pub(super) fn known_names(meant: Option<&str>, known: &[ErrorText], lister: &str) -> String {
+    let names: Vec<_> = known.iter().take(MAX_NAMES).map(|name| sanitise_line(name.shown(), MAX_NAME_CHARS)).collect();
     let start = match meant {
         Some(meant) => format!(": did you mean \"{}\"? There are", sanitise_line(meant, MAX_NAME_CHARS)),
         None => "; there are".to_owned(),

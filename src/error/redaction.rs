@@ -1,40 +1,22 @@
 //! Redacts errors: no text of an error leaves the crate unredacted.
 
-use std::path::PathBuf;
-
-use super::{AuthorizationLack, Error, Words};
+use super::{AuthorizationLack, Error, ErrorProblems, ErrorText, OwnText};
 use crate::redact::Redactor;
-use crate::text::Problem;
 
-/// A part of an error that can be redacted. Every type of text goes through the redactor; none is left unchanged.
+/// A part of an error that can be redacted. The trait is not implemented for `String`, so an error with such a field does not compile.
 trait Redact {
     fn redact_with(self, redactor: &Redactor) -> Self;
 }
 
-impl Redact for Words {
-    fn redact_with(self, redactor: &Redactor) -> Self {
-        self.open(redactor)
-    }
+/// Implements [`Redact`] for the types of text, all of which go through the redactor.
+macro_rules! opened_by_redaction {
+    ($($text:ty),*) => { $(impl Redact for $text {
+        fn redact_with(self, redactor: &Redactor) -> Self {
+            self.open(redactor)
+        }
+    })* };
 }
-
-impl Redact for String {
-    fn redact_with(self, redactor: &Redactor) -> Self {
-        redactor.readable(&self)
-    }
-}
-
-impl Redact for PathBuf {
-    fn redact_with(self, redactor: &Redactor) -> Self {
-        redactor.readable(&self.display().to_string()).into()
-    }
-}
-
-impl Redact for Problem {
-    fn redact_with(self, redactor: &Redactor) -> Self {
-        let Self { line, column, field, problem } = self;
-        Self { line, column, field: field.redact_with(redactor), problem: problem.redact_with(redactor) }
-    }
-}
+opened_by_redaction!(ErrorText, ErrorProblems, OwnText);
 
 impl<T: Redact> Redact for Vec<T> {
     fn redact_with(self, redactor: &Redactor) -> Self {

@@ -124,7 +124,7 @@ fn shown(server: &str, request: &Request, result: &Json, lists: &[&str], others:
     for name in lists {
         let list = result.get(*name).filter(|list| list.is_array()).ok_or_else(|| Error::Protocol {
             server: server.to_owned(),
-            tool: request.method().to_owned(),
+            tool: request.method().into(),
             code: 0,
             message: format!("its answer has no list of {name}").into(),
         })?;

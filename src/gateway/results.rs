@@ -32,7 +32,7 @@ enum Saved {
 pub(super) fn check_budget(method: &'static str, tokens: Option<usize>) -> Result<()> {
     match tokens {
         Some(tokens) if tokens < MIN_RESULT_TOKENS => {
-            Err(Error::InvalidOption { method, problem: format!("maxResultTokens must be at least {MIN_RESULT_TOKENS}, not {tokens}") })
+            Err(Error::InvalidOption { method, problem: format!("maxResultTokens must be at least {MIN_RESULT_TOKENS}, not {tokens}").into() })
         }
         _ => Ok(()),
     }
@@ -56,13 +56,15 @@ impl Sandbox {
                 Err(error) => failed(error),
             };
             let error = report.outcome.value.as_ref().err().cloned();
+            let core = Arc::clone(&this.core);
             let rendered = blocking(move || this.rendered(&report, &code, budget.max(MIN_RESULT_TOKENS))).await;
             match rendered {
                 Ok(report) => ModelRun { report, error },
-                Err(failure) => ModelRun {
-                    report: json!({ "error": { "code": failure.code(), "message": failure.to_string() } }),
-                    error: error.or(Some(failure)),
-                },
+                Err(failure) => {
+                    let failure = core.redacted(failure);
+                    let report = json!({ "error": { "code": failure.code(), "message": failure.to_string() } });
+                    ModelRun { report, error: error.or(Some(failure)) }
+                }
             }
         }
     }
@@ -92,7 +94,7 @@ impl Sandbox {
         let size = wire.size();
         let saved = self.keep(wire)?;
         let Some(fitted) = fit(&value, budget, saved.handle()) else {
-            return Err(Error::Internal("a value that does not fit was not cut".to_owned()));
+            return Err(Error::Internal("a value that does not fit was not cut".into()));
         };
         let limit = self.core.limits.max_saved_bytes;
         let (saved_as, warning) = match saved {
@@ -143,7 +145,7 @@ impl Sandbox {
     fn keep(&self, value: Wire) -> Result<Saved> {
         let mut random = [0; SAVED_ID_BYTES];
         getrandom::fill(&mut random)
-            .map_err(|error| Error::Io { what: "a handle for the value".to_owned(), problem: error.to_string().into() })?;
+            .map_err(|error| Error::Io { what: "a handle for the value".into(), problem: error.to_string().into() })?;
         let id = saved_id(random);
         let mut saved = self.saved.lock();
         Ok(if saved.save(id.clone(), value, Instant::now()) { Saved::As(id) } else { Saved::TooLarge })
@@ -172,9 +174,9 @@ struct CutValue {
 fn returned(wire: &Wire) -> Result<Value> {
     match Value::from_wire(wire.clone()) {
         Ok(Value::Record(mut fields)) if fields.len() == 1 => Ok(fields.swap_remove(0).1),
-        Ok(_) => Err(Error::Internal("a run returned a value in an unexpected form".to_owned())),
+        Ok(_) => Err(Error::Internal("a run returned a value in an unexpected form".into())),
         Err(Error::InvalidValue { problem }) => {
-            Err(Error::InvalidValue { problem: format!("it cannot be measured for maxResultTokens: {problem}") })
+            Err(Error::InvalidValue { problem: problem.after("it cannot be measured for maxResultTokens: ") })
         }
         Err(error) => Err(error),
     }

@@ -109,7 +109,7 @@ impl Gateway {
         self.core.check_open()?;
         if !matches!(&*self.core.switch.state(), State::Free(_)) {
             let problem = "this gateway has a plugin already: a gateway has one gate".to_owned();
-            return Err(Error::InvalidOption { method: "Gateway.plugin", problem });
+            return Err(Error::InvalidOption { method: "Gateway.plugin", problem: problem.into() });
         }
         let (turn, core) = (self.core.switch.turn(), Arc::clone(&self.core));
         let period = self.core.switch.end();

@@ -25,7 +25,7 @@ pub(super) type Parts = Vec<Either<String, Uint8Array>>;
 impl Reply {
     /// A plain value, or an error.
     pub(super) fn new<T: Serialize>(outcome: Result<T>) -> Self {
-        match outcome.and_then(|value| serde_json::to_value(value).map_err(|error| Error::Internal(error.to_string()))) {
+        match outcome.and_then(|value| serde_json::to_value(value).map_err(|error| Error::Internal(error.to_string().into()))) {
             // Through `Value`, so that nothing in a server's own JSON is taken for bytes.
             Ok(json) => Self(Value::record([("ok", Value::from(json))]).to_wire()),
             Err(error) => Self::failure(&error, json!({})),
@@ -38,7 +38,7 @@ impl Reply {
         fields["code"] = error.code().into();
         fields["message"] = error.to_string().into();
         if let Error::GuestThrew { name, stack, line, column, .. } = error {
-            fields["guest"] = json!({ "name": name.to_string(), "stack": stack.to_string(), "line": line, "column": column });
+            fields["guest"] = json!({ "name": name.shown(), "stack": stack.shown(), "line": line, "column": column });
         }
         if let Error::CodeSyntax { line, column, .. } = error {
             fields["line"] = json!(line);
@@ -142,7 +142,7 @@ where
     core.spawn(async move {
         // Whoever waits is told of a defect as well.
         let outcome = AssertUnwindSafe(after_events(events, work)).catch_unwind().await;
-        unsettled.settle(outcome.map_err(|_| Error::Internal("a panic ended what was under way".to_owned())));
+        unsettled.settle(outcome.map_err(|_| Error::Internal("a panic ended what was under way".into())));
     });
     Ok(promise)
 }

@@ -184,7 +184,7 @@ pub(super) fn report(booted: &Result<GuestImage>) -> HypervisorReport {
         },
         Err(error) => {
             let (problem, remedy) = match error {
-                Error::NoHypervisor { problem, remedy } => (problem.clone(), Some(remedy.clone())),
+                Error::NoHypervisor { problem, remedy } => (problem.to_string(), Some(remedy.to_string())),
                 other => (other.to_string(), None),
             };
             HypervisorReport { available: false, guest: None, boot_ms: None, snapshot: None, problem: Some(problem), remedy, warning: None }
@@ -227,7 +227,7 @@ fn no_hypervisor(failure: Failure) -> Error {
         ),
         Failure::Other(problem) => (format!("the guest does not boot: {problem}"), "See docs/HYPERVISOR.md".to_owned()),
     };
-    Error::NoHypervisor { problem, remedy }
+    Error::NoHypervisor { problem: problem.into(), remedy: remedy.into() }
 }
 
 #[cfg(test)]

@@ -27,7 +27,7 @@ impl MachineKey {
     /// `ERR_APPROVAL_STORE`.
     pub fn open(folder: &Path) -> Result<Self> {
         let path = folder.join(FILE_NAME);
-        let problem = |problem: String| Error::ApprovalStore { path: path.clone(), problem };
+        let problem = |problem: String| Error::ApprovalStore { path: path.clone().into(), problem: problem.into() };
         let failed = |error: std::io::Error| problem(error.to_string());
         for _ in 0..2 {
             // One byte more than it has: a longer file is told from a key.

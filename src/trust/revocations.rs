@@ -24,7 +24,7 @@ impl ApprovalBasis {
 /// Error of a yes that a revocation overtook.
 pub(super) fn revoked_meanwhile(server: &str) -> Error {
     let reason = "its approval was taken back while this yes was under way, and a revocation is only undone by a later yes".to_owned();
-    Error::NotApproved { server: server.to_owned(), reason }
+    Error::NotApproved { server: server.to_owned(), reason: reason.into() }
 }
 
 /// Revocations in this process: their number for each server, and those that are not recorded on disk.

@@ -53,7 +53,7 @@ impl Connection {
             input.state = result.get("requestState").and_then(Json::as_str).map(ToOwned::to_owned);
         }
         let message = format!("it still asks for input after {MAX_ROUNDS} rounds");
-        Err(Error::Protocol { server: self.server.clone(), tool: scope.what.to_owned(), code: 0, message: message.into() }.into())
+        Err(Error::Protocol { server: self.server.clone(), tool: scope.what.into(), code: 0, message: message.into() }.into())
     }
 
     /// The answers to what a result asks for, by the server's own names.

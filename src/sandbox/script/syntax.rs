@@ -3,7 +3,7 @@
 use super::bounds::with_stack;
 use super::parse::{javascript_errors, offset};
 use super::position::Lines;
-use crate::error::Error;
+use crate::error::{Error, ErrorText};
 
 /// Returns the first syntax error of JavaScript. The engine gives the line, but the column of an earlier token; it is asked first all the
 /// same, as this parser may accept what that one does not: then this is `None`, as it is for code that nests too deeply to be looked at.
@@ -11,7 +11,7 @@ pub(super) fn locate(code: &str) -> Option<Error> {
     let errors = with_stack(code, || javascript_errors(code))?;
     let first = errors.first()?;
     let place = Lines::new(code).position(offset(first));
-    Some(Error::CodeSyntax { message: first.message.to_string(), line: Some(place.line), column: Some(place.column) })
+    Some(Error::CodeSyntax { message: ErrorText::own(first.message.to_string()), line: Some(place.line), column: Some(place.column) })
 }
 
 /// Returns whether code may declare a name `require` itself. A guess that is wrong costs the better error of ours, nothing more.
