@@ -33,7 +33,7 @@ fn problems(oauth: &str) -> Vec<String> {
     assert!(config.servers.is_empty(), "{oauth} is valid");
     let Error::ConfigInvalid { problems, .. } = &config.invalid[0].error else { panic!() };
     let shown = |problem: &Problem| format!("{}: {}", problem.field.strip_prefix("servers.s.").unwrap(), problem.problem);
-    problems.iter().map(shown).collect()
+    problems.in_full().iter().map(shown).collect()
 }
 
 fn resolve(oauth: &str) -> crate::error::Result<ResolvedHttp> {

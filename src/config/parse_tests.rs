@@ -22,7 +22,7 @@ fn valid(entry: &str) -> ServerDefinition {
 }
 
 fn problems_of(error: &Error) -> Vec<Problem> {
-    if let Error::ConfigInvalid { problems, .. } = error { problems.clone() } else { panic!("{error:?}") }
+    if let Error::ConfigInvalid { problems, .. } = error { problems.in_full() } else { panic!("{error:?}") }
 }
 
 /// `field: problem` of all that is wrong with the server `a`.

@@ -82,7 +82,7 @@ proptest! {
     ) {
         if let Err(crate::error::Error::ConfigInvalid { problems, .. }) = parse_env_file(&text, ".env") {
             let lines = text.matches(['\n', '\r']).count() + 1;
-            prop_assert!(problems.iter().all(|problem| problem.line.is_some_and(|line| (1..=lines).contains(&line))));
+            prop_assert!(problems.in_full().iter().all(|problem| problem.line.is_some_and(|line| (1..=lines).contains(&line))));
         }
     }
 

@@ -191,8 +191,8 @@ fn a_server_that_no_file_has_is_checked_when_it_is_started() {
     }
     let error = resolve_command(&made, &surroundings(), &BTreeMap::new(), Locality::Anywhere, missing).unwrap_err();
     let Error::ConfigInvalid { file, problems } = error else { panic!("{error:?}") };
-    let fields: Vec<_> = problems.iter().map(|problem| problem.field.as_str()).collect();
-    assert_eq!((file.as_str(), fields), ("config", vec!["made.command", "made.args[0]"]));
+    let fields: Vec<_> = problems.in_full().into_iter().map(|problem| problem.field).collect();
+    assert_eq!((file.in_full().as_str(), fields), ("config", vec!["made.command".to_owned(), "made.args[0]".to_owned()]));
 }
 
 #[test]

@@ -71,7 +71,8 @@ impl ErrorText {
     }
 
     /// Redacts and sanitises the text. An open text is redacted again, because the redactor may have learned more secrets since.
-    pub(super) fn open(self, redactor: &Redactor) -> Self {
+    #[must_use]
+    pub fn redacted(self, redactor: &Redactor) -> Self {
         Self::new(State::Open(match *self.0 {
             State::Closed(text) => text.open(redactor),
             State::Open(text) => redactor.readable(&text),
@@ -81,7 +82,7 @@ impl ErrorText {
     /// Returns the full text, for tests without secrets.
     #[cfg(test)]
     pub(crate) fn in_full(&self) -> String {
-        self.clone().open(&Redactor::new(None, None)).shown().to_owned()
+        self.clone().redacted(&Redactor::new(None, None)).shown().to_owned()
     }
 }
 
@@ -115,7 +116,7 @@ impl ErrorProblems {
     }
 
     /// Redacts and sanitises every text of the problems.
-    pub(super) fn open(self, redactor: &Redactor) -> Self {
+    pub(super) fn redacted(self, redactor: &Redactor) -> Self {
         let opened = |problem| {
             let Problem { line, column, field, problem } = problem;
             Problem { line, column, field: redactor.readable(&field), problem: redactor.readable(&problem) }
@@ -150,8 +151,14 @@ impl fmt::Debug for ErrorProblems {
 pub struct OwnText(String);
 
 impl OwnText {
+    /// Returns the text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
     /// Redacts and sanitises the text.
-    pub(super) fn open(self, redactor: &Redactor) -> Self {
+    pub(super) fn redacted(self, redactor: &Redactor) -> Self {
         Self(redactor.readable(&self.0))
     }
 }

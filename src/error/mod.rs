@@ -370,8 +370,8 @@ mod tests {
     #[test]
     fn a_name_that_there_is_not_says_what_was_meant_and_what_there_is() {
         let server = |server: &str| Error::UnknownServer { server: server.into(), place: "here", known: vec!["weather".into()] };
-        assert_eq!(server("wether").to_string(), "there is no server \"wether\" here: did you mean \"weather\"? There are: weather");
-        assert_eq!(server("files").to_string(), "there is no server \"files\" here; there are: weather");
+        assert_eq!(server("wether").in_full(), "there is no server \"wether\" here: did you mean \"weather\"? There are: weather");
+        assert_eq!(server("files").in_full(), "there is no server \"files\" here; there are: weather");
         let prompt = Error::UnknownPrompt { server: "s".into(), prompt: "p".into(), known: Vec::new() };
         assert!(prompt.to_string().ends_with("; there are none"), "{prompt}");
     }
@@ -383,8 +383,8 @@ mod tests {
             Error::UnknownTool { meant, .. } => meant,
             other => panic!("{other}"),
         };
-        assert_eq!(meant("___9f1b2c").as_deref(), Some("明日"));
-        assert_eq!(meant("getForecast").as_deref(), Some("get-forecast"));
+        assert_eq!(meant("___9f1b2c").as_ref().map(ErrorText::in_full).as_deref(), Some("明日"));
+        assert_eq!(meant("getForecast").as_ref().map(ErrorText::in_full).as_deref(), Some("get-forecast"));
         // A filter hides this tool, so it is not suggested.
         assert_eq!(meant("pid"), None);
     }
@@ -392,7 +392,7 @@ mod tests {
     #[test]
     fn a_list_of_names_is_bounded() {
         let names: Vec<String> = (0..1_000).map(|number| format!("tool{number}")).collect();
-        let text = Error::unknown_tool("s", "x", names.iter().map(|name| (name.as_str(), name.as_str()))).to_string();
+        let text = Error::unknown_tool("s", "x", names.iter().map(|name| (name.as_str(), name.as_str()))).in_full();
         assert!(text.ends_with("tool19 and 980 more; search or tools() lists them"), "{text}");
     }
 

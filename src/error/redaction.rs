@@ -9,14 +9,14 @@ trait Redact {
 }
 
 /// Implements [`Redact`] for the types of text, all of which go through the redactor.
-macro_rules! opened_by_redaction {
+macro_rules! redacted_text {
     ($($text:ty),*) => { $(impl Redact for $text {
         fn redact_with(self, redactor: &Redactor) -> Self {
-            self.open(redactor)
+            self.redacted(redactor)
         }
     })* };
 }
-opened_by_redaction!(ErrorText, ErrorProblems, OwnText);
+redacted_text!(ErrorText, ErrorProblems, OwnText);
 
 impl<T: Redact> Redact for Vec<T> {
     fn redact_with(self, redactor: &Redactor) -> Self {

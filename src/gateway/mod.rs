@@ -207,7 +207,7 @@ impl Gateway {
     /// Reports whether this machine can run a guest, and if not, why. Boots one to find out; blocks for that.
     #[must_use]
     pub fn hypervisor(&self) -> HypervisorReport {
-        self.core.sandboxes.report()
+        self.core.sandboxes.report(&self.core.redactor)
     }
 
     /// A handle that does not keep the gateway.

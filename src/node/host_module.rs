@@ -12,7 +12,7 @@ use serde::Deserialize;
 use super::calls::{Dispatch, DispatchParts, Pending};
 use super::{glue, options};
 use crate::catalog::{AgentFunction, AgentModuleInfo};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorText, Result};
 use crate::gateway::AgentModule;
 use crate::sandbox::{Value, Wire, is_function_type};
 
@@ -120,7 +120,7 @@ impl AgentModule for JavaScriptModule {
     fn call(&self, function: &str, arguments: Vec<Value>) -> Pin<Box<dyn Future<Output = Result<Value>> + Send>> {
         let what = format!("{}.{function}", self.name);
         if !self.functions.iter().any(|known| known == function) {
-            return Box::pin(async move { Err(Error::HostFunction { function: what.into(), message: "there is no such function".into() }) });
+            return Box::pin(async move { Err(Error::HostFunction { function: ErrorText::own(what), message: ErrorText::own("there is no such function") }) });
         }
         let (dispatch, function) = (self.dispatch.clone(), function.to_owned());
         Box::pin(async move { read_answer(what, dispatch.call(function, Value::List(arguments).to_wire()).await?) })
@@ -129,14 +129,14 @@ impl AgentModule for JavaScriptModule {
 
 fn read_answer(what: String, wire: Wire) -> Result<Value> {
     if let Ok(Failure::Error { message }) = serde_json::from_str(&wire.json) {
-        return Err(Error::HostFunction { function: what.into(), message: message.into() });
+        return Err(Error::HostFunction { function: ErrorText::own(what), message: ErrorText::own(message) });
     }
     match Value::from_wire(wire) {
         Ok(Value::Record(mut fields)) if fields.len() == 1 => Ok(fields.remove(0).1),
         // A function or a symbol: JSON has no word for it, and leaves the field out.
         Ok(_) => Ok(Value::Null),
         Err(Error::InvalidValue { problem }) => {
-            Err(Error::HostFunction { function: what.into(), message: problem.after("what it gave cannot enter the sandbox: ") })
+            Err(Error::HostFunction { function: ErrorText::own(what), message: problem.after("what it gave cannot enter the sandbox: ") })
         }
         Err(error) => Err(error),
     }

@@ -78,7 +78,7 @@ impl Redactor {
 
     /// The text without secrets, and with short paths. Redacting the result again changes nothing.
     ///
-    /// A secret is blanked where all of it stands: cut a text after redacting it, or hand on [`Words`](crate::error::Words) that know of
+    /// A secret is blanked where all of it stands: cut a text after redacting it, or hand on [`ForeignText`](crate::error::ForeignText) that knows of
     /// their cut.
     #[must_use]
     pub fn redact<'a>(&self, text: &'a str) -> Cow<'a, str> {

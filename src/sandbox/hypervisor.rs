@@ -16,6 +16,7 @@ use super::image::{GuestImage, Origin};
 use super::kept::{KeptSnapshots, Key};
 use crate::error::{Error, Result};
 use crate::limits::Limits;
+use crate::redact::Redactor;
 
 const DEVICE: &str = "/dev/kvm";
 
@@ -171,7 +172,7 @@ fn announce(image: &GuestImage) {
 }
 
 /// Returns the report on the outcome of [`boot`].
-pub(super) fn report(booted: &Result<GuestImage>) -> HypervisorReport {
+pub(super) fn report(booted: &Result<GuestImage>, redactor: &Redactor) -> HypervisorReport {
     match booted {
         Ok(image) => HypervisorReport {
             available: true,
@@ -183,7 +184,7 @@ pub(super) fn report(booted: &Result<GuestImage>) -> HypervisorReport {
             warning: (image.kind() == GuestKind::Ring3).then(|| RING3_WARNING.to_owned()),
         },
         Err(error) => {
-            let (problem, remedy) = match error {
+            let (problem, remedy) = match error.clone().redacted(redactor) {
                 Error::NoHypervisor { problem, remedy } => (problem.to_string(), Some(remedy.to_string())),
                 other => (other.to_string(), None),
             };

@@ -35,8 +35,8 @@ pub(super) fn problem(schema: Json, arguments: Json) -> String {
             String::new()
         }
         Err(Error::InvalidArguments { what, problem }) => {
-            assert_eq!(what, "s.t");
-            problem
+            assert_eq!(what.in_full(), "s.t");
+            problem.in_full()
         }
         other => panic!("{other:?}"),
     }
