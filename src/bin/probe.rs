@@ -27,7 +27,8 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    let report = Sandboxes::new(choice, Arc::new(Limits::default()), runtime.handle().clone(), "hyperlight-mcp-reader").report(&Redactor::new(None, None));
+    let report = Sandboxes::new(choice, Arc::new(Limits::default()), runtime.handle().clone(), "hyperlight-mcp-reader")
+        .report(&Redactor::new(None, None));
     match serde_json::to_string(&report) {
         Ok(json) => println!("{json}"),
         Err(error) => eprintln!("hyperlight-probe: {error}"),

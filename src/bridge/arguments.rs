@@ -87,9 +87,9 @@ mod tests {
         for (wrong, word) in [(Value::Null, "null"), (Value::from("x"), "a string"), (Value::List(Vec::new()), "a list")] {
             let error = arguments(vec![wrong]).unwrap_err();
             assert_eq!(error.code(), "ERR_INVALID_ARGUMENTS");
-            assert!(error.to_string().contains(word), "{error}");
+            assert!(error.in_full().contains(word), "{error}");
         }
-        assert!(arguments(vec![Value::Null, Value::Null]).unwrap_err().to_string().contains("2 values"));
+        assert!(arguments(vec![Value::Null, Value::Null]).unwrap_err().in_full().contains("2 values"));
     }
 
     /// The arguments that a guest writes as this text.
@@ -149,7 +149,7 @@ mod tests {
         for text in ["[{\"id\":9007199254740993}]", "[{\"list\":[{\"id\":-9007199254740993}]}]", "[{\"id\":9223372036854775807}]"] {
             let error = of_text(text).unwrap_err();
             assert_eq!(error.code(), "ERR_INVALID_ARGUMENTS");
-            assert!(error.to_string().contains("s.t") && error.to_string().contains("pass it as a text"), "{error}");
+            assert!(error.in_full().contains("s.t") && error.in_full().contains("pass it as a text"), "{error}");
         }
         // What an honest guest writes of a large number: the digits that JavaScript has for it.
         let nanoseconds = of_text("[{\"start\":1769950812345678000}]").unwrap();
@@ -167,7 +167,7 @@ mod tests {
         let bytes: Vec<Value> = vec![Value::Bytes(Vec::new()); crate::limits::MAX_BLOBS + 1];
         let frame = value_frame(&Value::List(vec![Value::record([("all", Value::List(bytes))])])).unwrap();
         let error = tool_arguments("s.t", parse_arguments(&frame), 1 << 20).unwrap_err();
-        assert!(error.code() == "ERR_INVALID_ARGUMENTS" && error.to_string().contains("10001 Uint8Arrays"), "{error}");
+        assert!(error.code() == "ERR_INVALID_ARGUMENTS" && error.in_full().contains("10001 Uint8Arrays"), "{error}");
     }
 
     #[test]
@@ -175,6 +175,6 @@ mod tests {
         let sized = |bytes: usize| vec![Value::record([("x", Value::from("a".repeat(bytes - r#"{"x":""}"#.len())))])];
         assert!(arguments(sized(32)).is_ok());
         let error = arguments(sized(33)).unwrap_err();
-        assert_eq!(error.to_string(), "the arguments of s.t have 33 bytes; the limit maxArgumentBytes is 32");
+        assert_eq!(error.in_full(), "the arguments of s.t have 33 bytes; the limit maxArgumentBytes is 32");
     }
 }

@@ -120,7 +120,12 @@ impl ServerCalls {
             let (size, limit) = (text.len(), self.limits.max_response_bytes);
             if size > limit {
                 let what = "these declarations (describe one tool instead)".to_owned();
-                return Err(Error::ResponseTooLarge { what: what.into(), size: size.to_string().into(), limit, limit_name: "limits.maxResponseBytes" });
+                return Err(Error::ResponseTooLarge {
+                    what: what.into(),
+                    size: size.to_string().into(),
+                    limit,
+                    limit_name: "limits.maxResponseBytes",
+                });
             }
             Ok(text)
         });

@@ -140,7 +140,7 @@ mod tests {
         for (pointer, word) in [("", "ask for a part"), ("/0", "ask for a smaller"), ("/1", "ask for a smaller")] {
             let error = part_of(&outcome, pointer, 900).unwrap_err();
             assert_eq!(error.code(), "ERR_RESPONSE_TOO_LARGE");
-            assert!(error.to_string().contains(word), "{error}");
+            assert!(error.in_full().contains(word), "{error}");
         }
     }
 

@@ -251,7 +251,12 @@ impl ServerCalls {
     pub(super) fn capped(&self, what: String, json: Json) -> Result<Json> {
         let (size, limit) = (json_bytes(&json), self.limits.max_response_bytes);
         if size > limit {
-            return Err(Error::ResponseTooLarge { what: what.into(), size: size.to_string().into(), limit, limit_name: "limits.maxResponseBytes" });
+            return Err(Error::ResponseTooLarge {
+                what: what.into(),
+                size: size.to_string().into(),
+                limit,
+                limit_name: "limits.maxResponseBytes",
+            });
         }
         Ok(json)
     }
@@ -270,7 +275,10 @@ fn raw_call(arguments: Arguments, limit: usize) -> Result<(String, String, Argum
         Arguments::Given(given) => given.into_iter(),
         Arguments::Oversize(size) => return Err(Error::ArgumentsTooLarge { what: "call".into(), size, limit }),
         Arguments::Invalid(problem) => {
-            return Err(Error::InvalidArguments { what: "call".into(), problem: format!("expected what JSON can carry: {problem}").into() });
+            return Err(Error::InvalidArguments {
+                what: "call".into(),
+                problem: format!("expected what JSON can carry: {problem}").into(),
+            });
         }
     };
     match (given.next(), given.next()) {
@@ -278,4 +286,3 @@ fn raw_call(arguments: Arguments, limit: usize) -> Result<(String, String, Argum
         _ => Err(Error::InvalidArguments { what: "call".into(), problem: "expected call(server, tool, { … })".into() }),
     }
 }
-

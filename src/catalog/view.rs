@@ -277,7 +277,12 @@ impl Catalog {
             |module: &&ModuleSummary| Some(module.name.as_str()) == meant || meant.is_some() && module.server.as_deref() == meant;
         Error::UnknownModule {
             name: name.into(),
-            meant: modules.iter().find(is_meant).map(|module| module.specifier.clone()).or_else(|| self.server_with(plain)).map(ErrorText::from),
+            meant: modules
+                .iter()
+                .find(is_meant)
+                .map(|module| module.specifier.clone())
+                .or_else(|| self.server_with(plain))
+                .map(ErrorText::from),
             known: modules.into_iter().map(|module| module.specifier.into()).collect(),
         }
     }

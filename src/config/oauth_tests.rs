@@ -104,7 +104,7 @@ fn every_mistake_is_named_with_its_field() {
 
 #[test]
 fn a_mistake_stands_where_the_file_has_it() {
-    let error = config("{\n  \"callbackPort\": 0 }").invalid[0].error.to_string();
+    let error = config("{\n  \"callbackPort\": 0 }").invalid[0].error.in_full();
     assert_eq!(error, "c.json:3:19: servers.s.oauth.callbackPort: must be a whole number from 1 to 65535");
 }
 
@@ -131,7 +131,7 @@ fn placeholders_are_replaced_and_secrets_are_learned_even_where_they_are_literal
 
 #[test]
 fn what_a_placeholder_turns_into_is_checked_as_well() {
-    let problem = |oauth: &str| resolve(oauth).unwrap_err().to_string();
+    let problem = |oauth: &str| resolve(oauth).unwrap_err().in_full();
     assert!(problem(r#"{ "clientId": "${NOWHERE}" }"#).contains("servers.s.oauth.clientId: the environment variable NOWHERE is not set"));
     assert!(problem(r#"{ "scopes": ["${WORDS}"] }"#).contains("oauth.scopes[0]: is no scope"));
     assert!(problem(r#"{ "clientMetadataUrl": "http://${HOST}/c" }"#).contains("oauth.clientMetadataUrl: must start with https://"));

@@ -39,7 +39,8 @@ pub struct Config {
 /// let text = r#"{ "mcpServers": { "files": { "command": "npx", "args": ["server-filesystem", "."] }, "b": {} } } // ours"#;
 /// let config = hyperlight_mcp::config::parse_text(text, "config.json", 20).unwrap();
 /// assert_eq!(config.servers[0].name, "files");
-/// assert_eq!(config.invalid[0].error.to_string(), "config.json:1:86: mcpServers.b: needs a command or a url");
+/// let error = config.invalid[0].error.clone().redacted(&hyperlight_mcp::redact::Redactor::new(None, None));
+/// assert_eq!(error.to_string(), "config.json:1:86: mcpServers.b: needs a command or a url");
 /// ```
 pub fn parse_text(text: &str, file: &str, max_servers: usize) -> Result<Config> {
     read(tree::from_text(text, file)?, file, max_servers)

@@ -21,7 +21,7 @@ fn pieces(pieces: &'static [&'static str]) -> impl Strategy<Value = String> {
 
 fn parse(text: &str) {
     if let Ok(config) = parse_text(text, "c", 20) {
-        assert!(config.invalid.iter().all(|server| server.name.chars().count() <= 64 && !server.error.to_string().is_empty()));
+        assert!(config.invalid.iter().all(|server| server.name.chars().count() <= 64 && !server.error.in_full().is_empty()));
     }
 }
 

@@ -253,7 +253,7 @@ mod tests {
         for open in ["[", "{\"mcp\":", "{\"a\":[", "[{\"a\":"] {
             let error = from_text(&open.repeat(100_000), "c").err().unwrap();
             assert_eq!(error.code(), "ERR_CONFIG_SYNTAX");
-            assert!(error.to_string().contains("nesting"), "{error}");
+            assert!(error.in_full().contains("nesting"), "{error}");
         }
         let deepest = format!("{{\"mcp\":{}{}}}", "[".repeat(500), "]".repeat(500));
         assert!(from_text(&deepest, "c").is_ok());

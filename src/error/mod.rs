@@ -7,6 +7,8 @@ mod field;
 mod for_model;
 mod foreign_text;
 mod known_names;
+#[cfg(test)]
+mod leak_tests;
 mod redaction;
 
 pub use authorization::AuthorizationLack;

@@ -100,7 +100,10 @@ impl RunHost {
             Arguments::Given(arguments) => arguments,
             Arguments::Oversize(size) => return Err(Error::ArgumentsTooLarge { what: what.into(), size, limit }),
             Arguments::Invalid(problem) => {
-                return Err(Error::InvalidArguments { what: what.into(), problem: format!("expected what JSON can carry: {problem}").into() });
+                return Err(Error::InvalidArguments {
+                    what: what.into(),
+                    problem: format!("expected what JSON can carry: {problem}").into(),
+                });
             }
         };
         let size = arguments.iter().map(Value::wire_size).sum();
@@ -140,9 +143,8 @@ impl RunHost {
         };
         // What the agent's own function throws is thrown in the guest, as any function's exception would be.
         let servers = Arc::clone(&self.servers);
-        let reply = move |outcome: Result<Value>| {
-            outcome.map_or_else(|error| ToolErrors::Throw.reply(&servers.clean(error)), HostReply::Value)
-        };
+        let reply =
+            move |outcome: Result<Value>| outcome.map_or_else(|error| ToolErrors::Throw.reply(&servers.clean(error)), HostReply::Value);
         match started {
             Ok(answer) => HostAnswer::Later(Box::pin(async move { reply(answer.await) })),
             Err(error) => HostAnswer::Ready(reply(Err(error))),

@@ -361,7 +361,9 @@ impl Gateway {
     /// Warns once of all that is odd about the config, which does not keep the gateway from opening.
     fn warn_at_open(&self, warnings: Vec<String>) {
         let invalid = self.core.registry.entries().into_iter().filter_map(|entry| match entry {
-            Entry::Invalid(server) => Some(format!("server \"{}\" cannot be used: {}", server.name, self.core.redacted(server.error.clone()))),
+            Entry::Invalid(server) => {
+                Some(format!("server \"{}\" cannot be used: {}", server.name, self.core.redacted(server.error.clone())))
+            }
             Entry::Valid(_) => None,
         });
         warnings.into_iter().chain(invalid).for_each(|warning| self.core.events.warn(warning));

@@ -31,9 +31,10 @@ enum Saved {
 /// Refuses a budget that is too small for anything but marks.
 pub(super) fn check_budget(method: &'static str, tokens: Option<usize>) -> Result<()> {
     match tokens {
-        Some(tokens) if tokens < MIN_RESULT_TOKENS => {
-            Err(Error::InvalidOption { method, problem: format!("maxResultTokens must be at least {MIN_RESULT_TOKENS}, not {tokens}").into() })
-        }
+        Some(tokens) if tokens < MIN_RESULT_TOKENS => Err(Error::InvalidOption {
+            method,
+            problem: format!("maxResultTokens must be at least {MIN_RESULT_TOKENS}, not {tokens}").into(),
+        }),
         _ => Ok(()),
     }
 }

@@ -120,7 +120,9 @@ impl AgentModule for JavaScriptModule {
     fn call(&self, function: &str, arguments: Vec<Value>) -> Pin<Box<dyn Future<Output = Result<Value>> + Send>> {
         let what = format!("{}.{function}", self.name);
         if !self.functions.iter().any(|known| known == function) {
-            return Box::pin(async move { Err(Error::HostFunction { function: ErrorText::own(what), message: ErrorText::own("there is no such function") }) });
+            return Box::pin(async move {
+                Err(Error::HostFunction { function: ErrorText::own(what), message: ErrorText::own("there is no such function") })
+            });
         }
         let (dispatch, function) = (self.dispatch.clone(), function.to_owned());
         Box::pin(async move { read_answer(what, dispatch.call(function, Value::List(arguments).to_wire()).await?) })

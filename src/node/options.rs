@@ -136,7 +136,9 @@ pub(super) fn tool_arguments(what: String, given: Wire) -> Result<Map<String, Js
 /// The error for a tool's arguments that cannot be read.
 pub(super) fn invalid_arguments(what: String, error: Error) -> Error {
     match error {
-        Error::InvalidValue { problem } => Error::InvalidArguments { what: ErrorText::own(what), problem: problem.after("expected what JSON can carry: ") },
+        Error::InvalidValue { problem } => {
+            Error::InvalidArguments { what: ErrorText::own(what), problem: problem.after("expected what JSON can carry: ") }
+        }
         other => other,
     }
 }

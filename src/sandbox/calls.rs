@@ -133,7 +133,10 @@ impl RunState {
         let longest = module.len().max(function.len());
         if longest > MAX_NAME_BYTES {
             let problem = format!("the name of its module or function has {longest} bytes; the limit is {MAX_NAME_BYTES}");
-            return HostAnswer::Ready(thrown_by(&Error::InvalidArguments { what: ErrorText::own("a call"), problem: ErrorText::own(problem) }));
+            return HostAnswer::Ready(thrown_by(&Error::InvalidArguments {
+                what: ErrorText::own("a call"),
+                problem: ErrorText::own(problem),
+            }));
         }
         let (control, time) = self.control.of_call();
         match Arc::clone(&self.host).start(HostCall { module, function, arguments }, &control) {

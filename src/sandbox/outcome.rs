@@ -180,7 +180,8 @@ impl GuestFailure {
                 let lacking = lacking.and_then(|line| code.explain_not_a_function(text, line));
                 let instead = if name == "ReferenceError" { instead_of_global(&message).map(ToOwned::to_owned) } else { None };
                 let message = if let Some(more) = lacking.or(instead).filter(|_| !is_cut) { format!("{message}: {more}") } else { message };
-                let said = |text: String| if reaches_the_guests_limit(&text) { ForeignText::beginning(text, usize::MAX) } else { text.into() };
+                let said =
+                    |text: String| if reaches_the_guests_limit(&text) { ForeignText::beginning(text, usize::MAX) } else { text.into() };
                 Error::GuestThrew { name: said(name).into(), message: said(message).into(), stack: said(stack).into(), line, column }
             }
         }

@@ -10,7 +10,7 @@ use secrecy::SecretString;
 use serde_json::{Value as Json, json};
 use tokio::task::JoinSet;
 
-use crate::support::{Quiet, Scene, object, patience, said, scaled, send, until, within, write_script};
+use crate::support::{Quiet, Scene, object, patience, said, scaled, send, told, until, within, write_script};
 
 const WIRE_LIMIT: usize = 16 * 1024 * 1024;
 /// Closing takes a server's own time, SIGTERM's and SIGKILL's: at most 2 s for each of the first two.
@@ -368,7 +368,7 @@ async fn a_command_that_is_not_there_is_named() {
     let command = ResolvedCommand { command: "no-such-command-4711".to_owned(), ..scene.command("s", &[]) };
     let error = scene.open_launch(&scene.launch_command("s", command, patience())).await.err().unwrap();
     assert_eq!(error.code(), "ERR_SPAWN_FAILED");
-    assert!(error.to_string().contains("server \"s\": \"no-such-command-4711\""), "{error}");
+    assert!(told(&error).contains("server \"s\": \"no-such-command-4711\""), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

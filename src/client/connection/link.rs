@@ -150,9 +150,12 @@ fn http_error(server: &str, what: &str, failure: HttpFailure) -> Option<Error> {
             limit_name: "one message on the wire",
         },
         HttpFailure::TooDense => too_dense(format!("the answer of {server}.{tool}")),
-        HttpFailure::Malformed(problem) => {
-            Error::Protocol { server, tool: tool.into(), code: 0, message: in_error(&format!("its answer cannot be used: {problem}")).into() }
-        }
+        HttpFailure::Malformed(problem) => Error::Protocol {
+            server,
+            tool: tool.into(),
+            code: 0,
+            message: in_error(&format!("its answer cannot be used: {problem}")).into(),
+        },
         other => Error::RequestFailed { server, tool: tool.into(), problem: in_error(&other.to_string()).into() },
     })
 }

@@ -114,7 +114,8 @@ impl Connection {
                 let reading = tokio::time::timeout(self.read_timeout, Box::pin(discover(&self.server, &self.peer))).await;
                 let limit_ms = millis(self.read_timeout);
                 let hint = " when it was asked for its changed lists".to_owned();
-                let manifest = reading.map_err(|_| Error::ConnectTimeout { server: self.server.clone(), limit_ms, hint: hint.into() })??;
+                let manifest =
+                    reading.map_err(|_| Error::ConnectTimeout { server: self.server.clone(), limit_ms, hint: hint.into() })??;
                 *self.manifest.write() = Arc::new(manifest);
                 self.lists.have_read(announced);
             }

@@ -113,7 +113,8 @@ impl Connection {
             tasks::Outcome::Result(result) => Ok(result),
             tasks::Outcome::Ask => self.exchange(scope, custom("tasks/result", json!({ "taskId": task.id }))).await,
             tasks::Outcome::Failed { code, message } => {
-                Err(Error::Protocol { server: self.server.clone(), tool: scope.what.into(), code, message: in_error(&message).into() }.into())
+                Err(Error::Protocol { server: self.server.clone(), tool: scope.what.into(), code, message: in_error(&message).into() }
+                    .into())
             }
         }
     }

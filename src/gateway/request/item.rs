@@ -280,8 +280,7 @@ mod tests {
 
     #[test]
     fn nothing_that_may_have_been_carried_out_is_sent_again_unless_its_tool_was_approved_as_repeatable() {
-        let exited =
-            || Error::ServerExited { server: "a".into(), during: "".into(), status: "".into(), stderr: "".into() };
+        let exited = || Error::ServerExited { server: "a".into(), during: "".into(), status: "".into(), stderr: "".into() };
         let failure = |sent| CallFailure { error: exited(), sent };
         for target in ALL {
             let item = find("", manifest("x"), target).unwrap();

@@ -195,7 +195,9 @@ pub fn to_javascript(code: &str) -> Result<Option<Cow<'_, str>>> {
     javascript(code).map_err(|findings| {
         let first = problems(code, findings).into_iter().next();
         match first {
-            Some(problem) => Error::CodeSyntax { message: ErrorText::own(problem.message), line: Some(problem.line), column: Some(problem.column) },
+            Some(problem) => {
+                Error::CodeSyntax { message: ErrorText::own(problem.message), line: Some(problem.line), column: Some(problem.column) }
+            }
             None => Error::CodeSyntax { message: ErrorText::own("the code does not parse"), line: None, column: None },
         }
     })

@@ -75,7 +75,9 @@ async fn a_servers_log_reaches_the_only_caller_in_its_order() {
     call_by(&person.caller(), &connection, "log_lines", json!({ "count": 2000, "level": "warning" })).await.unwrap();
     let told = person.told();
     assert!(lines(&told).into_iter().eq(1..=2000));
-    assert!(matches!(&told[0], Notice::Log { level, logger: Some(logger), .. } if opened(level) == "warning" && opened(logger) == "fixture"));
+    assert!(
+        matches!(&told[0], Notice::Log { level, logger: Some(logger), .. } if opened(level) == "warning" && opened(logger) == "fixture")
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
