@@ -115,7 +115,7 @@ fn a_very_long_file_takes_no_longer_than_its_length() {
 
 #[test]
 fn only_a_regular_file_is_read() {
-    assert!(read_env_file(&std::env::temp_dir()).unwrap_err().in_full().contains("not a regular file"));
+    assert!(read_env_file(&std::env::temp_dir()).unwrap_err().to_string().contains("not a regular file"));
     assert!(read_env_file(std::path::Path::new("/dev/zero")).is_err());
     assert!(read_env_file(std::path::Path::new("/nowhere/.env")).is_err());
 }

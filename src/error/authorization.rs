@@ -1,4 +1,4 @@
-//! Errors of authorization. The issuer's name and the text of an authorization server are untrusted.
+//! Errors of authorization. The name of the issuer and the texts of an authorization server are untrusted.
 
 use std::fmt::{self, Display, Formatter};
 
@@ -8,12 +8,12 @@ use crate::text::sanitise_line;
 const MAX_ISSUER_BYTES: usize = 200;
 const MAX_PROBLEM_BYTES: usize = 500;
 
-/// The person's part in an authorization, for which no callback was given.
+/// The step of an authorization that needs a person, and for which the agent gave no callback.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AuthorizationLack {
-    /// Allow the access, in a browser.
+    /// A person must allow the access in a browser.
     Page,
-    /// Confirm the issuer that would receive a credential of the config.
+    /// A person must confirm the issuer that would receive a credential of the config.
     Issuer,
 }
 
@@ -31,6 +31,7 @@ impl Display for AuthorizationLack {
 }
 
 impl Error {
+    /// Returns `ERR_AUTHORIZATION_REQUIRED`. The issuer is cut to its limit.
     pub(crate) fn authorization_required(server: &str, issuer: Option<&str>, lack: AuthorizationLack) -> Self {
         Self::AuthorizationRequired { server: server.to_owned(), issuer: issuer.map(|issuer| line_of(issuer, MAX_ISSUER_BYTES)), lack }
     }
@@ -45,6 +46,7 @@ impl Error {
     }
 }
 
+/// Returns the part of a message that names the issuer, or an empty text without an issuer.
 pub(super) fn of_issuer(issuer: Option<&ErrorText>) -> String {
     issuer.map(|issuer| format!(" by {}", issuer.shown())).unwrap_or_default()
 }

@@ -1,5 +1,5 @@
-//! The types of text in an error's fields. [`Error`](super::Error) has no other: a field of type `String` does not compile, because
-//! redaction is not defined for it (`redaction.rs`).
+//! The types of text in the fields of [`Error`](super::Error). A field of type `String` does not compile, because redaction is not defined for
+//! `String` (`redaction.rs`). The names of servers are the only exception.
 
 use std::borrow::Borrow;
 use std::fmt;

@@ -1,13 +1,13 @@
-//! The message of an error for a model, where nobody has approved the texts that the error quotes. Untrusted parts are replaced by a fixed
-//! sentence.
+//! The message of an error for a model, if nobody has approved the texts that the error quotes. A fixed sentence replaces an untrusted
+//! message.
 
 use super::Error;
 use crate::text::is_server_name;
 
 impl Error {
-    /// Returns the message if it has only trusted parts: checked names, figures, limits, and text that the model itself passed. If it
-    /// quotes a server, a program, the config or the system, returns a fixed sentence; the log has the full message.
-    // long: one arm a sentence, and every variant in one, so that a new one cannot be forgotten.
+    /// Returns the message if all its parts are trusted: checked names, numbers, limits, and text that the model itself passed. Returns a fixed
+    /// sentence if the message quotes a server, a program, the config or the operating system. The log has the full message.
+    // This function is long, as every variant has its arm: a new variant does not compile until it is listed.
     #[must_use]
     pub fn for_model(&self) -> String {
         match self {

@@ -15,7 +15,7 @@ fn problems() -> Vec<Problem> {
     vec![Problem { field: quoted(), line: Some(1), column: Some(1), problem: quoted() }]
 }
 
-/// Names of the variants whose text is foreign, and of those with words of this crate, which can be read before redaction.
+/// The kind of text in an error. Only words of this crate can be read before redaction.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Holds {
     Foreign,

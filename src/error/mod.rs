@@ -1,5 +1,8 @@
 //! The error of the whole crate. Each variant has a stable code, and a message that names the server, tool, field or limit
 //! and says what to do. `Error::code` becomes `error.code` in Node.
+//!
+//! The message of an error has foreign text (of a server, a guest, a file or the operating system) only after [`Error::redacted`]. Before that,
+//! `[not redacted]` stands in its place. `redaction.rs` says how the compiler enforces this for new fields.
 
 mod authorization;
 mod code;
@@ -21,15 +24,15 @@ use known_names::{MAX_NAME_CHARS, known_names, meant};
 pub use field::{ErrorProblems, ErrorText, OwnText};
 pub use foreign_text::ForeignText;
 
-/// An error as the agent's author sees it.
+/// An error of this crate.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// An option that the API does not know, or one of the wrong type or range.
+    /// An option is unknown, or its value has the wrong type or is out of range.
     #[error("{method}: {problem}")]
     InvalidOption { method: &'static str, problem: OwnText },
 
-    /// The config file that was named does not exist or cannot be read.
+    /// The config file does not exist or cannot be read.
     #[error("the config file {} cannot be read: {}. Create it, or leave out configPath", .path.shown(), .problem.shown())]
     ConfigUnreadable { path: ErrorText, problem: ErrorText },
 
@@ -37,11 +40,11 @@ pub enum Error {
     #[error("{}:{line}:{column}: {}", .file.shown(), .problem.shown())]
     ConfigSyntax { file: ErrorText, line: usize, column: usize, problem: ErrorText },
 
-    /// Fields of the config, or lines of an environment file, are wrong: all of them at once.
+    /// Fields of the config, or lines of an environment file, are wrong. The error lists all of them.
     #[error("{}", .problems.list(.file))]
     ConfigInvalid { file: ErrorText, problems: ErrorProblems },
 
-    /// More servers than the limit allows.
+    /// The config has more servers than the limit allows.
     #[error("{count} servers are configured; the limit maxServers is {limit}. Remove some, or raise limits.maxServers")]
     TooManyServers { count: usize, limit: usize },
 
@@ -49,7 +52,7 @@ pub enum Error {
     #[error("there is no server \"{}\" {place}{}", sanitise_line(.server, MAX_NAME_CHARS), known_names(meant(.server, .known), .known, ""))]
     UnknownServer { server: String, place: &'static str, known: Vec<ErrorText> },
 
-    /// The server may not run yet.
+    /// The server may not run, because a person has not approved it or the approval no longer holds.
     #[error(
         "server \"{server}\" is not approved: {reason}. Show approvalRequest(\"{server}\") to a person, then call approve(\"{server}\", digest)"
     )]
@@ -59,19 +62,19 @@ pub enum Error {
     #[error("server \"{server}\" is approved but not enabled: call enable(\"{server}\"), or open the gateway with enable: [\"{server}\"]")]
     NotEnabled { server: String },
 
-    /// The config says `disabled: true`.
+    /// The server is disabled in the config by `disabled: true`.
     #[error("server \"{server}\" is disabled in the config: remove \"disabled\": true there to use it")]
     ServerDisabled { server: String },
 
-    /// A person has disabled the server here, and a model wants it enabled, tested or proposed.
+    /// A model asked to enable, test or propose a server that a person has disabled in this gateway.
     #[error(
         "server \"{server}\" was disabled by a person: only a person can enable it again, by /mcp enable {server}, or the agent's own code by enable(\"{server}\")"
     )]
     DisabledByPerson { server: String },
 
-    /// The config or the server changed after the approval was shown.
+    /// The digest that was approved is not the current one: the config or the server changed after the request was shown.
     #[error(
-        "what was approved for server \"{server}\" is no longer what there is: show approvalRequest(\"{server}\") again and approve its new digest"
+        "the approved digest of server \"{server}\" is out of date, as its config or its tools have changed: show approvalRequest(\"{server}\") again and approve its new digest"
     )]
     DigestChanged { server: String },
 
@@ -139,11 +142,11 @@ pub enum Error {
     #[error("{server}.{} was not called: {}", .tool.shown(), .reason.shown())]
     CallDenied { server: String, tool: ErrorText, reason: ErrorText },
 
-    /// The transport is known, but not built in.
+    /// The server uses a transport that is known, but not built in.
     #[error("server \"{server}\": {problem}")]
     UnsupportedTransport { server: String, problem: OwnText },
 
-    /// Plain HTTP to another machine.
+    /// The address of the server is plain HTTP to another machine.
     #[error("server \"{server}\": {} is another machine, and plain http:// lets everybody on the way read and change what is sent. \
          Use https://, or set allowInsecureHttp for this server", .origin.shown())]
     InsecureUrl { server: String, origin: ErrorText },
@@ -156,11 +159,11 @@ pub enum Error {
     )]
     SpawnFailed { server: String, command: ErrorText, problem: ErrorText },
 
-    /// The server was started, but did not get through the handshake or its list of tools.
+    /// The server was started, but the handshake failed, or its list of tools could not be read.
     #[error("server \"{server}\" could not be connected: {}", .problem.shown())]
     ConnectFailed { server: String, problem: ErrorText },
 
-    /// The server did not get through the handshake in time.
+    /// The handshake with the server took too long.
     #[error("server \"{server}\" was not ready within {limit_ms} ms (connectTimeoutMs){hint}")]
     ConnectTimeout { server: String, limit_ms: u64, hint: OwnText },
 
@@ -171,13 +174,13 @@ pub enum Error {
     )]
     TooManyConnections { server: String, limit: usize, holders: Vec<OwnText> },
 
-    /// The server has failed too often, and is not connected again for a while.
+    /// The server has failed too often, and is not connected again before `retry_in_ms` has passed.
     #[error(
         "server \"{server}\" could not be connected {failures} times in a row (limits.maxReconnects); it is tried again in {retry_in_ms} ms, or at once by test(\"{server}\")"
     )]
     ServerUnavailable { server: String, failures: u32, retry_in_ms: u64 },
 
-    /// The process ended, or its pipe did, with a call pending.
+    /// The process of the server ended, or closed its pipe, while a call was pending.
     #[error("server \"{server}\" ended {during}: {status}{}. The next call starts it again", .stderr.shown())]
     ServerExited { server: String, during: OwnText, status: OwnText, stderr: ErrorText },
 
@@ -201,13 +204,13 @@ pub enum Error {
     #[error("{server}.{}: the server refused the call: {} (JSON-RPC {code})", .tool.shown(), .message.shown())]
     Protocol { server: String, tool: ErrorText, code: i64, message: ErrorText },
 
-    /// The answer is larger than what may reach the guest, or the wire.
+    /// An answer is larger than the guest or the wire may receive.
     #[error("{} has {size} bytes; the limit is {limit} ({limit_name})", .what.shown())]
     ResponseTooLarge { what: ErrorText, size: OwnText, limit: usize, limit_name: &'static str },
 
     /// A result breaks the approved schema of its tool, and the config makes that an error.
     #[error(
-        "the result of {server}.{} breaks the tool's own outputSchema: {}. To get such results all the same, set \"schemaViolations\": \"warn\" for the server",
+        "the result of {server}.{} breaks the tool's own outputSchema: {}. To accept such results anyway, set \"schemaViolations\": \"warn\" for the server",
         .tool.shown(),
         .problem.shown()
     )]
@@ -231,7 +234,7 @@ pub enum Error {
     )]
     ValueTooLarge { size: usize, limit: usize },
 
-    /// A handle of `saved` has no value.
+    /// No value is saved under the handle that was passed to `saved`.
     #[error(
         "nothing is saved as \"{}\" here: no run of this sandbox gave that handle, or its value is older than {max_age_ms} ms (limits.maxSavedAgeMs), or newer ones took its room (limits.maxSavedBytes is {max_bytes}). Run the code again that made the value, and return less of it",
         sanitise_line(.id.shown(), MAX_NAME_CHARS)
@@ -242,7 +245,7 @@ pub enum Error {
     #[error("the code has {size} bytes; the limit maxCodeBytes is {limit}")]
     CodeTooLarge { size: usize, limit: usize },
 
-    /// The run's code does not parse, or imports something that does not exist.
+    /// The run's code does not parse, or imports a module or function that does not exist.
     #[error("the code does not load{}: {}", at(*.line, *.column), .message.shown())]
     CodeSyntax { message: ErrorText, line: Option<u32>, column: Option<u32> },
 
@@ -284,7 +287,7 @@ pub enum Error {
     #[error("the guest ended unexpectedly: {}. The sandbox stays usable", .problem.shown())]
     GuestCrashed { problem: ErrorText },
 
-    /// Neither guest boots here.
+    /// Neither of the two guests boots on this machine.
     #[error("no micro-VM can run here: {problem}. {remedy}")]
     NoHypervisor { problem: OwnText, remedy: OwnText },
 
@@ -350,6 +353,7 @@ impl Error {
     }
 }
 
+/// Returns the position in a script as the end of a message, as far as it is known.
 fn at(line: Option<u32>, column: Option<u32>) -> String {
     match (line, column) {
         (Some(line), Some(column)) => format!(" (line {line}, column {column})"),

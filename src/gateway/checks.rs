@@ -64,7 +64,7 @@ impl Core {
         let definition = self.registry.server(server)?;
         // Taken back while the call was pending: the answer is no worse for that.
         let Standing::Full(manifest) = self.standing(&definition)? else { return Ok(()) };
-        let checked = self.output_checks().check(server, &manifest, tool, result).map_err(|error| self.redacted(error))?;
+        let checked = self.output_checks().check(server, &manifest, tool, result)?;
         if let Some(warning) = checked {
             self.events.warn(warning);
         }

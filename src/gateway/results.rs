@@ -74,6 +74,7 @@ impl Sandbox {
     pub(super) async fn within_budget(self: Arc<Self>, mut report: RunReport, budget: Option<usize>) -> RunReport {
         let Some(budget) = budget.or(self.max_result_tokens) else { return report };
         let Ok(wire) = report.outcome.value else { return report };
+        let core = Arc::clone(&self.core);
         let cut = blocking(move || self.cut(wire, budget)).await;
         match cut {
             Ok(cut) => {
@@ -82,7 +83,7 @@ impl Sandbox {
                 report.saved_as = cut.saved_as;
                 report.warnings.extend(cut.warning);
             }
-            Err(error) => report.outcome.value = Err(error),
+            Err(error) => report.outcome.value = Err(core.redacted(error)),
         }
         report
     }
