@@ -7,7 +7,7 @@ use crate::text::is_server_name;
 impl Error {
     /// Returns the message if all its parts are trusted: checked names, numbers, limits, and text that the model itself passed. Returns a fixed
     /// sentence if the message quotes a server, a program, the config or the operating system. The log has the full message.
-    // This function is long, as every variant has its arm: a new variant does not compile until it is listed.
+    // long: every variant has its arm, so that a new variant does not compile until it is listed.
     #[must_use]
     pub fn for_model(&self) -> String {
         match self {
