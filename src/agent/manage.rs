@@ -4,7 +4,7 @@ use serde_json::{Value as Json, json};
 
 use super::arguments::ToolArguments;
 use super::tools::AgentTools;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorText, Result};
 use crate::registry::Decider;
 use crate::trust::ApprovalRequest;
 
@@ -72,8 +72,8 @@ impl AgentTools {
 
 fn without_server(action: &str) -> Error {
     Error::InvalidArguments {
-        what: TOOL.to_owned(),
-        problem: format!("server: is missing; the action {action} needs the name of a server"),
+        what: ErrorText::own(TOOL),
+        problem: ErrorText::own(format!("server: is missing; the action {action} needs the name of a server")),
     }
 }
 

@@ -63,7 +63,7 @@ impl AgentOptions {
 }
 
 fn invalid(problem: String) -> Error {
-    Error::InvalidOption { method: METHOD, problem }
+    Error::InvalidOption { method: METHOD, problem: problem.into() }
 }
 
 #[cfg(test)]

@@ -60,7 +60,7 @@ impl AgentTools {
         let max_pending_runs = options.pending_runs()?;
         if sandbox.as_ref().is_some_and(|sandbox| !gateway.owns(sandbox)) {
             let problem = "sandbox: it belongs to another gateway; pass a sandbox of this gateway".to_owned();
-            return Err(Error::InvalidOption { method: METHOD, problem });
+            return Err(Error::InvalidOption { method: METHOD, problem: problem.into() });
         }
         Ok(Self {
             gateway,

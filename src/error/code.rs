@@ -9,7 +9,7 @@ impl Error {
     /// let error = hyperlight_mcp::Error::NoHandler;
     /// assert_eq!(error.code(), "ERR_NO_HANDLER");
     /// ```
-    // long: one arm a variant, so that a new one cannot be forgotten.
+    // long: every variant has its arm, so that a new variant does not compile until it has a code.
     #[must_use]
     pub fn code(&self) -> &'static str {
         match self {

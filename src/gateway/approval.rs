@@ -137,7 +137,7 @@ impl Gateway {
         self.core.check_open()?;
         // An entry that has become invalid can still have an approval, which a person may want to revoke.
         match self.core.registry.server(name) {
-            Err(error @ Error::UnknownServer { .. }) => return Err(error),
+            Err(error @ Error::UnknownServer { .. }) => return Err(self.core.redacted(error)),
             Ok(_) | Err(_) => self.core.trust.approvals.withhold(name),
         }
         self.shown().remove(name);

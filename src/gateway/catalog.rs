@@ -70,7 +70,7 @@ impl Core {
         let period = self.check_on()?;
         let _run = period.runs.token();
         let is_wanted = || wanted() && !period.ended.is_cancelled() && !self.closed.is_cancelled();
-        let problems = self.sandboxes.check(owner, code, &modules, &is_wanted)?;
+        let problems = self.sandboxes.check(owner, code, &modules, &is_wanted).map_err(|error| self.redacted(error))?;
         self.check_open()?;
         self.check_on()?;
         let looked = problems.is_some();

@@ -64,7 +64,7 @@ impl Core {
         let definition = self.registry.server(server)?;
         // The approval was revoked while the call was pending. The answer is returned without a check.
         let Standing::Full(manifest) = self.standing(&definition)? else { return Ok(()) };
-        let checked = self.output_checks().check(server, &manifest, tool, result).map_err(|error| self.redacted(error))?;
+        let checked = self.output_checks().check(server, &manifest, tool, result)?;
         if let Some(warning) = checked {
             self.events.warn(warning);
         }

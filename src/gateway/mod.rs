@@ -141,7 +141,8 @@ impl Gateway {
     /// `ERR_CONFIG_…`, `ERR_INVALID_OPTION`, `ERR_UNKNOWN_SERVER` for a name in `enable`, `ERR_APPROVAL_STORE`.
     #[expect(clippy::needless_pass_by_value, reason = "the gateway takes over the options")]
     pub fn open(options: GatewayOptions) -> Result<Self> {
-        let surroundings = options.surroundings()?;
+        // No secret is known yet.
+        let surroundings = options.surroundings().map_err(|error| error.redacted(&Redactor::new(None, None)))?;
         let redactor = Arc::new(Redactor::new(Some(&surroundings.user_home), Some(&surroundings.workspace_folder)));
         Self::open_with(&options, surroundings, &redactor).map_err(|error| error.redacted(&redactor))
     }
@@ -207,7 +208,7 @@ impl Gateway {
     /// Reports whether this machine can run a guest, and if it cannot, the reason. Boots a guest to find out, and blocks meanwhile.
     #[must_use]
     pub fn hypervisor(&self) -> HypervisorReport {
-        self.core.sandboxes.report()
+        self.core.sandboxes.report(&self.core.redactor)
     }
 
     /// Returns a reference that does not keep the gateway alive.
@@ -296,7 +297,7 @@ impl Gateway {
         check_budget("Gateway.sandbox", options.max_result_tokens)?;
         self.core.check_open()?;
         self.check_on()?;
-        self.core.sandboxes.boot()?;
+        self.core.sandboxes.boot().map_err(|error| self.core.redacted(error))?;
         Ok(Arc::new(Sandbox::new(Arc::clone(&self.core), options)))
     }
 
@@ -306,11 +307,12 @@ impl Gateway {
     /// All failures other than an answer: refusals, time-outs, crashes, protocol errors.
     pub async fn call_tool(&self, name: &str, tool: &str, arguments: Map<String, Json>, options: CallOptions, stop: &Stop) -> Result<Json> {
         self.core.check_open()?;
-        check_sendable(&format!("{name}.{tool}"), &arguments, self.core.limits.max_argument_bytes)?;
+        check_sendable(&format!("{name}.{tool}"), &arguments, self.core.limits.max_argument_bytes)
+            .map_err(|error| self.core.redacted(error))?;
         let arguments = self.core.check_arguments(name, tool, arguments)?;
         let request = Request::CallTool { tool: tool.to_owned(), arguments: Arc::new(arguments) };
         let result = self.request_without_run(name, &request, options, stop).await?;
-        self.core.check_result(name, tool, &result)?;
+        self.core.check_result(name, tool, &result).map_err(|error| self.core.redacted(error))?;
         let result = tool_result(result);
         let is_error = result.get("isError").and_then(Json::as_bool) == Some(true);
         Ok(if is_error { self.core.redactor.redact_json(&result) } else { result })
@@ -361,7 +363,9 @@ impl Gateway {
     /// Sends a warning for each problem of the config that does not prevent opening.
     fn warn_at_open(&self, warnings: Vec<String>) {
         let invalid = self.core.registry.entries().into_iter().filter_map(|entry| match entry {
-            Entry::Invalid(server) => Some(format!("server \"{}\" cannot be used: {}", server.name, server.error)),
+            Entry::Invalid(server) => {
+                Some(format!("server \"{}\" cannot be used: {}", server.name, self.core.redacted(server.error.clone())))
+            }
             Entry::Valid(_) => None,
         });
         warnings.into_iter().chain(invalid).for_each(|warning| self.core.events.warn(warning));

@@ -39,7 +39,7 @@ impl Gateway {
     pub async fn read_resource(&self, name: &str, uri: &str, options: CallOptions, stop: &Stop) -> Result<Json> {
         let request = Request::Offer(OfferRequest::Read { uri: uri.to_owned() });
         let result = self.request_without_run(name, &request, options, stop).await?;
-        shown(name, &request, &result, &["contents"], &[])
+        shown(name, &request, &result, &["contents"], &[]).map_err(|error| self.core.redacted(error))
     }
 
     /// Fills in a prompt. Returns `{ description?, messages, meta? }`.
@@ -54,10 +54,11 @@ impl Gateway {
         options: CallOptions,
         stop: &Stop,
     ) -> Result<Json> {
-        let arguments = prompt_arguments(&format!("{name}.{prompt}"), arguments, self.core.limits.max_argument_bytes)?;
+        let arguments = prompt_arguments(&format!("{name}.{prompt}"), arguments, self.core.limits.max_argument_bytes);
+        let arguments = arguments.map_err(|error| self.core.redacted(error))?;
         let request = Request::Offer(OfferRequest::Prompt { name: prompt.to_owned(), arguments });
         let result = self.request_without_run(name, &request, options, stop).await?;
-        shown(name, &request, &result, &["messages"], &["description"])
+        shown(name, &request, &result, &["messages"], &["description"]).map_err(|error| self.core.redacted(error))
     }
 
     /// Completes an argument of a prompt, or a variable of a resource template. Returns `{ values, total?, hasMore? }`.
@@ -74,12 +75,14 @@ impl Gateway {
         stop: &Stop,
     ) -> Result<Json> {
         let limit = self.core.limits.max_argument_bytes;
-        let context = prompt_arguments(&format!("{name}.completion/complete"), context, limit)?;
+        let context = prompt_arguments(&format!("{name}.completion/complete"), context, limit);
+        let context = context.map_err(|error| self.core.redacted(error))?;
         let (argument, value) = argument;
         let request = Request::Offer(OfferRequest::Complete { of, argument, value, context });
         let result = self.request_without_run(name, &request, options, stop).await?;
         let completion = result.get("completion").cloned().unwrap_or_default();
-        let mut completion = shown(name, &request, &completion, &["values"], &["total", "hasMore"])?;
+        let completion = shown(name, &request, &completion, &["values"], &["total", "hasMore"]);
+        let mut completion = completion.map_err(|error| self.core.redacted(error))?;
         if let Some(values) = completion.get_mut("values").and_then(Json::as_array_mut) {
             values.retain(Json::is_string);
             values.truncate(MAX_COMPLETIONS);
@@ -124,7 +127,7 @@ fn shown(server: &str, request: &Request, result: &Json, lists: &[&str], others:
     for name in lists {
         let list = result.get(*name).filter(|list| list.is_array()).ok_or_else(|| Error::Protocol {
             server: server.to_owned(),
-            tool: request.method().to_owned(),
+            tool: request.method().into(),
             code: 0,
             message: format!("its answer has no list of {name}").into(),
         })?;

@@ -30,7 +30,7 @@ impl Gateway {
                 shaped.warning.into_iter().for_each(|warning| self.core.events.warn(warning));
                 shaped.reply
             }
-            Err(error) => errors.reply(&error),
+            Err(error) => errors.reply(&self.core.redacted(error)),
         }
     }
 

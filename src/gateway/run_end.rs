@@ -89,7 +89,7 @@ mod tests {
         assert!(matches!(unless_ended(&closed, &stop, Ok(1)), Ok(1)));
         closed.cancel();
         assert!(matches!(unless_ended(&closed, &stop, Ok(1)), Err(Error::Closed { .. })));
-        let crashed = Err::<u8, _>(Error::Internal("the server has ended".to_owned()));
+        let crashed = Err::<u8, _>(Error::Internal("the server has ended".into()));
         assert!(matches!(unless_ended(&closed, &stop, crashed), Err(Error::Closed { .. })));
         stop.stop(StopReason::Aborted);
         assert!(matches!(unless_ended(&CancellationToken::new(), &stop, Ok(1)), Err(Error::Aborted { .. })));

@@ -213,7 +213,7 @@ impl Sandbox {
                 receiver.await
             }
         };
-        outcome.unwrap_or_else(|_| outcome_of(Error::Internal("a run's thread ended without an outcome".to_owned())))
+        outcome.unwrap_or_else(|_| outcome_of(Error::Internal("a run's thread ended without an outcome".into())))
     }
 
     /// Prepares the modules that the run can import, when it starts.

@@ -110,7 +110,7 @@ impl Gateway {
         self.core.check_open()?;
         if !matches!(&*self.core.switch.state(), State::Free(_)) {
             let problem = "this gateway already has a plugin, and a gateway can have only one".to_owned();
-            return Err(Error::InvalidOption { method: "Gateway.plugin", problem });
+            return Err(Error::InvalidOption { method: "Gateway.plugin", problem: problem.into() });
         }
         let (turn, core) = (self.core.switch.turn(), Arc::clone(&self.core));
         let period = self.core.switch.end();

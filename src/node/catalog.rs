@@ -40,7 +40,7 @@ pub(super) fn whole(method: &'static str, name: &str, number: Option<f64>) -> Re
         Some(number) if number.fract() == 0.0 && (0.0..=MOST).contains(&number) => Ok(Some(number as usize)),
         Some(number) => {
             let problem = format!("{name}: must be a whole number between 0 and {MOST:.0}, not {number}");
-            Err(Error::InvalidOption { method, problem })
+            Err(Error::InvalidOption { method, problem: problem.into() })
         }
     }
 }

@@ -10,7 +10,7 @@ use tokio::runtime::Handle;
 
 use crate::bridge::ToolErrors;
 use crate::config::{ArgumentCheck, SchemaViolations};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorText, Result};
 use crate::gateway::{EnableAtOpen, GatewayOptions};
 use crate::limits::Limits;
 use crate::sandbox::{GuestChoice, Value, WarmVms, Wire};
@@ -116,10 +116,10 @@ impl OpenOptions {
 
 /// Reads the options of a method, and checks the names of its callbacks.
 pub(super) fn read<T: DeserializeOwned>(method: &'static str, data: &str, callbacks: &str) -> Result<T> {
-    let callbacks: Vec<String> = serde_json::from_str(callbacks).map_err(|error| Error::Internal(error.to_string()))?;
+    let callbacks: Vec<String> = serde_json::from_str(callbacks).map_err(|error| Error::Internal(error.to_string().into()))?;
     if let Some(unknown) = callbacks.iter().find(|name| !CALLBACKS.contains(&name.as_str())) {
         let problem = format!("{unknown}: unknown option, or a function where a value is expected; callbacks are {}", CALLBACKS.join(", "));
-        return Err(Error::InvalidOption { method, problem });
+        return Err(Error::InvalidOption { method, problem: problem.into() });
     }
     from_json(method, data)
 }
@@ -128,7 +128,7 @@ pub(super) fn read<T: DeserializeOwned>(method: &'static str, data: &str, callba
 pub(super) fn tool_arguments(what: String, given: Wire) -> Result<Map<String, Json>> {
     match Value::from_wire(given).map(Value::into_json) {
         Ok(Json::Object(arguments)) => Ok(arguments),
-        Ok(_) => Err(Error::InvalidArguments { what, problem: "expected one object, or none".to_owned() }),
+        Ok(_) => Err(Error::InvalidArguments { what: ErrorText::own(what), problem: ErrorText::own("expected one object, or none") }),
         Err(error) => Err(invalid_arguments(what, error)),
     }
 }
@@ -137,7 +137,7 @@ pub(super) fn tool_arguments(what: String, given: Wire) -> Result<Map<String, Js
 pub(super) fn invalid_arguments(what: String, error: Error) -> Error {
     match error {
         Error::InvalidValue { problem } => {
-            Error::InvalidArguments { what, problem: format!("expected values that JSON can hold: {problem}") }
+            Error::InvalidArguments { what: ErrorText::own(what), problem: problem.after("expected values that JSON can hold: ") }
         }
         other => other,
     }
@@ -163,7 +163,7 @@ fn from_json<T: DeserializeOwned>(method: &'static str, json: &str) -> Result<T>
             }
             path => format!("{path}: "),
         };
-        Error::InvalidOption { method, problem: format!("{field}{problem}") }
+        Error::InvalidOption { method, problem: format!("{field}{problem}").into() }
     })
 }
 

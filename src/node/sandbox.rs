@@ -76,7 +76,7 @@ impl Sandbox {
     /// `info` describes the module to models, in `declarations`, `moduleInfo`, `systemMessage` and `describe`.
     #[napi(catch_unwind, ts_args_type = "name: string, functions: { [name: string]: (...args: any[]) => unknown }, info?: HostModuleInfo")]
     pub fn host_module(&self, env: Env, name: Unknown, functions: Unknown, info: Option<Unknown>) -> napi::Result<()> {
-        let problem = || Error::InvalidOption { method: "Sandbox.hostModule", problem: "name must be a string".to_owned() };
+        let problem = || Error::InvalidOption { method: "Sandbox.hostModule", problem: "name must be a string".into() };
         let name = glue::string(&name).ok_or_else(|| glue::thrown(&env, &problem()))?;
         let module = JavaScriptModule::new(&env, name.clone(), functions, info)?;
         self.inner.host_module(&name, Arc::new(module)).map_err(|error| glue::thrown(&env, &error))

@@ -258,7 +258,7 @@ fn unknown(name: &str, configured: &Configured) -> Error {
     Error::UnknownServer {
         server: name.to_owned(),
         place: "in the config",
-        known: configured.entries.iter().map(|entry| entry.name().to_owned()).collect(),
+        known: configured.entries.iter().map(|entry| entry.name().into()).collect(),
     }
 }
 

@@ -4,7 +4,7 @@
 use super::host::{Arguments, HostReply};
 use super::outcome::GuestOutcome;
 use super::value::{MARK, Value, Wire, check_blobs, invalid, read_parts};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorText, Result};
 use crate::text::json::{Sink, quote};
 
 /// The largest size of an exception's message in the guest.
@@ -143,7 +143,7 @@ fn roughly(value: &Value) -> usize {
 }
 
 fn word(number: usize) -> Result<[u8; WORD]> {
-    u32::try_from(number).map(u32::to_le_bytes).map_err(|_| Error::Internal("a frame has more than 4 GiB".to_owned()))
+    u32::try_from(number).map(u32::to_le_bytes).map_err(|_| Error::Internal("a frame has more than 4 GiB".into()))
 }
 
 /// Splits a frame into its JSON and its blobs.
@@ -189,7 +189,7 @@ pub fn parse_arguments(frame: &[u8]) -> Arguments {
 fn given(read: Result<Arguments>) -> Arguments {
     match read {
         Ok(arguments) => arguments,
-        Err(Error::InvalidValue { problem }) => Arguments::Invalid(problem),
+        Err(Error::InvalidValue { problem }) => Arguments::Invalid(problem.shown().to_owned()),
         Err(error) => Arguments::Invalid(error.to_string()),
     }
 }
@@ -252,7 +252,7 @@ fn to_wire(reply: HostReply) -> Wire {
 
 fn too_large(size: usize, capacity: usize) -> HostReply {
     let (what, size) = ("an answer to the guest".to_owned(), size.to_string());
-    thrown_by(&Error::ResponseTooLarge { what, size, limit: capacity, limit_name: "the guest's buffer" })
+    thrown_by(&Error::ResponseTooLarge { what: ErrorText::own(what), size: size.into(), limit: capacity, limit_name: "the guest's buffer" })
 }
 
 /// Converts an error to the exception that the guest gets.

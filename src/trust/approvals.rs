@@ -67,7 +67,7 @@ impl ApprovalStore {
     pub fn open(folder: &Path, on_incident: IncidentListener) -> Result<Self> {
         let failed = |error: io::Error| {
             let problem = format!("the folder cannot be used: {error}. Or choose another stateDir");
-            Error::ApprovalStore { path: folder.join(FILE_NAME), problem }
+            Error::ApprovalStore { path: folder.join(FILE_NAME).into(), problem: problem.into() }
         };
         let files::PrivateFolder { path: folder, was_open } = files::private_folder(folder).map_err(failed)?;
         let warning = was_open
@@ -252,12 +252,11 @@ impl ApprovalStore {
                 Ok(())
             }
             Err(Error::ApprovalStore { path, problem }) => {
-                let way_out = format!(
-                    "the revocation of server \"{server}\" could not be recorded: {problem}. It is valid in this gateway until the gateway is closed, but \
-                     other processes may still start the server. Make the file and its folder writable, then revoke again. Or \
-                     remove the file, then every server needs approval again"
+                let problem = problem.after(&format!("the revocation of server \"{server}\" could not be recorded: ")).before(
+                    ". It is valid in this gateway until the gateway is closed, but other processes may still start the server. Make the file and \
+                     its folder writable, then revoke again. Or remove the file, then every server needs approval again",
                 );
-                Err(Error::ApprovalStore { path, problem: way_out })
+                Err(Error::ApprovalStore { path, problem })
             }
             Err(other) => Err(other),
         }
@@ -398,7 +397,7 @@ impl ApprovalStore {
     }
 
     fn problem(&self, problem: &str) -> Error {
-        Error::ApprovalStore { path: self.path(), problem: problem.to_owned() }
+        Error::ApprovalStore { path: self.path().into(), problem: problem.into() }
     }
 }
 

@@ -25,7 +25,7 @@ impl ApprovalBasis {
 pub(super) fn revoked_meanwhile(server: &str) -> Error {
     let reason =
         "its approval was revoked while this approval was being recorded, and only a later approval undoes a revocation".to_owned();
-    Error::NotApproved { server: server.to_owned(), reason }
+    Error::NotApproved { server: server.to_owned(), reason: reason.into() }
 }
 
 /// Revocations in this process: their number for each server, and the servers whose revocation is not recorded on disk.

@@ -31,7 +31,7 @@ use crate::client::stdio::transport::StdioTransport;
 use crate::client::stdio::watchdog::Watchdog;
 use crate::client::wire::observed::Observed;
 use crate::config::ResolvedCommand;
-use crate::error::{Error, Result, Words};
+use crate::error::{Error, ForeignText, Result};
 use crate::limits::{MAX_WIRE_MESSAGE_BYTES, PACKAGE_RUNNER_CONNECT_TIMEOUT_MS};
 
 /// Longest time that is waited for the exit of a process whose lists could not be read. Its exit is then reported as the reason.
@@ -69,7 +69,7 @@ pub enum Target {
 }
 
 /// Function that removes secrets and folder paths from a text.
-pub type Redact = Arc<dyn Fn(Words) -> String + Send + Sync>;
+pub type Redact = Arc<dyn Fn(ForeignText) -> String + Send + Sync>;
 
 /// Callback for each line of a server's standard error.
 pub type StderrListener = Arc<dyn Fn(&str) + Send + Sync>;
@@ -213,7 +213,7 @@ impl Opening<'_> {
             outcome = Box::pin(self.begin(transport, plan)) => outcome?,
             _ = clock.clock.expired() => {
                 let (server, limit_ms) = (server.clone(), millis(clock.limit));
-                return Err(unrelated(Error::ConnectTimeout { server, limit_ms, hint: String::new() }));
+                return Err(unrelated(Error::ConnectTimeout { server, limit_ms, hint: String::new().into() }));
             }
         };
         Ok(Begun { service, manifest, link: Link::Remote, direct: None })
@@ -310,7 +310,7 @@ impl Opening<'_> {
 
     fn timeout(&self, command: &ResolvedCommand) -> Error {
         let (server, limit_ms) = (self.launch.server.clone(), millis(self.launch.clock.limit));
-        Error::ConnectTimeout { server, limit_ms, hint: format!("{}; its process was ended", runner_hint(command)) }
+        Error::ConnectTimeout { server, limit_ms, hint: format!("{}; its process was ended", runner_hint(command)).into() }
     }
 }
 
@@ -334,8 +334,8 @@ fn refused(server: &str, error: &ClientInitializeError) -> Failed {
 fn exited(server: &str, status: String, process: &ServerProcess) -> Error {
     Error::ServerExited {
         server: server.to_owned(),
-        during: "before it was ready".to_owned(),
-        status,
+        during: "before it was ready".into(),
+        status: status.into(),
         stderr: process.stderr_text().into(),
     }
 }

@@ -23,7 +23,7 @@ use super::inbound::caller::Observer;
 use super::pool::lifecycle::{Closed, ConnectDecision, ConnectionState, Lifecycle, Transition};
 use super::pool::use_count::UseCount;
 use super::stdio::watchdog::Watchdog;
-use crate::error::{Error, Result};
+use crate::error::{Error, OwnText, Result};
 
 /// Requirements for a server's connection.
 #[derive(Debug, Clone)]
@@ -340,7 +340,7 @@ impl Connections {
                 place = &mut place => return place.map_err(closed),
                 () = &mut freed => {}
                 () = &mut too_late => {
-                    let holders = shared.holders();
+                    let holders = shared.holders().into_iter().map(OwnText::from).collect();
                     return Err(Error::TooManyConnections { server: wanted.server.clone(), limit: shared.limit, holders });
                 }
             }

@@ -91,7 +91,7 @@ impl ServerProcess {
         // The watchdog must run before the server starts, so that no server is ever alive without its guard.
         watchdog.ready().await?;
         let mut child = spawn(server, command)?;
-        let missing = || Error::Internal("a child without pipes".to_owned());
+        let missing = || Error::Internal("a child without pipes".into());
         let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw).ok_or_else(missing)?;
         let failed = |error: std::io::Error| Error::io(format!("the pipes of server \"{server}\""), &error);
         let stdin = ChildStdin::from_std(child.stdin.take().ok_or_else(missing)?).map_err(failed)?;
@@ -202,7 +202,7 @@ fn spawn(server: &str, command: &ResolvedCommand) -> Result<Child> {
         .process_group(0);
     process.spawn().map_err(|error| Error::SpawnFailed {
         server: server.to_owned(),
-        command: command.command.clone(),
+        command: command.command.clone().into(),
         problem: error.to_string().into(),
     })
 }

@@ -54,7 +54,7 @@ impl Pipeline<'_> {
         let approval = self.core.trust.approvals.full_approval_of(self.name, |approval| self.core.judged(&server, approval))?;
         let name = self.name.to_owned();
         let Some(approval) = approval else {
-            return Err(Error::NotApproved { server: name, reason: NotApprovedReason::Never.to_string() });
+            return Err(Error::NotApproved { server: name, reason: NotApprovedReason::Never.to_string().into() });
         };
         let granted = match item {
             ApprovedItem::Tool(tool) => Granted::Tool(tool_digest(&tool)),
@@ -75,7 +75,7 @@ impl Pipeline<'_> {
     /// Asks a person, unless they have denied the tool in this run. Returns an error for every answer that does not allow the call.
     async fn decide(&self, reason: &str) -> Result<Decision> {
         let (scope, label) = (self.requester.scope, self.request.label());
-        let denied = |reason: String| Err(Error::CallDenied { server: self.name.to_owned(), tool: label.to_owned(), reason });
+        let denied = |reason: String| Err(Error::CallDenied { server: self.name.to_owned(), tool: label.into(), reason: reason.into() });
         if scope.denies(self.name, label) {
             return denied("onApproval has denied this tool for the rest of the run".to_owned());
         }
