@@ -1,5 +1,7 @@
 //! Decisions about a token, without effects.
 
+use secrecy::SecretString;
+
 /// Time before its end at which a token is renewed.
 const MARGIN_SECONDS: u64 = 30;
 /// Age from which a token counts as accepted: a refusal of it is then a new one, and does not follow from the last renewal.
@@ -100,6 +102,33 @@ pub(super) fn union(granted: &[String], wanted: &[String]) -> Vec<String> {
         }
     }
     all
+}
+
+pub(super) fn given_up(challenge: &Challenge) -> String {
+    match challenge {
+        Challenge::Unauthorized => "the server refuses the token that its authorization server has just given".to_owned(),
+        Challenge::MissingScopes(scopes) => {
+            format!("after two authorizations for more scopes the server still wants: {}", scopes.join(" "))
+        }
+    }
+}
+
+/// The step before a request can be sent.
+pub(super) enum NextStep {
+    Send(SecretString),
+    Nothing,
+    /// Do this work first.
+    First(Work),
+}
+
+/// The work of one flight.
+pub(super) enum Work {
+    /// Load a stored token, for whose issuer the server is asked.
+    Load,
+    /// Renew a token that is about to expire.
+    Renew,
+    /// React to the refusal of a request.
+    Answer { challenge: Challenge, header: String, used: Option<SecretString> },
 }
 
 #[cfg(test)]

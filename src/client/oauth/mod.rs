@@ -13,6 +13,7 @@ mod decide;
 mod discovery;
 mod exchange;
 mod failure;
+mod generation;
 mod http;
 mod person;
 mod recipient;

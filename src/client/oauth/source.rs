@@ -10,8 +10,8 @@ use rmcp::transport::auth::WWWAuthenticateParams;
 use secrecy::SecretString;
 use tokio::task::AbortHandle;
 
-use super::decide::Challenge;
-use super::token_manager::{NextStep, Timing, TokenManager, Work};
+use super::decide::{Challenge, NextStep, Work};
+use super::token_manager::{Timing, TokenManager};
 use super::{OAuthContext, OAuthSettings};
 use crate::client::http::{TokenFuture, TokenSource};
 use crate::error::{Error, Result};
