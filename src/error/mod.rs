@@ -279,6 +279,10 @@ pub enum Error {
     #[error("{function}: {message}")]
     HostFunction { function: String, message: String },
 
+    /// A tool reports in its result that it failed. `message` is its server's own text.
+    #[error("the tool \"{tool}\" of server \"{server}\" failed: {message}")]
+    ToolFailed { server: String, tool: String, message: String },
+
     /// The approvals cannot be read or written.
     #[error("the approvals in {} cannot be used: {problem}", .path.display())]
     ApprovalStore { path: PathBuf, problem: String },

@@ -139,6 +139,7 @@ impl Error {
             NoHypervisor { problem, remedy }
             NameTaken { name, problem }
             HostFunction { function, message }
+            ToolFailed { server, tool, message }
             ApprovalStore { path, problem }
             Busy { what, limit }
             PluginNotApproved { problem }
