@@ -437,6 +437,7 @@ export type ErrorCode =
   | 'ERR_NO_HYPERVISOR'
   | 'ERR_NAME_TAKEN'
   | 'ERR_HOST_FUNCTION'
+  | 'ERR_TOOL_FAILED'
   | 'ERR_APPROVAL_STORE'
   | 'ERR_BUSY'
   | 'ERR_PLUGIN_OFF'
@@ -1174,7 +1175,8 @@ export interface PluginRegistration {
   config: Record<string, never>
   /**
    * The functions of the server as it is approved now, by module and identifier. They resolve with what a guest would get, failures
-   * included: `{ error, code }`, or with `toolErrors: 'throw'` a rejection. Throws `ERR_NOT_APPROVED`.
+   * included: `{ error, code }`, or with `toolErrors: 'throw'` a rejection with a `code`: `ERR_TOOL_FAILED` where the tool itself reports a
+   * failure. Throws `ERR_NOT_APPROVED`.
    */
   createHostFunctions(config?: { toolErrors?: ToolErrors }): Record<string, Record<string, (args?: Record<string, any>) => Promise<any>>>
 }

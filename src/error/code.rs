@@ -67,6 +67,7 @@ impl Error {
             Self::NoHypervisor { .. } => "ERR_NO_HYPERVISOR",
             Self::NameTaken { .. } => "ERR_NAME_TAKEN",
             Self::HostFunction { .. } => "ERR_HOST_FUNCTION",
+            Self::ToolFailed { .. } => "ERR_TOOL_FAILED",
             Self::ApprovalStore { .. } => "ERR_APPROVAL_STORE",
             Self::Busy { .. } => "ERR_BUSY",
             Self::PluginOff => "ERR_PLUGIN_OFF",

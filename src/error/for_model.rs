@@ -71,6 +71,7 @@ impl Error {
             | Self::NoHypervisor { .. }
             | Self::NameTaken { .. }
             | Self::HostFunction { .. }
+            | Self::ToolFailed { .. }
             | Self::Busy { .. }
             | Self::PluginOff
             | Self::PluginNotApproved { .. } => return self.to_string(),

@@ -299,6 +299,10 @@ pub enum Error {
     #[error("{}: {}", .function.shown(), .message.shown())]
     HostFunction { function: ErrorText, message: ErrorText },
 
+    /// A tool reports in its result that it failed. `message` is its server's own text.
+    #[error("the tool \"{}\" of server \"{server}\" failed: {}", .tool.shown(), .message.shown())]
+    ToolFailed { server: String, tool: ErrorText, message: ErrorText },
+
     /// The approvals cannot be read or written.
     #[error("the approvals in {} cannot be used: {}", .path.shown(), .problem.shown())]
     ApprovalStore { path: ErrorText, problem: ErrorText },

@@ -76,6 +76,7 @@ macro_rules! redacted {
 impl Error {
     /// Returns the error with its texts redacted and sanitised, so that they can be read: they have no secrets, no invisible text and no terminal
     /// control. Names of servers stay as they are.
+    // Long: one line for each variant.
     #[must_use]
     pub fn redacted(self, redactor: &Redactor) -> Self {
         redacted! { self, redactor,
@@ -131,6 +132,7 @@ impl Error {
             NoHypervisor { problem, remedy }
             NameTaken { name, problem }
             HostFunction { function, message }
+            ToolFailed { server, tool, message }
             ApprovalStore { path, problem }
             Busy { what, limit }
             PluginNotApproved { problem }

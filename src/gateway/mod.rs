@@ -19,6 +19,7 @@ mod learnt;
 mod looked;
 mod observer;
 mod offers;
+mod open_gateways;
 mod options;
 mod registration;
 mod reload;
@@ -49,6 +50,7 @@ pub use catalog::{CodeReport, ServerInfo};
 pub use events::{Event, EventListener};
 pub use journal::LogLine;
 pub use looked::Look;
+pub use open_gateways::OpenGateways;
 pub use options::{EnableAtOpen, GatewayOptions};
 pub use reload::ReloadReport;
 pub use results::ModelRun;
@@ -131,6 +133,11 @@ impl WeakGateway {
     #[must_use]
     pub fn upgrade(&self) -> Option<Gateway> {
         self.0.upgrade().map(|core| Gateway { core })
+    }
+
+    /// Returns whether the gateway is there no longer. Its memory is kept until this handle is dropped.
+    fn is_gone(&self) -> bool {
+        self.0.strong_count() == 0
     }
 }
 

@@ -5,7 +5,7 @@ use serde_json::Value as Json;
 
 use super::{CallOptions, Gateway, Look};
 use crate::bridge::{ToolErrors, server_module, shape, tool_arguments};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::sandbox::{Arguments, GuestModule, HostReply, Stop, Value};
 
 impl Gateway {
@@ -28,7 +28,7 @@ impl Gateway {
             Ok(result) => {
                 let shaped = shape(&format!("{server}.{tool}"), result, self.core.limits.max_response_bytes, errors);
                 shaped.warning.into_iter().for_each(|warning| self.core.events.warn(warning));
-                shaped.reply
+                self.coded(server, tool, shaped.reply)
             }
             Err(error) => errors.reply(&self.core.redacted(error)),
         }
@@ -38,5 +38,16 @@ impl Gateway {
         let limit = self.core.limits.max_argument_bytes;
         let arguments = tool_arguments(&format!("{server}.{tool}"), Arguments::Given(arguments), limit)?;
         self.call_tool(server, tool, arguments, CallOptions::default(), stop).await
+    }
+
+    /// Gives a failure that the tool itself reports a code, because each rejection in Node has a code.
+    fn coded(&self, server: &str, tool: &str, reply: HostReply) -> HostReply {
+        match reply {
+            HostReply::Throw { code: None, message, .. } => {
+                let error = Error::ToolFailed { server: server.to_owned(), tool: tool.into(), message: message.into() };
+                ToolErrors::Throw.reply(&self.core.redacted(error))
+            }
+            other => other,
+        }
     }
 }

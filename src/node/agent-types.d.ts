@@ -126,8 +126,9 @@ export interface PluginRegistration {
   declaredModules: string[]
   config: Record<string, never>
   /**
-   * Returns the functions of the server's approved tools, by module and identifier. Each function resolves with the value that a guest would get. A
-   * failure resolves with `{ error, code }`, or rejects with `toolErrors: 'throw'`. Throws `ERR_NOT_APPROVED`.
+   * The functions of the server as it is approved now, by module and identifier. They resolve with what a guest would get, failures
+   * included: `{ error, code }`, or with `toolErrors: 'throw'` a rejection with a `code`: `ERR_TOOL_FAILED` where the tool itself reports a
+   * failure. Throws `ERR_NOT_APPROVED`.
    */
   createHostFunctions(config?: { toolErrors?: ToolErrors }): Record<string, Record<string, (args?: Record<string, any>) => Promise<any>>>
 }

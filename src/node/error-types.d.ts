@@ -54,6 +54,7 @@ export type ErrorCode =
   | 'ERR_NO_HYPERVISOR'
   | 'ERR_NAME_TAKEN'
   | 'ERR_HOST_FUNCTION'
+  | 'ERR_TOOL_FAILED'
   | 'ERR_APPROVAL_STORE'
   | 'ERR_BUSY'
   | 'ERR_PLUGIN_OFF'

@@ -70,7 +70,8 @@ impl Gateway {
                 |_| 0,
                 move |opened, env| match opened {
                     Ok(inner) => {
-                        guard_environment(&env, &inner)?;
+                        // An environment that is torn down with a gateway open (a worker that is terminated) takes the servers with it.
+                        glue::open_gateways(&env)?.add(inner.downgrade());
                         core.own(inner.clone());
                         Ok(Either::B(Gateway { core, inner, events }))
                     }
@@ -316,17 +317,6 @@ async fn call_tool(
     let arguments = options::tool_arguments(format!("{server}.{tool}"), arguments)?;
     let options = CallOptions { timeout_ms: options.timeout_ms.map(std::num::NonZeroU64::get), ..listeners };
     gateway.call_tool(&server, &tool, arguments, options, stop).await
-}
-
-/// Ends the gateway's servers if the JavaScript environment is torn down while the gateway is open, for example in a terminated worker.
-fn guard_environment(env: &Env, gateway: &crate::gateway::Gateway) -> napi::Result<()> {
-    // The hook lives as long as the environment. A weak reference lets the gateway be freed earlier.
-    env.add_env_cleanup_hook(gateway.downgrade(), |gateway| {
-        if let Some(gateway) = gateway.upgrade() {
-            gateway.kill();
-        }
-    })?;
-    Ok(())
 }
 
 /// Returns the path of the watchdog program, which is in the addon's folder.

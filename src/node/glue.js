@@ -81,8 +81,7 @@
 
   function toError(described, trace, signal) {
     const { code, message, ...rest } = described;
-    // An error that a server's tool reports has no code. It is a plain Error, because it is not an error of the package.
-    const error = Object.assign(code === undefined ? new Error(message) : failure(code, message), rest);
+    const error = Object.assign(failure(code ?? "ERR_INTERNAL", message), rest);
     if (code === "ERR_ABORTED") {
       error.name = "AbortError";
       if (signal !== undefined) error.cause = apply(reasonOf, signal, []);

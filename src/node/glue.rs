@@ -11,6 +11,7 @@ use super::calls::Calls;
 use super::outcomes::Outcomes;
 use super::turns::TurnEnd;
 use crate::error::Error;
+use crate::gateway::OpenGateways;
 
 thread_local! {
     // A thread has one environment at a time: Node's main thread, or a worker's. The reference is never released. The environment frees it when it
@@ -27,6 +28,7 @@ struct Glue {
     object: ObjectRef,
     calls: Arc<Calls>,
     outcomes: Arc<Outcomes>,
+    open_gateways: Arc<OpenGateways>,
     turn_end: Rc<TurnEnd>,
 }
 
@@ -65,6 +67,11 @@ pub(super) fn outcomes(env: &Env) -> napi::Result<Arc<Outcomes>> {
     Ok(Arc::clone(&glue(env)?.outcomes))
 }
 
+/// Returns the gateways that are open in the environment.
+pub(super) fn open_gateways(env: &Env) -> napi::Result<Arc<OpenGateways>> {
+    Ok(Arc::clone(&glue(env)?.open_gateways))
+}
+
 /// Returns the work that waits for the end of the present turn.
 pub(super) fn turn_end(env: &Env) -> napi::Result<Rc<TurnEnd>> {
     Ok(Rc::clone(&glue(env)?.turn_end))
@@ -88,7 +95,10 @@ fn glue(env: &Env) -> napi::Result<&'static Glue> {
     let outcomes: Arc<Outcomes> = Arc::default();
     // Between two turns, only this hook reports the end of the environment.
     env.add_env_cleanup_hook(Arc::clone(&outcomes), |outcomes| outcomes.end())?;
-    let glue = Glue { environment, object, calls: Arc::default(), outcomes, turn_end };
+    // One hook for all of them: it stays, with what it holds, as long as the environment.
+    let open_gateways: Arc<OpenGateways> = Arc::default();
+    env.add_env_cleanup_hook(Arc::clone(&open_gateways), |open| open.kill())?;
+    let glue = Glue { environment, object, calls: Arc::default(), outcomes, open_gateways, turn_end };
     let glue: &'static Glue = Box::leak(Box::new(glue));
     GLUE.set(Some(glue));
     Ok(glue)

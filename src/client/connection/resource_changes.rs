@@ -36,6 +36,12 @@ impl Connection {
     /// # Errors
     /// Same errors as [`Connection::call`], and `ERR_PROTOCOL` if the server does not announce changes of this resource.
     pub async fn watch(&self, uri: &str, limits: CallLimits, caller: &Arc<dyn Caller>) -> std::result::Result<Watch, CallFailure> {
+        // Before the server can tell of a change.
+        self.updates.subscribe(uri);
+        self.watch_now(uri, limits, caller).await.inspect_err(|_| self.updates.unsubscribe(uri))
+    }
+
+    async fn watch_now(&self, uri: &str, limits: CallLimits, caller: &Arc<dyn Caller>) -> std::result::Result<Watch, CallFailure> {
         if self.era == Era::Initialize {
             self.request(SUBSCRIBE, legacy(SUBSCRIBE, uri), limits, caller).await?;
             return Ok(Watch(None));
@@ -65,6 +71,7 @@ impl Connection {
         if self.era == Era::Initialize {
             self.request(UNSUBSCRIBE, legacy(UNSUBSCRIBE, uri), limits, caller).await?;
         }
+        self.updates.unsubscribe(uri);
         Ok(())
     }
 }

@@ -177,6 +177,20 @@ fn a_first_yes_that_was_under_way_does_not_undo_a_revocation_of_the_same_process
 }
 
 #[test]
+fn a_first_yes_that_was_under_way_while_another_process_approved_and_revoked_does_not_undo_that() {
+    let folder = tempfile::tempdir().unwrap();
+    let (here, there) = (open(folder.path()), open(folder.path()));
+    let basis = here.basis("a").unwrap();
+    there.yes_to_tools(&subject("1"), None).unwrap();
+    there.revoke("a").unwrap();
+    let error = here.approve_command(&subject("1"), None, &basis).unwrap_err();
+    assert!(error.code() == "ERR_NOT_APPROVED" && error.to_string().contains("later yes"), "{error}");
+    assert_eq!(here.standing(&subject("1")).unwrap(), Standing::Unapproved(NotApprovedReason::Never));
+    here.yes_to_tools(&subject("1"), None).unwrap();
+    assert_eq!(there.standing(&subject("1")).unwrap(), Standing::Full(manifest()));
+}
+
+#[test]
 fn two_that_say_yes_at_once_are_both_heard() {
     let folder = tempfile::tempdir().unwrap();
     let (here, there) = (open(folder.path()), open(folder.path()));
@@ -259,7 +273,7 @@ fn many_writers_at_once_lose_nothing() {
             });
         }
     });
-    assert_eq!(open(folder.path()).read().unwrap().len(), 16);
+    assert_eq!(open(folder.path()).read().unwrap().servers.len(), 16);
 }
 
 #[test]
