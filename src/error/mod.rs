@@ -67,6 +67,10 @@ pub enum Error {
     )]
     DisabledByPerson { server: String },
 
+    /// The model of one agent wants something that concerns all agents.
+    #[error("{what} is for the operator alone: {problem}. Ask the user to do it")]
+    OperatorOnly { what: &'static str, problem: &'static str },
+
     /// The config or the server changed after the approval was shown.
     #[error(
         "what was approved for server \"{server}\" is no longer what there is: show approvalRequest(\"{server}\") again and approve its new digest"

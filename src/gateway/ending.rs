@@ -1,9 +1,10 @@
 //! The end of all that is live of a server: pending requests, grants, subscriptions, its process.
 
 use std::future::Future;
+use std::sync::Arc;
 
+use super::agent::Identity;
 use super::core::Core;
-use crate::registry::Decider;
 use crate::trust::Standing;
 
 /// The reason for which a server ends.
@@ -13,8 +14,8 @@ pub(super) enum EndReason {
     Retired,
     /// Its approval was taken back by another process, or has expired: what it does no longer holds here either.
     ApprovalLost,
-    /// Somebody has disabled it.
-    Disabled(Decider),
+    /// A person has disabled it.
+    Disabled,
     /// Its entry in the config is another. Its subscriptions stay: they are asked for again where they are approved still.
     Reconfigured,
     /// The plugin was switched off.
@@ -28,14 +29,30 @@ impl Core {
             EndReason::Retired => self.registry.retire(name),
             // Requests under way end with the connection, and find out why.
             EndReason::ApprovalLost => {}
-            EndReason::Disabled(decider) => self.registry.disable(name, decider),
+            EndReason::Disabled => self.registry.disable(name),
             EndReason::Reconfigured | EndReason::SwitchedOff => self.registry.interrupt(name),
         }
-        self.people.session.grants.forget(name);
+        self.forget_grants(name);
         if why != EndReason::Reconfigured {
             self.requests.subscriptions.forget(name);
         }
         self.connections.close(name)
+    }
+
+    /// Takes back what persons have allowed agents for the session.
+    pub(super) fn forget_grants(&self, name: &str) {
+        self.people.operator.grants.forget(name);
+        self.agents.forget_grants(name);
+    }
+
+    /// Ends what is live of a server for one agent, whose model has disabled it. The process ends with the last agent that sees the server.
+    pub(super) async fn end_for(&self, name: &str, identity: &Arc<Identity>) {
+        self.registry.disable_for(name, identity.id);
+        identity.grants.forget(name);
+        self.end_subscriptions_to(name, identity).await;
+        if !self.registry.is_enabled_for_any(name) {
+            self.connections.close(name).await;
+        }
     }
 
     /// Ends what is still live here of a server whose approval another process took back, or has expired.

@@ -17,6 +17,7 @@ mod journal;
 mod launch;
 mod learnt;
 mod looked;
+mod model_tools;
 mod observer;
 mod offers;
 mod options;
@@ -32,6 +33,7 @@ mod subject;
 mod switch;
 
 use parking_lot::Mutex;
+use std::ops::Deref;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -40,7 +42,7 @@ use serde_json::{Map, Value as Json, json};
 use tokio_util::sync::CancellationToken;
 
 pub use crate::client::{Completed, ElicitationAnswer, Form};
-pub use agent::ApprovedServer;
+pub use agent::{Agent, IdentityOptions};
 pub use agent_modules::AgentModule;
 pub use callbacks::{
     Answer, ApprovalQuestion, AuthorizationQuestion, CallbackChain, Callbacks, ElicitationQuestion, IssuerQuestion, SamplingQuestion,
@@ -49,18 +51,20 @@ pub use catalog::{CodeReport, ServerInfo};
 pub use events::{Event, EventListener};
 pub use journal::LogLine;
 pub use looked::Look;
+pub use model_tools::ApprovedServer;
 pub use options::{EnableAtOpen, GatewayOptions};
 pub use reload::ReloadReport;
 pub use results::ModelRun;
 pub use sandbox::{RunOptions, RunReport, Sandbox, SandboxOptions};
 
+use self::agent::Agents;
 use self::checks::CheckDefaults;
 use self::core::{Core, People, RequestState, RunDefaults, TrustState};
 use self::events::Events;
 use self::journal::Journal;
 use self::learnt::LearntServers;
 use self::looked::Looked;
-use self::observer::{CoreObserver, session};
+use self::observer::CoreObserver;
 use self::request::Request;
 use self::results::check_budget;
 use self::switch::Switch;
@@ -70,7 +74,7 @@ use crate::config::{ServerDefinition, Surroundings};
 use crate::error::{Error, Result};
 use crate::redact::Redactor;
 use crate::registry::{Decider, Entry, LastError, Registry, ServerState, ServerStatus};
-use crate::sandbox::{HypervisorReport, LookOwner, Stop};
+use crate::sandbox::{HypervisorReport, Stop};
 use crate::text::sanitise_line;
 use crate::trust::{ApprovalStore, Executables, Standing, filter_manifest, filter_warnings};
 
@@ -117,10 +121,26 @@ pub struct CallOptions {
     pub on_event: Option<EventListener>,
 }
 
-/// MCP servers, approvals and sandboxes of one agent. Cheap to clone: all clones are one gateway.
+/// MCP servers and their approvals, in the hands of an operator: the one who decides what may run. It dereferences to the operator's own agent,
+/// so that it can do all that an [`Agent`] can. Cheap to clone: all clones are one gateway.
 #[derive(Clone)]
 pub struct Gateway {
-    core: Arc<Core>,
+    own: Agent,
+}
+
+impl Deref for Gateway {
+    type Target = Agent;
+
+    fn deref(&self) -> &Agent {
+        &self.own
+    }
+}
+
+impl From<Gateway> for Agent {
+    /// The operator's own agent.
+    fn from(gateway: Gateway) -> Self {
+        gateway.own
+    }
 }
 
 /// A gateway that may be gone.
@@ -130,7 +150,7 @@ impl WeakGateway {
     /// The gateway, if it is still there.
     #[must_use]
     pub fn upgrade(&self) -> Option<Gateway> {
-        self.0.upgrade().map(|core| Gateway { core })
+        self.0.upgrade().map(|core| Gateway::of(&core))
     }
 }
 
@@ -167,13 +187,9 @@ impl Gateway {
             executables: Arc::new(Executables::default()),
             shown: Mutex::default(),
         };
-        let people = People { session: session(&callbacks), callbacks, inputs: tokio::sync::Mutex::default() };
-        let runs = RunDefaults {
-            checks: CheckDefaults::new(options),
-            max_result_tokens: options.max_result_tokens,
-            search: Arc::default(),
-            look_owner: LookOwner::default(),
-        };
+        let runs =
+            RunDefaults { checks: CheckDefaults::new(options), max_result_tokens: options.max_result_tokens, search: Arc::default() };
+        let closed = CancellationToken::new();
         let core = Arc::new_cyclic(|core| Core {
             registry: Registry::new(config),
             source,
@@ -185,23 +201,38 @@ impl Gateway {
                 limits.max_reconnects,
             ),
             requests: RequestState::default(),
-            people,
+            people: People::new(core, callbacks, &closed),
+            agents: Agents::default(),
             sandboxes: options.sandboxes(&limits),
             runs,
             limits,
             surroundings,
-            closed: CancellationToken::new(),
+            closed,
             switch: Switch::default(),
             redactor: Arc::clone(redactor),
             events,
             learnt,
             tokens: TokenStore::new(options.state_folder().join(TOKENS)),
         });
-        let gateway = Self { core };
+        let gateway = Self::of(&core);
         gateway.warn_at_open(warnings);
         gateway.core.look_at_all();
         gateway.enable_at_open(&options.enable)?;
         Ok(gateway)
+    }
+
+    /// The handle of a gateway that is open.
+    fn of(core: &Arc<Core>) -> Self {
+        Self { own: Agent { core: Arc::clone(core), identity: Arc::clone(&core.people.operator) } }
+    }
+
+    /// Makes an agent: a caller with callbacks, session grants, sandboxes, subscriptions and decisions of its own. Two agents of one name are
+    /// two agents.
+    ///
+    /// # Errors
+    /// `ERR_INVALID_OPTION` for a name that is not well-formed, `ERR_CLOSED`.
+    pub fn agent(&self, name: &str, options: IdentityOptions) -> Result<Agent> {
+        Agent::open(&self.core, name, options)
     }
 
     /// Reports whether this machine can run a guest, and if not, why. Boots one to find out; blocks for that.
@@ -214,24 +245,6 @@ impl Gateway {
     #[must_use]
     pub fn downgrade(&self) -> WeakGateway {
         WeakGateway(Arc::downgrade(&self.core))
-    }
-
-    /// Lists all servers as they are now: in the config's order, those whose entry has an error last. Blocks.
-    ///
-    /// # Errors
-    /// `ERR_APPROVAL_STORE`.
-    pub fn servers(&self) -> Result<Vec<ServerStatus>> {
-        self.servers_by(Look::Now)
-    }
-
-    /// Lists all servers by approvals as they are now or as they were found last.
-    ///
-    /// # Errors
-    /// `ERR_APPROVAL_STORE`.
-    pub fn servers_by(&self, look: Look) -> Result<Vec<ServerStatus>> {
-        let statuses: Result<Vec<_>> = self.core.registry.entries().iter().map(|entry| self.status(entry, look)).collect();
-        self.core.asked_by(look);
-        statuses.map_err(|error| self.core.redacted(error))
     }
 
     /// Connects anew and reports.
@@ -278,42 +291,6 @@ impl Gateway {
     pub fn logs(&self, name: &str, lines: usize) -> Result<Vec<LogLine>> {
         self.core.registry.entry(name).map_err(|error| self.core.redacted(error))?;
         Ok(self.core.events.journal.read(name, lines))
-    }
-
-    /// Makes a sandbox. Boots the guest, the first time; blocks for that.
-    ///
-    /// # Errors
-    /// `ERR_NO_HYPERVISOR`, `ERR_CLOSED`.
-    pub fn sandbox(&self, tool_errors: ToolErrors, callbacks: Option<Arc<dyn Callbacks>>) -> Result<Arc<Sandbox>> {
-        self.sandbox_with(SandboxOptions { tool_errors, callbacks, ..SandboxOptions::default() })
-    }
-
-    /// Makes a sandbox with all options. Boots the guest, the first time; blocks for that.
-    ///
-    /// # Errors
-    /// `ERR_INVALID_OPTION`, `ERR_NO_HYPERVISOR`, `ERR_CLOSED`.
-    pub fn sandbox_with(&self, options: SandboxOptions) -> Result<Arc<Sandbox>> {
-        check_budget("Gateway.sandbox", options.max_result_tokens)?;
-        self.core.check_open()?;
-        self.check_on()?;
-        self.core.sandboxes.boot()?;
-        Ok(Arc::new(Sandbox::new(Arc::clone(&self.core), options)))
-    }
-
-    /// Calls a tool without a guest: a `ToolResult`, whatever the server answered.
-    ///
-    /// # Errors
-    /// Everything but an answer: refusals, time-outs, crashes, protocol errors.
-    pub async fn call_tool(&self, name: &str, tool: &str, arguments: Map<String, Json>, options: CallOptions, stop: &Stop) -> Result<Json> {
-        self.core.check_open()?;
-        check_sendable(&format!("{name}.{tool}"), &arguments, self.core.limits.max_argument_bytes)?;
-        let arguments = self.core.check_arguments(name, tool, arguments)?;
-        let request = Request::CallTool { tool: tool.to_owned(), arguments: Arc::new(arguments) };
-        let result = self.request_without_run(name, &request, options, stop).await?;
-        self.core.check_result(name, tool, &result)?;
-        let result = tool_result(result);
-        let is_error = result.get("isError").and_then(Json::as_bool) == Some(true);
-        Ok(if is_error { self.core.redactor.redact_json(&result) } else { result })
     }
 
     /// Begins to close: new requests are refused, pending ones end.
@@ -375,9 +352,64 @@ impl Gateway {
         self.core.connect(server, &self.core.people.session, None, patience).await
     }
 
+    /// Returns the definition of a server, while the gateway is open.
     fn server(&self, name: &str) -> Result<Arc<ServerDefinition>> {
-        self.core.check_open()?;
-        self.core.registry.server(name).map_err(|error| self.core.redacted(error))
+        self.core.open_server(name)
+    }
+}
+
+impl Agent {
+    /// Lists all servers as they are now: in the config's order, those whose entry has an error last. Blocks.
+    ///
+    /// # Errors
+    /// `ERR_APPROVAL_STORE`.
+    pub fn servers(&self) -> Result<Vec<ServerStatus>> {
+        self.servers_by(Look::Now)
+    }
+
+    /// Lists all servers by approvals as they are now or as they were found last.
+    ///
+    /// # Errors
+    /// `ERR_APPROVAL_STORE`.
+    pub fn servers_by(&self, look: Look) -> Result<Vec<ServerStatus>> {
+        let statuses: Result<Vec<_>> = self.core.registry.entries().iter().map(|entry| self.status(entry, look)).collect();
+        self.core.asked_by(look);
+        statuses.map_err(|error| self.core.redacted(error))
+    }
+
+    /// Makes a sandbox. Boots the guest, the first time; blocks for that.
+    ///
+    /// # Errors
+    /// `ERR_NO_HYPERVISOR`, `ERR_CLOSED`.
+    pub fn sandbox(&self, tool_errors: ToolErrors, callbacks: Option<Arc<dyn Callbacks>>) -> Result<Arc<Sandbox>> {
+        self.sandbox_with(SandboxOptions { tool_errors, callbacks, ..SandboxOptions::default() })
+    }
+
+    /// Makes a sandbox with all options. Boots the guest, the first time; blocks for that.
+    ///
+    /// # Errors
+    /// `ERR_INVALID_OPTION`, `ERR_NO_HYPERVISOR`, `ERR_CLOSED`.
+    pub fn sandbox_with(&self, options: SandboxOptions) -> Result<Arc<Sandbox>> {
+        check_budget("Gateway.sandbox", options.max_result_tokens)?;
+        self.check_on()?;
+        self.core.sandboxes.boot()?;
+        Ok(Arc::new(Sandbox::new(self, options)))
+    }
+
+    /// Calls a tool without a guest: a `ToolResult`, whatever the server answered.
+    ///
+    /// # Errors
+    /// Everything but an answer: refusals, time-outs, crashes, protocol errors.
+    pub async fn call_tool(&self, name: &str, tool: &str, arguments: Map<String, Json>, options: CallOptions, stop: &Stop) -> Result<Json> {
+        self.identity.check_open()?;
+        check_sendable(&format!("{name}.{tool}"), &arguments, self.core.limits.max_argument_bytes)?;
+        let arguments = self.core.check_arguments(self.identity.id, name, tool, arguments)?;
+        let request = Request::CallTool { tool: tool.to_owned(), arguments: Arc::new(arguments) };
+        let result = self.request_without_run(name, &request, options, stop).await?;
+        self.core.check_result(name, tool, &result)?;
+        let result = tool_result(result);
+        let is_error = result.get("isError").and_then(Json::as_bool) == Some(true);
+        Ok(if is_error { self.core.redactor.redact_json(&result) } else { result })
     }
 
     /// The tools that changed: as known now; before the server is connected here, as found when it last was, in whatever process.
@@ -413,7 +445,7 @@ impl Gateway {
             state,
             approved: matches!(standing, Standing::Full(_)),
             // While a plugin is off, what is enabled waits for it to be switched on.
-            enabled: registry.is_enabled(&server.name) && self.check_on().is_ok(),
+            enabled: registry.is_enabled(&server.name, self.identity.id) && self.check_on().is_ok(),
             disabled_by_person: registry.is_disabled_by_person(&server.name),
             source: SOURCE,
             tools: if let Standing::Full(manifest) = &standing { manifest.tool_names() } else { Vec::new() },

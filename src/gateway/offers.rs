@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value as Json};
 
 use super::request::Request;
-use super::{CallOptions, Gateway};
+use super::{Agent, CallOptions};
 use crate::bridge::{PromptEntry, ResourceEntry, prompt_arguments, prompt_entries, resource_entries};
 use crate::catalog::Manifest;
 use crate::client::{Completed, OfferRequest};
@@ -15,7 +15,7 @@ use crate::sandbox::Stop;
 /// Most completions of one request, by the protocol.
 const MAX_COMPLETIONS: usize = 100;
 
-impl Gateway {
+impl Agent {
     /// Lists a server's resources and templates, as they were approved. Starts nothing.
     ///
     /// # Errors
@@ -27,7 +27,7 @@ impl Gateway {
     /// Lists a server's prompts, as they were approved. Starts nothing.
     ///
     /// # Errors
-    /// As [`Gateway::resources`].
+    /// As [`Agent::resources`].
     pub fn prompts(&self, name: &str) -> Result<Vec<PromptEntry>> {
         Ok(prompt_entries(name, &*self.usable(name)?, self.core.limits.max_description_chars))
     }
@@ -63,7 +63,7 @@ impl Gateway {
     /// Completes an argument of a prompt, or a variable of a template: `{ values, total?, hasMore? }`.
     ///
     /// # Errors
-    /// As [`Gateway::get_prompt`] and [`Gateway::read_resource`].
+    /// As [`Agent::get_prompt`] and [`Agent::read_resource`].
     pub async fn complete(
         &self,
         name: &str,
@@ -87,28 +87,9 @@ impl Gateway {
         Ok(completion)
     }
 
-    /// Subscribes to a resource: an event tells when it changes, in connections that are made later as well.
-    ///
-    /// # Errors
-    /// As [`Gateway::read_resource`]; `ERR_PROTOCOL` where the server tells no changes.
-    pub async fn subscribe(&self, name: &str, uri: &str) -> Result<()> {
-        let request = Request::Subscribe(uri.to_owned());
-        self.request_without_run(name, &request, CallOptions::default(), &Stop::new()).await.map(drop)
-    }
-
-    /// Takes a subscription back.
-    ///
-    /// # Errors
-    /// As [`Gateway::subscribe`].
-    pub async fn unsubscribe(&self, name: &str, uri: &str) -> Result<()> {
-        self.core.requests.subscriptions.remove(name, uri);
-        let request = Request::Unsubscribe(uri.to_owned());
-        self.request_without_run(name, &request, CallOptions::default(), &Stop::new()).await.map(drop)
-    }
-
     fn usable(&self, name: &str) -> Result<Arc<Manifest>> {
-        self.core.check_open()?;
-        let usable = self.core.registry.server(name).and_then(|server| self.core.usable(&server));
+        self.identity.check_open()?;
+        let usable = self.core.registry.server(name).and_then(|server| self.core.usable(&server, self.identity.id));
         usable.map_err(|error| self.core.redacted(error))
     }
 }

@@ -18,7 +18,7 @@ use super::{glue, options};
 use crate::agent::{AgentOptions, AgentTools, Plugin};
 use crate::bridge::ToolErrors;
 use crate::error::Result;
-use crate::gateway::Look;
+use crate::gateway::{CallOptions, Look};
 use crate::sandbox::{Stop, Value};
 
 const AGENT_TOOLS: &str = "Gateway.agentTools";
@@ -269,7 +269,7 @@ fn call_function<'env>(
                 Ok(other) => vec![other],
                 Err(error) => return Reply::of_host(errors.reply(&options::invalid_arguments(format!("{server}.{tool}"), error))),
             };
-            Reply::of_host(gateway.call_function(&server, &tool, arguments, errors, &Stop::new()).await)
+            Reply::of_host(gateway.call_function(&server, &tool, arguments, errors, CallOptions::default(), &Stop::new()).await)
         })?;
         Ok(glue::detached(&native))
     })

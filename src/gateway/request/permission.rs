@@ -38,7 +38,7 @@ impl Pipeline<'_> {
         }
         match decision {
             Decision::Run => scope.grants.add(grant),
-            Decision::Session => self.core.people.session.grants.add(grant),
+            Decision::Session => scope.identity.grants.add(grant),
             Decision::Once | Decision::Deny => {}
         }
         Ok(())
@@ -49,7 +49,7 @@ impl Pipeline<'_> {
     fn grant(&self) -> Result<Grant> {
         let server = self.core.registry.server(self.name)?;
         // Read first: what is decided from here on makes it another grant.
-        let decisions = self.core.registry.decisions(self.name);
+        let decisions = self.core.registry.decisions(self.name, self.agent());
         let item = self.item(&server)?;
         let approval = self.core.trust.approvals.full_approval_of(self.name, |approval| self.core.judged(&server, approval))?;
         let name = self.name.to_owned();
@@ -68,8 +68,7 @@ impl Pipeline<'_> {
     /// Returns whether a person has allowed this before. A no in the same run outweighs a yes for the session.
     fn is_allowed(&self, grant: &Grant) -> bool {
         let scope = self.requester.scope;
-        !scope.denies(&grant.server, self.request.label())
-            && (scope.grants.contain(grant) || self.core.people.session.grants.contain(grant))
+        !scope.denies(&grant.server, self.request.label()) && (scope.grants.contain(grant) || scope.identity.grants.contain(grant))
     }
 
     /// Asks a person, unless they have denied it in this run. Every answer but a yes is an error.

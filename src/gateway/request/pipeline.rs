@@ -11,6 +11,7 @@ use crate::client::{CallFailure, CallLimits, Caller, Connection, Lease, ToolRequ
 use crate::config::ServerDefinition;
 use crate::error::{Error, Result};
 use crate::gateway::core::Core;
+use crate::registry::AgentId;
 
 /// A request on its way to its server.
 pub(super) struct Pipeline<'a> {
@@ -66,14 +67,19 @@ impl<'a> Pipeline<'a> {
         Ok(Found { server, item })
     }
 
+    /// The agent that makes the request.
+    pub(super) fn agent(&self) -> AgentId {
+        self.requester.scope.identity.id
+    }
+
     pub(super) fn item(&self, server: &ServerDefinition) -> Result<ApprovedItem> {
-        ApprovedItem::find(server, &self.core.usable(server)?, self.request.target())
+        ApprovedItem::find(server, &self.core.usable(server, self.agent())?, self.request.target())
     }
 
     /// Looks the same up again. Fails where the request is by now for another command, or for an item that was approved in another form.
     fn find_again(&self, before: &Found) -> Result<Found> {
         let server = self.core.registry.server(self.name)?;
-        let manifest = self.core.usable(&server)?;
+        let manifest = self.core.usable(&server, self.agent())?;
         if self.core.subject(&server).digest != self.core.subject(&before.server).digest {
             return Err(Error::DigestChanged { server: self.name.to_owned() });
         }
@@ -114,7 +120,7 @@ impl<'a> Pipeline<'a> {
             Request::Offer(request) => connection.offer(request, limits, caller).await,
             Request::Subscribe(uri) => {
                 let watch = connection.watch(uri, limits, caller).await?;
-                self.core.requests.subscriptions.add(self.name, uri, watch);
+                self.core.requests.subscriptions.add(self.name, uri, self.agent(), watch);
                 Ok(Json::Null)
             }
             Request::Unsubscribe(uri) => connection.unwatch(uri, limits, caller).await.map(|()| Json::Null),
