@@ -1,4 +1,4 @@
-// The types for `import`: those of `require`, and the default export.
+// The types for `import`: the types for `require`, with a default export added.
 import binding = require('./index.js')
 
 export * from './index.js'

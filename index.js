@@ -1,11 +1,11 @@
-// Loads the prebuilt addon of this platform: from its package, or, in the repository, from where `npm run build` puts it.
+// Loads the prebuilt addon for this platform from its npm package. In the repository, loads the addon that `npm run build` wrote.
 
 const { existsSync } = require('node:fs')
 const { join } = require('node:path')
 
 const PLATFORMS = ['linux-x64-gnu']
 
-/** musl has no glibc version in Node's own report. */
+/** Returns the platform's name. On musl, Node's report has no `glibcVersionRuntime`. */
 function platform() {
   if (process.platform !== 'linux') return `${process.platform}-${process.arch}`
   const glibc = process.report.getReport().header.glibcVersionRuntime !== undefined
@@ -15,7 +15,7 @@ function platform() {
 function load() {
   const name = platform()
   if (!PLATFORMS.includes(name)) {
-    throw new Error(`hyperlight-mcp has no prebuilt addon for ${name}; there is one for: ${PLATFORMS.join(', ')}.`)
+    throw new Error(`hyperlight-mcp has no prebuilt addon for ${name}. It supports: ${PLATFORMS.join(', ')}.`)
   }
   const local = join(__dirname, 'npm', name, `hyperlight-mcp.${name}.node`)
   if (existsSync(local)) return require(local)
@@ -23,7 +23,7 @@ function load() {
     return require(`hyperlight-mcp-${name}`)
   } catch (cause) {
     throw new Error(
-      `hyperlight-mcp's package for this platform, hyperlight-mcp-${name}, is not installed: install without --omit=optional, or, in the repository, run: npm run build`,
+      `hyperlight-mcp's package for this platform, hyperlight-mcp-${name}, is not installed. Install without --omit=optional, or, in the repository, run: npm run build`,
       { cause },
     )
   }

@@ -1,4 +1,4 @@
-// The same for `import`: one instance, whichever way it is loaded.
+// The exports of index.js for `import`. Both ways of loading share one instance of the addon.
 import binding from './index.js'
 
 export const { Gateway, HyperlightMcpError, Sandbox, commandLine } = binding

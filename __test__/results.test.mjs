@@ -48,7 +48,7 @@ describe('a value', () => {
     assert.deepEqual([value.id, value.title, value.icon, value['…']], [7, 'a title', new Uint8Array([1, 2]), null])
     assert.equal(value.photo, '… [9000 bytes left out]')
     assert.match(value.body, /^(lorem ipsum )+.*… \[\d+ characters left out\] … .*(lorem ipsum )+$/)
-    assert.equal(value['……'], `cut inside; saved("${savedAs}") of host:mcp has all of it`)
+    assert.equal(value['……'], `nested values were cut; saved("${savedAs}") of host:mcp has all of it`)
     assert.deepEqual(
       omitted.map(({ path, kind, of }) => [path, kind, of]),
       [

@@ -42,12 +42,12 @@ describe('What a server asks and tells', () => {
       [declined, declined, declined, declined],
     )
     const [sampled] = answers.filter(({ method }) => method === 'sampling/createMessage')
-    assert.match(sampled.error.message, /nobody is asked: this server is not approved and enabled/)
+    assert.match(sampled.error.message, /nobody is asked, because this server is not fully approved and enabled/)
     // Folders are part of what was shown with the command; nobody is asked for them.
     assert.deepEqual(answers.at(-1), { method: 'roots/list', result: { roots: [] } })
     assert.deepEqual(asked, [])
     assert.deepEqual(
-      events.map(({ type, server, reason }) => [type, server, /all that it asks is declined/.test(reason)]),
+      events.map(({ type, server, reason }) => [type, server, /its questions are declined/.test(reason)]),
       [['elicitation-cancelled', 'talker', true]],
       'told once, in words of ours',
     )

@@ -1,15 +1,15 @@
-//! A clock that can be paused. Pure: it is told the time.
+//! A clock that can be paused. It reads no system clock: each caller passes the current time.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Adds up the time during which it runs.
+/// Measures the total time during which it runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PausableClock {
-    /// Time up to the last pause, or to `running_since`.
+    /// Time measured before `running_since`.
     passed: Duration,
-    /// `None` while it is paused.
+    /// `None` while the clock is paused.
     running_since: Option<Instant>,
 }
 
@@ -19,7 +19,7 @@ impl PausableClock {
         Self { passed: Duration::ZERO, running_since: Some(now) }
     }
 
-    /// Returns the time during which it has run.
+    /// Returns the total time during which the clock has run.
     pub(crate) fn passed(&self, now: Instant) -> Duration {
         self.passed + self.running_since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since))
     }
@@ -28,22 +28,22 @@ impl PausableClock {
         self.running_since.is_some()
     }
 
-    /// Returns the moment at which so much time will have passed; `None` while it is paused, and on overflow.
+    /// Returns the moment at which the clock will have run for `time`. Returns `None` while the clock is paused, and on overflow.
     pub(crate) fn reaches(&self, time: Duration) -> Option<Instant> {
         self.running_since?.checked_add(time.saturating_sub(self.passed))
     }
 
-    /// Pauses it; a clock that is paused stays so.
+    /// Pauses the clock. A paused clock stays paused.
     pub(crate) fn pause(&mut self, now: Instant) {
         *self = Self { passed: self.passed(now), running_since: None };
     }
 
-    /// Lets it go on; a clock that runs is left as it is.
+    /// Resumes the clock. A running clock does not change.
     pub(crate) fn resume(&mut self, now: Instant) {
         self.running_since.get_or_insert(now);
     }
 
-    /// Sets it to zero, running or paused as it was.
+    /// Sets the measured time to zero. The clock stays running or paused.
     pub(crate) fn reset(&mut self, now: Instant) {
         *self = Self { passed: Duration::ZERO, running_since: self.running_since.map(|_| now) };
     }

@@ -1,24 +1,24 @@
-//! Lets a thread that waits for an answer read it itself, so that no other thread has to wake it (leader and followers, Schmidt and others,
-//! "Pattern-Oriented Software Architecture", volume 2). A pending future offers a source; the code that polls the future on this thread
-//! accepts it.
+//! Lets the thread that waits for an answer read the answer from its source, so that no other thread has to wake it (the pattern
+//! "Leader/Followers" by Schmidt and others, "Pattern-Oriented Software Architecture", volume 2). A pending future offers its source. The
+//! code that polls the future on this thread accepts the offer.
 
 use std::cell::RefCell;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::task::Context;
 
-/// A source that a task of the runtime usually reads.
+/// A source of data that a task of the runtime usually reads.
 pub(crate) trait Source: Send + Sync {
-    /// Takes over the reading until the lead is dropped. Returns `None` if another thread is reading.
+    /// Takes over the reading until the returned lead is dropped. Returns `None` if another thread is reading.
     fn lead(self: Arc<Self>) -> Option<Box<dyn Lead>>;
 }
 
-/// The right to read a source, until this is dropped.
+/// The right to read a source. It ends when the value is dropped.
 pub(crate) trait Lead {
     /// Returns a descriptor that is readable when the source has data.
     fn descriptor(&self) -> BorrowedFd<'_>;
 
-    /// Reads the available data and passes it on. Returns whether to wait for more.
+    /// Reads the available data and passes it on. Returns `true` if the caller should wait for more data.
     fn read(&mut self, context: &mut Context<'_>) -> bool;
 }
 
@@ -33,7 +33,7 @@ thread_local! {
     static OFFER: RefCell<Offer> = const { RefCell::new(Offer::Unwanted) };
 }
 
-/// Offers a source that this thread could read while it waits. Call it at each pending poll.
+/// Offers a source that this thread could read while it waits. A future calls this at each poll that returns `Pending`.
 pub(crate) fn offer(source: &Arc<dyn Source>) {
     OFFER.with_borrow_mut(|offer| {
         if !matches!(offer, Offer::Unwanted) {
@@ -42,9 +42,9 @@ pub(crate) fn offer(source: &Arc<dyn Source>) {
     });
 }
 
-/// Runs a poll, and returns the source that was offered meanwhile.
+/// Runs a poll, and returns its outcome and the source that was offered during the poll.
 pub(crate) fn accept<T>(poll: impl FnOnce() -> T) -> (T, Option<Arc<dyn Source>>) {
-    /// Restores the outer state, even after a panic.
+    /// Restores the outer state of `OFFER`, even after a panic.
     struct Before(Option<Offer>);
     impl Drop for Before {
         fn drop(&mut self) {

@@ -1,24 +1,24 @@
 //! MCP servers as synchronous modules inside a Hyperlight micro-VM.
 //!
-//! Agent-written JavaScript runs in a VM of its own; each approved MCP server is a module `host:mcp-<name>` there, and
-//! its tools are plain functions. A call goes guest → [`sandbox`] → [`bridge`] → [`client`] → server and back, on a
-//! thread of the run's own and a tokio runtime of ours: never through Node's main thread.
+//! Agent-written JavaScript runs in its own VM. There, each approved MCP server is a module `host:mcp-<name>`, and its tools are plain
+//! functions. A call goes guest → [`sandbox`] → [`bridge`] → [`client`] → server and back. It uses the run's own thread and this crate's
+//! tokio runtime, never Node's main thread.
 //!
-//! The rooms, and what each may know, are described in `docs/ARCHITECTURE.md`:
+//! `docs/ARCHITECTURE.md` describes the modules and their permitted dependencies:
 //!
-//! - [`text`], [`redact`], `files`, `queue`, [`error`], [`limits`]: the ground, which knows no room above it
-//! - [`config`]: what the operator wrote
-//! - [`registry`]: which servers exist now
-//! - [`trust`]: may it run, may a model read it
-//! - [`catalog`]: tools as a guest and a model see them
-//! - [`client`]: live connections; knows rmcp
-//! - [`sandbox`]: the micro-VM; knows nothing of MCP
-//! - [`bridge`]: a server is a host module
-//! - [`results`]: what a run returns to a model, within a budget
-//! - [`gateway`]: the one object an agent holds
-//! - [`agent`]: what an agent gives to its model
-//! - [`command`]: what a person types in an agent; [`cli`]: the program `hyperlight-mcp`
-//! - `node`: the classes for Node; the only room that knows napi
+//! - [`text`], [`redact`], `files`, `queue`, [`error`], [`limits`]: the base, which uses none of the modules below
+//! - [`config`]: reads and checks the operator's config
+//! - [`registry`]: lists the servers that exist now, with their state
+//! - [`trust`]: decides whether a server may run, and whether a model may read its tools
+//! - [`catalog`]: describes the tools for a guest and for a model
+//! - [`client`]: holds the live connections; the only module that uses rmcp
+//! - [`sandbox`]: runs the micro-VM; does not depend on MCP
+//! - [`bridge`]: makes each server a host module of the guest
+//! - [`results`]: limits the size of a run's result for a model
+//! - [`gateway`]: the one object that an agent holds
+//! - [`agent`]: the tools and texts that an agent gives to its model
+//! - [`command`]: the commands that a person types in an agent; [`cli`]: the program `hyperlight-mcp`
+//! - `node`: the classes for Node; the only module that uses napi
 
 pub mod agent;
 mod blocking;

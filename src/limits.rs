@@ -1,35 +1,36 @@
-//! All documented limits. The keys are those of `limits` in `Gateway.open`.
+//! All documented limits of a gateway. The keys are those of the option `limits` of `Gateway.open`.
 
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 
-/// Bytes of one message from a server at most: 16 MiB. A call with a larger answer fails.
+/// Maximum size in bytes of one message from a server: 16 MiB. A call with a larger answer fails.
 pub const MAX_WIRE_MESSAGE_BYTES: usize = 16 * 1024 * 1024;
 
-/// Bytes that the incomplete messages of one HTTP server may have together, beside one of them: 48 MiB. Beyond that they wait unread.
+/// Maximum total size in bytes of the incomplete messages of one HTTP server, not counting one of them: 48 MiB. Further messages stay
+/// unread until there is space.
 pub const MAX_UNFINISHED_BYTES: usize = 48 * 1024 * 1024;
 
-/// Memory that one parsed message may take: 40 MiB. That is enough for a result of one mebibyte of the smallest values. A call with a
-/// larger answer fails.
+/// Maximum memory in bytes that one parsed message may take: 40 MiB. A result of 1 MiB that consists of the smallest JSON values fits. A
+/// call with a larger answer fails.
 pub const MAX_MESSAGE_MEMORY_BYTES: usize = 40 * 1024 * 1024;
 
-/// `Uint8Array`s that one value may have: a run's input, arguments, a result, a run's value. Node creates an object for each of them on its
-/// main thread, however small it is.
+/// Maximum number of `Uint8Array`s in one value: a run's input, a call's arguments, a tool's result, or a run's value. Node creates an
+/// object for each of them on its main thread, even for a small one.
 pub const MAX_BLOBS: usize = 10_000;
 
-/// Nested lists and records in a run's value, and in one argument, at most.
+/// Maximum number of nested lists and records in a run's value and in one argument.
 pub const MAX_LEVELS: usize = 126;
 
 /// Milliseconds that the first start of a package runner (`npx`, `uvx`, `docker`, …) may take.
 pub const PACKAGE_RUNNER_CONNECT_TIMEOUT_MS: u64 = 120_000;
 
-/// The upper bound of `maxParallelCalls`, here and in a server's entry.
+/// Upper bound of `maxParallelCalls`, both in the gateway's limits and in a server's config entry.
 pub const MAX_PARALLEL_CALLS: u64 = 1000;
 
 const MIB: usize = 1024 * 1024;
 
-/// Limits of one gateway. Sizes in bytes, times in milliseconds.
+/// Limits of one gateway. Sizes are in bytes, and times are in milliseconds.
 ///
 /// ```
 /// let limits = hyperlight_mcp::Limits::default();
@@ -38,27 +39,27 @@ const MIB: usize = 1024 * 1024;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Limits {
-    /// Servers in the config.
+    /// Maximum number of servers in the config.
     pub max_servers: usize,
-    /// Connections open at once.
+    /// Maximum number of connections open at once.
     pub max_connections: usize,
-    /// Time from the start of a server's process to its complete list of tools.
+    /// Time from the start of a server's process until the gateway has the complete list of tools.
     pub connect_timeout_ms: u64,
-    /// Time of one tool call; less if less is left of the run.
+    /// Time of one tool call. A call ends earlier if the run has less time left.
     pub call_timeout_ms: u64,
-    /// Time of one tool call whose server reports progress: each report restarts `call_timeout_ms`, up to this total.
+    /// Total time of one tool call whose server reports progress. Each report restarts `call_timeout_ms`.
     pub max_call_timeout_ms: u64,
     /// Time of one run, from its start.
     pub run_timeout_ms: u64,
-    /// Failed reconnects of a server in a row.
+    /// Maximum number of consecutive failed reconnects of a server.
     pub max_reconnects: u32,
-    /// Concurrent calls of one server, from all callers; further calls wait.
+    /// Maximum number of concurrent calls of one server, from all callers. Further calls wait.
     pub max_parallel_calls: usize,
-    /// Questions of one run to a person or a model: before calls, and of servers.
+    /// Maximum number of questions that one run may cause to a person or a model: approvals before calls, and questions of servers.
     pub max_questions: usize,
-    /// Bytes of a tool's result as the guest gets it.
+    /// Bytes of a tool's result in the form that the guest receives.
     pub max_response_bytes: usize,
-    /// Bytes of a call's arguments: JSON and blobs.
+    /// Bytes of a call's arguments: JSON and `Uint8Array`s together.
     pub max_argument_bytes: usize,
     /// Bytes of a run's input.
     pub max_input_bytes: usize,
@@ -68,13 +69,13 @@ pub struct Limits {
     pub max_code_bytes: usize,
     /// Bytes of a run's log, all entries together.
     pub max_log_bytes: usize,
-    /// Bytes of all values that a sandbox keeps for its later runs.
+    /// Total bytes of the values that a sandbox keeps for later runs.
     pub max_saved_bytes: usize,
-    /// Time for which it keeps them.
+    /// Time for which a sandbox keeps these values.
     pub max_saved_age_ms: u64,
     /// Bytes of the guest's heap.
     pub guest_heap_bytes: u64,
-    /// Characters of a description that a model may read.
+    /// Maximum number of characters of a description that a model may read.
     pub max_description_chars: usize,
 }
 
@@ -104,7 +105,7 @@ impl Default for Limits {
     }
 }
 
-/// A field's name, its value, and the range it must be in.
+/// A field's name, its value, and the lowest and the highest permitted value.
 type Range = (&'static str, u64, u64, u64);
 
 impl Limits {
@@ -130,7 +131,7 @@ impl Limits {
 
     fn ranges(&self) -> [Range; 19] {
         const DAY: u64 = 24 * 60 * 60 * 1000;
-        // The largest sensible buffer of the guest.
+        // Largest permitted size of a guest buffer.
         const BUFFER: u64 = 64 * MIB as u64;
         [
             ("maxServers", self.max_servers as u64, 1, 1000),
@@ -150,7 +151,7 @@ impl Limits {
             ("maxLogBytes", self.max_log_bytes as u64, 256, BUFFER),
             ("maxSavedBytes", self.max_saved_bytes as u64, 0, 1024 * MIB as u64),
             ("maxSavedAgeMs", self.max_saved_age_ms, 1, DAY),
-            // Below 8 MiB, Hyperlight and the JavaScript engine have too little room to start.
+            // Below 8 MiB, Hyperlight and the JavaScript engine do not have enough memory to start.
             ("guestHeapBytes", self.guest_heap_bytes, 8 * MIB as u64, 4096 * MIB as u64),
             ("maxDescriptionChars", self.max_description_chars as u64, 16, 1_000_000),
         ]

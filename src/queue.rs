@@ -1,10 +1,10 @@
-//! A place in a queue, taken in the order of the code.
+//! Reserves a place in a queue before the caller awaits.
 
 use std::future::Future;
 use std::task::{Context, Poll, Waker};
 
-/// Polls a future once, now, and gives the rest of it. A fair lock is taken in the order of the calls of this function, not in the order
-/// in which the tasks that await it happen to start.
+/// Polls a future once now, and returns a future for its output. With a fair lock, callers thus get the lock in the order in which they
+/// call this function, not in the order in which the runtime starts their tasks.
 pub(crate) fn queue_now<T: Send, F: Future<Output = T> + Send>(waiting: F) -> impl Future<Output = T> + Send + use<T, F> {
     let mut waiting = Box::pin(waiting);
     let first = waiting.as_mut().poll(&mut Context::from_waker(Waker::noop()));

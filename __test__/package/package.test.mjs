@@ -109,7 +109,7 @@ describe('the published packages', () => {
     const code = `Object.defineProperty(process, 'platform', { value: 'win32' }); require('hyperlight-mcp')`
     const { status, stderr } = node('--eval', code)
     assert.notEqual(status, 0)
-    assert.match(stderr, /Error: hyperlight-mcp has no prebuilt addon for win32-x64; there is one for: linux-x64-gnu\.\n/)
+    assert.match(stderr, /Error: hyperlight-mcp has no prebuilt addon for win32-x64\. It supports: linux-x64-gnu\.\n/)
   })
 
   it('say what is missing where the platform package was left out', () => {

@@ -1,5 +1,5 @@
-//! The program `hyperlight-mcp-reader`: parses agent code for the addon. The addon starts it, sends code to its standard input and reads
-//! answers from its standard output. Some code may crash it. Then that code stays unchecked, and nothing else is harmed.
+//! The program `hyperlight-mcp-reader`: parses agent code for the addon. The addon starts this program, sends code to its standard input and reads
+//! answers from its standard output. If some code crashes the parser, only the check of that code is lost, and the addon continues.
 
 fn main() -> std::io::Result<()> {
     hyperlight_mcp::sandbox::serve_reader()

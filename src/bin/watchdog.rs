@@ -1,26 +1,26 @@
 //! The program `hyperlight-mcp-watchdog`: ends the MCP servers when Node has ended in any way.
 //!
-//! The addon starts one for each process that has a gateway, and holds the only writing end of its stdin. It tells the
-//! watchdog which process groups exist:
+//! The addon starts one watchdog for each process that has a gateway, and holds the only writing end of its stdin. It tells the watchdog which
+//! process groups exist:
 //!
 //! ```text
 //! +PGID\n   a server's process group exists from now on
-//! -PGID\n   it is gone
+//! -PGID\n   this process group no longer exists
 //! ```
 //!
-//! The watchdog answers each line with `ok\n` once it is recorded, or with `error …\n`, which changes nothing. So the addon can
-//! wait with a server's start until the server is sure to be ended. End of file on stdin is the one sign that cannot be missed:
-//! the kernel closes the pipe on exit, throw, `SIGINT`, `SIGTERM` and `SIGKILL` alike. Then every recorded group gets `SIGTERM`,
-//! at most [`GRACE`] to act on it, and `SIGKILL`. After another [`CONFIRM`] at most, this program ends as well.
+//! The watchdog answers each line with `ok\n` after it has recorded the change, or with `error …\n` if it has changed nothing. After `ok`,
+//! the addon knows that the watchdog will end the server. The watchdog acts on end of file on its stdin, because the kernel closes the pipe
+//! on exit, throw, `SIGINT`, `SIGTERM` and `SIGKILL` alike. Then every recorded group gets `SIGTERM`, at most [`GRACE`] to end, and
+//! `SIGKILL`. The watchdog itself ends after at most another [`CONFIRM`].
 //!
-//! # Why not parent-death signals
-//! `prctl(PR_SET_PDEATHSIG)` fires when the *thread* that spawned the child ends, and servers are spawned from the threads
-//! of a pool; it reaches the child alone, while `npx` and `docker` start grandchildren that do the work; it is cleared when
-//! a set-user-ID program is executed; and a parent that dies before the call is missed.
+//! # Why the servers do not use parent-death signals
+//! `prctl(PR_SET_PDEATHSIG)` has four faults. It fires when the *thread* that spawned the child ends, and the threads of a pool spawn the servers.
+//! It reaches the child alone, while `npx` and `docker` start grandchildren that do the work. The kernel clears it when the child executes a
+//! set-user-ID program. A parent that dies before the call is missed.
 //!
-//! # Why a process of its own
-//! No code in Node runs after `SIGKILL`. This process keeps away from all that ends Node: it has a session and process
-//! group of its own, ignores the signals of a terminal, and holds no descriptor but its three.
+//! # Why the watchdog is a separate process
+//! No code in Node runs after `SIGKILL`. The watchdog is not affected by the events that end Node: it has its own session and process group,
+//! ignores the signals of a terminal, and holds no descriptors except stdin, stdout and stderr.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -32,14 +32,14 @@ use rustix::process::{Pid, Signal, getpgid, getpgrp, getppid, kill_process_group
 
 /// Time that a group may take to end after `SIGTERM`.
 const GRACE: Duration = Duration::from_millis(700);
-/// Time to wait for the groups to end after `SIGKILL`. Only a process that nobody reaps takes all of it.
+/// Time to wait for the groups to end after `SIGKILL`. Only a process that its parent does not reap takes all of it.
 const CONFIRM: Duration = Duration::from_millis(300);
 const POLL: Duration = Duration::from_millis(10);
-/// Length from which a line is invalid. No more of it is kept, so that memory stays bounded.
+/// Length in bytes from which a line is invalid. No more bytes of a line are kept, so that memory stays bounded.
 const MAX_LINE: usize = 32;
 
 fn main() {
-    // Taken before leaving the group that Node may have passed on.
+    // This is read before `detach` leaves the process group that Node may have passed on.
     let inherited = own_group();
     detach();
     let refused = [own_group(), inherited, parents_group()];
@@ -49,7 +49,7 @@ fn main() {
 
 // ---- Decisions -------------------------------------------------------------------------------------------------------
 
-/// Meaning of a line from the addon.
+/// A line from the addon, parsed.
 #[derive(Debug, PartialEq, Eq)]
 enum Order {
     Watch(i32),
@@ -59,29 +59,32 @@ enum Order {
 /// Start time of a process in clock ticks since boot. Together with its id it identifies the process.
 type StartTime = u64;
 
-/// The recorded groups, each with the start of its leader (`None`: the leader had died already).
+/// The recorded groups, each with the start time of its leader. `None` means that the leader had already died.
 type Groups = BTreeMap<i32, Option<StartTime>>;
 
 #[derive(Debug, PartialEq, Eq)]
 enum Verdict {
     Signal,
-    /// The id belongs to another process by now.
+    /// The id belongs to another process now.
     Skip,
 }
 
-/// Parses one line without its line feed. `refused` are groups that must never be signalled: the watchdog's own and Node's.
+/// Parses one line without its line feed. `refused` lists the groups that must never be signalled: the watchdog's own and Node's.
 fn parse(line: &[u8], refused: &[i32]) -> Result<Order, &'static str> {
     if line.len() >= MAX_LINE {
-        return Err("the line is too long");
+        return Err("the line has 32 bytes or more");
     }
-    let (sign, digits) = line.split_first().ok_or("an empty line")?;
+    let (sign, digits) = line.split_first().ok_or("the line is empty")?;
     if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
         return Err("expected +PGID or -PGID");
     }
-    let group = std::str::from_utf8(digits).ok().and_then(|text| text.parse::<i32>().ok()).ok_or("not a process group id")?;
-    // killpg(0) is the own group, and killpg(1) is kill(-1): every process of the user.
+    let group = std::str::from_utf8(digits)
+        .ok()
+        .and_then(|text| text.parse::<i32>().ok())
+        .ok_or("the number is too large for a process group id")?;
+    // killpg(0) signals the watchdog's own group, and killpg(1) is kill(-1), which signals every process of the user.
     if group <= 1 || refused.contains(&group) {
-        return Err("this group is refused");
+        return Err("this process group must not be signalled");
     }
     match sign {
         b'+' => Ok(Order::Watch(group)),
@@ -90,10 +93,10 @@ fn parse(line: &[u8], refused: &[i32]) -> Result<Order, &'static str> {
     }
 }
 
-/// Decides if a recorded group may still be signalled, from the leader's start time then and now.
+/// Decides whether a recorded group may still be signalled, from the leader's recorded start time and its start time now.
 ///
-/// The kernel does not give an id to a new process while a group with that id exists. A dead leader proves nothing: members of
-/// the group may be left. But a leader with another start time is another process, and the recorded group is gone.
+/// The kernel does not give an id to a new process while a group with that id exists. A dead leader proves nothing, as other members of the group
+/// may still run. But a leader with another start time is another process, and the recorded group no longer exists.
 fn verdict(recorded: Option<StartTime>, now: Option<StartTime>) -> Verdict {
     match now {
         Some(_) if now != recorded => Verdict::Skip,
@@ -101,7 +104,7 @@ fn verdict(recorded: Option<StartTime>, now: Option<StartTime>) -> Verdict {
     }
 }
 
-/// Reads field 22 of `/proc/PID/stat`. Counts from the last parenthesis, as field 2 is the program's name, which may hold anything.
+/// Reads field 22 of `/proc/PID/stat`. Counts from the last parenthesis, because field 2 is the program's name, which may contain any character.
 fn start_time(stat: &[u8]) -> Option<StartTime> {
     let after_name = stat.iter().rposition(|byte| *byte == b')')? + 1;
     let rest = std::str::from_utf8(&stat[after_name..]).ok()?;
@@ -110,14 +113,14 @@ fn start_time(stat: &[u8]) -> Option<StartTime> {
 
 // ---- Effects ---------------------------------------------------------------------------------------------------------
 
-/// Carries out lines until the end of file, and returns the groups that are left then.
+/// Executes lines until the end of file, and returns the groups that are still recorded then.
 fn listen(input: &mut impl BufRead, output: &mut impl Write, refused: &[i32]) -> Groups {
     let mut groups = Groups::new();
     while let Some(line) = next_line(input) {
         let answer = match parse(&line, refused) {
             Ok(Order::Watch(group)) => {
                 groups.remove(&group);
-                // A group that is gone already must not be recorded: its id is free for a stranger.
+                // A group that no longer exists must not be recorded, as its id may be given to an unrelated process.
                 if group_exists(group) {
                     groups.insert(group, leader_start(group));
                 }
@@ -129,14 +132,14 @@ fn listen(input: &mut impl BufRead, output: &mut impl Write, refused: &[i32]) ->
             }
             Err(reason) => format!("error {reason}\n"),
         };
-        // Nobody may be reading any more; the end of file is still to come, and counts.
+        // Writing may fail if Node has ended. The loop then ends at the end of file.
         let _ = output.write_all(answer.as_bytes()).and_then(|()| output.flush());
     }
     groups
 }
 
-/// Reads the next whole line without its line feed. Drops a line that the end of file cuts off: half of an id is another
-/// group's id. Cuts a line that is too long to [`MAX_LINE`].
+/// Reads the next whole line without its line feed. Drops an incomplete line at the end of file, because half of an id may be another group's id.
+/// Cuts a line that is too long to [`MAX_LINE`].
 fn next_line(input: &mut impl BufRead) -> Option<Vec<u8>> {
     let mut line = Vec::new();
     let mut part = Vec::new();
@@ -164,20 +167,20 @@ fn end(groups: &Groups) {
     }
 }
 
-/// Signals every group that is still the recorded one; returns those.
+/// Signals every group that is still the recorded one, and returns these groups.
 fn signal_all(groups: &Groups, signal: Signal) -> Groups {
     let ours = |(group, start): &(&i32, &Option<StartTime>)| verdict(**start, leader_start(**group)) == Verdict::Signal;
     let signalled: Groups = groups.iter().filter(ours).map(|(group, start)| (*group, *start)).collect();
     for group in signalled.keys() {
         if let Some(group) = pid_of(*group) {
-            // It may be gone by now.
+            // The group may have ended meanwhile.
             let _ = kill_process_group(group, signal);
         }
     }
     signalled
 }
 
-/// Waits until no group exists any more. Returns false if that takes too long.
+/// Waits until all groups have ended. Returns `false` on timeout.
 fn wait_gone(groups: &Groups, limit: Duration) -> bool {
     let deadline = Instant::now() + limit;
     while groups.keys().any(|group| group_exists(*group)) {
@@ -194,11 +197,11 @@ fn leader_start(group: i32) -> Option<StartTime> {
 }
 
 fn group_exists(group: i32) -> bool {
-    // EPERM says that it exists, and that none of its members is ours to signal.
+    // EPERM means that the group exists, but this process may not signal any of its members.
     pid_of(group).is_some_and(|group| matches!(test_kill_process_group(group), Ok(()) | Err(Errno::PERM)))
 }
 
-/// A group that may be signalled; `parse` lets no other through.
+/// Returns the id of a group that may be signalled. `parse` accepts no other ids.
 fn pid_of(group: i32) -> Option<Pid> {
     debug_assert!(group > 1);
     if group > 1 { Pid::from_raw(group) } else { None }
@@ -208,7 +211,8 @@ fn own_group() -> i32 {
     getpgrp().as_raw_nonzero().get()
 }
 
-/// The group of Node; of a parent that has died by now, none (-1) or the reaper's.
+/// Returns the group of the parent process, which is Node. If Node has died already, returns -1 or the group of the process that adopted the
+/// watchdog.
 fn parents_group() -> i32 {
     getpgid(getppid()).map_or(-1, |group| group.as_raw_nonzero().get())
 }
@@ -219,16 +223,16 @@ fn detach() {
         // SAFETY: the signal numbers are valid, and SIG_IGN installs no handler that could run.
         unsafe { libc::signal(signal, libc::SIG_IGN) };
     }
-    // It fails with EPERM where the addon has given us a group of our own already, which will do.
+    // `setsid` fails with EPERM if the addon has already made this process a group leader, which is sufficient.
     let _ = setsid();
     close_inherited();
-    // A directory that is in use cannot be unmounted. `/` exists; were it unreadable, staying would be no harm.
+    // A directory in use cannot be unmounted, so the watchdog leaves it. If `/` is not accessible, staying in the directory is harmless.
     let _ = std::env::set_current_dir("/");
 }
 
 /// Closes all descriptors above 2.
 fn close_inherited() {
-    // SAFETY: takes integers. Nothing in this process owns a descriptor above 2: this runs first in `main`, and std opens none.
+    // SAFETY: the call takes integers. Nothing in this process owns a descriptor above 2: this runs first in `main`, and std opens none.
     let closed = unsafe {
         let (first, last, flags): (libc::c_ulong, libc::c_ulong, libc::c_ulong) = (3, libc::c_uint::MAX.into(), 0);
         libc::syscall(libc::SYS_close_range, first, last, flags) == 0
@@ -236,7 +240,7 @@ fn close_inherited() {
     if closed {
         return;
     }
-    // Kernels before 5.9, and sandboxes that filter the call.
+    // Kernels before 5.9 do not have the call, and some sandboxes filter it.
     let listed: Vec<i32> = fs::read_dir("/proc/self/fd").map_or_else(
         |_| (3..1024).collect(),
         |entries| {
@@ -245,7 +249,8 @@ fn close_inherited() {
         },
     );
     for descriptor in listed.into_iter().filter(|descriptor| *descriptor > 2) {
-        // SAFETY: as above; the listing's own descriptor is closed by now, and closing it again only fails with EBADF.
+        // SAFETY: as above, nothing owns these descriptors. The listing's own descriptor is closed already, and closing it again only fails with
+        // EBADF.
         unsafe { libc::close(descriptor) };
     }
 }
@@ -316,7 +321,7 @@ mod tests {
 
     #[test]
     fn an_endless_line_is_one_error_and_stays_small() {
-        // Cut to the limit, it would be an order about group 4711.
+        // If the line were cut without an error, it would be an order about group 4711.
         let (before, after) = ("0".repeat(MAX_LINE - 5), "0".repeat(100_000));
         let mut bytes = format!("+{before}4711{after}").into_bytes();
         bytes.extend_from_slice(b"\n+12\n");
@@ -329,7 +334,7 @@ mod tests {
 
     #[test]
     fn each_line_gets_one_answer_and_a_dead_group_is_not_recorded() {
-        // No process can have this id: the kernel's highest is 2^22.
+        // No process can have this id, as the kernel's highest id is 2^22.
         let mut input: &[u8] = b"+2000000000\n?\n-2000000000\n";
         let mut output = Vec::new();
         let groups = listen(&mut input, &mut output, &[]);

@@ -1,11 +1,11 @@
-//! Live connections to MCP servers: the only room that knows rmcp, and the only one that starts processes.
+//! Live connections to MCP servers. Only this module uses the rmcp crate, and only this module starts server processes.
 //!
-//! - `pool`: which servers are connected, for whom, and until when
-//! - `connection`: one live connection: how it begins, and what can be asked of the server
-//! - `inbound`: what the server sends of its own accord
-//! - `stdio`, `http`: what carries the messages; `wire`: the messages themselves
-//! - `oauth`: tokens for servers behind HTTP
-//! - `clock`: how long a call may still take
+//! - `pool`: the open connections, their users, and the time at which each is closed
+//! - `connection`: one live connection with its handshake and its requests
+//! - `inbound`: the notifications and requests that the server sends
+//! - `stdio`, `http`: the two transports; `wire`: parsing of messages
+//! - `oauth`: tokens for servers that are reached over HTTP
+//! - `clock`: the time limits of calls
 
 mod clock;
 mod connection;

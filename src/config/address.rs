@@ -1,5 +1,5 @@
-//! Addresses: which are refused, and what of one a person is shown. The host that is shown is the one that is connected to: both come from
-//! the same parser, of the same text, and no character is let through that another parser might read in another way.
+//! Checks the addresses of servers, and prepares them for display to a person. The host that is shown and the host that is connected to come from
+//! the same parser and the same text. Characters that other parsers might read differently are refused.
 
 use std::ops::Range;
 
@@ -11,29 +11,29 @@ use super::template::{Allowed, Part, Placeholder, Template};
 type Verdict = Result<(), &'static str>;
 
 const URL_STARTS: [&str; 2] = ["https://", "http://"];
-/// Stands for the value of a placeholder. No literal text of an address can have it, as control characters are refused.
+/// Takes the place of a placeholder's value. No literal text of an address contains it, as control characters are refused.
 const MARK: char = '\u{1}';
-/// A parameter's name in a query that is no longer than this, and looks like a name, is shown.
+/// Maximum length of a parameter's name that is shown in a query. Longer names may be secrets.
 const MAX_PARAMETER_CHARS: usize = 32;
 
-/// An address of the config, as a person reads it before anything is sent there.
+/// An address of the config in the form in which a person reads it before anything is sent there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Address {
-    /// Scheme, host and port are those that are connected to, the host in its ASCII form. Placeholders stand elsewhere by their names, and
-    /// literal text in the user part, the query and the fragment as `***`.
+    /// Scheme, host and port are the ones that are connected to, with the host in its ASCII form. In the other parts, placeholders are shown by
+    /// their names. Literal text in the user part, the query and the fragment is shown as `***`.
     pub shown: String,
-    /// The host as it is written in its own letters, where these are not ASCII.
+    /// The host in Unicode, if it is not ASCII.
     pub unicode_host: Option<String>,
-    /// Placeholders that decide scheme, host or port, as they are written.
+    /// Placeholders that decide scheme, host or port, in the form in which the config writes them.
     pub host_from: Vec<String>,
-    /// Scheme, host and port, where placeholders decide them and all have a value.
+    /// Scheme, host and port, if placeholders decide them and all of these placeholders have a value.
     pub(crate) decided_origin: Option<String>,
 }
 
 impl Address {
-    /// Reads an address as the config writes it. `surroundings` give the values of its variables; without them, or where one is not set,
-    /// the placeholder is shown in the host as well. `is_secret` is asked about the name and value of a variable in the host: one that is
-    /// secret is shown by its name.
+    /// Reads an address of the config. `surroundings` give the values of its variables. Without them, or if a variable is not set, the host also
+    /// shows the placeholder. `is_secret` is called with the name and the value of each variable in the host. A secret variable is shown by its
+    /// name.
     ///
     /// ```
     /// use hyperlight_mcp::config::{Address, Surroundings};
@@ -59,7 +59,7 @@ impl Address {
             (Placeholder::Variable { name, .. }, Some((value, _))) => is_secret(name, value),
             _ => false,
         });
-        // Only what decides the host is filled in: the rest is never shown, and may be missing.
+        // Only placeholders that decide the host are replaced. The values of the others are never shown, and may be missing.
         let decided = |index: usize| {
             placeholders.get(index).filter(|(_, region)| region.decides_host()).and_then(|(placeholder, _)| value(*placeholder))
         };
@@ -86,21 +86,22 @@ impl Address {
     }
 }
 
-/// The host in its own letters, where they are not ASCII.
+/// Returns the host in Unicode, if it is not ASCII.
 fn unicode_host(url: &Url) -> Option<String> {
     let ascii = url.domain()?;
     let (unicode, _) = idna::domain_to_unicode(ascii);
     (unicode != ascii).then_some(unicode)
 }
 
-/// The value of a variable, and whether it is the default that the config writes.
+/// Returns the value of a variable, and whether it is the default that the config contains.
 fn value_of<'a>(placeholder: Placeholder<'a>, surroundings: &'a Surroundings) -> Option<(&'a str, bool)> {
     let Placeholder::Variable { name, default } = placeholder else { return None };
     let value = surroundings.environment.get(name).filter(|value| default.is_none() || !value.is_empty());
     value.map(|value| (value.as_str(), false)).or(default.map(|default| (default, true)))
 }
 
-/// A placeholder by its name. `default` is given name and default of a variable, and gives what is shown of the default.
+/// Returns a placeholder as it is shown: by its name. `default` receives the name and the default of a variable, and returns the text to show for
+/// the default.
 pub(crate) fn shown_placeholder(source: &str, meaning: Placeholder, default: &dyn Fn(&str, &str) -> String) -> String {
     match meaning {
         Placeholder::Variable { name, default: Some(text) } => {
@@ -113,7 +114,7 @@ pub(crate) fn shown_placeholder(source: &str, meaning: Placeholder, default: &dy
     }
 }
 
-/// A default as literal text in its place would be shown.
+/// Returns a default in the form in which literal text at its place is shown.
 fn shown_default(region: Region, default: &str, is_secret: bool) -> String {
     match region {
         _ if is_secret => "***".to_owned(),
@@ -123,8 +124,8 @@ fn shown_default(region: Region, default: &str, is_secret: bool) -> String {
     }
 }
 
-/// A URL of any scheme, or of none, that a value holds: with `***` for literal text of the user part, the values of the query, and the fragment.
-/// `path` gives what is shown of its path, `default` of a placeholder's default.
+/// Returns a URL of any scheme, or of none, for display: with `***` for literal text in the user part, the query's values and the fragment. `path`
+/// returns the text to show for the path, and `default` the text for a placeholder's default.
 pub(crate) fn shown_url(text: &str, path: &dyn Fn(&str) -> String, default: &dyn Fn(&str, &str) -> String) -> String {
     let Ok(template) = Template::parse(text) else { return "***".to_owned() };
     let filled = Filled::of(&template, |_| None, |_, source, meaning| shown_placeholder(source, meaning, default));
@@ -132,17 +133,17 @@ pub(crate) fn shown_url(text: &str, path: &dyn Fn(&str) -> String, default: &dyn
     filled.shown(filled.parsed().filter(|_| is_written_out).as_ref(), path)
 }
 
-/// Where in an address a placeholder stands.
+/// The part of an address in which a placeholder stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Region {
-    /// At the start of an address that has no `://` of its own: its value brings it, and a host.
+    /// The start of an address without a literal `://`. The placeholder's value contains the scheme and the host.
     Base,
     Scheme,
     User,
-    /// Host or port.
+    /// The host or the port.
     Host,
     Path,
-    /// Query or fragment.
+    /// The query or the fragment.
     Rest,
 }
 
@@ -151,32 +152,34 @@ impl Region {
         matches!(self, Self::Base | Self::Scheme | Self::Host)
     }
 
-    /// Returns whether this kind of placeholder may stand here at all.
+    /// Checks that this kind of placeholder is permitted in this part of an address.
     fn admits(self, placeholder: Placeholder) -> Verdict {
         match (self, placeholder) {
             (Self::Path | Self::Rest, _) | (_, Placeholder::Variable { .. }) | (Self::User, Placeholder::Input(_)) => Ok(()),
             (_, Placeholder::Input(_)) => Err(
-                "takes its host from what a person types later, but the host is shown and approved before: write it, or name a variable",
+                "takes its host from an input, but the host is shown and approved before the input is asked for; write the host, or use an environment variable",
             ),
-            (_, Placeholder::WorkspaceFolder | Placeholder::UserHome) => Err("has a folder before its path, where only a host can stand"),
+            (_, Placeholder::WorkspaceFolder | Placeholder::UserHome) => {
+                Err("has ${workspaceFolder} or ${userHome} in place of its host; use a folder only in the path")
+            }
         }
     }
 
-    /// Returns whether a value may be put here. A border of the authority within a value would move the host.
+    /// Checks that a value may be inserted here. A delimiter of the authority part within the value would change the host.
     fn check(self, value: &str) -> Verdict {
         match self {
             Self::Scheme if value.chars().all(|next| next.is_ascii_alphabetic()) => Ok(()),
-            Self::Scheme => Err("has a variable in its scheme whose value is more than letters"),
-            // A colon is let through: it can only begin a port, which is shown, or a password.
+            Self::Scheme => Err("has a variable in its scheme whose value has more than letters; use http or https"),
+            // A colon is permitted here. It can only begin a port, which is shown, or a password.
             Self::User | Self::Host if value.contains(['/', '\\', '?', '#', '@']) => {
-                Err("has a variable before the path, and its value contains one of / \\ ? # @, which would lead to another host")
+                Err("has a variable before the path, and its value contains one of / \\ ? # @, which would change the host")
             }
             Self::Base | Self::User | Self::Host | Self::Path | Self::Rest => check_characters(value),
         }
     }
 }
 
-/// The regions of the placeholders, in their order.
+/// Returns the regions of the placeholders, in their order.
 fn regions(template: &Template) -> Vec<Region> {
     let sketch: String = template
         .parts()
@@ -198,15 +201,16 @@ fn regions(template: &Template) -> Vec<Region> {
     sketch.match_indices(MARK).map(region).collect()
 }
 
-/// The borders within an address. They are where the URL standard has them, as backslashes, blanks and control characters are refused.
+/// The borders between the parts of an address. They agree with the URL standard, because backslashes, whitespace and control characters are
+/// refused.
 struct Split {
-    /// Empty at 0 where there is no `://`.
+    /// Begins at 0 if the address has no `://`.
     authority: Range<usize>,
-    /// With the `@` behind it; empty where there is none.
+    /// Includes the `@` after it. Empty if the address has no user part.
     user: Range<usize>,
-    /// Of the `?`, or the end.
+    /// The position of the `?`, or the end.
     query: usize,
-    /// Of the `#`, or the end.
+    /// The position of the `#`, or the end.
     fragment: usize,
 }
 
@@ -222,16 +226,16 @@ impl Split {
     }
 }
 
-/// An address with values in the place of some placeholders, and where each piece came from.
+/// An address in which some placeholders are replaced by values, with the origin of each piece of its text.
 struct Filled {
     text: String,
-    /// In the order of the text, without gaps; with the shown form of a placeholder where it is one's.
+    /// The pieces in the order of the text, without gaps. A placeholder's piece also has the text to show for the placeholder.
     pieces: Vec<(Range<usize>, Option<String>)>,
 }
 
 impl Filled {
-    /// `value` gives what stands in the place of a placeholder, by its index, and whether it is the default: that is literal text, and shown as
-    /// such. `name` gives what is shown of the placeholder itself.
+    /// Replaces the placeholders. `value` returns the value of the placeholder with this index, and whether it is the default. A default is shown
+    /// like literal text. `name` returns the text to show for the placeholder itself.
     fn of<'v>(
         template: &Template,
         value: impl Fn(usize) -> Option<(&'v str, bool)>,
@@ -261,14 +265,16 @@ impl Filled {
         self.pieces.iter().filter_map(|(_, placeholder)| placeholder.as_ref())
     }
 
-    /// The URL of it, where there is one. What is still missing stands behind the host, or before it in the user part.
+    /// Parses the address as a URL. Placeholders without a value can only stand after the host or in the user part here, so they do not change the
+    /// host.
     fn parsed(&self) -> Option<Url> {
         let text = self.text.replace(MARK, "x");
         check_url(&text).ok()?;
         Url::parse(&text).ok()
     }
 
-    /// Scheme, host and port as `url` has them, or as they are written. `literal_path` gives what is shown of literal text in the path.
+    /// Returns the address for display. Takes scheme, host and port from `url`, or from the text if `url` is `None`. `literal_path` returns the
+    /// text to show for literal text in the path.
     fn shown(&self, url: Option<&Url>, literal_path: &dyn Fn(&str) -> String) -> String {
         let split = Split::of(&self.text);
         let mut out = match url {
@@ -288,7 +294,7 @@ impl Filled {
         }
         let path = split.authority.end..split.query;
         out += &match url {
-            // As the server gets it: without `..`, and each character that is none of a URL's written as its number.
+            // The server receives this form: `..` is resolved, and characters that a URL may not contain are percent-encoded.
             Some(url) if self.is_literal(&path) && !(path.is_empty() && url.path() == "/") => literal_path(url.path()),
             _ => self.render(path, literal_path),
         };
@@ -309,7 +315,7 @@ impl Filled {
 
     fn render(&self, range: Range<usize>, literal: impl Fn(&str) -> String) -> String {
         let shown = |(text, placeholder): (&str, Option<&String>)| match placeholder {
-            // The path that a whole base brings along: its border is kept.
+            // A placeholder that contains the whole start of the address may also contain the start of its path. The delimiter is kept.
             Some(name) if text.starts_with(['/', '?', '#']) => format!("{}{name}", &text[..1]),
             Some(name) => name.clone(),
             None => literal(text),
@@ -323,7 +329,7 @@ fn masked_user(text: &str) -> String {
     text.split(':').map(masked).collect::<Vec<_>>().join(":")
 }
 
-/// A query without its values. What stands before a `=` and looks like a name is one.
+/// Returns a query without its values. Text before a `=` is shown if it looks like a name.
 fn masked_query(text: &str) -> String {
     let mask = |text: &str| if text.is_empty() { "" } else { "***" };
     let is_name = |text: &str| {
@@ -339,51 +345,51 @@ fn masked_query(text: &str) -> String {
     mark.to_owned() + &rest.split('&').map(parameter).collect::<Vec<_>>().join("&")
 }
 
-/// SEP-991: it is fetched by others, and is a name.
+/// Checks the address of a client metadata document (SEP-991). The authorization server fetches the document, and its address is the client's id.
 pub(super) fn check_client_metadata_url(url: &str) -> Verdict {
     check_url(url)?;
     let rest = strip_start(url, "https://").ok_or("must start with https://")?;
     match rest.split_once('/') {
         Some((_, path)) if !path.is_empty() => Ok(()),
-        _ => Err("must have a path: it names one document"),
+        _ => Err("must have a path, because it is the address of one document"),
     }
 }
 
-/// Checks the address of an authorization server: a URL without query and fragment (RFC 8414, section 2). An approval shows and covers what
-/// is written, so nothing in it is replaced.
+/// Checks the address of an authorization server: a URL without query and fragment (RFC 8414, section 2). An approval shows and covers the literal
+/// address, so it may not contain placeholders.
 pub(super) fn check_issuer(issuer: &str) -> Verdict {
     if issuer.contains("${") {
-        return Err("cannot contain ${…}: the approval is for exactly this address");
+        return Err("cannot contain ${…}, because the approval covers exactly this address");
     }
     check_url(issuer)?;
     if issuer.contains(['?', '#', '@']) || !issuer.is_ascii() {
-        return Err("must be a URL without user, query and fragment, as the authorization server's own metadata has it");
+        return Err("must be an ASCII URL without user, query and fragment, equal to the issuer in the authorization server's metadata");
     }
     Ok(())
 }
 
-/// Checks a URL with nothing left to replace.
+/// Checks a URL without placeholders.
 pub(super) fn check_url(url: &str) -> Verdict {
     let after = URL_STARTS.iter().find_map(|start| strip_start(url, start));
     let host = after.ok_or("must start with http:// or https://")?;
     if host.is_empty() || host.starts_with(['/', '?', '#']) {
-        return Err("names no host");
+        return Err("has no host");
     }
     check_characters(url)?;
     let split = Split::of(url);
     if url[split.authority].matches('@').count() > 1 {
-        return Err("has more than one @ before its path; write %40 for those that are part of a name or a password");
+        return Err("has more than one @ before its path; write %40 for an @ in a user name or a password");
     }
-    // The parser lets more characters through in a name than HTTP does, `${` among them.
+    // The parser accepts more characters in a host name than HTTP permits, for example `${`.
     let is_plain = |next: char| next.is_ascii_alphanumeric() || ".-_".contains(next);
     match Url::parse(url).ok().and_then(|parsed| parsed.host().map(|host| host.to_owned())) {
         Some(Host::Ipv4(_) | Host::Ipv6(_)) => Ok(()),
         Some(Host::Domain(name)) if name.chars().all(is_plain) => Ok(()),
-        _ => Err("has a host or a port that is none"),
+        _ => Err("has a host or a port that is not valid"),
     }
 }
 
-/// Checks a URL as the config writes it: as far as its placeholders let it be seen.
+/// Checks a URL that may contain placeholders, as far as possible before they are replaced.
 pub(super) fn check_url_template(template: &Template) -> Verdict {
     for (placeholder, region) in template.placeholders().zip(regions(template)) {
         region.admits(placeholder)?;
@@ -405,7 +411,7 @@ pub(super) fn check_url_template(template: &Template) -> Verdict {
     }
 }
 
-/// Replaces the placeholders of a URL, and checks each value for its place, and the whole.
+/// Replaces the placeholders of a URL. Checks each value for its part of the address, and then the whole URL.
 pub(super) fn fill(filler: &mut Filler<'_>, key: &str, text: &str, check: fn(&str) -> Verdict) -> String {
     let template = Template::parse(text);
     let mut regions = template.as_ref().map(regions).unwrap_or_default().into_iter();
@@ -420,10 +426,11 @@ pub(super) fn fill(filler: &mut Filler<'_>, key: &str, text: &str, check: fn(&st
     url.unwrap_or_default()
 }
 
-/// Refuses what parsers of URLs read in different ways: a backslash, which is a slash to some, and what some leave out.
+/// Refuses characters that URL parsers treat differently: backslashes, which some read as slashes, and whitespace and control characters, which
+/// some drop.
 fn check_characters(text: &str) -> Verdict {
     if text.contains(|next: char| next.is_whitespace() || next.is_control()) {
-        return Err("has a blank or a control character; write blanks as %20");
+        return Err("has a space or a control character; write a space as %20");
     }
     if text.contains('\\') {
         return Err("has a backslash, which some programs read as a slash; write %5C for a backslash");
@@ -431,7 +438,7 @@ fn check_characters(text: &str) -> Verdict {
     Ok(())
 }
 
-/// Schemes ignore case.
+/// Removes a prefix without regard to case, as schemes are case-insensitive.
 fn strip_start<'t>(text: &'t str, start: &str) -> Option<&'t str> {
     let (head, rest) = text.split_at_checked(start.len())?;
     head.eq_ignore_ascii_case(start).then_some(rest)

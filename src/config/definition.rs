@@ -1,4 +1,4 @@
-//! A server as the config defines it: still with its `${…}` placeholders, which are replaced when it is started.
+//! A server as the config defines it. It still contains its `${…}` placeholders, which are replaced when the server is started.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use super::template::Template;
 use crate::error::Error;
 use crate::text::{Position, Problem, displayed};
 
-/// When a call asks a person first: `confirm` in the config.
+/// Decides which calls need a person's permission: `confirm` in the config.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Confirm {
@@ -21,32 +21,32 @@ pub enum Confirm {
     Always,
 }
 
-/// What becomes of a result that breaks its tool's own outputSchema: `schemaViolations` in the config.
+/// Decides how to treat a result that breaks its tool's own outputSchema: `schemaViolations` in the config.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SchemaViolations {
-    /// It is returned, with a warning.
+    /// The result is returned with a warning.
     #[default]
     Warn,
-    /// It is refused: `ERR_OUTPUT_SCHEMA`.
+    /// The call fails with `ERR_OUTPUT_SCHEMA`.
     Error,
 }
 
-/// What becomes of a call whose arguments break the tool's inputSchema: `argumentChecks` in the config.
+/// Decides how to treat a call whose arguments break the tool's inputSchema: `argumentChecks` in the config.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ArgumentCheck {
-    /// It is not sent: `ERR_INVALID_ARGUMENTS`.
+    /// The call is not sent, and fails with `ERR_INVALID_ARGUMENTS`.
     #[default]
     Error,
-    /// It is sent, with a warning.
+    /// The call is sent, with a warning.
     Warn,
-    /// It is sent: nothing is looked at.
+    /// The call is sent without a check.
     Off,
 }
 
 impl ArgumentCheck {
-    /// As it is written in the config.
+    /// Returns the word for this value in the config.
     ///
     /// ```
     /// assert_eq!(hyperlight_mcp::config::ArgumentCheck::default().as_str(), "error");
@@ -61,19 +61,19 @@ impl ArgumentCheck {
     }
 }
 
-/// How many calls of a server may be under way at once: `parallel` and `maxParallelCalls` in the config.
+/// Limits the concurrent calls of a server: `parallel` and `maxParallelCalls` in the config.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Parallel {
-    /// As many as `limits.maxParallelCalls` says.
+    /// The gateway's limit `limits.maxParallelCalls` applies.
     #[default]
     AsLimited,
     AtMost(usize),
-    /// One at a time, in the order of the code that makes them.
+    /// One call at a time, in the order in which the code makes them.
     No,
 }
 
 impl Parallel {
-    /// How many, where the gateway's limit is this one.
+    /// Returns the maximum number of concurrent calls. `limit` is the gateway's limit.
     ///
     /// ```
     /// use hyperlight_mcp::config::Parallel;
@@ -89,7 +89,7 @@ impl Parallel {
     }
 }
 
-/// A version of the protocol: `protocolVersion` in the config.
+/// A version of the MCP protocol: `protocolVersion` in the config.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum ProtocolVersion {
     #[serde(rename = "2024-11-05")]
@@ -105,7 +105,7 @@ pub enum ProtocolVersion {
 }
 
 impl ProtocolVersion {
-    /// As it is written on the wire.
+    /// Returns the version's text in MCP messages.
     ///
     /// ```
     /// assert_eq!(hyperlight_mcp::config::ProtocolVersion::V2025_11_25.as_str(), "2025-11-25");
@@ -122,16 +122,16 @@ impl ProtocolVersion {
     }
 }
 
-/// How a server is reached.
+/// The transport over which a server is reached.
 #[derive(Debug, Clone)]
 pub enum Transport {
-    /// A child process that speaks on its standard input and output.
+    /// A child process that exchanges messages on its standard input and output.
     Stdio {
         command: String,
         arguments: Vec<String>,
-        /// Names and values as the config writes them. Values may be secrets.
+        /// Names and values as the config contains them. Values may be secrets.
         environment: Vec<(String, SecretString)>,
-        /// Written as `null`: the child gets none of these, wherever they would come from.
+        /// Variables that are `null` in the config. The child gets none of them, from any source.
         removed_environment: Vec<String>,
         working_directory: Option<String>,
         environment_file: Option<String>,
@@ -140,17 +140,17 @@ pub enum Transport {
     Http {
         url: String,
         headers: Vec<(String, SecretString)>,
-        /// How tokens are got, where the config says so.
+        /// The settings for access tokens, if the config has any.
         oauth: Option<Box<OAuthDefinition>>,
     },
 }
 
-/// Which of a server's tools, or prompts, exist, by their raw names.
+/// Selects the server's tools, or its prompts, by their raw names.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ToolFilter {
-    /// With a list, only these; an empty one allows nothing.
+    /// If there is a list, only these names exist. An empty list allows nothing.
     pub allow: Option<Vec<String>>,
-    /// Taken away from what is allowed.
+    /// Names that do not exist even if `allow` contains them.
     pub deny: Vec<String>,
 }
 
@@ -168,7 +168,7 @@ impl ToolFilter {
         allowed && !self.deny.iter().any(|name| name == tool)
     }
 
-    /// Returns whether it lets everything through.
+    /// Returns whether the filter admits everything.
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.allow.is_none() && self.deny.is_empty()
@@ -177,7 +177,7 @@ impl ToolFilter {
 
 /// One server of the config.
 #[derive(Debug, Clone)]
-#[expect(clippy::struct_excessive_bools, reason = "they are the config's own, and no states of one thing")]
+#[expect(clippy::struct_excessive_bools, reason = "each is an independent setting of the config")]
 pub struct ServerDefinition {
     pub name: String,
     pub transport: Transport,
@@ -192,7 +192,7 @@ pub struct ServerDefinition {
     pub pin_executable: bool,
     /// The approval covers the values of the environment and the headers too.
     pub pin_values: bool,
-    /// Its connection is never given up to make room for another server's.
+    /// The connection is never closed to make room for another server's.
     pub pinned: bool,
     /// Overrides the gateway's `schemaViolations`.
     pub schema_violations: Option<SchemaViolations>,
@@ -201,38 +201,38 @@ pub struct ServerDefinition {
     pub parallel: Parallel,
     pub resource_filter: UriFilter,
     pub prompt_filter: ToolFilter,
-    /// `http://` to more than this machine.
+    /// Permits `http://` to other machines than this one.
     pub allow_insecure_http: bool,
-    /// It asks people: whoever can answer has the connection to itself while it calls.
+    /// The server asks people. While a caller that can answer makes a call, the connection serves only that caller.
     pub elicits: bool,
-    /// After this long without a call its connection is closed. Missing: it stays as long as the gateway.
+    /// Idle time after which the connection is closed. `None` keeps the connection open as long as the gateway.
     pub idle_timeout_ms: Option<u64>,
-    /// How often it is asked whether it is still there. Missing: never.
+    /// Interval of the keep-alive pings. `None` sends no pings.
     pub keep_alive_ms: Option<u64>,
     /// Overrides `limits.maxCallTimeoutMs`.
     pub max_call_timeout_ms: Option<u64>,
-    /// Missing: it is negotiated.
+    /// The protocol version to use. `None` negotiates the version.
     pub protocol_version: Option<ProtocolVersion>,
-    /// Folders that the server is told of when it asks for roots. None: it is told that there are no such.
+    /// Folders that the server receives when it asks for roots. If empty, the server receives an empty list.
     pub roots: Vec<String>,
-    /// What stands in for the answer to an `${input:…}` of this server that nobody gives, by the input's id.
+    /// Default answers for this server's `${input:…}` placeholders, by the input's id. They apply if nobody answers.
     pub input_defaults: Vec<(String, SecretString)>,
-    /// Ids of those of its inputs that are not to be shown while they are typed.
+    /// Ids of the inputs that must not be shown while a person types them.
     pub secret_inputs: Vec<String>,
     pub origin: Origin,
 }
 
-/// Where a server stands in its config, for problems that come up only when it is started.
+/// The position of a server in its config, for problems that appear only when the server is started.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Origin {
     file: String,
     field: String,
-    /// By field below the server: `env.TOKEN`, `args[1]`.
+    /// Positions by the field's path below the server: `env.TOKEN`, `args[1]`.
     positions: BTreeMap<String, (usize, usize)>,
 }
 
 impl Origin {
-    /// The origin of a server that no file has, such as one that the agent gives: `file` and `field` name it in errors.
+    /// Creates the origin of a server that has no config file, such as one that the agent provides. Errors contain `file` and `field`.
     ///
     /// ```
     /// let origin = hyperlight_mcp::config::Origin::new("config", "mcpServers.weather");
@@ -248,7 +248,7 @@ impl Origin {
         &self.file
     }
 
-    /// The server's own path in its config.
+    /// Returns the server's path in its config.
     #[must_use]
     pub fn field(&self) -> &str {
         &self.field
@@ -270,27 +270,27 @@ impl Origin {
     }
 }
 
-/// A server whose entry is wrong: it is listed, and cannot run.
+/// A server whose entry has errors. It is listed and cannot run.
 #[derive(Debug, Clone)]
 pub struct InvalidServer {
-    /// For display: cut to 64 characters, with marks for what cannot be shown. Never the name of a valid server.
+    /// The name for display: cut to 64 characters, with marks in place of invisible characters. It never equals the name of a valid server.
     pub name: String,
-    /// `ERR_CONFIG_INVALID` with all that is wrong with it.
+    /// `ERR_CONFIG_INVALID` with all problems of the entry.
     pub error: Error,
 }
 
-/// A value that a person is asked for: `${input:id}`.
+/// The definition of a value that a person is asked for: `${input:id}`.
 #[derive(Debug, Clone)]
 pub struct InputDefinition {
     pub id: String,
     pub description: Option<String>,
-    /// `password` in the config: not to be shown while it is typed.
+    /// `password` in the config. The value must not be shown while a person types it.
     pub secret: bool,
-    /// What the question starts with.
+    /// The value that the question suggests.
     pub default: Option<SecretString>,
 }
 
-/// The inputs that a server needs when it is started: each id once, in the order of the config.
+/// Returns the ids of the inputs that a server needs when it is started. Each id appears once, in the order of the config.
 ///
 /// ```
 /// use hyperlight_mcp::config::{inputs_of, parse_text};
@@ -307,12 +307,12 @@ pub fn inputs_of(server: &ServerDefinition) -> Vec<String> {
     inputs_in(&server.transport)
 }
 
-/// The inputs in one text, in their order.
+/// Returns the ids of the inputs in one text, in their order.
 pub(crate) fn inputs_of_text(text: &str) -> Vec<String> {
     Template::parse(text).map(|template| template.inputs().map(ToOwned::to_owned).collect()).unwrap_or_default()
 }
 
-/// The same, of a transport alone.
+/// Returns the ids of the inputs in a transport, each once.
 pub(super) fn inputs_in(transport: &Transport) -> Vec<String> {
     let texts: Vec<&str> = match transport {
         Transport::Stdio { environment, .. } => environment.iter().map(|(_, value)| value.expose_secret()).collect(),

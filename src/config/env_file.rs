@@ -1,4 +1,5 @@
-//! `envFile`: names and values in a file, as dotenv writes them. Hand-written, as a problem is reported with its line and column.
+//! Parses environment files (`envFile` in the config), which contain names and values in the dotenv format. This parser reports each problem with
+//! its line and column.
 
 use std::collections::HashMap;
 use std::io::{self, Read as _};
@@ -10,13 +11,13 @@ use crate::error::{Error, Result};
 use crate::files::{Links, open_regular};
 use crate::text::{Position, Problem, displayed};
 
-/// What an environment file may have: 1 MiB.
+/// Maximum size of an environment file: 1 MiB.
 pub const MAX_ENV_FILE_BYTES: usize = 1024 * 1024;
 
-/// Reads an environment file, for [`crate::config::resolve_command`]: a regular file only, and at most one byte over the limit.
+/// Reads an environment file for [`crate::config::resolve_command`]. Reads only a regular file, and at most one byte over the limit.
 ///
 /// # Errors
-/// What the operating system says, or that it is not a regular file.
+/// The operating system's error, or an error for a file that is not regular.
 pub fn read_env_file(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     open_regular(path, Links::Follow)?.take(MAX_ENV_FILE_BYTES as u64 + 1).read_to_end(&mut bytes)?;
@@ -25,13 +26,13 @@ pub fn read_env_file(path: &Path) -> io::Result<Vec<u8>> {
 
 /// Parses an environment file. `file` names it in errors.
 ///
-/// A line is `NAME=value`, with `export ` before it if you like; empty lines and lines that start with `#` say nothing.
-/// A value without quotes ends with its line, or at a `#` after a blank. In `'…'`, `"…"` and `` `…` `` a value may have
-/// several lines; in `"…"` alone, `\n`, `\r` and `\"` are escapes, and every other backslash is itself. Nothing is
-/// interpolated: `$NAME` and `${NAME}` are literal text. Of a name that stands twice, the last value counts.
+/// A line is `NAME=value`, optionally with `export ` before the name. Empty lines and lines that start with `#` are ignored. A value without quotes
+/// ends with its line, or at a `#` after whitespace. In `'…'`, `"…"` and `` `…` `` a value may have several lines. Only in `"…"`, `\n`, `\r` and
+/// `\"` are escapes, and every other backslash is literal. Nothing is interpolated: `$NAME` and `${NAME}` are literal text. If a name appears
+/// twice, the last value applies.
 ///
 /// # Errors
-/// `ERR_CONFIG_INVALID` with all lines that are wrong, never with a value.
+/// `ERR_CONFIG_INVALID` with all invalid lines, but without their values.
 ///
 /// ```
 /// use secrecy::ExposeSecret;
@@ -56,19 +57,19 @@ struct Parser<'t> {
     rest: &'t str,
     line: usize,
     variables: Vec<(String, SecretString)>,
-    /// Where in `variables` a name is.
+    /// The index in `variables` of each name.
     places: HashMap<String, usize>,
     problems: Vec<Problem>,
 }
 
-/// A value, and how many bytes of the text it took.
+/// A value, and the number of bytes that it takes in the text.
 struct Value {
     text: String,
     length: usize,
 }
 
 impl Parser<'_> {
-    /// One line, or several where a quoted value has them.
+    /// Parses one line, or several if a quoted value has several lines.
     fn entry(&mut self) {
         let line = first_line(self.rest);
         let content = line.trim_start();
@@ -77,13 +78,13 @@ impl Parser<'_> {
         }
         let declaration = content.strip_prefix("export").filter(|rest| rest.starts_with([' ', '\t'])).unwrap_or(content).trim_start();
         let Some((name, value)) = declaration.split_once('=') else {
-            self.problem("", column(line, content), "must be NAME=value");
+            self.problem("", column(line, content), "must be NAME=value; start a comment line with #");
             return self.advance(line.len());
         };
         let name = name.trim_end();
         let named = !name.is_empty() && name.chars().all(|next| next.is_ascii_alphanumeric() || "_.-".contains(next));
         if !named {
-            // Not shown: in a file that is none of ours, it could be anything.
+            // The text is not shown, because the file may contain anything, for example a secret.
             self.problem("", column(line, declaration), "must be NAME=value; a name has letters, digits, \"_\", \".\" and \"-\"");
         }
         let shown = if named { name } else { "" };
@@ -101,18 +102,18 @@ impl Parser<'_> {
                 self.advance(start + value.length);
             }
             Err(ValueProblem::Unclosed) => {
-                self.problem(shown, value_column, "the quote that opens this value is never closed");
-                // All that follows is inside of the quote: more problems would only mislead.
+                self.problem(shown, value_column, "the quote that opens this value is not closed; add the closing quote");
+                // All text that follows is inside of the quote, so further problems would only mislead.
                 self.rest = "";
             }
             Err(ValueProblem::TextAfterQuote(length)) => {
-                self.problem(shown, value_column, "there is text after the closing quote");
+                self.problem(shown, value_column, "there is text after the closing quote; only a comment that starts with # may follow");
                 self.advance(start + length);
             }
         }
     }
 
-    /// Past `length` bytes, and the end of line after them.
+    /// Skips `length` bytes and the line end after them.
     fn advance(&mut self, length: usize) {
         let (passed, rest) = self.rest.split_at(length);
         self.line += passed.matches('\n').count();
@@ -139,11 +140,11 @@ impl Parser<'_> {
 
 enum ValueProblem {
     Unclosed,
-    /// How many bytes there are up to the end of the line.
+    /// The number of bytes up to the end of the line.
     TextAfterQuote(usize),
 }
 
-/// The value that starts here, after the `=`.
+/// Parses the value at the start of `text`, which follows the `=`.
 fn value_at(text: &str) -> std::result::Result<Value, ValueProblem> {
     let line = first_line(text);
     let blanks = line.len() - line.trim_start().len();
@@ -168,7 +169,7 @@ fn unquoted(line: &str) -> &str {
     line[..end.unwrap_or(line.len())].trim()
 }
 
-/// A quoted value, and the offset behind its closing quote.
+/// Returns a quoted value, and the offset after its closing quote.
 fn quoted(text: &str, quote: char) -> Option<(String, usize)> {
     let mut value = String::new();
     let mut characters = text.char_indices();
@@ -184,7 +185,7 @@ fn quoted(text: &str, quote: char) -> Option<(String, usize)> {
             'n' => value.push('\n'),
             'r' => value.push('\r'),
             '"' => value.push('"'),
-            // As written, in pairs: a path that ends with a backslash does not take the quote with it.
+            // The backslash and the next character are kept together. So in `"C:\\"` the second backslash does not escape the quote.
             other => value.extend(['\\', other]),
         }
     }
@@ -195,7 +196,7 @@ fn first_line(text: &str) -> &str {
     text.split_once('\n').map_or(text, |(line, _)| line)
 }
 
-/// Where the last part of a line starts, counted from 1 in characters.
+/// Returns the column at which the last part of a line starts, counted from 1 in characters.
 fn column(line: &str, last_part: &str) -> usize {
     line[..line.len() - last_part.len()].chars().count() + 1
 }

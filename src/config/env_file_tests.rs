@@ -1,4 +1,4 @@
-//! dotenv's rules, one by one.
+//! Tests the rules of dotenv files.
 
 use secrecy::ExposeSecret as _;
 
@@ -9,7 +9,7 @@ fn parse(text: &str) -> Vec<(String, String)> {
     variables.iter().map(|(name, value)| (name.clone(), value.expose_secret().to_owned())).collect()
 }
 
-/// The value of a file that sets only `A`.
+/// Returns the value of `A` from a file that sets only `A`.
 fn value(text: &str) -> String {
     let variables = parse(text);
     assert!(variables.len() == 1 && variables[0].0 == "A", "{variables:?}");

@@ -1,19 +1,19 @@
-//! Which of a server's resources exist.
+//! Filters that select a server's resources.
 
 use super::uri_forms::{Forms, faithful, of_pattern, plausible};
 
-/// Which of a server's resources exist, by their URIs: exact, or with `*` at the end for all that begin so.
+/// Selects a server's resources by their URIs. An entry is an exact URI, or a prefix with `*` at its end.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct UriFilter {
-    /// With a list, only these; an empty one allows nothing.
+    /// If there is a list, only these URIs exist. An empty list allows nothing.
     pub allow: Option<Vec<String>>,
-    /// Taken away from what is allowed.
+    /// URIs that do not exist even if `allow` contains them.
     pub deny: Vec<String>,
 }
 
 impl UriFilter {
-    /// Whether the filter lets a URI through. For a template it is asked with the template's own text. An entry of `deny` counts for every
-    /// way in which a server may read the URI; `allow` must name the URI as it is written, and all other readings that keep what it says.
+    /// Returns whether the filter admits a URI. For a URI template, pass the template's text. An entry of `deny` applies to every way in which a
+    /// server may read the URI. An entry of `allow` must match the URI as written, and `allow` must also match all equivalent forms of the URI.
     ///
     /// ```
     /// use hyperlight_mcp::config::UriFilter;
@@ -26,21 +26,21 @@ impl UriFilter {
         self.matcher().admits(uri)
     }
 
-    /// The same for many URIs.
+    /// Returns a matcher that checks many URIs.
     #[must_use]
     pub fn matcher(&self) -> UriMatcher<'_> {
         let entries = |patterns: &[String]| patterns.iter().map(|pattern| Entry::new(pattern)).collect();
         UriMatcher { filter: self, allow: self.allow.as_deref().map(entries), deny: entries(&self.deny) }
     }
 
-    /// Returns whether it lets everything through.
+    /// Returns whether the filter admits everything.
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.allow.is_none() && self.deny.is_empty()
     }
 }
 
-/// A filter whose entries have been read.
+/// A filter with parsed entries.
 #[derive(Debug)]
 pub struct UriMatcher<'f> {
     filter: &'f UriFilter,
@@ -49,7 +49,7 @@ pub struct UriMatcher<'f> {
 }
 
 impl UriMatcher<'_> {
-    /// As [`UriFilter::admits`].
+    /// Returns the same result as [`UriFilter::admits`].
     #[must_use]
     pub fn admits(&self, uri: &str) -> bool {
         self.allows(uri) && !self.denies(uri)
@@ -58,7 +58,7 @@ impl UriMatcher<'_> {
     fn allows(&self, uri: &str) -> bool {
         let Some(entries) = &self.allow else { return true };
         let is_named = self.filter.allow.iter().flatten().any(|pattern| covers(pattern, uri));
-        // What cannot be read in all ways says something else than it shows.
+        // A URI whose equivalent forms cannot be listed hides its real meaning, so it is not allowed.
         is_named && faithful(uri).is_some_and(|forms| forms.iter().all(|form| entries.iter().any(|entry| entry.covers(form))))
     }
 
@@ -68,7 +68,7 @@ impl UriMatcher<'_> {
     }
 }
 
-/// A filter's entry in all the ways in which it can be read.
+/// A filter's entry in all forms in which a server may read it.
 #[derive(Debug)]
 struct Entry {
     forms: Forms,
@@ -86,7 +86,7 @@ impl Entry {
     }
 }
 
-/// Returns whether a filter's entry names this URI, as it is written.
+/// Returns whether a filter's entry matches this URI as written.
 ///
 /// ```
 /// use hyperlight_mcp::config::covers;
@@ -97,10 +97,10 @@ pub fn covers(pattern: &str, uri: &str) -> bool {
     pattern.strip_suffix('*').map_or(pattern == uri, |start| uri.starts_with(start))
 }
 
-/// A `*` elsewhere would look as if it meant something.
+/// Checks that a pattern has a `*` only at its end. A `*` elsewhere would look like a wildcard but not be one.
 pub(super) fn check_pattern(pattern: &str) -> Result<(), &'static str> {
     let inner = pattern.strip_suffix('*').unwrap_or(pattern);
-    if inner.contains('*') { Err("can have \"*\" only at its end; write \"%2A\" for the character itself") } else { Ok(()) }
+    if inner.contains('*') { Err("can have \"*\" only at its end; write \"%2A\" for a literal \"*\"") } else { Ok(()) }
 }
 
 #[cfg(test)]
@@ -185,10 +185,10 @@ mod tests {
         assert!(began.elapsed() < std::time::Duration::from_secs(20), "{:?}", began.elapsed());
     }
 
-    /// The same place, written in another way: each step is one that some server undoes.
+    /// Rewrites a URI without changing its meaning. Each step is a change that some server reverses.
     fn disguised(uri: &str, steps: &[(u8, usize)]) -> String {
         steps.iter().fold(uri.to_owned(), |uri, &(step, place)| {
-            // Behind the scheme and the host, so that it stays that address.
+            // Changes are made only after the scheme and the host, so that the URI keeps its address.
             let start = "deep://host".len();
             let slashes: Vec<_> = uri.match_indices('/').map(|(at, _)| at).filter(|&at| at >= start).collect();
             let slash = slashes.get(place % slashes.len().max(1)).copied();
@@ -200,7 +200,7 @@ mod tests {
                 3 => {
                     let at = start + place % (uri.len() - start);
                     let Some(next) = uri[at..].chars().next().filter(char::is_ascii) else { return uri };
-                    // A mark once encoded is not encoded again here: that has a bound of its own.
+                    // An encoded `%` is not encoded again here, because another test covers repeated encoding.
                     if next == '%' || uri[..at].ends_with('%') || uri[..at.saturating_sub(1)].ends_with('%') && at > 1 {
                         return uri;
                     }
@@ -214,7 +214,7 @@ mod tests {
         })
     }
 
-    /// A number of so many bits as an address may spell it: decimal, octal or hexadecimal, with zeros before it.
+    /// Returns a number in a form that a URL's host accepts: decimal, octal or hexadecimal, with leading zeros.
     fn spelt(number: u32, radix: u8, zeros: usize) -> String {
         let zeros = "0".repeat(zeros);
         match radix {
@@ -225,7 +225,7 @@ mod tests {
         }
     }
 
-    /// An IPv4 address of one to four numbers, of which the last has all bits that are left.
+    /// Returns an IPv4 address as one to four numbers. The last number contains all remaining bits.
     fn spelt_address(address: u32, count: usize, radices: [u8; 4], zeros: usize) -> String {
         let bytes = address.to_be_bytes();
         let last = address & u32::MAX.checked_shr(8 * (u32::try_from(count).unwrap() - 1)).unwrap_or(0);
@@ -304,7 +304,7 @@ mod tests {
             if filter(Some(&["deep:///logs/*"]), &[]).admits(&uri) {
                 let mut text = uri;
                 for _ in 0..6 {
-                    // As a file system would walk it.
+                    // A file system follows a path like this, segment by segment.
                     let mut depth: i32 = 0;
                     for segment in text["deep:///logs/".len()..].split(['/', '\\']) {
                         match segment {

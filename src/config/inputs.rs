@@ -1,4 +1,4 @@
-//! `inputs`, as VS Code writes them: what a person is asked for when a server that uses them is started.
+//! Reads `inputs`, in VS Code's format. A person is asked for these values when a server that uses them is started.
 
 use std::collections::BTreeMap;
 
@@ -12,14 +12,14 @@ use crate::text::{Problem, displayed};
 #[derive(Default)]
 pub(super) struct Inputs {
     pub(super) usable: Vec<InputDefinition>,
-    /// What is wrong, by id: it makes the servers invalid that use the input, and no others.
+    /// The problems of each invalid input, by id. Only servers that use the input become invalid.
     broken: BTreeMap<String, Vec<Problem>>,
-    /// All that is wrong, also with inputs that no server uses.
+    /// All problems, including those of inputs that no server uses.
     pub(super) problems: Vec<Problem>,
 }
 
 impl Inputs {
-    /// Reads one list of definitions; `field` is its path.
+    /// Reads one list of definitions. `field` is the path of the list.
     pub(super) fn read(&mut self, field: &str, node: &Node) {
         let Some(items) = node.items() else {
             return self.problems.push(Problem::new(field, node.position, "must be a list; no input is read from it"));
@@ -29,11 +29,12 @@ impl Inputs {
         }
     }
 
-    /// Why a server cannot use an input: nothing, where it can. The first problem is of the place that refers to it.
+    /// Returns the reasons why a server cannot use an input. The list is empty if it can. `reference` creates the first problem, at the place that
+    /// refers to the input.
     pub(super) fn problems_of(&self, id: &str, reference: impl FnOnce(String) -> Problem) -> Vec<Problem> {
         let shown = displayed(id);
         if let Some(problems) = self.broken.get(id) {
-            let mut all = vec![reference(format!("the definition of the input \"{shown}\" is wrong"))];
+            let mut all = vec![reference(format!("the definition of the input \"{shown}\" is not valid"))];
             all.extend(problems.iter().cloned());
             return all;
         }
@@ -45,12 +46,12 @@ impl Inputs {
         vec![reference(format!("no input \"{shown}\" is defined; inputs defines {known}"))]
     }
 
-    /// Tells whether the answer is not to be shown while it is typed.
+    /// Returns whether the answer must not be shown while a person types it.
     pub(super) fn is_secret(&self, id: &str) -> bool {
         self.usable.iter().any(|input| input.id == id && input.secret)
     }
 
-    /// What stands in for an answer that nobody gives.
+    /// Returns the default that applies if nobody answers.
     pub(super) fn default_of(&self, id: &str) -> Option<SecretString> {
         self.usable.iter().find(|input| input.id == id)?.default.clone()
     }
@@ -67,11 +68,15 @@ impl Inputs {
         } else {
             match text("type") {
                 Some("promptString" | "pickString") => {}
-                Some("command") => wrong("type", item.get("type"), "\"command\" is not supported: it runs commands of an editor"),
+                Some("command") => wrong(
+                    "type",
+                    item.get("type"),
+                    "\"command\" is not supported, as it runs an editor's commands; use \"promptString\" or \"pickString\"",
+                ),
                 _ => wrong("type", item.get("type"), "must be \"promptString\" or \"pickString\""),
             }
             if text("id").is_none_or(|id| id.is_empty() || id.contains('}')) {
-                wrong("id", item.get("id"), "must be a text, not empty and without \"}\"");
+                wrong("id", item.get("id"), "must be a string that is not empty and has no \"}\"");
             }
             for key in ["description", "default"] {
                 if item.get(key).is_some_and(|node| node.text().is_none() && !matches!(node.value, Value::Null)) {
@@ -84,8 +89,8 @@ impl Inputs {
         }
         let id = text("id").unwrap_or_default().to_owned();
         if self.broken.contains_key(&id) || self.usable.iter().any(|known| known.id == id) {
-            wrong("id", item.get("id"), "this id is used twice");
-            // Which of the two is meant cannot be known.
+            wrong("id", item.get("id"), "this id is used twice; give each input its own id");
+            // It is not known which of the two definitions a reference means, so neither is used.
             self.usable.retain(|known| known.id != id);
         }
         if problems.is_empty() {

@@ -1,28 +1,28 @@
-//! Values that are kept for redaction, each with what tells whether it is worth blanking.
+//! Values that the redactor may have to remove from texts, each with its source, which decides whether it is redacted.
 
 use secrecy::{ExposeSecret as _, SecretString};
 
 use crate::redact::is_redactable;
 
-/// A value that was put into a server's settings.
+/// A value that was inserted into a server's settings.
 #[derive(Debug)]
 pub struct Learnt {
     pub value: SecretString,
     pub source: Source,
 }
 
-/// The place where a value came from.
+/// The source of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
-    /// A person's answer, a text with such an answer in it, or a field that holds nothing but a secret.
+    /// A person's answer, a text that contains an answer, or a field whose value is always a secret.
     Confidential,
-    /// A variable or a file, with the names under which the value is known, apart by blanks.
+    /// A variable or a file. The text lists the names of the value, separated by spaces.
     Named(String),
 }
 
 impl Learnt {
-    /// Returns whether the value is blanked. A person types secrets that look like any word, so of those only the length decides, which the
-    /// redactor looks at itself.
+    /// Returns whether the value must be redacted. Typed secrets may look like ordinary words, so only their length decides. The redactor checks
+    /// the length.
     ///
     /// ```
     /// use hyperlight_mcp::config::{Learnt, Source};

@@ -1,9 +1,9 @@
-//! Variables that make a program load or run code that its command does not name: of the dynamic loader, of shells, of language runtimes, of
-//! package managers and of the tools that these start.
+//! Lists the environment variables that make a program load or run code that its command does not name. They belong to the dynamic loader, to
+//! shells, language runtimes and package managers, and to the tools that these start.
 
-/// Names that programs compare as they are.
+/// Names that programs compare with regard to case.
 const NAMES: &[&str] = &[
-    // Where programs, and the files that configure them, are looked for.
+    // Search paths for programs and for their configuration files.
     "PATH",
     "HOME",
     "SHELL",
@@ -13,7 +13,7 @@ const NAMES: &[&str] = &[
     "XDG_CONFIG_DIRS",
     "XDG_DATA_HOME",
     "XDG_DATA_DIRS",
-    // C libraries and what is built on them.
+    // C libraries and libraries that use them.
     "GCONV_PATH",
     "GLIBC_TUNABLES",
     "LOCPATH",
@@ -35,7 +35,7 @@ const NAMES: &[&str] = &[
     "VK_LAYER_PATH",
     // Shells.
     "BASHOPTS",
-    // Not ENV: shells read it for a person who types alone, and many programs name their stage by it.
+    // ENV is not in the list. Only interactive shells read it, and many programs use it for the name of their stage.
     "BASH_ENV",
     "FPATH",
     "IFS",
@@ -43,7 +43,7 @@ const NAMES: &[&str] = &[
     "PS4",
     "SHELLOPTS",
     "ZDOTDIR",
-    // What tools start for a person.
+    // Programs that tools start for a person.
     "BROWSER",
     "EDITOR",
     "LESSCLOSE",
@@ -70,7 +70,7 @@ const NAMES: &[&str] = &[
     "SSH_ASKPASS",
     "SVN_SSH",
     "SUDO_ASKPASS",
-    // Node and what stands beside it.
+    // Node, other JavaScript runtimes, and their tools.
     "ELECTRON_RUN_AS_NODE",
     "NODE_COMPILE_CACHE",
     "NODE_OPTIONS",
@@ -187,7 +187,7 @@ const NAMES: &[&str] = &[
     "ERL_ZFLAGS",
     "MIX_EXS",
     "MIX_HOME",
-    // Version managers that start with one name alone; the others are below.
+    // Version managers with a single variable. `STARTS` has the others.
     "N_PREFIX",
     // Build tools.
     "CC",
@@ -209,7 +209,7 @@ const NAMES: &[&str] = &[
     "GOPROXY",
     "GOROOT",
     "GOTOOLCHAIN",
-    // Clients whose configuration names programs that they run, or the machine that runs them.
+    // Clients whose configuration names programs to run, or the machine that runs them.
     "ANSIBLE_CONFIG",
     "AWS_CONFIG_FILE",
     "AWS_SHARED_CREDENTIALS_FILE",
@@ -220,7 +220,7 @@ const NAMES: &[&str] = &[
     "KUBECONFIG",
     "TF_CLI_CONFIG_FILE",
 ];
-/// Beginnings of names that programs compare as they are.
+/// Prefixes of names that programs compare with regard to case.
 const STARTS: &[&str] = &[
     "BASH_FUNC_",
     "CARGO_",
@@ -236,7 +236,7 @@ const STARTS: &[&str] = &[
     "POETRY_",
     "TS_NODE_",
     "UV_",
-    // Version managers: their programs stand in the place of `node`, `python` and the like, and run hooks and plugins.
+    // Version managers. They replace `node`, `python` and other programs, and run hooks and plugins.
     "ASDF_",
     "FNM_",
     "GOENV_",
@@ -253,9 +253,9 @@ const STARTS: &[&str] = &[
     "SDKMAN_",
     "VOLTA_",
 ];
-/// Beginnings of names whose case programs ignore.
+/// Prefixes of names that programs compare without regard to case.
 const STARTS_IN_ANY_CASE: &[&str] = &["npm_config_", "pnpm_config_", "yarn_"];
-/// Ends of names that stand for a credential: they load nothing, and are to be masked.
+/// Suffixes of names that hold a credential. These variables load no code, and their values must be masked.
 const CREDENTIAL_ENDS: &[&str] =
     &["_auth", "_authtoken", "_auth_token", "_auth_ident", "_password", "_token", "_username", "otp", "_api_key", "_apikey", "_secret"];
 

@@ -1,7 +1,7 @@
-//! What the operator wrote: a config's bytes become [`ServerDefinition`]s, or errors that name file, line, column and field.
+//! Reads the operator's config. The result is a list of [`ServerDefinition`]s, or errors that name file, line, column and field.
 //!
-//! Text becomes a tree that knows its places (`tree`); servers and inputs are read from it, each with all of its problems
-//! (`parse`, `server`, `inputs`, `rules`). Placeholders are recognised at once ([`Template`]) and replaced only when a
+//! The module `tree` parses the text and keeps the position of each value. The modules `parse`, `server`, `inputs` and `rules` read servers and
+//! inputs from the tree and report all problems of each one. Placeholders are parsed at the same time ([`Template`]), but replaced only when a
 //! server is started ([`resolve_command`], [`resolve_http`]).
 
 mod address;

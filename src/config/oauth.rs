@@ -1,4 +1,4 @@
-//! `oauth`: how this program gets tokens for a server over HTTP. Most servers need none of it.
+//! Reads `oauth`, the settings with which this program gets access tokens for a server over HTTP. Most servers need none of them.
 
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::{Deserialize, Serialize};
@@ -14,19 +14,19 @@ use crate::text::Problem;
 const KEYS: [&str; 9] =
     ["issuer", "clientId", "clientSecret", "scopes", "clientMetadataUrl", "callbackPort", "grant", "privateKey", "signingAlgorithm"];
 
-/// Who says yes to a token: `grant` in the config.
+/// The OAuth grant: `grant` in the config.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Grant {
-    /// A person, in a browser.
+    /// A person signs in and agrees in a browser.
     #[default]
     AuthorizationCode,
-    /// Nobody: the client has a secret or a key of its own.
+    /// No person is involved. The client authenticates with its own secret or key.
     ClientCredentials,
 }
 
 impl Grant {
-    /// As the config writes it.
+    /// Returns the value in the config.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -36,7 +36,7 @@ impl Grant {
     }
 }
 
-/// How a client signs for itself (RFC 7518).
+/// The algorithm with which a client signs its assertion (RFC 7518).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SigningAlgorithm {
     /// ECDSA with P-256 and SHA-256.
@@ -48,7 +48,7 @@ pub enum SigningAlgorithm {
 }
 
 impl SigningAlgorithm {
-    /// As the config and a signature's header write it.
+    /// Returns the name in the config and in a signature's header.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -58,27 +58,27 @@ impl SigningAlgorithm {
     }
 }
 
-/// `oauth` of a server as the config writes it: still with its `${…}` placeholders.
+/// `oauth` of a server as the config defines it, with its `${…}` placeholders.
 #[derive(Debug, Clone, Default)]
 pub struct OAuthDefinition {
-    /// The authorization server that alone gives tokens, and gets the credential. It has no placeholders: an approval covers it.
+    /// The only authorization server that may issue tokens and receive the credential. It has no placeholders, because an approval covers it.
     pub issuer: Option<String>,
-    /// A client that the authorization server knows already.
+    /// The id of a client that is registered at the authorization server.
     pub client_id: Option<String>,
     pub client_secret: Option<SecretString>,
-    /// Asked for instead of what the server names.
+    /// Scopes to request in place of those that the server names.
     pub scopes: Vec<String>,
-    /// Where a document describes the client (SEP-991): its address is the client's id.
+    /// The address of a document that describes the client (SEP-991). The address is the client's id.
     pub client_metadata_url: Option<String>,
-    /// Where the browser comes back to, on 127.0.0.1; any free port where the config says nothing.
+    /// The port on 127.0.0.1 to which the browser returns. `None` uses any free port.
     pub callback_port: Option<u16>,
     pub grant: Grant,
-    /// PKCS#8, as PEM.
+    /// A PKCS#8 key in PEM format.
     pub private_key: Option<SecretString>,
     pub signing_algorithm: Option<SigningAlgorithm>,
 }
 
-/// `oauth` of a server with nothing left to replace.
+/// `oauth` of a server after its placeholders were replaced.
 #[derive(Debug, Clone, Default)]
 pub struct OAuthSettings {
     pub issuer: Option<String>,
@@ -93,7 +93,7 @@ pub struct OAuthSettings {
 }
 
 impl OAuthDefinition {
-    /// Every text that may have placeholders.
+    /// Returns every text that may have placeholders.
     pub(super) fn texts(&self) -> impl Iterator<Item = &str> {
         let secrets = [&self.client_secret, &self.private_key].into_iter().flatten().map(SecretString::expose_secret);
         let plain = [&self.client_id, &self.client_metadata_url].into_iter().flatten();
@@ -102,7 +102,7 @@ impl OAuthDefinition {
 }
 
 impl OAuthSettings {
-    /// Every value that came from the config, by its key: for an approval that covers values.
+    /// Returns every value that came from the config, with its key, for an approval that covers values.
     #[must_use]
     pub fn values(&self) -> Vec<(String, SecretString)> {
         let plain = |text: &Option<String>| text.as_deref().map(SecretString::from);
@@ -118,7 +118,7 @@ impl OAuthSettings {
     }
 }
 
-/// Replaces the placeholders. Secrets are learned even where the config has them in clear.
+/// Replaces the placeholders. Secrets are kept for redaction even if the config contains them literally.
 pub(super) fn resolve(definition: &OAuthDefinition, filler: &mut Filler<'_>) -> OAuthSettings {
     let mut fill = |key: &str, text: &str| filler.fill(&format!("oauth.{key}"), text, Allowed::All);
     let client_id = definition.client_id.as_ref().map(|text| fill("clientId", text));
@@ -129,7 +129,7 @@ pub(super) fn resolve(definition: &OAuthDefinition, filler: &mut Filler<'_>) -> 
     for secret in [&client_secret, &private_key].into_iter().flatten() {
         filler.keep(secret, Source::Confidential);
     }
-    // An input that nobody has answered yet is empty.
+    // An input that is not answered yet is empty.
     for (index, scope) in scopes.iter().enumerate().filter(|(_, scope)| !scope.is_empty()) {
         filler.check(&format!("oauth.scopes[{index}]"), rules::check_scope(scope));
     }
@@ -215,7 +215,7 @@ impl Reader<'_> {
             let Some(text) = item.text() else { continue };
             let path = format!("oauth.scopes[{index}]");
             self.template(&path, item, text, Allowed::All);
-            // One with placeholders is checked once they are replaced.
+            // A scope with placeholders is checked after they are replaced.
             let literal = Template::parse(text).is_ok_and(|template| template.placeholders().next().is_none());
             if let (true, Err(problem)) = (literal, rules::check_scope(text)) {
                 self.wrong(&path, item, problem);
@@ -257,21 +257,25 @@ impl Reader<'_> {
         }
     }
 
-    /// What does not go together.
+    /// Checks for settings that contradict each other.
     fn check_oauth(&mut self, node: &Node, definition: &OAuthDefinition) {
         let has = |key: &str| node.get(key).is_some();
         let credentials = definition.grant == Grant::ClientCredentials;
         if has("clientSecret") && !has("clientId") {
-            self.oauth_wrong(node, "clientSecret", "needs clientId: a secret belongs to a client");
+            self.oauth_wrong(node, "clientSecret", "needs clientId, because a secret belongs to a client");
         }
         if has("clientMetadataUrl") && has("clientId") {
-            self.oauth_wrong(node, "clientMetadataUrl", "and clientId exclude each other: the address is the client's id");
+            self.oauth_wrong(
+                node,
+                "clientMetadataUrl",
+                "and clientId exclude each other, because the address is the client's id; remove one of them",
+            );
         }
         if has("signingAlgorithm") && !has("privateKey") {
-            self.oauth_wrong(node, "signingAlgorithm", "needs privateKey");
+            self.oauth_wrong(node, "signingAlgorithm", "needs privateKey, the key that signs");
         }
         if has("privateKey") && !credentials {
-            self.oauth_wrong(node, "privateKey", "is for \"grant\": \"client_credentials\"");
+            self.oauth_wrong(node, "privateKey", "is for \"grant\": \"client_credentials\"; set this grant, or remove the key");
         }
         if credentials && !has("clientId") {
             self.oauth_wrong(node, "grant", "\"client_credentials\" needs clientId, and clientSecret or privateKey");
@@ -280,11 +284,15 @@ impl Reader<'_> {
         }
         let headers = self.node.get("headers").and_then(Node::entries).unwrap_or_default();
         if headers.iter().any(|header| header.name.eq_ignore_ascii_case("authorization")) {
-            self.wrong("oauth", node, "and headers.Authorization exclude each other: both are how the server is told who calls");
+            self.wrong(
+                "oauth",
+                node,
+                "and headers.Authorization exclude each other, because both authenticate the client; remove one of them",
+            );
         }
     }
 
-    /// At the key, where the config has it.
+    /// Records a problem at the key, or at `oauth` if the config does not have the key.
     fn oauth_wrong(&mut self, node: &Node, key: &str, problem: &str) {
         self.wrong(&format!("oauth.{key}"), node.get(key).unwrap_or(node), problem);
     }

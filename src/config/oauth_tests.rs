@@ -1,4 +1,4 @@
-//! What `oauth` may say, what each mistake is told, and what becomes of its placeholders.
+//! Tests the values of `oauth`, the message for each mistake, and the replacement of its placeholders.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +27,7 @@ fn definition(oauth: &str) -> OAuthDefinition {
     }
 }
 
-/// `field: problem` of all that is wrong.
+/// Returns each problem as `field: problem`.
 fn problems(oauth: &str) -> Vec<String> {
     let config = config(oauth);
     assert!(config.servers.is_empty(), "{oauth} is valid");
@@ -81,7 +81,7 @@ fn every_mistake_is_named_with_its_field() {
         (r#"{ "clientSecret": "s" }"#, "oauth.clientSecret: needs clientId"),
         (r#"{ "scopes": "a" }"#, "oauth.scopes: must be a list of strings"),
         (r#"{ "scopes": [1] }"#, "oauth.scopes[0]: must be a string"),
-        (r#"{ "scopes": ["x", "a b"] }"#, "oauth.scopes[1]: is no scope"),
+        (r#"{ "scopes": ["x", "a b"] }"#, "oauth.scopes[1]: is not a scope"),
         (r#"{ "callbackPort": "1" }"#, "oauth.callbackPort: must be a whole number from 1 to 65535"),
         (r#"{ "callbackPort": 0 }"#, "oauth.callbackPort: must be a whole number"),
         (r#"{ "callbackPort": 65536 }"#, "oauth.callbackPort: must be a whole number"),
@@ -111,7 +111,11 @@ fn a_mistake_stands_where_the_file_has_it() {
 #[test]
 fn an_unknown_key_is_a_warning_and_a_server_with_a_command_does_not_use_it() {
     let config = config(r#"{ "clientID": "me" }"#);
-    assert!(config.warnings[0].contains("servers.s.oauth.clientID: unknown, ignored: did you mean clientId?"), "{:?}", config.warnings);
+    assert!(
+        config.warnings[0].contains("servers.s.oauth.clientID: this key is unknown and ignored; did you mean clientId?"),
+        "{:?}",
+        config.warnings
+    );
     let config = parse_text(r#"{ "servers": { "s": { "command": "x", "oauth": {} } } }"#, "c", 9).unwrap();
     assert!(config.warnings[0].contains("servers.s.oauth: is not used by a server of type stdio"), "{:?}", config.warnings);
 }
@@ -133,7 +137,7 @@ fn placeholders_are_replaced_and_secrets_are_learned_even_where_they_are_literal
 fn what_a_placeholder_turns_into_is_checked_as_well() {
     let problem = |oauth: &str| resolve(oauth).unwrap_err().to_string();
     assert!(problem(r#"{ "clientId": "${NOWHERE}" }"#).contains("servers.s.oauth.clientId: the environment variable NOWHERE is not set"));
-    assert!(problem(r#"{ "scopes": ["${WORDS}"] }"#).contains("oauth.scopes[0]: is no scope"));
+    assert!(problem(r#"{ "scopes": ["${WORDS}"] }"#).contains("oauth.scopes[0]: is not a scope"));
     assert!(problem(r#"{ "clientMetadataUrl": "http://${HOST}/c" }"#).contains("oauth.clientMetadataUrl: must start with https://"));
 }
 

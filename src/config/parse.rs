@@ -1,5 +1,5 @@
-//! The config's shapes: `mcpServers` (Claude Desktop, `HyperAgent`), `servers` (VS Code's file) and `mcp.servers` (VS Code's
-//! settings), with comments and trailing commas.
+//! Reads the config's formats: `mcpServers` (Claude Desktop, `HyperAgent`), `servers` (VS Code's file) and `mcp.servers` (VS Code's settings), with
+//! comments and trailing commas.
 
 use std::collections::HashMap;
 
@@ -14,26 +14,26 @@ use crate::text::{self, Problem, displayed, displayed_within};
 
 const MAX_DISPLAYED_NAME_CHARS: usize = 64;
 
-/// A config that was read.
+/// The content of a config.
 #[derive(Debug, Clone, Default)]
 pub struct Config {
-    /// In the order of the file.
+    /// The valid servers, in the order of the file.
     pub servers: Vec<ServerDefinition>,
-    /// Those whose entry is wrong, in the order of the file.
+    /// The servers whose entries have errors, in the order of the file.
     pub invalid: Vec<InvalidServer>,
-    /// What `${input:id}` can refer to.
+    /// The inputs to which `${input:id}` can refer.
     pub inputs: Vec<InputDefinition>,
-    /// What is odd, but no error.
+    /// Problems that do not prevent the use of the config.
     pub warnings: Vec<String>,
 }
 
-/// Parses a config file's text. `file` names it in errors.
+/// Parses the text of a config file. Errors contain `file` as its name.
 ///
-/// A server that is wrong is in [`Config::invalid`]; the others are usable.
+/// A server with errors is in [`Config::invalid`], and the others are usable.
 ///
 /// # Errors
-/// `ERR_CONFIG_SYNTAX` with line and column; `ERR_TOO_MANY_SERVERS`; `ERR_CONFIG_INVALID` with everything that is wrong,
-/// where sections have the wrong type or keys stand twice.
+/// `ERR_CONFIG_SYNTAX` with line and column. `ERR_TOO_MANY_SERVERS`. `ERR_CONFIG_INVALID` with all problems, if a section has the wrong type or a
+/// key is used twice.
 ///
 /// ```
 /// let text = r#"{ "mcpServers": { "files": { "command": "npx", "args": ["server-filesystem", "."] }, "b": {} } } // ours"#;
@@ -45,10 +45,10 @@ pub fn parse_text(text: &str, file: &str, max_servers: usize) -> Result<Config> 
     read(tree::from_text(text, file)?, file, max_servers)
 }
 
-/// Reads a config that is a value already.
+/// Reads a config from a JSON value.
 ///
 /// # Errors
-/// As [`parse_text`], without the syntax and without lines.
+/// The errors of [`parse_text`] except for the syntax error, and without lines.
 ///
 /// ```
 /// let root = serde_json::json!({ "servers": { "a": { "type": "http", "url": "https://example.com/mcp" } } });
@@ -102,13 +102,13 @@ fn invalid_server(name: &str, file: &str, mut problems: Vec<Problem>) -> Invalid
     InvalidServer { name: displayed_within(name, MAX_DISPLAYED_NAME_CHARS), error }
 }
 
-/// Where a config keeps its servers and inputs.
+/// The places in a config that contain servers and inputs.
 #[derive(Default)]
 struct Sources<'t> {
     sections: Vec<Section<'t>>,
     inputs: Vec<(&'static str, &'t Node)>,
     warnings: Vec<Problem>,
-    /// What no part of the config can be used with.
+    /// Problems that make the whole config unusable.
     fatal: Vec<Problem>,
 }
 
@@ -137,10 +137,10 @@ impl<'t> Sources<'t> {
         }
     }
 
-    /// VS Code's settings have all of it below one key.
+    /// Reads the key under which VS Code's settings contain servers and inputs.
     fn settings(&mut self, settings: &'t Node) {
         let Some(entries) = settings.entries() else {
-            return self.warnings.push(Problem::new("mcp", settings.position, "is no object; no server is read from it"));
+            return self.warnings.push(Problem::new("mcp", settings.position, "is not an object; no server is read from it"));
         };
         for Entry { name, node, .. } in entries {
             match name.as_str() {
@@ -158,7 +158,7 @@ impl<'t> Sources<'t> {
         }
     }
 
-    /// Across sections: within one, that is a duplicate key.
+    /// Finds names that two sections use. Within one section, such a name is a duplicate key.
     fn find_names_used_twice(&mut self) {
         let mut seen: HashMap<&str, usize> = HashMap::new();
         for (index, section) in self.sections.iter().enumerate() {
@@ -166,7 +166,7 @@ impl<'t> Sources<'t> {
                 let first = *seen.entry(&entry.name).or_insert(index);
                 if first != index {
                     let field = format!("{}.{}", section.field, displayed(&entry.name));
-                    let problem = format!("this name is used twice: {} has it too", self.sections[first].field);
+                    let problem = format!("this name is used twice: {} has it too; rename one of the servers", self.sections[first].field);
                     self.fatal.push(Problem::new(field, entry.position, problem));
                 }
             }

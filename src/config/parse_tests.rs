@@ -1,4 +1,4 @@
-//! What a config may say, and what each mistake is told.
+//! Tests the contents of a config, and the message for each mistake.
 
 use secrecy::ExposeSecret as _;
 use serde_json::json;
@@ -10,7 +10,7 @@ fn parse(text: &str) -> Result<Config> {
     parse_text(text, "c.json", 20)
 }
 
-/// The entry of one server `a`, from its text.
+/// Returns the config with one server `a`, from the text of its entry.
 fn server(entry: &str) -> Config {
     parse(&format!(r#"{{ "mcpServers": {{ "a": {entry} }} }}"#)).unwrap()
 }
@@ -25,7 +25,7 @@ fn problems_of(error: &Error) -> Vec<Problem> {
     if let Error::ConfigInvalid { problems, .. } = error { problems.clone() } else { panic!("{error:?}") }
 }
 
-/// `field: problem` of all that is wrong with the server `a`.
+/// Returns each problem of the server `a` as `field: problem`.
 fn problems(entry: &str) -> Vec<String> {
     let config = server(entry);
     assert!(config.servers.is_empty(), "{entry} is valid");
@@ -277,7 +277,7 @@ fn duplicate_keys_are_errors_wherever_servers_and_inputs_are() {
 #[test]
 fn the_same_name_in_two_sections_is_fatal() {
     let text = r#"{ "mcpServers": { "a": { "command": "x" } }, "servers": { "a": { "command": "y" } } }"#;
-    assert_eq!(fatal(text), "c.json:1:59: servers.a: this name is used twice: mcpServers has it too");
+    assert_eq!(fatal(text), "c.json:1:59: servers.a: this name is used twice: mcpServers has it too; rename one of the servers");
 }
 
 #[test]
@@ -306,8 +306,8 @@ fn url_wins_over_command_with_a_warning_and_sse_has_an_error_of_its_own() {
 fn an_unknown_or_unused_key_of_a_server_is_a_warning_and_one_of_the_root_is_the_agents() {
     let config = parse(r#"{ "theme": "dark", "mcpServers": { "a": { "command": "x", "comand": "y", "gallery": 1 } } }"#).unwrap();
     let expected = [
-        "c.json:1:59: mcpServers.a.comand: unknown, ignored: did you mean command?",
-        "c.json:1:74: mcpServers.a.gallery: unknown, ignored",
+        "c.json:1:59: mcpServers.a.comand: this key is unknown and ignored; did you mean command?",
+        "c.json:1:74: mcpServers.a.gallery: this key is unknown and ignored",
     ];
     assert_eq!(config.warnings, expected);
     assert!(server(r#"{ "command": "x", "headers": {} }"#).warnings[0].contains("not used by a server of type stdio"));

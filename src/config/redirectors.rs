@@ -1,7 +1,7 @@
-//! Variables that lead a program's traffic elsewhere, or take away what protects it on its way: proxies, name servers, and the trust in
+//! Lists the environment variables that redirect a program's traffic, or remove the protection of its traffic: proxies, name servers, and trusted
 //! certificates.
 
-/// Names that programs take in any case, in small letters.
+/// Names in lower case that programs compare without regard to case.
 const NAMES_IN_ANY_CASE: &[&str] = &[
     "all_proxy",
     "ftp_proxy",
@@ -16,7 +16,7 @@ const NAMES_IN_ANY_CASE: &[&str] = &[
     "ws_proxy",
     "wss_proxy",
 ];
-/// Names that programs compare as they are.
+/// Names that programs compare with regard to case.
 const NAMES: &[&str] = &[
     "AWS_CA_BUNDLE",
     "CURL_CA_BUNDLE",
@@ -44,10 +44,10 @@ const NAMES: &[&str] = &[
     "SSL_CERT_DIR",
     "SSL_CERT_FILE",
 ];
-/// How names start, where programs compare them as they are.
+/// Prefixes of names that programs compare with regard to case.
 const STARTS: &[&str] = &["GIT_SSL_"];
 
-/// Returns whether a variable of this name can lead a program's traffic to another machine, or take away its protection.
+/// Returns whether a variable of this name can redirect a program's traffic to another machine, or remove the protection of its traffic.
 ///
 /// ```
 /// use hyperlight_mcp::config::redirects_traffic;

@@ -1,4 +1,4 @@
-//! What single values of a config must be like. Each rule says why a value breaks it, without showing the value.
+//! Rules for single values of a config. Each rule returns why a value breaks it, without showing the value.
 
 use crate::text::nearest;
 
@@ -8,34 +8,41 @@ pub(super) fn check_variable_name(name: &str) -> Verdict {
     if name.is_empty() {
         return Err("the name of an environment variable is empty");
     }
-    if name.contains(['=', '\0']) { Err("the name of an environment variable can have no \"=\" and no NUL character") } else { Ok(()) }
+    if name.contains(['=', '\0']) { Err("the name of an environment variable cannot contain \"=\" or a NUL character") } else { Ok(()) }
 }
 
 pub(super) fn check_no_nul(text: &str) -> Verdict {
-    if text.contains('\0') { Err("has a NUL character, which no program can be given") } else { Ok(()) }
+    if text.contains('\0') { Err("has a NUL character, which cannot be passed to a program") } else { Ok(()) }
 }
 
-/// RFC 9110's `token`.
+/// Checks that a header's name is a `token` of RFC 9110.
 pub(super) fn check_header_name(name: &str) -> Verdict {
     let is_token = |next: u8| next.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&next);
-    if name.is_empty() || !name.bytes().all(is_token) { Err("is no name of a header: letters, digits and \"-\" are") } else { Ok(()) }
+    if name.is_empty() || !name.bytes().all(is_token) { Err("is not a valid header name; use letters, digits and \"-\"") } else { Ok(()) }
 }
 
-/// A line end would start a header of its own.
+/// Checks a header's value. A line end in it would start another header.
 pub(super) fn check_header_value(value: &str) -> Verdict {
     let forbidden = |next: char| next.is_control() && next != '\t';
-    if value.contains(forbidden) { Err("has a line end or another control character, which no header can have") } else { Ok(()) }
+    if value.contains(forbidden) { Err("has a line end or another control character, which a header cannot contain") } else { Ok(()) }
 }
 
-/// RFC 6749's `scope-token`.
+/// Checks that a scope is a `scope-token` of RFC 6749.
 pub(super) fn check_scope(scope: &str) -> Verdict {
     let fits = |next: char| matches!(next, '!' | '#'..='[' | ']'..='~');
-    if scope.is_empty() || !scope.chars().all(fits) { Err("is no scope: one word a scope, without quotes and backslashes") } else { Ok(()) }
+    if scope.is_empty() || !scope.chars().all(fits) {
+        Err("is not a scope; write each scope as one word without quotes and backslashes")
+    } else {
+        Ok(())
+    }
 }
 
-/// What is said of a key that nobody reads, with the one that was probably meant.
+/// Returns the warning for an unknown key, with the known key that was probably meant.
 pub(super) fn unknown_key<'k>(key: &str, known: impl IntoIterator<Item = &'k str>) -> String {
-    nearest(key, known).map_or_else(|| "unknown, ignored".to_owned(), |meant| format!("unknown, ignored: did you mean {meant}?"))
+    nearest(key, known).map_or_else(
+        || "this key is unknown and ignored".to_owned(),
+        |meant| format!("this key is unknown and ignored; did you mean {meant}?"),
+    )
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! One server's entry: everything that is wrong with it is found at once.
+//! Reads one server's entry, and reports all of its problems at once.
 
 use std::collections::HashSet;
 
@@ -47,13 +47,13 @@ const PROTOCOL_VERSIONS: &str = "\"2024-11-05\", \"2025-03-26\", \"2025-06-18\",
 const SSE: &str =
     "the transport \"sse\" was replaced in the protocol of 2025-03-26: use \"type\": \"http\" with the server's Streamable HTTP address";
 
-/// What an entry is read with.
+/// The data that the reading of an entry needs.
 pub(super) struct Context<'a> {
     pub(super) file: &'a str,
     pub(super) inputs: &'a Inputs,
 }
 
-/// Reads an entry of the section at `section`. Returns what is odd about it as well.
+/// Reads an entry of the section at `section`. Also returns warnings.
 pub(super) fn read(entry: &Entry, section: &str, context: &Context) -> (Result<ServerDefinition, Vec<Problem>>, Vec<Problem>) {
     let field = format!("{section}.{}", displayed(&entry.name));
     let mut reader = Reader {
@@ -78,7 +78,7 @@ pub(super) fn read(entry: &Entry, section: &str, context: &Context) -> (Result<S
 
 pub(super) struct Reader<'a> {
     pub(super) node: &'a Node,
-    /// Of the server's name.
+    /// The position of the server's name.
     position: Option<Position>,
     field: String,
     inputs: &'a Inputs,
@@ -87,7 +87,7 @@ pub(super) struct Reader<'a> {
     pub(super) warnings: Vec<Problem>,
 }
 
-/// What `type` says.
+/// The transport that `type` selects.
 enum Kind {
     Absent,
     Stdio,
@@ -95,7 +95,7 @@ enum Kind {
     Wrong,
 }
 
-// A reader's methods return nothing usable only after they have noted a problem.
+// A method of `Reader` that cannot return a usable value has recorded a problem.
 impl<'a> Reader<'a> {
     fn server(&mut self, name: &str) -> Option<ServerDefinition> {
         let Some(entries) = self.node.entries() else {
@@ -222,7 +222,7 @@ impl<'a> Reader<'a> {
         self.folders("args", list)
     }
 
-    /// Texts in which folders may stand.
+    /// Reads texts in which folder placeholders are permitted.
     fn folders(&mut self, key: &str, list: &'a Node) -> Vec<String> {
         let texts = self.strings(key, list);
         for (index, item) in list.items().unwrap_or_default().iter().enumerate() {
@@ -260,7 +260,7 @@ impl<'a> Reader<'a> {
             if let Err(problem) = rules::check_header_name(name) {
                 self.problems.push(Problem::new(self.path(&key), *position, problem));
             } else if !seen.insert(name.to_ascii_lowercase()) {
-                self.problems.push(Problem::new(self.path(&key), *position, "is given twice: names of headers ignore case"));
+                self.problems.push(Problem::new(self.path(&key), *position, "is given twice; header names are case-insensitive"));
             }
             let Some(text) = node.scalar() else {
                 self.wrong(&key, node, "must be a string");
@@ -275,7 +275,7 @@ impl<'a> Reader<'a> {
         headers
     }
 
-    /// Checks a text's placeholders, and keeps its place for when they are replaced.
+    /// Checks a text's placeholders, and records the text's position for problems when they are replaced.
     pub(super) fn template(&mut self, key: &str, node: &Node, text: &str, allowed: Allowed) {
         self.origin.place(key, node.position);
         if let Err(problem) = rules::check_no_nul(text) {
@@ -299,7 +299,7 @@ impl<'a> Reader<'a> {
         for id in template.inputs() {
             let field = self.path(key);
             for problem in self.inputs.problems_of(id, |problem| Problem::new(field, node.position, problem)) {
-                // An input that is used twice is still wrong only once.
+                // Two references to the same invalid input report its problems only once.
                 if !self.problems.contains(&problem) {
                     self.problems.push(problem);
                 }
@@ -321,7 +321,7 @@ impl<'a> Reader<'a> {
         Some(text)
     }
 
-    /// A path.
+    /// Reads an optional path.
     fn optional(&mut self, key: &str) -> Option<String> {
         let node = self.node.get(key)?;
         let text = self.string(key, node)?;
@@ -384,7 +384,7 @@ impl<'a> Reader<'a> {
         self.number(key, u64::MAX, "must be a whole number of milliseconds, at least 1")
     }
 
-    /// From 1 to `most`.
+    /// Reads a number from 1 to `most`.
     fn number(&mut self, key: &str, most: u64, expected: &str) -> Option<u64> {
         let node = self.node.get(key)?;
         let value = if let Value::Number(text) = &node.value { text.parse().ok() } else { None };
@@ -405,7 +405,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// One of some words, as serde knows them.
+    /// Reads one of several words, which serde defines.
     fn word<T: DeserializeOwned>(&mut self, key: &str, expected: &str) -> Option<T> {
         let node = self.node.get(key)?;
         let word = node.text().and_then(|text| T::deserialize(text.into_deserializer()).map_err(|_: WordError| ()).ok());

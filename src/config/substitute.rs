@@ -1,4 +1,5 @@
-//! `${…}` in a config, replaced when a server is started: never earlier, so that no secret lies around resolved.
+//! Replaces the `${…}` placeholders of a config when a server is started, and not earlier, so that resolved secrets stay in memory only as long as
+//! necessary.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -17,7 +18,7 @@ use super::{address, rules};
 use crate::error::Result;
 use crate::text::{Problem, displayed};
 
-/// What placeholders refer to, handed in so that tests need no environment of their own.
+/// The values to which placeholders refer. The caller passes them, so that tests do not need a real environment.
 #[derive(Debug, Clone)]
 pub struct Surroundings {
     pub environment: BTreeMap<String, String>,
@@ -25,43 +26,43 @@ pub struct Surroundings {
     pub user_home: PathBuf,
 }
 
-/// A command with nothing left to replace.
+/// A command without placeholders.
 #[derive(Debug)]
 pub struct ResolvedCommand {
     pub command: String,
     pub arguments: Vec<String>,
-    /// All that the child gets, sorted by name.
+    /// All variables that the child process gets, sorted by name.
     pub environment: Vec<(String, SecretString)>,
     pub working_directory: PathBuf,
-    /// What came from variables, inputs and the environment file, for redaction. None is empty; the same may stand twice.
+    /// Values from variables, inputs and the environment file, for redaction. None of them is empty, and a value may appear twice.
     pub secrets: Vec<Learnt>,
 }
 
-/// A Streamable HTTP address with nothing left to replace.
+/// A Streamable HTTP address without placeholders.
 #[derive(Debug)]
 pub struct ResolvedHttp {
-    /// May hold a secret, as a part of its query.
+    /// May contain a secret in its query.
     pub url: SecretString,
     pub headers: Vec<(String, SecretString)>,
     pub oauth: Option<OAuthSettings>,
-    /// What came from variables and inputs, and the secrets of `oauth`, for redaction. None is empty; the same may stand twice.
+    /// Values from variables and inputs, and the secrets of `oauth`, for redaction. None of them is empty, and a value may appear twice.
     pub secrets: Vec<Learnt>,
 }
 
-/// What to do where nobody can be asked for an input.
-pub(crate) const INPUT_ADVICE: &str = "give onInput, a callback that is asked for it";
-/// What a child gets of our environment besides what its config declares: the MCP SDKs' safe list, and where to put temporary files.
+/// The advice for an input that nobody can be asked for.
+pub(crate) const INPUT_ADVICE: &str = "give onInput, a callback that returns it";
+/// Variables of this process that a child process gets in addition to those of its config: the safe list of the MCP SDKs, and `TMPDIR`.
 const INHERITED: [&str; 9] = ["PATH", "HOME", "LANG", "LC_ALL", "TERM", "TMPDIR", "USER", "LOGNAME", "SHELL"];
 
-/// Replaces the placeholders of a stdio server. `None` for a server that has no command.
+/// Replaces the placeholders of a stdio server. Returns `None` for a server that has no command.
 ///
-/// `inputs` has what a person answered, by the ids of [`crate::config::inputs_of`]; `read_file` reads the environment file
-/// ([`crate::config::read_env_file`]). Of a variable's values, the config's own wins over the file's, and that over the inherited one. `locality`
-/// decides where a command starts that has no `cwd`, and which parts of the inherited `PATH` it gets.
+/// `inputs` has a person's answers, by the ids of [`crate::config::inputs_of`]. `read_file` reads the environment file
+/// ([`crate::config::read_env_file`]). For each variable, the config's own value takes precedence over the file's value, and the file's value over
+/// the inherited one. `locality` decides where a command without `cwd` starts, and which parts of the inherited `PATH` it gets.
 ///
 /// # Errors
-/// `ERR_CONFIG_INVALID` with all that is missing or unusable: unset variables, inputs without a value, the environment file, a variable in
-/// that file that loads code ([`crate::config::loads_code`]) without `pinValues`.
+/// `ERR_CONFIG_INVALID` with all problems: variables that are not set, inputs without a value, an unusable environment file, or a variable in that
+/// file that loads code ([`crate::config::loads_code`]) without `pinValues`.
 ///
 /// ```
 /// use hyperlight_mcp::config::{Locality, Surroundings, parse_text, read_env_file, resolve_command};
@@ -91,7 +92,7 @@ pub fn resolve_command(
     let command = filler.plain("command", command);
     let arguments = arguments.iter().enumerate().map(|(index, text)| filler.plain(&format!("args[{index}]"), text)).collect();
     let folder = working_directory.as_ref().map(|folder| filler.plain("cwd", folder));
-    // Sorted and looked up by name: a file may have very many.
+    // The map sorts the variables and finds them by name quickly, as a file may have very many.
     let mut variables: BTreeMap<String, SecretString> = inherited(surroundings);
     if let Some(file) = environment_file {
         let path = surroundings.workspace_folder.join(filler.plain("envFile", file));
@@ -116,7 +117,7 @@ pub fn resolve_command(
     Ok(Some(ResolvedCommand { command, arguments, environment: variables.into_iter().collect(), working_directory, secrets }))
 }
 
-/// The folders of `roots`, as URIs; a relative one is in the workspace.
+/// Returns the folders of `roots` as URIs. A relative folder is resolved in the workspace folder.
 ///
 /// # Errors
 /// `ERR_CONFIG_INVALID` for a placeholder that has no value.
@@ -134,14 +135,14 @@ pub fn resolve_roots(server: &ServerDefinition, surroundings: &Surroundings) -> 
     let fill = |(index, text): (usize, &String)| surroundings.workspace_folder.join(filler.plain(&format!("roots[{index}]"), text));
     let folders: Vec<_> = server.roots.iter().enumerate().map(fill).collect();
     filler.finish()?;
-    // The workspace folder is absolute, and so is what is joined to it.
+    // The workspace folder is absolute, so the joined paths are absolute too.
     Ok(folders.iter().filter_map(|folder| url::Url::from_file_path(folder).ok()).map(String::from).collect())
 }
 
-/// Replaces the placeholders of a server over HTTP. `None` for a server that has a command.
+/// Replaces the placeholders of a server over HTTP. Returns `None` for a server that has a command.
 ///
 /// # Errors
-/// `ERR_CONFIG_INVALID` with all that is missing, or what a value turns into that no URL or header can be.
+/// `ERR_CONFIG_INVALID` with all missing values, and with each URL or header that is not valid after the replacement.
 ///
 /// ```
 /// use hyperlight_mcp::config::{Surroundings, parse_text, resolve_http};
@@ -182,7 +183,7 @@ fn inherited(surroundings: &Surroundings) -> BTreeMap<String, SecretString> {
     INHERITED.iter().filter_map(pass).collect()
 }
 
-/// Replaces placeholders, and collects what is wrong and what is secret.
+/// Replaces placeholders, and collects problems and secrets.
 pub(super) struct Filler<'a> {
     origin: &'a Origin,
     surroundings: &'a Surroundings,
@@ -200,21 +201,22 @@ impl<'a> Filler<'a> {
         if self.problems.is_empty() { Ok(self.secrets) } else { Err(self.origin.error(self.problems)) }
     }
 
-    /// What a person and other processes can see.
+    /// Fills a text that a person and other processes can see, so it may only contain folders.
     fn plain(&mut self, key: &str, text: &str) -> String {
         self.fill(key, text, Allowed::Folders)
     }
 
     pub(super) fn fill(&mut self, key: &str, text: &str, allowed: Allowed) -> String {
         let filled = self.fill_with(key, text, allowed, |_| ()).unwrap_or_default();
-        // A short answer may be a part of a secret, and a form of the whole need not hold that of the answer: a login in base64.
+        // The whole text is redacted too. An answer may be too short to be redacted alone, and an encoding of the whole text, such as a login in
+        // base64, may not contain the encoding of the answer.
         if Template::parse(text).is_ok_and(|template| template.parts().len() > 1 && template.inputs().next().is_some()) {
             self.keep(&filled, Source::Confidential);
         }
         filled
     }
 
-    /// Like `fill`, but calls `look` with each value first. `None` if a problem was recorded.
+    /// Fills a text like `fill`, and calls `look` with each value first. Returns `None` if a problem was recorded.
     pub(super) fn fill_with(&mut self, key: &str, text: &str, allowed: Allowed, mut look: impl FnMut(&str)) -> Option<String> {
         let before = self.problems.len();
         let checked = Template::parse(text).and_then(|template| template.check(allowed).map(|()| template));
@@ -247,7 +249,7 @@ impl<'a> Filler<'a> {
             Placeholder::UserHome => Ok(self.surroundings.user_home.to_string_lossy().into_owned()),
             Placeholder::Variable { name, default } => {
                 let value = self.surroundings.environment.get(name);
-                // As a shell has it: the default also stands in for an empty value.
+                // The default also replaces an empty value, as in a shell.
                 match (value.filter(|value| default.is_none() || !value.is_empty()), default) {
                     (Some(value), _) => {
                         self.keep(value, Source::Named(format!("{key} {name}")));
@@ -268,7 +270,7 @@ impl<'a> Filler<'a> {
         }
     }
 
-    /// For redaction; of an empty text, nothing would be left.
+    /// Keeps a value for redaction. Ignores an empty value.
     pub(super) fn keep(&mut self, value: &str, source: Source) {
         if !value.is_empty() {
             self.secrets.push(Learnt { value: SecretString::from(value), source });
@@ -281,7 +283,7 @@ impl<'a> Filler<'a> {
         }
     }
 
-    /// Refuses a variable that loads code where it is neither shown, as `env` is, nor part of the digest.
+    /// Refuses a variable that loads code if it is neither shown, like a variable in `env`, nor part of the approval's digest.
     fn check_from_file(&mut self, path: &Path, name: &str, pin_values: bool) {
         if loads_code(name) && !pin_values {
             let problem = format!(
@@ -293,15 +295,15 @@ impl<'a> Filler<'a> {
         }
     }
 
-    /// The variables of the environment file. That it cannot be read is one problem of several; what is wrong inside of
-    /// it is an error of its own, as it is of another file.
+    /// Returns the variables of the environment file. If the file cannot be read, that is one of several problems of the config. Problems inside of
+    /// the file are a separate error, because they belong to another file.
     fn environment_file(
         &mut self,
         path: &Path,
         read_file: impl FnOnce(&Path) -> io::Result<Vec<u8>>,
     ) -> Result<Vec<(String, SecretString)>> {
         if !self.problems.is_empty() {
-            // Its path may be half replaced.
+            // The file's path may contain a placeholder that was not replaced.
             return Ok(Vec::new());
         }
         let file = path.display().to_string();
@@ -313,7 +315,7 @@ impl<'a> Filler<'a> {
             Ok((_, Err(error))) => {
                 let before = error.utf8_error().valid_up_to();
                 let line = error.as_bytes().iter().take(before).filter(|byte| **byte == b'\n').count() + 1;
-                format!("the file {file} is no UTF-8 text in line {line}")
+                format!("the file {file} is not UTF-8 text in line {line}")
             }
             Err(error) => format!("the file {file} cannot be read: {error}. Create it, or leave out envFile"),
         };

@@ -1,4 +1,4 @@
-//! What a server is started with.
+//! Tests the settings with which a server is started.
 
 use std::io::ErrorKind;
 
@@ -152,8 +152,8 @@ fn an_environment_file_that_cannot_be_used_is_an_error_that_says_why() {
     let message = |file: &[u8]| with_file(entry, file).unwrap_err().to_string();
     assert!(message(&vec![b'#'; MAX_ENV_FILE_BYTES + 1]).contains("too large: the limit of an environment file is 1048576 bytes"));
     assert!(with_file(entry, &vec![b'#'; MAX_ENV_FILE_BYTES]).is_ok());
-    assert!(message(b"A=1\nB=\xff").contains("no UTF-8 text in line 2"));
-    assert_eq!(message(b"A=1\nnonsense"), "/work space/.env:2:1: must be NAME=value");
+    assert!(message(b"A=1\nB=\xff").contains("not UTF-8 text in line 2"));
+    assert_eq!(message(b"A=1\nnonsense"), "/work space/.env:2:1: must be NAME=value; start a comment line with #");
 }
 
 #[test]

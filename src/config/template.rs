@@ -1,10 +1,10 @@
-//! `${…}` in a config's values: what a text refers to, without replacing it.
+//! Parses the `${…}` placeholders in a config's values without replacing them.
 
 use std::fmt::{self, Debug, Formatter};
 
 use crate::text::displayed_within;
 
-const POSSIBLE: &str = "possible are ${VAR}, ${env:VAR}, ${VAR:-default}, ${input:id}, ${workspaceFolder} and ${userHome}";
+const POSSIBLE: &str = "use ${VAR}, ${env:VAR}, ${VAR:-default}, ${input:id}, ${workspaceFolder} or ${userHome}";
 /// VS Code's own variables, which have no meaning outside of an editor. An environment variable with such a name needs `${env:…}`.
 const EDITOR_VARIABLES: [&str; 18] = [
     "workspaceFolderBasename",
@@ -27,11 +27,11 @@ const EDITOR_VARIABLES: [&str; 18] = [
     "selectedText",
 ];
 
-/// A text with its placeholders recognised.
+/// A text with its placeholders parsed.
 ///
-/// `${VAR}` and `${env:VAR}` are environment variables, with `${VAR:-default}` for one that is unset or empty;
-/// `${input:id}` is asked of a person; `${workspaceFolder}` and `${userHome}` are folders. `\${…}` means the same as
-/// `${…}`, and a `${` that is never closed is literal text.
+/// `${VAR}` and `${env:VAR}` are environment variables. `${VAR:-default}` has a default for a variable that is unset or empty. `${input:id}` is a
+/// value that a person is asked for. `${workspaceFolder}` and `${userHome}` are folders. `\${…}` means the same as `${…}`, and a `${` without a
+/// closing brace is literal text.
 ///
 /// ```
 /// use hyperlight_mcp::config::{Part, Placeholder, Template};
@@ -46,18 +46,18 @@ pub struct Template<'t> {
 }
 
 /// A piece of a [`Template`].
-// Not `Debug` without care: literal text may be a secret.
+// `Debug` is not derived, as literal text may be a secret.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Part<'t> {
     Literal(&'t str),
-    /// `source` is what was written, the backslash before it included.
+    /// `source` is the text in the config, including a backslash before it.
     Placeholder {
         source: &'t str,
         meaning: Placeholder<'t>,
     },
 }
 
-/// What a `${…}` stands for.
+/// The meaning of a `${…}`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Placeholder<'t> {
     Variable { name: &'t str, default: Option<&'t str> },
@@ -66,19 +66,19 @@ pub enum Placeholder<'t> {
     UserHome,
 }
 
-/// Which placeholders a field may have.
+/// The placeholders that a field may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Allowed {
-    /// `${workspaceFolder}` and `${userHome}`: what is shown to a person, and to other processes, holds no secrets.
+    /// Only `${workspaceFolder}` and `${userHome}`, for fields that a person or another process can see. Such a field must not contain a secret.
     Folders,
     All,
 }
 
 impl<'t> Template<'t> {
-    /// Recognises the placeholders of a text.
+    /// Parses the placeholders of a text.
     ///
     /// # Errors
-    /// A sentence for each placeholder that is none.
+    /// A sentence for each invalid placeholder.
     pub fn parse(text: &'t str) -> Result<Self, Vec<String>> {
         let mut parts = Vec::new();
         let mut problems = Vec::new();
@@ -86,7 +86,7 @@ impl<'t> Template<'t> {
         while let Some(start) = rest.find("${") {
             let Some(length) = rest[start..].find('}') else { break };
             let end = start + length + 1;
-            // The backslash keeps other programs from replacing it first.
+            // The backslash prevents other programs from replacing the placeholder first. It is not part of the literal text.
             let before = rest[..start].strip_suffix('\\').unwrap_or(&rest[..start]);
             if !before.is_empty() {
                 parts.push(Part::Literal(before));
@@ -103,7 +103,7 @@ impl<'t> Template<'t> {
         if problems.is_empty() { Ok(Self { parts }) } else { Err(problems) }
     }
 
-    /// In the order of the text; together they are the text again.
+    /// Returns the parts in the order of the text. Joined, they are the whole text.
     #[must_use]
     pub fn parts(&self) -> &[Part<'t>] {
         &self.parts
@@ -116,12 +116,12 @@ impl<'t> Template<'t> {
         })
     }
 
-    /// The ids of the inputs that it needs.
+    /// Returns the ids of the inputs that the text needs.
     pub(super) fn inputs(&self) -> impl Iterator<Item = &'t str> {
         self.placeholders().filter_map(|placeholder| if let Placeholder::Input(id) = placeholder { Some(id) } else { None })
     }
 
-    /// Refuses each placeholder that a field may not have.
+    /// Fails if the text has placeholders that a field may not have.
     pub(super) fn check(&self, allowed: Allowed) -> Result<(), Vec<String>> {
         let refused = |placeholder: Placeholder| match placeholder {
             Placeholder::Variable { name, .. } => Some(format!("${{{name}}}")),
@@ -129,7 +129,7 @@ impl<'t> Template<'t> {
             Placeholder::WorkspaceFolder | Placeholder::UserHome => None,
         };
         let problem = |shown: String| {
-            format!("{shown} is not replaced here; ${{workspaceFolder}} and ${{userHome}} are. Hand it over in env (or headers)")
+            format!("{shown} is not replaced here; ${{workspaceFolder}} and ${{userHome}} are. Pass it in env (or headers)")
         };
         let problems: Vec<_> = match allowed {
             Allowed::All => Vec::new(),
@@ -167,10 +167,10 @@ impl Debug for Placeholder<'_> {
     }
 }
 
-/// What stands between the braces.
+/// Parses the text between the braces.
 fn placeholder(inside: &str) -> Result<Placeholder<'_>, String> {
     if let Some(id) = inside.strip_prefix("input:") {
-        return if id.is_empty() { Err(format!("${{input:}} names no input; {POSSIBLE}")) } else { Ok(Placeholder::Input(id)) };
+        return if id.is_empty() { Err(format!("${{input:}} has no input id; {POSSIBLE}")) } else { Ok(Placeholder::Input(id)) };
     }
     let (subject, default) = inside.split_once(":-").map_or((inside, None), |(subject, default)| (subject, Some(default)));
     let folder = match subject {
@@ -178,13 +178,13 @@ fn placeholder(inside: &str) -> Result<Placeholder<'_>, String> {
         "userHome" => Some(Placeholder::UserHome),
         _ => None,
     };
-    // The rest of `inside` may be part of a secret; these messages show the name or the prefix only.
+    // The rest of `inside` may be part of a secret, so these messages show only the name or the prefix.
     match (folder, default) {
         (Some(folder), None) => return Ok(folder),
-        (Some(_), Some(_)) => return Err(format!("${{{subject}}} is always known and takes no default")),
-        // The first brace would end it: silently wrong text, so rather an error.
+        (Some(_), Some(_)) => return Err(format!("${{{subject}}} always has a value, so it cannot have a default")),
+        // The first closing brace would end the placeholder and silently change the text, so this is an error.
         (None, Some(default)) if default.contains("${") => {
-            return Err(format!("the default of ${{{}:-…}} is literal text and can hold no other placeholder", short(subject)));
+            return Err(format!("the default of ${{{}:-…}} is literal text and cannot contain another placeholder", short(subject)));
         }
         (None, _) => {}
     }
@@ -193,10 +193,13 @@ fn placeholder(inside: &str) -> Result<Placeholder<'_>, String> {
         return Err(format!("${{{}:…}} is not known; {POSSIBLE}", short(prefix)));
     }
     if name == subject && EDITOR_VARIABLES.contains(&name) {
-        return Err(format!("${{{name}}} is a variable of the editor and not known here; {POSSIBLE}"));
+        return Err(format!("${{{name}}} is an editor's variable, which has no value here; {POSSIBLE}"));
     }
     if !is_variable_name(name) {
-        return Err(format!("${{{}}} is not known: a variable's name has letters, digits and _, no digit first; {POSSIBLE}", short(name)));
+        return Err(format!(
+            "${{{}}} is not known: a variable's name consists of letters, digits and _, and does not start with a digit; {POSSIBLE}",
+            short(name)
+        ));
     }
     Ok(Placeholder::Variable { name, default })
 }
@@ -235,7 +238,7 @@ mod tests {
     fn a_default_is_literal_text_up_to_the_brace() {
         assert_eq!(meanings("${A:-b:-c}"), [Placeholder::Variable { name: "A", default: Some("b:-c") }]);
         assert_eq!(meanings("${env:A:-}"), [Placeholder::Variable { name: "A", default: Some("") }]);
-        assert!(problem("${A:-${B}}").contains("no other placeholder"));
+        assert!(problem("${A:-${B}}").contains("cannot contain another placeholder"));
     }
 
     #[test]
@@ -252,7 +255,7 @@ mod tests {
             let problem = problem(text);
             assert!(problem.contains(shown) && problem.contains("${input:id}"), "{problem}");
         }
-        assert!(problem("${userHome:-x}").contains("no default"));
+        assert!(problem("${userHome:-x}").contains("cannot have a default"));
         assert_eq!(Template::parse("${} ${file}").unwrap_err().len(), 2);
     }
 

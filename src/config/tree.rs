@@ -1,4 +1,4 @@
-//! A config as a tree that knows where each of its values stands, made from text or from a value.
+//! A config as a tree that keeps the position of each value. It is built from text or from a JSON value.
 
 use std::collections::HashSet;
 
@@ -9,12 +9,12 @@ use serde_json::Value as Json;
 use crate::error::{Error, Result};
 use crate::text::{Position, Problem, displayed};
 
-/// The keys of the root that are read; the others belong to the agent, and are none of our business.
+/// The keys of the root object that are read. The other keys belong to the agent.
 const OUR_KEYS: [&str; 4] = ["mcpServers", "servers", "mcp", "inputs"];
-/// No field that is read is nearly as deep; text deeper than 512 is refused by its parser.
+/// Maximum depth that is read. No field has nearly this depth. The parser refuses text that is deeper than 512.
 const MAX_DEPTH: usize = 64;
 
-// None of these is `Debug`: they hold secrets in clear.
+// None of these types implements `Debug`, because they contain secrets in plain text.
 pub(super) struct Node {
     pub(super) position: Option<Position>,
     pub(super) value: Value,
@@ -23,26 +23,26 @@ pub(super) struct Node {
 pub(super) enum Value {
     Null,
     Boolean(bool),
-    /// As it was written.
+    /// The number as the config writes it.
     Number(String),
     Text(String),
     List(Vec<Node>),
-    /// In the order of the file, duplicates included.
+    /// The entries in the order of the file, including duplicates.
     Object(Vec<Entry>),
-    /// Not read: the agent's own, or too deep to be a field of ours.
+    /// A value that is not read: it belongs to the agent, or is too deep to be a field of this program.
     Foreign,
 }
 
 pub(super) struct Entry {
     pub(super) name: String,
-    /// Of the name.
+    /// The position of the name.
     pub(super) position: Option<Position>,
     pub(super) node: Node,
 }
 
 pub(super) struct Tree {
     pub(super) root: Node,
-    /// Keys that stand twice in an object.
+    /// A problem for each key that an object contains twice.
     pub(super) duplicates: Vec<Problem>,
 }
 
@@ -63,7 +63,7 @@ impl Node {
         if let Value::Boolean(value) = self.value { Some(value) } else { None }
     }
 
-    /// The text of a scalar: many write numbers and booleans without quotes where a string is meant.
+    /// Returns the text of a scalar. Many people write numbers and booleans without quotes where a string is expected.
     pub(super) fn scalar(&self) -> Option<String> {
         match &self.value {
             Value::Text(text) | Value::Number(text) => Some(text.clone()),
@@ -77,7 +77,7 @@ impl Node {
     }
 }
 
-/// Comments and trailing commas are allowed, and nothing else that JSON has not.
+/// Returns options that permit comments and trailing commas, and no other extension of JSON.
 fn options() -> ParseOptions {
     ParseOptions {
         allow_comments: true,
@@ -141,7 +141,7 @@ struct Builder<'t> {
 }
 
 impl Builder<'_> {
-    /// Visits in the order of the text, which the cursor relies on.
+    /// Builds a node. Visits the values in the order of the text, as the cursor requires.
     fn node(&mut self, ast: &Ast) -> Node {
         let position = Some(self.cursor.at(jsonc_parser::common::Ranged::range(ast).start));
         let value = match ast {
@@ -196,7 +196,7 @@ impl Builder<'_> {
     }
 }
 
-/// Turns offsets into lines and columns, in one pass over the text.
+/// Converts offsets into lines and columns in one pass over the text.
 struct Cursor<'t> {
     text: &'t str,
     offset: usize,
@@ -205,11 +205,11 @@ struct Cursor<'t> {
 }
 
 impl Cursor<'_> {
-    /// `offset` is never before that of the last call.
+    /// Returns the position of an offset. The offset must not be smaller than that of the last call.
     fn at(&mut self, offset: usize) -> Position {
         let mut passed = self.text.get(self.offset..offset).unwrap_or_default().chars().peekable();
         while let Some(character) = passed.next() {
-            // A lone carriage return ends a line as well, as it does for the parser.
+            // A carriage return without a line feed ends a line too, as in the parser.
             if character == '\n' || (character == '\r' && passed.peek() != Some(&'\n')) {
                 self.line += 1;
                 self.column = 1;

@@ -1,5 +1,5 @@
-//! The ways in which a URI can be read. Servers differ in what they take for the same path: an empty segment, `..`, an encoded letter, a
-//! backslash, a query. A filter that compares texts alone is passed by writing the same thing in another way.
+//! Lists the forms in which a server may read a URI. Servers differ in their treatment of empty segments, `..`, encoded letters, backslashes and
+//! queries. If a filter compared only the texts, another spelling of the same URI would bypass it.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -7,38 +7,38 @@ use std::collections::BTreeSet;
 use percent_encoding::percent_decode_str;
 use url::{Host, Url};
 
-/// What is longer cannot be read in all ways.
+/// Maximum length of a URI. A longer URI is not expanded into its forms.
 const MAX_URI_BYTES: usize = 8_192;
-/// What is encoded more often than this is so to hide something.
+/// Maximum number of nested percent-encodings. A URI with more is meant to hide something.
 const MAX_DECODINGS: usize = 3;
-/// What has more readings than this was made for that.
+/// Maximum number of forms. A URI with more is meant to exhaust the filter.
 const MAX_FORMS: usize = 512;
 const DEFAULT_PORTS: [(&str, &str); 2] = [("http", ":80"), ("https", ":443")];
 
-/// Every text that a URI may stand for.
+/// The forms of a URI.
 pub(super) type Forms = BTreeSet<String>;
 
-/// A rewriting that some server may do: none, or the results.
+/// A rewriting that some servers do. It returns the results, or nothing if it does not apply.
 type Step = fn(&str) -> Vec<String>;
 
-/// Rewritings that lose nothing: the result is another spelling of the same URI.
+/// Rewritings that lose nothing. The result is another spelling of the same URI.
 const SAME: [Step; 7] = [as_a_browser_reads_it, without_backslashes, collapsed, resolved, collapsed, with_plain_address, as_segments];
-/// Readings by which something of it has no meaning, beside the others.
+/// Rewritings that drop a part of the URI, as some servers ignore that part.
 const SHORTENED: [Step; 2] = [without_tail, without_parameters];
 
-/// All that a URI could be taken for, down to readings that leave its end, its query or parameters away. `None` for one that hides what
-/// it says: it is too long, or encoded too often.
+/// Returns all forms of a URI, including forms without its end, its query or its parameters. Returns `None` if the URI is too long, is encoded too
+/// often, or has too many forms.
 pub(super) fn plausible(uri: &str) -> Option<Forms> {
     let forms = expanded(decodings(uri)?, &SHORTENED)?;
     expanded(expanded(forms, &SAME)?, &[without_end])
 }
 
-/// Readings that keep all of it. `None` as for [`plausible`].
+/// Returns the forms that keep every part of the URI. Returns `None` in the same cases as [`plausible`].
 pub(super) fn faithful(uri: &str) -> Option<Forms> {
     expanded(decodings(uri)?, &SAME)
 }
 
-/// Forms of a filter's entry: whole, or the beginning of what it means. The segment in which a beginning ends is as it is.
+/// Returns the forms of a filter's entry: a whole URI, or a prefix. The segment in which a prefix ends is only decoded.
 pub(super) fn of_pattern(text: &str, is_beginning: bool) -> Forms {
     let whole = || Forms::from([text.to_owned()]);
     if !is_beginning {
@@ -52,7 +52,7 @@ pub(super) fn of_pattern(text: &str, is_beginning: bool) -> Forms {
     joined.chain([text.to_owned()]).collect()
 }
 
-/// The text, and what it is once decoded, as often as something is encoded in it.
+/// Returns the text and the results of decoding it repeatedly, until it no longer changes.
 fn decodings(text: &str) -> Option<Forms> {
     if text.len() > MAX_URI_BYTES {
         return None;
@@ -67,7 +67,7 @@ fn decodings(text: &str) -> Option<Forms> {
     Some(forms)
 }
 
-/// Each form, and what each step makes of it, one step after the other.
+/// Applies each step to all forms, one step after the other, and returns the old and the new forms.
 fn expanded(mut forms: Forms, steps: &[Step]) -> Option<Forms> {
     for step in steps {
         let more: Vec<_> = forms.iter().flat_map(|form| step(form)).collect();
@@ -101,7 +101,8 @@ impl<'u> Parts<'u> {
         Self { scheme, host, path, tail }
     }
 
-    /// The same with another path: of the URI's own, and of all that follows the host, where a query is nothing special.
+    /// Returns the URI with a changed path in two versions: the change applies to the path alone, and to the whole text after the host, as some
+    /// servers do not separate the query.
     fn with_paths(&self, change: fn(&str) -> String) -> Vec<String> {
         let Self { scheme, host, path, tail } = self;
         let apart = format!("{scheme}{host}{}{tail}", change(path));
@@ -114,7 +115,7 @@ fn without_backslashes(uri: &str) -> Vec<String> {
     vec![uri.replace('\\', "/")]
 }
 
-/// Empty segments are none.
+/// Removes empty segments from a path.
 fn collapsed(uri: &str) -> Vec<String> {
     Parts::of(uri).with_paths(|path| {
         let mut collapsed = String::with_capacity(path.len());
@@ -127,7 +128,7 @@ fn collapsed(uri: &str) -> Vec<String> {
     })
 }
 
-/// `.` and `..` are where they lead (RFC 3986, 5.2.4).
+/// Resolves `.` and `..` (RFC 3986, 5.2.4).
 fn resolved(uri: &str) -> Vec<String> {
     Parts::of(uri).with_paths(|path| {
         let (root, inner) = path.strip_prefix('/').map_or(("", path), |inner| ("/", inner));
@@ -148,8 +149,8 @@ fn resolved(uri: &str) -> Vec<String> {
     })
 }
 
-/// An address of the web as browsers and most programs read it (WHATWG): there are many spellings of a host, of numbers above all
-/// (`127.1`, `0x7f000001`), and of a port. Decoded, as the other forms are.
+/// Returns the decoded form of a web URL that browsers and most programs use (WHATWG). A host has many spellings, above all as numbers (`127.1`,
+/// `0x7f000001`), and so has a port.
 fn as_a_browser_reads_it(uri: &str) -> Vec<String> {
     let Ok(mut url) = Url::parse(uri) else { return Vec::new() };
     if !matches!(url.scheme(), "http" | "https" | "ws" | "wss" | "ftp") {
@@ -157,7 +158,7 @@ fn as_a_browser_reads_it(uri: &str) -> Vec<String> {
     }
     let address = match url.host() {
         Some(Host::Domain(name)) => name.trim_end_matches('.').to_owned(),
-        // An IPv4 address within an IPv6 one reaches the same.
+        // An IPv4 address within an IPv6 address reaches the same machine.
         Some(Host::Ipv6(address)) => address.to_ipv4_mapped().map_or_else(|| format!("[{address}]"), |address| address.to_string()),
         Some(Host::Ipv4(address)) => address.to_string(),
         None => return Vec::new(),
@@ -167,8 +168,8 @@ fn as_a_browser_reads_it(uri: &str) -> Vec<String> {
     is_plain.then_some(plain).into_iter().collect()
 }
 
-/// Schemes and hosts ignore case; a user, a default port, zeros before a port, a last dot and the name of this machine change nothing
-/// about them.
+/// Normalises the scheme and the host. They ignore case. A user, a default port, leading zeros of a port, a final dot, and the name of this machine
+/// in a `file:` URI do not change the destination.
 fn with_plain_address(uri: &str) -> Vec<String> {
     let Parts { scheme, host, path, tail } = Parts::of(uri);
     let scheme = scheme.to_ascii_lowercase();
@@ -182,7 +183,7 @@ fn with_plain_address(uri: &str) -> Vec<String> {
     vec![format!("{scheme}//{bare}{path}{tail}")]
 }
 
-/// A port is a number: `:080` is `:80`.
+/// Removes leading zeros from a port: `:080` becomes `:80`.
 fn with_plain_port(host: &str) -> Cow<'_, str> {
     match host.rsplit_once(':') {
         Some((name, port)) if port.len() > 1 && port.starts_with('0') && port.bytes().all(|byte| byte.is_ascii_digit()) => {
@@ -193,7 +194,7 @@ fn with_plain_port(host: &str) -> Cow<'_, str> {
     }
 }
 
-/// `file:/a`, `file:///a` and `file://a` differ in slashes alone, which many servers split at.
+/// Joins all segments with single slashes. `file:/a`, `file:///a` and `file://a` differ only in slashes, and many servers split at slashes.
 fn as_segments(uri: &str) -> Vec<String> {
     let Parts { scheme, host, path, tail } = Parts::of(uri);
     if scheme.is_empty() {
@@ -209,7 +210,7 @@ fn without_tail(uri: &str) -> Vec<String> {
     ['#', '?'].iter().filter_map(|mark| uri.split_once(*mark)).map(|(start, _)| start.to_owned()).collect()
 }
 
-/// `;a=b` behind a segment.
+/// Removes the parameters of each segment: `;a=b`.
 fn without_parameters(uri: &str) -> Vec<String> {
     if !uri.contains(';') {
         return Vec::new();
@@ -218,7 +219,7 @@ fn without_parameters(uri: &str) -> Vec<String> {
     vec![uri.split('/').map(bare).collect::<Vec<_>>().join("/")]
 }
 
-/// Some file systems ignore dots and blanks at the end of a name; a slash there says only that it is a folder.
+/// Removes slashes, dots and spaces at the end. Some file systems ignore final dots and spaces of a name, and a final slash only marks a folder.
 fn without_end(uri: &str) -> Vec<String> {
     vec![uri.trim_end_matches(['/', '.', ' ']).to_owned()]
 }
@@ -283,7 +284,7 @@ mod tests {
     fn what_hides_what_it_says_has_no_readings() {
         assert_eq!(plausible("deep:///%2525252573ecret"), None);
         assert_eq!(plausible(&format!("deep:///{}", "a".repeat(MAX_URI_BYTES))), None);
-        // Whatever is done to it, the work is bounded.
+        // For every URI, the number of forms is limited.
         let odd = "%2e;/\\//..?#".repeat(500);
         assert!(plausible(&format!("deep://h{odd}")).is_none_or(|forms| forms.len() <= MAX_FORMS));
     }

@@ -1,4 +1,4 @@
-//! What the workspace folder has to do with a command: an entry that does not name it is started without it.
+//! Decides how the workspace folder affects a command. An entry that does not name the folder is started independently of it.
 
 use std::borrow::Cow;
 use std::fs;
@@ -6,24 +6,25 @@ use std::path::{Path, PathBuf};
 
 use super::substitute::Surroundings;
 
-/// Where a command without a `cwd` starts that does not depend on the workspace folder. Only the system's administrator can write there, so
-/// that no file of a folder that somebody else made configures the program.
+/// The folder in which a command without `cwd` starts if it does not depend on the workspace folder. Only the system's administrator can write to
+/// this folder, so no file of another user configures the program.
 pub const NEUTRAL_FOLDER: &str = "/";
 const PATH: &str = "PATH";
-/// Where execvp(3) looks without a PATH.
+/// The search path of execvp(3) without a `PATH`.
 const DEFAULT_PATH: &str = "/bin:/usr/bin";
 
-/// The part of the workspace folder in what an entry starts.
+/// Tells whether an entry's command depends on the workspace folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Locality {
-    /// What starts depends on the workspace folder: it starts there, and a yes holds there alone.
+    /// The command depends on the workspace folder. It starts in this folder, and an approval is valid only for this folder.
     Workspace,
-    /// The same starts from everywhere: in [`NEUTRAL_FOLDER`], without the parts of the inherited `PATH` that are of the workspace.
+    /// The command is the same for all workspace folders. It starts in [`NEUTRAL_FOLDER`], and the inherited `PATH` loses its parts that lie in the
+    /// workspace.
     Anywhere,
 }
 
 impl Locality {
-    /// The surroundings as such an entry gets them.
+    /// Returns the surroundings for an entry of this kind.
     pub(super) fn surroundings(self, surroundings: &Surroundings) -> Cow<'_, Surroundings> {
         let path = surroundings.environment.get(PATH).filter(|_| self == Self::Anywhere);
         let kept = path.map(|path| without_workspace(path, surroundings)).filter(|kept| Some(kept) != path);
@@ -34,7 +35,7 @@ impl Locality {
         })
     }
 
-    /// The folder in which a command starts that has no `cwd`.
+    /// Returns the folder in which a command without `cwd` starts.
     pub(super) fn start(self, surroundings: &Surroundings) -> PathBuf {
         match self {
             Self::Workspace => surroundings.workspace_folder.clone(),
@@ -48,8 +49,8 @@ fn without_workspace(path: &str, surroundings: &Surroundings) -> String {
     if kept.is_empty() { DEFAULT_PATH.to_owned() } else { kept.join(":") }
 }
 
-/// Returns whether a part of a search path leads elsewhere in another workspace folder: an empty or relative one, one within the folder, and
-/// the programs of packages that `npm run` and `npx` put in front for the folder and those above it.
+/// Returns whether a part of a search path depends on the workspace folder: an empty or relative part, a part within the folder, or a
+/// `node_modules/.bin` of the folder or its parents, which `npm run` and `npx` add.
 pub(crate) fn is_of_workspace(part: &str, surroundings: &Surroundings) -> bool {
     let part = Path::new(part);
     if !part.is_absolute() {
@@ -62,7 +63,7 @@ pub(crate) fn is_of_workspace(part: &str, surroundings: &Surroundings) -> bool {
     pairs.into_iter().any(|(part, workspace)| is_packages(part, workspace) || is_within(part, workspace, surroundings))
 }
 
-/// Returns whether a text has a path within the workspace folder.
+/// Returns whether a text contains the path of the workspace folder.
 pub(crate) fn mentions_workspace(text: &str, surroundings: &Surroundings) -> bool {
     let workspace = &surroundings.workspace_folder;
     let real = fs::canonicalize(workspace).unwrap_or_else(|_| workspace.clone());
@@ -79,7 +80,7 @@ fn is_within(part: &Path, workspace: &Path, surroundings: &Surroundings) -> bool
     part.starts_with(workspace) && !holds_home(workspace, surroundings)
 }
 
-/// Whoever works in their home has their own programs there, which are the same from everywhere.
+/// Returns whether the workspace folder contains the user's home. Then programs below it are the user's own, and the same for all workspaces.
 fn holds_home(workspace: &Path, surroundings: &Surroundings) -> bool {
     surroundings.user_home.starts_with(workspace)
 }

@@ -1,4 +1,4 @@
-//! File locks between processes, with a timeout: a hostile server may hold a lock forever.
+//! File locks between processes. Each wait has a timeout, as a hostile server may hold a lock forever.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind};
@@ -20,14 +20,14 @@ pub(crate) fn lock_within(path: &Path, time: Duration) -> io::Result<File> {
         let locked = wait_for(&file, end.saturating_duration_since(Instant::now()));
         locked.map_err(|error| explained(error, path, time))?;
         let ours = file.metadata()?;
-        // The previous holder may have removed the file: the lock of a removed file excludes nobody.
+        // The previous holder may have removed the file. The lock of a removed file does not exclude other processes.
         if fs::symlink_metadata(path).is_ok_and(|there| (there.dev(), there.ino()) == (ours.dev(), ours.ino())) {
             return Ok(file);
         }
     }
 }
 
-/// Locks an open file, by polling: a blocking `flock` has no timeout.
+/// Locks an open file by polling, as a blocking `flock` has no timeout.
 pub(crate) fn wait_for(file: &File, time: Duration) -> io::Result<()> {
     let end = Instant::now() + time;
     let mut pause = FIRST_PAUSE;

@@ -1,5 +1,6 @@
-//! Access to this program's own files and folders, and to files that a user names. Opening never hangs, reads are bounded, owners and modes
-//! are checked, and files are replaced as a whole. All functions block for as long as the disk takes.
+//! Accesses this program's own files and folders, and files that a user names. Opening a file never waits, and reads have a limit. Owners
+//! and modes of this program's files are checked, and files are replaced as a whole. All functions block the calling thread while the disk
+//! works.
 
 mod lock;
 mod private;

@@ -1,5 +1,5 @@
-//! The state folder and its files, which only this user may access. A file that others may write is refused; one that others may read is
-//! closed to them.
+//! The state folder and its files, which only this user may access. A file that other users may write is refused. A file that other users
+//! may only read loses their permissions.
 
 use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, Permissions};
 use std::io::{self, ErrorKind};
@@ -20,17 +20,17 @@ const OPEN_TO_OTHERS: u32 = 0o077;
 pub(crate) struct PrivateFolder {
     /// The path, with symbolic links followed.
     pub(crate) path: PathBuf,
-    /// The folder's previous mode, if others could read it.
+    /// The folder's previous mode, if other users could read the folder.
     pub(crate) was_open: Option<u32>,
 }
 
-/// Creates a folder with mode 0700, or opens an existing one. A folder of another user, or one that others may write to, is an error; one
-/// that others may only read is closed to them.
+/// Creates a folder with mode 0700, or opens an existing one. Fails if the folder belongs to another user, or if other users may write to
+/// it. Removes the permissions of other users who may only read it.
 pub(crate) fn private_folder(path: &Path) -> io::Result<PrivateFolder> {
     if !path.is_dir() {
         DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(path)?;
     }
-    // The path may be a link, for example to another disk; the target is checked.
+    // The path may be a symbolic link, for example to another disk, so the check applies to the link's target.
     let path = fs::canonicalize(path)?;
     let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW;
     let folder = OpenOptions::new().read(true).custom_flags(i32::try_from(flags.bits()).map_err(io::Error::other)?).open(&path)?;
@@ -38,8 +38,8 @@ pub(crate) fn private_folder(path: &Path) -> io::Result<PrivateFolder> {
     Ok(PrivateFolder { path, was_open })
 }
 
-/// Opens one of this program's files for reading. It must be a regular file of this user that nobody else may write to. If others may read
-/// it, their access is removed.
+/// Opens one of this program's files for reading. The file must be regular, belong to this user, and not be writable by other users. If
+/// other users may read it, their permissions are removed.
 pub(crate) fn open_own(path: &Path) -> io::Result<File> {
     let file = open_regular(path, Links::Refuse)?;
     close_to_others(&file, FILE_MODE)?;
@@ -56,7 +56,7 @@ pub(crate) fn append_own(path: &Path) -> io::Result<File> {
     open_to_write(OpenOptions::new().append(true), path)
 }
 
-/// Opens or creates one of this program's files with mode 0600. A pipe in its place is an error, without waiting.
+/// Opens or creates one of this program's files with mode 0600. Fails without waiting if a pipe has this path.
 pub(super) fn open_to_write(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     let file = options.create(true).mode(FILE_MODE).custom_flags(unwaiting(Links::Refuse)?).open(path)?;
     check_regular(&file.metadata()?)?;
@@ -64,7 +64,7 @@ pub(super) fn open_to_write(options: &mut OpenOptions, path: &Path) -> io::Resul
     Ok(file)
 }
 
-/// Removes the access of others. Returns the previous mode if they had any.
+/// Removes the permissions of other users. Returns the previous mode if they had any.
 fn close_to_others(file: &File, mode: u32) -> io::Result<Option<u32>> {
     let before = file.metadata()?;
     check_own(&before, mode)?;
@@ -76,15 +76,15 @@ fn close_to_others(file: &File, mode: u32) -> io::Result<Option<u32>> {
     Ok(Some(bits))
 }
 
-/// Refuses a file that another user owns, or may have written.
+/// Fails if another user owns the file or may have written to it.
 fn check_own(metadata: &Metadata, mode: u32) -> io::Result<()> {
     let (owner, us, bits) = (metadata.uid(), rustix::process::geteuid().as_raw(), metadata.mode() & 0o7777);
     let refused = |problem: String| Err(io::Error::new(ErrorKind::PermissionDenied, problem));
     if owner != us {
-        return refused(format!("it belongs to another user (uid {owner}, and this is uid {us}): chown it if you trust what is in it"));
+        return refused(format!("it belongs to another user (uid {owner}; this process has uid {us}); if you trust its content, chown it"));
     }
     if bits & WRITABLE_BY_OTHERS != 0 {
-        return refused(format!("others may write to it (mode {bits:o}): chmod {mode:o} it if you trust what is in it"));
+        return refused(format!("others may write to it (mode {bits:o}); if you trust its content, chmod {mode:o} it"));
     }
     Ok(())
 }
@@ -149,7 +149,7 @@ mod tests {
 
     #[test]
     fn what_another_user_owns_is_refused_whatever_its_mode() {
-        // A file of root, for every other user; root gives a file to another user instead.
+        // Other users read a file of root. Root cannot do this test with its own file, so root gives the file to another user.
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         fs::write(&path, "x").unwrap();

@@ -1,4 +1,4 @@
-//! Reads regular files, without waiting and within a limit.
+//! Reads regular files without waiting, and up to a limit of bytes.
 
 use std::fs::{self, File, Metadata};
 use std::io::{self, ErrorKind, Read as _};
@@ -10,21 +10,21 @@ use rustix::fs::OFlags;
 /// The treatment of a path whose last part is a symbolic link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Links {
-    /// Follow it, as a person may have made it.
+    /// Follows the link, as a person may have created it.
     Follow,
-    /// Refuse it: the file is one of this program's own, which creates no links.
+    /// Refuses the link, because the file belongs to this program, which creates no links.
     Refuse,
 }
 
-/// Opens a regular file for reading. Anything else is an error at once: a pipe would wait for a writer, and a device may have no end.
+/// Opens a regular file for reading. Fails at once for any other kind of file: a pipe would wait for a writer, and a device may never end.
 pub(crate) fn open_regular(path: &Path, links: Links) -> io::Result<File> {
-    // Checked before opening, as opening some devices has an effect.
+    // The check comes before opening, because opening some devices has an effect.
     check_regular(&match links {
         Links::Follow => fs::metadata(path)?,
         Links::Refuse => fs::symlink_metadata(path)?,
     })?;
     let file = fs::OpenOptions::new().read(true).custom_flags(unwaiting(links)?).open(path)?;
-    // Another file may have taken its place meanwhile.
+    // Another file may have replaced the checked one meanwhile.
     check_regular(&file.metadata()?)?;
     Ok(file)
 }
@@ -34,17 +34,17 @@ pub(crate) fn read_bounded(path: &Path, links: Links, limit: u64) -> io::Result<
     read_open(&open_regular(path, links)?, limit)
 }
 
-/// Like [`read_bounded`], for an open file.
+/// Reads like [`read_bounded`] from an open file.
 pub(crate) fn read_open(file: &File, limit: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    // The size may lie (a file of /proc), or change: the bytes are counted.
+    // The reported size may be wrong (a file of /proc) or change, so the bytes that are read are counted as well.
     if file.metadata()?.len() > limit || file.take(limit.saturating_add(1)).read_to_end(&mut bytes)? as u64 > limit {
         return Err(io::Error::new(ErrorKind::FileTooLarge, format!("it has more than {limit} bytes")));
     }
     Ok(bytes)
 }
 
-/// Returns the flags with which neither opening nor reading waits.
+/// Returns the flags of `open` with which neither opening nor reading waits.
 pub(super) fn unwaiting(links: Links) -> io::Result<i32> {
     let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
     let flags = if links == Links::Refuse { flags | OFlags::NOFOLLOW } else { flags };

@@ -1,4 +1,4 @@
-//! Writes whole files atomically: a new file takes the old one's place, so that no reader sees half of it.
+//! Writes whole files atomically. A new file replaces the old one, so that no reader sees an incomplete file.
 
 use std::fs::{self, File, Permissions};
 use std::io::{self, ErrorKind, Write as _};
@@ -12,17 +12,17 @@ use super::private::FILE_MODE;
 
 /// The suffix of a temporary file.
 const UNFINISHED: &str = ".tmp";
-/// Random characters in a temporary file's name.
+/// Number of random characters in a temporary file's name.
 const RANDOM_CHARS: usize = 6;
 /// The age at which a temporary file counts as abandoned, because its writer was killed.
 const ABANDONED: Duration = Duration::from_hours(1);
 
-/// The guarantee of a completed write.
+/// The durability of a completed write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Writing {
     /// The file survives a loss of power.
     Durable,
-    /// The file may be lost then; its content can be recreated.
+    /// A loss of power may lose the file. Its content can be recreated.
     Quick,
 }
 
@@ -31,13 +31,13 @@ pub(crate) fn replace(path: &Path, bytes: &[u8], writing: Writing) -> io::Result
     replace_with_mode(path, bytes, FILE_MODE, writing)
 }
 
-/// Like [`replace`], with another mode, to which the umask applies.
+/// Replaces a file like [`replace`], with another mode, to which the umask applies.
 pub(crate) fn replace_with_mode(path: &Path, bytes: &[u8], mode: u32, writing: Writing) -> io::Result<()> {
     written(path, bytes, mode, writing)?.persist(path).map_err(|error| error.error)?;
     kept(path, writing)
 }
 
-/// Creates a file with mode 0600. Returns `false`, and changes nothing, if it exists already.
+/// Creates a file with mode 0600. Returns `false` and changes nothing if the file exists already.
 pub(crate) fn create(path: &Path, bytes: &[u8]) -> io::Result<bool> {
     match written(path, bytes, FILE_MODE, Writing::Durable)?.persist_noclobber(path) {
         Ok(_) => kept(path, Writing::Durable).map(|()| true),
@@ -46,21 +46,21 @@ pub(crate) fn create(path: &Path, bytes: &[u8]) -> io::Result<bool> {
     }
 }
 
-/// Removes the temporary files that killed writers of this file left behind, as they may contain secrets. The age tells them from files
-/// that are still being written, so no lock is necessary.
+/// Removes the temporary files that killed writers of this file left behind, as they may contain secrets. Only old files are removed,
+/// because a new one may still be written. So no lock is necessary.
 fn sweep(path: &Path, now: SystemTime) {
     let Ok(entries) = fs::read_dir(folder_of(path)) else { return };
     for entry in entries.flatten().filter(|entry| entry.file_name().to_str().is_some_and(|name| is_unfinished(name, path))) {
         let Ok(file) = entry.metadata() else { continue };
         let is_old = file.modified().is_ok_and(|modified| now.duration_since(modified).is_ok_and(|age| age > ABANDONED));
         if file.is_file() && file.uid() == rustix::process::geteuid().as_raw() && is_old {
-            // Another process may have been faster.
+            // Another process may have removed the file first.
             let _ = fs::remove_file(entry.path());
         }
     }
 }
 
-/// Returns whether this is the name of a temporary file for that path: `.name.a1B2c3.tmp`.
+/// Returns whether `name` is the name of a temporary file for `path`: `.name.a1B2c3.tmp`.
 fn is_unfinished(name: &str, path: &Path) -> bool {
     let random = name.strip_prefix(&prefix_of(path)).and_then(|rest| rest.strip_suffix(UNFINISHED));
     random.is_some_and(|random| random.len() == RANDOM_CHARS && random.chars().all(|character| character.is_ascii_alphanumeric()))
@@ -79,7 +79,7 @@ fn written(path: &Path, bytes: &[u8], mode: u32, writing: Writing) -> io::Result
     Ok(file)
 }
 
-/// Syncs the folder, so that the name is durable as well as the content.
+/// Syncs the folder, so that the file's name is as durable as its content.
 fn kept(path: &Path, writing: Writing) -> io::Result<()> {
     match writing {
         Writing::Durable => File::open(folder_of(path))?.sync_all(),
@@ -115,7 +115,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         let left = written(&path, b"secret", FILE_MODE, Writing::Quick).unwrap().keep().unwrap().1;
-        // Names of another file and of another program, one too short, and one with a wrong character.
+        // Names of another file's temporary file, a too short one, another program's, and one with a wrong character.
         let others = [".other.abcdef.tmp", ".file.abc.tmp", ".tmpabcdef", ".file.ab-def.tmp"].map(|name| folder.path().join(name));
         for other in &others {
             fs::write(other, "").unwrap();

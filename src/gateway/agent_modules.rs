@@ -1,4 +1,4 @@
-//! The agent's own host modules, beside those of the servers.
+//! The agent's own host modules, which a run can import like the modules of servers.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -13,32 +13,32 @@ use crate::sandbox::{
     Arguments, GuestModule, GuestModules, HostAnswer, HostCall, HostFunctions, HostReply, ModuleFunction, RunControl, Value,
 };
 
-/// A module that the agent answers itself.
+/// A host module that the agent implements.
 pub trait AgentModule: Send + Sync {
-    /// The names that agent code imports.
+    /// Returns the function names that agent code imports.
     fn functions(&self) -> Vec<String>;
 
-    /// Describes the module to models. `name` is the one that it is imported by.
+    /// Describes the module to models. `name` is the name under which it is imported.
     fn info(&self, name: &str) -> AgentModuleInfo {
         let function = |name| AgentFunction { name, description: None, signature: None };
         AgentModuleInfo { name: name.to_owned(), purpose: None, functions: self.functions().into_iter().map(function).collect() }
     }
 
-    /// Answers a call. It is made when the future is polled first: before, a call is not to have any effect. Dropping it gives up on it.
+    /// Calls a function. The call must have no effect before the future is first polled. Dropping the future abandons the call.
     fn call(&self, function: &str, arguments: Vec<Value>) -> Pin<Box<dyn Future<Output = Result<Value>> + Send>>;
 }
 
 /// All modules of the agent, by name.
 pub(super) type AgentModules = BTreeMap<String, Arc<dyn AgentModule>>;
 
-/// Refuses a module that could be taken for another, or that agent code could not import.
+/// Refuses a module whose name is reserved or in use, or that agent code could not import.
 pub(super) fn check(name: &str, module: &dyn AgentModule, known: &AgentModules) -> Result<()> {
     let taken = |problem: &str| Err(Error::NameTaken { name: name.to_owned(), problem: problem.to_owned() });
     if name == "mcp" || name.starts_with("mcp-") {
         return taken("the names mcp and mcp-… are reserved for server modules");
     }
     if known.contains_key(name) {
-        return taken("this sandbox has such a module already");
+        return taken("this sandbox already has a module of this name");
     }
     let invalid = |problem: String| Err(Error::InvalidOption { method: "Sandbox.hostModule", problem });
     let mut characters = name.chars();
@@ -54,13 +54,13 @@ pub(super) fn check(name: &str, module: &dyn AgentModule, known: &AgentModules) 
     }
     match functions.iter().find(|function| !is_identifier(function)) {
         Some(function) => {
-            invalid(format!("\"{function}\" cannot be exported: a function's name must be an identifier and no reserved word"))
+            invalid(format!("\"{function}\" cannot be exported: a function's name must be an identifier and not a reserved word"))
         }
         None => Ok(()),
     }
 }
 
-/// The agent's modules as the guest sees them.
+/// Returns the agent's modules in the form that the guest uses.
 pub(super) fn agent_guest_modules(modules: &AgentModules) -> Vec<GuestModule> {
     modules.iter().map(|(name, module)| agent_guest_module(name, module.as_ref())).collect()
 }
@@ -70,7 +70,7 @@ fn agent_guest_module(name: &str, module: &dyn AgentModule) -> GuestModule {
     GuestModule { name: name.to_owned(), functions: module.functions().into_iter().map(function).collect() }
 }
 
-/// The host of one run's calls: the servers, or the agent.
+/// The host of one run's calls, which calls the servers or the agent's functions.
 pub(super) struct RunHost {
     pub(super) servers: Arc<ServerCalls>,
     pub(super) agent: AgentModules,
@@ -93,14 +93,14 @@ impl GuestModules for RunHost {
 }
 
 impl RunHost {
-    /// Converts the arguments of a call for its function.
+    /// Returns the arguments of a call, or an error if they are too large or invalid.
     fn agent_arguments(&self, what: &str, arguments: Arguments) -> Result<Vec<Value>> {
         let (what, limit) = (what.to_owned(), self.max_argument_bytes);
         let arguments = match arguments {
             Arguments::Given(arguments) => arguments,
             Arguments::Oversize(size) => return Err(Error::ArgumentsTooLarge { what, size, limit }),
             Arguments::Invalid(problem) => {
-                return Err(Error::InvalidArguments { what, problem: format!("expected what JSON can carry: {problem}") });
+                return Err(Error::InvalidArguments { what, problem: format!("expected values that JSON can hold: {problem}") });
             }
         };
         let size = arguments.iter().map(Value::wire_size).sum();
@@ -132,13 +132,13 @@ impl HostFunctions for RunHost {
 }
 
 impl RunHost {
-    /// Starts a call of a module that is not a server's.
+    /// Starts a call of a module that does not belong to a server.
     fn start_agents(&self, call: HostCall) -> HostAnswer {
         let started = match self.agent.get(&call.module) {
             Some(module) => self.agent_call(module.as_ref(), call),
             None => Err(Error::HostFunction { function: call.module, message: "there is no such module".to_owned() }),
         };
-        // What the agent's own function throws is thrown in the guest, as any function's exception would be.
+        // An error of the agent's own function is always thrown in the guest, like an exception of any function.
         let reply = |outcome: Result<Value>| outcome.map_or_else(|error| ToolErrors::Throw.reply(&error), HostReply::Value);
         match started {
             Ok(answer) => HostAnswer::Later(Box::pin(async move { reply(answer.await) })),

@@ -1,4 +1,4 @@
-//! The two stages of approval: the request, and the yes.
+//! The two stages of approval: the requests, and their approval.
 
 use parking_lot::MutexGuard;
 use std::collections::HashMap;
@@ -15,30 +15,31 @@ use crate::registry::Decider;
 use crate::trust::{ApprovalBasis, ApprovalRequest, CommandRequest, ManifestRequest, Standing, Subject, filter_manifest, manifest_digest};
 
 impl Gateway {
-    /// Collects all that a person must see before yes. At stage `manifest` the server is started and its tools are read.
+    /// Returns everything that a person must see before approving a server. At stage `manifest`, the server is started and its tools are read.
     ///
     /// # Errors
-    /// `ERR_UNKNOWN_SERVER`, `ERR_CONFIG_INVALID`, `ERR_APPROVAL_STORE`, and at stage `manifest` what connecting gives.
+    /// `ERR_UNKNOWN_SERVER`, `ERR_CONFIG_INVALID`, `ERR_APPROVAL_STORE`, and at stage `manifest` the errors of connecting.
     pub async fn approval_request(&self, name: &str) -> Result<ApprovalRequest> {
         self.approval_request_as(name, Decider::Person).await
     }
 
-    /// Makes the request for a person or a model. A model gets none for a server that a person has disabled.
+    /// Returns the request on behalf of a person or a model. A model gets no request for a server that a person has disabled.
     ///
     /// # Errors
-    /// As [`Self::approval_request`]; `ERR_DISABLED_BY_PERSON` where a model asks.
+    /// The errors of [`Self::approval_request`], and `ERR_DISABLED_BY_PERSON` for a model.
     pub async fn approval_request_as(&self, name: &str, decider: Decider) -> Result<ApprovalRequest> {
         self.unless_disabled(name, decider, self.request(name)).await.map_err(|error| self.core.redacted(error))
     }
 
-    /// Does work for a person or a model. A model's is refused where a person has disabled the server, and ends where they do so meanwhile.
+    /// Does work on behalf of a person or a model. A model's work is refused if a person has disabled the server, and ends if they disable it
+    /// meanwhile.
     pub(super) async fn unless_disabled<T>(&self, name: &str, decider: Decider, work: impl Future<Output = Result<T>>) -> Result<T> {
         if decider == Decider::Person {
             return work.await;
         }
         self.server(name)?;
         let registry = &self.core.registry;
-        // Taken before the look: what is disabled right after it counts as well.
+        // The token is taken before the check, so that disabling the server right after the check also ends the work.
         let ended = registry.ended(name);
         let disabled = || Error::DisabledByPerson { server: name.to_owned() };
         if registry.is_disabled_by_person(name) {
@@ -65,13 +66,12 @@ impl Gateway {
         Ok(ApprovalRequest::Manifest(Box::new(request)))
     }
 
-    /// Approves a server. With a digest, approves only the request that showed it, and starts nothing. Without one, approves both stages as they
-    /// are now, and reads the tools for that.
-    /// `valid_for`: how long the approval holds; `None`: until it is revoked.
+    /// Approves a server. With a digest, approves exactly the request that has this digest, and starts nothing. Without one, starts the server and
+    /// approves both stages as they are now. The approval is valid for `valid_for`; `None` means until it is revoked.
     ///
     /// # Errors
-    /// `ERR_DIGEST_CHANGED` if the digest belongs to no request that was shown, or the request has changed since; `ERR_NOT_APPROVED` where a revocation came while this
-    /// yes was under way; without a digest, what connecting gives.
+    /// `ERR_DIGEST_CHANGED` if no shown request has the digest, or the request has changed since; `ERR_NOT_APPROVED` if the approval was revoked
+    /// meanwhile; without a digest, the errors of connecting.
     pub async fn approve(&self, name: &str, digest: Option<&str>, valid_for: Option<Duration>) -> Result<()> {
         let outcome = self.say_yes(name, digest, valid_for).await;
         self.core.registry.approval_changed(name);
@@ -80,7 +80,7 @@ impl Gateway {
         if let (Ok(()), Ok(server)) = (&outcome, self.core.registry.server(name)) {
             self.core.learnt.note(name, &self.core.subject(&server).digest, |learnt| learnt.changed.clear());
             if let Ok(Standing::Full(manifest)) = self.core.standing(&server) {
-                // The names that the next run imports, which of very many tools take a moment: not on that run's way.
+                // Computes the names that runs import. For very many tools this takes a moment, so the next run should not have to do it.
                 manifest.identifiers();
             }
         }
@@ -90,7 +90,7 @@ impl Gateway {
     async fn say_yes(&self, name: &str, digest: Option<&str>, valid_for: Option<Duration>) -> Result<()> {
         let server = self.server(name)?;
         let approvals = &self.core.trust.approvals;
-        // Before all else: this yes does not undo a revocation that comes during anything that follows.
+        // Read first, so that this approval does not undo a revocation that happens during the following steps.
         let basis = approvals.basis(name)?;
         let subject = self.core.full_subject(&server).await?;
         let Some(digest) = digest else {
@@ -110,7 +110,7 @@ impl Gateway {
         }
     }
 
-    /// Writes a yes down, on a thread that may wait for a lock and a disk.
+    /// Writes an approval on a thread that may wait for a lock and a disk.
     async fn record_command(&self, subject: &Subject, valid_for: Option<Duration>, basis: ApprovalBasis) -> Result<ApprovalBasis> {
         let (core, subject) = (Arc::clone(&self.core), subject.clone());
         blocking(move || core.trust.approvals.approve_command(&subject, valid_for, &basis)).await
@@ -127,14 +127,15 @@ impl Gateway {
         blocking(move || core.trust.approvals.approve_manifest(&subject, manifest, valid_for, &basis)).await
     }
 
-    /// Takes the approval back, and ends what is live: pending calls fail with `ERR_NOT_APPROVED`. The server's process is ended before
-    /// anything is written, as it may be what keeps the file from being written.
+    /// Revokes the approval and ends what is live: pending calls fail with `ERR_NOT_APPROVED`. The server's process is ended before the file is
+    /// written, because the process may be what prevents writing.
     ///
     /// # Errors
-    /// `ERR_UNKNOWN_SERVER`; `ERR_APPROVAL_STORE` where it could not be recorded: it holds all the same until the gateway is closed.
+    /// `ERR_UNKNOWN_SERVER`; `ERR_APPROVAL_STORE` if the revocation could not be written. It is still valid in this gateway until the gateway is
+    /// closed.
     pub async fn revoke(&self, name: &str) -> Result<()> {
         self.core.check_open()?;
-        // An entry that has become invalid can still have an approval, which a person may want to be rid of.
+        // An entry that has become invalid can still have an approval, which a person may want to revoke.
         match self.core.registry.server(name) {
             Err(error @ Error::UnknownServer { .. }) => return Err(error),
             Ok(_) | Err(_) => self.core.trust.approvals.withhold(name),
@@ -144,14 +145,14 @@ impl Gateway {
         let (core, server) = (Arc::clone(&self.core), name.to_owned());
         let recorded = blocking(move || {
             let recorded = core.trust.approvals.revoke(&server);
-            // Whoever is no longer trusted keeps no access in this person's name here, recorded or not.
+            // The tokens are deleted even if the revocation could not be written, so that the server keeps no access.
             let forgotten = core.tokens.forget(&server).map_err(|error| Error::io(format!("the tokens of server \"{server}\""), &error));
             recorded.and(forgotten)
         });
         recorded.await.map_err(|error| self.core.redacted(error))
     }
 
-    /// Lets runs that start from now on see the server.
+    /// Makes the server available to runs that start from now on.
     ///
     /// # Errors
     /// `ERR_SERVER_DISABLED`, `ERR_NOT_APPROVED`.
@@ -159,7 +160,7 @@ impl Gateway {
         self.enable_as(name, Decider::Person)
     }
 
-    /// Hides the server, and ends what is live.
+    /// Hides the server from runs, and ends what is live.
     ///
     /// # Errors
     /// `ERR_UNKNOWN_SERVER`.
@@ -167,14 +168,14 @@ impl Gateway {
         self.disable_as(name, Decider::Person).await
     }
 
-    /// Reads the live manifest: whole, and as the config's filters let it through.
+    /// Reads the live manifest. Returns it whole, and after the config's filters.
     async fn discover(&self, server: &Arc<ServerDefinition>) -> Result<(Arc<Manifest>, Arc<Manifest>)> {
         let live = self.connect(server).await?.manifest().await?;
         let manifest = Arc::new(filter_manifest(server, &live));
         Ok((live, manifest))
     }
 
-    /// Returns whether anything of a server may be started.
+    /// Fails if no stage of the server's approval is valid, so that nothing of it may be started.
     pub(super) fn check_startable(&self, server: &ServerDefinition) -> Result<()> {
         self.core.standing(server)?.require_command(&server.name)
     }
@@ -188,7 +189,7 @@ impl Agent {
     /// Enables the server on behalf of a person or a model.
     ///
     /// # Errors
-    /// As [`Gateway::enable`]; `ERR_DISABLED_BY_PERSON` where a model asks.
+    /// The errors of [`Gateway::enable`], and `ERR_DISABLED_BY_PERSON` where a model asks.
     pub fn enable_as(&self, name: &str, decider: Decider) -> Result<()> {
         let server = self.core.open_server(name)?;
         if server.disabled {
@@ -203,7 +204,7 @@ impl Agent {
     /// Disables the server on behalf of a person or a model. A model cannot enable a server that a person has disabled.
     ///
     /// # Errors
-    /// As [`Gateway::disable`].
+    /// The errors of [`Gateway::disable`].
     pub async fn disable_as(&self, name: &str, decider: Decider) -> Result<()> {
         self.core.open_server(name)?;
         match decider {

@@ -1,4 +1,4 @@
-//! Callbacks, by which a call asks a person or a model: the innermost is asked, of the run's, the sandbox's and the gateway's.
+//! Callbacks that ask a person or a model. The run's own callback is used first, then the sandbox's, then the gateway's.
 
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
@@ -19,52 +19,52 @@ use crate::error::Result;
 use crate::sandbox::{Pause, RunControl};
 use crate::trust::Decision;
 
-/// The question to a person before a call.
+/// A question to a person before a call.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ApprovalQuestion {
     pub server: String,
-    /// The raw name.
+    /// The tool's name as the server gives it.
     pub tool: String,
     pub args: Map<String, Json>,
-    /// The reason why this call asks.
+    /// The reason why this call needs an approval.
     pub reason: String,
-    /// Missing for a call without a run.
+    /// The number of the run. Missing for a call without a run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run_id: Option<u64>,
 }
 
-/// A server's question to a person, as the agent gets it.
+/// A question that a server asks a person, in the form for the agent.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ElicitationQuestion {
     #[serde(flatten)]
     pub elicitation: Elicitation,
-    /// Missing for a call without a run.
+    /// The number of the run. Missing for a call without a run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run_id: Option<u64>,
 }
 
-/// A server's question to a model, as the agent gets it.
+/// A question that a server asks a model, in the form for the agent.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SamplingQuestion {
     #[serde(flatten)]
     pub sampling: Sampling,
-    /// Missing for a call without a run.
+    /// The number of the run. Missing for a call without a run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run_id: Option<u64>,
 }
 
-/// A person has to allow this program to act for them at a server.
+/// A request that a person authorize this program at a server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct AuthorizationQuestion {
     pub server: String,
-    /// The authorization server, which will ask the person for their password.
+    /// The authorization server, at which the person logs in.
     pub issuer: String,
 }
 
-/// The question whether an authorization server that the MCP server has named may be sent a credential of the config.
+/// A question whether a credential of the config may be sent to an authorization server that the MCP server named.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct IssuerQuestion {
@@ -77,7 +77,7 @@ pub struct IssuerQuestion {
 /// An answer that may take a person's time.
 pub type Answer<T> = Pin<Box<dyn Future<Output = Result<T>> + Send>>;
 
-/// Questions that an agent may answer. `None`: it cannot, and the next callbacks are asked.
+/// Questions that an agent may answer. A method returns `None` if the agent cannot answer; then the next callbacks are used.
 pub trait Callbacks: Send + Sync {
     /// Asks whether a call may be sent.
     fn approve_call(&self, question: &ApprovalQuestion) -> Option<Answer<Decision>> {
@@ -85,52 +85,52 @@ pub trait Callbacks: Send + Sync {
         None
     }
 
-    /// Returns whether [`Callbacks::elicit`] would ask anybody.
+    /// Returns whether [`Callbacks::elicit`] can ask a person.
     fn can_elicit(&self) -> bool {
         false
     }
 
-    /// A server asks a person something.
+    /// Asks a person a server's question.
     fn elicit(&self, question: &ElicitationQuestion) -> Option<Answer<ElicitationAnswer>> {
         let _ = question;
         None
     }
 
-    /// Returns whether [`Callbacks::sample`] would ask anything.
+    /// Returns whether [`Callbacks::sample`] can ask a model.
     fn can_sample(&self) -> bool {
         false
     }
 
-    /// A server asks a model something.
+    /// Asks a model a server's question.
     fn sample(&self, question: &SamplingQuestion) -> Option<Answer<Json>> {
         let _ = question;
         None
     }
 
-    /// Returns whether [`Callbacks::authorize`] would ask anybody.
+    /// Returns whether [`Callbacks::authorize`] can show a page to a person.
     fn can_authorize(&self) -> bool {
         false
     }
 
-    /// A page is to be opened at which a person allows the access. Gives the URL to which the browser was sent at the end, where
-    /// the agent has it; `None`: the browser runs on this machine, and our own listener will hear of it.
+    /// Shows a page at which a person grants access. Returns the URL to which the browser was redirected at the end, if the agent knows it. Returns
+    /// `None` if the browser runs on this machine; then the gateway's own listener receives the redirect.
     fn authorize(&self, url: &str, question: &AuthorizationQuestion) -> Option<Answer<Option<String>>> {
         let _ = (url, question);
         None
     }
 
-    /// Returns whether [`Callbacks::confirm_issuer`] would ask anybody.
+    /// Returns whether [`Callbacks::confirm_issuer`] can ask a person.
     fn can_confirm_issuer(&self) -> bool {
         false
     }
 
-    /// Asks whether this issuer may be sent a credential of the config.
+    /// Asks whether a credential of the config may be sent to this issuer.
     fn confirm_issuer(&self, question: &IssuerQuestion) -> Option<Answer<bool>> {
         let _ = question;
         None
     }
 
-    /// The value of `${input:id}`.
+    /// Returns the value of `${input:id}`.
     fn input(&self, id: &str, description: &str) -> Option<Answer<SecretString>> {
         let _ = (id, description);
         None
@@ -147,7 +147,7 @@ pub struct CallbackChain {
 }
 
 impl CallbackChain {
-    /// This chain, with others that are asked before.
+    /// Returns this chain with other callbacks before it.
     #[must_use]
     pub fn within(&self, inner: Option<Arc<dyn Callbacks>>) -> Self {
         Self { caller: inner.into_iter().chain(self.caller.iter().cloned()).collect(), operator: self.operator.clone() }
@@ -204,7 +204,7 @@ impl CallbackChain {
     }
 }
 
-/// The number of the next scope: a question of one must not reach another.
+/// The number of the next scope. Scopes have numbers so that a question of one scope does not reach another.
 static SCOPES: AtomicU64 = AtomicU64::new(1);
 
 /// The scope of a call: its callbacks, its listener, and the grants and denials of its run.
@@ -214,13 +214,13 @@ pub(super) struct CallScope {
     pub(super) identity: Arc<Identity>,
     pub(super) callbacks: CallbackChain,
     pub(super) run_id: Option<u64>,
-    /// The listener of the call's progress, instead of the gateway's.
+    /// The listener of the scope's events, instead of the gateway's.
     pub(super) listener: Option<EventListener>,
     /// Grants for the rest of the run.
     pub(super) grants: Grants,
-    /// Server and tool, denied for the rest of the run: whatever its arguments, nobody is asked again.
+    /// Servers and tools that are denied for the rest of the run, whatever the arguments are.
     denied: Mutex<BTreeSet<(String, String)>>,
-    /// A run's limit of questions, of whatever kind; without a run there is none.
+    /// The maximum number of questions of a run, of all kinds. `None` for calls without a run.
     max_questions: Option<usize>,
     questions: AtomicUsize,
     asking: tokio::sync::Mutex<()>,
@@ -244,12 +244,12 @@ impl CallScope {
         Self { number, identity, callbacks, run_id, listener, grants, denied, max_questions, questions, asking, warnings }
     }
 
-    /// Sets the limit of questions.
+    /// Sets the maximum number of questions.
     pub(super) fn with_max_questions(self, limit: usize) -> Self {
         Self { max_questions: Some(limit), ..self }
     }
 
-    /// Counts a question to a person or a model. The error says that there may be no more.
+    /// Counts a question to a person or a model. Returns an error if the maximum is reached.
     pub(super) fn count_question(&self) -> std::result::Result<(), String> {
         let asked = self.questions.fetch_add(1, Ordering::Relaxed);
         match self.max_questions.filter(|limit| asked >= *limit) {
@@ -258,7 +258,7 @@ impl CallScope {
         }
     }
 
-    /// Adds a warning for whoever reads the outcome, once.
+    /// Adds a warning to the outcome, if it does not have that warning yet.
     pub(super) fn warn(&self, warning: String) {
         let mut warnings = self.warnings.lock();
         if !warnings.contains(&warning) {
@@ -270,7 +270,7 @@ impl CallScope {
         std::mem::take(&mut self.warnings.lock())
     }
 
-    /// Waits until no other call of the scope asks: a person is asked about one at a time.
+    /// Waits until no other call of the scope is asking, so that a person gets one question at a time.
     pub(super) async fn one_question(&self) -> tokio::sync::MutexGuard<'_, ()> {
         self.asking.lock().await
     }
@@ -284,7 +284,7 @@ impl CallScope {
     }
 }
 
-/// Stops a run's clock, where there is a run.
+/// Pauses a run's clock, if there is a run.
 pub(super) fn pause(control: Option<&RunControl>) -> Option<Pause> {
     control.map(RunControl::pause)
 }

@@ -1,4 +1,4 @@
-//! A call's caller as a connection sees it: the callbacks of its run, its sandbox and the gateway, and where its events go.
+//! The caller of a request as a connection sees it: the callbacks of its run, its sandbox and the gateway, and the listener of its events.
 
 use std::sync::Arc;
 
@@ -12,31 +12,31 @@ use crate::error::Words;
 use crate::redact::Redactor;
 use crate::sandbox::RunControl;
 
-/// Most characters of a server's question that a person is shown.
+/// The maximum characters of a server's question that a person is shown.
 const MAX_MESSAGE_CHARS: usize = 4_000;
 
 pub(super) struct ScopeCaller {
     pub(super) scope: Arc<CallScope>,
     pub(super) events: Events,
-    /// The run's, whose clock stands while a person is asked.
+    /// The run, whose clock is paused while a person is asked.
     pub(super) control: Option<RunControl>,
 }
 
 impl Core {
-    /// The caller of requests in a scope, as a connection sees it.
+    /// Returns the caller of requests in a scope.
     pub(super) fn caller(&self, scope: &Arc<CallScope>, control: Option<&RunControl>) -> Arc<dyn Caller> {
         Arc::new(ScopeCaller { scope: Arc::clone(scope), events: self.events.clone(), control: control.cloned() })
     }
 }
 
 impl ScopeCaller {
-    /// Counts a question that a server has; where there is somebody to ask. `None` beyond the run's limit.
+    /// Counts a server's question, if it can be asked. Returns `None` if the run has reached its maximum.
     fn may_ask(&self, server: &str, can_ask: bool) -> Option<()> {
         let counted = if can_ask { self.scope.count_question() } else { Ok(()) };
         counted.map_err(|reason| self.scope.warn(format!("a question of server \"{server}\" was declined: {reason}"))).ok()
     }
 
-    /// Makes a question fit for a person to read. A URL stays as it is: it is to be opened, not read.
+    /// Redacts a question and removes invisible characters for a person. A URL is not changed, because it is opened and not read.
     fn readable(&self, mut elicitation: Elicitation) -> Elicitation {
         let redactor = &self.events.redactor;
         let clean = |text: &str| redactor.readable_text(text, MAX_MESSAGE_CHARS);
@@ -86,7 +86,7 @@ impl Caller for ScopeCaller {
     }
 }
 
-/// Turns a notice into an event.
+/// Converts a notice of a server to an event.
 pub(super) fn event_of(redactor: &Redactor, server: &str, tool: Option<&str>, run_id: Option<u64>, notice: &Notice) -> Option<Event> {
     let server = server.to_owned();
     Some(match notice {
@@ -104,7 +104,7 @@ pub(super) fn event_of(redactor: &Redactor, server: &str, tool: Option<&str>, ru
             Event::ServerLog { server, run_id, level: line(level), logger: logger.as_ref().map(line), data }
         }
         Notice::Dropped(count) => {
-            Event::Warning { message: format!("server \"{server}\" tells more than can be read: {count} of its notices were left out") }
+            Event::Warning { message: format!("server \"{server}\" sends too many notifications: {count} of them were left out") }
         }
     })
 }

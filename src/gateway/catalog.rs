@@ -1,5 +1,5 @@
-//! Views of the tools of servers: declarations, hints, search, a part of a system prompt. They show servers that are approved and enabled,
-//! as they were approved: nothing is started for them.
+//! Views of the servers' tools: declarations, descriptions, search, a part of a system prompt. They show approved and enabled servers from their
+//! approved manifests, and start no server.
 
 use serde::Serialize;
 
@@ -16,10 +16,10 @@ use crate::sandbox::{GuestModule, Importable, LookOwner, Problem, StillWanted};
 use crate::text::{sanitise_line, sanitise_text};
 use crate::trust::Standing;
 
-/// Default budget of a system prompt's part, in tokens.
+/// The default budget of the part of a system prompt, in tokens.
 pub const DEFAULT_BUDGET_TOKENS: usize = 2_000;
 
-/// A server's status, and its offer once it is approved.
+/// A server's status and, if it is approved, its offer.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ServerInfo {
@@ -29,18 +29,18 @@ pub struct ServerInfo {
     pub offer: Option<ServerOffer>,
 }
 
-/// Findings of `check`.
+/// The result of `check`.
 #[derive(Debug, Clone, Serialize)]
 pub struct CodeReport {
-    /// True where no problem was found.
+    /// True if no problem was found.
     pub ok: bool,
-    /// False for code that the reader does not come to an end with, or that nests too deeply: nothing is known of it.
+    /// False if the code is nested too deeply or its parser takes too long. Such code was not checked.
     pub looked: bool,
     pub problems: Vec<Problem>,
 }
 
 impl Core {
-    /// Returns the style in which texts are made fit for models and failures show.
+    /// Returns the style of declarations: how texts are shortened for models, and in which form failures appear.
     pub(super) fn declaration_style(&self, errors: ToolErrors) -> DeclarationStyle {
         let wording = Wording { text: sanitise_text, line: sanitise_line, max_chars: self.limits.max_description_chars };
         let failures = match errors {
@@ -71,7 +71,7 @@ impl Core {
         identity.check_open()?;
         let servers = self.visible_servers(identity.id).map_err(|error| self.redacted(error))?;
         let modules: Vec<_> = guest_modules(&servers).iter().chain(agent).map(Importable::from).collect();
-        // A plugin that is switched off has ended what was under way.
+        // Counts the check as a run of the plugin's period, so that switching the plugin off ends it.
         let period = self.check_on()?;
         let _run = period.runs.token();
         let is_wanted = || wanted() && !period.ended.is_cancelled() && !identity.closed.is_cancelled();
@@ -94,7 +94,7 @@ impl Agent {
         self.core.catalog(self.identity.id, Vec::new(), errors, look)
     }
 
-    /// Returns the TypeScript declarations of a module (`weather`, `mcp-weather`, `host:mcp-weather`, `host:mcp`), or of all.
+    /// Returns the TypeScript declarations of a module (`weather`, `mcp-weather`, `host:mcp-weather`, `host:mcp`), or of all modules.
     ///
     /// # Errors
     /// `ERR_UNKNOWN_MODULE`, `ERR_APPROVAL_STORE`, `ERR_CLOSED`.
@@ -110,10 +110,10 @@ impl Agent {
         self.list_modules_by(Look::Now)
     }
 
-    /// Lists the modules. `look`: read the approvals now, or use the last ones read.
+    /// Lists the modules. `look` selects the approvals on disk, or those that were read last.
     ///
     /// # Errors
-    /// As [`Agent::list_modules`].
+    /// The errors of [`Agent::list_modules`].
     pub fn list_modules_by(&self, look: Look) -> Result<Vec<ModuleSummary>> {
         let catalog = self.catalog_by(ToolErrors::default(), look);
         self.core.asked_by(look);
@@ -123,20 +123,20 @@ impl Agent {
     /// Returns a module with its functions.
     ///
     /// # Errors
-    /// As [`Agent::declarations`].
+    /// The errors of [`Agent::declarations`].
     pub fn module_info(&self, name: &str, errors: ToolErrors) -> Result<ModuleInfo> {
         self.catalog(errors)?.module_info(name).map_err(|error| self.core.redacted(error))
     }
 
-    /// Returns a tool, by its raw name or its identifier.
+    /// Returns a tool by its raw name or its identifier.
     ///
     /// # Errors
-    /// `ERR_UNKNOWN_SERVER`, `ERR_UNKNOWN_TOOL`, and as [`Agent::declarations`].
+    /// `ERR_UNKNOWN_SERVER`, `ERR_UNKNOWN_TOOL`, and the errors of [`Agent::declarations`].
     pub fn tool_info(&self, server: &str, tool: &str, errors: ToolErrors) -> Result<ToolInfo> {
         self.catalog(errors)?.tool_info(server, tool).map_err(|error| self.core.redacted(error))
     }
 
-    /// Returns a server's status, and, once it is approved, its offer; enabled or not.
+    /// Returns a server's status and, if it is approved, its offer. The server need not be enabled.
     ///
     /// # Errors
     /// `ERR_UNKNOWN_SERVER`, `ERR_APPROVAL_STORE`.
@@ -153,10 +153,10 @@ impl Agent {
         Ok(ServerInfo { status, offer })
     }
 
-    /// Returns the tools that fit a query best, the best first.
+    /// Returns the tools that match a query best, the best first.
     ///
     /// # Errors
-    /// `ERR_INVALID_OPTION` for a query without a word; `ERR_UNKNOWN_SERVER`; and as [`Agent::list_modules`].
+    /// `ERR_INVALID_OPTION` for a query without a word; `ERR_UNKNOWN_SERVER`; and the errors of [`Agent::list_modules`].
     pub fn search_tools(&self, query: &ToolQuery, errors: ToolErrors) -> Result<Vec<ToolMatch>> {
         self.identity.check_open()?;
         let servers = self.core.visible_servers(self.identity.id).map_err(|error| self.core.redacted(error))?;
@@ -164,18 +164,18 @@ impl Agent {
         self.core.runs.search.search(&servers, &catalog, query).map_err(|error| self.core.redacted(error))
     }
 
-    /// Returns the part of a system prompt that describes the modules to a model, within a budget of tokens.
+    /// Returns a part of a system prompt that describes the modules to a model, within a budget of tokens.
     ///
     /// # Errors
-    /// `ERR_INVALID_OPTION` where the budget is too small for anything; and as [`Agent::list_modules`].
+    /// `ERR_INVALID_OPTION` where the budget is too small for anything; and the errors of [`Agent::list_modules`].
     pub fn system_message(&self, budget_tokens: Option<usize>, errors: ToolErrors) -> Result<String> {
         self.system_message_by(budget_tokens, errors, Look::Now)
     }
 
-    /// Returns that part by approvals as they are now or as they were found last.
+    /// Returns the part of a system prompt. `look` selects the approvals on disk, or those that were read last.
     ///
     /// # Errors
-    /// As [`Agent::system_message`].
+    /// The errors of [`Agent::system_message`].
     pub fn system_message_by(&self, budget_tokens: Option<usize>, errors: ToolErrors, look: Look) -> Result<String> {
         let catalog = self.catalog_by(errors, look);
         self.core.asked_by(look);
@@ -185,12 +185,12 @@ impl Agent {
     /// Checks code without running it, with the modules of the servers.
     ///
     /// # Errors
-    /// As [`Agent::list_modules`]; `ERR_CODE_TOO_LARGE`.
+    /// The errors of [`Agent::list_modules`], and `ERR_CODE_TOO_LARGE`.
     pub fn check(&self, code: &str) -> Result<CodeReport> {
         self.check_while(&self.identity.look_owner, code, &|| true)
     }
 
-    /// Checks code within an owner's share of the reader, for as long as the answer is wanted: after that the code is not looked at.
+    /// Checks code within an owner's share of the parser's capacity. The check ends as soon as `wanted` returns false.
     pub(crate) fn check_while(&self, owner: &LookOwner, code: &str, wanted: StillWanted<'_>) -> Result<CodeReport> {
         self.core.check(&self.identity, owner, code, &[], wanted)
     }
@@ -199,35 +199,35 @@ impl Agent {
 /// The same views as the agent's, with the agent's own modules.
 impl Sandbox {
     /// # Errors
-    /// As [`Agent::declarations`].
+    /// The errors of [`Agent::declarations`].
     pub fn declarations(&self, name: Option<&str>, errors: Option<ToolErrors>) -> Result<String> {
         self.catalog(errors)?.declarations(name).map_err(|error| self.core.redacted(error))
     }
 
     /// # Errors
-    /// As [`Agent::list_modules`].
+    /// The errors of [`Agent::list_modules`].
     pub fn list_modules(&self) -> Result<Vec<ModuleSummary>> {
         Ok(self.catalog(None)?.list_modules())
     }
 
     /// # Errors
-    /// As [`Agent::module_info`].
+    /// The errors of [`Agent::module_info`].
     pub fn module_info(&self, name: &str, errors: Option<ToolErrors>) -> Result<ModuleInfo> {
         self.catalog(errors)?.module_info(name).map_err(|error| self.core.redacted(error))
     }
 
     /// # Errors
-    /// As [`Agent::system_message`].
+    /// The errors of [`Agent::system_message`].
     pub fn system_message(&self, budget_tokens: Option<usize>, errors: Option<ToolErrors>) -> Result<String> {
         self.system_message_by(budget_tokens, errors, Look::Now)
     }
 
     /// # Errors
-    /// As [`Agent::system_message`].
+    /// The errors of [`Agent::system_message`].
     pub fn system_message_by(&self, budget_tokens: Option<usize>, errors: Option<ToolErrors>, look: Look) -> Result<String> {
         let catalog = self.core.catalog(self.identity.id, self.module_infos(), errors.unwrap_or(self.tool_errors), look);
         self.core.asked_by(look);
-        // The catalogue does not know for whom it is asked.
+        // The error of the catalog names the gateway's method, so it is replaced by the sandbox's.
         let ours = |error: Error| match error {
             Error::InvalidOption { problem, .. } => Error::InvalidOption { method: "Sandbox.systemMessage", problem },
             other => other,
@@ -236,7 +236,7 @@ impl Sandbox {
     }
 
     /// # Errors
-    /// As [`Agent::check`].
+    /// The errors of [`Agent::check`].
     pub fn check(&self, code: &str) -> Result<CodeReport> {
         self.check_while(code, &|| true)
     }
@@ -252,7 +252,7 @@ impl Sandbox {
         self.core.catalog(self.identity.id, self.module_infos(), errors.unwrap_or(self.tool_errors), Look::Now)
     }
 
-    /// Descriptions of the agent's own modules, by the agent.
+    /// Returns the agent's descriptions of its own modules.
     pub(super) fn module_infos(&self) -> Vec<AgentModuleInfo> {
         self.modules().iter().map(|(name, module)| module.info(name)).collect()
     }

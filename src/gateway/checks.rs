@@ -1,4 +1,4 @@
-//! Checks of calls and results against the schemas that their tools were approved with.
+//! Checks arguments and results of calls against the approved schemas of their tools.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,9 +13,9 @@ use crate::error::Result;
 use crate::registry::AgentId;
 use crate::trust::Standing;
 
-/// Modes of the checks for servers whose config names none.
+/// The modes of the checks for servers whose config does not set them.
 pub(super) struct CheckDefaults {
-    /// Schemas, compiled once a gateway, whichever run calls.
+    /// The compiled schemas, shared by all runs of the gateway.
     schemas: Arc<ToolSchemas>,
     arguments: ArgumentCheck,
     results: SchemaViolations,
@@ -28,7 +28,7 @@ impl CheckDefaults {
 }
 
 impl Core {
-    /// The checks of all servers, as they are configured now.
+    /// Returns the checks of all servers, as they are configured now.
     pub(super) fn checks(&self) -> Checks {
         Checks { arguments: self.argument_checks(), results: self.output_checks() }
     }
@@ -47,8 +47,8 @@ impl Core {
         self.registry.servers().iter().map(|server| (server.name.clone(), mode(server))).collect()
     }
 
-    /// Checks the arguments of a call without a guest, before anybody is asked and anything is connected, and hands them back. What
-    /// cannot be called is refused on its way, where it is said why.
+    /// Checks the arguments of a call without a guest, before a person is asked or a server is connected, and returns the arguments. A tool that
+    /// cannot be called passes this check; the call fails later, with the reason.
     pub(super) fn check_arguments(
         &self,
         agent: AgentId,
@@ -66,10 +66,10 @@ impl Core {
         Ok(arguments)
     }
 
-    /// Checks the result of a call without a guest. What there is to say of it is an event.
+    /// Checks the result of a call without a guest. A warning is sent as an event.
     pub(super) fn check_result(&self, server: &str, tool: &str, result: &Json) -> Result<()> {
         let definition = self.registry.server(server)?;
-        // Taken back while the call was pending: the answer is no worse for that.
+        // The approval was revoked while the call was pending. The answer is returned without a check.
         let Standing::Full(manifest) = self.standing(&definition)? else { return Ok(()) };
         let checked = self.output_checks().check(server, &manifest, tool, result).map_err(|error| self.redacted(error))?;
         if let Some(warning) = checked {

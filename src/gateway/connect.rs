@@ -1,4 +1,4 @@
-//! Connections, made and reported on behalf of a scope.
+//! Connects to servers on behalf of a scope, and reports the connections.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,7 @@ impl Core {
         control: Option<&RunControl>,
         patience: Duration,
     ) -> Result<Lease> {
-        // Boxed: it is large, and every call has one.
+        // The future is large and every call has one, so it is boxed.
         Box::pin(self.connect_now(server, scope, control, patience)).await
     }
 
@@ -35,7 +35,7 @@ impl Core {
         self.check_open()?;
         let period = self.check_on()?;
         let wanted = wanted(server, patience);
-        // Another call of the run may be connecting it, and ask a person.
+        // Another call of the run may be connecting to this server and asking a person.
         let waiting = control.map(RunControl::wait_for_turn);
         let launch = async move {
             drop(waiting);
@@ -49,7 +49,7 @@ impl Core {
             outcome = connecting => outcome,
         };
         let outcome = outcome.map_err(|error| self.redacted(error));
-        // A refusal or a full house says nothing about the server.
+        // These errors do not show that the server has a problem, so they are not recorded.
         if !matches!(outcome, Err(Error::Closed { .. } | Error::PluginOff | Error::NotApproved { .. } | Error::TooManyConnections { .. })) {
             self.registry.record(&server.name, &outcome);
             if let Err(error) = &outcome {
@@ -70,7 +70,7 @@ impl Core {
         Ok(connection)
     }
 
-    /// Remembers and reports that a connection was made.
+    /// Records and reports a new connection.
     fn connected(&self, server: &ServerDefinition, connection: &Lease, scope: &CallScope) {
         let connect_ms = connection.connect_time().as_secs_f64() * 1000.0;
         self.events.trace(Event::Connected { server: server.name.clone(), connect_ms });
@@ -78,13 +78,13 @@ impl Core {
         let why = match connection.origin() {
             LeaseOrigin::Shared | LeaseOrigin::First | LeaseOrigin::After(Closed::Ended) => return,
             LeaseOrigin::After(Closed::Lost) => "it had ended",
-            LeaseOrigin::After(Closed::Evicted) => "its connection had given way to another server's (limits.maxConnections)",
+            LeaseOrigin::After(Closed::Evicted) => "its connection had been closed to make room for another server (limits.maxConnections)",
             LeaseOrigin::After(Closed::IdledOut) => "its connection had been idle for too long (idleTimeoutMs)",
         };
-        scope.warn(format!("server \"{}\" was connected anew, since {why}: what it knew of this session is gone", server.name));
+        scope.warn(format!("server \"{}\" was connected anew, because {why}. Its session state is lost", server.name));
     }
 
-    /// Remembers that a server asks questions which name no call: the next connection has to know that from its start.
+    /// Records that a server asks questions that name no call, because the next connection must know this at its start.
     pub(super) fn remember_elicits(&self, name: &str) {
         if let Ok(server) = self.registry.server(name) {
             self.learnt.note(name, &self.subject(&server).digest, |learnt| learnt.elicits = true);

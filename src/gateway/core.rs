@@ -29,13 +29,13 @@ use crate::registry::Registry;
 use crate::sandbox::Sandboxes;
 use crate::trust::{ApprovalStore, Executables};
 
-/// The values of inputs that have been asked for.
+/// The answers for inputs of the config, by id.
 pub(super) type Inputs = BTreeMap<String, SecretString>;
 
 /// The shared state of one gateway.
 pub(super) struct Core {
     pub(super) registry: Registry,
-    /// The place that the config is read from, again at each reload.
+    /// The source of the config, which each reload reads again.
     pub(super) source: ConfigSource,
     pub(super) trust: TrustState,
     pub(super) connections: Connections,
@@ -55,34 +55,34 @@ pub(super) struct Core {
     pub(super) tokens: TokenStore,
 }
 
-/// Approvals, and what they are compared with.
+/// The approvals, and the state that approvals are compared with.
 pub(super) struct TrustState {
     pub(super) approvals: ApprovalStore,
     pub(super) looked: Looked,
     pub(super) executables: Arc<Executables>,
-    /// Manifests that a person was shown, until they are approved, each with the digest of the command that it was read under.
+    /// Manifests that a person was shown and has not approved yet, by server. Each has the digest of the command under which it was read.
     pub(super) shown: Mutex<HashMap<String, (String, Arc<Manifest>)>>,
 }
 
-/// Requests that are under way, and subscriptions that last.
+/// Requests that are under way, and the lasting subscriptions.
 #[derive(Default)]
 pub(super) struct RequestState {
     pub(super) slots: CallSlots,
     pub(super) subscriptions: Subscriptions,
 }
 
-/// The people whom this gateway asks, and their answers.
+/// The callbacks through which this gateway asks people, and their answers.
 pub(super) struct People {
     pub(super) callbacks: CallbackChain,
     /// The operator's own agent.
     pub(super) operator: Arc<Identity>,
     /// The scope of what no call asks for: tests of a connection, questions of a server outside of any call.
     pub(super) session: Arc<CallScope>,
-    /// Answers for `${input:…}`. The lock is held while a person answers: nobody is asked the same twice.
+    /// Answers for `${input:…}`. The lock is held while a person answers, so that nobody is asked for an input twice.
     pub(super) inputs: tokio::sync::Mutex<Inputs>,
 }
 
-/// Defaults and helpers of runs, where their sandbox has none of its own.
+/// Defaults for sandboxes and runs, and helpers that they share.
 pub(super) struct RunDefaults {
     pub(super) checks: CheckDefaults,
     pub(super) max_result_tokens: Option<usize>,
@@ -103,12 +103,12 @@ impl Core {
         self.registry.server(name).map_err(|error| self.redacted(error))
     }
 
-    /// Fails once the gateway is closed.
+    /// Fails if the gateway is closed.
     pub(super) fn check_open(&self) -> Result<()> {
         if self.closed.is_cancelled() { Err(Error::Closed { what: "gateway" }) } else { Ok(()) }
     }
 
-    /// Returns an error as it may leave the crate.
+    /// Redacts an error before it leaves the crate.
     pub(super) fn redacted(&self, error: Error) -> Error {
         error.redacted(&self.redactor)
     }

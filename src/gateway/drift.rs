@@ -1,4 +1,4 @@
-//! Drift: how a live server differs from what was approved of it.
+//! Drift: the differences between a live server and its approved manifest.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::trust::{Drift, Standing, filter_manifest, filter_warnings};
 
 impl Core {
-    /// Reports once for each manifest of a live server how it differs from the approved one.
+    /// Reports the differences between a live manifest and the approved one, once for each live manifest.
     pub(super) fn report_drift(&self, server: &ServerDefinition, live: &Arc<Manifest>) -> Result<()> {
         if !self.registry.is_new_manifest(&server.name, live) {
             return Ok(());

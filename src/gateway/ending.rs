@@ -1,4 +1,4 @@
-//! The end of all that is live of a server: pending requests, grants, subscriptions, its process.
+//! Ends everything that is live for a server: pending requests, grants, subscriptions and its process.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -7,27 +7,27 @@ use super::agent::Identity;
 use super::core::Core;
 use crate::trust::Standing;
 
-/// The reason for which a server ends.
+/// The reason why a server is ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum EndReason {
-    /// Its approval was taken back, or its entry in the config is gone.
+    /// The approval was revoked, or the server's entry was removed from the config.
     Retired,
-    /// Its approval was taken back by another process, or has expired: what it does no longer holds here either.
+    /// Another process revoked the approval, or the approval has expired.
     ApprovalLost,
     /// A person has disabled it.
     Disabled,
-    /// Its entry in the config is another. Its subscriptions stay: they are asked for again where they are approved still.
+    /// The server's entry in the config changed. Its subscriptions are kept, and are renewed if they are still approved.
     Reconfigured,
     /// The plugin was switched off.
     SwitchedOff,
 }
 
 impl Core {
-    /// Ends what is live of a server. Everything but its process has ended when this returns; the future waits for the process.
+    /// Ends what is live for a server. When this function returns, everything but the process has ended; the returned future waits for the process.
     pub(super) fn end(&self, name: &str, why: EndReason) -> impl Future<Output = ()> {
         match why {
             EndReason::Retired => self.registry.retire(name),
-            // Requests under way end with the connection, and find out why.
+            // Requests under way end with the connection and then check the approval themselves.
             EndReason::ApprovalLost => {}
             EndReason::Disabled => self.registry.disable(name),
             EndReason::Reconfigured | EndReason::SwitchedOff => self.registry.interrupt(name),
@@ -55,7 +55,7 @@ impl Core {
         }
     }
 
-    /// Ends what is still live here of a server whose approval another process took back, or has expired.
+    /// Ends what is live for a server whose approval has expired or was revoked by another process.
     pub(super) async fn end_if_unapproved(&self, name: &str) {
         let standing = self.registry.server(name).and_then(|server| self.standing(&server));
         if matches!(standing, Ok(Standing::Unapproved(_))) {

@@ -1,4 +1,4 @@
-//! Events: facts that an operator may want to know, as they happen.
+//! Events for an operator or an agent.
 
 use std::sync::Arc;
 
@@ -8,25 +8,25 @@ use super::journal::Journal;
 use crate::redact::Redactor;
 use crate::trust::Drift;
 
-/// An event. Its texts are redacted before it is handed on.
+/// An event. Its texts are redacted before a listener gets them.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "type", rename_all = "kebab-case", rename_all_fields = "camelCase")]
 pub enum Event {
-    /// Something is odd, but it is not an error.
+    /// A warning about something unusual that is not an error.
     Warning { message: String },
-    /// The approval file was damaged or tampered with: it was kept aside.
+    /// The approval file was damaged or modified by others, and was moved aside.
     ApprovalsDamaged { message: String },
-    /// A model wants a person to approve a server. The request has all that they must see.
+    /// A model asks that a person approve a server. The request has everything that the person must see.
     ApprovalProposed { request: serde_json::Value },
-    /// A server's program is not the one that was there when its command was approved.
+    /// The file of a server's program has changed since its command was approved.
     ExecutableChanged { server: String, path: String, before: String, now: String },
-    /// A server's tools are not as they were approved.
+    /// A server's tools, resources or prompts differ from the approved ones.
     ToolsChanged {
         server: String,
         #[serde(flatten)]
         drift: Box<Drift>,
     },
-    /// A server tells how far a call is.
+    /// A progress report of a server for a call.
     #[serde(rename = "progress")]
     Progress {
         server: String,
@@ -39,7 +39,7 @@ pub enum Event {
         #[serde(skip_serializing_if = "Option::is_none")]
         message: Option<String>,
     },
-    /// A server's own log.
+    /// A log message of a server.
     ServerLog {
         server: String,
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -49,19 +49,19 @@ pub enum Event {
         logger: Option<String>,
         data: serde_json::Value,
     },
-    /// A connection gave way to another server's: what the server knew of this session is gone.
+    /// A connection was closed to make room for another server. The server's session state is lost.
     ConnectionEvicted { server: String, made_room_for: String },
-    /// A connection was not used for as long as `idleTimeoutMs` says.
+    /// A connection was closed because it was not used for `idleTimeoutMs`.
     ConnectionIdle { server: String },
-    /// A connection ended without anybody having asked for it.
+    /// A connection ended without a request to close it.
     ConnectionLost { server: String, reason: String },
-    /// A server's question reached nobody.
+    /// A server's question was cancelled without being shown.
     ElicitationCancelled { server: String, reason: String },
-    /// A resource that was subscribed to has changed.
+    /// A subscribed resource has changed.
     ResourceUpdated { server: String, uri: String },
-    /// With `trace`: a server was connected.
+    /// A server was connected. Sent only with `trace`.
     Connected { server: String, connect_ms: f64 },
-    /// With `trace`: a call has ended. Sizes, never contents.
+    /// A call has ended. Sent only with `trace`; it has sizes, never contents.
     Call {
         server: String,
         tool: String,
@@ -74,17 +74,17 @@ pub enum Event {
     },
 }
 
-/// A function that is called with each event as JSON, on whatever thread it happens.
+/// A function that gets each event as JSON, on the thread on which the event happens.
 pub type EventListener = Arc<dyn Fn(serde_json::Value) + Send + Sync>;
 
-/// Hands events on, redacted.
+/// Redacts events and passes them on.
 #[derive(Clone)]
 pub(super) struct Events {
     pub(super) listener: Option<EventListener>,
     pub(super) redactor: Arc<Redactor>,
-    /// True where each connection and call is an event as well.
+    /// True if each connection and each call is an event as well.
     pub(super) trace: bool,
-    /// The journal of events that are about a server.
+    /// The log files for events that concern a server.
     pub(super) journal: Journal,
 }
 
@@ -93,7 +93,7 @@ impl Events {
         self.send_to(None, event);
     }
 
-    /// Sends to this listener, or to the gateway's where there is none.
+    /// Sends an event to this listener, or to the gateway's listener if there is none.
     pub(super) fn send_to(&self, listener: Option<&EventListener>, event: &Event) {
         self.journal.event(event.clone());
         self.tell(listener, event);
@@ -103,7 +103,7 @@ impl Events {
         if let Some(listener) = listener.or(self.listener.as_ref()) {
             match serde_json::to_value(event) {
                 Ok(json) => listener(self.redactor.visible_json(&json)),
-                Err(error) => tracing::error!(%error, "an event without a form"),
+                Err(error) => tracing::error!(%error, "an event cannot be serialised"),
             }
         }
     }
@@ -114,12 +114,12 @@ impl Events {
         self.send(&Event::Warning { message });
     }
 
-    /// Returns whether a listener wants each connection and call.
+    /// Returns whether a listener gets events of connections and calls.
     pub(super) fn traces(&self) -> bool {
         self.trace && self.listener.is_some()
     }
 
-    /// Writes a connection or call into the journal, and sends it where a listener wants it.
+    /// Writes a connection or call to the server's log, and sends it if a listener wants it.
     pub(super) fn trace(&self, event: Event) {
         if self.traces() {
             self.tell(None, &event);

@@ -1,27 +1,27 @@
-//! Grants: permissions of a person for more than one call. A grant names exactly what it was given for, and ends with its approval: whatever
-//! comes after a revocation, a re-approval, a change or a disabling is another thing, and asks again.
+//! Grants: permissions of a person for more than one call. A grant names exactly its subject and ends with the approval. After a revocation, a new
+//! approval, a change or a disabling, the person is asked again.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeSet;
 
-/// The calls that a grant is for.
+/// The calls that a grant allows.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Granted {
-    /// One tool, as it was described: the digest of all that its server says of it.
+    /// Calls of one tool, by the digest of everything that its server says about it.
     Tool(String),
-    /// Requests of one method, of what the manifest of this digest lists.
+    /// Requests of one method for the items of the manifest with this digest.
     Requests { method: &'static str, manifest: String },
 }
 
-/// A grant's key: two are equal where everything is that the person's answer rested on.
+/// A grant. Two grants are equal if everything is equal on which the person's answer was based.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Grant {
     pub(super) server: String,
     /// The digest of the approved command.
     pub(super) command: String,
-    /// The approval's own id: one that was given anew is another, whichever process gave it.
+    /// The id of the approval. A new approval has a new id, also if another process made it.
     pub(super) approval: String,
-    /// Number of decisions about the server in this gateway: a disabling or another config ends a grant, too.
+    /// The number of decisions about the server in this gateway. Disabling the server or changing its config raises it, and so ends a grant.
     pub(super) decisions: u64,
     pub(super) granted: Granted,
 }
@@ -39,7 +39,7 @@ impl Grants {
         self.all().contains(grant)
     }
 
-    /// Drops those of a server. None of them would count any more; this frees their memory.
+    /// Removes the grants of a server. They are no longer valid, so this only frees their memory.
     pub(super) fn forget(&self, server: &str) {
         self.all().retain(|grant| grant.server != server);
     }

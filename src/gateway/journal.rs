@@ -1,6 +1,6 @@
-//! The journal of each server, a file of its own in the state folder: its standard error, its connections, its calls. Another
-//! process reads there why a server failed. Written on a thread of its own: no call waits for a disk, and what cannot be written is lost.
-//! Calls come close together, so their lines wait for a moment and are written at once; all else is written when it happens.
+//! The log file of each server in the state folder, with the server's standard error, its connections and its calls. Other processes read the file to
+//! see why a server failed. A thread of its own writes it, so that no call waits for the disk; entries that cannot be written are lost. Lines of
+//! calls wait for a moment and are written together. All other lines are written at once.
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::HashMap;
@@ -22,38 +22,38 @@ use crate::files;
 use crate::redact::Redactor;
 
 const FOLDER: &str = "logs";
-/// A file that is larger becomes the older one of two: a server has at most twice this.
+/// The size at which a log file is renamed to the older one of two files. The logs of a server take at most about twice this size.
 const MAX_BYTES: u64 = 128 * 1024;
-/// Most entries that wait to be written; more are lost rather than waited for.
+/// The maximum number of entries that wait to be written. Further entries are dropped.
 const MAX_WAITING: usize = 1024;
-/// Time for which a call's line waits for others.
+/// The time for which a call's line waits for further lines.
 const GATHERING: Duration = Duration::from_millis(100);
-/// Approximate size of the lines of a server that are written at once.
+/// The approximate size of the lines of a server that are written at once.
 const MAX_PIECE_BYTES: usize = 16 * 1024;
 const MAX_TEXT_CHARS: usize = 2_000;
-/// Time for which a writer waits for another that moves a full file. Only a server that means harm holds the lock for longer.
+/// The time for which a writer waits for another writer that renames a full file. Only a malicious server holds the lock for longer.
 const MOVING: Duration = Duration::from_secs(1);
-/// Time for which the end of a gateway waits until its last entries are written.
+/// The time for which closing a gateway waits until its last entries are written.
 const FLUSHING: Duration = Duration::from_secs(1);
 
-/// Something that happened with a server.
+/// An entry of a server's log.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LogLine {
     /// Milliseconds since 1970, UTC.
     pub at: u64,
-    /// The process that had the gateway.
+    /// The id of the process that had the gateway.
     pub pid: u32,
     /// `stderr`, `connected`, `failed`, `call`, or the type of an event.
     pub kind: String,
     /// The text of the entry, redacted and on one line.
     pub text: String,
-    /// The code of what went wrong, if something did.
+    /// The error code, if something failed.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub error: Option<String>,
 }
 
-/// An entry; it becomes text on the writer's thread.
+/// An entry that the writer's thread turns into text.
 pub(super) enum Note {
     Stderr(String),
     Failed(Error),
@@ -61,7 +61,7 @@ pub(super) enum Note {
 }
 
 impl Note {
-    /// Returns whether its line may wait for others.
+    /// Returns whether the line of this entry may wait for further lines.
     fn can_wait(&self) -> bool {
         matches!(self, Self::Event(event) if matches!(**event, Event::Call { .. }))
     }
@@ -76,11 +76,11 @@ enum Order {
 #[derive(Default)]
 struct Waiting {
     orders: Vec<Order>,
-    /// True once one of them is to be written without waiting for more.
+    /// True if an entry must be written without waiting for further entries.
     is_urgent: bool,
-    /// The writer has nothing to do.
+    /// True while the writer waits for entries.
     is_idle: bool,
-    /// The gateway is closed, or gone.
+    /// True once the gateway is closed or dropped.
     is_closed: bool,
 }
 
@@ -97,25 +97,25 @@ impl Queue {
 
     fn add(&self, order: Order) {
         let mut waiting = self.waiting();
-        // Nobody writes any more; whoever waits for that is told by the end of its channel.
+        // No thread writes any more. A caller that waits for a flush sees that its channel is closed.
         if waiting.is_closed {
             return;
         }
         let is_write = matches!(order, Order::Write { .. });
-        // Full: the disk is slower than what happens, and nobody waits for it.
+        // The queue is full because the disk is slow. The entry is dropped, because nothing may wait for the disk.
         if is_write && waiting.orders.len() >= MAX_WAITING {
             return;
         }
         let can_wait = matches!(&order, Order::Write { note, .. } if note.can_wait());
         waiting.orders.push(order);
         waiting.is_urgent |= !can_wait || waiting.orders.len() >= MAX_WAITING / 2;
-        // Who gathers calls already is not woken for one more.
+        // A writer that already collects lines of calls is not woken for a further one.
         if waiting.is_urgent || waiting.is_idle {
             self.changed.notify_one();
         }
     }
 
-    /// Takes the entries that are to be written next; `None` when nothing more comes.
+    /// Returns the entries to write next. Returns `None` once the queue is closed and empty.
     fn next(&self) -> Option<Vec<Order>> {
         let mut waiting = self.waiting();
         waiting.is_idle = true;
@@ -130,14 +130,14 @@ impl Queue {
     }
 }
 
-/// The writer's thread begins with the first note, and ends when the gateway is closed or gone.
+/// Owns the queue of the writer's thread. The thread starts with the first entry, and ends when the gateway is closed or dropped.
 struct Writer {
     queue: Arc<Queue>,
     begins: Once,
 }
 
 impl Writer {
-    /// Has the thread write what waits, and end.
+    /// Lets the thread write the waiting entries and end.
     fn close(&self) {
         self.queue.waiting().is_closed = true;
         self.queue.changed.notify_one();
@@ -150,7 +150,7 @@ impl Drop for Writer {
     }
 }
 
-/// The journal of one gateway. Cheap to clone.
+/// The log files of one gateway's servers. Clones are cheap.
 #[derive(Clone)]
 pub(super) struct Journal {
     folder: Arc<PathBuf>,
@@ -169,20 +169,20 @@ impl Journal {
         self.writer.queue.add(Order::Write { server: server.to_owned(), at: now(), note });
     }
 
-    /// Notes an event that is about a server.
+    /// Adds an entry for an event that concerns a server.
     pub(super) fn event(&self, event: Event) {
         if let Some(server) = subject_of(&event).map(str::to_owned) {
             self.note(&server, Note::Event(Box::new(event)));
         }
     }
 
-    /// Resolves once what was noted is written, or after a second.
+    /// Resolves once all entries so far are written, or after a second.
     async fn flush(&self) {
         let journal = self.clone();
         let _ = tokio::time::timeout(FLUSHING, tokio::task::spawn_blocking(move || journal.flush_now())).await;
     }
 
-    /// Writes what was noted, within a second, and ends the thread. Nothing is noted from then on; what was written can still be read.
+    /// Writes the entries, for at most a second, and ends the thread. Later entries are dropped; the log can still be read.
     pub(super) async fn close(&self) {
         self.flush().await;
         self.writer.close();
@@ -196,9 +196,9 @@ impl Journal {
         }
     }
 
-    /// The last lines about a server, the oldest first.
+    /// Returns the last lines of a server's log, the oldest first.
     pub(super) fn read(&self, server: &str, lines: usize) -> Vec<LogLine> {
-        // An entry that is wrong may have any name; nothing was ever noted of it.
+        // The name of an invalid entry may have any characters, and such a server has no log.
         if !server.chars().all(|character| character.is_ascii_alphanumeric() || character == '-') {
             return Vec::new();
         }
@@ -217,13 +217,13 @@ impl Journal {
             let (queue, folder, redactor) = (Arc::clone(&self.writer.queue), Arc::clone(&self.folder), Arc::clone(&self.redactor));
             let thread = std::thread::Builder::new().name("hyperlight-mcp-logs".to_owned());
             if let Err(error) = thread.spawn(move || write_all(&queue, &folder, &redactor)) {
-                tracing::warn!(%error, "no thread to write what happens with servers");
+                tracing::warn!(%error, "cannot start the thread that writes the logs of servers");
             }
         });
     }
 }
 
-/// The server that an event is about, where it belongs into its log.
+/// Returns the server that an event concerns, if the event belongs in the server's log.
 fn subject_of(event: &Event) -> Option<&str> {
     match event {
         Event::ExecutableChanged { server, .. }
@@ -243,20 +243,20 @@ fn subject_of(event: &Event) -> Option<&str> {
     }
 }
 
-/// Returns an event's kind, its text, and the code of an error.
+/// Returns an event's kind, its text, and its error code.
 fn words(event: &Event) -> (&'static str, String, Option<String>) {
     match event {
         Event::Connected { connect_ms, .. } => ("connected", format!("in {connect_ms:.0} ms"), None),
         Event::Call { tool, duration_ms, error, result_bytes, .. } => {
             let outcome = match (error, result_bytes) {
                 (Some(code), _) => format!("failed with {code}"),
-                (None, Some(bytes)) => format!("gave {bytes} bytes"),
+                (None, Some(bytes)) => format!("returned {bytes} bytes"),
                 (None, None) => "was answered".to_owned(),
             };
             ("call", format!("{tool} {outcome} after {duration_ms:.0} ms"), error.map(str::to_owned))
         }
         Event::ConnectionLost { reason, .. } => ("connection-lost", reason.clone(), None),
-        Event::ConnectionIdle { .. } => ("connection-idle", "it was not used for as long as idleTimeoutMs says".to_owned(), None),
+        Event::ConnectionIdle { .. } => ("connection-idle", "it was not used for idleTimeoutMs".to_owned(), None),
         Event::ConnectionEvicted { made_room_for, .. } => ("connection-evicted", format!("it made room for {made_room_for}"), None),
         Event::ElicitationCancelled { reason, .. } => ("elicitation-cancelled", reason.clone(), None),
         Event::ExecutableChanged { path, .. } => ("executable-changed", format!("{path} is not the program that was approved"), None),
@@ -264,7 +264,7 @@ fn words(event: &Event) -> (&'static str, String, Option<String>) {
             let list =
                 |what: &str, names: &[String]| if names.is_empty() { String::new() } else { format!("{what}: {}. ", names.join(", ")) };
             let text = [list("added", &drift.added), list("removed", &drift.removed), list("changed", &drift.changed)].concat();
-            ("tools-changed", if text.is_empty() { "resources or prompts".to_owned() } else { text.trim_end().to_owned() }, None)
+            ("tools-changed", if text.is_empty() { "resources or prompts differ".to_owned() } else { text.trim_end().to_owned() }, None)
         }
         Event::ServerLog { level, data, .. } => {
             let text = data.as_str().map_or_else(|| data.to_string(), str::to_owned);
@@ -291,7 +291,7 @@ fn line_of(at: u64, note: Note, redactor: &Redactor) -> Json {
     json!(LogLine { at, pid: std::process::id(), kind: kind.to_owned(), text, error })
 }
 
-/// Writes what is noted. Creates the folder only at the start: if somebody deletes it later, it is not created again.
+/// Writes all entries. Creates the folder only at the start; if the folder is deleted later, it is not created again.
 fn write_all(queue: &Queue, folder: &Path, redactor: &Redactor) {
     let _ = files::private_folder(folder);
     let mut lines: HashMap<String, String> = HashMap::new();
@@ -313,7 +313,7 @@ fn write_all(queue: &Queue, folder: &Path, redactor: &Redactor) {
             write_out(folder, &server, &mut text);
         }
         for done in flushed {
-            // Whoever asked may have gone.
+            // The receiver may have stopped waiting.
             let _ = done.send(());
         }
     }
@@ -329,7 +329,7 @@ fn write_out(folder: &Path, server: &str, text: &mut String) {
     text.clear();
 }
 
-/// One write for whole lines, to the end of the file: lines of several processes stand beside each other.
+/// Appends whole lines with a single write, so that lines of several processes do not mix.
 fn append(folder: &Path, server: &str, lines: &str) -> std::io::Result<()> {
     folder.parent().filter(|parent| parent.is_dir()).ok_or(ErrorKind::NotFound)?;
     let path = path_of(&files::private_folder(folder)?.path, server);
@@ -337,17 +337,18 @@ fn append(folder: &Path, server: &str, lines: &str) -> std::io::Result<()> {
     files::append_own(&path)?.write_all(lines.as_bytes())
 }
 
-/// A file that is full becomes the older one. Of several processes that see it full, one does so: who comes second finds another file in its
-/// place, and leaves that.
+/// Renames a full log file to the older file. If several processes find it full, only one renames it; the others see that the path names another file
+/// by then.
 fn rotate(path: &Path) -> std::io::Result<()> {
     let full = |path: &Path| fs::metadata(path).ok().filter(|file| file.len() > MAX_BYTES);
     if full(path).is_none() {
         return Ok(());
     }
-    // Another has just moved it: that is as good.
+    // Another process has just renamed the file, so nothing is left to do.
     let Ok(file) = files::open_own(path) else { return Ok(()) };
     match files::wait_for(&file, MOVING) {
-        // It is moved all the same: at worst two do so, and some older lines are lost. Waiting would lose all that come.
+        // The file is renamed even without the lock. At worst, two processes rename it and some older lines are lost. Waiting would lose all new
+        // lines.
         Err(error) if error.kind() != ErrorKind::TimedOut => return Err(error),
         _ => {}
     }
@@ -358,7 +359,7 @@ fn rotate(path: &Path) -> std::io::Result<()> {
     }
 }
 
-/// The names of valid servers are names of files.
+/// Names of valid servers contain only characters that are safe in a file name.
 fn path_of(folder: &Path, server: &str) -> PathBuf {
     folder.join(format!("{server}.jsonl"))
 }
@@ -367,7 +368,7 @@ fn older(path: &Path) -> PathBuf {
     path.with_extension("old.jsonl")
 }
 
-/// Lines that are none of ours are skipped. A file that is larger than ours is read from its last part.
+/// Reads a log file. Lines in another format are skipped, and only the last part of an oversized file is read.
 fn lines_of(path: &Path) -> Vec<LogLine> {
     let Ok(mut file) = files::open_own(path) else { return Vec::new() };
     let length = file.metadata().map_or(0, |file| file.len());

@@ -80,7 +80,7 @@ fn what_was_gathered_is_written_when_the_gateway_goes() {
     gone.note("s", call("last"));
     let queue = Arc::clone(&gone.writer.queue);
     drop(gone);
-    // The writer's thread has let go of it once it has written.
+    // The writer's thread drops its reference once it has written.
     while Arc::strong_count(&queue) > 1 {
         std::thread::yield_now();
     }
@@ -93,7 +93,7 @@ async fn a_journal_that_is_closed_has_no_thread_and_can_be_read() {
     let journal = journal(folder.path());
     journal.note("s", call("before"));
     journal.close().await;
-    // The writer's thread has let go of it.
+    // The writer's thread drops its reference when it ends.
     while Arc::strong_count(&journal.writer.queue) > 1 {
         std::thread::yield_now();
     }
@@ -108,7 +108,7 @@ fn writers_that_find_a_full_log_at_once_move_it_once() {
     let folder = tempfile::tempdir().unwrap();
     let path = path_of(folder.path(), "s");
     fs::write(&path, "x".repeat(usize::try_from(MAX_BYTES).unwrap() + 1)).unwrap();
-    // One holds it: the others have all seen that it is full before it is moved.
+    // While the test holds the lock, all other writers see a full file before it is renamed.
     let first = File::open(&path).unwrap();
     first.lock().unwrap();
     std::thread::scope(|scope| {

@@ -1,4 +1,4 @@
-//! Launches: an approved command or address, with inputs asked for, placeholders replaced and secrets learnt.
+//! Prepares the launch of an approved command or URL: asks for inputs, replaces placeholders and registers secrets for redaction.
 
 use std::ffi::OsString;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::sandbox::RunControl;
 use crate::trust::Subject;
 
 impl Core {
-    /// Prepares the launch of a server whose command is approved. Asks for inputs; reports a program that has changed.
+    /// Prepares the launch of a server whose command is approved. Asks for inputs, and reports a changed program.
     pub(super) async fn launch(
         &self,
         server: &Arc<ServerDefinition>,
@@ -32,13 +32,13 @@ impl Core {
     ) -> Result<Launch> {
         self.check_approved(server)?;
         let inputs = self.ask_inputs(server, callbacks, control).await?;
-        // While a person typed, another may have taken the approval back.
+        // Another process may have revoked the approval while a person typed.
         let subject = self.check_approved(server)?;
         if let Some(remote) = resolve_http(server, &self.surroundings, &inputs)? {
             return self.launch_http(server, remote, callbacks, control);
         }
         let missing = || Error::Internal(format!("server \"{}\" has neither a command nor a url", server.name));
-        // Where the yes is of no folder, it starts outside of the workspace: a file that comes there now changes nothing.
+        // A server whose approval is not limited to a folder starts outside the workspace, so that new files in the workspace cannot change it.
         let locality = locality(subject.folder.as_ref());
         let command = resolve_command(server, &self.surroundings, &inputs, locality, read_env_file)?.ok_or_else(missing)?;
         self.learn_secrets(server, &command);
@@ -55,7 +55,7 @@ impl Core {
         control: Option<&RunControl>,
     ) -> Result<Launch> {
         let ResolvedHttp { url, headers, oauth, secrets } = remote;
-        // Every value of a header may be a credential, whatever its name.
+        // Every header value may be a credential, whatever the header's name is.
         let values = headers.iter().filter(|(name, value)| is_redactable(name, value.expose_secret())).map(|(_, value)| value);
         self.redactor.add(values.chain(redactable(&secrets)));
         let clock = ConnectClock::start(None, server.connect_timeout_ms, self.limits.connect_timeout_ms);
@@ -90,7 +90,7 @@ impl Core {
         })
     }
 
-    /// Returns the subject of an approval that holds.
+    /// Returns the subject of a valid approval.
     fn check_approved(&self, server: &ServerDefinition) -> Result<Subject> {
         let mut judged = None;
         let standing = self.trust.approvals.standing_of(&server.name, |approval| judged.insert(self.judged(server, approval)).clone())?;
@@ -98,7 +98,7 @@ impl Core {
         judged.ok_or_else(|| Error::Internal("a valid approval was not checked".to_owned()))
     }
 
-    /// The values of the inputs that a server uses. One that uses none waits for nobody's answer.
+    /// Returns the values of the inputs that a server uses. A server without inputs waits for no answer.
     async fn ask_inputs(&self, server: &ServerDefinition, callbacks: &CallbackChain, control: Option<&RunControl>) -> Result<Inputs> {
         let needed = inputs_of(server);
         if needed.is_empty() {
@@ -123,7 +123,7 @@ impl Core {
         Ok(inputs.clone())
     }
 
-    /// Adds to the redactor the values that came from elsewhere, and literals that look secret.
+    /// Registers secrets for redaction: values from outside the config, and literals that look secret.
     fn learn_secrets(&self, server: &ServerDefinition, command: &ResolvedCommand) {
         self.redactor.add(redactable(&command.secrets));
         let Transport::Stdio { environment, .. } = &server.transport else { return };
@@ -131,7 +131,7 @@ impl Core {
         self.redactor.add(literals.map(|(_, value)| value));
     }
 
-    /// Reports a program that is not the one of the approval. Where it is pinned, the approval does not hold any more.
+    /// Reports a program that differs from the approved one. If the program is pinned, the approval is no longer valid.
     async fn check_executable(&self, server: &ServerDefinition, command: &ResolvedCommand) -> Result<()> {
         let Some(known) = self.trust.approvals.approval(&server.name)?.and_then(|approval| approval.executable) else { return Ok(()) };
         let path = search_path(command);
@@ -151,13 +151,13 @@ impl Core {
     }
 }
 
-/// Listener that redacts each new token from the moment it is there. No rule decides by its look, since nothing but a secret comes here.
+/// Returns a listener that registers each new token for redaction at once. Every value that it gets is a secret, so no rule checks its look.
 fn learn_token(redactor: &Arc<Redactor>) -> OnSecret {
     let redactor = Arc::clone(redactor);
     Arc::new(move |secret| redactor.add([secret]))
 }
 
-/// Shows the page at which a person allows the access. No clock runs while they read it.
+/// Returns a function that shows the page at which a person grants access. All clocks are paused while they read it.
 fn authorizer(callbacks: &CallbackChain, clock: &ConnectClock, control: Option<&RunControl>) -> Authorize {
     let (callbacks, clock, control) = (callbacks.clone(), clock.clone(), control.cloned());
     Arc::new(move |prompt: AuthorizationPrompt| {
@@ -176,7 +176,7 @@ fn authorizer(callbacks: &CallbackChain, clock: &ConnectClock, control: Option<&
     })
 }
 
-/// Asks whether an issuer may be sent a credential. No clock runs while a person thinks about it.
+/// Returns a function that asks whether a credential may be sent to an issuer. All clocks are paused while a person thinks.
 fn confirmer(callbacks: &CallbackChain, clock: &ConnectClock, control: Option<&RunControl>) -> ConfirmIssuer {
     let (callbacks, clock, control) = (callbacks.clone(), clock.clone(), control.cloned());
     Arc::new(move |prompt: IssuerPrompt| {
@@ -194,12 +194,12 @@ fn confirmer(callbacks: &CallbackChain, clock: &ConnectClock, control: Option<&R
     })
 }
 
-/// Values put into a server's settings that are worth blanking.
+/// Returns the values in a server's settings that must be redacted.
 fn redactable(secrets: &[Learnt]) -> impl Iterator<Item = &SecretString> {
     secrets.iter().filter(|learnt| learnt.is_redactable()).map(|learnt| &learnt.value)
 }
 
-/// The folders in which the child's program is looked for: its own PATH; without one, those of execvp(3).
+/// Returns the folders in which the server's program is searched: its own PATH, or the default folders of execvp(3).
 pub(super) fn search_path(command: &ResolvedCommand) -> OsString {
     let own = command.environment.iter().find(|(name, _)| name == "PATH");
     own.map_or_else(|| OsString::from("/bin:/usr/bin"), |(_, value)| OsString::from(value.expose_secret()))

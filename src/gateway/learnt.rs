@@ -1,5 +1,5 @@
-//! Facts learnt about servers, which hold as long as these are the same: how they begin, whether they ask questions. Losing them costs
-//! a round trip; they approve nothing.
+//! Facts that connections have shown about servers: the way in which they start a session, and whether they ask questions. The facts are valid for
+//! one digest of a server. If they are lost, the next connection takes an additional round trip. They approve nothing.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
@@ -11,55 +11,55 @@ use crate::client::Era;
 use crate::files;
 
 const FILE: &str = "learnt.json";
-/// Size of the largest file that is read.
+/// The maximum size of the file.
 const MAX_BYTES: u64 = 1024 * 1024;
 
 /// Facts about one server.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Learnt {
-    /// Digest of the server as it was then: of another, nothing is known.
+    /// The digest of the server for which the facts are valid.
     digest: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) era: Option<Era>,
     pub(super) elicits: bool,
-    /// Raw names of approved tools that were others when it was last connected.
+    /// The raw names of approved tools that had changed at the last connection.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) changed: Vec<String>,
 }
 
-/// Facts about all servers, kept in a file of their own.
+/// The facts about all servers, kept in a file.
 pub(super) struct LearntServers {
     path: PathBuf,
-    /// Never held while the file is read or written: JavaScript's thread asks as well.
+    /// Never locked while the file is read or written, because JavaScript's thread takes this lock.
     servers: Mutex<BTreeMap<String, Learnt>>,
     /// Locked while the file is written.
     writing: Mutex<()>,
 }
 
 impl LearntServers {
-    /// Reads the file; one that cannot be read is as good as none.
+    /// Reads the file. A file that cannot be read is treated as empty.
     pub(super) fn open(folder: &Path) -> Self {
         let path = folder.join(FILE);
         let servers = read(&path).unwrap_or_default();
         Self { path, servers: Mutex::new(servers), writing: Mutex::default() }
     }
 
-    /// Returns the facts about a server that has this digest.
+    /// Returns the facts about a server with this digest.
     pub(super) fn get(&self, server: &str, digest: &str) -> Learnt {
         self.servers().get(server).filter(|learnt| learnt.digest == digest).cloned().unwrap_or_default()
     }
 
-    /// Notes something, and writes it down where it is new.
+    /// Records a fact, and writes the file if the fact is new.
     pub(super) fn note(&self, server: &str, digest: &str, change: impl FnOnce(&mut Learnt)) {
         if self.learn(server, digest, change)
             && let Err(error) = self.write()
         {
-            tracing::debug!(%error, "what was learnt of servers could not be written");
+            tracing::debug!(%error, "the facts about servers could not be written");
         }
     }
 
-    /// Returns whether it is new.
+    /// Changes the facts in memory. Returns whether they are new.
     fn learn(&self, server: &str, digest: &str, change: impl FnOnce(&mut Learnt)) -> bool {
         let mut servers = self.servers();
         let before = servers.get(server).filter(|learnt| learnt.digest == digest).cloned();
@@ -74,7 +74,7 @@ impl LearntServers {
 
     fn write(&self) -> std::io::Result<()> {
         let _writing = self.writing.lock();
-        // What other processes have learnt meanwhile stays, unless it is about the same server.
+        // Facts about other servers that other processes have written meanwhile are kept.
         let mut all = read(&self.path).unwrap_or_default();
         all.extend(self.servers().iter().map(|(name, learnt)| (name.clone(), learnt.clone())));
         files::replace(&self.path, &serde_json::to_vec_pretty(&all)?, files::Writing::Quick)
@@ -139,7 +139,7 @@ mod tests {
         let noting = Arc::clone(&learnt);
         std::thread::spawn(move || noting.note("a", "digest", |server| server.elicits = true));
         let asking = Arc::clone(&learnt);
-        // It is known before it is written.
+        // The fact can be read before the file is written.
         at_once(move || while !asking.get("a", "digest").elicits {});
     }
 }

@@ -1,4 +1,4 @@
-//! Approvals as they were found last: for JavaScript's thread, which reads no file and waits for none.
+//! Keeps the approvals that were read last. JavaScript's thread uses them, because it must not wait for files.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
@@ -11,21 +11,21 @@ use crate::config::ServerDefinition;
 use crate::error::Result;
 use crate::trust::{Approval, Standing, Subject};
 
-/// The place at which an approval is looked up.
+/// The choice between the approvals on disk and those that were read last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Look {
-    /// On the disk, as it is now: reads approvals, environment files and pinned programs. Blocks.
+    /// Reads approvals, environment files and pinned programs from disk. Blocks.
     Now,
-    /// In what was found the last time; and soon on the disk, for whoever asks next. Reads nothing and never waits.
+    /// Uses the approvals that were read last, and starts a new read for later callers. Never blocks.
     Last,
 }
 
-/// The subjects of approvals, as they were found last.
+/// The subjects of approvals that were read last.
 pub(super) struct Looked {
     subjects: Mutex<HashMap<String, Subject>>,
-    /// Locked while one thread looks on behalf of the others.
+    /// Locked while a thread reads the approvals on behalf of all callers.
     looking: Arc<tokio::sync::Mutex<()>>,
-    /// `None` once the gateway is closed: a handle keeps the runtime's descriptors open.
+    /// `None` once the gateway is closed, because a handle keeps the runtime's file descriptors open.
     runtime: Mutex<Option<Handle>>,
 }
 
@@ -34,7 +34,7 @@ impl Looked {
         Self { subjects: Mutex::default(), looking: Arc::default(), runtime: Mutex::new(Some(runtime)) }
     }
 
-    /// Looks no more on behalf of others, and lets go of the runtime.
+    /// Ends background reads, and drops the handle of the runtime.
     pub(super) fn end(&self) {
         self.runtime.lock().take();
     }
@@ -56,7 +56,7 @@ impl Looked {
 }
 
 impl Core {
-    /// Returns how far the approval of a server holds.
+    /// Returns the standing of a server: which stages of its approval are valid.
     pub(super) fn standing_by(&self, server: &ServerDefinition, look: Look) -> Result<Standing> {
         match look {
             Look::Now => self.standing(server),
@@ -64,12 +64,12 @@ impl Core {
         }
     }
 
-    /// Returns how far the approval on disk holds.
+    /// Returns the standing of a server by the approval on disk.
     pub(super) fn standing(&self, server: &ServerDefinition) -> Result<Standing> {
         self.trust.approvals.standing_of(&server.name, |approval| self.judged(server, approval))
     }
 
-    /// Returns the subject by which an approval is judged. A program is read only where it is pinned, and only for an approved command.
+    /// Returns the subject with which an approval is compared. The program is only read if it is pinned and the command is approved.
     pub(super) fn judged(&self, server: &ServerDefinition, approval: &Approval) -> Subject {
         let mut subject = self.subject(server);
         if server.pin_executable && approval.command_digest == subject.digest {
@@ -79,7 +79,7 @@ impl Core {
         subject
     }
 
-    /// The digest of what an approval of the server is about.
+    /// Returns the digest that an approval of the server must have.
     pub(super) fn digest_by(&self, server: &ServerDefinition, look: Look) -> String {
         match look {
             Look::Now => self.subject(server).digest,
@@ -87,14 +87,14 @@ impl Core {
         }
     }
 
-    /// Looks at all servers, so that their standing is known. An approval file that cannot be read is an error for whoever asks later.
+    /// Reads the approvals of all servers. Errors are ignored here; a later call that needs the approval reports them.
     pub(super) fn look_at_all(&self) {
         for server in self.registry.servers() {
             let _ = self.standing(&server);
         }
     }
 
-    /// Looks at all servers on another thread, once for all who ask meanwhile: another process may have changed something.
+    /// Reads the approvals of all servers on another thread, because another process may have changed them. Concurrent requests share one read.
     pub(super) fn look_soon(self: &Arc<Self>) {
         let Some(runtime) = self.trust.looked.runtime.lock().clone() else { return };
         let Ok(looking) = Arc::clone(&self.trust.looked.looking).try_lock_owned() else { return };
@@ -107,7 +107,7 @@ impl Core {
         }));
     }
 
-    /// Looks soon where an answer was given by what was found last, so that the next one is newer.
+    /// Starts a new read after an answer from approvals that were read earlier.
     pub(super) fn asked_by(self: &Arc<Self>, look: Look) {
         if look == Look::Last {
             self.look_soon();

@@ -1,4 +1,4 @@
-//! The one object that an agent holds. It owns the rooms and wires them.
+//! The gateway: the one object that an agent holds. It owns the other modules' objects and connects them.
 
 mod agent;
 mod agent_modules;
@@ -78,31 +78,31 @@ use crate::sandbox::{HypervisorReport, Stop};
 use crate::text::sanitise_line;
 use crate::trust::{ApprovalStore, Executables, Standing, filter_manifest, filter_warnings};
 
-/// The source of all servers, in their status.
+/// The `source` of all servers in their status.
 const SOURCE: &str = "config";
 const MAX_NAME_CHARS: usize = 200;
-/// The folder of tokens in the state folder.
+/// The folder for OAuth tokens within the state folder.
 const TOKENS: &str = "tokens";
 
-/// Findings of `test(name)`.
+/// The result of `test(name)`.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ConnectionReport {
     pub server: String,
-    /// From the start of the process to its list of tools, in milliseconds.
+    /// The time from the start of the process until its list of tools is complete, in milliseconds.
     pub connect_ms: f64,
     /// The protocol version that was negotiated.
     pub era: String,
     pub server_name: String,
     pub server_version: String,
-    /// Raw names, filtered.
+    /// The names of the tools as the server gives them, after the config's filters.
     pub tools: Vec<String>,
     /// Names in the config's filters that the server does not have.
     pub warnings: Vec<String>,
 }
 
 impl ConnectionReport {
-    /// The report for a model. It has the number of tools, and not their names: no person has approved these.
+    /// Returns the report for a model. It has the number of tools but not their names, because no person has approved them.
     #[must_use]
     pub fn for_model(&self) -> Json {
         let Self { server, connect_ms, era, server_name: _, server_version: _, tools, warnings: _ } = self;
@@ -110,14 +110,14 @@ impl ConnectionReport {
     }
 }
 
-/// Options of a request without a run.
+/// Options of a request that is made without a run.
 #[derive(Default)]
 pub struct CallOptions {
-    /// Default and most: the server's, or `limits.callTimeoutMs`.
+    /// The time limit. The default and the maximum are the server's limit, or `limits.callTimeoutMs`.
     pub timeout_ms: Option<u64>,
-    /// Callbacks that are asked before the gateway's.
+    /// Callbacks that are called before the gateway's.
     pub callbacks: Option<Arc<dyn Callbacks>>,
-    /// The listener of the call's progress, instead of the gateway's.
+    /// The listener of this call's events, instead of the gateway's.
     pub on_event: Option<EventListener>,
 }
 
@@ -143,11 +143,11 @@ impl From<Gateway> for Agent {
     }
 }
 
-/// A gateway that may be gone.
+/// A weak reference to a gateway.
 pub struct WeakGateway(Weak<Core>);
 
 impl WeakGateway {
-    /// The gateway, if it is still there.
+    /// Returns the gateway, if it still exists.
     #[must_use]
     pub fn upgrade(&self) -> Option<Gateway> {
         self.0.upgrade().map(|core| Gateway::of(&core))
@@ -155,11 +155,11 @@ impl WeakGateway {
 }
 
 impl Gateway {
-    /// Reads the config and the approvals. Starts nothing.
+    /// Reads the config and the approvals. Starts no process.
     ///
     /// # Errors
     /// `ERR_CONFIG_…`, `ERR_INVALID_OPTION`, `ERR_UNKNOWN_SERVER` for a name in `enable`, `ERR_APPROVAL_STORE`.
-    #[expect(clippy::needless_pass_by_value, reason = "they are the gateway's from here on")]
+    #[expect(clippy::needless_pass_by_value, reason = "the gateway takes over the options")]
     pub fn open(options: GatewayOptions) -> Result<Self> {
         let surroundings = options.surroundings()?;
         let redactor = Arc::new(Redactor::new(Some(&surroundings.user_home), Some(&surroundings.workspace_folder)));
@@ -235,30 +235,30 @@ impl Gateway {
         Agent::open(&self.core, name, options)
     }
 
-    /// Reports whether this machine can run a guest, and if not, why. Boots one to find out; blocks for that.
+    /// Reports whether this machine can run a guest, and if it cannot, the reason. Boots a guest to find out, and blocks meanwhile.
     #[must_use]
     pub fn hypervisor(&self) -> HypervisorReport {
         self.core.sandboxes.report()
     }
 
-    /// A handle that does not keep the gateway.
+    /// Returns a reference that does not keep the gateway alive.
     #[must_use]
     pub fn downgrade(&self) -> WeakGateway {
         WeakGateway(Arc::downgrade(&self.core))
     }
 
-    /// Connects anew and reports.
+    /// Connects to the server anew and reports the result.
     ///
     /// # Errors
-    /// `ERR_NOT_APPROVED`, `ERR_SERVER_DISABLED`, and what connecting gives.
+    /// `ERR_NOT_APPROVED`, `ERR_SERVER_DISABLED`, and the errors of connecting.
     pub async fn test(&self, name: &str) -> Result<ConnectionReport> {
         self.test_as(name, Decider::Person).await
     }
 
-    /// Connects anew for a person or a model. A server that a person has disabled is not started for a model.
+    /// Connects anew on behalf of a person or a model. A server that a person has disabled is not started for a model.
     ///
     /// # Errors
-    /// As [`Self::test`]; `ERR_DISABLED_BY_PERSON` where a model asks.
+    /// The errors of [`Self::test`], and `ERR_DISABLED_BY_PERSON` for a model.
     pub async fn test_as(&self, name: &str, decider: Decider) -> Result<ConnectionReport> {
         let report = self.unless_disabled(name, decider, self.connection_report(name));
         report.await.map_err(|error| self.core.redacted(error))
@@ -283,8 +283,8 @@ impl Gateway {
         })
     }
 
-    /// Reads the last lines of a server's log, the oldest first: of this gateway and of others with the same state folder. They tell of its
-    /// standard error, its connections and its calls, without arguments and results.
+    /// Reads the last lines of a server's log, the oldest first, from all gateways with the same state folder. The log has the server's standard
+    /// error, its connections and its calls, without arguments and results.
     ///
     /// # Errors
     /// `ERR_UNKNOWN_SERVER`.
@@ -293,13 +293,13 @@ impl Gateway {
         Ok(self.core.events.journal.read(name, lines))
     }
 
-    /// Begins to close: new requests are refused, pending ones end.
+    /// Begins to close: new requests are refused, and pending requests end.
     pub fn begin_close(&self) {
         self.core.closed.cancel();
         self.core.sandboxes.close();
     }
 
-    /// Closes the gateway: ends runs, calls, connections and processes.
+    /// Closes the gateway: ends its runs, calls, connections and processes.
     pub async fn close(&self) {
         self.begin_close();
         self.core.connections.close_all().await;
@@ -307,12 +307,12 @@ impl Gateway {
         self.core.trust.looked.end();
     }
 
-    /// Lets go of what only the end of the last run lets go of. To be called when nothing of the gateway runs any more.
+    /// Releases resources that the last run still used. Must be called when nothing of the gateway runs any more.
     pub fn release(&self) {
         self.core.sandboxes.end();
     }
 
-    /// Sends SIGKILL to every server, without waiting: for an environment that is being torn down.
+    /// Sends SIGKILL to every server without waiting. It is used when the JavaScript environment is torn down.
     pub fn kill(&self) {
         self.begin_close();
         self.core.connections.kill_all();
@@ -335,7 +335,7 @@ impl Gateway {
         Ok(())
     }
 
-    /// Warns once of all that is odd about the config, which does not keep the gateway from opening.
+    /// Sends a warning for each problem of the config that does not prevent opening.
     fn warn_at_open(&self, warnings: Vec<String>) {
         let invalid = self.core.registry.entries().into_iter().filter_map(|entry| match entry {
             Entry::Invalid(server) => Some(format!("server \"{}\" cannot be used: {}", server.name, server.error)),
@@ -359,7 +359,7 @@ impl Gateway {
 }
 
 impl Agent {
-    /// Lists all servers as they are now: in the config's order, those whose entry has an error last. Blocks.
+    /// Lists the present status of all servers, in the order of the config; servers whose entry has an error come last. Blocks.
     ///
     /// # Errors
     /// `ERR_APPROVAL_STORE`.
@@ -367,7 +367,7 @@ impl Agent {
         self.servers_by(Look::Now)
     }
 
-    /// Lists all servers by approvals as they are now or as they were found last.
+    /// Lists the status of all servers. `look` selects the approvals on disk, or the approvals that were read last.
     ///
     /// # Errors
     /// `ERR_APPROVAL_STORE`.
@@ -377,7 +377,7 @@ impl Agent {
         statuses.map_err(|error| self.core.redacted(error))
     }
 
-    /// Makes a sandbox. Boots the guest, the first time; blocks for that.
+    /// Makes a sandbox. The first call boots the guest and blocks meanwhile.
     ///
     /// # Errors
     /// `ERR_NO_HYPERVISOR`, `ERR_CLOSED`.
@@ -385,7 +385,7 @@ impl Agent {
         self.sandbox_with(SandboxOptions { tool_errors, callbacks, ..SandboxOptions::default() })
     }
 
-    /// Makes a sandbox with all options. Boots the guest, the first time; blocks for that.
+    /// Makes a sandbox with all options. The first call boots the guest and blocks meanwhile.
     ///
     /// # Errors
     /// `ERR_INVALID_OPTION`, `ERR_NO_HYPERVISOR`, `ERR_CLOSED`.
@@ -396,10 +396,10 @@ impl Agent {
         Ok(Arc::new(Sandbox::new(self, options)))
     }
 
-    /// Calls a tool without a guest: a `ToolResult`, whatever the server answered.
+    /// Calls a tool without a guest. Returns a `ToolResult` for every answer of the server.
     ///
     /// # Errors
-    /// Everything but an answer: refusals, time-outs, crashes, protocol errors.
+    /// All failures other than an answer: refusals, time-outs, crashes, protocol errors.
     pub async fn call_tool(&self, name: &str, tool: &str, arguments: Map<String, Json>, options: CallOptions, stop: &Stop) -> Result<Json> {
         self.identity.check_open()?;
         check_sendable(&format!("{name}.{tool}"), &arguments, self.core.limits.max_argument_bytes)?;
@@ -412,7 +412,8 @@ impl Agent {
         Ok(if is_error { self.core.redactor.redact_json(&result) } else { result })
     }
 
-    /// The tools that changed: as known now; before the server is connected here, as found when it last was, in whatever process.
+    /// Returns the approved tools that the server has changed or removed. Before this gateway connects to the server, the names come from the last
+    /// connection of any process.
     fn quarantined(&self, server: &ServerDefinition, standing: &Standing, look: Look) -> Vec<String> {
         match standing {
             Standing::Full(_) if !self.core.registry.is_compared(&server.name) => {
@@ -444,7 +445,7 @@ impl Agent {
             name: server.name.clone(),
             state,
             approved: matches!(standing, Standing::Full(_)),
-            // While a plugin is off, what is enabled waits for it to be switched on.
+            // While a plugin is off, enabled servers are reported as not enabled; they become enabled again when the plugin is switched on.
             enabled: registry.is_enabled(&server.name, self.identity.id) && self.check_on().is_ok(),
             disabled_by_person: registry.is_disabled_by_person(&server.name),
             source: SOURCE,

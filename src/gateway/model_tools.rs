@@ -1,4 +1,4 @@
-//! Questions of a model's tools to the gateway, beside those of an agent's author.
+//! Methods of the gateway that a model's tools use.
 
 use serde_json::Value as Json;
 
@@ -9,28 +9,28 @@ use crate::error::Result;
 use crate::limits::Limits;
 use crate::trust::{ApprovalRequest, Gate, Standing, gate, manifest_digest};
 
-/// A server whose two stages a person has approved.
+/// A server whose command and manifest a person has approved.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApprovedServer {
     pub name: String,
-    /// Names that code imports.
+    /// The names of the functions that code imports.
     pub functions: Vec<String>,
-    /// Number of functions that ask a person before each call.
+    /// The number of functions that ask a person before each call.
     pub asking: usize,
-    /// Digest of the approved manifest.
+    /// The digest of the approved manifest.
     pub digest: String,
 }
 
 impl Agent {
-    /// Returns the TypeScript declarations of a module, or of one tool: `weather`, `weather.get_forecast`.
+    /// Returns the TypeScript declarations of a module or of one tool, like `weather` or `weather.get_forecast`.
     ///
     /// # Errors
-    /// `ERR_UNKNOWN_MODULE`, `ERR_UNKNOWN_TOOL`, and as [`Agent::declarations`].
+    /// `ERR_UNKNOWN_MODULE`, `ERR_UNKNOWN_TOOL`, and the errors of [`Agent::declarations`].
     pub fn describe(&self, what: &str, errors: ToolErrors) -> Result<String> {
         self.catalog(errors)?.describe(what).map_err(|error| self.core.redacted(error))
     }
 
-    /// Returns all servers that are approved, now or when they were last looked at, enabled or not.
+    /// Returns all approved servers, enabled or not. `look` selects the approvals on disk, or those that were read last.
     ///
     /// # Errors
     /// `ERR_APPROVAL_STORE`, `ERR_CLOSED`.
@@ -54,15 +54,15 @@ impl Agent {
         Ok(approved)
     }
 
-    /// Sends the agent's author a request for an approval, as an event.
+    /// Sends an approval request to the agent's `onEvent`.
     pub(crate) fn tell_proposed(&self, request: &ApprovalRequest) {
         match serde_json::to_value(request) {
             Ok(request) => self.core.events.send(&Event::ApprovalProposed { request }),
-            Err(error) => tracing::error!(%error, "a request without a form"),
+            Err(error) => tracing::error!(%error, "an approval request cannot be serialised"),
         }
     }
 
-    /// Returns JSON as a model may read it: redacted, and without invisible characters.
+    /// Returns JSON for a model: redacted, and without invisible characters.
     pub(crate) fn shown_to_model(&self, json: &Json) -> Json {
         self.core.redactor.readable_json(json, self.core.limits.max_description_chars)
     }
@@ -91,12 +91,12 @@ impl Sandbox {
     /// Returns the same as [`Agent::describe`], with the agent's own modules.
     ///
     /// # Errors
-    /// As [`Agent::describe`].
+    /// The errors of [`Agent::describe`].
     pub fn describe(&self, what: &str) -> Result<String> {
         self.catalog(None)?.describe(what).map_err(|error| self.core.redacted(error))
     }
 
-    /// The form in which a failed call shows in code, where a run names no other.
+    /// Returns the form of a failed call in code, for runs that set none.
     #[must_use]
     pub fn tool_errors(&self) -> ToolErrors {
         self.tool_errors

@@ -10,8 +10,8 @@ use super::events::Event;
 use crate::catalog::Manifest;
 use crate::client::{Caller, Notice, Observer};
 
-/// Replaces the last words of a server that may not be heard.
-const ENDED: &str = "it ended; it is not approved as a whole and enabled, and its log says more";
+/// Replaces the reason of a server whose messages may not be passed on.
+const ENDED: &str = "the connection ended. The server is not fully approved and enabled, so its last output is only in its log";
 
 pub(super) struct CoreObserver(pub(super) Weak<Core>);
 
@@ -25,7 +25,7 @@ impl CoreObserver {
 
 impl Observer for CoreObserver {
     fn lost(&self, server: &str, reason: &str) {
-        // How it ended has the server's last words.
+        // The reason contains the server's last lines on stderr.
         let reason = if self.may_be_heard(server) { reason } else { ENDED };
         self.send(&Event::ConnectionLost { server: server.to_owned(), reason: reason.to_owned() });
     }
@@ -43,7 +43,7 @@ impl Observer for CoreObserver {
         if let Ok(definition) = core.registry.server(server)
             && let Err(error) = core.report_drift(&definition, manifest)
         {
-            tracing::warn!(server, %error, "changed lists could not be compared");
+            tracing::warn!(server, %error, "the changed lists could not be compared with the approved ones");
         }
     }
 
@@ -82,7 +82,7 @@ impl Observer for CoreObserver {
     }
 }
 
-/// The caller in the place of a gateway that is gone.
+/// The caller that is used if the gateway no longer exists.
 struct Nobody;
 
 impl Caller for Nobody {

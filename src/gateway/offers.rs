@@ -1,4 +1,4 @@
-//! Resources and prompts, without a guest.
+//! Resources and prompts, requested without a guest.
 
 use std::sync::Arc;
 
@@ -12,11 +12,11 @@ use crate::client::{Completed, OfferRequest};
 use crate::error::{Error, Result};
 use crate::sandbox::Stop;
 
-/// Most completions of one request, by the protocol.
+/// The maximum number of completion values that the protocol allows in one answer.
 const MAX_COMPLETIONS: usize = 100;
 
 impl Agent {
-    /// Lists a server's resources and templates, as they were approved. Starts nothing.
+    /// Lists the approved resources and resource templates of a server. Starts no server.
     ///
     /// # Errors
     /// `ERR_UNKNOWN_SERVER`, `ERR_NOT_APPROVED`, `ERR_NOT_ENABLED`.
@@ -24,28 +24,28 @@ impl Agent {
         Ok(resource_entries(name, &*self.usable(name)?, self.core.limits.max_description_chars))
     }
 
-    /// Lists a server's prompts, as they were approved. Starts nothing.
+    /// Lists the approved prompts of a server. Starts no server.
     ///
     /// # Errors
-    /// As [`Agent::resources`].
+    /// The errors of [`Agent::resources`].
     pub fn prompts(&self, name: &str) -> Result<Vec<PromptEntry>> {
         Ok(prompt_entries(name, &*self.usable(name)?, self.core.limits.max_description_chars))
     }
 
-    /// Reads a resource: `{ contents, meta? }`.
+    /// Reads a resource. Returns `{ contents, meta? }`.
     ///
     /// # Errors
-    /// `ERR_UNKNOWN_RESOURCE`, `ERR_RESOURCE_CHANGED`, and what a call gives.
+    /// `ERR_UNKNOWN_RESOURCE`, `ERR_RESOURCE_CHANGED`, and the errors of a call.
     pub async fn read_resource(&self, name: &str, uri: &str, options: CallOptions, stop: &Stop) -> Result<Json> {
         let request = Request::Offer(OfferRequest::Read { uri: uri.to_owned() });
         let result = self.request_without_run(name, &request, options, stop).await?;
         shown(name, &request, &result, &["contents"], &[])
     }
 
-    /// Fills in a prompt: `{ description?, messages, meta? }`.
+    /// Fills in a prompt. Returns `{ description?, messages, meta? }`.
     ///
     /// # Errors
-    /// `ERR_UNKNOWN_PROMPT`, `ERR_PROMPT_CHANGED`, `ERR_INVALID_ARGUMENTS`, and what a call gives.
+    /// `ERR_UNKNOWN_PROMPT`, `ERR_PROMPT_CHANGED`, `ERR_INVALID_ARGUMENTS`, and the errors of a call.
     pub async fn get_prompt(
         &self,
         name: &str,
@@ -60,7 +60,7 @@ impl Agent {
         shown(name, &request, &result, &["messages"], &["description"])
     }
 
-    /// Completes an argument of a prompt, or a variable of a template: `{ values, total?, hasMore? }`.
+    /// Completes an argument of a prompt, or a variable of a resource template. Returns `{ values, total?, hasMore? }`.
     ///
     /// # Errors
     /// As [`Agent::get_prompt`] and [`Agent::read_resource`].
@@ -94,7 +94,7 @@ impl Agent {
     }
 }
 
-/// Picks the promised fields of a result, and its `_meta`. Those in `lists` are lists, and must be there.
+/// Returns the known fields of a result, and its `_meta`. Fields in `lists` must be lists, and must be present.
 fn shown(server: &str, request: &Request, result: &Json, lists: &[&str], others: &[&str]) -> Result<Json> {
     let mut fields = Map::new();
     for name in others {

@@ -1,4 +1,4 @@
-//! Options of a gateway, and what follows from them.
+//! Options of a gateway, and the objects that are made from them.
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -16,57 +16,57 @@ use crate::files::{Links, read_bounded};
 use crate::limits::Limits;
 use crate::sandbox::{GuestChoice, Sandboxes, WarmVms};
 
-/// Size of the largest config.
+/// The maximum size of a config file.
 const MAX_CONFIG_BYTES: u64 = 16 * 1024 * 1024;
 
-/// Servers that are enabled at once, where their approval holds.
+/// The servers that are enabled when the gateway opens, if their approval is valid.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum EnableAtOpen {
     #[default]
     None,
     Named(Vec<String>),
-    /// All that are approved.
+    /// All approved servers.
     Approved,
 }
 
 /// Options of [`super::Gateway::open`].
 #[derive(Clone)]
 pub struct GatewayOptions {
-    /// Default `~/.hyperagent/config.json`; missing there: no servers.
+    /// The path of the config file. Default `~/.hyperagent/config.json`; if that file does not exist, there are no servers.
     pub config_path: Option<PathBuf>,
-    /// The config itself, instead of a file.
+    /// The content of the config, instead of a file.
     pub config: Option<Json>,
-    /// Default `~/.hyperagent/hyperlight-mcp`.
+    /// The folder for approvals, tokens and logs. Default `~/.hyperagent/hyperlight-mcp`.
     pub state_dir: Option<PathBuf>,
-    /// Default: the working directory.
+    /// The folder that `${workspaceFolder}` stands for. Default: the working directory.
     pub workspace_folder: Option<PathBuf>,
     pub enable: EnableAtOpen,
     pub limits: Limits,
     pub guest: GuestChoice,
-    /// VMs that wait for the next run.
+    /// VMs that are started in advance for the next runs.
     pub warm: WarmVms,
-    /// The folder that keeps the guest's snapshot between processes, created with mode 0700. `None`: it is not kept. Default
-    /// `$XDG_CACHE_HOME/hyperlight-mcp/snapshots`, or `~/.cache/hyperlight-mcp/snapshots`; none without a home.
+    /// The folder that keeps the guest's snapshot between processes, created with mode 0700. With `None`, no snapshot is kept. Default
+    /// `$XDG_CACHE_HOME/hyperlight-mcp/snapshots`, or `~/.cache/hyperlight-mcp/snapshots`; `None` without a home folder.
     pub snapshot_dir: Option<PathBuf>,
-    /// The program `hyperlight-mcp-watchdog`.
+    /// The path of the program `hyperlight-mcp-watchdog`.
     pub watchdog: PathBuf,
-    /// The program `hyperlight-mcp-reader`. Default: beside the watchdog.
+    /// The path of the program `hyperlight-mcp-reader`. Default: in the watchdog's folder.
     pub reader: PathBuf,
-    /// Our own environment, from which placeholders are replaced.
+    /// The environment of this process, from which placeholders get their values.
     pub environment: BTreeMap<String, String>,
-    /// The runtime of everything asynchronous.
+    /// The tokio runtime of all asynchronous work.
     pub runtime: Handle,
     /// The listener of events.
     pub on_event: Option<EventListener>,
-    /// Treatment of results that break their tool's outputSchema, for servers whose config names none.
+    /// The handling of results that do not match their tool's outputSchema, for servers whose config does not set it.
     pub schema_violations: SchemaViolations,
-    /// Treatment of calls whose arguments break their tool's inputSchema, for servers whose config names none.
+    /// The handling of calls whose arguments do not match the tool's inputSchema, for servers whose config does not set it.
     pub argument_checks: ArgumentCheck,
-    /// Budget of a run's value, in tokens; more is cut, and saved. `None`: values come whole. At least 100.
+    /// The budget of a run's value in tokens, at least 100. A larger value is cut and saved. With `None`, values are not cut.
     pub max_result_tokens: Option<usize>,
-    /// True where each connection and call is to be an event as well.
+    /// True if each connection and each call is an event as well.
     pub trace: bool,
-    /// Callbacks that are asked where neither the run nor the sandbox has an answer.
+    /// Callbacks that are used if neither the run nor the sandbox has them.
     pub callbacks: Option<Arc<dyn Callbacks>>,
 }
 
@@ -79,12 +79,12 @@ pub(super) struct ConfigSource {
 enum ConfigContent {
     Given(Json),
     File(PathBuf),
-    /// Missing, it means no servers.
+    /// The default file. If it does not exist, there are no servers.
     DefaultFile(PathBuf),
 }
 
 impl ConfigSource {
-    /// Reads the config as it is now.
+    /// Reads the present config.
     pub(super) fn read(&self) -> Result<Config> {
         let path = match &self.content {
             ConfigContent::Given(config) => return parse_object(config, "config", self.max_servers),
@@ -103,7 +103,7 @@ impl ConfigSource {
 }
 
 impl GatewayOptions {
-    /// Defaults for all that has one.
+    /// Returns options with their defaults.
     ///
     /// ```no_run
     /// # fn open() -> hyperlight_mcp::Result<()> {
@@ -115,7 +115,7 @@ impl GatewayOptions {
     #[must_use]
     pub fn new(watchdog: impl Into<PathBuf>, runtime: Handle) -> Self {
         let watchdog = watchdog.into();
-        // Values that are no UTF-8 cannot stand in a config, and are of no use to a placeholder.
+        // Values that are not UTF-8 are left out, because neither a config nor a placeholder can use them.
         let environment: BTreeMap<_, _> =
             std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?))).collect();
         Self {
@@ -145,7 +145,7 @@ impl GatewayOptions {
         let max_servers = self.limits.max_servers;
         let content = match (&self.config, &self.config_path) {
             (Some(_), Some(_)) => {
-                let problem = "config and configPath exclude each other".to_owned();
+                let problem = "config and configPath cannot both be set".to_owned();
                 return Err(Error::InvalidOption { method: "Gateway.open", problem });
             }
             (Some(config), None) => ConfigContent::Given(config.clone()),
@@ -155,7 +155,7 @@ impl GatewayOptions {
         Ok(ConfigSource { content, max_servers })
     }
 
-    /// The default path of the config: `~/.hyperagent/config.json`.
+    /// Returns the default path of the config: `~/.hyperagent/config.json`.
     ///
     /// ```
     /// let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
@@ -169,7 +169,7 @@ impl GatewayOptions {
         self.agent_folder().join("config.json")
     }
 
-    /// The folder of approvals, tokens and logs.
+    /// Returns the folder of approvals, tokens and logs.
     #[must_use]
     pub fn state_folder(&self) -> PathBuf {
         self.state_dir.clone().unwrap_or_else(|| self.agent_folder().join("hyperlight-mcp"))
@@ -199,7 +199,7 @@ impl GatewayOptions {
     }
 }
 
-/// The user's folder for what can be made anew, as the XDG Base Directory Specification has it: a path that is not absolute is none.
+/// Returns the user's cache folder. The XDG Base Directory Specification requires absolute paths, so relative ones are ignored.
 fn cache_folder(environment: &BTreeMap<String, String>) -> Option<PathBuf> {
     let absolute = |name: &str| environment.get(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let cache = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")))?;

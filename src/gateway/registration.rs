@@ -1,4 +1,5 @@
-//! A server's functions for a sandbox that is not ours: the same approved, checked, gated, capped and shaped calls, without a guest.
+//! Calls a server's functions for a sandbox that is not this package's. The calls have the same approvals, checks, limits and result forms as calls
+//! of a guest.
 
 use serde_json::Value as Json;
 
@@ -20,7 +21,7 @@ impl Agent {
         Ok(server_module(name, &manifest))
     }
 
-    /// Calls a tool by its raw name, as a guest would: what a guest would get comes back, failures included.
+    /// Calls a tool by its raw name. Returns what a guest would get, also for failures.
     pub async fn call_function(
         &self,
         server: &str,

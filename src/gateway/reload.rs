@@ -1,4 +1,4 @@
-//! A changed config, applied: a server whose entry changed loses its connection, the others are not touched.
+//! Applies a changed config. A server whose entry changed loses its connection; the others are not affected.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,20 +15,20 @@ use crate::registry::Entry;
 use crate::text::is_server_name;
 use crate::trust::{Canonical, Circumstances, Subject};
 
-/// Findings of `reload()`, by the names of servers.
+/// The result of `reload()`, with names of servers.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct ReloadReport {
     pub added: Vec<String>,
     pub removed: Vec<String>,
-    /// Their connections were ended. Where what would run has changed, they need approval again.
+    /// Servers whose entry changed. Their connections were closed. If the change affects what would be started, they need approval again.
     pub changed: Vec<String>,
-    /// Listed with an error.
+    /// Servers whose entry has an error.
     pub invalid: Vec<String>,
     pub warnings: Vec<String>,
 }
 
 impl ReloadReport {
-    /// The report for a model. Problems of the config are told in the config's own words, so that a model gets their number only.
+    /// Returns the report for a model. A model gets only the number of problems, because their text can contain text of the config.
     #[must_use]
     pub fn for_model(&self) -> Json {
         let Self { added, removed, changed, invalid, warnings } = self;
@@ -41,14 +41,14 @@ impl ReloadReport {
             "warnings": warnings.len(),
         });
         if !(invalid.is_empty() && warnings.is_empty()) {
-            told["note"] = "something in the config is wrong or odd: the user sees what it is by /mcp list and /mcp reload".into();
+            told["note"] = "the config has errors or warnings. The user can see them with /mcp list and /mcp reload".into();
         }
         told
     }
 }
 
 impl Gateway {
-    /// Reads the config again. Where it cannot be read or is wrong as a whole, everything stays as it is.
+    /// Reads the config again. If it cannot be read, or is wrong as a whole, nothing changes.
     ///
     /// # Errors
     /// `ERR_CONFIG_…`, `ERR_TOO_MANY_SERVERS`, `ERR_CLOSED`.
@@ -84,7 +84,7 @@ impl Gateway {
                 .collect(),
             warnings: warnings.iter().map(|warning| self.core.redactor.readable(warning)).collect(),
         };
-        // All at once: nothing of one server goes on as it was while another's process takes its time to end.
+        // All servers end at the same time, so that no server continues with its old config while another server's process ends.
         let changed = report.changed.iter().map(|name| (name, EndReason::Reconfigured));
         let removed = report.removed.iter().map(|name| (name, EndReason::Retired));
         let ended: Vec<_> = changed.chain(removed).map(|(name, why)| self.core.end(name, why)).collect();
@@ -95,7 +95,7 @@ impl Gateway {
         Ok(report)
     }
 
-    /// A digest of all that each entry says, under this machine's key.
+    /// Returns a digest of each entry, made with this machine's key.
     fn fingerprints(&self) -> BTreeMap<String, String> {
         let key = self.core.trust.approvals.key();
         let form = |entry: &Entry| match entry {
@@ -109,7 +109,7 @@ impl Gateway {
     }
 }
 
-/// Adds the fields that decide how and when a server is called. Each field of an entry has its place here, or in the approval's digest.
+/// Adds the fields that determine how and when a server is called. Each field of an entry is either here or in the approval's digest.
 fn with_conduct(form: Canonical, server: &ServerDefinition) -> Canonical {
     let ServerDefinition {
         call_timeout_ms,
@@ -124,7 +124,7 @@ fn with_conduct(form: Canonical, server: &ServerDefinition) -> Canonical {
         keep_alive_ms,
         max_call_timeout_ms,
         protocol_version,
-        // These are in the digest of the approval.
+        // These fields are in the digest of the approval.
         name: _,
         transport: _,
         filter: _,
@@ -136,9 +136,9 @@ fn with_conduct(form: Canonical, server: &ServerDefinition) -> Canonical {
         allow_insecure_http: _,
         roots: _,
         input_defaults: _,
-        // It decides what a person sees when asked.
+        // Determines only what a person sees when asked.
         secret_inputs: _,
-        // The same entry may move within the file.
+        // The position of an entry in the file may change without effect.
         origin: _,
     } = server;
     let number = |number: &Option<u64>| number.map(|number| number.to_string());

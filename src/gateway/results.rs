@@ -1,4 +1,4 @@
-//! Results of runs within a model's budget: cut, saved, reported.
+//! Fits the results of runs into a model's budget: cuts values, saves them, and renders reports.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -12,23 +12,23 @@ use crate::redact::Redactor;
 use crate::results::{Handle, MIN_RESULT_TOKENS, ModelError, ModelReport, SAVED_ID_BYTES, fit, fits, for_model, saved_id};
 use crate::sandbox::{Value, Wire};
 
-/// A run's report to a model.
+/// The report of a run for a model.
 #[derive(Debug)]
 pub struct ModelRun {
-    /// `{ value }` or `{ error: { code, message, line?, column?, excerpt? } }`, then `logs` and `warnings` unless they are empty: never
-    /// more than the budget. A value that was cut says by what handle later runs read the whole of it.
+    /// The report within the budget: `{ value }` or `{ error: { code, message, line?, column?, excerpt? } }`, with `logs` and `warnings` unless they
+    /// are empty. A cut value contains the handle with which later runs read the whole value.
     pub report: Json,
-    /// The error of a run that gave no value.
+    /// The error, if the run failed.
     pub error: Option<Error>,
 }
 
-/// The place of a value that was cut.
+/// The result of saving a value that is cut.
 enum Saved {
     As(String),
     TooLarge,
 }
 
-/// Refuses a budget that is too small for anything but marks.
+/// Refuses a budget that is too small for a useful value.
 pub(super) fn check_budget(method: &'static str, tokens: Option<usize>) -> Result<()> {
     match tokens {
         Some(tokens) if tokens < MIN_RESULT_TOKENS => {
@@ -39,8 +39,8 @@ pub(super) fn check_budget(method: &'static str, tokens: Option<usize>) -> Resul
 }
 
 impl Sandbox {
-    /// Runs code, and renders all that came of it for a model within one budget of tokens: the value first, then the log, of which the last
-    /// lines are the most useful, then the warnings. A value that is cut for that is saved. `max_result_tokens` of the options is not used.
+    /// Runs code, and renders the run's value, log and warnings for a model within a budget of tokens. If the log is too long, its last lines are
+    /// kept. A value that must be cut is saved. `max_result_tokens` of `options` is not used.
     pub fn run_for_model(
         self: &Arc<Self>,
         code: String,
@@ -67,7 +67,7 @@ impl Sandbox {
         }
     }
 
-    /// The report with a value that is within the budget: the run's, or the sandbox's.
+    /// Cuts the report's value to the budget of the run, or else of the sandbox.
     pub(super) async fn within_budget(self: Arc<Self>, mut report: RunReport, budget: Option<usize>) -> RunReport {
         let Some(budget) = budget.or(self.max_result_tokens) else { return report };
         let Ok(wire) = report.outcome.value else { return report };
@@ -113,7 +113,7 @@ impl Sandbox {
         };
         match &report.outcome.value {
             Ok(wire) => {
-                // A model reads it: what a server says of its own secrets goes no further. What is kept for the guest is whole.
+                // The value is redacted for the model. The saved value is not redacted, because only the guest reads it.
                 let value = redacted(&self.core.redactor, returned(wire)?);
                 let mut must_be_cut = false;
                 let whole = ModelReport { outcome: Ok(&value), code: "", logs: &report.outcome.logs, warnings: &report.warnings };
@@ -133,13 +133,13 @@ impl Sandbox {
                     _ => (None, None),
                 };
                 let error = ModelError { code: error.code(), message: &error.to_string(), line, column };
-                // The code is the agent's own, but may repeat what it must not.
+                // The code is redacted too, because it may contain secrets.
                 Ok(render(Err(error), &redact(code), Handle::None))
             }
         }
     }
 
-    /// Keeps a value for later runs of this sandbox.
+    /// Saves a value for later runs of this sandbox.
     fn keep(&self, value: Wire) -> Result<Saved> {
         let mut random = [0; SAVED_ID_BYTES];
         getrandom::fill(&mut random)
@@ -159,16 +159,16 @@ impl Saved {
     }
 }
 
-/// A value within its budget.
+/// A value that fits its budget.
 struct CutValue {
-    /// `{"value": …}`
+    /// The value in the form `{"value": …}`.
     value: Wire,
     omitted: Vec<crate::results::Omission>,
     saved_as: Option<String>,
     warning: Option<String>,
 }
 
-/// Takes the handler's value out of `{"value": …}`.
+/// Returns the handler's value from `{"value": …}`.
 fn returned(wire: &Wire) -> Result<Value> {
     match Value::from_wire(wire.clone()) {
         Ok(Value::Record(mut fields)) if fields.len() == 1 => Ok(fields.swap_remove(0).1),
@@ -180,7 +180,7 @@ fn returned(wire: &Wire) -> Result<Value> {
     }
 }
 
-/// Redacts every text and key of a value. Its depth is bounded, as it crossed from a guest.
+/// Redacts all texts and keys of a value. The recursion is bounded, because values from a guest have a limited depth.
 fn redacted(redactor: &Redactor, value: Value) -> Value {
     match value {
         Value::Text(text) => Value::Text(redactor.redact(&text).into_owned()),

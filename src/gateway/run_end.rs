@@ -1,4 +1,4 @@
-//! The end of a run from outside: once it has begun, the guest gets no more answers.
+//! The end of a run from outside. After it begins, the guest gets no more answers.
 
 use tokio_util::sync::CancellationToken;
 
@@ -6,7 +6,7 @@ use super::agent::Identity;
 use crate::error::{Error, Result};
 use crate::sandbox::{HostAnswer, Stop};
 
-/// Signals that end one run from outside: its sandbox or gateway is closed, its plugin switched off, or its caller no longer waits.
+/// The signals that end one run from outside: its sandbox or gateway is closed, its plugin is switched off, or its caller has stopped it.
 #[derive(Clone)]
 pub(super) struct RunEnd {
     pub(super) closed: CancellationToken,
@@ -19,8 +19,8 @@ impl RunEnd {
         self.closed.is_cancelled() || self.switched_off.is_cancelled() || self.stop.reason().is_some()
     }
 
-    /// Starts a call, and gives its answer as the guest may have it. Once the run is being ended there is none: the guest would catch an
-    /// error that says so, and could have the last word. One rule for whatever is called, and whatever the answer is.
+    /// Starts a call and returns its answer. After the end of the run has begun, the guest never gets an answer: it could catch the error and
+    /// continue. The rule applies to all calls and answers.
     pub(super) fn answer(&self, start: impl FnOnce() -> HostAnswer) -> HostAnswer {
         if self.has_begun() {
             return HostAnswer::Later(Box::pin(std::future::pending()));
@@ -38,8 +38,8 @@ impl RunEnd {
     }
 }
 
-/// Judges the outcome of a call that no guest has made. An end from outside cancels the questions of the server and may end the server: any
-/// answer or error after it is a consequence of that end.
+/// Returns the outcome of a call that was made without a guest. After an end from outside, the outcome is the error of that end, because any other
+/// answer or error may be a consequence of it.
 pub(super) fn unless_ended<T>(identity: &Identity, stop: &Stop, outcome: Result<T>) -> Result<T> {
     match outcome {
         Err(error @ Error::Aborted { .. }) => Err(error),

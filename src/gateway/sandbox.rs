@@ -1,4 +1,4 @@
-//! A sandbox as an agent holds it: its own host modules, a queue of runs, and nothing that one run leaves for the next.
+//! The sandbox that an agent holds. It has its own host modules and a queue of runs; runs share no state.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
@@ -28,34 +28,34 @@ use crate::sandbox::{LOG_CUT_MARK, LogEntry, LogListener, LookOwner, RunOutcome,
 /// Options of one run.
 #[derive(Default)]
 pub struct RunOptions {
-    /// Default: `null`.
+    /// The input for the handler. Default: `null`.
     pub input: Option<Wire>,
-    /// Default and most: `limits.runTimeoutMs`.
+    /// The time limit. The default and the maximum are `limits.runTimeoutMs`.
     pub timeout_ms: Option<u64>,
-    /// Default: the sandbox's.
+    /// The form of failed calls in code. Default: the sandbox's.
     pub tool_errors: Option<ToolErrors>,
-    /// Budget of the value, in tokens; more is cut, and saved. Default: the sandbox's. At least 100.
+    /// The budget of the value in tokens, at least 100. A larger value is cut and saved. Default: the sandbox's.
     pub max_result_tokens: Option<usize>,
     /// Ends the run from outside.
     pub stop: Stop,
-    /// The listener of the log's entries, as they come.
+    /// The listener of log entries, which gets each entry when it is written.
     pub on_log: Option<LogListener>,
-    /// The listener of the events of its calls, instead of the gateway's.
+    /// The listener of events of the run's calls, instead of the gateway's.
     pub on_event: Option<EventListener>,
-    /// Callbacks that are asked before the sandbox's and the gateway's.
+    /// Callbacks that are called before the sandbox's and the gateway's.
     pub callbacks: Option<Arc<dyn Callbacks>>,
-    /// Names the run in what is asked.
+    /// The number of the run, which questions and events name.
     pub run_id: Option<u64>,
 }
 
-/// A run's outcome, its log, and what is worth knowing besides.
+/// The outcome of a run with its warnings.
 #[derive(Debug)]
 pub struct RunReport {
     pub outcome: RunOutcome,
     pub warnings: Vec<String>,
-    /// Parts that were cut out of the value to fit `max_result_tokens`.
+    /// The parts that were cut from the value to fit `max_result_tokens`.
     pub omitted: Vec<Omission>,
-    /// The handle by which later runs of the sandbox read the whole value, where it was cut and could be kept.
+    /// The handle with which later runs of the sandbox read the whole value, if it was cut and saved.
     pub saved_as: Option<String>,
 }
 
@@ -63,9 +63,9 @@ pub struct RunReport {
 #[derive(Default)]
 pub struct SandboxOptions {
     pub tool_errors: ToolErrors,
-    /// Budget of runs that name none. Default: the gateway's.
+    /// The budget of runs that set none. Default: the gateway's.
     pub max_result_tokens: Option<usize>,
-    /// Callbacks that are asked before the gateway's.
+    /// Callbacks that are called before the gateway's.
     pub callbacks: Option<Arc<dyn Callbacks>>,
 }
 
@@ -76,13 +76,13 @@ pub struct Sandbox {
     pub(super) identity: Arc<Identity>,
     pub(super) tool_errors: ToolErrors,
     pub(super) max_result_tokens: Option<usize>,
-    /// Values that its runs returned and that were cut.
+    /// The whole values that were cut in results of earlier runs.
     pub(super) saved: Arc<Mutex<SavedValues>>,
     /// Identifies this sandbox to the code parser, which shares its capacity between owners.
     pub(super) look_owner: LookOwner,
     callbacks: CallbackChain,
     modules: Mutex<AgentModules>,
-    /// Runs take their turn in the order they came: the lock is fair.
+    /// Locked by the present run. The lock is fair, so runs start in the order of the calls.
     turn: Arc<tokio::sync::Mutex<()>>,
     closed: CancellationToken,
 }
@@ -100,7 +100,7 @@ impl Sandbox {
         Self { core, identity, tool_errors, max_result_tokens, saved, look_owner, callbacks, modules, turn, closed }
     }
 
-    /// Adds a module of the agent's own, as `host:<name>`, for the runs that start after this.
+    /// Adds an agent's own module as `host:<name>` for runs that start afterwards.
     ///
     /// # Errors
     /// `ERR_NAME_TAKEN`; `ERR_INVALID_OPTION` for names that cannot be imported.
@@ -111,8 +111,8 @@ impl Sandbox {
         Ok(())
     }
 
-    /// Runs code. Takes its place in the queue at once, and, when its turn comes, a thread of its own until the outcome. A value over
-    /// `max_result_tokens` is cut, and saved for later runs.
+    /// Runs code. The run takes its place in the queue at once and, when it starts, a thread of its own. A value above `max_result_tokens` is cut,
+    /// and saved for later runs.
     pub fn run(self: &Arc<Self>, code: String, options: RunOptions) -> impl Future<Output = RunReport> + Send + use<> {
         let budget = options.max_result_tokens;
         let checked = check_budget("Sandbox.run", budget);
@@ -126,12 +126,12 @@ impl Sandbox {
         }
     }
 
-    /// Runs code, whatever its value costs.
+    /// Runs code without cutting its value.
     pub(super) fn queued(self: &Arc<Self>, code: String, options: RunOptions) -> impl Future<Output = RunReport> + Send + use<> {
         let this = Arc::clone(self);
-        // Runs queue in the order in which they were asked for.
+        // The place in the queue is taken here, so that runs start in the order of the calls.
         let turn = queue_now(Arc::clone(&self.turn).lock_owned());
-        // What is asked for while a plugin is on is not done in another time that it is on.
+        // The run belongs to the present period of the plugin's switch. It does not run after a later switch-on.
         let period = self.core.check_on();
         let work = self.identity.work.token();
         async move {
@@ -174,7 +174,7 @@ impl Sandbox {
         let (sender, receiver) = tokio::sync::oneshot::channel();
         let (core, look_owner) = (Arc::clone(&self.core), self.look_owner.clone());
         let thread = std::thread::Builder::new().name("hyperlight-mcp-run".to_owned()).spawn(move || {
-            // The receiver is gone only if the caller is.
+            // `send` fails only if the caller no longer waits.
             let _ = sender.send(core.sandboxes.run_for(&look_owner, request));
         });
         if let Err(error) = thread {
@@ -188,7 +188,7 @@ impl Sandbox {
         RunReport { outcome, warnings: warnings.map(|warning| redactor.readable(&warning)).collect(), omitted: Vec::new(), saved_as: None }
     }
 
-    /// Redacts each entry before its listener gets it: a log leaves the crate, and a guest may print what it has learnt.
+    /// Redacts each entry before the listener gets it, because a guest may print secrets.
     fn redacting(&self, listener: LogListener) -> LogListener {
         let redactor = Arc::clone(&self.core.redactor);
         Arc::new(move |entry: &LogEntry| {
@@ -200,7 +200,7 @@ impl Sandbox {
         self.closed.is_cancelled()
     }
 
-    /// Ends what is pending with `ERR_CLOSED`, and waits for that.
+    /// Ends pending runs with `ERR_CLOSED`, and waits for their end.
     pub async fn close(&self) {
         self.closed.cancel();
         drop(self.turn.lock().await);
@@ -222,7 +222,7 @@ impl Sandbox {
         outcome.unwrap_or_else(|_| outcome_of(Error::Internal("a run's thread ended without an outcome".to_owned())))
     }
 
-    /// Settles what the run sees, when it starts.
+    /// Prepares the modules that the run can import, when it starts.
     fn prepare(&self, tool_errors: Option<ToolErrors>, scope: &Arc<CallScope>, end: RunEnd) -> Result<RunHost> {
         let manifests: BTreeMap<_, _> = self.core.visible_servers(self.identity.id)?;
         let errors = tool_errors.unwrap_or(self.tool_errors);
@@ -256,7 +256,7 @@ fn outcome_of(error: Error) -> RunOutcome {
     RunOutcome { value: Err(error), logs: Vec::new(), stats: RunStats::default() }
 }
 
-/// Redacts an entry. Of one that was cut, the end is dropped that may hold the beginning of a secret.
+/// Redacts a log entry. If the entry was cut, an end that may be the beginning of a secret is removed.
 fn readable(redactor: &Redactor, entry: &LogEntry) -> LogEntry {
     let LogEntry { level, is_cut, text } = entry;
     let text = match text.strip_suffix(LOG_CUT_MARK).filter(|_| *is_cut) {

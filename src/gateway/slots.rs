@@ -1,4 +1,4 @@
-//! Slots of each server: the requests that may be under way at once, of runs and of an agent's own `callTool` together.
+//! Slots of each server, which limit its parallel requests: those of runs and of an agent's own `callTool` together.
 
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use crate::client::CallLimits;
 use crate::config::ServerDefinition;
 use crate::error::{Error, Result};
 
-/// The slots of each server, given out in the order of asking.
+/// The slots of each server. Waiting requests get slots in the order in which they asked.
 #[derive(Default)]
 pub(super) struct CallSlots(Mutex<BTreeMap<String, Slots>>);
 
@@ -21,8 +21,7 @@ struct Slots {
 }
 
 impl CallSlots {
-    /// The slots of a server that has this number of them. Where the config says another number than before, calls that are under way keep
-    /// theirs.
+    /// Returns the slots of a server. If `number` differs from before, new slots are made, and calls under way keep the old ones.
     fn of(&self, server: &str, number: usize) -> Arc<Semaphore> {
         let mut all = self.0.lock();
         match all.get(server) {
@@ -36,7 +35,7 @@ impl CallSlots {
     }
 }
 
-/// A slot, taken until this is dropped.
+/// A slot that is taken until this value is dropped.
 pub(super) struct CallSlot {
     _permit: OwnedSemaphorePermit,
     wait: Wait,
@@ -46,20 +45,20 @@ pub(super) struct CallSlot {
 enum Wait {
     /// A slot was free.
     None,
-    /// Others were served first.
+    /// All slots were taken, and other requests were served first.
     ForOthers,
 }
 
 impl CallSlot {
-    /// Returns whether others were served first: much can have changed meanwhile.
+    /// Returns whether the request had to wait for a slot. The caller must then check approvals again, because they may have changed.
     pub(super) fn was_awaited(&self) -> bool {
         self.wait == Wait::ForOthers
     }
 }
 
 impl Core {
-    /// Takes one of a server's slots. It waits for as long as the caller said, or as a call may take: whoever holds the others may be
-    /// waiting for this one.
+    /// Takes one of a server's slots. Waits at most for the caller's time limit, or for the maximum time of a call. The limit avoids a deadlock with
+    /// a caller that holds a slot and waits for this request.
     pub(super) async fn call_slot(
         &self,
         server: &ServerDefinition,
@@ -78,7 +77,7 @@ impl Core {
         let permit = tokio::time::timeout(patience, free.acquire_owned()).await;
         let (name, limit_ms) = (server.name.clone(), u64::try_from(patience.as_millis()).unwrap_or(u64::MAX));
         let permit = permit.map_err(|_| Error::CallTimeout { server: name, tool: tool.to_owned(), limit_ms, limit_name })?;
-        // The semaphore is never closed.
+        // `acquire_owned` fails only for a closed semaphore, and this semaphore is never closed.
         permit.map(|permit| CallSlot { _permit: permit, wait: Wait::ForOthers }).map_err(|error| Error::Internal(error.to_string()))
     }
 }

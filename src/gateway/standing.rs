@@ -1,4 +1,4 @@
-//! The standing of servers: approved, enabled, and still the same.
+//! The standing of servers: whether they are approved, enabled and unchanged.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ impl Core {
     /// Returns whether a person or a model may hear what the server asks and tells: both stages are approved, and it is enabled for at least
     /// one agent.
     pub(super) fn may_be_heard(&self, name: &str) -> bool {
-        // The cheapest look comes first.
+        // The cheapest check comes first.
         self.registry.is_enabled_for_any(name)
             && self.check_on().is_ok()
             && self
@@ -32,7 +32,7 @@ impl Core {
                 .is_ok_and(|standing| matches!(standing, Standing::Full(_)))
     }
 
-    /// The reason why a server that was live is not live any more.
+    /// Returns the reason why a server is no longer available.
     pub(super) fn refusal(&self, name: &str) -> Error {
         let standing = self.check_on().and_then(|_| self.registry.server(name)).and_then(|server| self.standing(&server));
         match standing.and_then(|standing| standing.require_full(name)) {

@@ -1,4 +1,4 @@
-//! Subjects of approvals: a server as it is configured now, with all that decides what it would start.
+//! Subjects of approvals. A subject describes a server as it is configured now, with everything that determines what it would start.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,12 +13,12 @@ use crate::error::Result;
 use crate::trust::{Circumstances, Executable, Subject, addresses_of, deciding_folder};
 
 impl Core {
-    /// The subject of a server's approval, without its program, which is not part of the digest.
+    /// Returns the subject of a server's approval without its program. The program is not part of the digest.
     pub(super) fn subject(&self, server: &ServerDefinition) -> Subject {
         self.subject_with(server, None)
     }
 
-    /// The subject with the program that would be started. It is read on a thread that may block, as it may be large.
+    /// Returns the subject with the program that would be started. The program is read on a blocking thread, because it may be large.
     pub(super) async fn full_subject(self: &Arc<Self>, server: &Arc<ServerDefinition>) -> Result<Subject> {
         let (core, definition) = (Arc::clone(self), Arc::clone(server));
         blocking(move || Ok(core.subject_with(&definition, core.executable(&definition)))).await
@@ -31,7 +31,7 @@ impl Core {
         Subject::new(server, self.trust.approvals.key(), Circumstances { executable, pinned, folder, addresses })
     }
 
-    /// The values of the environment as they are now, without those that a person is asked for.
+    /// Returns the present values of the environment, without the values that a person is asked for.
     fn pinned_values(&self, server: &ServerDefinition, locality: Locality) -> Vec<(String, SecretString)> {
         let inputs = inputs_of(server).into_iter().map(|id| (id, SecretString::from(""))).collect();
         if let Ok(Some(remote)) = resolve_http(server, &self.surroundings, &inputs) {
@@ -40,7 +40,7 @@ impl Core {
         }
         match resolve_command(server, &self.surroundings, &inputs, locality, read_env_file) {
             Ok(Some(command)) => command.environment,
-            // It cannot be started as it is: that is said when it is.
+            // The server cannot be started in this state. Starting it reports the error.
             Ok(None) | Err(_) => Vec::new(),
         }
     }
@@ -48,10 +48,10 @@ impl Core {
     pub(super) fn executable(&self, server: &ServerDefinition) -> Option<Executable> {
         let inputs = inputs_of(server).into_iter().map(|id| (id, SecretString::from(""))).collect();
         let locality = locality(deciding_folder(server, &self.surroundings).as_ref());
-        // A file that cannot be read keeps the server from starting, and says so then; the program is there all the same.
+        // An unreadable environment file is reported when the server is started. The program can be found without it.
         let resolve = |read: fn(&Path) -> std::io::Result<Vec<u8>>| resolve_command(server, &self.surroundings, &inputs, locality, read);
         let command = resolve(read_env_file).or_else(|_| resolve(|_| Ok(Vec::new())));
-        // So does a variable that is not set.
+        // A variable that is not set is reported when the server is started, too.
         let command = command
             .or_else(|_| resolve_command(&with_path_alone(server), &self.surroundings, &inputs, locality, |_| Ok(Vec::new())))
             .ok()??;
@@ -59,12 +59,12 @@ impl Core {
     }
 }
 
-/// The locality in which a server starts, by the folder that decides what it starts.
+/// Returns the locality in which a server starts. `folder` is the folder on which the approval depends.
 pub(super) fn locality(folder: Option<&PathBuf>) -> Locality {
     if folder.is_some() { Locality::Workspace } else { Locality::Anywhere }
 }
 
-/// The server without what does not decide where its program is found.
+/// Returns the server with only the settings that determine where its program is found.
 fn with_path_alone(server: &ServerDefinition) -> ServerDefinition {
     let mut server = server.clone();
     if let Transport::Stdio { environment, environment_file, .. } = &mut server.transport {

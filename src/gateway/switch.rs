@@ -1,4 +1,4 @@
-//! The switch of a gateway that is a plugin: on, off, and what is live ends in between. Without a plugin it is on.
+//! The switch of a gateway that is used as a plugin. Switching off ends all live work. Without a plugin, the gateway is always on.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::sync::Arc;
@@ -13,17 +13,17 @@ use super::{Agent, Gateway};
 use crate::error::{Error, Result};
 use crate::queue::queue_now;
 
-/// The time from one switching on to the next switching off.
+/// The time between switching on and switching off.
 #[derive(Clone, Default)]
 pub(super) struct Period {
     /// Cancelled when the period ends.
     pub(super) ended: CancellationToken,
-    /// The runs within it, which are waited for.
+    /// The runs of the period, which switching off waits for.
     pub(super) runs: TaskTracker,
 }
 
 enum State {
-    /// There is no plugin.
+    /// The gateway has no plugin.
     Free(Period),
     On(Period),
     Off,
@@ -33,7 +33,7 @@ type Turn = OwnedMutexGuard<()>;
 
 pub(super) struct Switch {
     state: Mutex<State>,
-    /// Locked while switching. The lock is fair: who asked first is served first.
+    /// Locked while switching. The lock is fair: requests are served in the order in which they came.
     turn: Arc<tokio::sync::Mutex<()>>,
 }
 
@@ -48,7 +48,7 @@ impl Switch {
         self.state.lock()
     }
 
-    /// The period in which something may be done now.
+    /// Returns the present period. Fails if the plugin is off.
     pub(super) fn period(&self) -> Result<Period> {
         match &*self.state() {
             State::Free(period) | State::On(period) => Ok(period.clone()),
@@ -67,19 +67,20 @@ impl Switch {
         }
     }
 
-    /// Takes a place in the queue now, not when the future that is returned is first polled.
+    /// Returns a future for a place in the queue. The place is taken now, not at the first poll.
     fn turn(&self) -> impl Future<Output = Turn> + Send + use<> {
         queue_now(Arc::clone(&self.turn).lock_owned())
     }
 }
 
 impl Core {
-    /// Fails while a plugin is off.
+    /// Returns the present period. Fails if the plugin is off.
     pub(super) fn check_on(&self) -> Result<Period> {
         self.switch.period()
     }
 
-    /// Ends all that is live. An enabled server stays enabled: that counts when the switch is on again, where its approval still holds.
+    /// Ends all live work. Enabled servers stay marked as enabled, and become available again when the plugin is switched on and their approval is
+    /// valid.
     async fn end_period(&self, period: Option<Period>) {
         let Some(period) = period else { return };
         let servers: Vec<_> = self.registry.entries().iter().map(|entry| entry.name().to_owned()).collect();
@@ -103,14 +104,14 @@ impl Agent {
 }
 
 impl Gateway {
-    /// Makes the gateway a plugin that is off. The future resolves when all that was live has ended.
+    /// Turns the gateway into a plugin that is off. The future resolves when all live work has ended.
     ///
     /// # Errors
-    /// `ERR_INVALID_OPTION` where it is one already; `ERR_CLOSED`.
+    /// `ERR_INVALID_OPTION` if the gateway has a plugin already; `ERR_CLOSED`.
     pub(crate) fn begin_plugin(&self) -> Result<impl Future<Output = ()> + Send + use<>> {
         self.core.check_open()?;
         if !matches!(&*self.core.switch.state(), State::Free(_)) {
-            let problem = "this gateway has a plugin already: a gateway has one gate".to_owned();
+            let problem = "this gateway already has a plugin, and a gateway can have only one".to_owned();
             return Err(Error::InvalidOption { method: "Gateway.plugin", problem });
         }
         let (turn, core) = (self.core.switch.turn(), Arc::clone(&self.core));
@@ -121,7 +122,7 @@ impl Gateway {
         })
     }
 
-    /// Switches off, in turn.
+    /// Switches off after earlier switching is done.
     pub(crate) fn switch_off(&self) -> impl Future<Output = ()> + Send + use<> {
         let (turn, core) = (self.core.switch.turn(), Arc::clone(&self.core));
         async move {
@@ -131,7 +132,7 @@ impl Gateway {
         }
     }
 
-    /// Switches on, in turn, if `allowed` permits it then. Returns the servers that are enabled from now on.
+    /// Switches on after earlier switching is done, if `allowed` succeeds at that time. Returns the servers that are enabled from now on.
     ///
     /// # Errors
     /// The error of `allowed`; `ERR_CLOSED`, `ERR_APPROVAL_STORE`.

@@ -1,18 +1,21 @@
 /** Options of `Gateway.agentTools`. */
 export interface AgentToolsOptions {
-  /** Where code runs. Default: a sandbox of its own, made when it is first needed. */
+  /** The sandbox in which code runs. Default: a new sandbox, made at its first use. */
   sandbox?: Sandbox
-  /** The most that one answer may take, in tokens (an estimate on the safe side). Default 8,000, at least 100. */
+  /** The maximum size of one answer in tokens. The estimate is on the high side. Default 8,000, at least 100. */
   maxResultTokens?: number
-  /** Names of the tools that there are. Default: all. */
+  /** The names of the tools to return. Default: all. */
   include?: AgentToolName[]
-  /** Puts what the servers offer now into the description of `run_javascript`, within so many tokens. Default: not. */
+  /**
+   * Adds a description of what the servers offer now to the description of `run_javascript`, within this number of tokens. Default: no such
+   * description.
+   */
   describeServers?: number
-  /** Runs under way or waiting for their turn; beyond it the answer is `ERR_BUSY`. Default 8, at most 1,000. */
+  /** The maximum number of runs that are running or waiting. Further runs are answered with `ERR_BUSY`. Default 8, at most 1,000. */
   maxPendingRuns?: number
 }
 
-/** The tools that a model can be given. */
+/** The names of the tools for a model. */
 export type AgentToolName =
   | 'run_javascript'
   | 'search_mcp_tools'
@@ -21,113 +24,110 @@ export type AgentToolName =
   | 'mcp_server_info'
   | 'manage_mcp'
 
-/** A tool as a model is given it. */
+/** A tool for a model. */
 export interface AgentTool {
   name: AgentToolName
-  /** For the model, with one example. */
+  /** The description for the model, with one example. */
   description: string
-  /** JSON Schema: every property is required, and `null` where it may be left out; it is valid in OpenAI's strict mode. */
+  /** A JSON Schema that is valid in OpenAI's strict mode: every property is required, and optional properties accept `null`. */
   inputSchema: { type: 'object'; properties: Record<string, object>; required: string[]; additionalProperties: false }
-  /**
-   * Does what the model asks for. `args`: what the model passed, an object or its JSON text. Resolves for failures too, with
-   * `{ error }`; rejects for an abort alone.
-   */
+  /** Executes the tool. `args` is an object, or its JSON text, as the model wrote it. A failure resolves with `{ error }`; only an abort rejects. */
   execute(args?: unknown, options?: { signal?: AbortSignal }): Promise<AgentToolResult>
 }
 
-/** Plain JSON for the model, within `maxResultTokens`. */
+/** The answer of a tool: plain JSON for the model, within `maxResultTokens`. */
 export interface AgentToolResult {
   error?: AgentToolError
   [key: string]: unknown
 }
 
-/** Why a model's call failed. */
+/** The error of a failed tool call. */
 export interface AgentToolError {
-  /** Stable; see docs/ERRORS.md. */
+  /** The stable error code; see docs/ERRORS.md. */
   code: ErrorCode
   message: string
-  /** Advice: the model's next step. */
+  /** Advice for the model's next step. */
   hint?: string
-  /** The position in its code, counted from 1. */
+  /** The line in the model's code, counted from 1. `column` is counted from 1 as well. */
   line?: number
   column?: number
   excerpt?: string
   [key: string]: unknown
 }
 
-/** A model wants a person to approve a server (`manage_mcp`, action `propose`). Nothing is approved by it. */
+/** An event: a model asks that a person approve a server (`manage_mcp`, action `propose`). The event itself approves nothing. */
 export interface ApprovalProposedEvent {
   type: 'approval-proposed'
-  /** Everything that the person must see; `request.digest` is what `approve(request.server, request.digest)` says yes to. */
+  /** Everything that the person must see. `approve(request.server, request.digest)` approves exactly this request. */
   request: ApprovalRequest
 }
 
-/** Options of `Gateway.plugin`: those of its tools, and one of its own. */
+/** Options of `Gateway.plugin`: the options of its tools, and `approved`. */
 export interface PluginOptions extends AgentToolsOptions {
-  /** The digest of the manifest that was approved before: where it still is the manifest's, `enable()` needs no other approval. */
+  /** The digest of a manifest that was approved earlier. If the manifest still has this digest, `enable()` needs no further approval. */
   approved?: string
 }
 
-/** A gateway's gate. It is off at first. */
+/** A plugin that contains the features of a gateway, and that an agent can approve, enable and disable. It is disabled at first. */
 export interface Plugin {
   readonly name: string
   readonly version: string
   readonly description: string
-  /** True while it is on. */
+  /** True while the plugin is enabled. */
   readonly enabled: boolean
-  /** True where its manifest, as it is now, is approved. Throws `ERR_APPROVAL_STORE`, `ERR_CLOSED`. */
+  /** True if the present manifest is approved. Throws `ERR_APPROVAL_STORE`, `ERR_CLOSED`. */
   readonly approved: boolean
-  /** All that it brings, to be looked at. Throws `ERR_APPROVAL_STORE`, `ERR_CLOSED`. */
+  /** Returns everything that the plugin provides, for review. Throws `ERR_APPROVAL_STORE`, `ERR_CLOSED`. */
   manifest(): PluginManifest
-  /** Says yes to the manifest of this digest. Throws `ERR_PLUGIN_NOT_APPROVED` where it is another by now. */
+  /** Approves the manifest with this digest. Throws `ERR_PLUGIN_NOT_APPROVED` if the manifest has changed since. */
   approve(digest: string): void
   /**
-   * Switches on: what was enabled before is enabled where its approval still holds. Resolves with the names of those servers; rejects
-   * with `ERR_PLUGIN_NOT_APPROVED`. Of `enable` and `disable`, the one that was called last counts.
+   * Enables the plugin, and the servers that were enabled before and whose approval is still valid. Resolves with the names of these servers. Rejects
+   * with `ERR_PLUGIN_NOT_APPROVED`. If `enable` and `disable` are both called, the last call takes effect.
    */
   enable(): Promise<string[]>
-  /** Switches off: runs and calls end with `ERR_PLUGIN_OFF`. Resolves when no server has a connection or a process any more. */
+  /** Disables the plugin. Runs and calls end with `ERR_PLUGIN_OFF`. Resolves when no server has a connection or a process any more. */
   disable(): Promise<void>
-  /** The tools for a model; none while it is off. Tools that were handed out before answer `ERR_PLUGIN_OFF` then. */
+  /** Returns the tools for a model; none while the plugin is disabled. Tools that were returned earlier then answer `ERR_PLUGIN_OFF`. */
   tools(): AgentTool[]
-  /** Commands that a person can type; none while it is off. */
+  /** Returns commands that a person can type; none while the plugin is disabled. */
   commands(): PluginCommand[]
-  /** Modules that code can import; none while it is off. */
+  /** Returns the modules that code can import; none while the plugin is disabled. */
   modules(): ModuleSummary[]
 }
 
-/** Everything that a plugin brings. */
+/** Everything that a plugin provides. */
 export interface PluginManifest {
   name: string
   version: string
   description: string
   tools: { name: AgentToolName; description: string; may: string }[]
   commands: { name: string; description: string; may: string }[]
-  /** The modules of every approved server, enabled or not. */
+  /** The modules of all approved servers, enabled or not. */
   modules: { specifier: string; server: string; functions: string[]; may: string; digest: string }[]
   limits: Limits
-  /** SHA-256: another one when any of this is another. */
+  /** The SHA-256 of the manifest. It changes if any part of the manifest changes. */
   digest: string
 }
 
-/** A command that a person can type. It may approve: never hand it what a model wrote. */
+/** A command that a person can type. It can approve servers, so never pass it text that a model wrote. */
 export interface PluginCommand {
-  /** `/mcp` */
+  /** The name, like `/mcp`. */
   name: string
   description: string
-  /** Never rejects for what was typed. */
+  /** Executes a typed line. It does not reject for a wrong line: `ok` is false in the result. */
   execute(line: string, options?: CommandOptions): Promise<CommandOutcome>
 }
 
-/** A server for an agent with a sandbox of its own, in the shape in which HyperAgent takes a plugin. */
+/** A server for an agent that has a sandbox of its own, in the form of a HyperAgent plugin. */
 export interface PluginRegistration {
-  /** `mcp-<server>` */
+  /** The name `mcp-<server>`. */
   name: string
   declaredModules: string[]
   config: Record<string, never>
   /**
-   * The functions of the server as it is approved now, by module and identifier. They resolve with what a guest would get, failures
-   * included: `{ error, code }`, or with `toolErrors: 'throw'` a rejection. Throws `ERR_NOT_APPROVED`.
+   * Returns the functions of the server's approved tools, by module and identifier. Each function resolves with the value that a guest would get. A
+   * failure resolves with `{ error, code }`, or rejects with `toolErrors: 'throw'`. Throws `ERR_NOT_APPROVED`.
    */
   createHostFunctions(config?: { toolErrors?: ToolErrors }): Record<string, Record<string, (args?: Record<string, any>) => Promise<any>>>
 }

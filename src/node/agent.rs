@@ -1,4 +1,4 @@
-//! The class `Gateway`: what an agent gives to its model, and to itself as a plugin.
+//! The methods of the class `Gateway` that return tools for a model, and the gateway as a plugin.
 
 use std::sync::Arc;
 
@@ -65,9 +65,9 @@ impl ToolsOptions {
 
 #[napi]
 impl Gateway {
-    /// Tools to give to a model: each with a name, a description, a JSON Schema and `execute(args)`. With them it writes code that
-    /// calls the servers' tools, finds and reads those tools, and manages servers; it can propose a server, never approve one.
-    /// Adapters for the AI SDK, the formats of `OpenAI` and Anthropic, and `LangChain` are in `hyperlight-mcp/adapters`.
+    /// Returns tools for a model. Each has a name, a description, a JSON Schema and `execute(args)`. With these tools, a model writes code that calls
+    /// the servers' tools, finds and reads the tools' descriptions, and manages servers. A model can propose a server, but it can never approve one.
+    /// `hyperlight-mcp/adapters` has adapters for the AI SDK, for the formats of `OpenAI` and Anthropic, and for `LangChain`.
     ///
     /// Throws `ERR_INVALID_OPTION`.
     ///
@@ -96,16 +96,16 @@ impl Gateway {
         glue::call(env, "agentTools", FnArgs::from((make, AGENT_TOOLS, options)))
     }
 
-    /// The whole as one gate that an agent can look at, approve and switch. It is off at first: nothing of the gateway runs then, and no
-    /// server is connected. A gateway has one.
+    /// Returns the gateway as one plugin that an agent can review, approve, enable and disable. The plugin is disabled at first: no code runs, and no
+    /// server is connected. A gateway has only one plugin.
     ///
     /// Throws `ERR_INVALID_OPTION`.
     ///
     /// ```js
     /// const plugin = gateway.plugin()
-    /// plugin.approve(plugin.manifest().digest) // once a person has looked at it
+    /// plugin.approve(plugin.manifest().digest) // after a person has reviewed the manifest
     /// await plugin.enable()
-    /// plugin.tools() // as agentTools()
+    /// plugin.tools() // the same tools as agentTools()
     /// await plugin.disable()
     /// ```
     #[napi(catch_unwind, ts_args_type = "options?: PluginOptions", ts_return_type = "Plugin")]
@@ -131,9 +131,9 @@ impl Gateway {
         glue::call(env, "plugin", FnArgs::from((make, PLUGIN, this.object, options)))
     }
 
-    /// An approved server for an agent that has a sandbox of its own: `createHostFunctions()` gives `{ "mcp-<name>": { … } }`, each function
-    /// named as in a guest. Calls go the same way as a guest's: approved, filtered, asked about, capped; what a guest would get is
-    /// what they resolve with. The server has to be enabled when they are made.
+    /// Provides an approved server to an agent that has a sandbox of its own. `createHostFunctions()` returns `{ "mcp-<name>": { … } }` with
+    /// functions named as in a guest. Their calls are checked like a guest's calls: approval, filters, questions and limits. They resolve with the
+    /// value that a guest would get. The server must be enabled when a function is called.
     ///
     /// Throws `ERR_UNKNOWN_SERVER`, `ERR_NOT_APPROVED`.
     ///
@@ -161,7 +161,7 @@ impl Gateway {
     }
 }
 
-/// `{ definitions, execute(name, args) }`
+/// Returns the object `{ definitions, execute(name, args) }` for the glue.
 fn tools_object<'env>(env: &'env Env, core: &Core, tools: &Arc<AgentTools>, events: Option<EventSink>) -> napi::Result<Object<'env>> {
     let definitions = tools.definitions().map_err(|error| glue::thrown(env, &error))?;
     let mut made = Object::new(env)?;
@@ -170,7 +170,7 @@ fn tools_object<'env>(env: &'env Env, core: &Core, tools: &Arc<AgentTools>, even
     Ok(made)
 }
 
-/// `execute(name, args)` gives [native promise, stop].
+/// Returns the function `execute(name, args)`, which returns `[native promise, stop]`.
 fn execute(env: &Env, core: &Core, tools: &Arc<AgentTools>, events: Option<EventSink>) -> napi::Result<Object<'static>> {
     let (core, tools) = (core.clone(), Arc::clone(tools));
     let execute = env.create_function_from_closure::<(), Vec<Object<'static>>, _>("execute", move |context| {
@@ -179,7 +179,7 @@ fn execute(env: &Env, core: &Core, tools: &Arc<AgentTools>, events: Option<Event
         let (tools, stop) = (Arc::clone(&tools), Stop::new());
         let stopped = stop.clone();
         let work = async move {
-            // A text that does not parse is judged like all else that a model passes.
+            // Text that does not parse is passed on as a string, so that the checks of the tool's arguments report it.
             let arguments = serde_json::from_str(&arguments).unwrap_or(serde_json::Value::String(arguments));
             Reply::new(tools.execute(&name, &arguments, &stopped).await)
         };
@@ -189,7 +189,7 @@ fn execute(env: &Env, core: &Core, tools: &Arc<AgentTools>, events: Option<Event
     Ok(glue::detached(&execute))
 }
 
-/// Makes the functions of which the glue makes a `Plugin`.
+/// Returns the functions from which the glue makes a `Plugin`.
 fn plugin_object<'env>(env: &'env Env, core: &Core, plugin: &Arc<Plugin>, events: Option<EventSink>) -> napi::Result<Object<'env>> {
     let mut made = Object::new(env)?;
     made.set("execute", execute(env, core, &plugin.tools(), events)?)?;
@@ -204,7 +204,7 @@ fn plugin_object<'env>(env: &'env Env, core: &Core, plugin: &Arc<Plugin>, events
         approving.approve(&context.get::<String>(0)?).map_err(|error| glue::thrown(&env, &error))
     })?;
     made.set("approve", approve)?;
-    // Asked for on JavaScript's thread: of enable() and disable(), the one that was called last counts.
+    // The request is noted on JavaScript's thread: of enable() and disable(), the last call takes effect.
     made.set("enable", switching(env, "enable", core, plugin, Plugin::enable)?)?;
     let disable = |plugin: &Arc<Plugin>| {
         let disabled = plugin.disable();
@@ -217,7 +217,7 @@ fn plugin_object<'env>(env: &'env Env, core: &Core, plugin: &Arc<Plugin>, events
     Ok(made)
 }
 
-/// A function without parameters that gives JSON.
+/// Returns a function without parameters that returns JSON.
 fn reading<'env, T: Serialize>(
     env: &'env Env,
     name: &str,
@@ -232,7 +232,7 @@ fn reading<'env, T: Serialize>(
     })
 }
 
-/// A function without parameters that gives a native promise.
+/// Returns a function without parameters that returns a native promise.
 fn switching<'env, T: Serialize, W: Future<Output = Result<T>> + Send + 'static>(
     env: &'env Env,
     name: &str,
@@ -249,7 +249,7 @@ fn switching<'env, T: Serialize, W: Future<Output = Result<T>> + Send + 'static>
     })
 }
 
-/// `call(tool, json, blobs)` gives a native promise of `{ value }`.
+/// Returns the function `call(tool, json, blobs)`, which returns a native promise of `{ value }`.
 fn call_function<'env>(
     env: &'env Env,
     core: &Core,

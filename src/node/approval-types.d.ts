@@ -1,72 +1,79 @@
-/** Everything that a person must see before yes. At stage `command` nothing has been started. */
+/** Everything that a person must see before approving a server. At stage `command`, nothing has been started yet. */
 export type ApprovalRequest = CommandRequest | ManifestRequest
 
-/** Stage 1: what would run. */
+/** Stage 1 of an approval: the command or URL that the gateway would start or connect to. */
 export interface CommandRequest {
   stage: 'command'
   server: string
   approved: boolean
-  /** The digest that `approve(server, digest)` says yes to. */
+  /** The digest to pass to `approve(server, digest)`. */
   digest: string
-  /** Why what was approved before no longer holds. */
+  /** The reason why an earlier approval is no longer valid. */
   lapsed?: string
   command?: string
-  /** Verbatim. */
+  /** The command's arguments, exactly as in the config. */
   args?: string[]
-  /** As the config writes it; where it does not, the workspace folder if a yes holds there alone, else `/`. */
+  /**
+   * The working directory as the config writes it. If the config sets none, it is the workspace folder for an approval that is limited to that
+   * folder, else `/`.
+   */
   cwd?: string
-  /** The folder in which alone a yes holds, where what the entry starts or reads is another thing in another folder. */
+  /** The only folder in which the approval is valid. Present if the entry starts or reads something that differs from folder to folder. */
   workspaceFolder?: string
-  /** The program that the command names now, and its content's SHA-256; missing where there is none. */
+  /** The program file that the command resolves to now, and the SHA-256 of its content. Missing if there is no such file. */
   executable?: { path: string; sha256: string }
   envFile?: string
   /**
-   * Scheme, host (in ASCII) and port as they are connected to, with the values that variables have now; another host needs approval anew.
-   * Placeholders elsewhere stand by their names, and literal text of the user part, the query and the fragment as `***`. Where a variable
-   * of the host is not set or is itself a secret, it stands by its name as well.
+   * The server's URL. Scheme, host (in ASCII) and port are those of the connection, with the present values of variables; another host needs a new
+   * approval. Elsewhere, placeholders are shown by name. Literal text in the user part, the query and the fragment is shown as `***`. A variable of
+   * the host that is not set, or is itself a secret, is shown by name.
    */
   url?: string
-  /** The host of `url` in its own letters, where they are not ASCII. */
+  /** The host of `url` in Unicode, if the host is not ASCII. */
   unicodeHost?: string
-  /** Placeholders that give the host, the port or the scheme of `url`, like `${HOST}`. Missing where there are none. */
+  /** Placeholders from which the host, the port or the scheme of `url` results, like `${HOST}`. Missing if there are none. */
   hostFrom?: string[]
   /**
-   * `NAME=value`. What `loaders` names is in full, and what `redirectors` names without what stands before a host. Of URLs scheme, host, port
-   * and path are shown, as in `url`; so are hosts, paths, numbers, booleans and words, unless the name is a secret's. All else is masked: at
-   * most four characters are shown, never more than a quarter. `${VAR}` stays; its default is shown as such a value.
+   * The environment variables as `NAME=value`. Variables in `loaders` are shown in full; variables in `redirectors` are shown without the user and
+   * password of a URL. Of other variables, hosts, paths, numbers, booleans and plain words are shown, and URLs as in `url`, unless the name is the
+   * name of a secret. All other values are masked: at most four characters are shown, and at most a quarter of the value. `${VAR}` is shown as
+   * written, and its default is masked like a value.
    */
   environment: string[]
   /** Names in `environment` of variables that can make a program load or run other code, like `NODE_OPTIONS`, `LD_PRELOAD` or `PATH`. */
   loaders: string[]
   /**
-   * Names in `environment` of variables that can lead traffic to another machine or take away its protection, like `HTTPS_PROXY`,
+   * Names in `environment` of variables that can send traffic to another machine or weaken its protection, like `HTTPS_PROXY`,
    * `NODE_TLS_REJECT_UNAUTHORIZED` or `SSL_CERT_FILE`.
    */
   redirectors: string[]
-  /** `id=default`: what stands in for the answer to an `${input:id}` of the entry that nobody gives. Shown as the variable it becomes. */
+  /** Defaults of the entry's `${input:id}` placeholders as `id=default`, used if nobody answers. They are masked like the variables that they fill. */
   inputDefaults?: string[]
-  /** `Name=value`, masked unless the value is a URL. */
+  /** The HTTP headers as `Name=value`. Values are masked, except URLs. */
   headers: string[]
-  /** Settings by which tokens are obtained for the server: `name=value`, the secret ones masked. Missing where the config says nothing of it. */
+  /**
+   * The settings with which the gateway obtains OAuth tokens for the server, as `name=value`. Secret values are masked. Missing if the config has no
+   * such settings.
+   */
   oauth?: string[]
   confirm: 'never' | 'writes' | 'always'
   allowTools?: string[]
   denyTools: string[]
-  /** URIs, exact or with `*` at their end. */
+  /** Resource URIs, exact or with `*` at the end. */
   allowResources?: string[]
   denyResources: string[]
   allowPrompts?: string[]
   denyPrompts: string[]
-  /** `http://` to more than this machine. */
+  /** Allows `http://` to hosts other than this machine. */
   allowInsecureHttp: boolean
-  /** Folders that the server is told of when it asks for roots; it may take them for all that it may touch. */
+  /** Folders that the gateway returns if the server asks for roots. The server may assume that it may access all of them. */
   roots: string[]
   pinExecutable: boolean
   pinValues: boolean
   warning: string
 }
 
-/** Stage 2: what a model would read and call. */
+/** Stage 2 of an approval: the texts that a model would read, and the tools that it could call. */
 export interface ManifestRequest {
   stage: 'manifest'
   server: string
@@ -77,27 +84,28 @@ export interface ManifestRequest {
   protocolVersion: string
   instructions?: string
   tools: ToolSummary[]
-  /** Resources that may be read, and pass the config's filters. */
+  /** Resources that may be read and that pass the config's filters. */
   resources: ResourceSummary[]
-  /** All URIs that follow one of these may be read, where the filters let them through. */
+  /** Resource templates. All URIs that match one of them and pass the filters may be read. */
   resourceTemplates: ResourceTemplateSummary[]
   prompts: PromptSummary[]
-  /** Texts that look like an attempt to talk to the model rather than to describe a tool. */
+  /** Texts that may try to instruct the model instead of describing a tool. */
   findings: Finding[]
-  /** Names in filters (`allowTools`, `denyResources`, …) that the server does not have. */
+  /** Names in the config's filters (`allowTools`, `denyResources`, …) that the server does not have. */
   warnings: string[]
-  /** Differences from the manifest that was approved before, if one was: raw names, and field by field in those that changed. */
+  /** Differences from the manifest that was approved before, if there was one. */
   changes?: ManifestChanges
 }
 
-/** Differences from the manifest that was approved before: tools, and other kinds where they differ. */
+/** Differences from the manifest that was approved before. `added`, `removed` and `changed` list tools; the other kinds are present if they differ. */
 export interface ManifestChanges extends Changes {
   resources?: Changes
   resourceTemplates?: Changes
   prompts?: Changes
   /**
-   * Each names what it is of: a tool or prompt by its name, a resource by its URI, a template by its text, what the server says of itself
-   * by the name that it gives itself. Both sides are whole; what cannot be seen in them is written as numbers (`\u{200b}`).
+   * The differences, field by field. Each entry names its subject: a tool or prompt by name, a resource by URI, a resource template by its URI
+   * template, and the server's own description by the name that the server gives itself. `before` and `after` are complete. Invisible characters are
+   * written as escapes (`\u{200b}`).
    */
   differences: {
     server?: string
@@ -111,29 +119,29 @@ export interface ManifestChanges extends Changes {
   }[]
 }
 
-/** A finding of the audit for prompt injection in a server's texts. A finding is a reason to look, not a verdict. */
+/** A finding of the audit that searches a server's texts for prompt injection. A finding is a reason to look at the text, not a proof. */
 export interface Finding {
-  /** The rule's stable name. */
+  /** The stable name of the rule. */
   rule: string
   severity: 'low' | 'medium' | 'high'
   reason: string
-  /** The tool, resource (or template) or prompt that it is of; none: what the server says of itself. */
+  /** The tool to which the text belongs. Without `tool`, `resource` and `prompt`, the text is the server's own description. */
   tool?: string
-  /** Its URI, or the template's text. */
+  /** The URI of the resource, or the URI template. */
   resource?: string
   prompt?: string
-  /** `description`, for example, or `inputSchema.properties.path.description`. */
+  /** The field of the text, like `description` or `inputSchema.properties.path.description`. */
   field: string
   excerpt: string
 }
 
-/** A tool, as a person is shown it. */
+/** A tool, with the texts that a person sees before an approval. */
 export interface ToolSummary {
-  /** The raw name. */
+  /** The tool's name as the server gives it. */
   name: string
-  /** The name that agent code writes. */
+  /** The identifier that agent code uses. */
   identifier: string
-  /** The digest of this tool alone: it tells whether the tool has changed. */
+  /** The digest of this tool alone. It changes if the tool changes. */
   digest: string
   title?: string
   description?: string
@@ -142,10 +150,10 @@ export interface ToolSummary {
   annotations?: unknown
 }
 
-/** A resource, as a person is shown it. Its content is read when it is asked for. */
+/** A resource, with the texts that a person sees before an approval. The content is only read on request. */
 export interface ResourceSummary {
   uri: string
-  /** The digest of this entry alone, not of the content. */
+  /** The digest of this entry alone, without the content. */
   digest: string
   name: string
   title?: string
@@ -153,11 +161,11 @@ export interface ResourceSummary {
   mimeType?: string
 }
 
-/** A template of resources, as a person is shown it. */
+/** A resource template, with the texts that a person sees before an approval. */
 export interface ResourceTemplateSummary {
   uriTemplate: string
   digest: string
-  /** True where its form is known here. Otherwise nothing can be read by it. */
+  /** True if the gateway supports the form of this template. Otherwise, no resource can be read with it. */
   usable: boolean
   name: string
   title?: string
@@ -165,7 +173,7 @@ export interface ResourceTemplateSummary {
   mimeType?: string
 }
 
-/** A prompt, as a person is shown it. */
+/** A prompt, with the texts that a person sees before an approval. */
 export interface PromptSummary {
   name: string
   digest: string
@@ -174,7 +182,7 @@ export interface PromptSummary {
   arguments: PromptArgument[]
 }
 
-/** An argument that a prompt is filled in with. */
+/** An argument of a prompt. */
 export interface PromptArgument {
   name: string
   title?: string

@@ -1,39 +1,38 @@
-//! Calls that wait for JavaScript, module by module, and the turns of its loop in which they are begun. Pure.
+//! A queue of calls that wait for JavaScript, by module, and the event-loop turns in which the calls are started. It has no side effects.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// Time that the calls of one turn of JavaScript's loop take together, apart from what the last of them takes: then others have their turn.
+/// The time for calls in one turn of the event loop. No further call starts after it, so that other work gets its turn.
 const TURN: Duration = Duration::from_millis(10);
 
-/// The present turn of JavaScript's loop.
+/// The state of the present turn of the event loop.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Turn {
-    /// No call has been begun in it.
+    /// No call has been started in this turn.
     Fresh,
     Started(Instant),
-    /// No other call is begun before its end.
+    /// No further call is started in this turn.
     Spent,
 }
 
-/// JavaScript, woken for a module.
+/// The result when JavaScript arrives for a module after it was woken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Arrival {
-    /// It begins the first call of a turn, whose end is to be told.
+    /// JavaScript starts the first call of a turn. The end of the turn must be reported to the queue.
     First,
-    /// It begins another one.
+    /// JavaScript starts another call in the same turn.
     Further,
-    /// The turn's time is spent: it begins none.
+    /// The time of the turn is used up. JavaScript starts no call.
     Late,
 }
 
-/// Calls of one environment. Woken, JavaScript begins one; it is woken again for the next, so that what follows from a call is part of the time
-/// that it takes.
+/// Calls of one environment. JavaScript is woken for one call at a time, so that work that follows from a call counts towards the time of its turn.
 pub(super) struct CallQueue<T> {
-    /// Those that have something waiting, in the order in which it is their turn.
+    /// Modules with waiting calls, in the order in which they get their turn.
     modules: VecDeque<(u64, VecDeque<T>)>,
     turn: Turn,
-    /// JavaScript has been woken for a module, and has not come for the call yet.
+    /// The module for which JavaScript was woken and has not arrived yet.
     woken: Option<u64>,
 }
 
@@ -51,7 +50,7 @@ impl<T> CallQueue<T> {
         }
     }
 
-    /// The call for whose module JavaScript is to be woken now. `None`: for none, or not yet.
+    /// Returns the call for whose module JavaScript must be woken now. Returns `None` if no call waits, or none may start yet.
     pub(super) fn wake(&mut self) -> Option<&T> {
         if self.woken.is_some() || self.turn == Turn::Spent {
             return None;
@@ -61,7 +60,7 @@ impl<T> CallQueue<T> {
         calls.front()
     }
 
-    /// Notes that JavaScript, woken for a module, is there.
+    /// Notes that JavaScript has arrived after it was woken.
     pub(super) fn arrived(&mut self, now: Instant) -> Arrival {
         self.woken = None;
         match self.turn {
@@ -77,7 +76,7 @@ impl<T> CallQueue<T> {
         }
     }
 
-    /// A module's next call; then it is the other modules' turn.
+    /// Returns a module's next call, and moves the module to the end of the order.
     pub(super) fn take(&mut self, module: u64) -> Option<T> {
         let index = self.modules.iter().position(|(known, _)| *known == module)?;
         let (_, mut calls) = self.modules.remove(index)?;
@@ -88,7 +87,7 @@ impl<T> CallQueue<T> {
         call
     }
 
-    /// Takes out all that waits for a module that is gone.
+    /// Removes all waiting calls of a module that no longer exists.
     pub(super) fn leave(&mut self, module: u64) -> Option<VecDeque<T>> {
         if self.woken == Some(module) {
             self.woken = None;
@@ -97,7 +96,7 @@ impl<T> CallQueue<T> {
         self.modules.remove(index).map(|(_, calls)| calls)
     }
 
-    /// From now on, calls may be begun again.
+    /// Allows calls to start again.
     pub(super) fn turn_ended(&mut self) {
         self.turn = Turn::Fresh;
     }
@@ -118,7 +117,7 @@ mod tests {
         queue
     }
 
-    /// Wakes JavaScript, which comes and begins a call.
+    /// Wakes JavaScript, and starts a call as JavaScript would.
     fn step(queue: &mut CallQueue<&'static str>, now: Instant) -> Option<&'static str> {
         queue.wake()?;
         let module = queue.woken?;

@@ -1,4 +1,4 @@
-//! The agent's callbacks that are asked: JavaScript functions behind the same dispatcher as a host module's.
+//! The agent's callbacks that ask a question. They are JavaScript functions, called by the same dispatcher as the functions of a host module.
 
 use std::sync::Arc;
 
@@ -23,12 +23,12 @@ const ON_SAMPLE: &str = "onSample";
 const ON_AUTHORIZE: &str = "onAuthorize";
 const ON_ISSUER: &str = "onIssuer";
 
-/// Callbacks that stand in JavaScript. Main thread or worker: they are called where they were given.
+/// Callbacks that are JavaScript functions. They are called on the thread that passed them in: the main thread or a worker.
 struct JavaScriptCallbacks {
     module: JavaScriptModule,
 }
 
-/// The callbacks of an options object, as the glue took them apart; `None` where there are none to ask.
+/// Returns the callbacks of an options object, as the glue separated them. Returns `None` if there are none.
 pub(super) fn callbacks(env: &Env, functions: Option<Unknown>) -> napi::Result<Option<Arc<dyn Callbacks>>> {
     let Some(functions) = functions else { return Ok(None) };
     let module = JavaScriptModule::new(env, "callbacks".to_owned(), functions, None)?;

@@ -1,5 +1,5 @@
-//! Calls on their way to JavaScript's thread. Node hands over up to a thousand calls that it is told of before anybody else has a turn, and
-//! whoever waits for them tells it of more; so they wait here instead.
+//! Calls that wait for JavaScript's thread. Node would handle up to a thousand queued calls before other work gets a turn, and each call may cause
+//! further calls. So the calls wait in this queue instead.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
@@ -17,13 +17,13 @@ use super::turns::at_turn_end;
 use crate::error::{Error, Result};
 use crate::sandbox::Wire;
 
-/// `[id, function, json, …blobs]`, or nothing.
+/// The parts `[id, function, json, …blobs]` of a call, or an empty list if there is no call.
 pub(super) type DispatchParts = Vec<Either3<u32, String, Uint8Array>>;
 
-/// Wakes JavaScript for a module. Weak: it does not keep Node from exiting.
+/// Wakes JavaScript for a module. The function is weak, so that it does not keep Node from exiting.
 type Wake = ThreadsafeFunction<(), (), DispatchParts, Status, false, true>;
 
-/// A call that has not been begun.
+/// A call that has not been started.
 struct Request {
     id: u32,
     function: String,
@@ -31,13 +31,13 @@ struct Request {
     module: Arc<Module>,
 }
 
-/// One module's way to JavaScript.
+/// The connection of one module to its JavaScript dispatcher.
 struct Module {
     wake: Wake,
     pending: Arc<Pending>,
 }
 
-/// All calls of one environment, whoever's they are.
+/// All calls of one environment, from all gateways.
 #[derive(Default)]
 pub(super) struct Calls {
     modules: AtomicU64,
@@ -49,7 +49,7 @@ impl Calls {
         self.queue.lock()
     }
 
-    /// Wakes JavaScript for the next call, where it may be begun in this turn.
+    /// Wakes JavaScript for the next call, if that call may start in this turn.
     fn wake(&self) {
         loop {
             let Some(module) = self.queue().wake().map(|request| Arc::clone(&request.module)) else { return };
@@ -64,18 +64,18 @@ impl Calls {
     fn leave(&self, pending: &Pending) {
         let left = self.queue().leave(pending.module);
         pending.end();
-        // Not while the queue is locked: with them goes what they hold.
+        // Dropped after the queue is unlocked, because the drop may run code of the calls.
         drop(left);
     }
 
-    /// Allows calls of a new turn.
+    /// Allows calls in a new turn.
     fn turn_ended(&self) {
         self.queue().turn_ended();
         self.wake();
     }
 
-    /// Gives the next call whose run still goes on, or nothing, to JavaScript's thread, woken for a module. A call that waits after it is handed
-    /// over once that is done, and what it left to be done at once.
+    /// Returns the next call whose run has not ended, or nothing. It is called on JavaScript's thread, which was woken for a module. JavaScript is
+    /// woken again for the call after it, once this call and its immediate follow-up work are done.
     fn begin(self: &Arc<Self>, env: &Env, pending: &Pending) -> DispatchParts {
         let arrival = self.queue().arrived(Instant::now());
         if arrival == Arrival::First {
@@ -106,7 +106,7 @@ pub(super) struct Pending {
     waiting: Mutex<Waiting>,
 }
 
-/// By id. Nothing any more once the environment has ended.
+/// The senders of answers, by the call's id. `None` once the environment has ended.
 struct Waiting {
     next: u32,
     senders: Option<HashMap<u32, oneshot::Sender<Wire>>>,
@@ -141,19 +141,19 @@ impl Pending {
 
     pub(super) fn answer(&self, id: u32, wire: Wire) {
         if let Some(sender) = self.remove(id) {
-            // The receiver is gone where the run has ended meanwhile.
+            // The receiver is gone if the run has ended meanwhile.
             let _ = sender.send(wire);
         }
     }
 
-    /// Has nobody wait any more.
+    /// Ends all waiting calls.
     fn end(&self) {
         let senders = self.waiting().senders.take();
         drop(senders);
     }
 }
 
-/// A call that is given up on is forgotten.
+/// Removes a call from the waiting calls when the caller drops its future.
 struct Forget {
     pending: Arc<Pending>,
     id: u32,
@@ -165,7 +165,7 @@ impl Drop for Forget {
     }
 }
 
-/// The end of a module's dispatcher, at that of the environment at the latest.
+/// Ends a module's calls when its dispatcher is dropped, at the latest when the environment ends.
 struct Ends {
     calls: Arc<Calls>,
     pending: Arc<Pending>,
@@ -193,7 +193,7 @@ impl Dispatch {
         Ok(Self { calls, module: Arc::new(Module { wake, pending }) })
     }
 
-    /// Calls a function of the module, and gives what it answers.
+    /// Calls a function of the module, and returns its answer.
     pub(super) async fn call(self, function: String, wire: Wire) -> Result<Wire> {
         let closed = || Error::Closed { what: "JavaScript environment" };
         let Self { calls, module } = self;

@@ -1,79 +1,79 @@
-/** Where a module comes from: an MCP server, `hostModule`, or the package itself (`host:mcp`). */
+/** The origin of a module: an MCP server, `Sandbox.hostModule`, or this package itself (`host:mcp`). */
 export type ModuleKind = 'server' | 'agent' | 'built-in'
 
-/** A module that a run can import, in one line. */
+/** A short description of a module that a run can import. */
 export interface ModuleSummary {
-  /** Without `host:`. */
+  /** The module's name without `host:`. */
   name: string
-  /** The name that agent code imports. */
+  /** The specifier that agent code imports. */
   specifier: string
   kind: ModuleKind
-  /** The server whose module it is. */
+  /** The name of the MCP server, if the module belongs to one. */
   server?: string
-  /** In a sentence, sanitised. */
+  /** One sentence on the module's use, sanitised. */
   purpose: string
-  /** The number of its functions. */
+  /** The number of functions in the module. */
   functions: number
 }
 
 /** A module with its functions. */
 export interface ModuleInfo extends Omit<ModuleSummary, 'functions'> {
   functions: FunctionInfo[]
-  /** Points to keep in mind. */
+  /** Points that a caller has to know. */
   caveats: string[]
-  /** Code that imports and calls its first function. */
+  /** Code that imports the module's first function and calls it. */
   example: string
 }
 
-/** A function in a few words. */
+/** A short description of a function. */
 export interface FunctionInfo {
   /** The name that agent code imports. */
   name: string
-  /** The tool's raw name, for `call` and `callTool`; missing where it is no server's. */
+  /** The name of the server's tool, for `call` and `callTool`. Missing if the function is not a tool of a server. */
   tool?: string
   purpose: string
-  /** One line of TypeScript, shortened where it is long. */
+  /** One line of TypeScript, shortened if it is long. */
   signature: string
   parameters: ParameterInfo[]
-  /** A TypeScript type. */
+  /** The TypeScript type of the returned value. */
   returns: string
   caveats: string[]
-  /** A call with the parameters that are required. */
+  /** A call with the required parameters. */
   example: string
 }
 
-/** A parameter in a few words. */
+/** A short description of a parameter. */
 export interface ParameterInfo {
-  /** As it is, even where it is no identifier. */
+  /** The name as the schema has it, even if it is not a valid identifier. */
   name: string
-  /** A TypeScript type. */
+  /** The TypeScript type of the parameter. */
   type: string
   required: boolean
   description?: string
-  /** The value that the server takes where it is left out. It is never filled in here. */
+  /** The value that the server uses if the parameter is missing. The gateway never fills it in. */
   default?: unknown
 }
 
-/** A tool, whole. Its texts are sanitised, its schemas are as the server sent them. */
+/** The full description of a tool. Texts are sanitised; schemas are as the server sent them. */
 export interface ToolInfo extends FunctionInfo {
   server: string
-  /** The module that agent code imports it from. */
+  /** The module from which agent code imports the tool. */
   specifier: string
   title?: string
   description?: string
-  /** TypeScript: its module with this one function. */
+  /** The TypeScript declaration of the tool's module with only this function. */
   declaration: string
   inputSchema: unknown
   outputSchema?: unknown
   annotations?: unknown
 }
 
-/** A server's status, and, once it is approved, what it offers. */
+/** A server's status and, if the server is approved, its offer. */
 export interface ServerInfo extends ServerStatus {
   offer?: ServerOffer
 }
 
-/** The offer of an approved server. Its texts are sanitised. */
+/** The tools, resources and prompts that an approved server offers. Texts are sanitised. */
 export interface ServerOffer {
   /** The name that agent code imports. */
   specifier: string
@@ -83,7 +83,7 @@ export interface ServerOffer {
   purpose: string
   instructions?: string
   functions: { name: string; tool: string; purpose: string }[]
-  /** The number of each kind. */
+  /** The number of resources, of resource templates, and of prompts. */
   resources: number
   resourceTemplates: number
   prompts: number
@@ -91,83 +91,89 @@ export interface ServerOffer {
 
 /** Options of `searchTools`. */
 export interface SearchOptions {
-  /** At most 100. Default 10. */
+  /** The maximum number of results, at most 100. Default 10. */
   limit?: number
-  /** Only these. Default: all that are approved and enabled. */
+  /** Names of the servers to search. Default: all servers that are approved and enabled. */
   servers?: string[]
-  /** The form of failures in the signatures. Default `return`. */
+  /** The form of a failed call in the signatures. Default `return`. */
   toolErrors?: ToolErrors
 }
 
-/** A tool that was found. */
+/** A tool that a search found. */
 export interface ToolMatch {
   server: string
-  /** The raw name. */
+  /** The tool's name as the server gives it. */
   tool: string
-  /** The module that agent code imports it from: `host:mcp-weather`. */
+  /** The module from which agent code imports the tool, like `host:mcp-weather`. */
   module: string
   /** The name that agent code imports. */
   identifier: string
   signature: string
   purpose: string
-  /** A rank: it means something only beside the others of the same search. */
+  /** The relevance of the tool. Scores can only be compared within one search. */
   score: number
 }
 
 /** Options of `declarations`, `moduleInfo` and `toolInfo`. */
 export interface DeclarationOptions {
-  /** The form of a failed call in the types: `{ error }` in the result, or not at all. Default: the sandbox's; of a gateway `return`. */
+  /**
+   * The form of a failed call in the types: `return` adds `{ error }` to the result type, `throw` does not. Default: the sandbox's setting; for a
+   * gateway, `return`.
+   */
   toolErrors?: ToolErrors
 }
 
 /** Options of `systemMessage`. */
 export interface SystemMessageOptions extends DeclarationOptions {
-  /** An estimate on the safe side for OpenAI's `o200k_base`; other models' tokenizers differ by some tenths. Default 2,000. */
+  /**
+   * The maximum size in tokens. The estimate is usually higher than the count of OpenAI's `o200k_base`. The tokenizers of other models can differ
+   * from `o200k_base` by some tens of percent. Default 2,000.
+   */
   budgetTokens?: number
 }
 
 /** The result of `check`. */
 export interface CodeReport {
-  /** Nothing wrong was found. */
+  /** True if no problem was found. */
   ok: boolean
-  /** `false` for code that was not looked at, of which nothing is known: it nests too deeply, or has no end for a parser. It can be run. */
+  /** False if the code could not be analysed, because it is nested too deeply or the parser takes too long. Such code can still be run. */
   looked: boolean
-  /** In order of place, at most 100. */
+  /** The problems in the order of their place in the code, at most 100. */
   problems: CodeProblem[]
 }
 
-/** A problem of some code, and its place. Lines and columns count from one, columns in UTF-16 units; the end is exclusive. */
+/** A problem in the code, and its place. Lines and columns start at 1; columns count UTF-16 units. The end position is exclusive. */
 export interface CodeProblem {
   kind:
     | 'syntax'
-    /** TypeScript that is not only types, or JSX. */
+    /** TypeScript that cannot be removed as types only, or JSX. */
     | 'unsupported'
     | 'unknown-module'
     | 'unknown-function'
-    /** In a `call` of `host:mcp` with literal names. */
+    /** Reported for a `call` of `host:mcp` whose names are string literals. */
     | 'unknown-server'
     | 'unknown-tool'
     | 'no-handler'
-  /** In words, the suggestion included. */
+  /** A description of the problem, with the suggestion. */
   message: string
   line: number
   column: number
   endLine: number
   endColumn: number
-  /** The line with its number, and below it carets under the place. */
+  /** The line with its number, and carets under the place on the line below. */
   excerpt: string
-  /** The name that was probably meant. */
+  /** The name that was probably intended. */
   suggestion?: string
 }
 
-/** A description of a module of the agent's own, for models. */
+/** A description of an agent's own module, for models. */
 export interface HostModuleInfo {
-  /** In a sentence. */
+  /** One sentence on the module's use. */
   purpose?: string
   functions?: {
     [name: string]: {
       description?: string
-      /** A TypeScript function type: `(city: string) => number`. Default `(...args: any[]) => any`. */
+      /** A TypeScript function type, like `(city: string) => number`. Default `(...args: any[]) => any`. */
       signature?: string
     }
   }

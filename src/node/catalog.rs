@@ -1,4 +1,4 @@
-//! The classes `Gateway` and `Sandbox`: what can be imported, found, declared, checked.
+//! The methods of the classes `Gateway` and `Sandbox` that list modules, search tools, declare types and check code.
 
 use napi::Env;
 use napi::bindgen_prelude::{Object, Unknown};
@@ -31,12 +31,12 @@ struct SystemMessageOptions {
     tool_errors: Option<ToolErrors>,
 }
 
-/// A count, which JavaScript gives as a number of any kind.
+/// Checks that a number from JavaScript is a whole number in the allowed range.
 pub(super) fn whole(method: &'static str, name: &str, number: Option<f64>) -> Result<Option<usize>> {
     const MOST: f64 = 1e9;
     match number {
         None => Ok(None),
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is whole, and within these bounds")]
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the number is whole and within the range")]
         Some(number) if number.fract() == 0.0 && (0.0..=MOST).contains(&number) => Ok(Some(number as usize)),
         Some(number) => {
             let problem = format!("{name}: must be a whole number between 0 and {MOST:.0}, not {number}");
@@ -47,8 +47,8 @@ pub(super) fn whole(method: &'static str, name: &str, number: Option<f64>) -> Re
 
 #[napi]
 impl Gateway {
-    /// TypeScript declarations of the modules that a run could import now: all, or one by its name (`weather`, `mcp-weather`,
-    /// `host:mcp-weather`, `host:mcp`). They compile under `tsc --strict`, alone and together. Starts nothing.
+    /// Returns TypeScript declarations of the modules that a run could import now: of all modules, or of one by its name (`weather`, `mcp-weather`,
+    /// `host:mcp-weather`, `host:mcp`). They compile under `tsc --strict`, alone and together. Starts no server.
     ///
     /// Rejects with `ERR_UNKNOWN_MODULE`.
     ///
@@ -68,7 +68,7 @@ impl Gateway {
         })
     }
 
-    /// The modules that a run could import now, those of a sandbox's own apart.
+    /// Returns the modules that a run could import now, without modules that a sandbox adds with `hostModule`.
     ///
     /// ```js
     /// for (const { specifier, purpose } of await gateway.listModules()) console.log(specifier, purpose)
@@ -78,7 +78,8 @@ impl Gateway {
         self.method(env, "Gateway.listModules", [], |gateway, []: [(); 0]| async move { gateway.list_modules() })
     }
 
-    /// A module in a few words: its functions with parameters and returns, caveats, an example. Names as `declarations` takes them.
+    /// Returns a short description of a module: its functions with parameters and return types, caveats, and an example. The name has the same forms
+    /// as for `declarations`.
     ///
     /// Rejects with `ERR_UNKNOWN_MODULE`.
     #[napi(catch_unwind, ts_args_type = "name: string, options?: DeclarationOptions", ts_return_type = "Promise<ModuleInfo>")]
@@ -89,7 +90,7 @@ impl Gateway {
         })
     }
 
-    /// A tool, by its raw name or by what agent code imports: what it is for, its parameters, declaration and schemas.
+    /// Returns a tool by the name that its server gives it, or by the identifier that agent code imports: its purpose, parameters, declaration and schemas.
     ///
     /// Rejects with `ERR_UNKNOWN_SERVER`, `ERR_UNKNOWN_TOOL`.
     ///
@@ -115,7 +116,7 @@ impl Gateway {
         )
     }
 
-    /// A server of the config: its status, and, once it is approved, what it offers. Starts nothing.
+    /// Returns the status of a server of the config and, if the server is approved, its offer. Starts no server.
     ///
     /// Rejects with `ERR_UNKNOWN_SERVER`, `ERR_APPROVAL_STORE`.
     #[napi(catch_unwind, ts_args_type = "name: string", ts_return_type = "Promise<ServerInfo>")]
@@ -123,8 +124,8 @@ impl Gateway {
         self.method(env, "Gateway.serverInfo", [Some(name)], |gateway, (name,): (String,)| async move { gateway.server_info(&name) })
     }
 
-    /// The tools that fit a query best, the best first: words of what they do, of their names and parameters; slips of the pen and
-    /// other words for the same are forgiven.
+    /// Returns the tools that match a query best, the best first. The query has words about what the tools do, or words of their names and
+    /// parameters. Spelling mistakes and synonyms also match.
     ///
     /// Rejects with `ERR_INVALID_OPTION` for a query without a word, `ERR_UNKNOWN_SERVER`.
     ///
@@ -141,10 +142,10 @@ impl Gateway {
         })
     }
 
-    /// The part of a system prompt that tells a model which servers there are and how their tools are called and found, within a
-    /// budget: declarations where they fit, a line for each function where not, counts below that.
+    /// Returns a part of a system prompt that tells a model which servers there are, and how to find and call their tools. To stay within the token
+    /// budget, it contains full declarations, else one line for each function, else only the number of functions.
     ///
-    /// Rejects with `ERR_INVALID_OPTION` where the budget is too small for anything; the message names the least.
+    /// Rejects with `ERR_INVALID_OPTION` if the budget is too small; the message gives the minimum.
     ///
     /// ```js
     /// const part = await gateway.systemMessage({ budgetTokens: 1500 })
@@ -160,8 +161,8 @@ impl Gateway {
         })
     }
 
-    /// Looks at code without running it: its syntax, imports that are not there, functions that their modules do not have; each
-    /// with its place and, where something near is there, what was probably meant. JavaScript or TypeScript.
+    /// Checks JavaScript or TypeScript code without running it. Finds syntax errors, imports of unknown modules, and functions that their modules do
+    /// not have. Each problem has its place in the code and, if there is a similar name, a suggestion.
     ///
     /// Rejects with `ERR_CODE_TOO_LARGE`.
     ///
@@ -174,10 +175,10 @@ impl Gateway {
     }
 }
 
-/// As the gateway's, with the sandbox's own modules and its way of showing failures.
+/// The same methods as on `Gateway`, with the sandbox's own modules and its `toolErrors`.
 #[napi]
 impl Sandbox {
-    /// As `Gateway.declarations`, with the sandbox's own modules.
+    /// Does the same as `Gateway.declarations`, and includes the sandbox's own modules.
     #[napi(catch_unwind, ts_args_type = "name?: string, options?: DeclarationOptions", ts_return_type = "Promise<string>")]
     pub fn declarations<'env>(
         &self,
@@ -191,13 +192,13 @@ impl Sandbox {
         })
     }
 
-    /// As `Gateway.listModules`, with the sandbox's own modules.
+    /// Does the same as `Gateway.listModules`, and includes the sandbox's own modules.
     #[napi(catch_unwind, ts_return_type = "Promise<ModuleSummary[]>")]
     pub fn list_modules<'env>(&self, env: &'env Env) -> napi::Result<Object<'env>> {
         self.method(env, "Sandbox.listModules", [], |sandbox, []: [(); 0]| async move { sandbox.list_modules() })
     }
 
-    /// As `Gateway.moduleInfo`, with the sandbox's own modules.
+    /// Does the same as `Gateway.moduleInfo`, and includes the sandbox's own modules.
     #[napi(catch_unwind, ts_args_type = "name: string, options?: DeclarationOptions", ts_return_type = "Promise<ModuleInfo>")]
     pub fn module_info<'env>(&self, env: &'env Env, name: Unknown<'env>, options: Option<Unknown<'env>>) -> napi::Result<Object<'env>> {
         type Arguments = (String, Option<DeclarationOptions>);
@@ -206,7 +207,7 @@ impl Sandbox {
         })
     }
 
-    /// As `Gateway.systemMessage`, with the sandbox's own modules.
+    /// Does the same as `Gateway.systemMessage`, and includes the sandbox's own modules.
     #[napi(catch_unwind, ts_args_type = "options?: SystemMessageOptions", ts_return_type = "Promise<string>")]
     pub fn system_message<'env>(&self, env: &'env Env, options: Option<Unknown<'env>>) -> napi::Result<Object<'env>> {
         self.method(env, "Sandbox.systemMessage", [options], |sandbox, (options,): (Option<SystemMessageOptions>,)| async move {
@@ -215,7 +216,7 @@ impl Sandbox {
         })
     }
 
-    /// As `Gateway.check`, with the sandbox's own modules.
+    /// Does the same as `Gateway.check`, and includes the sandbox's own modules.
     #[napi(catch_unwind, ts_args_type = "code: string", ts_return_type = "Promise<CodeReport>")]
     pub fn check<'env>(&self, env: &'env Env, code: Unknown<'env>) -> napi::Result<Object<'env>> {
         self.method(env, "Sandbox.check", [Some(code)], |sandbox, (code,): (String,)| async move { sandbox.check(&code) })

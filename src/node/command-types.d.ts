@@ -1,25 +1,26 @@
-/** Options of `gateway.command`. */
+/** Options of `Gateway.command`. */
 export interface CommandOptions {
-  /** ANSI colours in the text. Default: none. Yours to decide: on a terminal, and where `NO_COLOR` is not set. */
+  /** Adds ANSI colours to the text. Set it if the output is a terminal and `NO_COLOR` is not set. Default false. */
   color?: boolean
-  /** Columns of the text, 40 to 200. Default 80. */
+  /** The width of the text in columns, 40 to 200. Default 80. */
   width?: number
   /**
-   * Who wrote the line. Default `person`. A model's lines approve nothing, with whatever digest, start nothing that a person has disabled, and
-   * get no word of a server or a config that nobody has approved: codes, counts and digests, and no logs.
+   * The author of the line. A line of a model cannot approve, even with a digest, and cannot start a server that a person has disabled. About a
+   * server or config that is not approved, a model gets only codes, counts and digests, and no logs. Default `person`.
    */
   speaker?: 'person' | 'model'
 }
 
-/** The result of a line. */
+/** The result of a command. */
 export interface CommandOutcome {
   ok: boolean
   /**
-   * For programs: `{ servers }` of `list`, a server with what it offers of `info`, a `ServerStatus` of `enable`, `disable`, `revoke` and of
-   * `approve` with a digest, `{ request }` of `approve` without, a `ConnectionReport` of `test`, `{ matches }` of `search`, a
-   * `ReloadReport` of `reload`, `{ server, lines }` of `logs`, `{ help }`; `{ error: { code, message } }` where `ok` is false.
+   * The result for programs. `list` gives `{ servers }`; `info` gives a server with its offer; `enable`, `disable`, `revoke`, and `approve` with a
+   * digest give a `ServerStatus`; `approve` without a digest gives `{ request }`; `test` gives a `ConnectionReport`; `search` gives `{ matches }`;
+   * `reload` gives a `ReloadReport`; `logs` gives `{ server, lines }`; `help` gives `{ help }`. If `ok` is false, it is `{ error: { code, message }
+   * }`.
    */
   data: unknown
-  /** For people. */
+  /** The result as text for people. */
   text: string
 }

@@ -1,4 +1,4 @@
-//! Lines that a person types: `gateway.command`, and the program `hyperlight-mcp` for `bin/hyperlight-mcp.mjs`.
+//! Commands that a person types: `gateway.command`, and the program `hyperlight-mcp` for `bin/hyperlight-mcp.mjs`.
 
 use std::panic::AssertUnwindSafe;
 
@@ -29,9 +29,9 @@ struct Options {
 
 #[napi]
 impl Gateway {
-    /// Carries out what a person typed: `/mcp list`, or `list`; `/mcp help` tells what there is. It never rejects for what was typed:
-    /// `ok` is false then, and `text` says what is wrong. `/mcp approve NAME` shows the request and its digest, and
-    /// `/mcp approve NAME DIGEST` says yes to exactly that: a line that a model may have written needs `speaker: 'model'`, and approves nothing.
+    /// Executes a line that a person typed, like `/mcp list` or `list`. `/mcp help` lists the commands. A wrong line does not reject: the result has
+    /// `ok: false`, and `text` describes the error. `/mcp approve NAME` shows the approval request and its digest. `/mcp approve NAME DIGEST`
+    /// approves exactly that request. Pass `speaker: 'model'` for a line that a model may have written; such a line cannot approve anything.
     ///
     /// ```js
     /// const { text } = await gateway.command('/mcp list', { color: process.stdout.isTTY, width: process.stdout.columns })
@@ -47,8 +47,7 @@ impl Gateway {
         })
     }
 
-    /// The words that could stand where the line ends: commands, their options, names of servers. Each is whole: it takes the place of the
-    /// line's last word.
+    /// Returns completions of the line's last word: commands, their options, names of servers. Each completion replaces the whole last word.
     #[napi(catch_unwind, ts_args_type = "line: string", ts_return_type = "Promise<string[]>")]
     pub fn complete_command<'env>(&self, env: &'env Env, line: Unknown<'env>) -> napi::Result<Object<'env>> {
         self.method(env, "Gateway.completeCommand", [Some(line)], |gateway, (line,): (String,)| async move {
@@ -59,8 +58,8 @@ impl Gateway {
     }
 }
 
-/// Runs the program `hyperlight-mcp`: reads and writes this process's standard streams, and gives its exit code, and a function that
-/// ends it as Ctrl-C does. `words`: the command line without the program's name. `columns`: of the terminal, where there is one.
+/// Runs the program `hyperlight-mcp` on this process's standard streams. Returns a promise of its exit code, and a function that ends the program
+/// like Ctrl-C. `words` is the command line without the program's name. `columns` is the width of the terminal, if there is one.
 #[cfg_attr(test, allow(dead_code, reason = "napi exports nothing from a test program"))]
 #[napi(catch_unwind, ts_return_type = "[exitCode: Promise<number>, stop: () => void]")]
 pub fn command_line(env: &Env, words: Vec<String>, columns: Option<u32>) -> napi::Result<Vec<Object<'static>>> {
@@ -75,7 +74,7 @@ pub fn command_line(env: &Env, words: Vec<String>, columns: Option<u32>) -> napi
         runtime: options.runtime,
     };
     let running = AssertUnwindSafe(cli::main(words, context, stop.clone())).catch_unwind();
-    // A defect has written its message already; the program still ends as one that failed.
+    // A panic has already printed its message. The program ends with the exit code of a failure.
     let work = async move { running.await.unwrap_or(Exit::Failed) };
     let owner = core.clone();
     let native = promise_of(

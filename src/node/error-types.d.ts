@@ -1,4 +1,4 @@
-/** Every code that an error of the package can have: docs/ERRORS.md. */
+/** All error codes of the package; docs/ERRORS.md describes each code. */
 export type ErrorCode =
   | 'ERR_INVALID_OPTION'
   | 'ERR_CONFIG_UNREADABLE'
@@ -63,7 +63,8 @@ export type ErrorCode =
   | 'ERR_INTERNAL'
 
 /**
- * Every error that the package throws or rejects with. An abort's `name` is `AbortError`, and its `cause` the signal's reason.
+ * The class of all errors that the package throws or rejects with. After an abort, the error's `name` is `AbortError` and its `cause` is the reason
+ * of the signal.
  *
  * ```js
  * import { HyperlightMcpError } from 'hyperlight-mcp'
@@ -79,17 +80,17 @@ export type ErrorCode =
 export declare class HyperlightMcpError extends Error {
   constructor(code: ErrorCode, message: string)
   readonly code: ErrorCode
-  /** The signal's reason, with `ERR_ABORTED`. */
+  /** The reason of the `AbortSignal`, with `ERR_ABORTED`. */
   cause?: unknown
-  /** The error that the run's code threw, with `ERR_GUEST_THREW`; positions are lines and columns of the code, counted from 1. */
+  /** The error that the run's code threw, with `ERR_GUEST_THREW`. Its position is a line and a column of the code, counted from 1. */
   guest?: GuestError
-  /** The position in the run's code, counted from 1, with `ERR_CODE_SYNTAX`. */
+  /** The line in the run's code, counted from 1, with `ERR_CODE_SYNTAX`. `column` is counted from 1 as well. */
   line?: number | null
   column?: number | null
-  /** The run's log until it failed. Of `Sandbox.run` alone, as the next two. */
+  /** The run's log until it failed. Only errors of `Sandbox.run` have `logs`, `warnings` and `stats`. */
   logs?: LogEntry[]
   warnings?: string[]
-  /** Missing where the run did not begin. */
+  /** Measurements of the run. Missing if the run did not start. */
   stats?: RunStats
 }
 

@@ -1,4 +1,4 @@
-/** Something that happened, as it happens. */
+/** An event of a gateway, passed to `onEvent`. */
 export type GatewayEvent =
   | LogEvent
   | WarningEvent
@@ -16,62 +16,62 @@ export type GatewayEvent =
   | ConnectedEvent
   | CallEvent
 
-/** The guest wrote to its console. */
+/** An event: the guest wrote to its console. */
 export interface LogEvent {
   type: 'log'
-  /** Which run of this process, counted from 1. */
+  /** The number of the run in this process, counted from 1. */
   runId: number
   level: LogLevel
   text: string
 }
 
 /**
- * A warning for an operator: something odd in the config (at `open` and `reload`), that the ring-3 guest is in use (at `sandbox`), or
- * a result that breaks its tool's own `outputSchema` (at `callTool`).
+ * A warning for an operator. Examples: a doubtful entry in the config (at `open` and `reload`), the use of the ring-3 guest (at `sandbox`), or a
+ * result that does not match its tool's own `outputSchema` (at `callTool`).
  */
 export interface WarningEvent {
   type: 'warning'
   message: string
 }
 
-/** The approval file was damaged or tampered with: it was kept aside, and every server needs approval again. */
+/** An event: the approval file was damaged or modified by others. It was moved aside, and every server needs approval again. */
 export interface ApprovalsDamagedEvent {
   type: 'approvals-damaged'
   message: string
 }
 
-/** A server's program is not the one that was there when its command was approved. With `pinExecutable` it needs approval. */
+/** An event: the file of a server's program has changed since its command was approved. With `pinExecutable`, the server needs approval again. */
 export interface ExecutableChangedEvent {
   type: 'executable-changed'
   server: string
   path: string
-  /** SHA-256 of its content. */
+  /** The SHA-256 of the program file when it was approved. `now` is its present SHA-256. */
   before: string
   now: string
 }
 
 /**
- * A server's tools, resources or prompts are not as they were approved: those that are new do not exist, the others cannot be called or
- * read. What is not named here is as it was.
+ * An event: a server's tools, resources or prompts differ from those that were approved. New ones are not available; changed and removed ones cannot
+ * be called or read. All others remain available.
  */
 export interface ToolsChangedEvent extends Changes {
   type: 'tools-changed'
   server: string
-  /** By URI; missing where none differ. */
+  /** Resources that differ, by URI. Missing if none differ. */
   resources?: Changes
-  /** By the templates' texts. */
+  /** Resource templates that differ, by URI template. Missing if none differ. */
   resourceTemplates?: Changes
   prompts?: Changes
 }
 
-/** Raw names of what differs from what was approved. */
+/** Names, as the server gives them, of tools, resources or prompts that differ from the approved ones. */
 export interface Changes {
   added: string[]
   removed: string[]
   changed: string[]
 }
 
-/** A server tells how far a call is: in the server's order. To the `onEvent` of the run or call, else the gateway's. */
+/** A progress report of a server for a call. Reports are passed in the server's order to the `onEvent` of the run or call, else to the gateway's. */
 export interface ProgressEvent {
   type: 'progress'
   server: string
@@ -82,7 +82,10 @@ export interface ProgressEvent {
   message?: string
 }
 
-/** A server's own log, in its order. To the `onEvent` of the run, where only one has calls in flight there, else the gateway's. */
+/**
+ * A log message of a server. Messages are passed in the server's order: to the `onEvent` of the run if only one run has calls at the server, else to
+ * the gateway's.
+ */
 export interface ServerLogEvent {
   type: 'server-log'
   server: string
@@ -92,49 +95,49 @@ export interface ServerLogEvent {
   data: unknown
 }
 
-/** A connection gave way to another server's (`limits.maxConnections`): what the server knew of this session is gone. */
+/** An event: a connection was closed to make room for another server (`limits.maxConnections`). The server's session state is lost. */
 export interface ConnectionEvictedEvent {
   type: 'connection-evicted'
   server: string
   madeRoomFor: string
 }
 
-/** A connection was closed, as nobody had used it for `idleTimeoutMs`. The next call connects again. */
+/** An event: a connection was closed because it was not used for `idleTimeoutMs`. The next call connects again. */
 export interface ConnectionIdleEvent {
   type: 'connection-idle'
   server: string
 }
 
-/** A connection ended by itself: the server crashed, or closed it. The next call connects again. */
+/** An event: a connection ended because the server crashed or closed it. The next call connects again. */
 export interface ConnectionLostEvent {
   type: 'connection-lost'
   server: string
-  /** The way in which the process ended, and its last words. */
+  /** The way in which the process ended, and its last lines on stderr. */
   reason: string
 }
 
-/** A server's question reached nobody: it could not be shown, or it was not certain whose it was. */
+/** An event: a server's question was cancelled, because it could not be shown, or because the run or call that it belongs to was not certain. */
 export interface ElicitationCancelledEvent {
   type: 'elicitation-cancelled'
   server: string
   reason: string
 }
 
-/** A resource that was subscribed to has changed. */
+/** An event: a subscribed resource has changed. */
 export interface ResourceUpdatedEvent {
   type: 'resource-updated'
   server: string
   uri: string
 }
 
-/** With `trace`: a server was connected. */
+/** An event with `trace`: a server was connected. */
 export interface ConnectedEvent {
   type: 'connected'
   server: string
   connectMs: number
 }
 
-/** With `trace`: a call has ended. Sizes in bytes of JSON, never contents. */
+/** An event with `trace`: a call has ended. Sizes are in bytes of JSON; contents are never included. */
 export interface CallEvent {
   type: 'call'
   server: string
@@ -142,6 +145,6 @@ export interface CallEvent {
   durationMs: number
   argumentBytes: number
   resultBytes?: number
-  /** The code of its error, where it failed. */
+  /** The error code, if the call failed. */
   error?: ErrorCode
 }

@@ -1,5 +1,5 @@
-//! A check handle of libuv's, which the event loop calls after it has polled, where immediates have their turn as well. It needs no JavaScript:
-//! fake timers, as tools for tests install them, hold up nothing.
+//! A check handle of libuv, which the event loop calls after it polls for I/O, in the phase in which it runs immediates. It does not use JavaScript's
+//! timers, so fake timers of test tools cannot stop it.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ffi::{CStr, c_int, c_void};
@@ -8,16 +8,16 @@ use std::sync::OnceLock;
 
 use napi::sys::uv_loop_s as EventLoop;
 
-/// A handle of libuv's, whose form is libuv's own.
+/// An opaque handle of libuv.
 pub(super) type Handle = c_void;
 pub(super) type Callback = unsafe extern "C" fn(*mut Handle);
 
-/// `UV_CHECK` of `uv_handle_type`: part of libuv's stable interface.
+/// The value of `UV_CHECK` in `uv_handle_type`, a part of libuv's stable interface.
 const UV_CHECK: c_int = 2;
-/// More than any field of a handle asks for.
+/// An alignment that is sufficient for every field of a handle.
 const ALIGNMENT: usize = 16;
 
-/// The functions of libuv that are used; Node exports them.
+/// The functions of libuv that this module uses. Node exports them.
 struct Libuv {
     handle_size: unsafe extern "C" fn(c_int) -> usize,
     get_data: unsafe extern "C" fn(*const Handle) -> *mut c_void,
@@ -29,16 +29,16 @@ struct Libuv {
     close: unsafe extern "C" fn(*mut Handle, Callback),
 }
 
-/// Finds a symbol of this process; `None` where it has none of that name.
+/// Finds a symbol of this process. Returns `None` if there is no symbol of that name.
 fn symbol(name: &CStr) -> Option<NonNull<c_void>> {
-    // SAFETY: takes a C string, which outlives the call, and looks it up among what is loaded.
+    // SAFETY: `dlsym` gets a C string that outlives the call, and only looks up a loaded symbol.
     NonNull::new(unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) })
 }
 
-/// Takes a symbol for a function of this type.
+/// Casts a symbol to a function of the given type.
 macro_rules! function {
     ($name:literal, $kind:ty) => {
-        // SAFETY: libuv's header declares the function of this name with this type, and keeps it for all versions 1.x.
+        // SAFETY: libuv's header declares the function of this name with this type, in all versions 1.x.
         unsafe { std::mem::transmute::<*mut c_void, $kind>(symbol($name)?.as_ptr()) }
     };
 }
@@ -63,28 +63,29 @@ impl Libuv {
     }
 
     fn layout(&self) -> Option<Layout> {
-        // SAFETY: takes an integer and returns one.
+        // SAFETY: `uv_handle_size` takes an integer and returns one, without side effects.
         let size = unsafe { (self.handle_size)(UV_CHECK) };
         Layout::from_size_align(size, ALIGNMENT).ok().filter(|layout| layout.size() > 0 && size < 64 * 1024)
     }
 }
 
-/// A check handle, which does not keep its loop alive. To be used on the loop's thread only: the type is not `Send`.
+/// A check handle that does not keep its event loop alive. It may only be used on the loop's thread; the type is not `Send`.
 pub(super) struct Check {
     libuv: &'static Libuv,
     handle: NonNull<Handle>,
 }
 
 impl Check {
-    /// `None` where this process has no libuv. The handle has to be given its data, and to be closed before its loop ends.
+    /// Creates a handle. Returns `None` if this process has no libuv. The caller must set the handle's data, and close the handle before its loop
+    /// ends.
     pub(super) fn new(event_loop: *mut EventLoop) -> Option<Self> {
         let libuv = Libuv::get()?;
         let layout = libuv.layout()?;
         // SAFETY: the layout's size is not 0.
         let handle = NonNull::new(unsafe { alloc_zeroed(layout) })?.cast::<Handle>();
-        // SAFETY: the loop is Node's and alive, the memory as large as libuv asks for.
+        // SAFETY: the loop is Node's and alive, and the memory has the size that libuv asks for.
         if unsafe { (libuv.init)(event_loop, handle.as_ptr()) } != 0 {
-            // SAFETY: allocated above with this layout; libuv has not taken it.
+            // SAFETY: the memory was allocated above with this layout, and libuv did not take it.
             unsafe { dealloc(handle.cast().as_ptr(), layout) };
             return None;
         }
@@ -98,39 +99,39 @@ impl Check {
         unsafe { (self.libuv.set_data)(self.handle.as_ptr(), data) };
     }
 
-    /// Has a function called at the end of each turn, this one included.
+    /// Calls a function at the end of each turn, the present turn included.
     pub(super) fn start(&self, callback: Callback) {
-        // SAFETY: the handle is open; it fails only without a callback.
+        // SAFETY: the handle is open; the call fails only without a callback.
         unsafe { (self.libuv.start)(self.handle.as_ptr(), callback) };
     }
 
     pub(super) fn stop(&self) {
-        // SAFETY: the handle is open; nothing happens where it was not started.
+        // SAFETY: the handle is open; stopping a handle that was not started does nothing.
         unsafe { (self.libuv.stop)(self.handle.as_ptr()) };
     }
 
-    /// Closes it; `closed` is called in a later turn of the loop, and is to free it.
+    /// Closes the handle. libuv calls `closed` in a later turn of the loop, and `closed` must free the handle.
     pub(super) fn close(self, closed: Callback) {
-        // SAFETY: the handle is open and closed once, as `self` goes with it.
+        // SAFETY: the handle is open, and it is closed only once because `close` consumes `self`.
         unsafe { (self.libuv.close)(self.handle.as_ptr(), closed) };
     }
 
-    /// The data of a handle that [`Check::new`] made, in one of its callbacks.
+    /// Returns the data of a handle that [`Check::new`] made, within one of its callbacks.
     pub(super) fn data(handle: *mut Handle) -> *mut c_void {
         match Libuv::get() {
-            // SAFETY: libuv passes its callbacks a handle that is not freed.
+            // SAFETY: libuv passes to its callbacks only handles that are not freed.
             Some(libuv) => unsafe { (libuv.get_data)(handle) },
             None => std::ptr::null_mut(),
         }
     }
 
-    /// Frees a handle that is closed.
+    /// Frees a closed handle.
     ///
     /// # Safety
-    /// It was made by [`Check::new`], and libuv has called what was given to [`Check::close`]; nobody uses it from here on.
+    /// The handle was made by [`Check::new`], libuv has called the callback of [`Check::close`], and nobody uses the handle afterwards.
     pub(super) unsafe fn free(handle: *mut Handle) {
         if let Some(layout) = Libuv::get().and_then(Libuv::layout) {
-            // SAFETY: as the caller promises; a process has one libuv, and so one layout.
+            // SAFETY: the caller keeps the conditions above. A process has one libuv, so the layout is the one that was allocated.
             unsafe { dealloc(handle.cast(), layout) };
         }
     }

@@ -1,27 +1,27 @@
-//! Events that wait for JavaScript, in their order. Pure.
+//! A queue of events that wait for JavaScript, in their order. It has no side effects.
 
 use super::turn_queue::{TurnLimits, TurnQueue};
 
-/// Limits of the events that JavaScript's thread is told in one turn of its loop.
+/// Limits of the events that JavaScript's thread gets in one turn of its event loop.
 const TURN: TurnLimits = TurnLimits { items: 64, bytes: 128 * 1024 };
-/// Bytes of events that wait while that thread is busy. Further events of servers are left out, and counted.
+/// The maximum size of the events that wait while JavaScript's thread is busy. Further events of servers are dropped and counted.
 const MAX_WAITING_BYTES: usize = 8 << 20;
 
-/// Who made an event happen.
+/// The origin of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Source {
-    /// A server, which may say as much as it likes.
+    /// A server. It can send any number of events.
     Server,
-    /// This program, or its agent: it is always told, as no server may talk it away.
+    /// This program or its agent. These events are always delivered, so that a server cannot displace them.
     Ourselves,
 }
 
-/// Events as JSON, from those that were sent last to those that were told.
+/// The waiting events as JSON.
 pub(super) struct EventQueue {
     queue: TurnQueue<String>,
-    /// All that were ever taken in.
+    /// The number of all events that were ever added to the queue.
     sent: u64,
-    /// Left out since the last that was taken in.
+    /// The number of events that were dropped since the last event was added.
     left_out: u64,
 }
 
@@ -32,7 +32,7 @@ impl Default for EventQueue {
 }
 
 impl EventQueue {
-    /// Takes an event in; a server's as long as there is room.
+    /// Adds an event. A server's event is only added if there is room for it.
     pub(super) fn push(&mut self, event: String, source: Source) {
         if source == Source::Server && self.queue.bytes() + event.len() > MAX_WAITING_BYTES {
             self.left_out += 1;
@@ -51,18 +51,18 @@ impl EventQueue {
         let left_out = std::mem::take(&mut self.left_out);
         if left_out > 0 {
             let message = format!(
-                "{left_out} events of servers were left out: onEvent is slower than what happens, and {MAX_WAITING_BYTES} bytes waited"
+                "{left_out} events of servers were left out: onEvent was too slow, and {MAX_WAITING_BYTES} bytes of events waited for it"
             );
             self.take_in(serde_json::json!({ "type": "warning", "message": message }).to_string());
         }
     }
 
-    /// Number of the event that was sent last.
+    /// Returns the number of events that were ever added.
     pub(super) fn sent(&self) -> u64 {
         self.sent
     }
 
-    /// Returns the events of the next turn, and no others before [`EventQueue::turn_ended`]. `None`: nothing, or not yet.
+    /// Returns the events of the next turn. Returns `None` if there are no events, or before [`EventQueue::turn_ended`].
     pub(super) fn next_turn(&mut self) -> Option<Vec<String>> {
         if self.queue.is_empty() {
             self.summarise();
@@ -70,7 +70,7 @@ impl EventQueue {
         self.queue.next_turn()
     }
 
-    /// From now on, there may be another turn.
+    /// Allows another turn.
     pub(super) fn turn_ended(&mut self) {
         self.queue.turn_ended();
     }
@@ -107,7 +107,7 @@ mod tests {
         let told = all(&mut queue).concat();
         assert_eq!(told.len(), 3 + 2);
         assert!(told[3].contains("6 events of servers were left out") && told[4] == "after", "{}", told[3]);
-        // An event that is not a server's is taken in whatever waits. The count of those left out is told even where nothing follows.
+        // An event that is not a server's is always added. The warning about dropped events is sent even if no event follows.
         (0..10).for_each(|_| queue.push(large(), Source::Server));
         queue.push("ours".to_owned(), Source::Ourselves);
         let told = all(&mut queue).concat();

@@ -1,5 +1,5 @@
-//! Events on their way to JavaScript, and outcomes after them: the two come there by different queues, whose order nothing promises, so an
-//! outcome is only sent once what happened before it has been told.
+//! Sends events to JavaScript, and outcomes of promises after the events that came before them. Events and outcomes use different queues of Node
+//! without a common order. So an outcome is only sent after JavaScript has received the earlier events.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::sync::Arc;
@@ -15,10 +15,10 @@ use super::turns::at_turn_end;
 use crate::gateway::EventListener;
 use crate::sandbox::{LogEntry, LogListener};
 
-/// Told turns of events; weak, so that it does not keep Node from exiting.
+/// Calls a listener with the events of a turn. The function is weak, so that it does not keep Node from exiting.
 type Listener = ThreadsafeFunction<Turn, (), Vec<String>, Status, false, true>;
 
-/// One `onEvent`, as the glue wrapped it.
+/// One `onEvent` callback, as the glue wrapped it.
 #[derive(Clone)]
 pub(super) struct EventSink(Arc<Shared>);
 
@@ -29,7 +29,7 @@ struct Shared {
 
 struct State {
     queue: Mutex<EventQueue>,
-    /// The number of events that JavaScript was told of.
+    /// The number of events that JavaScript has received.
     told: watch::Sender<u64>,
 }
 
@@ -39,7 +39,7 @@ impl State {
     }
 }
 
-/// The end of JavaScript's environment: nobody is told anything any more, and nobody waits for that.
+/// Runs when the environment ends: no further events are delivered, and nobody waits for their delivery.
 struct Ends(Arc<State>);
 
 impl Drop for Ends {
@@ -48,7 +48,7 @@ impl Drop for Ends {
     }
 }
 
-/// Events that JavaScript is told of in one turn of its loop.
+/// Events that JavaScript receives in one turn of its event loop.
 struct Turn {
     events: Vec<String>,
     count: u64,
@@ -56,7 +56,7 @@ struct Turn {
 }
 
 impl Drop for Turn {
-    /// Happens on JavaScript's thread, right before the call: what follows from it comes there after the call.
+    /// Counts the events as received. It runs on JavaScript's thread right before the call of the listener, so outcomes arrive after that call.
     fn drop(&mut self) {
         let count = self.count;
         self.shared.state.told.send_modify(|told| *told = told.saturating_add(count));
@@ -70,7 +70,7 @@ impl Shared {
         Self::tell(shared);
     }
 
-    /// Sends the next turn, where none is on its way.
+    /// Sends the events of the next turn, if no turn is under way.
     fn tell(shared: &Arc<Self>) {
         let Some(events) = shared.state.queue().next_turn() else { return };
         let turn = Turn { count: events.len() as u64, events, shared: Arc::clone(shared) };
@@ -82,17 +82,17 @@ impl Shared {
 }
 
 impl EventSink {
-    /// The sink behind a listener of the glue's, where one was given.
+    /// Creates the sink for a listener from the glue, if there is a listener.
     pub(super) fn new(listener: Option<Function<Vec<String>, ()>>) -> napi::Result<Option<Self>> {
         let Some(listener) = listener else { return Ok(None) };
         let state = Arc::new(State { queue: Mutex::default(), told: watch::Sender::new(0) });
-        // Dropped with the function, at the environment's end at the latest. What waits to be called then is never dropped.
+        // `ends` is dropped with the listener, at the latest when the environment ends. Turns that wait to be called at that time are never dropped.
         let ends = Ends(Arc::clone(&state));
         let listener = listener.build_threadsafe_function::<Turn>().weak::<true>().callee_handled::<false>();
         let listener = listener.build_callback(move |mut context| {
             let _held = &ends;
             let shared = Arc::clone(&context.value.shared);
-            // However long the listener takes, others have their turn before it is told more.
+            // Further events wait until the end of this turn, so that other work gets its turn even if the listener is slow.
             at_turn_end(&context.env, move || Shared::turn_ended(&shared));
             Ok(std::mem::take(&mut context.value.events))
         })?;
@@ -106,30 +106,30 @@ impl EventSink {
         Shared::tell(&self.0);
     }
 
-    /// Resolves once JavaScript has been told of all that was sent before.
+    /// Resolves once JavaScript has received all events that were sent before.
     pub(super) async fn told(&self) {
         let sent = self.0.state.queue().sent();
-        // The sender lives as long as this.
+        // `self` holds the sender, so the wait cannot fail.
         let _ = self.0.state.told.subscribe().wait_for(|told| *told >= sent).await;
     }
 
-    /// Hands on the log of a run.
+    /// Returns a listener that sends the log of a run.
     pub(super) fn log_listener(self, run: u64) -> LogListener {
         Arc::new(move |entry: &LogEntry| self.send(&json!({ "type": "log", "runId": run, "level": entry.level, "text": entry.text })))
     }
 
-    /// Hands on events.
+    /// Returns a listener that sends events.
     pub(super) fn event_listener(self) -> EventListener {
         Arc::new(move |event| self.send(&event))
     }
 
-    /// Tells what an operator should know.
+    /// Sends a warning for an operator.
     pub(super) fn warn(&self, message: &str) {
         self.send(&json!({ "type": "warning", "message": message }));
     }
 }
 
-/// Does something whose outcome is to come after the events that a sink was sent meanwhile.
+/// Runs `work`, and returns its outcome after JavaScript has received the events that were sent meanwhile.
 pub(super) async fn after_events<T>(sink: Option<EventSink>, work: impl Future<Output = T>) -> T {
     let outcome = work.await;
     if let Some(sink) = sink {

@@ -1,4 +1,4 @@
-//! The class `Gateway`.
+//! The class `Gateway` for Node.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -41,7 +41,7 @@ pub struct Gateway {
 
 #[napi]
 impl Gateway {
-    /// Reads the config and the approvals. Starts no process, and needs no hypervisor.
+    /// Opens a gateway: reads the config and the approvals. It starts no process and needs no hypervisor.
     ///
     /// Rejects with `ERR_INVALID_OPTION`, `ERR_CONFIG_UNREADABLE`, `ERR_CONFIG_SYNTAX`, `ERR_CONFIG_INVALID`,
     /// `ERR_TOO_MANY_SERVERS`, `ERR_UNKNOWN_SERVER` for a name in `enable`, `ERR_APPROVAL_STORE`.
@@ -85,15 +85,15 @@ impl Gateway {
         glue::call(env, "open", FnArgs::from((start, "Gateway.open", options)))
     }
 
-    /// Can this machine run a guest, and if not, why. Boots one to find out, once.
+    /// Reports if this machine can run a guest, and if it cannot, the reason. Boots a guest at the first call to find out.
     #[napi(catch_unwind, ts_return_type = "Promise<HypervisorReport>")]
     pub fn hypervisor<'env>(&self, env: &'env Env) -> napi::Result<Object<'env>> {
         self.method(env, "Gateway.hypervisor", [], |gateway, []: [(); 0]| async move { blocking(move || Ok(gateway.hypervisor())).await })
     }
 
-    /// All servers: in the config's order, those whose entry has an error last. Reads no file: what this gateway does shows at once, and
-    /// what another process or a change on disk does to an approval shows a moment after it was asked for; `serverInfo` looks itself.
-    /// Throws `ERR_APPROVAL_STORE`.
+    /// Returns the status of all servers, in the order of the config; servers whose entry has an error come last. It reads no file. Changes by this
+    /// gateway are visible at once. Changes by another process or on disk are visible shortly after a call; `serverInfo` reads them at once. Throws
+    /// `ERR_APPROVAL_STORE`.
     #[napi(catch_unwind, ts_return_type = "ServerStatus[]")]
     pub fn servers<'env>(&self, env: &'env Env) -> napi::Result<Unknown<'env>> {
         let servers = self.inner.servers_by(Look::Last).map_err(|error| glue::thrown(env, &error))?;
@@ -101,10 +101,10 @@ impl Gateway {
         glue::call(env, "parse", FnArgs::from((json,)))
     }
 
-    /// All that a person must see before yes. At stage `command` nothing has been started; once the command is approved,
-    /// stage `manifest` starts the server and reads its tools.
+    /// Returns everything that a person must see before approving a server. At stage `command`, nothing has been started yet. After the command is
+    /// approved, stage `manifest` starts the server and reads its tools.
     ///
-    /// Rejects with `ERR_UNKNOWN_SERVER`, and at stage `manifest` with what connecting gives.
+    /// Rejects with `ERR_UNKNOWN_SERVER`, and at stage `manifest` with the errors of connecting.
     #[napi(catch_unwind, ts_args_type = "name: string", ts_return_type = "Promise<ApprovalRequest>")]
     pub fn approval_request<'env>(&self, env: &'env Env, name: Unknown<'env>) -> napi::Result<Object<'env>> {
         self.method(env, "Gateway.approvalRequest", [Some(name)], |gateway, (name,): (String,)| async move {
@@ -112,9 +112,9 @@ impl Gateway {
         })
     }
 
-    /// Approves a server. With a digest, approves only the request that showed it, and starts nothing: `ERR_DIGEST_CHANGED` if the
-    /// request has changed since, `ERR_NOT_APPROVED` if a revocation came meanwhile. Without one, approves both stages as they are now,
-    /// and reads the tools for that.
+    /// Approves a server. With a digest, approves exactly the request that has this digest, and starts nothing. It then rejects with
+    /// `ERR_DIGEST_CHANGED` if the request has changed since, and with `ERR_NOT_APPROVED` if the approval was revoked meanwhile. Without a digest,
+    /// starts the server, and approves both its command and its manifest as they are now.
     ///
     /// ```js
     /// const request = await gateway.approvalRequest('files')
@@ -136,8 +136,8 @@ impl Gateway {
         })
     }
 
-    /// Reads the config again. What changed loses its connection, and its approval where what would run changed; what did
-    /// not is not touched. Where the config cannot be read or is wrong as a whole, it rejects and all stays as it is.
+    /// Reads the config again. A changed server loses its connection. It also loses its approval if the change affects what would be started.
+    /// Unchanged servers keep their connections. If the config cannot be read, or is wrong as a whole, it rejects and changes nothing.
     ///
     /// Rejects with `ERR_CONFIG_UNREADABLE`, `ERR_CONFIG_SYNTAX`, `ERR_CONFIG_INVALID`, `ERR_TOO_MANY_SERVERS`.
     ///
@@ -149,33 +149,33 @@ impl Gateway {
         self.method(env, "Gateway.reload", [], |gateway, []: [(); 0]| async move { gateway.reload().await })
     }
 
-    /// Takes the approval back, for every process, and ends what is live here.
+    /// Revokes the approval for every process, and ends the server's calls and connection in this gateway.
     #[napi(catch_unwind, ts_args_type = "name: string", ts_return_type = "Promise<void>")]
     pub fn revoke<'env>(&self, env: &'env Env, name: Unknown<'env>) -> napi::Result<Object<'env>> {
         self.method(env, "Gateway.revoke", [Some(name)], |gateway, (name,): (String,)| async move { gateway.revoke(&name).await })
     }
 
-    /// Lets runs that start from now on see the server. Rejects with `ERR_NOT_APPROVED`, or `ERR_SERVER_DISABLED` where the
-    /// config says `disabled: true`.
+    /// Makes the server available to runs that start from now on. Rejects with `ERR_NOT_APPROVED`, or with `ERR_SERVER_DISABLED` if the config has
+    /// `disabled: true`.
     #[napi(catch_unwind, ts_args_type = "name: string", ts_return_type = "Promise<void>")]
     pub fn enable<'env>(&self, env: &'env Env, name: Unknown<'env>) -> napi::Result<Object<'env>> {
         self.method(env, "Gateway.enable", [Some(name)], |gateway, (name,): (String,)| async move { gateway.enable(&name) })
     }
 
-    /// Hides the server from runs that start from now on, and ends what is live. A model cannot take that back: `enable()` does, and a
-    /// person's line.
+    /// Hides the server from runs that start from now on, and ends its calls and connection. A model cannot enable the server again; only `enable()`,
+    /// or a command that a person types, can.
     #[napi(catch_unwind, ts_args_type = "name: string", ts_return_type = "Promise<void>")]
     pub fn disable<'env>(&self, env: &'env Env, name: Unknown<'env>) -> napi::Result<Object<'env>> {
         self.method(env, "Gateway.disable", [Some(name)], |gateway, (name,): (String,)| async move { gateway.disable(&name).await })
     }
 
-    /// Connects anew and reports. Rejects with `ERR_NOT_APPROVED`, and with what connecting gives.
+    /// Connects to the server anew and reports the result. Rejects with `ERR_NOT_APPROVED`, and with the errors of connecting.
     #[napi(catch_unwind, ts_args_type = "name: string", ts_return_type = "Promise<ConnectionReport>")]
     pub fn test<'env>(&self, env: &'env Env, name: Unknown<'env>) -> napi::Result<Object<'env>> {
         self.method(env, "Gateway.test", [Some(name)], |gateway, (name,): (String,)| async move { gateway.test(&name).await })
     }
 
-    /// A sandbox. Boots the guest, the first time; `ERR_NO_HYPERVISOR` where none boots says which case it is.
+    /// Creates a sandbox. The first call boots the guest. Rejects with `ERR_NO_HYPERVISOR` if no guest boots; the message gives the reason.
     #[napi(catch_unwind, ts_args_type = "options?: SandboxOptions", ts_return_type = "Promise<Sandbox>")]
     pub fn sandbox<'env>(&self, env: &'env Env, options: Option<Unknown<'env>>) -> napi::Result<Object<'env>> {
         let (core, inner, events) = (self.core.clone(), self.inner.clone(), self.events.clone());
@@ -214,8 +214,8 @@ impl Gateway {
         glue::call(env, "open", FnArgs::from((start, "Gateway.sandbox", options)))
     }
 
-    /// Calls a tool without a guest: a `ToolResult` for whatever the server answered, `isError` included. Everything else
-    /// (time-out, crash, refusal, protocol error) rejects.
+    /// Calls a tool without a guest. Resolves with a `ToolResult` for every answer of the server, also if it has `isError: true`. Rejects for all
+    /// other failures: time-out, crash, refusal, protocol error.
     ///
     /// ```js
     /// const { content } = await gateway.callTool('everything', 'echo', { message: 'hi' })
@@ -253,7 +253,7 @@ impl Gateway {
         glue::call(env, "callTool", FnArgs::from((start, "Gateway.callTool", server, tool, args, options)))
     }
 
-    /// Ends everything: runs, calls, connections, processes. What is pending rejects with `ERR_CLOSED`.
+    /// Closes the gateway: ends all runs, calls, connections and server processes. Pending promises reject with `ERR_CLOSED`.
     #[napi(catch_unwind, ts_return_type = "Promise<void>")]
     pub fn close<'env>(&self, env: &'env Env) -> napi::Result<Object<'env>> {
         let (core, inner) = (self.core.clone(), self.inner.clone());
@@ -284,7 +284,7 @@ impl Gateway {
 }
 
 impl Gateway {
-    /// A method whose arguments and result are plain data.
+    /// Runs a method whose arguments and result are plain data.
     pub(super) fn method<'env, const N: usize, A, T, F, W>(
         &self,
         env: &'env Env,
@@ -306,7 +306,7 @@ async fn call_tool(
     gateway: &crate::gateway::Gateway,
     [names, data, names_of_callbacks]: [&str; 3],
     arguments: Wire,
-    // Who is asked and told; the rest is read here.
+    // The callbacks of the call. `call_tool` reads the other options itself.
     listeners: CallOptions,
     stop: &Stop,
 ) -> Result<Json> {
@@ -318,9 +318,9 @@ async fn call_tool(
     gateway.call_tool(&server, &tool, arguments, options, stop).await
 }
 
-/// An environment that is torn down with a gateway open (a worker that is terminated) takes the servers with it.
+/// Ends the gateway's servers if the JavaScript environment is torn down while the gateway is open, for example in a terminated worker.
 fn guard_environment(env: &Env, gateway: &crate::gateway::Gateway) -> napi::Result<()> {
-    // Weak: the hook lives as long as the environment, the gateway need not.
+    // The hook lives as long as the environment. A weak reference lets the gateway be freed earlier.
     env.add_env_cleanup_hook(gateway.downgrade(), |gateway| {
         if let Some(gateway) = gateway.upgrade() {
             gateway.kill();
@@ -329,7 +329,7 @@ fn guard_environment(env: &Env, gateway: &crate::gateway::Gateway) -> napi::Resu
     Ok(())
 }
 
-/// The watchdog lies beside the addon.
+/// Returns the path of the watchdog program, which is in the addon's folder.
 pub(super) fn watchdog(env: &Env) -> napi::Result<PathBuf> {
     let addon: String = glue::call(env, "path", FnArgs::from((env.get_module_file_name()?,)))?;
     Ok(PathBuf::from(addon).with_file_name(WATCHDOG))

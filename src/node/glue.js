@@ -1,46 +1,46 @@
-// Work that only JavaScript can do well, in one place: values in and out, promises, AbortSignal, the user's callbacks.
-// Evaluated once in each environment with the codec that the guest uses as well. Returns the functions that Rust calls.
+// The part of the addon that is easier in JavaScript: conversion of values, promises, AbortSignal, and the user's callbacks. It is evaluated once in
+// each environment, with the codec that the guest also uses. It returns the functions that Rust calls.
 (codec) => {
   const { encode } = codec;
   const { hasOwn, getOwnPropertyDescriptor, getPrototypeOf } = Object;
   const { apply } = Reflect;
   const { isArray } = Array;
   const MARK = "$bytes";
-  /** The same number stands in src/limits.rs. */
+  /** The same limit is in src/limits.rs. */
   const MAX_BLOBS = 10_000;
-  /** The length of a text about something thrown. */
+  /** The maximum length of a text that describes a thrown value. */
   const MAX_TEXT = 16 * 1024;
-  // Taken from where nobody's own properties stand in their way.
+  // Getters and methods of the prototypes, so that an object's own properties cannot replace them.
   const tagOf = getOwnPropertyDescriptor(getPrototypeOf(Uint8Array.prototype), Symbol.toStringTag).get;
   const isAborted = getOwnPropertyDescriptor(AbortSignal.prototype, "aborted").get;
   const reasonOf = getOwnPropertyDescriptor(AbortSignal.prototype, "reason").get;
   const { addEventListener, removeEventListener } = EventTarget.prototype;
-  /** What is stopped by each AbortSignal that is listened to. */
+  /** The functions to call when each watched AbortSignal is aborted. */
   const watchers = new WeakMap();
   /** The addon's classes. */
   let classes = {};
 
-  /** Describes something thrown. It may be anything, with getters and traps of its own: this never throws. */
+  /** Describes a thrown value. The value may be anything, also with throwing getters; this function never throws. */
   function said(thrown, field = "message") {
     try {
       return String(thrown?.[field] ?? thrown).slice(0, MAX_TEXT);
     } catch {
-      return "what was thrown throws while it is read";
+      return "the thrown value cannot be read: reading it throws";
     }
   }
 
-  /** Value → [json, blobs], both fit to cross. Throws where they are not, and whatever the value's own getters throw. */
+  /** Encodes a value as [json, blobs]. Throws if the value cannot cross the VM boundary, or if its getters throw. */
   function crossing(value) {
     const [text, blobs] = encode(value);
     if (blobs.length > MAX_BLOBS) throw new RangeError(`it has ${blobs.length} Uint8Arrays, and at most ${MAX_BLOBS} cross together`);
     for (const blob of blobs)
-      if (apply(tagOf, blob, []) !== "Uint8Array") throw new TypeError("it has an object that only looks like a Uint8Array");
+      if (apply(tagOf, blob, []) !== "Uint8Array") throw new TypeError("it has an object that is not a real Uint8Array");
     return [text, blobs];
   }
 
   /**
-   * (json, blobs) → value, as the codec's own `decode`; without a call for each part, as a reviver would be, and without recursion: what
-   * crosses may be large, and this is Node's main thread. What a guest handed over was checked by the host.
+   * Decodes (json, blobs) like the codec's `decode`, but without a reviver call for each part and without recursion, because values may be large and
+   * this runs on Node's main thread. The host has already checked values from a guest.
    */
   function decode(text, blobs) {
     const whole = [JSON.parse(text)];
@@ -56,7 +56,7 @@
         if (typeof value !== "object" || value === null) continue;
         if (!isArray(value) && hasOwn(value, MARK)) {
           const part = value[MARK];
-          // Its own fields are looked into; it is never a placeholder itself.
+          // The fields of an escaped object are decoded too, but the object itself is never a placeholder.
           value = isArray(part) ? Object.fromEntries(part) : typeof part === "number" ? blobs[part] : undefined;
           holder[key] = value;
           if (!isArray(part)) continue;
@@ -67,7 +67,7 @@
     return whole[0];
   }
 
-  /** The class of every error of the package. Enumerable fields only, as of any object: `name` is its prototype's. */
+  /** The class of all errors of the package. `name` is on the prototype, so only `code` and other own fields are enumerable. */
   class HyperlightMcpError extends Error {
     constructor(code, message) {
       super(message);
@@ -81,13 +81,13 @@
 
   function toError(described, trace, signal) {
     const { code, message, ...rest } = described;
-    // An error that a server's tool reports of itself has no code: it is not the package's.
+    // An error that a server's tool reports has no code. It is a plain Error, because it is not an error of the package.
     const error = Object.assign(code === undefined ? new Error(message) : failure(code, message), rest);
     if (code === "ERR_ABORTED") {
       error.name = "AbortError";
       if (signal !== undefined) error.cause = apply(reasonOf, signal, []);
     }
-    // The stack of the call, not of the event loop's turn in which the answer came. Whoever prepares stacks may have made anything of it.
+    // The error gets the stack of the call, not of the turn in which the answer came. A custom `prepareStackTrace` may return any type.
     if (typeof trace.stack === "string") {
       const [, ...lines] = trace.stack.split("\n");
       const stack = [`${error.name}: ${message}`, ...lines].join("\n");
@@ -96,7 +96,7 @@
     return error;
   }
 
-  /** A native promise gives [json, …blobs], the JSON being { ok } or { error }; or an instance of a class. */
+  /** Awaits a native promise. It resolves with [json, …blobs], the JSON being { ok } or { error }, or with a class instance. */
   async function settle(native, trace, signal) {
     let reply;
     try {
@@ -110,14 +110,14 @@
     try {
       outcome = decode(json, blobs);
     } catch (error) {
-      throw toError({ code: "ERR_INTERNAL", message: `an answer cannot be read: ${said(error)}` }, trace, signal);
+      throw toError({ code: "ERR_INTERNAL", message: `an answer of the addon cannot be read: ${said(error)}` }, trace, signal);
     }
     if ("error" in outcome) throw toError(outcome.error, trace, signal);
-    // A method without a value resolves with undefined.
+    // A method without a return value resolves with undefined.
     return outcome.ok ?? undefined;
   }
 
-  /** The code of an error of ours; all else that a native promise rejects with is a defect. */
+  /** Returns the code of a package error. Any other error of a native promise is a defect of the addon. */
   function codeOf(error) {
     const code = said(error, "code");
     return code.startsWith("ERR_") ? code : "ERR_INTERNAL";
@@ -129,7 +129,7 @@
     return trace;
   }
 
-  /** Options apart: plain data as JSON, functions, and what must not be turned into JSON. */
+  /** Separates options into plain data, callbacks, the signal and the input. Signal and input are not plain data. */
   function split(options, method) {
     const bare = () => Object.create(null);
     const parts = { data: bare(), callbacks: bare(), signal: undefined, input: undefined };
@@ -137,7 +137,7 @@
     if (typeof options !== "object" || isArray(options)) throw invalid(method, "options must be an object");
     for (const [key, value] of entriesOf(options, method)) {
       if (value === undefined) continue;
-      // JSON would make null of these, and null would be taken for a default.
+      // JSON writes NaN and Infinity as null, and null would be read as a default.
       if (key !== "input" && (value === null || (typeof value === "number" && !Number.isFinite(value))))
         throw invalid(method, `${key}: must not be ${value}`);
       if (key === "signal") parts.signal = checkSignal(value, method);
@@ -162,7 +162,7 @@
       apply(isAborted, value, []);
       if (value instanceof AbortSignal) return value;
     } catch {
-      // It only looks like one.
+      // The value is not a real AbortSignal.
     }
     throw invalid(method, "signal must be an AbortSignal");
   }
@@ -181,7 +181,7 @@
       throw toError({ code: "ERR_ABORTED", message: `the ${what} was aborted`, ...more }, trace, signal);
   }
 
-  /** Calls `stop` when the signal is aborted, or at once if it was. Returns how to stop watching. */
+  /** Calls `stop` when the signal is aborted, or at once if it already is. Returns a function that stops watching. */
   function watch(signal, stop) {
     if (signal === undefined) return () => {};
     if (apply(isAborted, signal, [])) {
@@ -198,7 +198,7 @@
     };
   }
 
-  /** One listener for all that is pending under a signal: Node warns of a leak from the eleventh on. */
+  /** Adds one listener for all operations of a signal, because Node warns of a leak from the eleventh listener on. */
   function listen(signal) {
     const watching = {
       stops: new Set(),
@@ -212,7 +212,7 @@
     return watching;
   }
 
-  /** A listener's exception must not end the process, nor vanish: whether it is thrown, or the rejection of the promise that it gave. */
+  /** Wraps onEvent. An exception or a rejected promise of the listener becomes a process warning and does not end the process. */
   function sink(onEvent) {
     if (onEvent === undefined) return undefined;
     const warn = (thrown) => process.emitWarning(`onEvent threw: ${said(thrown, "stack")}`, "HyperlightMcpWarning");
@@ -221,7 +221,7 @@
     };
   }
 
-  /** The callbacks that are asked something, apart from the one that is told. */
+  /** Returns the callbacks that answer questions: all callbacks except `onEvent`. Returns undefined if there are none. */
   function asked({ onEvent, ...others }) {
     return Object.keys(others).length > 0 ? others : undefined;
   }
@@ -233,12 +233,12 @@
 
     path: (url) => decodeURIComponent(new URL(url).pathname),
 
-    /** A method whose arguments are plain data. `start(json)` gives a native promise. */
+    /** Runs a method whose arguments are plain data. `start(json)` returns a native promise. */
     async method(start, name, args) {
       return settle(start(json(args, name)), traceOf(), undefined);
     },
 
-    /** A factory: `start(data, callbackNames, sink, asked)` gives a native promise. */
+    /** Runs a factory. `start(data, callbackNames, sink, asked)` returns a native promise. */
     async open(start, name, options) {
       const trace = traceOf();
       const { data, callbacks, signal, input } = split(options, name);
@@ -251,7 +251,7 @@
       );
     },
 
-    /** `start(code, data, callbackNames, sink, asked, inputJson, inputBlobs)` gives [native promise, stop]. */
+    /** Runs code. `start(code, data, callbackNames, sink, asked, inputJson, inputBlobs)` returns [native promise, stop]. */
     async run(start, name, code, options) {
       const trace = traceOf();
       if (typeof code !== "string") throw invalid(name, "code must be a string");
@@ -280,7 +280,7 @@
       }
     },
 
-    /** `start(names, argsJson, argsBlobs, data, callbackNames, asked, sink)` gives [native promise, stop]. */
+    /** Calls a tool. `start(names, argsJson, argsBlobs, data, callbackNames, asked, sink)` returns [native promise, stop]. */
     async callTool(start, name, server, tool, args, options) {
       const trace = traceOf();
       const { data, callbacks, signal, input } = split(options, name);
@@ -303,7 +303,7 @@
       }
     },
 
-    /** The agent's functions behind one dispatcher. `reply(id, json, blobs)` hands an answer back: every call gets one. */
+    /** Puts the agent's functions behind one dispatcher. `reply(id, json, blobs)` returns an answer to Rust; every call gets one. */
     hostModule(functions, reply, info) {
       const name = "Sandbox.hostModule";
       if (typeof functions !== "object" || functions === null) throw invalid(name, "functions must be an object of functions");
@@ -318,9 +318,9 @@
           return failed(thrown);
         }
       }
-      // It never rejects: nobody waits for it, and Node would end for that.
+      // The dispatcher never rejects: nobody awaits it, and Node would exit on an unhandled rejection.
       async function dispatch([id, key, text, ...blobs]) {
-        // The run has ended before its call was begun, or the turn has taken its time.
+        // No call is left: its run has ended before it was started, or the time of this turn is used up.
         if (id === undefined) return;
         const answer = await answerOf(key, text, blobs);
         try {
@@ -329,7 +329,7 @@
           try {
             reply(id, ...failed(thrown));
           } catch {
-            // The environment ends, and with it whoever waits.
+            // The environment is ending, and nobody waits for the answer any more.
           }
         }
       }
@@ -337,24 +337,24 @@
       return [dispatch, json(info ?? {}, name), ...known.keys()];
     },
 
-    /** `make(data, sandbox?)` gives { definitions, execute }. */
+    /** Makes the tools for a model. `make(data, sandbox?)` returns { definitions, execute }. */
     agentTools(make, name, options) {
       const parts = toolOptions(options, name);
       const { definitions, execute } = made(name, () => make(...parts));
       return toolsOf(definitions, execute);
     },
 
-    /** `make(data, sandbox?)` gives the functions that a plugin is made of. */
+    /** Makes a plugin. `make(data, sandbox?)` returns its native functions. */
     plugin(make, name, gateway, options) {
       const parts = toolOptions(options, name);
       const native = made(name, () => make(...parts));
       const isEnabled = () => native.isEnabled() === "true";
       const switched = (native) => settle(native, traceOf(), undefined);
       const { name: label, version, description, commands } = JSON.parse(native.manifest());
-      /** Typed by a person: it resolves, whatever was typed. */
+      /** Executes a line that a person typed. It resolves even for a wrong line. */
       async function execute(line, options) {
         if (isEnabled()) return gateway.command(line, options);
-        const text = "the plugin is off: switch it on with its enable()";
+        const text = "the plugin is off. Switch it on with its enable()";
         return { ok: false, data: { error: { code: "ERR_PLUGIN_OFF", message: text } }, text };
       }
       return Object.freeze({
@@ -380,7 +380,7 @@
       });
     },
 
-    /** `make(server, config)` gives { functions, call }. */
+    /** Makes a plugin registration. `make(server, config)` returns { functions, call }. */
     registration(make, name, server) {
       if (typeof server !== "string") throw invalid(name, "argument 1: must be a string");
       make(server, "{}");
@@ -401,7 +401,7 @@
       };
     },
 
-    /** Exports the class of the errors, and has `await using` take the other classes. */
+    /** Exports the error class, and adds `Symbol.asyncDispose` to the other classes for `await using`. */
     install(exports) {
       classes = exports;
       exports.HyperlightMcpError = HyperlightMcpError;
@@ -418,7 +418,7 @@
     },
   };
 
-  /** Calls a native constructor: it alone finds an object that only looks like one of ours. */
+  /** Calls a native constructor. Only the constructor can detect an object that merely looks like one of the addon's classes. */
   function made(method, make) {
     try {
       return make();
@@ -427,19 +427,19 @@
     }
   }
 
-  /** Options of the tools of a model: plain data as JSON, and the sandbox apart. */
+  /** Reads the options of a model's tools: plain data as JSON, and the sandbox separately. */
   function toolOptions(options, method) {
     if (typeof (options ?? {}) !== "object") throw invalid(method, "options must be an object");
     const { sandbox, ...others } = Object.fromEntries(entriesOf(options ?? {}, method));
     if (sandbox !== undefined && !(sandbox instanceof classes.Sandbox)) throw invalid(method, "sandbox: must be a Sandbox");
     const { data, callbacks, signal, input } = split(others, method);
-    for (const key of Object.keys(callbacks)) throw invalid(method, `${key}: unknown option, or a function where a value belongs`);
+    for (const key of Object.keys(callbacks)) throw invalid(method, `${key}: unknown option, or a function where a value is expected`);
     if (signal !== undefined) data.signal = true;
     if (input !== undefined) data.input = true;
     return [json(data, method), sandbox];
   }
 
-  /** Tools that execute by `start(name, args)`, which gives [native promise, stop]. */
+  /** Makes the tools. Each executes with `start(name, args)`, which returns [native promise, stop]. */
   function toolsOf(definitions, start) {
     return JSON.parse(definitions).map(({ name, description, inputSchema }) => ({
       name,
@@ -460,7 +460,7 @@
     }));
   }
 
-  /** Writes a model's arguments as JSON. A value that JSON cannot carry becomes a text that says so: it is answered as any other wrong argument. */
+  /** Writes a model's arguments as JSON. A value that JSON cannot hold becomes a text, which is then reported as a wrong argument. */
   function modelArguments(args) {
     try {
       return JSON.stringify(args) ?? (args === undefined ? "null" : JSON.stringify(`(${typeof args})`));
@@ -469,14 +469,14 @@
     }
   }
 
-  /** A function for another sandbox: what a guest would get, or what it would throw. */
+  /** Calls a function for another sandbox. Returns the value that a guest would get, or throws the error that it would get. */
   async function callFunction(call, what, tool, errors, args) {
     const trace = traceOf();
     let encoded;
     try {
       encoded = crossing(args);
     } catch (error) {
-      const message = `the arguments of ${what} are not valid: expected what JSON can carry: ${said(error)}`;
+      const message = `the arguments of ${what} are not valid: expected values that JSON can hold: ${said(error)}`;
       if (errors === "throw") throw failure("ERR_INVALID_ARGUMENTS", message);
       return { error: message, code: "ERR_INVALID_ARGUMENTS" };
     }
@@ -484,7 +484,7 @@
     return value;
   }
 
-  /** A tool's arguments: [json, blobs]. */
+  /** Encodes a tool's arguments as [json, blobs]. */
   function toolArguments(args, server, tool) {
     const invalidArguments = (problem) =>
       failure("ERR_INVALID_ARGUMENTS", `the arguments of ${said(server)}.${said(tool)} must be one object of plain data: ${problem}`);

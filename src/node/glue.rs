@@ -1,4 +1,4 @@
-//! `glue.js`, evaluated once in each environment.
+//! Evaluates `glue.js` once in each JavaScript environment and calls its functions.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -13,13 +13,12 @@ use super::turns::TurnEnd;
 use crate::error::Error;
 
 thread_local! {
-    // A thread has one environment at a time: Node's main thread, or a worker's.
-    // The reference is never released: the environment frees it with all else at its end, and a release from this
-    // thread's own end would come too late.
+    // A thread has one environment at a time: Node's main thread, or a worker's. The reference is never released. The environment frees it when it
+    // ends, and a release at the thread's end would be too late.
     static GLUE: Cell<Option<&'static Glue>> = const { Cell::new(None) };
 }
 
-/// The arguments of `glue.js`.
+/// The arguments of the function in `glue.js`.
 type Setup<'env> = FnArgs<(Unknown<'env>,)>;
 
 /// The objects that exist once in each environment.
@@ -31,13 +30,13 @@ struct Glue {
     turn_end: Rc<TurnEnd>,
 }
 
-/// Evaluates the glue and finishes the classes.
+/// Evaluates the glue, and completes the exported classes.
 pub(super) fn install(env: &Env, exports: Object) -> napi::Result<()> {
     call::<_, Unknown>(env, "install", FnArgs::from((exports,)))?;
     Ok(())
 }
 
-/// Calls a function of the glue.
+/// Calls a function of the glue by its name.
 pub(super) fn call<'env, Args, Return>(env: &'env Env, name: &str, args: Args) -> napi::Result<Return>
 where
     Args: JsValuesTupleIntoVec,
@@ -48,7 +47,7 @@ where
     function.call(args)
 }
 
-/// Throws one of our errors, code included.
+/// Makes a JavaScript exception from an error of the package, with its code.
 pub(super) fn thrown(env: &Env, error: &Error) -> napi::Error {
     match call::<_, Unknown>(env, "error", FnArgs::from((error.code(), error.to_string()))) {
         Ok(value) => napi::Error::from(value),
@@ -56,17 +55,17 @@ pub(super) fn thrown(env: &Env, error: &Error) -> napi::Error {
     }
 }
 
-/// All calls of the environment on their way to its thread.
+/// Returns all calls of the environment that wait for its thread.
 pub(super) fn calls(env: &Env) -> napi::Result<Arc<Calls>> {
     Ok(Arc::clone(&glue(env)?.calls))
 }
 
-/// Returns all outcomes of the environment on their way to its thread.
+/// Returns all outcomes of the environment that wait for its thread.
 pub(super) fn outcomes(env: &Env) -> napi::Result<Arc<Outcomes>> {
     Ok(Arc::clone(&glue(env)?.outcomes))
 }
 
-/// Returns the work for the end of the present turn.
+/// Returns the work that waits for the end of the present turn.
 pub(super) fn turn_end(env: &Env) -> napi::Result<Rc<TurnEnd>> {
     Ok(Rc::clone(&glue(env)?.turn_end))
 }
@@ -87,7 +86,7 @@ fn glue(env: &Env) -> napi::Result<&'static Glue> {
     let setup: Function<Setup, Object> = env.run_script(include_str!("glue.js"))?;
     let object = setup.call(FnArgs::from((codec,)))?.create_ref()?;
     let outcomes: Arc<Outcomes> = Arc::default();
-    // Between two turns nothing else would tell that the environment has ended.
+    // Between two turns, only this hook reports the end of the environment.
     env.add_env_cleanup_hook(Arc::clone(&outcomes), |outcomes| outcomes.end())?;
     let glue = Glue { environment, object, calls: Arc::default(), outcomes, turn_end };
     let glue: &'static Glue = Box::leak(Box::new(glue));
@@ -95,13 +94,13 @@ fn glue(env: &Env) -> napi::Result<&'static Glue> {
     Ok(glue)
 }
 
-/// A string, and nothing that could be turned into one.
+/// Returns a JavaScript string. Returns `None` for any other value, without converting it.
 pub(super) fn string(value: &Unknown) -> Option<String> {
     (value.get_type().ok()? == napi::ValueType::String).then(|| value.coerce_to_string().ok()?.into_utf8().ok()?.into_owned().ok())?
 }
 
-/// An object whose lifetime napi's closures cannot express. It is handed straight back to JavaScript, within the same
-/// callback and so the same handle scope.
+/// Extends the lifetime of an object, because napi's closures cannot express the correct one. The object must be returned to JavaScript within the
+/// same callback, and so within the same handle scope.
 pub(super) fn detached<'env>(object: &impl JsValue<'env>) -> Object<'static> {
     let value = object.value();
     Object::from_raw(value.env, value.value)

@@ -1,4 +1,4 @@
-//! Calls the agent's own functions from a run's thread, through the JavaScript thread.
+//! Calls the agent's own JavaScript functions from the thread of a run, on JavaScript's thread.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -18,7 +18,7 @@ use crate::sandbox::{Value, Wire, is_function_type};
 
 const METHOD: &str = "Sandbox.hostModule";
 
-/// A module of the agent's own, as the agent describes it to models.
+/// The agent's description, for models, of a module of its own.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct ModuleInfo {
@@ -53,7 +53,7 @@ impl ModuleInfo {
     }
 }
 
-/// A module whose functions are JavaScript's.
+/// A module whose functions are JavaScript functions.
 pub(super) struct JavaScriptModule {
     name: String,
     functions: Vec<String>,
@@ -61,7 +61,7 @@ pub(super) struct JavaScriptModule {
     dispatch: Dispatch,
 }
 
-/// An answer as the glue writes it.
+/// An answer with an error, in the form that the glue writes.
 #[derive(Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Failure {
@@ -78,7 +78,7 @@ impl JavaScriptModule {
             answers.answer(id, wire);
             Ok(())
         })?;
-        let missing = || napi::Error::from_reason("the glue gave no dispatcher");
+        let missing = || napi::Error::from_reason("the glue returned no dispatcher");
         let parts: Array = glue::call(env, "hostModule", FnArgs::from((functions, reply, info)))?;
         let dispatch: Function<DispatchParts, ()> = parts.get(0)?.ok_or_else(missing)?;
         let info: String = parts.get(1)?.ok_or_else(missing)?;
@@ -93,11 +93,11 @@ impl JavaScriptModule {
     }
 }
 
-/// A value from two arguments, the JSON and the list of its `Uint8Array`s. Not one argument each: JavaScript has no room for very many.
-/// The bytes are copied: JavaScript can change or detach them later.
+/// Reads a value from two arguments: its JSON, and the list of its `Uint8Array`s. The list is one argument because JavaScript limits the number of
+/// arguments. The bytes are copied because JavaScript can change or detach them later.
 pub(super) fn wire_of(context: &FunctionCallContext, from: usize) -> napi::Result<Wire> {
     let list: Array = context.get(from + 1)?;
-    let missing = || napi::Error::from_reason("the glue gave a list with a gap");
+    let missing = || napi::Error::from_reason("the glue passed a list with a missing item");
     let blob = |index| Ok(list.get::<Uint8Array>(index)?.ok_or_else(missing)?.to_vec());
     Ok(Wire { json: context.get(from)?, blobs: (0..list.len()).map(blob).collect::<napi::Result<_>>()? })
 }
@@ -133,10 +133,10 @@ fn read_answer(what: String, wire: Wire) -> Result<Value> {
     }
     match Value::from_wire(wire) {
         Ok(Value::Record(mut fields)) if fields.len() == 1 => Ok(fields.remove(0).1),
-        // A function or a symbol: JSON has no word for it, and leaves the field out.
+        // The answer has no `ok` field, because JSON leaves out a function or a symbol.
         Ok(_) => Ok(Value::Null),
         Err(Error::InvalidValue { problem }) => {
-            Err(Error::HostFunction { function: what, message: format!("what it gave cannot enter the sandbox: {problem}") })
+            Err(Error::HostFunction { function: what, message: format!("its return value cannot enter the sandbox: {problem}") })
         }
         Err(error) => Err(error),
     }

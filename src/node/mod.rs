@@ -1,7 +1,7 @@
-//! The classes for Node, over the crate's own gateway: options in, promises out. The only room that knows napi.
+//! The classes for Node, which wrap the crate's gateway: they read options and return promises. Only this module uses napi.
 //!
-//! Every asynchronous method starts its work on a tokio runtime of ours and settles a promise from there. What crosses is
-//! JSON and bytes; `glue.js` turns it into values and errors on Node's side.
+//! Every asynchronous method starts its work on the gateway's own tokio runtime, which settles a promise. JSON and bytes cross between Rust and Node;
+//! `glue.js` converts them to values and errors.
 
 mod agent;
 mod call_queue;
@@ -28,7 +28,7 @@ use napi::Env;
 use napi::bindgen_prelude::Object;
 use napi_derive::napi;
 
-/// Runs once in each environment that loads the addon. (In a test there is no Node to call it.)
+/// Runs once in each environment that loads the addon. Tests do not call it, because they run without Node.
 #[cfg_attr(test, allow(dead_code))]
 #[napi(module_exports)]
 pub fn install(exports: Object, env: Env) -> napi::Result<()> {

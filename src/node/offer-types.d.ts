@@ -1,9 +1,9 @@
-/** A resource, or a template of resources, that may be read. */
+/** A resource, or a resource template, that may be read. */
 export interface ResourceEntry {
   server: string
-  /** The server's own, for `readResource` and `read`. */
+  /** The server's own URI of the resource, for `readResource` and `read`. */
   uri?: string
-  /** In the place of `uri`: what follows it may be read. */
+  /** The server's URI template, in place of `uri`. URIs that match the template may be read. */
   uriTemplate?: string
   name: string
   title?: string
@@ -17,7 +17,7 @@ export interface ReadResult {
   meta?: unknown
 }
 
-/** A content of a resource: `text`, or `blob` in base64. */
+/** One content of a resource: `text`, or `blob` as base64 text. */
 export interface ResourceContents {
   uri: string
   mimeType?: string
@@ -25,27 +25,27 @@ export interface ResourceContents {
   blob?: string
 }
 
-/** A prompt that may be filled in. */
+/** A prompt that `getPrompt` can fill in. */
 export interface PromptEntry {
   server: string
-  /** The server's own, for `getPrompt` and `prompt`. */
+  /** The server's own name of the prompt, for `getPrompt` and `prompt`. */
   name: string
   title?: string
   description?: string
   arguments: PromptArgument[]
 }
 
-/** A prompt that was filled in. */
+/** A prompt whose arguments are filled in. */
 export interface PromptResult {
   description?: string
   messages: { role: string; content: unknown }[]
   meta?: unknown
 }
 
-/** The thing that is completed: an argument of a prompt, or a variable of a template (`uri` is the template's text). */
+/** The subject of a completion: a prompt's argument, or a variable of a resource template. `uri` is the URI template. */
 export type CompletionReference = { type: 'ref/prompt'; name: string } | { type: 'ref/resource'; uri: string }
 
-/** Values that an argument could have, at most 100. */
+/** Possible values of an argument, at most 100. */
 export interface Completion {
   values: string[]
   total?: number

@@ -1,4 +1,4 @@
-//! The class `Gateway`, its resources and prompts.
+//! The methods of the class `Gateway` for resources and prompts.
 
 use std::num::NonZeroU64;
 
@@ -20,7 +20,7 @@ use crate::error::Result;
 use crate::gateway::{CallOptions, Completed};
 use crate::sandbox::{Stop, Wire};
 
-/// The prompt or template that is completed, as Node names it.
+/// The prompt or resource template whose completion JavaScript requests.
 #[derive(Deserialize)]
 #[serde(tag = "type", deny_unknown_fields, expecting = "must be { type: \"ref/prompt\", name } or { type: \"ref/resource\", uri }")]
 enum Reference {
@@ -30,7 +30,7 @@ enum Reference {
     Resource { uri: String },
 }
 
-/// The argument that is being typed.
+/// The argument to complete, and its value so far.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Argument {
@@ -47,7 +47,7 @@ struct CompleteOptions {
 
 #[napi]
 impl Gateway {
-    /// Lists what may be read of a server: its resources, then its templates, as they were approved. Starts nothing.
+    /// Returns the approved resources of a server, and then its approved resource templates. Starts no server.
     ///
     /// Rejects with `ERR_UNKNOWN_SERVER`, `ERR_NOT_APPROVED`, `ERR_NOT_ENABLED`.
     #[napi(catch_unwind, ts_args_type = "server: string", ts_return_type = "Promise<ResourceEntry[]>")]
@@ -55,9 +55,9 @@ impl Gateway {
         self.method(env, "Gateway.resources", [Some(server)], |gateway, (server,): (String,)| async move { gateway.resources(&server) })
     }
 
-    /// Reads a resource: one that is listed, or whose URI follows an approved template. `blob` is base64 text.
+    /// Reads a resource that is listed, or whose URI matches an approved template. `blob` is base64 text.
     ///
-    /// Rejects with `ERR_UNKNOWN_RESOURCE`, `ERR_RESOURCE_CHANGED`, and with what a call gives.
+    /// Rejects with `ERR_UNKNOWN_RESOURCE`, `ERR_RESOURCE_CHANGED`, and with the errors of `callTool`.
     ///
     /// ```js
     /// const { contents } = await gateway.readResource('notes', 'note://today')
@@ -78,17 +78,17 @@ impl Gateway {
         })
     }
 
-    /// A server's prompts, as they were approved. Starts nothing.
+    /// Returns the approved prompts of a server. Starts no server.
     ///
-    /// Rejects as `resources`.
+    /// Rejects with the same errors as `resources`.
     #[napi(catch_unwind, ts_args_type = "server: string", ts_return_type = "Promise<PromptEntry[]>")]
     pub fn prompts<'env>(&self, env: &'env Env, server: Unknown<'env>) -> napi::Result<Object<'env>> {
         self.method(env, "Gateway.prompts", [Some(server)], |gateway, (server,): (String,)| async move { gateway.prompts(&server) })
     }
 
-    /// Fills in a prompt. Arguments are texts; numbers and booleans become theirs.
+    /// Fills in a prompt. Arguments are texts; numbers and booleans are converted to text.
     ///
-    /// Rejects with `ERR_UNKNOWN_PROMPT`, `ERR_PROMPT_CHANGED`, and with what a call gives.
+    /// Rejects with `ERR_UNKNOWN_PROMPT`, `ERR_PROMPT_CHANGED`, and with the errors of `callTool`.
     ///
     /// ```js
     /// const { messages } = await gateway.getPrompt('travel', 'plan', { place: 'Rome' })
@@ -115,10 +115,10 @@ impl Gateway {
         })
     }
 
-    /// Completes an argument of a prompt, or a variable of a template (`uri` is the template's text). `options.context`: what was
-    /// chosen before, by argument.
+    /// Completes an argument of a prompt, or a variable of a resource template (`uri` is the URI template). `options.context` has the values of
+    /// arguments that were already chosen, by argument name.
     ///
-    /// Rejects as `getPrompt` and `readResource`.
+    /// Rejects with the same errors as `getPrompt` and `readResource`.
     #[napi(
         catch_unwind,
         ts_args_type = "server: string, ref: CompletionReference, argument: { name: string; value: string }, options?: CompleteOptions",
@@ -145,9 +145,9 @@ impl Gateway {
         })
     }
 
-    /// From now on an event `resource-updated` tells when the resource changes, also where the server is connected anew.
+    /// Subscribes to a resource: an event `resource-updated` is emitted when the resource changes, also after a reconnect of the server.
     ///
-    /// Rejects as `readResource`; with `ERR_PROTOCOL` where the server does not tell of changes.
+    /// Rejects with the same errors as `readResource`, and with `ERR_PROTOCOL` if the server does not support subscriptions.
     #[napi(catch_unwind, ts_args_type = "server: string, uri: string", ts_return_type = "Promise<void>")]
     pub fn subscribe<'env>(&self, env: &'env Env, server: Unknown<'env>, uri: Unknown<'env>) -> napi::Result<Object<'env>> {
         self.method(env, "Gateway.subscribe", [Some(server), Some(uri)], |gateway, (server, uri): (String, String)| async move {
@@ -155,7 +155,7 @@ impl Gateway {
         })
     }
 
-    /// Takes that back. Rejects as `readResource`.
+    /// Ends a subscription. Rejects with the same errors as `readResource`.
     #[napi(catch_unwind, ts_args_type = "server: string, uri: string", ts_return_type = "Promise<void>")]
     pub fn unsubscribe<'env>(&self, env: &'env Env, server: Unknown<'env>, uri: Unknown<'env>) -> napi::Result<Object<'env>> {
         self.method(env, "Gateway.unsubscribe", [Some(server), Some(uri)], |gateway, (server, uri): (String, String)| async move {
@@ -164,7 +164,7 @@ impl Gateway {
     }
 }
 
-/// The parts of a call as the glue hands them over: JSON texts, and bytes where there are arguments.
+/// The parts of a call from the glue, as JSON texts. Arguments also have bytes.
 struct Parts {
     names: String,
     arguments: Wire,
@@ -178,7 +178,7 @@ impl Parts {
     }
 }
 
-/// A time that was given, in place of none.
+/// Sets the time limit of call options.
 trait Apply {
     fn apply(self, options: CallOptions) -> CallOptions;
 }
@@ -190,7 +190,8 @@ impl Apply for Option<NonZeroU64> {
 }
 
 impl Gateway {
-    /// A call that can be aborted and whose server may ask something: `[server, what, arguments, options]`, as for `callTool`.
+    /// Runs a call that can be aborted and in which the server may ask questions. The array is `[server, what, arguments, options]`, as for
+    /// `callTool`.
     fn call<'env, W>(
         &self,
         env: &'env Env,

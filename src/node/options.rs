@@ -1,4 +1,4 @@
-//! Options from JavaScript: plain data and the names of callbacks, checked before anything else happens.
+//! Reads options from JavaScript. Plain data and the names of callbacks are checked before any work starts.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -39,7 +39,7 @@ pub(super) struct OpenOptions {
 #[serde(untagged, expecting = "must be a folder, or false")]
 enum SnapshotDir {
     Folder(PathBuf),
-    /// `true` is the default folder.
+    /// `true` selects the default folder, and `false` none.
     Kept(bool),
 }
 
@@ -118,13 +118,13 @@ impl OpenOptions {
 pub(super) fn read<T: DeserializeOwned>(method: &'static str, data: &str, callbacks: &str) -> Result<T> {
     let callbacks: Vec<String> = serde_json::from_str(callbacks).map_err(|error| Error::Internal(error.to_string()))?;
     if let Some(unknown) = callbacks.iter().find(|name| !CALLBACKS.contains(&name.as_str())) {
-        let problem = format!("{unknown}: unknown option, or a function where a value belongs; callbacks are {}", CALLBACKS.join(", "));
+        let problem = format!("{unknown}: unknown option, or a function where a value is expected; callbacks are {}", CALLBACKS.join(", "));
         return Err(Error::InvalidOption { method, problem });
     }
     from_json(method, data)
 }
 
-/// The one object that a tool or a prompt takes. Bytes become base64 text, which is what an MCP server can read.
+/// Reads the arguments of a tool or a prompt, which must be one object. Bytes become base64 text, because MCP servers receive JSON.
 pub(super) fn tool_arguments(what: String, given: Wire) -> Result<Map<String, Json>> {
     match Value::from_wire(given).map(Value::into_json) {
         Ok(Json::Object(arguments)) => Ok(arguments),
@@ -133,15 +133,17 @@ pub(super) fn tool_arguments(what: String, given: Wire) -> Result<Map<String, Js
     }
 }
 
-/// The error for a tool's arguments that cannot be read.
+/// Returns the error for tool arguments that cannot be read.
 pub(super) fn invalid_arguments(what: String, error: Error) -> Error {
     match error {
-        Error::InvalidValue { problem } => Error::InvalidArguments { what, problem: format!("expected what JSON can carry: {problem}") },
+        Error::InvalidValue { problem } => {
+            Error::InvalidArguments { what, problem: format!("expected values that JSON can hold: {problem}") }
+        }
         other => other,
     }
 }
 
-/// Reads the arguments of a method, given as a list.
+/// Reads the arguments of a method from a JSON list.
 pub(super) fn arguments<T: DeserializeOwned>(method: &'static str, json: &str) -> Result<T> {
     from_json(method, json)
 }
@@ -151,11 +153,11 @@ fn from_json<T: DeserializeOwned>(method: &'static str, json: &str) -> Result<T>
     serde_path_to_error::deserialize(&mut deserializer).map_err(|error| {
         let path = error.path().to_string();
         let text = error.into_inner().to_string();
-        // The position in our own JSON means nothing to the caller.
+        // The position in the JSON text is removed, because the caller has not seen that text.
         let problem = text.split(" at line ").next().unwrap_or(&text);
         let field = match path.as_str() {
             "." => String::new(),
-            // A position in the list of arguments.
+            // The path is an index in the list of arguments.
             path if path.starts_with('[') => {
                 format!("argument {}: ", path.trim_matches(['[', ']']).parse().map_or(0, |index: usize| index + 1))
             }

@@ -1,5 +1,5 @@
-//! Outcomes on their way to JavaScript's thread. Node settles all promises whose outcome is there before anybody else has a turn, and reads
-//! each of them; so they wait here instead.
+//! Outcomes that wait for JavaScript's thread. Node would settle all promises whose outcomes are ready, and read their values, before other work gets
+//! a turn. So the outcomes wait in this queue instead.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::sync::Arc;
@@ -12,15 +12,15 @@ use super::turns::at_turn_end;
 /// Limits of the outcomes settled in one event-loop turn, so that a turn takes only a few milliseconds.
 const TURN: TurnLimits = TurnLimits { items: 256, bytes: 512 * 1024 };
 
-/// Settles a promise, or drops it.
+/// Settles a promise, or is dropped without settling it.
 type Settle = Box<dyn FnOnce(Settling) + Send>;
 
-/// Outcomes of one environment, whoever's they are.
+/// The outcomes of one environment, from all gateways.
 pub(super) struct Outcomes(Mutex<State>);
 
 struct State {
     queue: TurnQueue<Settle>,
-    /// Outcomes of the present turn that JavaScript's thread has not come to.
+    /// The outcomes of the present turn that JavaScript's thread has not settled yet.
     unsettled: usize,
     has_ended: bool,
 }
@@ -36,10 +36,10 @@ impl Outcomes {
         self.0.lock()
     }
 
-    /// Has a promise settled when it is its turn. `bytes`: what JavaScript's thread has to read of it.
+    /// Queues an outcome for its turn. `bytes` is the size of the JSON that JavaScript's thread has to read.
     pub(super) fn send(self: &Arc<Self>, bytes: usize, settle: impl FnOnce(Settling) + Send + 'static) {
         let mut state = self.state();
-        // Nobody waits for it, where the environment has ended.
+        // After the end of the environment, nobody waits for the outcome.
         if !state.has_ended {
             state.queue.push(bytes, Box::new(settle));
             drop(state);
@@ -47,7 +47,7 @@ impl Outcomes {
         }
     }
 
-    /// Settles what the next turn gets, where none is under way.
+    /// Settles the outcomes of the next turn, if no turn is under way.
     fn settle_next(self: &Arc<Self>) {
         let turn = {
             let mut state = self.state();
@@ -65,18 +65,18 @@ impl Outcomes {
         self.settle_next();
     }
 
-    /// Ends all that waits: nobody in the environment waits for it any more.
+    /// Drops all waiting outcomes at the end of the environment, because nobody waits for them any more.
     pub(super) fn end(&self) {
         let mut state = self.state();
         state.has_ended = true;
         let waiting = state.queue.clear();
-        // Not while it is locked: with them goes what they hold.
+        // Dropped after the state is unlocked, because the drop may run code of the outcomes.
         drop(state);
         drop(waiting);
     }
 }
 
-/// The present turn. Where it is dropped before its end was told, the environment has ended.
+/// The present turn. If it is dropped before its end is reported, the environment has ended.
 struct Turn {
     outcomes: Arc<Outcomes>,
     has_ended: bool,
@@ -97,14 +97,14 @@ impl Drop for Turn {
     }
 }
 
-/// An outcome that is being handed over.
+/// An outcome on its way to JavaScript's thread.
 pub(super) struct Settling {
     outcomes: Arc<Outcomes>,
     was_settled: bool,
 }
 
 impl Settling {
-    /// Says that JavaScript's thread has come to it. To be called there.
+    /// Notes that JavaScript's thread has reached this outcome. Must be called on that thread.
     pub(super) fn settled(mut self, env: &Env) {
         self.was_settled = true;
         let mut state = self.outcomes.state();
@@ -118,7 +118,7 @@ impl Settling {
 }
 
 impl Drop for Settling {
-    /// Where it was dropped instead, the environment has ended: so does all that waits.
+    /// A drop without `settled` means that the environment has ended, so all waiting outcomes are dropped.
     fn drop(&mut self) {
         if !self.was_settled {
             self.outcomes.end();
@@ -130,12 +130,12 @@ impl Drop for Settling {
 mod tests {
     use super::*;
 
-    /// Outcomes of which the first turn is under way, and something that the ones that wait hold.
+    /// Returns outcomes whose first turn is under way, and a value that the waiting outcomes hold.
     fn waiting() -> (Arc<Outcomes>, Arc<()>) {
         let (outcomes, held) = (Arc::new(Outcomes::default()), Arc::new(()));
         for _ in 0..=TURN.items {
             let held = Arc::clone(&held);
-            // As one that has been settled: its turn has not ended.
+            // Simulates a settled outcome, without the end of its turn.
             outcomes.send(TURN.bytes, move |mut settling| {
                 settling.was_settled = true;
                 drop(held);

@@ -1,4 +1,4 @@
-//! The reply that a native promise gives to the glue: one JSON text, `{ ok }` or `{ error }`, and the bytes beside it.
+//! The reply that a native promise returns to the glue: one JSON text, `{ ok }` or `{ error }`, and its bytes.
 
 use std::marker::PhantomData;
 use std::panic::AssertUnwindSafe;
@@ -16,23 +16,23 @@ use super::{glue, options};
 use crate::error::{Error, Result};
 use crate::sandbox::{HostReply, Value, Wire};
 
-/// The wire form of an outcome.
+/// An outcome in the form that is sent to JavaScript.
 pub(super) struct Reply(Wire);
 
-/// `[json, …blobs]` for JavaScript.
+/// The list `[json, …blobs]` for JavaScript.
 pub(super) type Parts = Vec<Either<String, Uint8Array>>;
 
 impl Reply {
-    /// A plain value, or an error.
+    /// Makes the reply of a plain value or an error.
     pub(super) fn new<T: Serialize>(outcome: Result<T>) -> Self {
         match outcome.and_then(|value| serde_json::to_value(value).map_err(|error| Error::Internal(error.to_string()))) {
-            // Through `Value`, so that nothing in a server's own JSON is taken for bytes.
+            // Converted to `Value` first, which escapes JSON from a server that looks like the mark for bytes.
             Ok(json) => Self(Value::record([("ok", Value::from(json))]).to_wire()),
             Err(error) => Self::failure(&error, json!({})),
         }
     }
 
-    /// An error, with more fields of its own.
+    /// Makes the reply of an error, with the fields of `more` added.
     pub(super) fn failure(error: &Error, more: Json) -> Self {
         let mut fields = more;
         fields["code"] = error.code().into();
@@ -47,7 +47,7 @@ impl Reply {
         Self(Value::record([("error", Value::from(fields))]).to_wire())
     }
 
-    /// The reply that a guest would get: `{ value }`, or the error that it would throw.
+    /// Makes the reply that a guest would get: `{ value }`, or the error that would be thrown in the guest.
     pub(super) fn of_host(reply: HostReply) -> Self {
         match reply {
             HostReply::Value(value) => Self(Value::record([("ok", Value::record([("value", value)]))]).to_wire()),
@@ -60,15 +60,15 @@ impl Reply {
         }
     }
 
-    /// A value as it left the guest, beside fields of ours. `value` is `{"value":…}`.
+    /// Makes the reply of a guest's value and further fields. `value.json` is `{"value":…}`.
     pub(super) fn with_guest_value(value: Wire, fields: &Json) -> Self {
         let fields = fields.to_string();
-        // Two objects become one: the closing brace of the value's, the opening one of ours.
+        // Joins two JSON objects: the value's closing brace and the opening brace of `fields` are removed.
         let json = format!("{{\"ok\":{},{}}}", &value.json[..value.json.len() - 1], &fields[1..]);
         Self(Wire { json, blobs: value.blobs })
     }
 
-    /// Returns how much of it JavaScript's thread has to read; bytes cross as they are.
+    /// Returns the size of the JSON that JavaScript's thread has to read. Bytes are passed without reading.
     fn bytes(&self) -> usize {
         self.0.json.len()
     }
@@ -79,7 +79,7 @@ impl Reply {
     }
 }
 
-/// A method whose arguments and result are plain data: what it is called on is cloned into its work.
+/// Runs a method whose arguments and result are plain data. `subject`, the object of the method, is cloned for the work.
 pub(super) fn method<'env, const N: usize, S, A, T, F, W>(
     env: &'env Env,
     core: &Core,
@@ -111,13 +111,13 @@ where
     glue::call(env, "method", FnArgs::from((start, name, Vec::from(args))))
 }
 
-/// A promise of a reply, settled from the runtime.
+/// Returns a promise of a reply, settled from the tokio runtime.
 pub(super) fn promise<'env>(env: &'env Env, core: &Core, work: impl Future<Output = Reply> + Send + 'static) -> napi::Result<Object<'env>> {
     promise_of(env, core, work, Reply::bytes, |reply, _| Ok(reply.into_parts()))
 }
 
-/// A promise of anything, settled after what happened before is told, when it is its turn. `bytes` says how much of it JavaScript's thread has
-/// to read; `convert` runs there.
+/// Returns a promise of any value. It is settled in its turn, after earlier events were delivered. `bytes` returns the size that JavaScript's thread
+/// has to read. `convert` runs on that thread.
 pub(super) fn promise_of<'env, T, V>(
     env: &'env Env,
     core: &Core,
@@ -140,14 +140,14 @@ where
         });
     });
     core.spawn(async move {
-        // Whoever waits is told of a defect as well.
+        // A panic also settles the promise, with `ERR_INTERNAL`.
         let outcome = AssertUnwindSafe(after_events(events, work)).catch_unwind().await;
-        unsettled.settle(outcome.map_err(|_| Error::Internal("a panic ended what was under way".to_owned())));
+        unsettled.settle(outcome.map_err(|_| Error::Internal("a panic ended the operation".to_owned())));
     });
     Ok(promise)
 }
 
-/// A promise that is pending. Where the work that should settle it is dropped, it is settled with `ERR_CLOSED`: none is pending for ever.
+/// A pending promise. If its work is dropped, the promise is settled with `ERR_CLOSED`, so no promise stays pending for ever.
 struct Unsettled<T, S: FnOnce(Result<T>)> {
     settle: Option<S>,
     outcome: PhantomData<fn(T)>,

@@ -1,4 +1,4 @@
-//! What a gateway's JavaScript objects share: its tokio runtime, and the end of it all.
+//! State that a gateway's JavaScript objects share: the tokio runtime, and its shutdown.
 
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,17 +11,17 @@ use super::events::EventSink;
 use crate::error::{Error, Result};
 use crate::gateway::Gateway;
 
-/// Threads that resolve calls. Each guest has one of its own besides.
+/// The number of tokio worker threads, which resolve calls. Each guest has a thread of its own.
 const WORKERS: usize = 2;
 
-/// Held by the gateway's object, its sandboxes and the promises that are pending. When the last of them is gone, nobody can
-/// reach the gateway any more, and it is ended. Its runtime is never napi's: that one holds up Node's exit.
+/// Shared by the gateway's object, its sandboxes and the pending promises. The gateway is ended when the last of them is dropped, because nobody can
+/// reach it any more. The runtime is not napi's, because napi's runtime delays Node's exit.
 #[derive(Clone)]
 pub(super) struct Core(Arc<Shared>);
 
 struct Shared {
     runtime: Mutex<Running>,
-    /// The tasks that each have a promise to settle: the runtime lives until they have.
+    /// The tasks that each have a promise to settle. The runtime lives until all of them have ended.
     tasks: TaskTracker,
     closing: AtomicBool,
     gateway: OnceLock<Gateway>,
@@ -29,22 +29,22 @@ struct Shared {
 }
 
 struct Running {
-    /// `None` once it was shut down. No handle of it is kept elsewhere: one keeps its descriptors open.
+    /// `None` after the shutdown. No handle of the runtime is kept elsewhere, because a handle keeps the runtime's file descriptors open.
     runtime: Option<Runtime>,
-    /// Tasks that began after [`Core::begin_close`], the end of the gateway itself among them.
+    /// The number of tasks that started after [`Core::begin_close`], among them the end of the gateway itself.
     late: usize,
-    /// The runtime is to be shut down when no late task is left.
+    /// True if the runtime must be shut down when no late task is left.
     has_ended: bool,
 }
 
 impl Running {
-    /// Takes the runtime out where nothing needs it any more.
+    /// Takes the runtime out if nothing needs it any more.
     fn ended(&mut self) -> Option<Runtime> {
         if self.has_ended && self.late == 0 { self.runtime.take() } else { None }
     }
 }
 
-/// A late task, until it has ended or was dropped.
+/// A late task: one that started after [`Core::begin_close`]. It is counted until it ends or is dropped.
 struct Late(Arc<Shared>);
 
 impl Drop for Late {
@@ -70,19 +70,19 @@ impl Core {
         })))
     }
 
-    /// Makes the gateway end with the last of its objects.
+    /// Sets the gateway, which ends with the last of its objects.
     pub(super) fn own(&self, gateway: Gateway) {
         let _ = self.0.gateway.set(gateway);
     }
 
-    /// Has outcomes wait for the gateway's events.
+    /// Sets the sink of the gateway's events. Outcomes are sent after these events.
     pub(super) fn tell_by(&self, events: Option<EventSink>) {
         if let Some(events) = events {
             let _ = self.0.events.set(events);
         }
     }
 
-    /// Where what happens with the gateway is told.
+    /// Returns the sink of the gateway's events.
     pub(super) fn events(&self) -> Option<EventSink> {
         self.0.events.get().cloned()
     }
@@ -96,8 +96,8 @@ impl Core {
         running.runtime.as_ref().map(|runtime| runtime.handle().clone()).ok_or(Error::Closed { what: "gateway" })
     }
 
-    /// Runs on the runtime for as long as there is one, and then on a thread of its own. Work that cannot run is dropped: it must settle
-    /// its promise all the same.
+    /// Runs work on the runtime, or on a thread of its own after the shutdown. Work that cannot run is dropped, and must settle its promise even
+    /// then.
     pub(super) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
         let mut running = self.0.runtime.lock();
         let Some(runtime) = &running.runtime else {
@@ -110,7 +110,7 @@ impl Core {
             self.0.tasks.spawn_on(work, &handle);
             return;
         }
-        // Not among those that the end of the gateway waits for: it is late itself.
+        // A late task is not among the tasks that the gateway's end waits for.
         running.late += 1;
         drop(running);
         let late = Late(Arc::clone(&self.0));
@@ -120,8 +120,8 @@ impl Core {
         });
     }
 
-    /// From now on nothing new starts that the gateway's end waits for. Gives what resolves when all that began before has settled its
-    /// promise.
+    /// Begins to close the gateway, which does not wait for work that starts from now on. Returns a future that resolves when all earlier work has
+    /// settled its promises.
     pub(super) fn begin_close(&self) -> impl Future<Output = ()> + Send + use<> {
         self.0.closing.store(true, Ordering::Release);
         self.0.tasks.close();
@@ -139,7 +139,8 @@ impl Core {
     }
 }
 
-/// Runs what is left to do once the runtime is gone: to say that all is closed. It needs no file descriptor, as there may be none.
+/// Runs work after the shutdown of the runtime, for example to report that everything is closed. It opens no file descriptor, because none may be
+/// left.
 fn run_apart(work: impl Future<Output = ()> + Send + 'static) {
     let thread = std::thread::Builder::new().name("hyperlight-mcp-late".to_owned()).spawn(move || {
         if let Ok(runtime) = Builder::new_current_thread().enable_time().build() {
@@ -147,11 +148,11 @@ fn run_apart(work: impl Future<Output = ()> + Send + 'static) {
         }
     });
     if let Err(error) = thread {
-        tracing::warn!(%error, "no thread for a call after the gateway's end");
+        tracing::warn!(%error, "cannot start a thread for a call after the gateway was closed");
     }
 }
 
-/// Not while anything is locked: with a runtime go its tasks, and with them what they hold.
+/// Shuts down a runtime. No lock may be held, because the runtime's tasks are dropped with all that they own.
 fn shut_down(runtime: Option<Runtime>) {
     if let Some(runtime) = runtime {
         runtime.shutdown_background();

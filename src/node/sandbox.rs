@@ -1,4 +1,4 @@
-//! The class `Sandbox`.
+//! The class `Sandbox` for Node.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,10 +21,10 @@ use crate::error::Error;
 use crate::gateway::{RunOptions, RunReport};
 use crate::sandbox::{Stop, StopReason};
 
-/// Runs are counted within the process, for their events.
+/// The number of the next run. Runs are numbered within the process, so that events can name them.
 static RUNS: AtomicU64 = AtomicU64::new(1);
 
-/// Runs agent code, each run in a micro-VM of its own. Runs of one sandbox queue in order; several sandboxes run side by side.
+/// Runs agent code, each run in a micro-VM of its own. Runs of one sandbox wait for each other in order; runs of several sandboxes run in parallel.
 ///
 /// ```js
 /// const sandbox = await gateway.sandbox()
@@ -43,7 +43,7 @@ impl Sandbox {
         Self { core, inner, events }
     }
 
-    /// A method whose arguments and result are plain data.
+    /// Runs a method whose arguments and result are plain data.
     pub(super) fn method<'env, const N: usize, A, T, F, W>(
         &self,
         env: &'env Env,
@@ -63,17 +63,17 @@ impl Sandbox {
 
 #[napi]
 impl Sandbox {
-    /// Adds a module of the agent's own, as `host:<name>`, for the runs that start after this. Its functions may be
-    /// synchronous or give a promise; to the guest they are synchronous. They get and give values: JSON and `Uint8Array`.
+    /// Adds an agent's own module as `host:<name>` for runs that start afterwards. Its functions may be synchronous or return a promise; the guest
+    /// calls them synchronously. Arguments and results are JSON and `Uint8Array`.
     ///
-    /// Throws `ERR_NAME_TAKEN` for `mcp`, `mcp-…` and names in use; `ERR_INVALID_OPTION` for names that cannot be imported.
+    /// Throws `ERR_NAME_TAKEN` for `mcp`, `mcp-…` and names in use, and `ERR_INVALID_OPTION` for names that cannot be imported.
     ///
     /// ```js
     /// sandbox.hostModule('clock', { now: () => Date.now() })
     /// await sandbox.run('import { now } from "host:clock"; export const handler = () => now()')
     /// ```
     ///
-    /// `info` is what models are told of it, in `declarations`, `moduleInfo`, `systemMessage` and `describe`.
+    /// `info` describes the module to models, in `declarations`, `moduleInfo`, `systemMessage` and `describe`.
     #[napi(catch_unwind, ts_args_type = "name: string, functions: { [name: string]: (...args: any[]) => unknown }, info?: HostModuleInfo")]
     pub fn host_module(&self, env: Env, name: Unknown, functions: Unknown, info: Option<Unknown>) -> napi::Result<()> {
         let problem = || Error::InvalidOption { method: "Sandbox.hostModule", problem: "name must be a string".to_owned() };
@@ -82,11 +82,11 @@ impl Sandbox {
         self.inner.host_module(&name, Arc::new(module)).map_err(|error| glue::thrown(&env, &error))
     }
 
-    /// Runs an ES module (or plain script) that has a function `handler(input)`, exported or not, or a default export; it
-    /// may be async. Nothing of one run is there for the next. Where it fails, the error has `logs`, `warnings` and `stats`.
+    /// Runs an ES module or a plain script. The code must define a function `handler(input)`, exported or not, or a default export; the function may
+    /// be async. Each run starts with a fresh state. If the run fails, the error has `logs`, `warnings` and `stats`.
     ///
     /// Rejects with `ERR_CODE_SYNTAX`, `ERR_NO_HANDLER`, `ERR_GUEST_THREW`, `ERR_INVALID_VALUE`, `ERR_NEVER_SETTLES`,
-    /// `ERR_RUN_TIMEOUT`, `ERR_ABORTED`, `ERR_CLOSED`, `ERR_GUEST_MEMORY`, and where a limit is exceeded with its code.
+    /// `ERR_RUN_TIMEOUT`, `ERR_ABORTED`, `ERR_CLOSED`, `ERR_GUEST_MEMORY`, and with the code of an exceeded limit, like `ERR_VALUE_TOO_LARGE`.
     ///
     /// ```js
     /// const { value, logs } = await sandbox.run(`
@@ -106,7 +106,7 @@ impl Sandbox {
             let stop = Stop::new();
             let events = EventSink::new(context.get(3)?)?.or_else(|| events.clone());
             let work = prepare(&context, events.clone(), &stop)?;
-            // Asked for here, on JavaScript's thread: the queue's order is that of the calls.
+            // The run is queued here, on JavaScript's thread, so that runs start in the order of the calls.
             let work = work.map(|(code, options)| inner.run(code, options));
             let env = Env::from_raw(context.env.raw());
             let work = async move {
@@ -121,7 +121,7 @@ impl Sandbox {
         glue::call(env, "run", FnArgs::from((start, "Sandbox.run", code, options)))
     }
 
-    /// Ends what is pending with `ERR_CLOSED`, and waits for that.
+    /// Closes the sandbox: ends pending runs with `ERR_CLOSED`, and waits for their end.
     #[napi(catch_unwind, ts_return_type = "Promise<void>")]
     pub fn close<'env>(&self, env: &'env Env) -> napi::Result<Object<'env>> {
         let (core, inner) = (self.core.clone(), Arc::clone(&self.inner));
@@ -140,7 +140,7 @@ impl Sandbox {
 
 type Prepared = crate::error::Result<(String, RunOptions)>;
 
-/// `(code, data, callbackNames, sink, asked, inputJson, inputBlobs)`
+/// Reads the arguments `(code, data, callbackNames, sink, asked, inputJson, inputBlobs)` from the glue.
 fn prepare(context: &FunctionCallContext, events: Option<EventSink>, stop: &Stop) -> napi::Result<Prepared> {
     let asked = callbacks(context.env, context.get(4)?)?;
     let input = wire_of(context, 5)?;
@@ -163,7 +163,7 @@ fn prepare(context: &FunctionCallContext, events: Option<EventSink>, stop: &Stop
     }))
 }
 
-/// `[promise, stop]`, as the glue takes it.
+/// Returns the list `[promise, stop]` for the glue.
 pub(super) fn started(env: &Env, native: Object, stop: Stop) -> napi::Result<Vec<Object<'static>>> {
     let stop = env.create_function_from_closure::<(), (), _>("stop", move |_| {
         stop.stop(StopReason::Aborted);
@@ -187,7 +187,7 @@ fn reply(report: RunReport) -> Reply {
     }
 }
 
-/// Gives runs that are started elsewhere a number, and their listeners.
+/// Returns a function that sets the number and the listeners of a run that a model's tool starts.
 pub(super) fn run_setup(events: Option<EventSink>) -> RunSetup {
     Arc::new(move |options| {
         let run = RUNS.fetch_add(1, Ordering::Relaxed);

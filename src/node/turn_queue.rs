@@ -1,18 +1,18 @@
-//! Items that wait for JavaScript's thread, in their order, and how much of them one turn of the event loop takes. Pure.
+//! A queue of items that wait for JavaScript's thread, with a limit on the items of one event-loop turn. It has no side effects.
 
 use std::collections::VecDeque;
 
-/// The most that one turn of the event loop takes. A single item that is larger has a turn of its own.
+/// The limits of one turn. An item that is larger than the byte limit gets a turn of its own.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct TurnLimits {
     pub(super) items: usize,
     pub(super) bytes: usize,
 }
 
-/// Items that wait for a turn. One turn is under way at a time: others have theirs between.
+/// Items that wait for a turn, in order. Only one turn is under way at a time, so that other work runs between two turns.
 pub(super) struct TurnQueue<T> {
     limits: TurnLimits,
-    /// With the bytes of each.
+    /// The items, each with its size in bytes.
     waiting: VecDeque<(usize, T)>,
     bytes: usize,
     is_under_way: bool,
@@ -32,12 +32,13 @@ impl<T> TurnQueue<T> {
         self.waiting.is_empty()
     }
 
-    /// Returns the bytes of all that waits.
+    /// Returns the size of all waiting items in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Takes out what the next turn gets; no other is given before [`TurnQueue::turn_ended`]. `None`: nothing waits, or a turn is under way.
+    /// Removes and returns the items of the next turn. Returns `None` if no item waits, or while a turn is under way (until
+    /// [`TurnQueue::turn_ended`]).
     pub(super) fn next_turn(&mut self) -> Option<Vec<T>> {
         if self.is_under_way {
             return None;
@@ -61,7 +62,7 @@ impl<T> TurnQueue<T> {
         self.is_under_way = false;
     }
 
-    /// Takes out all that waits.
+    /// Removes and returns all waiting items.
     pub(super) fn clear(&mut self) -> VecDeque<(usize, T)> {
         self.bytes = 0;
         std::mem::take(&mut self.waiting)

@@ -1,5 +1,5 @@
-//! The end of a turn of JavaScript's event loop. Others have their turn before the next one begins, so that whatever comes to JavaScript's
-//! thread in large amounts waits for it.
+//! Runs work at the end of a turn of JavaScript's event loop. Large amounts of work for JavaScript's thread are split into turns, so that other work
+//! runs between two turns.
 
 use std::cell::{Cell, RefCell};
 use std::ffi::c_void;
@@ -14,20 +14,20 @@ use super::glue;
 
 type Work = Box<dyn FnOnce()>;
 
-/// Work for the end of the present turn of one environment.
+/// The work for the end of the present turn of one environment.
 pub(super) struct TurnEnd {
     mark: RefCell<Mark>,
     due: RefCell<Vec<Work>>,
-    /// Of the environment's cleanup, which waits until the handle is closed.
+    /// The handle of the environment's cleanup hook, which waits until the libuv handle is closed.
     cleanup: Cell<sys::napi_async_cleanup_hook_handle>,
 }
 
-/// Tells of the end of a turn.
+/// The source that reports the end of a turn.
 enum Mark {
-    /// This host has no event loop of libuv's: nothing waits for a turn whose end is not told.
+    /// This host has no libuv event loop. Work runs at once, because no end of a turn is reported.
     Absent,
     Check(Check),
-    /// The environment has ended, and what is due never comes.
+    /// The environment has ended. Work is dropped.
     Ended,
 }
 
@@ -53,7 +53,7 @@ impl TurnEnd {
         Ok(end)
     }
 
-    /// Does work at the end of the turn, or drops it where the environment has ended.
+    /// Queues work for the end of the turn. Drops the work if the environment has ended.
     fn add(&self, work: Work) {
         match &*self.mark.borrow() {
             Mark::Absent => {}
@@ -71,14 +71,14 @@ impl TurnEnd {
     }
 
     fn run(&self) {
-        // Not while it is borrowed: work may ask for the end of the next turn.
+        // `due` is not borrowed while the work runs, because the work may add work for the end of the next turn.
         let due = self.due.take();
         for work in due {
             work();
         }
     }
 
-    /// Drops what is due, and closes the handle.
+    /// Drops the queued work, and closes the handle.
     fn close(&self) {
         if let Mark::Check(check) = self.mark.replace(Mark::Ended) {
             check.close(handle_closed);
@@ -87,7 +87,7 @@ impl TurnEnd {
     }
 }
 
-/// Does something once this turn of the event loop has ended. To be called on JavaScript's thread; where the environment is ending, it is
+/// Runs work at the end of the present turn of the event loop. Must be called on JavaScript's thread. If the environment is ending, the work is
 /// dropped.
 pub(super) fn at_turn_end(env: &Env, work: impl FnOnce() + 'static) {
     if let Ok(end) = glue::turn_end(env) {
@@ -101,26 +101,26 @@ unsafe extern "C" fn turn_ends(handle: *mut Handle) {
     if let Mark::Check(check) = &*end.mark.borrow() {
         check.stop();
     }
-    // No panic may reach libuv. The work that it ended was dropped, and with it whatever it held.
+    // No panic may reach libuv. Work that panics is dropped with everything that it holds.
     let _ = catch_unwind(AssertUnwindSafe(|| end.run()));
 }
 
-/// The environment ends: its loop must have no open handle then, and turns until this one is closed.
+/// Closes the handle when the environment ends, because its event loop must have no open handle then. The loop turns until the handle is closed.
 unsafe extern "C" fn environment_ends(cleanup: sys::napi_async_cleanup_hook_handle, data: *mut c_void) {
-    // SAFETY: `TurnEnd::new` has handed `data` over; it is freed once the handle is closed.
+    // SAFETY: `TurnEnd::new` has passed `data` to this hook; it is freed once the handle is closed.
     let end = unsafe { &*data.cast::<TurnEnd>() };
     end.cleanup.set(cleanup);
     let _ = catch_unwind(AssertUnwindSafe(|| end.close()));
 }
 
 unsafe extern "C" fn handle_closed(handle: *mut Handle) {
-    // SAFETY: libuv has let go of the handle and calls this once, so the data is taken back once.
+    // SAFETY: libuv no longer uses the handle and calls this once, so the data is taken back once.
     let end = unsafe { Rc::from_raw(Check::data(handle).cast_const().cast::<TurnEnd>()) };
-    // SAFETY: as above; `Check::new` has allocated it.
+    // SAFETY: libuv no longer uses the handle, and `Check::new` has allocated it.
     unsafe { Check::free(handle) };
     let cleanup = end.cleanup.get();
     if !cleanup.is_null() {
-        // SAFETY: the handle of the hook that began this, which is removed once.
+        // SAFETY: this is the handle of the hook that began the close, and it is removed once.
         unsafe { sys::napi_remove_async_cleanup_hook(cleanup) };
     }
 }

@@ -1,53 +1,71 @@
-/** A value that a guest and Node exchange: JSON, with bytes kept as `Uint8Array`. At most 10,000 of these cross together, and 126 levels leave a guest. */
+/**
+ * A value that a guest and Node exchange: JSON, with bytes as `Uint8Array`. One value may hold at most 10,000 `Uint8Array`s. A value that leaves a
+ * guest may be nested at most 126 levels deep.
+ */
 export type Value = null | boolean | number | string | Uint8Array | Value[] | { [key: string]: Value }
 
-/** The form of a tool's own error in the guest: a value `{ error }`, or an exception. */
+/** The form in which a guest gets an error that a tool reports. `return` returns a value `{ error }`; `throw` throws an exception. */
 export type ToolErrors = 'return' | 'throw'
 
-/** The fate of a result that breaks its tool's own `outputSchema`: it is returned with a warning, or refused (`ERR_OUTPUT_SCHEMA`). */
+/**
+ * The handling of a result that does not match its tool's own `outputSchema`. `warn` returns the result with a warning. `error` refuses it with
+ * `ERR_OUTPUT_SCHEMA`.
+ */
 export type SchemaViolations = 'warn' | 'error'
-/** The fate of a call whose arguments break the tool's `inputSchema`: it is not sent (`ERR_INVALID_ARGUMENTS`), sent with a warning, or sent. */
+/**
+ * The handling of a call whose arguments do not match the tool's `inputSchema`. `error` does not send the call (`ERR_INVALID_ARGUMENTS`), `warn`
+ * sends it with a warning, and `off` does not check the arguments.
+ */
 export type ArgumentChecks = 'error' | 'warn' | 'off'
 
-/** Limits of one gateway. Sizes in bytes, times in milliseconds. Beyond one, an error names it and the size. */
+/**
+ * Limits of one gateway. Sizes are in bytes, times in milliseconds. A value that exceeds a limit fails with an error that names the limit and the
+ * size.
+ */
 export interface Limits {
-  /** Servers in the config. Default 20. */
+  /** The maximum number of servers in the config. Default 20. */
   maxServers: number
-  /** Connections open at once. Default 5. */
+  /** The maximum number of open connections. Default 5. */
   maxConnections: number
-  /** From the start of a server's process to its complete list of tools. Default 10,000; 120,000 for `npx`, `uvx`, `docker`. */
+  /** The time from the start of a server's process until its list of tools is complete. Default 10,000; 120,000 for `npx`, `uvx`, `docker`. */
   connectTimeoutMs: number
-  /** One tool call; less where less is left of the run. Default 30,000. */
+  /** The time of one tool call, at most the time that is left of the run. Default 30,000. */
   callTimeoutMs: number
-  /** One tool call whose server reports progress: each report gives it `callTimeoutMs` anew, up to this. Default 300,000. */
+  /** The maximum time of a tool call whose server reports progress. Each progress report restarts `callTimeoutMs`, up to this limit. Default 300,000. */
   maxCallTimeoutMs: number
-  /** One run, from its own start. Default 60,000. */
+  /** The time of one run, from its own start. Default 60,000. */
   runTimeoutMs: number
-  /** Failed reconnects in a row, a server. Default 3. */
+  /** The maximum number of failed reconnects in a row, for each server. Default 3. */
   maxReconnects: number
-  /** Calls of one server that are under way at once, whoever makes them; others wait for their turn. Default 128. */
+  /** The maximum number of calls of one server that run at the same time, from all callers together. Further calls wait. Default 128. */
   maxParallelCalls: number
-  /** Questions of one run to a person or a model: before calls, and of servers. Further calls are denied. Default 100. */
+  /**
+   * The maximum number of questions that one run may ask a person or a model: approvals of calls, and questions of servers. Further
+   * questions are denied. Default 100.
+   */
   maxQuestions: number
-  /** A tool's result as the guest gets it. Default 1 MiB. */
+  /** The size of a tool's result as the guest gets it. Default 1 MiB. */
   maxResponseBytes: number
-  /** A call's arguments, as JSON. Default 1 MiB. */
+  /** The size of a call's arguments as JSON. Default 1 MiB. */
   maxArgumentBytes: number
-  /** A run's input. Default 4 MiB. */
+  /** The size of a run's input. Default 4 MiB. */
   maxInputBytes: number
-  /** A run's value. Default 4 MiB. */
+  /** The size of the value that a run returns. Default 4 MiB. */
   maxValueBytes: number
-  /** A run's code. Default 1 MiB. */
+  /** The size of a run's code. Default 1 MiB. */
   maxCodeBytes: number
-  /** A run's log, all entries together; beyond it the log is cut and marked. Default 256 KiB. */
+  /** The size of a run's log, all entries together. A longer log is cut, and a mark says so. Default 256 KiB. */
   maxLogBytes: number
-  /** The values that a sandbox keeps for its later runs (`maxResultTokens`), all together; the oldest go first. Default 16 MiB. */
+  /**
+   * The total size of the values that a sandbox keeps for its later runs (see `RunOptions.maxResultTokens`). The oldest values are removed first.
+   * Default 16 MiB.
+   */
   maxSavedBytes: number
-  /** The time for which it keeps them. Default 3,600,000. */
+  /** The time for which a sandbox keeps such a value. Default 3,600,000. */
   maxSavedAgeMs: number
-  /** The guest's heap. Default 64 MiB, at least 8 MiB. */
+  /** The size of the guest's heap. Default 64 MiB, at least 8 MiB. */
   guestHeapBytes: number
-  /** A description that a model may read, in characters. Default 2,000. */
+  /** The length of a description that a model may read, in characters. Default 2,000. */
   maxDescriptionChars: number
 }
 
@@ -60,29 +78,32 @@ export interface LogEntry {
   text: string
 }
 
-/** A question to a person before a call. */
+/** A question to a person, asked before a tool is called. */
 export interface ApprovalQuestion {
   server: string
-  /** The raw name. */
+  /** The tool's name as the server gives it. */
   tool: string
   args: Record<string, Value>
-  /** Why this call asks. */
+  /** The reason why this call needs a person's approval. */
   reason: string
-  /** Missing for a `callTool`. */
+  /** The number of the run. Missing for a `callTool`. */
   runId?: number
 }
 
-/** A person's answer: this call, this tool in this run, this tool as long as the gateway is open, or no. */
+/**
+ * A person's answer: `once` allows this call, `run` allows the tool in this run, `session` allows the tool until the gateway is closed, and `deny`
+ * refuses.
+ */
 export type Decision = 'once' | 'run' | 'session' | 'deny'
 
-/** A server asks a person something while it is called. */
+/** A question that a server asks a person while one of its tools is called (MCP elicitation). */
 export type ElicitationQuestion = {
   server: string
-  /** The raw name of the tool that is being called; missing outside a call. */
+  /** The name, as the server gives it, of the tool that is being called. Missing outside a call. */
   tool?: string
-  /** Missing for a `callTool`. */
+  /** The number of the run. Missing for a `callTool`. */
   runId?: number
-  /** The server's own words, sanitised. */
+  /** The server's own text, sanitised. */
   message: string
 } & (
   | {
@@ -92,21 +113,21 @@ export type ElicitationQuestion = {
     }
   | {
       mode: 'url'
-      /** A page to open; what happens there stays between the person and the server. Always `https:` or `http:`. */
+      /** A page that the person opens. The gateway does not see what the person does there. The scheme is always `https:` or `http:`. */
       url: string
       elicitationId?: string
     }
 )
 
 /**
- * A person's answer to a server. Fields that are left out get their defaults; content that does not fit the form is not sent: the server
- * is told `cancel`, and an event `elicitation-cancelled` says why.
+ * A person's answer to a server. Missing fields get their defaults. Content that does not match the form is not sent: the server gets `cancel`, and
+ * an event `elicitation-cancelled` gives the reason.
  */
 export type ElicitationAnswer =
   | { action: 'accept'; content?: Record<string, string | number | boolean | string[]> }
   | { action: 'decline' | 'cancel' }
 
-/** A server asks a model something. */
+/** A question that a server asks a model (MCP sampling). */
 export interface SamplingQuestion {
   server: string
   tool?: string
@@ -123,120 +144,132 @@ export interface SamplingAnswer {
   stopReason?: string
 }
 
-/** An authorization server that a credential of the config would be used at. */
+/** An authorization server at which the gateway would use a credential of the config. */
 export interface IssuerQuestion {
   server: string
-  /** Its address, as the MCP server names it and its own metadata has it. */
+  /** The issuer's URL. The MCP server and the authorization server's own metadata both give this URL. */
   issuer: string
-  /** The client that the credential belongs to. */
+  /** The id of the OAuth client to which the credential belongs. */
   clientId: string
-  /** A secret is sent; a private key signs, and stays. */
+  /** The kind of credential. A client secret is sent to the authorization server. A private key only signs and is never sent. */
   credential: 'client-secret' | 'private-key'
 }
 
-/** Callbacks; the innermost that is given is asked: the run's, the sandbox's, the gateway's. */
+/** Callbacks of a gateway, a sandbox, a run or a call. The run's or call's own callback is used first, then the sandbox's, then the gateway's. */
 export interface Callbacks {
   /**
-   * Asked before a tool is called that is not approved as read-only, or any tool of a server with `confirm: "always"`. Without it,
-   * such a call fails with `ERR_CALL_DENIED`. `deny` holds for the tool as long as the run goes on: nobody is asked about it again. The time that the answer takes is not counted against the call or the run. What
-   * throws, or returns anything else, denies.
+   * Called before a call of a tool that is not approved as read-only, and before every call of a server with `confirm: "always"`. Without this
+   * callback, such a call fails with `ERR_CALL_DENIED`. After `deny`, further calls of the tool in the same run are denied without a question. The
+   * time until the answer does not count towards the time limits of the call or the run. An exception, or a return value that is not a `Decision`,
+   * denies the call.
    */
   onApproval?(question: ApprovalQuestion): Decision | Promise<Decision>
   /**
-   * A server that is being called asks the person of that very run or call, never another's. Without it, the server is told
-   * `decline`. No clock runs meanwhile; an abort ends the question. What throws cancels it.
+   * Called when a server that is being called asks a person. The question goes only to the callback of the run or call that called the server.
+   * Without this callback, the server gets `decline`. The time until the answer does not count towards time limits. An abort ends the question. An
+   * exception cancels the question.
    */
   onElicit?(question: ElicitationQuestion): ElicitationAnswer | Promise<ElicitationAnswer>
-  /** A server that is being called asks a model. Without it, the server gets an error. What throws refuses. */
+  /** Called when a server that is being called asks a model. Without this callback, the server gets an error. An exception refuses the question. */
   onSample?(question: SamplingQuestion): SamplingAnswer | Promise<SamplingAnswer>
-  /** Asked for an `${input:id}` of the config when a server that uses it is started, once a gateway. */
+  /** Called for an `${input:id}` of the config when a server that uses it is started. Called once for each id in a gateway. */
   onInput?(id: string, description?: string): string | Promise<string>
   /**
-   * Handed the address at which a person allows the access to a server. Where the browser runs on this machine, return nothing: a
-   * listener on loopback hears of the end. Elsewhere, return the URL to which the browser was redirected at the end.
+   * Called with the URL at which a person grants access to a server. If the browser runs on this machine, return nothing: a listener on the loopback
+   * interface receives the redirect. Otherwise, return the URL to which the browser was redirected at the end.
    */
   onAuthorize?(url: string, question: { server: string; issuer: string }): void | string | Promise<void | string>
   /**
-   * Asked before a credential of the config (`oauth.clientSecret`, `oauth.privateKey`) is used at an authorization server that the MCP
-   * server itself has named: `oauth.issuer` in the config names one instead. Only `true` allows it; it is kept for this server, URL,
-   * issuer and client. Without the callback, such a connection fails with `ERR_AUTHORIZATION_REQUIRED`.
+   * Called before a credential of the config (`oauth.clientSecret`, `oauth.privateKey`) is used at an authorization server that the MCP server itself
+   * named. It is not called if the config names the authorization server in `oauth.issuer`. Only `true` allows the use; the answer is stored for this
+   * server, URL, issuer and client. Without this callback, such a connection fails with `ERR_AUTHORIZATION_REQUIRED`.
    */
   onIssuer?(question: IssuerQuestion): boolean | Promise<boolean>
   /**
-   * Told what happens, and that before the outcome of what it is about. Of a server that tells very much, and while 8 MiB wait for this
-   * thread, some is left out, which a `warning` counts. An exception in it becomes a process warning.
+   * Called with each event, before the promise of the run or call that the event belongs to is settled. If a server sends events faster than they are
+   * handled and 8 MiB of events wait, further events of servers are dropped, and a `warning` counts them. An exception in this callback becomes a
+   * process warning.
    */
   onEvent?(event: GatewayEvent): void
 }
 
-/** VMs that wait, so that a run need not. Each run has one of its own, thrown away after. */
+/** VMs that are started in advance, so that a run does not wait for its start. Each run has a VM of its own, which is destroyed after the run. */
 export interface WarmVms {
-  /** The most VMs that wait; 0 for none. Default 2. */
+  /** The maximum number of VMs that are kept ready; 0 for none. Default 2. */
   vms: number
-  /** The memory that they may take together, at 4 MiB each. Default 64 MiB. */
+  /** The maximum memory of these VMs together, at 4 MiB for each VM. Default 64 MiB. */
   maxBytes: number
-  /** After so long without a run they are given up, until the next run. Default 60,000. */
+  /** The time without a run after which these VMs are released, until the next run. Default 60,000. */
   idleMs: number
 }
 
-/** Options of `Gateway.open`. Unknown keys and wrong types are errors that name them. */
+/** Options of `Gateway.open`. An unknown key or a wrong type is an error that names the key. */
 export interface GatewayOptions extends Callbacks {
-  /** Default `~/.hyperagent/config.json`; missing there: no servers. A missing explicit path is an error. */
+  /**
+   * The path of the config file. Default `~/.hyperagent/config.json`; if that file does not exist, there are no servers. An explicit path that does
+   * not exist is an error.
+   */
   configPath?: string
-  /** The same content, instead of a file. */
+  /** The content of the config, instead of a file. */
   config?: object
-  /** Approvals and manifests. Default `~/.hyperagent/hyperlight-mcp`, created with mode 0700. */
+  /** The folder for approvals and manifests. Default `~/.hyperagent/hyperlight-mcp`, created with mode 0700. */
   stateDir?: string
-  /** The folder that `${workspaceFolder}` stands for, and in which servers start whose entry has a relative path. Default: the working directory. */
+  /** The folder that `${workspaceFolder}` stands for. Servers whose entry has a relative path start in this folder. Default: the working directory. */
   workspaceFolder?: string
-  /** Servers that are enabled at once, where their approval holds. Default: none. */
+  /** Servers to enable when the gateway opens, if their approval is still valid. Default: none. */
   enable?: string[] | 'approved'
-  /** Default: see `Limits`. */
+  /** Limits of this gateway. Defaults: see `Limits`. */
   limits?: Partial<Limits>
-  /** Which guest runs. Default `auto`: the standard one, or the ring-3 one on a KVM that cannot run that. */
+  /** The guest to run. `auto` selects the standard guest, or the ring-3 guest if the machine's KVM cannot run the standard one. Default `auto`. */
   guest?: 'auto' | 'standard' | 'ring3'
-  /** VMs that wait, made ready, for the next run. */
+  /** VMs that are started in advance for the next runs. */
   warm?: Partial<WarmVms>
   /**
-   * Where the guest's snapshot is kept between processes: created with mode 0700, may be deleted at any time. `false`: nowhere.
-   * Default `$XDG_CACHE_HOME/hyperlight-mcp/snapshots`, or `~/.cache/hyperlight-mcp/snapshots`.
+   * The folder in which the guest's snapshot is kept between processes. It is created with mode 0700 and may be deleted at any time. With `false`, no
+   * snapshot is kept. Default `$XDG_CACHE_HOME/hyperlight-mcp/snapshots`, or `~/.cache/hyperlight-mcp/snapshots`.
    */
   snapshotDir?: string | boolean
-  /** For servers whose config does not say. Default `warn`: a warning of the run, or, for `callTool`, an event `warning`. */
+  /**
+   * The setting for servers whose config does not have one. `warn` adds a warning to the run or, for `callTool`, emits a `warning` event. Default
+   * `warn`.
+   */
   schemaViolations?: SchemaViolations
   /**
-   * For servers whose config does not say. Default `error`. With `warn`: a warning of the run, or, for `callTool`, an event `warning`.
-   * Arguments reach the server as they were given in any case: defaults are not filled in.
+   * The setting for servers whose config does not have one. `warn` adds a warning to the run or, for `callTool`, emits a `warning` event. Arguments
+   * are always sent as they were given: schema defaults are not filled in. Default `error`.
    */
   argumentChecks?: ArgumentChecks
-  /** The most that the value of a run may cost a model, in tokens, where sandbox and run do not say. Default: values come whole. See `RunOptions`. */
+  /**
+   * The maximum size of a run's value, in a model's tokens, if neither the sandbox nor the run sets one. Default: values are not cut. See
+   * `RunOptions`.
+   */
   maxResultTokens?: number
-  /** Tells `onEvent` of each connection and call as well. Default false. */
+  /** Also emits an event for each connection and each call. Default false. */
   trace?: boolean
 }
 
 /** Options of `Gateway.approve`. */
 export interface ApproveOptions {
-  /** In milliseconds, rounded down to seconds: how long the approval holds. Default: until it is revoked. */
+  /** The time for which the approval is valid, in milliseconds, rounded down to seconds. Default: until it is revoked. */
   validForMs?: number
 }
 
-/** The result of `Gateway.reload`: names of servers. */
+/** The result of `Gateway.reload`. All lists but `warnings` hold names of servers. */
 export interface ReloadReport {
   added: string[]
   removed: string[]
-  /** Their connections were ended. Where what would run has changed, they need approval again. */
+  /** Servers whose entry changed. Their connections were closed. If the change affects what would be started, the server needs approval again. */
   changed: string[]
-  /** Listed with an error: `servers()` tells which. */
+  /** Servers whose entry has an error; `servers()` gives the error. */
   invalid: string[]
   warnings: string[]
 }
 
 /** Options of `Gateway.sandbox`. */
 export interface SandboxOptions extends Callbacks {
-  /** Default `return`. */
+  /** The form in which code gets errors that tools report. Default `return`. */
   toolErrors?: ToolErrors
-  /** The most that the value of a run may cost a model, in tokens, where the run does not say. Default: the gateway's. See `RunOptions`. */
+  /** The maximum size of a run's value, in a model's tokens, if the run sets none. Default: the gateway's. See `RunOptions`. */
   maxResultTokens?: number
 }
 
@@ -244,77 +277,77 @@ export interface SandboxOptions extends Callbacks {
 export interface RunOptions extends Callbacks {
   /** The value that `handler` is called with. Default `null`. */
   input?: unknown
-  /** In milliseconds, from the run's own start. Default and most: `limits.runTimeoutMs`. */
+  /** The time limit in milliseconds, from the run's own start. The default and the maximum are `limits.runTimeoutMs`. */
   timeoutMs?: number
-  /** Ends the run: it rejects with `name: 'AbortError'`, `code: 'ERR_ABORTED'`, `cause: signal.reason`. */
+  /** A signal that ends the run. The run rejects with `name: 'AbortError'`, `code: 'ERR_ABORTED'`, `cause: signal.reason`. */
   signal?: AbortSignal
-  /** Default: the sandbox's. */
+  /** The form in which code gets errors that tools report. Default: the sandbox's. */
   toolErrors?: ToolErrors
   /**
-   * The most that the value may cost a model, in tokens, estimated; at least 100. A larger value is cut by its structure: it stays JSON of the same
-   * type, marks in it and `omitted` say what was left out, and later runs of this sandbox read the whole by `saved(savedAs)` of `host:mcp`.
-   * Default: the sandbox's, else the gateway's, else the value comes whole.
+   * The maximum size of the value, estimated in a model's tokens; at least 100. A larger value is cut, and stays JSON of the same type. Marks in the
+   * value, and `omitted`, say what was cut. Later runs of this sandbox can read the whole value with `saved(savedAs)` of `host:mcp`. Default: the
+   * sandbox's, else the gateway's, else the value is not cut.
    */
   maxResultTokens?: number
 }
 
 /** Options of `Gateway.callTool`. */
 export interface CallOptions extends Callbacks {
-  /** In milliseconds; above the limit it is cut to it. Default `limits.callTimeoutMs`. */
+  /** The time limit in milliseconds. A value above `limits.callTimeoutMs` is reduced to that limit. Default `limits.callTimeoutMs`. */
   timeoutMs?: number
-  /** Cancels the call, at the server too. */
+  /** A signal that cancels the call, also at the server. */
   signal?: AbortSignal
 }
 
 /** Options of `Gateway.complete`. */
 export interface CompleteOptions extends CallOptions {
-  /** Values that were chosen before, by argument: they may narrow the offer. */
+  /** Values of arguments that were already chosen, by argument name. The server may use them to narrow the completion. */
   context?: Record<string, string>
 }
 
-/** A run's result. A rejection carries `logs`, `warnings` and `stats` as well. */
+/** The result of a run. If the run fails, the error has `logs`, `warnings` and `stats` as well. */
 export interface RunResult<T = Value> {
-  /** The value that the handler returned; `null` for `undefined`. `T` is taken on trust: nothing looks whether it is one. */
+  /** The value that the handler returned; `null` for `undefined`. The type `T` is not checked at run time. */
   value: T
   logs: LogEntry[]
-  /** Remarks on the run: text that was cut, for example. */
+  /** Warnings about the run; for example, that text was cut. */
   warnings: string[]
   stats: RunStats
-  /** The places at which `value` was cut to fit `maxResultTokens`, in its order, the first thousand places at most. Missing where nothing was. */
+  /** The places at which `value` was cut to fit `maxResultTokens`, in their order in the value, at most a thousand. Missing if nothing was cut. */
   omitted?: Omission[]
-  /** The handle by which later runs of the same sandbox read the whole value. Missing where nothing was cut, or it was too large to be kept. */
+  /** The handle with which later runs of the same sandbox read the whole value. Missing if nothing was cut, or if the value was too large to be kept. */
   savedAs?: string
 }
 
-/** A place of a value at which something was left out. */
+/** A place in a value at which something was left out. */
 export interface Omission {
-  /** A JSON Pointer to what was cut, in the whole value; `''` is the value itself. */
+  /** A JSON Pointer (RFC 6901) into the whole value, to the part that was cut; `''` is the value itself. */
   path: string
   /**
-   * `text`: the middle or the end of a string. `items`: the last items of an array. `keys`: fields of an object. `bytes`: a `Uint8Array`, for which
-   * a string stands. `depth`: all items or fields of an array or object within the value.
+   * The kind of the cut. `text`: the middle or the end of a string was left out. `items`: the last items of an array. `keys`: fields of an object.
+   * `bytes`: a `Uint8Array`, replaced by a string. `depth`: all items of a nested array, or all fields of a nested object.
    */
   kind: 'text' | 'items' | 'keys' | 'bytes' | 'depth'
-  /** The amount that is still there, and the amount that there was: `length` of strings and bytes, numbers of items or keys. */
+  /** The amount that is kept in the value, and (`of`) the whole amount: the `length` of strings and bytes, or the number of items or keys. */
   kept: number
   of: number
 }
 
-/** Measurements of a run. Times in milliseconds, sizes in bytes. */
+/** Measurements of a run. Times are in milliseconds, sizes in bytes. */
 export interface RunStats {
   durationMs: number
-  /** Making the VM and loading the modules. */
+  /** The time to start the VM and load the modules. */
   startMs: number
-  /** Calls that left the VM. */
+  /** The number of calls that left the VM. */
   calls: number
-  /** The time spent outside of it for them: calls that are outstanding together count it once. */
+  /** The time spent outside the VM for these calls. Time in which several calls are pending counts once. */
   callMs: number
-  /** Bytes that crossed out of the VM, and into it, in calls. */
+  /** The bytes that calls sent out of the VM; `bytesIn` counts the bytes that came back. */
   bytesOut: number
   bytesIn: number
 }
 
-/** A result of `tools/call`, whatever the server answered. */
+/** The result of `tools/call`, as the server returned it. */
 export interface ToolResult {
   content: unknown[]
   structuredContent?: unknown
@@ -322,35 +355,38 @@ export interface ToolResult {
   meta?: unknown
 }
 
-/** Can this machine run a guest, and if not, why. */
+/** Reports if this machine can run a guest, and if it cannot, the reason. */
 export interface HypervisorReport {
   available: boolean
   guest?: 'standard' | 'ring3'
-  /** Booting it and taking its snapshot, or loading the one that was kept, in milliseconds. */
+  /** The time to boot the guest and take its snapshot, or to load a stored snapshot, in milliseconds. */
   bootMs?: number
-  /** Where the snapshot is that runs start from: `booted` by this process, `kept` on disk by it since, or `found` there. */
+  /**
+   * The origin of the snapshot that runs start from: `booted` by this process, `kept` (booted by this process and stored on disk since), or `found`
+   * on disk.
+   */
   snapshot?: 'booted' | 'kept' | 'found'
-  /** Which case it is where none boots, and what to do. */
+  /** The reason why no guest boots. `remedy` says what to do. */
   problem?: string
   remedy?: string
-  /** A remark on the guest that runs. */
+  /** A warning about the guest that runs. */
   warning?: string
 }
 
 /** A server of the config. */
 export interface ServerStatus {
   name: string
-  /** `invalid`: its entry in the config has an error, which `lastError` tells. */
+  /** The server's state. `invalid` means that its entry in the config has an error, which `lastError` gives. */
   state: 'invalid' | 'disabled' | 'unapproved' | 'command-approved' | 'idle' | 'connecting' | 'connected' | 'error'
-  /** Both stages, as it is configured now. */
+  /** True if both the command and the manifest are approved, as the server is configured now. */
   approved: boolean
   enabled: boolean
-  /** `disable()`, or a person's line, has disabled it here: no model can enable it. */
+  /** Present if `disable()`, or a command that a person typed, disabled the server. A model cannot enable such a server. */
   disabledByPerson?: true
   source: 'config'
-  /** Raw names of the approved tools. */
+  /** The names of the approved tools, as the server gives them. */
   tools: string[]
-  /** Those of them that the server has changed or taken away since they were approved: calls of them fail. */
+  /** The approved tools that the server has changed or removed since the approval. Calls of these tools fail. */
   quarantined: string[]
   lastError?: { code: ErrorCode; message: string }
 }
@@ -358,23 +394,23 @@ export interface ServerStatus {
 /** The result of `Gateway.test`. */
 export interface ConnectionReport {
   server: string
-  /** From the start of the process to its list of tools, in milliseconds. */
+  /** The time from the start of the process until its list of tools is complete, in milliseconds. */
   connectMs: number
   /** The protocol version that was negotiated. */
   era: string
   serverName: string
   serverVersion: string
   tools: string[]
-  /** Names in filters that the server does not have. */
+  /** Names in the config's filters that the server does not have. */
   warnings: string[]
 }
 
-/** `await using gateway = await Gateway.open()`. */
+/** Supports `await using gateway = await Gateway.open()`. */
 export interface Gateway {
   [Symbol.asyncDispose](): Promise<void>
 }
 
-/** `await using sandbox = await gateway.sandbox()`. */
+/** Supports `await using sandbox = await gateway.sandbox()`. */
 export interface Sandbox {
   [Symbol.asyncDispose](): Promise<void>
 }

@@ -1,10 +1,12 @@
-//! A secret in base64: on its own, and within a larger text, where the digits at its edges hold bits of its neighbours as well.
+//! Finds a secret that is encoded in base64: alone, or within a larger encoded text. Within a larger text, the first and the last digit may also
+//! hold bits of the neighbouring bytes.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD, URL_SAFE, URL_SAFE_NO_PAD};
 
-/// Digits that may stand beside a form, one bit each; none: whatever stands there is not part of it. They share a byte with the form's
-/// secret: without them a form would lack some of its bits, and be found by who does not know these.
+/// Base64 digits that may stand directly before and after an encoded secret, as bit masks: bit N permits the digit of value N. The mask 0 permits
+/// any byte. These edge digits hold some bits of the secret. A search that did not check the edge digits would also match a text without these
+/// bits, so an attacker could find the secret without knowing all of it.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Edges {
     before: u64,
@@ -12,7 +14,8 @@ pub(super) struct Edges {
 }
 
 impl Edges {
-    /// The place of a form that stands in a text from `start` to `end`, with its edges; `None` if other digits are there.
+    /// Returns the range of a form that stands at `start..end` of a text, extended by its edge digits. Returns `None` if the edge digits do not
+    /// match.
     pub(super) fn around(self, text: &[u8], start: usize, end: usize) -> Option<(usize, usize)> {
         let is_one = |allowed: u64, byte: Option<&u8>| byte.and_then(|byte| value(*byte)).is_some_and(|value| allowed >> value & 1 == 1);
         let before = start.checked_sub(1).and_then(|before| text.get(before));
@@ -21,7 +24,7 @@ impl Edges {
     }
 }
 
-/// A digit's value, in either alphabet.
+/// Returns the value of a base64 digit, in the standard or the URL-safe alphabet.
 fn value(digit: u8) -> Option<u8> {
     match digit {
         b'A'..=b'Z' => Some(digit - b'A'),
@@ -37,7 +40,7 @@ pub(super) fn on_its_own(plain: &[u8]) -> [String; 4] {
     [STANDARD.encode(plain), STANDARD_NO_PAD.encode(plain), URL_SAFE.encode(plain), URL_SAFE_NO_PAD.encode(plain)]
 }
 
-/// Within a larger text: the digits that hold nothing of the neighbours, and those at the edges that may stand beside them.
+/// Returns the forms of a secret within a larger text: the digits that hold only bits of the secret, and the permitted edge digits.
 pub(super) fn within(plain: &[u8]) -> Vec<(String, Edges)> {
     let mut forms = Vec::new();
     for before in 0..3 {
@@ -46,7 +49,7 @@ pub(super) fn within(plain: &[u8]) -> Vec<(String, Edges)> {
         let certain = first_bit.div_ceil(6)..last_bit / 6;
         for digits in [STANDARD_NO_PAD.encode(&shifted), URL_SAFE_NO_PAD.encode(&shifted)] {
             let own = |index: usize| digits.as_bytes().get(index).and_then(|digit| value(*digit)).unwrap_or_default();
-            // The neighbour's bits are zero in what was encoded; they can be anything.
+            // The neighbour's bits are zero in the encoded sample. In a text they can have any value, so every value is permitted.
             let edge =
                 |own: u8, others: usize, at: usize| (0..1_u64 << others).fold(0, |all, bits| all | 1 << (u64::from(own) | bits << at));
             let edges = Edges {

@@ -1,18 +1,18 @@
-//! Compares a long form with a place in a text at a cost that does not depend on how much of it is the same: neither can a text be made
-//! that takes long, nor does the time tell how near it came.
+//! Compares a long form of a secret with a part of a text by a hash. The time of a comparison does not depend on the number of equal bytes. So no
+//! text can slow the comparison down, and its time does not tell how similar a text is to the secret.
 //!
-//! A polynomial over a field of 2^61 - 1 elements, at a point that nobody outside knows: of texts of a megabyte that differ, two have
-//! the same value with a probability of less than 2^-40.
+//! The hash is a polynomial over the field of 2^61 - 1 elements, evaluated at a random secret point. Two different texts of one megabyte have the
+//! same hash with a probability below 2^-40.
 
 const PRIME: u64 = (1 << 61) - 1;
-/// The values of so many positions apart are kept.
+/// Distance in bytes between the prefixes whose hashes are stored.
 const STEP: usize = 32;
 
 /// The point at which the polynomials are evaluated.
 #[derive(Clone, Copy)]
 pub(super) struct Base(u64);
 
-/// The value of a text, and what its length weighs.
+/// The hash of a text, and the point to the power of the text's length.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Fingerprint {
     value: u64,
@@ -21,7 +21,7 @@ pub(super) struct Fingerprint {
 
 impl Base {
     pub(super) fn new(random: u64) -> Self {
-        // Small points would be guessed.
+        // A small point could be guessed.
         Self((random & PRIME).clamp(1 << 32, PRIME - 1))
     }
 
@@ -50,13 +50,13 @@ fn multiplied(one: u64, other: u64) -> u64 {
     reduce(u128::from(one) * u128::from(other))
 }
 
-/// The remainder of what is less than 2^123.
+/// Returns the remainder of a number below 2^123.
 fn reduce(number: u128) -> u64 {
-    // Less than 2^63, so it always fits.
+    // The sum is below 2^63, so the conversion cannot fail.
     u64::try_from((number & u128::from(PRIME)) + (number >> 61)).unwrap_or_default() % PRIME
 }
 
-/// The values of a text's beginnings.
+/// The hashes of a text's prefixes.
 pub(super) struct Prefixes<'a> {
     base: Base,
     text: &'a [u8],
@@ -77,7 +77,7 @@ impl<'a> Prefixes<'a> {
         self.base.extend(self.kept[end / STEP], &self.text[end / STEP * STEP..end])
     }
 
-    /// `start` and `end` lie within the text.
+    /// Returns the fingerprint of the bytes from `start` to `end`, which must lie within the text.
     pub(super) fn between(&self, start: usize, end: usize) -> Fingerprint {
         let weight = self.base.weight(end - start);
         let before = multiplied(self.at(start), weight);

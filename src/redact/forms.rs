@@ -1,4 +1,4 @@
-//! Every text that gives a secret away: what in it is a secret on its own, and how other programs write that.
+//! Lists every text that reveals a secret: the parts of the secret that are secrets themselves, in every encoding that other programs use.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -15,7 +15,8 @@ pub(super) fn is_long_enough(text: &str) -> bool {
     text.chars().nth(FEWEST_CHARACTERS - 1).is_some()
 }
 
-/// The secret, and what in it is one on its own: each line, what follows `Bearer`, what is within Basic, a URL's password.
+/// Returns the secret, and the parts that are secrets themselves: each line, the token after `Bearer`, the login in Basic credentials, a URL's
+/// password.
 pub(super) fn parts(secret: &str) -> BTreeSet<String> {
     let mut parts: BTreeSet<String> = secret.lines().map(str::trim).chain([secret, secret.trim()]).map(str::to_owned).collect();
     if let Some((credentials, is_basic)) = after_scheme(secret) {
@@ -50,8 +51,8 @@ const COMPONENT: AsciiSet = without(&UNRESERVED, b"!*'()");
 const QUERY: AsciiSet = CONTROLS.add(b' ').add(b'"').add(b'#').add(b'<').add(b'>');
 pub(super) const PATH: AsciiSet = QUERY.add(b'?').add(b'`').add(b'{').add(b'}');
 const LOGIN: AsciiSet = PATH.add(b'/').add(b':').add(b';').add(b'=').add(b'@').add(b'[').add(b'\\').add(b']').add(b'^').add(b'|');
-/// What different writers of URLs escape: all they can, `encodeURIComponent`, RFC 3986, Python, forms, `encodeURI`, and the parts
-/// of a URL as browsers do it.
+/// Sets of characters that writers of URLs escape: all possible characters, `encodeURIComponent`, RFC 3986, Python, HTML forms, `encodeURI`, and
+/// the parts of a URL as browsers escape them.
 const ESCAPED: &[&AsciiSet] = &[
     NON_ALPHANUMERIC,
     &COMPONENT,
@@ -63,7 +64,7 @@ const ESCAPED: &[&AsciiSet] = &[
     &PATH,
     &QUERY,
 ];
-/// How quotes, apostrophes and slashes are written in HTML.
+/// The ways to write a quotation mark, an apostrophe and a slash in HTML.
 const HTML: &[(&str, &str, &str)] = &[
     ("\"", "'", "/"),
     ("&quot;", "'", "/"),
@@ -73,7 +74,8 @@ const HTML: &[(&str, &str, &str)] = &[
     ("&quot;", "&#x27;", "/"),
     ("&quot;", "&#x27;", "&#x2F;"),
 ];
-/// What writers of JSON escape beyond need: nothing; Python: what is not ASCII; Go; Gson; .NET; others: all but letters and digits.
+/// Characters that JSON writers escape although JSON does not require it. In order: none, Python (all except ASCII), Go, Gson, .NET, and writers
+/// that escape all except letters and digits.
 const RARE: &[fn(char) -> bool] = &[
     |_| false,
     |character| !character.is_ascii(),
@@ -83,7 +85,7 @@ const RARE: &[fn(char) -> bool] = &[
     |character| !character.is_ascii_alphanumeric(),
 ];
 
-/// Every form in which other programs write a text.
+/// Returns every form in which other programs write a text.
 pub(super) fn encodings(plain: &str) -> BTreeSet<String> {
     let rust = format!("{plain:?}");
     let mut forms = BTreeSet::from([plain.to_owned(), rust[1..rust.len() - 1].to_owned()]);
@@ -101,12 +103,12 @@ pub(super) fn encodings(plain: &str) -> BTreeSet<String> {
     let hex = |upper: bool| plain.bytes().map(|byte| if upper { format!("{byte:02X}") } else { format!("{byte:02x}") }).collect::<String>();
     let percent = |digits: &str| digits.as_bytes().chunks(2).flat_map(|pair| [b'%', pair[0], pair[1]]).map(char::from).collect::<String>();
     forms.extend([hex(false), hex(true), percent(&hex(false)), percent(&hex(true))]);
-    // A log line of a message of a document: what most writers make of it.
+    // Text is quoted three times when a log line holds a JSON message that holds a JSON document. Most writers quote it like this.
     let quoted = |text: &str| json_form(text, |_| false, false, false);
     forms.insert(quoted(&quoted(&quoted(plain))));
-    // A host or a scheme that a URL parser has read, and a name of HTTP that somebody compares.
+    // URL parsers put hosts and schemes in lower case, and programs do so with names of HTTP headers to compare them.
     forms.insert(plain.to_ascii_lowercase());
-    // What is shown was sanitised before it is searched.
+    // A text is sanitised before it is searched, so its sanitised forms must be known too.
     let sanitised = |form: &String| [visible(form), sanitise_text(form, usize::MAX), sanitise_line(form, usize::MAX)];
     let shown: Vec<String> = forms.iter().flat_map(sanitised).collect();
     forms.extend(shown);

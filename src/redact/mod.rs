@@ -1,7 +1,7 @@
-//! Takes secrets and the host's folders out of text, wherever text leaves the crate.
+//! Removes secrets and the paths of the host's folders from every text that leaves the crate.
 //!
-//! Whoever writes a text and reads what is left of it must not learn a secret by that. So nothing but a whole form of a secret is ever
-//! blanked, and a text that was cut loses an end of fixed length, whatever stands there.
+//! An attacker who writes a text and reads the redacted result must not learn a secret. Therefore only a complete form of a secret is replaced, and
+//! a text that was cut loses a number of bytes at its end that does not depend on the text.
 
 mod base64;
 mod fingerprint;
@@ -26,19 +26,19 @@ use crate::text::{sanitise_json, sanitise_line, sanitise_text, visible};
 pub(crate) use secret_rules::{is_known_token, is_plain, is_secret_name};
 pub use secret_rules::{is_redactable, is_secret};
 
-/// Mark in the place of a secret.
+/// Replaces a secret.
 const MARK: &str = "[redacted]";
 
-/// Limit of rounds. The seams that one round leaves seldom look like something to shorten or blank.
+/// Maximum number of redaction rounds. A replacement joins the text around it, which seldom forms a new path or secret.
 const ROUNDS: usize = 4;
 
-/// As deep as JSON is read at all; what is deeper is not walked, but blanked.
+/// Maximum depth of JSON, equal to that of the JSON parser. A deeper value is replaced as a whole.
 const JSON_DEPTH: usize = 128;
 
-/// The least end that a text loses which was cut before.
+/// Minimum number of bytes to remove from the end of a text that was cut.
 const LEAST_TAIL: usize = 1024;
 
-/// Knows secrets in all forms in which text may hold them, and the folders that say whose computer this is.
+/// Holds the known secrets in all forms that a text may contain, and the folders whose paths identify the host's user.
 ///
 /// ```
 /// use hyperlight_mcp::redact::Redactor;
@@ -62,13 +62,13 @@ impl fmt::Debug for Redactor {
 }
 
 impl Redactor {
-    /// Knows no secrets yet. Folders that are not absolute, or the root, are left out.
+    /// Creates a redactor that knows no secrets. Ignores a folder that is not absolute, and the root folder.
     #[must_use]
     pub fn new(home: Option<&Path>, workspace: Option<&Path>) -> Self {
         Self { known: RwLock::default(), folders: Folders::new(home, workspace) }
     }
 
-    /// Blanks these from now on. Those of fewer than eight characters are ignored.
+    /// Redacts these secrets from now on. Ignores secrets of fewer than eight characters.
     pub fn add<'a>(&self, secrets: impl IntoIterator<Item = &'a SecretString>) {
         let mut known = self.known.write();
         if let Some(more) = known.with(secrets) {
@@ -76,10 +76,10 @@ impl Redactor {
         }
     }
 
-    /// The text without secrets, and with short paths. Redacting the result again changes nothing.
+    /// Returns the text without secrets, and with short paths. Redacting the result again changes nothing.
     ///
-    /// A secret is blanked where all of it stands: cut a text after redacting it, or hand on [`Words`](crate::error::Words) that know of
-    /// their cut.
+    /// Only a complete secret is replaced. So cut a text after redacting it, or use [`Words`](crate::error::Words), which record that the text was
+    /// cut.
     #[must_use]
     pub fn redact<'a>(&self, text: &'a str) -> Cow<'a, str> {
         let known = self.known();
@@ -93,7 +93,7 @@ impl Redactor {
         text
     }
 
-    /// The same for every text and key within, and for numbers that are secrets.
+    /// Redacts every text and key within a JSON value, and numbers that are secrets.
     ///
     /// ```
     /// let redactor = hyperlight_mcp::redact::Redactor::new(None, None);
@@ -105,8 +105,8 @@ impl Redactor {
         changed(json, JSON_DEPTH, &|text| self.redact(text))
     }
 
-    /// A text as it may be shown: nothing in it drives a terminal or hides, and nothing is a secret, even if only what hid divided it.
-    /// Everything that is both sanitised and redacted comes through here or through one of the three that follow.
+    /// Returns a text that is safe to show: without terminal control sequences, invisible characters and secrets. A secret that invisible
+    /// characters divided is replaced too. All text that is both sanitised and redacted passes this function or one of the three functions below.
     ///
     /// ```
     /// let redactor = hyperlight_mcp::redact::Redactor::new(None, None);
@@ -118,34 +118,34 @@ impl Redactor {
         self.sanitised(text, visible)
     }
 
-    /// Readable, and harmless within a comment or a code span; of at most so many characters.
+    /// Returns readable text that is also harmless within a comment or a code span, cut to `max_chars`.
     #[must_use]
     pub fn readable_text(&self, text: &str, max_chars: usize) -> String {
-        // What is sanitised already is only cut by that.
+        // The text is sanitised already, so this call only cuts it.
         sanitise_text(&self.sanitised(text, |text| sanitise_text(text, usize::MAX)), max_chars)
     }
 
-    /// The same in one line.
+    /// Returns readable text in one line, cut to `max_chars`.
     #[must_use]
     pub fn readable_line(&self, text: &str, max_chars: usize) -> String {
         sanitise_line(&self.sanitised(text, |text| sanitise_line(text, usize::MAX)), max_chars)
     }
 
-    /// The same for every text and key within; each has at most so many characters.
+    /// Makes every text and key within a JSON value readable, each cut to `max_chars`.
     #[must_use]
     pub fn readable_json(&self, json: &Json, max_chars: usize) -> Json {
         let sanitised = sanitise_json(&self.redact_json(json), usize::MAX);
         sanitise_json(&self.redact_json(&sanitised), max_chars)
     }
 
-    /// Readable, as [`Redactor::readable`] has it, for every text and key within.
+    /// Applies [`Redactor::readable`] to every text and key within a JSON value.
     #[must_use]
     pub fn visible_json(&self, json: &Json) -> Json {
         changed(json, JSON_DEPTH, &|text| self.readable(text).into())
     }
 
-    /// Text that was cut for its length, without its last bytes, which may be the beginning of a secret. How many these
-    /// are depends on the secrets' forms alone, never on the text. Of the rest, at most `limit` bytes are kept.
+    /// Returns a readable form of a text that was cut for its length. Removes its last bytes, which may be the beginning of a secret. Their number
+    /// depends only on the forms of the secrets, never on the text. Keeps at most `limit` bytes of the rest.
     pub(crate) fn readable_cut(&self, text: &str, limit: usize) -> String {
         let mut text = self.readable(text);
         let tail = self.known().longest().max(LEAST_TAIL).next_power_of_two();
@@ -153,7 +153,8 @@ impl Redactor {
         text
     }
 
-    /// Redacts before and after sanitising: some characters that divide a secret go only by it, and some secrets change by it.
+    /// Redacts before and after sanitising. Sanitising can join the parts of a divided secret, and can change a secret so that it is no longer
+    /// found.
     fn sanitised(&self, text: &str, sanitise: impl Fn(&str) -> String) -> String {
         let sanitised = sanitise(&self.redact(text));
         match self.redact(&sanitised) {
@@ -167,7 +168,7 @@ impl Redactor {
     }
 }
 
-/// Every text and key, and numbers that look different as changed text.
+/// Applies a change to every text and key. A number that would change as text becomes the changed text.
 fn changed(json: &Json, depth: usize, change: &dyn for<'t> Fn(&'t str) -> Cow<'t, str>) -> Json {
     match json {
         Json::Null | Json::Bool(_) => json.clone(),
@@ -183,7 +184,7 @@ fn changed(json: &Json, depth: usize, change: &dyn for<'t> Fn(&'t str) -> Cow<'t
             let mut all = serde_json::Map::new();
             for (key, value) in fields {
                 let mut key = change(key).into_owned();
-                // Two keys may have become one.
+                // Two different keys may have become equal.
                 if all.contains_key(&key) {
                     let _ = write!(key, " ({})", all.len());
                 }

@@ -1,4 +1,4 @@
-//! Shortens paths that say whose computer this is.
+//! Shortens paths that identify the host's user.
 
 use std::path::Path;
 
@@ -6,11 +6,11 @@ use percent_encoding::utf8_percent_encode;
 
 use super::forms::PATH;
 
-/// Folders and what stands for them. The longest first: the workspace often lies in the home folder.
+/// Folders and their replacements, the longest path first, because the workspace often lies in the home folder.
 pub(super) struct Folders(Vec<(String, &'static str)>);
 
 impl Folders {
-    /// Folders that are not absolute, or the root, are left out.
+    /// Ignores a folder that is not absolute, and the root folder.
     pub(super) fn new(home: Option<&Path>, workspace: Option<&Path>) -> Self {
         let mut folders = Vec::new();
         for (folder, short) in [(workspace, "."), (home, "~")] {
@@ -25,7 +25,7 @@ impl Folders {
         Self(folders)
     }
 
-    /// None if there is nothing to shorten.
+    /// Returns `None` if the text has nothing to shorten.
     pub(super) fn shorten(&self, text: &str) -> Option<String> {
         let mut shortened = String::new();
         let (mut copied, mut at, mut url_end) = (0, 0, 0);
@@ -65,7 +65,7 @@ impl Folders {
     }
 }
 
-/// Returns whether a path's characters end here. A colon and a comma may be part of a name, but mostly come after it.
+/// Returns whether a path ends before this character. A colon and a comma may be part of a name, but mostly follow a path.
 fn ends_path(character: char) -> bool {
     let ends = matches!(
         character,
@@ -74,7 +74,8 @@ fn ends_path(character: char) -> bool {
     ends || character.is_whitespace() || character.is_control()
 }
 
-/// Not within a word (`and/or`, `text/html`, `1/2`), another path, a JSON pointer, or before a second slash.
+/// Returns whether a path may begin at this slash. It may not within a word (`and/or`, `text/html`, `1/2`), another path or a JSON pointer, nor
+/// before a second slash.
 fn may_begin_path(text: &str, slash: usize) -> bool {
     let before = &text[..slash];
     if text[slash + 1..].starts_with('/') {
@@ -85,7 +86,7 @@ fn may_begin_path(text: &str, slash: usize) -> bool {
         Some('/') => before.ends_with("file://"),
         Some(character) if character.is_whitespace() => true,
         None | Some('"' | '\'' | '`' | '(' | '[' | '{' | '<' | '>' | '=' | ',' | ';' | ':' | '|' | '!' | '&') => true,
-        // A line break that JSON has escaped, the end of a terminal's colour, a compiler's flag.
+        // A path may follow a line break that JSON has escaped, the end of a terminal's colour code, or a compiler's flag.
         Some('n' | 'r' | 't') if backwards.next() == Some('\\') => true,
         Some('m')
             if before[..slash - 1]
@@ -99,7 +100,7 @@ fn may_begin_path(text: &str, slash: usize) -> bool {
     }
 }
 
-/// `GET /v1/users/1` is a route.
+/// Returns whether the text ends with an HTTP method, because the path in `GET /v1/users/1` is a route.
 fn follows_method(before: &str) -> bool {
     let Some(before) = before.strip_suffix(' ') else { return false };
     let is_last_word = |method: &&str| before.strip_suffix(*method).is_some_and(|rest| !rest.ends_with(char::is_alphanumeric));
@@ -108,15 +109,15 @@ fn follows_method(before: &str) -> bool {
 
 fn is_within(path: &str, folder: &str) -> bool {
     path.strip_prefix(folder).is_some_and(|rest| {
-        // The point at a sentence's end is not part of a name, but that of `/home/me.old` is.
+        // The full stop at the end of a sentence is not part of a name, but the one in `/home/me.old` is.
         rest.starts_with('/') || rest.trim_start_matches(['.', '!']).chars().next().is_none_or(ends_path)
     })
 }
 
-/// Where the last two names of a path begin, if there are more, and if it can be a path at all.
+/// Returns the position of a path's last two names. Returns `None` if the path has no more names, or if the text cannot be a path.
 fn last_two(path: &str) -> Option<usize> {
     let is_pattern = path.contains('^') || path.ends_with('$') || path.contains("$/");
-    // Base64 of an image begins with a slash, too; no folder has so long a name.
+    // An image in base64 may begin with a slash too, but no folder has a name of more than 255 bytes.
     if is_pattern || path.split('/').any(|name| name.len() > 255) {
         return None;
     }

@@ -1,7 +1,7 @@
-//! Finds secrets in a text: a form that is there in full, and nothing else.
+//! Finds complete forms of secrets in a text, and nothing else.
 //!
-//! Whoever chooses a text and sees what is left of it asks a question. So the answer depends only on forms of which the text holds
-//! every character: nothing is said of a form that is there in part, neither by what is blanked nor by how much.
+//! An attacker may choose a text and look at the redacted result to test guesses. So the result depends only on forms that the text contains
+//! completely. A form that is there in part changes neither the place nor the length of a replacement.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher as _, RandomState};
@@ -14,16 +14,17 @@ use super::base64::{self, Edges};
 use super::fingerprint::{Base, Fingerprint, Prefixes};
 use super::forms::{encodings, is_long_enough, parts};
 
-/// So much of a form is searched for; the rest is compared. An automaton for a certificate's every form would be huge.
+/// Maximum number of bytes of a form that the automaton searches for. The rest is compared by hash, as an automaton for all forms of a certificate
+/// would be huge.
 const SEARCHED: usize = 64;
 
-/// All that is searched for. It is replaced as a whole, so that no search holds the lock.
+/// The secrets and the data to search for them. It is immutable and replaced as a whole, so that a search does not hold the lock.
 pub(super) struct Known {
     secrets: Vec<SecretString>,
     forms: Vec<(SecretString, Edges)>,
-    /// Finds the forms' beginnings. None when there are too many.
+    /// Finds the beginnings of the forms. `None` if there are too many.
     automaton: Option<AhoCorasick>,
-    /// The forms that begin so, for each beginning.
+    /// The forms with each beginning, in the order of the automaton's patterns.
     begun: Vec<Vec<Form>>,
     base: Base,
     longest: usize,
@@ -43,13 +44,13 @@ impl Default for Known {
 }
 
 impl Known {
-    /// The first secrets' forms are there already.
+    /// Creates the search data. `old_forms` are the forms of the first `old` secrets.
     fn new(secrets: Vec<SecretString>, old: usize, old_forms: &[(SecretString, Edges)]) -> Self {
         let mut forms: BTreeSet<(String, Edges)> =
             old_forms.iter().map(|(form, edges)| (form.expose_secret().to_owned(), *edges)).collect();
         for part in secrets[old..].iter().flat_map(|secret| parts(secret.expose_secret())) {
             for form in encodings(&part) {
-                // The mark itself is never searched: a secret that holds it is found by what is beside it.
+                // The mark itself must not be searched for. A secret that contains the mark is found by its other parts.
                 forms.extend(form.split(MARK).filter(|piece| is_long_enough(piece)).map(|piece| (piece.to_owned(), Edges::default())));
             }
             forms.extend(base64::within(part.as_bytes()));
@@ -67,7 +68,7 @@ impl Known {
         Self { secrets, forms, automaton, begun, base, longest }
     }
 
-    /// With these as well; `None` if there is nothing new. Those of fewer than eight characters are ignored.
+    /// Returns the search data with more secrets, or `None` if none is new. Ignores secrets of fewer than eight characters.
     pub(super) fn with<'a>(&self, secrets: impl IntoIterator<Item = &'a SecretString>) -> Option<Self> {
         let mut all = self.secrets.clone();
         for secret in secrets {
@@ -83,12 +84,12 @@ impl Known {
         self.secrets.len()
     }
 
-    /// Bytes of the longest form.
+    /// Returns the number of bytes of the longest form.
     pub(super) fn longest(&self) -> usize {
         self.longest
     }
 
-    /// None if there is nothing to blank.
+    /// Returns the text with its secrets replaced, or `None` if it has none.
     pub(super) fn blank(&self, text: &str) -> Option<String> {
         if self.forms.is_empty() {
             return None;
@@ -107,7 +108,7 @@ impl Known {
         (copied > 0).then(|| blanked + &text[copied..])
     }
 
-    /// Where forms stand in full. Those that overlap or touch become one span, so that no part of either is left.
+    /// Returns the ranges of complete forms. Overlapping or adjacent ranges become one, so that no part of either form is left.
     fn spans(&self, automaton: &AhoCorasick, text: &str) -> Vec<(usize, usize)> {
         let mut spans: Vec<(usize, usize)> = Vec::new();
         let mut prefixes = None;
@@ -115,7 +116,7 @@ impl Known {
             let start = found.start();
             let is_here = |form: &&Form| {
                 let end = start + form.length;
-                // Of a short form all was found already.
+                // The automaton has matched a short form completely.
                 end == found.end()
                     || text.is_char_boundary(end)
                         && prefixes.get_or_insert_with(|| Prefixes::new(self.base, text.as_bytes())).between(start, end) == form.fingerprint

@@ -1,18 +1,18 @@
-//! Which values are secrets: one table of rules, and the first rule that applies decides.
+//! Decides which values are secrets. The first rule of the table that applies decides.
 //!
-//! A rule that is too eager blanks half of every message; one that is too lax lets a token through. Both are tested.
+//! A rule that is too strict redacts half of every message, and a rule that is too lax leaks a token. The tests cover both.
 
-/// Nothing shorter is ever blanked: it would be found by chance in any text.
+/// Shorter values are never redacted, because they occur by chance in any text.
 pub(crate) const FEWEST_CHARACTERS: usize = 8;
 
-/// What a rule says of a value.
+/// The decision of a rule about a value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Verdict {
-    /// Blanked wherever it came from.
+    /// The value is always redacted.
     Secret,
-    /// Not blanked as a literal of the config; blanked when it came from a variable or a file.
+    /// The value is redacted if it came from a variable or a file, but not if the config contains it literally.
     Literal,
-    /// Never blanked: blanking it would spoil text that has nothing to do with it.
+    /// The value is never redacted, as its replacement would damage unrelated text.
     Plain,
 }
 
@@ -25,7 +25,7 @@ const fn rule(verdict: Verdict, applies: fn(&str, &str) -> bool) -> Rule {
     Rule { verdict, applies }
 }
 
-/// In this order: what is certainly a secret comes before what merely looks plain, and a name before what a value looks like.
+/// The order matters: rules for certain secrets come before rules for plain looks, and rules about names come before rules about looks.
 const RULES: &[Rule] = &[
     rule(Verdict::Plain, |_, value| value.chars().count() < FEWEST_CHARACTERS),
     rule(Verdict::Secret, |_, value| is_known_token(value)),
@@ -34,23 +34,24 @@ const RULES: &[Rule] = &[
     rule(Verdict::Plain, |_, value| is_boolean(value)),
     rule(Verdict::Plain, |_, value| is_a_line_or_mask(value)),
     rule(Verdict::Plain, |_, value| is_path_of_this_machine(value)),
-    // A password may be a word, a number, or look like a path. `TOKEN_URL` names where tokens come from: see below.
+    // A password may be a word, a number, or look like a path. A URL is excluded here: `TOKEN_URL` names the place where tokens come from. A later
+    // rule decides on URLs.
     rule(Verdict::Secret, |name, value| is_named_for_a_secret(name) && !is_url(value)),
     rule(Verdict::Plain, |_, value| is_number(value)),
     rule(Verdict::Plain, |_, value| value.split(':').all(is_locale)),
     rule(Verdict::Plain, |_, value| is_path(value)),
     rule(Verdict::Plain, |_, value| is_a_word_or_two(value)),
-    // A URL with a secret inside was caught above or by its own parts.
+    // The rules above find a URL with credentials or a secret parameter.
     rule(Verdict::Secret, |_, value| {
         is_url(value) && value.split(['/', '?', '&', '=', '#']).any(|part| is_known_token(part) || is_random(part))
     }),
     rule(Verdict::Literal, |_, value| is_url(value)),
     rule(Verdict::Secret, |name, _| is_secret_name(name)),
-    // An identifier far more often than a key. With a secret's name it was caught above.
+    // A UUID is far more often an identifier than a key. Under a secret's name, a rule above has decided.
     rule(Verdict::Literal, |_, value| is_uuid(value)),
-    // An address of a person is private, but it is what error messages are about; no login works with it alone.
+    // A person's address is private, but error messages are about it, and no login works with the address alone.
     rule(Verdict::Literal, |_, value| is_email(value)),
-    // Model names, hosts, versions, regions: long and of mixed classes, but readable.
+    // Names of models and hosts, versions and regions are long and mix classes of characters, but a person can read them.
     rule(Verdict::Literal, |_, value| parts(value).all(|part| is_word(part) || is_short_tag(part))),
     rule(Verdict::Secret, |_, value| is_random(value)),
 ];
@@ -60,7 +61,7 @@ fn verdict(name: &str, value: &str) -> Verdict {
     RULES.iter().find(|rule| (rule.applies)(name, value)).map_or(Verdict::Literal, |rule| rule.verdict)
 }
 
-/// Returns whether a literal of a config (an environment variable, a header) looks like a secret: by its name, its shape or its entropy.
+/// Returns whether a literal of a config (an environment variable, a header) looks like a secret by its name, its shape or its entropy.
 ///
 /// ```
 /// use hyperlight_mcp::redact::is_secret;
@@ -74,9 +75,9 @@ pub fn is_secret(name: &str, value: &str) -> bool {
     verdict(name, value) == Verdict::Secret
 }
 
-/// Whether a value that came from a variable or a file is worth blanking: all are, except for what any text contains (short values, one
-/// word or two, numbers, booleans, paths, locales). Under a secret's name only short values, booleans, masks and absolute paths are not.
-/// Several names are apart by blanks.
+/// Returns whether a value from a variable or a file should be redacted. All values should be, except those that occur in any text (short values,
+/// one or two words, numbers, booleans, paths, locales). Under a secret's name, only short values, booleans, masks and absolute paths are excepted.
+/// `name` may hold several names, separated by spaces.
 ///
 /// ```
 /// use hyperlight_mcp::redact::is_redactable;
@@ -91,24 +92,25 @@ pub fn is_redactable(name: &str, value: &str) -> bool {
     verdict(name, value) != Verdict::Plain
 }
 
-/// Tells whether a literal may be shown in full, if its name is not a secret's: numbers, booleans, locales, paths, one word or two. Here a value
-/// that is short is not plain for that.
+/// Returns whether a literal whose name is not a secret's may be shown in full: a number, boolean, locale, path, or one or two words. A short value
+/// is not accepted only because it is short.
 pub(crate) fn is_plain(value: &str) -> bool {
     let value = value.trim();
     RULES[1..].iter().find(|rule| (rule.applies)("", value)).is_some_and(|rule| rule.verdict == Verdict::Plain)
 }
 
-/// Words that make a name a secret's, wherever they stand in it.
+/// Words that make a name the name of a secret, at any place in it.
 const SECRET_WORDS: &str = "apikey auth authorization bearer cookie cookies credential credentials dsn jwt otp pass passphrase passwd password passwords \
     pat pwd salt secret secrets session token tokens";
 
-/// Two words that do so next to each other. A key alone may be public, or one to sort by.
+/// Pairs of adjacent words that make a name the name of a secret. The word `key` alone may mean a public key or a sort key.
 const SECRET_PAIRS: &[(&str, &str)] = &[
     ("access account api encryption license master private service shared signing subscription", "key keys"),
     ("connection conn", "string str url uri"),
 ];
 
-/// Words at a name's end that make it one of a setting about a secret: `AUTH_TYPE`, `TOKEN_STORE`. Its value is judged by its looks first.
+/// Last words of a name that make it the name of a setting about a secret: `AUTH_TYPE`, `TOKEN_STORE`. Then the rules about the value's looks
+/// decide first.
 const SETTING_WORDS: &str = "audience budget count domain endpoint expires expiry file folder format host issuer jar length limit method mode name path port \
     provider realm region scope scopes server size store timeout ttl type uri url";
 
@@ -122,11 +124,11 @@ pub(crate) fn is_secret_name(name: &str) -> bool {
         || words.windows(2).any(|pair| SECRET_PAIRS.iter().any(|(first, second)| is_one_of(first, &pair[0]) && is_one_of(second, &pair[1])))
 }
 
-/// Returns whether one of the names is a secret's, and not that of a setting about one.
+/// Returns whether one of the names is the name of a secret, and not of a setting about a secret.
 fn is_named_for_a_secret(names: &str) -> bool {
     names.split_whitespace().filter(|name| is_secret_name(name)).map(name_words).any(|words| {
         let ends_as_a_setting = words.last().is_some_and(|word| is_one_of(SETTING_WORDS, word));
-        // `MAX_TOKENS` counts them.
+        // `MAX_TOKENS` is a number of tokens, not a token.
         let counts = words.windows(2).any(|pair| is_one_of("max min", &pair[0]) && pair[1] == "tokens");
         !ends_as_a_setting && !counts
     })
@@ -134,7 +136,7 @@ fn is_named_for_a_secret(names: &str) -> bool {
 
 fn name_words(name: &str) -> Vec<String> {
     let words = name.split(|character: char| !character.is_alphanumeric()).flat_map(humps).map(str::to_lowercase);
-    // A trailing number only counts the variables: `TOKEN2`.
+    // A trailing number only numbers the variables: `TOKEN2`.
     words.map(|word| word.trim_end_matches(|character: char| character.is_ascii_digit()).to_owned()).collect()
 }
 
@@ -155,7 +157,7 @@ fn humps(text: &str) -> Vec<&str> {
     words
 }
 
-/// How well-known tokens begin, and how long they are at least: a word may begin alike.
+/// The prefixes of well-known tokens, and the minimum length of each token in bytes. Shorter values may be ordinary words with the same prefix.
 const TOKEN_PREFIXES: &[(usize, &str)] = &[
     (16, "gho_ ghp_ ghr_ ghs_ ghu_ github_pat_ glpat- rk_live_ rk_test_ sk- sk_live_ sk_test_ xapp- xoxa- xoxb- xoxp- xoxr- xoxs-"),
     (20, "-----BEGIN AGE-SECRET-KEY- AKIA ASIA dop_v1_ eyJ figd_ gsk_ hvs. lin_api_ shpat_ ya29."),
@@ -171,7 +173,7 @@ pub(crate) fn is_known_token(value: &str) -> bool {
             .any(|(least, prefixes)| value.len() >= *least && prefixes.split(' ').any(|prefix| value.starts_with(prefix)))
 }
 
-/// An `Authorization` header's value, or a URL that holds a password or a token before its host.
+/// Returns whether the value is an `Authorization` header's value, or a URL with a password or a token before its host.
 fn has_credentials(value: &str) -> bool {
     if after_scheme(value).is_some() {
         return true;
@@ -179,20 +181,20 @@ fn has_credentials(value: &str) -> bool {
     let Some((_, rest)) = value.split_once("://") else { return false };
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
     let Some((user, _)) = authority.rsplit_once('@') else { return false };
-    // `ssh://git@host` names a user; a password, or a long name that no person has, is a credential.
+    // `ssh://git@host` names a user, which is not a secret. A password, or a long random name, is a credential.
     user.split_once(':').is_some_and(|(_, password)| !password.is_empty()) || is_known_token(user) || is_random(user)
 }
 
-/// The credentials in `Bearer xyz` and `Basic xyz`, and whether they are those of Basic.
+/// Returns the credentials in `Bearer xyz` and `Basic xyz`, and whether the scheme is Basic.
 pub(crate) fn after_scheme(value: &str) -> Option<(&str, bool)> {
     let (scheme, rest) = value.trim().split_once(' ')?;
     let rest = rest.trim();
     let known = ["basic", "bearer", "token", "apikey"].iter().any(|known| scheme.eq_ignore_ascii_case(known));
-    // A sentence may begin with such a word as well.
+    // A sentence may also begin with one of these words.
     (known && !rest.is_empty() && !rest.contains(' ')).then(|| (rest, scheme.eq_ignore_ascii_case("basic")))
 }
 
-/// `Server=x;Password=y`, `https://host/?api_key=y`, `--token=y`.
+/// Returns whether the value assigns a secret: `Server=x;Password=y`, `https://host/?api_key=y`, `--token=y`.
 fn assigns_a_secret(value: &str) -> bool {
     value.split([';', '&', '?', '#', ',']).flat_map(str::split_whitespace).any(|part| {
         part.split_once('=').is_some_and(|(name, value)| {
@@ -205,12 +207,12 @@ fn is_boolean(value: &str) -> bool {
     ["true", "false", "yes", "no", "on", "off", "enabled", "disabled"].iter().any(|known| value.eq_ignore_ascii_case(known))
 }
 
-/// `--------`, `********`: no secret, and all over any text.
+/// Returns whether the value repeats one mark: `--------`, `********`. It is not a secret, and occurs in any text.
 fn is_a_line_or_mask(value: &str) -> bool {
     value.chars().next().is_some_and(|first| !first.is_alphanumeric() && value.chars().all(|character| character == first))
 }
 
-/// Numbers, with a unit too (`60000ms`), dates, times, versions of numbers only, addresses of the network.
+/// Returns whether the value is a number, also with a unit (`60000ms`), a date, a time, a version of numbers only, or an IP address.
 fn is_number(value: &str) -> bool {
     let digits = value.trim_end_matches(|character: char| character.is_ascii_alphabetic() || character == '%');
     let hexadecimal = value.strip_prefix("0x").is_some_and(|rest| rest.len() <= 16 && rest.bytes().all(|byte| byte.is_ascii_hexdigit()));
@@ -221,7 +223,7 @@ fn is_number(value: &str) -> bool {
             && digits.trim_start_matches('v').chars().all(of_numbers))
 }
 
-/// `en_US.UTF-8`, `de_DE@euro`.
+/// Returns whether the value is a locale: `en_US.UTF-8`, `de_DE@euro`.
 fn is_locale(value: &str) -> bool {
     let (value, modifier) = value.split_once('@').unwrap_or((value, ""));
     let (language, encoding) = value.split_once('.').unwrap_or((value, ""));
@@ -239,20 +241,21 @@ fn is_locale(value: &str) -> bool {
         && modifier.bytes().all(|byte| byte.is_ascii_lowercase())
 }
 
-/// Endings that make a bare name a file's.
+/// File extensions. A name that ends with one of them is a file's name.
 const FILE_ENDINGS: &str = "cfg cjs conf crt db env html ini js json jsonc key log md mjs pem py sh sock sqlite toml ts txt xml yaml yml";
 
-/// Where the paths of a machine begin. Anything may stand behind them, also under a secret's name: a file with the secret.
+/// Names of top-level folders. A value that begins with one of them is a path, also under a secret's name: the path of a file with the secret.
 const ROOTS: &str = "Applications Library System Users Volumes app bin boot data dev etc home lib lib64 media mnt nix opt private proc \
     project projects root run sbin snap srv sys tmp usr var workspace workspaces";
 
-/// Absolute and relative paths, lists of them, file names, and what is written like a path: `owner/name`, `Europe/Berlin`.
+/// Returns whether the value is an absolute or relative path, a list of paths, a file name, or has the form of a path: `owner/name`,
+/// `Europe/Berlin`.
 fn is_path(value: &str) -> bool {
     let one = |path: &str| is_path_of_this_machine(path) || is_readable_path(path);
     one(value) || (value.contains(':') && !value.contains("://") && value.split(':').all(|part| part.is_empty() || one(part)))
 }
 
-/// An absolute path as machines have them, with blanks between words.
+/// Returns whether the value is a usual absolute path, possibly with spaces between words.
 fn is_path_of_this_machine(value: &str) -> bool {
     if let Some(path) = value.strip_prefix("file:/") {
         return is_of_path_characters(path);
@@ -268,25 +271,26 @@ fn is_path_of_this_machine(value: &str) -> bool {
     root.is_some_and(|root| is_one_of(ROOTS, root)) && is_of_path_characters(value)
 }
 
-/// A path of names that can be read. A key in base64 may begin with a slash or hold several: hence a look at each name.
+/// Returns whether the value is a path of readable names. A key in base64 may begin with a slash or contain several, so each name is checked.
 fn is_readable_path(value: &str) -> bool {
     let is_file = value.rsplit_once('.').is_some_and(|(_, ending)| is_one_of(FILE_ENDINGS, ending));
     (is_file || value.contains('/'))
         && !value.contains("//")
         && !value.contains(char::is_whitespace)
         && is_of_path_characters(value)
-        // Names of packages begin so: `@scope/name`.
+        // Names of npm packages may begin with an at sign: `@scope/name`.
         && value.split('/').all(|name| !name.trim_start_matches('@').contains(['@', '+', '~']))
         && is_readable(value)
 }
 
-/// Passwords have all kinds of punctuation, and paths hardly any; a blank only between two words.
+/// Returns whether a text has only characters of paths. Passwords have all kinds of punctuation, and paths have little. A space is permitted only
+/// between two words.
 fn is_of_path_characters(path: &str) -> bool {
     path.chars().all(|character| character.is_alphanumeric() || "._@~+-/ ".contains(character))
         && path.split('/').all(|name| name.trim() == name && !name.contains("  "))
 }
 
-/// Returns whether each part of a path is a word or a single-case tag, and words make up at least half of the characters.
+/// Returns whether each part of a path is a word or a short tag of one case, and words make up at least half of the characters.
 fn is_readable(path: &str) -> bool {
     let is_tag = |part: &str| is_short_tag(part) && !(part.contains(char::is_uppercase) && part.contains(char::is_lowercase));
     let (mut of_words, mut all) = (0, 0);
@@ -300,7 +304,7 @@ fn is_readable(path: &str) -> bool {
     of_words * 2 >= all
 }
 
-/// Three words and more under a secret's name are a pass phrase.
+/// Returns whether the value is one or two words. Three or more words may be a passphrase.
 fn is_a_word_or_two(value: &str) -> bool {
     let words: Vec<&str> = parts(value).flat_map(humps).collect();
     let joined = value.chars().all(|character| character.is_alphabetic() || "-_. ".contains(character));
@@ -311,7 +315,7 @@ fn parts(value: &str) -> impl Iterator<Item = &str> {
     value.split(|character: char| !character.is_alphanumeric()).filter(|part| !part.is_empty())
 }
 
-/// Something to pronounce, in one case: letters at random rarely are.
+/// Returns whether a text is pronounceable and of one case. Random letters seldom are.
 fn is_word(text: &str) -> bool {
     let mut consonants = 0;
     let mut vowels = 0;
@@ -328,7 +332,7 @@ fn is_word(text: &str) -> bool {
     text.chars().all(char::is_alphabetic) && one_case && (length <= 4 || vowels * 6 >= length) && longest_run <= 5 && length <= 24
 }
 
-/// What stands between words in names of versions and models: `4o`, `v2`, `20250929`.
+/// Returns whether a text is a short part of a version's or model's name: `4o`, `v2`, `20250929`.
 fn is_short_tag(text: &str) -> bool {
     text.len() <= 3
         || (text.len() <= 8 && text.bytes().all(|byte| byte.is_ascii_digit()))
@@ -356,7 +360,7 @@ fn is_email(value: &str) -> bool {
     })
 }
 
-/// At least twenty characters of two classes, too evenly spread for prose.
+/// Returns whether a value looks random: at least twenty characters of two classes, and a higher entropy than prose.
 fn is_random(value: &str) -> bool {
     let of_tokens = value.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+/=_-.~!@#$%^&*:".contains(&byte));
     let classes = [u8::is_ascii_lowercase, u8::is_ascii_uppercase, u8::is_ascii_digit]
@@ -365,11 +369,11 @@ fn is_random(value: &str) -> bool {
         .count();
     let readable = parts(value).all(|part| is_word(part) || is_short_tag(part));
     let hexadecimal = value.len() >= 32 && value.bytes().all(|byte| byte.is_ascii_hexdigit());
-    // Sixteen different digits cannot reach what sixty-four different letters do.
+    // Hexadecimal text has only sixteen different digits, so its entropy is lower than that of random letters.
     value.len() >= 20 && of_tokens && classes >= 2 && !readable && entropy(value) >= if hexadecimal { 3.0 } else { 3.5 }
 }
 
-/// Shannon's entropy in bits a byte.
+/// Returns the Shannon entropy in bits per byte.
 fn entropy(value: &str) -> f64 {
     let mut counts = [0_u32; 256];
     for byte in value.bytes() {

@@ -1,4 +1,4 @@
-//! What is taken for a secret, and what is not.
+//! Tests which values are secrets and which are not.
 
 use super::*;
 
@@ -223,7 +223,7 @@ fn a_path_has_no_punctuation_but_that_of_names() {
     }
 }
 
-/// As generators of passwords have it, the same in each run (xorshift).
+/// Generates passwords like a password generator, the same in each run (xorshift).
 struct Generator(u64);
 
 impl Generator {
@@ -241,7 +241,7 @@ impl Generator {
 const LETTERS_AND_DIGITS: &str = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
 const SEEDS: [u64; 3] = [0x9e37_79b9_7f4a_7c15, 4_711, 0x0bad_cafe_dead_beef];
 
-/// Of so many passwords of each seed, those that are left as they are; one of a generator that puts a slash in among them.
+/// Generates 1000 passwords for each seed, every second with a slash inside, and returns those that would not be redacted.
 fn kept(name: &str, alphabet: &str, length: usize) -> Vec<String> {
     let alphabet: Vec<char> = alphabet.chars().collect();
     let mut kept = Vec::new();

@@ -1,4 +1,4 @@
-//! The servers that exist now, whether this gateway has enabled them, and their state.
+//! Holds the servers that exist now, their state, and whether this gateway has enabled them.
 
 mod status;
 
@@ -18,7 +18,7 @@ use crate::error::{Error, Result};
 #[derive(Debug, Clone)]
 pub enum Entry {
     Valid(Arc<ServerDefinition>),
-    /// An entry with an error: it is listed with that, and can do nothing.
+    /// An entry with an error. It is listed with the error and cannot be used.
     Invalid(Arc<InvalidServer>),
 }
 
@@ -39,7 +39,7 @@ struct Configured {
     inputs: Vec<InputDefinition>,
 }
 
-/// The one who enables or disables a server.
+/// The party that enables or disables a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Decider {
     /// A person, or the author of the agent. The decision is for all agents.
@@ -86,7 +86,7 @@ struct Live {
     decisions: u64,
     /// The manifest that was last compared with the approved one.
     compared: Option<Arc<Manifest>>,
-    /// Raw names of approved tools that are not what was approved.
+    /// Raw names of approved tools that differ from their approved form.
     quarantined: BTreeSet<String>,
 }
 
@@ -127,12 +127,12 @@ impl Registry {
         Self { configured: RwLock::new(Arc::new(configured(config))), live: Mutex::default() }
     }
 
-    /// Puts another config in the place of the one before.
+    /// Replaces the config with another one.
     pub fn replace(&self, config: Config) {
         *self.configured.write() = Arc::new(configured(config));
     }
 
-    /// Returns all entries, in the config's order; those with an error come last.
+    /// Returns all entries in the config's order. Entries with an error come last.
     #[must_use]
     pub fn entries(&self) -> Vec<Entry> {
         self.configured().entries.clone()
@@ -141,7 +141,7 @@ impl Registry {
     /// Returns the entry of this name.
     ///
     /// # Errors
-    /// `ERR_UNKNOWN_SERVER`, naming those that exist.
+    /// `ERR_UNKNOWN_SERVER`, which names the existing servers.
     pub fn entry(&self, name: &str) -> Result<Entry> {
         let configured = self.configured();
         let found = configured.entries.iter().find(|entry| entry.name() == name).cloned();
@@ -158,7 +158,7 @@ impl Registry {
     /// Returns the server of this name.
     ///
     /// # Errors
-    /// `ERR_UNKNOWN_SERVER`, naming those that exist; the error of an entry that has one.
+    /// `ERR_UNKNOWN_SERVER`, which names the existing servers. For an invalid entry, the entry's own error.
     pub fn server(&self, name: &str) -> Result<Arc<ServerDefinition>> {
         let configured = self.configured();
         match configured.entries.iter().find(|entry| entry.name() == name) {
@@ -168,7 +168,7 @@ impl Registry {
         }
     }
 
-    /// Returns the config's description of an `${input:…}`.
+    /// Returns the config's description of the input with this id, as in `${input:id}`.
     #[must_use]
     pub fn input(&self, id: &str) -> Option<InputDefinition> {
         self.configured().inputs.iter().find(|input| input.id == id).cloned()
@@ -219,7 +219,7 @@ impl Registry {
         self.end(name, |before| if before == Switch::Off { before } else { Switch::Undecided });
     }
 
-    /// Ends what is pending. An enabled server stays enabled.
+    /// Ends the server's pending calls. An enabled server stays enabled.
     pub fn interrupt(&self, name: &str) {
         let mut all = self.live();
         let live = all.entry(name.to_owned()).or_default();
@@ -289,7 +289,7 @@ impl Registry {
         is_new
     }
 
-    /// Forgets the last comparison: something else is approved now.
+    /// Forgets the last comparison, because the approval has changed.
     pub fn approval_changed(&self, name: &str) {
         let mut all = self.live();
         let live = all.entry(name.to_owned()).or_default();
@@ -297,7 +297,7 @@ impl Registry {
         live.decisions += 1;
     }
 
-    /// Returns whether the server has been compared with its approval since the gateway was opened or the server was approved anew.
+    /// Returns whether the server has been compared with its approval since the gateway was opened or the approval last changed.
     #[must_use]
     pub fn is_compared(&self, name: &str) -> bool {
         self.live().get(name).is_some_and(|live| live.compared.is_some())
@@ -366,7 +366,7 @@ mod tests {
         assert!(registry.is_enabled("a", OURS) && !registry.is_disabled_by_person("a"));
 
         registry.disable("a");
-        // Neither a no of its own, nor a revocation or another config in between, makes it the model's to decide.
+        // None of these events lets a model enable the server again.
         let between: [fn(&Registry); 3] = [|_| {}, |registry| registry.disable_for("a", OURS), |registry| registry.retire("a")];
         for happens in between {
             happens(&registry);

@@ -1,36 +1,37 @@
-//! A server as `servers()` reports it.
+//! The status of a server, as `servers()` reports it.
 
 use serde::Serialize;
 
 use crate::error::Error;
 use crate::text::is_server_name;
 
-/// A server of the config, as it is now.
+/// The current status of a server of the config.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ServerStatus {
     pub name: String,
     pub state: ServerState,
-    /// True where both stages are approved, as the server is configured now.
+    /// True if both stages are approved for the server's current config.
     pub approved: bool,
     pub enabled: bool,
-    /// True where a person, or the agent's own code, has disabled it here: no model can enable it.
+    /// True if a person or the agent's own code has disabled the server in this gateway. Then no model can enable it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub disabled_by_person: bool,
     pub source: &'static str,
     /// Raw names of the approved tools.
     pub tools: Vec<String>,
-    /// Approved tools that the server has changed or taken away since: calls of them fail.
+    /// Approved tools that the server has since changed or removed. Calls of these tools fail.
     pub quarantined: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_error: Option<LastError>,
 }
 
-/// Replaces a name that is not valid.
+/// Shown to a model in place of a name that is not valid.
 const NO_NAME: &str = "(a server whose name is not valid)";
 
 impl ServerStatus {
-    /// The status for a model: the name of an invalid entry may be any text, and an error may quote a server.
+    /// Returns the status for a model. Replaces the name of an invalid entry, which may be any text, and the error message, which may quote a
+    /// server.
     #[must_use]
     pub fn for_model(&self) -> Self {
         let mut status = self.clone();
@@ -44,23 +45,23 @@ impl ServerStatus {
     }
 }
 
-/// The state of a server, in one word.
+/// The state of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ServerState {
-    /// Its entry in the config has an error.
+    /// The server's entry in the config has an error.
     Invalid,
-    /// `disabled: true` in the config.
+    /// The config says `disabled: true`.
     Disabled,
-    /// Nothing may run.
+    /// The server's command is not approved, so that nothing may run.
     Unapproved,
-    /// Its command is approved, its tools are not yet.
+    /// The server's command is approved, but its tools are not.
     CommandApproved,
-    /// Both stages are approved; there is no process.
+    /// Both stages are approved. The server has no process or connection.
     Idle,
-    /// Its process is being started, or its address reached.
+    /// The gateway is starting the server's process or connecting to its address.
     Connecting,
-    /// There is a live connection.
+    /// The server has a live connection.
     Connected,
     /// The last attempt to connect failed.
     Error,

@@ -1,4 +1,4 @@
-//! A value cut to about so many tokens: every branch gets its share, and says what it left out.
+//! Cuts a value to an approximate number of tokens. Each part gets a share of the budget, and a mark for what it leaves out.
 
 use super::mark::{bytes_mark, items_mark, keys_mark, mark_key, names_mark, text_mark};
 use super::measure::{COMMA, FIELD, MAX_KEY_BYTES, MIN_SHARE, Node, QUOTES, parts};
@@ -7,21 +7,21 @@ use super::share::share;
 use super::text::{head, length, tail, text_tokens};
 use crate::sandbox::Value;
 
-/// A list shows so many of its first items at least, as far as each gets the least: few that say much.
+/// The number of first items that a list shows at least, if each of them can get [`MIN_SHARE`]. Few long items say more than many short ones.
 const MIN_ITEMS: usize = 4;
-/// The same of a record's fields, which are seldom alike.
+/// The number of fields that a record shows at least. It is higher than for items, because fields are seldom alike.
 const MIN_FIELDS: usize = 16;
-/// A text that may have fewer tokens shows no end, only its beginning.
+/// The tokens below which a cut text shows only its beginning, not its end.
 const MIN_FOR_TAIL: usize = 40;
 
-/// Cuts a value that was measured to about `tokens`. `note` ends the outermost mark.
+/// Cuts a measured value to about `tokens`. `note` is appended to the outermost mark.
 pub(super) fn cut(value: &Value, nodes: &[Node], tokens: usize, note: &str) -> (Value, Omissions) {
     let mut cutter = Cutter { nodes, note, path: Vec::new(), omissions: Omissions::default() };
     let (cut, _) = cutter.part(value, 0, tokens);
     (cut, cutter.omissions)
 }
 
-/// Recursion ends with the nodes, which go [`super::MAX_DEPTH`] levels deep.
+/// Cuts a value recursively. The recursion follows the nodes, which are at most [`super::MAX_DEPTH`] levels deep.
 struct Cutter<'a> {
     nodes: &'a [Node],
     note: &'a str,
@@ -29,7 +29,7 @@ struct Cutter<'a> {
     omissions: Omissions,
 }
 
-/// A value as it is shown, and what it costs.
+/// A value as it is shown, and its cost in tokens.
 type Shown = (Value, usize);
 
 impl<'a> Cutter<'a> {
@@ -50,7 +50,7 @@ impl<'a> Cutter<'a> {
         }
     }
 
-    /// Only the outermost mark says where the whole value is.
+    /// Returns the note for the current mark. Only the outermost mark has one.
     fn note(&self) -> &'a str {
         if self.path.is_empty() { self.note } else { "" }
     }
@@ -89,7 +89,7 @@ impl<'a> Cutter<'a> {
             left = rest;
             chosen.push((index, part));
         }
-        // All items are there, so that no mark has to say how many are not.
+        // If all items are shown, no mark is needed, and its tokens go to the items.
         let spare = if chosen.len() == whole && self.note().is_empty() { for_mark } else { 0 };
         let shown = self.shared(room + spare - COMMA * chosen.len(), &chosen, |index| (Step::Index(index), &items[index]));
         let mut cost = QUOTES + COMMA * shown.len();
@@ -114,7 +114,7 @@ impl<'a> Cutter<'a> {
         let mut chosen = Vec::new();
         for (index, part) in parts(self.nodes, node).enumerate() {
             let (key, cost) = (self.nodes[part].key as usize + FIELD, self.nodes[part].cost as usize);
-            // Nothing costs less than a field of an empty name and a token.
+            // A further field costs more than `FIELD` tokens, even with an empty name.
             if left <= FIELD {
                 break;
             }
@@ -143,7 +143,7 @@ impl<'a> Cutter<'a> {
         (Value::Record(cut), cost)
     }
 
-    /// The chosen parts, in their order, each with its share.
+    /// Returns the chosen parts in their order, each cut to its share.
     fn shared(&mut self, tokens: usize, chosen: &[(usize, usize)], part: impl Fn(usize) -> (Step<'a>, &'a Value)) -> Vec<Shown> {
         let costs: Vec<usize> = chosen.iter().map(|(_, node)| self.nodes[*node].cost as usize).collect();
         let mut shown: Vec<Shown> = vec![(Value::Null, 0); chosen.len()];
@@ -158,7 +158,7 @@ impl<'a> Cutter<'a> {
         shown
     }
 
-    /// Returns whether a list or record gets a mark for omitted parts. The outermost one always does.
+    /// Returns whether a list or record gets a mark for omitted parts. The outermost list or record always gets a mark if there is a note.
     fn leaves_mark(&mut self, node: usize, kind: OmissionKind, kept: usize, of: usize) -> bool {
         if kept < of {
             let inside = !self.path.is_empty();
@@ -168,7 +168,7 @@ impl<'a> Cutter<'a> {
     }
 }
 
-/// The names of the fields that were not chosen.
+/// Returns the names of the fields that were not chosen.
 fn left_out<'a>(fields: &'a [(String, Value)], chosen: &[(usize, usize)]) -> impl Iterator<Item = &'a str> {
     let mut chosen = chosen.iter().map(|(index, _)| *index).peekable();
     let others = fields.iter().enumerate().filter(move |(index, _)| chosen.next_if_eq(index).is_none());

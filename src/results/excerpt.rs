@@ -1,12 +1,12 @@
-//! The lines around a place in the agent's own code, as compilers show them.
+//! The lines around a position in the agent's code, shown as compilers show them.
 
-/// Lines that are shown before and after the one that is meant.
+/// Lines that are shown before the reported line. `AFTER` is the number of lines after it.
 const BEFORE: usize = 2;
 const AFTER: usize = 1;
-/// Characters of one line that are shown.
+/// The maximum characters of one line that are shown.
 const MAX_LINE_CHARS: usize = 120;
 
-/// The line, the ones around it, and a caret beneath the column. Lines and columns count from 1. `None` where the code has no such line.
+/// Returns the line, the lines around it, and a caret under the column. Lines and columns count from 1. Returns `None` if the code has no such line.
 pub(super) fn excerpt(code: &str, line: u32, column: Option<u32>) -> Option<String> {
     let line = usize::try_from(line).ok()?.checked_sub(1)?;
     let first = line.saturating_sub(BEFORE);
@@ -29,7 +29,7 @@ pub(super) fn excerpt(code: &str, line: u32, column: Option<u32>) -> Option<Stri
     Some(text.join("\n"))
 }
 
-/// A line with tabs as blanks, or, of a long one, what is around the column; and where the column is in it.
+/// Returns the line with tabs replaced by spaces, and the column's position in it. A long line is cut to the part around the column.
 fn window(line: &str, column: Option<usize>) -> (String, Option<usize>) {
     let length = line.chars().take(column.unwrap_or(0).max(MAX_LINE_CHARS) + 1).count();
     let column = column.filter(|column| *column <= length);

@@ -1,4 +1,4 @@
-//! The largest cut of a value that a budget holds.
+//! Finds the largest cut of a value that fits into a token budget.
 
 use serde_json::Value as Json;
 
@@ -9,18 +9,18 @@ use super::omission::Omission;
 use super::plain::tokens_within;
 use crate::sandbox::Value;
 
-/// Cuts are estimated before they are counted: so often one is corrected.
+/// The maximum attempts to find a cut. The cost of a cut is estimated before it is counted, so a cut may have to be corrected.
 const ATTEMPTS: usize = 8;
-/// A cut that uses so much of its budget, in per cent, is large enough.
+/// The percentage of the budget at which a cut is large enough.
 const ENOUGH: usize = 94;
 
 /// A value that was cut.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Fitted {
-    /// Of the whole value's type as JSON has types: a text, a list or a record. All that it has beside marks is in the whole value at the
-    /// same path.
+    /// The value after the cut, of the whole value's JSON type: a text, a list or a record. Apart from marks, each part of it is in the whole value
+    /// at the same path.
     pub value: Value,
-    /// The omissions, in the order of the value: the first thousand at most.
+    /// The omissions in the order of the value, at most a thousand.
     pub omitted: Vec<Omission>,
 }
 
@@ -37,12 +37,12 @@ pub fn fits(value: &Value, budget: usize) -> bool {
     tokens_within(value, budget).is_some()
 }
 
-/// The largest sensible cut of a value within a budget of tokens; `None` where it fits as it is.
+/// Returns the largest useful cut of a value within a token budget, or `None` if the whole value fits.
 ///
-/// Small parts stay whole and large ones share what is left alike: of a text its beginning and its end stay, of a list the first items, of
-/// a record as many fields as get a share. What is left out leaves a mark that says how much it was: in a text, as the last item of a list,
-/// as the last field of a record (`…`). The outermost mark says by `handle` where the whole value is. With less than
-/// [`super::MIN_RESULT_TOKENS`], the outermost mark alone may be more than the budget.
+/// Small parts stay whole, and large parts share the rest of the budget equally. A text keeps its beginning and its end, a list keeps its first
+/// items, and a record keeps as many fields as get a share. A mark replaces each omission and says how much was left out: inside a text, as the last
+/// item of a list, or as the last field (`…`) of a record. The outermost mark refers to the whole value by `handle`. With a budget below
+/// [`super::MIN_RESULT_TOKENS`], the outermost mark alone may exceed the budget.
 ///
 /// ```
 /// use hyperlight_mcp::results::{Handle, fit};
@@ -52,7 +52,7 @@ pub fn fits(value: &Value, budget: usize) -> bool {
 /// let fitted = fit(&value, 100, Handle::Saved("k3")).unwrap();
 /// let Value::Record(fields) = &fitted.value else { panic!() };
 /// assert_eq!(fields[0], ("title".to_owned(), Value::from("a report")));
-/// assert_eq!(fields[2], ("…".to_owned(), Value::from("cut inside; saved(\"k3\") of host:mcp has all of it")));
+/// assert_eq!(fields[2], ("…".to_owned(), Value::from("nested values were cut; saved(\"k3\") of host:mcp has all of it")));
 /// assert_eq!((fitted.omitted[0].path.as_str(), fitted.omitted[0].of), ("/body", 45_000));
 /// ```
 #[must_use]
@@ -60,7 +60,7 @@ pub fn fit(value: &Value, budget: usize, handle: Handle<'_>) -> Option<Fitted> {
     if fits(value, budget) {
         return None;
     }
-    // A cut that was estimated as more than the budget may be less when it is counted.
+    // The estimate of a cut can be higher than its counted tokens, so cuts above the budget are tried too.
     let most = budget.saturating_mul(2);
     let (nodes, note) = (measure(value, most), handle.note());
     let attempt = |tokens| {
@@ -69,7 +69,7 @@ pub fn fit(value: &Value, budget: usize, handle: Handle<'_>) -> Option<Fitted> {
         (tokens, Fitted { value, omitted: omissions.into_list() })
     };
     let (mut fitted, mut best) = (None, 0);
-    // What is known to fit, and what is known to be too much.
+    // The largest attempt that fitted, and the smallest attempt that was too large.
     let (mut below, mut above) = (0, most);
     let mut next = budget;
     for _ in 0..ATTEMPTS {
@@ -82,12 +82,12 @@ pub fn fit(value: &Value, budget: usize, handle: Handle<'_>) -> Option<Fitted> {
                 if tokens.saturating_mul(100) >= budget.saturating_mul(ENOUGH) {
                     break;
                 }
-                // In proportion to what was used, as far as that is not known to be too much.
+                // The next attempt grows in proportion to the unused budget, below the smallest attempt that was too large.
                 next = next.saturating_mul(budget) / tokens.max(1);
             }
             (tokens, _) => {
                 above = next;
-                // A little less than in proportion, or once more it would be too much by a token.
+                // A margin below the exact proportion; otherwise the next attempt could again exceed the budget by a token.
                 next = (next.saturating_mul(budget) / tokens.unwrap_or(most).max(1)).saturating_sub(1 + budget / 500);
             }
         }
@@ -101,7 +101,7 @@ pub fn fit(value: &Value, budget: usize, handle: Handle<'_>) -> Option<Fitted> {
     Some(fitted.unwrap_or_else(|| attempt(0).1))
 }
 
-/// The same for plain JSON that nothing keeps: what does not fit is cut.
+/// Cuts plain JSON to a token budget. The whole value is not saved.
 ///
 /// ```
 /// use hyperlight_mcp::results::fit_json;

@@ -1,18 +1,17 @@
-//! A walk over the text of a value as it crosses, which is known to be JSON: from a list or an object to what is in it, without making
-//! anything of the rest.
+//! Walks over the JSON text of a value that crosses the VM boundary. A walk goes from a list or object to its children and does not parse the rest.
 
-/// The key that marks bytes and escaped objects: see `src/sandbox/value.rs`.
+/// The key that marks bytes and escaped objects; `src/sandbox/value.rs` defines the format.
 const MARK: &str = "\"$bytes\"";
 
-/// A value somewhere in a text.
+/// A value at a position in a JSON text.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Walk<'a> {
     json: &'a str,
-    /// The offset at which it begins.
+    /// The offset at which the value begins.
     at: usize,
 }
 
-/// The kind of a value, as far as a walk goes on in it.
+/// The kind of a value, as far as the walk distinguishes kinds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     List,
@@ -28,9 +27,9 @@ impl<'a> Walk<'a> {
         Self { json, at: after_space(json.as_bytes(), 0) }
     }
 
-    /// All of the value.
+    /// Returns the JSON text of the value.
     pub(super) fn text(self) -> &'a str {
-        // Both are beside ASCII characters; a text that is no JSON could end anywhere.
+        // Both offsets are character boundaries in valid JSON. `get` avoids a panic for invalid JSON.
         self.json.get(self.at..after_value(self.json.as_bytes(), self.at)).unwrap_or_default()
     }
 
@@ -46,7 +45,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// An item of a list, or a field of an object with its key.
+    /// Returns the children: the items of a list, or the fields of an object with their keys.
     pub(super) fn children(self) -> Children<'a> {
         let (form, open) = match (self.byte(self.at), self.marked()) {
             (b'{', Some(list)) => (Form::Pairs, list),
@@ -60,7 +59,7 @@ impl<'a> Walk<'a> {
         self.json.as_bytes().get(at).copied().unwrap_or_default()
     }
 
-    /// Where the value behind the mark of bytes begins, if that is this object's first key.
+    /// Returns the offset of the value after the key [`MARK`], if that is the object's first key.
     fn marked(self) -> Option<usize> {
         let bytes = self.json.as_bytes();
         let key = after_space(bytes, self.at + 1);
@@ -69,20 +68,20 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// The form in which the children are written.
+/// The form in which the children of a value are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Form {
     Items,
     Fields,
-    /// Those of an object that is escaped: `[key, value]` each.
+    /// The fields of an escaped object, each written as `[key, value]`.
     Pairs,
 }
 
-/// The values in a value. Each is skipped only when the next is asked for.
+/// An iterator over the children of a value. A child is only skipped when the next one is requested.
 pub(super) struct Children<'a> {
     json: &'a str,
     form: Form,
-    /// Where the next child begins, or the end.
+    /// The offset of the next child, or of the closing bracket.
     next: usize,
 }
 
@@ -110,7 +109,7 @@ impl<'a> Iterator for Children<'a> {
 }
 
 impl Children<'_> {
-    /// A key, and where the value behind it begins: after a colon, or a comma.
+    /// Returns a key, and the offset of its value: after a colon, or after a comma.
     fn key_and_value(&self, key: usize) -> (Option<String>, usize) {
         let bytes = self.json.as_bytes();
         let end = after_value(bytes, key);
@@ -126,7 +125,7 @@ fn after_space(bytes: &[u8], mut at: usize) -> usize {
     at
 }
 
-/// The end of the value that begins here. Without recursion, however deep it is.
+/// Returns the end of the value that begins at `at`. It does not recurse, so deep nesting cannot overflow the stack.
 fn after_value(bytes: &[u8], mut at: usize) -> usize {
     let mut depth = 0_usize;
     while let Some(byte) = bytes.get(at) {
@@ -189,7 +188,7 @@ mod tests {
         })
     }
 
-    /// Returns everything that a walk finds.
+    /// Parses a value with walks alone.
     fn read(here: Walk<'_>) -> Json {
         match here.kind() {
             Kind::List => here.children().map(|(_, item)| read(item)).collect(),

@@ -1,24 +1,24 @@
-//! The words that stand where something was left out.
+//! The texts that replace parts that were left out of a value.
 
 use super::text::text_tokens;
 
-/// More fields than these are counted, not named.
+/// The most fields that a mark lists by name. A larger number of fields is only counted.
 const MAX_NAMES: usize = 3;
 const MAX_NAME_BYTES: usize = 40;
 
 /// The way in which the outermost mark refers to the whole value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Handle<'a> {
-    /// Later runs of the same sandbox read it by `saved(id)` of `host:mcp`.
+    /// Later runs of the same sandbox can read the whole value with `saved(id)` of `host:mcp`.
     Saved(&'a str),
-    /// It is larger than all that a sandbox keeps (`limits.maxSavedBytes`).
+    /// The value is larger than the limit of a sandbox's saved values (`limits.maxSavedBytes`).
     TooLarge,
-    /// Nothing is said of it.
+    /// The mark does not mention the whole value.
     None,
 }
 
 impl Handle<'_> {
-    /// Returns the note of the outermost mark. In other marks it would only cost tokens.
+    /// Returns the note of the outermost mark. Inner marks have no note, to save tokens.
     pub(super) fn note(self) -> String {
         match self {
             Self::Saved(id) => format!("; saved(\"{id}\") of host:mcp has all of it"),
@@ -28,17 +28,17 @@ impl Handle<'_> {
     }
 }
 
-/// Stands between the beginning and the end of a text, or after its beginning.
+/// Returns the mark between the beginning and the end of a text, or after its beginning.
 pub(super) fn text_mark(left_out: usize, note: &str) -> String {
     format!("… [{left_out} characters left out{note}]")
 }
 
-/// Stands for bytes.
+/// Returns the mark that replaces bytes.
 pub(super) fn bytes_mark(bytes: usize, note: &str) -> String {
     format!("… [{bytes} bytes left out{note}]")
 }
 
-/// A list's last item.
+/// Returns the mark that becomes a list's last item.
 pub(super) fn items_mark(kept: usize, of: usize, note: &str) -> String {
     format!("… {}", counted(kept, of, "items", note))
 }
@@ -48,7 +48,7 @@ pub(super) fn keys_mark(kept: usize, of: usize, note: &str) -> String {
     counted(kept, of, "keys", note)
 }
 
-/// The same by the names of what was left out, where that costs no more.
+/// Returns a mark that names the fields that were left out, or `None` if that costs more tokens than their number.
 pub(super) fn names_mark<'a>(names: impl Iterator<Item = &'a str>, of: usize, note: &str) -> Option<String> {
     let names: Vec<&str> = names.take(MAX_NAMES + 1).collect();
     if names.is_empty() || names.len() > MAX_NAMES || names.iter().any(|name| name.len() > MAX_NAME_BYTES) {
@@ -61,14 +61,14 @@ pub(super) fn names_mark<'a>(names: impl Iterator<Item = &'a str>, of: usize, no
 
 fn counted(kept: usize, of: usize, what: &str, note: &str) -> String {
     match of - kept {
-        // The outermost list or record says where the whole value is, even if only things inside were cut.
-        0 => format!("cut inside{note}"),
+        // The outermost list or record says where the whole value is, even if only nested parts were cut.
+        0 => format!("nested values were cut{note}"),
         all if all == of => format!("{all} {what} left out{note}"),
         left => format!("{left} of {of} {what} left out{note}"),
     }
 }
 
-/// A key for a record's mark that the record does not have: `…`, or as many as it takes.
+/// Returns a key for a record's mark: `…`, repeated until the record does not have that key.
 pub(super) fn mark_key<'a>(keys: impl Iterator<Item = &'a str>) -> String {
     const ONE: &str = "…";
     let mut taken: Vec<usize> = keys.filter(|key| key.chars().all(|character| character == '…')).map(|key| key.len() / ONE.len()).collect();
@@ -91,8 +91,8 @@ mod tests {
         let note = Handle::Saved("k3").note();
         assert_eq!(items_mark(3, 100, &note), "… 97 of 100 items left out; saved(\"k3\") of host:mcp has all of it");
         assert_eq!(keys_mark(0, 5, ""), "5 keys left out");
-        assert_eq!(items_mark(5, 5, ""), "… cut inside");
-        assert_eq!(keys_mark(5, 5, &note), "cut inside; saved(\"k3\") of host:mcp has all of it");
+        assert_eq!(items_mark(5, 5, ""), "… nested values were cut");
+        assert_eq!(keys_mark(5, 5, &note), "nested values were cut; saved(\"k3\") of host:mcp has all of it");
         assert_eq!(text_mark(7, ""), "… [7 characters left out]");
         assert_eq!(bytes_mark(7, &Handle::TooLarge.note()), "… [7 bytes left out; it was too large to be saved: return less]");
     }

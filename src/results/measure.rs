@@ -1,4 +1,4 @@
-//! Measures the cost of each part of a value, once for all decisions.
+//! Measures the cost of each part of a value once, before the value is cut.
 
 use serde_json::Number;
 
@@ -7,35 +7,35 @@ use super::text::{byte_tokens, text_tokens};
 use crate::catalog::estimate_tokens;
 use crate::sandbox::Value;
 
-/// The cost of parts beyond the depth limit: more than any budget.
+/// The cost of parts beyond the depth limit. It exceeds every budget.
 const TOO_DEEP: u32 = u32::MAX / 4;
 
-/// Tokens that a shown part gets at least, unless it needs less: enough for its beginning and a mark.
+/// The tokens that a shown part gets at least, unless it costs less. They are enough for its beginning and a mark.
 pub(super) const MIN_SHARE: usize = 24;
-/// A longer key stays out of what is cut, with what is in it: keys cannot be cut, and stand in every path.
+/// The maximum length of a key in a cut. Fields with longer keys are left out, because keys cannot be cut and are part of every path.
 pub(super) const MAX_KEY_BYTES: usize = 256;
-/// The factor by which more fields are measured than a cut could show.
+/// The number of fields that are measured, as a multiple of the fields that a cut could show.
 const FIELDS_LOOKED_AT: usize = 16;
 
-/// The quotes of a text, or the brackets of a list or record.
+/// The tokens of the quotes of a text, or of the brackets of a list or record.
 pub(super) const QUOTES: usize = 1;
-/// The comma after an item.
+/// The tokens of the comma after an item.
 pub(super) const COMMA: usize = 1;
-/// The quotes, colon and comma of a field.
+/// The tokens of the quotes, colon and comma of a field.
 pub(super) const FIELD: usize = 3;
 
-/// A value and what is in it: the node itself, then its parts, in the order of the value.
+/// The measurement of a value. In a list of nodes, a value's node comes first, followed by the nodes of its parts in order.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Node {
-    /// About as many tokens as it has, or more than the budget.
+    /// The approximate number of tokens, or a number above the budget.
     pub(super) cost: u32,
-    /// The tokens of its key, where it is a field.
+    /// The tokens of the key, if the value is a field.
     pub(super) key: u32,
-    /// How many nodes it is, itself and all that is in it.
+    /// The number of nodes of the value, with its own node and those of all nested parts.
     pub(super) nodes: u32,
 }
 
-/// Measures a value for cuts of at most `cap` tokens. Parts that no such cut could show get no node.
+/// Measures a value for cuts of at most `cap` tokens. Parts that no such cut could show are not measured.
 pub(super) fn measure(value: &Value, cap: usize) -> Vec<Node> {
     let mut nodes = Vec::new();
     visit(value, 0, cap, 0, &mut nodes);
@@ -70,7 +70,7 @@ fn visit(value: &Value, key: u32, cap: usize, depth: usize, nodes: &mut Vec<Node
     cost
 }
 
-/// Items are shown in their order, each with [`MIN_SHARE`] at least or whole: beyond those for which that is room, none is.
+/// Measures the items in order. It stops when the items so far, with [`MIN_SHARE`] each, exceed `cap`: a cut cannot show more items.
 fn list(items: &[Value], cap: usize, depth: usize, nodes: &mut Vec<Node>) -> u32 {
     let (mut cost, mut least) = (bounded(QUOTES), 0);
     for item in items {
@@ -84,7 +84,7 @@ fn list(items: &[Value], cap: usize, depth: usize, nodes: &mut Vec<Node>) -> u32
     cost
 }
 
-/// Small fields are shown even behind large ones that are not: those that are looked at could fill many a cut.
+/// Measures more fields than a cut could show, because a small field is shown even if it follows large fields that are not.
 fn record(fields: &[(String, Value)], cap: usize, depth: usize, nodes: &mut Vec<Node>) -> u32 {
     let (mut cost, mut least) = (bounded(QUOTES), 0);
     for (key, value) in fields {

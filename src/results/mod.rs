@@ -1,7 +1,7 @@
-//! Results of runs for a model, within a budget of tokens: values are cut by their structure, and kept for later runs.
+//! Fits the results of runs into a token budget for a model. Values are cut by their structure, and the whole values are kept for later runs.
 //!
-//! All decisions here are pure: time and randomness are handed in. A value is counted as a model would read it: JSON, bytes as base64 text,
-//! tokens by [`crate::catalog::estimate_tokens`].
+//! All functions here are pure: the caller passes in the time and the random bytes. A value is counted in the form that a model reads: JSON, with
+//! bytes as base64 text. Tokens are counted by [`crate::catalog::estimate_tokens`].
 
 mod cut;
 mod excerpt;
@@ -26,8 +26,8 @@ pub use pointer::{PointerError, part};
 pub use report::{ModelError, ModelReport, for_model};
 pub use saved::{SAVED_ID_BYTES, SavedValues, saved_id};
 
-/// The least that `maxResultTokens` may be: below it, little more than marks would be left.
+/// The lowest allowed `maxResultTokens`. With less, a cut value would hold little more than marks.
 pub const MIN_RESULT_TOKENS: usize = 100;
 
-/// Levels of lists and records that are looked into. What crosses the VM has no more.
+/// The nesting levels of lists and records that are read. A value that crosses the VM boundary has no more levels.
 const MAX_DEPTH: usize = 128;

@@ -2,18 +2,18 @@
 
 use serde::Serialize;
 
-/// More places than these are not listed one by one; the marks in the value say all.
+/// The most omissions that are listed. Omissions beyond this number only have their marks in the value.
 const MAX_LISTED: usize = 1_000;
-/// Bytes of all listed paths together.
+/// The maximum bytes of all listed paths together.
 const MAX_PATH_BYTES: usize = 256 * 1024;
 
-/// An omission at one path.
+/// One part of a value that was left out.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Omission {
-    /// A JSON Pointer to what was cut, in the whole value; `""` is the value itself.
+    /// A JSON Pointer (RFC 6901) to the cut part in the whole value; `""` is the value itself.
     pub path: String,
     pub kind: OmissionKind,
-    /// The amount that is shown and the whole amount: JavaScript's length of a text, or a number of bytes, items or keys.
+    /// The amount that is shown; `of` is the whole amount. Text is counted in UTF-16 units; other kinds by bytes, items or keys.
     pub kept: usize,
     pub of: usize,
 }
@@ -28,20 +28,20 @@ pub enum OmissionKind {
     Items,
     /// Fields of a record.
     Keys,
-    /// Bytes, all of them: a text says how many there were.
+    /// All of the bytes. A text in their place gives their number.
     Bytes,
-    /// All items or keys of a list or record within the value: there was no room to look into it.
+    /// All items or keys of a nested list or record, because the budget left no room for any of them.
     Depth,
 }
 
-/// A step into a value.
+/// One step of a path into a value: a list index or a record key.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Step<'a> {
     Index(usize),
     Key(&'a str),
 }
 
-/// The omissions so far, in any order.
+/// The omissions that were found, in any order.
 #[derive(Default)]
 pub(super) struct Omissions {
     listed: Vec<(usize, Omission)>,
@@ -49,7 +49,7 @@ pub(super) struct Omissions {
 }
 
 impl Omissions {
-    /// `place`: where it stands among others.
+    /// Adds an omission. `place` is its position in the value, for sorting.
     pub(super) fn add(&mut self, place: usize, path: &[Step<'_>], kind: OmissionKind, kept: usize, of: usize) {
         if self.listed.len() >= MAX_LISTED || self.path_bytes >= MAX_PATH_BYTES {
             return;
@@ -59,14 +59,14 @@ impl Omissions {
         self.listed.push((place, Omission { path, kind, kept, of }));
     }
 
-    /// In the order of the value.
+    /// Returns the omissions in the order of the value.
     pub(super) fn into_list(mut self) -> Vec<Omission> {
         self.listed.sort_by_key(|(place, _)| *place);
         self.listed.into_iter().map(|(_, omission)| omission).collect()
     }
 }
 
-/// RFC 6901: `~` is `~0`, `/` is `~1`.
+/// Returns a path as a JSON Pointer (RFC 6901): `~` becomes `~0`, `/` becomes `~1`.
 fn pointer(path: &[Step<'_>]) -> String {
     let mut text = String::new();
     for step in path {

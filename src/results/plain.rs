@@ -1,4 +1,4 @@
-//! A value as a model reads it: JSON, with bytes as base64 text.
+//! A value in the form that a model reads: JSON, with bytes as base64 text.
 
 use std::fmt::Write as _;
 
@@ -10,10 +10,10 @@ use super::MAX_DEPTH;
 use crate::catalog::estimate_tokens;
 use crate::sandbox::Value;
 
-/// No text has more bytes for each token that is estimated: sixteen blanks, or six letters, and one blank before a word.
+/// The maximum number of bytes of text for one estimated token: sixteen spaces, or six letters, and one space before a word.
 const MAX_BYTES_PER_TOKEN: usize = 17;
 
-/// The tokens of a value, where they are at most so many and the value has at most [`MAX_DEPTH`] levels.
+/// Returns the tokens of a value, or `None` if they exceed `budget` or the value has more than [`MAX_DEPTH`] levels.
 pub(super) fn tokens_within(value: &Value, budget: usize) -> Option<usize> {
     let limit = budget.saturating_mul(MAX_BYTES_PER_TOKEN).saturating_add(MAX_BYTES_PER_TOKEN);
     let mut writer = Writer { text: String::new(), limit };
@@ -21,12 +21,12 @@ pub(super) fn tokens_within(value: &Value, budget: usize) -> Option<usize> {
     Some(estimate_tokens(&writer.text)).filter(|tokens| *tokens <= budget)
 }
 
-/// The JSON text of a string.
+/// Returns the JSON text of a string.
 pub(super) fn quoted(text: &str) -> String {
     Json::String(text.to_owned()).to_string()
 }
 
-/// Returns whether JSON has the text as it is, between quotes.
+/// Returns whether JSON contains the text unchanged between quotes.
 pub(super) fn is_plain(text: &str) -> bool {
     text.bytes().all(|byte| byte >= b' ' && byte != b'"' && byte != b'\\')
 }
@@ -36,7 +36,7 @@ fn base64_length(bytes: usize) -> usize {
     bytes.div_ceil(3).saturating_mul(4)
 }
 
-/// Writes JSON, and gives up where it gets too long or too deep.
+/// Writes JSON, and stops when the text is too long or the value too deep.
 struct Writer {
     text: String,
     limit: usize,
@@ -88,7 +88,7 @@ impl Writer {
 
     fn number(&mut self, number: &Number) -> Option<()> {
         self.room(1)?;
-        // Into the text itself: there may be a million of them. Writing to a String cannot fail.
+        // Written directly into the text, because there may be a million numbers. Writing to a `String` cannot fail.
         let _ = write!(self.text, "{number}");
         Some(())
     }

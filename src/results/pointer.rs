@@ -1,21 +1,21 @@
-//! A part of a value, by a JSON Pointer (RFC 6901), found in the value's text: nothing is parsed, whatever its size.
+//! Finds a part of a value by a JSON Pointer (RFC 6901) in the value's JSON text, without parsing the text into a value.
 
 use super::json_walk::{Kind, Walk};
 
-/// Characters of a pointer or a key that a message quotes.
+/// The maximum characters of a pointer or a key that a message quotes.
 const MAX_QUOTED_CHARS: usize = 100;
-/// The keys that a message lists.
+/// The maximum number of keys that a message lists.
 const MAX_LISTED_KEYS: usize = 10;
 
-/// The reason why there is no such part.
+/// The reason why a pointer names no part of the value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PointerError(pub String);
 
-/// The part of a value that a pointer names, as it stands in the value's JSON; `""` is all of it. The text is read once at most up to
-/// the part, and once more for the message where there is none.
+/// Returns the JSON text of the part that a pointer names; `""` names the whole value. The text is read at most once up to the part, and once more to
+/// write the error message.
 ///
 /// # Errors
-/// What is wrong with the pointer, or how far into the value it goes.
+/// A message about an invalid pointer, or about the last part of the path that exists.
 ///
 /// ```
 /// use hyperlight_mcp::results::part;
@@ -27,7 +27,7 @@ pub struct PointerError(pub String);
 pub fn part<'a>(json: &'a str, pointer: &str) -> Result<&'a str, PointerError> {
     let mut here = Walk::new(json);
     let Some(steps) = pointer.strip_prefix('/') else {
-        let wrong = || PointerError(format!("{:?} is no JSON Pointer: it begins with a slash, as in \"/rows/0\"", short(pointer)));
+        let wrong = || PointerError(format!("{:?} is not a JSON Pointer, which begins with a slash, as in \"/rows/0\"", short(pointer)));
         return if pointer.is_empty() { Ok(here.text()) } else { Err(wrong()) };
     };
     let mut walked = 0;
@@ -43,7 +43,7 @@ pub fn part<'a>(json: &'a str, pointer: &str) -> Result<&'a str, PointerError> {
     Ok(here.text())
 }
 
-/// One level in.
+/// Returns the item or field `name` of a value.
 fn step_into<'a>(value: Walk<'a>, name: &str) -> Option<Walk<'a>> {
     match value.kind() {
         Kind::List => value.children().nth(index(name)?).map(|(_, item)| item),
@@ -73,7 +73,7 @@ fn what_there_is(value: Walk<'_>) -> String {
     }
 }
 
-/// An index as the RFC writes it: no sign, no leading zero.
+/// Parses a list index as RFC 6901 defines it: without a sign and without leading zeros.
 fn index(name: &str) -> Option<usize> {
     let plain = name == "0" || (!name.starts_with('0') && name.bytes().all(|byte| byte.is_ascii_digit()));
     plain.then(|| name.parse().ok())?
@@ -114,7 +114,7 @@ mod tests {
     #[test]
     fn what_is_not_there_says_how_far_it_goes_and_what_there_is() {
         for (pointer, expected) in [
-            ("text", "\"text\" is no JSON Pointer: it begins with a slash, as in \"/rows/0\""),
+            ("text", "\"text\" is not a JSON Pointer, which begins with a slash, as in \"/rows/0\""),
             ("/a~1b/x", "there is nothing at \"/a~1b/x\": \"/a~1b\" has 1 key: c~d"),
             ("/a~1b/c~0d/2", "there is nothing at \"/a~1b/c~0d/2\": \"/a~1b/c~0d\" has 2 items"),
             ("/a~1b/c~0d/-", "there is nothing at \"/a~1b/c~0d/-\": \"/a~1b/c~0d\" has 2 items"),

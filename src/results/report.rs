@@ -1,4 +1,4 @@
-//! Renders the report of a run for a model, within one budget.
+//! Renders the report of a run for a model within a token budget.
 
 use serde_json::{Map, Value as Json};
 
@@ -9,22 +9,22 @@ use super::text::{head, tail, text_tokens};
 use crate::catalog::estimate_tokens;
 use crate::sandbox::{LogEntry, Value};
 
-/// The divisor for the log's share of the budget if the value needs all of it.
+/// The budget is divided by this number to get the log's share, if the value needs the rest.
 const LOG_SHARE: usize = 4;
-/// The same of the warnings.
+/// The budget is divided by this number to get the share of the warnings.
 const WARNING_SHARE: usize = 8;
-/// The divisor for the share of one warning or log entry in its list.
+/// A list's share is divided by this number to get the maximum size of one entry.
 const ENTRY_SHARE: usize = 3;
-/// Tokens of a list beside its entries, a mark included.
+/// The tokens of a list without its entries, with a mark.
 const LIST_OVERHEAD: usize = 12;
-/// The quotes and the comma of an entry.
+/// The tokens of the quotes and the comma of an entry.
 const ENTRY_OVERHEAD: usize = 2;
-/// The braces and the names of what is in a report.
+/// The tokens of the braces and field names of a report.
 const REPORT_OVERHEAD: usize = 8;
-/// No part is given less than this.
+/// The tokens that each part gets at least.
 const LEAST: usize = 16;
 
-/// A run's failure. Its texts are redacted by the caller.
+/// The failure of a run. The caller has redacted its texts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ModelError<'a> {
     pub code: &'a str,
@@ -37,20 +37,20 @@ pub struct ModelError<'a> {
 /// The parts of a run's report.
 #[derive(Debug, Clone)]
 pub struct ModelReport<'a> {
-    /// The value that the run gave, whole; or why it gave none.
+    /// The whole value that the run returned, or the error if it failed.
     pub outcome: Result<&'a Value, ModelError<'a>>,
-    /// The agent's own code, for an excerpt. Empty: none.
+    /// The agent's own code, for an excerpt. If it is empty, there is no excerpt.
     pub code: &'a str,
     pub logs: &'a [LogEntry],
     pub warnings: &'a [String],
 }
 
-/// The report as plain JSON within a budget of tokens.
+/// Returns the report as plain JSON within a token budget.
 ///
-/// One object: `value`, or `error` with `code`, `message`, `line`, `column` and `excerpt` as far as they are known; then `logs` and
-/// `warnings` unless they are empty. Entries of the log are texts, with their level before them unless it is `log`; the last ones stay, as
-/// they are the most useful. The value gets what log and warnings do not need, and more than half of the budget in any case. `handle` is
-/// asked only where the value must be cut, as saving it is an effect, and says where the whole of it is.
+/// The report is one object. It has `value`, or `error` with `code`, `message`, `line`, `column` and `excerpt` as far as they are known. `logs` and
+/// `warnings` follow unless they are empty. A log entry is a text, prefixed with its level unless the level is `log`. If the log is too long, its
+/// last entries are kept, because they are the most useful. The value gets all tokens that log and warnings do not need, at least half of the budget.
+/// `handle` saves the value, so it is only called if the value must be cut. It returns the reference to the whole value.
 ///
 /// ```
 /// use hyperlight_mcp::results::{Handle, ModelReport, for_model};
@@ -74,7 +74,7 @@ pub fn for_model<'h>(report: &ModelReport<'_>, budget: usize, handle: impl FnOnc
         }
         Err(_) => Handle::None,
     };
-    // What is rendered was estimated by its parts: where the whole is too much after all, with less.
+    // The size of a report is estimated from its parts. If the rendered report is larger than the budget, it is rendered again with less.
     let mut within = budget;
     loop {
         let json = render(report, within, handle);
@@ -86,13 +86,13 @@ pub fn for_model<'h>(report: &ModelReport<'_>, budget: usize, handle: impl FnOnc
     }
 }
 
-/// Returns whether the value stays whole, with the rest of the report as it is rendered beside it.
+/// Returns whether the whole value fits beside the rendered log and warnings.
 fn stays_whole(report: &ModelReport<'_>, value: &Value, budget: usize) -> bool {
     let rest = rest(report, budget);
     fits(value, budget.saturating_sub(rest.tokens + REPORT_OVERHEAD))
 }
 
-/// The log and the warnings, rendered.
+/// The rendered log and warnings.
 struct Rest {
     logs: Vec<String>,
     warnings: Vec<String>,
@@ -144,14 +144,14 @@ fn described(error: &ModelError<'_>, code: &str, room: usize) -> Json {
             fields.insert(name.to_owned(), number.into());
         }
     }
-    // Half an excerpt is none.
+    // An excerpt that would have to be cut is left out, because a part of it is not useful.
     if let Some(excerpt) = excerpt.filter(|text| text_tokens(text, room) <= room / 2) {
         fields.insert("excerpt".to_owned(), excerpt.into());
     }
     Json::Object(fields)
 }
 
-/// As many entries as there is room for, in their order, the first of those that come; `last`: they come from the end.
+/// Returns as many entries as fit into `tokens`, in their order. With `last`, `entries` come in reverse order, and the last ones are kept.
 fn listed(entries: impl Iterator<Item = String>, count: usize, tokens: usize, last: bool, what: &str) -> Vec<String> {
     let room = tokens.saturating_sub(LIST_OVERHEAD);
     let (mut left, most) = (room, (room / ENTRY_SHARE).max(LEAST));
@@ -177,7 +177,7 @@ fn list_tokens(entries: &[String]) -> usize {
     entries.iter().map(|entry| text_tokens(entry, usize::MAX) + ENTRY_OVERHEAD).sum::<usize>() + ENTRY_OVERHEAD + 2
 }
 
-/// The beginning and the end of a text within so many tokens.
+/// Returns the beginning and the end of a text within `tokens` tokens.
 fn shortened(text: &str, tokens: usize) -> String {
     if text_tokens(text, tokens) <= tokens {
         return text.to_owned();

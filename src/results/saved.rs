@@ -1,17 +1,17 @@
-//! Values that later runs of the same sandbox can still read.
+//! Values that later runs of the same sandbox can read.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use crate::sandbox::Wire;
 
-/// The randomness of a handle, in bytes.
+/// The number of random bytes in a handle.
 pub const SAVED_ID_BYTES: usize = 16;
 const DIGITS: &[u8; 36] = b"0123456789abcdefghijklmnopqrstuvwxyz";
-/// As many as 128 bits take.
+/// The digits in base 36 that 128 bits need.
 const ID_LENGTH: usize = 25;
 
-/// A handle: 25 digits and small letters that say 128 bits.
+/// Returns a handle: 128 bits as 25 digits and lowercase letters.
 ///
 /// ```
 /// use hyperlight_mcp::results::saved_id;
@@ -30,12 +30,12 @@ pub fn saved_id(random: [u8; SAVED_ID_BYTES]) -> String {
     id.iter().map(|digit| char::from(*digit)).collect()
 }
 
-/// The values of one sandbox: bounded in size, where the oldest go first, and in age.
+/// The saved values of one sandbox. Their total size and their age are limited; the oldest are removed first.
 #[derive(Debug)]
 pub struct SavedValues {
     max_bytes: usize,
     max_age: Duration,
-    /// The oldest first.
+    /// The saved values, the oldest first.
     entries: VecDeque<Entry>,
     bytes: usize,
 }
@@ -54,7 +54,7 @@ impl Entry {
 }
 
 impl SavedValues {
-    /// Nothing yet. `max_bytes` is for all values together, as JSON and bytes.
+    /// Returns an empty store. `max_bytes` limits all values together, counted as JSON and bytes.
     ///
     /// ```
     /// use std::time::{Duration, Instant};
@@ -70,7 +70,7 @@ impl SavedValues {
         Self { max_bytes, max_age, entries: VecDeque::new(), bytes: 0 }
     }
 
-    /// Keeps a value; the oldest make room for it. `false`: it is larger than all that may be kept, and nothing has changed.
+    /// Saves a value, and removes the oldest values to make room for it. Returns `false`, without a change, if the value is larger than `max_bytes`.
     #[must_use]
     pub fn save(&mut self, id: String, value: Wire, now: Instant) -> bool {
         let entry = Entry { id, value, saved_at: now };
@@ -87,13 +87,13 @@ impl SavedValues {
         true
     }
 
-    /// A value that is still there.
+    /// Returns a value that is still saved.
     pub fn get(&mut self, id: &str, now: Instant) -> Option<&Wire> {
         self.forget_old(now);
         self.entries.iter().find(|entry| entry.id == id).map(|entry| &entry.value)
     }
 
-    /// The limits, for what is said of a value that is not there: bytes, and milliseconds.
+    /// Returns the limits in bytes and in milliseconds, for error messages about a missing value.
     #[must_use]
     pub fn limits(&self) -> (usize, u64) {
         (self.max_bytes, u64::try_from(self.max_age.as_millis()).unwrap_or(u64::MAX))

@@ -1,7 +1,7 @@
-//! Divides a budget among parts that need more than there is.
+//! Divides a token budget among parts that together need more than the budget.
 
-/// Hands out `tokens` to parts that would cost so much each: what is small stays whole, the others share alike, and what one does not use
-/// goes to the others. `take` is told a part and what it may use, and says what it used.
+/// Divides `tokens` among parts with the given `costs`. Small parts get their whole cost, and the other parts get equal shares. Tokens that a part
+/// does not use go to the parts after it. `take` gets a part and its allowance, and returns the tokens that it used.
 pub(super) fn share(mut tokens: usize, costs: &[usize], mut take: impl FnMut(usize, usize) -> usize) {
     let mut order: Vec<usize> = (0..costs.len()).collect();
     order.sort_by_key(|index| (costs[*index], *index));

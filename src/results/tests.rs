@@ -1,4 +1,4 @@
-//! Properties of every cut of every value.
+//! Tests of cuts and reports: common shapes of values, random values, and running time.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -20,7 +20,7 @@ fn tokens(value: &Value) -> usize {
     estimate_tokens(&value.clone().into_json().to_string())
 }
 
-// ---- shapes that are met -----------------------------------------------------------------------------------------------
+// ---- common shapes ----------------------------------------------------------------------------------------------------
 
 #[test]
 fn small_fields_stay_whole_beside_a_huge_one_wherever_it_stands() {
@@ -106,7 +106,7 @@ fn the_outermost_mark_says_what_became_of_the_whole() {
     }
 }
 
-// ---- every shape -------------------------------------------------------------------------------------------------------
+// ---- random values -----------------------------------------------------------------------------------------------------
 
 fn texts() -> impl Strategy<Value = String> {
     prop_oneof!["[a-z ]{0,12}", "\\PC{0,8}", "[\\x00-\\x20\"\\\\…😀]{0,6}"].prop_flat_map(|word| {
@@ -134,7 +134,7 @@ fn values() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Holds a cut against the whole value: all that is there equals what was at its path, and each omission is told as it is.
+/// Compares a cut with the whole value. Each kept part must equal the part at its path, and each omission must be listed as it is.
 struct Audit<'a> {
     omitted: BTreeMap<&'a str, &'a Omission>,
     met: usize,
@@ -184,10 +184,10 @@ impl Audit<'_> {
         }
     }
 
-    /// How many of a list's items or a record's fields are there, besides the mark.
+    /// Returns how many of a list's items or a record's fields are kept, without the mark.
     fn counted(&mut self, path: &str, of: usize, length: usize, last: Option<&Value>) -> usize {
         let Some(omission) = self.omitted.get(path) else {
-            // All are there: the outermost has a mark all the same.
+            // The outermost value has a mark even if all its parts are kept.
             assert_eq!(length, of + usize::from(path.is_empty()), "{path}");
             return of;
         };
@@ -249,7 +249,7 @@ proptest! {
     }
 }
 
-// ---- a report ----------------------------------------------------------------------------------------------------------
+// ---- reports -----------------------------------------------------------------------------------------------------------
 
 fn log(count: usize) -> Vec<LogEntry> {
     (0..count)
@@ -303,9 +303,9 @@ fn a_value_that_is_too_large_for_a_report_is_cut_and_says_where_it_is() {
     assert!(estimate_tokens(&json.to_string()) > 700);
 }
 
-// ---- time --------------------------------------------------------------------------------------------------------------
+// ---- running time ------------------------------------------------------------------------------------------------------
 
-/// Makes values of that many bytes that are as bad as they can be for some part of the work.
+/// Returns values of about `bytes` bytes, each the worst case for some part of the work.
 fn hostile(bytes: usize) -> Vec<(&'static str, Value)> {
     let chain = |bulk: Value| (0..120).fold(bulk, |inner, _| Value::record([("a", inner)]));
     vec![
@@ -331,9 +331,9 @@ fn the_time_to_cut_a_value_grows_no_faster_than_the_value() {
         took
     };
     for ((what, one), (_, two)) in hostile(BYTES).into_iter().zip(hostile(2 * BYTES)) {
-        // No value is within any of these.
+        // No value fits into any of these budgets.
         for budget in [MIN_RESULT_TOKENS, 8_000, 50_000] {
-            // What is quadratic takes four times as long. A machine that has more to do meanwhile spoils one comparison, not all.
+            // Quadratic work takes four times as long. Load on the machine may spoil one comparison, but not all.
             let is_linear = (0..10).any(|_| cut(what, &two, budget) <= cut(what, &one, budget) * 3 + Duration::from_millis(1));
             assert!(is_linear, "{what} within {budget}");
         }

@@ -6,12 +6,12 @@ use base64::engine::general_purpose::STANDARD;
 use super::plain::{is_plain, quoted};
 use crate::catalog::estimate_tokens;
 
-/// Texts are counted piece by piece, so that counting can stop.
+/// The length of the pieces in which texts are counted. Counting can stop after each piece.
 const PIECE_BYTES: usize = 512;
-/// Bytes that become one piece of base64 text.
+/// The number of bytes that are encoded as one piece of base64 text.
 const PIECE_OF_BYTES: usize = 384;
 
-/// The tokens of a text within JSON, without its quotes; of a long text about as many. Stops soon after `cap`.
+/// Returns the tokens of a text within JSON, without its quotes; for a long text, an approximate number. Stops soon after `cap`.
 pub(super) fn text_tokens(text: &str, cap: usize) -> usize {
     let (mut tokens, mut rest) = (0, text);
     while !rest.is_empty() && tokens <= cap {
@@ -22,7 +22,7 @@ pub(super) fn text_tokens(text: &str, cap: usize) -> usize {
     tokens
 }
 
-/// The same for bytes as base64 text.
+/// Returns the tokens of bytes as base64 text. Stops soon after `cap`.
 pub(super) fn byte_tokens(bytes: &[u8], cap: usize) -> usize {
     let mut tokens = 0;
     for piece in bytes.chunks(PIECE_OF_BYTES) {
@@ -34,7 +34,7 @@ pub(super) fn byte_tokens(bytes: &[u8], cap: usize) -> usize {
     tokens
 }
 
-/// The longest beginning of a text that so many tokens hold, about.
+/// Returns the longest beginning of a text that has about `tokens` tokens.
 pub(super) fn head(text: &str, tokens: usize) -> &str {
     let (mut end, mut left) = (0, tokens);
     while end < text.len() {
@@ -49,12 +49,12 @@ pub(super) fn head(text: &str, tokens: usize) -> &str {
     text
 }
 
-/// The longest end of a text that so many tokens hold, about.
+/// Returns the longest end of a text that has about `tokens` tokens.
 pub(super) fn tail(text: &str, tokens: usize) -> &str {
     let (mut start, mut left) = (text.len(), tokens);
     while start > 0 {
         let next = text.ceil_char_boundary(start.saturating_sub(PIECE_BYTES));
-        // A character is never longer than a piece.
+        // `next` is before `start`, because a character is never longer than a piece.
         let cost = piece_tokens(&text[next..start]);
         if cost > left {
             let within = |length: usize| piece_tokens(&text[start - length..start]) <= left;
@@ -66,7 +66,7 @@ pub(super) fn tail(text: &str, tokens: usize) -> &str {
     text
 }
 
-/// The length of a text as JavaScript counts it.
+/// Returns the length of a text in UTF-16 units, like JavaScript's `length`.
 pub(super) fn length(text: &str) -> usize {
     if text.is_ascii() { text.len() } else { text.chars().map(char::len_utf16).sum() }
 }
@@ -79,7 +79,7 @@ fn piece_tokens(piece: &str) -> usize {
     estimate_tokens(&quoted[1..quoted.len() - 1])
 }
 
-/// The most bytes of a piece, on a boundary of characters, that are within what is allowed.
+/// Returns the largest number of bytes, on a character boundary, for which `within` is true.
 fn longest(piece: &str, within: impl Fn(usize) -> bool, boundary: impl Fn(&str, usize) -> usize) -> usize {
     let (mut fits, mut too_long) = (0, piece.len());
     while fits + 1 < too_long {

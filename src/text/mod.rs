@@ -1,4 +1,4 @@
-//! Pure functions on text: to sanitise it, compare names, and write JSON. This room knows no other room.
+//! Pure functions on text: they sanitise text, compare names, and write JSON. This module uses no other module of the crate.
 
 pub(crate) mod json;
 mod nearest;

@@ -1,6 +1,6 @@
-//! Finds the name that was probably meant, for "did you mean".
+//! Finds the known name that a misspelt name probably means, for "did you mean" hints.
 
-/// Returns the nearest of the known names, if it is near enough to be what was meant. Case and separators count little.
+/// Returns the known name that is most similar to `name`, if it is similar enough. Case and separators count little.
 ///
 /// ```
 /// use hyperlight_mcp::text::nearest;
@@ -31,7 +31,7 @@ pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
             break;
         }
         let distance = strsim::damerau_levenshtein(&plain, &other);
-        // Among equally near names, the one with the more similar spelling wins.
+        // Among names at the same distance, the one with the more similar spelling wins.
         let found = (distance, strsim::levenshtein(&start(name), &start(candidate)), candidate);
         if distance <= allowed && best.is_none_or(|best| (found.0, found.1) < (best.0, best.1)) {
             best = Some(found);
@@ -40,11 +40,11 @@ pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
     best.map(|(_, _, name)| name)
 }
 
-/// Names that are compared at most.
+/// Maximum number of names to compare.
 const MAX_CANDIDATES: usize = 10_000;
-/// Comparisons of characters in total, which take some tens of milliseconds.
+/// Maximum number of character comparisons in total. They take some tens of milliseconds.
 const MAX_WORK: usize = 2_000_000;
-/// Characters of a name that are compared.
+/// Maximum number of characters of a name that are compared.
 const MAX_CHARS: usize = 128;
 
 fn start(name: &str) -> String {

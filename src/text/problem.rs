@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display, Formatter};
 
-/// Characters of a field's name in a message at most.
+/// Maximum number of characters of a field's name in a message.
 const MAX_FIELD_CHARS: usize = 128;
 
 /// A problem in a config or an environment file. It never contains a value that may be a secret.
@@ -16,14 +16,14 @@ const MAX_FIELD_CHARS: usize = 128;
 pub struct Problem {
     /// The field as a path: `mcpServers.weather.args[1]`. Empty if no field can be named.
     pub field: String,
-    /// The line, counted from 1; `None` for a config that is an object and not a file.
+    /// The line, counted from 1. `None` for a config that is an object and not a file.
     pub line: Option<usize>,
     /// The column, counted from 1, in characters.
     pub column: Option<usize>,
     pub problem: String,
 }
 
-/// A position in a file, counted from 1; columns in characters.
+/// A position in a file, counted from 1. Columns count characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Position {
     pub(crate) line: usize,
@@ -36,14 +36,14 @@ impl Problem {
         Self { field: field.into(), line, column, problem: problem.into() }
     }
 
-    /// Returns the problem with its file's name, in the form that editors and terminals turn into a link.
+    /// Returns the problem after its file's name, in the form that editors and terminals turn into a link.
     #[must_use]
     pub fn in_file(&self, file: &str) -> String {
         let space = if self.line.is_some() { "" } else { " " };
         format!("{file}:{space}{self}")
     }
 
-    /// Returns the list of a file's problems: a single one as it is, several below a line with their number.
+    /// Returns the text for all problems of a file. Several problems follow a line with their number.
     ///
     /// ```
     /// use hyperlight_mcp::text::Problem;
@@ -79,13 +79,13 @@ pub(crate) fn sort_problems(problems: &mut [Problem]) {
     problems.sort_by_key(|problem| (problem.line, problem.column));
 }
 
-/// Returns a name from the config for use in a message.
+/// Returns a name from the config in a form that is safe in a message.
 pub(crate) fn displayed(name: &str) -> String {
     displayed_within(name, MAX_FIELD_CHARS)
 }
 
-/// Cuts a name, and removes characters that would hide, reorder or break the text around it. Removed characters leave a mark, so that a
-/// displayed name is never the valid name of another server.
+/// Cuts a name to `most` characters, and replaces characters that would hide, reorder or break the text around it. The replacement mark
+/// stays visible, so a displayed name never equals the valid name of another server.
 pub(crate) fn displayed_within(name: &str, most: usize) -> String {
     let clean = |character: char| if is_invisible(character) { char::REPLACEMENT_CHARACTER } else { character };
     if name.chars().count() <= most {

@@ -1,8 +1,9 @@
-//! Sanitises text of a server for a model or a person. The result has no invisible characters, no terminal control, and nothing that ends
-//! the comment or the code span around it.
+//! Sanitises a server's text for a model or a person. The result has no invisible characters and no terminal control sequences, and cannot
+//! end the comment or the code span around it.
 //!
-//! Every function here is pure, reads its text once and is idempotent. The output has no ESC and no C1 character, so the remaining text
-//! cannot join to a new escape sequence. The end of a comment is looked for in the *output*, so it cannot join either.
+//! Every function here is pure, reads its text once and is idempotent. The output has no ESC and no C1 character, so that the remaining
+//! characters cannot form a new escape sequence. The end of a comment is searched for in the *output*, so that removed characters cannot
+//! hide it.
 
 use std::collections::{HashMap, HashSet};
 use std::iter::Peekable;
@@ -11,14 +12,14 @@ use std::str::Chars;
 use serde_json::{Map, Value as Json};
 use unicode_segmentation::UnicodeSegmentation as _;
 
-/// Levels of a schema at most; deeper ones are cut. `serde_json` has a limit of 128.
+/// Maximum depth of a schema. Deeper parts are replaced. `serde_json` has a limit of 128.
 const MAX_LEVELS: usize = 64;
-/// The shortest length to which a key is cut, so that a number that keeps two keys apart has room.
+/// The shortest length to which a key is cut. It leaves space for a number that distinguishes two equal keys.
 const MIN_KEY_CHARS: usize = 32;
 const ELLIPSIS: char = '…';
 
 /// The kinds of invisible characters in a text.
-// Five findings, not one state: they are found independently.
+// These are five independent findings, not one state.
 #[allow(clippy::struct_excessive_bools)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Hidden {
@@ -26,15 +27,16 @@ pub struct Hidden {
     pub escapes: bool,
     /// Other control characters.
     pub controls: bool,
-    /// Characters that change the order in which others are shown.
+    /// Characters that change the display order of other characters.
     pub directions: bool,
-    /// Zero-width characters, fillers and variation selectors where no writing or emoji needs them.
+    /// Zero-width characters, fillers and variation selectors at places where no script or emoji needs them.
     pub zero_width: bool,
     /// Tag characters: an invisible copy of ASCII.
     pub tags: bool,
 }
 
-/// Removes invisible characters and terminal control, makes comment ends and backticks harmless, and cuts to `max_chars`.
+/// Removes invisible characters and terminal control sequences, makes comment ends and backticks harmless, and cuts the text to
+/// `max_chars`.
 ///
 /// Line breaks of every kind become `\n`; `\n` and tabs stay.
 ///
@@ -50,12 +52,13 @@ pub fn sanitise_text(text: &str, max_chars: usize) -> String {
     cut(clean(text, Manner::Text), max_chars)
 }
 
-/// Removes invisible characters and terminal control, and changes nothing else: for text outside of comments and code spans.
+/// Removes only invisible characters and terminal control sequences. Use it for text outside of comments and code spans.
 pub(crate) fn visible(text: &str) -> String {
     clean(text, Manner::Visible)
 }
 
-/// Like [`sanitise_text`], in one line: for names and titles. A run of line breaks and tabs becomes one blank.
+/// Sanitises a text like [`sanitise_text`] and puts it in one line, for names and titles. Consecutive line breaks and tabs become one
+/// space.
 ///
 /// ```
 /// use hyperlight_mcp::text::sanitise_line;
@@ -67,10 +70,10 @@ pub fn sanitise_line(text: &str, max_chars: usize) -> String {
     cut(clean(text, Manner::Line), max_chars)
 }
 
-/// Sanitises every string and every key within. A part deeper than 64 levels becomes `true`, the widest schema.
+/// Sanitises every string and every key of a value. A part deeper than 64 levels becomes `true`, the schema that accepts everything.
 ///
-/// A key that becomes the same as another gets a number; a key that needed no change always keeps its name. Keys are
-/// cut to `max_chars` too, but never below 32 characters.
+/// If two keys become equal, one of them gets a number. A key that needed no change always keeps its name. Keys are cut to `max_chars`, but
+/// never below 32 characters.
 ///
 /// ```
 /// use hyperlight_mcp::text::sanitise_json;
@@ -84,7 +87,7 @@ pub fn sanitise_json(value: &Json, max_chars: usize) -> Json {
     sanitise_level(value, max_chars, 0)
 }
 
-/// Returns whether a text has characters that a reader cannot see and that no writing or emoji needs.
+/// Returns whether a text has characters that a reader cannot see and that no script or emoji needs.
 ///
 /// ```
 /// use hyperlight_mcp::text::has_invisible;
@@ -119,7 +122,7 @@ pub fn hidden(text: &str) -> Hidden {
     found
 }
 
-/// Returns whether an invisible character has its proper use: it joins emoji or letters, or selects a variant of the character before it.
+/// Returns whether an invisible character is used properly: it joins emoji or letters, or selects a variant of the character before it.
 fn is_needed(before: char, character: char, next: char) -> bool {
     match character {
         '\u{fe0e}' | '\u{fe0f}' => is_pictograph(before) || next == '\u{20e3}',
@@ -133,7 +136,7 @@ fn is_pictograph(character: char) -> bool {
     matches!(character, '\u{a9}' | '\u{ae}' | '\u{203c}'..='\u{3299}' | '\u{1f000}'..='\u{1faff}') && !is_invisible(character)
 }
 
-/// Returns whether this is a letter of Arabic, Syriac or an Indic script, whose letters join.
+/// Returns whether this is a letter of Arabic, Syriac or an Indic script. Letters of these scripts join.
 fn is_joining_letter(character: char) -> bool {
     matches!(character, '\u{620}'..='\u{74f}' | '\u{900}'..='\u{dff}' | '\u{1000}'..='\u{109f}' | '\u{1780}'..='\u{17ff}')
 }
@@ -155,26 +158,26 @@ fn is_invisible(character: char) -> bool {
         | '\u{fff9}'..='\u{fffb}' | '\u{fe00}'..='\u{fe0f}' | '\u{e0100}'..='\u{e01ef}')
 }
 
-/// Returns whether a character is invisible or moves others. Some scripts and emoji need such characters.
+/// Returns whether a character is invisible or changes the order of others. Some scripts and emoji need these characters.
 pub(crate) fn is_unseen(character: char) -> bool {
     is_direction(character) || is_tag(character) || is_invisible(character) || matches!(character, '\u{2028}' | '\u{2029}')
 }
 
-/// The extent to which a text is changed.
+/// Selects the changes that are made to a text.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Manner {
     /// Removes invisible characters only.
     Visible,
     /// Also makes ends of comments and backticks harmless.
     Text,
-    /// Also turns line breaks into blanks.
+    /// Also turns line breaks into spaces.
     Line,
 }
 
 /// Sanitises a text in one pass.
 fn clean(text: &str, manner: Manner) -> String {
     let mut out = String::with_capacity(text.len());
-    // The last character of the output: characters that are removed must not hide the end of a comment.
+    // The last character of the output. A removed character between `*` and `/` must not hide the end of a comment.
     let mut last = '\0';
     let mut broke = false;
     let mut characters = text.chars().peekable();
@@ -199,7 +202,8 @@ fn clean(text: &str, manner: Manner) -> String {
     out
 }
 
-/// Returns the visible form of a character, if it has one. For an escape sequence, skips the rest of it.
+/// Returns the visible form of a character, or `None` if it has none. At the start of an escape sequence, also skips the rest of the
+/// sequence.
 fn next_visible(character: char, rest: &mut Peekable<Chars<'_>>) -> Option<char> {
     match character {
         '\u{1b}' => {
@@ -215,7 +219,7 @@ fn next_visible(character: char, rest: &mut Peekable<Chars<'_>>) -> Option<char>
             None
         }
         '\r' => {
-            // `\r\n` is one line break: its `\n` follows.
+            // `\r\n` is one line break, and the `\n` that follows produces it.
             if rest.peek() == Some(&'\n') { None } else { Some('\n') }
         }
         '\u{85}' | '\u{2028}' | '\u{2029}' => Some('\n'),
@@ -225,7 +229,7 @@ fn next_visible(character: char, rest: &mut Peekable<Chars<'_>>) -> Option<char>
     }
 }
 
-/// Skips a sequence after ESC. Characters that do not belong to it are left as text.
+/// Skips a sequence after ESC. Characters that do not belong to the sequence stay as text.
 fn skip_escape(rest: &mut Peekable<Chars<'_>>) {
     match rest.peek() {
         Some('[') => {
@@ -250,17 +254,18 @@ fn skip_control_sequence(rest: &mut Peekable<Chars<'_>>) {
     rest.next_if(|next| matches!(next, '@'..='~'));
 }
 
-/// Skips a string after OSC, DCS, APC, PM or SOS, up to its end or the end of the line, so that it cannot swallow a whole text.
+/// Skips a string after OSC, DCS, APC, PM or SOS, up to its end or the end of the line. Without the line's end, an unterminated string
+/// would remove the rest of the text.
 fn skip_control_string(rest: &mut Peekable<Chars<'_>>) {
     let ends = |next: &char| {
         matches!(next, '\u{7}' | '\u{18}' | '\u{1a}' | '\u{1b}' | '\n' | '\r' | '\u{80}'..='\u{9f}' | '\u{2028}' | '\u{2029}')
     };
     while rest.next_if(|next| !ends(next)).is_some() {}
-    // An ESC stays: `ESC \` ends the string, anything else begins a sequence, and both are removed as one.
+    // An ESC stays for the caller. `ESC \` ends the string, and any other ESC begins a sequence. The caller removes both as one sequence.
     rest.next_if(|next| matches!(next, '\u{7}' | '\u{18}' | '\u{1a}' | '\u{9c}'));
 }
 
-/// Cuts between graphemes; the ellipsis counts within the limit.
+/// Cuts a text between graphemes. The ellipsis counts towards the limit.
 fn cut(mut text: String, max_chars: usize) -> String {
     if text.len() <= max_chars || text.chars().nth(max_chars).is_none() {
         return text;
@@ -296,12 +301,12 @@ fn sanitise_level(value: &Json, max_chars: usize, level: usize) -> Json {
     }
 }
 
-/// Returns the sanitised keys in their order, all different.
+/// Returns the sanitised keys in their order. All of them are different.
 fn sanitise_keys(object: &Map<String, Json>, max_chars: usize) -> Vec<String> {
     let clean: Vec<String> = object.keys().map(|key| sanitise_line(key, max_chars)).collect();
     let mut taken: HashSet<String> =
         object.keys().zip(&clean).filter(|(key, clean)| key == clean).map(|(_, clean)| clean.clone()).collect();
-    // The next number for each key, so that many equal keys cost no more than many different ones.
+    // The last number used for each key. Without it, many equal keys would each search again from 2.
     let mut counts: HashMap<String, usize> = HashMap::new();
     let unique = |(key, clean): (&String, String)| {
         if *key == clean || taken.insert(clean.clone()) {

@@ -6,7 +6,7 @@ const RESERVED_NAMES: [&str; 5] = ["fs-read", "fs-write", "fetch", "mcp", "gatew
 /// Checks a server's name.
 ///
 /// # Errors
-/// The rule that the name breaks.
+/// Returns the rule that the name breaks.
 pub(crate) fn check_server_name(name: &str) -> Result<(), &'static str> {
     let mut characters = name.chars();
     let first = characters.next().is_some_and(|first| first.is_ascii_lowercase());
@@ -14,10 +14,14 @@ pub(crate) fn check_server_name(name: &str) -> Result<(), &'static str> {
     if !first || !rest || name.len() > MAX_NAME_CHARS {
         return Err("a server's name must match ^[a-z][a-z0-9-]*$ and have at most 64 characters");
     }
-    if RESERVED_NAMES.contains(&name) { Err("this name is reserved") } else { Ok(()) }
+    if RESERVED_NAMES.contains(&name) {
+        Err("the names fs-read, fs-write, fetch, mcp and gateway are reserved; choose another name")
+    } else {
+        Ok(())
+    }
 }
 
-/// Returns whether a server can have this name. Such a name has no room for a sentence or hidden text.
+/// Returns whether a server can have this name. A permitted name is too limited to hold a sentence or hidden text.
 #[must_use]
 pub fn is_server_name(name: &str) -> bool {
     check_server_name(name).is_ok()

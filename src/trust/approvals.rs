@@ -1,4 +1,4 @@
-//! The approvals on disk: `approved-mcp.json` in the state folder, looked at again whenever one counts.
+//! Stores the approvals on disk in `approved-mcp.json` in the state folder. The file is checked again whenever an approval is used.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::fmt;
@@ -21,17 +21,17 @@ use crate::files;
 
 const FILE_NAME: &str = "approved-mcp.json";
 const LOCK_NAME: &str = "approved-mcp.lock";
-/// Files kept aside in one second, at most.
+/// Maximum number of damaged files that are kept within one second.
 const KEPT_ASIDE: u32 = 100;
-/// Limit of the file. The manifests of any number of servers take less.
+/// Maximum size of the file. The manifests of any number of servers take less.
 const MAX_FILE_BYTES: u64 = 256 * 1024 * 1024;
-/// Time that a writer waits for others. One that holds the lock for longer means harm, or was stopped.
+/// Time that a writer waits for other writers. A process that holds the lock for longer is hostile or was stopped.
 const LOCK_TIME: Duration = Duration::from_secs(10);
 
-/// Told when a file was kept aside, and why.
+/// Called when a damaged file was moved aside, with the reason.
 pub type IncidentListener = Arc<dyn Fn(String) + Send + Sync>;
 
-/// Tells one state of the file from another: each is a new file, put in place as a whole.
+/// Identifies one state of the file. Each change puts a new file in place, so device, inode and times differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Stamp(u64, u64, i64, i64, i64, i64);
 
@@ -41,17 +41,17 @@ impl Stamp {
     }
 }
 
-/// Content of the file when it was last read. Without a stamp it is read again the next time.
+/// The result of the last reading of the file. Without a stamp, the file is read again the next time.
 struct LastRead {
     stamp: Option<Stamp>,
     outcome: Result<Arc<Approvals>>,
 }
 
-/// The one owner of the approval file.
+/// The only part of the program that reads and writes the approval file.
 pub struct ApprovalStore {
     folder: PathBuf,
     key: MachineKey,
-    /// Never held while a file is read: who asks for what is known does not wait for a disk.
+    /// Not locked while a file is read, so that callers who need only the last result do not wait for a disk.
     last: Mutex<LastRead>,
     revocations: Mutex<Revocations>,
     on_incident: IncidentListener,
@@ -59,50 +59,49 @@ pub struct ApprovalStore {
 }
 
 impl ApprovalStore {
-    /// Opens the store, creating its folder with mode 0700 and this machine's key. A folder of another user, or into which others may
-    /// write, is refused; one into which they may only look is closed to them.
+    /// Opens the store. Creates its folder with mode 0700 and this machine's key if they do not exist. Fails if the folder belongs to another user,
+    /// or if other users may write to it. Removes the permissions of other users who may only read it.
     ///
     /// # Errors
-    /// `ERR_APPROVAL_STORE` where the folder or the key cannot be created, or not be trusted.
+    /// `ERR_APPROVAL_STORE` if the folder or the key cannot be created or trusted.
     pub fn open(folder: &Path, on_incident: IncidentListener) -> Result<Self> {
         let failed = |error: io::Error| {
-            let problem = format!("the folder cannot be used: {error}; or choose another stateDir");
+            let problem = format!("the folder cannot be used: {error}. Or choose another stateDir");
             Error::ApprovalStore { path: folder.join(FILE_NAME), problem }
         };
         let files::PrivateFolder { path: folder, was_open } = files::private_folder(folder).map_err(failed)?;
-        let warning = was_open.map(|mode| {
-            format!("others could look into the state folder {} (mode {mode:o}): it has mode 700 from now on", folder.display())
-        });
+        let warning = was_open
+            .map(|mode| format!("other users could read the state folder {} (mode {mode:o}); its mode is 700 now", folder.display()));
         let key = MachineKey::open(&folder)?;
         let last = Mutex::new(LastRead { stamp: None, outcome: Ok(Arc::default()) });
         Ok(Self { folder, key, last, revocations: Mutex::default(), on_incident, warning })
     }
 
-    /// Warning about a state folder that others could look into, and that was closed to them when the store was opened.
+    /// Returns a warning if other users could read the state folder. Their permissions were removed when the store was opened.
     #[must_use]
     pub fn warning(&self) -> Option<&str> {
         self.warning.as_deref()
     }
 
-    /// Key of the digests of literal values.
+    /// Returns the key for the digests of literal values.
     #[must_use]
     pub fn key(&self) -> &MachineKey {
         &self.key
     }
 
-    /// Looks up how far the approval on disk holds for this subject, now.
+    /// Reads the file and returns the extent to which the approval of this subject is valid now.
     ///
     /// # Errors
-    /// `ERR_APPROVAL_STORE` where the file cannot be read: nothing is approved then.
+    /// `ERR_APPROVAL_STORE` if the file cannot be read. Then nothing is approved.
     pub fn standing(&self, subject: &Subject) -> Result<Standing> {
         self.standing_of(&subject.server, |_| subject)
     }
 
-    /// The same, of a subject that is made only where there is an approval: for a server without one, nothing that its entry names is
-    /// looked at.
+    /// Returns the same as [`Self::standing`]. `subject` is called only if the server has an approval. So for a server without an approval, no file
+    /// that its entry names is read.
     ///
     /// # Errors
-    /// As [`Self::standing`].
+    /// The same as for [`Self::standing`].
     pub fn standing_of<S: std::borrow::Borrow<Subject>>(&self, server: &str, subject: impl FnOnce(&Approval) -> S) -> Result<Standing> {
         let approvals = self.read()?;
         Ok(match self.counting(&approvals, server) {
@@ -111,10 +110,10 @@ impl ApprovalStore {
         })
     }
 
-    /// Tells how far the approval holds by the last reading of the file. Reads nothing and waits for nothing.
+    /// Returns the extent to which the approval is valid according to the last reading of the file. Does not read and does not wait.
     ///
     /// # Errors
-    /// That of the last reading.
+    /// The error of the last reading.
     pub fn known_standing(&self, server: &str, subject: Option<&Subject>) -> Result<Standing> {
         let approvals = self.last().outcome.clone()?;
         Ok(match (self.counting(&approvals, server), subject) {
@@ -123,10 +122,10 @@ impl ApprovalStore {
         })
     }
 
-    /// The approval of both stages, where it holds for this subject, now.
+    /// Returns the approval if it covers both stages and is valid for this subject now.
     ///
     /// # Errors
-    /// As [`Self::standing`].
+    /// The same as for [`Self::standing`].
     pub fn full_approval_of(&self, server: &str, subject: impl FnOnce(&Approval) -> Subject) -> Result<Option<Approval>> {
         let approvals = self.read()?;
         let Some(approval) = self.counting(&approvals, server) else { return Ok(None) };
@@ -134,31 +133,31 @@ impl ApprovalStore {
         Ok(holds.then(|| approval.clone()))
     }
 
-    /// The approval of a server, even if it does not hold any more.
+    /// Returns the approval of a server, even if it is no longer valid.
     ///
     /// # Errors
-    /// As [`Self::standing`].
+    /// The same as for [`Self::standing`].
     pub fn approval(&self, server: &str) -> Result<Option<Approval>> {
         let approvals = self.read()?;
         Ok(self.counting(&approvals, server).cloned())
     }
 
-    /// The state of a server's approval at the moment when somebody says yes, before anything is waited for. The yes counts only if no
-    /// revocation comes between this moment and its writing.
+    /// Returns the state of a server's approval at the moment when somebody approves, before the program waits for anything. The new approval is
+    /// written only if no revocation comes between this moment and the writing.
     ///
     /// # Errors
-    /// As [`Self::standing`].
+    /// The same as for [`Self::standing`].
     pub fn basis(&self, server: &str) -> Result<ApprovalBasis> {
-        // Counted before the file is read: a revocation during the reading came between as well.
+        // The count is taken before the file is read, so that a revocation during the reading is noticed too.
         let revocations = self.revocations().count(server);
         Ok(ApprovalBasis { first_id: self.approval(server)?.map(|approval| approval.lineage().to_owned()), revocations })
     }
 
-    /// Approves the command as it is configured. An approval of the tools under the same command is kept. Blocks. Returns the basis of a yes
-    /// to the tools, which holds until this approval is revoked.
+    /// Approves the command as it is configured. Keeps an existing approval of the tools under the same command. Blocks the thread. Returns the
+    /// basis for an approval of the tools, which is valid until this approval is revoked.
     ///
     /// # Errors
-    /// `ERR_NOT_APPROVED` where a revocation came after `basis` was taken. `ERR_APPROVAL_STORE` where the file cannot be written, or others
+    /// `ERR_NOT_APPROVED` if a revocation came after `basis` was taken. `ERR_APPROVAL_STORE` if the file cannot be written, or if other processes
     /// hold its lock for too long.
     pub fn approve_command(&self, subject: &Subject, valid_for: Option<Duration>, basis: &ApprovalBasis) -> Result<ApprovalBasis> {
         let fresh = approval(subject, valid_for);
@@ -179,11 +178,11 @@ impl ApprovalStore {
         Ok(ApprovalBasis { first_id: Some(first_id), revocations: basis.revocations })
     }
 
-    /// Approves the tools under an approval of the command that is there already. Blocks.
+    /// Approves the tools under an existing approval of the command. Blocks the thread.
     ///
     /// # Errors
-    /// As [`Self::approve_command`]; `ERR_NOT_APPROVED` as well where there is no approval of the command, and `ERR_DIGEST_CHANGED` where it
-    /// is of another command.
+    /// The same as for [`Self::approve_command`]. Also `ERR_NOT_APPROVED` if the command is not approved, and `ERR_DIGEST_CHANGED` if another
+    /// command is approved.
     pub fn approve_manifest(
         &self,
         subject: &Subject,
@@ -198,7 +197,7 @@ impl ApprovalStore {
             if known.command_digest != subject.digest {
                 return Err(Error::DigestChanged { server: server.clone() });
             }
-            // The first stage decides which program it is, and its end stays where this yes has none.
+            // The approval of the command determines the program. Its expiry stays if the approval of the tools has no expiry.
             let fresh = approval(subject, valid_for);
             *known = Approval {
                 executable: known.executable.take(),
@@ -212,11 +211,12 @@ impl ApprovalStore {
         })
     }
 
-    /// Writes a yes, if no revocation came since its basis was taken. That is looked at under the lock: whoever revoked before has written.
+    /// Writes an approval if no revocation came since its basis was taken. The check runs under the lock, so that earlier revocations are already
+    /// written.
     fn approve(&self, server: &str, basis: &ApprovalBasis, change: impl FnOnce(&mut Approvals) -> Result<()>) -> Result<()> {
         self.change(|servers| {
             if self.revocations().is_withheld(server) {
-                // An approval whose revocation could not be recorded is not carried over.
+                // An approval whose revocation could not be recorded is removed, and the new one does not inherit its tools.
                 servers.remove(server);
             }
             let came_between = self.revocations().count(server) != basis.revocations;
@@ -225,19 +225,20 @@ impl ApprovalStore {
             }
             change(servers)
         })?;
-        // A revocation that came during the writing keeps its mark, and removes what was written.
+        // If a revocation came during the writing, the server stays withheld, and the revocation removes the new approval.
         if self.revocations().release(server, basis.revocations) { Ok(()) } else { Err(revoked_meanwhile(server)) }
     }
 
-    /// Takes an approval back here, both stages: at once, without the disk, until the server is approved again or the store is dropped.
+    /// Revokes both stages of an approval in this process, at once and without the disk. The effect lasts until the server is approved again or the
+    /// store is dropped.
     pub fn withhold(&self, server: &str) {
         self.revocations().withhold(server);
     }
 
-    /// Takes an approval back for every process. Where that cannot be recorded, it holds here all the same. Blocks.
+    /// Revokes an approval for every process. If the revocation cannot be recorded, it is still effective in this process. Blocks the thread.
     ///
     /// # Errors
-    /// `ERR_APPROVAL_STORE` where the file cannot be written, or others hold its lock for too long.
+    /// `ERR_APPROVAL_STORE` if the file cannot be written, or if other processes hold its lock for too long.
     pub fn revoke(&self, server: &str) -> Result<()> {
         let count = self.revocations().withhold(server);
         let recorded = self.change(|servers| {
@@ -246,15 +247,15 @@ impl ApprovalStore {
         });
         match recorded {
             Ok(()) => {
-                // It is in no file any more: an approval that another process writes from now on counts.
+                // The approval is no longer in the file. An approval that another process writes later is valid.
                 self.revocations().recorded(server, count);
                 Ok(())
             }
             Err(Error::ApprovalStore { path, problem }) => {
                 let way_out = format!(
-                    "the revocation of server \"{server}\" could not be recorded: {problem}. It holds in this gateway until that is closed; \
-                     other processes may still start the server. Put right what keeps the file from being written, then revoke again; or \
-                     remove the file, and every server needs approval again"
+                    "the revocation of server \"{server}\" could not be recorded: {problem}. It is valid in this gateway until the gateway is closed, but \
+                     other processes may still start the server. Make the file and its folder writable, then revoke again. Or \
+                     remove the file, then every server needs approval again"
                 );
                 Err(Error::ApprovalStore { path, problem: way_out })
             }
@@ -279,7 +280,7 @@ impl ApprovalStore {
         }
     }
 
-    /// The approvals, and the stamp of the file that they were read from.
+    /// Returns the approvals, and the stamp of the file from which they were read.
     fn read_file(&self) -> Result<(Option<Stamp>, Arc<Approvals>)> {
         let path = self.path();
         let stamp = match fs::symlink_metadata(&path) {
@@ -296,7 +297,8 @@ impl ApprovalStore {
         match read(&bytes, &self.key) {
             Content::Sound(approvals) => Ok((Some(stamp), Arc::new(approvals))),
             Content::Damaged(_) => {
-                // Nothing is approved, moved or not. Who holds the lock does what is to be done, or is not waited for here.
+                // A damaged file approves nothing, whether it was moved or not. If another process holds the lock, that process moves the file, and
+                // this one does not wait.
                 if let Ok(_lock) = self.lock(Duration::ZERO) {
                     self.keep_damaged_aside()?;
                 }
@@ -306,7 +308,7 @@ impl ApprovalStore {
         }
     }
 
-    /// What the file holds, and its stamp then; `None` where there is none.
+    /// Returns the content of the file and its stamp. `None` if there is no file.
     fn bytes(&self) -> Result<Option<(Stamp, Vec<u8>)>> {
         let read = |file: File| {
             let stamp = Stamp::of(&file.metadata()?);
@@ -319,42 +321,42 @@ impl ApprovalStore {
         }
     }
 
-    /// Moves a damaged file of ours out of the way, so that it can be looked at and approves nothing. Under the lock.
+    /// Moves a damaged approval file away, so that a person can examine it and it approves nothing. The caller holds the lock.
     fn keep_damaged_aside(&self) -> Result<()> {
-        // Another process may have done so, or written a new one.
+        // Another process may have moved the file already, or written a new one.
         let Some((_, bytes)) = self.bytes()? else { return Ok(()) };
         let Content::Damaged(problem) = read(&bytes, &self.key) else { return Ok(()) };
         let (path, seconds) = (self.path(), seconds(SystemTime::now()));
         for number in 0..KEPT_ASIDE {
             let name = format!("approved-mcp.damaged-{seconds}-{number}.json");
-            // A hard link fails where the name is taken: nothing that was kept is written over.
+            // A hard link fails if the name is taken, so no kept file is overwritten.
             match fs::hard_link(&path, self.folder.join(&name)) {
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
                 linked => {
                     linked.and_then(|()| fs::remove_file(&path)).map_err(|error| self.failed(&error))?;
                     let message =
-                        format!("the approvals were damaged ({problem}): they are kept as {name}, and every server needs approval again");
+                        format!("the approval file was damaged ({problem}); it is kept as {name}, and every server needs approval again");
                     tracing::warn!("{message}");
                     (self.on_incident)(message);
                     return Ok(());
                 }
             }
         }
-        Err(self.problem(&format!("it is damaged ({problem}) and cannot be kept aside: move it away")))
+        Err(self.problem(&format!("the file is damaged ({problem}) and cannot be renamed; move it away")))
     }
 
     fn lock(&self, time: Duration) -> io::Result<File> {
         files::lock_within(&self.folder.join(LOCK_NAME), time)
     }
 
-    /// Reads, changes and writes, and knows from then on what the file holds, changed or not.
+    /// Reads, changes and writes the file, and then records its current content, even if the change failed.
     fn change(&self, change: impl FnOnce(&mut Approvals) -> Result<()>) -> Result<()> {
         let changed = self.change_file(change);
         let known = self.read().map(drop);
         changed.and(known)
     }
 
-    /// Under a lock, so that two processes at once lose nothing.
+    /// Changes the file under a lock, so that two processes do not lose each other's changes.
     fn change_file(&self, change: impl FnOnce(&mut Approvals) -> Result<()>) -> Result<()> {
         let _lock = self.lock(LOCK_TIME).map_err(|error| self.failed(&error))?;
         let path = self.path();
@@ -370,7 +372,7 @@ impl ApprovalStore {
         change(&mut approvals)?;
         let bytes = write(approvals, &self.key).map_err(|problem| self.problem(&problem))?;
         if bytes.len() as u64 > MAX_FILE_BYTES {
-            return Err(self.problem(&format!("it would have {} bytes, more than the {MAX_FILE_BYTES} that are read", bytes.len())));
+            return Err(self.problem(&format!("the file would have {} bytes, and the limit is {MAX_FILE_BYTES}", bytes.len())));
         }
         files::replace(&path, &bytes, files::Writing::Durable).map_err(|error| self.failed(&error))
     }
@@ -388,7 +390,7 @@ impl ApprovalStore {
     }
 
     fn foreign(&self, problem: &str) -> Error {
-        self.problem(&format!("{problem}. It is left as it is; move it away, or choose another stateDir"))
+        self.problem(&format!("{problem}. The file was not changed; move it away, or choose another stateDir"))
     }
 
     fn failed(&self, error: &io::Error) -> Error {

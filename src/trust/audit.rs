@@ -1,7 +1,7 @@
-//! What a server's texts try to make a model do: the audit that a person reads before saying yes.
+//! Audits a server's texts for attempts to manipulate a model. A person reads the findings before an approval.
 //!
-//! The audit is no filter: it finds what is written as attacks usually are, and it misses what is well disguised. Its time
-//! grows with the length of the text and with nothing else: every pattern is matched in linear time, once for a field.
+//! The audit is not a filter. It finds attacks in their usual wording, and misses well disguised ones. Its time depends only on the length of the
+//! text: every pattern is matched in linear time, once for each field.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -19,22 +19,22 @@ use super::audit_rules::{Measure, RULES, Rule, Severity, Subject, fold, mixes_sc
 use crate::catalog::Manifest;
 use crate::text::{hidden, is_tag, sanitise_line, sanitise_text};
 
-/// More would not be read.
+/// Maximum number of findings. A person would not read more.
 const MAX_FINDINGS: usize = 200;
 const MAX_EXCERPT_CHARS: usize = 120;
-/// How much of an excerpt stands before what was found.
+/// Number of characters of an excerpt before the finding.
 const CHARS_BEFORE: usize = 20;
-/// Paths into a schema are cut here, so that deep nesting costs no more than its length.
+/// Maximum length of a path into a schema, so that deep nesting does not take more time than the text's length.
 const MAX_FIELD_CHARS: usize = 200;
-/// Some honest descriptions are longer, none of an honest name.
+/// Lengths that cause findings. Some honest descriptions exceed `UNUSUAL_CHARS`, but no honest name exceeds `EXCESSIVE_NAME_CHARS`.
 const UNUSUAL_CHARS: usize = 2_000;
 const EXCESSIVE_CHARS: usize = 20_000;
 const EXCESSIVE_NAME_CHARS: usize = 500;
-/// No honest text encodes letters that need no encoding.
+/// Number of encoded letters that causes a finding. Honest texts do not encode letters without need.
 const MIN_ENCODED_LETTERS: usize = 6;
 const MIN_DECODED_CHARS: usize = 12;
 
-/// Something in a server's text that a person should look at.
+/// A part of a server's text that a person should look at.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Finding {
@@ -42,22 +42,22 @@ pub struct Finding {
     pub severity: Severity,
     /// One sentence for a person.
     pub reason: &'static str,
-    /// The tool's raw name, sanitised; none for what the server says of itself.
+    /// The tool's raw name, sanitised. `None` for texts about the server itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool: Option<String>,
-    /// The URI of a resource or of a template, sanitised, where it is of one.
+    /// The URI of a resource or of a template, sanitised, if the finding is about one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resource: Option<String>,
-    /// The prompt's raw name, sanitised, where it is of one.
+    /// The prompt's raw name, sanitised, if the finding is about one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prompt: Option<String>,
-    /// `description`, `inputSchema.properties.path.description`, `instructions`…
+    /// The field with the text: `description`, `inputSchema.properties.path.description`, `instructions`…
     pub field: String,
-    /// What was found, sanitised and in lower case where it was compared so; at most 120 characters.
+    /// The text that was found, sanitised, at most 120 characters. In lower case if the rule compares lower-case text.
     pub excerpt: String,
 }
 
-/// Audits one text: at most one finding for a rule.
+/// Audits one text. Reports at most one finding for each rule.
 ///
 /// ```
 /// use hyperlight_mcp::trust::audit_text;
@@ -74,8 +74,8 @@ pub fn audit_text(text: &str, field: &str) -> Vec<Finding> {
     audit.findings
 }
 
-/// Audits all that a model would read: instructions, names, titles, descriptions, and every string and key of the schemas
-/// and annotations. At most 200 findings; where there are more, the last one says `too-many-findings`.
+/// Audits all texts that a model would read: instructions, names, titles, descriptions, and every string and key of the schemas and annotations.
+/// Returns at most 200 findings. If there are more, the last one is `too-many-findings`.
 ///
 /// ```
 /// use hyperlight_mcp::catalog::{Manifest, Tool};
@@ -125,7 +125,7 @@ pub fn audit_manifest(manifest: &Manifest) -> Vec<Finding> {
     audit.finish()
 }
 
-/// What a text is of; none: the server.
+/// The item to which a text belongs. `None` means the server itself.
 #[derive(Clone, Copy)]
 enum Owner<'a> {
     Tool(&'a str),
@@ -138,7 +138,7 @@ struct Audit {
     findings: Vec<Finding>,
 }
 
-/// One field's text in the forms that rules see.
+/// One field's text in the forms to which rules apply.
 struct Forms<'a> {
     owner: Option<Owner<'a>>,
     field: &'a str,
@@ -232,7 +232,7 @@ impl Audit {
         }
     }
 
-    /// Walks without recursion: a schema may be nested as deeply as its server likes.
+    /// Audits every text of a JSON value. Uses no recursion, because a server may nest a schema as deeply as it likes.
     fn json(&mut self, root: &Json, owner: Option<Owner<'_>>, field: &str) {
         let mut open = vec![(root, field.to_owned())];
         while let Some((value, field)) = open.pop() {
@@ -285,7 +285,7 @@ impl Audit {
     fn match_rules(&mut self, forms: &Forms<'_>, found: &mut [bool]) {
         for ((rule, patterns), found) in RULES.iter().zip(PATTERNS.iter()).zip(found) {
             let subject = if rule.subject == Subject::Folded { &forms.folded } else { &forms.written };
-            // One search for a pattern and field: going on to further matches could take quadratic time.
+            // Only the first match of a pattern is searched for, as a search for all matches could take quadratic time.
             if let Some(hit) = patterns.iter().filter(|_| !*found).find_map(|pattern| pattern.find(subject.as_bytes())) {
                 *found = true;
                 let excerpt = around(subject, hit.start());
@@ -299,7 +299,7 @@ fn parts(measure: &Measure) -> (&'static str, Severity, &'static str) {
     (measure.id, measure.severity, measure.reason)
 }
 
-/// The text from a little before a place, and no more of it than an excerpt can show.
+/// Returns the text from a little before a position, limited to the length that an excerpt can show.
 fn around(text: &str, start: usize) -> &str {
     let start = text.floor_char_boundary(start);
     let from = text[..start].char_indices().rev().nth(CHARS_BEFORE - 1).map_or(0, |(index, _)| index);
@@ -307,18 +307,18 @@ fn around(text: &str, start: usize) -> &str {
     rest.char_indices().nth(4 * MAX_EXCERPT_CHARS).map_or(rest, |(end, _)| &rest[..end])
 }
 
-/// Over bytes, where a gap is as small as if all text were ASCII.
+/// Compiles a pattern for bytes. Then the automaton for gaps of words is as small as for ASCII text.
 fn compile(rule: &Rule, pattern: &str) -> Option<bytes::Regex> {
-    // Word boundaries of ASCII are the only ones that a fast automaton can find.
+    // A fast automaton supports only ASCII word boundaries.
     let pattern = pattern.replace(" .. ", "(?-u:(?: [^ \\n]+){0,6} )").replace("\\b", "(?-u:\\b)");
     bytes::RegexBuilder::new(&pattern).case_insensitive(rule.subject == Subject::Written).build().ok()
 }
 
-/// Each pattern for itself: joined, a hostile text could drive one automaton through more states than it can keep.
+/// The patterns are compiled one by one. In a joined automaton, a hostile text could reach more states than its cache holds.
 static PATTERNS: LazyLock<Vec<Vec<bytes::Regex>>> =
     LazyLock::new(|| RULES.iter().map(|rule| rule.patterns.iter().filter_map(|pattern| compile(rule, pattern)).collect()).collect());
 
-/// A pattern that is known to compile; a test proves it for each.
+/// A pattern that is known to compile, as a test verifies.
 struct Known(Option<Regex>);
 
 impl Known {
@@ -341,7 +341,7 @@ static HEX_RUN: LazyLock<Known> = LazyLock::new(|| Known::new(r"(?i)(?:0x)?[0-9a
 static ESCAPE: LazyLock<Known> =
     LazyLock::new(|| Known::new(r"(?i)%([0-9a-f]{2})|\\u\{?([0-9a-f]{2,6})\}?|\\x([0-9a-f]{2})|&#x([0-9a-f]{1,6});?|&#([0-9]{1,7});?"));
 
-/// What a text says in an encoded form, and whether honest text would hold it.
+/// Returns the encoded text that a text contains, and whether an honest text would not contain it.
 fn decode(raw: &str, written: &str) -> (String, bool) {
     let mut decoded = tag_text(raw);
     let mut suspicious = false;
@@ -383,7 +383,7 @@ fn decode(raw: &str, written: &str) -> (String, bool) {
     (decoded, suspicious)
 }
 
-/// Any run of the alphabet: what is not padded, or cut, is decoded as well.
+/// Decodes any run of base64 digits, also without padding or cut off.
 static BASE64: LazyLock<GeneralPurpose> = LazyLock::new(|| {
     let lenient =
         GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent).with_decode_allow_trailing_bits(true);
@@ -396,13 +396,13 @@ fn unescape(found: &Captures<'_>) -> Option<char> {
     char::from_u32(u32::from_str_radix(digits, radix).ok()?)
 }
 
-/// Bytes that are no text practically never decode to letters alone.
+/// Returns whether decoded bytes are text. Binary data almost never decodes to ordinary characters alone.
 fn is_readable(text: &str) -> bool {
     let ordinary = |character: char| character.is_alphanumeric() || character.is_ascii_graphic() || character.is_whitespace();
     text.chars().count() >= MIN_DECODED_CHARS && text.chars().all(ordinary)
 }
 
-/// What tag characters spell.
+/// Returns the ASCII text that tag characters spell.
 fn tag_text(text: &str) -> String {
     let ascii =
         |character: char| char::from_u32((character as u32).wrapping_sub(0xe0000)).filter(|character| matches!(character, ' '..='~'));

@@ -1,15 +1,15 @@
-//! The audit's table: what is looked for in a server's text, how grave it is, and what a person is told.
+//! The audit's table of rules: the patterns to find in a server's text, the severity of each finding, and the explanation for a person.
 //!
 //! Patterns are regular expressions without nesting of repetitions, in a notation that keeps them readable:
 //!
-//! - ` .. ` stands for a blank, or up to six words between blanks;
-//! - a rule on [`Subject::Folded`] sees one sentence a line: lower case, no accents, no apostrophes, no invisible or
-//!   look-alike characters, single blanks; identifiers are split into their words;
-//! - a rule on [`Subject::Written`] sees the text as it is written, without what cannot be seen.
+//! - ` .. ` stands for a space, or for up to six words between spaces;
+//! - a rule on [`Subject::Folded`] gets one sentence per line: lower case, no accents, apostrophes, invisible or look-alike characters,
+//!   single spaces; identifiers are split into their words;
+//! - a rule on [`Subject::Written`] gets the text as the server wrote it, without invisible characters.
 
 use serde::{Deserialize, Serialize};
 
-/// How grave a finding is. `Low` is for what honest servers do as well.
+/// The severity of a finding. `Low` is for texts that honest servers have too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
@@ -18,14 +18,14 @@ pub enum Severity {
     High,
 }
 
-/// Which form of the text a rule's patterns are matched with.
+/// The form of the text to which a rule's patterns apply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Subject {
     Folded,
     Written,
 }
 
-/// One thing that the audit looks for.
+/// One rule of the audit.
 #[derive(Debug)]
 pub struct Rule {
     pub id: &'static str,
@@ -36,7 +36,7 @@ pub struct Rule {
     pub patterns: &'static [&'static str],
 }
 
-/// Something that is measured and not matched.
+/// A property of a text that is measured in code, without patterns.
 #[derive(Debug)]
 pub struct Measure {
     pub id: &'static str,
@@ -57,7 +57,8 @@ pub const CONTROL_CHARACTER: Measure =
     measure("control-character", Medium, "The text contains control characters, which can hide or overwrite what is shown.");
 pub const BIDIRECTIONAL: Measure =
     measure("bidirectional-control", Medium, "The text contains characters that change the order in which it is shown.");
-pub const INVISIBLE: Measure = measure("invisible-character", Medium, "The text contains invisible characters that no writing needs.");
+pub const INVISIBLE: Measure =
+    measure("invisible-character", Medium, "The text contains invisible characters that no script or emoji needs.");
 pub const TAG_CHARACTER: Measure =
     measure("tag-character", High, "The text contains tag characters: text that a model reads and a person cannot see.");
 pub const MIXED_SCRIPT: Measure = measure("mixed-script", Medium, "A word mixes letters that look alike from different scripts.");
@@ -65,15 +66,15 @@ pub const ENCODED: Measure = measure("encoded-payload", Medium, "The text contai
 pub const UNUSUAL_LENGTH: Measure = measure("unusual-length", Low, "The text is unusually long for its place.");
 pub const EXCESSIVE_LENGTH: Measure = measure("excessive-length", Medium, "The text is far longer than any honest text in its place.");
 pub const BLANK_STRETCH: Measure =
-    measure("blank-stretch", Medium, "A long stretch of blanks or empty lines pushes what follows out of sight.");
-pub const TOO_MANY: Measure = measure("too-many-findings", High, "There are more findings than are listed.");
+    measure("blank-stretch", Medium, "A long run of spaces or empty lines moves the following text out of sight.");
+pub const TOO_MANY: Measure = measure("too-many-findings", High, "There are more findings than this list shows.");
 
 /// All rules that match patterns, in the order of their findings.
 pub const RULES: &[Rule] = &[
     Rule {
         id: "instruction-override",
         severity: High,
-        reason: "The text tells a model to set aside the instructions that it has.",
+        reason: "The text tells a model to ignore its instructions.",
         subject: Folded,
         patterns: &[
             r"\b(ignor(e|ing)|disregard(ing)?|forget|overrid(e|ing)|bypass|discard|neglect|pay no attention to|set aside|drop) .. (previous|prior|earlier|above|preceding|before|all|any|your|those|system|existing|current|original|safety|developer|told) .. (instructions?|prompts?|rules|guidelines|guidance|directions|directives|constraints|restrictions|polic(y|ies)|commands|orders|guardrails|programming|training|messages?|you)\b",
@@ -90,7 +91,7 @@ pub const RULES: &[Rule] = &[
     Rule {
         id: "instruction-override-other-language",
         severity: High,
-        reason: "The text tells a model, in another language than English, to set aside the instructions that it has.",
+        reason: "The text tells a model, in another language than English, to ignore its instructions.",
         subject: Folded,
         patterns: &[
             r"\b(ignorier(e|en sie|t)|vergiss|vergessen sie|missachte|missachten sie) .. (anweisung(en)?|regeln|instruktionen|vorgaben|befehle|systemprompt)\b",
@@ -109,7 +110,7 @@ pub const RULES: &[Rule] = &[
     Rule {
         id: "role-play",
         severity: Medium,
-        reason: "The text gives a model another role than its own.",
+        reason: "The text tells a model to play another role.",
         subject: Folded,
         patterns: &[
             r"\byou are (now|no longer|from now on)\b|\b(you (must|should|will|shall)|please|now|always) (now )?(act|behave|respond|answer|speak) (as|like) (an?|the|if you)\b",
@@ -121,7 +122,7 @@ pub const RULES: &[Rule] = &[
     Rule {
         id: "chat-template",
         severity: High,
-        reason: "The text imitates the marks by which a model tells its own conversation from other text.",
+        reason: "The text imitates the markers that separate a model's conversation from other text.",
         subject: Written,
         patterns: &[
             r"<\|[a-z_]{2,30}\|>|\[/?inst\]|<</?sys>>|</?s>\s*\[|\bbegin_of_text\b|<(start|end)_of_turn>",
@@ -133,7 +134,7 @@ pub const RULES: &[Rule] = &[
     Rule {
         id: "hidden-directive",
         severity: High,
-        reason: "The text speaks to a model in marks or comments that a person does not see when it is rendered.",
+        reason: "The text addresses a model in tags or comments that a person does not see in the rendered text.",
         subject: Written,
         patterns: &[
             r"<\s*/?\s*(important|system|hidden|instructions?|assistant|critical|admin|secret[-_ ]?(instructions?|note)|system[-_ ]?(prompt|instructions?|reminder|note|message)|user_query)\s*/?>",
@@ -145,7 +146,7 @@ pub const RULES: &[Rule] = &[
     Rule {
         id: "hidden-from-user",
         severity: High,
-        reason: "The text asks for something that the user is not to notice.",
+        reason: "The text asks a model to hide something from the user.",
         subject: Folded,
         patterns: &[
             r"\b(do not|dont|never|must not|mustnt|should not|shouldnt|without|avoid|not to|no need to|refrain from|cannot) (ever )?(tell|telling|inform|informing|mention|mentioning|reveal|revealing|disclose|disclosing|notify|notifying|alert|alerting|report|reporting|show|showing|explain|explaining) .. (users?|humans?|persons?|operators?|anyone|anybody|customers?|people)\b",
@@ -159,7 +160,7 @@ pub const RULES: &[Rule] = &[
     Rule {
         id: "sensitive-path",
         severity: Medium,
-        reason: "The text names a place where keys, passwords or other secrets are kept.",
+        reason: "The text names a file or folder that holds keys, passwords or other secrets.",
         subject: Written,
         patterns: &[
             r"\.ssh\b|\bid_(rsa|ed25519|ecdsa|dsa)\b|authorized_keys|\.aws\b|/etc/(passwd|shadow|sudoers)|(^|[\s/~'(\u{22}])\.env\b|\.netrc\b|\.npmrc\b|\.pypirc\b|\.pgpass\b|\.git-credentials|\.gnupg\b|\.docker/config|\.kube/config|\b(browser|firefox|chrome) profile\b|\b(aws|openai|anthropic|github|stripe|gitlab|slack|google|azure)_[a-z_]*(secret|token|api_key|password)[a-z_]*\b[^\n]*\b(argument|parameter|field|value)\b|\.(bash|zsh)_history",
@@ -169,7 +170,7 @@ pub const RULES: &[Rule] = &[
     Rule {
         id: "exfiltration",
         severity: High,
-        reason: "The text asks to send what a tool has no need of: secrets, files or the conversation.",
+        reason: "The text asks a model to send data that the tool does not need: secrets, files or the conversation.",
         subject: Folded,
         patterns: &[
             r"\b(send|post|upload|forward|transmit|exfiltrate|leak|email|deliver|submit|relay|report|bcc|hand over|hand|give|share) .. (conversation|chat (history|log)s?|system prompt|credentials|passwords?|api keys?|secrets|environment variables|private keys?|previous messages|ssh keys?|session tokens?|every message|everything you|user data|personal data|complete prompt)\b",
@@ -189,7 +190,7 @@ pub const RULES: &[Rule] = &[
     Rule {
         id: "exfiltration-address",
         severity: High,
-        reason: "The text directs data to an address of its own choice.",
+        reason: "The text asks a model to send data to an address that the text names.",
         subject: Written,
         patterns: &[
             r"\b(send|forward|transmit|exfiltrate|upload|leak|relay|post|report|bcc|cc|blind-copy|copy|add a request) .. ['\u{22}(<]?(https?://[a-z0-9]|[a-z0-9._+-]+@[a-z0-9-]+\.[a-z])",
@@ -200,7 +201,7 @@ pub const RULES: &[Rule] = &[
     Rule {
         id: "cross-tool",
         severity: High,
-        reason: "The text tells a model how to use other tools than its own.",
+        reason: "The text tells a model how to use other tools.",
         subject: Folded,
         patterns: &[
             r"\bbefore (using|calling|invoking|running|executing|any use of|you (use|call|run|do|answer)|each|every|any) .. ?(any|every|all|each|other) .. (tools?|functions?|answers?|servers?|commands?)\b|\bbefore (responding|replying|answering|acting|anything) .. (any|every|each|call|else|run|invoke|happens)\b|\bbefore (each|every|any) (other )?(answer|tool|call|reply|response|message|action)\b",
@@ -219,7 +220,7 @@ pub const RULES: &[Rule] = &[
     Rule {
         id: "consent-bypass",
         severity: High,
-        reason: "The text asks to act without the user's consent or against it.",
+        reason: "The text asks a model to act without the user's consent or against it.",
         subject: Folded,
         patterns: &[
             r"\beven if (the )?users? .. (says?|said|declines?|refuses?|objects?|did not|didnt|has not|forbids?|disagrees?|wants?)\b|\b(whatever|regardless of what|no matter what) (the )?(user|human|person|developer) (says?|typed?|wants|asks|writes|wrote|told)\b",
@@ -232,7 +233,7 @@ pub const RULES: &[Rule] = &[
     Rule {
         id: "dangerous-command",
         severity: High,
-        reason: "The text contains a command that destroys data, opens a machine or runs code from the network.",
+        reason: "The text contains a command that destroys data, opens a machine to attackers or runs code from the network.",
         subject: Written,
         patterns: &[
             r"\b(curl|wget)\b[^\n|]*\|\s*(sudo )?(ba|z|da)?sh\b|\brm\s+-[a-z]*(rf|fr)[a-z]*\s+[~/*]|\bchmod\s+(-r\s+)?0?(777|666)\b|\bbase64\s+(-d|--decode)[^\n|]*\|\s*(ba|z)?sh|\bnc\s+-e\b|/dev/tcp/|>\s*~/\.\w+rc\b|\bmkfs\.|:\(\)\s*\{",
@@ -241,7 +242,7 @@ pub const RULES: &[Rule] = &[
     Rule {
         id: "obscured-text",
         severity: Medium,
-        reason: "The text is written so that a filter does not read it, or asks to decode what it says.",
+        reason: "The text is written to evade filters, or asks a model to decode it.",
         subject: Folded,
         patterns: &[
             r"\b[a-z]([ ._*|/-][a-z]){9,}\b",
@@ -251,7 +252,7 @@ pub const RULES: &[Rule] = &[
     Rule {
         id: "tool-preference",
         severity: Low,
-        reason: "The text asks to be preferred to other tools, or to be called at a certain time.",
+        reason: "The text asks a model to prefer this tool to others, or to call it at a certain time.",
         subject: Folded,
         patterns: &[
             r"\b(always|must|should) .. (use|call|prefer|default to|choose|pick|using|calling) .. this (tool|server|function)\b|\b(prefer|use|choose) this (tool |server |function )?(over|instead of|rather than|before)\b|\bmust (always )?(call|use|run) .. (first|before)\b|\bcall this (tool |function )?(first|before)\b",
@@ -259,7 +260,7 @@ pub const RULES: &[Rule] = &[
     },
 ];
 
-/// The form that rules compare: see [`Subject::Folded`].
+/// Returns the folded form of a text: see [`Subject::Folded`].
 pub(super) fn fold(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut word = String::new();
@@ -288,13 +289,13 @@ pub(super) fn fold(text: &str) -> String {
 fn ends_sentence(character: char, before: char, next: char) -> bool {
     match character {
         '.' | '!' | '?' => next.is_whitespace(),
-        // A line that is only wrapped goes on; a list's item or a paragraph does not.
+        // A single line break only wraps a sentence. A list item or a paragraph ends it.
         '\n' => before == '\n' || matches!(next, '\n' | '-' | '*' | '#' | '•'),
         _ => matches!(character, '。' | '！' | '？'),
     }
 }
 
-/// Writes a word, with look-alike letters and digits as the letters they stand for, and one blank or line break after it.
+/// Writes a word, and one space or line break after it. Look-alike letters and digits become the letters that they resemble.
 fn end_word(out: &mut String, word: &mut String, after: char) {
     let letters = word.bytes().filter(u8::is_ascii_alphabetic).count();
     if letters > 0 && word.len() > letters {
@@ -324,7 +325,7 @@ fn digit_letter(character: char) -> Option<char> {
     })
 }
 
-/// Cyrillic and Greek letters that look like Latin ones.
+/// Returns the Latin letter that a Cyrillic or Greek letter resembles.
 fn look_alike(character: char) -> Option<char> {
     const PAIRS: [(char, char); 28] = [
         ('а', 'a'),
@@ -359,7 +360,7 @@ fn look_alike(character: char) -> Option<char> {
     PAIRS.iter().find(|(from, _)| *from == character).map(|(_, to)| *to)
 }
 
-/// Whether a word has Latin letters and look-alikes of them.
+/// Returns whether a word contains both Latin letters and letters of other scripts that resemble them.
 pub(super) fn mixes_scripts(text: &str) -> bool {
     let mixed = |word: &str| {
         word.bytes().any(|byte| byte.is_ascii_alphabetic())
@@ -368,7 +369,7 @@ pub(super) fn mixes_scripts(text: &str) -> bool {
     !text.is_ascii() && text.split(|character: char| !character.is_alphanumeric()).any(mixed)
 }
 
-/// A letter without its accent, its width or its mathematical style.
+/// Returns a letter without its accent, width or mathematical style.
 fn plain(character: char) -> char {
     let shifted = |from: u32, base: u8, count: u32| char::from(base + u8::try_from((character as u32 - from) % count).unwrap_or_default());
     match character {

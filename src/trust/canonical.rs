@@ -1,9 +1,9 @@
-//! One form for one thing: what a digest is taken of. A tag and a length stand before every part, so no two different inputs
-//! share a form, and the order of an object's keys does not matter.
+//! Canonical form of a value, of which a digest is taken. A tag and a length precede every part, so that two different values never have the same
+//! form. The order of an object's keys does not matter.
 
 use serde_json::Value as Json;
 
-/// A form that grows part by part.
+/// A canonical form to which parts are added one by one.
 ///
 /// ```
 /// use hyperlight_mcp::trust::Canonical;
@@ -14,7 +14,7 @@ use serde_json::Value as Json;
 pub struct Canonical(Vec<u8>);
 
 impl Canonical {
-    /// A form of one kind of thing: forms of different kinds never meet.
+    /// Creates a form for one kind of value. Forms of different kinds are never equal.
     #[must_use]
     pub fn new(kind: &str) -> Self {
         Self(Vec::new()).part(b'k', kind.as_bytes())
@@ -35,7 +35,7 @@ impl Canonical {
         self.part(b'b', &[u8::from(flag)])
     }
 
-    /// What may be missing: missing and empty are two things.
+    /// Adds a text that may be missing. A missing text and an empty text give different forms.
     #[must_use]
     pub fn optional(self, text: Option<&str>) -> Self {
         match text {
@@ -44,7 +44,7 @@ impl Canonical {
         }
     }
 
-    /// A list is closed by its count: its end cannot be mistaken.
+    /// Adds a list. Its length comes first, so that its end is unambiguous.
     #[must_use]
     pub fn list<'a>(self, items: impl ExactSizeIterator<Item = &'a str>) -> Self {
         let counted = self.part(b'l', &(items.len() as u64).to_be_bytes());

@@ -1,4 +1,4 @@
-//! Digests of exactly what a person was shown.
+//! Digests of the exact content that a person was shown.
 
 use serde::Serialize;
 use serde_json::{Value as Json, json};
@@ -7,13 +7,13 @@ use sha2::{Digest as _, Sha256};
 use super::canonical::Canonical;
 use crate::catalog::{Manifest, Tool};
 
-/// SHA-256 of a form, in hex.
+/// Returns the SHA-256 of a form, in hexadecimal.
 #[must_use]
 pub(super) fn digest(form: &Canonical) -> String {
     hex::encode(Sha256::digest(form.as_bytes()))
 }
 
-/// SHA-256 over a manifest, whatever the order of its objects' keys.
+/// Returns the SHA-256 of a manifest. The order of keys in its objects does not matter.
 ///
 /// ```
 /// use hyperlight_mcp::{catalog::Manifest, trust::manifest_digest};
@@ -27,7 +27,7 @@ pub fn manifest_digest(manifest: &Manifest) -> String {
     digest(&Canonical::new("hyperlight-mcp manifest 1").json(&json!(manifest)))
 }
 
-/// SHA-256 over all that a server says of one tool.
+/// Returns the SHA-256 of everything that a server declares about one tool.
 ///
 /// ```
 /// use hyperlight_mcp::trust::tool_digest;
@@ -38,7 +38,7 @@ pub fn manifest_digest(manifest: &Manifest) -> String {
 /// ```
 #[must_use]
 pub fn tool_digest(tool: &Tool) -> String {
-    // Field by field, without a copy of the schemas.
+    // The fields are added one by one, to avoid a copy of the schemas.
     let optional = |form: Canonical, json: Option<&Json>| form.json(json.unwrap_or(&Json::Null)).flag(json.is_some());
     let form = Canonical::new("hyperlight-mcp tool 1")
         .text(&tool.name)
@@ -46,11 +46,12 @@ pub fn tool_digest(tool: &Tool) -> String {
         .optional(tool.description.as_deref())
         .json(&tool.input_schema);
     let form = optional(optional(form, tool.output_schema.as_ref()), tool.annotations.as_ref());
-    // Only where it is there: tools that were approved before it was known stay as they are.
+    // `execution` is added only if present, so that digests of tools that were approved before this field existed stay valid.
     digest(&if tool.execution.is_some() { optional(form, tool.execution.as_ref()) } else { form })
 }
 
-/// SHA-256 over all that a server says of a resource, a template or a prompt. `kind` keeps their digests apart.
+/// Returns the SHA-256 of everything that a server declares about a resource, a template or a prompt. `kind` keeps the digests of different kinds
+/// apart.
 #[must_use]
 pub(super) fn offer_digest<T: Serialize>(kind: &str, offer: &T) -> String {
     digest(&Canonical::new("hyperlight-mcp offer 1").text(kind).json(&json!(offer)))
@@ -95,7 +96,7 @@ mod tests {
             json!(manifest).as_object().unwrap().keys().collect::<Vec<_>>(),
             ["protocolVersion", "serverName", "serverVersion", "tools"]
         );
-        // As version 0.1.0 took it.
+        // Version 0.1.0 computed this digest.
         assert_eq!(manifest_digest(&manifest), "4123b2a7340cbac6dafd77d4130f7d1a8c2a0de0a8e475cd144bf1e8b9b192aa");
         let more = Manifest { prompts: vec![serde_json::from_str(r#"{ "name": "p" }"#).unwrap()], ..manifest.clone() };
         assert_ne!(manifest_digest(&more), manifest_digest(&manifest));

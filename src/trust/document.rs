@@ -1,4 +1,4 @@
-//! Content of the approval file: bytes → approvals, or the problem with them. Pure.
+//! The content of the approval file: converts bytes to approvals, or to a problem. Does not access the disk.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,51 +12,51 @@ use super::executable::Executable;
 use super::key::MachineKey;
 use crate::catalog::Manifest;
 
-/// Tells a file of ours from any other: only the former is ever moved or written over.
+/// Identifies a file of this program. Only such a file is ever moved or overwritten.
 const FORMAT: &str = "hyperlight-mcp approvals";
 const VERSION: u32 = 2;
 
-/// Approval of one server by a person.
+/// The approval of one server by a person.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Approval {
     pub command_digest: String,
-    /// The program that the command named then.
+    /// The program that the command named at the time of the approval.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub executable: Option<Executable>,
-    /// The tools, once they were approved as well.
+    /// The approved tools, if they are approved too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub manifest: Option<Arc<Manifest>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub manifest_digest: Option<String>,
-    /// Drawn with each yes: tells an approval from one that was given before or after it. Empty in files from before there was any.
+    /// A random id for each approval, which distinguishes it from earlier and later ones. Empty in files of versions that had no ids.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub id: String,
-    /// The id of the first approval since the server last had none. It stays with each further yes, and ends with a revocation.
+    /// The id of the server's first approval since it last had none. Further approvals keep it, and a revocation removes it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub first_id: String,
-    /// Seconds since 1970.
+    /// Time of the approval in seconds since 1970.
     pub approved_at: u64,
-    /// Seconds since 1970; from then on nothing is approved. Missing: it holds until it is revoked.
+    /// Time of expiry in seconds since 1970. `None` if the approval is valid until it is revoked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<u64>,
 }
 
 impl Approval {
-    /// Tells an approval from one that was given after a revocation. In files from before there was a first id, its own stands in.
+    /// Returns the id that further approvals keep and a revocation ends. For files of versions without `first_id`, returns the approval's own id.
     #[must_use]
     pub fn lineage(&self) -> &str {
         if self.first_id.is_empty() { &self.id } else { &self.first_id }
     }
 
-    /// Returns whether its time is over.
+    /// Returns whether the approval has expired.
     #[must_use]
     pub fn is_expired(&self, now: SystemTime) -> bool {
         self.expires_at.is_some_and(|end| now >= UNIX_EPOCH + Duration::from_secs(end))
     }
 }
 
-/// An approval's id. Without randomness the time stands in: it tells two approvals apart unless they are of one nanosecond.
+/// Returns a new id for an approval. If no randomness is available, uses the time in nanoseconds, which still distinguishes approvals.
 pub(super) fn new_id() -> String {
     let mut bytes = [0; 16];
     if getrandom::fill(&mut bytes).is_err() {
@@ -74,22 +74,22 @@ struct File {
     format: String,
     version: u32,
     servers: Approvals,
-    /// HMAC-SHA-256 under this machine's key over all the above.
+    /// HMAC-SHA-256 of all fields above with this machine's key.
     mac: String,
 }
 
-/// Result of reading the bytes of a file.
+/// The result of reading the bytes of an approval file.
 #[derive(Debug, PartialEq)]
 pub enum Content {
-    /// Written by us, and as we wrote it.
+    /// The file was written by this program and has not changed.
     Sound(BTreeMap<String, Approval>),
-    /// Ours, but cut, changed or of another machine: it approves nothing, and is kept aside.
+    /// The file has this program's format, but is incomplete, was changed, or comes from another machine. It approves nothing, and is moved aside.
     Damaged(String),
-    /// Not ours, or of a later version: it is never touched.
+    /// The file has another format or a later version. It is never changed.
     Foreign(String),
 }
 
-/// Reads a file's bytes.
+/// Parses the bytes of an approval file.
 ///
 /// ```
 /// use hyperlight_mcp::trust::{Content, MachineKey, read_approvals};
@@ -100,31 +100,36 @@ pub enum Content {
 #[must_use]
 pub fn read(bytes: &[u8], key: &MachineKey) -> Content {
     let marked = bytes.windows(FORMAT.len()).any(|part| part == FORMAT.as_bytes());
-    let unreadable =
-        |problem: String| if marked { Content::Damaged(problem) } else { Content::Foreign(format!("it is not ours: {problem}")) };
+    let unreadable = |problem: String| {
+        if marked {
+            Content::Damaged(problem)
+        } else {
+            Content::Foreign(format!("it is not an approval file of hyperlight-mcp: {problem}"))
+        }
+    };
     let json: Json = match serde_json::from_slice(bytes) {
         Ok(json) => json,
         Err(error) => return unreadable(error.to_string()),
     };
     if json.get("format").and_then(Json::as_str) != Some(FORMAT) {
-        return Content::Foreign(format!("it is not ours: its format is not \"{FORMAT}\""));
+        return Content::Foreign(format!("it is not an approval file of hyperlight-mcp: its format is not \"{FORMAT}\""));
     }
     let version = json.get("version").and_then(Json::as_u64).unwrap_or_default();
     if version > u64::from(VERSION) {
-        return Content::Foreign(format!("it has version {version}; this program reads version {VERSION}"));
+        return Content::Foreign(format!("the file has version {version}; this program reads up to version {VERSION}"));
     }
-    // From the bytes and not from the value: a key that stands twice must not hide behind the other.
+    // The file is parsed from the bytes, not from `json`, because only this reports duplicate keys. A duplicate could hide another value.
     let file: File = match serde_json::from_slice(bytes) {
         Ok(file) => file,
         Err(error) => return Content::Damaged(error.to_string()),
     };
     if file.version != VERSION || !form(&file.servers).is_some_and(|form| key.verify(&form, &file.mac)) {
-        return Content::Damaged("it was changed by something else, or comes from another machine".to_owned());
+        return Content::Damaged("another program changed it, or it comes from another machine".to_owned());
     }
     Content::Sound(file.servers)
 }
 
-/// The bytes that [`read`] takes for sound.
+/// Returns the bytes for which [`read`] returns [`Content::Sound`].
 pub(super) fn write(servers: Approvals, key: &MachineKey) -> Result<Vec<u8>, String> {
     let form = form(&servers).ok_or("the approvals cannot be written as JSON")?;
     let file = File { format: FORMAT.to_owned(), version: VERSION, servers, mac: key.authenticate(&form) };
@@ -217,7 +222,7 @@ mod tests {
             let position = position.index(bytes.len());
             bytes[position] = byte;
             if let Content::Sound(servers) = read(&bytes, &key) {
-                // Only where it says the same: another blank, for example.
+                // A change may keep the meaning, for example other whitespace.
                 prop_assert_eq!(servers, BTreeMap::from([("a".to_owned(), approval())]));
             }
         }

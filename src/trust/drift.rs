@@ -1,4 +1,4 @@
-//! What a server says of its tools now, against what was approved of them.
+//! Compares a server's current tools, resources and prompts with the approved ones.
 
 use std::collections::BTreeMap;
 
@@ -7,31 +7,31 @@ use serde_json::{Value as Json, json};
 
 use crate::catalog::{Manifest, Tool};
 
-/// How one tool stands.
+/// The result of the comparison of one tool with its approved form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ToolStanding {
-    /// As it was approved.
+    /// The tool equals its approved form.
     Unchanged,
-    /// It is there, but is not what was approved: it is quarantined.
+    /// The tool exists, but differs from its approved form. It is quarantined.
     Changed,
-    /// The server no longer has it.
+    /// The server no longer has the tool.
     Vanished,
 }
 
-/// Raw names of tools that are not as they were approved, and the same of what else a server offers.
+/// Raw names of tools that differ from the approved ones, and the differences of resources and prompts.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Drift {
-    /// They do not exist until they are approved.
+    /// New tools. They are not available until they are approved.
     pub added: Vec<String>,
-    /// Calls of them fail.
+    /// Tools that the server no longer has. Calls of them fail.
     pub removed: Vec<String>,
-    /// They are quarantined: calls of them fail.
+    /// Changed tools. They are quarantined, so calls of them fail.
     pub changed: Vec<String>,
-    /// By their URIs.
+    /// Differences of resources, by URI.
     #[serde(skip_serializing_if = "Changes::is_empty")]
     pub resources: Changes,
-    /// By the templates' texts.
+    /// Differences of resource templates, by the template's text.
     #[serde(skip_serializing_if = "Changes::is_empty")]
     pub resource_templates: Changes,
     #[serde(skip_serializing_if = "Changes::is_empty")]
@@ -52,7 +52,7 @@ impl Changes {
         self.added.is_empty() && self.removed.is_empty() && self.changed.is_empty()
     }
 
-    /// Of two that share a name, the first counts, as it is the one that is meant.
+    /// Compares two lists by name. If two items share a name, the first one is used, as in calls.
     fn between<T: PartialEq>(before: &[T], now: &[T], name: impl Fn(&T) -> &str) -> Self {
         let by_name = |items| <&[T]>::into_iter(items).rev().map(|item| (name(item), item)).collect::<BTreeMap<_, _>>();
         let (before, now) = (by_name(before), by_name(now));
@@ -73,7 +73,7 @@ impl Changes {
 }
 
 impl Drift {
-    /// Compares all that both say: item by item, as their digests would.
+    /// Compares two manifests item by item. The result is the same as that of a comparison of digests.
     ///
     /// ```
     /// use hyperlight_mcp::{catalog::{Manifest, Tool}, trust::Drift};
@@ -96,7 +96,7 @@ impl Drift {
         }
     }
 
-    /// The same with other names: as a person may read them.
+    /// Returns the drift with changed names, for example in a form that a person can read.
     #[must_use]
     pub fn map_names(self, change: impl Fn(&String) -> String) -> Self {
         let Changes { added, removed, changed } =
@@ -117,33 +117,33 @@ impl Drift {
     }
 }
 
-/// How one tool of a live server stands against the one that was approved.
+/// Compares one approved tool with the same tool of the live server.
 #[must_use]
 pub fn tool_standing(approved: &Tool, live: &Manifest) -> ToolStanding {
     match live.tool(&approved.name) {
         None => ToolStanding::Vanished,
-        // The same comparison as that of their digests, without taking them.
+        // This comparison gives the same result as one of the digests, without computing them.
         Some(tool) if tool == approved => ToolStanding::Unchanged,
         Some(_) => ToolStanding::Changed,
     }
 }
 
-/// What a difference is of. Raw names.
+/// The item to which a difference belongs, with its raw name.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Item {
-    /// What it says of itself; by the name that it gives itself.
+    /// The server itself, by the name that it declares.
     Server(String),
     Tool(String),
-    /// By its URI.
+    /// A resource, by its URI.
     Resource(String),
-    /// By the template's text.
+    /// A resource template, by its text.
     ResourceTemplate(String),
     Prompt(String),
 }
 
 impl Item {
-    /// The same with another name.
+    /// Returns the item with a changed name.
     #[must_use]
     pub fn map_name(self, change: impl Fn(&String) -> String) -> Self {
         match self {
@@ -161,17 +161,17 @@ impl Item {
 pub struct Difference {
     #[serde(flatten)]
     pub item: Item,
-    /// `description`, for example, or `inputSchema`.
+    /// The field's name, for example `description` or `inputSchema`.
     pub field: String,
-    /// As it was approved; missing where it was not there.
+    /// The approved value. `None` if the field did not exist.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub before: Option<Json>,
-    /// As the server says now; missing where it is gone.
+    /// The server's current value. `None` if the field no longer exists.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub after: Option<Json>,
 }
 
-/// What is different in what the server says of itself and in each item that changed, field by field.
+/// Returns the differences in the server's declaration of itself and in each changed item, field by field.
 #[must_use]
 pub fn differences(approved: &Manifest, live: &Manifest) -> Vec<Difference> {
     let drift = Drift::between(approved, live);

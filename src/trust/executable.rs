@@ -1,4 +1,4 @@
-//! The program that a command names: where it is, and what it contains. A server that was swapped on disk is seen by this.
+//! Finds the program that a command names, and computes its digest, so that a replaced program is detected.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
@@ -13,23 +13,23 @@ use sha2::{Digest as _, Sha256};
 
 use crate::files::{Links, open_regular};
 
-/// No program is larger: what is takes too long to read before each start.
+/// Maximum size of a program. A larger one would take too long to read before each start.
 pub(super) const MAX_PROGRAM_BYTES: u64 = 512 * 1024 * 1024;
 const BUFFER_BYTES: usize = 256 * 1024;
-/// Programs whose digests are remembered.
+/// Maximum number of programs whose digests are cached.
 const REMEMBERED: usize = 64;
 
 /// A program on disk.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Executable {
-    /// With symbolic links followed.
+    /// The path with symbolic links followed.
     pub path: PathBuf,
-    /// SHA-256 of its content, in hex.
+    /// SHA-256 of the content, in hexadecimal.
     pub sha256: String,
 }
 
-/// Tells one state of a file from another without reading it. A file's change time cannot be set by its owner.
+/// Identifies one state of a file without reading it. The owner of a file cannot set its change time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Stamp {
     device: u64,
@@ -51,15 +51,15 @@ impl Stamp {
     }
 }
 
-/// Finds programs and digests them, each content once.
+/// Finds programs and computes their digests. Caches each digest while the file is unchanged.
 #[derive(Debug, Default)]
 pub struct Executables {
     known: Mutex<HashMap<PathBuf, (Stamp, String)>>,
 }
 
 impl Executables {
-    /// The program that a command would start, or `None` where there is none that can be read: what is not a regular file, or has more than
-    /// 512 MiB, is not. Reads a program that it does not know yet, which takes its time; nobody else waits for that.
+    /// Returns the program that a command would start. Returns `None` if there is none that can be read: it is not a regular file, or has more than
+    /// 512 MiB. Reads the whole program if its digest is not cached. Other callers do not wait meanwhile.
     ///
     /// ```
     /// let executables = hyperlight_mcp::trust::Executables::default();
@@ -87,7 +87,7 @@ impl Executables {
     }
 }
 
-/// As `execvp` does: a name with a slash is a path, any other is looked for in the search path.
+/// Finds a program like `execvp`: a name with a slash is a path, and any other name is looked up in the search path.
 fn locate(command: &str, search_path: &OsStr, working_directory: &Path) -> Option<PathBuf> {
     if command.contains('/') {
         return Some(working_directory.join(command));
@@ -99,7 +99,7 @@ fn is_program(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
 }
 
-/// The digest of a program, and the stamp of the file that was read. Links were followed before.
+/// Returns the digest of a program, and the stamp of the file that was read. The caller has already followed links.
 fn digest(path: &Path) -> io::Result<(Stamp, String)> {
     let mut file = open_regular(path, Links::Refuse)?;
     let before = Stamp::of(&file.metadata()?);
@@ -107,9 +107,9 @@ fn digest(path: &Path) -> io::Result<(Stamp, String)> {
     let mut buffer = vec![0; BUFFER_BYTES];
     let mut size = 0;
     loop {
-        // The size that the kernel tells may lie: bytes are counted.
+        // The size that the kernel reports may be wrong, so the bytes that are read are counted as well.
         if before.size.max(size) > MAX_PROGRAM_BYTES {
-            return Err(io::Error::new(ErrorKind::FileTooLarge, format!("it has more than {MAX_PROGRAM_BYTES} bytes")));
+            return Err(io::Error::new(ErrorKind::FileTooLarge, format!("the program has more than {MAX_PROGRAM_BYTES} bytes")));
         }
         match file.read(&mut buffer)? {
             0 => break,
@@ -119,11 +119,11 @@ fn digest(path: &Path) -> io::Result<(Stamp, String)> {
             }
         }
     }
-    // Of a file that changed meanwhile, nobody knows what was read.
+    // If the file changed during the reading, the content of the digest is unknown.
     if Stamp::of(&file.metadata()?) == before {
         Ok((before, hex::encode(hash.finalize())))
     } else {
-        Err(io::Error::other("it changed while it was read"))
+        Err(io::Error::other("the program changed while it was read"))
     }
 }
 

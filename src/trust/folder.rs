@@ -1,4 +1,4 @@
-//! Whether the workspace folder decides what an entry starts: the same words are another program in another folder.
+//! Decides whether a server's command depends on the workspace folder. Then the same entry may start another program in another folder.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -10,28 +10,30 @@ use crate::config::{
     Part, Placeholder, ServerDefinition, Surroundings, Template, Transport, is_of_workspace, loads_code, mentions_workspace,
 };
 
-/// What a runtime adds to a name to find the program.
+/// Extensions that a runtime adds to a name to find the program.
 const ENDINGS: [&str; 5] = ["js", "cjs", "node", "ts", "py"];
-/// How names of programs end that a runtime is given: one that is relative is meant to be in the folder, whether it is there yet or not.
+/// Extensions of programs that a runtime receives as an argument. A relative path with one of them refers to the workspace folder, even if the file
+/// does not exist yet.
 const PROGRAMS: [&str; 19] =
     ["bash", "bat", "cjs", "dll", "exe", "go", "jar", "js", "jsx", "lua", "mjs", "mts", "php", "pl", "py", "rb", "sh", "ts", "tsx"];
-/// Words of one text that are looked at. With more of them, the folder counts.
+/// Maximum number of words of one text that are checked. If there are more, the command counts as dependent on the folder.
 const MAX_WORDS: usize = 128;
-/// Letters of a flag behind which its value may begin: `-mserver`, `-umserver`.
+/// Maximum number of letters of a flag before its value: `-mserver`, `-umserver`.
 const MAX_FLAG_LETTERS: usize = 4;
-/// Where the system shows other processes, with the folders that they work in: an absolute path that leads elsewhere in another folder.
+/// The file system that shows other processes and their working directories. An absolute path in it depends on those directories.
 const PROCESSES: &str = "/proc";
 const SEARCH_PATH: &str = "PATH";
-/// Where execvp(3) looks without a PATH.
+/// The search path of execvp(3) without a `PATH`.
 const DEFAULT_SEARCH_PATH: &str = "/bin:/usr/bin";
 
-/// The workspace folder, with symbolic links followed, where it decides what the server's entry starts; `None` where the entry starts the
-/// same from everywhere.
+/// Returns the workspace folder, with symbolic links followed, if the server's command depends on it. Returns `None` if the entry starts the same
+/// command in every folder.
 ///
-/// It decides where the entry says `${workspaceFolder}`, has a relative `cwd`, `envFile` or command, names something that is in the folder
-/// now, or has a path that begins with `.` or a program's name that is relative; where the program is found in the folder by the search path; and where a variable brings the folder
-/// along. In doubt it decides. What decides starts in the folder, all else outside of it
-/// ([`Locality`](crate::config::Locality)), so that what was overlooked here leads nowhere.
+/// The command depends on the folder if the entry contains `${workspaceFolder}`, or has a relative `cwd`, `envFile` or command. It also does if the
+/// entry names an existing file of the folder, or contains a path that begins with `.` or a relative name of a program. Finally, it does if the
+/// search path finds the program in the folder, or if a variable contains the folder's path. In doubt, it depends on the folder. A command that
+/// depends on the folder starts in it, and any other command starts outside of it ([`Locality`](crate::config::Locality)), so that a path that this
+/// check overlooked does not lead into the folder.
 ///
 /// ```
 /// use hyperlight_mcp::config::{Surroundings, parse_text};
@@ -53,7 +55,7 @@ pub fn deciding_folder(server: &ServerDefinition, surroundings: &Surroundings) -
     };
     let workspace = &surroundings.workspace_folder;
     let fixed = |text: &String| Filled::of(text, surroundings, Variables::Values).is_the_same_from_everywhere();
-    // A command with a fixed folder finds its relative paths there, whatever the workspace is.
+    // A command with a `cwd` resolves its relative paths there, whatever the workspace folder is.
     let entry = Entry { surroundings, starts_in_workspace: working_directory.is_none() };
     let decides = working_directory.as_ref().is_some_and(|folder| !fixed(folder))
         || environment_file.as_ref().is_some_and(|file| !fixed(file))
@@ -63,25 +65,25 @@ pub fn deciding_folder(server: &ServerDefinition, surroundings: &Surroundings) -
     decides.then(|| fs::canonicalize(workspace).unwrap_or_else(|_| workspace.clone()))
 }
 
-/// What stands in the place of a variable.
+/// The text that replaces a variable's placeholder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Variables {
     Values,
-    /// A path that is the same from everywhere: the value is cleaned when the command starts.
+    /// A fixed absolute path. The variable's value is cleaned when the command starts.
     Cleaned,
 }
 
-/// A text of the config with its placeholders replaced.
+/// A text of the config in which the placeholders are replaced.
 struct Filled {
     text: String,
-    /// It says `${workspaceFolder}`, or a variable in it has a path within the folder.
+    /// True if the text contains `${workspaceFolder}`, or a variable whose value has a path within the folder.
     names_workspace: bool,
 }
 
 impl Filled {
     fn of(text: &str, surroundings: &Surroundings, variables: Variables) -> Self {
         let mut filled = Self { text: String::new(), names_workspace: false };
-        // What is no template was refused when the config was read.
+        // The config reader has already refused invalid templates.
         let Ok(template) = Template::parse(text) else { return Self { text: text.to_owned(), names_workspace: true } };
         for part in template.parts() {
             match part {
@@ -91,7 +93,7 @@ impl Filled {
                     filled.text.push_str(&surroundings.workspace_folder.to_string_lossy());
                 }
                 Part::Placeholder { meaning: Placeholder::UserHome, .. } => filled.text.push_str(&surroundings.user_home.to_string_lossy()),
-                // What a person types is not known yet, and is theirs.
+                // The answer is not known yet, and the person who types it decides what it names.
                 Part::Placeholder { meaning: Placeholder::Input(_), .. } => filled.text.push('/'),
                 Part::Placeholder { meaning: Placeholder::Variable { name, default }, .. } => {
                     let value = surroundings.environment.get(*name).filter(|value| default.is_none() || !value.is_empty());
@@ -115,10 +117,10 @@ impl Filled {
     }
 }
 
-/// A command, as far as its texts are judged.
+/// The parts of a command that this check needs.
 struct Entry<'a> {
     surroundings: &'a Surroundings,
-    /// It says no `cwd`: its relative paths are meant to be in the workspace.
+    /// True if the entry has no `cwd`. Then its relative paths refer to the workspace folder.
     starts_in_workspace: bool,
 }
 
@@ -155,12 +157,12 @@ impl Entry<'_> {
             || self.any_word(&filled.text, |word| is_dotted(word) || (is_loader && (is_relative(word) || self.is_there(word))))
     }
 
-    /// Returns whether one of the words of a text, which may be paths, leads into the workspace.
+    /// Returns whether one of the words of a text, which may be paths, leads into the workspace folder.
     fn any_word(&self, text: &str, leads_there: impl Fn(&str) -> bool) -> bool {
         names_processes(text) || (self.starts_in_workspace && words(text).is_none_or(|words| words.iter().any(|word| leads_there(word))))
     }
 
-    /// Returns whether the workspace has something of this name, or a program that a runtime would start by it.
+    /// Returns whether the workspace folder contains a file with this name, or a program that a runtime would start by this name.
     fn is_there(&self, word: &str) -> bool {
         // `python -m a.b` starts a/b.py.
         let module = (!word.contains('/') && word.contains('.')).then(|| word.replace('.', "/"));
@@ -177,24 +179,25 @@ fn names_processes(text: &str) -> bool {
     })
 }
 
-/// A shell takes quotes and backslashes away, and joins what they divide.
+/// Removes quotes and backslashes, as a shell does.
 fn without_quotes(text: &str) -> String {
     text.replace(['\\', '\'', '"'], "")
 }
 
-/// Returns whether a word is a path that is relative by its own form, whether there is anything or not.
+/// Returns whether a word has the form of a relative path that begins with a dot. The path need not exist.
 fn is_dotted(word: &str) -> bool {
     matches!(word, "." | "..") || word.starts_with("./") || word.starts_with("../")
 }
 
-/// Returns whether a word is a relative path by its form or by its ending.
+/// Returns whether a word is a relative path by its form or by its extension.
 fn is_relative(word: &str) -> bool {
     let path = Path::new(word);
     let names_program = || path.extension().and_then(|ending| ending.to_str()).is_some_and(|ending| PROGRAMS.contains(&ending));
     is_dotted(word) || (!path.is_absolute() && names_program())
 }
 
-/// The text, and each piece of it that may be a path: the value of `--flag=path`, a file in the line of `sh -c`. `None`: there are too many.
+/// Returns the text, and each part that may be a path: the value of `--flag=path`, or a file in the line of `sh -c`. Returns `None` if there are
+/// too many.
 fn words(text: &str) -> Option<Vec<String>> {
     let joined = without_quotes(text);
     let split = |text: &str| -> Vec<String> {
@@ -209,7 +212,7 @@ fn words(text: &str) -> Option<Vec<String>> {
     (found.len() <= MAX_WORDS).then_some(found)
 }
 
-/// The values that may stand in one word with flags of one letter: `./lib` in `-I./lib`. A long flag has its value behind a `=`.
+/// Returns the values that may follow one-letter flags in the same word: `./lib` in `-I./lib`. A long flag has its value after a `=`.
 fn behind_letters(flag: &str) -> Vec<String> {
     let Some(letters) = flag.strip_prefix('-').filter(|letters| !letters.starts_with('-')) else { return Vec::new() };
     let starts = letters.char_indices().map(|(start, _)| start).skip(1).take(MAX_FLAG_LETTERS);
@@ -221,7 +224,7 @@ fn is_executable(path: &Path) -> bool {
 }
 
 fn exists(path: &Path) -> bool {
-    // A link that leads nowhere now may lead somewhere later.
+    // A dangling link may lead to a file later.
     fs::symlink_metadata(path).is_ok()
         || ENDINGS.iter().any(|ending| {
             let mut named = path.as_os_str().to_owned();
@@ -236,7 +239,7 @@ mod tests {
     use super::*;
     use crate::config::parse_text;
 
-    /// Two folders side by side, of which the first is worked in.
+    /// Two folders next to each other. The first one is the workspace folder.
     struct Scene {
         folder: tempfile::TempDir,
         environment: Vec<(&'static str, &'static str)>,
@@ -350,7 +353,7 @@ mod tests {
                 fs::set_permissions(scene.folder.path().join(name), fs::Permissions::from_mode(0o755)).unwrap();
             }
             assert_eq!(scene.decides(r#""command": "tool""#), is_found, "{path}");
-            // What has no name there is started outside of the folder, without these parts.
+            // A program with another name starts outside of the folder, with a `PATH` without these parts.
             assert!(!scene.decides(r#""command": "other""#), "{path}");
         }
     }

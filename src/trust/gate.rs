@@ -1,5 +1,5 @@
-//! The write gate: whether a call asks a person first. Decided by the config and the approved manifest alone: neither a tool's
-//! name nor a guest's argument has a say.
+//! The write gate: decides whether a person is asked before a call. The decision depends only on the config and the approved manifest, not on a
+//! tool's name or a guest's argument.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
@@ -7,34 +7,34 @@ use serde_json::Value as Json;
 use crate::catalog::Tool;
 use crate::config::Confirm;
 
-const ALWAYS: &str = "the server's calls are always confirmed (confirm: \"always\")";
+const ALWAYS: &str = "every call of this server needs confirmation (confirm: \"always\")";
 
-/// What a call must pass.
+/// The result of the gate for a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Gate {
-    /// It may be sent.
+    /// The call may be sent.
     Open,
-    /// A person is asked, for this reason.
+    /// A person is asked. The text is the reason.
     Ask(&'static str),
 }
 
-/// What a person says.
+/// A person's answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Decision {
-    /// This call.
+    /// Allows this call.
     Once,
-    /// Calls of this tool in this run.
+    /// Allows calls of this tool in this run.
     Run,
-    /// Calls of this tool as long as the gateway is open.
+    /// Allows calls of this tool until the gateway is closed.
     Session,
     Deny,
 }
 
-/// Whether a call of an approved tool asks first.
+/// Returns whether a person is asked before a call of an approved tool.
 ///
-/// A tool is a read only where its approved annotation `readOnlyHint` is `true` (MCP 2025-11-25, `ToolAnnotations`; its default is
-/// false). The annotation is the server's own claim: a person has seen it at approval, and it cannot change without one.
+/// A tool is a read only if its approved annotation `readOnlyHint` is `true` (MCP 2025-11-25, `ToolAnnotations`; its default is false). The
+/// annotation is the server's own claim. A person has seen it at approval, and it cannot change without another approval.
 ///
 /// ```
 /// use hyperlight_mcp::{config::Confirm, trust::{Gate, gate}};
@@ -55,7 +55,7 @@ pub fn gate(confirm: Confirm, tool: &Tool) -> Gate {
     }
 }
 
-/// The same for resources and prompts, which are read.
+/// Returns whether a person is asked before a resource or a prompt is read.
 #[must_use]
 pub fn read_gate(confirm: Confirm) -> Gate {
     if confirm == Confirm::Always { Gate::Ask(ALWAYS) } else { Gate::Open }

@@ -1,5 +1,5 @@
-//! The key of this machine: it keys the digests of literal values, so that none can be guessed from the approval file, and
-//! authenticates that file. It never leaves the state folder.
+//! The secret key of this machine. It authenticates the approval file. It also keys the digests of literal values in that file, so that nobody can
+//! guess a value from its digest. It never leaves the state folder.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -20,8 +20,8 @@ const KEY_BYTES: usize = 32;
 pub struct MachineKey(SecretBox<[u8; KEY_BYTES]>);
 
 impl MachineKey {
-    /// Reads the key in a state folder; makes one, with mode 0600, where there is none. Of two processes that make one at the
-    /// same time, both use the one that was first. A key of another user, or into which others may write, is refused.
+    /// Reads the key of a state folder, or creates one with mode 0600 if there is none. If two processes create a key at the same time, both use
+    /// the first one. Fails if the key belongs to another user or other users may write to it.
     ///
     /// # Errors
     /// `ERR_APPROVAL_STORE`.
@@ -30,7 +30,7 @@ impl MachineKey {
         let problem = |problem: String| Error::ApprovalStore { path: path.clone(), problem };
         let failed = |error: std::io::Error| problem(error.to_string());
         for _ in 0..2 {
-            // One byte more than it has: a longer file is told from a key.
+            // One byte more than a key is read, so that a longer file is detected.
             match files::read_own(&path, KEY_BYTES as u64 + 1) {
                 Ok(bytes) => {
                     let key = <[u8; KEY_BYTES]>::try_from(bytes.as_slice());
@@ -42,23 +42,23 @@ impl MachineKey {
                 Err(error) => return Err(failed(error)),
             }
         }
-        Err(problem("it was removed while it was being made".to_owned()))
+        Err(problem("the key was removed while it was being created; try again".to_owned()))
     }
 
     fn create(path: &Path) -> std::io::Result<()> {
         let mut key = [0; KEY_BYTES];
         getrandom::fill(&mut key).map_err(std::io::Error::other)?;
-        // Where another process was first, its key is read.
+        // If another process has created the key first, that key is read next.
         files::create(path, &key).map(drop)
     }
 
-    /// The keyed digest of a form, in hex.
+    /// Returns the HMAC of a form, in hexadecimal.
     #[must_use]
     pub fn authenticate(&self, form: &Canonical) -> String {
         hex::encode(self.mac(form).finalize().into_bytes())
     }
 
-    /// Returns whether a digest is that of a form, compared in constant time.
+    /// Returns whether a digest is the HMAC of a form. Compares in constant time.
     #[must_use]
     pub fn verify(&self, form: &Canonical, digest: &str) -> bool {
         hex::decode(digest).is_ok_and(|digest| self.mac(form).verify_slice(&digest).is_ok())
@@ -66,7 +66,7 @@ impl MachineKey {
 
     fn mac(&self, form: &Canonical) -> Hmac<Sha256> {
         let mac: std::result::Result<Hmac<Sha256>, _> = Hmac::new_from_slice(self.0.expose_secret());
-        // RFC 2104: a key may have any length.
+        // RFC 2104 permits keys of any length.
         #[expect(clippy::unreachable, reason = "HMAC takes keys of every length")]
         let Ok(mut mac) = mac else { unreachable!() };
         mac.update(form.as_bytes());
@@ -75,7 +75,9 @@ impl MachineKey {
 }
 
 fn damaged() -> String {
-    format!("it is not a key of {KEY_BYTES} bytes. Move it away: a new one is made, and all servers need approval again")
+    format!(
+        "the file does not have the {KEY_BYTES} bytes of a key. Move it away; then a new key is created, and all servers need approval again"
+    )
 }
 
 #[cfg(test)]

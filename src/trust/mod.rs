@@ -1,4 +1,5 @@
-//! May it run, and may a model read it: digests, approvals, the write gate, the audit, and what is said of all that.
+//! Decides whether a server may run and whether a model may read its texts: digests, approvals, the write gate, the audit, and the requests that a
+//! person sees.
 
 mod approvals;
 mod audit;

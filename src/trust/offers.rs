@@ -1,4 +1,4 @@
-//! Resources, templates and prompts as a person is shown them, and names in filters that mean nothing.
+//! Prepares resources, templates and prompts for display to a person, applies the config's filters to them, and warns about unused filter entries.
 
 use serde::Serialize;
 
@@ -8,15 +8,15 @@ use crate::config::{ServerDefinition, covers};
 use crate::text::{sanitise_line, sanitise_text};
 
 pub(super) const MAX_NAME_CHARS: usize = 200;
-/// Of a URI: what a name says in words, it says in a path.
+/// Maximum length of a URI. A URI is longer than a name, as it contains a path.
 const MAX_URI_CHARS: usize = 1_000;
 
-/// A resource, as a person is shown it.
+/// A resource as a person is shown it.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ResourceSummary {
     pub uri: String,
-    /// Of this resource's entry in the list alone, not of its content.
+    /// The digest of this resource's entry in the list, not of its content.
     pub digest: String,
     pub name: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -27,13 +27,13 @@ pub struct ResourceSummary {
     pub mime_type: Option<String>,
 }
 
-/// A template of resources, as a person is shown it.
+/// A resource template as a person is shown it.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ResourceTemplateSummary {
     pub uri_template: String,
     pub digest: String,
-    /// Whether its form is known here. Otherwise nothing can be read by it.
+    /// True if this program can parse the template. Otherwise nothing can be read with it.
     pub usable: bool,
     pub name: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -44,7 +44,7 @@ pub struct ResourceTemplateSummary {
     pub mime_type: Option<String>,
 }
 
-/// A prompt, as a person is shown it.
+/// A prompt as a person is shown it.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PromptSummary {
@@ -57,7 +57,7 @@ pub struct PromptSummary {
     pub arguments: Vec<PromptArgument>,
 }
 
-/// What a model or a person may read of a resource.
+/// Returns a resource with sanitised texts, for a model or a person.
 #[must_use]
 pub fn shown_resource(resource: &Resource, max_chars: usize) -> Resource {
     Resource {
@@ -69,7 +69,7 @@ pub fn shown_resource(resource: &Resource, max_chars: usize) -> Resource {
     }
 }
 
-/// The same of a template.
+/// Returns a template with sanitised texts, for a model or a person.
 #[must_use]
 pub fn shown_template(template: &ResourceTemplate, max_chars: usize) -> ResourceTemplate {
     ResourceTemplate {
@@ -81,7 +81,7 @@ pub fn shown_template(template: &ResourceTemplate, max_chars: usize) -> Resource
     }
 }
 
-/// The same of a prompt.
+/// Returns a prompt with sanitised texts, for a model or a person.
 #[must_use]
 pub fn shown_prompt(prompt: &Prompt, max_chars: usize) -> Prompt {
     let argument = |argument: &PromptArgument| PromptArgument {
@@ -125,8 +125,8 @@ pub(super) fn prompt_summaries(manifest: &Manifest, max_chars: usize) -> Vec<Pro
     manifest.prompts.iter().map(summary).collect()
 }
 
-/// A name in a filter that nothing has is a typing error, or something that was renamed to get past it. `live` is the manifest before
-/// the filters.
+/// Returns a warning for each name in a filter that the server does not have. It may be a typing error, or an item that was renamed to bypass the
+/// filter. `live` is the manifest before the filters.
 #[must_use]
 pub fn filter_warnings(server: &ServerDefinition, live: &Manifest) -> Vec<String> {
     let (tools, resources, prompts) = (&server.filter, &server.resource_filter, &server.prompt_filter);
@@ -152,8 +152,8 @@ pub fn filter_warnings(server: &ServerDefinition, live: &Manifest) -> Vec<String
     .concat()
 }
 
-/// A manifest without what the config hides. A template is there where its own text is let through; what is read by it, where its URI is
-/// as well.
+/// Returns a manifest without the items that the config hides. A template stays if the filter admits its text. A URI that is read with it must pass
+/// the filter too.
 #[must_use]
 pub fn filter_manifest(server: &ServerDefinition, manifest: &Manifest) -> Manifest {
     let mut manifest = manifest.clone();

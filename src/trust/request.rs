@@ -1,4 +1,4 @@
-//! What a person must see before yes.
+//! Builds the approval requests: everything that a person must see before an approval.
 
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::Serialize;
@@ -19,70 +19,70 @@ use crate::catalog::{Manifest, Tool};
 use crate::config::{Address, Confirm, NEUTRAL_FOLDER, ServerDefinition, Transport, loads_code, redirects_traffic};
 use crate::text::{is_unseen, sanitise_json, sanitise_line, sanitise_text};
 
-/// No name and no literal that a declaration has is longer.
+/// Maximum length of names and literals in schemas. No declaration contains longer ones.
 const MAX_DECLARED_CHARS: usize = 1_024;
 const FULL_RIGHTS_WARNING: &str =
     "the server's process runs with your full permissions, outside of the sandbox: it can read, change and send what you can";
 const REMOTE_WARNING: &str = "what is sent to this address leaves your machine; its operator sees every argument and decides every answer";
 
-/// Everything that a person must see, at one of the two stages.
+/// Everything that a person must see at one of the two stages.
 #[derive(Debug, Clone, Serialize)]
 #[serde(tag = "stage", rename_all = "lowercase")]
 pub enum ApprovalRequest {
-    /// Nothing has been started.
+    /// Stage 1. Nothing has been started.
     Command(Box<CommandRequest>),
-    /// The server was started, and its tools were read.
+    /// Stage 2. The server was started, and its tools were read.
     Manifest(Box<ManifestRequest>),
 }
 
-/// Stage 1: what would run.
+/// Stage 1: the command that would run.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[expect(clippy::struct_excessive_bools, reason = "they are the config's own, and no states of one thing")]
 pub struct CommandRequest {
     pub server: String,
     pub approved: bool,
-    /// What `approve(server, digest)` says yes to.
+    /// The digest to pass to `approve(server, digest)`.
     pub digest: String,
-    /// Why what was approved before no longer holds.
+    /// The reason why an earlier approval is no longer valid.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lapsed: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub command: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub args: Option<Vec<String>>,
-    /// As the config writes it; where it does not, the workspace folder if a yes holds there alone, else `/`.
+    /// The config's `cwd`. Without one, the workspace folder if an approval is valid only there, and otherwise `/`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cwd: Option<String>,
-    /// The folder in which alone a yes holds: a path in the entry leads elsewhere in another one.
+    /// The only folder in which an approval is valid. In another folder, a path of the entry would lead elsewhere.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub workspace_folder: Option<String>,
-    /// The program that the command names now, and its content's SHA-256; missing where there is none.
+    /// The program that the command names now, and the SHA-256 of its content. `None` if there is no such program.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub executable: Option<Executable>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub env_file: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
-    /// The host of `url` in its own letters, where they are not ASCII.
+    /// The host of `url` in Unicode, if it is not ASCII.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unicode_host: Option<String>,
-    /// Placeholders from which the host, the port or the scheme of `url` comes.
+    /// Placeholders that determine the host, the port or the scheme of `url`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub host_from: Vec<String>,
-    /// Names with values, as the config writes them: in full those of `loaders`, without users and passwords those of `redirectors` and URLs; what
-    /// may be a secret is masked. `${TOKEN}` stays.
+    /// Names and values in the config's form. Values of `loaders` are shown in full, and those of `redirectors` and URLs without users and
+    /// passwords. Values that may be secret are masked. Placeholders such as `${TOKEN}` are shown.
     pub environment: Vec<String>,
-    /// Names in `environment` of what can make a program load or run code.
+    /// Names in `environment` that can make a program load or run code.
     pub loaders: Vec<String>,
-    /// Names in `environment` of what can lead traffic elsewhere or take away its protection.
+    /// Names in `environment` that can redirect traffic or remove its protection.
     pub redirectors: Vec<String>,
-    /// What stands in for the answer to an `${input:…}` that nobody gives, by the input's id.
+    /// Defaults of the server's `${input:…}` placeholders, by the input's id. They apply if nobody answers.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub input_defaults: Vec<String>,
-    /// Names with values, masked but for URLs.
+    /// Names and masked values. URLs are not masked.
     pub headers: Vec<String>,
-    /// How tokens are got for the server: names and values, the secret ones masked. Missing where the config says nothing of it.
+    /// The settings for access tokens: names and values, with secrets masked. `None` if the config has no such settings.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub oauth: Option<Vec<String>>,
     pub confirm: Confirm,
@@ -96,16 +96,16 @@ pub struct CommandRequest {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allow_prompts: Option<Vec<String>>,
     pub deny_prompts: Vec<String>,
-    /// `http://` to more than this machine.
+    /// Permits `http://` to other machines than this one.
     pub allow_insecure_http: bool,
-    /// Folders that the server is told of.
+    /// Folders that the server receives when it asks for roots.
     pub roots: Vec<String>,
     pub pin_executable: bool,
     pub pin_values: bool,
     pub warning: &'static str,
 }
 
-/// Stage 2: what a model would read and call. All of it is sanitised; the digest is of what the server said.
+/// Stage 2: the texts that a model would read, and the tools that it would call. All of them are sanitised. The digest covers the original texts.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ManifestRequest {
@@ -121,24 +121,24 @@ pub struct ManifestRequest {
     pub resources: Vec<ResourceSummary>,
     pub resource_templates: Vec<ResourceTemplateSummary>,
     pub prompts: Vec<PromptSummary>,
-    /// What looks like an attempt to talk to the model rather than to describe a tool.
+    /// Texts that look like an attempt to influence the model rather than to describe a tool.
     pub findings: Vec<Finding>,
-    /// Names in `allowTools` and `denyTools` that the server does not have, for example.
+    /// Warnings, for example about names in `allowTools` and `denyTools` that the server does not have.
     pub warnings: Vec<String>,
-    /// What is different from the manifest that was approved before, if one was.
+    /// The differences from the last approved manifest, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub changes: Option<ManifestChanges>,
 }
 
-/// A tool, as a person is shown it.
+/// A tool as a person is shown it.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ToolSummary {
-    /// The raw name, with what cannot be seen in it taken away.
+    /// The raw name without invisible characters.
     pub name: String,
-    /// What agent code writes.
+    /// The name of the function in agent code.
     pub identifier: String,
-    /// Of this tool alone: it tells whether the tool has changed.
+    /// The digest of this tool alone, which tells whether the tool has changed.
     pub digest: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
@@ -151,7 +151,7 @@ pub struct ToolSummary {
     pub annotations: Option<Json>,
 }
 
-/// Raw names, and what is different in what changed: whole, with what cannot be seen as numbers.
+/// Raw names and differences of the changed items. The values are complete, with invisible characters written as escapes.
 #[derive(Debug, Clone, Serialize)]
 pub struct ManifestChanges {
     #[serde(flatten)]
@@ -160,8 +160,8 @@ pub struct ManifestChanges {
 }
 
 impl CommandRequest {
-    // long: one line a field.
-    /// Stage 1 for a server.
+    // long: one line for each field.
+    /// Creates the request of stage 1 for a server.
     #[must_use]
     pub fn new(server: &ServerDefinition, subject: &Subject, lack: Option<NotApprovedReason>) -> Self {
         let (mut command, mut args, mut cwd, mut url, mut env_file) = (None, None, None, None, None);
@@ -228,7 +228,7 @@ impl CommandRequest {
     }
 }
 
-/// The address in this field. Where nobody looked for the values of its variables, as far as the entry itself tells.
+/// Returns the address in this field. Without the values of its variables, the address comes from the entry alone.
 fn address(server: &ServerDefinition, subject: &Subject, field: &str) -> Option<Address> {
     let addresses = if subject.addresses.is_empty() { addresses_of(server, None) } else { subject.addresses.clone() };
     addresses.into_iter().find(|(known, _)| *known == field).map(|(_, address)| address)
@@ -240,7 +240,8 @@ fn environment_lines(values: &[(String, SecretString)], removed: &[String]) -> V
 }
 
 impl ManifestRequest {
-    /// Stage 2 for a server whose tools were just read. `live` is all that it has, `manifest` what the config's filters let through.
+    /// Creates the request of stage 2 for a server whose tools were just read. `live` has all items of the server, and `manifest` those that the
+    /// config's filters admit.
     #[must_use]
     pub fn new(server: &ServerDefinition, manifest: &Manifest, live: &Manifest, before: Option<&Manifest>, max_chars: usize) -> Self {
         let text = |text: &String| sanitise_text(text, max_chars);
@@ -265,7 +266,7 @@ impl ManifestRequest {
 }
 
 fn summaries(manifest: &Manifest, max_chars: usize) -> Vec<ToolSummary> {
-    // Declarations have names and literals as they are, whatever descriptions are cut to.
+    // Declarations contain names and literals of schemas in full, so these are not cut to `max_chars`.
     let schema = |schema: &Json| sanitise_json(schema, max_chars.max(MAX_DECLARED_CHARS));
     let identifiers = manifest.identifiers();
     let summary = |tool: &Tool| ToolSummary {
@@ -295,7 +296,7 @@ fn changes(before: &Manifest, now: &Manifest) -> ManifestChanges {
     }
 }
 
-/// The same JSON, whole, with what is not seen written as numbers: sanitised and cut, two sides that differ could look the same.
+/// Returns the complete JSON with invisible characters written as escapes. After sanitising and cutting, two different values could look the same.
 fn told(json: &Json) -> Json {
     let text = |text: &str| {
         let mut out = String::with_capacity(text.len());

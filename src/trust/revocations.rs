@@ -1,36 +1,38 @@
-//! Revocations of this process, and the rule that an approval begun before a revocation does not undo it.
+//! Records the revocations of this process. An approval that was begun before a revocation does not undo it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::document::Approval;
 use crate::error::Error;
 
-/// The state of a server's approval when somebody said yes.
+/// The state of a server's approval at the moment when somebody approved.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApprovalBasis {
-    /// [`Approval::lineage`] of the approval that counted then. A revocation in another process ends it.
+    /// [`Approval::lineage`] of the valid approval at that moment. A revocation in another process ends it.
     pub(super) first_id: Option<String>,
-    /// Number of revocations in this process until then.
+    /// Number of revocations in this process at that moment.
     pub(super) revocations: u64,
 }
 
 impl ApprovalBasis {
-    /// Returns whether the approval that counted then has not been revoked since. Where there was none, there was nothing to revoke.
+    /// Returns whether the valid approval of that moment has not been revoked since. Returns `true` if there was no approval.
     pub(super) fn is_of(&self, now: Option<&Approval>) -> bool {
         self.first_id.as_deref().is_none_or(|first_id| now.is_some_and(|approval| approval.lineage() == first_id))
     }
 }
 
-/// Error of a yes that a revocation overtook.
+/// Returns the error for an approval during which a revocation came.
 pub(super) fn revoked_meanwhile(server: &str) -> Error {
-    let reason = "its approval was taken back while this yes was under way, and a revocation is only undone by a later yes".to_owned();
+    let reason =
+        "its approval was revoked while this approval was being recorded, and only a later approval undoes a revocation".to_owned();
     Error::NotApproved { server: server.to_owned(), reason }
 }
 
-/// Revocations in this process: their number for each server, and those that are not recorded on disk.
+/// Revocations in this process: their number for each server, and the servers whose revocation is not recorded on disk.
 #[derive(Debug, Default)]
 pub(super) struct Revocations {
-    /// Servers whose approval is being taken back, or whose revocation could not be recorded. They have none here, whatever the file says.
+    /// Servers whose approval is being revoked, or whose revocation could not be recorded. In this process they have no approval, whatever the file
+    /// contains.
     withheld: BTreeSet<String>,
     counts: BTreeMap<String, u64>,
 }
@@ -44,20 +46,20 @@ impl Revocations {
         self.counts.get(server).copied().unwrap_or_default()
     }
 
-    /// Begins a revocation, and returns its number.
+    /// Begins a revocation and returns its number.
     pub(super) fn withhold(&mut self, server: &str) -> u64 {
         self.withheld.insert(server.to_owned());
         self.raise(server)
     }
 
-    /// Ends a revocation that is recorded on disk, unless a later one has begun. It counts once more, so that it overtakes a yes that was
-    /// said after it began as well.
+    /// Ends a revocation that is recorded on disk, unless a later one has begun. Raises the number again, so that approvals that began during the
+    /// revocation fail too.
     pub(super) fn recorded(&mut self, server: &str, count: u64) {
         self.release(server, count);
         self.raise(server);
     }
 
-    /// Lets the approval on disk count again, unless there were more revocations than `count`. Returns whether it counts.
+    /// Makes the approval on disk valid again, unless there were more revocations than `count`. Returns whether it is valid.
     pub(super) fn release(&mut self, server: &str, count: u64) -> bool {
         let is_last = self.count(server) == count;
         if is_last {

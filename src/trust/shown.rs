@@ -1,5 +1,5 @@
-//! Values and addresses of an entry as a person is shown them before yes: what could be a secret is masked, what decides which code runs and
-//! who is reached is not.
+//! Prepares an entry's values and addresses for display before an approval. Values that could be secrets are masked. Values that decide which code
+//! runs and which host is reached are shown.
 
 use secrecy::{ExposeSecret as _, SecretString};
 
@@ -7,12 +7,12 @@ use super::shown_value::{Openness, mask, may_name_a_secret, shown_value};
 use crate::config::{Address, OAuthDefinition, ServerDefinition, Surroundings, Transport, inputs_of_text, loads_code, redirects_traffic};
 use crate::redact::{is_known_token, is_secret_name};
 
-/// How names of loaders start, in small letters, whose values are addresses of packages: these may have a password.
+/// Lower-case prefixes of code-loading variables whose values are addresses of packages. These addresses may contain a password.
 const PACKAGE_SOURCES: [&str; 9] = ["bun_config_", "cargo_", "goproxy", "npm_config_", "pip_", "pnpm_config_", "poetry_", "uv_", "yarn_"];
 pub(super) const URL_FIELD: &str = "url";
 pub(crate) const METADATA_FIELD: &str = "oauth.clientMetadataUrl";
 
-/// The addresses in a server's entry, each with its field. `surroundings` give the hosts that variables decide.
+/// Returns the addresses in a server's entry, each with its field. `surroundings` give the hosts that variables decide.
 ///
 /// ```
 /// use hyperlight_mcp::config::parse_text;
@@ -29,15 +29,15 @@ pub fn addresses_of(server: &ServerDefinition, surroundings: Option<&Surrounding
     all.into_iter().flatten().map(|(field, text)| (field, address_of(text, surroundings))).collect()
 }
 
-/// Returns one address. With `surroundings`, also the hosts that result from variables.
+/// Returns one address. With `surroundings`, includes the hosts that result from variables.
 pub(crate) fn address_of(text: &str, surroundings: Option<&Surroundings>) -> Address {
-    // A host is normally read by everybody: its mere look makes it no secret.
+    // A host is usually public, so it is not treated as a secret because of its look alone.
     let is_secret = |name: &str, value: &str| is_secret_name(name) || is_known_token(value);
     Address::of(text, surroundings, &is_secret)
 }
 
-/// `NAME=value`: in full where the variable can make a program load code or redirect its traffic. Elsewhere URLs, hosts and what is plain are
-/// shown, without what may be a secret in them, and all else is masked. Placeholders stand by their names.
+/// Returns `NAME=value`. The value is complete if the variable can make a program load code. For other variables, URLs, hosts and plain values are
+/// shown without parts that may be secret, and everything else is masked. Placeholders are shown by their names.
 ///
 /// ```
 /// use hyperlight_mcp::trust::shown_variable;
@@ -62,7 +62,7 @@ fn openness_of(name: &str) -> Openness {
     if redirects_traffic(name) { Openness::All } else { Openness::Plain }
 }
 
-/// The address of a registry without the literal user and password in it.
+/// Returns the address of a registry without a literal user and password.
 fn without_password(word: &str) -> String {
     let Some((scheme, rest)) = word.split_once("://").filter(|(scheme, _)| scheme.ends_with("http") || scheme.ends_with("https")) else {
         return word.to_owned();
@@ -74,7 +74,7 @@ fn without_password(word: &str) -> String {
     }
 }
 
-/// `Name=value` of a header, the value masked unless it is a URL.
+/// Returns `Name=value` of a header. The value is masked unless it is a URL.
 pub(crate) fn shown_header(name: &str, value: &str) -> String {
     format!("{name}={}", shown_value(name, value, Openness::Urls))
 }
@@ -83,7 +83,7 @@ pub(super) fn header_lines(values: &[(String, SecretString)]) -> Vec<String> {
     values.iter().map(|(name, value)| shown_header(name, value.expose_secret())).collect()
 }
 
-/// `id=default` of each input that has one, shown as what it can become.
+/// Returns `id=default` for each input that has a default. The default is masked like the values in which it is used.
 pub(crate) fn input_lines(server: &ServerDefinition) -> Vec<String> {
     let shown = |(id, default): &(String, SecretString)| format!("{id}={}", shown_default(server, id, default.expose_secret()));
     server.input_defaults.iter().map(shown).collect()
@@ -115,7 +115,7 @@ pub(crate) fn oauth_lines(oauth: &OAuthDefinition, metadata: Option<&Address>) -
         signing_algorithm,
     } = oauth;
     let secret = |value: &Option<SecretString>| value.as_ref().map(|value| mask(value.expose_secret()));
-    // Its first characters would only say that it is a key.
+    // The first characters of a PEM key only say that it is a key.
     let is_pem = |key: &SecretString| key.expose_secret().contains("-----");
     let lines = [
         ("grant", Some(grant.name().to_owned())),

@@ -1,35 +1,36 @@
-//! Literal values as a person is shown them: where traffic goes and what is plain is shown, what could be a secret is masked.
+//! Prepares literal values for display to a person. Destinations of traffic and plain values are shown, and values that could be secrets are
+//! masked.
 
 use url::Url;
 
 use crate::config::{Part, Template, shown_placeholder, shown_url};
 use crate::redact::{is_plain, is_secret, is_secret_name};
 
-/// Authentication schemes, which stand before a credential and are not secret.
+/// Authentication schemes, which precede a credential and are not secret.
 const SCHEMES: [&str; 4] = ["Bearer ", "Basic ", "Token ", "ApiKey "];
-/// Words of names that say that a short plain value may be a secret all the same.
+/// Words of names whose values may be secrets even if they are short and plain.
 const KEY_WORDS: [&str; 5] = ["key", "keys", "pin", "passcode", "pw"];
-/// Last words of names whose values are hosts, though another word be a secret's: `AUTH_HOST`.
+/// Last words of names whose values are hosts, even if another word of the name belongs to a secret: `AUTH_HOST`.
 const HOST_WORDS: [&str; 12] =
     ["addr", "address", "base", "domain", "endpoint", "host", "hostname", "hosts", "origin", "proxy", "server", "servers"];
-/// No top-level domain is longer.
+/// Maximum length of a top-level domain.
 const MAX_TOP_LEVEL: usize = 24;
-/// Borders of words in a value that holds several.
+/// Characters that separate the words of a value.
 const BORDERS: &[char] = &[' ', '\t', '\n', '\r', ',', ';', '"', '\'', '(', ')', '[', ']', '{', '}', '<', '>', '|'];
 const MASKED: &str = "***";
 
-/// Part of a value that may be shown.
+/// The parts of a value that may be shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Openness {
-    /// URLs, hosts and what is plain: of variables and inputs.
+    /// URLs, hosts and plain values. For variables and inputs.
     Plain,
-    /// URLs alone: of headers, whose values are credentials more often than not.
+    /// Only URLs. For headers, whose values are usually credentials.
     Urls,
-    /// All but what stands before a host: of variables that redirect traffic.
+    /// Everything except the user part before a host. For variables that redirect traffic.
     All,
 }
 
-/// A value with placeholders by their names. Nothing of a literal is shown that could be a secret; no host is hidden.
+/// Returns a value for display, with placeholders by their names. Hides each part of a literal that could be a secret, and never hides a host.
 pub(super) fn shown_value(name: &str, value: &str, openness: Openness) -> String {
     let Ok(template) = Template::parse(value) else { return mask(value) };
     let literals: String = template.parts().iter().map(|part| if let Part::Literal(text) = part { text } else { "" }).collect();
@@ -42,12 +43,12 @@ pub(super) fn shown_value(name: &str, value: &str, openness: Openness) -> String
         () => template.parts().iter().map(|part| part_of(name, *part, openness)).collect(),
     };
     match origin_to_some(&template).filter(|origin| !shows_origin(&shown, origin)) {
-        Some(origin) => format!("{shown} (to some programs {origin})"),
+        Some(origin) => format!("{shown} (some programs read {origin})"),
         None => shown,
     }
 }
 
-/// Returns whether a shown value begins as a URL of this origin. The same host in another place of it says nothing.
+/// Returns whether a shown value is a URL of this origin. The same host elsewhere in the value does not count.
 fn shows_origin(shown: &str, origin: &str) -> bool {
     let Some((scheme, rest)) = shown.split_once("://") else { return false };
     let authority = &rest[..rest.find(['/', '?', '#', '\\']).unwrap_or(rest.len())];
@@ -55,7 +56,7 @@ fn shows_origin(shown: &str, origin: &str) -> bool {
     !rest[authority.len()..].starts_with('\\') && format!("{scheme}://{host}").eq_ignore_ascii_case(origin)
 }
 
-/// At most four characters, and never more than a quarter of the value.
+/// Masks a value. Shows at most its first four characters, and at most a quarter of it.
 pub(super) fn mask(value: &str) -> String {
     let shown = (value.chars().count() / 4).min(4);
     format!("{}{MASKED}", value.chars().take(shown).collect::<String>())
@@ -76,7 +77,7 @@ fn shown_default(name: &str, variable: &str, default: &str, openness: Openness) 
     literal(name, default, openness).unwrap_or_else(|| MASKED.to_owned())
 }
 
-/// A literal that may be shown, as far as it may.
+/// Returns the part of a literal that may be shown. `None` if nothing may be shown.
 fn literal(name: &str, text: &str, openness: Openness) -> Option<String> {
     if text.is_empty() {
         return Some(String::new());
@@ -87,7 +88,7 @@ fn literal(name: &str, text: &str, openness: Openness) -> Option<String> {
     if !text.contains(BORDERS) {
         return word(name, text, openness);
     }
-    // Among other words only those are shown that say where traffic goes.
+    // If a text has several words, only those that name a destination of traffic are shown.
     let mut shown = String::new();
     let mut any = false;
     for part in text.split_inclusive(BORDERS) {
@@ -105,7 +106,7 @@ fn literal(name: &str, text: &str, openness: Openness) -> Option<String> {
     any.then_some(shown)
 }
 
-/// One word: a URL, a host, or an assignment of one.
+/// Returns one word for display: a URL, a host, or an assignment of one.
 fn word(name: &str, text: &str, openness: Openness) -> Option<String> {
     if let Some(end) = text.find("://") {
         let of_scheme = |next: char| next.is_ascii_alphanumeric() || "+-.:".contains(next);
@@ -135,7 +136,7 @@ fn url(name: &str, text: &str, openness: Openness) -> String {
     shown_url(text, &|text| path(name, text), &|variable, default| shown_default(name, variable, default, openness))
 }
 
-/// A path, without the segments that look like secrets.
+/// Returns a path without the segments that look like secrets.
 fn path(name: &str, text: &str) -> String {
     let segment = |part: &str| {
         let end = part.len() - usize::from(part.ends_with(['/', ':', ';']));
@@ -145,7 +146,7 @@ fn path(name: &str, text: &str) -> String {
     text.split_inclusive(['/', ':', ';']).map(segment).collect()
 }
 
-/// A host with dots or a port, or an address of the network. A token with dots in it has no such end.
+/// Returns whether a text is a host with dots or a port, or an IP address. The end of a token with dots does not look like a top-level domain.
 fn is_host(text: &str) -> bool {
     if text.starts_with('[') {
         return Url::parse(&format!("http://{text}/")).is_ok();
@@ -175,8 +176,8 @@ pub(super) fn may_name_a_secret(name: &str) -> bool {
     is_secret_name(name) || words_of(name).any(|word| KEY_WORDS.iter().any(|known| word.eq_ignore_ascii_case(known)))
 }
 
-/// Scheme, host and port as programs that follow the URL standard of browsers read them, where a value is a URL to these: they take `http:host`
-/// for one, and a backslash for a slash.
+/// Returns scheme, host and port of a value that browsers' URL parsers accept as a URL. These parsers accept `http:host` and treat a backslash as a
+/// slash.
 fn origin_to_some(template: &Template) -> Option<String> {
     let text =
         |mark: &str| -> String { template.parts().iter().map(|part| if let Part::Literal(text) = part { text } else { mark }).collect() };
@@ -222,16 +223,16 @@ mod tests {
             ("--base http://evil.example --pass hunter2hunter2", "*** http://evil.example *** ***"),
             (r#"{"baseUrl":"http://evil.example"}"#, r#"{"***"***"http://evil.example"}"#),
             ("ada:hunter2@tcp(evil.example:3306)/app", "***(evil.example:3306)***"),
-            ("http:evil.example", "http*** (to some programs http://evil.example)"),
-            ("http://evil.example\\@good.example/", "http://***@good.example/ (to some programs http://evil.example)"),
+            ("http:evil.example", "http*** (some programs read http://evil.example)"),
+            ("http://evil.example\\@good.example/", "http://***@good.example/ (some programs read http://evil.example)"),
             (
                 "http://evil.example\\@good.example/evil.example",
-                "http://***@good.example/evil.example (to some programs http://evil.example)",
+                "http://***@good.example/evil.example (some programs read http://evil.example)",
             ),
-            ("http://evil.example\\@not-evil.example/", "http://***@not-evil.example/ (to some programs http://evil.example)"),
+            ("http://evil.example\\@not-evil.example/", "http://***@not-evil.example/ (some programs read http://evil.example)"),
             (
                 "http://evil.example:81\\@good.example:80/evil.example",
-                "http://***:***@good.example:80/evil.example (to some programs http://evil.example:81)",
+                "http://***:***@good.example:80/evil.example (some programs read http://evil.example:81)",
             ),
         ] {
             assert_eq!(of("X", value), shown, "{value}");

@@ -1,4 +1,4 @@
-//! Compares an approval with a server as it is configured now. Pure.
+//! Compares an approval with the current config of a server. Does not access the disk.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use super::subject::Subject;
 use crate::catalog::Manifest;
 use crate::error::{Error, Result};
 
-/// Extent to which an approval holds for a server as it is configured now.
+/// The extent to which an approval is valid for a server's current config.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Standing {
     /// Nothing may run.
@@ -22,19 +22,19 @@ pub enum Standing {
 }
 
 impl Standing {
-    /// The approved manifest, where both stages are approved.
+    /// Returns the approved manifest if both stages are approved.
     ///
     /// # Errors
     /// `ERR_NOT_APPROVED`, with the reason.
     pub fn require_full(self, server: &str) -> Result<Arc<Manifest>> {
         match self {
             Self::Full(manifest) => Ok(manifest),
-            Self::Command => Err(Error::NotApproved { server: server.to_owned(), reason: "its tools are not".to_owned() }),
+            Self::Command => Err(Error::NotApproved { server: server.to_owned(), reason: "its tools are not approved".to_owned() }),
             Self::Unapproved(lack) => Err(lack.refusal(server)),
         }
     }
 
-    /// Fails where the server may not be started.
+    /// Fails if the server may not be started.
     ///
     /// # Errors
     /// `ERR_NOT_APPROVED`, with the reason.
@@ -46,20 +46,20 @@ impl Standing {
     }
 }
 
-/// Why nothing may run.
+/// The reason why nothing may run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NotApprovedReason {
-    /// Nobody has said yes, or somebody has taken it back.
+    /// Nobody has approved the server, or the approval was revoked.
     Never,
-    /// What would run is not what was approved.
+    /// The command is not the approved one.
     Changed,
-    /// The same, where the folder decides what would run: it may have been approved in another one.
+    /// The command is not the approved one, and it depends on the workspace folder. The approval may be for another folder.
     Elsewhere,
-    /// The approval's time is over.
+    /// The approval has expired.
     Expired,
     /// The program's content changed, and the config says `pinExecutable`.
     Executable,
-    /// The program cannot be compared with the one that was approved, and the config says `pinExecutable`.
+    /// The program cannot be compared with the approved one, and the config says `pinExecutable`.
     Unreadable,
 }
 
@@ -75,15 +75,15 @@ impl fmt::Display for NotApprovedReason {
             Self::Never => "nobody has approved it",
             Self::Changed => "its entry in the config changed after it was approved",
             Self::Elsewhere => {
-                "its entry in the config changed after it was approved, or was approved in another folder, where its paths lead elsewhere"
+                "its entry in the config changed after it was approved, or was approved in another workspace folder, where its paths name other files"
             }
             Self::Expired => "its approval has expired",
             Self::Executable => "its program changed on disk after it was approved (pinExecutable)",
             Self::Unreadable => {
                 return write!(
                     formatter,
-                    "its program is not there, is not a regular file, cannot be read or has more than {} MiB, so that nobody can tell whether it is the \
-                     approved one (pinExecutable)",
+                    "its program is not there, is not a regular file, cannot be read or has more than {} MiB, so it cannot be compared with the \
+                     approved program (pinExecutable)",
                     MAX_PROGRAM_BYTES >> 20
                 );
             }

@@ -1,4 +1,4 @@
-//! What an approval is about: a server as its config defines it, in one form.
+//! The subject of an approval: a server as its config defines it, in a canonical form.
 
 use std::path::PathBuf;
 
@@ -10,49 +10,49 @@ use super::executable::Executable;
 use super::key::MachineKey;
 use crate::config::{Address, Confirm, OAuthDefinition, ServerDefinition, SigningAlgorithm, ToolFilter, Transport, UriFilter};
 
-/// A server, as far as its approval is concerned.
+/// The parts of a server's config that an approval covers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Subject {
     pub server: String,
-    /// Of all that a person decides on before anything is started.
+    /// The digest of everything that a person decides on before the server is started.
     pub digest: String,
-    /// The same with the program as it is now: what `approve` says yes to is what was shown.
+    /// The same digest, including the current program. `approve` compares it, so that the approved request is the one that was shown.
     pub shown_digest: String,
-    /// The program that would be started now, where it was looked for.
+    /// The program that would be started now, if it was looked up.
     pub executable: Option<Executable>,
-    /// Whether another program needs approval.
+    /// True if a changed program needs a new approval.
     pub pin_executable: bool,
-    /// The folder in which alone the approval holds, where it decides what is started ([`super::deciding_folder`]).
+    /// The only folder in which the approval is valid, if the command depends on the folder ([`super::deciding_folder`]).
     pub folder: Option<PathBuf>,
-    /// The addresses in the entry by their fields, as they are shown.
+    /// The addresses in the entry by their fields, in the form that is shown.
     pub addresses: Vec<(&'static str, Address)>,
 }
 
-/// What an approval depends on besides the entry.
+/// The values outside of the entry on which an approval depends.
 #[derive(Debug, Default)]
 pub struct Circumstances {
     /// The program that would be started now.
     pub executable: Option<Executable>,
-    /// The values of variables and the environment file as they are now, for `pinValues`.
+    /// The current values of variables and of the environment file, for `pinValues`.
     pub pinned: Option<Vec<(String, SecretString)>>,
-    /// The workspace folder, where it decides what is started.
+    /// The workspace folder, if the command depends on it.
     pub folder: Option<PathBuf>,
-    /// The entry's addresses with the hosts that variables give them now ([`super::addresses_of`]).
+    /// The entry's addresses, with the hosts that variables currently give them ([`super::addresses_of`]).
     pub addresses: Vec<(&'static str, Address)>,
 }
 
 impl Subject {
-    /// Takes the digest.
+    /// Computes the digests of a server.
     #[must_use]
     pub fn new(server: &ServerDefinition, key: &MachineKey, circumstances: Circumstances) -> Self {
         let Circumstances { executable, pinned, folder, addresses } = circumstances;
-        // In hex: a name that is no UTF-8 is told apart from others too.
+        // The name is in hexadecimal, so that names that are not UTF-8 differ too.
         let name = folder.as_ref().map(|folder| hex::encode(folder.as_os_str().as_encoded_bytes()));
         let form = name.iter().fold(form(server, key), |form, name| form.text("workspaceFolder").text(name));
         let form = addresses.iter().fold(form, |form, (field, address)| with_origin(form, key, field, address));
         let form = match &pinned {
             None => form.flag(false),
-            // Keyed: the digest must not help to guess them.
+            // The values are keyed, so that nobody can guess them from the digest.
             Some(values) => values.iter().fold(form.flag(true), |form, (name, value)| {
                 let value = Canonical::new("pinned value").text(name).text(value.expose_secret());
                 form.text(name).text(&key.authenticate(&value))
@@ -74,7 +74,7 @@ impl Subject {
     }
 }
 
-/// A host that variables decide is shown as it is now, so another one is another request. Keyed, as a variable may be secret.
+/// Adds a host that variables decide. Its current value is shown, so another value is another request. It is keyed, as a variable may be secret.
 fn with_origin(form: Canonical, key: &MachineKey, field: &str, address: &Address) -> Canonical {
     if address.host_from.is_empty() {
         return form;
@@ -83,7 +83,8 @@ fn with_origin(form: Canonical, key: &MachineKey, field: &str, address: &Address
     form.text("origin").text(&key.authenticate(&origin))
 }
 
-/// Everything that a person is shown, values under the key of this machine. Each field of an entry has its place here, or its reason.
+/// Returns the form of everything that a person is shown, with values keyed by this machine's key. Each field of an entry is either included or
+/// ignored for a stated reason.
 fn form(server: &ServerDefinition, key: &MachineKey) -> Canonical {
     let ServerDefinition {
         name,
@@ -97,7 +98,7 @@ fn form(server: &ServerDefinition, key: &MachineKey) -> Canonical {
         allow_insecure_http,
         roots,
         input_defaults,
-        // They decide when and how it is called, not what runs, is read or is reached.
+        // These fields decide when and how the server is called, not what runs, is read or is reached.
         call_timeout_ms: _,
         connect_timeout_ms: _,
         disabled: _,
@@ -110,9 +111,9 @@ fn form(server: &ServerDefinition, key: &MachineKey) -> Canonical {
         keep_alive_ms: _,
         max_call_timeout_ms: _,
         protocol_version: _,
-        // It decides what is shown of a default, not what the default is.
+        // This field decides how a default is shown, not its value.
         secret_inputs: _,
-        // Its place in the config, for errors.
+        // The entry's position in the config, which only errors use.
         origin: _,
     } = server;
     let form = with_transport(Canonical::new("hyperlight-mcp command 2").text(name), key, transport);
@@ -123,7 +124,7 @@ fn form(server: &ServerDefinition, key: &MachineKey) -> Canonical {
         Confirm::Always => "always",
     };
     let form = form.list(deny.iter().map(String::as_str)).text(confirm).flag(*pin_executable).flag(*pin_values);
-    // Where the config says nothing of these, the form is what it was before they existed: approvals of then still hold.
+    // If the config does not set these fields, the form is the same as before the fields existed, so that older approvals stay valid.
     let form = if *allow_insecure_http { form.text("allowInsecureHttp") } else { form };
     let form = if roots.is_empty() { form } else { form.text("roots").list(roots.iter().map(String::as_str)) };
     let form = filtered(form, "resources", allow_resources.as_deref(), deny_resources);
@@ -143,7 +144,7 @@ fn with_transport(form: Canonical, key: &MachineKey, transport: &Transport) -> C
         }
         Transport::Http { url, headers, oauth } => {
             let form = keyed(form.text("http").text(url), key, "header", headers);
-            // Without it, the form is as it was before there was any.
+            // Without `oauth`, the form is the same as before the field existed.
             oauth.iter().fold(form, |form, oauth| with_oauth(form, key, oauth))
         }
     }
@@ -157,7 +158,7 @@ fn filtered(form: Canonical, kind: &str, allow: Option<&[String]>, deny: &[Strin
     form.list(deny.iter().map(String::as_str))
 }
 
-/// For whom tokens are asked, and with what.
+/// Adds the authorization server, the client and its credentials.
 fn with_oauth(form: Canonical, key: &MachineKey, oauth: &OAuthDefinition) -> Canonical {
     let OAuthDefinition {
         issuer,
@@ -181,11 +182,11 @@ fn with_oauth(form: Canonical, key: &MachineKey, oauth: &OAuthDefinition) -> Can
         .text(grant.name())
         .optional(signing_algorithm.map(SigningAlgorithm::name));
     let form = keyed(form, key, "oauth", &secrets);
-    // Without it, the form is as it was before there was any.
+    // Without `issuer`, the form is the same as before the field existed.
     issuer.iter().fold(form, |form, issuer| form.text("issuer").text(issuer))
 }
 
-/// Names and values as the config writes them: a variable by its name, so that a token that was rotated does not ask again.
+/// Adds names and values of the config. A variable's placeholder is added instead of its value, so that a rotated token needs no new approval.
 fn keyed(form: Canonical, key: &MachineKey, kind: &str, values: &[(String, SecretString)]) -> Canonical {
     values.iter().fold(form.text(&values.len().to_string()), |form, (name, value)| {
         let value = Canonical::new(kind).text(name).text(value.expose_secret());

@@ -106,7 +106,7 @@ async fn a_crash_in_a_call_tells_the_exit_code_and_the_last_words() {
     let Error::ServerExited { during, status, stderr, .. } = &error else { panic!("{error}") };
     assert_eq!((during.as_str(), status.as_str()), ("during s.crash", "it exited with code 7"));
     // The last twenty lines, in their order.
-    assert_eq!(said(stderr), format!("; its last words: {}", lines[5..].join(" | ")));
+    assert_eq!(said(stderr), format!("; the last lines of its standard error: {}", lines[5..].join(" | ")));
     assert!(!connection.is_live());
     let error = call(&connection, "echo", json!({ "value": 1 })).await.unwrap_err();
     assert_eq!(error.code(), "ERR_SERVER_EXITED", "{error}");

@@ -1,4 +1,4 @@
-//! Clock of one call: it stands while a person is asked, and the time-out starts anew with each progress notification.
+//! Clock of one call. It pauses while a person is asked. Each progress notification restarts the time-out.
 
 pub(in crate::client) mod timer;
 
@@ -17,12 +17,12 @@ use crate::clock::PausableClock;
 pub struct CallLimits {
     /// Longest time without a progress notification.
     pub timeout: Duration,
-    /// Longest time in all, whatever progress the server reports.
+    /// Longest total time, even if the server reports progress.
     pub most: Duration,
 }
 
 impl CallLimits {
-    /// Limits of a call that progress does not prolong.
+    /// Makes limits of a call that progress does not prolong.
     #[must_use]
     pub fn fixed(timeout: Duration) -> Self {
         Self { timeout, most: timeout }
@@ -36,7 +36,7 @@ pub(super) enum Expired {
     Total(Duration),
 }
 
-/// Clock of one call; clones share it.
+/// Clock of one call. Clones share the same clock.
 #[derive(Clone)]
 pub(super) struct CallClock(Arc<Shared>);
 
@@ -44,11 +44,11 @@ struct Shared {
     limits: CallLimits,
     time: Mutex<Time>,
     changed: Notify,
-    /// Timer shared with other calls; `None`: one of the runtime's.
+    /// Timer shared with other calls. `None` uses the timer of the tokio runtime.
     timer: Option<Timer>,
 }
 
-/// The time of a call.
+/// The time that a call has taken.
 #[derive(Debug, Clone, Copy)]
 struct Time {
     since_progress: PausableClock,
@@ -68,7 +68,7 @@ impl CallClock {
         Self::start_with(limits, None)
     }
 
-    /// The same by a timer that many calls share.
+    /// Starts a clock that uses a timer shared by many calls.
     pub(super) fn start_by(timer: &Timer, limits: CallLimits) -> Self {
         Self::start_with(limits, Some(timer.clone()))
     }
@@ -79,20 +79,20 @@ impl CallClock {
         Self(Arc::new(Shared { limits, time: Mutex::new(time), changed: Notify::new(), timer }))
     }
 
-    /// The server is at work.
+    /// Records a progress notification, which restarts the time-out.
     pub(super) fn progress(&self) {
         self.time().since_progress.reset(Instant::now());
         self.0.changed.notify_waiters();
     }
 
-    /// Starts anew, as if no time had passed.
+    /// Restarts the clock from zero.
     pub(super) fn restart(&self) {
         let now = Instant::now();
         self.time().each(|clock| clock.reset(now));
         self.0.changed.notify_waiters();
     }
 
-    /// Stops the clock as long as the pause lives.
+    /// Pauses the clock until the returned value is dropped.
     pub(super) fn pause(&self) -> ClockPause {
         let mut time = self.time();
         let now = Instant::now();
@@ -106,7 +106,7 @@ impl CallClock {
     /// Resolves when a limit is reached.
     pub(super) async fn expired(&self) -> Expired {
         loop {
-            // Enabled before the time is read: no change in between goes unnoticed.
+            // The notification is enabled before the time is read, so that no change in between is missed.
             let changed = self.0.changed.notified();
             tokio::pin!(changed);
             changed.as_mut().enable();
@@ -130,7 +130,7 @@ impl CallClock {
         let (since_progress, total) = (time.since_progress.passed(now), time.total.passed(now));
         if !time.total.is_running() {
             Left::Stands
-        // First: where both limits are the same, progress is not what the call would have needed.
+        // The time-out is checked first. If both limits are equal, the error then names the time-out.
         } else if since_progress >= timeout {
             Left::Expired(Expired::Idle(timeout))
         } else if total >= most {
@@ -151,7 +151,7 @@ enum Left {
     Runs(Duration),
 }
 
-/// The clock stands until this is dropped.
+/// Guard that pauses the clock until it is dropped.
 pub(super) struct ClockPause(CallClock);
 
 impl Drop for ClockPause {

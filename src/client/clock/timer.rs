@@ -1,6 +1,6 @@
-//! A timer shared by many waits, most of which end before their time. Setting a timer that is earlier than all others wakes the runtime's
-//! thread that waits for them, which each call would do: its time-out is mostly the next one. This timer stays set when the wait for which
-//! it was set has ended; once it fires, it computes when it is needed next.
+//! A timer shared by many waits, most of which end early. A tokio timer that is earlier than all others wakes the runtime's thread, and the
+//! time-out of a new call is usually the earliest. To avoid this, the shared timer stays set when a wait ends early. When it fires, it
+//! computes the next time at which it is needed.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
-/// Timer shared by many waits; clones share it.
+/// Timer shared by many waits. Clones share the same timer.
 #[derive(Clone)]
 pub(in crate::client) struct Timer {
     shared: Arc<Shared>,
@@ -22,13 +22,13 @@ pub(in crate::client) struct Timer {
 #[derive(Default)]
 struct Shared {
     waits: Mutex<Waits>,
-    /// Notified when a wait ends earlier than the time for which the timer is set.
+    /// Notified when a new wait ends before the time for which the timer is set.
     sooner: Notify,
 }
 
 #[derive(Default)]
 struct Waits {
-    /// The time at which the task wakes; `None`: no task runs.
+    /// The time at which the timer's task wakes. `None` if no task runs.
     set_for: Option<Instant>,
     wakers: BTreeMap<(Instant, u64), Waker>,
     next: u64,
@@ -39,7 +39,7 @@ impl Shared {
         self.waits.lock()
     }
 
-    /// Wakes the waits whose time has come. Returns the time of the next one.
+    /// Wakes the waits whose time has come. Returns the time of the next wait, if there is one.
     fn ring(&self) -> Option<Instant> {
         let mut waits = self.waits();
         let later = waits.wakers.split_off(&(Instant::now(), u64::MAX));
@@ -57,7 +57,7 @@ impl Timer {
         Self { shared: Arc::default(), runtime }
     }
 
-    /// Resolves at that time.
+    /// Returns a future that resolves at the time `until`.
     pub(in crate::client) fn at(&self, until: Instant) -> Wait<'_> {
         Wait { timer: self, until, number: None }
     }
@@ -89,7 +89,7 @@ async fn run(shared: Arc<Shared>, mut until: Instant) {
 pub(in crate::client) struct Wait<'a> {
     timer: &'a Timer,
     until: Instant,
-    /// Key of the entry, once the wait has been polled.
+    /// Key of the wait's entry. `None` until the wait is first polled.
     number: Option<u64>,
 }
 
@@ -152,10 +152,10 @@ mod tests {
             assert!(futures::poll!(wait.as_mut()).is_pending());
         }
         assert!(timer.shared.waits().wakers.is_empty());
-        assert_eq!(timer.shared.waits().set_for, Some(first), "it is left as it was set");
+        assert_eq!(timer.shared.waits().set_for, Some(first), "the timer stays set after the wait has ended");
         timer.at(first + SHORT).await;
         assert!(Instant::now() >= first + SHORT);
-        // The task has gone with the last wait; another begins anew.
+        // The task ended with the last wait, so this wait starts a new task.
         timer.at(Instant::now() + SHORT).await;
     }
 }

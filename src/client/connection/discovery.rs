@@ -1,4 +1,4 @@
-//! Reads how a connected server describes itself: its name, its instructions, its lists.
+//! Reads the description of a connected server: its name, its instructions and its lists.
 
 use rmcp::RoleClient;
 use rmcp::model::{ClientRequest, ListToolsRequest, PaginatedRequestParams, ProtocolVersion};
@@ -11,17 +11,17 @@ use crate::client::http::{HttpFailure, failure_of, raw_result};
 use crate::client::wire::answer::{error_data, in_error, protocol_error};
 use crate::error::{Error, Result};
 
-/// Longest name of a tool; the protocol's own advice is 64 characters.
+/// Longest name of a tool. MCP recommends at most 64 characters.
 const MAX_TOOL_NAME_BYTES: usize = 1_024;
 
 /// Reads all lists that the server offers.
 pub(in crate::client) async fn discover(server: &str, peer: &Peer<RoleClient>) -> Result<Manifest> {
-    let info = peer.peer_info().ok_or_else(|| connect_failed(server, "it did not introduce itself"))?;
+    let info = peer.peer_info().ok_or_else(|| connect_failed(server, "its handshake gave no server information"))?;
     let version = info.protocol_version.as_str();
     if !ProtocolVersion::KNOWN_VERSIONS.contains(&info.protocol_version) {
         let known: Vec<_> = ProtocolVersion::KNOWN_VERSIONS.iter().map(ProtocolVersion::as_str).collect();
         let known = known.join(", ");
-        return Err(connect_failed(server, &format!("it speaks version \"{version}\" of the protocol; known are {known}")));
+        return Err(connect_failed(server, &format!("it uses MCP version \"{version}\"; the supported versions are {known}")));
     }
     let implementation = info.server_info.as_ref();
     let mut manifest = Manifest {
@@ -54,7 +54,7 @@ async fn list_tools(server: &str, peer: &Peer<RoleClient>, cursor: Option<String
 /// Makes the error for a list that cannot be read.
 pub(super) fn unlisted(server: &str, kind: &str, error: &ServiceError) -> Error {
     let problem = match (failure_of(error), error_data(error)) {
-        // Why there is no token is told by whoever wanted one.
+        // A token error already contains its reason, so it is returned unchanged.
         (Some(HttpFailure::Token(error)), _) => return *error,
         (Some(failure), _) => failure.to_string(),
         (None, Some(data)) => match protocol_error(server, &format!("{kind}/list"), data) {
@@ -69,11 +69,11 @@ pub(super) fn unlisted(server: &str, kind: &str, error: &ServiceError) -> Error 
     connect_failed(server, &format!("its {kind} cannot be listed: {problem}"))
 }
 
-/// Reads a tool. A malformed one is left out; the others stay.
+/// Parses a tool. Returns `None` for a malformed tool, so that the other tools remain usable.
 fn read_tool(server: &str, tool: &Json) -> Option<Tool> {
     let mut parsed = serde_json::from_value::<Tool>(tool.clone()).ok().filter(is_well_formed);
     if let Some(tool) = &mut parsed {
-        // Of a result that may be anything, or nothing at all, its schema says nothing.
+        // An output schema of `true` or `false` does not describe the result, so it is dropped.
         tool.output_schema = tool.output_schema.take().filter(|schema| !schema.is_boolean());
     } else {
         tracing::warn!(server, "a malformed tool was left out");
@@ -81,8 +81,8 @@ fn read_tool(server: &str, tool: &Json) -> Option<Tool> {
     parsed
 }
 
-/// Returns whether what stands for an object is one. What is not told is well: a tool without a schema takes any object, and schemas may
-/// be `true` or `false` (JSON Schema 2020-12, Core 4.3.2).
+/// Returns whether the tool's name is short enough and its schemas and annotations have valid JSON types. Missing fields are valid. A schema
+/// may be an object, `true` or `false` (JSON Schema 2020-12, Core 4.3.2).
 fn is_well_formed(tool: &Tool) -> bool {
     let others = [&tool.annotations, &tool.execution];
     let is_schema = |schema: &Json| schema.is_object() || schema.is_boolean();

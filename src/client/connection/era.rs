@@ -1,21 +1,21 @@
-//! The two ways in which a connection of this protocol begins, and which one to try.
+//! The two MCP handshakes, and the order in which to try them.
 
 use rmcp::model::ProtocolVersion;
 use rmcp::service::ClientLifecycleMode;
 use serde::{Deserialize, Serialize};
 
-/// The handshake that a server understands: learnt once, and remembered with its digest.
+/// The handshake that a server understands. It is stored with the server's digest after the first connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Era {
-    /// `initialize`: 2024-11-05 to 2025-11-25.
+    /// `initialize`, used by MCP versions 2024-11-05 to 2025-11-25.
     Initialize,
-    /// `server/discover`: since 2026-07-28.
+    /// `server/discover`, used since MCP version 2026-07-28.
     Discover,
 }
 
 impl Era {
-    /// The era of a protocol version.
+    /// Returns the era of a protocol version.
     ///
     /// ```
     /// use hyperlight_mcp::client::Era;
@@ -24,7 +24,7 @@ impl Era {
     /// ```
     #[must_use]
     pub fn of(version: &str) -> Self {
-        // Versions are dates: they sort as text.
+        // Versions are ISO dates, so comparing them as text gives their order.
         if version < ProtocolVersion::V_2026_07_28.as_str() { Self::Initialize } else { Self::Discover }
     }
 }
@@ -35,24 +35,24 @@ pub(in crate::client) enum Plan {
     /// The config fixes the version.
     Fixed(String),
     Known(Era),
-    /// Tries `server/discover` first, and `initialize` where the server refuses that or is silent.
+    /// Tries `server/discover` first, and `initialize` if the server refuses `server/discover` or does not answer.
     Probe,
-    /// The same over HTTP, where each beginning has a transport of its own: a person's time to authorize must not count as silence.
+    /// Does what `Probe` does, but over HTTP and with a new transport for each handshake. Time in which a person authorizes is not silence.
     ProbeApart,
-    /// Tries this handshake alone, after a probe has failed.
+    /// Tries only this handshake, after a probe has failed.
     Last(Era),
 }
 
-/// The kind of a failed attempt, as far as it decides the next one.
+/// The class of a failed attempt, which decides the next attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::client) enum Refusal {
-    /// The server ended, or closed its pipe.
+    /// The server's process ended, or closed its pipe.
     Ended,
-    /// The server answered, and not as the plan needs it.
+    /// The server refused the handshake, or answered it in an unexpected way.
     Answered,
-    /// The handshake was well, the lists were not.
+    /// The handshake succeeded, but the lists could not be read.
     Unlisted,
-    /// The server cannot be reached, wants a token, or the like: another handshake would not help.
+    /// The failure does not depend on the handshake, for example because the server cannot be reached or requires a token.
     Unrelated,
 }
 
@@ -65,24 +65,24 @@ impl Plan {
         }
     }
 
-    /// The same plan for a server over HTTP.
+    /// Converts the plan for a server over HTTP.
     pub(super) fn over_http(self) -> Self {
         if self == Self::Probe { Self::ProbeApart } else { self }
     }
 
-    /// Returns the plan after a failure; `None`: the failure stands.
+    /// Returns the plan of the next attempt after a failure. Returns `None` if the failure is final.
     pub(in crate::client) fn after(&self, refusal: Refusal) -> Option<Self> {
         match (self, refusal) {
             (_, Refusal::Unrelated | Refusal::Unlisted) | (Self::Fixed(_) | Self::Last(_), _) | (Self::Known(_), Refusal::Ended) => None,
-            // It is another program by now.
+            // The stored era is no longer right, probably because the server was replaced by another program.
             (Self::Known(_), Refusal::Answered) => Some(Self::Probe),
-            // Some servers end at a request that they do not know; others were too slow for the probe, and know no other beginning.
+            // Some servers exit at an unknown request. Others are too slow for the probe and only know `initialize`.
             (Self::ProbeApart, Refusal::Ended | Refusal::Answered) | (Self::Probe, Refusal::Ended) => Some(Self::Last(Era::Initialize)),
             (Self::Probe, Refusal::Answered) => Some(Self::Last(Era::Discover)),
         }
     }
 
-    /// Returns whether silence after `server/discover` means that the server does not know it.
+    /// Returns whether a missing answer to `server/discover` means that the server does not know this method.
     pub(super) fn probes(&self) -> bool {
         *self == Self::Probe
     }
@@ -100,7 +100,7 @@ impl Plan {
         }
     }
 
-    /// The version that `initialize` asks for.
+    /// Returns the protocol version that `initialize` requests.
     pub(in crate::client) fn version(&self) -> ProtocolVersion {
         match self {
             Self::Fixed(version) => {

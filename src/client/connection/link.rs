@@ -1,4 +1,4 @@
-//! The process or the address behind a connection.
+//! The process or the HTTP address behind a connection.
 
 use std::time::Duration;
 
@@ -10,12 +10,13 @@ use crate::client::stdio::process::{OutputRead, ServerProcess};
 use crate::client::wire::answer::{CallFailure, Sent, in_error, too_dense};
 use crate::error::Error;
 
-/// Time for rmcp to release its resources, and to end the session at the server.
+/// Longest time for rmcp to close its service on a process.
 const SERVICE_CLOSE: Duration = Duration::from_millis(200);
+/// Longest time for rmcp to close its service on an HTTP server, which includes ending the session.
 const SESSION_CLOSE: Duration = Duration::from_millis(2_500);
-/// Longest time from the reading of an answer to its arrival at the caller.
+/// Longest time from reading an answer until its caller has received it.
 const HANDED_ON: Duration = Duration::from_millis(30);
-/// Time for rmcp to see the end of the server's output, on a busy machine.
+/// Longest time until rmcp notices the end of the server's output, on a busy machine.
 const TRANSPORT_END: Duration = Duration::from_secs(1);
 const POLL: Duration = Duration::from_millis(5);
 /// Longest time from the end of a process's output until its exit is known, on a busy machine.
@@ -30,7 +31,7 @@ pub(in crate::client) enum Link {
 }
 
 impl Link {
-    /// Returns the time that closing may take before the process or the session is ended.
+    /// Returns how long rmcp may take to close before the process is ended or the session abandoned.
     pub(in crate::client) fn goodbye(&self) -> Duration {
         match self {
             Self::Process(_) => SERVICE_CLOSE,
@@ -38,7 +39,7 @@ impl Link {
         }
     }
 
-    /// Resolves with how the process ended, once it has.
+    /// Resolves with the exit status, as text, once the process has ended. Never resolves over HTTP.
     pub(in crate::client) async fn ended(&self) -> String {
         match self {
             Self::Process(process) => process.exited().await,
@@ -46,18 +47,18 @@ impl Link {
         }
     }
 
-    /// Resolves once whoever waits for an answer has got what the process wrote before its end.
+    /// Resolves once the callers have received all answers that the process wrote before its end.
     pub(super) async fn last_words(&self, peer: &Peer<RoleClient>) {
         if let Self::Process(process) = self
             && process.output_read().await == OutputRead::ToItsEnd
         {
-            // rmcp sees that end after all that came before it, and ends its requests then.
+            // rmcp notices the end of the output after it has handled all earlier messages. It then fails the requests that are still open.
             let _ = tokio::time::timeout(TRANSPORT_END, closed(peer, POLL)).await;
         }
         tokio::time::sleep(HANDED_ON).await;
     }
 
-    /// Resolves with how the process ended, if that becomes known soon.
+    /// Returns the exit status, as text, if it becomes known within [`EXIT_NOTICE`].
     pub(super) async fn ended_soon(&self) -> Option<String> {
         match self {
             Self::Process(process) => tokio::time::timeout(EXIT_NOTICE, process.exited()).await.ok(),
@@ -72,7 +73,7 @@ impl Link {
         }
     }
 
-    /// Resolves with the reason once nothing can be sent any more.
+    /// Resolves with the reason once no more messages can be sent.
     pub(in crate::client) async fn lost(&self, peer: &Peer<RoleClient>) -> String {
         let closed = closed(peer, LOOK);
         match self {
@@ -80,7 +81,7 @@ impl Link {
                 let status = tokio::select! {
                     biased;
                     status = process.exited() => status,
-                    // Mostly the first that is seen of its end.
+                    // The closed output is usually noticed before the exit of the process.
                     () = closed => {
                         let status = tokio::time::timeout(EXIT_NOTICE, process.exited()).await;
                         status.unwrap_or_else(|_| "it closed its output".to_owned())
@@ -95,7 +96,7 @@ impl Link {
         }
     }
 
-    /// The error of a server that is gone.
+    /// Makes the error for a server that has ended.
     pub(in crate::client) fn exited(&self, server: &str, during: &str, status: String) -> Error {
         let stderr = match self {
             Self::Process(process) => process.stderr_text(),
@@ -104,7 +105,7 @@ impl Link {
         Error::ServerExited { server: server.to_owned(), during: during.to_owned(), status, stderr: stderr.into() }
     }
 
-    /// Returns the transport's own failure for a request, where it has one.
+    /// Returns the HTTP failure of a request. Returns `None` for a process, and for errors that do not come from the HTTP transport.
     pub(in crate::client) fn failure(&self, server: &str, what: &str, error: &ServiceError) -> Option<CallFailure> {
         match self {
             Self::Process(_) => None,
@@ -137,7 +138,7 @@ async fn closed(peer: &Peer<RoleClient>, look: Duration) {
     }
 }
 
-/// Converts the failure; `None`: the connection is gone, and there is nothing to add.
+/// Converts an HTTP failure into an error. Returns `None` if the failure only says that the connection is closed.
 fn http_error(server: &str, what: &str, failure: HttpFailure) -> Option<Error> {
     let (server, tool) = (server.to_owned(), what.to_owned());
     Some(match failure {

@@ -1,4 +1,4 @@
-//! Subscription to changed lists: since 2026-07-28, a server announces them only to subscribers.
+//! Subscription to changes of lists. Since MCP 2026-07-28, a server announces these changes only to subscribers.
 
 use rmcp::RoleClient;
 use rmcp::model::SubscriptionFilter;
@@ -6,14 +6,15 @@ use rmcp::service::Peer;
 
 use super::listening::keep_listening;
 
-/// Listens for changed lists as long as the connection lives, where the server tells them to listeners.
+/// Subscribes to changes of lists for the life of the connection, if the server supports such a subscription.
 pub(in crate::client) fn listen(peer: &Peer<RoleClient>) {
     if let Some(filter) = filter(peer) {
         tokio::spawn(keep_listening(peer.clone(), filter, None));
     }
 }
 
-/// The changes that the server says it tells; `None`: none, or it tells them unasked.
+/// Returns the list changes that the server can announce. Returns `None` if there are none, or if the server announces them without a
+/// subscription.
 fn filter(peer: &Peer<RoleClient>) -> Option<SubscriptionFilter> {
     let info = peer.peer_info()?;
     if info.protocol_version.has_initialize() {

@@ -1,4 +1,4 @@
-//! Subscriptions since 2026-07-28 (`subscriptions/listen`), asked for again where one ends before its connection does.
+//! Subscriptions by `subscriptions/listen` (since MCP 2026-07-28). A subscription that ends before its connection is requested again.
 
 use std::time::Duration;
 
@@ -6,13 +6,13 @@ use rmcp::RoleClient;
 use rmcp::model::SubscriptionFilter;
 use rmcp::service::{Peer, Subscription};
 
-/// Pause before a subscription that ended is asked for again.
+/// Pause before an ended subscription is requested again.
 const PAUSE: Duration = Duration::from_secs(5);
-/// Subscriptions that are asked for in one connection, one after the other.
+/// Maximum number of subscriptions that one task requests, one after another.
 const ATTEMPTS: usize = 5;
 
-/// Keeps a subscription alive: the first one, if there is one already, then others. Returns when the connection has ended, or after the
-/// last attempt. Notifications are taken by the connection's tap before they get here.
+/// Keeps a subscription alive. Uses `first` if it is given, and requests a new subscription whenever one ends. Returns when the connection
+/// has ended, or after the last attempt. The connection's interceptor handles the notifications before they reach this function.
 pub(in crate::client) async fn keep_listening(peer: Peer<RoleClient>, filter: SubscriptionFilter, first: Option<Subscription>) {
     let mut subscription = first;
     for _ in 0..ATTEMPTS {

@@ -1,4 +1,4 @@
-//! A live connection: its requests, the server's requests meanwhile, and its end.
+//! A live connection: requests to the server, requests from the server, and the closing.
 
 pub(in crate::client) mod discovery;
 pub(in crate::client) mod era;
@@ -53,33 +53,33 @@ pub struct Connection {
     pub(super) peer: Peer<RoleClient>,
     pub(super) service: Mutex<RunningService<RoleClient, Handler>>,
     pub(super) link: Link,
-    /// The way past rmcp for calls, where the server is a process.
+    /// Sends calls to a server process without rmcp. `None` for a server over HTTP.
     pub(super) direct: Option<Arc<DirectLine>>,
     pub(super) era: Era,
     pub(super) calls: Arc<Calls>,
     pub(super) questions: Questions,
     pub(super) updates: Arc<Updates>,
     pub(super) lists: Arc<Lists>,
-    /// The manifest as the server listed it last.
+    /// The manifest from the last complete reading of the server's lists.
     pub(super) manifest: RwLock<Arc<Manifest>>,
-    /// Guards the rereading of the lists: calls wait for it.
+    /// Held while the lists are read again. Calls wait until it is free.
     pub(super) reading: Mutex<()>,
     pub(super) read_timeout: Duration,
     pub(super) connect_time: Duration,
     pub(super) turns: Arc<tokio::sync::RwLock<()>>,
-    /// The timer for the clocks of calls.
+    /// The timer that all call clocks of this connection share.
     pub(super) timer: Timer,
     pub(super) runtime: Handle,
 }
 
-/// State that tells whether the server's lists are still as they were read.
+/// Counters that tell whether the server announced changes of its lists since they were last read.
 #[derive(Debug, Default)]
 pub(super) struct Lists {
-    /// Number of changes that the server has announced, and of those that a complete reading has covered. A reading that is under way, or
-    /// was given up, covers none.
+    /// Number of changes that the server has announced.
     announced: AtomicU64,
+    /// Number of those changes that a complete reading of the lists has covered.
     read: AtomicU64,
-    /// Wakes the keeper, which reads the lists again without waiting for a call.
+    /// Wakes the task that reads the lists again without waiting for a call.
     pub(super) news: Notify,
 }
 
@@ -89,7 +89,7 @@ impl Lists {
         self.news.notify_one();
     }
 
-    /// The changes that a reading has to cover which begins now; `None` where all of them are read.
+    /// Returns the number of announced changes if the lists must be read again, and `None` if all changes have been read.
     fn unread(&self) -> Option<u64> {
         let announced = self.announced.load(Ordering::Acquire);
         (self.read.load(Ordering::Acquire) != announced).then_some(announced)
@@ -101,15 +101,15 @@ impl Lists {
 }
 
 impl Connection {
-    /// Returns the server's manifest, unfiltered. Where the server has announced that its lists changed, they are read again first.
+    /// Returns the server's manifest, unfiltered. If the server has announced changed lists, this method reads them again first.
     ///
     /// # Errors
-    /// `ERR_CONNECT_FAILED`, `ERR_CONNECT_TIMEOUT` where they cannot be read: nothing is known of them then.
+    /// `ERR_CONNECT_FAILED` or `ERR_CONNECT_TIMEOUT` if the lists cannot be read.
     pub async fn manifest(&self) -> Result<Arc<Manifest>> {
-        // Until a reading has ended: whoever comes meanwhile waits for it, and is given nothing that is known to be old.
+        // All callers wait until the reading has ended, so that none gets a manifest that is known to be outdated.
         if self.lists.unread().is_some() {
             let _reading = self.reading.lock().await;
-            // Noted before the reading: what is announced during it is read once more.
+            // The number is taken before the reading. A change that is announced during the reading therefore causes another reading.
             if let Some(announced) = self.lists.unread() {
                 let reading = tokio::time::timeout(self.read_timeout, Box::pin(discover(&self.server, &self.peer))).await;
                 let limit_ms = millis(self.read_timeout);
@@ -122,13 +122,13 @@ impl Connection {
         Ok(Arc::clone(&self.manifest.read()))
     }
 
-    /// Returns the time from the first attempt to the complete lists.
+    /// Returns the time that connecting took, from the first attempt until all lists were read.
     #[must_use]
     pub fn connect_time(&self) -> Duration {
         self.connect_time
     }
 
-    /// Returns the handshake that the server understands.
+    /// Returns the kind of handshake that the server uses.
     #[must_use]
     pub fn era(&self) -> Era {
         self.era
@@ -140,11 +140,11 @@ impl Connection {
         !self.link.has_ended() && !self.peer.is_transport_closed()
     }
 
-    /// Sends a request for a caller, and gives the result as the server wrote it. `what` names it in errors: a tool's raw name,
-    /// `resources/read`. Dropping the future cancels the request at the server.
+    /// Sends a request on behalf of a caller, and returns the result as the server wrote it. `what` names the request in errors: a tool's raw
+    /// name, or a method such as `resources/read`. Dropping the future cancels the request at the server.
     ///
     /// # Errors
-    /// `ERR_CALL_TIMEOUT`, `ERR_SERVER_EXITED`, `ERR_PROTOCOL`, `ERR_RESPONSE_TOO_LARGE`, and what HTTP gives.
+    /// `ERR_CALL_TIMEOUT`, `ERR_SERVER_EXITED`, `ERR_PROTOCOL`, `ERR_RESPONSE_TOO_LARGE`, and the errors of the HTTP transport.
     pub(crate) async fn request(
         &self,
         what: &str,
@@ -168,7 +168,7 @@ impl Connection {
         self.settled(scope, pending, answer).await
     }
 
-    /// The same past rmcp, whose tasks would each cost a change of threads.
+    /// Sends a request without rmcp and returns its answer. This is faster, because rmcp's tasks would move the request between threads.
     pub(super) async fn exchange_directly(
         &self,
         scope: &RequestScope<'_>,
@@ -197,11 +197,11 @@ impl Connection {
         self.settled(scope, pending, answer).await
     }
 
-    /// Waits for the first of three: the answer, the server's end, or the end of the caller's patience.
+    /// Waits for the first of three events: the answer, the end of the server's process, or the expiry of the call's clock.
     async fn awaited(&self, scope: &RequestScope<'_>, answer: impl Future<Output = Outcome>) -> Awaited {
         let ended = async {
             let status = self.link.ended().await;
-            // An answer that was written before the end counts. Where the output is at its end, too, rmcp has ended the call.
+            // An answer that the server wrote before its end counts, so this waits until the caller has received it.
             self.link.last_words(&self.peer).await;
             status
         };
@@ -221,7 +221,7 @@ impl Connection {
     ) -> std::result::Result<Json, CallFailure> {
         let what = scope.what;
         match awaited {
-            // Dropping `pending` has the server told.
+            // Dropping `pending` sends the server a cancellation.
             Awaited::Expired(expired) => Err(self.expired(what, expired).into()),
             Awaited::Ended(status) => {
                 pending.settle();
@@ -243,39 +243,39 @@ impl Connection {
     /// # Errors
     /// The reason why no answer came.
     pub async fn ping(&self) -> Result<()> {
-        // Since 2026-07-28 there is none; that the transport stands is all that can be known.
+        // MCP 2026-07-28 has no ping request, so only the state of the transport can be checked.
         if self.era == Era::Discover {
             return if self.is_live() { Ok(()) } else { Err(self.lost("between calls").await) };
         }
         let request = ClientRequest::PingRequest(PingRequest::default());
         let caller = self.questions.observer.nobody_in_particular();
         match self.request("ping", request, CallLimits::fixed(PING_TIMEOUT), &caller).await {
-            // An error is an answer, too.
+            // A JSON-RPC error also shows that the server answers.
             Ok(_) | Err(CallFailure { error: Error::Protocol { .. }, .. }) => Ok(()),
             Err(failure) => Err(failure.error),
         }
     }
 
-    /// Ends the connection and its process, with all that it started.
+    /// Closes the connection, and ends the server's process with all its children.
     pub async fn close(&self) {
         let mut service = self.service.lock().await;
         let _ = service.close_with_timeout(self.link.goodbye()).await;
         self.link.end().await;
-        // Nothing comes after this that could tell what was held back or left out.
+        // No later event can report the notifications that wait or were dropped, so they are reported now.
         self.updates.end();
         self.questions.tell_left_out(None, self.calls.left_out_of_nobody());
         self.questions.end();
     }
 
-    /// Sends SIGKILL to the server's process group, at once.
+    /// Sends SIGKILL to the server's process group, without waiting for the server to end by itself.
     pub fn kill(&self) {
         self.link.kill();
     }
 
-    /// Resolves with the reason once the connection is of no more use.
+    /// Resolves with the reason once the connection can no longer be used.
     pub(super) async fn ended(&self) -> String {
         let reason = self.link.lost(&self.peer).await;
-        // Whoever closes it now would take the last answers with it.
+        // If the caller closed the connection before this wait, callers would lose the last answers.
         self.link.last_words(&self.peer).await;
         reason
     }
@@ -283,7 +283,7 @@ impl Connection {
     pub(super) fn expired(&self, what: &str, expired: Expired) -> Error {
         let (limit, limit_name) = match expired {
             Expired::Idle(limit) => (limit, "callTimeoutMs"),
-            Expired::Total(limit) => (limit, "maxCallTimeoutMs, however much progress it reports"),
+            Expired::Total(limit) => (limit, "maxCallTimeoutMs, which progress does not extend"),
         };
         Error::CallTimeout { server: self.server.clone(), tool: what.to_owned(), limit_ms: millis(limit), limit_name }
     }
@@ -302,7 +302,7 @@ impl Connection {
         format!("during {}.{what}", self.server)
     }
 
-    /// The connection is gone: says how the process ended, if that becomes known in time.
+    /// Makes the error for a connection that is gone. The error says how the process ended, if that becomes known in time.
     async fn lost(&self, during: &str) -> Error {
         let exit = self.link.ended_soon().await;
         let status = exit.unwrap_or_else(|| "it closed its output, but still runs".to_owned());
@@ -310,16 +310,16 @@ impl Connection {
     }
 }
 
-/// A request that certainly never left.
+/// The error of a request that was certainly not sent.
 struct Unsent(ServiceError);
 
-/// A result as the server wrote it, or the reason why there is none.
+/// The result as the server wrote it, or the error of the request.
 type Outcome = std::result::Result<std::result::Result<Json, ServiceError>, Unsent>;
 
 /// The way in which waiting for an answer ended.
 enum Awaited {
     Answer(Outcome),
-    /// The server ended; the text says how its process ended.
+    /// The server's process ended. The text says how, for example with its exit code.
     Ended(String),
     Expired(Expired),
 }
@@ -338,7 +338,7 @@ mod tests {
         assert_eq!(lists.unread(), None);
         lists.changed();
         let reading = lists.unread().unwrap();
-        // Somebody else comes while it is under way.
+        // A second caller that comes during the reading sees that the lists are unread.
         assert!(lists.unread().is_some());
         lists.changed();
         lists.have_read(reading);

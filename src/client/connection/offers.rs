@@ -1,4 +1,4 @@
-//! Resources and prompts: their lists, and the requests that read, fill in, complete and watch them.
+//! Resources and prompts: their lists, and the requests that read, get, complete and subscribe to them.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::client::inbound::caller::Caller;
 use crate::client::wire::answer::CallFailure;
 use crate::error::Result;
 
-/// Longest URI or name.
+/// Longest URI or name of a resource, a template or a prompt.
 const MAX_NAME_BYTES: usize = 8 * 1024;
 
 /// The lists of a server besides tools.
@@ -34,7 +34,7 @@ pub(in crate::client) struct Offers {
     pub(in crate::client) prompts: Vec<Prompt>,
 }
 
-/// A request other than a tool call. URIs and names are the server's own.
+/// A request other than a tool call. URIs and names are those that the server listed.
 #[derive(Debug, Clone, PartialEq)]
 pub enum OfferRequest {
     Read {
@@ -42,7 +42,7 @@ pub enum OfferRequest {
     },
     Prompt {
         name: String,
-        /// Arguments of the prompt, as texts.
+        /// Arguments of the prompt, as strings.
         arguments: Map<String, Json>,
     },
     /// Asks for possible values of a prompt's argument or of a template's variable.
@@ -50,7 +50,7 @@ pub enum OfferRequest {
         of: Completed,
         argument: String,
         value: String,
-        /// Values that were chosen before, as texts, by argument.
+        /// Values that were chosen before for other arguments, as strings, keyed by argument.
         context: Map<String, Json>,
     },
 }
@@ -60,12 +60,12 @@ pub enum OfferRequest {
 pub enum Completed {
     /// A prompt, by its name.
     Prompt(String),
-    /// A template, by its text.
+    /// A resource template, by its `uriTemplate`.
     Template(String),
 }
 
 impl OfferRequest {
-    /// The protocol's name for it.
+    /// Returns the MCP method of the request.
     #[must_use]
     pub fn method(&self) -> &'static str {
         match self {
@@ -94,7 +94,8 @@ impl OfferRequest {
         }
     }
 
-    /// As rmcp's own type where it has one that fits: headers and the era's `_meta` are put in by that.
+    /// Makes rmcp's typed request if the parameters fit its type, because rmcp derives HTTP headers and `_meta` from the type. Otherwise makes an
+    /// untyped request.
     fn request(&self, input: &GivenInput) -> ClientRequest {
         let mut params = self.params();
         if let Some(responses) = &input.responses {
@@ -115,7 +116,7 @@ impl Round for OfferRequest {
     }
 }
 
-/// Reads the lists of a server that says it has them.
+/// Reads the lists of resources, resource templates and prompts that the server's capabilities announce.
 pub(in crate::client) async fn discover(server: &str, peer: &Peer<RoleClient>, capabilities: &ServerCapabilities) -> Result<Offers> {
     let mut offers = Offers::default();
     if capabilities.resources.is_some() {
@@ -134,14 +135,15 @@ pub(in crate::client) async fn discover(server: &str, peer: &Peer<RoleClient>, c
     Ok(offers)
 }
 
-/// Reads all pages of a list. A server that answers with an error has an empty list: many announce resources and know no templates.
+/// Reads all pages of a list. An error from the server counts as an empty list, because many servers announce resources but do not know
+/// templates.
 async fn list<P>(server: &str, kind: &str, request: impl Fn(Option<PaginatedRequestParams>) -> P) -> Result<Vec<Json>>
 where
     P: Future<Output = std::result::Result<Json, ServiceError>>,
 {
     let refused = |error: ServiceError| match error {
         ServiceError::McpError(error) => {
-            tracing::debug!(server, kind, %error, "not listed");
+            tracing::debug!(server, kind, %error, "the server answered with an error, so its list counts as empty");
             Ok(json!({}))
         }
         error => Err(unlisted(server, kind, &error)),
@@ -158,7 +160,7 @@ async fn page(peer: &Peer<RoleClient>, request: ClientRequest) -> std::result::R
     handle.await_response().await.map(raw_result)
 }
 
-/// Reads a list's entries. A malformed one is left out; the others stay.
+/// Parses a list's entries, and leaves out those that are malformed.
 fn items<T: DeserializeOwned>(server: &str, kind: &str, listed: &[Json], name: impl Fn(&T) -> &String) -> Vec<T> {
     let parse = |entry: &Json| {
         let parsed = serde_json::from_value::<T>(entry.clone()).ok();
@@ -172,10 +174,10 @@ fn items<T: DeserializeOwned>(server: &str, kind: &str, listed: &[Json], name: i
 }
 
 impl Connection {
-    /// Sends a request, with all its rounds of input. The result is the server's, unparsed. Dropping the future cancels the request.
+    /// Sends a request with all its rounds of input, and returns the server's result unparsed. Dropping the future cancels the request.
     ///
     /// # Errors
-    /// As [`Connection::call`].
+    /// Same errors as [`Connection::call`].
     pub async fn offer(
         &self,
         request: &OfferRequest,

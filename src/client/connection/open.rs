@@ -1,4 +1,4 @@
-//! Opens a connection: the process or the address, the era, the handshake, the lists. When that fails, nothing is left running.
+//! Opens a connection: starts the process or opens the HTTP transport, does the handshake, and reads the lists. On failure it ends the process.
 
 use parking_lot::RwLock;
 use std::sync::Arc;
@@ -34,14 +34,14 @@ use crate::config::ResolvedCommand;
 use crate::error::{Error, Result, Words};
 use crate::limits::{MAX_WIRE_MESSAGE_BYTES, PACKAGE_RUNNER_CONNECT_TIMEOUT_MS};
 
-/// Longest time in which a server that gave no lists may end, for its end to be the reason.
+/// Longest time that is waited for the exit of a process whose lists could not be read. Its exit is then reported as the reason.
 const REFUSAL_NOTICE: Duration = Duration::from_millis(40);
-/// Longest silence after `server/discover` of a server whose era is not known: then `initialize` is tried.
+/// Longest wait for an answer to `server/discover` while the server's era is unknown. After it, `initialize` is tried.
 const DISCOVER_PATIENCE: Duration = Duration::from_secs(1);
 
 const CALLS_OWN_AFFAIR: Duration = Duration::from_hours(24);
 
-/// The server to connect, with all placeholders replaced.
+/// The server to connect to, with all placeholders replaced.
 pub struct Launch {
     pub server: String,
     pub target: Target,
@@ -49,15 +49,15 @@ pub struct Launch {
     pub redact: Redact,
     /// Listener for each line of standard error, redacted.
     pub on_stderr: StderrListener,
-    /// Clock of the connection attempt: it runs from its creation, and stands while a person is asked.
+    /// Clock of the connection attempt. It runs from its creation, and pauses while a person is asked.
     pub clock: ConnectClock,
     /// The protocol version that the config fixes.
     pub protocol_version: Option<String>,
-    /// The server's era, as remembered from the last time.
+    /// The kind of handshake that the server used at an earlier connection.
     pub era: Option<Era>,
-    /// Folders that the server may know, as URIs.
+    /// MCP roots that the server may ask for: folders, as URIs.
     pub roots: Vec<String>,
-    /// True where the server is known to send elicitations.
+    /// True if the server is known to send questions that do not name a call.
     pub elicits: bool,
 }
 
@@ -68,13 +68,13 @@ pub enum Target {
     Http(HttpTarget),
 }
 
-/// Function that removes secrets and folders from a text.
+/// Function that removes secrets and folder paths from a text.
 pub type Redact = Arc<dyn Fn(Words) -> String + Send + Sync>;
 
 /// Callback for each line of a server's standard error.
 pub type StderrListener = Arc<dyn Fn(&str) + Send + Sync>;
 
-/// The time that a connection may take.
+/// Time limit of connecting to a server.
 #[derive(Clone)]
 pub struct ConnectClock {
     clock: CallClock,
@@ -82,8 +82,8 @@ pub struct ConnectClock {
 }
 
 impl ConnectClock {
-    /// Starts the clock. `configured` is the server's own `connectTimeoutMs`. Without it, a command that may have to fetch a package first
-    /// gets more time than others.
+    /// Starts the clock. `configured` is the server's own `connectTimeoutMs`. Without that setting, a package runner such as `npx` gets more
+    /// time than other commands, because it may have to download a package first.
     #[must_use]
     pub fn start(command: Option<&str>, configured: Option<u64>, default_ms: u64) -> Self {
         let default = if command.is_some_and(is_package_runner) { PACKAGE_RUNNER_CONNECT_TIMEOUT_MS.max(default_ms) } else { default_ms };
@@ -91,19 +91,19 @@ impl ConnectClock {
         Self { clock: CallClock::start(CallLimits::fixed(limit)), limit }
     }
 
-    /// Starts the time anew: the time until now was spent waiting for a place.
+    /// Restarts the clock after the wait for a free connection slot, which does not count.
     pub(in crate::client) fn restart(&self) {
         self.clock.restart();
     }
 
-    /// Stops the clock as long as the value lives: a person is being asked.
+    /// Pauses the clock until the returned value is dropped. Used while a person is asked.
     #[must_use]
     pub fn pause(&self) -> impl Send + Sync + use<> {
         self.clock.pause()
     }
 }
 
-/// A connection whose handshake is done, and whose lists are not read yet.
+/// A connection whose handshake is done and whose lists are read.
 struct Begun {
     service: RunningService<RoleClient, Handler>,
     manifest: Manifest,
@@ -111,11 +111,11 @@ struct Begun {
     direct: Option<Arc<DirectLine>>,
 }
 
-/// A failed attempt: its error, and what it means for the plan.
+/// A failed attempt: its error, and the class of the failure, which decides the next handshake.
 struct Failed {
     error: Error,
     refusal: Refusal,
-    /// The service that was started. Kept until it is known whether the server ended by itself, or because we closed it.
+    /// The service that was started. Dropping it closes the server, so it is kept until the process was checked for an exit of its own.
     #[expect(dead_code, reason = "held")]
     begun: Option<RunningService<RoleClient, Handler>>,
 }
@@ -137,10 +137,10 @@ struct Opening<'a> {
 }
 
 impl Connection {
-    /// Connects and reads all lists. When that fails, nothing is left running.
+    /// Connects and reads all lists. On failure, no process is left running.
     ///
     /// # Errors
-    /// `ERR_SPAWN_FAILED`, `ERR_CONNECT_TIMEOUT`, `ERR_CONNECT_FAILED`, `ERR_SERVER_EXITED`, and what HTTP and authorization give.
+    /// `ERR_SPAWN_FAILED`, `ERR_CONNECT_TIMEOUT`, `ERR_CONNECT_FAILED`, `ERR_SERVER_EXITED`, and the errors of HTTP and authorization.
     pub async fn open(launch: &Launch, watchdog: &Arc<Watchdog>, observer: Arc<dyn Observer>) -> Result<Self> {
         let started = Instant::now();
         let questions = Questions::new(&launch.server, observer, launch.roots.clone());
@@ -153,13 +153,13 @@ impl Connection {
         let plan = Plan::new(launch.protocol_version.as_deref(), launch.era);
         let mut plan = if is_remote { plan.over_http() } else { plan };
         let begun = loop {
-            // Apart, as it is large, and each of those who wait for it would have room for it on their stack.
+            // The future is boxed because it is large, and would otherwise be part of each future that awaits this one.
             match Box::pin(opening.attempt(&plan)).await {
                 Ok(begun) => break begun,
                 Err(Failed { error, refusal, .. }) => match plan.after(refusal) {
                     Some(next) => {
                         let next = if is_remote { next.over_http() } else { next };
-                        tracing::debug!(server = launch.server, ?plan, %error, "another beginning is tried");
+                        tracing::debug!(server = launch.server, ?plan, %error, "the handshake failed; another one is tried");
                         plan = next;
                     }
                     None => return Err(error),
@@ -201,10 +201,10 @@ impl Opening<'_> {
     async fn attempt_http(&self, target: &HttpTarget, plan: &Plan) -> std::result::Result<Begun, Failed> {
         let unrelated = |error| Failed::new(error, Refusal::Unrelated);
         let Launch { server, clock, .. } = self.launch;
-        // A server that answers in JSON sends nothing before its tool is done: how long that may take is the call's own affair.
+        // An HTTP server that answers with JSON sends no headers before its tool is done, so only the call's own time limit applies.
         let mut limits = HttpLimits { headers: CALLS_OWN_AFFAIR, ..HttpLimits::default() };
         if *plan != Plan::ProbeApart {
-            // Nothing else is left to try: it has the whole time of the connection.
+            // No other handshake is left to try, so `server/discover` may use the whole connect time.
             limits.discover = CALLS_OWN_AFFAIR;
         }
         let transport = http_transport(target, self.interceptor(), limits).map_err(unrelated)?;
@@ -241,7 +241,7 @@ impl Opening<'_> {
                 let patience = if failed.refusal == Refusal::Ended { EXIT_NOTICE } else { REFUSAL_NOTICE };
                 let status = tokio::time::timeout(patience, process.exited()).await;
                 match (failed.refusal, status) {
-                    // The pipe closed: how the process ended says more.
+                    // The pipe closed. The exit status of the process says more than the closed pipe.
                     (Refusal::Ended | Refusal::Unlisted, Ok(status)) => (exited(server, status, &process), failed.refusal),
                     _ => (failed.error, failed.refusal),
                 }
@@ -261,7 +261,7 @@ impl Opening<'_> {
         let handler = Handler { questions: self.questions.clone(), calls: Arc::clone(&self.calls), version: plan.version() };
         let transport = Observed { transport, calls: Arc::clone(&self.calls) };
         let service = handler.serve_with_lifecycle(transport, plan.lifecycle()).await.map_err(|error| refused(server, &error))?;
-        // It serves stale answers when a fresh one cannot be had.
+        // rmcp's response cache returns outdated answers when a request fails, so it is disabled.
         service.peer().set_response_cache_config(rmcp::service::ClientCacheConfig::disabled()).await;
         match discover(server, service.peer()).await {
             Ok(manifest) => {
@@ -272,13 +272,13 @@ impl Opening<'_> {
         }
     }
 
-    /// Makes the interceptor: it takes the notifications that must keep their order, and bounds their number.
+    /// Makes the interceptor. It handles notifications before rmcp does, so that they keep their order, and it limits their number.
     fn interceptor(&self) -> Interceptor {
         let (calls, lists, questions) = (Arc::clone(&self.calls), Arc::clone(&self.lists), self.questions.clone());
         let updates = Arc::clone(&self.updates);
         Arc::new(move |message: &Json| {
             if message["method"] == SESSION_RENEWED {
-                // The lists of a new session may be others.
+                // The lists may differ in the new session.
                 lists.changed();
                 return true;
             }
@@ -287,7 +287,7 @@ impl Opening<'_> {
                 return false;
             }
             let Some(told) = notification::read(message) else { return false };
-            // What nobody may hear counts for the rate too: so the approval is looked at no more often than somebody would be told.
+            // The rate limit is applied before the approval check, so that a flood of notifications does not cause a flood of approval checks.
             let now = tokio::time::Instant::now();
             match told {
                 Notification::Progress { token, progress, params } => {
@@ -317,15 +317,15 @@ impl Opening<'_> {
 /// Classifies a failed handshake for the plan.
 fn refused(server: &str, error: &ClientInitializeError) -> Failed {
     if let Some(failure) = failure_of_start(error) {
-        // Over HTTP each request stands for itself: one that was refused says nothing about another beginning.
+        // Over HTTP each request is independent, so a refused request does not show that another handshake would succeed.
         return Failed::new(failure.connect_error(server), Refusal::Unrelated);
     }
-    // Of two that failed on one connection, the second says how it stands.
+    // If both handshakes failed on one connection, the second error describes the current state of the server.
     let last = if let ClientInitializeError::LegacyFallbackFailed { fallback, .. } = error { fallback } else { error };
     let refusal = match last {
         ClientInitializeError::ConnectionClosed(_) | ClientInitializeError::TransportError { .. } => Refusal::Ended,
         ClientInitializeError::Cancelled => Refusal::Unrelated,
-        // A server that refuses mostly ends as well: its own words are the reason.
+        // Most servers that refuse a handshake also exit. The error that the server sent is the better reason.
         _ => Refusal::Answered,
     };
     Failed::new(connect_failed(server, &error.to_string()), refusal)

@@ -1,4 +1,4 @@
-//! Reads lists that come in pages to their end, and refuses those that have none.
+//! Reads all pages of a list, and refuses a list that does not end or is too large.
 
 use std::collections::HashSet;
 use std::future::Future;
@@ -13,7 +13,7 @@ const MAX_PAGES: usize = 100;
 pub(in crate::client) const MAX_ITEMS: usize = 2_000;
 const MAX_BYTES: usize = 8 * 1024 * 1024;
 
-/// Reads all pages of a list. `kind` is its key in a page, and its name in errors: `tools`, `resourceTemplates`.
+/// Reads all pages of a list. `kind` is the list's key in a page and its name in errors, for example `tools` or `resourceTemplates`.
 pub(in crate::client) async fn collect<P>(server: &str, kind: &str, mut page: impl FnMut(Option<String>) -> P) -> Result<Vec<Json>>
 where
     P: Future<Output = Result<Json>>,
@@ -36,14 +36,14 @@ where
         }
         let Some(next) = listed.get("nextCursor").and_then(Json::as_str) else { return Ok(items) };
         if !cursors.insert(next.to_owned()) {
-            return Err(endless("repeats a cursor, so it has no end".to_owned()));
+            return Err(endless("repeats a cursor, so reading it would never end".to_owned()));
         }
         cursor = Some(next.to_owned());
     }
     Err(endless(format!("has more than {MAX_PAGES} pages")))
 }
 
-/// Returns roughly the size of a page: its texts, and a little for each value.
+/// Returns the approximate size of a page in bytes: the length of its strings, plus a few bytes for each value.
 fn size(value: &Json) -> usize {
     match value {
         Json::String(text) => text.len() + 2,

@@ -1,4 +1,4 @@
-//! Scope of one request at a connection, from its turn until no question of the server can belong to it any more.
+//! Scope of one request. It begins when the request gets its turn, and ends when no question of the server can belong to the request.
 
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -19,27 +19,27 @@ use crate::client::inbound::calls::{CallGuard, CallKey};
 use crate::client::stdio::requests::DirectLine;
 use crate::client::wire::answer::CallFailure;
 
-/// Longest time that other callers wait for a server to show that it has read a cancellation, and longest time that its questions may still
-/// belong to the cancelled call.
+/// Longest time that other callers wait until the server shows that it has read a cancellation.
 const TURN_ENDS: Duration = Duration::from_secs(1);
+/// Longest time that questions of the server may still belong to a cancelled call.
 const PLACE_ENDS: Duration = Duration::from_mins(1);
-/// Time for a question that another thread of the server was about to ask when the cancellation was read.
+/// Time to wait for a question that another thread of the server was about to send when the server read the cancellation.
 const SETTLE: Duration = Duration::from_millis(200);
 const NOBODY_WAITS: &str = "the caller no longer waits";
 
-/// Serializes callers on a server whose elicitations name no call.
+/// Makes callers take turns on a server whose questions do not name a call.
 enum Turn {
-    /// Shared by callers that cannot be asked, and by all while the server is not known to ask.
+    /// A turn that several callers hold together. Used for callers that cannot be asked, and for all callers until the server sends a question.
     Shared(#[expect(dead_code, reason = "held")] OwnedRwLockReadGuard<()>),
     Alone(#[expect(dead_code, reason = "held")] OwnedRwLockWriteGuard<()>),
 }
 
-/// Scope of one request, or of the rounds of one.
+/// Scope of one request with all its rounds of input.
 pub(in crate::client) struct RequestScope<'a> {
     pub(in crate::client) what: &'a str,
     pub(in crate::client) clock: CallClock,
     key: CallKey,
-    /// Taken when the scope ends.
+    /// Entry among the calls in flight. It is taken out when the scope ends.
     registration: Option<Registration>,
     /// A sent request whose answer the caller no longer awaits.
     unanswered: Mutex<Option<Request>>,
@@ -47,7 +47,7 @@ pub(in crate::client) struct RequestScope<'a> {
     runtime: Handle,
 }
 
-/// A request that was sent: by rmcp, or past it.
+/// A request that was sent by rmcp (`Typed`) or without rmcp (`Direct`).
 enum Request {
     Typed(Box<RequestHandle<RoleClient>>),
     Direct(Arc<DirectLine>, RequestId),
@@ -65,12 +65,12 @@ impl Request {
 struct Registration {
     place: CallGuard,
     turn: Option<Turn>,
-    /// True where only the order of messages tells which question belongs to a call.
+    /// True if only the order of messages tells which question belongs to a call.
     by_order: bool,
 }
 
 impl Connection {
-    /// Registers a request among those in flight; it may have to wait for its turn.
+    /// Registers a request among the calls in flight. May wait for the request's turn.
     pub(in crate::client) async fn enter<'a>(
         &self,
         what: &'a str,
@@ -99,14 +99,14 @@ impl Connection {
     }
 
     async fn turn(&self, caller: &dyn Caller) -> Option<Turn> {
-        // Since 2026-07-28 the answer to a call is its question.
+        // Since MCP 2026-07-28 a call's questions come in its own result, so callers need no turns.
         if self.era == Era::Discover {
             return None;
         }
         let can_be_asked = caller.can_elicit() || caller.can_sample();
         if !(self.calls.asks_anybody() && can_be_asked) {
             let shared = Arc::clone(&self.turns).read_owned().await;
-            // While it waited, it may have turned out that the server asks.
+            // The server may have sent its first question while this caller waited.
             if !(self.calls.asks_anybody() && can_be_asked) {
                 return Some(Turn::Shared(shared));
             }
@@ -120,7 +120,7 @@ impl RequestScope<'_> {
         self.key
     }
 
-    /// Starts a request that is about to be sent.
+    /// Makes the guard of a request that is about to be sent.
     pub(in crate::client) fn pending(&self) -> Pending<'_> {
         Pending { request: None, unanswered: &self.unanswered }
     }
@@ -136,8 +136,8 @@ impl Drop for RequestScope<'_> {
     }
 }
 
-/// Cancels a request at the server. Until the server shows that it has read the cancellation, a question of its may still belong to this
-/// call, and must not be taken for one of the next caller's.
+/// Cancels a request at the server. Keeps the call registered until the server shows that it has read the cancellation. Until then, a
+/// question of the server may belong to this call, and must not be put to the next caller.
 async fn leave(registration: Registration, request: Request, peer: Peer<RoleClient>) {
     request.cancel().await;
     let Registration { place, turn, by_order } = registration;
@@ -156,7 +156,7 @@ async fn leave(registration: Registration, request: Request, peer: Peer<RoleClie
     drop(place);
 }
 
-/// Resolves with the answer, whatever it is, or the connection's end.
+/// Sends a ping, and resolves once the server has answered it, even with an error, or the connection has ended.
 async fn answer_to_ping(peer: &Peer<RoleClient>) {
     let ping = ClientRequest::PingRequest(PingRequest::default());
     if let Ok(handle) = peer.send_cancellable_request(ping, PeerRequestOptions::no_options()).await {
@@ -164,7 +164,7 @@ async fn answer_to_ping(peer: &Peer<RoleClient>) {
     }
 }
 
-/// A request on its way. Dropped before its answer, it is cancelled at the server when the scope ends.
+/// A sent request. If it is dropped before its answer, the request is cancelled at the server when the scope ends.
 pub(in crate::client) struct Pending<'a> {
     request: Option<Request>,
     unanswered: &'a Mutex<Option<Request>>,
@@ -178,12 +178,12 @@ impl Pending<'_> {
         (&mut handle.rx).await.map_err(|_| ServiceError::TransportClosed)?
     }
 
-    /// Records that the request was sent past rmcp: from now on the server may know of it.
+    /// Records that the request was sent without rmcp. From then on the server may know the request.
     pub(in crate::client) fn direct(&mut self, line: &Arc<DirectLine>, id: &RequestId) {
         self.request = Some(Request::Direct(Arc::clone(line), id.clone()));
     }
 
-    /// Records that the answer came: nothing is left to cancel.
+    /// Records that the answer came, so that no cancellation is sent.
     pub(in crate::client) fn settle(&mut self) {
         self.request = None;
     }

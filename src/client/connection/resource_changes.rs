@@ -1,4 +1,4 @@
-//! Subscriptions to resources: before 2026-07-28 by a request, since then by listening.
+//! Subscriptions to resources: with `resources/subscribe` before MCP 2026-07-28, and with `subscriptions/listen` since then.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::error::Error;
 const SUBSCRIBE: &str = "resources/subscribe";
 const UNSUBSCRIBE: &str = "resources/unsubscribe";
 
-/// A subscribed resource. Where its server has to be listened to, that ends when this is dropped.
+/// A subscription to a resource. Since MCP 2026-07-28, dropping this value ends the subscription.
 #[derive(Debug)]
 pub struct Watch(Option<JoinHandle<()>>);
 
@@ -31,10 +31,10 @@ impl Drop for Watch {
 }
 
 impl Connection {
-    /// Subscribes to the changes of a resource, for this connection alone.
+    /// Subscribes to the changes of a resource. The subscription is valid for this connection only.
     ///
     /// # Errors
-    /// As [`Connection::call`]; `ERR_PROTOCOL` where the server does not tell of this resource's changes.
+    /// Same errors as [`Connection::call`], and `ERR_PROTOCOL` if the server does not announce changes of this resource.
     pub async fn watch(&self, uri: &str, limits: CallLimits, caller: &Arc<dyn Caller>) -> std::result::Result<Watch, CallFailure> {
         if self.era == Era::Initialize {
             self.request(SUBSCRIBE, legacy(SUBSCRIBE, uri), limits, caller).await?;
@@ -51,7 +51,7 @@ impl Connection {
         };
         let told = subscription.acknowledged().resource_subscriptions.as_ref();
         if !told.is_some_and(|uris| uris.iter().any(|known| known == uri)) {
-            let message = "it does not tell when this resource changes".to_owned();
+            let message = "it does not announce changes of this resource".to_owned();
             return Err(
                 Error::Protocol { server: self.server.clone(), tool: SUBSCRIBE.to_owned(), code: 0, message: message.into() }.into()
             );
@@ -59,10 +59,10 @@ impl Connection {
         Ok(Watch(Some(self.runtime.spawn(keep_listening(self.peer.clone(), filter, Some(subscription))))))
     }
 
-    /// Unsubscribes. A server that has to be listened to learns it by the end of its [`Watch`].
+    /// Unsubscribes from a resource. Since MCP 2026-07-28 this method sends nothing, because dropping the [`Watch`] ends the subscription.
     ///
     /// # Errors
-    /// As [`Connection::call`].
+    /// Same errors as [`Connection::call`].
     pub async fn unwatch(&self, uri: &str, limits: CallLimits, caller: &Arc<dyn Caller>) -> std::result::Result<(), CallFailure> {
         if self.era == Era::Initialize {
             self.request(UNSUBSCRIBE, legacy(UNSUBSCRIBE, uri), limits, caller).await?;
@@ -71,7 +71,7 @@ impl Connection {
     }
 }
 
-/// rmcp has a type for it, which HTTP's headers are made from.
+/// Makes rmcp's typed request if possible, because rmcp derives the HTTP headers from the type.
 fn legacy(method: &str, uri: &str) -> ClientRequest {
     let request = json!({ "method": method, "params": { "uri": uri } });
     serde_json::from_value(request).unwrap_or_else(|_| custom(method, json!({ "uri": uri })))

@@ -1,4 +1,5 @@
-//! Rounds of input (MCP 2026-07-28): a result may ask for input instead of answering, and the request is sent again with what was given.
+//! Rounds of input (MCP 2026-07-28). A result may ask for input instead of answering. The client then sends the request again with that
+//! input.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -13,15 +14,15 @@ use crate::client::inbound::questions::{NOT_HEARD, declined};
 use crate::client::wire::answer::CallFailure;
 use crate::error::Error;
 
-/// Rounds that one request may have; rmcp's own limit is the same.
+/// Maximum number of rounds of one request. rmcp has the same limit.
 const MAX_ROUNDS: usize = 10;
 
-/// Input that the result of the round before asked for. Empty in the first round.
+/// Input that the result of the previous round asked for. Empty in the first round.
 #[derive(Debug, Default)]
 pub(in crate::client) struct GivenInput {
-    /// Answers, by the server's own names.
+    /// Answers to the server's input requests, keyed by the names that the server gave to them.
     pub(in crate::client) responses: Option<BTreeMap<String, Json>>,
-    /// The server's `requestState`, echoed byte for byte: it is the server's own, and may be sealed.
+    /// The server's `requestState`, sent back unchanged, because only the server knows its format.
     pub(in crate::client) state: Option<String>,
 }
 
@@ -37,7 +38,7 @@ pub(in crate::client) trait Round: Sync {
 }
 
 impl Connection {
-    /// Sends a request, round by round, until its result asks for no more input. The result is the server's, unparsed.
+    /// Sends a request in rounds until its result asks for no more input. Returns the server's result unparsed.
     pub(in crate::client) async fn in_rounds(
         &self,
         scope: &RequestScope<'_>,
@@ -56,7 +57,7 @@ impl Connection {
         Err(Error::Protocol { server: self.server.clone(), tool: scope.what.to_owned(), code: 0, message: message.into() }.into())
     }
 
-    /// The answers to what a result asks for, by the server's own names.
+    /// Collects the answers to a result's `inputRequests`. Returns `None` if the result has none.
     pub(in crate::client) async fn answers(
         &self,
         scope: &RequestScope<'_>,
@@ -73,7 +74,7 @@ impl Connection {
         };
         tokio::select! {
             biased;
-            // Nobody is left to whom an answer could be given.
+            // The server's process has ended, so nobody needs the answers.
             status = self.link.ended() => Err(self.link.exited(&self.server, &self.during(scope.what), status).into()),
             answers = answering => Ok(Some(answers)),
         }
@@ -84,7 +85,7 @@ impl Connection {
         let questions = &self.questions;
         let never = CancellationToken::new();
         let method = request.get("method").and_then(Json::as_str);
-        // Before it counts, or marks anything.
+        // The approval is checked before the question is counted against the limits.
         if method != Some("roots/list") && !questions.may_ask() {
             return if method == Some("sampling/createMessage") { refused(NOT_HEARD) } else { declined() };
         }
@@ -100,18 +101,18 @@ impl Connection {
             Some("elicitation/create") => questions.elicit(Some(call), &params, &never).await,
             Some("sampling/createMessage") => self.sampled(call, params, &never).await,
             Some("roots/list") => questions.roots(),
-            _ => questions.cancelled("it asked for something that is not known"),
+            _ => questions.cancelled("it sent an input request with an unknown method"),
         }
     }
 
-    /// There is no place for an error among the answers: a model that cannot be asked has said nothing.
+    /// Asks the caller's model. `inputResponses` cannot hold an error, so a refusal is sent as a text of the model.
     async fn sampled(&self, call: InFlight, params: Json, stopped: &CancellationToken) -> Json {
         let answer = self.questions.sample(Some(call), params, stopped).await;
         answer.unwrap_or_else(|reason| refused(&reason))
     }
 }
 
-/// A model's answer that is none.
+/// Makes a model's answer that contains only the reason of a refusal.
 fn refused(reason: &str) -> Json {
     json!({ "role": "assistant", "content": { "type": "text", "text": reason }, "model": "none", "stopReason": "refused" })
 }

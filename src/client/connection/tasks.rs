@@ -1,4 +1,4 @@
-//! Tasks: calls whose server says "come back later". Both forms: MCP 2025-11-25 (`{ task: … }`, then `tasks/result`) and the
+//! Tasks: calls whose result has to be polled. Both forms are supported: MCP 2025-11-25 (`{ task: … }`, then `tasks/result`), and the
 //! extension `io.modelcontextprotocol/tasks` of 2026-07-28 (`resultType: "task"`, the result in `tasks/get`).
 
 use std::time::Duration;
@@ -11,9 +11,9 @@ use tokio::runtime::Handle;
 use super::Connection;
 use super::tools::custom;
 
-/// Pause between two polls, where the server names no interval.
+/// Pause between two polls if the server names no interval.
 const PAUSE: Duration = Duration::from_millis(500);
-/// Bounds of the interval that a server may name: neither a flood of polls nor one that comes too late.
+/// Shortest and longest poll interval that is used, whatever interval the server names.
 const LEAST_PAUSE: Duration = Duration::from_millis(20);
 const MOST_PAUSE: Duration = Duration::from_secs(5);
 
@@ -24,13 +24,13 @@ pub(in crate::client) enum Status {
     Ended,
 }
 
-/// A task as its server last described it.
+/// A task in the state that its server last reported.
 #[derive(Debug)]
 pub(in crate::client) struct Task {
     pub(in crate::client) id: String,
     pub(in crate::client) status: Status,
     pub(in crate::client) pause: Duration,
-    /// The task as it came over the wire.
+    /// The task as received JSON.
     pub(in crate::client) wire: Json,
 }
 
@@ -47,7 +47,7 @@ pub(in crate::client) enum Outcome {
 }
 
 impl Task {
-    /// Reads either form; `None`: this is not a task.
+    /// Reads a task in either form. Returns `None` if the JSON is not a task.
     pub(in crate::client) fn read(result: &Json) -> Option<Self> {
         let wire = result.get("task").filter(|task| task.is_object()).unwrap_or(result);
         let id = wire.get("taskId")?.as_str()?.to_owned();
@@ -71,14 +71,14 @@ impl Task {
                     code: error.get("code").and_then(Json::as_i64).unwrap_or_default(),
                     message: error.get("message").and_then(Json::as_str).unwrap_or("its task failed").to_owned(),
                 },
-                // Of a failed task of the older form, the result says how.
+                // In the form of 2025-11-25, the answer to `tasks/result` holds the error.
                 None => Outcome::Ask,
             },
         }
     }
 }
 
-/// Cancels a task whose caller no longer waits.
+/// Guard that cancels a task when its caller no longer waits.
 pub(in crate::client) struct CancelTask {
     task: Option<(Peer<RoleClient>, Handle, String)>,
 }
@@ -88,7 +88,7 @@ impl CancelTask {
         Self { task: Some((connection.peer.clone(), connection.runtime.clone(), id.to_owned())) }
     }
 
-    /// The task has ended.
+    /// Disarms the guard, because the task has ended.
     pub(in crate::client) fn settle(mut self) {
         self.task = None;
     }

@@ -1,4 +1,4 @@
-//! A tool's call: sent in rounds of input, or run as a task whose result is waited for.
+//! Calls of tools. A call either gets its result directly, after rounds of input, or runs as a task whose result is polled.
 
 use std::sync::Arc;
 
@@ -17,9 +17,9 @@ use crate::error::Error;
 
 /// A call that is to be sent.
 pub struct ToolRequest {
-    /// The raw name.
+    /// The raw name of the tool, as the server lists it.
     pub tool: String,
-    /// Arguments, shared, as a call may be sent once more.
+    /// Arguments of the call. They are shared, because the call may be sent a second time.
     pub arguments: Arc<Map<String, Json>>,
     /// The tool can only be run as a task (`execution.taskSupport: "required"`, MCP 2025-11-25).
     pub as_task: bool,
@@ -27,7 +27,7 @@ pub struct ToolRequest {
     pub caller: Arc<dyn Caller>,
 }
 
-/// A `tools/call`, as each round sends it.
+/// Parameters of `tools/call` that all rounds of input have in common.
 struct ToolParams<'a> {
     name: &'a str,
     arguments: &'a Map<String, Json>,
@@ -49,11 +49,11 @@ impl Round for ToolParams<'_> {
 }
 
 impl Connection {
-    /// Calls a tool by its raw name. The result is the server's, unparsed. Dropping the future cancels the call.
+    /// Calls a tool by its raw name, and returns the server's result unparsed. Dropping the future cancels the call.
     ///
     /// # Errors
-    /// `ERR_CALL_TIMEOUT`, `ERR_SERVER_EXITED`, `ERR_PROTOCOL`, `ERR_RESPONSE_TOO_LARGE`, and what HTTP gives; each with whether the
-    /// call may have been carried out.
+    /// `ERR_CALL_TIMEOUT`, `ERR_SERVER_EXITED`, `ERR_PROTOCOL`, `ERR_RESPONSE_TOO_LARGE`, and the errors of the HTTP transport. Each failure
+    /// tells whether the server may have acted on the call.
     pub async fn call(&self, call: ToolRequest) -> std::result::Result<Json, CallFailure> {
         let ToolRequest { tool, arguments, as_task, limits, caller } = call;
         let scope = self.enter(&tool, limits, &caller).await?;
@@ -67,10 +67,10 @@ impl Connection {
         if result.get("resultType").and_then(Json::as_str) == Some("task") { self.follow(&scope, result).await } else { Ok(result) }
     }
 
-    /// Waits for a task's result.
+    /// Polls a task until it has ended, and returns its result.
     async fn follow(&self, scope: &RequestScope<'_>, created: Json) -> std::result::Result<Json, CallFailure> {
         let Some(mut task) = tasks::Task::read(&created) else {
-            // It ran at once, after all.
+            // The server ran the tool directly instead of creating a task.
             return Ok(created);
         };
         let guard = tasks::CancelTask::new(self, &task.id);
@@ -79,7 +79,7 @@ impl Connection {
                 tasks::Status::Working => {}
                 tasks::Status::InputRequired => {
                     let Some(answers) = self.answers(scope, &task.wire).await? else {
-                        // Before 2026-07-28 the task asks while its result is waited for.
+                        // Before MCP 2026-07-28 the server sends its questions as requests while the client waits for `tasks/result`.
                         let result = self.exchange(scope, custom("tasks/result", json!({ "taskId": task.id }))).await?;
                         guard.settle();
                         return Ok(result);
@@ -102,7 +102,7 @@ impl Connection {
                 server: self.server.clone(),
                 tool: scope.what.to_owned(),
                 code: 0,
-                message: "its answer to tasks/get is not a task".into(),
+                message: "its answer to tasks/get has no taskId or no status".into(),
             };
             task = tasks::Task::read(&state).ok_or_else(problem)?;
         }

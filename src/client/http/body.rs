@@ -1,4 +1,4 @@
-//! Reads bodies within their limits.
+//! Reads the bodies of answers within size and time limits.
 
 use std::time::Duration;
 
@@ -8,11 +8,12 @@ use super::budget::Reservation;
 use super::failure::HttpFailure;
 use super::target::HttpLimits;
 
-/// Limits for the body of a refusal: its bytes, and the time to read it.
+/// Maximum size of the body of an answer whose status is not 2xx.
 const REFUSAL_BYTES: usize = 64 * 1024;
+/// Longest time to read the body of an answer whose status is not 2xx.
 const REFUSAL_TIME: Duration = Duration::from_secs(3);
 
-/// Reads a whole JSON answer. While the budget is used up, nothing is read: the call's own limits bound the wait.
+/// Reads a whole JSON answer. Reading pauses while the memory budget is used up; the call's time limit also covers this wait.
 pub(super) async fn read_answer(mut response: Response, limits: &HttpLimits, place: &mut Reservation) -> Result<Vec<u8>, HttpFailure> {
     let limit = limits.message_bytes;
     if let Some(bytes) = response.content_length().filter(|bytes| *bytes > limit as u64) {
@@ -28,13 +29,17 @@ pub(super) async fn read_answer(mut response: Response, limits: &HttpLimits, pla
                 return Err(HttpFailure::TooLarge { bytes: (body.len() + chunk.len()) as u64, limit });
             }
             Ok(Some(chunk)) => body.extend_from_slice(&chunk),
-            Err(error) => return Err(HttpFailure::Interrupted { problem: format!("its answer broke off: {}", reason(&error)) }),
+            Err(error) => {
+                return Err(HttpFailure::Interrupted {
+                    problem: format!("the connection broke while its answer was read: {}", reason(&error)),
+                });
+            }
         }
         place.hold(body.len()).await;
     }
 }
 
-/// Reads the body of a refusal, as far as it comes.
+/// Reads the body of an answer whose status is not 2xx. Returns an empty body if it is too large or too slow.
 pub(super) async fn read_refusal(mut response: Response) -> Vec<u8> {
     let mut body = Vec::new();
     let reading = async {
@@ -45,12 +50,12 @@ pub(super) async fn read_refusal(mut response: Response) -> Vec<u8> {
             }
         }
     };
-    // One that has no end in time, or within its size, has none of its words told: a secret may stand where it was cut.
+    // A truncated body is dropped: a cut could split a secret, and the redactor would not find the part.
     let is_whole = tokio::time::timeout(REFUSAL_TIME, reading).await.is_ok() && body.len() < REFUSAL_BYTES;
     if is_whole { body } else { Vec::new() }
 }
 
-/// Describes an error without the URL, which may hold a secret.
+/// Describes an error without its URL, because the URL may hold a secret.
 pub(super) fn reason(error: &reqwest::Error) -> String {
     let mut innermost: &dyn std::error::Error = error;
     while let Some(source) = innermost.source() {
@@ -59,7 +64,7 @@ pub(super) fn reason(error: &reqwest::Error) -> String {
     if innermost.is::<reqwest::Error>() { "the request failed".to_owned() } else { innermost.to_string() }
 }
 
-/// The kind of a body, without its parameters: `application/json`. Its case is kept, since a secret in another case is not found by redaction.
+/// Returns the media type of a body, for example `application/json`. The case is kept, because redaction would miss a secret in another case.
 pub(super) fn content_type(response: &Response) -> String {
     let header = response.headers().get(http::header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
     header.unwrap_or_default().split(';').next().unwrap_or_default().trim().to_owned()

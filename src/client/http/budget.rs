@@ -1,19 +1,19 @@
-//! Memory budget for the unfinished bodies of one connection. A server that begins many answers and ends none is read no further. The
-//! budget is a connection's own, so that such a server slows down no other.
+//! Memory budget for the unfinished bodies of one connection. Reading pauses for a server that begins many answers and does not end them.
+//! Each connection has its own budget, so that such a server does not slow down others.
 
 use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Bytes that each body may have without a reservation: nearly all answers are shorter.
+/// Bytes that each body may have without a reservation. Nearly all answers are shorter.
 pub(super) const FREE_BYTES: usize = 64 * 1024;
-/// Bytes of one permit of the semaphore.
+/// Bytes that one permit of the semaphore stands for.
 const UNIT_BYTES: usize = 1024;
 
-/// The room of one connection.
+/// The memory budget of one connection.
 pub(super) struct Budget {
     room: Arc<Semaphore>,
-    /// Permit for one body beyond the budget, so that one can always be read to its end.
+    /// Permit for one body to exceed the budget, so that at least one body can always be read to its end.
     last: Arc<Semaphore>,
 }
 
@@ -22,13 +22,13 @@ impl Budget {
         Self { room: Arc::new(Semaphore::new(bytes / UNIT_BYTES)), last: Arc::new(Semaphore::new(1)) }
     }
 
-    /// The place of a body that has not begun.
+    /// Makes an empty reservation for a new body.
     pub(super) fn place(&self) -> Reservation {
         Reservation { room: Arc::clone(&self.room), last: Arc::clone(&self.last), taken: None, is_last: None }
     }
 }
 
-/// Memory that one body has reserved, until it is dropped.
+/// Memory that one body has reserved. Dropping the reservation frees it.
 pub(super) struct Reservation {
     room: Arc<Semaphore>,
     last: Arc<Semaphore>,
@@ -37,14 +37,14 @@ pub(super) struct Reservation {
 }
 
 impl Reservation {
-    /// Waits until a body that has so many bytes may be read on. Whoever waits longest goes first.
+    /// Waits until a body that has `bytes` bytes may be read on. Waiting bodies are served in order.
     pub(super) async fn hold(&mut self, bytes: usize) {
         self.shrink(bytes);
         let missing = units_beyond(bytes, self.units());
         if missing == 0 || self.is_last.is_some() {
             return;
         }
-        // Neither is ever closed.
+        // Acquiring cannot fail, because neither semaphore is ever closed.
         tokio::select! {
             biased;
             Ok(more) = Arc::clone(&self.room).acquire_many_owned(missing) => match &mut self.taken {
@@ -56,7 +56,7 @@ impl Reservation {
         }
     }
 
-    /// Gives back the memory that a body with so many bytes does not need.
+    /// Frees the reserved memory that a body with `bytes` bytes does not need.
     pub(super) fn shrink(&mut self, bytes: usize) {
         let (wanted, held) = (units_of(bytes), self.units());
         if wanted > held {
@@ -98,7 +98,7 @@ mod tests {
         let budget = Budget::new(0);
         let mut places: Vec<Reservation> = (0..1000).map(|_| budget.place()).collect();
         assert!(places.iter_mut().all(|place| fits(place, FREE_BYTES)));
-        assert!(fits(&mut places[0], FREE_BYTES + 1), "one is the last");
+        assert!(fits(&mut places[0], FREE_BYTES + 1), "one body may exceed the budget");
         assert!(!fits(&mut places[1], FREE_BYTES + 1));
     }
 
@@ -107,12 +107,12 @@ mod tests {
         let budget = Budget::new(MIB);
         let [mut full, mut last, mut next] = [(); 3].map(|()| budget.place());
         assert!(fits(&mut full, FREE_BYTES + MIB));
-        assert!(fits(&mut last, 16 * MIB), "a body beyond all the room");
+        assert!(fits(&mut last, 16 * MIB), "one body may be larger than the budget");
         assert!(fits(&mut last, 17 * MIB));
         assert!(!fits(&mut next, 2 * FREE_BYTES));
         drop(last);
         assert!(fits(&mut next, 2 * FREE_BYTES));
-        assert!(!fits(&mut full, 2 * MIB), "what has room waits like the others");
+        assert!(!fits(&mut full, 2 * MIB), "a body with a reservation waits for more like the others");
         drop(next);
         assert!(fits(&mut full, 2 * MIB));
     }
@@ -126,6 +126,6 @@ mod tests {
         one.shrink(FREE_BYTES + MIB / 2);
         assert!(fits(&mut other, FREE_BYTES + MIB / 2));
         last.shrink(0);
-        assert!(fits(&mut other, 2 * MIB), "the last place is free as well");
+        assert!(fits(&mut other, 2 * MIB), "the permit to exceed the budget is free again");
     }
 }

@@ -1,4 +1,4 @@
-//! Implements rmcp's trait for a client of Streamable HTTP.
+//! Implements rmcp's trait for a Streamable HTTP client.
 
 use parking_lot::Mutex;
 use std::collections::{HashMap, VecDeque};
@@ -28,7 +28,7 @@ use crate::client::inbound::rate_limit::{Pace, UNSOLICITED};
 use crate::client::inbound::server_requests::{Admission, MAX_REFUSALS, ServerRequests};
 use crate::client::wire::json;
 
-/// Message for the interceptor alone, sent when a new session has replaced one that ended: the server has forgotten subscriptions and log
+/// Internal message to the interceptor. It says that a new session replaced one that ended, so the server has lost subscriptions and log
 /// levels.
 pub(in crate::client) const SESSION_RENEWED: &str = "notifications/hyperlight-mcp/session_renewed";
 
@@ -37,7 +37,7 @@ const BOTH: &str = "application/json, text/event-stream";
 
 type Failed = StreamableHttpError<HttpFailure>;
 
-/// HTTP client of one server. Its sockets close with the last of its clones.
+/// HTTP client of one server. Its sockets close when the last clone is dropped.
 #[derive(Clone)]
 pub(super) struct HttpClient(Arc<Shared>);
 
@@ -46,29 +46,29 @@ pub(super) struct Shared {
     pub(super) web: reqwest::Client,
     pub(super) interceptor: Interceptor,
     pub(super) limits: HttpLimits,
-    /// Token that cancels all that is under way. rmcp's own worker ignores a cancellation while it starts.
+    /// Token that cancels all running requests. It is needed because rmcp's worker ignores a cancellation while it starts.
     pub(super) stop: CancellationToken,
     session: Mutex<Session>,
     server_requests: Mutex<ServerRequests>,
     refusals: Mutex<Refusals>,
-    /// Rate limit of the messages on streams that are not answers.
+    /// Rate limit of the bytes that streams bring besides answers.
     pace: Mutex<Pace>,
-    /// Memory for answers and events that have not ended.
+    /// Memory budget for unfinished answers and events.
     budget: Budget,
 }
 
-/// The ids of requests that are to be refused.
+/// The ids of server requests that are to be refused.
 #[derive(Default)]
 struct Refusals {
     waiting: VecDeque<RequestId>,
     are_sent: bool,
 }
 
-/// The server's session. rmcp forgets one that it has not yet begun to use.
+/// The server's session. It is kept here because rmcp does not end a session whose handshake was not completed.
 #[derive(Default)]
 struct Session {
     begun: bool,
-    /// Id of the session that is still to be ended at the server.
+    /// Id of the session that still has to be ended at the server.
     open: Option<Arc<str>>,
 }
 
@@ -103,13 +103,13 @@ impl HttpClient {
         }))
     }
 
-    /// Counts bytes that a stream sent of the server's own accord, and returns the time from which more may be read of it.
+    /// Counts bytes that the server sent unasked, and returns the time at which the stream may be read again.
     pub(super) fn spend(&self, bytes: usize) -> Instant {
         let now = Instant::now();
         now + self.pace.lock().spend(bytes, now)
     }
 
-    /// The place of one body among all that are unfinished.
+    /// Makes a memory reservation for one body.
     pub(super) fn place(&self) -> Reservation {
         self.budget.place()
     }
@@ -153,7 +153,7 @@ impl HttpClient {
         };
         let begun = std::mem::replace(&mut *self.session(), Session { begun: true, open }).begun;
         if begun {
-            // What the last session asked is no longer waited for.
+            // The new session does not wait for answers to requests of the old one.
             *self.server_requests() = ServerRequests::default();
             (self.interceptor)(&json!({ "jsonrpc": "2.0", "method": SESSION_RENEWED }));
         }
@@ -163,7 +163,7 @@ impl HttpClient {
         self.session.lock()
     }
 
-    /// Returns whether a message may be handed on: of the server's own requests so many at once. It gets a refusal for one too many.
+    /// Returns whether a message may be handed on. Limits the server's own requests that are open at once, and refuses further ones.
     pub(super) fn admits(&self, message: &Json, route: &Route) -> bool {
         let Some(method) = message.get("method") else { return true };
         let id = |id: &Json| serde_json::from_value::<RequestId>(id.clone()).ok();
@@ -182,7 +182,7 @@ impl HttpClient {
         false
     }
 
-    /// Refuses a request. Refusals are sent one after the other, and a bounded number of them waits for a server that takes none.
+    /// Refuses a request. Refusals are sent one after another, and their number is limited in case the server does not read them.
     fn refuse(&self, id: RequestId, route: &Route) {
         let mut refusals = self.refusals();
         if refusals.waiting.len() >= MAX_REFUSALS {
@@ -204,9 +204,9 @@ impl HttpClient {
                 next
             };
             let Some(id) = next else { return Ok(()) };
-            let error = ErrorData::new(ErrorCode(-32000), "too many requests at once", None);
+            let error = ErrorData::new(ErrorCode(-32000), "this client does not answer so many requests at once", None);
             let refusal = JsonRpcMessage::Error(JsonRpcError { jsonrpc: JsonRpcVersion2_0, id: Some(id), error });
-            // A server that does not take it goes without.
+            // If the server does not accept the refusal, nothing more can be done.
             let _ = self.notify(&refusal, route).await;
         }
     }
@@ -242,7 +242,7 @@ impl HttpClient {
         };
         let is_initialized = matches!(message, JsonRpcMessage::Notification(sent) if matches!(sent.notification, rmcp::model::ClientNotification::InitializedNotification(_)));
         match sent.await {
-            // rmcp would end without a reason. If the server is really out of order, the next request says in which way.
+            // With an error, rmcp would end without a reason. If the server really has a problem, the next request reports it.
             Err(failure) if is_initialized => {
                 tracing::warn!(%failure, "notifications/initialized was not accepted");
                 Ok(StreamableHttpPostResponse::Accepted)
@@ -251,7 +251,7 @@ impl HttpClient {
         }
     }
 
-    /// Reads a 2xx answer to a request.
+    /// Reads the answer to a request with a 2xx status.
     async fn read(&self, response: Response, awaited: &Awaited, route: &Route) -> Result<StreamableHttpPostResponse, Failed> {
         let session = session_of(&response);
         let (status, kind) = (response.status(), content_type(&response));
@@ -262,7 +262,7 @@ impl HttpClient {
         if !is_json(&kind) {
             let shown = if kind.is_empty() { "an answer without a content type".to_owned() } else { format!("\"{kind}\"") };
             return Err(malformed(format!(
-                "it answered with HTTP {} and {shown}, which is neither JSON nor a stream of events; check that url is the address of its MCP endpoint",
+                "it answered with HTTP {} and {shown}, which is neither JSON nor an event stream; check that url is the address of its MCP endpoint",
                 status.as_u16()
             )));
         }
@@ -278,16 +278,16 @@ impl HttpClient {
         self.sort_all(body, awaited, route).map(|(answer, others)| response_of(*answer, others, session))
     }
 
-    /// The answer in a JSON body, and what else is there.
+    /// Returns the answer in a JSON body, and the other messages of the body.
     fn sort_all(&self, body: Vec<u8>, awaited: &Awaited, route: &Route) -> Result<(Box<Answer>, Vec<String>), Failed> {
         let text = body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&body).trim_ascii();
         if text.is_empty() {
             return Err(malformed("its answer is empty".to_owned()));
         }
         let parsed = json::read(text).map_err(|unread| Failed::Client(HttpFailure::of_unread(&unread)))?;
-        // As large as what it says, which is moved on from here.
+        // The text may be as large as the parsed value, so it is freed first.
         drop(body);
-        // Batches existed in the protocol of 2025-03-26.
+        // MCP 2025-03-26 allowed batches of messages.
         let messages = match parsed {
             Json::Array(batch) => batch,
             message => vec![message],
@@ -334,7 +334,7 @@ impl HttpClient {
         Err(Failed::Client(failure.with_detail(detail_of(&body))))
     }
 
-    /// Ends the session at the server, if that was not done.
+    /// Ends the session at the server if it is still open.
     pub(super) async fn bye(&self, headers: &HashMap<HeaderName, HeaderValue>) -> Result<(), HttpFailure> {
         let Some(session) = self.session().open.take() else { return Ok(()) };
         let after = self.limits.delete;
@@ -347,7 +347,7 @@ impl HttpClient {
         let request = Outgoing { method: Method::DELETE, body: None, headers, retry: RetryPolicy::Unsent, within: None };
         let response = self.send_once(&request).await?;
         let status = response.status();
-        // A server need not offer this, and may have forgotten the session before.
+        // A server may not support DELETE, or may already have ended the session.
         if status.is_success() || matches!(status.as_u16(), 404 | 405) { Ok(()) } else { Err(status_failure(&response)) }
     }
 }
@@ -385,7 +385,7 @@ impl StreamableHttpClient for HttpClient {
         headers: HashMap<HeaderName, HeaderValue>,
     ) -> Result<BoxStream<'static, Result<Sse, SseError>>, Failed> {
         let route = Route { session, headers };
-        // Some servers send not even the headers before they have something to say.
+        // No time limit applies, because some servers send the headers only with their first message.
         let opening = async { self.open_stream(&route, last_event_id.as_deref(), None).await.map_err(Failed::Client) };
         match self.unless_stopped(opening).await {
             Ok(response) => Ok(Events::new(self.clone(), route, None, response).into_stream()),
@@ -395,7 +395,7 @@ impl StreamableHttpClient for HttpClient {
     }
 }
 
-/// The headers that the protocol sets.
+/// Makes the headers that MCP requires.
 pub(super) fn protocol_headers(accept: &'static str, session: Option<&str>, others: &HashMap<HeaderName, HeaderValue>) -> HeaderMap {
     let mut headers: HeaderMap = others.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
     headers.insert(header::ACCEPT, HeaderValue::from_static(accept));
@@ -421,11 +421,11 @@ fn response_of(answer: Answer, others: Vec<String>, session: Option<String>) -> 
     StreamableHttpPostResponse::Sse(Box::pin(futures::stream::iter(events.collect::<Vec<_>>())), session)
 }
 
-/// Converts failures that count as answers: those that are marked, and the silence of older servers.
+/// Converts failures that rmcp has to see as answers: unusable answers, and failures of `server/discover` on older servers.
 fn at_once(awaited: &Awaited, failure: HttpFailure) -> Result<StreamableHttpPostResponse, Failed> {
     let error = match failure {
         HttpFailure::TimedOut { .. } if awaited.kind == Kind::Discover => unknown_method(),
-        // The older handshake follows, and says better what is wrong.
+        // `initialize` is tried next, and its failure describes the problem better.
         HttpFailure::Status { .. } | HttpFailure::Interrupted { .. } if awaited.kind == Kind::Discover => {
             rmcp::model::ErrorData::invalid_request(failure.to_string(), None)
         }
@@ -439,20 +439,20 @@ fn malformed(problem: String) -> Failed {
     Failed::Client(HttpFailure::Malformed(problem))
 }
 
-/// Makes the failure for a refusal, without its own words.
+/// Makes the failure for a status that is not 2xx, without the text of the body.
 pub(super) fn status_failure(response: &Response) -> HttpFailure {
     let retry_after = retry_after(response.headers(), SystemTime::now());
     HttpFailure::Status { status: response.status().as_u16(), retry_after, detail: String::new() }
 }
 
-/// Returns a refusal's own words, unless they are a page of HTML.
+/// Returns the text of a refusal, or an empty text if it is HTML.
 fn detail_of(body: &[u8]) -> String {
     let text = String::from_utf8_lossy(body);
     let text = text.trim();
     if text.starts_with('<') { String::new() } else { text.split_whitespace().collect::<Vec<_>>().join(" ") }
 }
 
-/// Returns whether a refusal names a session: some servers refuse an unknown one with 400 instead of 404, and cannot name the request.
+/// Returns whether a refusal is about an unknown session. Some servers answer 400 instead of 404, with an error without an id.
 fn names_a_session(body: &[u8]) -> bool {
     let Ok(message) = serde_json::from_slice::<Json>(body) else { return false };
     let says = message.pointer("/error/message").and_then(Json::as_str).unwrap_or_default();

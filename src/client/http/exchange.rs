@@ -15,18 +15,19 @@ use super::redirect::{Redirected, Trail, is_redirect};
 use super::retry::{Attempts, Outcome, RetryPolicy, retry_after};
 use super::target::origin;
 
-/// Number of times that a refusal may lead to another token, for one request.
+/// Maximum number of times that one request is sent again with a new token, after HTTP 401.
 const NEW_TOKENS: u32 = 1;
+/// Maximum number of times that one request is sent again with more scopes, after HTTP 403.
 const MORE_SCOPES: u32 = 2;
 
 /// A request, which may be sent several times.
 pub(super) struct Outgoing {
     pub(super) method: Method,
     pub(super) body: Option<Bytes>,
-    /// The protocol's own headers.
+    /// Headers that MCP requires, in addition to the headers of the config.
     pub(super) headers: HeaderMap,
     pub(super) retry: RetryPolicy,
-    /// Longest time until the answer begins.
+    /// Longest time until the headers of the answer arrive.
     pub(super) within: Option<Duration>,
 }
 
@@ -51,7 +52,7 @@ enum Step {
 }
 
 impl HttpClient {
-    /// Sends a request until it has an answer that is neither a redirect nor a challenge.
+    /// Sends a request, if necessary several times, until it gets an answer that is neither a redirect nor an authorization challenge.
     pub(super) async fn exchange(&self, request: &Outgoing) -> Result<Response, HttpFailure> {
         let mut course =
             Course { trail: Trail::from(self.endpoint.url.clone()), tries: Attempts::default(), new_tokens: 0, more_scopes: 0 };
@@ -68,19 +69,20 @@ impl HttpClient {
         }
     }
 
-    /// Sends a request for which nobody waits: no challenge to it may lead to a question to a person.
+    /// Sends a request once, without following a challenge. No caller waits for such a request, so a person must not be asked because of it.
     pub(super) async fn send_once(&self, request: &Outgoing) -> Result<Response, HttpFailure> {
         let token = self.token().await?;
         self.send(request, &self.endpoint.url, token.as_ref()).await
     }
 
-    /// Makes one attempt. The kind of its failure decides whether there may be another.
+    /// Makes one attempt. The kind of the failure decides whether another attempt is allowed.
     async fn send(&self, request: &Outgoing, url: &Url, token: Option<&SecretString>) -> Result<Response, HttpFailure> {
         let mut headers = self.endpoint.headers.clone();
         headers.extend(request.headers.clone());
         if let Some(token) = token {
             let value = HeaderValue::try_from(format!("Bearer {}", token.expose_secret()));
-            let mut value = value.map_err(|_| HttpFailure::Malformed("its token has characters that a header cannot have".to_owned()))?;
+            let mut value =
+                value.map_err(|_| HttpFailure::Malformed("its token has characters that are not allowed in a header".to_owned()))?;
             value.set_sensitive(true);
             headers.insert(header::AUTHORIZATION, value);
         }
@@ -121,7 +123,7 @@ impl HttpClient {
                 course.new_tokens += 1;
                 self.challenged(status, challenge.unwrap_or_default(), left.is_some(), token).await
             }
-            // A stream needs no permission that its messages do not.
+            // A GET stream needs no scopes that the messages do not need, so no scopes are requested for it.
             StatusCode::FORBIDDEN if challenge.is_some() && request.method != Method::GET => {
                 let left = MORE_SCOPES.checked_sub(course.more_scopes + 1);
                 course.more_scopes += 1;
@@ -178,10 +180,10 @@ impl HttpClient {
     }
 }
 
-const TIMED_OUT: &str = "no connection came about in time";
+const TIMED_OUT: &str = "no connection could be made in time";
 const DISTRUSTED: &str = "its certificate is not trusted";
 
-/// Returns whether a failure is lasting: another attempt would cost the same time, or end the same.
+/// Returns whether another attempt would most likely fail in the same way.
 fn is_lasting(problem: &str) -> bool {
     problem.starts_with(TIMED_OUT) || problem.starts_with(DISTRUSTED)
 }
@@ -199,14 +201,14 @@ fn failure_of_try(error: &reqwest::Error, url: &Url) -> HttpFailure {
     HttpFailure::NotSent { origin: origin(url), problem }
 }
 
-/// Returns the whole of `WWW-Authenticate`.
+/// Returns all values of the `WWW-Authenticate` header, joined by commas.
 fn challenge_of(response: &Response) -> Option<String> {
     let values = response.headers().get_all(header::WWW_AUTHENTICATE);
     let challenges: Vec<_> = values.iter().filter_map(|value| value.to_str().ok()).collect();
     (!challenges.is_empty()).then(|| challenges.join(", "))
 }
 
-/// Returns a random number that spreads retries. Without randomness, they are not spread.
+/// Returns a random number that spreads retries over time. Returns a constant if the system has no random numbers.
 pub(super) fn random() -> u32 {
     getrandom::u32().unwrap_or(u32::MAX / 2)
 }

@@ -1,4 +1,4 @@
-//! Failures of a request over HTTP, in words that name what happened and the way out.
+//! Failures of requests over HTTP, with messages that name the problem and the way out.
 
 use std::fmt;
 use std::time::Duration;
@@ -14,54 +14,54 @@ use crate::client::wire::answer::in_error;
 use crate::client::wire::json::Unread;
 use crate::error::Error;
 
-/// Mark in an error's data: the answer's stream broke off.
+/// Key in an error's data that marks an answer whose stream broke off.
 pub(super) const INTERRUPTED_MARK: &str = "hyperlight-mcp/interrupted";
-/// Prefix of all marks; no server can set one.
+/// Prefix of all marks. Keys with this prefix are removed from a server's errors, so that a server cannot set a mark.
 pub(super) const MARKS: &str = "hyperlight-mcp/";
 
-/// The reason why a request over HTTP has no usable answer.
+/// The reason why a request over HTTP got no usable answer.
 #[derive(Debug, Clone)]
 pub(in crate::client) enum HttpFailure {
-    /// No connection was made: the request certainly never left.
+    /// No connection was made, so the request was certainly not sent.
     NotSent { origin: String, problem: String },
-    /// The connection broke with the request on its way: the server may have acted on it.
+    /// The connection broke after the request was sent, so the server may have acted on it.
     Interrupted { problem: String },
-    /// The server refused, and said no more than this.
+    /// The server refused the request with this HTTP status.
     Status { status: u16, retry_after: Option<Duration>, detail: String },
-    /// The answer is larger than a message may be. `bytes` as far as it is known.
+    /// The answer is larger than `limit`. It has at least `bytes` bytes.
     TooLarge { bytes: u64, limit: usize },
     /// The answer would take more memory than a message may.
     TooDense,
-    /// Nothing came in time.
+    /// `waiting_for` did not arrive in time.
     TimedOut { waiting_for: &'static str, after: Duration },
-    /// The server wants an authorization that it has not got.
+    /// The server requires an authorization, or refused the one that was sent.
     Unauthorized { status: u16, given: Credentials },
-    /// No token could be had. The error is that of the token source.
+    /// The token source could not provide a token. Holds the error of the token source.
     Token(Box<Error>),
-    /// The server sent the request elsewhere, to where it does not go.
+    /// The server redirected the request to an address that is not followed.
     Redirect { problem: String },
-    /// The session ended, and could not be renewed. `sent`: the server may have acted on the request.
+    /// The session ended, and could not be renewed. If `sent` is true, the server may have acted on the request.
     SessionLost { problem: String, sent: bool },
-    /// The answer cannot be understood.
+    /// The answer is not a valid MCP message.
     Malformed(String),
-    /// The server speaks the HTTP+SSE transport of 2024-11-05.
+    /// The server uses the HTTP+SSE transport of MCP 2024-11-05, which is not supported.
     LegacySse,
-    /// The connection was closed by us.
+    /// This client closed the connection.
     Closed,
 }
 
-/// The credentials that were sent.
+/// The kind of credentials that was sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::client) enum Credentials {
     Nothing,
-    /// A header of the config.
+    /// An `Authorization` header of the config.
     Configured,
     /// A token of the server's `TokenSource`.
     Token,
 }
 
 impl HttpFailure {
-    /// Returns whether the server certainly did nothing with the request.
+    /// Returns whether the server certainly did not act on the request.
     pub(in crate::client) fn never_acted_on(&self) -> bool {
         match self {
             Self::NotSent { .. } | Self::Unauthorized { .. } | Self::Token(_) | Self::Redirect { .. } | Self::LegacySse => true,
@@ -71,7 +71,7 @@ impl HttpFailure {
         }
     }
 
-    /// Converts the reason why an answer cannot be read.
+    /// Converts the reason why an answer cannot be parsed.
     pub(super) fn of_unread(unread: &Unread) -> Self {
         match unread {
             Unread::TooLarge => Self::TooDense,
@@ -79,7 +79,7 @@ impl HttpFailure {
         }
     }
 
-    /// Adds the server's own words about the failure.
+    /// Adds the text of the server's answer to the failure.
     pub(super) fn with_detail(self, detail: String) -> Self {
         match self {
             Self::Status { status, retry_after, .. } => Self::Status { status, retry_after, detail },
@@ -87,7 +87,7 @@ impl HttpFailure {
         }
     }
 
-    /// Converts the failure to the error of a connection.
+    /// Converts the failure to the error of a connection that could not be made.
     pub(in crate::client) fn connect_error(self, server: &str) -> Error {
         let server = server.to_owned();
         match self {
@@ -97,7 +97,7 @@ impl HttpFailure {
         }
     }
 
-    /// Converts the failure to a JSON-RPC error, for an answer that has already begun.
+    /// Converts the failure to a JSON-RPC error, which takes the place of the answer.
     pub(super) fn to_error_data(&self) -> ErrorData {
         let data = match self {
             Self::TooLarge { bytes, limit } => serde_json::json!({ OVERSIZE_MARK: bytes, "limit": limit }),
@@ -109,10 +109,13 @@ impl HttpFailure {
     }
 
     fn of_error_data(error: &ErrorData) -> Option<Self> {
-        // rmcp says these two in words only.
+        // rmcp reports these two failures only by their message.
         match error.message.as_ref() {
             "streamable HTTP session was re-initialized before the response arrived" => {
-                return Some(Self::SessionLost { problem: "it ended with this request under way, and was renewed".into(), sent: true });
+                return Some(Self::SessionLost {
+                    problem: "it ended before this request was answered; a new session was started".into(),
+                    sent: true,
+                });
             }
             "streamable HTTP response stream closed before its final response" => {
                 return Some(Self::Interrupted { problem: "the stream ended before the answer came".into() });
@@ -139,13 +142,13 @@ impl fmt::Display for HttpFailure {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotSent { origin, problem } => {
-                write!(out, "{origin} cannot be reached: {problem}. Nothing was sent; check that the server runs, and its url")
+                write!(out, "{origin} cannot be reached: {problem}. Nothing was sent; check that the server runs and that url is right")
             }
             Self::Interrupted { problem } => write!(out, "{problem}. The server may have acted on the request, so it was not sent again"),
             Self::Status { status, retry_after, detail } => write_status(out, *status, *retry_after, detail),
-            Self::TooLarge { bytes, limit } => write!(out, "its answer has {bytes} bytes or more; one message may have {limit}"),
+            Self::TooLarge { bytes, limit } => write!(out, "its answer has at least {bytes} bytes; one message may have at most {limit}"),
             Self::TooDense => write!(out, "its answer cannot be used: {}", Unread::TooLarge),
-            Self::TimedOut { waiting_for, after } => write!(out, "{waiting_for} did not come within {} ms", after.as_millis()),
+            Self::TimedOut { waiting_for, after } => write!(out, "{waiting_for} did not arrive within {} ms", after.as_millis()),
             Self::Unauthorized { status, given, .. } => write_unauthorized(out, *status, *given),
             Self::Token(error) => error.fmt(out),
             Self::Redirect { problem } | Self::Malformed(problem) => out.write_str(problem),
@@ -154,8 +157,8 @@ impl fmt::Display for HttpFailure {
                 write!(out, "its session is lost: {problem}{acted}")
             }
             Self::LegacySse => out.write_str(
-                "it speaks HTTP+SSE of 2024-11-05, which is no longer built in. Give the server's Streamable HTTP address as url: \
-                 often the same one that ends in /mcp instead of /sse",
+                "it uses the HTTP+SSE transport of MCP 2024-11-05, which is not supported. Give the server's Streamable HTTP address as url: \
+                 often it is this url with /mcp in place of /sse",
             ),
             Self::Closed => out.write_str("the connection was closed"),
         }
@@ -181,18 +184,18 @@ fn write_unauthorized(out: &mut fmt::Formatter<'_>, status: u16, given: Credenti
     match (given, status) {
         (Credentials::Nothing, _) => write!(
             out,
-            "it wants authorization (HTTP {status}): put a token into headers.Authorization of this server's config, or oauth, where it has that"
+            "it requires authorization (HTTP {status}): put a token into headers.Authorization of this server's config, or set oauth if the server supports it"
         ),
         (Credentials::Configured, _) => {
             write!(
                 out,
-                "it refused the Authorization that headers has for it (HTTP {status}): check the token, its age and its permissions"
+                "it refused the Authorization header of its config (HTTP {status}): check whether the token is right, not expired, and has the permissions"
             )
         }
         (Credentials::Token, 403) => {
-            write!(out, "its token lacks a permission that this request needs, and asking for more did not help (HTTP 403)")
+            write!(out, "its token lacks a permission that this request needs, and requesting more scopes did not help (HTTP 403)")
         }
-        (Credentials::Token, _) => write!(out, "it refused the token that was got for it (HTTP {status}): authorize it anew"),
+        (Credentials::Token, _) => write!(out, "it refused the token that was obtained for it (HTTP {status}): authorize the server again"),
     }
 }
 
@@ -201,14 +204,15 @@ impl From<StreamableHttpError<HttpFailure>> for HttpFailure {
         match error {
             StreamableHttpError::Client(failure) => failure,
             StreamableHttpError::SessionExpired => {
-                Self::SessionLost { problem: "it has expired, and the renewed one is not accepted either".into(), sent: false }
+                Self::SessionLost { problem: "it has expired, and the server does not accept the new session either".into(), sent: false }
             }
             StreamableHttpError::SessionRecoveryTimeout => {
                 Self::SessionLost { problem: "it has expired, and was not renewed in time".into(), sent: true }
             }
-            StreamableHttpError::ReinitializationFailed(error) => {
-                Self::SessionLost { problem: format!("it has expired, and the server refused a new one: {}", error.message), sent: false }
-            }
+            StreamableHttpError::ReinitializationFailed(error) => Self::SessionLost {
+                problem: format!("it has expired, and the server refused to start a new session: {}", error.message),
+                sent: false,
+            },
             StreamableHttpError::ControlRequestTimeout => {
                 Self::TimedOut { waiting_for: "the answer to a notification", after: crate::client::http::target::CONTROL_TIMEOUT }
             }
@@ -218,7 +222,7 @@ impl From<StreamableHttpError<HttpFailure>> for HttpFailure {
     }
 }
 
-/// Returns the transport's failure behind a failed request; `None` where the server itself answered with an error.
+/// Returns the HTTP failure that caused a request to fail. Returns `None` if the server itself answered with an error.
 pub(in crate::client) fn failure_of(error: &ServiceError) -> Option<HttpFailure> {
     match error {
         ServiceError::TransportSend(error) => failure_of_transport(error),
@@ -227,12 +231,12 @@ pub(in crate::client) fn failure_of(error: &ServiceError) -> Option<HttpFailure>
     }
 }
 
-/// The same for what a transport's own error hides.
+/// Returns the HTTP failure that an error of the transport contains.
 pub(super) fn failure_of_transport(error: &DynamicTransportError) -> Option<HttpFailure> {
     error.error.downcast_ref::<HttpFailure>().cloned()
 }
 
-/// The same for a connection that did not come to be.
+/// Returns the HTTP failure that caused a handshake to fail.
 pub(in crate::client) fn failure_of_start(error: &ClientInitializeError) -> Option<HttpFailure> {
     match error {
         ClientInitializeError::TransportError { error, .. } => failure_of_transport(error),

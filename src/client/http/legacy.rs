@@ -1,4 +1,4 @@
-//! Detects servers of 2024-11-05, which offer HTTP+SSE: a GET brings a stream whose first event names the address for messages.
+//! Detects servers with the HTTP+SSE transport of MCP 2024-11-05. On these, a GET opens a stream whose first event is named `endpoint`.
 
 use http::{Method, StatusCode};
 
@@ -8,11 +8,11 @@ use super::exchange::Outgoing;
 use super::retry::RetryPolicy;
 use super::sse::Parser;
 
-/// Longest first event: it is one line.
+/// Longest first event. It usually has a single line.
 const FIRST_EVENT_BYTES: usize = 64 * 1024;
 
 impl HttpClient {
-    /// Returns whether the server speaks the older transport. Tried only once it has refused to initialize.
+    /// Returns whether the server uses the HTTP+SSE transport. Called only after the server has refused `initialize`.
     pub(super) async fn is_legacy(&self) -> bool {
         let headers = protocol_headers(EVENT_STREAM, None, &std::collections::HashMap::new());
         let request = Outgoing { method: Method::GET, body: None, headers, retry: RetryPolicy::Unsent, within: None };

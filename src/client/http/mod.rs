@@ -1,12 +1,12 @@
-//! Streamable HTTP: our own client beneath rmcp's session handling, which has time-outs, caps, redirects and retries of its own.
+//! Streamable HTTP: an HTTP client that rmcp's session handling uses. It has its own time limits, size limits, redirects and retries.
 //!
-//! - `target`: where a server is, checked
-//! - `exchange`: one request: tokens, `redirect`, `retry`
-//! - `client`: what rmcp asks for: post a message, open a stream, end a session
-//! - `stream`: events (`sse`), resumed (`resume`)
-//! - `body`: bodies, and how much of them is held at once (`budget`)
-//! - `raw`: results past rmcp's types
-//! - `failure`: what went wrong, and what to do
+//! - `target`: checks the address and the headers of a server
+//! - `exchange`: sends one request, with tokens, redirects (`redirect`) and retries (`retry`)
+//! - `client`: implements rmcp's trait, which posts messages, opens streams and ends sessions
+//! - `stream`: reads event streams (`sse`) and resumes them (`resume`)
+//! - `body`: reads bodies, and limits how much of them is in memory at once (`budget`)
+//! - `raw`: passes results through rmcp unchanged
+//! - `failure`: the failures of requests, with advice
 
 mod body;
 mod budget;

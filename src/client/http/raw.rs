@@ -1,8 +1,8 @@
-//! Sorts a server's messages, and brings results past rmcp as they are.
+//! Classifies a server's messages, and passes results through rmcp unchanged.
 //!
-//! rmcp's result type is an untagged union: it takes an unknown content block, or an extra key, for something else. So
-//! results travel as text under a key of ours, which none of its variants knows: `CustomResult` keeps it, and
-//! [`raw_result`] takes it out. Where rmcp itself needs to understand a result, it gets one that it surely does.
+//! rmcp's result type is an untagged union, so rmcp may parse a result with an unknown content block or an extra key as another type.
+//! Results are therefore wrapped as text under a private key, which rmcp keeps in a `CustomResult`. [`raw_result`] unwraps them. If rmcp
+//! itself needs a result, it gets a form that it can parse.
 
 use rmcp::model::{
     ClientJsonRpcMessage, ClientRequest, CustomResult, ErrorCode, ErrorData, InitializeResult, JsonRpcError, JsonRpcMessage,
@@ -13,23 +13,23 @@ use serde_json::{Map, Value as Json, json};
 use super::failure::{HttpFailure, MARKS};
 use crate::client::connection::paging::MAX_ITEMS;
 
-/// The key under which a result travels as text.
+/// The key under which a result is wrapped as text.
 const RAW: &str = "hyperlight-mcp/raw";
 
-/// The way of a request's result to its caller.
+/// The form in which a request's result is passed to rmcp.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Reaches the caller as it is.
+    /// The result reaches the caller unchanged.
     Raw,
-    /// Goes to rmcp as it is.
+    /// The result is passed to rmcp in rmcp's own type.
     Typed,
-    /// The same, and it must be one.
+    /// The result is passed to rmcp, and must be a valid `InitializeResult`.
     Initialize,
-    /// The stream that brings it is the subscription: its end is not a failure.
+    /// The stream that brings the result is the subscription. The end of the stream is not a failure.
     Listen,
-    /// Gives rmcp the tools, for the headers that their schemas require; the caller gets the result as it is.
+    /// rmcp gets the valid tools, because their schemas may require HTTP headers. The caller gets the result unchanged.
     Tools,
-    /// Like `Typed`, but must not keep anybody waiting.
+    /// The same as `Typed`, but with a short time limit.
     Discover,
 }
 
@@ -48,7 +48,7 @@ impl Awaited {
         Some(Self { id: request.id.clone(), kind: kind_of(&request.request, &method), method })
     }
 
-    /// Returns whether the request may go out again when the server says that it came too early.
+    /// Returns whether the request changes nothing, so that it may be sent again after the server answered 429 or 503.
     pub(super) fn is_safe(&self) -> bool {
         matches!(self.method.as_str(), "initialize" | "server/discover" | "ping") || self.method.ends_with("/list")
     }
@@ -61,7 +61,7 @@ impl Awaited {
         Answer { id: self.id.clone(), content: Content::Error(error) }
     }
 
-    /// The answer in a JSON-RPC message that has a result or an error.
+    /// Converts a JSON-RPC message with a result or an error to an answer.
     fn answer(&self, message: &mut Json) -> Answer {
         if let Some(error) = message.get("error").filter(|error| !error.is_null()) {
             return self.error(error_of(error));
@@ -73,7 +73,7 @@ impl Awaited {
             Kind::Tools => tools_page(result),
             Kind::Initialize => match serde_json::from_value::<InitializeResult>(result.clone()) {
                 Ok(_) => Content::Typed(result),
-                Err(error) => return self.fail(&HttpFailure::Malformed(format!("its answer to initialize is none: {error}"))),
+                Err(error) => return self.fail(&HttpFailure::Malformed(format!("its answer to initialize is not valid: {error}"))),
             },
         };
         Answer { id: self.id.clone(), content }
@@ -93,17 +93,17 @@ fn kind_of(request: &ClientRequest, method: &str) -> Kind {
 
 /// The kind of a message from the server.
 pub(super) enum Inbound {
-    /// The answer that is waited for.
+    /// The answer to the request.
     Answer(Box<Answer>),
-    /// A notification, or a request of the server's own.
+    /// A notification or a request of the server.
     Other,
-    /// An answer to something else.
+    /// An answer to another request.
     Foreign,
     /// JSON that is not a message.
     Noise,
 }
 
-/// Sorts a message, and takes an answer out of it.
+/// Classifies a message, and converts it if it is the answer.
 pub(super) fn sort(message: &mut Json, awaited: Option<&Awaited>) -> Inbound {
     let Some(fields) = message.as_object() else { return Inbound::Noise };
     if fields.get("method").is_some_and(Json::is_string) {
@@ -113,7 +113,7 @@ pub(super) fn sort(message: &mut Json, awaited: Option<&Awaited>) -> Inbound {
     if !is_error && !fields.contains_key("result") {
         return Inbound::Noise;
     }
-    // A server that could not read the request cannot repeat its id: on this request's own stream, nothing else can be meant.
+    // A server that could not parse the request cannot repeat its id. On the request's own stream, such an error can only be its answer.
     let unnamed = is_error && fields.get("id").is_none_or(Json::is_null);
     match awaited {
         Some(awaited) if unnamed || is_same(&awaited.id, fields.get("id")) => Inbound::Answer(Box::new(awaited.answer(message))),
@@ -121,7 +121,7 @@ pub(super) fn sort(message: &mut Json, awaited: Option<&Awaited>) -> Inbound {
     }
 }
 
-/// Compares ids: some servers turn a number into a text.
+/// Compares two ids. Some servers return a number as a string.
 fn is_same(id: &RequestId, found: Option<&Json>) -> bool {
     match (id, found) {
         (RequestId::Number(id), Some(Json::Number(found))) => found.as_i64() == Some(*id),
@@ -131,7 +131,7 @@ fn is_same(id: &RequestId, found: Option<&Json>) -> bool {
     }
 }
 
-/// Reads an error of any shape, as well as it can be understood.
+/// Converts an error of any JSON type, because some servers do not follow the JSON-RPC format.
 pub(in crate::client) fn error_of(error: &Json) -> ErrorData {
     let code = error.get("code").and_then(Json::as_i64).and_then(|code| i32::try_from(code).ok());
     let message = match error.get("message") {
@@ -145,16 +145,16 @@ pub(in crate::client) fn error_of(error: &Json) -> ErrorData {
     ErrorData::new(code.map_or(ErrorCode::INTERNAL_ERROR, ErrorCode), message, data)
 }
 
-/// The error in the body of a refusal, whatever its id.
+/// Returns the JSON-RPC error in the body of a refusal. Its id is ignored.
 pub(super) fn error_in(body: &[u8]) -> Option<ErrorData> {
     let message = serde_json::from_slice::<Json>(body).ok()?;
     message.get("error").filter(|error| error.is_object()).map(error_of)
 }
 
-/// Reads a page of tools. A malformed tool is left out; the others stay.
+/// Converts a page of tools for rmcp, and leaves out malformed tools.
 fn tools_page(mut result: Json) -> Content {
     let Some(listed) = result.get_mut("tools").and_then(Json::as_array_mut) else { return Content::Raw(result) };
-    // So many are refused, and need not be copied before that.
+    // A list with more than `MAX_ITEMS` tools is refused later, so further tools need not be copied.
     listed.truncate(MAX_ITEMS + 1);
     let listed = &*listed;
     let is_tool = |tool: &&Json| {
@@ -190,13 +190,13 @@ impl Answer {
         matches!(self.content, Content::Error(_))
     }
 
-    /// Converts it to rmcp's own type.
+    /// Converts the answer to rmcp's own type.
     pub(super) fn into_message(self) -> ServerJsonRpcMessage {
         let result = match self.content {
             Content::Error(error) => {
                 return JsonRpcMessage::Error(JsonRpcError { jsonrpc: JsonRpcVersion2_0, id: Some(self.id), error });
             }
-            // One that looks like ours is wrapped, so that it is not unwrapped.
+            // A server's result that looks like a wrapped one is wrapped too. Otherwise `raw_result` would unwrap it.
             Content::Raw(result) if wrapped(&result).is_some() => ServerResult::CustomResult(CustomResult::new(wrap(result))),
             Content::Raw(result) => ServerResult::CustomResult(CustomResult::new(result)),
             Content::Typed(result) => {
@@ -206,20 +206,20 @@ impl Answer {
         JsonRpcMessage::Response(JsonRpcResponse { jsonrpc: JsonRpcVersion2_0, id: self.id, result })
     }
 
-    /// Converts it to the text that rmcp reads.
+    /// Converts the answer to the JSON text that rmcp parses.
     pub(super) fn into_text(self) -> String {
         let (kind, content) = match self.content {
             Content::Raw(result) => ("result", wrap(result)),
             Content::Typed(result) => ("result", result),
             Content::Error(error) => ("error", json!(error)),
         };
-        // Not by `json!`, which copies: this may be large.
+        // `json!` is not used, because it copies the content, which may be large.
         let fields = [("jsonrpc", json!("2.0")), ("id", json!(self.id)), (kind, content)];
         Json::Object(fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()).to_string()
     }
 }
 
-/// Wraps a result as text: rmcp tries it against twenty types, and deeper nesting could become unreadable.
+/// Wraps a result as text. rmcp tries to parse a result as about twenty types, and could fail on deeper nesting.
 fn wrap(result: Json) -> Json {
     let text = result.to_string();
     drop(result);
@@ -231,7 +231,7 @@ fn wrapped(result: &Json) -> Option<&str> {
     fields.get(RAW)?.as_str()
 }
 
-/// Returns a result as its server sent it.
+/// Returns a result in the form in which the server sent it.
 pub(in crate::client) fn raw_result(result: ServerResult) -> Json {
     match result {
         ServerResult::CustomResult(CustomResult(result)) => match wrapped(&result) {
@@ -242,7 +242,7 @@ pub(in crate::client) fn raw_result(result: ServerResult) -> Json {
             let raw = page.meta.as_ref().and_then(|meta| meta.0.get(RAW)).and_then(Json::as_str);
             let raw = raw.and_then(|text| serde_json::from_str::<Json>(text).ok());
             let Some(mut raw) = raw else { return serde_json::to_value(page).unwrap_or_default() };
-            // rmcp takes out tools whose schemas ask for impossible headers.
+            // rmcp removes tools whose schemas require invalid headers.
             let known = |tool: &Json| page.tools.iter().any(|known| tool.get("name").and_then(Json::as_str) == Some(known.name.as_ref()));
             if let Some(tools) = raw.get_mut("tools").and_then(Json::as_array_mut) {
                 tools.retain(known);
@@ -261,16 +261,16 @@ mod tests {
         Awaited { id: RequestId::Number(7), kind, method: "tools/call".into() }
     }
 
-    /// Passes a result through rmcp in both ways, and returns what arrives at the caller.
+    /// Passes a result through rmcp both as a message and as text, and returns the two results that the caller gets.
     fn through(kind: Kind, result: &Json) -> [Json; 2] {
         let answer = || match sort(&mut json!({ "jsonrpc": "2.0", "id": 7, "result": result }), Some(&awaited(kind))) {
             Inbound::Answer(answer) => *answer,
-            _ => panic!("{result} is an answer"),
+            _ => panic!("not taken for an answer: {result}"),
         };
         let read = serde_json::from_str::<ServerJsonRpcMessage>(&answer().into_text()).unwrap();
         [answer().into_message(), read].map(|message| match message {
             JsonRpcMessage::Response(response) => raw_result(response.result),
-            other => panic!("{other:?} is a result"),
+            other => panic!("not a result: {other:?}"),
         })
     }
 

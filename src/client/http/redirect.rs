@@ -1,4 +1,4 @@
-//! Follows redirects to the same origin that keep the request as it is. Credentials never leave their origin.
+//! Follows redirects within the same origin that do not change the request. Credentials are never sent to another origin.
 
 use url::Url;
 
@@ -9,12 +9,12 @@ const MAX_REDIRECTS: usize = 5;
 /// The kind of a redirected request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Redirected {
-    /// Carries a message, which a change of method would lose.
+    /// A request with a message in its body. Changing its method to GET would lose the message.
     Post,
     Get,
 }
 
-/// The way of one request.
+/// The URLs that one request has visited.
 pub(super) struct Trail(Vec<Url>);
 
 impl Trail {
@@ -22,28 +22,28 @@ impl Trail {
         Self(vec![url])
     }
 
-    /// Returns the current address of the request.
+    /// Returns the current URL of the request.
     pub(super) fn here(&self) -> &Url {
-        self.0.last().expect("a trail has a start")
+        self.0.last().expect("a trail has at least its first URL")
     }
 
-    /// Follows to `location`, or says why not.
+    /// Follows the redirect to `location`, or returns the reason why this is not allowed.
     pub(super) fn follow(&mut self, what: Redirected, status: u16, location: Option<&str>) -> Result<(), String> {
         let target = location.and_then(|location| self.here().join(location).ok());
-        let Some(mut target) = target else { return Err(format!("it redirects (HTTP {status}) to no address")) };
+        let Some(mut target) = target else { return Err(format!("it redirects (HTTP {status}), but its Location header has no address")) };
         target.set_fragment(None);
         let _ = target.set_username("");
         let _ = target.set_password(None);
         if target.origin() != self.here().origin() {
             return Err(format!(
-                "it redirects (HTTP {status}) to another origin, {}. What is meant for one server never goes to another: \
-                 if that is where the server is, put that address into url",
+                "it redirects (HTTP {status}) to another origin, {}. Requests for one server are never sent to another: \
+                 if the server has moved there, put that address into url",
                 origin(&target)
             ));
         }
         if what == Redirected::Post && !matches!(status, 307 | 308) {
             return Err(format!(
-                "it redirects to {}{} with HTTP {status}, which would lose the message: put that address into url",
+                "it redirects to {}{} with HTTP {status}, which would drop the message: put that address into url",
                 origin(&target),
                 target.path()
             ));

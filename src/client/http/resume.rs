@@ -1,4 +1,4 @@
-//! Position in a stream of events, and the decision when to resume it.
+//! Position in an event stream, and the decision whether and when to resume the stream.
 
 use std::time::Duration;
 
@@ -6,21 +6,21 @@ use super::retry::backoff;
 use super::sse::Event;
 use super::target::HttpLimits;
 
-/// Most failed attempts in a row.
+/// Number of failed attempts in a row after which resuming is given up.
 const MAX_FAILURES: u32 = 5;
-/// Number of streams without news that are resumed at the server's own pace; after them, the delay grows.
+/// Number of streams in a row without data that are resumed with the server's own delay. After them, the delay grows.
 const PATIENCE: u32 = 10;
-/// Shortest delay, however short the server's own is.
+/// Shortest delay before a stream is resumed, even if the server names a shorter one.
 const SHORTEST: Duration = Duration::from_millis(100);
-/// Longest id of an event: a longer one would not fit into a header everywhere.
+/// Longest event id that is kept. A longer id may exceed a server's limit for headers.
 const MAX_ID_BYTES: usize = 1024;
 
 /// The purpose of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Purpose {
-    /// Brings one answer: without an event's id, a new stream could not bring it. Its caller bounds the wait.
+    /// Brings the answer to one request. Without an event id the stream cannot be resumed. The caller limits the wait.
     Answer,
-    /// Brings the server's own messages, as long as the connection lasts.
+    /// Brings the server's own messages for the life of the connection.
     Common,
 }
 
@@ -29,8 +29,9 @@ pub(super) struct Position {
     purpose: Purpose,
     pub(super) last_id: Option<String>,
     retry: Option<Duration>,
-    /// Streams in a row that ended without news, and failed attempts in a row.
+    /// Number of streams in a row that ended without data.
     quiet: u32,
+    /// Number of failed attempts in a row.
     failures: u32,
 }
 
@@ -55,7 +56,7 @@ impl Position {
         }
     }
 
-    /// The stream ended, in order or not. `None`: it cannot be resumed.
+    /// Returns the delay before a stream that ended is resumed. Returns `None` if it cannot be resumed.
     pub(super) fn after_end(&mut self, limits: &HttpLimits, random: u32) -> Option<Duration> {
         if self.purpose == Purpose::Answer && self.last_id.is_none() {
             return None;
@@ -70,7 +71,7 @@ impl Position {
         Some(delay.clamp(SHORTEST.min(longest), longest))
     }
 
-    /// Returns the delay after a failed attempt to resume; `None`: no further attempt.
+    /// Returns the delay after a failed attempt to resume. Returns `None` if no further attempt is made.
     pub(super) fn after_failure(&mut self, asked: Option<Duration>, limits: &HttpLimits, random: u32) -> Option<Duration> {
         self.failures += 1;
         if self.failures >= MAX_FAILURES {
@@ -102,8 +103,8 @@ mod tests {
         position.note(&event(Some("a"), None, ""));
         assert!(end(&mut position).is_some());
         position.note(&event(Some(""), None, ""));
-        assert_eq!(end(&mut position), None, "an empty id takes it back");
-        assert!(end(&mut Position::start(Purpose::Common)).is_some(), "the common stream needs none");
+        assert_eq!(end(&mut position), None, "an empty id clears the last id");
+        assert!(end(&mut Position::start(Purpose::Common)).is_some(), "the common stream is resumed without an id");
     }
 
     #[test]

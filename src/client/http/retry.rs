@@ -11,11 +11,11 @@ const MORE_TRIES: u32 = 2;
 /// The failures after which a request may be sent again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RetryPolicy {
-    /// Only a request that certainly never left, as it may change something.
+    /// Retries only a request that was certainly not sent. For requests that may change something.
     Unsent,
-    /// Also a request that the server refused as too early, as it changes nothing.
+    /// Also retries a request that the server refused with 429 or 503. For requests that change nothing.
     Refused,
-    /// Also a request whose connection broke.
+    /// Also retries a request whose connection broke.
     Broken,
 }
 
@@ -24,20 +24,20 @@ pub(super) enum RetryPolicy {
 pub(super) enum Outcome {
     /// No connection was made.
     Unsent,
-    /// The connection broke before an answer.
+    /// The connection broke before an answer arrived.
     Broken,
-    /// The server answered 429 or 503, with the delay that it asked for.
+    /// The server answered 429 or 503. Holds the delay of its `Retry-After` header.
     TooEarly(Option<Duration>),
 }
 
-/// The tries of one request.
+/// Counts the retries of one request.
 #[derive(Debug, Default)]
 pub(super) struct Attempts {
     made: u32,
 }
 
 impl Attempts {
-    /// The delay before the next try; `None`: there is none. `random` spreads what many clients do at once.
+    /// Returns the delay before the next attempt, or `None` if there is none. `random` spreads the retries of many clients.
     pub(super) fn next(
         &mut self,
         retry: RetryPolicy,
@@ -59,20 +59,20 @@ impl Attempts {
     }
 }
 
-/// Returns a delay that doubles with each attempt, and varies by a quarter either way.
+/// Returns a delay that doubles with each attempt, and varies randomly by up to 25 % in both directions.
 pub(super) fn backoff(base: Duration, tries: u32, longest: Duration, random: u32) -> Duration {
     let delay = base.saturating_mul(2_u32.saturating_pow(tries)).min(longest);
     let share = 0.75 + f64::from(random) / f64::from(u32::MAX) * 0.5;
     delay.mul_f64(share)
 }
 
-/// The delay that an answer asks for.
+/// Returns the delay that the `Retry-After` header of an answer asks for.
 pub(super) fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
     if let Ok(seconds) = text.parse::<u32>() {
         return Some(Duration::from_secs(seconds.into()));
     }
-    // A date that has passed means: now.
+    // A date in the past means no delay.
     httpdate::parse_http_date(text).ok().map(|date| date.duration_since(now).unwrap_or_default())
 }
 

@@ -1,17 +1,18 @@
-//! Parser of server-sent events, as the HTML standard has them. Hand-written, as `sse-stream` has no cap on the size of an event.
+//! Parser of server-sent events, as the HTML standard defines them. The crate `sse-stream` is not used, because it does not limit the size of
+//! an event.
 
 /// The fields of one event.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(super) struct Event {
     pub(super) kind: String,
     pub(super) data: String,
-    /// Id of the event; `Some("")` clears the last one.
+    /// Id of the event. `Some("")` clears the last id.
     pub(super) id: Option<String>,
     /// Delay before a reconnect, in milliseconds.
     pub(super) retry: Option<u64>,
 }
 
-/// Error of an event with more bytes than the cap. The rest of the stream is lost.
+/// Error for an event with more bytes than the limit. The parser cannot continue after it.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct TooLarge {
     pub(super) bytes: u64,
@@ -22,10 +23,10 @@ pub(super) struct Parser {
     line: Vec<u8>,
     data: Vec<u8>,
     event: Event,
-    /// True where the block has had a known field.
+    /// True if the current event has at least one known field.
     begun: bool,
     first_line: bool,
-    /// The last byte was CR: an LF that follows belongs to it.
+    /// True if the last byte was CR. A following LF then belongs to the same line end.
     after_cr: bool,
 }
 
@@ -34,13 +35,13 @@ impl Parser {
         Self { limit, line: Vec::new(), data: Vec::new(), event: Event::default(), begun: false, first_line: true, after_cr: false }
     }
 
-    /// Bytes of an event that has not ended.
+    /// Returns the number of bytes held for the event that has not ended.
     pub(super) fn unfinished(&self) -> usize {
-        // A kind or an id may be as long as data.
+        // The fields `event` and `id` count too, because they may be as long as `data`.
         self.line.len() + self.data.len() + self.event.kind.len() + self.event.id.as_ref().map_or(0, String::len)
     }
 
-    /// The events that `bytes` complete. Events without data come as well, for their id.
+    /// Parses more bytes, and returns the events that they complete. Events without data are included, because they may have an id.
     pub(super) fn push(&mut self, mut bytes: &[u8]) -> Result<Vec<Event>, TooLarge> {
         let mut events = Vec::new();
         while !bytes.is_empty() {
@@ -84,7 +85,7 @@ impl Parser {
             b"event" => self.event.kind = String::from_utf8_lossy(value).into_owned(),
             b"id" if !value.contains(&0) => self.event.id = Some(String::from_utf8_lossy(value).into_owned()),
             b"retry" if !value.is_empty() && value.iter().all(u8::is_ascii_digit) => {
-                // More digits than fit: as long as can be.
+                // On overflow, use the longest delay.
                 self.event.retry = Some(String::from_utf8_lossy(value).parse().unwrap_or(u64::MAX));
             }
             _ => return None,
@@ -164,7 +165,7 @@ mod tests {
         assert_eq!(parser.push(b"data: 01234567890123\n\n").unwrap().len(), 1);
         assert_eq!(parser.push(b"data: 012345678901234\n\n"), Err(TooLarge { bytes: 21 }));
         let mut lines = Parser::new(20);
-        assert!((0..10).try_for_each(|_| lines.push(b"data: 0123\n").map(drop)).is_err(), "many short lines count together");
+        assert!((0..10).try_for_each(|_| lines.push(b"data: 0123\n").map(drop)).is_err(), "the limit covers the sum of many short lines");
     }
 
     #[test]

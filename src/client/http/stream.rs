@@ -1,5 +1,5 @@
-//! A stream of events: read with a cap, shown to the interceptor, and resumed here. rmcp sees only whole messages, none of the
-//! streams' breaks: its own resumption has no bound that a server could not reset.
+//! Reads an event stream within a size limit, passes its messages to the interceptor, and resumes the stream if it breaks. rmcp only sees
+//! complete messages and no breaks. rmcp's own resumption is not used, because a server could make it retry without end.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -27,10 +27,10 @@ use super::sse::{Event, Parser};
 use crate::client::inbound::rate_limit::MESSAGE;
 use crate::client::wire::json;
 
-/// Bytes of a broken message in which its method is searched.
+/// Number of bytes at the start of a broken message in which the key `method` is searched.
 const METHOD_WINDOW: usize = 512;
 
-/// Session and headers that a resumed stream must send to belong to the one before.
+/// Session and headers that every request of the same stream has to send.
 #[derive(Clone)]
 pub(super) struct Route {
     pub(super) session: Option<Arc<str>>,
@@ -47,7 +47,7 @@ pub(super) struct Events {
     ready: VecDeque<String>,
     phase: Phase,
     deadline: Option<Instant>,
-    /// Time until which nothing is read, as the server has sent more of its own accord than the rate allows.
+    /// Time until which nothing is read, because the server has sent more than the rate limit allows.
     rests_until: Option<Instant>,
 }
 
@@ -66,7 +66,7 @@ impl Open {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
     Reading,
-    /// The answer has come. The rest is read so that the connection can be used again, as long as rmcp waits for that.
+    /// The answer has arrived. The rest of the stream is read, so that the HTTP connection can be used again.
     Draining,
     Ended,
 }
@@ -158,7 +158,7 @@ impl Events {
         self.rests_until = Some(self.http.spend(said)).filter(|until| *until > Instant::now());
     }
 
-    /// Resumes the stream, until it comes or an attempt is hopeless.
+    /// Tries to resume the stream until it succeeds, or a failure shows that another attempt would be useless.
     async fn resume(&mut self, mut delay: Duration) -> Result<(), HttpFailure> {
         loop {
             tokio::time::sleep(delay).await;
@@ -191,14 +191,14 @@ impl Events {
             return;
         }
         match json::read(text.as_bytes()) {
-            // Batches existed in the protocol of 2025-03-26.
+            // MCP 2025-03-26 allowed batches of messages.
             Ok(Json::Array(batch)) => {
                 for message in batch {
                     self.take_message(message, None);
                 }
             }
             Ok(message) => {
-                // An answer may be large: its text is not kept beside it.
+                // The text of an answer is freed, because an answer may be large.
                 let text = message.get("method").is_some().then(|| text.to_owned());
                 drop(data);
                 self.take_message(message, text);
@@ -221,7 +221,7 @@ impl Events {
                 self.deadline = None;
             }
             Inbound::Other => self.ready.push_back(text.unwrap_or_else(|| message.to_string())),
-            Inbound::Foreign => tracing::debug!("an answer to nothing was skipped"),
+            Inbound::Foreign => tracing::debug!("an answer to an unknown request was skipped"),
             Inbound::Noise => tracing::debug!("JSON that is not a message was skipped"),
         }
     }
@@ -229,14 +229,14 @@ impl Events {
     fn fail(&mut self, failure: &HttpFailure) {
         self.end();
         match &self.awaited {
-            // rmcp tells the subscriber.
+            // rmcp reports the end of the stream to the subscriber.
             Some(awaited) if awaited.kind == Kind::Listen => {}
             Some(awaited) => self.ready.push_back(awaited.fail(failure).into_text()),
-            None => tracing::warn!(%failure, "what the server says of its own accord is no longer heard"),
+            None => tracing::warn!(%failure, "the stream of the server's own messages ended; its notifications are no longer received"),
         }
     }
 
-    /// Ends the wait for an answer to `server/discover`: it is an older server.
+    /// Ends the wait for the answer to `server/discover`, and answers with an error, because the server is probably an older one.
     fn give_up(&mut self) {
         self.end();
         if let Some(awaited) = &self.awaited {
@@ -268,19 +268,23 @@ impl HttpClient {
             return Err(status_failure(&response));
         }
         if !is_event_stream(&kind) {
-            return Err(HttpFailure::Malformed(format!("it answered with \"{kind}\" where a stream of events was asked for")));
+            return Err(HttpFailure::Malformed(format!("it answered with \"{kind}\" to a request for an event stream")));
         }
         Ok(response)
     }
 }
 
-/// Makes an event for rmcp. It gets no ids and no delays, as rmcp must not resume.
+/// Makes an event for rmcp. The event has no id and no delay, because rmcp must not resume the stream.
 pub(super) fn event_of(message: String) -> Sse {
     Sse::default().data(message)
 }
 
 pub(super) fn unknown_method() -> ErrorData {
-    ErrorData::new(ErrorCode::METHOD_NOT_FOUND, "the server did not answer server/discover in time, so it counts as an older one", None)
+    ErrorData::new(
+        ErrorCode::METHOD_NOT_FOUND,
+        "the server did not answer server/discover in time, so it is treated as an older server",
+        None,
+    )
 }
 
 fn ended(problem: &str) -> HttpFailure {
@@ -288,7 +292,7 @@ fn ended(problem: &str) -> HttpFailure {
     HttpFailure::Interrupted { problem: format!("the stream of its answer ended before the answer came{because}") }
 }
 
-/// Returns whether broken JSON was meant as an answer: a notification that cannot be read fails no call.
+/// Returns whether broken JSON was probably an answer. A notification that cannot be parsed does not fail a call.
 fn is_answer_like(text: &str) -> bool {
     let start = &text[..text.floor_char_boundary(METHOD_WINDOW)];
     text.trim_start().starts_with('{') && !start.contains("\"method\"")

@@ -1,4 +1,4 @@
-//! Address and headers of a server, checked once, before anything is sent.
+//! Address and headers of a server. They are checked once, before any request is sent.
 
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -14,10 +14,10 @@ use super::failure::Credentials;
 use super::token::TokenSource;
 use crate::error::{Error, Result};
 
-/// Longest time for the answer to a notification, which is only a receipt.
+/// Longest time for the answer to a notification. This answer is only a confirmation.
 pub(super) const CONTROL_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Headers that the protocol, or HTTP itself, sets.
+/// Headers that MCP or HTTP sets. The config may not set them.
 const RESERVED: [&str; 19] = [
     "accept",
     "accept-encoding",
@@ -46,13 +46,13 @@ const RESERVED_START: &str = "mcp-param-";
 pub struct HttpTarget {
     /// The server's name.
     pub server: String,
-    /// URL of the MCP endpoint. Secret, since `${VAR}` may stand in it.
+    /// URL of the MCP endpoint. It is kept as a secret, because it may contain values of `${VAR}` placeholders.
     pub url: SecretString,
     /// Headers that are sent with each request.
     pub headers: Vec<(String, SecretString)>,
-    /// True where `http://` may leave this machine.
+    /// True if `http://` is allowed for hosts other than this machine.
     pub allow_insecure: bool,
-    /// Source of bearer tokens; unused where `headers` has an Authorization.
+    /// Source of bearer tokens. Not used if `headers` has an `Authorization` header.
     pub tokens: Option<Arc<dyn TokenSource>>,
 }
 
@@ -62,30 +62,30 @@ impl fmt::Debug for HttpTarget {
     }
 }
 
-/// Time and size limits of one connection. The time limit of a call is its caller's.
+/// Time and size limits of one connection. The caller sets the time limit of a call.
 #[derive(Debug, Clone)]
 pub(in crate::client) struct HttpLimits {
-    /// Longest time until a connection stands, TLS included.
+    /// Longest time to make a connection, TLS included.
     pub(in crate::client) connect: Duration,
-    /// Longest time until an answer begins. A server that answers in JSON begins only when the tool is done: at least the longest call.
+    /// Longest time until an answer begins. Must exceed the longest call, because a server that answers with JSON begins when the tool is done.
     pub(in crate::client) headers: Duration,
-    /// Longest time between two pieces of a JSON answer.
+    /// Longest time between two chunks of a JSON answer.
     pub(in crate::client) body_idle: Duration,
-    /// Longest time until `server/discover` counts as unknown to the server.
+    /// Longest wait for the answer to `server/discover`. After it, the server counts as an older one.
     pub(in crate::client) discover: Duration,
-    /// Longest time to end a session.
+    /// Longest time to end a session at the server.
     pub(in crate::client) delete: Duration,
-    /// The first delay before a request goes out again; the later ones grow.
+    /// Delay before the first retry of a request. Later delays are longer.
     pub(in crate::client) retry: Duration,
     /// Longest `Retry-After` that is waited for.
     pub(in crate::client) longest_wait: Duration,
-    /// The first delay before a stream is resumed, where the server names none; the later ones grow.
+    /// Delay before a stream is first resumed if the server names none. Later delays are longer.
     pub(in crate::client) resume: Duration,
-    /// The longest of them, a server's own `retry:` included.
+    /// Longest delay before a stream is resumed, even if the server's `retry:` field asks for more.
     pub(in crate::client) longest_resume: Duration,
-    /// Bytes of one JSON answer, or of one event.
+    /// Maximum size of one JSON answer or of one event.
     pub(in crate::client) message_bytes: usize,
-    /// Bytes of all answers and events that have begun and not ended, beside one of them and a small part of each.
+    /// Maximum size of all unfinished answers and events together. One of them, and a small part of each, may exceed it.
     pub(in crate::client) unfinished_bytes: usize,
 }
 
@@ -107,10 +107,10 @@ impl Default for HttpLimits {
     }
 }
 
-/// A target that was checked.
+/// A checked target.
 pub(super) struct Endpoint {
     pub(super) url: Url,
-    /// The config's own, marked as secret.
+    /// Headers of the config. Their values are marked as sensitive.
     pub(super) headers: HeaderMap,
     pub(super) tokens: Option<Arc<dyn TokenSource>>,
 }
@@ -118,7 +118,7 @@ pub(super) struct Endpoint {
 impl Endpoint {
     pub(super) fn of(target: &HttpTarget) -> Result<Self> {
         let invalid = |problem: String| Error::ConnectFailed { server: target.server.clone(), problem: problem.into() };
-        let mut url = Url::parse(target.url.expose_secret().trim()).map_err(|error| invalid(format!("its url is none: {error}")))?;
+        let mut url = Url::parse(target.url.expose_secret().trim()).map_err(|error| invalid(format!("its url is not valid: {error}")))?;
         if url.scheme() != "https" && url.scheme() != "http" {
             return Err(invalid("its url must start with http:// or https://".to_owned()));
         }
@@ -132,7 +132,7 @@ impl Endpoint {
         for (name, value) in &target.headers {
             let name = header_name(name).map_err(invalid)?;
             let mut value = HeaderValue::from_str(value.expose_secret().trim())
-                .map_err(|_| invalid(format!("the value of its header \"{name}\" has characters that a header cannot have")))?;
+                .map_err(|_| invalid(format!("the value of its header \"{name}\" has characters that are not allowed in a header")))?;
             value.set_sensitive(true);
             headers.append(name, value);
         }
@@ -151,14 +151,14 @@ impl Endpoint {
 }
 
 fn header_name(name: &str) -> std::result::Result<HeaderName, String> {
-    let parsed = HeaderName::from_bytes(name.trim().as_bytes()).map_err(|_| format!("its header \"{name}\" has no valid name"))?;
+    let parsed = HeaderName::from_bytes(name.trim().as_bytes()).map_err(|_| format!("\"{name}\" is not a valid header name"))?;
     if RESERVED.contains(&parsed.as_str()) || parsed.as_str().starts_with(RESERVED_START) {
-        return Err(format!("its header \"{name}\" is one that the protocol sets itself: take it out of headers"));
+        return Err(format!("its header \"{name}\" is set by the protocol itself: remove it from headers"));
     }
     Ok(parsed)
 }
 
-/// Takes `https://user:password@host` out of the URL as a header: errors and redirects build on the URL.
+/// Moves `user:password` from the URL into an `Authorization` header, because errors and redirects use the URL.
 fn take_credentials(url: &mut Url) -> Option<HeaderValue> {
     if url.username().is_empty() && url.password().is_none() {
         return None;
@@ -167,7 +167,7 @@ fn take_credentials(url: &mut Url) -> Option<HeaderValue> {
     let mut pair = decode(url.username());
     pair.push(b':');
     pair.extend(decode(url.password().unwrap_or_default()));
-    // Neither can fail: the URL has a host.
+    // These calls cannot fail, because the URL has a host.
     let _ = url.set_username("");
     let _ = url.set_password(None);
     let mut value = HeaderValue::try_from(format!("Basic {}", base64::engine::general_purpose::STANDARD.encode(pair))).ok()?;
@@ -175,7 +175,7 @@ fn take_credentials(url: &mut Url) -> Option<HeaderValue> {
     Some(value)
 }
 
-/// Returns the part of a URL that may be shown: its path and query may hold secrets.
+/// Returns the origin of a URL. Only the origin may be shown, because the path and the query may hold secrets.
 pub(super) fn origin(url: &Url) -> String {
     url.origin().ascii_serialization()
 }

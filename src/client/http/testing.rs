@@ -1,4 +1,4 @@
-//! A server that answers as a test says, over real sockets, and a client of it.
+//! Test server that answers on real sockets as its script says, and a client for it.
 
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use tokio::task::JoinHandle;
 use super::{HttpFailure, HttpLimits, HttpTarget, failure_of, http_transport, raw_result};
 use crate::client::inbound::notification::Interceptor;
 
-/// A request as the server saw it.
+/// A request that the test server received.
 #[derive(Debug, Clone)]
 pub(in crate::client) struct Seen {
     pub(in crate::client) method: String,
@@ -34,7 +34,7 @@ impl Seen {
         self.headers.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
     }
 
-    /// The JSON-RPC method, or HTTP's own where there is no message.
+    /// Returns the JSON-RPC method, or the HTTP method if the request has no message.
     pub(in crate::client) fn what(&self) -> &str {
         self.body["method"].as_str().unwrap_or(&self.method)
     }
@@ -47,15 +47,15 @@ impl Seen {
 /// A part of the server's answer; parts are sent in order.
 #[derive(Debug, Clone)]
 pub(in crate::client) enum Piece {
-    /// Bytes as they are.
+    /// Bytes that are sent unchanged.
     Bytes(Vec<u8>),
     /// A chunk of a body with the chunked encoding.
     Chunk(Vec<u8>),
-    /// The orderly end of such a body.
+    /// The end of a chunked body.
     End,
     /// Sends nothing until the client closes.
     Hold,
-    /// The same chunk, until the client goes.
+    /// The same chunk, repeated until the client closes the connection.
     Forever(Vec<u8>),
     /// Closes the connection.
     Close,
@@ -63,7 +63,7 @@ pub(in crate::client) enum Piece {
 
 pub(in crate::client) type Reply = Vec<Piece>;
 
-/// A whole answer, after which the connection can be used again.
+/// Makes a complete answer, after which the connection can be used again.
 pub(in crate::client) fn answer(status: u16, headers: &[(&str, &str)], body: impl AsRef<[u8]>) -> Reply {
     let headers: Vec<_> = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
     let head = format!("HTTP/1.1 {status} Status\r\ncontent-length: {}\r\n{}\r\n", body.as_ref().len(), headers.concat());
@@ -94,8 +94,9 @@ type Script = dyn Fn(&Seen, usize) -> Reply + Send + Sync;
 pub(in crate::client) struct Server {
     pub(in crate::client) url: String,
     seen: Arc<Mutex<Vec<Seen>>>,
-    /// Requests that came, and connections that the client closed.
+    /// Number of requests that arrived.
     came: watch::Receiver<usize>,
+    /// Number of connections that the client closed.
     left: watch::Receiver<usize>,
     task: JoinHandle<()>,
 }
@@ -114,7 +115,7 @@ struct Host {
 }
 
 impl Server {
-    /// `script` is given each request, and how many with the same `what` came before.
+    /// Starts a server. `script` gets each request, and the number of earlier requests with the same `what`.
     pub(in crate::client) async fn start(script: impl Fn(&Seen, usize) -> Reply + Send + Sync + 'static) -> Self {
         Self::on(TcpListener::bind("127.0.0.1:0").await.unwrap(), script)
     }
@@ -136,7 +137,7 @@ impl Server {
         Self { url, seen, came: came_receiver, left: left_receiver, task }
     }
 
-    /// A server with a session and one handshake; `script` says what is different. `None`: as usual.
+    /// Starts a server with sessions and the `initialize` handshake. If `script` returns `None`, the usual answer is sent.
     pub(in crate::client) async fn mcp(script: impl Fn(&Seen, usize) -> Option<Reply> + Send + Sync + 'static) -> Self {
         Self::start(move |seen, nth| script(seen, nth).unwrap_or_else(|| usual(seen))).await
     }
@@ -150,16 +151,16 @@ impl Server {
         patiently(came.wait_for(|_| !self.seen(what).is_empty())).await.unwrap();
     }
 
-    /// Waits until the client has closed so many connections.
+    /// Waits until the client has closed at least `connections` connections.
     pub(super) async fn until_left(&self, connections: usize) {
         let mut left = self.left.clone();
         patiently(left.wait_for(|left| *left >= connections)).await.unwrap();
     }
 }
 
-/// A test that waits for what never comes shall fail.
+/// Waits for a future, but fails the test after 20 seconds.
 pub(super) async fn patiently<T>(work: impl Future<Output = T>) -> T {
-    tokio::time::timeout(Duration::from_secs(20), work).await.expect("it comes within 20 s")
+    tokio::time::timeout(Duration::from_secs(20), work).await.expect("the awaited event comes within 20 s")
 }
 
 pub(in crate::client) fn usual(seen: &Seen) -> Reply {
@@ -244,7 +245,7 @@ pub(in crate::client) fn target(url: &str) -> HttpTarget {
     HttpTarget { server: "remote".into(), url: url.to_owned().into(), headers: Vec::new(), allow_insecure: false, tokens: None }
 }
 
-/// Delays that a test need not feel.
+/// Makes limits with delays that are short enough for tests.
 pub(in crate::client) fn quick() -> HttpLimits {
     let short = Duration::from_millis(5);
     HttpLimits {
@@ -257,7 +258,7 @@ pub(in crate::client) fn quick() -> HttpLimits {
     }
 }
 
-/// A connection's beginning.
+/// Starts a connection with one handshake.
 pub(in crate::client) async fn start(
     target: &HttpTarget,
     interceptor: Interceptor,
@@ -274,7 +275,7 @@ pub(super) fn no_interceptor() -> Interceptor {
     Arc::new(|_| false)
 }
 
-/// An interceptor that takes notifications, and the messages that it was shown.
+/// Makes an interceptor that handles all notifications, and the list of messages that it has seen.
 pub(in crate::client) fn listening() -> (Interceptor, Arc<Mutex<Vec<Json>>>) {
     let heard = Arc::<Mutex<Vec<Json>>>::default();
     let shown = Arc::clone(&heard);
@@ -314,7 +315,7 @@ impl Client {
     /// Makes a call that fails, and returns the transport's failure.
     pub(super) async fn failed_call(&self) -> HttpFailure {
         let error = self.call("t").await.expect_err("the call fails");
-        failure_of(&error).unwrap_or_else(|| panic!("{error} has a reason of the transport"))
+        failure_of(&error).unwrap_or_else(|| panic!("the error has no failure of the HTTP transport: {error}"))
     }
 }
 

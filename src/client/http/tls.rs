@@ -1,4 +1,4 @@
-//! The HTTP client of one connection: its TLS, and no habits of its own.
+//! Makes the HTTP client of one connection: its TLS settings and its connection pool.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -11,13 +11,13 @@ use super::target::{HttpLimits, is_loopback};
 
 /// Number of connections kept open for the next request.
 const IDLE_CONNECTIONS: usize = 16;
-/// Time for which an idle connection is kept: less than Node servers keep theirs (5 s). A request that meets their close is lost, and a
-/// call is not sent again.
+/// Time for which an idle connection is kept. It is shorter than the 5 s of Node servers: a call that is sent while the server closes the
+/// connection is lost, and calls are not sent again.
 const IDLE: Duration = Duration::from_secs(4);
 
-/// Makes the client of one server. It follows no redirect and retries nothing: both are decided here.
+/// Makes the HTTP client of one server. The client itself follows no redirects and retries nothing, because other modules decide about both.
 pub(super) fn client_for(url: &Url, limits: &HttpLimits) -> Result<reqwest::Client, String> {
-    // A machine without certificates can still speak to itself.
+    // For `http://` no certificates are loaded, so that a machine without any can still reach local servers.
     let tls = if url.scheme() == "https" { verifying()? } else { distrusting()? };
     let builder = reqwest::Client::builder()
         .tls_backend_preconfigured(tls)
@@ -28,7 +28,7 @@ pub(super) fn client_for(url: &Url, limits: &HttpLimits) -> Result<reqwest::Clie
         .pool_max_idle_per_host(IDLE_CONNECTIONS)
         .pool_idle_timeout(IDLE)
         .user_agent(concat!("hyperlight-mcp/", env!("CARGO_PKG_VERSION")));
-    // Requests to this machine need no proxy.
+    // Requests to this machine must not go through a proxy.
     let builder = if is_loopback(url) { builder.no_proxy() } else { builder };
     builder.build().map_err(|error| format!("no HTTP client can be made: {error}"))
 }
@@ -39,7 +39,7 @@ fn builder() -> Result<rustls::ConfigBuilder<rustls::ClientConfig, rustls::Wants
         .map_err(|error| format!("TLS cannot be set up: {error}"))
 }
 
-/// TLS settings with this machine's certificate authorities. Read once: a system has hundreds of certificates.
+/// Returns TLS settings with this machine's certificate authorities. They are read only once, because there are hundreds of certificates.
 fn verifying() -> Result<rustls::ClientConfig, String> {
     static CONFIG: OnceLock<rustls::ClientConfig> = OnceLock::new();
     if let Some(config) = CONFIG.get() {
@@ -49,7 +49,7 @@ fn verifying() -> Result<rustls::ClientConfig, String> {
     Ok(CONFIG.get_or_init(|| verified.with_no_client_auth()).clone())
 }
 
-/// TLS settings without any certificate authority: for servers that show no certificate.
+/// Returns TLS settings without any certificate authority, for servers that are reached over `http://`.
 fn distrusting() -> Result<rustls::ClientConfig, String> {
     Ok(builder()?.with_root_certificates(rustls::RootCertStore::empty()).with_no_client_auth())
 }

@@ -1,4 +1,4 @@
-//! The source of a server's bearer tokens.
+//! Source of a server's bearer tokens.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -7,18 +7,18 @@ use secrecy::SecretString;
 
 use crate::error::Result;
 
-/// Future that may take a person's time.
+/// Future of a token. A person may have to authorize before it resolves.
 pub type TokenFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'a>>;
 
-/// The tokens of one server.
+/// Source of the bearer tokens of one server.
 pub trait TokenSource: Send + Sync {
-    /// The token to send now, renewed if it is about to expire; `None`: send none. Without `Bearer `.
+    /// Returns the token to send now, without the prefix `Bearer `. Renews a token that is about to expire. `None` means that no token is sent.
     fn token(&self) -> TokenFuture<'_, Option<SecretString>>;
 
-    /// The server refused a request that was sent with `used`: 401, or 403 for a missing scope, with the header
-    /// `WWW-Authenticate` as it came. `true`: there is another token now, and the request may be sent once more.
+    /// Handles a refusal of a request that was sent with `used`. `status` is 401, or 403 for a missing scope, and `challenge` is the header
+    /// `WWW-Authenticate`. Returns `true` if there is a new token and the request may be sent again.
     fn challenged<'a>(&'a self, status: u16, challenge: &'a str, used: Option<&'a SecretString>) -> TokenFuture<'a, bool>;
 
-    /// The server took a request that was sent with `used`. Where this is not told, a token counts as taken after a minute.
+    /// Records that the server accepted a request with the token `used`. Without this record, a token counts as accepted after a minute.
     fn accepted(&self, _used: &SecretString) {}
 }

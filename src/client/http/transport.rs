@@ -1,4 +1,4 @@
-//! The whole: our client beneath rmcp's worker, and an end to both.
+//! The HTTP transport: rmcp's worker with the HTTP client, and the closing of both.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,15 +18,15 @@ use super::tls::client_for;
 use crate::client::inbound::notification::Interceptor;
 use crate::error::{Error, Result};
 
-/// Requests under way at once; a call that waits for its answer counts.
+/// Maximum number of open requests. A call that waits for its answer counts as open.
 const CONCURRENT_REQUESTS: usize = 1_024;
-/// Messages that wait to be handled; a server that sends more is slowed down.
+/// Number of messages that may wait to be handled. A server that sends more is slowed down.
 const QUEUE: usize = 64;
 
-/// Makes the connection's transport; it connects with the first message. Must be called within a tokio runtime.
+/// Makes the transport of a connection. It connects when the first message is sent. Must be called within a tokio runtime.
 ///
 /// # Errors
-/// `ERR_INSECURE_URL`, `ERR_CONNECT_FAILED` for a url or header that cannot be.
+/// `ERR_INSECURE_URL`, or `ERR_CONNECT_FAILED` for an invalid url or header.
 pub(in crate::client) fn http_transport(
     target: &HttpTarget,
     interceptor: Interceptor,
@@ -36,7 +36,7 @@ pub(in crate::client) fn http_transport(
     let web = client_for(&endpoint.url, &limits)
         .map_err(|problem| Error::ConnectFailed { server: target.server.clone(), problem: problem.into() })?;
     let stop = CancellationToken::new();
-    // The address stays with us: rmcp would write it to its log.
+    // rmcp gets a placeholder instead of the URL, because rmcp would write the URL to its log.
     let mut config = StreamableHttpClientTransportConfig::with_uri("http:")
         .max_concurrent_requests(CONCURRENT_REQUESTS)
         .control_request_timeout(CONTROL_TIMEOUT)
@@ -53,8 +53,9 @@ pub(in crate::client) fn http_transport(
 struct HttpTransport {
     inner: StreamableHttpClientTransport<HttpClient>,
     client: HttpClient,
-    /// The last `server/discover`, and the one that rmcp no longer waited for when it began the older handshake.
+    /// Id of the last `server/discover` request.
     discovering: Option<RequestId>,
+    /// Id of the `server/discover` request that was still unanswered when rmcp began the older handshake.
     overtaken: Option<RequestId>,
     stop: CancellationToken,
 }
@@ -62,7 +63,7 @@ struct HttpTransport {
 impl Drop for HttpTransport {
     fn drop(&mut self) {
         self.stop.cancel();
-        // A start that was given up leaves a session that rmcp does not end. After a close there is none.
+        // If a handshake is abandoned, rmcp does not end the session. After a close, no session is left.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             let client = self.client.clone();
             runtime.spawn(async move { client.bye(&HashMap::new()).await });
@@ -96,7 +97,7 @@ impl Transport<RoleClient> for HttpTransport {
                 JsonRpcMessage::Error(error) => error.id.as_ref(),
                 _ => None,
             };
-            // rmcp would take it for an answer to `initialize`, and fail.
+            // rmcp would take this late answer to `server/discover` for the answer to `initialize`, and fail.
             if id.is_none() || id != self.overtaken.as_ref() {
                 return Some(message);
             }
@@ -104,7 +105,7 @@ impl Transport<RoleClient> for HttpTransport {
     }
 
     async fn close(&mut self) -> std::result::Result<(), HttpFailure> {
-        // First what is under way, so that the worker is free to say goodbye to the session.
+        // Running requests are stopped first, so that rmcp's worker is free to end the session.
         self.stop.cancel();
         self.inner.close().await.map_err(HttpFailure::from)
     }

@@ -1,4 +1,4 @@
-//! The callers of a server: its questions and notifications during a call go to the call's own caller.
+//! Callers of a server. A question or notification that the server sends during a call goes to the caller of that call.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -11,15 +11,15 @@ use super::notification::Notice;
 use crate::catalog::Manifest;
 use crate::error::Result;
 
-/// An answer that may take a person's time.
+/// Future of an answer for which a person may need time.
 pub type Reply<T> = Pin<Box<dyn Future<Output = Result<T>> + Send>>;
 
-/// An elicitation: a question of a server to a person.
+/// An elicitation (MCP): a server's question to a person.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Elicitation {
     pub server: String,
-    /// The raw name of the tool that is being called; missing outside a call.
+    /// The raw name of the tool that is being called. Missing for a question outside of any call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool: Option<String>,
     #[serde(flatten)]
@@ -32,7 +32,7 @@ pub struct Elicitation {
 pub enum Question {
     /// Fields to fill in, described by a schema of primitives.
     Form { message: String, requested_schema: Json },
-    /// A page to be opened; what happens there stays between the person and the server.
+    /// A web page to open. This client does not see what the person enters there.
     Url {
         message: String,
         url: String,
@@ -44,13 +44,13 @@ pub enum Question {
 /// A person's answer to an elicitation.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ElicitationAnswer {
-    /// The person accepted; with the fields of the form, where it has any.
+    /// The person accepted. Holds the values of the form's fields, if the question is a form.
     Accept(Option<Json>),
     Decline,
     Cancel,
 }
 
-/// A server that wants a model's answer: the parameters of `sampling/createMessage`.
+/// A server's request for a model's answer, with the parameters of `sampling/createMessage`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Sampling {
     pub server: String,
@@ -61,49 +61,49 @@ pub struct Sampling {
 
 /// The caller of a tool, a resource or a prompt.
 pub trait Caller: Send + Sync {
-    /// Returns the caller's identity: calls of one identity ask the same person.
+    /// Returns the caller's identity. Questions of calls with one identity go to the same person.
     fn identity(&self) -> u64;
 
-    /// Returns whether [`Caller::elicit`] would ask anybody.
+    /// Returns whether [`Caller::elicit`] can ask a person.
     fn can_elicit(&self) -> bool;
 
-    /// Returns whether [`Caller::sample`] would ask anything.
+    /// Returns whether [`Caller::sample`] can ask a model.
     fn can_sample(&self) -> bool {
         false
     }
 
-    /// Puts an elicitation to the person; `None`: nobody can be asked.
+    /// Puts an elicitation to the person. Returns `None` if there is nobody to ask.
     fn elicit(&self, elicitation: Elicitation) -> Option<Reply<ElicitationAnswer>>;
 
-    /// Asks the agent's model; `None`: there is no model to ask.
+    /// Asks the agent's model. Returns `None` if there is no model to ask.
     fn sample(&self, sampling: Sampling) -> Option<Reply<Json>>;
 
     /// Reports a notice of the call. Must not block.
     fn notice(&self, server: &str, tool: &str, notice: &Notice);
 
-    /// Stops the clocks above the call's own, as long as the value lives.
+    /// Pauses the clocks that enclose the call's own clock, until the returned value is dropped.
     fn pause(&self) -> Option<Box<dyn Send + Sync>>;
 }
 
 /// Listener for the events of connections. Must not block.
 pub trait Observer: Send + Sync {
-    /// A connection ended that nobody had closed.
+    /// Reports that a connection ended without having been closed by this client.
     fn lost(&self, server: &str, reason: &str);
-    /// A connection gave way to that of another server.
+    /// Reports that a connection was closed to make room for the connection of another server.
     fn evicted(&self, server: &str, made_room_for: &str);
-    /// A connection was closed, as nobody had used it for `idleTimeoutMs`.
+    /// Reports that a connection was closed because it was not used for `idleTimeoutMs`.
     fn idled_out(&self, server: &str);
-    /// The server's lists were read again after it had said that they changed.
+    /// Reports that the server's lists were read again after the server had announced a change.
     fn manifest_read(&self, server: &str, manifest: &Arc<Manifest>);
-    /// Reports a notice that belongs to no call, or to no certain one.
+    /// Reports a notice that belongs to no call, or whose call is not certain.
     fn notice(&self, server: &str, notice: &Notice);
-    /// A subscribed resource has changed.
+    /// Reports that a subscribed resource has changed.
     fn resource_updated(&self, server: &str, uri: &str);
-    /// The server asked something, and nothing but the calls in flight said whom: from now on its callers are kept apart.
+    /// Reports that the server sent a question that does not name a call. From now on, its callers take turns.
     fn elicited(&self, server: &str);
-    /// A question was put to nobody.
+    /// Reports that a question was cancelled without being put to anybody.
     fn question_cancelled(&self, server: &str, reason: &str);
-    /// Returns whether anybody may hear what the server asks and tells: all of it is approved, and it is enabled. Looked at anew each time.
+    /// Returns whether the server's questions and notifications may be handed on: the server is fully approved and enabled. Always checks anew.
     fn may_be_heard(&self, server: &str) -> bool;
     /// Returns the caller for questions outside of any call.
     fn nobody_in_particular(&self) -> Arc<dyn Caller>;

@@ -1,4 +1,4 @@
-//! The calls that a connection has in flight: what the server asks or tells while they last finds its caller here.
+//! The calls in flight of a connection. A question or notification of the server is matched with its call here, to find the caller.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
@@ -18,14 +18,14 @@ use super::rate_limit::{NOTICES, Passage, RateLimiter, Share};
 use super::routing::{Candidate, Origin, Route, route};
 use crate::client::clock::CallClock;
 
-/// Most questions of one call in all, and most open questions outside of calls: further ones are not answered.
+/// Maximum number of questions of one call, and maximum number of open questions that belong to no call. Further questions are cancelled.
 const MAX_QUESTIONS: u32 = 20;
-/// Key of a call. It travels with the request to the transport, where the request's id becomes known before the server can answer.
+/// Key of a call. It is attached to the request on its way to the transport, so that the request's id is known before the server can answer.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::client) struct CallKey(u64);
 
 impl CallKey {
-    /// Origin of a question that came with this call's own answer.
+    /// Returns the origin of a question that came in this call's own result.
     pub(in crate::client) fn origin(self) -> Origin {
         Origin::Call(self.0)
     }
@@ -37,15 +37,15 @@ pub(in crate::client) struct InFlight {
     pub(in crate::client) tool: String,
     pub(in crate::client) caller: Arc<dyn Caller>,
     pub(in crate::client) clock: CallClock,
-    /// Cancelled when the call is over.
+    /// Token that is cancelled when the call is over.
     pub(in crate::client) over: CancellationToken,
-    /// Cancelled once the server has been told that the call is over, or has answered it.
+    /// Token that is cancelled once the server knows that the call is over: it has received the cancellation or has answered the call.
     told: CancellationToken,
 }
 
 impl InFlight {
-    /// Waits until the server has been told that the call is over, where it is. What answers the call's own questions is sent after that:
-    /// a server that got such an answer first would finish a call that nobody waits for, and never hear that it was cancelled.
+    /// If the call is over, waits until the server has been told. Answers to the call's questions are sent only after that. Otherwise the server
+    /// could read such an answer first, finish a call that nobody waits for, and never see the cancellation.
     pub(super) async fn end_is_told(&self) {
         if self.over.is_cancelled() {
             self.told.cancelled().await;
@@ -61,25 +61,25 @@ struct Entry {
     notices: Share,
 }
 
-/// Callback with the number of a call's notices that were left out, called before the call's outcome is known.
+/// Callback with the number of a call's dropped notices. It is called before the caller learns the call's outcome.
 pub(in crate::client) type LeftOut = Box<dyn Fn(&InFlight, u64) + Send + Sync>;
 
-/// The sign by which a notice finds its call.
+/// The rule by which a notice is matched with its call.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::client) enum Of<'a> {
-    /// The call's with this progress token. Without such a call nobody is told.
+    /// Matches the call with this progress token. If there is none, the notice is ignored.
     Token(&'a Json),
-    /// The call of the only caller that has calls in flight, or no call.
+    /// Matches the first call of the only caller with calls in flight. With several callers, the notice belongs to no call.
     OnlyCaller,
 }
 
-/// A notice that the rate allows.
+/// A notice that the rate limit lets pass.
 pub(in crate::client) struct Admitted {
-    /// The call to which the notice belongs; `None`: to no call.
+    /// The call to which the notice belongs, if any.
     pub(in crate::client) call: Option<InFlight>,
-    /// Number of this call's notices that were left out before it.
+    /// Number of notices of this call that were dropped before this notice and not yet reported.
     pub(in crate::client) left_out: u64,
-    /// Number of notices of no call that were left out before it.
+    /// Number of notices without a call that were dropped before this notice and not yet reported.
     pub(in crate::client) left_out_of_nobody: u64,
 }
 
@@ -87,16 +87,16 @@ pub(in crate::client) struct Admitted {
 pub(in crate::client) struct Calls {
     entries: Mutex<BTreeMap<u64, Entry>>,
     next_key: AtomicU64,
-    /// Rate limit of notices that belong to no call; each call counts its own.
+    /// Rate limit of all notices. It counts the dropped notices without a call; each call counts its own.
     notices: Mutex<RateLimiter>,
     left_out: LeftOut,
-    /// True where the server sends elicitations that name no call.
+    /// True if the server sends questions that do not name a call.
     asks_anybody: AtomicBool,
     outside: Mutex<Outside>,
     question_candidates: QuestionCandidates,
 }
 
-/// Guard of a call in flight. Dropped, it ends the call and its questions.
+/// Guard of a call in flight. Dropping it removes the call and ends the call's questions.
 pub(in crate::client) struct CallGuard {
     key: u64,
     calls: Arc<Calls>,
@@ -109,13 +109,13 @@ impl CallGuard {
         CallKey(self.key)
     }
 
-    /// Ends the call for its caller. Until this is dropped, a question of the server may still be meant for it.
+    /// Marks the call as over for its caller. Until the guard is dropped, questions of the server may still be matched with the call.
     pub(in crate::client) fn give_up(&self) {
         self.calls.tell_left_out(self.key);
         self.over.cancel();
     }
 
-    /// The server has been told that nobody waits for the call any more.
+    /// Records that the server was told about the cancellation of the call.
     pub(in crate::client) fn has_told(&self) {
         self.told.cancel();
     }
@@ -129,7 +129,7 @@ impl Drop for CallGuard {
     }
 }
 
-/// The kind of a question: who has to answer it.
+/// The kind of a question: a person or a model has to answer it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::client) enum QuestionKind {
     Person,
@@ -152,14 +152,14 @@ pub(in crate::client) enum QuestionRecipient {
     /// None of the possible recipients can be asked.
     Nobody,
     Ambiguous,
-    /// The server has more questions open than are answered, for this tool's call or outside of any call. Reported once.
+    /// The server has exceeded the limit of questions, for a call of this tool or outside of any call. `is_first` is true once, for the report.
     TooMany {
         tool: Option<String>,
         is_first: bool,
     },
 }
 
-/// A question outside of any call, as long as it is open.
+/// Guard of an open question that belongs to no call.
 pub(in crate::client) struct OutsideQuestion(Arc<Calls>);
 
 impl Drop for OutsideQuestion {
@@ -170,7 +170,7 @@ impl Drop for OutsideQuestion {
     }
 }
 
-/// Number of open questions that belong to no call, and whether it was reported that there are too many.
+/// Number of open questions that belong to no call. `is_told` is true once the excess was reported.
 #[derive(Default)]
 struct Outside {
     open: u32,
@@ -192,7 +192,7 @@ impl Calls {
         }
     }
 
-    /// Returns whether the server asks questions of which nothing says whose they are.
+    /// Returns whether the server sends questions that do not name a call.
     pub(in crate::client) fn asks_anybody(&self) -> bool {
         self.asks_anybody.load(Ordering::Acquire)
     }
@@ -206,7 +206,7 @@ impl Calls {
         CallGuard { key, calls: Arc::clone(self), over, told }
     }
 
-    /// Notes the id and the progress token of a call that is about to be written.
+    /// Records the id and the progress token of a call that rmcp is about to send.
     pub(in crate::client) fn sent(&self, message: &TxJsonRpcMessage<RoleClient>) {
         let JsonRpcMessage::Request(request) = message else { return };
         let extensions = request.request.extensions();
@@ -216,45 +216,45 @@ impl Calls {
         self.note(key, &request.id, token.and_then(|token| serde_json::to_value(token).ok()));
     }
 
-    /// Notes the id and the progress token of a call that goes past rmcp.
+    /// Records the id and the progress token of a call that is sent without rmcp.
     pub(in crate::client) fn note(&self, CallKey(key): CallKey, id: &RequestId, progress_token: Option<Json>) {
         if let Some(entry) = self.entries().get_mut(&key) {
             (entry.id, entry.progress_token) = (Some(id.clone()), progress_token);
         }
     }
 
-    /// The call on whose stream a question came.
+    /// Returns the call on whose HTTP stream a question came.
     pub(in crate::client) fn origin(&self, request: &RequestId) -> Origin {
         let entries = self.entries();
         let found = entries.iter().find(|(_, entry)| entry.id.as_ref() == Some(request));
         found.map_or(Origin::NoCall, |(key, _)| Origin::Call(*key))
     }
 
-    /// Notes the calls that can be meant by a question, as it is read.
+    /// Records which calls are in flight when a question is read, because only these calls can have caused it.
     pub(in crate::client) fn hear(&self, question: RequestId) {
         let candidates = candidates(&self.entries());
         self.question_candidates.note(question, candidates);
     }
 
-    /// Forgets a question that is put to nobody.
+    /// Removes the record of a question that is not put to anybody.
     pub(super) fn unheard(&self, question: &RequestId) {
         self.question_candidates.take(question);
     }
 
-    /// Finds the recipient of a question, by its id where it came as a request, and counts the question.
+    /// Finds the recipient of a question, and counts the question. `question` is the id of a question that came as a request of its own.
     pub(in crate::client) fn ask(self: &Arc<Self>, origin: Origin, kind: QuestionKind, question: Option<&RequestId>) -> QuestionRecipient {
         let noted = question.map(|question| self.question_candidates.take(question));
         let mut entries = self.entries();
         let candidates = noted.unwrap_or_else(|| Some(candidates(&entries)));
         let route = candidates.as_ref().map_or(origin.known(), |candidates| route(origin, candidates));
         if origin == Origin::Unknown && route != Route::Outside {
-            // Before anybody else can enter: whoever comes next waits for those who are in.
+            // This is set while the entries are locked, so that the next caller already waits for its turn.
             self.asks_anybody.store(true, Ordering::Release);
         }
         let entry = match route {
             Route::Call(key) => match the_same_callers(key, origin, candidates, &entries) {
                 Some(key) => entries.get_mut(&key),
-                // What it was about is over.
+                // The call that caused the question is over.
                 None if origin == Origin::Unknown => return QuestionRecipient::Nobody,
                 None => None,
             },
@@ -283,8 +283,8 @@ impl Calls {
         QuestionRecipient::TooMany { tool: None, is_first: !std::mem::replace(&mut outside.is_told, true) }
     }
 
-    /// Takes a notice in as far as the rate allows, and shows the clock of its call that it progresses. One that is left out costs a
-    /// count: its call's, where it has one.
+    /// Returns a notice's call if the rate limit lets the notice pass. A progress notification also tells its call's clock that the call
+    /// progresses. A dropped notice is counted for its call, or for the connection if it has no call.
     pub(in crate::client) fn admit(&self, of: Of<'_>, now: Instant) -> Option<Admitted> {
         let mut entries = self.entries();
         let entry = match of {
@@ -304,12 +304,12 @@ impl Calls {
         Some(Admitted { call: Some(entry.call.clone()), left_out, left_out_of_nobody: limiter.dropped() })
     }
 
-    /// Takes the number of notices of no call that were left out and not reported yet.
+    /// Takes the number of dropped notices without a call that were not reported yet.
     pub(in crate::client) fn left_out_of_nobody(&self) -> u64 {
         self.notices.lock().dropped()
     }
 
-    /// Reports to a call's caller the number of notices that were left out so far.
+    /// Reports to a call's caller the number of notices that were dropped so far.
     fn tell_left_out(&self, key: u64) {
         let told = self.entries().get_mut(&key).map(|entry| (entry.call.clone(), entry.notices.dropped()));
         if let Some((call, dropped @ 1..)) = told {
@@ -317,7 +317,7 @@ impl Calls {
         }
     }
 
-    /// Removes a call. Left-out notices are counted under the same lock, so that none is missing.
+    /// Removes a call, and reports its dropped notices. Removing and counting use the same lock, so the count is complete.
     fn remove(&self, key: u64) {
         let entry = self.entries().remove(&key);
         if let Some(mut entry) = entry
@@ -336,14 +336,14 @@ impl Calls {
     }
 }
 
-/// The call, or where it is over and only its caller is known, the latest of that caller's which could be meant as well.
+/// Returns the call if it is still in flight. Otherwise, for a question of unknown origin, returns the latest other candidate in flight.
 fn the_same_callers(key: u64, origin: Origin, candidates: Option<Vec<Candidate>>, entries: &BTreeMap<u64, Entry>) -> Option<u64> {
     let others = candidates.filter(|_| origin == Origin::Unknown).unwrap_or_default();
     let keys = std::iter::once(key).chain(others.into_iter().rev().map(|other| other.key));
     keys.into_iter().find(|key| entries.contains_key(key))
 }
 
-/// The first call of the one caller that has calls in flight, if there is just one: what the server tells is meant for it.
+/// Returns the first call in flight if all calls in flight belong to one caller. A notice without a token is then meant for this caller.
 fn of_only_caller(entries: &mut BTreeMap<u64, Entry>) -> Option<&mut Entry> {
     let first = entries.values().next()?.call.caller.identity();
     let is_alone = entries.values().all(|entry| entry.call.caller.identity() == first);

@@ -1,4 +1,4 @@
-//! Tests of who is asked, and who receives notices.
+//! Tests of the choice of the caller that is asked or receives a notice.
 
 use super::*;
 use crate::client::clock::CallLimits;
@@ -57,14 +57,14 @@ async fn what_answers_a_question_of_a_call_that_is_over_waits_until_its_server_w
         panic!("its caller is the only one")
     };
     let is_told = || futures::FutureExt::now_or_never(call.end_is_told()).is_some();
-    assert!(is_told(), "nothing is to be told as long as it is in flight");
+    assert!(is_told(), "the server need not be told while the call is in flight");
     place.give_up();
     assert!(!is_told());
     place.has_told();
     assert!(is_told());
     let second = enter(&calls, 1);
     let QuestionRecipient::Call(answered) = calls.ask(Origin::Call(second.key), QuestionKind::Person, None) else {
-        panic!("it is its own")
+        panic!("the question came with this call")
     };
     drop(second);
     answered.end_is_told().await;
@@ -76,7 +76,7 @@ fn a_question_is_of_those_who_were_in_flight_when_it_was_read_however_late_it_is
     let first = enter(&calls, 1);
     let (late, after) = (RequestId::Number(7), RequestId::Number(8));
     calls.hear(late.clone());
-    // Its call's answer was read next, and handed over before it; somebody else has come meanwhile.
+    // The call's answer is read after the question, but delivered before it. Meanwhile another caller has entered.
     drop(first);
     let _second = enter(&calls, 2);
     calls.hear(after.clone());
@@ -96,7 +96,7 @@ fn a_question_of_one_of_a_callers_calls_is_put_to_that_caller_as_long_as_any_of_
     drop(second);
     let _other = enter(&calls, 2);
     let QuestionRecipient::Call(call) = calls.ask(Origin::Unknown, QuestionKind::Person, Some(&question)) else {
-        panic!("it is the first caller's")
+        panic!("the question belongs to the first caller")
     };
     assert_eq!(call.caller.identity(), 1);
     drop(first);
@@ -108,7 +108,7 @@ fn where_it_was_not_noted_who_can_be_meant_nobody_is_asked() {
     let place = enter(&calls, 1);
     let question = RequestId::Number(1);
     assert!(matches!(calls.ask(Origin::Unknown, QuestionKind::Person, Some(&question)), QuestionRecipient::Ambiguous));
-    // Unless something else says whose it is.
+    // With the call known from the stream, the question reaches this call.
     assert!(matches!(calls.ask(place.key().origin(), QuestionKind::Person, Some(&question)), QuestionRecipient::Call(_)));
 }
 
@@ -117,7 +117,7 @@ fn two_callers_are_never_mixed_up() {
     let calls = calls();
     let _places = [enter(&calls, 1), enter(&calls, 2)];
     assert!(matches!(calls.ask(Origin::Unknown, QuestionKind::Person, None), QuestionRecipient::Ambiguous));
-    assert!(calls.admit(Of::OnlyCaller, Instant::now()).unwrap().call.is_none(), "a notice is nobody's");
+    assert!(calls.admit(Of::OnlyCaller, Instant::now()).unwrap().call.is_none(), "the notice belongs to no call");
 }
 
 #[test]
@@ -168,10 +168,10 @@ fn so_many_questions_outside_of_calls_are_open_and_no_more() {
     assert!(matches!(calls.ask(Origin::Unknown, QuestionKind::Person, None), QuestionRecipient::Outside(_)));
 }
 
-/// Callers, and how many notices were left out for each.
+/// The reported callers, each with the number of its dropped notices.
 type LeftOut = Arc<Mutex<Vec<(u64, u64)>>>;
 
-/// Makes calls whose left-out notices are kept, by their caller.
+/// Makes calls that record the number of dropped notices of each caller.
 fn counting() -> (Arc<Calls>, LeftOut) {
     let told: Arc<Mutex<Vec<_>>> = Arc::default();
     let telling = Arc::clone(&told);
@@ -185,7 +185,7 @@ fn token(calls: &Calls, place: &CallGuard) -> Json {
     token
 }
 
-/// Counts the notices that are admitted of so many, and those that are reported as left out.
+/// Offers `times` notices, and returns how many were admitted and how many were reported as dropped.
 fn admitted(calls: &Calls, of: Of<'_>, times: u64, now: Instant) -> (u64, u64) {
     let admitted: Vec<_> = (0..times).filter_map(|_| calls.admit(of, now)).collect();
     (admitted.len() as u64, admitted.iter().map(|admitted| admitted.left_out).sum())
@@ -198,7 +198,7 @@ fn what_is_left_out_of_a_calls_notices_is_told_to_its_own_caller_before_its_end(
     let (flooding, others) = (token(&calls, &flood), token(&calls, &other));
     let (told, _) = admitted(&calls, Of::Token(&flooding), 5_000, now);
     assert!(told < 5_000);
-    assert_eq!(admitted(&calls, Of::Token(&others), 10, now), (10, 0), "another's flood does not mute it, and is not its own");
+    assert_eq!(admitted(&calls, Of::Token(&others), 10, now), (10, 0), "a flood of another call does not affect this call's notices");
     drop(other);
     assert_eq!(*left_out.lock(), []);
     drop(flood);

@@ -1,4 +1,4 @@
-//! Answers the requests of a server, and gives rmcp our own description.
+//! Answers the requests of a server, and gives rmcp the client's name and capabilities.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use super::calls::{Calls, QuestionKind, QuestionRecipient};
 use super::questions::{NO_MODEL, NOT_HEARD, Questions, declined};
 use super::routing::Origin;
 
-/// Answers a server's requests. Notifications of interest have been taken before rmcp sees them.
+/// Answers a server's requests. The interceptor has already handled the notifications that matter.
 pub(in crate::client) struct Handler {
     pub(in crate::client) questions: Questions,
     pub(in crate::client) calls: Arc<Calls>,
@@ -25,12 +25,12 @@ impl Handler {
     fn origin(&self, context: &RequestContext<RoleClient>) -> Origin {
         match context.extensions.get::<InboundStreamOrigin>() {
             Some(InboundStreamOrigin::OutboundRequest(id)) => self.calls.origin(id),
-            // Servers of the older era use the stream of no call for their calls' questions, too.
+            // Servers of the older era also send questions of calls on the stream that belongs to no call.
             Some(InboundStreamOrigin::Unassociated) | None => Origin::Unknown,
         }
     }
 
-    /// Finds the recipient of a question. Remembers where the server has just turned out to send questions that name no call.
+    /// Finds the recipient of a question. If this is the server's first question that does not name a call, tells the observer.
     fn ask(&self, context: &RequestContext<RoleClient>, kind: QuestionKind) -> QuestionRecipient {
         let knew = self.calls.asks_anybody();
         let asked = self.calls.ask(self.origin(context), kind, Some(&context.id));
@@ -74,11 +74,11 @@ impl Handler {
             QuestionRecipient::Nobody => Err(NO_MODEL.to_owned()),
             QuestionRecipient::TooMany { tool, is_first } => {
                 self.questions.too_many(tool.as_deref(), is_first);
-                Err("this server has asked too often".to_owned())
+                Err("this server has sent too many questions".to_owned())
             }
             QuestionRecipient::Ambiguous => {
                 self.questions.ambiguous();
-                Err("it is not certain which call asks".to_owned())
+                Err("the client cannot tell which call this request belongs to".to_owned())
             }
         };
         answer.map_err(refused)
@@ -92,7 +92,7 @@ impl Service<RoleClient> for Handler {
             ServerRequest::ElicitRequest(request) => self.elicit(json!(request.params), &context).await,
             ServerRequest::CreateMessageRequest(request) => self.sample(json!(request.params), &context).await?,
             ServerRequest::ListRootsRequest(_) => self.questions.roots(),
-            // What rmcp's types do not take may still be a question that can be put.
+            // A question that rmcp's types cannot parse may still be valid enough to be asked.
             ServerRequest::CustomRequest(request) if request.method == "elicitation/create" => {
                 self.elicit(request.params.unwrap_or_default(), &context).await
             }
@@ -100,7 +100,7 @@ impl Service<RoleClient> for Handler {
                 self.sample(request.params.unwrap_or_default(), &context).await?
             }
             ServerRequest::CustomRequest(request) => return Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, request.method, None)),
-            _ => return Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, "not known", None)),
+            _ => return Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, "this client does not know the method", None)),
         };
         Ok(ClientResult::CustomResult(CustomResult::new(answer)))
     }
@@ -119,8 +119,9 @@ impl Service<RoleClient> for Handler {
     }
 }
 
-/// The same for every caller, whoever can answer: a server's tools may depend on it, and what was approved must stay the same.
-/// Roots only where the config has some: a server may take them for all that it may touch, in place of what its command says.
+/// Returns the client's capabilities. They are the same for every caller, even for callers that cannot be asked, because a server's tools may
+/// depend on them and approved tools must not change. Roots are announced only if the config has some, because a server may let the
+/// client's roots override the folders in its command.
 fn capabilities(has_roots: bool) -> ClientCapabilities {
     let mut wire = json!({
         "sampling": {},
@@ -130,7 +131,7 @@ fn capabilities(has_roots: bool) -> ClientCapabilities {
     if has_roots {
         wire["roots"] = json!({});
     }
-    // Its own form, read back: a capability that rmcp names in another way would be missing from the first connection on.
+    // The capabilities are parsed from MCP's JSON form, because rmcp may name its own fields differently.
     serde_json::from_value(wire).unwrap_or_default()
 }
 

@@ -1,4 +1,4 @@
-//! Messages that a server sends of its own accord: questions and notifications, and the calls to which they belong.
+//! Messages that a server sends without being asked: questions and notifications, and how their call is found.
 
 pub(in crate::client) mod caller;
 pub(in crate::client) mod calls;

@@ -1,5 +1,5 @@
-//! Reads a server's notifications in the order in which it sends them. rmcp handles each in a task of its own, so that two can change
-//! places, and nothing bounds their number.
+//! Handles a server's notifications in the order in which they arrive. rmcp handles each notification in its own task, so it neither keeps
+//! their order nor limits their number.
 
 use std::sync::Arc;
 
@@ -8,18 +8,18 @@ use serde_json::Value as Json;
 
 use crate::error::Words;
 
-/// Function that sees each message before rmcp does. `true`: the message is taken, and rmcp never sees it. Must not block.
+/// Function that sees each message before rmcp does. If it returns `true`, rmcp does not get the message. Must not block.
 pub(in crate::client) type Interceptor = Arc<dyn Fn(&Json) -> bool + Send + Sync>;
 
-/// Bytes of a log message that are kept.
+/// Maximum length of a log message's data. Longer data is cut.
 const MAX_LOG_BYTES: usize = 8 * 1024;
 const MAX_MESSAGE_BYTES: usize = 1024;
 const MAX_LEVEL_BYTES: usize = 32;
 const MAX_LOGGER_BYTES: usize = 128;
-/// Longest URI of an update: no longer one can be subscribed to.
+/// Longest URI of an update. A longer URI cannot be subscribed to.
 const MAX_URI_BYTES: usize = 8 * 1024;
 
-/// A notification of a server, as its caller receives it.
+/// A notification of a server, in the form that the caller receives.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Notice {
     Progress {
@@ -32,7 +32,7 @@ pub enum Notice {
         logger: Option<Words>,
         data: LogData,
     },
-    /// Number of notices that were left out, as they came faster than anybody could read.
+    /// Number of notices that were dropped because they exceeded the rate limit.
     Dropped(u64),
 }
 
@@ -40,11 +40,11 @@ pub enum Notice {
 #[derive(Debug, Clone, PartialEq)]
 pub enum LogData {
     Whole(Json),
-    /// Too large: the beginning of it as text.
+    /// The beginning, as text, of data that exceeds the limit.
     Beginning(Words),
 }
 
-/// A notification of interest. Its values are taken out only where somebody listens.
+/// A notification that this client handles. Its values are converted only if somebody listens.
 #[derive(Debug, PartialEq)]
 pub(in crate::client) enum Notification<'a> {
     Progress {
@@ -59,18 +59,18 @@ pub(in crate::client) enum Notification<'a> {
     },
     ListChanged,
     ResourceUpdated(&'a str),
-    /// A malformed one of these.
+    /// A malformed notification of one of these methods.
     Nothing,
 }
 
-/// The id of a request of the server's that a person or a model is to answer.
+/// Returns the id of a server's request that a person or a model has to answer, and `None` for all other messages.
 pub(in crate::client) fn question(message: &Json) -> Option<RequestId> {
     let method = message.get("method")?.as_str()?;
     let is_question = matches!(method, "elicitation/create" | "sampling/createMessage");
     if is_question { serde_json::from_value(message.get("id")?.clone()).ok() } else { None }
 }
 
-/// Reads the notifications that are taken here; `None` for all other messages.
+/// Parses a notification that this client handles. Returns `None` for all other messages.
 pub(in crate::client) fn read(message: &Json) -> Option<Notification<'_>> {
     if message.get("id").is_some() {
         return None;
@@ -108,7 +108,7 @@ pub(in crate::client) fn log(level: &str, data: &Json, params: &Json) -> Notice 
     Notice::Log { level: Words::cut(level, MAX_LEVEL_BYTES), logger, data: bounded(data) }
 }
 
-/// Returns data as it is, or the start of its text where it is large.
+/// Returns the data unchanged, or the beginning of its text if the data exceeds the limit.
 fn bounded(data: &Json) -> LogData {
     let whole = |text: &str| text.len() <= MAX_LOG_BYTES;
     match data {
@@ -142,8 +142,8 @@ mod tests {
     #[test]
     fn a_huge_log_line_is_cut() {
         let message = json!({ "method": "notifications/message", "params": { "level": "info", "data": [ "x".repeat(100_000) ] } });
-        let Some(Notification::Log { level, data, params }) = read(&message) else { panic!("it is one") };
-        let Notice::Log { data: LogData::Beginning(words), .. } = log(level, data, params) else { panic!("its data is cut") };
+        let Some(Notification::Log { level, data, params }) = read(&message) else { panic!("the message is a log notification") };
+        let Notice::Log { data: LogData::Beginning(words), .. } = log(level, data, params) else { panic!("the data of the notice is cut") };
         let text = words.in_full();
         assert!(text.ends_with("… [cut]") && text.len() < MAX_LOG_BYTES + 20);
     }

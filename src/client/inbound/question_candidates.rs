@@ -1,5 +1,5 @@
-//! The calls that can be meant by a server's question, noted when the question is read. An answer that is read after it may be handed over
-//! before the question is.
+//! Records which calls were in flight when a server's question was read. rmcp may deliver a call's answer before a question that arrived
+//! earlier, so the calls in flight at delivery can differ.
 
 use parking_lot::Mutex;
 use std::collections::VecDeque;
@@ -8,9 +8,9 @@ use rmcp::model::RequestId;
 
 use super::routing::Candidate;
 
-/// Most questions that were read and are not yet put to anybody. The transport hands on half as many.
+/// Maximum number of questions that were read and not yet put to anybody. The transport hands on at most half this number.
 const MAX_NOTES: usize = 512;
-/// Longest id of a question, which is the server's own. Nothing is noted for a longer one.
+/// Longest id of a question for which calls are recorded. The server chooses the id.
 const MAX_ID_BYTES: usize = 256;
 
 #[derive(Default)]
@@ -18,7 +18,7 @@ pub(in crate::client) struct QuestionCandidates(Mutex<VecDeque<Note>>);
 
 struct Note {
     question: RequestId,
-    /// `None`: two questions have this id.
+    /// Calls in flight when the question was read. `None` if two questions have this id.
     candidates: Option<Vec<Candidate>>,
 }
 
@@ -38,7 +38,7 @@ impl QuestionCandidates {
         notes.push_back(Note { question, candidates: Some(candidates) });
     }
 
-    /// Takes the calls that were noted for a question; `None` where that is not certain.
+    /// Takes the calls that were recorded for a question. Returns `None` if nothing was recorded, or two questions have this id.
     pub(in crate::client) fn take(&self, question: &RequestId) -> Option<Vec<Candidate>> {
         let mut notes = self.0.lock();
         let position = notes.iter().position(|known| known.question == *question)?;

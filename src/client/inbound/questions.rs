@@ -1,5 +1,5 @@
-//! Passes a server's questions to the caller of the call: the same for a request of the server's (until 2025-11-25) and for an
-//! `input_required` result (since 2026-07-28).
+//! Passes a server's questions to the caller of the call. Handles both forms: a request from the server (until MCP 2025-11-25), and an
+//! `input_required` result (since MCP 2026-07-28).
 
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -19,34 +19,34 @@ use crate::error::Result;
 
 const MAX_URL_BYTES: usize = 8 * 1024;
 pub(super) const NO_MODEL: &str = "sampling is not offered: the agent has no onSample";
-const OVER: &str = "the call that asked is over";
-/// Answer to the questions of a server that may run and be asked for its lists, and no more.
-pub(in crate::client) const NOT_HEARD: &str = "nobody is asked: this server is not approved and enabled";
-const IS_DECLINED: &str = "it is not approved as a whole and enabled: all that it asks is declined, and what it tells is not handed on";
-/// Time for which a server's notifications are handed on before its approval is checked again. It is checked for each question.
+const OVER: &str = "the call during which the server asked has ended";
+/// Answer to a sampling request of a server that may be connected, but is not fully approved and enabled.
+pub(in crate::client) const NOT_HEARD: &str = "nobody is asked, because this server is not fully approved and enabled";
+const IS_DECLINED: &str = "the server is not fully approved and enabled, so its questions are declined and its notifications are dropped";
+/// Time for which an approval check is reused for notifications. For a question, the approval is always checked anew.
 const HEARD_FOR: Duration = Duration::from_millis(100);
 
-/// Puts the questions of one server to its callers.
+/// Puts the questions of one server to the server's callers.
 #[derive(Clone)]
 pub(in crate::client) struct Questions {
     pub(in crate::client) server: String,
     pub(in crate::client) observer: Arc<dyn Observer>,
-    /// Folders, as URIs, that the config lets the server know.
+    /// MCP roots: the folders, as URIs, that the config lets the server know.
     pub(in crate::client) roots: Vec<String>,
-    /// Rate limit of the reports about questions, so that a server that asks without end does not fill the agent's memory.
+    /// Rate limit of the reports about questions, so that a flood of questions does not fill the agent's memory.
     told: Arc<Mutex<RateLimiter>>,
     hearing: Arc<Hearing>,
 }
 
-/// The last check whether the server's messages may be handed on.
+/// Result of the last check whether the server's messages may be handed on.
 #[derive(Default)]
 struct Hearing {
     until: Mutex<Option<Instant>>,
-    /// True once it was reported that the messages are not handed on: once a connection.
+    /// True once it was reported that the messages are not handed on. This is reported once for each connection.
     is_told: AtomicBool,
 }
 
-/// The call that a question belongs to, if any.
+/// The caller to ask, and the call that the question belongs to, if any.
 struct Asker {
     caller: Arc<dyn Caller>,
     call: Option<InFlight>,
@@ -58,7 +58,7 @@ impl Questions {
         Self { server: server.to_owned(), observer, roots, told, hearing: Arc::default() }
     }
 
-    /// Returns whether somebody may be asked what the server asks now. Where not, that is told in words of ours.
+    /// Returns whether a question of the server may be put to somebody now. The first refusal is reported to the observer.
     pub(in crate::client) fn may_ask(&self) -> bool {
         let may = self.observer.may_be_heard(&self.server);
         if !may && !self.hearing.is_told.swap(true, Ordering::AcqRel) {
@@ -67,7 +67,7 @@ impl Questions {
         may
     }
 
-    /// Returns whether somebody may be told what the server tells.
+    /// Returns whether a notification of the server may be handed on now.
     pub(super) fn may_tell(&self) -> bool {
         let mut until = self.hearing.until.lock();
         let now = Instant::now();
@@ -77,14 +77,14 @@ impl Questions {
         until.is_some()
     }
 
-    /// The answer to an elicitation: `{ action, content? }`. Without anybody to ask, or a form that can be shown: `decline`
-    /// or `cancel`, never an error, since the server's own work goes on.
+    /// Returns the answer to an elicitation: `{ action, content? }`. If there is nobody to ask, or the form cannot be shown, the answer is
+    /// `decline` or `cancel`. The answer is never an error, so that the server's work can go on.
     pub(in crate::client) async fn elicit(&self, call: Option<InFlight>, params: &Json, stopped: &CancellationToken) -> Json {
         if !self.may_ask() {
             return declined();
         }
         let answer = self.put(call, params, stopped).await;
-        // While a person thought, the approval may have been taken back, here or by another process.
+        // The approval may have been withdrawn while the person thought, by this process or another.
         if answer["action"] == "accept" && !self.may_ask() { declined() } else { answer }
     }
 
@@ -124,7 +124,7 @@ impl Questions {
         }
     }
 
-    /// Asks a model; returns its answer, or the reason why there is none.
+    /// Asks a model. Returns the model's answer, or the reason why there is none.
     pub(in crate::client) async fn sample(
         &self,
         call: Option<InFlight>,
@@ -147,7 +147,7 @@ impl Questions {
             None => Err(OVER.to_owned()),
             Some(Err(error)) => {
                 self.cancelled(&format!("onSample failed: {error}"));
-                // The server learns that, not why: the reason is the agent's own.
+                // The server does not learn the reason, because it may contain the agent's private data.
                 Err("the agent's model gave no answer".to_owned())
             }
             Some(Ok(answer)) if self.may_ask() => Ok(answer),
@@ -155,32 +155,32 @@ impl Questions {
         }
     }
 
-    /// The folders that a person was shown with the command: whoever may run it may be told of them. Nobody is asked.
+    /// Returns the answer to `roots/list`. Nobody is asked, because the person who approved the server's command was shown the folders.
     pub(in crate::client) fn roots(&self) -> Json {
         let roots: Vec<_> = self.roots.iter().map(|uri| json!({ "uri": uri })).collect();
         json!({ "roots": roots })
     }
 
-    /// Declines a question that could be meant for more than one caller.
+    /// Cancels a question that could belong to more than one caller.
     pub(super) fn ambiguous(&self) -> Json {
         self.cancelled(
-            "several callers had calls in flight, and the protocol does not say whose question it was. \
-             From now on its callers are kept apart; call again",
+            "several callers had calls in flight, and the protocol does not say which of them the question was for. \
+             From now on, the callers of this server take turns; call again",
         )
     }
 
-    /// Declines a question over the limit. Reported once, however often that happens.
+    /// Cancels a question that exceeds the limit. Only the first such question is reported.
     pub(in crate::client) fn too_many(&self, tool: Option<&str>, is_first: bool) -> Json {
         if is_first {
             let what = tool.map_or("it has too many questions open outside of any call".to_owned(), |tool| {
                 format!("{tool} has asked too many questions in one call")
             });
-            return self.cancelled(&format!("{what}: the rest of them is cancelled"));
+            return self.cancelled(&format!("{what}; further ones are cancelled"));
         }
         json!({ "action": "cancel" })
     }
 
-    /// Reports a notice to its caller, and first the number of those that were left out before it.
+    /// Reports a notice to its caller. Before it, reports the number of dropped notices.
     pub(in crate::client) fn tell(&self, admitted: &Admitted, notice: impl FnOnce() -> Notice) {
         if !self.may_tell() {
             return;
@@ -190,7 +190,7 @@ impl Questions {
         self.notice(admitted.call.as_ref(), &notice());
     }
 
-    /// Reports the number of notices that were left out of a call, or of those that belong to none.
+    /// Reports the number of dropped notices of a call, or of those without a call.
     pub(in crate::client) fn tell_left_out(&self, call: Option<&InFlight>, count: u64) {
         if count > 0 && self.may_tell() {
             self.notice(call, &Notice::Dropped(count));
@@ -204,7 +204,7 @@ impl Questions {
         }
     }
 
-    /// Ends with the connection: reports the number of questions that were not reported.
+    /// Reports, at the end of the connection, the number of questions that the rate limit kept from being reported.
     pub(in crate::client) fn end(&self) {
         let dropped = self.told.lock().dropped();
         if dropped > 0 {
@@ -232,12 +232,12 @@ impl Questions {
 }
 
 impl Asker {
-    /// Returns whether the call is over: then its caller is not even asked.
+    /// Returns whether the call is over. The caller of such a call is not asked.
     fn is_over(&self) -> bool {
         self.call.as_ref().is_some_and(|call| call.over.is_cancelled())
     }
 
-    /// Waits for a person: no clock runs meanwhile. `None`: the call is over, or the server no longer wants to know.
+    /// Waits for the answer. All clocks of the call pause meanwhile. Returns `None` if the call is over or the server cancelled its question.
     async fn wait<T>(&self, reply: crate::client::inbound::caller::Reply<T>, stopped: &CancellationToken) -> Option<Result<T>> {
         let _clocks = self.call.as_ref().map(|call| (call.clock.pause(), call.caller.pause()));
         let over = self.call.as_ref().map(|call| call.over.clone()).unwrap_or_default();
@@ -250,7 +250,7 @@ impl Asker {
     }
 }
 
-/// The answer of a person who does not want to.
+/// Makes the answer of a person who declines.
 pub(in crate::client) fn declined() -> Json {
     json!({ "action": "decline" })
 }
@@ -265,8 +265,8 @@ fn question(params: &Json) -> std::result::Result<Question, String> {
         }
         "url" => {
             let url = text("url").ok_or("it has no url")?;
-            let parsed = url::Url::parse(url).map_err(|error| format!("its url is none: {error}"))?;
-            // Whoever opens it must not start a program by that.
+            let parsed = url::Url::parse(url).map_err(|error| format!("its url is not valid: {error}"))?;
+            // Opening a URL with another scheme could start a program.
             if !matches!(parsed.scheme(), "https" | "http") || url.len() > MAX_URL_BYTES {
                 return Err(format!("its url has the scheme \"{}\"; only https and http are shown", parsed.scheme()));
             }
@@ -284,7 +284,7 @@ mod tests {
     use super::*;
     use crate::catalog::Manifest;
 
-    /// Counts what it is told of questions; nobody is ever asked.
+    /// Observer that counts reports about questions, and never asks anybody.
     #[derive(Default)]
     struct Counting(AtomicUsize, AtomicU64);
 
@@ -322,7 +322,7 @@ mod tests {
         let told = observer.0.load(Ordering::Relaxed) as u64;
         assert!(told < 10_000);
         questions.end();
-        assert_eq!(told + observer.1.load(Ordering::Relaxed), 20_000, "the rest is counted");
+        assert_eq!(told + observer.1.load(Ordering::Relaxed), 20_000, "all other reports are counted as dropped");
     }
 
     #[test]

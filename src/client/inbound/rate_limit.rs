@@ -1,38 +1,38 @@
-//! Rate limits for messages that a server sends without being asked, so that a flood takes neither the processor nor the attention from
-//! other servers. Pure: whoever has to wait does so elsewhere.
+//! Rate limits for messages that a server sends without being asked, so that a flood from one server does not take processor time from the
+//! others. This module does no waiting; it returns the time that the caller has to wait.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// A rate per second, and a burst.
+/// A rate limit: an amount per second, and the burst that may pass at once.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::client) struct Rate {
     pub(in crate::client) burst: u32,
     pub(in crate::client) per_second: u32,
 }
 
-/// Bytes that are read of a server beside its answers. One that writes more waits for its pipe.
+/// Bytes of messages other than answers that are read from a server. A server that writes more is blocked by its full pipe.
 pub(in crate::client) const UNSOLICITED: Rate = Rate { burst: 2 << 20, per_second: 2 << 20 };
-/// Bytes that are read of a line which is too long to be kept, and of which only the end is looked for.
+/// Bytes of oversized lines that are read. Such a line is discarded; only its end is searched for.
 pub(in crate::client) const SKIPPED: Rate = Rate { burst: 32 << 20, per_second: 128 << 20 };
-/// Lines of standard error that are redacted, kept and written down; a long line counts as several.
+/// Lines of standard error that are redacted, kept and logged. A long line counts as several.
 pub(in crate::client) const STDERR: Rate = Rate { burst: 512, per_second: 100 };
 /// Notices that are reported to a listener.
 pub(super) const NOTICES: Rate = Rate { burst: 4096, per_second: 100 };
-/// Notices of each call that are reported whatever other calls have used of the rate.
+/// Number of notices of each call that are reported even if other calls have used up the rate.
 const OWN_NOTICES: u32 = 64;
 
-/// Bytes that a message counts beside its own: there may be very many short ones.
+/// Bytes that each message counts in addition to its length, so that very many short messages are limited too.
 pub(in crate::client) const MESSAGE: usize = 512;
-/// Bytes that a request counts beside its own, as it is answered.
+/// Bytes that each request counts in addition to its length, because it has to be answered.
 pub(in crate::client) const REQUEST: usize = 4096;
 
-/// Time that is owed for what was read beyond a rate.
+/// Computes the pauses between reads that keep a reader within a rate.
 #[derive(Debug)]
 pub(in crate::client) struct Pace {
     rate: Rate,
-    /// Time at which all that was read is within the rate again.
+    /// Time at which the bytes read so far no longer exceed the rate.
     paid_at: Instant,
 }
 
@@ -41,7 +41,7 @@ impl Pace {
         Self { rate, paid_at: now }
     }
 
-    /// Counts what was read, and returns how long to pause before the next read.
+    /// Counts bytes that were read, and returns how long to pause before the next read.
     pub(in crate::client) fn spend(&mut self, bytes: usize, now: Instant) -> Duration {
         self.paid_at = self.paid_at.max(now) + self.time_of(bytes as u64);
         self.paid_at.saturating_duration_since(now + self.time_of(u64::from(self.rate.burst)))
@@ -51,7 +51,7 @@ impl Pace {
         Duration::from_nanos(bytes.saturating_mul(1_000_000_000) / u64::from(self.rate.per_second))
     }
 
-    /// Forgets what was spent so far.
+    /// Forgets the bytes counted so far.
     pub(in crate::client) fn forgive(&mut self, now: Instant) {
         self.paid_at = now;
     }
@@ -69,7 +69,7 @@ pub(in crate::client) struct RateLimiter {
 /// The decision about one item at a rate limiter.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::client) enum Passage {
-    /// The item passes; so many were dropped before it.
+    /// The item passes. The number counts the items dropped before it.
     Pass(u64),
     Drop,
 }
@@ -83,7 +83,7 @@ impl RateLimiter {
         self.take(1, now)
     }
 
-    /// Decides about an item that counts as several. One that is larger than the burst passes when the whole burst is there.
+    /// Decides about an item that counts as `amount` items. An amount above the burst passes when the whole burst is available.
     pub(in crate::client) fn take(&mut self, amount: u32, now: Instant) -> Passage {
         if self.admits(amount, now) {
             return Passage::Pass(self.dropped());
@@ -92,7 +92,7 @@ impl RateLimiter {
         Passage::Drop
     }
 
-    /// Returns whether so much passes. What does not is for the caller to count or to keep.
+    /// Returns whether `amount` items pass. Does not count dropped items; the caller counts or keeps them.
     pub(in crate::client) fn admits(&mut self, amount: u32, now: Instant) -> bool {
         let seconds = now.saturating_duration_since(self.filled).as_secs();
         if seconds > 0 {
@@ -105,7 +105,7 @@ impl RateLimiter {
         left.is_some()
     }
 
-    /// The time at which more passes, where the last that came did not.
+    /// Returns the time at which the limiter gains new capacity.
     pub(super) fn refills_at(&self) -> Instant {
         self.filled + Duration::from_secs(1)
     }
@@ -116,7 +116,7 @@ impl RateLimiter {
     }
 }
 
-/// One call's share of a limiter that all calls of a connection use: a burst of its own, and a count of its own.
+/// One call's share of a connection's limiter. Each call has a burst of its own and counts its own dropped items.
 #[derive(Debug)]
 pub(in crate::client) struct Share {
     own: u32,
@@ -159,7 +159,7 @@ mod tests {
         assert_eq!(passed(&mut other, 70), OWN_NOTICES as usize);
         assert_eq!(flood.dropped(), u64::from(10_000 - NOTICES.burst - OWN_NOTICES));
         assert_eq!((other.dropped(), flood.dropped()), (6, 0));
-        assert_eq!(limiter.dropped(), 0, "none of them is nobody's");
+        assert_eq!(limiter.dropped(), 0, "all dropped notices are counted for their calls");
     }
 
     const SECOND: Duration = Duration::from_secs(1);
@@ -192,7 +192,7 @@ mod tests {
         assert_eq!(pace.spend(2_000, start), Duration::ZERO);
         assert_eq!(pace.spend(500, start), SECOND / 2);
         assert_eq!(pace.spend(0, start + SECOND / 2), Duration::ZERO);
-        // A pause saves up no more than the burst.
+        // A long pause does not save up more than the burst.
         let later = start + SECOND * 100;
         assert_eq!(pace.spend(3_000, later), SECOND);
         pace.forgive(later);

@@ -1,17 +1,17 @@
-//! Finds the call that a server's question belongs to.
+//! Finds the call that caused a question of the server.
 //!
-//! Over HTTP the stream says it, and since 2026-07-28 the answer to the call does. Over stdio before that nothing does: there it
-//! is certain only where one caller alone has calls in flight. It must never reach the wrong one, so where it is not certain,
-//! nobody is asked.
+//! Over HTTP the stream identifies the call. Since MCP 2026-07-28 the question comes in the call's own result. Over stdio with an older
+//! version nothing identifies the call, so it is certain only if a single caller has calls in flight. A question must never reach the
+//! wrong caller, so an ambiguous question is put to nobody.
 
 /// The destination of a question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::client) enum Route {
     /// The caller of this call.
     Call(u64),
-    /// Outside of any call: none can be meant.
+    /// No call can have caused the question.
     Outside,
-    /// Ambiguous: more than one caller can be meant.
+    /// Calls of more than one caller can have caused the question.
     Ambiguous,
 }
 
@@ -25,15 +25,15 @@ pub(in crate::client) struct Candidate {
 /// The origin of a question, as far as the transport knows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::client) enum Origin {
-    /// The stream of this call.
+    /// The question came on the HTTP stream of this call, or in its result.
     Call(u64),
-    /// A stream that belongs to no call, or to one that is over.
+    /// The question came on a stream that belongs to no call, or to a call that is over.
     NoCall,
     Unknown,
 }
 
 impl Origin {
-    /// Returns the route of a question of which only the origin is known.
+    /// Returns the route of a question for which the calls in flight do not help.
     pub(in crate::client) fn known(self) -> Route {
         match self {
             Self::Call(key) => Route::Call(key),
@@ -47,7 +47,7 @@ pub(in crate::client) fn route(origin: Origin, in_flight: &[Candidate]) -> Route
     match (origin, in_flight) {
         (Origin::Unknown, []) => Route::Outside,
         (Origin::Unknown, [first, rest @ ..]) if rest.iter().all(|other| other.caller == first.caller) => {
-            // Of one caller's calls the latest is as good as any: the same person is asked.
+            // Any call of this caller would do, because the same person is asked. The latest call is used.
             Route::Call(rest.last().unwrap_or(first).key)
         }
         _ => origin.known(),

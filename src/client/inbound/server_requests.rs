@@ -1,15 +1,15 @@
-//! Requests of a server that are being answered: rmcp has a task for each. A bounded number is handed on; more would only fill our memory,
-//! above all where the server does not read the answers.
+//! Limits the number of a server's requests that are answered at once. rmcp starts a task for each request, so an unlimited number would
+//! fill the memory, mainly if the server does not read the answers.
 
 use std::collections::HashSet;
 
 use rmcp::model::RequestId;
 
-/// Most requests that are answered at once.
+/// Maximum number of requests that are answered at once.
 const MAX_REQUESTS: usize = 256;
-/// Most refusals that wait for a slow server or writer: each has some hundred bytes.
+/// Maximum number of refusals that wait for a slow server or writer. Each takes a few hundred bytes.
 pub(in crate::client) const MAX_REFUSALS: usize = 4_096;
-/// Longest id of a request, which goes back with the answer. No server needs a longer one.
+/// Longest id of a request. The answer repeats the id, and no server needs a longer one.
 const MAX_ID_BYTES: usize = 256;
 
 #[derive(Default)]
@@ -37,7 +37,7 @@ impl ServerRequests {
         Admission::HandOn
     }
 
-    /// Removes a request: its answer is on its way, or it was cancelled.
+    /// Removes a request that has been answered or cancelled.
     pub(in crate::client) fn end(&mut self, id: &RequestId) {
         self.0.remove(id);
     }

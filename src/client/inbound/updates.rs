@@ -1,4 +1,4 @@
-//! Updates of resources: each resource is reported once however often the server announces it, and no other notification displaces one.
+//! Updates of resources. A resource with several pending updates is reported once. Other notifications do not displace updates.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::VecDeque;
@@ -10,24 +10,24 @@ use tokio::time::{Instant, sleep_until};
 use super::questions::Questions;
 use super::rate_limit::{NOTICES, RateLimiter};
 
-/// Most resources that wait to be reported. Only a flood has more: they are counted, and the count is reported.
+/// Maximum number of resources that wait to be reported. Further resources are counted, and the count is reported.
 const MAX_WAITING: usize = 256;
 
 /// A report to the listener.
 #[derive(Debug, PartialEq, Eq)]
 enum Update {
     Of(String),
-    /// Number of updates that were left out.
+    /// Number of updates that were dropped.
     LeftOut(u64),
 }
 
-/// Resources whose change is not reported yet. Pure.
+/// Resources whose change is not reported yet. This type does no I/O.
 #[derive(Debug)]
 struct Waiting {
     limiter: RateLimiter,
     uris: VecDeque<String>,
     left_out: u64,
-    /// True while a task reports them as the rate allows.
+    /// True while a task waits to report them at the allowed rate.
     has_task: bool,
 }
 
@@ -47,25 +47,25 @@ impl Waiting {
         }
     }
 
-    /// Takes the next report, if the rate allows one.
+    /// Takes the next report if the rate limit allows one.
     fn next(&mut self, now: Instant) -> Option<Update> {
         let is_empty = self.uris.is_empty() && self.left_out == 0;
         if is_empty || !self.limiter.admits(1, now) { None } else { self.take() }
     }
 
-    /// Takes the next report whatever the rate.
+    /// Takes the next report, ignoring the rate limit.
     fn take(&mut self) -> Option<Update> {
         let left_out = std::mem::take(&mut self.left_out);
         if left_out > 0 { Some(Update::LeftOut(left_out)) } else { self.uris.pop_front().map(Update::Of) }
     }
 
-    /// The time at which the next may be told; `None` where nothing waits.
+    /// Returns the time at which the next report is allowed, and `None` if nothing waits.
     fn due_at(&self) -> Option<Instant> {
         (!self.uris.is_empty() || self.left_out > 0).then(|| self.limiter.refills_at())
     }
 }
 
-/// Reports which resources changed, as the rate allows.
+/// Reports changed resources to the observer at the allowed rate.
 pub(in crate::client) struct Updates {
     waiting: Mutex<Waiting>,
     questions: Questions,
@@ -78,7 +78,7 @@ impl Updates {
         Arc::new(Self { waiting, questions, runtime: Handle::current() })
     }
 
-    /// Notes that a resource changed.
+    /// Records that a resource changed, and reports it now or later.
     pub(in crate::client) fn note(self: &Arc<Self>, uri: &str) {
         self.waiting().note(uri);
         self.tell_due();
@@ -90,7 +90,7 @@ impl Updates {
         }
     }
 
-    /// Reports as the rate allows, until nothing waits any more.
+    /// Reports at the allowed rate until nothing waits any more.
     async fn tell_later(self: Arc<Self>, mut due: Instant) {
         loop {
             sleep_until(due).await;
@@ -104,7 +104,7 @@ impl Updates {
         }
     }
 
-    /// Reports all that waits, at the connection's end.
+    /// Reports all waiting updates when the connection ends.
     pub(in crate::client) fn end(&self) {
         self.tell_each(Waiting::take);
     }
@@ -138,7 +138,7 @@ mod tests {
 
     use super::*;
 
-    /// Takes updates until the rate allows no more.
+    /// Takes updates until the rate limit allows no more.
     fn told(waiting: &mut Waiting, now: Instant) -> Vec<Update> {
         std::iter::from_fn(|| waiting.next(now)).collect()
     }

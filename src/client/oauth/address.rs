@@ -1,4 +1,4 @@
-//! Addresses to which a metadata document may send us. A public server must not make this machine send requests into its own network.
+//! Addresses that OAuth metadata may name. A public server must not make this machine send requests into its own private network.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ pub(super) enum Reach {
     Public,
     Private,
     Loopback,
-    /// Link-local (where clouds answer with credentials), multicast and reserved networks: never allowed.
+    /// Link-local, multicast and reserved networks. Never allowed. On link-local addresses, clouds serve credentials.
     Never,
 }
 
@@ -58,7 +58,7 @@ impl Reach {
     }
 }
 
-/// The IPv4 address that an IPv6 address only wraps: mapped, compatible, NAT64 or 6to4.
+/// Returns the IPv4 address that an IPv6 address contains, if it is a mapped, compatible, NAT64 or 6to4 address.
 fn embedded(address: Ipv6Addr) -> Option<Ipv4Addr> {
     let join = |high: u16, low: u16| Ipv4Addr::from((u32::from(high) << 16) | u32::from(low));
     match address.segments() {
@@ -73,21 +73,21 @@ fn embedded(address: Ipv6Addr) -> Option<Ipv4Addr> {
 pub(super) struct Policy {
     base: Url,
     allow_insecure: bool,
-    /// Allowed networks, as bits: they only grow.
+    /// Allowed networks, as bits. Bits are only added.
     allowed: AtomicU8,
-    /// Hosts of proxies: a proxy resolves names itself, and its own may be private.
+    /// Hosts of proxies. A proxy may have a private address, because the operator configured it.
     proxies: Vec<String>,
 }
 
 impl Policy {
-    /// Makes the policy for the server at `base`, whose address the operator wrote.
+    /// Makes the policy for the server at `base`. The operator wrote this address, so it is trusted.
     pub(super) fn new(base: Url, allow_insecure: bool) -> Self {
         let own = reach_of_literal(&base).unwrap_or(Reach::Public);
         let proxies = PROXY_VARIABLES.iter().filter_map(|name| std::env::var(name).ok()).filter_map(|proxy| proxy_host(&proxy)).collect();
         Self { base, allow_insecure, allowed: AtomicU8::new(Reach::Public.bit() | own.bit()), proxies }
     }
 
-    /// Checks whether a request may go to an address, as far as that is known without resolving its name.
+    /// Checks whether a request may be sent to a URL, without resolving its host name.
     pub(super) fn check(&self, url: &Url) -> Result<(), String> {
         let shown = origin_of(url);
         let literal = reach_of_literal(url);
@@ -98,13 +98,15 @@ impl Policy {
         }
         let own = url.host() == self.base.host();
         match literal {
-            Some(reach) if !own && !self.allows(reach) => Err(format!("{shown} is not an address that this server may send us to")),
+            Some(reach) if !own && !self.allows(reach) => {
+                Err(format!("{shown} is an address to which this server may not direct OAuth requests"))
+            }
             _ => Ok(()),
         }
     }
 
-    /// Records the address from which the server answered over TLS. If that is private, so may be its authorization server's. Names alone
-    /// prove nothing, as the owner of a name decides where it points.
+    /// Records the IP address from which the server answered over TLS. If it is private, the authorization server may be private too. The host
+    /// name alone proves nothing, because the owner of a name decides where it points.
     pub(super) fn answered(&self, url: &Url, from: Option<SocketAddr>) {
         if let Some(from) = from.filter(|_| url.scheme() == "https" && url.host() == self.base.host() && self.proxies.is_empty()) {
             self.allowed.fetch_or(Reach::of(from.ip()).bit(), Ordering::Relaxed);
@@ -115,7 +117,7 @@ impl Policy {
         self.allowed.load(Ordering::Relaxed) & reach.bit() != 0
     }
 
-    /// Filters the addresses to which a name resolved: those that may be reached.
+    /// Returns those of a name's addresses that may be reached.
     fn filter(&self, name: &str, addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
         if self.proxies.iter().any(|proxy| proxy == name) {
             return addresses;
@@ -129,12 +131,12 @@ impl Policy {
     }
 }
 
-/// Returns scheme, host and port: all that an error shows of an address.
+/// Returns scheme, host and port. Errors show no other part of a URL.
 pub(super) fn origin_of(url: &Url) -> String {
     url.origin().ascii_serialization()
 }
 
-/// Returns the network of a host that needs no resolving.
+/// Returns the network of an IP address or of `localhost`. Returns `None` for a name that has to be resolved.
 pub(super) fn reach_of_literal(url: &Url) -> Option<Reach> {
     match url.host()? {
         Host::Ipv4(address) => Some(Reach::of(address.into())),
@@ -155,7 +157,7 @@ fn normal(host: &str) -> String {
     host.trim_end_matches('.').to_ascii_lowercase()
 }
 
-/// Resolves names as the system does, and keeps what may be reached.
+/// Resolves names like the system does, and keeps only addresses that may be reached.
 pub(super) struct Resolver(pub(super) Arc<Policy>);
 
 impl Resolve for Resolver {
@@ -166,7 +168,7 @@ impl Resolve for Resolver {
             let host = normal(name.as_str());
             let reachable = policy.filter(&host, found);
             if reachable.is_empty() {
-                return Err(format!("{host} has no address that this server may send us to").into());
+                return Err(format!("{host} has no address to which this server may direct OAuth requests").into());
             }
             Ok(Box::new(reachable.into_iter()) as Addrs)
         })
@@ -242,7 +244,7 @@ mod tests {
         assert_eq!(kept(&policy, "mcp.corp", &["10.0.0.4"]), ["10.0.0.4"]);
         assert!(kept(&policy, "sso.corp", &["10.0.0.5"]).is_empty());
         policy.answered(&Url::parse("http://mcp.corp/").unwrap(), Some("10.0.0.4:80".parse().unwrap()));
-        assert!(kept(&policy, "sso.corp", &["10.0.0.5"]).is_empty(), "without TLS it proves nothing");
+        assert!(kept(&policy, "sso.corp", &["10.0.0.5"]).is_empty(), "without TLS, the server's address proves nothing");
         policy.answered(&Url::parse("https://mcp.corp/").unwrap(), Some("10.0.0.4:443".parse().unwrap()));
         assert_eq!(kept(&policy, "sso.corp", &["10.0.0.5", "169.254.169.254"]), ["10.0.0.5"]);
     }

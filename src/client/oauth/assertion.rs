@@ -1,6 +1,6 @@
-//! JWT assertions by which a client signs for itself (RFC 7523), with ES256 or RS256.
+//! JWT assertions with which a client authenticates itself (RFC 7523), signed with ES256 or RS256.
 //!
-//! Hand-written on `ring`, which TLS has anyway: the `jsonwebtoken` crate would add a second cryptographic library (35 crates, or one in C).
+//! They are made with `ring`, which TLS already needs. The crate `jsonwebtoken` would add a second cryptographic library.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use serde_json::json;
 
 use crate::config::SigningAlgorithm;
 
-/// Time for which an assertion is valid: it is used at once, but clocks differ.
+/// Time for which an assertion is valid. It is used immediately, but clocks may differ.
 const LIFETIME: Duration = Duration::from_mins(5);
 const BEGIN: &str = "-----BEGIN PRIVATE KEY-----";
 const END: &str = "-----END PRIVATE KEY-----";
@@ -26,7 +26,7 @@ pub(super) enum Signer {
 }
 
 impl Signer {
-    /// Reads PKCS#8 as PEM. Without an algorithm, the key's own.
+    /// Reads a PKCS#8 key in PEM format. Without `algorithm`, the type of the key decides.
     pub(super) fn read(pem: &SecretString, algorithm: Option<SigningAlgorithm>) -> Result<Self, String> {
         let der = der(pem.expose_secret())?;
         let ecdsa = || EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &der, &SystemRandom::new()).map(Self::Es256);
@@ -47,7 +47,7 @@ impl Signer {
         }
     }
 
-    /// Signs an assertion of the identity of `client`, for `audience` alone and for a short time.
+    /// Signs an assertion that identifies `client`. It is valid only for `audience` and for a short time.
     pub(super) fn assertion(&self, client: &str, audience: &str, now: u64) -> Result<SecretString, String> {
         let mut id = [0; 16];
         getrandom::fill(&mut id).map_err(|error| format!("the system gave no random bytes: {error}"))?;
@@ -74,15 +74,16 @@ impl Signer {
     }
 }
 
-/// The bytes between the two lines. Environment variables often have `\n` for their line ends.
+/// Returns the key's bytes between the BEGIN and END lines. Escaped line ends (`\n`) are accepted, because environment variables often have them.
 fn der(pem: &str) -> Result<Zeroizing<Vec<u8>>, String> {
     let inside = pem.split_once(BEGIN).and_then(|(_, rest)| rest.split_once(END)).map(|(inside, _)| inside);
     let inside = inside.ok_or_else(|| {
         format!("oauth.privateKey must be PKCS#8 as PEM: {BEGIN}…; `openssl pkcs8 -topk8 -nocrypt` turns another form into it")
     })?;
     let bare: Zeroizing<String> = Zeroizing::new(inside.replace("\\n", "").split_whitespace().collect());
-    let bytes =
-        STANDARD.decode(bare.as_bytes()).map_err(|_| "oauth.privateKey has something else than base64 between its lines".to_owned())?;
+    let bytes = STANDARD
+        .decode(bare.as_bytes())
+        .map_err(|_| "oauth.privateKey has characters other than base64 between its BEGIN and END lines".to_owned())?;
     Ok(Zeroizing::new(bytes))
 }
 
@@ -97,7 +98,7 @@ pub(super) mod tests {
         SecretString::from(format!("{BEGIN}\n{}\n{END}\n", STANDARD.encode(der)))
     }
 
-    /// A new P-256 key: its PEM and its public point.
+    /// Makes a P-256 key, and returns its PEM and its public point.
     pub(crate) fn new_key() -> (SecretString, Vec<u8>) {
         let random = SystemRandom::new();
         let document = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &random).unwrap();
@@ -105,7 +106,7 @@ pub(super) mod tests {
         (pem(document.as_ref()), key.public_key().as_ref().to_vec())
     }
 
-    /// Message and signature of an assertion, and its claims.
+    /// Splits an assertion into its signed message, signature, header and claims.
     pub(crate) fn parts(assertion: &str) -> (String, Vec<u8>, Json, Json) {
         let (message, signature) = assertion.rsplit_once('.').unwrap();
         let (header, claims) = message.split_once('.').unwrap();

@@ -1,4 +1,4 @@
-//! Redirect URI for the browser: one path on 127.0.0.1, for one answer, and closed after it.
+//! Listener for the redirect URI. It serves one path on 127.0.0.1, accepts one answer from the browser, and then closes.
 
 use std::io;
 use std::net::Ipv4Addr;
@@ -17,17 +17,17 @@ const PATH: &str = "/callback";
 const MAX_REQUEST_BYTES: usize = 16 * 1024;
 const REQUEST_TIME: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(50);
-/// Most connections at once. A browser opens a few; more than these wait.
+/// Maximum number of connections at once. A browser opens a few; further connections wait.
 const MAX_CONNECTIONS: usize = 16;
 const RECEIVED: &str = "The answer was received. You can close this page and go back to your agent.";
 const NOT_FOUND: &str = "There is nothing here.";
 
-/// The answer of the authorization server, as the browser brings it.
+/// The authorization server's answer, which the browser brings in the redirect URL.
 #[derive(Debug, Clone)]
 pub(super) enum Answer {
     Code {
         code: SecretString,
-        /// Issuer, as RFC 9207 has it.
+        /// Issuer from the parameter `iss` (RFC 9207).
         issuer: Option<String>,
     },
     Refused {
@@ -36,12 +36,12 @@ pub(super) enum Answer {
     },
 }
 
-/// Reads an answer that belongs to the question with `state`; `None` for any other.
+/// Parses the answer to the authorization request with `state`. Returns `None` for any other URL.
 pub(super) fn read_answer(url: &Url, state: &SecretString) -> Option<Answer> {
     let mut found = [const { None::<String> }; 5];
     for (key, value) in url.query_pairs() {
         let index = ["state", "code", "error", "error_description", "iss"].iter().position(|known| *known == key);
-        // RFC 6749, 3.1: no parameter stands twice. Which one is meant could not be known.
+        // A parameter must not occur twice (RFC 6749, 3.1), because it would be unclear which value is meant.
         if index.is_some_and(|index| found[index].replace(value.into_owned()).is_some()) {
             return None;
         }
@@ -57,14 +57,14 @@ pub(super) fn read_answer(url: &Url, state: &SecretString) -> Option<Answer> {
     }
 }
 
-/// A listener for one answer. Dropped, it is closed.
+/// Listener for one answer. Dropping it closes the port.
 pub(super) struct Callback {
     listener: TcpListener,
     redirect_uri: Url,
 }
 
 impl Callback {
-    /// Listens on a port, or on any that is free.
+    /// Listens on the given port, or on any free port.
     pub(super) async fn bind(port: Option<u16>) -> io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port.unwrap_or_default())).await?;
         let port = listener.local_addr()?.port();
@@ -76,7 +76,7 @@ impl Callback {
         &self.redirect_uri
     }
 
-    /// Waits for the answer with `state`. Whatever else comes is turned away.
+    /// Waits for the answer with `state`. All other requests get HTTP 404.
     pub(super) async fn answer(self, state: &SecretString) -> Answer {
         let mut connections = JoinSet::new();
         loop {
@@ -86,7 +86,7 @@ impl Callback {
                         let (base, state) = (self.redirect_uri.clone(), state.clone());
                         connections.spawn(async move { timeout(REQUEST_TIME, serve(stream, &base, &state)).await.ok().flatten() });
                     }
-                    // Descriptors are short, for example: that passes.
+                    // The error is usually temporary, for example a lack of file descriptors.
                     Err(_) => sleep(PAUSE).await,
                 },
                 Some(joined) = connections.join_next(), if !connections.is_empty() => {
@@ -99,7 +99,7 @@ impl Callback {
     }
 }
 
-/// Serves one request of a browser with a page.
+/// Answers one request of a browser with a page.
 async fn serve(mut stream: TcpStream, base: &Url, state: &SecretString) -> Option<Answer> {
     let request = read_request(&mut stream).await?;
     let answer = target(&request)
@@ -107,14 +107,14 @@ async fn serve(mut stream: TcpStream, base: &Url, state: &SecretString) -> Optio
         .filter(|url| url.origin() == base.origin() && url.path() == PATH)
         .and_then(|url| read_answer(&url, state));
     let (status, text) = if answer.is_some() { ("200 OK", RECEIVED) } else { ("404 Not Found", NOT_FOUND) };
-    // The page has nothing of the request in it.
+    // The page must not contain any part of the request.
     let page = format!("<!doctype html><meta charset=\"utf-8\"><title>hyperlight-mcp</title><p>{text}</p>\n");
     let head = format!(
         "HTTP/1.1 {status}\r\nContent-Type: text/html; charset=utf-8\r\nContent-Length: {}\r\nCache-Control: no-store\r\n\
          Referrer-Policy: no-referrer\r\nX-Content-Type-Options: nosniff\r\nContent-Security-Policy: default-src 'none'\r\nConnection: close\r\n\r\n",
         page.len()
     );
-    // A browser that went away has answered all the same.
+    // The answer counts even if the browser has closed the connection.
     if stream.write_all(format!("{head}{page}").as_bytes()).await.is_ok() {
         let _ = stream.shutdown().await;
     }
@@ -134,7 +134,7 @@ async fn read_request(stream: &mut TcpStream) -> Option<Vec<u8>> {
     Some(request)
 }
 
-/// The target of a GET.
+/// Returns the request target of a GET request.
 fn target(request: &[u8]) -> Option<&str> {
     let line = request.split(|byte| *byte == b'\r').next()?;
     let (target, version) = std::str::from_utf8(line).ok()?.strip_prefix("GET ")?.split_once(' ')?;
@@ -190,7 +190,7 @@ mod tests {
         let page = get(&url, "GET /callback?code=c0de&state=st4te HTTP/1.1\r\nHost: x\r\n\r\n").await;
         assert!(page.starts_with("HTTP/1.1 200") && page.contains("no-store") && !page.contains("c0de"), "{page}");
         assert!(matches!(waiting.await.unwrap(), Answer::Code { code, .. } if code.expose_secret() == "c0de"));
-        assert!(TcpStream::connect(("127.0.0.1", url.port().unwrap())).await.is_err(), "it still listens");
+        assert!(TcpStream::connect(("127.0.0.1", url.port().unwrap())).await.is_err(), "the listener is still open");
     }
 
     #[tokio::test]

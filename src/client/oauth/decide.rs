@@ -1,19 +1,19 @@
-//! Decisions about a token, without effects.
+//! Decisions about a token, as functions without side effects.
 
-/// Time before its end at which a token is renewed.
+/// Time before its expiry at which a token is renewed.
 const MARGIN_SECONDS: u64 = 30;
-/// Age from which a token counts as accepted: a refusal of it is then a new one, and does not follow from the last renewal.
+/// Age from which a token counts as accepted. A later refusal is then a new event, and not a result of the last renewal.
 const PROVEN_SECONDS: u64 = 60;
 const MAX_STEP_UPS: u8 = 2;
 
-/// The reason for which a token was requested.
+/// The reason why a token was requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Cause {
-    /// The token was stored before, or the one before was about to expire.
+    /// The token was stored earlier, or it replaced a token that was about to expire.
     Known,
-    /// The one before was refused, and was renewed.
+    /// The previous token was refused, and then renewed.
     Renewed,
-    /// The renewed token was refused, or there was none: a person, or the client itself, has authorized it.
+    /// The renewed token was refused, or there was none. A person or the client itself then authorized this token.
     Authorized,
 }
 
@@ -23,7 +23,7 @@ pub(super) struct Past {
     pub(super) cause: Cause,
     /// Number of requests for more scopes in a row.
     pub(super) step_ups: u8,
-    /// Time of the cause, in seconds since 1970.
+    /// Time at which the token was requested, in seconds since 1970.
     pub(super) since: u64,
 }
 
@@ -40,9 +40,9 @@ impl Past {
 /// The server's challenge to a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Challenge {
-    /// Status 401.
+    /// The server answered with status 401.
     Unauthorized,
-    /// Status 403, as scopes are missing.
+    /// The server answered with status 403, because these scopes are missing.
     MissingScopes(Vec<String>),
 }
 
@@ -53,11 +53,11 @@ pub(super) enum Plan {
     Authorize {
         step_ups: u8,
     },
-    /// Another token would be refused as well.
+    /// No new token is requested, because the server would probably refuse it as well.
     GiveUp,
 }
 
-/// Decides the reaction. `past` is that of the refused token, if one was sent. Renewing happens without a person.
+/// Decides the reaction. `past` is the history of the refused token, if one was sent. A renewal needs no person.
 pub(super) fn plan(challenge: &Challenge, past: Option<Past>, renewable: bool, now: u64) -> Plan {
     let past = past.filter(|past| !past.is_proven(now));
     match (challenge, past) {
@@ -69,7 +69,7 @@ pub(super) fn plan(challenge: &Challenge, past: Option<Past>, renewable: bool, n
     }
 }
 
-/// Freshness of a token: whether it can be sent.
+/// Freshness of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Freshness {
     Fresh,
@@ -78,11 +78,11 @@ pub(super) enum Freshness {
     Expired,
 }
 
-/// Tells whether a token is fresh. `lifetime` is unknown where the authorization server did not name it.
+/// Returns the freshness of a token. `lifetime` is `None` if the authorization server did not name it.
 pub(super) fn freshness(received_at: u64, lifetime: Option<u64>, now: u64) -> Freshness {
     let Some(lifetime) = lifetime else { return Freshness::Fresh };
     let left = lifetime.saturating_sub(now.saturating_sub(received_at));
-    // One that never lives long would be renewed for every request.
+    // The margin is shorter for a short lifetime. Otherwise such a token would be renewed before every request.
     let margin = MARGIN_SECONDS.min(lifetime / 2);
     match left {
         0 => Freshness::Expired,
@@ -91,7 +91,7 @@ pub(super) fn freshness(received_at: u64, lifetime: Option<u64>, now: u64) -> Fr
     }
 }
 
-/// Returns the union of both lists, in the order in which the scopes came.
+/// Returns the union of both lists. The order of the scopes is kept.
 pub(super) fn union(granted: &[String], wanted: &[String]) -> Vec<String> {
     let mut all: Vec<String> = Vec::new();
     for scope in granted.iter().chain(wanted) {

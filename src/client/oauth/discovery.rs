@@ -1,5 +1,4 @@
-//! Finds the authorization server of a server: rmcp reads protected resource metadata, and that of the authorization server, in all their
-//! forms.
+//! Finds the authorization server of an MCP server. rmcp reads the protected resource metadata and the authorization server metadata.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -23,11 +22,11 @@ pub(super) struct Discovery {
     pub(super) issuer: Issuer,
     /// Scopes that the challenge or the metadata names.
     pub(super) scopes: Vec<String>,
-    /// False for a server of 2025-03-26 that publishes nothing: its endpoints are guessed.
+    /// False for a server of MCP 2025-03-26 without metadata. Its endpoints are default paths.
     is_published: bool,
 }
 
-/// Discovers the authorization server, from a challenge where there is one.
+/// Discovers the authorization server, starting from a challenge if there is one.
 pub(super) async fn discover(http: &Arc<Http>, base: &Url, challenge: Option<&str>) -> Result<Discovery, Problem> {
     quiet(async {
         let mut manager = AuthorizationManager::new_with_oauth_http_client(base.clone(), Arc::clone(http) as _).await?;
@@ -46,23 +45,23 @@ pub(super) async fn discover(http: &Arc<Http>, base: &Url, challenge: Option<&st
 }
 
 impl Discovery {
-    /// Checks for S256: MCP forbids to go on where the metadata does not name it, and rmcp tolerates its absence.
+    /// Checks that the metadata announces S256. MCP requires it, and rmcp accepts metadata without it.
     pub(super) fn check_pkce(&self) -> Result<(), Problem> {
         let methods = self.metadata.code_challenge_methods_supported.as_deref().unwrap_or_default();
         if methods.iter().any(|method| method == "S256") || !self.is_published { Ok(()) } else { Err(Problem::failed(PKCE)) }
     }
 
-    /// Returns whether a client's metadata document is taken for its registration (SEP-991).
+    /// Returns whether the authorization server accepts a client metadata document in place of a registration (SEP-991).
     pub(super) fn takes_client_documents(&self) -> bool {
         self.metadata.additional_fields.get("client_id_metadata_document_supported").and_then(Json::as_bool).unwrap_or(false)
     }
 
-    /// Returns whether `offline_access` is offered: some give a refresh token only to those who request it (SEP-2207).
+    /// Returns whether the scope `offline_access` is offered. Some authorization servers issue a refresh token only with this scope (SEP-2207).
     pub(super) fn has_offline_access(&self) -> bool {
         self.metadata.scopes_supported.iter().flatten().any(|scope| scope == OFFLINE_ACCESS)
     }
 
-    /// Returns the resource of a token (RFC 8707). rmcp keeps it private, and shows it only in each page's address.
+    /// Returns the resource of a token (RFC 8707). It is read from an authorization URL, because rmcp does not expose it otherwise.
     pub(super) async fn resource(&mut self, base: &Url) -> String {
         let page = quiet(async {
             self.manager.configure_client(OAuthClientConfig::new("resource", base.as_str())).ok()?;
@@ -75,7 +74,7 @@ impl Discovery {
 
 pub(super) const OFFLINE_ACCESS: &str = "offline_access";
 
-/// Runs work without logs, as rmcp logs codes and the fields beside a token.
+/// Runs work without logging, because rmcp logs authorization codes and token fields.
 pub(super) fn quiet<F: Future>(work: F) -> impl Future<Output = F::Output> {
     work.with_subscriber(NoSubscriber::default())
 }
@@ -84,7 +83,7 @@ pub(super) fn parameter(url: &Url, name: &str) -> Option<String> {
     url.query_pairs().find(|(key, _)| key == name).map(|(_, value)| value.into_owned())
 }
 
-/// Checks the address of the metadata: with any address, somebody could claim any issuer, and get what is meant for it.
+/// Checks that the metadata was loaded from an address that belongs to its issuer. Otherwise any host could claim to be any issuer.
 fn check_place(metadata: &AuthorizationMetadata, http: &Http) -> Result<(), Problem> {
     let issuer = metadata.issuer.as_deref().unwrap_or_default();
     let document = http.last_document();
@@ -92,12 +91,12 @@ fn check_place(metadata: &AuthorizationMetadata, http: &Http) -> Result<(), Prob
         return Ok(());
     }
     let place = document.as_ref().map(origin_of).unwrap_or_default();
-    Err(Problem::failed(format!("metadata of {place} names the issuer \"{issuer}\", whose own metadata does not stand there")))
+    Err(Problem::failed(format!("metadata of {place} names the issuer \"{issuer}\", but was not loaded from an address of this issuer")))
 }
 
 fn issuer_of(metadata: &AuthorizationMetadata, http: &Http) -> Result<Issuer, Problem> {
     let endpoint = Url::parse(&metadata.token_endpoint).map_err(|_| Problem::failed("its token endpoint is not a URL"))?;
-    // Before a person is asked for something that cannot be used then.
+    // The endpoint is checked here, so that no person is asked for an authorization that could not be used.
     http.check(&endpoint).map_err(|problem| Problem::failed(format!("its token endpoint cannot be used: {problem}")))?;
     let methods = metadata.additional_fields.get("token_endpoint_auth_methods_supported").and_then(Json::as_array);
     let texts = |list: &Vec<Json>| list.iter().filter_map(Json::as_str).map(ToOwned::to_owned).collect();

@@ -1,4 +1,4 @@
-//! Requests to a token endpoint: renewing, and a client's own credentials. Codes are exchanged by rmcp.
+//! Requests to a token endpoint, for renewals and for client credentials. rmcp exchanges authorization codes.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -14,10 +14,10 @@ use super::store::Client;
 
 const ASSERTION_TYPE: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
 
-/// An authorization server, as far as a token request needs it.
+/// The data of an authorization server that a token request needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Issuer {
-    /// The issuer's name in its metadata; without metadata, its origin.
+    /// The issuer in the metadata. Without metadata, the origin of the token endpoint.
     pub(super) name: String,
     pub(super) token_endpoint: String,
     /// `token_endpoint_auth_methods_supported`.
@@ -26,7 +26,7 @@ pub(super) struct Issuer {
 
 /// Client authentication at the token endpoint.
 pub(super) enum Proof<'a> {
-    /// The client's secret, if it has one.
+    /// The client authenticates with its secret. A public client has none, and sends only its id.
     Secret(&'a Client),
     Assertion(SecretString),
 }
@@ -37,7 +37,7 @@ pub(super) struct Granted {
     pub(super) access: SecretString,
     pub(super) refresh: Option<SecretString>,
     pub(super) lifetime: Option<u64>,
-    /// Scopes of the token: those of the request, where the response names none (RFC 6749, 5.1).
+    /// Scopes of the token. `None` means the requested scopes (RFC 6749, 5.1).
     pub(super) scopes: Option<Vec<String>>,
 }
 
@@ -45,19 +45,19 @@ impl Granted {
     pub(super) fn read(body: &Json) -> Option<Self> {
         let text = |key: &str| body.get(key).and_then(Json::as_str).filter(|text| !text.is_empty());
         let bearer = body.get("token_type").and_then(Json::as_str).is_none_or(|kind| kind.eq_ignore_ascii_case("bearer"));
-        // Some write the number as a string, or with a fraction.
+        // Some authorization servers send the number as a string, or with a fraction.
         let seconds = |json: &Json| json.to_string().trim_matches('"').split('.').next()?.parse().ok();
         Some(Self {
             access: text("access_token").filter(|_| bearer)?.into(),
             refresh: text("refresh_token").map(SecretString::from),
-            // Some mean by 0 that it has no end.
+            // Some authorization servers use 0 for a token that does not expire.
             lifetime: body.get("expires_in").and_then(seconds).filter(|lifetime| *lifetime > 0),
             scopes: body.get("scope").and_then(Json::as_str).map(|scopes| scopes.split_whitespace().map(ToOwned::to_owned).collect()),
         })
     }
 }
 
-/// Requests a token. `fields` are those of the grant; client authentication is added.
+/// Requests a token. `fields` are the form fields of the grant. The function adds the client authentication.
 pub(super) async fn request(http: &Http, issuer: &Issuer, proof: Proof<'_>, fields: &[(&str, &str)]) -> Result<Granted, Problem> {
     let request = written(issuer, &proof, fields)?;
     let answer = http.send(request).await.map_err(|error| Problem::failed(error.to_string()))?;
@@ -79,8 +79,8 @@ fn written(issuer: &Issuer, proof: &Proof<'_>, fields: &[(&str, &str)]) -> Resul
         .body(form.finish().into_bytes())
         .map_err(|_| Problem::failed("its token endpoint is not a URL"))?;
     if let Some(header) = header {
-        let mut value =
-            HeaderValue::from_str(header.expose_secret()).map_err(|_| Problem::failed("the client's secret fits in no header"))?;
+        let mut value = HeaderValue::from_str(header.expose_secret())
+            .map_err(|_| Problem::failed("the client's secret has characters that are not allowed in a header"))?;
         value.set_sensitive(true);
         request.headers_mut().insert(AUTHORIZATION, value);
     }
@@ -90,7 +90,7 @@ fn written(issuer: &Issuer, proof: &Proof<'_>, fields: &[(&str, &str)]) -> Resul
 /// Adds client authentication to the form, or returns the header for it.
 fn authenticate(form: &mut Serializer<'_, String>, issuer: &Issuer, proof: &Proof<'_>) -> Option<SecretString> {
     match proof {
-        // RFC 7523, 3: the assertion names the client.
+        // No `client_id` is needed, because the assertion names the client (RFC 7523, 3).
         Proof::Assertion(assertion) => {
             form.append_pair("client_assertion_type", ASSERTION_TYPE).append_pair("client_assertion", assertion.expose_secret());
             None
@@ -104,7 +104,7 @@ fn authenticate(form: &mut Serializer<'_, String>, issuer: &Issuer, proof: &Proo
             None
         }
         Proof::Secret(Client { id, secret: Some(secret), .. }) => {
-            // RFC 6749, 2.3.1: both are encoded as in a form first.
+            // The id and the secret are form-encoded first (RFC 6749, 2.3.1).
             let encode = |text: &str| byte_serialize(text.as_bytes()).collect::<String>();
             let pair = format!("{}:{}", encode(id), encode(secret.expose_secret()));
             Some(SecretString::from(format!("Basic {}", STANDARD.encode(pair))))
@@ -112,7 +112,7 @@ fn authenticate(form: &mut Serializer<'_, String>, issuer: &Issuer, proof: &Proo
     }
 }
 
-/// Returns whether the secret goes into the form. Without metadata it goes into the header (RFC 8414).
+/// Returns whether the secret is sent in the form. Without metadata, it is sent in the `Authorization` header (RFC 8414).
 fn posts_secret(issuer: &Issuer) -> bool {
     let names = |method: &str| issuer.methods.iter().flatten().any(|known| known == method);
     names("client_secret_post") && !names("client_secret_basic")

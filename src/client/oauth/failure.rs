@@ -1,4 +1,4 @@
-//! Failures to get a token. An authorization server's words are untrusted, and may repeat the secrets that it was sent.
+//! Failures to get a token. The texts of an authorization server are not trusted, and may repeat the secrets that it was sent.
 
 use rmcp::transport::auth::AuthError;
 use secrecy::{ExposeSecret as _, SecretString};
@@ -7,7 +7,7 @@ use url::form_urlencoded::byte_serialize;
 
 use crate::error::{AuthorizationLack, Error};
 
-/// Shortest secret that is redacted: a shorter one is likely to be a part of other words.
+/// Shortest secret that is redacted. A shorter secret is likely to be a part of other words.
 const MIN_SECRET_CHARS: usize = 4;
 
 /// An OAuth error answer (RFC 6749, 5.2).
@@ -23,7 +23,7 @@ impl Refusal {
         Some(Self { error: text("error")?, description: text("error_description") })
     }
 
-    /// Returns whether what was presented will never do again: a new authorization may.
+    /// Returns whether the refused grant or client will always be refused. Only a new authorization can help then.
     pub(super) fn is_definite(&self) -> bool {
         matches!(self.error.as_str(), "invalid_grant" | "invalid_client" | "unauthorized_client" | "unsupported_grant_type")
     }
@@ -36,9 +36,9 @@ pub(super) enum Problem {
     Refused(Refusal),
     /// No usable answer came.
     Failed(String),
-    /// A person would have to be asked, and nobody can be.
+    /// A person would have to authorize, but nobody can be asked.
     NobodyToAsk,
-    /// A person would have to confirm the issuer, and nobody can be asked.
+    /// A person would have to confirm the issuer, but nobody can be asked.
     NobodyToConfirm,
 }
 
@@ -47,7 +47,7 @@ impl Problem {
         Self::Failed(problem.into())
     }
 
-    /// Returns whether trying the same again is without hope.
+    /// Returns whether the same request would fail again.
     pub(super) fn is_definite(&self) -> bool {
         matches!(self, Self::Refused(refusal) if refusal.is_definite())
     }
@@ -64,7 +64,7 @@ impl Problem {
         }
     }
 
-    /// Converts it to the error that a person reads.
+    /// Converts the problem to the error that a person reads.
     pub(super) fn into_error(self, server: &str, issuer: Option<&str>) -> Error {
         let text = match self {
             Self::NobodyToAsk => return Error::authorization_required(server, issuer, AuthorizationLack::Page),
@@ -77,13 +77,15 @@ impl Problem {
     }
 }
 
-/// Converts rmcp's errors to words that hold nothing secret: its own texts may quote a body.
+/// Converts rmcp's errors to texts without secrets, because rmcp's own texts may quote a response body.
 impl From<AuthError> for Problem {
     fn from(error: AuthError) -> Self {
         Self::Failed(match error {
             AuthError::PkceUnsupported => PKCE.to_owned(),
             AuthError::AuthorizationServerMismatch { expected_issuer, received_issuer } => {
-                format!("the issuer is {received_issuer}, but must be {expected_issuer}: the answer is of another authorization server")
+                format!(
+                    "the issuer is {received_issuer}, but must be {expected_issuer}: the answer comes from another authorization server"
+                )
             }
             AuthError::AuthorizationServerMissingIssuer { expected_issuer } => {
                 format!("the answer does not name its issuer, which must be {expected_issuer}")
@@ -104,9 +106,9 @@ impl From<AuthError> for Problem {
     }
 }
 
-pub(super) const PKCE: &str = "the authorization server does not say that it supports PKCE with S256 (code_challenge_methods_supported), without which no code is safe";
+pub(super) const PKCE: &str = "the authorization server does not announce PKCE with S256 (code_challenge_methods_supported), and without PKCE an authorization code can be stolen";
 
-/// Blanks secrets in a text.
+/// Replaces secrets in a text.
 pub(super) fn without(text: &str, secrets: &[SecretString]) -> String {
     let known = secrets.iter().map(SecretString::expose_secret).filter(|secret| secret.len() >= MIN_SECRET_CHARS);
     known.fold(text.to_owned(), |text, secret| {

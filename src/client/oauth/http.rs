@@ -1,4 +1,4 @@
-//! HTTP client for every request of OAuth, rmcp's own included: bounded in time and size, without redirects, to allowed addresses only.
+//! HTTP client for all OAuth requests, including those of rmcp. It limits time, size and addresses, and follows no redirects.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::sync::{Arc, OnceLock};
@@ -18,24 +18,24 @@ use super::failure::{Problem, Refusal};
 const TIME: Duration = Duration::from_secs(10);
 const MAX_BODY_BYTES: usize = 1024 * 1024;
 
-/// HTTP client of one server for its authorization server.
+/// HTTP client for the OAuth requests of one MCP server.
 pub(super) struct Http {
     client: reqwest::Client,
     policy: Arc<Policy>,
-    /// Failure of the last POST: rmcp reduces it to one sentence.
+    /// Failure of the last POST. It is kept here because rmcp's error does not contain the details.
     trouble: Mutex<Option<Problem>>,
     last_get: Mutex<LastDocument>,
 }
 
-/// The document that was asked for last.
+/// The metadata document that was requested last.
 #[derive(Default)]
 struct LastDocument {
-    /// The address before any redirect.
+    /// URL of the document before any redirect.
     first: Option<Url>,
     is_redirected: bool,
 }
 
-/// The reason why a request has no answer. Shows no more of an address than its origin.
+/// The reason why a request got no answer. Shows only the origin of a URL.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(super) struct NoAnswer(String);
@@ -47,14 +47,14 @@ impl Http {
             .tls_backend_preconfigured(tls(base.scheme() == "https")?)
             .timeout(TIME)
             .connect_timeout(TIME)
-            // rmcp follows those of discovery itself, within one origin; nothing else is redirected.
+            // rmcp itself follows redirects of metadata requests, within one origin. No other request is redirected.
             .redirect(reqwest::redirect::Policy::none())
-            // A code or a refresh token is good for one request.
+            // Requests are not retried, because a code or a refresh token can only be used once.
             .retry(reqwest::retry::never())
             .referer(false)
             .user_agent(concat!("hyperlight-mcp/", env!("CARGO_PKG_VERSION")))
             .dns_resolver(Arc::new(Resolver(Arc::clone(&policy))));
-        // Requests to this machine need no proxy.
+        // Requests to this machine must not go through a proxy.
         let builder = if reach_of_literal(base) == Some(Reach::Loopback) { builder.no_proxy() } else { builder };
         let client = builder.build().map_err(|error| format!("no HTTP client can be made: {}", chain(&error)))?;
         Ok(Self { client, policy, trouble: Mutex::default(), last_get: Mutex::default() })
@@ -65,7 +65,7 @@ impl Http {
         self.trouble.lock().take()
     }
 
-    /// Returns the address of the last document that was requested; where it redirected, the first one.
+    /// Returns the URL of the last requested document. After a redirect, this is the first URL.
     pub(super) fn last_document(&self) -> Option<Url> {
         self.last_get().first.clone()
     }
@@ -92,7 +92,7 @@ impl Http {
     }
 
     async fn exchange(&self, request: Request<Vec<u8>>) -> Result<Response<Vec<u8>>, NoAnswer> {
-        let request = reqwest::Request::try_from(request).map_err(|_| NoAnswer("an address of it is not a URL".to_owned()))?;
+        let request = reqwest::Request::try_from(request).map_err(|_| NoAnswer("an address in its metadata is not a URL".to_owned()))?;
         let url = request.url().clone();
         self.policy.check(&url).map_err(NoAnswer)?;
         let is_get = request.method() == Method::GET;
@@ -120,7 +120,7 @@ async fn read(url: &Url, mut response: reqwest::Response) -> Result<Response<Vec
     let mut answer = Response::new(Vec::new());
     *answer.status_mut() = response.status();
     *answer.headers_mut() = response.headers().clone();
-    // The server's own address answers a GET with a stream, which never ends.
+    // The body of an event stream is not read, because it never ends. The MCP endpoint may answer a GET with such a stream.
     let is_stream = response.headers().get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream"));
     if is_stream {
         return Ok(answer);
@@ -142,7 +142,7 @@ fn failed(url: &Url, error: reqwest::Error) -> NoAnswer {
     NoAnswer(format!("{origin} cannot be reached: {}", chain(&error.without_url())))
 }
 
-/// Joins an error with its causes: the outermost says only that it failed.
+/// Joins an error with its causes, because the outermost text often only says that the request failed.
 fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -153,8 +153,8 @@ fn chain(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// TLS settings with this machine's certificate authorities and ring. Read once, as a system has hundreds of certificates. A machine
-/// without any can still connect to itself.
+/// Returns TLS settings with this machine's certificate authorities. They are read only once, because there are hundreds. A machine without
+/// any can still connect to itself.
 fn tls(needs_certificates: bool) -> Result<rustls::ClientConfig, String> {
     static TRUSTING: OnceLock<rustls::ClientConfig> = OnceLock::new();
     if let Some(config) = TRUSTING.get() {

@@ -1,10 +1,9 @@
-//! Tokens for servers over HTTP: OAuth 2.1 through rmcp's `auth`, which finds authorization servers, registers clients and exchanges codes.
-//! Written here: who is asked, how often and how long; which tokens are kept, and for whom; the HTTP client of every request.
+//! Tokens for servers over HTTP. rmcp's `auth` module implements OAuth 2.1: it finds authorization servers, registers clients and exchanges
+//! codes. This module decides who is asked, how often and how long, stores the tokens, and provides the HTTP client of every request.
 //!
-//! [`OAuth`] (`source`) has one token and one flight: whoever needs a token waits for the one that is on its way. A flight
-//! (`source`, its work in `token_manager`) is a task of its own, so that a call that gives up does not take the question from the
-//! person who reads it.
-//! The decisions are pure functions, in `decide`.
+//! [`OAuth`] (`source`) holds one token and runs at most one flight. A flight is a background task that loads, renews or requests a token
+//! (`token_manager`). All callers that need a token wait for the same flight. If a caller stops waiting, the flight continues, so that a person
+//! who is being asked can still answer. The decisions are pure functions in `decide`.
 
 mod address;
 mod assertion;
@@ -39,27 +38,27 @@ pub use store::TokenStore;
 pub use crate::config::{Grant, OAuthSettings, SigningAlgorithm};
 use crate::error::Result;
 
-/// A question to a person: to open an authorization page.
+/// A request to a person to open an authorization page.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuthorizationPrompt {
     pub server: String,
-    /// Address to open in a browser: `https`, or on this machine.
+    /// URL to open in a browser. Its scheme is `https`, except on this machine.
     pub url: String,
-    /// Issuer of the page.
+    /// Issuer (authorization server) of the page.
     pub issuer: String,
 }
 
-/// The URL to which the browser was redirected; `None` where it comes back to this machine by itself.
+/// Future of the URL to which the browser was redirected. `None` if the browser is redirected to this machine's own listener.
 pub type Authorization = Pin<Box<dyn Future<Output = Result<Option<String>>> + Send>>;
 
-/// Callback that shows a page to a person.
+/// Callback that asks a person to open an authorization page.
 pub type Authorize = Arc<dyn Fn(AuthorizationPrompt) -> Authorization + Send + Sync>;
 
-/// A question to a person: may a credential of the config go to an issuer that the config does not name?
+/// A question to a person: may a credential of the config be sent to an issuer that the config does not name?
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IssuerPrompt {
     pub server: String,
-    /// The authorization server, as the MCP server has named it.
+    /// The authorization server that the MCP server has named.
     pub issuer: String,
     /// Client id of the credential.
     pub client_id: String,
@@ -69,20 +68,20 @@ pub struct IssuerPrompt {
 /// Callback that asks a person whether the issuer may be sent the credential.
 pub type ConfirmIssuer = Arc<dyn Fn(IssuerPrompt) -> Pin<Box<dyn Future<Output = Result<bool>> + Send>> + Send + Sync>;
 
-/// Callback for each new token and secret, called before it is used.
+/// Callback for each new token and secret. It is called before the secret is used, so that the secret can be redacted.
 pub type OnSecret = Arc<dyn Fn(&SecretString) + Send + Sync>;
 
 /// Callbacks and store of an [`OAuth`].
 #[derive(Clone)]
 pub struct OAuthContext {
     pub store: TokenStore,
-    /// Callback that asks a person to authorize; without it, nobody can be asked.
+    /// Callback that asks a person to authorize. Without it, nobody can be asked.
     pub authorize: Option<Authorize>,
-    /// Callback that asks a person to confirm an issuer; without it, a credential goes only to the issuer that the config names, or that
-    /// was confirmed before.
+    /// Callback that asks a person to confirm an issuer. Without it, a credential is sent only to the issuer that the config names, or that a
+    /// person confirmed before.
     pub confirm_issuer: Option<ConfirmIssuer>,
     pub on_secret: OnSecret,
-    /// `allowInsecureHttp`: allows HTTP without TLS to other machines.
+    /// True if HTTP without TLS is allowed to other machines (`allowInsecureHttp`).
     pub allow_insecure: bool,
 }
 

@@ -1,4 +1,4 @@
-//! The authorization code flow: a person consents in a browser.
+//! The authorization code flow, in which a person consents in a browser.
 
 use std::time::Duration;
 
@@ -19,13 +19,13 @@ use crate::config::OAuthSettings;
 /// Client name for dynamic client registration.
 const CLIENT_NAME: &str = "hyperlight-mcp";
 
-/// An authorization request to a person.
+/// A request to a person to authorize this client.
 pub(super) struct Question<'a> {
     pub(super) server: &'a str,
     pub(super) http: &'a Http,
     pub(super) settings: &'a OAuthSettings,
     pub(super) authorize: &'a Authorize,
-    /// Client that was registered before.
+    /// Client that was registered earlier, if any.
     pub(super) known: Option<Client>,
     pub(super) scopes: Vec<String>,
     pub(super) time: Duration,
@@ -49,13 +49,13 @@ impl Question<'_> {
         let scopes: Vec<&str> = self.scopes.iter().map(String::as_str).collect();
         let page = quiet(found.manager.get_authorization_url(&scopes)).await?;
         let page = Url::parse(&page).map_err(|_| Problem::failed("its authorization endpoint is not a URL"))?;
-        // A browser opens whatever it is given: a file, a program.
+        // The page's URL is checked, because a browser would also open a file or start a program.
         self.http.check(&page).map_err(|problem| Problem::failed(format!("its authorization page cannot be shown: {problem}")))?;
         let missing = || Problem::failed("its authorization page has no state");
         let state = SecretString::from(parameter(&page, "state").ok_or_else(missing)?);
         let resource = parameter(&page, "resource").ok_or_else(missing)?;
         let answer = timeout(self.time, self.wait(&page, &found.issuer.name, callback, &state)).await;
-        let late = |_| Problem::failed(format!("nobody answered within {} s", self.time.as_secs()));
+        let late = |_| Problem::failed(format!("nobody answered the question within {} s", self.time.as_secs()));
         let (code, issuer) = code_of(answer.map_err(late)??, found.metadata.issuer.as_deref())?;
         let exchange = found.manager.exchange_code_for_token_with_issuer(code.expose_secret(), state.expose_secret(), issuer.as_deref());
         let response = quiet(exchange).await.map_err(|error| self.explain(error).without(&[code, state.clone()]))?;
@@ -65,7 +65,7 @@ impl Question<'_> {
         Ok(Authorized { client, granted, scopes, resource })
     }
 
-    /// Listens at the registered redirect URI, at the same port as before.
+    /// Listens for the redirect, if possible on the port for which the client was registered.
     async fn listen(&self) -> Result<Callback, Problem> {
         if let Some(port) = self.settings.callback_port {
             let taken = |error| Problem::failed(format!("the port {port} (oauth.callbackPort) cannot be listened on: {error}"));
@@ -82,7 +82,7 @@ impl Question<'_> {
         listening.map_err(|error| Problem::failed(format!("no port of 127.0.0.1 can be listened on: {error}")))
     }
 
-    /// Returns the client: one that is known already, its metadata document, or a new registration, in this order.
+    /// Returns the client to use: the configured client, else its metadata document, else a registered client, else a new registration.
     async fn client(&self, found: &mut Discovery, redirect_uri: &Url) -> Result<Client, Problem> {
         let client = match choose(self.settings, self.known.as_ref(), found.takes_client_documents(), redirect_uri.as_str()) {
             Some(client) => client,
@@ -109,7 +109,7 @@ impl Question<'_> {
         })
     }
 
-    /// Waits until the browser comes back, or the agent says where it went.
+    /// Waits until the browser reaches the callback, or the agent returns the redirect URL.
     async fn wait(&self, page: &Url, issuer: &str, callback: Callback, state: &SecretString) -> Result<Answer, Problem> {
         let redirect_uri = callback.redirect_uri().clone();
         let prompt = AuthorizationPrompt { server: self.server.to_owned(), url: page.to_string(), issuer: issuer.to_owned() };
@@ -128,7 +128,7 @@ impl Question<'_> {
         url.and_then(|url| read_answer(&url, state)).ok_or_else(stray)
     }
 
-    /// Explains a failure: rmcp reduces it to one sentence, and the answer says more.
+    /// Returns the details of a failure, because rmcp's error does not contain the text of the answer.
     fn explain(&self, error: AuthError) -> Problem {
         match error {
             AuthError::TokenExchangeFailed(_) | AuthError::RegistrationFailed(_) => {
@@ -139,7 +139,7 @@ impl Question<'_> {
     }
 }
 
-/// Chooses the client; `None`: a new one is registered.
+/// Chooses the client. Returns `None` if a new one has to be registered.
 fn choose(settings: &OAuthSettings, known: Option<&Client>, takes_documents: bool, redirect_uri: &str) -> Option<Client> {
     if let Some(id) = &settings.client_id {
         return Some(Client { id: id.clone(), secret: settings.client_secret.clone(), registered_for: None });
@@ -150,7 +150,7 @@ fn choose(settings: &OAuthSettings, known: Option<&Client>, takes_documents: boo
     known.filter(|client| client.registered_for.as_deref() == Some(redirect_uri)).cloned()
 }
 
-/// The code, and the issuer that comes with it, which rmcp checks. Of a refusal it is checked here.
+/// Returns the authorization code and its issuer, which rmcp checks. The issuer of a refusal is checked here.
 fn code_of(answer: Answer, expected: Option<&str>) -> Result<(SecretString, Option<String>), Problem> {
     match answer {
         Answer::Code { code, issuer } => Ok((code, issuer)),

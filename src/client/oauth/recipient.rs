@@ -1,5 +1,5 @@
-//! Decides which issuer gets a credential of the config: the issuer that the config names, or else one that a person has confirmed. The MCP
-//! server names its authorization server itself, and would name one of its own to get a secret.
+//! Decides which issuer may be sent a credential of the config: the issuer that the config names, or one that a person has confirmed. The MCP
+//! server names its authorization server itself, so a malicious server could name its own one to get a secret.
 
 use std::fmt::{self, Display, Formatter};
 use std::time::Duration;
@@ -13,10 +13,11 @@ use super::store::TokenStore;
 use super::{ConfirmIssuer, IssuerPrompt};
 use crate::config::OAuthSettings;
 
-/// Time without another question after a person declined or did not answer: an agent that calls in a loop must not ask in one.
+/// Time for which a refusal is reused. Without it, an agent that calls in a loop would ask the person in a loop.
 pub(super) const QUIET_SECONDS: u64 = 30;
-/// Well-known paths of RFC 8414 and `OpenID` Connect Discovery.
+/// Well-known path of RFC 8414.
 const OAUTH_PLACE: &str = "/.well-known/oauth-authorization-server";
+/// Well-known path of `OpenID` Connect Discovery.
 const OPENID_PLACE: &str = "/.well-known/openid-configuration";
 
 /// The credential of the config that proves the client's identity.
@@ -24,7 +25,7 @@ const OPENID_PLACE: &str = "/.well-known/openid-configuration";
 #[serde(rename_all = "kebab-case")]
 pub enum Credential {
     ClientSecret,
-    /// A private key, which signs for the client and is never sent.
+    /// A private key. It signs for the client, and is never sent.
     PrivateKey,
 }
 
@@ -48,24 +49,24 @@ impl Display for Credential {
     }
 }
 
-/// Refuses any other issuer than the one that the config names.
+/// Fails if the config names an issuer and `found` is another one.
 pub(super) fn check_pinned(settings: &OAuthSettings, found: &str) -> Result<(), Problem> {
     match &settings.issuer {
         Some(pinned) if !is_same(pinned, found) => Err(Problem::failed(format!(
-            "the server names the authorization server {found}, but oauth.issuer is {pinned}: nothing was sent to it"
+            "the server names the authorization server {found}, but oauth.issuer is {pinned}, so nothing was sent"
         ))),
         _ => Ok(()),
     }
 }
 
-/// Returns whether two issuers are the same text, but for the slash that an address without a path may have.
+/// Returns whether two issuers are equal. For an address without a path, a final slash makes no difference.
 fn is_same(one: &str, other: &str) -> bool {
     let normal = |issuer: &str| Url::parse(issuer).ok().filter(|url| url.path() == "/").map(|url| url.to_string());
     one == other || normal(one).is_some_and(|one| normal(other).as_ref() == Some(&one))
 }
 
-/// Returns whether an address is a well-known place for this issuer's metadata, where nobody else can put a document. An issuer is a bare address,
-/// spelled as it is used, so that a person reads the host that is meant.
+/// Returns whether `document` is a well-known URL for this issuer's metadata, so that only the issuer's host can serve it. The issuer must be
+/// a plain URL in normalized spelling, so that a person reads the real host.
 pub(super) fn is_place_of(issuer: &str, document: &Url) -> bool {
     let Ok(url) = Url::parse(issuer) else { return false };
     let is_bare = url.username().is_empty() && url.password().is_none() && url.query().is_none() && url.fragment().is_none();
@@ -80,7 +81,7 @@ pub(super) fn is_place_of(issuer: &str, document: &Url) -> bool {
     places.iter().any(|place| place == at) || of_host.contains(&at)
 }
 
-/// A question to a person: may this issuer be sent the credential?
+/// A check whether this issuer may be sent the credential. It may ask a person.
 pub(super) struct Recipient<'a> {
     pub(super) server: &'a str,
     pub(super) url: &'a str,
@@ -93,7 +94,7 @@ pub(super) struct Recipient<'a> {
 }
 
 impl Recipient<'_> {
-    /// Passes where no credential is sent, where the config names the issuer, and where a person has confirmed it, now or before.
+    /// Succeeds if no credential is sent, if the config names this issuer, or if a person confirms it now or confirmed it before.
     pub(super) async fn check(self) -> Result<(), Problem> {
         check_pinned(self.settings, self.issuer)?;
         let Some(credential) = Credential::of(self.settings).filter(|_| self.settings.issuer.is_none()) else { return Ok(()) };
@@ -101,7 +102,7 @@ impl Recipient<'_> {
             return Ok(());
         }
         let confirm = self.confirm.ok_or(Problem::NobodyToConfirm)?;
-        // Another connection of this server may be asking already: its answer is ours.
+        // Another connection of this server may already be asking. Its answer is valid for this one too.
         let turn = self.store.turn(self.server, self.url);
         let _asking = turn.asking.lock().await;
         if self.is_confirmed() {
@@ -122,9 +123,9 @@ impl Recipient<'_> {
                 self.store.confirm(self.server, self.url, self.issuer, self.client());
                 return Ok(());
             }
-            Ok(Ok(false)) => format!("the {credential} was not sent: onIssuer said no to this authorization server"),
+            Ok(Ok(false)) => format!("the {credential} was not sent: onIssuer returned false for this authorization server"),
             Ok(Err(error)) => format!("onIssuer failed: {error}"),
-            Err(_) => format!("nobody answered within {} s", self.time.as_secs()),
+            Err(_) => format!("nobody answered the question within {} s", self.time.as_secs()),
         };
         let problem = Problem::Failed(problem);
         *turn.refused.lock() = Some(((self.now)() + QUIET_SECONDS, problem.clone()));

@@ -1,4 +1,4 @@
-//! The tokens of one server, for its transport.
+//! Provides the tokens of one server to the HTTP transport.
 
 use parking_lot::Mutex;
 use std::fmt::{self, Debug, Formatter};
@@ -18,26 +18,26 @@ use crate::error::{Error, Result};
 
 const UNAUTHORIZED: u16 = 401;
 const FORBIDDEN: u16 = 403;
-/// Most flights that a call waits for: those that were on their way, and its own.
+/// Maximum number of flights that a call waits for: flights that were already running, and its own.
 const MAX_FLIGHTS: usize = 3;
 
-/// Tokens of one server: reads, requests, renews and stores them.
+/// Source of the tokens of one server. Reads, requests, renews and stores them.
 pub struct OAuth {
     manager: Arc<TokenManager>,
     flight: Mutex<Option<Flight>>,
 }
 
-/// A running load, renewal or authorization. It goes on when those who wait for it give up, and ends with its [`OAuth`].
+/// A task that loads, renews or requests a token. It continues when its callers stop waiting, and ends when its [`OAuth`] is dropped.
 struct Flight {
     done: Shared<BoxFuture<'static, Result<()>>>,
     task: AbortHandle,
 }
 
 impl OAuth {
-    /// Makes the source for the server at `url`. Nothing happens before a token is needed.
+    /// Makes the source for the server at `url`. Sends no request before a token is needed.
     ///
     /// # Errors
-    /// `ERR_AUTHORIZATION_FAILED` where the address is not a URL.
+    /// `ERR_AUTHORIZATION_FAILED` if `url` is not a valid URL.
     pub fn new(server: &str, url: &str, settings: OAuthSettings, context: OAuthContext) -> Result<Arc<Self>> {
         Self::with_timing(server, url, settings, context, Timing::default())
     }
@@ -73,7 +73,7 @@ impl OAuth {
                 NextStep::First(work) => self.fly(work).await?,
             }
         }
-        // It expires faster than it is renewed: the server will say what it thinks of it.
+        // The token expires faster than it is renewed. It is sent anyway, and the server decides.
         Ok(self.manager.token().map(|held| held.token.access.clone()))
     }
 
@@ -105,7 +105,7 @@ impl Flight {
         let server = manager.server.clone();
         let task = tokio::spawn(async move { manager.work(work).await });
         let handle = task.abort_handle();
-        let ended = move |_| Err(Error::authorization_failed(&server, None, "the authorization was broken off"));
+        let ended = move |_| Err(Error::authorization_failed(&server, None, "the authorization was cancelled"));
         Self { done: task.map(|done| done.unwrap_or_else(ended)).boxed().shared(), task: handle }
     }
 }

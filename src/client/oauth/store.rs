@@ -1,4 +1,4 @@
-//! Tokens on disk: one file a server, URL and issuer, so that none is ever taken for another's. Only this user can read them.
+//! Tokens on disk. Each combination of server, URL and issuer has its own file, so that tokens are never mixed up. Only this user can read them.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,16 +16,16 @@ use sha2::{Digest as _, Sha256};
 use super::failure::Problem;
 use crate::files;
 
-/// Longest wait for a lock. A renewal takes seconds; a process that holds the lock for longer was stopped.
+/// Longest wait for a lock. A renewal takes seconds, so a process that holds the lock for longer is probably stopped.
 const LOCK_TIME: Duration = Duration::from_secs(15);
-/// Format of a token file, which tells it from any other file.
+/// Format name in a token file.
 const FORMAT: &str = "hyperlight-mcp token 1";
 const CONFIRMATION_FORMAT: &str = "hyperlight-mcp confirmed issuer 1";
 const HEX_CHARS: usize = 32;
-/// Largest token file: a client, a token and their fields take far less.
+/// Largest token file that is read. Real files are much smaller.
 const MAX_FILE_BYTES: u64 = 1024 * 1024;
 
-/// The folder that holds tokens.
+/// Store of tokens in a folder.
 ///
 /// ```
 /// let folder = tempfile::tempdir().unwrap();
@@ -35,33 +35,33 @@ const MAX_FILE_BYTES: u64 = 1024 * 1024;
 #[derive(Debug, Clone)]
 pub struct TokenStore {
     folder: PathBuf,
-    /// Turns by server and URL. All connections of a store share them.
+    /// Turns by server and URL, shared by all connections that use this store.
     turns: Arc<Mutex<BTreeMap<String, Arc<Turn>>>>,
-    /// Bindings of confirmations that could not be written.
+    /// Digests of confirmations that could not be written to disk.
     confirmed: Arc<Mutex<BTreeSet<String>>>,
 }
 
-/// Turn to ask a person for one server and URL.
+/// Turn to ask a person about one server and URL.
 #[derive(Debug, Default)]
 pub(super) struct Turn {
     pub(super) asking: tokio::sync::Mutex<()>,
-    /// Last refusal, and the time until which it answers the next question: seconds since 1970.
+    /// Last refusal, and the time until which it is reused, in seconds since 1970.
     pub(super) refused: Mutex<Option<(u64, Problem)>>,
 }
 
-/// A client, as one authorization server knows it.
+/// A client that is registered at one authorization server.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Client {
     pub(super) id: String,
     #[serde(serialize_with = "expose_optional", deserialize_with = "conceal_optional", default)]
     pub(super) secret: Option<SecretString>,
-    /// Redirect URI for which the client was registered: it is known with this address only.
+    /// Redirect URI for which the client was registered. The registration is valid only for this URI.
     #[serde(default)]
     pub(super) registered_for: Option<String>,
 }
 
-/// A token, and all that its renewal needs.
+/// A token, with the data that its renewal needs.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Token {
@@ -69,9 +69,9 @@ pub(super) struct Token {
     pub(super) access: SecretString,
     #[serde(serialize_with = "expose_optional", deserialize_with = "conceal_optional", default)]
     pub(super) refresh: Option<SecretString>,
-    /// Time at which it was received, in seconds since 1970.
+    /// Time at which the token was received, in seconds since 1970.
     pub(super) received_at: u64,
-    /// Lifetime in seconds; where the authorization server names none, the token is used until it is refused.
+    /// Lifetime in seconds. If the authorization server names none, the token is used until it is refused.
     #[serde(default)]
     pub(super) lifetime: Option<u64>,
     pub(super) scopes: Vec<String>,
@@ -91,7 +91,7 @@ struct Content {
     format: String,
     server: String,
     issuer: String,
-    /// Digest of server, URL and issuer: a renamed file is not taken for another's.
+    /// Digest of server, URL and issuer. It shows whether the file was renamed, so that it is not used for another server.
     binding: String,
     #[serde(flatten)]
     kept: Kept,
@@ -105,12 +105,12 @@ struct Confirmation {
     server: String,
     issuer: String,
     client_id: String,
-    /// Digest of server, URL, issuer and client: a renamed file is not taken for another's.
+    /// Digest of server, URL, issuer and client. It shows whether the file was renamed, so that it is not used for another server.
     binding: String,
 }
 
 impl TokenStore {
-    /// Makes a store; the folder is made with the first token.
+    /// Makes a store. The folder is created with the first token.
     #[must_use]
     pub fn new(folder: PathBuf) -> Self {
         Self { folder, turns: Arc::default(), confirmed: Arc::default() }
@@ -121,7 +121,7 @@ impl TokenStore {
         Arc::clone(turns.entry(prefix(server, url)).or_default())
     }
 
-    /// Removes all tokens of a server, whatever its URL, and the issuers that were confirmed for it: for one whose approval was taken back.
+    /// Removes all tokens and confirmed issuers of a server, for all of its URLs. Used when the server's approval is withdrawn.
     ///
     /// # Errors
     /// The error of the file system.
@@ -129,7 +129,7 @@ impl TokenStore {
         self.confirmed().clear();
         let mark = format!("{}-", short_digest(&["server", server]));
         for path in self.files()? {
-            // What a killed writer left begins with a dot, and has a token in it as well.
+            // A writer that was killed leaves a temporary file. Its name begins with a dot, and it may contain a token.
             let name = name_of(&path);
             if name.strip_prefix('.').unwrap_or(name).starts_with(&mark) {
                 remove(&path)?;
@@ -138,7 +138,7 @@ impl TokenStore {
         Ok(())
     }
 
-    /// Returns whether there is anything of a server and URL, from whichever issuer.
+    /// Returns whether the store has a token file for a server and URL, from any issuer.
     pub(super) fn has_any(&self, server: &str, url: &str) -> bool {
         let mark = prefix(server, url);
         self.files().is_ok_and(|files| {
@@ -146,7 +146,7 @@ impl TokenStore {
         })
     }
 
-    /// Returns whether a person has said that this issuer may be sent the credential of a client.
+    /// Returns whether a person has confirmed that this issuer may be sent the credential of a client.
     pub(super) fn is_confirmed(&self, server: &str, url: &str, issuer: &str, client: &str) -> bool {
         let (path, binding) = self.confirmation(server, url, issuer, client);
         if self.confirmed().contains(&binding) {
@@ -156,7 +156,7 @@ impl TokenStore {
         read.is_some_and(|read| read.format == CONFIRMATION_FORMAT && read.binding == binding)
     }
 
-    /// Keeps a confirmation; where it cannot be written, for as long as the program runs.
+    /// Stores a confirmation. If it cannot be written to disk, it is valid until the program ends.
     pub(super) fn confirm(&self, server: &str, url: &str, issuer: &str, client: &str) {
         let (path, binding) = self.confirmation(server, url, issuer, client);
         let content = Confirmation {
@@ -168,7 +168,7 @@ impl TokenStore {
         };
         let written = serde_json::to_vec_pretty(&content).map_err(io::Error::other).and_then(|bytes| write(&self.folder, &path, &bytes));
         if let Err(error) = written {
-            tracing::warn!(server, %error, "a confirmed issuer cannot be kept: the next program asks again");
+            tracing::warn!(server, %error, "the confirmation of an issuer cannot be stored; the person will be asked again after a restart");
             self.confirmed().insert(binding);
         }
     }
@@ -202,7 +202,7 @@ impl TokenStore {
     }
 }
 
-/// The file of one server, URL and issuer.
+/// The token file of one server, URL and issuer.
 #[derive(Debug, Clone)]
 pub(super) struct Slot {
     folder: PathBuf,
@@ -213,7 +213,7 @@ pub(super) struct Slot {
 }
 
 impl Slot {
-    /// Reads the file; returns nothing where there is none or it cannot be used. A damaged file is moved aside.
+    /// Reads the file. Returns an empty value if there is no usable file. A damaged file is renamed.
     pub(super) fn read(&self) -> Kept {
         let path = self.path("json");
         let bytes = match files::read_own(&path, MAX_FILE_BYTES) {
@@ -229,7 +229,7 @@ impl Slot {
             Ok(content) if content.format == FORMAT && content.binding == self.binding => content.kept,
             _ => {
                 let problem = fs::rename(&path, self.path("damaged")).err();
-                tracing::warn!(server = self.server, ?problem, "a file of tokens is damaged: it was moved aside");
+                tracing::warn!(server = self.server, ?problem, "a token file is damaged, and was renamed to *.damaged");
                 Kept::default()
             }
         }
@@ -247,7 +247,7 @@ impl Slot {
         write(&self.folder, &self.path("json"), &bytes)
     }
 
-    /// Locks the file while a token is renewed: a refresh token may be used once only, and another process may have the same.
+    /// Locks the file while a token is renewed, because a refresh token may be valid only once and another process may hold the same one.
     pub(super) async fn lock(&self) -> io::Result<File> {
         let (folder, path) = (self.folder.clone(), self.path("lock"));
         let lock = move || {
@@ -262,7 +262,7 @@ impl Slot {
     }
 }
 
-/// Writes a file that only this user can read, in the place of the one before.
+/// Writes a file that only this user can read, and replaces an earlier one.
 fn write(folder: &Path, path: &Path, bytes: &[u8]) -> io::Result<()> {
     files::private_folder(folder)?;
     files::replace(path, bytes, files::Writing::Durable)
@@ -287,7 +287,7 @@ fn short_digest(parts: &[&str]) -> String {
     digest(parts)[..HEX_CHARS].to_owned()
 }
 
-/// Returns the digest of the parts. A length before each keeps different lists of parts apart.
+/// Returns the digest of the parts. The length is hashed before each part, so that different lists have different digests.
 fn digest(parts: &[&str]) -> String {
     let mut hash = Sha256::new();
     for part in parts {
@@ -393,7 +393,7 @@ mod tests {
         let (other, _) = store.confirmation("a", URL, "https://evil.example", "me");
         assert_eq!(mode(&one), 0o600);
         fs::copy(&one, other).unwrap();
-        assert!(!later.is_confirmed("a", URL, "https://evil.example", "me"), "a renamed file is none of another's");
+        assert!(!later.is_confirmed("a", URL, "https://evil.example", "me"), "a renamed file is not used for another issuer");
         store.forget("a").unwrap();
         assert!(!store.is_confirmed("a", URL, ISSUER, "me") && !later.is_confirmed("a", URL, ISSUER, "me"));
     }

@@ -1,4 +1,4 @@
-//! Loads, requests and renews the tokens of one server, one step at a time.
+//! Loads, requests and renews the tokens of one server.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::sync::{Arc, OnceLock};
@@ -20,12 +20,12 @@ use super::store::{Client, Kept, Slot, Token};
 use crate::config::{Grant, OAuthSettings};
 use crate::error::Error;
 
-/// Time that a person has to answer.
+/// Longest time that a person has to answer.
 pub(super) const PERSON_TIME: Duration = Duration::from_mins(5);
-/// Pause after a renewal that failed. Meanwhile the old token is used for as long as it is valid.
+/// Pause after a failed renewal. During the pause, the old token is used if it is still valid.
 const PAUSE_SECONDS: u64 = 10;
 
-/// Clock and time limits, handed in for tests.
+/// Clock and time limits, which tests can replace.
 pub(super) struct Timing {
     pub(super) person: Duration,
     /// Clock, in seconds since 1970.
@@ -49,7 +49,7 @@ pub(super) struct StoredToken {
 /// The token that is held in memory.
 #[derive(Clone)]
 pub(super) enum Held {
-    /// The store has not been looked at.
+    /// The store has not been read yet.
     Unread,
     Nothing,
     Token(Arc<StoredToken>),
@@ -59,34 +59,34 @@ struct State {
     held: Held,
     /// Issuer of the token, once it is known.
     issuer: Option<Issuer>,
-    /// Time before which a token that is still valid is not renewed.
+    /// Time before which a valid token is not renewed, in seconds since 1970.
     renew_after: u64,
 }
 
-/// The step before a request can be sent.
+/// The next step before a request can be sent.
 pub(super) enum NextStep {
     Send(SecretString),
     Nothing,
-    /// Do this work first.
+    /// The work has to be done first.
     First(Work),
 }
 
-/// The work of one flight.
+/// The work of one flight (a background task that gets a token).
 pub(super) enum Work {
-    /// Load a stored token, for whose issuer the server is asked.
+    /// Loads a stored token. The server is asked for its issuer first.
     Load,
-    /// Renew a token that is about to expire.
+    /// Renews a token that is about to expire.
     Renew,
-    /// React to the refusal of a request.
+    /// Reacts to the refusal of a request.
     Answer { challenge: Challenge, header: String, used: Option<SecretString> },
 }
 
 /// Tokens of one server, shared by its flights.
 pub(super) struct TokenManager {
     pub(super) server: String,
-    /// URL as configured: it may hold a secret.
+    /// URL as configured. It may contain a secret.
     url: SecretString,
-    /// Address without parts that may be secret, as others may see it.
+    /// URL without the parts that may be secret. It may be shown and sent to others.
     pub(super) base: Url,
     settings: OAuthSettings,
     context: OAuthContext,
@@ -100,7 +100,7 @@ impl TokenManager {
         let mut base = Url::parse(url).map_err(|_| Error::authorization_failed(server, None, "its address is not a URL"))?;
         base.set_query(None);
         base.set_fragment(None);
-        // An address with a user in it has a host, which is all that these could lack.
+        // These calls cannot fail, because a URL with a user name has a host.
         let _ = base.set_username("").and_then(|()| base.set_password(None));
         Ok(Self {
             server: server.to_owned(),
@@ -114,7 +114,7 @@ impl TokenManager {
         })
     }
 
-    /// Returns the token to send now, or the work to do before.
+    /// Returns the token to send now, or the work that has to be done first.
     pub(super) fn next_step(&self) -> NextStep {
         let now = self.now();
         let mut state = self.state();
@@ -143,7 +143,7 @@ impl TokenManager {
         self.token().is_some_and(|held| holds(&held.token) && is_other(&held.token))
     }
 
-    /// Records that the server accepted a token: a later refusal of it is like any other. Step-ups in a row still count.
+    /// Records that the server accepted a token, so that a later refusal is treated as a new one. The count of step-ups is kept.
     pub(super) fn accepted(&self, used: &SecretString) {
         let mut state = self.state();
         if let Held::Token(held) = &state.held
@@ -174,7 +174,7 @@ impl TokenManager {
         Ok(())
     }
 
-    /// Finds the issuer: none but the one that the config names, where it names one.
+    /// Finds the authorization server. Fails if the config names an issuer and the server names another.
     async fn discover(&self, header: Option<&str>) -> Result<Discovery, Problem> {
         let found = discover(&self.http()?, &self.base, header).await?;
         check_pinned(&self.settings, &found.issuer.name)?;
@@ -240,7 +240,7 @@ impl TokenManager {
         }
     }
 
-    /// Settles on an issuer: tokens of another are not used, nor renewed there. A token that another process has got meanwhile is taken.
+    /// Sets the current issuer, and drops a token of another issuer. Uses a newer token from the store if another process has saved one.
     fn settle(&self, issuer: &Issuer, used: Option<&SecretString>) {
         let now = self.now();
         let kept = self.slot(issuer).read();
@@ -260,7 +260,7 @@ impl TokenManager {
         }
     }
 
-    /// Gets a new token: a person is asked, or the client authenticates itself.
+    /// Gets a new token. Depending on the grant, a person is asked or the client authenticates itself.
     async fn obtain(&self, found: Discovery, challenge: &Challenge, used: Option<&SecretString>, step_ups: u8) -> Result<(), Problem> {
         let scopes = self.scopes(&found, challenge);
         let past = Past { cause: Cause::Authorized, step_ups, since: self.now() };
@@ -270,7 +270,7 @@ impl TokenManager {
         }
     }
 
-    /// Returns the scopes to request: those of the config, or else those that the server names; and all that were granted before.
+    /// Returns the scopes to request: those of the config or else those that the server names, and all that were granted before.
     fn scopes(&self, found: &Discovery, challenge: &Challenge) -> Vec<String> {
         let first = if self.settings.scopes.is_empty() { &found.scopes } else { &self.settings.scopes };
         let before = self.token().map(|held| held.token.scopes.clone()).unwrap_or_default();
@@ -290,7 +290,7 @@ impl TokenManager {
     async fn ask_a_person(&self, found: Discovery, scopes: Vec<String>, used: Option<&SecretString>, past: Past) -> Result<(), Problem> {
         let authorize = self.context.authorize.as_ref().ok_or(Problem::NobodyToAsk)?;
         self.check_recipient(&found.issuer).await?;
-        // Another connection of this server may be asking already: its answer is ours.
+        // Another connection of this server may already be asking. Its answer is valid for this one too.
         let turn = self.context.store.turn(&self.server, self.url());
         let _asking = turn.asking.lock().await;
         self.settle(&found.issuer, used);
@@ -315,7 +315,8 @@ impl TokenManager {
         let authorized = question.ask(found).await.inspect_err(|problem| {
             let refused = Some((self.now() + QUIET_SECONDS, problem.clone()));
             *turn.refused.lock() = refused;
-            // An authorization server that has forgotten this program shows the person an error, and nobody comes back.
+            // The authorization server may have deleted the registration. It then shows the person an error and does not redirect, so a new
+            // registration is made next time.
             if known.is_some() {
                 self.save(&slot, &Kept { client: None, token: slot.read().token });
             }
@@ -347,7 +348,7 @@ impl TokenManager {
         let granted = exchange::request(&*self.http()?, issuer, proof, &fields).await?;
         let token = self.token_of(granted, None, scopes, resource);
         self.tell(&client, &token);
-        // Not kept on disk: another is to be had at any time.
+        // The token is not stored, because a new one can be requested at any time.
         self.hold(client, token, past);
         Ok(())
     }
@@ -361,7 +362,7 @@ impl TokenManager {
         }
         self.check_recipient(&issuer).await?;
         let slot = self.slot(&issuer);
-        // Without a lock, where the folder cannot be written to: another process cannot write there either.
+        // If the folder is not writable, the renewal continues without a lock, because other processes cannot write there either.
         let _lock = slot.lock().await.ok();
         if let Kept { client: Some(client), token: Some(token) } = slot.read()
             && token.access.expose_secret() != held.token.access.expose_secret()
@@ -379,7 +380,7 @@ impl TokenManager {
         Ok(())
     }
 
-    /// Makes a token. `refresh` stays where the response has no new one (RFC 6749, 6).
+    /// Makes a token from a response. `refresh` is kept if the response has no new refresh token (RFC 6749, 6).
     fn token_of(&self, granted: Granted, refresh: Option<SecretString>, asked: Vec<String>, resource: String) -> Token {
         Token {
             access: granted.access,
@@ -403,7 +404,7 @@ impl TokenManager {
         state.renew_after = 0;
     }
 
-    /// Drops a token that is of no more use. The registration stays.
+    /// Drops a token that can no longer be used. The client's registration is kept.
     fn drop_token(&self, held: &StoredToken) {
         let issuer = self.state().issuer.clone();
         self.state().held = Held::Nothing;
@@ -414,10 +415,10 @@ impl TokenManager {
         }
     }
 
-    /// Saves a token. One that cannot be saved is used all the same.
+    /// Saves a token. If this fails, the token is still used.
     fn save(&self, slot: &Slot, kept: &Kept) {
         if let Err(error) = slot.write(kept) {
-            tracing::warn!(server = self.server, %error, "a token cannot be kept: the next program asks again");
+            tracing::warn!(server = self.server, %error, "a token cannot be stored; the person will be asked again after a restart");
         }
     }
 
@@ -471,9 +472,9 @@ impl TokenManager {
 
 fn given_up(challenge: &Challenge) -> String {
     match challenge {
-        Challenge::Unauthorized => "the server refuses the token that its authorization server has just given".to_owned(),
+        Challenge::Unauthorized => "the server refuses the token that its authorization server has just issued".to_owned(),
         Challenge::MissingScopes(scopes) => {
-            format!("after two authorizations for more scopes the server still wants: {}", scopes.join(" "))
+            format!("after two authorizations for more scopes the server still requires these scopes: {}", scopes.join(" "))
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Task that looks after a connection while nobody calls: its end, its changed lists, its idleness, its pings.
+//! Task that maintains a connection between calls: detects its end, reads changed lists, closes it when idle, and sends pings.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -9,11 +9,11 @@ use super::lifecycle::Closed;
 use super::{ConnectionRequest, Shared, Slot};
 use crate::client::connection::Connection;
 
-/// Pause before changed lists are read again: a server changes several at once, and they are read once for all.
+/// Pause before changed lists are read again. A server often announces several changes together, and one reading covers them all.
 const SETTLE: Duration = Duration::from_millis(200);
-/// Shortest time between two readings of the lists, whatever the server announces.
+/// Shortest time between two readings of the lists, even if the server announces more changes.
 const LEAST_BETWEEN: Duration = Duration::from_secs(1);
-/// Time that stands for never.
+/// Delay of an event that should not occur.
 const FAR: Duration = Duration::from_hours(24 * 365);
 
 enum Due {
@@ -25,7 +25,7 @@ enum Due {
     Used,
 }
 
-/// Runs until the connection is given up.
+/// Maintains a connection until it has ended or was closed.
 pub(in crate::client) async fn keep(slot: Weak<Slot>, shared: Weak<Shared>, connection: Arc<Connection>, wanted: ConnectionRequest) {
     let mut times = Times::new(&wanted);
     loop {
@@ -44,24 +44,24 @@ pub(in crate::client) async fn keep(slot: Weak<Slot>, shared: Weak<Shared>, conn
         let now = Instant::now();
         match due {
             Due::Ended(reason) => {
-                // Where a call found it dead before, that has told of it.
+                // If a call noticed the end first, that call has reported the end and this does nothing.
                 shared.retire(&place, &connection, Closed::Lost, Some(reason)).await;
                 return;
             }
             Due::ListsChanged => times.read = times.read.min(times.earliest_read.max(now + SETTLE)),
             Due::Read => {
                 times.read = now + FAR;
-                // A call may have read them already; then nothing is sent.
+                // If a call has already read the changed lists, this sends no request.
                 match connection.manifest().await {
                     Ok(manifest) => shared.observer.manifest_read(&place.server, &manifest),
                     Err(error) => tracing::warn!(server = place.server, %error, "changed lists could not be read"),
                 }
                 times.earliest_read = Instant::now() + LEAST_BETWEEN;
             }
-            // In use: then its end is told.
+            // The connection is in use again. The end of the use wakes this task.
             Due::Idle | Due::SignOfLife if !place.uses.is_idle() => {}
             Due::Idle => {
-                // It was used since that time was set.
+                // The connection was used after this idle time was set.
                 if times.used(&place, &wanted) > now {
                     continue;
                 }
@@ -73,7 +73,7 @@ pub(in crate::client) async fn keep(slot: Weak<Slot>, shared: Weak<Shared>, conn
             Due::SignOfLife => match connection.ping().await {
                 Ok(()) => times.alive(&wanted),
                 Err(error) => {
-                    let why = format!("it gave no sign of life: {error}");
+                    let why = format!("it did not answer a ping: {error}");
                     shared.retire(&place, &connection, Closed::Lost, Some(why)).await;
                     return;
                 }

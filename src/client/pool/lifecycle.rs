@@ -1,11 +1,11 @@
-//! State of a server's connection, and the decision whether it may be connected again: a state machine and a circuit breaker, without
-//! effects.
+//! State of a server's connection, and the decision whether the server may be connected again. A state machine and a circuit breaker, both
+//! without side effects.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The first wait after a failure; it doubles with each further one.
+/// Wait after the first failure. It doubles with each further failure.
 const FIRST_BACKOFF: Duration = Duration::from_millis(200);
 const LONGEST_BACKOFF: Duration = Duration::from_secs(5);
 /// Time for which the breaker stays open once a server has failed too often.
@@ -14,11 +14,11 @@ const BREAKER_OPEN: Duration = Duration::from_secs(30);
 /// State of a server's connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConnectionState {
-    /// Not connected yet, as nobody has needed it.
+    /// Not connected, because no caller has needed the server yet.
     Idle,
     Connecting,
     Connected,
-    /// Ended; the next call connects again.
+    /// The connection ended. The next call connects again.
     Closed(Closed),
     /// The last attempt failed.
     Error,
@@ -29,9 +29,9 @@ pub enum ConnectionState {
 pub enum Closed {
     /// The server crashed, or closed its pipe.
     Lost,
-    /// Idle for longer than its time-out.
+    /// The connection was idle for longer than its idle time-out.
     IdledOut,
-    /// Another server needed its place.
+    /// The connection was closed to make room for the connection of another server.
     Evicted,
     /// Closed by a person or by the gateway.
     Ended,
@@ -43,13 +43,13 @@ pub enum Transition {
     Connect,
     Ready,
     Failed,
-    /// The caller that was connecting gave up before there was an outcome.
+    /// The caller gave up before the attempt to connect succeeded or failed.
     GivenUp,
     Close(Closed),
 }
 
 impl ConnectionState {
-    /// The state after a transition; `None` where it cannot happen.
+    /// Returns the state after a transition. Returns `None` if the transition is not possible in this state.
     ///
     /// ```
     /// use hyperlight_mcp::client::{ConnectionState, Transition};
@@ -73,9 +73,9 @@ impl ConnectionState {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConnectDecision {
     Now,
-    /// Connect after this time.
+    /// The server may be connected after this time.
     Wait(Duration),
-    /// Do not connect before this time has passed: the server has failed too often.
+    /// The server has failed too often, and may not be connected before this time has passed.
     Refused(Duration),
 }
 
@@ -90,7 +90,7 @@ pub struct Lifecycle {
 }
 
 impl Lifecycle {
-    /// `max_reconnects`: failed ones in a row; with 0, the first failure opens the breaker.
+    /// Makes the initial state. `max_reconnects` is the number of failures in a row that opens the breaker. 0 has the same effect as 1.
     #[must_use]
     pub fn new(max_reconnects: u32) -> Self {
         Self { state: ConnectionState::Idle, failures: 0, failed_at: None, most_failures: max_reconnects.max(1) }
@@ -106,10 +106,10 @@ impl Lifecycle {
         self.failures
     }
 
-    /// Applies a transition. An impossible one changes nothing: another one overtook it.
+    /// Applies a transition. A transition that is not possible changes nothing, because another one came first.
     pub fn on(&mut self, transition: Transition, now: Instant) {
         let Some(next) = self.state.after(transition) else {
-            tracing::debug!(state = ?self.state, ?transition, "a transition that was overtaken");
+            tracing::debug!(state = ?self.state, ?transition, "a transition was ignored, because another one came first");
             return;
         };
         match next {
@@ -123,7 +123,7 @@ impl Lifecycle {
         self.state = next;
     }
 
-    /// Forgets the failures: a person wants to connect at once.
+    /// Forgets the failures. Used when a person wants to connect without waiting.
     pub fn reset(&mut self) {
         (self.failures, self.failed_at) = (0, None);
     }
@@ -134,7 +134,7 @@ impl Lifecycle {
         let Some(failed_at) = self.failed_at else { return ConnectDecision::Now };
         let passed = now.saturating_duration_since(failed_at);
         if self.failures >= self.most_failures {
-            // One attempt is let through then; if it fails, the breaker is open for as long again.
+            // After this time, one attempt is allowed. If it fails, the breaker stays open for the same time again.
             let left = BREAKER_OPEN.saturating_sub(passed);
             return if left.is_zero() { ConnectDecision::Now } else { ConnectDecision::Refused(left) };
         }

@@ -1,4 +1,4 @@
-//! The live connections: one a server, made when it is first needed, and at most as many as the limit says.
+//! The live connections. Each server has at most one, which is made when it is first needed. Their number is limited.
 
 pub(in crate::client) mod keeper;
 pub(in crate::client) mod lifecycle;
@@ -29,13 +29,13 @@ use crate::error::{Error, Result};
 #[derive(Debug, Clone)]
 pub struct ConnectionRequest {
     pub server: String,
-    /// True where the connection never gives way to that of another server.
+    /// True if the connection is never closed to make room for another server.
     pub pinned: bool,
-    /// Idle time after which it is closed; `None`: it stays as long as the gateway.
+    /// Idle time after which the connection is closed. `None` keeps it open for the life of the gateway.
     pub idle_timeout: Option<Duration>,
-    /// Interval of the pings; `None`: never.
+    /// Interval of pings. `None` sends no pings.
     pub keep_alive: Option<Duration>,
-    /// Longest wait for a place where all are taken.
+    /// Longest wait for a free connection slot.
     pub patience: Duration,
 }
 
@@ -50,22 +50,22 @@ pub(super) struct Shared {
     pub(super) observer: Arc<dyn Observer>,
     limit: usize,
     max_reconnects: u32,
-    /// Places for connections: first come, first served.
+    /// Permits for open connections. Waiting callers get them in order.
     places: Arc<Semaphore>,
     waiting: AtomicUsize,
-    /// Number of connections that are giving way.
+    /// Number of connections that are being closed.
     giving_way: AtomicUsize,
-    /// Notified when a connection has become idle, or is gone.
+    /// Notified when a connection becomes idle or has been closed.
     freed: Notify,
-    /// Closings that run in the background.
+    /// Background tasks that close connections.
     pub(super) closings: TaskTracker,
     clock: AtomicU64,
 }
 
-/// The slot of one server.
+/// State of one server: its connection, its failures and its uses.
 pub(super) struct Slot {
     pub(super) server: String,
-    /// The live connection. The holder of the lock connects, so that fifty first calls start one process.
+    /// The live connection. The holder of the lock connects, so that many simultaneous first calls start only one process.
     held: tokio::sync::Mutex<Option<Held>>,
     lifecycle: Mutex<Lifecycle>,
     pub(super) uses: UseCount,
@@ -82,7 +82,7 @@ struct Held {
 }
 
 impl Held {
-    /// Closes the connection. Its keeper goes first: the next connection of this slot has one of its own.
+    /// Closes the connection. Stops the keeper (the maintenance task) first, because the next connection of this slot gets a keeper of its own.
     async fn close(&self) {
         self.keeper.abort();
         self.connection.close().await;
@@ -95,7 +95,7 @@ impl Drop for Held {
     }
 }
 
-/// A connection in use: it is not closed to make room for another.
+/// Use of a connection. While the lease exists, the connection is not closed to make room for another.
 pub struct Lease {
     connection: Arc<Connection>,
     origin: LeaseOrigin,
@@ -105,11 +105,11 @@ pub struct Lease {
 /// Origin of a lease's connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LeaseOrigin {
-    /// The connection was there.
+    /// The connection already existed.
     Shared,
     /// The connection was made for this lease, and is the server's first.
     First,
-    /// The connection was made for this lease, after one that ended for this reason.
+    /// The connection was made for this lease. The previous one ended for this reason.
     After(Closed),
 }
 
@@ -150,7 +150,7 @@ impl Drop for Use {
     }
 }
 
-/// An attempt that may be given up: dropped without an outcome, it leaves no trace.
+/// Guard of an attempt to connect. If it is dropped before the attempt has an outcome, the state becomes idle again.
 struct Attempt<'a>(&'a Slot);
 
 impl Drop for Attempt<'_> {
@@ -161,7 +161,7 @@ impl Drop for Attempt<'_> {
     }
 }
 
-/// Counts up as long as it lives.
+/// Guard that increments a counter, and decrements it when dropped.
 struct Counted<'a>(&'a AtomicUsize);
 
 impl<'a> Counted<'a> {
@@ -178,7 +178,7 @@ impl Drop for Counted<'_> {
 }
 
 impl Slot {
-    /// Returns whether it holds a connection that is of no more use.
+    /// Returns whether the slot holds a connection that has ended.
     fn has_ended(&self) -> bool {
         self.held.try_lock().is_ok_and(|held| held.as_ref().is_some_and(|held| !held.connection.is_live()))
     }
@@ -203,14 +203,14 @@ impl Slot {
         std::mem::take(&mut *self.interrupt.lock()).cancel();
     }
 
-    /// Ends the connection, and cancels an attempt to connect and all that wait for it.
+    /// Closes the connection, and cancels an attempt to connect and all callers that wait for it.
     async fn end(&self) {
         let taking = self.held.lock();
         tokio::pin!(taking);
         let mut place = tokio::select! {
             biased;
             place = &mut taking => place,
-            // By now in line: nobody can begin another attempt before this has its turn.
+            // The lock request is already queued, so no other caller can begin an attempt before it.
             () = async { self.interrupt() } => taking.await,
         };
         let held = place.take();
@@ -221,7 +221,7 @@ impl Slot {
         }
     }
 
-    /// Waits as long as the failures before demand it.
+    /// Waits for the back-off time after earlier failures. Fails with `ERR_SERVER_UNAVAILABLE` while the breaker is open.
     async fn connect_decision(&self) -> Result<()> {
         loop {
             let (permit, failures) = {
@@ -262,18 +262,18 @@ impl Connections {
         Self { shared: Arc::new(shared) }
     }
 
-    /// Returns the live connection of a server; a new one where there is none. `launch` is awaited only then: it may ask a person.
+    /// Returns the live connection of a server, or makes a new one. `launch` is awaited only for a new one, because it may ask a person.
     ///
     /// # Errors
-    /// The error of `launch`; `ERR_TOO_MANY_CONNECTIONS`; `ERR_SERVER_UNAVAILABLE`; those of [`Connection::open`].
+    /// The error of `launch`, `ERR_TOO_MANY_CONNECTIONS`, `ERR_SERVER_UNAVAILABLE`, and the errors of [`Connection::open`].
     pub async fn get(&self, wanted: &ConnectionRequest, launch: impl Future<Output = Result<Launch>>) -> Result<Lease> {
         let slot = self.slot(&wanted.server);
-        // Asked for before the wait: a close ends all who wait in line, not only the first.
+        // The token is taken before the wait, so that a close cancels all waiting callers, not only the first.
         let interrupted = slot.interrupted();
         tokio::select! {
             biased;
             () = interrupted.cancelled() => {
-                let problem = "it was revoked, disabled or changed meanwhile".to_owned();
+                let problem = "it was revoked, disabled or changed while this call waited for it".to_owned();
                 Err(Error::ConnectFailed { server: wanted.server.clone(), problem: problem.into() })
             }
             lease = self.lease(&slot, wanted, launch) => lease,
@@ -296,7 +296,7 @@ impl Connections {
             return Ok(Lease { connection: Arc::clone(&held.connection), origin: LeaseOrigin::Shared, _use: in_use });
         }
         if let Some(dead) = place.take() {
-            // One of a server at a time: what is left of it may hold what the next one needs.
+            // The old connection is closed first, because its process may hold resources that the new one needs.
             let _ = self.shared.let_go(slot, dead, Closed::Lost, None).await;
         }
         let (held, before) = self.connect(slot, wanted, launch).await?;
@@ -327,7 +327,7 @@ impl Connections {
         Ok((Held { connection, pinned: wanted.pinned, keeper: keeper.abort_handle(), _place: place }, before))
     }
 
-    /// Waits for a place among the connections that may be open at once.
+    /// Waits for a permit to open a connection.
     async fn place(&self, wanted: &ConnectionRequest) -> Result<OwnedSemaphorePermit> {
         let shared = &self.shared;
         let closed = |_| Error::Closed { what: "gateway" };
@@ -339,7 +339,7 @@ impl Connections {
         let too_late = tokio::time::sleep(wanted.patience);
         tokio::pin!(place, too_late);
         loop {
-            // Enabled before anybody is looked at: what becomes idle in between is not missed.
+            // The notification is enabled before the slots are checked, so that a connection that becomes idle in between is not missed.
             let freed = shared.freed.notified();
             tokio::pin!(freed);
             freed.as_mut().enable();
@@ -356,14 +356,14 @@ impl Connections {
         }
     }
 
-    /// Ends a server's connection, if it has one, and cancels an attempt to connect: the server was revoked, disabled or changed.
+    /// Closes a server's connection and cancels an attempt to connect. Used when the server was revoked, disabled or changed.
     pub async fn close(&self, server: &str) {
         let Some(slot) = self.shared.slots().get(server).cloned() else { return };
         slot.end().await;
         slot.lifecycle().reset();
     }
 
-    /// Ends a server's connection, so that the next one is new. An attempt to connect is awaited first.
+    /// Closes a server's connection, so that the next call makes a new one. Waits for a running attempt to connect first.
     pub async fn renew(&self, server: &str) {
         let Some(slot) = self.shared.slots().get(server).cloned() else { return };
         let held = slot.held.lock().await.take();
@@ -374,7 +374,7 @@ impl Connections {
         slot.lifecycle().reset();
     }
 
-    /// Ends all connections, at the same time, and the watchdog with them. No other is made any more.
+    /// Closes all connections in parallel, and then the watchdog. After this, no connection can be made.
     pub async fn close_all(&self) {
         self.shared.places.close();
         let slots: Vec<_> = self.shared.slots().drain().map(|(_, slot)| slot).collect();
@@ -386,7 +386,7 @@ impl Connections {
         self.shared.watchdog.close().await;
     }
 
-    /// Sends SIGKILL to every server that can be reached without waiting: for the end of an environment.
+    /// Sends SIGKILL to every server whose slot is not locked. Used at the end of a Node environment, where waiting is not possible.
     pub fn kill_all(&self) {
         for slot in self.shared.slots().values() {
             if let Ok(place) = slot.held.try_lock()
@@ -397,7 +397,7 @@ impl Connections {
         }
     }
 
-    /// Forgets a server's failures: a person wants to connect at once.
+    /// Forgets a server's failures. Used when a person wants to connect without waiting.
     pub fn forget_failures(&self, server: &str) {
         if let Some(slot) = self.shared.slots().get(server) {
             slot.lifecycle().reset();
@@ -409,7 +409,7 @@ impl Connections {
     pub fn state(&self, server: &str) -> ConnectionState {
         let slot = self.shared.slots().get(server).cloned();
         slot.map_or(ConnectionState::Idle, |slot| match slot.state() {
-            // Its keeper is about to see that.
+            // The keeper has not noticed the end yet.
             ConnectionState::Connected if slot.has_ended() => ConnectionState::Closed(Closed::Lost),
             state => state,
         })
@@ -431,22 +431,22 @@ impl Connections {
 }
 
 impl Shared {
-    /// Closes the connection that has been idle for longest, where the limit is reached: one for each caller that waits.
+    /// Closes the connection that has been idle for longest if the limit is reached. Closes at most one for each waiting caller.
     fn make_room(self: &Arc<Self>, server: &str) {
-        // What has ended gives its place back by itself: nobody who lives has to go for that.
+        // A connection that has ended frees its permit by itself, so no live connection has to be closed for it.
         let ended = self.slots().values().filter(|slot| slot.has_ended()).count();
         if self.giving_way.load(Ordering::Acquire) + ended >= self.waiting.load(Ordering::Acquire) {
             return;
         }
         let others: Vec<_> = self.slots().values().filter(|slot| slot.server != server).cloned().collect();
-        // Whoever still holds one whose server has died has nothing of it.
+        // A connection whose server has died is useless even to its holders, so it is closed first.
         if let Some((slot, dead)) = take_first(&others, |_, held| !held.connection.is_live()) {
             self.let_go(&slot, dead, Closed::Lost, None);
             return;
         }
         let mut idle: Vec<_> = others.into_iter().filter(|slot| slot.uses.is_idle()).collect();
         idle.sort_by_key(|slot| slot.uses.last());
-        // Looked at again under its lock: nobody can be handed a connection that is being closed.
+        // The slot is checked again under its lock, so that no caller gets a connection that is being closed.
         if let Some((slot, held)) = take_first(&idle, |slot, held| !held.pinned && slot.uses.is_idle()) {
             tracing::info!(server = slot.server, made_room_for = server, "connection closed to make room");
             self.observer.evicted(&slot.server, server);
@@ -454,19 +454,19 @@ impl Shared {
         }
     }
 
-    /// Takes a connection out of its slot because it failed or idled, and ends it. `why` describes a loss.
+    /// Takes a connection that failed or was idle out of its slot, and closes it. `why` describes the failure.
     pub(super) async fn retire(self: &Arc<Self>, slot: &Slot, connection: &Arc<Connection>, reason: Closed, why: Option<String>) -> bool {
         let held = slot.held.lock().await.take_if(|held| {
-            // In use again: it is no longer idle.
+            // A connection that is in use again must not be closed as idle.
             Arc::ptr_eq(&held.connection, connection) && (reason != Closed::IdledOut || slot.uses.is_idle())
         });
         held.map(|held| self.let_go(slot, held, reason, why)).is_some()
     }
 
-    /// Ends a connection that was taken out of its slot, on a task of its own: until it is gone, it is giving way.
+    /// Closes a connection that was taken out of its slot, on a task of its own. Until it is closed, it counts as being closed.
     fn let_go(self: &Arc<Self>, slot: &Slot, held: Held, reason: Closed, why: Option<String>) -> JoinHandle<()> {
         slot.on(Transition::Close(reason));
-        // Before the next connection has one of its own. Where it is the keeper that lets go, it waits for nothing more.
+        // The keeper is stopped before the slot gets a new connection. A keeper that calls this does nothing after it.
         held.keeper.abort();
         self.giving_way.fetch_add(1, Ordering::AcqRel);
         let (shared, server) = (Arc::clone(self), slot.server.clone());
@@ -485,7 +485,7 @@ impl Shared {
         })
     }
 
-    /// The servers that have a connection, or are being connected.
+    /// Returns the servers that are connected or being connected.
     fn holders(&self) -> Vec<String> {
         let holds = |slot: &&Arc<Slot>| matches!(slot.state(), ConnectionState::Connected | ConnectionState::Connecting);
         let mut holders: Vec<_> = self.slots().values().filter(holds).map(|slot| slot.server.clone()).collect();
@@ -498,7 +498,7 @@ impl Shared {
     }
 }
 
-/// Takes the first suitable connection from its slot; one whose slot is locked counts as in use.
+/// Takes the first suitable connection from its slot. A connection whose slot is locked counts as in use.
 fn take_first(slots: &[Arc<Slot>], fits: impl Fn(&Slot, &Held) -> bool) -> Option<(Arc<Slot>, Held)> {
     slots.iter().find_map(|slot| {
         let held = slot.held.try_lock().ok()?.take_if(|held| fits(slot, held))?;

@@ -6,14 +6,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// The uses of one connection: leases, and those who wait for one.
+/// Count of the uses of one connection: its leases, and the callers that wait for a lease.
 pub(in crate::client) struct UseCount {
     count: AtomicUsize,
-    /// Number of the last end, counted over all connections.
+    /// Sequence number of the last end of a use, counted over all connections.
     last: AtomicU64,
     ended_at: Mutex<Instant>,
-    /// True where the keeper wants to be woken when the last use ends. Mostly it checks when it has something to do then: to wake it would
-    /// take longer than all else that follows a call.
+    /// True if the keeper must be woken when the last use ends. Waking it is slow compared with the rest of a call, so it is only done on request.
     end_awaited: AtomicBool,
     ended: Notify,
 }
@@ -33,7 +32,7 @@ impl UseCount {
         self.count.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Ends a use, with its number among all ends. Returns whether it was the last use.
+    /// Ends a use and stores its sequence number. Returns whether it was the last use.
     pub(in crate::client) fn end(&self, number: u64, now: Instant) -> bool {
         self.last.store(number, Ordering::Relaxed);
         *self.ended_at.lock() = now;
@@ -48,9 +47,9 @@ impl UseCount {
         self.count.load(Ordering::SeqCst) == 0
     }
 
-    /// Returns whether nobody uses the connection. Otherwise [`UseCount::ended`] resolves when that is so.
+    /// Returns whether nobody uses the connection. If somebody does, [`UseCount::ended`] will resolve when the last use ends.
     pub(super) fn is_idle_or_tells(&self) -> bool {
-        // Before it is looked: no end in between goes unnoticed.
+        // The flag is set before the count is read, so that no end in between is missed.
         self.end_awaited.store(true, Ordering::SeqCst);
         let is_idle = self.is_idle();
         if is_idle {
@@ -59,17 +58,17 @@ impl UseCount {
         is_idle
     }
 
-    /// Resolves when nobody uses it any more, where that was asked for.
+    /// Resolves when the last use ends after [`UseCount::is_idle_or_tells`] returned false.
     pub(in crate::client) async fn ended(&self) {
         self.ended.notified().await;
     }
 
-    /// Returns the time at which the last use ended, or at which the count was made.
+    /// Returns the time at which the last use ended. Without any use, returns the time at which the count was created.
     pub(super) fn ended_at(&self) -> Instant {
         *self.ended_at.lock()
     }
 
-    /// The number of the last end.
+    /// Returns the sequence number of the last end of a use.
     pub(in crate::client) fn last(&self) -> u64 {
         self.last.load(Ordering::Relaxed)
     }
@@ -90,12 +89,12 @@ mod tests {
         assert!(uses.is_idle_or_tells() && uses.ended_at() == now);
         uses.begin();
         assert!(uses.end(1, now));
-        assert!(uses.ended().now_or_never().is_none(), "nobody asked");
+        assert!(uses.ended().now_or_never().is_none(), "no notification was requested");
         uses.begin();
         uses.begin();
         assert!(!uses.is_idle_or_tells());
         assert!(!uses.end(2, now));
-        assert!(uses.ended().now_or_never().is_none(), "somebody uses it");
+        assert!(uses.ended().now_or_never().is_none(), "the connection is still in use");
         let then = now + Duration::from_secs(5);
         assert!(uses.end(3, then));
         assert!(uses.ended().now_or_never().is_some());

@@ -1,20 +1,21 @@
-//! Reads a server's output line by line. A line is read into the memory in which it stays.
+//! Reads a server's output line by line. A line is read directly into the buffer that is passed on.
 
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::time::Instant;
 
 use crate::client::inbound::rate_limit::{Pace, SKIPPED};
 
-/// Bytes at either end of a line that is too long, which are searched for its id.
+/// Number of bytes at each end of an oversized line that are kept, and searched for the message's id.
 pub(super) const ID_WINDOW: usize = 512;
-/// Bytes of one read: few for the beginning of a line, and then as many as a pipe holds.
+/// Size of the first read of a line. Most lines are short.
 const FIRST_PIECE: usize = 8 * 1024;
+/// Size of each further read of a line: the usual capacity of a pipe.
 const PIECE: usize = 64 * 1024;
 
 /// A line that was read.
 pub(in crate::client) enum Line {
     Whole(Vec<u8>),
-    /// A line that is too long: both its ends, and its length.
+    /// A line over the limit: its first and last bytes, and its length.
     Oversize {
         head: Vec<u8>,
         tail: Vec<u8>,
@@ -25,7 +26,7 @@ pub(in crate::client) enum Line {
 pub(in crate::client) struct Lines<R> {
     read: R,
     limit: usize,
-    /// Bytes after the end of a line, with which the next one begins.
+    /// Bytes after the end of the last line. The next line begins with them.
     ahead: Vec<u8>,
     start: usize,
 }
@@ -35,7 +36,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
         Self { read, limit, ahead: Vec::new(), start: 0 }
     }
 
-    /// Returns the next line; `None` at the end of the stream. A last line without its end is not a message.
+    /// Returns the next line, or `None` at the end of the stream. A last line without a line end is dropped.
     pub(in crate::client) async fn next(&mut self) -> Option<Line> {
         if let Some(length) = find_end(&self.ahead[self.start..]) {
             let line = self.ahead[self.start..self.start + length].to_vec();
@@ -69,13 +70,13 @@ impl<R: AsyncRead + Unpin> Lines<R> {
         line.truncate(end);
     }
 
-    /// Reads on to the end of a line that is too long, and keeps its ends.
+    /// Reads to the end of an oversized line, and keeps only its first and last bytes.
     async fn skip(&mut self, mut head: Vec<u8>) -> Option<Line> {
         let mut bytes = head.len();
         let mut tail = tail_of(&head);
         head.truncate(ID_WINDOW);
         head.shrink_to_fit();
-        // It may never end.
+        // The reading is limited to a rate, because the line may never end.
         let mut pace = Pace::new(SKIPPED, Instant::now());
         loop {
             let mut piece = Vec::with_capacity(PIECE);
@@ -111,11 +112,11 @@ fn tail_of(bytes: &[u8]) -> Vec<u8> {
     bytes[bytes.len().saturating_sub(ID_WINDOW)..].to_vec()
 }
 
-/// Finds the end of a line.
+/// Returns the position of the first line end.
 fn find_end(bytes: &[u8]) -> Option<usize> {
     const LANES: usize = 32;
     let (pieces, _) = bytes.as_chunks::<LANES>();
-    // Without a branch for each byte, so that it is done a piece at a time.
+    // There is no branch for each byte, so that the compiler can check 32 bytes at a time.
     let whole = pieces.iter().position(|piece| piece.iter().fold(0, |found, &byte| found | u8::from(byte == b'\n')) != 0);
     let start = whole.unwrap_or(pieces.len()) * LANES;
     bytes[start..].iter().position(|&byte| byte == b'\n').map(|end| start + end)
@@ -125,7 +126,7 @@ fn find_end(bytes: &[u8]) -> Option<usize> {
 mod tests {
     use super::*;
 
-    /// Gives so many bytes at a time.
+    /// A reader that gives at most a given number of bytes at a time.
     struct Slow<'a>(&'a [u8], usize);
 
     impl AsyncRead for Slow<'_> {

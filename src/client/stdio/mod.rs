@@ -1,4 +1,4 @@
-//! A server that is a process of ours: its start and end, and the lines to it and from it.
+//! A server that runs as a child process: its start and end, its standard input and output, and its watchdog.
 
 pub(in crate::client) mod lines;
 pub(in crate::client) mod outbox;

@@ -1,4 +1,4 @@
-//! Writes to a server line by line: by a task, or at once where nothing is queued.
+//! Writes lines to a server. A line is written immediately if nothing is queued, and otherwise by a task.
 
 use std::future::poll_fn;
 use std::io::{Error, ErrorKind, Result};
@@ -11,15 +11,15 @@ use tokio::io::{AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::mpsc::{self, Receiver, Sender, WeakSender};
 use tokio::sync::{Mutex, MutexGuard};
 
-/// The server's input. Closed when the task that writes has ended, as only that holds it.
+/// The server's standard input. It closes when the writing task ends, because only this task owns it.
 struct Input {
     pipe: Box<dyn AsyncWrite + Send + Unpin>,
-    /// Line that could not be written at once, and the number of its bytes that were. It is written before all others.
+    /// Line that was only partly written, and the number of written bytes. The rest is written before all other lines.
     rest: Option<(Vec<u8>, usize)>,
 }
 
 impl Input {
-    /// Writes as much as there is room for; the rest is kept.
+    /// Writes as much of the line as the pipe accepts, and keeps the rest.
     fn begin(&mut self, line: Vec<u8>, context: &mut Context<'_>) -> Result<()> {
         let mut written = 0;
         while written < line.len() {
@@ -44,10 +44,10 @@ impl Input {
     }
 }
 
-/// A line that waits for the task.
+/// A line that waits for the writing task.
 pub(in crate::client) struct Queued {
     line: Vec<u8>,
-    /// Marker of lines that were queued: no later line may overtake them.
+    /// Counts this line as queued, so that no later line overtakes it.
     _behind: Option<Behind>,
 }
 
@@ -57,7 +57,7 @@ impl From<Vec<u8>> for Queued {
     }
 }
 
-/// Counts up as long as it lives: until its line is written.
+/// Guard that counts a queued line until it is written.
 struct Behind(Arc<AtomicUsize>);
 
 impl Behind {
@@ -77,14 +77,14 @@ impl Drop for Behind {
 #[derive(Clone)]
 pub(in crate::client) struct Outbox {
     input: Weak<Mutex<Input>>,
-    /// Weak, so that the server's input ends when nothing more is to be sent.
+    /// Sender of the queue. It is weak, so that the server's input closes when the transport drops its sender.
     queue: WeakSender<Queued>,
     behind: Arc<AtomicUsize>,
 }
 
 impl Outbox {
-    /// Makes an outbox with the sender of its queue, and the task that writes it. The input is closed when all senders are gone and the
-    /// queue is written, or with the task.
+    /// Makes an outbox, the sender of its queue, and the task that writes the queue. The input closes when all senders are dropped and the queue
+    /// is written, or when the task ends.
     pub(in crate::client) fn new(
         pipe: impl AsyncWrite + Send + Unpin + 'static,
         queued: usize,
@@ -95,8 +95,8 @@ impl Outbox {
         (outbox, sender, write_lines(input, lines))
     }
 
-    /// Sends a line: at once where nothing is being written, behind what is queued where something is. Dropped halfway, it has sent
-    /// nothing or will send all.
+    /// Sends a line: directly if nothing is being written, otherwise through the queue. If the future is dropped, either nothing or the whole
+    /// line is sent.
     pub(in crate::client) async fn send(&self, line: Vec<u8>) -> Result<()> {
         let closed = || Error::from(ErrorKind::BrokenPipe);
         let queue = self.queue.upgrade().ok_or_else(closed)?;
@@ -109,13 +109,13 @@ impl Outbox {
         let mut line = Some(line);
         poll_fn(|context| Poll::Ready(line.take().map_or(Ok(()), |line| idle.begin(line, context)))).await?;
         if idle.rest.is_some() {
-            // Wakes the task. A full queue does as well.
+            // The empty line wakes the task. If the queue is full, the task already has work.
             let _ = queue.try_send(Vec::new().into());
         }
         Ok(())
     }
 
-    /// Locks the input, where no queued line waits.
+    /// Locks the input. Returns `None` if the input is in use or a queued line waits.
     fn idle<'a>(&self, input: &'a Mutex<Input>) -> Option<MutexGuard<'a, Input>> {
         let idle = input.try_lock().ok()?;
         (idle.rest.is_none() && self.behind.load(Ordering::Acquire) == 0).then_some(idle)

@@ -1,7 +1,7 @@
-//! A server's standard output, read by the runtime or by a thread that waits for what comes out of it.
+//! A server's standard output. It is read by the runtime, or by a thread that waits for an answer.
 //!
-//! The runtime does not watch the pipe itself but a set with nothing in it but the pipe, which can be told to keep quiet: else each
-//! answer that a thread reads itself would wake the runtime's as well.
+//! The runtime does not watch the pipe itself, but an epoll set that contains only the pipe. While a thread reads, this set is told to report
+//! nothing. Otherwise each answer that the thread reads would also wake the runtime.
 
 use std::io::{Error, Result};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
@@ -17,31 +17,31 @@ use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncRead, Interest, ReadBuf};
 use tokio::task::coop;
 
-/// Reads that a leading thread makes before it checks for its own answer: with a line's pieces, two mebibytes.
+/// Number of reads that a leading thread makes before it checks for its own answer. With the read size of a line, this is 2 MiB.
 const READS: usize = 32;
 
-/// Bytes that the runtime reads before its other tasks have their turn, however much there is.
+/// Number of bytes that the runtime reads before its other tasks get their turn.
 const TURN_BYTES: usize = 256 * 1024;
 
-/// State of the pipe that both sides share.
+/// State of the pipe, shared by the runtime and the leading thread.
 pub(in crate::client) struct PipeControl {
     output: OwnedFd,
     watched: OwnedFd,
     /// True while a thread reads the pipe itself, without the runtime.
     is_led: AtomicBool,
-    /// Reads that are left to the leading thread.
+    /// Number of reads that the leading thread may still make.
     reads_left: AtomicUsize,
-    /// True where the reader has read all that was there, or as much as a leading thread may read at once, and waits for nothing else.
+    /// True if the reader waits for the pipe only: it has read all available output, or as much as a leading thread may read at once.
     is_waited_for: AtomicBool,
 }
 
 impl PipeControl {
     fn watch(&self, flags: EventFlags) {
-        // Neither descriptor is closed before this is gone.
+        // This cannot fail, because both descriptors stay open as long as `self`.
         let _ = epoll::modify(&self.watched, &self.output, EventData::new_u64(0), flags);
     }
 
-    /// Begins a lead: from now on, output of the server does not wake the runtime.
+    /// Begins a lead. From then on, output of the server does not wake the runtime.
     pub(super) fn begin_lead(&self) {
         self.is_led.store(true, Ordering::Release);
         self.watch(EventFlags::empty());
@@ -51,23 +51,23 @@ impl PipeControl {
         self.reads_left.store(READS, Ordering::Release);
     }
 
-    /// Ends a lead: output wakes the runtime again. Returns whether output is there that no event will report: the set may have the pipe
-    /// among what is ready, from an event before, and then does not report it once more (`ep_modify` in Linux's `fs/eventpoll.c`).
+    /// Ends a lead, so that output wakes the runtime again. Returns whether there is output that no event will report. This happens if the epoll
+    /// set already lists the pipe as ready from an earlier event (`ep_modify` in Linux's `fs/eventpoll.c`).
     #[must_use]
     pub(super) fn end_lead(&self) -> bool {
         self.is_led.store(false, Ordering::Release);
         self.watch(EventFlags::IN);
         let mut output = [PollFd::new(&self.output, PollFlags::IN)];
-        // Where that cannot be told, the runtime looks.
+        // On an error of `poll`, the runtime has to check the pipe.
         poll(&mut output, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })) != Ok(0)
     }
 
-    /// Marks the reader as busy; called before each poll of it.
+    /// Marks the reader as busy. Called before each poll of the reader.
     pub(super) fn begin_poll(&self) {
         self.is_waited_for.store(false, Ordering::Release);
     }
 
-    /// Returns whether what reads waits for this pipe, and for nothing else.
+    /// Returns whether the reader waits for this pipe, and for nothing else.
     pub(super) fn is_waited_for(&self) -> bool {
         self.is_waited_for.load(Ordering::Acquire)
     }
@@ -84,7 +84,7 @@ impl AsFd for PipeControl {
     }
 }
 
-/// The set that the runtime watches.
+/// The epoll set that the runtime watches.
 struct Watched(Arc<PipeControl>);
 
 impl AsRawFd for Watched {
@@ -93,22 +93,22 @@ impl AsRawFd for Watched {
     }
 }
 
-/// The end of a pipe from which a server's output is read.
+/// The read end of the pipe of a server's output.
 pub(in crate::client) struct Pipe {
     watched: AsyncFd<Watched>,
-    /// Bytes that the runtime has read since its other tasks had their turn.
+    /// Number of bytes that the runtime has read since its other tasks had their turn.
     turn: usize,
 }
 
 impl Pipe {
-    /// Reads from this end of a pipe, which nobody else reads.
+    /// Takes over the read end of a pipe. Nothing else may read from it.
     pub(in crate::client) fn new(output: OwnedFd) -> Result<Self> {
         rustix::io::ioctl_fionbio(&output, true)?;
         let watched = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         epoll::add(&watched, &output, EventData::new_u64(0), EventFlags::IN)?;
         let is_waited_for = AtomicBool::new(false);
         let control = PipeControl { output, watched, is_led: AtomicBool::new(false), reads_left: AtomicUsize::new(0), is_waited_for };
-        // SAFETY: it gives the same descriptor each time, which is open as long as it is itself: the control owns it and never replaces it.
+        // SAFETY: `Watched` returns the same descriptor each time, and the control owns it, keeps it open and never replaces it.
         let watched = unsafe { AsyncFd::register_with_interest(Watched(Arc::new(control)), Interest::READABLE) };
         Ok(Self { turn: 0, watched: watched.map_err(|refused| refused.into_parts().1)? })
     }
@@ -127,7 +127,7 @@ impl AsFd for Pipe {
 impl AsyncRead for Pipe {
     fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<Result<()>> {
         let control = Arc::clone(&self.watched.get_ref().0);
-        // A server that writes faster than it is read must let the runtime's other tasks have their turn.
+        // A server that writes faster than its output is read must not keep the runtime's other tasks from their turn.
         let turn = ready!(coop::poll_proceed(context));
         if self.turn >= TURN_BYTES && !control.is_led.load(Ordering::Acquire) {
             self.turn = 0;
@@ -153,22 +153,22 @@ impl AsyncRead for Pipe {
             if control.is_led.load(Ordering::Acquire) {
                 return Poll::Pending;
             }
-            // Forgotten before it is read again: what comes in between is seen by the one or the other.
+            // Readiness is cleared before the next read, so that output in between is noticed by the read or by a new event.
             ready!(self.watched.poll_read_ready(context))?.clear_ready();
         }
     }
 }
 
 fn read(control: &PipeControl, buffer: &mut ReadBuf<'_>) -> rustix::io::Result<()> {
-    // SAFETY: bytes are only written there, and by `read` alone, which makes none of them uninitialised.
+    // SAFETY: only `read` writes to this memory, and it leaves no byte uninitialised that was initialised.
     let room = unsafe { buffer.unfilled_mut() };
     let wanted = room.len();
     let count = rustix::io::read(&control.output, room)?.0.len();
-    // SAFETY: `read` gives back as its first part what it has filled, and that is the beginning of the room.
+    // SAFETY: `read` returns as its first part the bytes that it has filled, which are at the start of the buffer.
     unsafe { buffer.assume_init(count) };
     buffer.advance(count);
     if count < wanted {
-        // That was all. Whoever leads sees by `poll` when there is more.
+        // All available output was read. The leading thread notices more output by `poll`.
         control.reads_left.store(0, Ordering::Release);
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! A server's process: started in a group of its own, watched, and ended with all that it started.
+//! A server's process: it is started in its own process group, guarded by the watchdog, and ended with all its children.
 
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::process::CommandExt as _;
@@ -24,27 +24,27 @@ use crate::client::inbound::rate_limit::UNSOLICITED;
 use crate::config::ResolvedCommand;
 use crate::error::{Error, Result};
 
-/// Capacity of a server's output pipe: the most that a user may request by default (`pipe(7)`).
+/// Capacity of a server's output pipe: the maximum that an unprivileged user may request by default (`pipe(7)`).
 const PIPE_BYTES: usize = 1 << 20;
-/// Time that a server has to end by itself, and then to obey SIGTERM.
+/// Time that a server has to end after its input was closed, and then again after SIGTERM.
 const GRACE: Duration = Duration::from_secs(2);
-/// Time that a killed process has to be gone.
+/// Time within which a killed process should be gone.
 const DYING: Duration = Duration::from_millis(100);
 /// Longest wait for the last lines of a process that has ended.
 const DRAINING: Duration = Duration::from_millis(20);
 const POLL: Duration = Duration::from_millis(5);
 
-/// A running server, and how it is ended.
+/// A running server process.
 pub(in crate::client) struct ServerProcess {
     group: Pid,
-    /// The exit status as text; `None` while the process runs.
+    /// The exit status as text. `None` while the process runs.
     exit: watch::Receiver<Option<String>>,
     stderr: Tail,
-    /// Receiver whose sender is gone once standard error has been read to its end.
+    /// Receiver whose sender is dropped once standard error has been read to its end.
     drained: watch::Receiver<()>,
-    /// The pipe that it writes to, to see whether there is more to come.
+    /// The pipe of standard output, kept to check whether it holds unread output.
     output: OwnedFd,
-    /// Cancelled once standard output has been read to its end.
+    /// Token that is cancelled once standard output has been read to its end.
     output_read: CancellationToken,
     watchdog: Arc<Watchdog>,
 }
@@ -55,7 +55,7 @@ pub(in crate::client) struct Pipes {
     pub(in crate::client) stdout: Output,
 }
 
-/// Standard output. Its reader drops it at its end, after having handed on what was read.
+/// Standard output. The reader drops it after it has handed on the last message.
 pub(in crate::client) struct Output {
     pipe: Pipe,
     _read: DropGuard,
@@ -77,7 +77,7 @@ impl AsyncRead for Output {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::client) enum OutputRead {
     ToItsEnd,
-    /// Read as far as it goes: another process holds the pipe open.
+    /// All available output was read, but another process still holds the pipe open.
     AsFarAsItGoes,
 }
 
@@ -88,7 +88,7 @@ impl ServerProcess {
         (redact, on_stderr): (&Redact, &StderrListener),
         watchdog: &Arc<Watchdog>,
     ) -> Result<(Self, Pipes)> {
-        // Ready before there is anything to guard: no server is ever alive without its watchdog knowing.
+        // The watchdog must run before the server starts, so that no server is ever alive without its guard.
         watchdog.ready().await?;
         let mut child = spawn(server, command)?;
         let missing = || Error::Internal("a child without pipes".to_owned());
@@ -96,7 +96,7 @@ impl ServerProcess {
         let failed = |error: std::io::Error| Error::io(format!("the pipes of server \"{server}\""), &error);
         let stdin = ChildStdin::from_std(child.stdin.take().ok_or_else(missing)?).map_err(failed)?;
         let stdout = Pipe::new(OwnedFd::from(child.stdout.take().ok_or_else(missing)?)).map_err(failed)?;
-        // A large message comes in fewer turns. Where the system gives no more, it stays as it is.
+        // A larger pipe needs fewer reads for a large message. If the system refuses it, the pipe keeps its size.
         let _ = rustix::pipe::fcntl_setpipe_size(&stdout, PIPE_BYTES);
         let stderr = ChildStderr::from_std(child.stderr.take().ok_or_else(missing)?).map_err(failed)?;
         let output = stdout.as_fd().try_clone_to_owned().map_err(failed)?;
@@ -115,18 +115,18 @@ impl ServerProcess {
         Ok((process, pipes))
     }
 
-    /// Resolves with how the process ended, once it has.
+    /// Resolves with the exit status, as text, once the process has ended.
     pub(in crate::client) async fn exited(&self) -> String {
         let mut exit = self.exit.clone();
-        // The sender goes away without a word only when the runtime does.
+        // The sender is dropped without a status only at the end of the runtime.
         let status = exit.wait_for(Option::is_some).await.ok().and_then(|status| status.clone());
-        // What it said last may still be in the pipe.
+        // The last lines of standard error may still be in the pipe.
         let _ = tokio::time::timeout(DRAINING, self.drained.clone().changed()).await;
         status.unwrap_or_else(|| "it was ended".to_owned())
     }
 
-    /// Resolves once all that the process wrote before its end has been read. A descendant that left its group may hold the
-    /// pipe open for ever: what is in it counts, what may come does not.
+    /// Resolves once all output that the process wrote before its end has been read. A descendant that left the process group may hold the
+    /// pipe open for ever, so an empty pipe is enough.
     pub(in crate::client) async fn output_read(&self) -> OutputRead {
         while !self.output_read.is_cancelled() {
             if self.is_held_by_others() {
@@ -137,7 +137,7 @@ impl ServerProcess {
         OutputRead::ToItsEnd
     }
 
-    /// Returns whether the pipe is empty and yet not at its end.
+    /// Returns whether the pipe is empty but not closed.
     fn is_held_by_others(&self) -> bool {
         let mut pipe = [PollFd::new(&self.output, PollFlags::IN)];
         poll(&mut pipe, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|_| pipe[0].revents().is_empty())
@@ -147,12 +147,12 @@ impl ServerProcess {
         self.exit.borrow().is_some()
     }
 
-    /// The last lines of standard error, as part of a message; empty where there are none.
+    /// Returns the last lines of standard error in the form of a message part, or an empty text if there are none.
     pub(in crate::client) fn stderr_text(&self) -> String {
         self.stderr.text()
     }
 
-    /// Ends the group: after its input was closed, 2 s, then SIGTERM, 2 s, then SIGKILL. Its grandchildren too.
+    /// Ends the process group after its input was closed. Waits 2 s, sends SIGTERM, waits 2 s, and sends SIGKILL.
     pub(in crate::client) async fn end(&self) {
         for signal in [None, Some(Signal::TERM), Some(Signal::KILL)] {
             if let Some(signal) = signal {
@@ -165,15 +165,15 @@ impl ServerProcess {
         self.watchdog.release(self.group).await;
     }
 
-    /// Sends SIGKILL to the group, at once.
+    /// Sends SIGKILL to the process group immediately.
     pub(in crate::client) fn kill(&self) {
         let _ = kill_process_group(self.group, Signal::KILL);
     }
 
     async fn gone(&self) {
         self.exited().await;
-        // The leader is reaped, and SIGKILL went to what it started. What is left of that is dying, or a zombie whose own
-        // reaper takes its time: neither is worth more than a moment.
+        // The group leader is reaped, and its children have got SIGKILL. They may still be dying, or be zombies that another process has to
+        // reap, so the wait is short.
         let _ = tokio::time::timeout(DYING, async {
             while test_kill_process_group(self.group).is_ok() {
                 tokio::time::sleep(POLL).await;
@@ -207,12 +207,12 @@ fn spawn(server: &str, command: &ResolvedCommand) -> Result<Child> {
     })
 }
 
-/// Waits for the process on a thread of its own: not even the end of the runtime leaves a zombie behind.
+/// Waits for the process on a separate thread, so that not even the end of the runtime leaves a zombie.
 fn reap(mut child: Child, group: Pid, exit: watch::Sender<Option<String>>) -> Result<()> {
     let wait = move || {
         let status = child.wait();
-        // A server that has ended leaves nothing behind. The group's id cannot have been given away: it is in use as long
-        // as a member lives, and without one the signal finds nobody.
+        // The children of a server that has ended are killed. The group id cannot belong to another group by now: it stays reserved while a
+        // member lives, and without members the signal reaches nobody.
         let _ = kill_process_group(group, Signal::KILL);
         exit.send_replace(Some(status.map_or_else(|error| error.to_string(), describe)));
     };

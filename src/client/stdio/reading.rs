@@ -1,4 +1,4 @@
-//! Reads a server's output: a task of the runtime, or for a time a thread that waits for an answer anyway.
+//! Reads a server's output. Usually a task of the runtime reads. A thread that waits for an answer can take over for a time; this is a "lead".
 
 use parking_lot::{Mutex, MutexGuard};
 use std::os::fd::{AsFd as _, BorrowedFd};
@@ -12,14 +12,14 @@ use crate::lead::{Lead, Source};
 
 type Reader = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// A reader that can be polled from two sides, one at a time.
+/// A reader that a runtime task or a waiting thread can poll, but never both at once.
 pub(in crate::client) struct Reading {
     state: Mutex<State>,
     pipe: Weak<PipeControl>,
 }
 
 struct State {
-    /// `None` while it is polled, and once it has ended.
+    /// The reader. `None` while it is polled, and after it has ended.
     reader: Option<Reader>,
     whose: Whose,
     /// Waker of the task, from its last poll.
@@ -30,14 +30,14 @@ struct State {
 enum Whose {
     Task,
     Thread,
-    /// A thread's. The task was woken meanwhile, and has to be again.
+    /// A thread reads. The task was polled meanwhile, so it has to be woken when the thread stops.
     ThreadAndAwaited,
-    /// The task is gone, or the reader has ended.
+    /// The task was dropped, or the reader has ended.
     Nobody,
 }
 
 impl Reading {
-    /// Wraps a reader that mostly waits for this pipe, and makes the task that polls it where no thread does.
+    /// Wraps a reader that mostly waits for this pipe. Also returns the task that polls the reader while no thread does.
     pub(in crate::client) fn new(reader: impl Future<Output = ()> + Send + 'static, pipe: Weak<PipeControl>) -> (Arc<Self>, ReadingTask) {
         let state = State { reader: Some(Box::pin(reader)), whose: Whose::Task, task: None };
         let reading = Arc::new(Self { state: Mutex::new(state), pipe });
@@ -48,7 +48,7 @@ impl Reading {
         self.state.lock()
     }
 
-    /// Polls the reader. A panic in it ends it, as it ends a task.
+    /// Polls the reader. A panic in the reader ends it.
     fn poll(&self, mut reader: Reader, context: &mut Context<'_>) -> Poll<()> {
         if let Some(pipe) = self.pipe.upgrade() {
             pipe.begin_poll();
@@ -66,7 +66,7 @@ impl Reading {
     }
 }
 
-/// Task for the runtime. Dropped, it ends the reader, whoever has it.
+/// Task for the runtime. Dropping it ends the reader, even while a thread polls it.
 pub(in crate::client) struct ReadingTask(Arc<Reading>);
 
 impl Future for ReadingTask {
@@ -103,7 +103,7 @@ impl Source for Reading {
     fn lead(self: Arc<Self>) -> Option<Box<dyn Lead>> {
         let pipe = self.pipe.upgrade()?;
         let mut state = self.state();
-        // A reader that waits for something else must be woken by that.
+        // A thread may only take over a reader that waits for the pipe, because the thread would miss other wake-ups.
         if state.whose != Whose::Task || state.reader.is_none() || !pipe.is_waited_for() {
             return None;
         }
@@ -127,10 +127,10 @@ impl Lead for Led {
     fn read(&mut self, context: &mut Context<'_>) -> bool {
         let Some(reader) = self.reading.state().reader.take() else { return false };
         self.pipe.next_reads();
-        // What belongs to a connection must not end somebody's run.
+        // A panic in the reader must not unwind into the run of the thread that polls it.
         let polled = catch_unwind(AssertUnwindSafe(|| self.reading.poll(reader, context)));
         if polled.is_err() {
-            tracing::error!("reading what a server wrote panicked: its connection ends");
+            tracing::error!("the reader of a server's output panicked; the connection ends");
         }
         polled.is_ok_and(|polled| polled.is_pending()) && self.pipe.is_waited_for()
     }
@@ -142,7 +142,7 @@ impl Drop for Led {
         let is_over = state.whose == Whose::Nobody || state.reader.is_none();
         let is_awaited = state.whose == Whose::ThreadAndAwaited || !self.pipe.is_waited_for();
         state.whose = if is_over { Whose::Nobody } else { Whose::Task };
-        // Before anybody else can lead.
+        // The lead ends while the state is locked, so that no other thread can take over before.
         let is_left = self.pipe.end_lead();
         let task = if is_over || is_awaited || is_left { state.task.take() } else { None };
         drop(state);

@@ -13,13 +13,13 @@ use tokio::task::JoinHandle;
 use super::*;
 use crate::client::stdio::pipe::Pipe;
 
-/// Longest wait of a test.
+/// Longest time that a test waits for an event.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The thread that read, and the bytes that it read.
+/// A read: the thread that made it, and the bytes.
 type Read = (ThreadId, Vec<u8>);
 
-/// A reader of a pipe, whose task is a runtime's.
+/// A reader of a pipe, with its task on a runtime.
 struct Setting {
     runtime: Runtime,
     input: Option<OwnedFd>,
@@ -29,7 +29,7 @@ struct Setting {
     is_dropped: Arc<AtomicBool>,
 }
 
-/// Says that the reader is gone.
+/// Sets a flag when the reader is dropped.
 struct Dropped(Arc<AtomicBool>);
 
 impl Drop for Dropped {
@@ -38,7 +38,7 @@ impl Drop for Dropped {
     }
 }
 
-/// Reads so much at once, and tells of it.
+/// Reads up to `at_once` bytes at a time, and reports each read.
 async fn read_all(mut pipe: Pipe, at_once: usize, read: Sender<Read>) {
     let mut piece = vec![0; at_once];
     while let Ok(count @ 1..) = pipe.read(&mut piece).await {
@@ -68,7 +68,7 @@ impl Setting {
         assert_eq!(rustix::io::write(self.input.as_ref().unwrap(), bytes), Ok(bytes.len()));
     }
 
-    /// Returns the next bytes that are read.
+    /// Returns the next read.
     fn next(&self) -> Read {
         self.read.recv_timeout(PATIENCE).unwrap()
     }
@@ -109,7 +109,7 @@ fn whoever_leads_reads_and_before_and_after_the_runtime_does() {
         assert!(is_readable(&*lead) && Arc::clone(&setting.reading).lead().is_none());
         assert!(read(&mut *lead));
         assert_eq!(setting.read.try_recv().map(elsewhere), Ok((false, b"led".to_vec())));
-        // Comes while nobody looks.
+        // These bytes arrive while nothing polls the pipe.
         setting.write(b"left");
         drop(lead);
         assert_eq!(elsewhere(setting.next()), (true, b"left".to_vec()));
@@ -121,7 +121,7 @@ fn whoever_leads_reads_and_before_and_after_the_runtime_does() {
 #[test]
 fn a_flood_keeps_nobody_who_leads_and_is_read_by_the_runtime() {
     let setting = Setting::new(|pipe, sender| read_all(pipe, 64, sender));
-    // An event that the runtime has had: the set has the pipe among what is ready.
+    // The runtime handles an event first, so that the epoll set lists the pipe as ready.
     setting.write(b"first");
     setting.next();
     let mut lead = setting.lead();
@@ -170,7 +170,7 @@ fn a_reader_that_waits_for_something_else_is_the_tasks() {
     });
     let mut lead = setting.lead();
     setting.write(b"1");
-    assert!(!read(&mut *lead), "it does not wait for the pipe");
+    assert!(!read(&mut *lead), "the reader does not wait for the pipe");
     drop(lead);
     assert!(Arc::clone(&setting.reading).lead().is_none());
     go_on.send(()).unwrap();
@@ -199,7 +199,7 @@ fn a_server_that_never_stops_writing_leaves_the_runtime_to_others() {
         while matches!(pipe.read(&mut piece).await, Ok(1..)) {}
     });
     let input = setting.input.take().unwrap();
-    // Until nobody reads any more.
+    // Write until the pipe has no more reader.
     let writing = std::thread::spawn(move || while rustix::io::write(&input, &[b'x'; 1024]).is_ok() {});
     let other = setting.runtime.spawn(async {
         for _ in 0..100 {

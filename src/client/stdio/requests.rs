@@ -1,7 +1,7 @@
-//! State of the requests on their way to a process and from it, and the requests of ours that go past rmcp.
+//! State of the open requests to and from a server process, and the requests that are sent without rmcp.
 //!
-//! A tool call has no need of rmcp's own tasks: each of them is a change of threads. Whoever calls writes the line, and whoever reads
-//! the answer hands it over. What rmcp says of us in each request is said in these as well.
+//! Tool calls are sent without rmcp, because rmcp's tasks would move each call between threads. Here the caller's thread writes the request,
+//! and the reader passes the answer directly to the caller. Such requests carry the same `_meta` as those of rmcp.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
@@ -20,46 +20,47 @@ use crate::client::inbound::server_requests::ServerRequests;
 use crate::lead::{self, Source};
 use crate::text::json::{self, Sink as _};
 
-/// Ids of requests that go past rmcp, apart from its own, which begin at 0. Any server can read them: they fit into 32 bits.
+/// First id of requests that are sent without rmcp. rmcp's own ids begin at 0. The ids fit into 32 bits, so that any server can parse them.
 const FIRST_ID: i64 = 1_000_000_000;
+/// Number of ids before they repeat.
 const IDS: i64 = 1_000_000_000;
 /// Bytes of the JSON-RPC envelope around `params`.
 const ENVELOPE_BYTES: usize = 512;
 
-/// A request's result as the server wrote it, or its error.
+/// The result of a request as the server wrote it, or the server's error.
 pub(in crate::client) type Answer = std::result::Result<Json, ErrorData>;
 
-/// The way of a request's result to its caller.
+/// The recipient of a request's result.
 #[derive(Debug)]
 pub(in crate::client) enum Passage {
-    /// To rmcp, as it is.
+    /// rmcp gets the result unparsed.
     Raw,
-    /// To rmcp, whose own handshake reads it.
+    /// rmcp gets the result in its own type, because rmcp itself uses the result.
     Typed,
-    /// To the waiting caller, past rmcp.
+    /// The waiting caller gets the result, without rmcp.
     Direct(oneshot::Sender<Answer>),
 }
 
-/// State of the requests on their way.
+/// State of the open requests.
 #[derive(Default)]
 pub(in crate::client) struct Requests {
-    /// Our requests, until they are answered, cancelled, or answered in the server's place. rmcp ends at an answer to no request while it
-    /// begins, so such answers never reach it.
+    /// The client's requests, until they are answered or cancelled. Answers to other ids are dropped, because rmcp fails on them during the
+    /// handshake.
     pub(in crate::client) pending: HashMap<RequestId, Passage>,
-    /// `server/discover`, while the wait for its answer is bounded.
+    /// Id of the `server/discover` request, while the wait for its answer has a time limit.
     pub(in crate::client) probe: Option<RequestId>,
-    /// The server's requests, until the answer is on its way.
+    /// The server's requests, until their answers are queued.
     pub(in crate::client) inbound: ServerRequests,
-    /// Refusals that wait to be written.
+    /// Number of refusals that wait to be written.
     pub(in crate::client) refusals: usize,
-    /// Last `_meta` that rmcp sent with a request (since 2026-07-28).
+    /// Last `_meta` that rmcp sent with a request (since MCP 2026-07-28).
     meta: Map<String, Json>,
-    /// True once no answer can come any more.
+    /// True once no more answers can arrive.
     is_closed: bool,
 }
 
 impl Requests {
-    /// Finds our request with this id; some servers turn a number into a text.
+    /// Finds the client's request with this id. Some servers return a number as a string.
     pub(in crate::client) fn answered(&self, id: &RequestId) -> Option<RequestId> {
         if self.pending.contains_key(id) {
             return Some(id.clone());
@@ -73,13 +74,13 @@ impl Requests {
         self.pending.remove(id)
     }
 
-    /// Keeps the `_meta` that rmcp sends.
+    /// Stores the `_meta` that rmcp sends.
     pub(in crate::client) fn learn(&mut self, meta: &Map<String, Json>) {
         let about_us = meta.iter().filter(|(key, _)| *key != PROGRESS_TOKEN);
         self.meta = about_us.map(|(key, value)| (key.clone(), value.clone())).collect();
     }
 
-    /// Closes the state: callers past rmcp learn that no answer comes; rmcp sees that itself.
+    /// Closes the state. Callers that wait without rmcp get an error; rmcp notices the end by itself.
     pub(in crate::client) fn close(&mut self) {
         self.is_closed = true;
         self.pending.retain(|_, passage| !matches!(passage, Passage::Direct(_)));
@@ -88,14 +89,14 @@ impl Requests {
 
 const PROGRESS_TOKEN: &str = "progressToken";
 
-/// Shared by the transport, its reader, and those who send past rmcp.
+/// Open requests, shared by the transport, its reader, and the [`DirectLine`].
 pub(in crate::client) type SharedRequests = Arc<Mutex<Requests>>;
 
 pub(in crate::client) fn lock(requests: &SharedRequests) -> MutexGuard<'_, Requests> {
     requests.lock()
 }
 
-/// The way past rmcp.
+/// Sends requests to a server process without rmcp.
 pub(in crate::client) struct DirectLine {
     requests: SharedRequests,
     outbox: Outbox,
@@ -104,7 +105,7 @@ pub(in crate::client) struct DirectLine {
     source: Arc<dyn Source>,
 }
 
-/// A request that is about to be sent. Its id is its progress token as well.
+/// A request that is about to be sent. Its id is also its progress token.
 pub(in crate::client) struct DirectRequest {
     pub(in crate::client) id: RequestId,
     pub(in crate::client) progress_token: Json,
@@ -112,7 +113,7 @@ pub(in crate::client) struct DirectRequest {
     meta: Map<String, Json>,
 }
 
-/// The server's answer; an error where the connection has ended. The waiting thread may read it itself.
+/// Future of the server's answer. Fails if the connection has ended. The thread that polls it may read the server's output itself.
 pub(in crate::client) struct AwaitedAnswer {
     receiver: oneshot::Receiver<Answer>,
     source: Arc<dyn Source>,
@@ -130,7 +131,7 @@ impl Future for AwaitedAnswer {
     }
 }
 
-/// A parameter, written into the request as it is.
+/// A parameter, which is written into the request unchanged.
 pub(in crate::client) enum Param<'a> {
     Text(&'a str),
     Fields(&'a Map<String, Json>),
@@ -154,7 +155,7 @@ impl Param<'_> {
 
 impl DirectRequest {
     fn line(&self, method: &str, params: &[(&str, Param<'_>)]) -> Vec<u8> {
-        // A long text is not to be moved while the line grows.
+        // The line gets its approximate size at once, so that a long text is not copied while the line grows.
         let mut line = Vec::with_capacity(ENVELOPE_BYTES + params.iter().map(|(_, value)| value.roughly()).sum::<usize>());
         line.put(b"{\"jsonrpc\":\"2.0\",\"id\":");
         json::write(&self.progress_token, &mut line);
@@ -178,7 +179,7 @@ impl DirectLine {
         Self { requests, outbox, next: AtomicI64::new(0), source }
     }
 
-    /// Opens a request; `None` where no answer can come any more.
+    /// Registers a new request. Returns `None` if no more answers can arrive.
     pub(in crate::client) fn open(&self) -> Option<DirectRequest> {
         let id = FIRST_ID + self.next.fetch_add(1, Ordering::Relaxed) % IDS;
         let (sender, receiver) = oneshot::channel();
@@ -203,13 +204,13 @@ impl DirectLine {
 
     /// Cancels a request at the server.
     pub(in crate::client) async fn cancel(&self, id: &RequestId, reason: &str) {
-        // Answered, or gone, meanwhile.
+        // The request was answered, or the connection has ended.
         if lock(&self.requests).take(id).is_none() {
             return;
         }
         let params = json!({ "requestId": id, "reason": reason });
         let message = json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": params });
-        // A server that is gone needs no word.
+        // A failure is ignored, because a server that has ended needs no cancellation.
         let _ = self.outbox.send(format!("{message}\n").into_bytes()).await;
     }
 }

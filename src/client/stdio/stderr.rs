@@ -1,4 +1,4 @@
-//! Reads a server's standard error: keeps its last lines, and passes each line to the listener, within a rate.
+//! Reads a server's standard error. Keeps the last lines, and passes lines to the listener within a rate limit.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::VecDeque;
@@ -12,22 +12,24 @@ use crate::client::connection::open::{Redact, StderrListener};
 use crate::client::inbound::rate_limit::{MESSAGE, Pace, Passage, Rate, RateLimiter, STDERR};
 use crate::error::Words;
 
-/// Number of lines that are kept, and the bytes of each.
+/// Number of last lines that are kept.
 const LINES: usize = 20;
+/// Maximum length of a line that is kept or reported.
 const LINE_BYTES: usize = 4096;
-/// Bytes of one read of a line.
+/// Maximum number of bytes of a line that are read at once.
 const PIECE_BYTES: u64 = 64 * 1024;
-/// Bytes of many lines that are read at once, and before the runtime's other tasks have their turn.
+/// Size of the read buffer.
 const BUFFER_BYTES: usize = 32 * 1024;
+/// Number of bytes that are read before other tasks of the runtime get their turn.
 const TURN_BYTES: usize = 64 * 1024;
-/// Bytes above which a line counts as several.
+/// Number of bytes of a line that count as one line for the rate limit.
 const LINE_UNIT: usize = 1024;
 
 /// The last lines of a server's standard error.
 #[derive(Clone)]
 pub(in crate::client) struct Tail {
     redact: Redact,
-    /// Lines as they came: of a flood, nearly all are never shown, and redacting each would take longer than writing it.
+    /// Lines before redaction. They are redacted only when shown, because redacting every line of a flood would be too slow.
     lines: Arc<Mutex<VecDeque<Vec<u8>>>>,
 }
 
@@ -48,26 +50,26 @@ impl Tail {
         lines.push_back(line);
     }
 
-    /// Returns the lines as part of a message; empty where there are none.
+    /// Returns the lines in the form of a message part, or an empty text if there are none.
     pub(in crate::client) fn text(&self) -> String {
         let lines: Vec<_> = self.lines().iter().cloned().collect();
         if lines.is_empty() {
             return String::new();
         }
         let lines: Vec<_> = lines.iter().map(|line| readable(line, &self.redact)).collect();
-        format!("; its last words: {}", lines.join(" | "))
+        format!("; the last lines of its standard error: {}", lines.join(" | "))
     }
 }
 
-/// Returns a line as it may be kept and reported: redacted before it is cut, so that no part of a secret stays.
+/// Returns a redacted line of limited length. The line is redacted before it is cut, so that no part of a secret remains.
 fn readable(line: &[u8], redact: &Redact) -> String {
     let text = String::from_utf8_lossy(line);
-    // Of a longer line the rest was never read.
+    // Only the first piece of a longer line was kept.
     let is_whole = line.ends_with(b"\n") || (line.len() as u64) < PIECE_BYTES;
     redact(if is_whole { Words::cut(text.trim(), LINE_BYTES) } else { Words::beginning(text.trim(), LINE_BYTES) })
 }
 
-/// Reads standard error to its end, at a rate. `exit` changes when the process has ended.
+/// Reads standard error to its end within a rate limit. `exit` changes when the process has ended.
 pub(in crate::client) async fn read<T: Clone>(
     stderr: impl AsyncRead + Unpin,
     rate: Rate,
@@ -81,7 +83,7 @@ pub(in crate::client) async fn read<T: Clone>(
     let (mut in_line, mut turn) = (false, 0);
     loop {
         let mut piece = Vec::new();
-        // A line without an end is taken in pieces: never more than a piece is held.
+        // A long line is read in pieces, so that memory is limited.
         match (&mut reader).take(PIECE_BYTES).read_until(b'\n', &mut piece).await {
             Ok(0) | Err(_) => break,
             Ok(_) => {}
@@ -92,7 +94,7 @@ pub(in crate::client) async fn read<T: Clone>(
             tokio::task::yield_now().await;
         }
         let rest = pace.spend(piece.len() + MESSAGE, Instant::now());
-        // Of a long line its start is kept.
+        // Only the start of a long line is kept.
         let is_start = !in_line;
         in_line = !piece.ends_with(b"\n");
         if is_start && !piece.trim_ascii().is_empty() {
@@ -104,7 +106,7 @@ pub(in crate::client) async fn read<T: Clone>(
         }
         tokio::select! {
             () = tokio::time::sleep(rest) => {}
-            // What it said last is waited for, and not for long.
+            // After the process has ended, the rest is read without pauses, because callers wait for the last lines.
             _ = exit.changed(), if is_running => {
                 is_running = false;
                 pace.forgive(Instant::now());
@@ -114,7 +116,7 @@ pub(in crate::client) async fn read<T: Clone>(
     listening.end();
 }
 
-/// Hands lines on to the listener, as many as the rate allows.
+/// Passes lines to the listener within the rate limit.
 struct Listening {
     server: String,
     redact: Redact,
@@ -140,7 +142,9 @@ impl Listening {
     fn summarise(&self, dropped: u64) {
         if dropped > 0 {
             let limit = STDERR.per_second;
-            (self.on_line)(&format!("[{dropped} lines left out: it writes more than {limit} lines a second on its standard error]"));
+            (self.on_line)(&format!(
+                "[{dropped} lines left out: the server writes more than {limit} lines a second to its standard error]"
+            ));
         }
     }
 }
@@ -155,10 +159,10 @@ mod tests {
         Arc::new(|words: Words| words.without("secret words"))
     }
 
-    /// Rate at which no line waits.
+    /// Rate limit that never causes a pause.
     const AT_ONCE: Rate = Rate { burst: u32::MAX, per_second: u32::MAX };
 
-    /// Returns the lines that the listener receives for these bytes, and those that are kept.
+    /// Returns the lines that the listener gets for these bytes, and the text of the kept lines.
     async fn told(bytes: &[u8]) -> (Vec<String>, String) {
         let told = Arc::new(Mutex::new(Vec::new()));
         let (heard, tail) = (Arc::clone(&told), Tail::new(redacting()));
@@ -175,7 +179,10 @@ mod tests {
         let (told, tail) = told(format!("\n  \n{}\nno end secret words", lines.join("\n")).as_bytes()).await;
         assert_eq!(told.len(), 31);
         assert_eq!((told[0].as_str(), told[30].as_str()), ("line 0 [redacted]", "no end [redacted]"));
-        assert!(tail.starts_with("; its last words: line 11 [redacted] | ") && tail.ends_with(" | no end [redacted]"), "{tail}");
+        assert!(
+            tail.starts_with("; the last lines of its standard error: line 11 [redacted] | ") && tail.ends_with(" | no end [redacted]"),
+            "{tail}"
+        );
     }
 
     #[tokio::test]
@@ -196,10 +203,10 @@ mod tests {
         let seconds = usize::try_from(started.elapsed().as_secs()).unwrap();
         let (summaries, lines): (Vec<_>, Vec<_>) = told.iter().partition(|line| line.starts_with('['));
         assert!(lines.len() <= STDERR.burst as usize + STDERR.per_second as usize * (seconds + 1), "{}", lines.len());
-        assert!(summaries.len() <= seconds + 2, "one a second, and one at the end: {summaries:?}");
+        assert!(summaries.len() <= seconds + 2, "at most one summary a second, and one at the end: {summaries:?}");
         let left_out = |line: &&String| line[1..].split(' ').next().unwrap().parse::<usize>().unwrap();
-        assert_eq!(lines.len() + summaries.iter().map(left_out).sum::<usize>(), WRITTEN, "none is missing");
-        assert!(tail.contains(&format!("| {} flood", WRITTEN - 1)), "the last words: {tail}");
+        assert_eq!(lines.len() + summaries.iter().map(left_out).sum::<usize>(), WRITTEN, "every line is reported or counted");
+        assert!(tail.contains(&format!("| {} flood", WRITTEN - 1)), "the last line is kept: {tail}");
     }
 
     #[tokio::test]
@@ -213,7 +220,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_a_process_said_before_its_end_is_not_held_back() {
-        // There is room for a part of it, and the rest would take a day.
+        // The burst covers a part of the output. At the rate, the rest would take more than a day.
         let rate = Rate { burst: 200_000, per_second: 1 };
         let (running, exit) = watch::channel(());
         running.send(()).unwrap();

@@ -1,8 +1,8 @@
-//! stdio as MCP frames it, one JSON-RPC message a line, for rmcp.
+//! The stdio transport of MCP for rmcp: one JSON-RPC message in each line.
 //!
-//! Ours and not rmcp's, for three reasons. Results of tools come through unparsed: rmcp's result type is an untagged
-//! union that takes an unknown content block, or an extra key, for something else. A line over the limit fails the call
-//! that waits for it instead of vanishing. And a server that no longer reads its input cannot hold up a close.
+//! rmcp's own stdio transport is not used, for three reasons. First, tool results must stay unparsed, because rmcp's result type is an
+//! untagged union and may parse a result with an unknown content block or an extra key as another type. Second, a line over the limit must
+//! fail its call instead of being ignored. Third, a server that does not read its input must not delay closing.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -33,11 +33,13 @@ use crate::client::inbound::server_requests::{Admission, MAX_REFUSALS};
 use crate::client::wire::json::{self, Unread};
 use crate::lead::Source;
 
-/// Messages that wait to be handled or written; a server that sends more is slowed down, not buffered.
+/// Number of messages that may wait to be handled or written. A server that sends more is slowed down.
 const QUEUE: usize = 64;
-/// Marks, in an error's data, what this transport made itself.
+/// Key in an error's data that marks an error made by this client because the answer was too long.
 pub(in crate::client) const OVERSIZE_MARK: &str = "hyperlight-mcp/oversize";
+/// Key that marks an error made by this client because the answer would take too much memory.
 pub(in crate::client) const DENSE_MARK: &str = "hyperlight-mcp/dense";
+/// Key that marks an error made by this client because the answer is not valid JSON.
 pub(in crate::client) const MALFORMED_MARK: &str = "hyperlight-mcp/malformed";
 
 pub(in crate::client) struct StdioTransport {
@@ -46,14 +48,14 @@ pub(in crate::client) struct StdioTransport {
     outbox: Outbox,
     requests: SharedRequests,
     messages: mpsc::WeakSender<RxJsonRpcMessage<RoleClient>>,
-    /// Longest wait for an answer to `server/discover`; `None`: without end.
+    /// Longest wait for an answer to `server/discover`. `None` sets no limit.
     patience: Option<Duration>,
     reading: Arc<Reading>,
     tasks: [JoinHandle<()>; 2],
 }
 
 impl StdioTransport {
-    /// `pipe` is what is read, where it is a pipe that whoever waits can read himself.
+    /// Makes the transport. `pipe` controls the pipe behind `read`, if a waiting thread may read the pipe itself.
     pub(in crate::client) fn new<R, W>(
         (read, pipe): (R, Weak<PipeControl>),
         write: W,
@@ -84,7 +86,7 @@ impl StdioTransport {
         Self { incoming, outgoing: Some(outgoing), outbox, requests, messages, patience, reading, tasks }
     }
 
-    /// Makes the way for requests past rmcp, for the transport's lifetime.
+    /// Makes a [`DirectLine`], which sends requests without rmcp as long as the transport lives.
     pub(in crate::client) fn direct(&self) -> DirectLine {
         DirectLine::new(Arc::clone(&self.requests), self.outbox.clone(), Arc::clone(&self.reading) as Arc<dyn Source>)
     }
@@ -120,14 +122,14 @@ impl Transport<RoleClient> for StdioTransport {
     }
 
     async fn close(&mut self) -> Result<(), Self::Error> {
-        // The writer ends when what is queued is written, or with the task; the server then sees the end of its input.
+        // The writing task ends when the queue is written, or when it is aborted. The server then sees the end of its input.
         self.outgoing = None;
         Ok(())
     }
 }
 
 impl StdioTransport {
-    /// Keeps what is on its way. The id of the server's request that a message answers.
+    /// Records an outgoing message. Returns the id of the server's request that the message answers, if it is an answer.
     fn note(&self, message: &TxJsonRpcMessage<RoleClient>) -> Option<RequestId> {
         match message {
             JsonRpcMessage::Request(request) => {
@@ -160,8 +162,8 @@ impl StdioTransport {
         }
     }
 
-    /// Answers `server/discover` in the server's place when its patience is over: a server that never heard of it may be silent,
-    /// and rmcp would wait for 10 s.
+    /// Answers `server/discover` with an error if the server does not answer it in time. An older server may ignore the unknown method, and rmcp
+    /// would wait for 10 s.
     fn probe(&self, id: &RequestId) {
         let Some(patience) = self.patience else { return };
         lock(&self.requests).probe = Some(id.clone());
@@ -179,9 +181,9 @@ impl StdioTransport {
     }
 }
 
-/// The content of a line, by which it counts against the rate.
+/// The content of a line, which decides how the line counts against the rate limit.
 enum Content {
-    /// An answer to a request of ours, or what failed one: asked for.
+    /// An answer to a request of this client. It does not count, because the client asked for it.
     Answer,
     Notice,
     Requests(usize),
@@ -193,20 +195,20 @@ struct Reader<R> {
     requests: SharedRequests,
     interceptor: Interceptor,
     messages: mpsc::Sender<RxJsonRpcMessage<RoleClient>>,
-    /// Weak: the server's input ends when nothing more is to be sent.
+    /// Sender of outgoing lines. It is weak, so that the server's input closes when the transport drops its sender.
     outgoing: mpsc::WeakSender<Queued>,
-    /// Rate limit of lines that are not answers.
+    /// Rate limit of the lines that are not answers.
     pace: Pace,
-    /// Content of the last line.
+    /// Content of the line that was read last.
     content: Content,
 }
 
 impl<R: AsyncRead + Unpin> Reader<R> {
     async fn run(mut self) {
-        // What waits past rmcp has its answers by then, or gets none.
+        // At the end, callers that wait without rmcp and have no answer get an error.
         let _ends = Ends(Arc::clone(&self.requests));
         while let Some(line) = self.lines.next().await {
-            // What was skipped of a line has been counted while it was.
+            // The bytes of an oversized line were already counted while they were skipped.
             let bytes = if let Line::Whole(line) = &line { line.len() } else { 0 };
             self.content = Content::Notice;
             for message in self.messages_of(line) {
@@ -222,7 +224,7 @@ impl<R: AsyncRead + Unpin> Reader<R> {
         }
     }
 
-    /// A server that says more than it may without being asked waits for its pipe, so that others have the processor.
+    /// Pauses if the server sends more unsolicited output than the rate allows. The server then waits for its pipe, and others get the processor.
     async fn rest_after(&mut self, bytes: usize) {
         let rest = self.pace.spend(bytes, Instant::now());
         if !rest.is_zero() {
@@ -242,7 +244,7 @@ impl<R: AsyncRead + Unpin> Reader<R> {
                     return Vec::new();
                 }
                 match json::read(text) {
-                    // Batches existed in the protocol of 2025-03-26.
+                    // MCP 2025-03-26 allowed batches of messages.
                     Ok(Json::Array(batch)) => batch.into_iter().filter_map(|message| self.message(message)).collect(),
                     Ok(message) => self.message(message).into_iter().collect(),
                     Err(error) => {
@@ -278,12 +280,12 @@ impl<R: AsyncRead + Unpin> Reader<R> {
         }
     }
 
-    /// A request of the server's own.
+    /// Handles a request of the server.
     fn question(&self, message: Json) -> Option<RxJsonRpcMessage<RoleClient>> {
         let id: RequestId = serde_json::from_value(message["id"].clone()).ok()?;
         let admission = lock(&self.requests).inbound.admit(&id);
         match admission {
-            // Only what is handed on counts as read: what comes twice, or is refused, is put to nobody.
+            // The interceptor only sees requests that are handed on, because repeated and refused requests are not put to anybody.
             Admission::HandOn => {
                 let handed_on = if (self.interceptor)(&message) { None } else { parsed(message) };
                 if handed_on.is_none() {
@@ -293,7 +295,7 @@ impl<R: AsyncRead + Unpin> Reader<R> {
             }
             Admission::Skip => tracing::debug!("a request that is still being answered, or has no usable id, was skipped"),
             Admission::Refuse => {
-                let error = json!({ "code": -32000, "message": "too many requests at once" });
+                let error = json!({ "code": -32000, "message": "this client does not answer so many requests at once" });
                 let refusal = json!({ "jsonrpc": "2.0", "id": id, "error": error });
                 self.refuse(format!("{refusal}\n").into_bytes().into());
             }
@@ -301,8 +303,8 @@ impl<R: AsyncRead + Unpin> Reader<R> {
         None
     }
 
-    /// Refuses a request: the server waits for an answer. Where the writer is behind, the refusal is sent later. A bounded number waits for
-    /// a server that does not read.
+    /// Refuses a request, because the server waits for an answer. If the writer is slow, the refusal is sent later. The number of waiting
+    /// refusals is limited.
     fn refuse(&self, refusal: Queued) {
         let Some(outgoing) = self.outgoing.upgrade() else { return };
         let Err(TrySendError::Full(refusal)) = outgoing.try_send(refusal) else { return };
@@ -315,13 +317,13 @@ impl<R: AsyncRead + Unpin> Reader<R> {
         }
         let requests = Arc::clone(&self.requests);
         tokio::spawn(async move {
-            // The transport may be gone meanwhile.
+            // A failure is ignored, because the transport may have ended.
             let _ = outgoing.send(refusal).await;
             lock(&requests).refusals -= 1;
         });
     }
 
-    /// Withdraws a request that the server has cancelled: rmcp sends no answer then.
+    /// Removes a request that the server has cancelled, because rmcp sends no answer to it.
     fn withdraw(&self, message: &Json) {
         if message["method"] == "notifications/cancelled"
             && let Ok(id) = serde_json::from_value::<RequestId>(message["params"]["requestId"].clone())
@@ -330,7 +332,7 @@ impl<R: AsyncRead + Unpin> Reader<R> {
         }
     }
 
-    #[expect(clippy::needless_pass_by_value, reason = "it is read from the message for this")]
+    #[expect(clippy::needless_pass_by_value, reason = "the caller takes the id out of the same message")]
     fn answer(&mut self, id: Option<RequestId>, mut message: Json) -> Option<RxJsonRpcMessage<RoleClient>> {
         let error = message.get("error").filter(|error| !error.is_null()).map(error_of);
         if error.is_none() && message.get("result").is_none() {
@@ -341,12 +343,12 @@ impl<R: AsyncRead + Unpin> Reader<R> {
             let mut requests = lock(&self.requests);
             let found = match (&id, &error) {
                 (Some(id), _) => requests.answered(id),
-                // A server that does not know the probe may not even repeat its id. Of all else, this tells nothing.
+                // A server that does not know `server/discover` may answer with an error without an id. Any other answer without an id is dropped.
                 (None, Some(_)) => requests.probe.clone(),
                 (None, None) => None,
             };
             let Some(id) = found else {
-                tracing::debug!(?id, "an answer to nothing was skipped");
+                tracing::debug!(?id, "an answer to an unknown request was skipped");
                 return None;
             };
             let passage = requests.take(&id)?;
@@ -354,7 +356,7 @@ impl<R: AsyncRead + Unpin> Reader<R> {
         };
         self.content = Content::Answer;
         match (passage, error) {
-            // Nobody may wait any more.
+            // Sending fails if the caller no longer waits, which is ignored.
             (Passage::Direct(caller), Some(error)) => drop(caller.send(Err(error))),
             (Passage::Direct(caller), None) => drop(caller.send(Ok(message["result"].take()))),
             (_, Some(error)) => return Some(failed(id, error)),
@@ -367,15 +369,15 @@ impl<R: AsyncRead + Unpin> Reader<R> {
         None
     }
 
-    /// An answer that cannot be used fails the call it belongs to. Where its id cannot be made out, all calls that
-    /// wait fail: each of them may have waited for it.
+    /// Fails the call whose answer cannot be used. If the answer's id cannot be found, all waiting calls fail, because the answer may belong to
+    /// any of them.
     fn fail(&mut self, head: &[u8], tail: &[u8], data: &Json) -> Vec<RxJsonRpcMessage<RoleClient>> {
         let head = &head[..head.len().min(ID_WINDOW)];
         let mut requests = lock(&self.requests);
         let found = [find_id(tail), find_id(head)].into_iter().flatten().find(|id| requests.pending.contains_key(id));
         let failed: Vec<RequestId> = match found {
             Some(id) => vec![id],
-            // Something that was printed is not an answer, whatever it begins with.
+            // Without the key "jsonrpc" the line is probably debug output of the server, and not an answer.
             None if !is_message_like(head) && !is_message_like(tail) => Vec::new(),
             None => requests.pending.iter().filter(|(_, passage)| !matches!(passage, Passage::Typed)).map(|(id, _)| id.clone()).collect(),
         };
@@ -394,7 +396,7 @@ impl<R: AsyncRead + Unpin> Reader<R> {
     }
 }
 
-/// Ends what waits past rmcp, however the reader ends.
+/// Guard that closes the open requests when the reader ends in any way.
 struct Ends(SharedRequests);
 
 impl Drop for Ends {
@@ -417,13 +419,13 @@ fn parsed(message: Json) -> Option<RxJsonRpcMessage<RoleClient>> {
     parsed.inspect_err(|error| tracing::debug!(%error, "JSON that is not a message was skipped")).ok()
 }
 
-/// Returns whether a piece of a line has what each message has.
+/// Returns whether a part of a line contains the key "jsonrpc", which every message has.
 fn is_message_like(piece: &[u8]) -> bool {
     const MARK: &[u8] = b"\"jsonrpc\"";
     piece.windows(MARK.len()).any(|window| window == MARK)
 }
 
-/// The last numeric `"id"` in a piece of a message. Our own request ids are numbers.
+/// Returns the last numeric `"id"` in a part of a message. The client's own request ids are numbers.
 fn find_id(piece: &[u8]) -> Option<RequestId> {
     let text = String::from_utf8_lossy(piece);
     let after = text.rsplit_once("\"id\"")?.1.trim_start().strip_prefix(':')?.trim_start();

@@ -28,7 +28,7 @@ async fn what_is_said_without_being_asked_is_read_at_a_rate_and_an_answer_comes_
     let flood = format!("{}{}\n", notice.repeat(350), json!({ "jsonrpc": "2.0", "id": 7, "result": {} }));
     let started = Instant::now();
     assert!(receive(flood.as_bytes(), &[7], 100_000).await.iter().any(|message| message["id"] == 7));
-    // 3.5 MB, of which 2 MiB may be said at once.
+    // The server sends 3.5 MB of notifications. The burst allows 2 MiB at once.
     assert!(started.elapsed() >= Duration::from_millis(600), "{:?}", started.elapsed());
 }
 
@@ -58,7 +58,7 @@ async fn a_line_of_just_the_limit_is_a_message() {
     let both = format!("{line}\n{line} \n");
     let messages = receive(both.as_bytes(), &[5], line.len()).await;
     assert!(messages[0].get("result").is_some());
-    assert_eq!(messages.len(), 1, "the second is over the limit, and nothing waits for it");
+    assert_eq!(messages.len(), 1, "the second line is over the limit, and no call waits for it");
 }
 
 #[tokio::test]
@@ -68,7 +68,7 @@ async fn an_answer_that_is_nested_too_deep_fails_its_call_at_once() {
     assert!(messages[0]["error"]["data"][MALFORMED_MARK].is_string());
 }
 
-/// A transport, its way past rmcp, and the server's ends of both pipes.
+/// Makes a transport, its `DirectLine`, and the server's ends of both pipes.
 fn connected() -> (StdioTransport, DirectLine, tokio::io::DuplexStream, BufReader<tokio::io::DuplexStream>) {
     let ((read, output), (input, write)) = (tokio::io::duplex(1024), tokio::io::duplex(1024));
     let transport = StdioTransport::new((read, Weak::new()), write, 1000, Arc::new(|_| false), None);
@@ -94,7 +94,7 @@ async fn a_request_past_rmcp_gets_its_own_answer_as_it_is_or_its_error() {
     assert_eq!((&lines[0]["id"], &lines[0]["params"]["name"]), (&json!(first.id), &json!("t")));
     assert_eq!(lines[0]["params"]["_meta"]["progressToken"], lines[0]["id"]);
     let (result, error) = (json!({ "content": 1 }), json!({ "code": -5, "message": "no" }));
-    // In another order, and with the number as a text.
+    // The answers come in another order, and one id is a string.
     let answers = [
         json!({ "jsonrpc": "2.0", "id": lines[1]["id"].to_string(), "error": error }),
         json!({ "jsonrpc": "2.0", "id": lines[0]["id"], "result": result }),
@@ -128,7 +128,7 @@ async fn what_rmcp_says_of_us_is_said_past_it_and_a_cancellation_names_its_reque
     assert_ne!(line["params"]["_meta"]["progressToken"], 3);
     direct.cancel(&request.id, "why").await;
     assert_eq!(next_line(&mut input).await["params"], json!({ "requestId": request.id, "reason": "why" }));
-    assert!(request.answer.await.is_err(), "nobody answers it any more");
+    assert!(request.answer.await.is_err(), "a cancelled request gets no answer");
 }
 
 #[tokio::test]

@@ -1,8 +1,8 @@
-//! This process's side of the watchdog: a program of ours that holds a pipe from us, knows the servers' process groups, and ends them when
-//! the pipe closes, however this process has ended.
+//! This process's side of the watchdog. The watchdog is a separate program that knows the servers' process groups. It holds a pipe from this
+//! process, and ends the groups when the pipe closes, however this process has ended.
 //!
-//! A thread of its own talks to it, so that orders and answers stay in step whoever gives up waiting, the program is waited
-//! for even when the runtime is gone, and one that had to be started again is told of all the groups there are.
+//! A dedicated thread talks to the program. This keeps orders and answers in step even if a caller stops waiting. The thread also waits for
+//! the end of the program when the runtime is gone, and tells a restarted program about all groups.
 
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
@@ -20,11 +20,11 @@ use tokio::sync::oneshot;
 
 use crate::error::{Error, Result};
 
-/// Longest wait for its answer, which takes microseconds on a healthy machine.
+/// Longest wait of a caller for the watchdog's answer, which normally takes microseconds.
 const ANSWER_LIMIT: Duration = Duration::from_secs(5);
-/// How long the thread waits for the program itself: short enough to start another one within [`ANSWER_LIMIT`].
+/// Longest wait of the thread for the program's answer. It is short enough to start another program within [`ANSWER_LIMIT`].
 const PROGRAM_LIMIT: Duration = Duration::from_millis(1500);
-/// How long it waits for the program's end: longer than that takes to end the groups that are left.
+/// Longest wait of the thread for the program's end. It is longer than the program needs to end the remaining groups.
 const END_LIMIT: Duration = Duration::from_secs(3);
 
 /// Watchdog program of a gateway, started with its first server.
@@ -43,37 +43,37 @@ struct Order {
 
 #[derive(Debug, Clone, Copy)]
 enum What {
-    /// See to it that the program runs.
+    /// Starts the program if it does not run.
     Ready,
     Guard(Pid),
     Release(Pid),
-    /// Let the program end.
+    /// Ends the program.
     Close,
 }
 
 impl Watchdog {
-    /// `program` is `hyperlight-mcp-watchdog`, which is shipped beside the addon.
+    /// Makes a watchdog. `program` is the path of `hyperlight-mcp-watchdog`, which is shipped beside the addon.
     #[must_use]
     pub fn new(program: PathBuf) -> Self {
         Self { program, orders: Mutex::new(None) }
     }
 
-    /// Starts the program unless it runs.
+    /// Starts the program if it does not run.
     pub(in crate::client) async fn ready(&self) -> Result<()> {
         self.order(What::Ready).await
     }
 
-    /// Puts a process group under guard; returns when the watchdog has recorded it.
+    /// Guards a process group. Returns when the watchdog has recorded the group.
     pub(in crate::client) async fn guard(&self, group: Pid) -> Result<()> {
         self.order(What::Guard(group)).await
     }
 
-    /// A group that is gone. A failure changes nothing: there is nobody left to end.
+    /// Releases a process group that has ended. A failure is ignored, because nothing is left to end.
     pub(super) async fn release(&self, group: Pid) {
         let _ = self.order(What::Release(group)).await;
     }
 
-    /// Lets the program end, and waits for that.
+    /// Ends the program, and waits for its end.
     pub async fn close(&self) {
         let runs = self.orders.lock().is_some();
         if runs {
@@ -102,18 +102,18 @@ impl Watchdog {
         let keeper = Keeper { program: self.program.clone(), running: None, groups: BTreeSet::new() };
         let thread = std::thread::Builder::new().name("hyperlight-mcp-guard".to_owned()).spawn(move || keeper.run(&receiver));
         thread.map_err(|error| Error::io("a thread for the watchdog", &error))?;
-        // The receiver is alive: its thread has just been started with it.
+        // Sending cannot fail, because the receiver's thread has just been started.
         let _ = sender.send(order);
         *orders = Some(sender);
         Ok(())
     }
 }
 
-/// The thread that owns the program.
+/// State of the thread that owns the program.
 struct Keeper {
     program: PathBuf,
     running: Option<Running>,
-    /// Live process groups, by number.
+    /// Ids of the live process groups.
     groups: BTreeSet<i32>,
 }
 
@@ -125,7 +125,7 @@ struct Running {
 
 impl Keeper {
     fn run(mut self, orders: &mpsc::Receiver<Order>) {
-        // Ends with the last sender: the gateway is gone, and the program ends as its pipe closes.
+        // The loop ends when the gateway has dropped the sender.
         while let Ok(Order { what, answer }) = orders.recv() {
             let outcome = match what {
                 What::Ready => self.ensure(),
@@ -133,7 +133,7 @@ impl Keeper {
                 What::Release(group) => {
                     self.groups.remove(&group.as_raw_nonzero().get());
                     let told = self.running.as_mut().map_or(Ok(()), |running| running.tell('-', group.as_raw_nonzero().get()));
-                    // Another one is told of those that are left.
+                    // A new program is told about the remaining groups.
                     if told.is_err() { self.restart() } else { told }
                 }
                 What::Close => {
@@ -141,7 +141,7 @@ impl Keeper {
                     Ok(())
                 }
             };
-            // Whoever asked may have given up; what was done stands.
+            // The caller may no longer wait for the answer. The order was carried out anyway.
             let _ = answer.send(outcome);
         }
         self.end();
@@ -153,7 +153,7 @@ impl Keeper {
         }
         let told = self.running.as_mut().map(|running| running.tell('+', group));
         if !matches!(told, Some(Ok(()))) {
-            // One that was stopped, or has just ended: another one takes its place.
+            // The program was stopped or has just ended, so a new one is started.
             self.restart()?;
             let Some(running) = self.running.as_mut() else { return Err(Error::Internal("the watchdog does not run".to_owned())) };
             running.tell('+', group)?;
@@ -173,11 +173,11 @@ impl Keeper {
         self.groups.iter().try_for_each(|group| running.tell('+', *group))
     }
 
-    /// Closes the pipe and waits: no zombie is left. A program that does not end, as one that was stopped, is killed.
+    /// Closes the pipe and waits for the program, so that no zombie is left. Kills a program that does not end, for example a stopped one.
     fn end(&mut self) {
         if let Some(Running { mut child, commands, answers }) = self.running.take() {
             drop(commands);
-            // It closes its end of the pipe when it ends, and writes nothing before.
+            // The program closes its pipe when it ends and writes nothing before, so a readable pipe means its end.
             if !is_readable(answers.get_ref(), END_LIMIT) {
                 let _ = child.kill();
             }
@@ -191,7 +191,7 @@ impl Running {
         let failed = |problem: String| Error::SpawnFailed {
             server: "(watchdog)".to_owned(),
             command: program.display().to_string(),
-            problem: format!("{problem}; without its watchdog no server is started").into(),
+            problem: format!("{problem}. No server is started without the watchdog").into(),
         };
         let mut child = Command::new(program)
             .env_clear()
@@ -207,10 +207,10 @@ impl Running {
         }
     }
 
-    /// Gives up on a program that does not answer, and kills it: its answer would be taken for that to the next line.
+    /// Sends one order and reads its answer. Kills a program that does not answer in time, because its late answer would be taken for the next.
     fn tell(&mut self, sign: char, group: i32) -> Result<()> {
         let mut answer = String::new();
-        // One line at a time is on its way: the pipe has room for it, whoever reads.
+        // Writing does not block, because at most one line is in the pipe.
         let exchange = writeln!(self.commands, "{sign}{group}").and_then(|()| {
             if self.answers.buffer().is_empty() && !is_readable(self.answers.get_ref(), PROGRAM_LIMIT) {
                 self.child.kill()?;
@@ -227,14 +227,14 @@ impl Running {
     }
 }
 
-/// Waits until there is something to read, or the other end is closed; false where that took too long.
+/// Waits until the pipe has data or is closed. Returns false if this takes longer than `limit`.
 fn is_readable(pipe: &ChildStdout, limit: Duration) -> bool {
     let end = Instant::now() + limit;
     loop {
         let left = Timespec::try_from(end.saturating_duration_since(Instant::now())).ok();
         match poll(&mut [PollFd::new(pipe, PollFlags::IN)], left.as_ref()) {
             Err(Errno::INTR) => {}
-            // What cannot be waited for is taken for a program that does not answer.
+            // An error of `poll` is treated as a program that does not answer.
             Ok(0) | Err(_) => return false,
             Ok(_) => return true,
         }
@@ -245,7 +245,7 @@ fn is_readable(pipe: &ChildStdout, limit: Duration) -> bool {
 mod tests {
     use super::*;
 
-    /// A shell that answers as the watchdog does, and notes each of its starts.
+    /// Makes a keeper whose program is a shell script that answers like the watchdog and records each start.
     fn keeper(folder: &Path) -> Keeper {
         use std::os::unix::fs::PermissionsExt as _;
         let program = folder.join("program");

@@ -1,4 +1,4 @@
-//! The outcome of a request: the server's own result as it is, or a failure and whether the request may have been carried out.
+//! The outcome of a request: either the server's result, unchanged, or a failure that tells whether the server may have acted on the request.
 
 use rmcp::model::ErrorData;
 use rmcp::service::ServiceError;
@@ -13,13 +13,13 @@ const MAX_ERROR_BYTES: usize = 4 * 1024;
 /// Tells whether a request reached its server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sent {
-    /// The request certainly never left: it may be sent again.
+    /// The request was certainly not sent, so sending it again is safe.
     No,
-    /// The request may have been carried out.
+    /// The server may have acted on the request.
     Maybe,
 }
 
-/// A request without an answer that can be used.
+/// The failure of a request that got no usable answer.
 #[derive(Debug)]
 pub struct CallFailure {
     pub error: Error,
@@ -38,7 +38,8 @@ impl From<Error> for CallFailure {
     }
 }
 
-/// An answer that is an error: the server's own, or one that the transport put in the place of what cannot be used.
+/// Converts a JSON-RPC error into an [`Error`]. The JSON-RPC error comes from the server, or from the transport, which puts one in place
+/// of an answer that it could not read.
 pub(in crate::client) fn protocol_error(server: &str, what: &str, error: &ErrorData) -> Error {
     let mark = |name: &str| error.data.as_ref().and_then(|data| data.get(name));
     if let Some(bytes) = mark(OVERSIZE_MARK) {
@@ -58,18 +59,18 @@ pub(in crate::client) fn protocol_error(server: &str, what: &str, error: &ErrorD
     Error::Protocol { server: server.to_owned(), tool: what.to_owned(), code: i64::from(error.code.0), message: in_error(&message) }
 }
 
-/// A message that would take more memory than it may.
+/// Makes the error for a message that would take more than [`MAX_MESSAGE_MEMORY_BYTES`] of memory.
 pub(in crate::client) fn too_dense(what: String) -> Error {
     let limit = MAX_MESSAGE_MEMORY_BYTES;
     Error::ResponseTooLarge { what, size: format!("more than {limit}"), limit, limit_name: "one message in memory" }
 }
 
-/// The JSON-RPC error, if the server answered with one.
+/// Returns the JSON-RPC error, if the server answered with one.
 pub(in crate::client) fn error_data(error: &ServiceError) -> Option<&ErrorData> {
     if let ServiceError::McpError(error) = error { Some(error) } else { None }
 }
 
-/// A server's own words in an error of ours.
+/// Cuts a text from the server to the length that an error message may quote.
 pub(in crate::client) fn in_error(text: &str) -> Words {
     Words::cut(text, MAX_ERROR_BYTES)
 }

@@ -1,5 +1,5 @@
-//! JSON from a server, read only where it does not grow too much. A few bytes of text can be many in memory: `[0,0,…]` takes
-//! thirty-six times its length, and a line of the length that is allowed would take half a gigabyte.
+//! Parses JSON from a server, and refuses a text whose values would take too much memory. A list of small numbers such as `[0,0,…]` takes
+//! thirty-six times the length of its text, so a message within the length limit could take half a gigabyte.
 
 use std::cell::Cell;
 use std::fmt;
@@ -9,14 +9,14 @@ use serde_json::Value as Json;
 
 use crate::limits::MAX_MESSAGE_MEMORY_BYTES;
 
-/// Memory of one value; a key takes about as much.
+/// Memory of one value. A key takes about the same amount.
 const VALUE: usize = size_of::<Json>();
-/// An object or a list with something in it, besides: there is room for more than there is.
+/// Additional memory of an object or a list that is not empty, because it allocates room for more entries than it has.
 const CONTAINER: usize = 256;
-/// Length of a text below which its value cannot take too much memory.
+/// Length in bytes of a text whose value cannot exceed the memory limit.
 const SMALL: usize = 256 * 1024;
 
-/// The reason why a text is not a value.
+/// The reason why a text cannot be parsed.
 #[derive(Debug)]
 pub(in crate::client) enum Unread {
     Invalid(serde_json::Error),
@@ -33,10 +33,10 @@ impl fmt::Display for Unread {
     }
 }
 
-/// Reads one value, and nothing after it but blanks.
+/// Parses exactly one value. Only whitespace may follow it.
 pub(in crate::client) fn read(text: &[u8]) -> Result<Json, Unread> {
     if text.len() > SMALL {
-        // Added up before anything is built: what a thread has once allocated is seldom given back to the machine.
+        // The memory is counted before any value is built, because an allocator seldom returns a thread's freed memory to the system.
         let left = Cell::new(Some(MAX_MESSAGE_MEMORY_BYTES));
         let counted = Count(&left).deserialize(&mut serde_json::Deserializer::from_slice(text));
         if counted.is_err() && left.get().is_none() {
@@ -46,7 +46,7 @@ pub(in crate::client) fn read(text: &[u8]) -> Result<Json, Unread> {
     serde_json::from_slice(text).map_err(Unread::Invalid)
 }
 
-/// Counts the memory that a value needs against the bytes left. `None`: they did not suffice.
+/// Counts the memory that a value needs against the bytes left. The cell becomes `None` once the bytes did not suffice.
 #[derive(Clone, Copy)]
 struct Count<'a>(&'a Cell<Option<usize>>);
 
@@ -149,7 +149,7 @@ mod tests {
     fn a_long_text_may_be_read_and_a_long_list_of_little_may_not() {
         let long = format!("\"{}\"", "x".repeat(16 * MIB - 2));
         assert!(read(long.as_bytes()).is_ok());
-        // A result of the size that guests may have by default, of the smallest values there are.
+        // A result of the largest size that guests may have by default, made of the smallest possible values.
         let many = |count: usize| format!("[{}0]", "0,".repeat(count));
         assert!(read(many(MIB / 2 - 10).as_bytes()).is_ok());
         let objects = |entry: &str| format!("[{}0]", format!("{entry},").repeat(4 * MIB / entry.len()));

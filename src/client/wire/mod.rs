@@ -1,4 +1,4 @@
-//! Messages as they are written, whatever carries them.
+//! Messages, independent of the transport that carries them.
 
 pub(in crate::client) mod answer;
 pub(in crate::client) mod json;

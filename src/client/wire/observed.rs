@@ -1,4 +1,4 @@
-//! Transport that reports each message before it is sent: a call's id must be known before its answer can come.
+//! Transport that reports each message before it is sent, so that a call's id is known before its answer can arrive.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The item of a request as it was approved, and the rules that follow from that. Pure.
+//! The approved item of a request, and the rules for it. This module has no side effects.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -14,20 +14,20 @@ use crate::trust::{Gate, ToolStanding, gate, read_gate, tool_standing};
 /// The item that a request names.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Target<'a> {
-    /// By its raw name.
+    /// A tool, by its name as the server gives it.
     Tool(&'a str),
-    /// By its URI.
+    /// A resource, by its URI.
     Resource(&'a str),
-    /// By the template's text.
+    /// A resource template, by its URI template.
     Template(&'a str),
     Prompt(&'a str),
 }
 
-/// An item that was approved, and that the config's filters let through.
+/// An approved item that passes the config's filters.
 #[derive(Debug, PartialEq)]
 pub(super) enum ApprovedItem {
     Tool(ApprovedTool),
-    /// A URI, and every approved entry by which it may be read.
+    /// A URI, and all approved entries by which it may be read.
     Resource {
         uri: String,
         entries: Vec<ResourceEntry>,
@@ -36,7 +36,7 @@ pub(super) enum ApprovedItem {
     Prompt(Prompt),
 }
 
-/// A tool within the manifest that it was approved with.
+/// A tool, as a position in its approved manifest.
 #[derive(Debug)]
 pub(super) struct ApprovedTool {
     manifest: Arc<Manifest>,
@@ -57,7 +57,7 @@ impl PartialEq for ApprovedTool {
     }
 }
 
-/// An entry of the manifest's lists by which a URI may be read.
+/// An entry of the manifest by which a URI may be read.
 #[derive(Debug, PartialEq)]
 pub(super) enum ResourceEntry {
     Listed(Resource),
@@ -83,7 +83,7 @@ impl ResourceEntry {
 }
 
 impl ApprovedItem {
-    /// Looks a target up in an approved manifest.
+    /// Finds the target in an approved manifest.
     pub(super) fn find(server: &ServerDefinition, approved: &Arc<Manifest>, target: Target<'_>) -> Result<Self> {
         let name = &server.name;
         match target {
@@ -112,7 +112,7 @@ impl ApprovedItem {
         }
     }
 
-    /// Compares the item with the one that the live server describes.
+    /// Compares the item with the live server's description of it.
     pub(super) fn compare(&self, server: &str, live: &Manifest) -> Result<()> {
         let is_same = match self {
             Self::Tool(tool) => match tool_standing(tool, live) {
@@ -127,7 +127,7 @@ impl ApprovedItem {
         if is_same { Ok(()) } else { Err(self.changed(server)) }
     }
 
-    /// The error of an item that is described in another way than when it was approved.
+    /// Returns the error for an item whose description differs from the approved one.
     pub(super) fn changed(&self, server: &str) -> Error {
         let server = server.to_owned();
         match self {
@@ -138,7 +138,7 @@ impl ApprovedItem {
         }
     }
 
-    /// Returns whether a person is asked before a request of this item. Resources and prompts are read.
+    /// Returns whether a person is asked before a request of this item. Resources and prompts are only read.
     pub(super) fn gate(&self, confirm: Confirm) -> Gate {
         match self {
             Self::Tool(tool) => gate(confirm, tool),
@@ -146,15 +146,15 @@ impl ApprovedItem {
         }
     }
 
-    /// Returns whether a tool can be run as a task only (MCP 2025-11-25, tasks).
+    /// Returns whether a tool can only be run as a task (MCP 2025-11-25, tasks).
     pub(super) fn runs_as_task(&self) -> bool {
         let Self::Tool(tool) = self else { return false };
         let support = tool.execution.as_ref().and_then(|execution| execution.get("taskSupport"));
         support.and_then(Json::as_str) == Some("required")
     }
 
-    /// Returns whether a request that failed may be sent a second time: never one that may have been carried out, unless a person approved
-    /// its tool as one that changes nothing, or nothing more. Resources and prompts have no such annotation.
+    /// Returns whether a failed request may be sent again. A request that the server may have executed is only sent again if a person approved its
+    /// tool with `readOnlyHint` or `idempotentHint`. Resources and prompts have no such annotation, so their requests are not.
     pub(super) fn may_send_again(&self, failure: &CallFailure) -> bool {
         match (failure.sent, &failure.error) {
             (Sent::No, Error::ServerExited { .. }) => true,
@@ -257,7 +257,7 @@ mod tests {
             assert_eq!(code("", Some(&Manifest::default()), wanted), "ERR_RESOURCE_CHANGED");
         }
         assert_eq!(code("", Some(&changed), Target::Prompt("p")), "ERR_PROMPT_CHANGED");
-        // It is listed as it was, though the template that it follows as well has changed.
+        // The resource itself is listed as it was approved, although the template that it matches has changed.
         assert_eq!(code("", Some(&changed), Target::Resource("memo://1")), "fine");
     }
 

@@ -1,12 +1,12 @@
-//! The one guarded way to a server: calls of tools, reads of resources, prompts, completions and subscriptions.
+//! Sends all requests to servers: calls of tools, reads of resources, prompts, completions and subscriptions.
 //!
-//! Each request passes the same steps (`pipeline`):
-//! 1. Its item (`item`: a tool, resource, template or prompt) is looked up in the approved manifest of an enabled server.
+//! Each request takes the same steps (`pipeline`):
+//! 1. Its item (`item`: a tool, resource, template or prompt) is found in the approved manifest of an enabled server.
 //! 2. The server is connected, and the live item is compared with the approved one.
-//! 3. Where the gate asks, a person answers (`permission`). Then steps 1 and 2 are done again, and the item must be the one of the beginning.
-//! 4. The request takes one of the server's slots. Where it had to wait, steps 1 and 2 are done again.
-//! 5. The request is sent. It is sent a second time only where it certainly never left, or where a person approved the tool as one that
-//!    changes nothing, or nothing more; after steps 1 and 2.
+//! 3. If the item needs a permission, a person is asked (`permission`). Then steps 1 and 2 are repeated, and the item must be unchanged.
+//! 4. The request takes one of the server's slots. If it had to wait for a slot, steps 1 and 2 are repeated.
+//! 5. The request is sent. It is only sent a second time if it certainly never left, or if a person approved the tool as read-only or
+//!    idempotent. Steps 1 and 2 are repeated before that.
 
 mod item;
 mod permission;
@@ -34,23 +34,23 @@ use crate::error::{Error, Result};
 use crate::sandbox::{RunControl, Stop};
 use crate::text::json::{json_bytes, object_bytes};
 
-/// A request to a server. Names and URIs are the server's own.
+/// A request to a server. Names and URIs are those of the server.
 #[derive(Debug, Clone)]
 pub(super) enum Request {
     CallTool {
         tool: String,
-        /// Shared: the request may be sent a second time.
+        /// The arguments, shared because the request may be sent a second time.
         arguments: Arc<Map<String, Json>>,
     },
     Offer(OfferRequest),
-    /// Gives `null`; the subscription is kept by the gateway.
+    /// Returns `null`. The gateway keeps the subscription.
     Subscribe(String),
-    /// Gives `null`.
+    /// Ends a subscription. Returns `null`.
     Unsubscribe(String),
 }
 
 impl Request {
-    /// The protocol's name of the request.
+    /// Returns the MCP method of the request.
     pub(super) fn method(&self) -> &'static str {
         match self {
             Self::CallTool { .. } => "tools/call",
@@ -60,7 +60,7 @@ impl Request {
         }
     }
 
-    /// The name in questions, events and errors: a tool's raw name, or the method.
+    /// Returns the name for questions, events and errors: a tool's raw name, or the method.
     pub(super) fn label(&self) -> &str {
         match self {
             Self::CallTool { tool, .. } => tool,
@@ -68,7 +68,7 @@ impl Request {
         }
     }
 
-    /// The item that must have been approved.
+    /// Returns the item that must be approved.
     fn target(&self) -> Target<'_> {
         match self {
             Self::CallTool { tool, .. } => Target::Tool(tool),
@@ -80,7 +80,7 @@ impl Request {
         }
     }
 
-    /// The arguments that a person is shown when asked.
+    /// Returns the arguments that a person is shown when asked.
     fn shown(&self) -> Map<String, Json> {
         let shown = match self {
             Self::CallTool { arguments, .. } => return (**arguments).clone(),
@@ -96,7 +96,7 @@ impl Request {
         shown.as_object().cloned().unwrap_or_default()
     }
 
-    /// Bytes of the arguments as JSON.
+    /// Returns the size of the arguments as JSON, in bytes.
     fn argument_bytes(&self) -> usize {
         match self {
             Self::CallTool { arguments, .. } => object_bytes(arguments),
@@ -105,18 +105,18 @@ impl Request {
     }
 }
 
-/// On whose behalf a request is made.
+/// The scope, run and time limit of a request.
 #[derive(Clone, Copy)]
 pub(super) struct Requester<'a> {
     pub(super) scope: &'a Arc<CallScope>,
-    /// The run, whose clock stands while a person is asked.
+    /// The run, whose clock is paused while a person is asked.
     pub(super) control: Option<&'a RunControl>,
-    /// Default and most: the server's, or `limits.callTimeoutMs`.
+    /// The time limit. The default and the maximum are the server's limit, or `limits.callTimeoutMs`.
     pub(super) timeout_ms: Option<u64>,
 }
 
 impl Core {
-    /// Makes a request of an approved and enabled server. Fails at once where the server is revoked or disabled meanwhile.
+    /// Sends a request to an approved and enabled server. Fails at once if the server is revoked or disabled meanwhile.
     pub(super) async fn request(&self, server: &str, request: &Request, requester: Requester<'_>) -> Result<Json> {
         let started = Instant::now();
         let ended = self.registry.ended_for(server, requester.scope.identity.id);
@@ -132,7 +132,7 @@ impl Core {
         let outcome = outcome.map_err(|error| self.redacted(error));
         let (tool, error) = (request.label(), outcome.as_ref().err().map(Error::code));
         tracing::debug!(server, tool, error, "call");
-        // Large values are not written out again where nobody is told their size.
+        // Sizes are only computed if a listener gets them, because large values would be serialised again.
         let traced = self.events.traces();
         self.events.trace(Event::Call {
             server: server.to_owned(),
@@ -145,7 +145,7 @@ impl Core {
         outcome
     }
 
-    /// The time limits of one request.
+    /// Returns the time limits of one request.
     pub(super) fn call_limits(&self, server: &ServerDefinition, timeout_ms: Option<u64>) -> CallLimits {
         let limit_ms = server.call_timeout_ms.unwrap_or(self.limits.call_timeout_ms);
         let most_ms = server.max_call_timeout_ms.unwrap_or(self.limits.max_call_timeout_ms);

@@ -1,4 +1,4 @@
-//! The permission of a person: whether it is needed, was given before, or is asked for.
+//! Finds out whether a request needs a person's permission, and asks for it.
 
 use super::item::ApprovedItem;
 use super::pipeline::{Found, Pipeline};
@@ -7,28 +7,28 @@ use crate::gateway::callbacks::{ApprovalQuestion, pause};
 use crate::gateway::grants::{Grant, Granted};
 use crate::trust::{Decision, Gate, NotApprovedReason, tool_digest};
 
-/// Returned by [`Pipeline::permission`].
+/// The result of [`Pipeline::permission`].
 pub(super) enum Permission {
-    /// The gate does not ask, or a person has allowed it before.
+    /// The request needs no permission, or a person has allowed it before.
     Given,
-    /// A person has to be asked, for this reason. `grant`: what an answer would be for.
+    /// A person must be asked for this reason. `grant` is the grant that the answer may create.
     Ask { grant: Grant, reason: &'static str },
 }
 
 impl Pipeline<'_> {
-    /// Returns whether a person has to be asked before the request is sent.
+    /// Returns whether a person must be asked before the request is sent.
     pub(super) fn permission(&self, found: &Found) -> Result<Permission> {
         let Gate::Ask(reason) = found.item.gate(found.server.confirm) else { return Ok(Permission::Given) };
         let grant = self.grant()?;
         Ok(if self.is_allowed(&grant) { Permission::Given } else { Permission::Ask { grant, reason } })
     }
 
-    /// Asks a person, and remembers an answer that is for more than this request, where by then it would still be for the same.
+    /// Asks a person. An answer for more than this request is stored as a grant, if the approval and the tool are still the same after the answer.
     pub(super) async fn ask(&self, grant: Grant, reason: &str) -> Result<()> {
         let scope = self.requester.scope;
         let _clock = pause(self.requester.control);
         let _turn = scope.one_question().await;
-        // Allowed meanwhile, for another request of the run.
+        // Another request of the run may have got the permission meanwhile.
         if self.is_allowed(&grant) {
             return Ok(());
         }
@@ -44,11 +44,11 @@ impl Pipeline<'_> {
         Ok(())
     }
 
-    /// The grant that a yes would give now. For a tool it is for calls of this tool as it is described; for other requests, for requests
-    /// of this method and what the approved manifest lists.
+    /// Returns the grant that a positive answer would create now. For a tool, it covers calls of this tool with its present description. For other
+    /// requests, it covers requests of this method for the items of the approved manifest.
     fn grant(&self) -> Result<Grant> {
         let server = self.core.registry.server(self.name)?;
-        // Read first: what is decided from here on makes it another grant.
+        // The number is read first, so that a decision made after this point invalidates the grant.
         let decisions = self.core.registry.decisions(self.name, self.agent());
         let item = self.item(&server)?;
         let approval = self.core.trust.approvals.full_approval_of(self.name, |approval| self.core.judged(&server, approval))?;
@@ -65,13 +65,13 @@ impl Pipeline<'_> {
         Ok(Grant { server: name, command: approval.command_digest, approval: approval.id, decisions, granted })
     }
 
-    /// Returns whether a person has allowed this before. A no in the same run outweighs a yes for the session.
+    /// Returns whether a person has allowed this before. A denial in the same run takes precedence over a grant for the session.
     fn is_allowed(&self, grant: &Grant) -> bool {
         let scope = self.requester.scope;
         !scope.denies(&grant.server, self.request.label()) && (scope.grants.contain(grant) || scope.identity.grants.contain(grant))
     }
 
-    /// Asks a person, unless they have denied it in this run. Every answer but a yes is an error.
+    /// Asks a person, unless they have denied the tool in this run. Returns an error for every answer that does not allow the call.
     async fn decide(&self, reason: &str) -> Result<Decision> {
         let (scope, label) = (self.requester.scope, self.request.label());
         let denied = |reason: String| Err(Error::CallDenied { server: self.name.to_owned(), tool: label.to_owned(), reason });
@@ -90,7 +90,7 @@ impl Pipeline<'_> {
         };
         let Some(answer) = scope.callbacks.approve_call(&question) else {
             return denied(format!(
-                "{reason}, and there is nobody to ask: give an onApproval callback, or set \"confirm\": \"never\" for the server in the config"
+                "{reason}, and there is nobody to ask: pass an onApproval callback, or set \"confirm\": \"never\" for the server in the config"
             ));
         };
         match answer.await {

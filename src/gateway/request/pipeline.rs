@@ -1,4 +1,4 @@
-//! The steps of one request, in their order.
+//! The steps of one request, in order.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ pub(super) struct Pipeline<'a> {
     pub(super) requester: Requester<'a>,
 }
 
-/// The server and the item of a request, as they were approved when they were looked up.
+/// The server and the approved item of a request, at the time when they were found.
 pub(super) struct Found {
     pub(super) server: Arc<ServerDefinition>,
     pub(super) item: ApprovedItem,
@@ -37,10 +37,10 @@ impl<'a> Pipeline<'a> {
         let limits = self.core.call_limits(&found.server, self.requester.timeout_ms);
         let mut connection = self.connect(&found, limits).await?;
         if let Permission::Ask { grant, reason } = self.permission(&found)? {
-            // While a person thinks, nobody else has to wait for the connection.
+            // The connection is released, so that other servers can connect while a person thinks.
             drop(connection);
             self.ask(grant, reason).await?;
-            // Much can happen meanwhile: all of it is looked at again.
+            // The approval may have changed while the person thought, so the item is checked again.
             found = self.find_again(&found)?;
             connection = self.connect(&found, limits).await?;
         }
@@ -60,7 +60,7 @@ impl<'a> Pipeline<'a> {
         }
     }
 
-    /// Looks up what is approved of an enabled server.
+    /// Finds the approved item of an enabled server.
     fn find(&self) -> Result<Found> {
         let server = self.core.registry.server(self.name)?;
         let item = self.item(&server)?;
@@ -76,7 +76,7 @@ impl<'a> Pipeline<'a> {
         ApprovedItem::find(server, &self.core.usable(server, self.agent())?, self.request.target())
     }
 
-    /// Looks the same up again. Fails where the request is by now for another command, or for an item that was approved in another form.
+    /// Finds the item again. Fails if the server's command, or the approved form of the item, has changed since.
     fn find_again(&self, before: &Found) -> Result<Found> {
         let server = self.core.registry.server(self.name)?;
         let manifest = self.core.usable(&server, self.agent())?;
@@ -87,7 +87,7 @@ impl<'a> Pipeline<'a> {
         if item == before.item { Ok(Found { server, item }) } else { Err(before.item.changed(self.name)) }
     }
 
-    /// Connects the server, and compares what it offers now.
+    /// Connects to the server, and compares its live item with the approved one.
     async fn connect(&self, found: &Found, limits: CallLimits) -> Result<Lease> {
         let connection = self.lease(found, limits).await?;
         self.compare(found, &connection).await?;
@@ -127,7 +127,7 @@ impl<'a> Pipeline<'a> {
         }
     }
 
-    /// Sends the request a second time, in another connection. Where there is none, the first failure stays the outcome.
+    /// Sends the request a second time on a new connection. If the connection fails, returns the error of the first attempt.
     async fn send_again(&self, before: &Found, limits: CallLimits, caller: &Arc<dyn Caller>, failure: Error) -> Result<Json> {
         tracing::info!(server = self.name, tool = self.request.label(), error = %failure, "the request is sent once more");
         let found = self.find_again(before)?;

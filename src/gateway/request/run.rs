@@ -1,4 +1,4 @@
-//! The requests of one run's code.
+//! Requests of one run's code.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -13,7 +13,7 @@ use crate::gateway::callbacks::CallScope;
 use crate::gateway::core::Core;
 use crate::sandbox::RunControl;
 
-/// Makes the requests of one run, in its scope.
+/// Sends the requests of one run in the run's scope.
 pub(in crate::gateway) struct RunRequests {
     pub(in crate::gateway) core: Weak<Core>,
     pub(in crate::gateway) scope: Arc<CallScope>,

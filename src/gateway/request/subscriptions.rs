@@ -50,7 +50,7 @@ impl Subscriptions {
         is_wanted
     }
 
-    /// Drops those of a server that may do nothing more.
+    /// Removes the subscriptions of a server that has lost its approval or is disabled.
     pub(in crate::gateway) fn forget(&self, server: &str) {
         self.locked().remove(server);
     }
@@ -96,7 +96,7 @@ impl Agent {
     /// Subscribes to a resource: an event tells when it changes, in connections that are made later as well.
     ///
     /// # Errors
-    /// As [`Agent::read_resource`]; `ERR_PROTOCOL` where the server tells no changes.
+    /// The errors of [`Agent::read_resource`], and `ERR_PROTOCOL` where the server tells no changes.
     pub async fn subscribe(&self, name: &str, uri: &str) -> Result<()> {
         let request = Request::Subscribe(uri.to_owned());
         self.request_without_run(name, &request, CallOptions::default(), &Stop::new()).await.map(drop)
@@ -105,7 +105,7 @@ impl Agent {
     /// Takes a subscription back. The server is told where no other agent has one.
     ///
     /// # Errors
-    /// As [`Agent::subscribe`].
+    /// The errors of [`Agent::subscribe`].
     pub async fn unsubscribe(&self, name: &str, uri: &str) -> Result<()> {
         self.identity.check_open()?;
         if self.core.requests.subscriptions.remove(name, uri, self.identity.id) {

@@ -29,7 +29,7 @@ impl ApprovalStore {
         self.approve_command(subject, valid_for, &self.basis(&subject.server)?)
     }
 
-    /// A yes to the tools, and before it to the command where nobody has said it.
+    /// Approves the tools, and before that the command if it is not approved.
     fn yes_to_tools(&self, subject: &Subject, valid_for: Option<Duration>) -> Result<()> {
         let basis = match self.standing(subject)? {
             Standing::Unapproved(_) => self.yes_to_command(subject, valid_for)?,
@@ -121,9 +121,9 @@ fn a_yes_to_the_tools_that_was_under_way_does_not_undo_the_revocation_of_another
     there.revoke("a").unwrap();
     let overtaken = |store: &ApprovalStore| store.approve_manifest(&subject("1"), manifest(), None, &basis).unwrap_err();
     let error = overtaken(&here);
-    assert!(error.code() == "ERR_NOT_APPROVED" && error.to_string().contains("later yes"), "{error}");
+    assert!(error.code() == "ERR_NOT_APPROVED" && error.to_string().contains("only a later approval"), "{error}");
     assert_eq!(here.standing(&subject("1")).unwrap(), Standing::Unapproved(NotApprovedReason::Never));
-    // A later yes to the command alone is not made one to the tools.
+    // A later approval of the command does not become an approval of the tools.
     there.yes_to_command(&subject("1"), None).unwrap();
     assert_eq!(overtaken(&here).code(), "ERR_NOT_APPROVED");
     assert_eq!(here.standing(&subject("1")).unwrap(), Standing::Command);
@@ -149,7 +149,7 @@ fn a_yes_that_waits_for_the_lock_and_a_revocation_of_the_same_process_leave_noth
     let basis = &store.basis("a").unwrap();
     std::thread::scope(|scope| {
         let yes = scope.spawn(move || store.approve_manifest(&subject("1"), manifest(), None, basis));
-        // Whichever of the two gets the lock first.
+        // The result does not depend on which of the two gets the lock first.
         store.withhold("a");
         let revocation = scope.spawn(move || store.revoke("a"));
         drop(lock);
@@ -272,7 +272,7 @@ fn approvals_that_others_may_have_written_are_refused_and_left_as_they_are() {
     let error = store.standing(&subject("1")).unwrap_err();
     assert!(error.code() == "ERR_APPROVAL_STORE" && error.to_string().contains("chmod 600"), "{error}");
     assert!(store.yes_to_command(&subject("1"), None).is_err());
-    // Readable alone: it can hold nothing that is not ours, and is closed.
+    // A file that others can only read was written by its owner alone. It is valid, and their permission is removed.
     fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
     assert_eq!(store.standing(&subject("1")).unwrap(), Standing::Command);
     assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
@@ -321,7 +321,7 @@ fn a_revocation_that_cannot_be_recorded_says_so_and_holds_here_until_a_new_yes()
     let folder = tempfile::tempdir().unwrap();
     let store = open(folder.path());
     store.yes_to_tools(&subject("1"), None).unwrap();
-    // Root may write whatever the mode says; nobody can put a file in the place of this folder.
+    // Root can write despite the mode, but even root cannot replace this folder with a file.
     let (path, aside) = (folder.path().join(LOCK_NAME), folder.path().join("aside"));
     fs::rename(&path, &aside).unwrap();
     fs::create_dir(&path).unwrap();
@@ -331,7 +331,7 @@ fn a_revocation_that_cannot_be_recorded_says_so_and_holds_here_until_a_new_yes()
     assert_eq!(store.known_standing("a", Some(&subject("1"))).unwrap(), Standing::Unapproved(NotApprovedReason::Never));
     assert_eq!(open(folder.path()).standing(&subject("1")).unwrap(), Standing::Full(manifest()), "what the file says");
     fs::remove_dir(&path).unwrap();
-    // The tools that were taken back do not come back with a yes to the command.
+    // The approval of the command does not restore the revoked tools.
     store.yes_to_command(&subject("1"), None).unwrap();
     assert_eq!(store.standing(&subject("1")).unwrap(), Standing::Command);
 }

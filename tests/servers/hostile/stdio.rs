@@ -51,7 +51,7 @@ fn of_a_flood_of_standard_error_so_many_lines_are_told_and_the_rest_is_summarise
         // The end of a flood tells what was left out of it last.
         let last = || told.lock().unwrap().last().cloned().filter(|line| line.starts_with('['));
         let last = until("the summary", last).await;
-        assert!(last.contains("lines left out: it writes more than"), "{last}");
+        assert!(last.contains("lines left out: the server writes more than"), "{last}");
         let lines = told.lock().unwrap().iter().filter(|line| line.starts_with("flood")).count();
         let most = 512 + 100 * usize::try_from(started.elapsed().as_secs() + 1).unwrap();
         assert!(lines <= most, "{lines} lines were told, of which {most} may be");

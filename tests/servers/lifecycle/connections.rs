@@ -156,7 +156,7 @@ async fn a_server_that_gives_no_sign_of_life_is_given_up() {
     assert_eq!(connections.state("s"), ConnectionState::Connected);
     send(libc::SIGSTOP, scene.pid("s").await);
     let reason = witness.lost("s").await;
-    assert!(reason.contains("no sign of life"), "{reason}");
+    assert!(reason.contains("did not answer a ping"), "{reason}");
     state(&connections, "s", ConnectionState::Closed(Closed::Lost)).await;
     let again = get(&connections, &wanted, scene.launch("s", &[])).await.unwrap();
     assert_eq!(again.origin(), LeaseOrigin::After(Closed::Lost));
@@ -173,7 +173,7 @@ async fn a_death_between_calls_is_noticed_when_it_happens() {
     let lease = get(&connections, &wanted("s"), scene.launch("s", &["--stderr", "low on luck"])).await.unwrap();
     call(&lease, "crash_after", json!({ "ms": 1, "answer": true })).await.unwrap();
     drop(lease);
-    assert_eq!(witness.lost("s").await, "it exited with code 3; its last words: low on luck");
+    assert_eq!(witness.lost("s").await, "it exited with code 3; the last lines of its standard error: low on luck");
     state(&connections, "s", ConnectionState::Closed(Closed::Lost)).await;
     assert_eq!(plain(&connections, &scene, "s").await.unwrap().origin(), LeaseOrigin::After(Closed::Lost));
 }

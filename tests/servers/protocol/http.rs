@@ -74,7 +74,7 @@ async fn a_server_of_the_older_transport_is_named_as_such() {
     let remote = Remote::start(&scene, "s", &["--legacy-sse"]);
     for era in [None, OLD] {
         let error = refused(&remote, era, "ERR_UNSUPPORTED_TRANSPORT").await;
-        assert!(error.contains("HTTP+SSE of 2024-11-05") && error.contains("Streamable HTTP"), "{error}");
+        assert!(error.contains("HTTP+SSE transport of MCP 2024-11-05") && error.contains("Streamable HTTP"), "{error}");
     }
 }
 

@@ -35,7 +35,7 @@ async fn a_list_in_pages_is_the_list() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_list_without_an_end_is_refused_and_the_server_ended() {
     let cases: [(&[&str], &str); 4] = [
-        (&["--repeat-cursor"], "its list of tools repeats a cursor, so it has no end"),
+        (&["--repeat-cursor"], "its list of tools repeats a cursor, so reading it would never end"),
         (&["--endless-pages"], "its list of tools has more than 100 pages"),
         (&["--many-tools", "3000"], "its list of tools has more than 2000 entries"),
         (&["--many-tools", "3000", "--paginate", "100"], "its list of tools has more than 2000 entries"),

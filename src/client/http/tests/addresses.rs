@@ -1,4 +1,4 @@
-//! The host that a person is shown is the one that is connected to.
+//! Tests that a connection goes to the host that a person was shown.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::client::http::HttpTarget;
 use crate::client::http::target::Endpoint;
 use crate::config::{Address, Surroundings, parse_text, resolve_http};
 
-/// Parts of hostile addresses: forms about which parsers of URLs disagree, and forms that look like a host.
+/// Parts of hostile addresses: forms that URL parsers read differently, and forms that look like a host.
 const PIECES: &[&str] = &[
     "https://",
     "http://",
@@ -83,13 +83,13 @@ fn text(most: usize) -> impl Strategy<Value = String> {
     vec(select(PIECES), 0..most).prop_map(|pieces| pieces.concat())
 }
 
-/// Half of them begin as an address does, as others are nearly always refused.
+/// Makes hostile addresses. Many begin like a valid URL, because other addresses are nearly always refused.
 fn address() -> impl Strategy<Value = String> {
     (select(vec!["", "https://", "http://", "http${V}://", "${V}", "https://${V}", "https://good.example${V}", "https://${V}@"]), text(8))
         .prop_map(|(start, rest)| format!("{start}{rest}"))
 }
 
-/// Scheme, host and port as a person reads them.
+/// Returns the scheme, host and port as a person reads them.
 fn read(shown: &str) -> (String, String) {
     let (scheme, rest) = shown.split_once("://").unwrap();
     let authority = &rest[..rest.find(['/', '?', '#']).unwrap_or(rest.len())];
@@ -126,7 +126,7 @@ proptest! {
         let Ok(endpoint) = Endpoint::of(&target) else { return Ok(()) };
         let connected = &endpoint.url;
         prop_assert_eq!((scheme.as_str(), host.clone()), (connected.scheme(), joined(connected.host_str(), connected.port())), "{}", address);
-        // What the HTTP client makes of it when it connects.
+        // The URL as the HTTP client parses it when it connects.
         let request: http::Uri = connected.as_str().parse().unwrap();
         prop_assert_eq!(host, joined(request.host(), request.port_u16()), "{}", address);
         if let Some(origin) = &shown.decided_origin {

@@ -11,7 +11,7 @@ fn odd_result() -> Json {
     json!({ "content": [{ "type": "hologram", "x": [1, 2] }, { "type": "text", "text": "a", "extra": 1 }], "tools": [], "vendor": { "deep": null } })
 }
 
-/// Calls `a` and `b`, which one server answers with JSON and with a stream.
+/// Makes the calls `a` and `b`. The server answers one with JSON, and the other with a stream.
 async fn both_ways(result: Json) -> [Result<Json, String>; 2] {
     let server = Server::mcp(move |seen, nth| {
         let message = seen.result(&result);
@@ -44,7 +44,7 @@ async fn a_list_of_tools_keeps_what_is_well_formed() {
     }
 }
 
-/// The failure of one call, after which another one works over the same connection.
+/// Returns the failure of one call, and checks that another call then works over the same connection.
 async fn failure(reply: impl Fn(&Seen) -> Reply + Send + Sync + 'static) -> HttpFailure {
     let server = Server::mcp(move |seen, nth| (seen.what() == "tools/call" && nth == 0).then(|| reply(seen))).await;
     let client = Client::of(&server).await;
@@ -75,7 +75,7 @@ async fn an_answer_that_is_none_fails_its_call_at_once_and_nothing_else() {
 async fn an_answer_of_another_kind_says_so() {
     let html = failure(|_| answer(200, &[("content-type", "text/html")], "<h1>Welcome</h1>")).await.to_string();
     assert!(html.contains("text/html") && html.contains("url"), "{html}");
-    // As it was sent: a secret in another case would not be found by redaction.
+    // The case is kept as it was sent, because redaction would not find a secret in another case.
     let cased = failure(|_| answer(200, &[("content-type", "Text/zQ8vN2kL5")], "x")).await.to_string();
     assert!(cased.contains("Text/zQ8vN2kL5"), "{cased}");
     let nameless = failure(|_| answer(200, &[], "{}")).await.to_string();
@@ -140,7 +140,7 @@ async fn an_error_of_the_server_is_its_own_whatever_the_status_and_id() {
                 let error = json!({ "jsonrpc": "2.0", "id": id, "error": { "code": -32099, "message": "my own words" } });
                 Some(answer(status, &[("content-type", "application/json")], error.to_string()))
             }
-            // A server without sessions: its 404 is no lost one.
+            // The server has no sessions, so its 404 does not mean a lost session.
             "initialize" => Some(json_answer(&seen.result(&json!({
                 "protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": { "name": "n", "version": "1" }
             })))),

@@ -1,4 +1,4 @@
-//! Many bodies at once, and how much of them is held.
+//! Tests of the memory that many unfinished bodies take together.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ const BODY: usize = 4 * MIB;
 const UNFINISHED_BYTES: usize = 8 * MIB;
 const BODIES: usize = 32;
 
-/// Bodies that stop before their end, and what is read of them.
+/// Bodies that stop before their end, and the number of bytes read of them.
 #[derive(Clone, Default)]
 struct Stalled {
     read: Arc<AtomicUsize>,
@@ -38,7 +38,7 @@ struct Stalled {
 type Reading = Fuse<BoxFuture<'static, ()>>;
 
 impl Stalled {
-    /// `start`, so much that every body has as many bytes, then nothing until the end is due, and `end`.
+    /// Starts bodies. Each sends `start`, then padding up to the given number of bytes, then waits until the end is due, and sends `end`.
     fn body(&self, start: &'static str, end: &'static str) -> Response {
         let (read, due) = (Arc::clone(&self.read), self.end.clone());
         let first = [start.as_bytes(), &vec![b'x'; PIECE - start.len()]].concat();
@@ -62,7 +62,7 @@ impl Stalled {
         counted.boxed().fuse()
     }
 
-    /// Returns the bytes that were read, once no more come.
+    /// Returns the number of bytes read, once no more bytes arrive.
     async fn settled(&self, readings: &mut [Reading]) -> usize {
         loop {
             let before = (self.read.load(Ordering::Relaxed), self.done.load(Ordering::Relaxed));
@@ -78,7 +78,7 @@ impl Stalled {
         }
     }
 
-    /// Checks that all `readings` together hold no more than the budget, that a dropped one frees its share, and that all are read in the
+    /// Checks that all `readings` together take at most the budget, that a dropped one frees its share, and that all bodies are read in the
     /// end.
     async fn check(&self, mut readings: Vec<Reading>) {
         let most = UNFINISHED_BYTES + BODY + BODIES * (FREE_BYTES + PIECE);
@@ -116,7 +116,7 @@ async fn of_answers_that_do_not_end_no_more_is_held_than_there_is_room_for() {
 #[tokio::test]
 async fn of_events_that_do_not_end_no_more_is_held_than_there_is_room_for() {
     let message = (r#"data: {"jsonrpc":"2.0","id":7,"result":{"x":""#, "\"}}\n\n");
-    // A kind is kept beside the data, and may be as long.
+    // The event's name is kept in addition to its data, and may be as long.
     let kind = ("event: message\nevent: ", "\nevent: message\ndata: {\"jsonrpc\":\"2.0\",\"id\":7,\"result\":{}}\n\n");
     for (start, end) in [message, kind] {
         let (client, stalled) = (client(), Stalled::default());

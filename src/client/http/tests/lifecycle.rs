@@ -1,4 +1,4 @@
-//! Sessions, eras, beginnings and ends.
+//! Tests of sessions, handshakes and closing.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ fn auto() -> ClientLifecycleMode {
     }
 }
 
-/// Sessions are numbered; a call is accepted in those that `accepts` says.
+/// Starts a server that numbers its sessions. A call is accepted in the sessions for which `accepts` returns true.
 async fn with_sessions(refusal: fn() -> Reply, accepts: fn(&str) -> bool) -> Server {
     Server::mcp(move |seen, nth| match seen.what() {
         "initialize" => {
@@ -96,7 +96,7 @@ async fn a_server_that_says_nothing_to_discover_counts_as_an_older_one_soon() {
         let server = Server::mcp(move |seen, _| (seen.what() == "server/discover").then(reply)).await;
         let started = Instant::now();
         let service = start(&target(&server.url), no_interceptor(), quick(), auto()).await.unwrap();
-        assert!(started.elapsed() < Duration::from_secs(5), "rmcp alone waits for ten");
+        assert!(started.elapsed() < Duration::from_secs(5), "rmcp alone would wait for 10 s");
         assert_eq!(service.peer().peer_info().unwrap().protocol_version, ProtocolVersion::V_2025_11_25);
     }
 }

@@ -1,4 +1,4 @@
-//! The client against servers that answer in every way they should not.
+//! Tests of the HTTP client against servers that do not follow the protocol.
 
 mod addresses;
 mod answers;

@@ -1,4 +1,4 @@
-//! Streams that break, never end, or say too much.
+//! Tests of streams that break, never end, or bring too much.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use serde_json::{Value as Json, json};
 use crate::client::http::testing::*;
 use crate::client::http::{HttpFailure, HttpTarget};
 
-/// A server whose calls are answered with `call`, and GETs with `get`.
+/// Starts a server that answers calls with `call` and GET requests with `get`.
 async fn server(
     call: impl Fn(&Seen) -> Reply + Send + Sync + 'static,
     get: impl Fn(&Seen, usize) -> Reply + Send + Sync + 'static,
@@ -37,7 +37,7 @@ async fn a_broken_stream_is_resumed_where_it_broke_off() {
             ])
         },
         |seen, _| match seen.header("last-event-id") {
-            // The first resumption ends in order, with an id of its own; the second one answers.
+            // The first resumed stream ends regularly with a new event id. The second resumed stream brings the answer.
             Some("again") => {
                 stream([data(&json!({ "jsonrpc": "2.0", "id": 1, "result": { "content": [], "resumed": true } })), Piece::End])
             }
@@ -173,7 +173,7 @@ async fn closing_ends_all_streams_and_sockets() {
     assert!(patiently(pending.await_response()).await.is_err());
     server.until_seen("DELETE").await;
     drop(client);
-    // The call's, the common stream's, and those of the handshake and the goodbye.
+    // The connections of the call, of the common stream, of the handshake and of the closing.
     server.until_left(3).await;
 }
 

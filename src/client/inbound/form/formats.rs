@@ -1,10 +1,10 @@
-//! The four formats that a form can ask for.
+//! The four string formats that a form can require.
 
 use std::sync::LazyLock;
 
 use regex::Regex;
 
-/// A format of MCP's restricted schema. An unknown one is left to the server to check.
+/// A string format of MCP's restricted schema. The server has to check any other format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Format {
     Email,
@@ -36,7 +36,7 @@ impl Format {
     pub(super) fn fits(self, text: &str) -> bool {
         match self {
             Self::Email => is_email(text),
-            // The parser forgives blanks and line ends, which no URI has.
+            // The URL parser ignores whitespace and line ends, but a URI must not contain them.
             Self::Uri => !text.contains(|next: char| next.is_whitespace() || next.is_control()) && url::Url::parse(text).is_ok(),
             Self::Date => is_date(text),
             Self::DateTime => is_date_time(text),
@@ -44,7 +44,7 @@ impl Format {
     }
 }
 
-/// Checks for an address that mail servers accept, which is less than RFC 5322 allows.
+/// Returns whether mail servers would accept the address. RFC 5322 allows more forms.
 fn is_email(text: &str) -> bool {
     let Some((local, domain)) = text.rsplit_once('@') else { return false };
     let is_atom = |next: char| !next.is_whitespace() && !next.is_control() && !"@()<>[]:;,\\\"".contains(next);
@@ -56,13 +56,13 @@ fn is_email(text: &str) -> bool {
     is_local && domain.len() <= 253 && domain.split('.').all(is_label)
 }
 
-/// RFC 3339's `full-date`. jiff alone takes more forms of ISO 8601 than RFC 3339 has.
+/// Returns whether the text is a `full-date` of RFC 3339. The pattern is needed because jiff accepts more forms of ISO 8601.
 fn is_date(text: &str) -> bool {
     static SHAPE: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$").expect("a valid pattern"));
     SHAPE.is_match(text) && text.parse::<jiff::civil::Date>().is_ok()
 }
 
-/// RFC 3339's `date-time`: with seconds and an offset. A leap second is the sixtieth.
+/// Returns whether the text is a `date-time` of RFC 3339, with seconds and an offset. Second 60 is allowed, for leap seconds.
 fn is_date_time(text: &str) -> bool {
     static TIME: LazyLock<Regex> = LazyLock::new(|| {
         let (hour, minute) = ("(?:[01][0-9]|2[0-3])", "[0-5][0-9]");

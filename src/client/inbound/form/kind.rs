@@ -11,9 +11,9 @@ use super::{check_structure, quoted};
 
 const MAX_CHOICES: usize = 2_000;
 const MAX_PATTERN_BYTES: usize = 1_024;
-/// Bytes that a compiled pattern may take; matching is linear in the text.
+/// Maximum memory of a compiled pattern. Matching takes time linear in the length of the text.
 const MAX_COMPILED_BYTES: usize = 256 * 1024;
-/// Number of choices that a problem names.
+/// Number of choices that an error message lists.
 const NAMED_CHOICES: usize = 10;
 
 #[derive(Debug, Clone)]
@@ -25,7 +25,7 @@ pub(super) enum Kind {
     Choices { choices: Choices, counts: Bounds },
 }
 
-/// Limits of the number of characters, or of items.
+/// Limits of the number of characters or of list items.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Bounds {
     least: Option<u64>,
@@ -40,7 +40,7 @@ type Fields = Map<String, Json>;
 
 impl Kind {
     pub(super) fn parse(property: &Fields) -> Result<Self, String> {
-        let kind = property.get("type").map(|kind| kind.as_str().ok_or("has no single \"type\"")).transpose()?;
+        let kind = property.get("type").map(|kind| kind.as_str().ok_or("has a \"type\" that is not a string")).transpose()?;
         if matches!(kind, None | Some("string"))
             && let Some(choices) = Choices::parse(property, "oneOf")?
         {
@@ -58,15 +58,15 @@ impl Kind {
             Some("boolean") => Ok(Self::Flag),
             Some("array") => {
                 let items = property.get("items").and_then(Json::as_object).ok_or("is a list without \"items\"")?;
-                let choices = Choices::parse(items, "anyOf")?.ok_or("is a list, but none of choices (\"enum\" or \"anyOf\")")?;
+                let choices = Choices::parse(items, "anyOf")?.ok_or("is a list whose \"items\" have neither \"enum\" nor \"anyOf\"")?;
                 Ok(Self::Choices { choices, counts: Bounds::parse(property, "minItems", "maxItems")? })
             }
-            Some("object") => Err("is an object: forms are flat".to_owned()),
-            _ => Err("is of none of the types string, number, integer, boolean and list of choices".to_owned()),
+            Some("object") => Err("is an object, but the fields of a form must have primitive types".to_owned()),
+            _ => Err("must have the type string, number, integer, boolean, or list of choices".to_owned()),
         }
     }
 
-    /// Checks a value, and describes the problem if there is one.
+    /// Checks a value. Returns a description of the problem if the value does not fit.
     pub(super) fn check(&self, value: &Json) -> Result<(), String> {
         match (self, value) {
             (Self::Text { lengths, format, pattern }, Json::String(text)) => {
@@ -99,7 +99,7 @@ impl Kind {
                 chosen.iter().try_for_each(|item| {
                     let text = item.as_str().ok_or_else(|| choices.expected())?;
                     choices.check(text)?;
-                    if seen.insert(text) { Ok(()) } else { Err(format!("names {} twice", quoted(text))) }
+                    if seen.insert(text) { Ok(()) } else { Err(format!("contains {} twice", quoted(text))) }
                 })
             }
             (expected, _) => Err(format!("must be {}", expected.described())),
@@ -130,8 +130,8 @@ impl Bounds {
     fn parse(fields: &Fields, least: &str, most: &str) -> Result<Self, String> {
         let bound = |key: &str| match fields.get(key) {
             None => Ok(None),
-            // 3.0 is 3 to a schema.
-            Some(number) => whole(number).map(Some).ok_or_else(|| format!("has a \"{key}\" that is not a count")),
+            // JSON Schema treats 3.0 as the integer 3.
+            Some(number) => whole(number).map(Some).ok_or_else(|| format!("has a \"{key}\" that is not a whole number of at least 0")),
         };
         Ok(Self { least: bound(least)?, most: bound(most)? })
     }
@@ -147,7 +147,7 @@ impl Bounds {
 }
 
 impl Choices {
-    /// Reads `enum`, whose titles in `enumNames` change nothing, or a list of `{ const, title }` under `titled`.
+    /// Reads the choices from `enum` or from the list of `{ const, title }` under `titled`. Titles (also `enumNames`) are not needed for the check.
     fn parse(fields: &Fields, titled: &str) -> Result<Option<Self>, String> {
         let (key, list) = match (fields.get("enum"), fields.get(titled)) {
             (Some(list), None) => ("enum", list),
@@ -180,7 +180,7 @@ impl Choices {
     }
 }
 
-/// Compiles a pattern. One that the linear engine does not know (it has no look-around) is left to the server to check.
+/// Compiles a pattern. The server has to check a pattern that the regex engine does not support, for example one with look-around.
 fn pattern(property: &Fields) -> Result<Option<Regex>, String> {
     let Some(pattern) = property.get("pattern") else { return Ok(None) };
     let pattern = pattern.as_str().ok_or("has a \"pattern\" that is not a string")?;
@@ -189,23 +189,23 @@ fn pattern(property: &Fields) -> Result<Option<Regex>, String> {
     }
     match RegexBuilder::new(pattern).size_limit(MAX_COMPILED_BYTES).dfa_size_limit(MAX_COMPILED_BYTES).build() {
         Ok(pattern) => Ok(Some(pattern)),
-        Err(regex::Error::CompiledTooBig(_)) => Err("has a \"pattern\" that takes too much to match".to_owned()),
+        Err(regex::Error::CompiledTooBig(_)) => Err("has a \"pattern\" whose compiled form takes too much memory".to_owned()),
         Err(_) => Ok(None),
     }
 }
 
 fn whole(json: &Json) -> Option<u64> {
     let float = |number: f64| (number >= 0.0 && number <= f64::from(u32::MAX) && number.fract() == 0.0).then_some(number);
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "in range, and whole")]
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the number is whole and in the range of u32")]
     json.as_u64().or_else(|| json.as_f64().and_then(float).map(|number| number as u64))
 }
 
-/// Returns whether a number is an integer to a schema, as 1.0 is.
+/// Returns whether JSON Schema treats a number as an integer. It does so for 1.0.
 fn is_integer(number: &Number) -> bool {
     number.is_i64() || number.is_u64() || number.as_f64().is_some_and(|number| number.fract() == 0.0)
 }
 
-/// Compares numbers, exactly for integers, which a float cannot always hold.
+/// Compares two numbers. Integers are compared exactly, because `f64` cannot hold all of them.
 fn compare(one: &Number, other: &Number) -> Ordering {
     let exact = |number: &Number| number.as_i64().map(i128::from).or_else(|| number.as_u64().map(i128::from));
     if let (Some(one), Some(other)) = (exact(one), exact(other)) {

@@ -1,7 +1,7 @@
-//! Elicitation forms: the fields that a server requests, and the check of an answer. Pure, and bounded whatever the server sends.
+//! Elicitation forms: parses the fields that a server requests, and checks an answer. All sizes are limited. This module does no I/O.
 //!
-//! MCP 2025-11-25 restricts `requestedSchema` to a flat object of primitive fields. What is not of that form is refused
-//! before a person is asked; an answer gets the defaults it leaves out, and is checked before the server sees it.
+//! MCP 2025-11-25 restricts `requestedSchema` to a flat object of primitive fields. A schema of another form is refused before a person is
+//! asked. Defaults are added to the answer for missing fields, and the answer is checked before it is sent to the server.
 
 mod formats;
 mod kind;
@@ -15,10 +15,10 @@ use serde_json::{Map, Value as Json};
 
 use self::kind::Kind;
 
-/// Longest schema: a person could not be shown a larger form.
+/// Maximum length of a schema as JSON. A larger form could not be shown to a person.
 const MAX_SCHEMA_BYTES: usize = 256 * 1024;
 const MAX_FIELDS: usize = 200;
-/// Bytes of a name that a message shows.
+/// Maximum length of a name that an error message quotes.
 const MAX_NAME_BYTES: usize = 80;
 /// Keywords that make a schema more than a flat list of fields. Other unknown keywords are annotations.
 const STRUCTURE: [&str; 14] = [
@@ -64,14 +64,14 @@ struct Field {
     name: String,
     required: bool,
     kind: Kind,
-    /// The default value, unless the field itself would refuse it.
+    /// The default value. `None` if the field has none, or its own limits do not allow the default.
     default: Option<Json>,
 }
 
 /// A problem with one field of an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FormProblem {
-    /// The field's raw name; empty where the answer as a whole is wrong.
+    /// The field's raw name. Empty if the answer as a whole is wrong.
     pub field: String,
     pub problem: String,
 }
@@ -89,7 +89,7 @@ impl Form {
     /// Reads a `requestedSchema`.
     ///
     /// # Errors
-    /// Why it is none of the protocol's restricted form, or is too large: the elicitation is to be refused for that reason.
+    /// The reason why the schema does not have MCP's restricted form or is too large. The elicitation has to be refused for this reason.
     pub fn parse(schema: &Json) -> Result<Self, String> {
         if !is_within(schema, MAX_SCHEMA_BYTES) {
             return Err(format!("the form's schema has more than {MAX_SCHEMA_BYTES} bytes"));
@@ -111,16 +111,16 @@ impl Form {
         Ok(Self { fields: properties.iter().map(field).collect::<Result<_, _>>()? })
     }
 
-    /// The value that is sent for a field which an answer leaves out.
+    /// Returns the value that is sent for a field that is missing in the answer.
     #[must_use]
     pub fn default_of(&self, name: &str) -> Option<&Json> {
         self.fields.iter().find(|field| field.name == name)?.default.as_ref()
     }
 
-    /// The content to send: the answer, in the form's order, with the defaults of the fields that it leaves out.
+    /// Returns the content to send: the values of the answer in the form's order, with defaults for missing fields.
     ///
     /// # Errors
-    /// All that is wrong with the answer.
+    /// All problems of the answer.
     pub fn fill(&self, content: Option<&Json>) -> Result<Map<String, Json>, Vec<FormProblem>> {
         let empty = Map::new();
         let given = match content {
@@ -165,7 +165,7 @@ fn required<'a>(schema: &'a Map<String, Json>, properties: &Map<String, Json>) -
         required.as_array().filter(|names| names.len() <= MAX_FIELDS).ok_or("the form's \"required\" is not a list of its fields")?;
     let name = |name: &'a Json| match name.as_str() {
         Some(name) if properties.contains_key(name) => Ok(name),
-        Some(name) => Err(format!("the form requires {}, which is none of its fields", quoted(name))),
+        Some(name) => Err(format!("the form requires {}, which is not one of its fields", quoted(name))),
         None => Err("the form's \"required\" is not a list of names".to_owned()),
     };
     listed.iter().map(name).collect()
@@ -173,18 +173,18 @@ fn required<'a>(schema: &'a Map<String, Json>, properties: &Map<String, Json>) -
 
 fn check_structure(schema: &Map<String, Json>, what: &str) -> Result<(), String> {
     match STRUCTURE.iter().find(|key| schema.contains_key(**key)) {
-        Some(key) => Err(format!("{what} has \"{key}\": forms are flat, with fields of primitive types")),
+        Some(key) => Err(format!("{what} has \"{key}\", but a form must be a flat object with fields of primitive types")),
         None => Ok(()),
     }
 }
 
-/// Quotes a server's name for a message, so that nothing in it drives a terminal.
+/// Quotes a server's name for a message, so that control characters in it cannot affect a terminal.
 fn quoted(name: &str) -> String {
-    // Cut, it could end within a secret.
+    // A long name is not cut, because a cut within a secret would keep the redactor from finding it.
     if name.len() > MAX_NAME_BYTES { format!("a name of {} bytes", name.len()) } else { format!("{name:?}") }
 }
 
-/// Returns whether the JSON is within a limit of bytes; stops counting at the limit.
+/// Returns whether the JSON text has at most `limit` bytes. Stops counting at the limit.
 fn is_within(json: &Json, limit: usize) -> bool {
     struct Left(usize);
     impl std::io::Write for Left {

@@ -12,8 +12,8 @@ fn refused(schema: &Json) -> String {
     Form::parse(schema).unwrap_err()
 }
 
-/// The field's schema alone, and what is wrong with a value of it.
-#[expect(clippy::needless_pass_by_value, reason = "as above")]
+/// Checks a value against a form with one field `x`. Returns the problem, if any.
+#[expect(clippy::needless_pass_by_value, reason = "literals read better without a reference")]
 fn wrong(property: Json, value: Json) -> Option<String> {
     let filled = form(json!({ "x": property }), &[]).fill(Some(&json!({ "x": value })));
     filled.err().map(|problems| problems[0].to_string())
@@ -112,7 +112,7 @@ fn several_choices_are_counted_and_none_is_taken_twice() {
         assert_eq!(wrong(property.clone(), json!(["r", "b"])), None);
         assert_eq!(wrong(property.clone(), json!([])).unwrap(), "\"x\" must have at least 1 choices, not 0");
         assert_eq!(wrong(property.clone(), json!(["r", "g", "b"])).unwrap(), "\"x\" must have at most 2 choices, not 3");
-        assert_eq!(wrong(property.clone(), json!(["r", "r"])).unwrap(), "\"x\" names \"r\" twice");
+        assert_eq!(wrong(property.clone(), json!(["r", "r"])).unwrap(), "\"x\" contains \"r\" twice");
         assert!(wrong(property.clone(), json!(["x"])).unwrap().contains("one of"));
         assert!(wrong(property, json!([1])).unwrap().contains("one of"));
     }
@@ -134,7 +134,7 @@ fn what_is_no_flat_form_is_refused_with_the_reason() {
     assert!(refused(&json!([])).contains("not an object"));
     assert!(refused(&json!({ "type": "string" })).contains("type"));
     assert!(refused(&json!({ "type": "object", "$defs": {} })).contains("$defs"));
-    assert!(refused(&json!({ "type": "object", "required": ["x"] })).contains("none of its fields"));
+    assert!(refused(&json!({ "type": "object", "required": ["x"] })).contains("not one of its fields"));
 }
 
 #[test]
@@ -250,7 +250,7 @@ proptest! {
                     prop_assert_eq!(&filled[name], value);
                 }
             }
-            // Without a default there is nothing to add: the schema must refuse it as well.
+            // A missing default cannot be the cause, so the schema must refuse the content as well.
             Err(_) => prop_assert!(!accepts.is_valid(&json!(content)), "{} {}", schema, json!(content)),
         }
     }

@@ -1,5 +1,5 @@
-//! An MCP server and its authorization server, small and real: sockets, PKCE, rotation, signatures. What they do wrong is said
-//! in [`Rules`]. And a browser, and a transport.
+//! A small MCP server and its authorization server for tests, with real sockets, PKCE, token rotation and signatures. [`Rules`] sets their
+//! wrong behaviour. The module also has a test browser and a test transport.
 
 mod wire;
 
@@ -32,17 +32,17 @@ pub(crate) struct Rules {
     pub(crate) issuer: Option<String>,
     pub(crate) lifetime: Option<u64>,
     pub(crate) gives_refresh: bool,
-    /// Granted, where it is not what was asked for.
+    /// Scopes that are granted in place of the requested scopes.
     pub(crate) grants: Option<String>,
     /// Scopes that a call of the server needs.
     pub(crate) needs: Vec<String>,
-    /// True where all tokens are refused.
+    /// True if all tokens are refused.
     pub(crate) refuses_all: bool,
-    /// The person's error in the browser, if not consent.
+    /// Error that the browser brings if the person does not consent.
     pub(crate) person_says: Option<&'static str>,
     /// Errors of the token endpoint, by grant.
     pub(crate) refusals: BTreeMap<&'static str, (u16, Json)>,
-    /// Adds all that was sent to each refusal, as careless servers do.
+    /// True if each refusal repeats the whole request, as some careless servers do.
     pub(crate) echoes: bool,
     /// Known clients, with their secrets.
     pub(crate) clients: BTreeMap<String, Option<String>>,
@@ -50,7 +50,7 @@ pub(crate) struct Rules {
     pub(crate) public_key: Option<Vec<u8>>,
 }
 
-/// Codes and tokens that were given out.
+/// Codes and tokens that were issued.
 #[derive(Default)]
 struct Given {
     count: usize,
@@ -115,7 +115,7 @@ impl World {
         self.set(|rules| rules.documents.get_mut("/.well-known/oauth-authorization-server").unwrap()[key] = value);
     }
 
-    /// Revokes all tokens that were given out.
+    /// Revokes all issued access tokens.
     pub(crate) fn revoke_tokens(&self) {
         self.given.lock().tokens.clear();
     }
@@ -124,18 +124,18 @@ impl World {
         self.given.lock().refreshes.clear();
     }
 
-    /// Everything secret that was given out so far.
+    /// Returns all codes, tokens and secrets that were issued so far.
     pub(crate) fn secrets(&self) -> Vec<String> {
         let given = self.given.lock();
         given.codes.keys().chain(given.tokens.keys()).chain(given.refreshes.keys()).cloned().collect()
     }
 
-    /// The requests to a path: all that each said, in query and form.
+    /// Returns the requests to a path, each with the parameters of its query and form.
     pub(crate) fn seen(&self, path: &str) -> Vec<Query> {
         self.seen.lock().iter().filter(|seen| seen.path == path).map(|seen| seen.query.clone()).collect()
     }
 
-    /// The requests of one grant to the token endpoint.
+    /// Returns the requests to the token endpoint with one grant type.
     pub(crate) fn asked(&self, grant: &str) -> Vec<Query> {
         self.seen("/token").into_iter().filter(|query| query.get("grant_type").is_some_and(|known| known == grant)).collect()
     }
@@ -158,7 +158,7 @@ impl World {
         }
     }
 
-    /// The MCP server.
+    /// Answers a request to the MCP server.
     fn resource(&self, rules: &Rules, seen: &Seen) -> Page {
         let token = seen.authorization.as_deref().and_then(|header| header.strip_prefix("Bearer "));
         let given = self.given.lock();
@@ -174,7 +174,7 @@ impl World {
         }
     }
 
-    /// Makes the page of the person, who always consents, or always refuses.
+    /// Makes the answer of the authorization page. The person always consents, or always refuses.
     fn page(&self, rules: &Rules, seen: &Seen) -> Page {
         let mut given = self.given.lock();
         let get = |key: &str| seen.query.get(key).cloned().unwrap_or_default();
@@ -243,7 +243,7 @@ impl World {
     }
 }
 
-/// Returns the client that sent the request, if that is proved.
+/// Returns the client that sent the request, if its authentication is valid.
 fn client_of(rules: &Rules, seen: &Seen) -> Option<String> {
     let get = |key: &str| seen.query.get(key).cloned();
     if let Some(assertion) = get("client_assertion") {

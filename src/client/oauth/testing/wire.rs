@@ -1,4 +1,4 @@
-//! HTTP/1.1, as far as it is needed: one request a connection.
+//! A minimal HTTP/1.1 server and client for tests, with one request for each connection.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use super::World;
 
 pub(crate) type Query = BTreeMap<String, String>;
 
-/// A request.
+/// A request that the server received.
 #[derive(Clone)]
 pub(super) struct Seen {
     pub(super) path: String,
@@ -23,13 +23,13 @@ pub(super) struct Seen {
     pub(super) authorization: Option<String>,
 }
 
-/// An answer.
+/// An answer of the server.
 #[derive(Clone)]
 pub(crate) struct Page {
     pub(crate) status: u16,
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) body: String,
-    /// Keeps the connection open after it.
+    /// True if the connection stays open after the answer.
     pub(crate) never_ends: bool,
 }
 
@@ -85,7 +85,7 @@ async fn answer(mut stream: TcpStream, world: Arc<World>) -> Option<()> {
     stream.shutdown().await.ok()
 }
 
-/// Head and body of what comes.
+/// Reads the head and the body of a message.
 async fn message(stream: &mut TcpStream, is_request: bool) -> Option<(String, String)> {
     let mut text = Vec::new();
     let mut chunk = [0; 4096];
@@ -108,7 +108,7 @@ fn header<'h>(head: &'h str, name: &str) -> Option<&'h str> {
     head.lines().filter_map(|line| line.split_once(": ")).find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value)
 }
 
-/// A GET, as a browser or a transport sends it.
+/// Sends a GET request like a browser or a transport.
 pub(crate) async fn fetch(url: &str, token: Option<&str>) -> Option<Page> {
     let url = Url::parse(url).unwrap();
     let mut stream = TcpStream::connect((url.host_str().unwrap(), url.port().unwrap())).await.ok()?;

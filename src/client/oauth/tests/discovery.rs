@@ -1,4 +1,4 @@
-//! Finding out who gives tokens, and refusing who must not.
+//! Tests of finding the authorization server, and of refusing a wrong one.
 
 use serde_json::json;
 
@@ -16,7 +16,7 @@ async fn is_authorized(world: &World) {
     assert_eq!(agent.prompts(), 1);
 }
 
-/// Returns the error of a call where nobody may be asked.
+/// Returns the error of a call that must fail before a person is asked.
 async fn is_refused(world: &World) -> String {
     let agent = Agent::new(Person::Opens);
     let error = refusal(world, &agent.oauth(world, settings())).await;

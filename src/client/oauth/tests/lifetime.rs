@@ -1,10 +1,10 @@
-//! A token's life: kept, renewed, refused, widened.
+//! Tests of storing and renewing tokens, of refused tokens, and of requests for more scopes.
 
 use super::super::testing::Page;
 use super::*;
 use serde_json::json;
 
-/// A world and a person who has said yes once.
+/// Makes a world, and an agent whose person has authorized once.
 async fn authorized() -> (Arc<World>, Arc<Agent>, Arc<OAuth>) {
     let world = World::new().await;
     let agent = Agent::new(Person::Opens);
@@ -77,7 +77,7 @@ async fn a_refused_token_is_renewed_then_a_person_is_asked_then_it_is_an_error()
     world.set(|rules| rules.refuses_all = true);
     let error = refusal(&world, &oauth).await;
     assert_eq!((agent.prompts(), world.asked("refresh_token").len()), (2, 2));
-    assert!(error.to_string().contains("has just given"), "{error}");
+    assert!(error.to_string().contains("has just issued"), "{error}");
     assert_eq!(refusal(&world, &oauth).await.code(), "ERR_AUTHORIZATION_FAILED");
     assert_eq!(agent.prompts(), 2, "asked again and again");
 }
@@ -133,7 +133,7 @@ async fn while_the_authorization_server_is_down_a_token_is_used_as_long_as_it_ho
     for _ in 0..3 {
         assert_eq!(current(&oauth).await, first);
     }
-    assert_eq!(world.seen("/token").len(), 2, "it is tried once, not for every call");
+    assert_eq!(world.seen("/token").len(), 2, "the renewal is tried once, not for every call");
     agent.pass(20);
     let error = oauth.token().await.unwrap_err().opened();
     assert!(error.to_string().contains("HTTP 503"), "{error}");
@@ -177,7 +177,7 @@ async fn a_token_of_another_authorization_server_is_neither_used_nor_renewed() {
         let document = rules.documents.get_mut("/.well-known/oauth-protected-resource/mcp").unwrap();
         document["authorization_servers"] = json!([issuer]);
     });
-    assert!(agent.oauth(&world, settings()).token().await.unwrap().is_none(), "the next program uses it");
+    assert!(agent.oauth(&world, settings()).token().await.unwrap().is_none(), "the next program uses the stored token");
     world.revoke_tokens();
     assert!(oauth.challenged(401, "Bearer", oauth.token().await.unwrap().as_ref()).await.unwrap());
     assert_eq!((world.asked("refresh_token").len(), new.asked("refresh_token").len()), (0, 0));

@@ -1,4 +1,4 @@
-//! OAuth against a real authorization server, as a transport uses it.
+//! Tests of OAuth with a real authorization server, in the way in which the HTTP transport uses it.
 
 mod discovery;
 mod lifetime;
@@ -23,27 +23,27 @@ use crate::error::Error;
 /// Behaviour of the person at the browser.
 #[derive(Clone)]
 enum Person {
-    /// Opens the page; the browser comes back to this machine.
+    /// The person opens the page, and the browser is redirected to this machine.
     Opens,
-    /// Opens it somewhere else, and pastes what the browser was redirected to.
+    /// The person opens the page on another machine, and pastes the URL to which the browser was redirected.
     Pastes,
-    /// Pastes something else.
+    /// The person pastes this text instead of the URL.
     PastesAlways(String),
     /// The person never answers.
     Sleeps,
 }
 
-/// A person, an agent's state folder, and time.
+/// An agent with its state folder, a person, and a clock.
 struct Agent {
     folder: tempfile::TempDir,
     store: TokenStore,
     person: Mutex<Option<Person>>,
     prompts: Mutex<Vec<AuthorizationPrompt>>,
-    /// The person's answer about an issuer, if they can be asked.
+    /// The person's answer to the question about an issuer. `None` if nobody can be asked.
     confirms: Mutex<Option<bool>>,
     issuers: Mutex<Vec<IssuerPrompt>>,
     told: Mutex<Vec<String>>,
-    /// Seconds that have passed.
+    /// Number of seconds that have passed.
     clock: AtomicU64,
     patience: Duration,
 }
@@ -72,7 +72,7 @@ impl Agent {
         *self.person.lock() = Some(person);
     }
 
-    /// Holds for connections that are made after this, where nobody could be asked before.
+    /// Sets the person's answer about an issuer. Connections made after this use it.
     fn confirms(&self, answer: impl Into<Option<bool>>) {
         *self.confirms.lock() = answer.into();
     }
@@ -85,7 +85,7 @@ impl Agent {
         self.prompts.lock().len()
     }
 
-    /// Another connection of the same program.
+    /// Makes another connection of the same program.
     fn oauth(self: &Arc<Self>, world: &World, settings: OAuthSettings) -> Arc<OAuth> {
         self.oauth_at(&world.url(), settings)
     }
@@ -128,7 +128,7 @@ async fn answer(agent: Arc<Agent>, prompt: AuthorizationPrompt) -> Result<Option
     }
 }
 
-/// Calls like a transport: requests a token, sends, and sends once more for each challenge that was answered.
+/// Calls like the transport: gets a token, sends the request, and sends it again after each challenge that was answered.
 async fn call(world: &World, oauth: &OAuth) -> Result<u16> {
     for _ in 0..8 {
         let token = oauth.token().await?;
@@ -160,7 +160,7 @@ fn scopes_of(query: &std::collections::BTreeMap<String, String>) -> Vec<&str> {
     query.get("scope").map(|scopes| scopes.split(' ').collect()).unwrap_or_default()
 }
 
-/// Makes calls at once, and counts those that succeeded.
+/// Makes several calls at the same time, and returns the number of successful ones.
 async fn calls_at_once(world: &Arc<World>, oauth: &Arc<OAuth>, count: usize) -> usize {
     let through = Arc::new(AtomicUsize::new(0));
     let call = |_| {

@@ -1,4 +1,4 @@
-//! A person is asked: who may answer, how, and how often.
+//! Tests of questions to a person: who may answer, how, and how often.
 
 use serde_json::json;
 use tokio::net::TcpStream;
@@ -74,7 +74,7 @@ async fn a_document_names_this_program_where_the_authorization_server_reads_it()
     }
 }
 
-/// Finds a free port below those that the system gives to outgoing connections, one of which could take it before its use.
+/// Finds a free port below the range for outgoing connections, because an outgoing connection could otherwise take the port.
 fn free_port() -> u16 {
     let start = 10_000 + u16::try_from(std::process::id() % 10_000).unwrap();
     (start..32_000).find(|port| std::net::TcpListener::bind(("127.0.0.1", *port)).is_ok()).unwrap()
@@ -193,7 +193,7 @@ async fn a_person_who_does_not_answer_is_waited_for_no_longer_than_is_promised()
     let page = agent.prompts.lock()[0].url.clone();
     let back = Url::parse(&page).unwrap().query_pairs().find(|(key, _)| key == "redirect_uri").unwrap().1.into_owned();
     let port = Url::parse(&back).unwrap().port().unwrap();
-    assert!(TcpStream::connect(("127.0.0.1", port)).await.is_err(), "the listener is still there");
+    assert!(TcpStream::connect(("127.0.0.1", port)).await.is_err(), "the listener is still open");
 }
 
 #[tokio::test]

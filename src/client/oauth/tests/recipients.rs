@@ -1,4 +1,4 @@
-//! Tests of which issuer is sent a credential of the config.
+//! Tests that a credential of the config is sent only to a permitted issuer.
 
 use serde_json::json;
 
@@ -9,7 +9,7 @@ use super::*;
 const PRM: &str = "/.well-known/oauth-protected-resource/mcp";
 const CLIENT: &str = "me";
 
-/// Settings with each use of a credential.
+/// Returns settings for each way to use a credential.
 fn uses() -> [OAuthSettings; 3] {
     let client = OAuthSettings { client_id: Some(CLIENT.into()), ..settings() };
     let machine = OAuthSettings { grant: Grant::ClientCredentials, ..client.clone() };
@@ -80,13 +80,13 @@ async fn a_person_is_asked_once_for_a_server_an_issuer_and_a_client() {
         let prompt = agent.issuers.lock()[0].clone();
         assert_eq!((prompt.server.as_str(), prompt.issuer.as_str(), prompt.client_id.as_str()), ("weather", &*world.base, CLIENT));
         assert_eq!(prompt.credential, Credential::ClientSecret);
-        // Another program, the same person.
+        // The same person starts another program.
         agent.confirms(None);
         world.revoke_tokens();
         world.revoke_refreshes();
         assert_eq!(call(&world, &agent.oauth(&world, settings.clone())).await.unwrap(), 200);
         assert_eq!(agent.issuers.lock().len(), 1);
-        // Another client is another question.
+        // A question for another client is a new question.
         let other = OAuthSettings { client_id: Some("another".into()), ..settings };
         world.revoke_tokens();
         world.revoke_refreshes();
@@ -118,7 +118,7 @@ async fn a_no_holds_for_a_while() {
     agent.confirms(false);
     let oauth = agent.oauth(&world, machine());
     for _ in 0..2 {
-        assert!(refusal(&world, &oauth).await.to_string().contains("onIssuer said no"));
+        assert!(refusal(&world, &oauth).await.to_string().contains("onIssuer returned false"));
     }
     assert_eq!(agent.issuers.lock().len(), 1);
     agent.pass(30);

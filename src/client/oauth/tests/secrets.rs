@@ -110,7 +110,7 @@ async fn an_answer_that_is_no_token_answer_is_not_repeated() {
     }
 }
 
-/// All log lines, as text.
+/// Log lines of the test, as one text.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<String>>);
 
